@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/inuse"
+	"mcpwire/internal/proc/inuse"
 )
 
 // ErrNotStored is returned by [Store.Load] if there is no record with the key.

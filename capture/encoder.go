@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // Version is the version of the format that this package writes. It grows when a reader of the old one would be misled.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // Defaults of a Reader that is not told others.

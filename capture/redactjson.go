@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // A walker goes through a JSON text once. It validates it, finds out whether it can be copied to a line of its own, and collects the edits that hide secrets.

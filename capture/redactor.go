@@ -16,7 +16,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // A Redaction says what a capture hides besides the usual. A nil *Redaction is the usual alone, see the package comment.

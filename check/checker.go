@@ -9,7 +9,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"mcpwire/check"
-	"mcpwire/internal/probe"
+	"mcpwire/internal/inspect/probe"
 )
 
 // requirementIDs returns the ids of requirements.txt.
 func requirementIDs(t *testing.T) (ids []string) {
-	text, err := os.ReadFile("../internal/compliance/requirements.txt")
+	text, err := os.ReadFile("../internal/test/compliance/requirements.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
-	"mcpwire/internal/printable"
-	"mcpwire/internal/shape"
+	"mcpwire/internal/era/shape"
+	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 )
 

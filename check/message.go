@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/capture"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 )
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"mcpwire/internal/printable"
+	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 )
 

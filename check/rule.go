@@ -9,7 +9,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
-	"mcpwire/internal/spelling"
+	"mcpwire/internal/text/spelling"
 	"mcpwire/mcp"
 )
 

@@ -2,7 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 

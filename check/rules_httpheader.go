@@ -5,8 +5,8 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
-	"mcpwire/internal/printable"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 )
 

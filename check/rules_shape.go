@@ -2,7 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
-	"mcpwire/internal/shape"
+	"mcpwire/internal/era/shape"
 	"mcpwire/mcp"
 )
 

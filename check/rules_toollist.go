@@ -2,7 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
-	"mcpwire/internal/printable"
+	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 	"mcpwire/schema/fullschema"

@@ -11,7 +11,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 

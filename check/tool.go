@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
-	"mcpwire/internal/printable"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 	"mcpwire/schema/fullschema"

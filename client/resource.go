@@ -9,7 +9,7 @@ import (
 	"maps"
 	"slices"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 

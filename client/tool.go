@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 )

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // A callTable matches responses to the calls of this side.

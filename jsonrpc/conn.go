@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // Options are the options of NewConn. The zero value is ready to use, and what nil means.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // A Framer moves frames, each of which holds one message or one batch, over a transport. [NewFramer] makes one for any byte stream; implement it

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // A Handler answers a connection's incoming requests and takes its notifications.

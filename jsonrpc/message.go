@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // Kind tells what a message is.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"math"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // MaxBatch is how many messages a batch may hold.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // A Trace is a W3C trace context (https://www.w3.org/TR/trace-context/) as it travels in the _meta of MCP's params. What is made while a request is

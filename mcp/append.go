@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 )
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // ContentBlock is a block of a tool's result, of a prompt's message or of a sampling message: [TextContent], [ImageContent], [AudioContent],

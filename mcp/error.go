@@ -1,7 +1,7 @@
 package mcp
 
 import (
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // FuzzRead: what is read of a text is written as the same JSON value, in one line, and so is what is read of that. No text does harm.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // A HeaderParam is an argument of a tool that clients on HTTP repeat in a header, since 2026-07-28: its schema has an x-mcp-header.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // ParseImplementation reads an Implementation from valid JSON text. What is missing or of the wrong type stays empty: identity is informational and nothing

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,7 +1,7 @@
 package mcptest
 
 import (
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // Schemer is implemented by types that give their own JSON Schema in place of

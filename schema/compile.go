@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // unsupportedError is about a schema that may be right but needs an engine.

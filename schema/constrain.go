@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // constrain returns n with the constraints of one tag item added. n is not

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // cursor moves forward over JSON text that has been validated before. It

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // decoder checks and decodes one text in one pass. Its methods read the value

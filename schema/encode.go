@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // encoder appends one value to dst. Its methods append a complete value even if

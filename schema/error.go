@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // maxProblems is how many problems one check reports before it stops.

@@ -3,7 +3,7 @@ package schema
 import (
 	"fmt"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // maxInline is the size in bytes up to which a named struct that is used more

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"sync"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // Options are how [Of] compiles a type. nil means the zero value.
@@ -19,7 +19,7 @@ type Options struct {
 	// for a float64: they are a json.Number rather than wrong.
 	UseNumber bool
 	// MaxDepth bounds how deeply values nest, in both directions. 0 means
-	// 512, the depth of internal/jsonwire's scanner.
+	// 512, the depth of internal/json/jsonwire's scanner.
 	MaxDepth int
 	// Engine is for JSONSchema methods that use keywords [Compile] lacks.
 	Engine Engine

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sort"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // Duplicate member names are refused wherever they stand. Parsers disagree on

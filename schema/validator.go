@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // Engine is a complete JSON Schema implementation for what [Compile] does not

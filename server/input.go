@@ -16,7 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"

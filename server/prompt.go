@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/uritemplate"
+	"mcpwire/internal/text/uritemplate"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

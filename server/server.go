@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
-	"mcpwire/internal/uritemplate"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/uritemplate"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"mcpwire/internal/uritemplate"
+	"mcpwire/internal/text/uritemplate"
 	"mcpwire/mcp"
 )
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"mcpwire/internal/batchfile"
-	"mcpwire/internal/guardian"
+	"mcpwire/internal/proc/batchfile"
+	"mcpwire/internal/proc/guardian"
 	"mcpwire/jsonrpc"
 )
 

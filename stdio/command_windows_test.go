@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mcpwire/internal/batchfile"
+	"mcpwire/internal/proc/batchfile"
 )
 
 func init() {

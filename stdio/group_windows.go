@@ -5,7 +5,7 @@ import (
 	"os/exec"
 	"syscall"
 
-	"mcpwire/internal/winjob"
+	"mcpwire/internal/proc/winjob"
 )
 
 // A group is the job that holds a child and what it starts.

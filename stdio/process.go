@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/guardian"
+	"mcpwire/internal/proc/guardian"
 )
 
 // A Process is a running server. Reading it reads the server's standard output, writing it writes its standard input, so jsonrpc.NewFramer

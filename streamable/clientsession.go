@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
-	"mcpwire/internal/neterror"
-	"mcpwire/internal/sse"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/net/neterror"
+	"mcpwire/internal/net/sse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpwire/internal/sse"
+	"mcpwire/internal/net/sse"
 	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/streamable"

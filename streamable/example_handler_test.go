@@ -11,7 +11,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/client"
-	"mcpwire/internal/sse"
+	"mcpwire/internal/net/sse"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )

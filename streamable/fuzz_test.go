@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpwire/internal/sse"
+	"mcpwire/internal/net/sse"
 	"mcpwire/jsonrpc"
 	"mcpwire/server"
 	"mcpwire/streamable"

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/jsonwire"
-	"mcpwire/internal/sse"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/net/sse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

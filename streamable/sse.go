@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"mcpwire/auth"
-	"mcpwire/internal/sse"
+	"mcpwire/internal/net/sse"
 	"mcpwire/jsonrpc"
 )
 

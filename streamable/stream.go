@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
-	"mcpwire/internal/sse"
+	"mcpwire/internal/net/sse"
 	"mcpwire/jsonrpc"
 )
 

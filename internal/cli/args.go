@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // argsHelp is what the help says of arguments.

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
-	"mcpwire/internal/bridge"
-	"mcpwire/internal/captures"
-	livesock "mcpwire/internal/live"
+	"mcpwire/internal/proxy/bridge"
+	"mcpwire/internal/trace/captures"
+	livesock "mcpwire/internal/trace/live"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 )

@@ -10,7 +10,7 @@ import (
 	"os/exec"
 	"time"
 
-	"mcpwire/internal/bridge"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 	"mcpwire/streamable"

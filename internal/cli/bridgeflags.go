@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"mcpwire/internal/bridge"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 )
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"mcpwire/auth"
-	"mcpwire/internal/bridge"
-	"mcpwire/internal/neterror"
+	"mcpwire/internal/net/neterror"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/streamable"
 )
 

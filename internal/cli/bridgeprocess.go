@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"mcpwire/capture"
-	"mcpwire/internal/resend"
+	"mcpwire/internal/playback/resend"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 )

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/captures"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/captures"
 )
 
 // What a name may begin with that is both that of a server with a capture and that of a configured

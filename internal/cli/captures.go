@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpwire/internal/captures"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/captures"
 )
 
 func newCapturesCommand(e *env) *cobra.Command {

@@ -14,9 +14,9 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
-	"mcpwire/internal/captures"
-	"mcpwire/internal/hosts"
-	"mcpwire/internal/probe"
+	"mcpwire/internal/inspect/hosts"
+	"mcpwire/internal/inspect/probe"
+	"mcpwire/internal/trace/captures"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
 )

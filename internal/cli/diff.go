@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
-	"mcpwire/internal/inventory"
-	"mcpwire/internal/replay"
-	"mcpwire/internal/schemadiff"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/inspect/inventory"
+	"mcpwire/internal/json/schemadiff"
+	"mcpwire/internal/playback/replay"
+	"mcpwire/internal/trace"
 	"mcpwire/mcp"
 )
 

@@ -90,47 +90,6 @@ func TestHostConfiguration(t *testing.T) {
 	}
 }
 
-// TestImportPicture holds that the picture in doc/architecture.md shows the imports that there are. -u draws it.
-func TestImportPicture(t *testing.T) {
-	const name = "doc/architecture.md"
-	doc := readDoc(t, name)
-	had := fenced(t, doc, "mermaid")
-	want := importPicture(goTool(t, "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./..."))
-	if had == want {
-		return
-	}
-	if !*update {
-		t.Fatalf("go test -u draws it anew (-%s +go list):\n%s", name, gocmp.Diff(had, want))
-	}
-	doc = strings.Replace(doc, "```mermaid\n"+had, "```mermaid\n"+want, 1)
-	if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(name)), []byte(doc), 0o666); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// importPicture draws the imports between packages of this module, of which each line of list has one with what it imports.
-func importPicture(list string) string {
-	const module = "mcpwire/"
-	var edges []string
-	for line := range strings.Lines(list) {
-		paths := strings.Fields(line)
-		for _, path := range paths[1:] {
-			if to, ok := strings.CutPrefix(path, module); ok {
-				edges = append(edges, fmt.Sprintf("  %s --> %s\n", mermaidNode(strings.TrimPrefix(paths[0], module)), mermaidNode(to)))
-			}
-		}
-	}
-	slices.Sort(edges)
-	return "graph TD\n" + strings.Join(edges, "")
-}
-
-func mermaidNode(name string) string {
-	if !strings.Contains(name, "/") {
-		return name
-	}
-	return strings.ReplaceAll(name, "/", "_") + "[" + name + "]"
-}
-
 // TestFeatureTable holds that doc/architecture.md tells of each feature which revisions have it.
 func TestFeatureTable(t *testing.T) {
 	row := regexp.MustCompile("(?m)^\\| .*\\(`(\\w+)`\\) \\|(.*)\\|$")

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/check"
-	"mcpwire/internal/probe"
+	"mcpwire/internal/inspect/probe"
 	"mcpwire/mcp"
 )
 

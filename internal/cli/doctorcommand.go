@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"mcpwire/internal/batchfile"
+	"mcpwire/internal/proc/batchfile"
 )
 
 // installers says where well-known programs come from.

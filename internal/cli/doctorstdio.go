@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/batchfile"
-	"mcpwire/internal/probe"
+	"mcpwire/internal/inspect/probe"
+	"mcpwire/internal/proc/batchfile"
 	"mcpwire/mcp"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"mcpwire/internal/probe"
+	"mcpwire/internal/inspect/probe"
 )
 
 // TestDoctorSlow: a server that answers late is slow, and well.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mcpwire/internal/batchfile"
+	"mcpwire/internal/proc/batchfile"
 )
 
 // brokenPipe returns the error of a write to a pipe that nobody reads.

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
-	"mcpwire/internal/export"
-	"mcpwire/internal/filter"
+	"mcpwire/internal/trace/filter"
+	"mcpwire/internal/view/export"
 )
 
 const exportLong = `Turns captures into what other tools read. --to says which:

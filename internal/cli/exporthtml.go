@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 
-	"mcpwire/internal/filter"
-	"mcpwire/internal/ui"
-	"mcpwire/internal/watch"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/filter"
+	"mcpwire/internal/view/watch"
+	"mcpwire/internal/view/web"
 )
 
 // exportHTML writes captures as a page that opens alone. It is the page of watch --web, so the captures are read as watch reads them.

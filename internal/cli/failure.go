@@ -18,7 +18,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/client"
-	"mcpwire/internal/batchfile"
+	"mcpwire/internal/proc/batchfile"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 	"mcpwire/streamable"

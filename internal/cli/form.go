@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 )

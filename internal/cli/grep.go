@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/trace"
 )
 
 func newGrepCommand(e *env) *cobra.Command {

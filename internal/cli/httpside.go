@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
-	"mcpwire/internal/captures"
+	"mcpwire/internal/trace/captures"
 )
 
 // An httpSide makes the HTTP requests to one server. It may be used by many goroutines at once.

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
-	"mcpwire/internal/captures"
-	"mcpwire/internal/importer"
+	"mcpwire/internal/trace/captures"
+	"mcpwire/internal/trace/importer"
 )
 
 const importLong = `Makes a capture of what another tool has recorded, so that everything here can

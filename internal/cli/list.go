@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/capture"
-	"mcpwire/internal/bridge"
-	"mcpwire/internal/mock"
+	"mcpwire/internal/playback/mock"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 	"mcpwire/streamable"

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mcpwire/internal/spelling"
+	"mcpwire/internal/text/spelling"
 )
 
 // nearest returns those of names that somebody who typed name may have meant, the most likely first, at most three.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"mcpwire/internal/jsonwire"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/trace"
 	"mcpwire/mcp"
 )
 

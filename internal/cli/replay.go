@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
-	"mcpwire/internal/jsonwire"
-	"mcpwire/internal/replay"
-	"mcpwire/internal/resend"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/playback/replay"
+	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/trace"
 	"mcpwire/jsonrpc"
 )
 

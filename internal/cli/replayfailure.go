@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"mcpwire/internal/replay"
-	"mcpwire/internal/resend"
+	"mcpwire/internal/playback/replay"
+	"mcpwire/internal/playback/resend"
 )
 
 // failure is the error of a replay that could not go on.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"mcpwire/internal/jsondiff"
-	"mcpwire/internal/replay"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/json/jsondiff"
+	"mcpwire/internal/playback/replay"
+	"mcpwire/internal/trace"
 )
 
 // A replayPrinter prints what becomes of requests that are played.

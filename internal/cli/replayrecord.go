@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"mcpwire/capture"
-	"mcpwire/internal/captures"
-	"mcpwire/internal/inuse"
-	"mcpwire/internal/replay"
-	"mcpwire/internal/resend"
+	"mcpwire/internal/playback/replay"
+	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/proc/inuse"
+	"mcpwire/internal/trace/captures"
 )
 
 // A replayRecorder records what is played: for --output, for --update, or for nobody.

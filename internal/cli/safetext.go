@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mcpwire/internal/printable"
+	"mcpwire/internal/text/printable"
 )
 
 // What peers say is shown on terminals, which do as control characters tell them, and to people, whom invisible characters and those that change the

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"mcpwire/internal/sse"
+	"mcpwire/internal/net/sse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"mcpwire/internal/sse"
+	"mcpwire/internal/net/sse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

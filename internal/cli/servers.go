@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hosts"
-	"mcpwire/internal/printable"
+	"mcpwire/internal/inspect/hosts"
+	"mcpwire/internal/text/printable"
 )
 
 func newServersCommand(e *env) *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
-	"mcpwire/internal/printable"
+	"mcpwire/internal/text/printable"
 )
 
 // shellWord quotes a text, which may be a peer's, so that a POSIX shell takes it for one word and

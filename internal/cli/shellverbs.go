@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 

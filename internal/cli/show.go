@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"mcpwire/internal/filter"
+	"mcpwire/internal/trace/filter"
 )
 
 // showFlags are what show can be told.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/filter"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/filter"
 )
 
 // bigCapture is a capture of n calls, made while it is read. A response has the text.

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"mcpwire/capture"
-	"mcpwire/internal/jsonwire"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/trace"
 )
 
 // An eventSet holds numbers of events, by their captures.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/filter"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/filter"
 )
 
 // A lister prints rows, one line each, with what is inside them indented.

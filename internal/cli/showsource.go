@@ -7,8 +7,8 @@ import (
 	"iter"
 
 	"mcpwire/capture"
-	"mcpwire/internal/filter"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/filter"
 )
 
 // A captureSource is the captures that a command reads. It may be read more than once, unless standard input is among them.

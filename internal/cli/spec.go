@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpwire/internal/specref"
+	"mcpwire/internal/inspect/specref"
 	"mcpwire/mcp"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/trace"
 )
 
 func newStatsCommand(e *env) *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/trace"
 )
 
 // A table is printed with its columns below each other. The texts in it are safe already.

@@ -19,8 +19,8 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
-	"mcpwire/internal/batchfile"
-	"mcpwire/internal/tap"
+	"mcpwire/internal/proc/batchfile"
+	"mcpwire/internal/proxy/tap"
 )
 
 const tapLong = `Runs a server and stands between it and its host: everything passes as if tap were

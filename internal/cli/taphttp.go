@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
-	"mcpwire/internal/taphttp"
+	"mcpwire/internal/proxy/taphttp"
 	"mcpwire/streamable"
 )
 

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 
 	"mcpwire/capture"
-	"mcpwire/internal/captures"
-	livesock "mcpwire/internal/live"
-	"mcpwire/internal/tap"
+	"mcpwire/internal/proxy/tap"
+	"mcpwire/internal/trace/captures"
+	livesock "mcpwire/internal/trace/live"
 )
 
 // A tapRecording is what a tap records to: a file, viewers, or both.

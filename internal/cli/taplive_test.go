@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mcpwire/capture"
-	"mcpwire/internal/captures"
+	"mcpwire/internal/trace/captures"
 )
 
 // TestTapSaysWhatIsRemoved: a tap whose folder of captures vanishes says so, and makes it again.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpwire/internal/hosts"
+	"mcpwire/internal/inspect/hosts"
 )
 
 // namedTarget finds the server that a name stands for in the configurations of hosts.

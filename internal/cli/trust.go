@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpwire/internal/hosts"
+	"mcpwire/internal/inspect/hosts"
 )
 
 // trustProject asks once before it allows a server that only a file of the project configures:

@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"mcpwire/internal/hosts"
+	"mcpwire/internal/inspect/hosts"
 )
 
 func newUnwrapCommand(e *env) *cobra.Command {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpwire/internal/captures"
-	"mcpwire/internal/filter"
-	livesock "mcpwire/internal/live"
-	"mcpwire/internal/tui"
-	"mcpwire/internal/watch"
+	"mcpwire/internal/trace/captures"
+	"mcpwire/internal/trace/filter"
+	livesock "mcpwire/internal/trace/live"
+	"mcpwire/internal/view/tui"
+	"mcpwire/internal/view/watch"
 )
 
 // watchFlags are what watch can be told.

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"time"
 
-	"mcpwire/internal/watch"
-	"mcpwire/internal/wireview"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/view/watch"
 )
 
 // A plainFace prints what a hub sees as lines, or as objects. It prints a row of the timeline when there is something to say about it, or with JSON when it is complete, and what

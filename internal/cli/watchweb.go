@@ -7,9 +7,9 @@ import (
 	"net"
 	"net/url"
 
-	"mcpwire/internal/resend"
-	"mcpwire/internal/ui"
-	"mcpwire/internal/watch"
+	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/view/watch"
+	"mcpwire/internal/view/web"
 	"mcpwire/streamable"
 )
 

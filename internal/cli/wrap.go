@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpwire/internal/hosts"
-	"mcpwire/internal/inuse"
-	"mcpwire/internal/printable"
+	"mcpwire/internal/inspect/hosts"
+	"mcpwire/internal/proc/inuse"
+	"mcpwire/internal/text/printable"
 )
 
 // A selection says which entries of which files are meant.

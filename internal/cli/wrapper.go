@@ -5,8 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"mcpwire/internal/hosts"
-	"mcpwire/internal/printable"
+	"mcpwire/internal/inspect/hosts"
+	"mcpwire/internal/text/printable"
 )
 
 // ownPath is where this program is, by the path that outlives an upgrade: what a shell finds may be a link into the folder of one version.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -3,7 +3,7 @@ package era
 import (
 	"strconv"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 

@@ -3,7 +3,7 @@ package era
 import (
 	"slices"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // Rewrite appends the object obj, which is valid JSON, with changes: for each member, change returns the value that it has from now on, which may be the

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

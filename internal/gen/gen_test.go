@@ -16,7 +16,7 @@ const (
 	specDir = "../../../shared/spec"
 	outDir  = "../../mcp"
 	// shapeDir is the folder of the tables of shapes.
-	shapeDir = "../shape"
+	shapeDir = "../era/shape"
 )
 
 // needSpec skips the test if the specification, which is not part of the repository, is not there.
@@ -56,12 +56,12 @@ func compareFiles(t *testing.T, dir string, want map[string][]byte) {
 		}
 		name := filepath.Base(path)
 		if diff := cmp.Diff(string(want[name]), string(got)); diff != "" {
-			t.Errorf("%s: go generate ./mcp ./internal/shape would change it (-generated +committed):\n%s", name, diff)
+			t.Errorf("%s: go generate ./mcp ./internal/era/shape would change it (-generated +committed):\n%s", name, diff)
 		}
 		delete(want, name)
 	}
 	for name := range want {
-		t.Errorf("%s: go generate ./mcp ./internal/shape would write it", name)
+		t.Errorf("%s: go generate ./mcp ./internal/era/shape would write it", name)
 	}
 }
 

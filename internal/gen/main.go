@@ -1,12 +1,12 @@
-// Command gen writes the types of package mcp, and the tables of package internal/shape, from the specification's schemas.
+// Command gen writes the types of package mcp, and the tables of package internal/era/shape, from the specification's schemas.
 //
-//	go run ./internal/gen -spec ../shared/spec -out mcp -shape internal/shape
+//	go run ./internal/gen -spec ../shared/spec -out mcp -shape internal/era/shape
 //
 // It reads schema.json of each revision, merges what the revisions say of the same concept into one Go type, and writes the files mcp/gen_*.go. What
 // cannot be read out of a schema stands in rules.go; a rule that is not needed fails the run, as does anything in a schema that is neither
 // covered nor listed there as skipped. additions.json describes what no schema has.
 //
-// The tables of internal/shape keep what each revision says apart. Their rules stand in shaperules.go, and shapeadditions.json adds to the schemas.
+// The tables of internal/era/shape keep what each revision says apart. Their rules stand in shaperules.go, and shapeadditions.json adds to the schemas.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 func main() {
 	spec := flag.String("spec", "../shared/spec", "folder with a folder for each revision")
 	out := flag.String("out", "mcp", "folder of package mcp; it is left alone if this is empty")
-	shape := flag.String("shape", "", "folder of package internal/shape; it is left alone if this is empty")
+	shape := flag.String("shape", "", "folder of package internal/era/shape; it is left alone if this is empty")
 	flag.Parse()
 	if err := run(*spec, *out, *shape); err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A shapeModel is what package internal/shape knows: the definitions of all revisions by the names that the specification gives them. Unlike model, it
+// A shapeModel is what package internal/era/shape knows: the definitions of all revisions by the names that the specification gives them. Unlike model, it
 // keeps unions apart and what each revision says of a member.
 type shapeModel struct {
 	docs     []*document
@@ -533,7 +533,7 @@ func addVariant(all []shapeVariant, r revs, e shapeExpr) []shapeVariant {
 	return append(all, shapeVariant{r, e})
 }
 
-// generateShape returns the files of package internal/shape by name.
+// generateShape returns the files of package internal/era/shape by name.
 func generateShape(spec string) (map[string][]byte, error) {
 	docs, err := load(spec)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // maxCheckBytes is how long a schema may be that is checked, in bytes.

@@ -1,0 +1,518 @@
+package inventory
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"mcpwire/internal/json/jsondiff"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/json/schemadiff"
+	"mcpwire/mcp"
+)
+
+// A Verdict says what a difference means, as for schemas.
+type Verdict = schemadiff.Impact
+
+// A Difference is something that is not the same in two inventories.
+type Difference struct {
+	What    string  `json:"what"`              // "server", "capabilities", "tool", "prompt", "resource", "template", "answer", "latency"
+	Name    string  `json:"name,omitempty"`    // of the thing, or what was asked
+	Pointer string  `json:"pointer,omitempty"` // into its definition or answer, a JSON pointer
+	Verdict Verdict `json:"verdict"`
+	Why     string  `json:"why"`
+	Old     string  `json:"old,omitempty"` // JSON text, or words
+	New     string  `json:"new,omitempty"`
+}
+
+// Options are the options of [Compare]. nil means defaults.
+type Options struct {
+	Ignore []string // JSON pointers into answers that are not compared, see jsondiff.Options.Ignore
+	// Same reports of two values in answers, JSON texts, that their difference is none, such as that of two times; pointer says where they are. nil is none of them.
+	Same func(pointer string, old, now []byte) bool
+	// MatchesRedacted reports whether a text can be what a redacted one was before parts of it were hidden.
+	// Places of which it says so are not different, in definitions as in answers. nil is none of
+	// them.
+	MatchesRedacted func(redacted, text string) bool
+	// LatencyRatio is how many times as long the median of a request may take before that is a difference; 0 does not compare times.
+	LatencyRatio float64
+	// MinLatencyDiff is the difference of medians below which times are not compared, whatever the ratio.
+	MinLatencyDiff time.Duration
+}
+
+// maxPerAnswer is how many differences of one answer are told.
+const maxPerAnswer = 20
+
+// Compare tells what is different in a server, or between two: what breaks who relies on the first is [schemadiff.Breaking]. opts may be nil.
+func Compare(a, b *Inventory, opts *Options) []Difference {
+	c := &comparison{}
+	if opts != nil {
+		c.opts = *opts
+	}
+	c.server(a, b)
+	c.capabilities(a, b)
+	for _, kind := range Kinds() {
+		c.definitions(kind, a, b)
+	}
+	c.answers(a, b)
+	slices.SortStableFunc(c.list, func(x, y Difference) int { return verdictRank(y.Verdict) - verdictRank(x.Verdict) })
+	return c.list
+}
+
+// Worst returns the worst verdict; "" if there is none.
+func Worst(list []Difference) Verdict {
+	worst := Verdict("")
+	for _, d := range list {
+		if verdictRank(d.Verdict) > verdictRank(worst) {
+			worst = d.Verdict
+		}
+	}
+	return worst
+}
+
+func verdictRank(v Verdict) int {
+	return slices.Index([]Verdict{"", schemadiff.Annotations, schemadiff.Compatible, schemadiff.Unclear, schemadiff.Breaking}, v)
+}
+
+type comparison struct {
+	opts Options
+	list []Difference
+}
+
+func (c *comparison) add(d Difference) { c.list = append(c.list, d) }
+
+func (c *comparison) server(a, b *Inventory) {
+	for _, x := range []struct {
+		pointer, old, new string
+		verdict           Verdict
+		why               string
+	}{
+		{"/serverInfo/name", a.Name, b.Name, schemadiff.Annotations, "the server has another name"},
+		{"/serverInfo/version", a.Version, b.Version, schemadiff.Annotations, "the server has another version"},
+		{"/protocolVersion", a.Revision, b.Revision, schemadiff.Unclear, "it was talked to in another revision"},
+		{"/instructions", a.Instructions, b.Instructions, schemadiff.Annotations, "models get other instructions"},
+	} {
+		if x.old != x.new && !c.matchesRedacted(x.old, x.new) {
+			d := Difference{What: "server", Pointer: x.pointer, Verdict: x.verdict, Why: x.why}
+			d.Old, d.New = clipPair(x.old, x.new)
+			c.add(d)
+		}
+	}
+}
+
+func (c *comparison) capabilities(a, b *Inventory) {
+	if a.Capabilities == nil || b.Capabilities == nil {
+		return
+	}
+	before, after := c.fillBoth(a.Capabilities, b.Capabilities)
+	for _, d := range jsondiff.Diff(before, after, uncutOptions()) {
+		x := Difference{What: "capabilities", Pointer: d.Pointer, Verdict: schemadiff.Unclear, Why: "the capability is another one"}
+		x.Old, x.New = clipPair(d.Old, d.New)
+		switch {
+		case d.Op == jsondiff.Add && d.New == "false", d.Op == jsondiff.Remove && d.Old == "false":
+			continue // a flag that is not there is false
+		case d.Op == jsondiff.Add:
+			x.Verdict, x.Why = schemadiff.Compatible, "there is a capability more"
+		case d.Op == jsondiff.Remove || d.New == "false" && d.Old == "true":
+			x.Verdict, x.Why = schemadiff.Breaking, "the capability is gone"
+		case d.New == "true" && d.Old == "false":
+			x.Verdict, x.Why = schemadiff.Compatible, "there is a capability more"
+		}
+		c.add(x)
+	}
+}
+
+// kindWord is the word for a thing of a kind.
+func kindWord(kind string) string {
+	if kind == Templates {
+		return "template"
+	}
+	return strings.TrimSuffix(kind, "s")
+}
+
+// definitions compares what is offered.
+func (c *comparison) definitions(kind string, a, b *Inventory) {
+	what := kindWord(kind)
+	before, after := c.matchNames(a.Definitions[kind], b.Definitions[kind]), b.Definitions[kind]
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		def, ok := after[name]
+		switch {
+		case ok:
+			c.definition(what, name, before[name], def)
+		case b.Listed[kind]:
+			c.add(Difference{What: what, Name: name, Verdict: schemadiff.Breaking, Why: "it is gone"})
+		}
+	}
+	if !a.Listed[kind] {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if _, ok := before[name]; !ok {
+			c.add(Difference{What: what, Name: name, Verdict: schemadiff.Compatible, Why: "it is new"})
+		}
+	}
+}
+
+// matchNames returns things with the names that others of the kind have in the second inventory, where
+// parts of theirs were hidden, as in URIs.
+func (c *comparison) matchNames(before, after map[string][]byte) map[string][]byte {
+	if c.opts.MatchesRedacted == nil {
+		return before
+	}
+	out := maps.Clone(before)
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, ok := after[name]; ok {
+			continue
+		}
+		for _, other := range slices.Sorted(maps.Keys(after)) {
+			if _, taken := out[other]; !taken && c.matchesRedacted(name, other) {
+				out[other] = out[name]
+				delete(out, name)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// uncutOptions are the options for a comparison that does not cut values before it is known where they
+// differ.
+func uncutOptions(ignore ...string) *jsondiff.Options {
+	return &jsondiff.Options{Ignore: ignore, MaxValue: -1}
+}
+
+// definition compares two definitions.
+func (c *comparison) definition(what, name string, before, after []byte) {
+	before, after = c.fillBoth(before, after)
+	for _, v := range jsondiff.Diff(before, after, uncutOptions("/inputSchema", "/outputSchema", "/_meta")) {
+		if isDefault(v) {
+			continue
+		}
+		d := Difference{What: what, Name: name, Pointer: v.Pointer, Verdict: changeVerdict(v), Why: changeText(v)}
+		d.Old, d.New = clipPair(v.Old, v.New)
+		c.add(d)
+	}
+	for _, side := range []schemadiff.Direction{schemadiff.Input, schemadiff.Output} {
+		pointer := "inputSchema"
+		if side == schemadiff.Output {
+			pointer = "outputSchema"
+		}
+		x, y := jsonwire.Lookup(before, pointer), jsonwire.Lookup(after, pointer)
+		switch {
+		case x == nil && y == nil:
+		case x == nil:
+			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Verdict: schemadiff.Compatible, Why: "there is a schema now"})
+		case y == nil:
+			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Verdict: schemadiff.Breaking, Why: "the schema is gone"})
+		default:
+			changes := schemadiff.Compare(x, y, side)
+			if side == schemadiff.Input {
+				changes = rootType(x, y, changes)
+			}
+			for _, d := range changes {
+				c.add(Difference{What: what, Name: name, Pointer: "/" + pointer + d.Pointer, Verdict: d.Impact, Why: d.Why})
+			}
+		}
+	}
+}
+
+// rootType corrects what changes say of the type of an inputSchema. Arguments are objects, and the
+// protocol wants the schema to say so by itself: clients refuse a tool, or all of them, where it
+// does not.
+func rootType(before, after []byte, changes []schemadiff.Change) []schemadiff.Change {
+	was, is := isObjectSchema(before), isObjectSchema(after)
+	changes = slices.DeleteFunc(changes, func(d schemadiff.Change) bool { return d.Pointer == "/type" })
+	switch {
+	case was && !is:
+		d := schemadiff.Change{Pointer: "/type", Impact: schemadiff.Breaking, Why: `"type": "object" is gone, which the protocol requires here: clients refuse the tool`}
+		changes = append([]schemadiff.Change{d}, changes...)
+	case !was && is:
+		changes = append(changes, schemadiff.Change{Pointer: "/type", Impact: schemadiff.Compatible, Why: `"type": "object" is there now, which the protocol requires`})
+	}
+	return changes
+}
+
+func isObjectSchema(schema []byte) bool {
+	return jsonwire.Text(jsonwire.Lookup(schema, "type")) == "object"
+}
+
+// isDefault reports whether a member is new, or gone, whose value is what its absence means.
+func isDefault(d jsondiff.Change) bool {
+	value := d.New
+	switch d.Op {
+	case jsondiff.Add:
+	case jsondiff.Remove:
+		value = d.Old
+	default:
+		return false
+	}
+	parts := strings.Split(strings.TrimPrefix(d.Pointer, "/"), "/")
+	switch {
+	case d.Pointer == "/execution":
+		support := jsonwire.Lookup([]byte(value), "taskSupport")
+		return isObjectOf([]byte(value), "taskSupport") && (support == nil || string(support) == `"forbidden"`)
+	case d.Pointer == "/execution/taskSupport":
+		return value == `"forbidden"`
+	case parts[0] == "arguments" && len(parts) == 3 && parts[2] == "required":
+		return value == "false"
+	case d.Pointer == "/arguments":
+		return strings.Trim(value, "[] \t\r\n") == ""
+	}
+	return false
+}
+
+// isObjectOf reports whether a JSON text is an object without other members than one.
+func isObjectOf(value []byte, name string) bool {
+	if len(value) == 0 || value[0] != '{' {
+		return false
+	}
+	for p := jsonwire.ObjectMembers(value); p.Next(); {
+		if !p.KeyIs(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// changeVerdict is what a change of a definition means, outside its schemas.
+func changeVerdict(d jsondiff.Change) Verdict {
+	parts := strings.Split(strings.TrimPrefix(d.Pointer, "/"), "/")
+	switch parts[0] {
+	case "title", "description", "icons", "annotations", "size":
+		return schemadiff.Annotations
+	case "arguments":
+		return argumentVerdict(d, parts[1:])
+	}
+	return schemadiff.Unclear
+}
+
+// argumentVerdict is what a change of the arguments of a prompt means; at are the names that lead to it.
+func argumentVerdict(d jsondiff.Change, at []string) Verdict {
+	member := ""
+	if len(at) > 1 {
+		member = at[1]
+	}
+	switch {
+	case member == "" && d.Op == jsondiff.Remove, member == "name":
+		return schemadiff.Breaking
+	case member == "" && requires([]byte(d.New)), member == "required" && d.New == "true":
+		return schemadiff.Breaking
+	case member == "", member == "required":
+		return schemadiff.Compatible
+	}
+	return schemadiff.Annotations
+}
+
+// requires reports whether an argument, or one of a list, is required.
+func requires(value []byte) bool {
+	if len(value) > 0 && value[0] == '[' {
+		for el := jsonwire.ArrayElements(value); el.Next(); {
+			if requires(el.Value()) {
+				return true
+			}
+		}
+		return false
+	}
+	return string(jsonwire.Lookup(value, "required")) == "true"
+}
+
+func changeText(d jsondiff.Change) string {
+	switch d.Op {
+	case jsondiff.Add:
+		return "it is there now"
+	case jsondiff.Remove:
+		return "it is gone"
+	case jsondiff.More:
+		return "there are more differences"
+	}
+	return "it is another one"
+}
+
+// answers compares what was answered to the same requests.
+func (c *comparison) answers(a, b *Inventory) {
+	for _, k := range a.Order {
+		x, y := a.Answers[k], b.Answers[k]
+		if y == nil {
+			continue
+		}
+		c.latency(k, x, y)
+		if k.Method != mcp.MethodToolsList && k.Method != mcp.MethodPromptsList && k.Method != mcp.MethodResourcesList && k.Method != mcp.MethodResourceTemplatesList { // compared above
+			c.answer(k, x, y)
+		}
+	}
+}
+
+func (c *comparison) answer(k Key, x, y *Answer) {
+	d := Difference{What: "answer", Name: k.String(), Verdict: schemadiff.Unclear}
+	switch {
+	case x.Error == nil && y.Error != nil:
+		d.Verdict, d.Why, d.New = schemadiff.Breaking, "it fails now", clip(string(y.Error))
+		c.add(d)
+		return
+	case x.Error != nil && y.Error == nil:
+		d.Verdict, d.Why, d.Old = schemadiff.Compatible, "it no longer fails", clip(string(x.Error))
+		c.add(d)
+		return
+	}
+	before, after := c.fillBoth([]byte(cmp.Or(string(x.Result), string(x.Error))), []byte(cmp.Or(string(y.Result), string(y.Error))))
+	ignore := append([]string{"/_meta", "/ttlMs", "/cacheScope", "/resultType"}, c.opts.Ignore...)
+	told := 0
+	for _, v := range jsondiff.Diff(before, after, uncutOptions(ignore...)) {
+		if v.Op == jsondiff.Replace && c.opts.Same != nil && c.opts.Same(v.Pointer, []byte(v.Old), []byte(v.New)) {
+			continue
+		}
+		if told++; told > maxPerAnswer {
+			d.Pointer, d.Why, d.Old, d.New = "", "there are more differences", "", ""
+			c.add(d)
+			return
+		}
+		d.Pointer, d.Why = v.Pointer, changeText(v)
+		d.Old, d.New = clipPair(v.Old, v.New)
+		if v.Pointer == "/isError" && v.New == "true" {
+			d.Verdict, d.Why = schemadiff.Breaking, "the tool fails now"
+		}
+		c.add(d)
+		d.Verdict = schemadiff.Unclear
+	}
+}
+
+func (c *comparison) latency(k Key, x, y *Answer) {
+	before, after := x.Latency.Quantile(0.5), y.Latency.Quantile(0.5)
+	if c.opts.LatencyRatio <= 0 || after-before < c.opts.MinLatencyDiff || float64(after) < c.opts.LatencyRatio*float64(before) {
+		return
+	}
+	c.add(Difference{What: "latency", Name: k.String(), Verdict: schemadiff.Unclear, Why: fmt.Sprintf("the median is %.1f times as long", float64(after)/float64(max(before, 1))), Old: before.String(), New: after.String()})
+}
+
+// String names what was asked.
+func (k Key) String() string { return strings.TrimSpace(k.Method + " " + clip(k.Target)) }
+
+// maxShown is how much of a value is shown, in bytes.
+const maxShown = 300
+
+func clip(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxShown], "") + "…"
+}
+
+// clipPair cuts two texts so that the first difference of them is seen.
+func clipPair(a, b string) (x, y string) {
+	x, y = jsondiff.TrimCommonPrefix(a, b)
+	return clip(x), clip(y)
+}
+
+// redacted is what the places begin with in which a capture has something hidden, see
+// doc/capture-format.md.
+const redacted = "~redacted:"
+
+// matchesRedacted reports whether one of two texts can be the other, with parts of it hidden.
+func (c *comparison) matchesRedacted(a, b string) bool {
+	return c.opts.MatchesRedacted != nil && (c.opts.MatchesRedacted(a, b) || c.opts.MatchesRedacted(b, a))
+}
+
+// fillBoth returns two JSON texts with what was hidden in the one replaced by what the other has in
+// the same place, where it can be that: nobody can tell whether it was the same.
+func (c *comparison) fillBoth(a, b []byte) (x, y []byte) {
+	return c.fill(a, b), c.fill(b, a)
+}
+
+// fill is reveal for the first text.
+func (c *comparison) fill(a, b []byte) []byte {
+	a, b = bytes.TrimSpace(a), bytes.TrimSpace(b)
+	if c.opts.MatchesRedacted == nil || !bytes.Contains(a, []byte(redacted)) || jsonwire.Valid(a, maxNested) != nil || jsonwire.Valid(b, maxNested) != nil {
+		return a
+	}
+	return c.appendFilled(make([]byte, 0, len(a)), a, b)
+}
+
+// maxNested is how deep a text may be in which hidden places are looked for.
+const maxNested = 512
+
+// appendFilled appends a, which is valid as b is.
+func (c *comparison) appendFilled(dst, a, b []byte) []byte {
+	switch {
+	case a[0] == '{' && b[0] == '{':
+		theirs := map[string][]byte{}
+		for p := jsonwire.ObjectMembers(b); p.Next(); {
+			theirs[p.KeyString()] = p.Value()
+		}
+		dst = append(dst, '{')
+		members := jsonwire.ObjectMembers(a)
+		for i := 0; members.Next(); i++ {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(append(append(dst, '"'), members.RawKey()...), '"', ':')
+			if other, ok := theirs[members.KeyString()]; ok {
+				dst = c.appendFilled(dst, members.Value(), other)
+			} else {
+				dst = append(dst, members.Value()...)
+			}
+		}
+		return append(dst, '}')
+	case a[0] == '[' && b[0] == '[':
+		dst = append(dst, '[')
+		elements, others := jsonwire.ArrayElements(a), jsonwire.ArrayElements(b)
+		for i := 0; elements.Next(); i++ {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if others.Next() {
+				dst = c.appendFilled(dst, elements.Value(), others.Value())
+			} else {
+				dst = append(dst, elements.Value()...)
+			}
+		}
+		return append(dst, ']')
+	case a[0] == '"' && bytes.Contains(a, []byte(redacted)):
+		// What a placeholder stands for alone may have been of any type: it fits texts that nobody
+		// hides.
+		text := jsonwire.Text(a)
+		if b[0] == '"' && c.opts.MatchesRedacted(text, jsonwire.Text(b)) || b[0] != '"' && c.opts.MatchesRedacted(text, "\x00") {
+			return append(dst, b...)
+		}
+	}
+	return append(dst, a...)
+}
+
+// An Omission is something that two inventories cannot be compared in, because one of them has not
+// asked for it.
+type Omission struct {
+	// Kind is one of Kinds, or "capabilities".
+	Kind string `json:"kind"`
+	// Missing is the inventory that does not have it: "a" or "b".
+	Missing string `json:"missing"`
+}
+
+// Omitted returns what [Compare] passes over although one of the inventories has it: kinds of
+// things that the server of the other may have too, and which were not listed to the end there.
+func Omitted(a, b *Inventory) []Omission {
+	var list []Omission
+	add := func(kind string, inA, inB bool) {
+		switch {
+		case inA && !inB:
+			list = append(list, Omission{kind, "b"})
+		case inB && !inA:
+			list = append(list, Omission{kind, "a"})
+		}
+	}
+	add("capabilities", a.Capabilities != nil, b.Capabilities != nil)
+	for _, kind := range Kinds() {
+		add(kind, a.Listed[kind] || a.lacks(kind), b.Listed[kind] || b.lacks(kind))
+	}
+	return list
+}
+
+// lacks reports whether the server has said that it has no things of a kind.
+func (iv *Inventory) lacks(kind string) bool {
+	if kind == Templates {
+		kind = Resources
+	}
+	return iv.Capabilities != nil && jsonwire.Lookup(iv.Capabilities, kind) == nil
+}

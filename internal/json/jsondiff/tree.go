@@ -1,0 +1,340 @@
+package jsondiff
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/maphash"
+	"iter"
+	"strconv"
+	"strings"
+
+	"mcpwire/internal/json/jsonwire"
+)
+
+// maxNesting is how deep a text may be to be understood at all.
+const maxNesting = 1 << 20
+
+// A node is a value of a text.
+//
+// Nodes stand in the order of the text: the first child of a node is the one behind it, and next is the number of the one after all that it holds.
+type node struct {
+	hash             uint64 // of what it says: equal values have equal ones
+	start, end       int32  // of its text
+	nameAt, nameEnd  int32  // of its name, between the quotes, if it is a member
+	next             int32
+	count            int32 // of its children
+	kind             byte  // its first byte; 0 if it is too deep to be looked into
+	duplicate        bool  // an object in which a name comes up twice
+	ignored, escaped bool  // escaped: its name has escape sequences
+}
+
+// A tree is a text that has been read.
+type tree struct {
+	data  []byte
+	nodes []node
+}
+
+func (t *tree) text(i int32) []byte { return t.data[t.nodes[i].start:t.nodes[i].end] }
+
+// name returns the name of a member.
+func (t *tree) name(i int32) string {
+	n := &t.nodes[i]
+	raw := t.data[n.nameAt:n.nameEnd]
+	if n.escaped {
+		return jsonwire.UnquoteString(raw)
+	}
+	return string(raw)
+}
+
+// children yields the numbers of what a node holds.
+func (t *tree) children(i int32) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		c := i + 1
+		for range t.nodes[i].count {
+			if !yield(c) {
+				return
+			}
+			c = t.nodes[c].next
+		}
+	}
+}
+
+func (t *tree) childList(i int32) []int32 {
+	list := make([]int32, 0, t.nodes[i].count)
+	for c := range t.children(i) {
+		list = append(list, c)
+	}
+	return list
+}
+
+// A parser makes a tree.
+type parser struct {
+	tree
+	s    jsonwire.Scanner
+	opts *Options
+	seed maphash.Seed
+	buf  []byte
+	ok   bool
+}
+
+// parse returns the tree of a text, or nil if it is no JSON or above a limit.
+func parse(data []byte, opts *Options, seed maphash.Seed, ignore patterns) *tree {
+	if len(data) > opts.MaxSize || len(data) > 1<<30 {
+		return nil
+	}
+	p := &parser{tree: tree{data: data}, opts: opts, seed: seed, ok: true}
+	p.s.Reset(data, maxNesting)
+	p.value(ignore, opts.MaxDepth)
+	if !p.ok || p.s.End() != nil {
+		return nil
+	}
+	return &p.tree
+}
+
+// check notes an error.
+func (p *parser) check(err error) bool {
+	if err != nil {
+		p.ok = false
+	}
+	return p.ok
+}
+
+// value reads a value, which may hold others to so many levels, and returns its number.
+func (p *parser) value(ignore patterns, depth int) int32 {
+	kind := p.s.Peek()
+	i := int32(len(p.nodes))
+	if len(p.nodes) >= p.opts.MaxNodes {
+		p.ok = false
+		return i
+	}
+	p.nodes = append(p.nodes, node{kind: kind, start: int32(p.s.Pos())})
+	var hash uint64
+	switch {
+	case (kind == '{' || kind == '[') && depth <= 0:
+		p.nodes[i].kind = 0
+		p.check(p.s.Skip())
+		p.buf = jsonwire.AppendCompact(p.buf[:0], p.data[p.nodes[i].start:p.s.Pos()])
+		hash = p.hash('o', p.buf)
+	case kind == '{':
+		hash = p.object(i, ignore, depth)
+	case kind == '[':
+		hash = p.array(i, ignore, depth)
+	case kind == '"':
+		raw, escaped, err := p.s.String()
+		p.check(err)
+		hash = p.string('s', raw, escaped)
+	default:
+		p.check(p.s.Skip())
+		hash = p.scalar(p.data[p.nodes[i].start:p.s.Pos()])
+	}
+	n := &p.nodes[i]
+	n.end, n.next, n.hash = int32(p.s.Pos()), int32(len(p.nodes)), hash
+	if ignore.all {
+		n.ignored, n.hash = true, 0
+	}
+	return i
+}
+
+// object reads an object. Its hash does not depend on the order of its members, unless a name comes up twice.
+func (p *parser) object(i int32, ignore patterns, depth int) (hash uint64) {
+	var inOrder maphash.Hash
+	inOrder.SetSeed(p.seed)
+	names := map[uint64]struct{}{}
+	more, err := p.s.EnterObject()
+	for p.check(err) && more {
+		p.s.Peek()
+		nameAt := int32(p.s.Pos()) + 1
+		raw, escaped, err := p.s.Key()
+		if !p.check(err) {
+			break
+		}
+		name := p.string('n', raw, escaped)
+		if _, twice := names[name]; twice {
+			p.nodes[i].duplicate = true
+		}
+		names[name] = struct{}{}
+		below := ignore
+		if len(ignore.list) > 0 {
+			below = ignore.member(raw, escaped)
+		}
+		c := p.value(below, depth-1)
+		if !p.ok {
+			break
+		}
+		n := &p.nodes[c]
+		n.nameAt, n.nameEnd, n.escaped = nameAt, nameAt+int32(len(raw)), escaped
+		p.nodes[i].count++
+		if !n.ignored {
+			hash += p.combine(name, n.hash)
+		}
+		writeHashes(&inOrder, name, n.hash)
+		more, err = p.s.NextMember()
+		p.check(err)
+	}
+	if p.nodes[i].duplicate {
+		return p.combine(inOrder.Sum64(), 'd')
+	}
+	return p.combine(hash, '{')
+}
+
+func (p *parser) array(i int32, ignore patterns, depth int) uint64 {
+	var sum maphash.Hash
+	sum.SetSeed(p.seed)
+	more, err := p.s.EnterArray()
+	for p.check(err) && more {
+		below := ignore
+		if len(ignore.list) > 0 {
+			below = ignore.element(int(p.nodes[i].count))
+		}
+		c := p.value(below, depth-1)
+		if !p.ok {
+			break
+		}
+		p.nodes[i].count++
+		if !p.nodes[c].ignored {
+			writeHashes(&sum, p.nodes[c].hash)
+		}
+		more, err = p.s.NextElement()
+		p.check(err)
+	}
+	return p.combine(sum.Sum64(), '[')
+}
+
+func (p *parser) scalar(text []byte) uint64 {
+	if len(text) > 0 && (text[0] == '-' || text[0] >= '0' && text[0] <= '9') {
+		p.buf = appendNumber(p.buf[:0], text)
+		return p.hash('0', p.buf)
+	}
+	return p.hash('l', text)
+}
+
+func (p *parser) string(tag byte, raw []byte, escaped bool) uint64 {
+	if escaped {
+		p.buf = jsonwire.AppendUnquote(p.buf[:0], raw)
+		raw = p.buf
+	}
+	return p.hash(tag, raw)
+}
+
+func (p *parser) hash(tag byte, text []byte) uint64 {
+	return p.combine(maphash.Bytes(p.seed, text), uint64(tag))
+}
+
+// combine is the hash of two.
+func (p *parser) combine(a, b uint64) uint64 {
+	var buf [16]byte
+	binary.LittleEndian.PutUint64(buf[:], a)
+	binary.LittleEndian.PutUint64(buf[8:], b)
+	return maphash.Bytes(p.seed, buf[:])
+}
+
+func writeHashes(h *maphash.Hash, sums ...uint64) {
+	var buf [8]byte
+	for _, s := range sums {
+		binary.LittleEndian.PutUint64(buf[:], s)
+		h.Write(buf[:])
+	}
+}
+
+// appendNumber appends a text that is the same for all ways to write a number: its digits without zeros at either end, and the power of ten to multiply them by. A power that is
+// beyond an int64 stays as it is written.
+func appendNumber(dst, text []byte) []byte {
+	begin := len(dst)
+	if text[0] == '-' {
+		dst, text = append(dst, '-'), text[1:]
+	}
+	var power []byte
+	if i := bytes.IndexAny(text, "eE"); i >= 0 {
+		text, power = text[:i], text[i+1:]
+	}
+	whole, fraction, _ := bytes.Cut(text, []byte("."))
+	digits := len(dst)
+	dst = append(append(dst, whole...), fraction...)
+	zeros := 0
+	for digits+zeros < len(dst) && dst[digits+zeros] == '0' {
+		zeros++
+	}
+	dst = append(dst[:digits], dst[digits+zeros:]...)
+	end := len(bytes.TrimRight(dst[digits:], "0"))
+	if end == 0 {
+		return append(dst[:begin], '0')
+	}
+	shift := int64(len(dst) - digits - end - len(fraction))
+	dst = append(dst[:digits+end], 'e')
+	var exponent int64
+	if len(power) > 0 {
+		var err error
+		if exponent, err = strconv.ParseInt(string(power), 10, 62); err != nil {
+			dst = append(append(dst, '?'), power...)
+		}
+	}
+	return strconv.AppendInt(dst, exponent+shift, 10)
+}
+
+// patterns are what is not compared below a place. They do not change.
+type patterns struct {
+	list [][]string // what is left of each, segment by segment
+	all  bool       // the place itself is not compared
+}
+
+func parsePatterns(pointers []string) (p patterns) {
+	for _, s := range pointers {
+		if s == "" {
+			p.all = true
+			continue
+		}
+		segments := strings.Split(strings.TrimPrefix(s, "/"), "/")
+		for i, s := range segments {
+			segments[i] = strings.ReplaceAll(strings.ReplaceAll(s, "~1", "/"), "~0", "~")
+		}
+		p.list = append(p.list, segments)
+	}
+	return p
+}
+
+// member returns the patterns for a member, whose name stands between quotes.
+func (ps patterns) member(raw []byte, escaped bool) patterns {
+	if escaped {
+		return ps.descend(jsonwire.UnquoteString(raw))
+	}
+	return ps.descend(string(raw))
+}
+
+// element returns the patterns for an element.
+func (ps patterns) element(index int) patterns { return ps.descend(strconv.Itoa(index)) }
+
+func (ps patterns) descend(name string) (below patterns) {
+	for _, segments := range ps.list {
+		switch {
+		case !matchGlob(segments[0], name):
+		case len(segments) == 1:
+			below.all = true
+		default:
+			below.list = append(below.list, segments[1:])
+		}
+	}
+	return below
+}
+
+// matchGlob reports whether a name fits a pattern in which each "*" stands for any text.
+func matchGlob(pattern, name string) bool {
+	first, rest, more := strings.Cut(pattern, "*")
+	if !more {
+		return pattern == name
+	}
+	if !strings.HasPrefix(name, first) {
+		return false
+	}
+	name = name[len(first):]
+	for {
+		part, after, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(name, part)
+		}
+		i := strings.Index(name, part)
+		if i < 0 {
+			return false
+		}
+		name, rest = name[i+len(part):], after
+	}
+}

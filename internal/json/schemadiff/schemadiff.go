@@ -1,0 +1,550 @@
+package schemadiff
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/big"
+	"reflect"
+	"slices"
+	"strings"
+
+	"mcpwire/internal/json/jsonwire"
+)
+
+// A Impact says what a change means.
+type Impact string
+
+// The verdicts, from the harmless to the worst.
+const (
+	Annotations Impact = "words"      // what people and models read: titles, descriptions, examples
+	Compatible  Impact = "compatible" // what was right is right
+	Unclear     Impact = "unclear"
+	Breaking    Impact = "breaking" // what was right may be wrong now
+)
+
+// A Direction says who fills in what a schema describes.
+type Direction bool
+
+// The sides.
+const (
+	Input  Direction = false // the client: a new schema must allow all that the old one did
+	Output Direction = true  // the server: a new schema must not allow what the old one did not
+)
+
+// A Change is one difference between two schemas.
+type Change struct {
+	Pointer string `json:"pointer"` // into the schema, a JSON pointer
+	Impact  Impact `json:"verdict"`
+	Why     string `json:"why"`
+}
+
+// Limits of a comparison. What is beyond is unclear.
+const (
+	maxDepth   = 64
+	maxNested  = 512 // of the JSON text; deeper ones are no schemas
+	maxPairs   = 1 << 14
+	maxChanges = 1000
+)
+
+// Compare returns what is different between two schemas, the worst first. Equal ones have no changes.
+func Compare(before, after []byte, direction Direction) []Change {
+	a, aok := decode(before)
+	b, bok := decode(after)
+	if !aok || !bok {
+		if bytes.Equal(bytes.TrimSpace(before), bytes.TrimSpace(after)) {
+			return nil
+		}
+		return []Change{{"", Unclear, "one of the two is no schema, or too deep"}}
+	}
+	c := &comparer{direction: direction, roots: [2]any{a, b}, seen: map[[2]uintptr]bool{}}
+	c.schema("", a, b, 0)
+	slices.SortStableFunc(c.changes, func(x, y Change) int {
+		return cmp.Or(rank(y.Impact)-rank(x.Impact), strings.Compare(x.Pointer, y.Pointer))
+	})
+	return c.changes
+}
+
+// Worst returns the worst verdict; "" if there are no changes.
+func Worst(changes []Change) Impact {
+	worst := Impact("")
+	for _, c := range changes {
+		if rank(c.Impact) > rank(worst) {
+			worst = c.Impact
+		}
+	}
+	return worst
+}
+
+func rank(v Impact) int {
+	return slices.Index([]Impact{"", Annotations, Compatible, Unclear, Breaking}, v)
+}
+
+func decode(text []byte) (v any, ok bool) {
+	if jsonwire.Valid(text, maxNested) != nil {
+		return nil, false
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return nil, false
+	}
+	switch v.(type) {
+	case map[string]any, bool:
+		return v, true
+	}
+	return nil, false
+}
+
+// A comparer collects changes. before and after are as the caller named them, whichever side it is; the words are chosen by side.
+type comparer struct {
+	direction Direction
+	roots     [2]any
+	seen      map[[2]uintptr]bool // pairs of schemas that were compared: references may lead in circles
+	changes   []Change
+}
+
+func (c *comparer) add(pointer string, v Impact, format string, args ...any) {
+	if len(c.changes) < maxChanges {
+		c.changes = append(c.changes, Change{pointer, v, fmt.Sprintf(format, args...)})
+	}
+}
+
+// narrowed notes that less is allowed than before, widened that more is: one breaks those who write, the other those who read.
+func (c *comparer) narrowed(pointer, format string, args ...any) {
+	v := Breaking
+	if c.direction == Output {
+		v = Compatible
+	}
+	c.add(pointer, v, format, args...)
+}
+
+func (c *comparer) widened(pointer, format string, args ...any) {
+	v := Compatible
+	if c.direction == Output {
+		v = Breaking
+	}
+	c.add(pointer, v, format, args...)
+}
+
+// schema compares two schemas.
+func (c *comparer) schema(at string, a, b any, depth int) {
+	if depth > maxDepth {
+		if !reflect.DeepEqual(a, b) {
+			c.add(at, Unclear, "it is different, at a depth where nobody looks")
+		}
+		return
+	}
+	a, b = c.resolve(a, 0), c.resolve(b, 1)
+	if reflect.DeepEqual(a, b) && !c.hasReference(a) {
+		return
+	}
+	pair := [2]uintptr{identity(a), identity(b)}
+	if pair[0] != 0 && pair[1] != 0 && c.seen[pair] {
+		return
+	}
+	if c.seen[pair] = true; len(c.seen) > maxPairs {
+		c.add(at, Unclear, "it is not compared: there is too much of it")
+		return
+	}
+	x, xok := asObject(a)
+	y, yok := asObject(b)
+	switch {
+	case !xok && !yok: // both false
+		return
+	case !yok:
+		c.narrowed(at, "nothing is allowed any more")
+		return
+	case !xok:
+		c.widened(at, "something is allowed where nothing was")
+		return
+	}
+	c.annotations(at, x, y)
+	c.types(at, x, y)
+	c.values(at, x, y)
+	c.bounds(at, x, y)
+	c.object(at, x, y, depth)
+	c.items(at, x, y, depth)
+	c.otherKeywords(at, x, y)
+}
+
+// identity tells objects apart; 0 is none.
+func identity(v any) uintptr {
+	if m, ok := v.(map[string]any); ok {
+		return reflect.ValueOf(m).Pointer()
+	}
+	return 0
+}
+
+// asObject returns the keywords of a schema; true is one without any. false is none.
+func asObject(v any) (map[string]any, bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		return v, true
+	case bool:
+		return map[string]any{}, v
+	}
+	return map[string]any{}, true
+}
+
+// resolve follows local references, a limited number of times.
+func (c *comparer) resolve(v any, which int) any {
+	for range 16 {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return v
+		}
+		ref, ok := m["$ref"].(string)
+		if !ok || !strings.HasPrefix(ref, "#") || len(m) > 1 && !onlyAnnotations(m) {
+			return v
+		}
+		target, ok := lookup(c.roots[which], ref[1:])
+		if !ok {
+			return v
+		}
+		v = target
+	}
+	return v
+}
+
+// hasReference reports whether there is a reference below: equal texts may then mean different things. Definitions are compared where they are used.
+func (c *comparer) hasReference(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		if _, ok := v["$ref"]; ok {
+			return true
+		}
+		for k, x := range v {
+			if k != "$defs" && k != "definitions" && c.hasReference(x) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, c.hasReference)
+	}
+	return false
+}
+
+func onlyAnnotations(m map[string]any) bool {
+	for k := range m {
+		if k != "$ref" && !isAnnotation(k) {
+			return false
+		}
+	}
+	return true
+}
+
+// lookup follows a JSON pointer.
+func lookup(v any, pointer string) (any, bool) {
+	if pointer == "" {
+		return v, true
+	}
+	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		part = unescapes.Replace(part)
+		if v, ok = m[part]; !ok {
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// What JSON pointers escape (https://www.rfc-editor.org/rfc/rfc6901#section-3).
+var (
+	escapes   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescapes = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+// childPointer returns the pointer of a member.
+func childPointer(at string, parts ...string) string {
+	for _, p := range parts {
+		at += "/" + escapes.Replace(p)
+	}
+	return at
+}
+
+func isAnnotation(keyword string) bool {
+	switch keyword {
+	case "title", "description", "default", "examples", "deprecated", "$comment", "$schema", "$id", "readOnly", "writeOnly":
+		return true
+	}
+	return false
+}
+
+// annotations compares what people and models read.
+func (c *comparer) annotations(at string, a, b map[string]any) {
+	for _, k := range unionKeys(a, b) {
+		if isAnnotation(k) && !reflect.DeepEqual(a[k], b[k]) {
+			c.add(childPointer(at, k), Annotations, "the %s is another one", k)
+		}
+	}
+}
+
+// allTypes are those of JSON Schema. An integer is a number, too.
+var allTypes = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
+
+// types compares which types are allowed.
+func (c *comparer) types(at string, a, b map[string]any) {
+	x, y := typesOf(a), typesOf(b)
+	if removed := difference(x, y); len(removed) > 0 {
+		c.narrowed(childPointer(at, "type"), "%s is not allowed any more", strings.Join(removed, ", "))
+	}
+	if added := difference(y, x); len(added) > 0 {
+		c.widened(childPointer(at, "type"), "%s is allowed now", strings.Join(added, ", "))
+	}
+}
+
+func typesOf(m map[string]any) []string {
+	var list []string
+	switch t := m["type"].(type) {
+	case string:
+		list = []string{t}
+	case []any:
+		for _, v := range t {
+			if s, ok := v.(string); ok {
+				list = append(list, s)
+			}
+		}
+	default:
+		return allTypes
+	}
+	if slices.Contains(list, "number") && !slices.Contains(list, "integer") {
+		list = append(list, "integer")
+	}
+	return list
+}
+
+func difference(list, other []string) (rest []string) {
+	has := make(map[string]bool, len(other))
+	for _, s := range other {
+		has[s] = true
+	}
+	for _, s := range list {
+		if !has[s] {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
+
+// values compares enumerations.
+func (c *comparer) values(at string, a, b map[string]any) {
+	x, xok := valuesOf(a)
+	y, yok := valuesOf(b)
+	at = childPointer(at, "enum")
+	switch {
+	case !xok && !yok:
+	case !xok:
+		c.narrowed(at, "only %s are allowed now", clip(strings.Join(y, ", ")))
+	case !yok:
+		c.widened(at, "anything is allowed where only %s were", clip(strings.Join(x, ", ")))
+	default:
+		if removed := difference(x, y); len(removed) > 0 {
+			c.narrowed(at, "%s is not allowed any more", clip(strings.Join(removed, ", ")))
+		}
+		if added := difference(y, x); len(added) > 0 {
+			c.widened(at, "%s is allowed now", clip(strings.Join(added, ", ")))
+		}
+	}
+}
+
+func valuesOf(m map[string]any) ([]string, bool) {
+	list, ok := m["enum"].([]any)
+	if v, is := m["const"]; is {
+		list, ok = []any{v}, true
+	}
+	if !ok {
+		return nil, false
+	}
+	texts := make([]string, 0, len(list))
+	for _, v := range list {
+		text, _ := json.Marshal(v)
+		texts = append(texts, string(text))
+	}
+	return texts, true
+}
+
+// bounds compares limits on numbers, lengths and counts.
+func (c *comparer) bounds(at string, a, b map[string]any) {
+	for _, k := range []string{"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"} {
+		c.bound(at, k, a[k], b[k], 1)
+	}
+	for _, k := range []string{"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"} {
+		c.bound(at, k, a[k], b[k], -1)
+	}
+	if x, y := a["uniqueItems"] == true, b["uniqueItems"] == true; x != y {
+		if y {
+			c.narrowed(childPointer(at, "uniqueItems"), "no item may come twice now")
+		} else {
+			c.widened(childPointer(at, "uniqueItems"), "items may come twice now")
+		}
+	}
+	for _, k := range []string{"pattern", "format", "multipleOf"} {
+		switch x, y := a[k], b[k]; {
+		case reflect.DeepEqual(x, y):
+		case x == nil:
+			c.narrowed(childPointer(at, k), "there is a %s now: %s", k, text(y))
+		case y == nil:
+			c.widened(childPointer(at, k), "there is no %s any more", k)
+		default:
+			c.add(childPointer(at, k), Unclear, "the %s was %s and is %s", k, text(x), text(y))
+		}
+	}
+}
+
+// bound compares one limit. A higher one is narrower if sign is 1, and wider if it is -1.
+func (c *comparer) bound(at, keyword string, a, b any, sign int) {
+	x, xok := number(a)
+	y, yok := number(b)
+	at = childPointer(at, keyword)
+	switch {
+	case !xok && !yok:
+	case !xok:
+		c.narrowed(at, "%s is %s now", keyword, text(b))
+	case !yok:
+		c.widened(at, "%s was %s and is gone", keyword, text(a))
+	default:
+		switch y.Cmp(x) * sign {
+		case 1:
+			c.narrowed(at, "%s was %s and is %s", keyword, text(a), text(b))
+		case -1:
+			c.widened(at, "%s was %s and is %s", keyword, text(a), text(b))
+		}
+	}
+}
+
+func number(v any) (*big.Float, bool) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return nil, false
+	}
+	f, _, err := big.ParseFloat(string(n), 10, 128, big.ToNearestEven)
+	return f, err == nil
+}
+
+// object compares properties.
+func (c *comparer) object(at string, a, b map[string]any, depth int) {
+	x, _ := a["properties"].(map[string]any)
+	y, _ := b["properties"].(map[string]any)
+	before, after := required(a), required(b)
+	for _, k := range unionKeys(x, y) {
+		here := childPointer(at, "properties", k)
+		p, had := x[k]
+		q, has := y[k]
+		switch {
+		case had && has:
+			c.schema(here, p, q, depth+1)
+		case has && after[k]: // said below
+		case has && isClosed(a):
+			c.widened(here, "%s is allowed now", quote(k))
+		case has:
+			c.add(here, Compatible, "there is %s now, which may be left out", quote(k))
+		case isClosed(b):
+			c.narrowed(here, "%s is not allowed any more", quote(k))
+		default:
+			c.add(here, Unclear, "there is no %s any more", quote(k)) // it is still allowed: as an argument without effect, or in results that may lack it
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(after)) {
+		if !before[k] {
+			c.narrowed(childPointer(at, "required"), "%s is required now", quote(k))
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(before)) {
+		if !after[k] {
+			c.widened(childPointer(at, "required"), "%s may be missing now", quote(k))
+		}
+	}
+	c.additional(at, a, b, depth)
+}
+
+func (c *comparer) additional(at string, a, b map[string]any, depth int) {
+	const k = "additionalProperties"
+	switch x, y := a[k], b[k]; {
+	case reflect.DeepEqual(x, y):
+	case isClosed(b) && !isClosed(a):
+		c.narrowed(childPointer(at, k), "other properties are not allowed any more")
+	case isClosed(a) && !isClosed(b):
+		c.widened(childPointer(at, k), "other properties are allowed now")
+	default:
+		c.schema(childPointer(at, k), orTrue(x), orTrue(y), depth+1)
+	}
+}
+
+func orTrue(v any) any {
+	if v == nil {
+		return true
+	}
+	return v
+}
+
+// isClosed reports whether other properties than those described are refused.
+func isClosed(m map[string]any) bool { return m["additionalProperties"] == false }
+
+func required(m map[string]any) map[string]bool {
+	set := map[string]bool{}
+	list, _ := m["required"].([]any)
+	for _, v := range list {
+		if s, ok := v.(string); ok {
+			set[s] = true
+		}
+	}
+	return set
+}
+
+// items compares what arrays consist of.
+func (c *comparer) items(at string, a, b map[string]any, depth int) {
+	if !reflect.DeepEqual(a["items"], b["items"]) || c.hasReference(a["items"]) {
+		c.schema(childPointer(at, "items"), orTrue(a["items"]), orTrue(b["items"]), depth+1)
+	}
+}
+
+// otherKeywords says of all other keywords that they are different: what they mean together is not judged.
+func (c *comparer) otherKeywords(at string, a, b map[string]any) {
+	for _, k := range unionKeys(a, b) {
+		if !knownKeyword(k) && !reflect.DeepEqual(a[k], b[k]) {
+			c.add(childPointer(at, k), Unclear, "the keyword %s is different", quote(k))
+		}
+	}
+}
+
+func knownKeyword(k string) bool {
+	switch k {
+	case "type", "enum", "const", "properties", "required", "additionalProperties", "items", "uniqueItems", "pattern", "format", "multipleOf", "$defs", "definitions",
+		"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains", "maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains":
+		return true
+	}
+	return isAnnotation(k)
+}
+
+// unionKeys returns the keys of both, sorted.
+func unionKeys(a, b map[string]any) []string {
+	set := map[string]bool{}
+	for k := range a {
+		set[k] = true
+	}
+	for k := range b {
+		set[k] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+func text(v any) string {
+	b, _ := json.Marshal(v)
+	return clip(string(b))
+}
+
+func quote(s string) string { return fmt.Sprintf("%q", clip(s)) }
+
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

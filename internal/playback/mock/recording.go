@@ -1,0 +1,846 @@
+package mock
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+var (
+	// ErrTooLarge is wrapped by the error for a capture that has more to say than is held in memory, see [ReadOptions].
+	ErrTooLarge = errors.New("mock: the capture is too large")
+	// ErrNothing is returned for a capture without a request that was answered, or whose revision nobody can tell.
+	ErrNothing = errors.New("mock: the capture has no handshake that was answered, and no request of a revision without one")
+)
+
+// DefaultMaxBytes is how much of a capture is held by default.
+const DefaultMaxBytes = 256 << 20
+
+// ReadOptions are the options of [Read]. nil means defaults.
+type ReadOptions struct {
+	// MaxBytes is how many bytes of memory a Recording may take, about: for messages of the server, and some for each request. 0 is [DefaultMaxBytes].
+	MaxBytes int
+}
+
+// A Recording is what a capture has of a server. It does not change.
+type Recording struct {
+	Name  string // of the server, as the head of the capture has it
+	Notes Notes
+
+	sessions []*session
+	methods  map[methodKey]*method
+	modern   []mcp.Revision // that requests were answered in, in ascending order
+	legacy   []mcp.Revision // that handshakes agreed on
+	streams  bool           // most answers came in event streams
+	lenient  bool           // the server answered before the handshake was complete
+}
+
+// Notes are what is worth knowing about a Recording before it is used.
+type Notes struct {
+	Requests   int    // that were answered, or that HTTP refused
+	Unanswered int    // others
+	Redacted   int    // values of the server's messages that were hidden when they were recorded
+	Missing    uint64 // events that are missing in the capture; at least so many
+	Truncated  int    // messages that are not in it as a whole
+	Stray      int    // lines of the server that are no messages. They are not sent
+	Unclaimed  int    // messages of the server that belong to nothing that is known. They are not sent either
+}
+
+// A methodKey names a method in one of the eras: what the same request gets is not the same.
+type methodKey struct {
+	modern bool
+	name   string
+}
+
+// A method is all requests of one method.
+type method struct {
+	all       []*exchange
+	byParams  map[lookupKey][]*exchange
+	byTarget  map[lookupKey][]*exchange
+	masks     []*mask // that they have, by their numbers
+	maskTexts []string
+}
+
+// A lookupKey is what requests are looked up by: their params as far as a mask leaves them, or their target.
+type lookupKey struct {
+	isInputRound bool
+	mask         int
+	params       sum
+	target       string
+}
+
+// maxMasks is how many different masks the requests of one method may have: each is one more way to look at a request. The others match exactly, or not at all.
+const maxMasks = 64
+
+// Open reads the capture in a file.
+func Open(name string, opts *ReadOptions) (*Recording, error) {
+	r, err := capture.Open(name, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return Read(r.Events(), opts)
+}
+
+// Read reads a capture. opts may be nil. The error is that of events, or wraps [ErrTooLarge] or [ErrNothing].
+func Read(events iter.Seq2[*capture.Event, error], opts *ReadOptions) (*Recording, error) {
+	limit := DefaultMaxBytes
+	if opts != nil && opts.MaxBytes > 0 {
+		limit = opts.MaxBytes
+	}
+	rd := newReader(limit)
+	for e, err := range events {
+		if err != nil {
+			return nil, err
+		}
+		rd.add(e)
+		if rd.heldBytes > limit {
+			return nil, fmt.Errorf("%w: the server's part of it takes more than %d MiB of memory", ErrTooLarge, limit>>20)
+		}
+	}
+	t := rd.finish()
+	if t.Notes.Requests == 0 || len(t.Revisions()) == 0 {
+		return nil, ErrNothing
+	}
+	return t, nil
+}
+
+// Revisions returns those in which the capture has answers, in ascending order.
+func (r *Recording) Revisions() []mcp.Revision { return append(slices.Clone(r.legacy), r.modern...) }
+
+// put lists an entry.
+func (r *Recording) put(x *exchange, spelt string) {
+	key := methodKey{x.modern, x.method}
+	m := r.methods[key]
+	if m == nil {
+		m = &method{byParams: map[lookupKey][]*exchange{}, byTarget: map[lookupKey][]*exchange{}, masks: []*mask{nil}, maskTexts: []string{""}}
+		r.methods[key] = m
+	}
+	m.all = append(m.all, x)
+	i := slices.Index(m.maskTexts, spelt)
+	if i < 0 && len(m.masks) <= maxMasks {
+		i = len(m.masks)
+		m.masks, m.maskTexts = append(m.masks, x.mask), append(m.maskTexts, spelt)
+	}
+	if i >= 0 {
+		k := lookupKey{isInputRound: x.matchKey.isInputRound, mask: i, params: x.matchKey.params}
+		m.byParams[k] = append(m.byParams[k], x)
+	}
+	k := lookupKey{isInputRound: x.matchKey.isInputRound, target: x.matchKey.target}
+	m.byTarget[k] = append(m.byTarget[k], x)
+}
+
+// lookup returns the entries with the same params, in their order. What was hidden in them counts as the same.
+func (m *method) lookup(name string, params []byte, s matchKey) []*exchange {
+	if list := m.byParams[lookupKey{isInputRound: s.isInputRound, params: s.params}]; len(list) > 0 {
+		return list
+	}
+	for i, k := range m.masks[1:] {
+		masked := matchKeyOf(name, params, k)
+		if list := m.byParams[lookupKey{isInputRound: s.isInputRound, mask: i + 1, params: masked.params}]; len(list) > 0 {
+			return list
+		}
+	}
+	return nil
+}
+
+// rules returns those by which the requests of one client are judged.
+func (r *Recording) rules() *era.Session {
+	return era.NewSession(era.Config{Revisions: r.Revisions(), Lenient: r.lenient, Custom: r.mayHave})
+}
+
+// mayHave reports whether a method that the revision in force does not have may be there all the same: because it was recorded, or because no revision has it.
+func (r *Recording) mayHave(name []byte) bool {
+	for _, modern := range []bool{false, true} {
+		if m := r.methods[methodKey{modern, string(name)}]; m != nil && slices.ContainsFunc(m.all, func(e *exchange) bool { return e.hasResponse && !e.failed }) {
+			return modern || !isHandshake(name)
+		}
+	}
+	for _, rev := range mcp.Revisions() {
+		if era.Of(rev).HasMethod(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// isHandshake reports whether it is how the legacy era begins, which no modern server knows.
+func isHandshake(name []byte) bool { return string(name) == mcp.MethodInitialize }
+
+// What an entry and a step take of memory besides their texts, about.
+const (
+	exchangeCost = 1024
+	stepCost     = 256
+)
+
+// maxParams is how much of the params of a request is kept for messages, in bytes.
+const maxParams = 2048
+
+// A reading makes a Recording of events. See step for what belongs to what.
+type reader struct {
+	rec            *Recording
+	limit          int
+	heldBytes      int
+	pairer         *capture.Pairer
+	texts          map[string]string
+	maskTexts      map[*exchange]string // masks
+	sessions       map[sessionKey]*sessionReader
+	order          []*exchange
+	pendingCalls   map[*capture.Call]*pending
+	serverRequests map[*capture.Call]*ownedStep
+	httpExchanges  map[httpExchangeKey]*exchange // HTTP exchanges with a request that is not answered
+	inStream       int                           // answers that came in event streams
+}
+
+// A sessionKey names what a client and a server say to each other in order.
+type sessionKey struct {
+	capture string
+	session uint64
+}
+
+type httpExchangeKey struct {
+	capture string
+	number  uint64
+}
+
+// A lane is one session, or connection, while it is read.
+type sessionReader struct {
+	session     *session
+	pending     []*exchange // requests of the client that are under way, the oldest first
+	tokens      map[string]*exchange
+	initialized bool      // the handshake is complete
+	last        *exchange // the client's last request: what comes by itself follows it
+}
+
+// A pending entry has no answer yet.
+type pending struct {
+	exchange *exchange
+	session  *sessionReader
+	early    bool // it came before the handshake was complete
+}
+
+// An owned step is a question of the server, with the entry that it is part of.
+type ownedStep struct {
+	exchange *exchange
+	later    bool
+	index    int
+}
+
+func (o *ownedStep) step() *step {
+	if o.later {
+		return &o.exchange.trailing[o.index]
+	}
+	return &o.exchange.steps[o.index]
+}
+
+func newReader(limit int) *reader {
+	return &reader{
+		rec: &Recording{methods: map[methodKey]*method{}}, limit: limit, pairer: capture.NewPairer(nil), texts: map[string]string{}, maskTexts: map[*exchange]string{},
+		sessions: map[sessionKey]*sessionReader{}, pendingCalls: map[*capture.Call]*pending{}, serverRequests: map[*capture.Call]*ownedStep{}, httpExchanges: map[httpExchangeKey]*exchange{},
+	}
+}
+
+func (rd *reader) sessionFor(e *capture.Event) *sessionReader {
+	key := sessionKey{e.Capture, e.Session}
+	l := rd.sessions[key]
+	if l == nil {
+		rd.heldBytes += exchangeCost
+		s := &session{capture: e.Capture, number: e.Session}
+		l = &sessionReader{session: s, tokens: map[string]*exchange{}}
+		rd.sessions[key] = l
+		rd.rec.sessions = append(rd.rec.sessions, s)
+	}
+	return l
+}
+
+// add takes the next event.
+func (rd *reader) add(e *capture.Event) {
+	switch e.Kind {
+	case capture.KindHead:
+		if rd.rec.Name == "" && e.Head != nil {
+			rd.rec.Name = e.Head.Name
+		}
+	case capture.KindGap:
+		if e.Gap != nil {
+			rd.rec.Notes.Missing += max(e.Gap.Lost, 1)
+		}
+	case capture.KindInvalid:
+		if e.Dir == capture.ToClient {
+			rd.rec.Notes.Stray++
+		}
+	case capture.KindResponse:
+		if x := rd.httpExchanges[httpExchangeKey{e.Capture, e.Exchange}]; x != nil && e.Response != nil && e.Response.Status >= 400 {
+			x.status = e.Response.Status
+		}
+	case capture.KindEnd:
+		delete(rd.httpExchanges, httpExchangeKey{e.Capture, e.Exchange})
+	case capture.KindMessage:
+		if e.Cut {
+			rd.rec.Notes.Truncated++
+			return
+		}
+		rd.message(e)
+	}
+}
+
+// message takes an event with a message, or a batch of them.
+func (rd *reader) message(e *capture.Event) {
+	l := rd.sessionFor(e)
+	if e.Exchange != 0 {
+		l.session.http = true
+	}
+	if e.Dir == capture.ToClient {
+		rd.rec.Notes.Redacted += len(e.Redacted) + e.RedactedMore
+	}
+	texts := [][]byte{e.Data}
+	parts := rd.pairer.Add(e)
+	if len(parts) > 0 && parts[0].Batch {
+		texts = texts[:0]
+		for a := jsonwire.ArrayElements(e.Data); a.Next(); {
+			texts = append(texts, a.Value())
+		}
+	}
+	for i := range parts {
+		p := &parts[i]
+		var m jsonrpc.Message
+		if p.Index < 0 || p.Index >= len(texts) || jsonrpc.Parse(texts[p.Index], &m, 0) != nil {
+			continue
+		}
+		in := &incoming{reader: rd, session: l, event: e, p: p, m: &m, text: texts[p.Index]}
+		if e.Dir == capture.ToServer {
+			in.fromClient()
+		} else {
+			in.fromServer()
+		}
+	}
+}
+
+// frame returns the frame of a message, and counts what it takes.
+func (rd *reader) frame(text []byte) frame {
+	f := frameOf(text)
+	f.head, f.tail = rd.intern(f.head), rd.intern(f.tail)
+	return f
+}
+
+func (rd *reader) intern(s string) string {
+	if known, ok := rd.texts[s]; ok {
+		return known
+	}
+	rd.heldBytes += len(s) + 64
+	rd.texts[s] = s
+	return s
+}
+
+// finish returns what was read.
+func (rd *reader) finish() *Recording {
+	t := rd.rec
+	answered := 0
+	for _, e := range rd.order {
+		t.put(e, rd.maskTexts[e])
+		if e.hasResponse || e.status != 0 {
+			t.Notes.Requests++
+		} else if e.method != mcp.MethodSubscriptionsListen {
+			t.Notes.Unanswered++
+		}
+		if e.hasResponse {
+			answered++
+		}
+	}
+	for _, s := range t.sessions {
+		if s.initialize != nil && s.revision != mcp.RevisionNone && !slices.Contains(t.legacy, s.revision) {
+			t.legacy = append(t.legacy, s.revision)
+		}
+	}
+	slices.SortFunc(t.modern, func(a, b mcp.Revision) int { return cmp.Compare(a.String(), b.String()) })
+	slices.SortFunc(t.legacy, func(a, b mcp.Revision) int { return cmp.Compare(a.String(), b.String()) })
+	t.streams = answered > 0 && rd.inStream*2 > answered
+	for _, m := range t.methods {
+		m.dropUnanswered()
+	}
+	return t
+}
+
+// dropUnanswered takes requests without an answer out of the lists in which others have one: whoever asked again was answered in the end.
+func (m *method) dropUnanswered() {
+	for _, lists := range []map[lookupKey][]*exchange{m.byParams, m.byTarget} {
+		for key, list := range lists {
+			if slices.ContainsFunc(list, func(e *exchange) bool { return e.hasResponse }) {
+				lists[key] = slices.DeleteFunc(list, func(e *exchange) bool { return !e.hasResponse })
+			}
+		}
+	}
+}
+
+// delaySince returns how long after the event before in the same entry an event came.
+func (x *exchange) delaySince(t time.Duration) time.Duration {
+	gap := max(t-x.lastAt, 0)
+	x.lastAt = max(t, x.lastAt)
+	return gap
+}
+
+// isSubscription reports whether the request goes on for as long as the client listens.
+func (x *exchange) isSubscription() bool { return x.method == mcp.MethodSubscriptionsListen }
+
+// noteRevision notes that a request of a modern revision was answered.
+func (rd *reader) noteRevision(r mcp.Revision, l *sessionReader) {
+	l.session.modern = true
+	if r != mcp.RevisionNone && r.Modern() && !slices.Contains(rd.rec.modern, r) {
+		rd.rec.modern = append(rd.rec.modern, r)
+	}
+}
+
+// clientOf returns the name of the client that sent initialize.
+func clientOf(params []byte) string {
+	if !era.IsObject(params) {
+		return ""
+	}
+	return era.LookupString(params, "clientInfo", "name")
+}
+
+// An incoming is one recorded message while it is read.
+type incoming struct {
+	reader  *reader
+	session *sessionReader
+	event   *capture.Event
+	p       *capture.Message
+	m       *jsonrpc.Message
+	text    []byte
+}
+
+func (in *incoming) fromClient() {
+	switch {
+	case in.m.Kind == jsonrpc.KindRequest:
+		in.request()
+	case in.m.Kind == jsonrpc.KindNotification && string(in.m.Method) == mcp.NotificationInitialized:
+		if h := in.session.session.initialize; h != nil {
+			h.lastAt = in.event.T // what comes by itself, comes from here on
+		}
+		in.session.initialized = true
+	case in.m.Kind == jsonrpc.KindNotification && string(in.m.Method) == mcp.NotificationCancelled:
+		if id, _, ok := (era.Cancellation{}).Target(in.m); ok {
+			for _, x := range in.session.pending {
+				x.cancelled = x.cancelled || x.id.Equal(id)
+			}
+		}
+	case in.p.Call != nil: // an answer to the server
+		if o := in.reader.serverRequests[in.p.Call]; o != nil {
+			o.step().responded = true
+			o.exchange.lastAt = max(o.exchange.lastAt, in.event.T)
+			delete(in.reader.serverRequests, in.p.Call)
+		}
+	}
+}
+
+// request begins an entry.
+func (in *incoming) request() {
+	rd, l, m := in.reader, in.session, in.m
+	x := &exchange{n: in.event.N, method: string(m.Method), modern: isModern(m.Params), revision: revisionOf(m.Params), lastAt: in.event.T, id: m.ID.Clone()}
+	if !x.modern || in.event.Exchange == 0 {
+		x.session = l.session
+	}
+	var covers string
+	x.mask, covers = maskOf(in.event.Redacted, in.pointer()+"/params")
+	if covers != "" {
+		rd.maskTexts[x] = covers
+	}
+	x.matchKey = matchKeyOf(x.method, m.Params, x.mask)
+	if len(m.Params) < rd.limit {
+		x.params = clip(paramsText(m.Params), maxParams)
+	}
+	rd.heldBytes += exchangeCost + len(x.method) + len(x.matchKey.target) + len(x.params) + 2*len(covers)
+	rd.order = append(rd.order, x)
+	if x.method == mcp.MethodInitialize {
+		l.session.client = clip(clientOf(m.Params), 256)
+		l.session.initialize = x
+	}
+	l.last = x
+	if in.p.Call == nil {
+		return // nobody can tell its answer
+	}
+	l.pending = append(l.pending, x)
+	early := !x.modern && !l.initialized && x.method != mcp.MethodInitialize && x.method != mcp.MethodPing
+	rd.pendingCalls[in.p.Call] = &pending{x, l, early}
+	if in.event.Exchange != 0 {
+		rd.httpExchanges[httpExchangeKey{in.event.Capture, in.event.Exchange}] = x
+	}
+	if token := tokenOf(m); token != nil && len(token) < maxParams {
+		l.tokens[string(token)] = x
+	}
+}
+
+// pointer is where the message is in the line of its event, as a JSON pointer.
+func (in *incoming) pointer() string {
+	if in.p.Batch {
+		return "/msg/" + strconv.Itoa(in.p.Index)
+	}
+	return "/msg"
+}
+
+func (in *incoming) fromServer() {
+	switch in.m.Kind {
+	case jsonrpc.KindResponse, jsonrpc.KindError:
+		in.addResponse()
+	case jsonrpc.KindRequest, jsonrpc.KindNotification:
+		in.addServerMessage()
+	}
+}
+
+// addResponse ends an entry.
+func (in *incoming) addResponse() {
+	rd := in.reader
+	w := rd.pendingCalls[in.p.Call]
+	if in.p.Call == nil || w == nil {
+		rd.rec.Notes.Unclaimed++
+		return
+	}
+	x, l := w.exchange, w.session
+	delete(rd.pendingCalls, in.p.Call)
+	l.pending = slices.DeleteFunc(l.pending, func(o *exchange) bool { return o == x })
+	if key := (httpExchangeKey{in.event.Capture, in.p.Call.Exchange}); rd.httpExchanges[key] == x {
+		delete(rd.httpExchanges, key)
+	}
+	x.delay = x.delaySince(in.event.T)
+	x.response, x.hasResponse, x.responseN, x.failed = rd.frame(in.text), true, in.event.N, in.m.Kind == jsonrpc.KindError
+	if in.event.SSE != nil {
+		rd.inStream++
+	}
+	switch {
+	case x.failed:
+	case w.early:
+		rd.rec.lenient = true
+	case x.modern:
+		rd.noteRevision(x.revision, l)
+	case x.method == mcp.MethodInitialize:
+		if hello, err := era.ReadInitialize(in.m.Result); err == nil && len(hello.Versions) > 0 {
+			l.session.revision, _ = mcp.ParseRevision(hello.Versions[0])
+		}
+	}
+}
+
+// addServerMessage adds what the server sent by itself, or for a request, to an entry.
+func (in *incoming) addServerMessage() {
+	s := step{n: in.event.N, method: string(in.m.Method), isRequest: in.m.Kind == jsonrpc.KindRequest}
+	if s.isRequest {
+		s.requestID = string(in.m.ID)
+	}
+	owner, later := in.ownerOf(&s)
+	if owner == nil {
+		in.reader.rec.Notes.Unclaimed++
+		return
+	}
+	if s.method == mcp.NotificationCancelled {
+		if id, _, ok := (era.Cancellation{}).Target(in.m); ok {
+			s.cancels = string(id)
+		}
+	}
+	s.delay = owner.delaySince(in.event.T)
+	s.text = in.reader.frame(in.text)
+	in.reader.heldBytes += stepCost + len(s.method) + len(s.requestID)
+	list := &owner.steps
+	if later {
+		list = &owner.trailing
+	}
+	*list = append(*list, s)
+	if s.isRequest && in.p.Call != nil {
+		in.reader.serverRequests[in.p.Call] = &ownedStep{owner, later, len(*list) - 1}
+	}
+}
+
+// ownerOf returns the entry that a message of the server is part of, and whether it stands behind its answer. It completes the step.
+func (in *incoming) ownerOf(s *step) (x *exchange, later bool) {
+	l := in.session
+	if s.method == mcp.NotificationProgress {
+		s.progressOf = l.tokens[string(era.Lookup(in.m.Params, mcp.MetaProgressToken))]
+		if s.progressOf == nil {
+			return nil, false
+		}
+		if !s.progressOf.hasResponse {
+			return s.progressOf, false
+		}
+	}
+	if id := subscriptionOf(in.m.Params); id != nil {
+		for _, x := range l.pending {
+			if x.isSubscription() && x.id.Equal(id) {
+				return x, false
+			}
+		}
+	}
+	if x := in.reader.httpExchanges[httpExchangeKey{in.event.Capture, in.event.Exchange}]; x != nil {
+		return x, false
+	}
+	for _, x := range slices.Backward(l.pending) {
+		if !x.isSubscription() {
+			s.outOfBand = in.event.Exchange != 0
+			return x, false
+		}
+	}
+	if l.last != nil && l.last.isSubscription() && !l.last.hasResponse {
+		return l.last, false
+	}
+	return l.last, true
+}
+
+// subscriptionOf returns the id of the subscription that a notification is of.
+func subscriptionOf(params []byte) jsonrpc.ID {
+	if !era.IsObject(params) {
+		return nil
+	}
+	return jsonrpc.ID(era.Lookup(params, "_meta", mcp.MetaSubscriptionID))
+}
+
+// withoutMeta returns params without their metadata.
+func withoutMeta(params []byte) []byte {
+	if !era.IsObject(params) {
+		return params
+	}
+	return era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("_meta") {
+			return nil
+		}
+		return m.Value()
+	}, nil)
+}
+
+// clip cuts a text that is longer than n bytes.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// An entry is a recorded request with all that came of it.
+type exchange struct {
+	n, responseN uint64   // of its events
+	session      *session // that it is of; nil for those without one
+	modern       bool
+	revision     mcp.Revision // that it says; none before the modern ones
+	method       string
+	matchKey     matchKey
+	mask         *mask
+
+	steps       []step        // before the answer
+	response    frame         // of the response
+	hasResponse bool          // there is an answer
+	failed      bool          // it is an error
+	delay       time.Duration // before the answer
+	trailing    []step        // that came by themselves, before the client's next request
+
+	params    string // canonical, cut; for messages
+	status    int    // that HTTP refused it with, without an answer
+	cancelled bool   // by the client
+
+	// For reading.
+	lastAt time.Duration // when the event before was
+	id     jsonrpc.ID
+}
+
+// A step is a message of the server that is no answer.
+type step struct {
+	n          uint64
+	delay      time.Duration // since what precedes it
+	text       frame
+	method     string
+	isRequest  bool
+	requestID  string    // the id that it had
+	responded  bool      // the client has answered
+	outOfBand  bool      // it belongs to no request, but came while one was under way
+	progressOf *exchange // whose progress it reports
+	cancels    string    // the id of the question that it takes back
+}
+
+// A session is a recorded one.
+type session struct {
+	capture    string
+	number     uint64
+	http       bool
+	client     string // name
+	revision   mcp.Revision
+	initialize *exchange // initialize
+	modern     bool      // it has requests of a modern revision that were answered
+}
+
+// A shape is what a request is matched by.
+type matchKey struct {
+	target       string
+	params       sum // without _meta, and without what a further round has more
+	meta         sum // what is left of _meta without what differs from call to call
+	isInputRound bool
+	state        sum
+	inputs       sum
+}
+
+const (
+	inputResponses = "inputResponses"
+	requestState   = "requestState"
+)
+
+// matchKeyOf returns the shape of a request. params is valid JSON, or nil.
+func matchKeyOf(method string, params []byte, m *mask) matchKey {
+	if !era.IsObject(params) {
+		return matchKey{params: sumOf(params, m)}
+	}
+	var meta, inputs, state []byte
+	for o := jsonwire.ObjectMembers(params); o.Next(); {
+		switch {
+		case o.KeyIs("_meta"):
+			meta = o.Value()
+		case o.KeyIs(inputResponses):
+			inputs = o.Value()
+		case o.KeyIs(requestState):
+			state = o.Value()
+		}
+	}
+	s := matchKey{target: targetOf(method, params)}
+	if mayHaveRounds(method) {
+		s.inputs, s.state = sumOf(inputs, m.member(inputResponses)), sumOf(state, m.member(requestState))
+		s.isInputRound = inputs != nil || state != nil
+	}
+	rest := era.Rewrite(nil, params, func(o *jsonwire.Members) []byte {
+		if o.KeyIs("_meta") || s.isInputRound && (o.KeyIs(inputResponses) || o.KeyIs(requestState)) {
+			return nil
+		}
+		return o.Value()
+	}, nil)
+	if len(rest) > len("{}") {
+		s.params = sumOf(rest, m)
+	}
+	s.meta = metaSum(meta, m.member("_meta"))
+	return s
+}
+
+// mayHaveRounds reports whether a server may want input for a request of the method.
+func mayHaveRounds(method string) bool {
+	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
+}
+
+// volatile are the members of _meta that differ from call to call, or from client to client.
+var volatile = map[string]bool{
+	mcp.MetaProgressToken: true, mcp.MetaProtocolVersion: true, mcp.MetaClientCapabilities: true, mcp.MetaClientInfo: true, mcp.MetaLogLevel: true,
+	"traceparent": true, "tracestate": true, "baggage": true,
+}
+
+func metaSum(meta []byte, m *mask) sum {
+	if !era.IsObject(meta) {
+		return sum{}
+	}
+	rest := era.Rewrite(nil, meta, func(o *jsonwire.Members) []byte {
+		if volatile[o.KeyString()] {
+			return nil
+		}
+		return o.Value()
+	}, nil)
+	if len(rest) <= len("{}") {
+		return sum{}
+	}
+	return sumOf(rest, m)
+}
+
+// targetOf returns the tool, prompt, resource or task that a request is about.
+func targetOf(method string, params []byte) string {
+	if name := era.NameParam(method); name != "" {
+		return era.LookupString(params, name)
+	}
+	switch method {
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		return era.LookupString(params, "uri")
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
+		return era.LookupString(params, "taskId")
+	case mcp.MethodComplete:
+		if name := era.LookupString(params, "ref", "name"); name != "" {
+			return name
+		}
+		return era.LookupString(params, "ref", "uri")
+	}
+	return ""
+}
+
+// isModern reports whether a request says its revision itself.
+func isModern(params []byte) bool {
+	return era.IsObject(params) && era.Lookup(params, "_meta", mcp.MetaProtocolVersion) != nil
+}
+
+// revisionOf returns the revision that a request says.
+func revisionOf(params []byte) mcp.Revision {
+	r, _ := mcp.ParseRevision(era.LookupString(params, "_meta", mcp.MetaProtocolVersion))
+	return r
+}
+
+// tokenOf returns the text of the token by which progress of a request is reported, nil if there is to be none.
+func tokenOf(m *jsonrpc.Message) []byte {
+	if !era.IsObject(m.Params) {
+		return nil
+	}
+	return era.Lookup(m.Params, "_meta", mcp.MetaProgressToken)
+}
+
+// A frame is the text of a recorded message, on one line, without its id.
+type frame struct {
+	head, tail string
+	hasID      bool // there is an id between them
+}
+
+// frameOf takes the id out of a valid message.
+func frameOf(text []byte) frame {
+	text = jsonrpc.OneLine(text)
+	var s jsonwire.Scanner
+	s.Reset(text, 0)
+	more, err := s.EnterObject()
+	for more && err == nil {
+		var m jsonwire.Member
+		if more, err = s.Member(&m); err == nil && jsonwire.RawEqual(text[m.NameStart:m.NameEnd], "id") {
+			return frame{string(text[:m.Start]), string(text[m.End:]), true}
+		}
+	}
+	return frame{head: string(text)}
+}
+
+// append appends the message with an id, if it has one.
+func (f *frame) append(dst []byte, id jsonrpc.ID) []byte {
+	dst = append(dst, f.head...)
+	if f.hasID {
+		dst = append(dst, id...)
+		dst = append(dst, f.tail...)
+	}
+	return dst
+}
+
+// withMember appends a message with another value in the place at the end of a path, if it is there.
+func withMember(dst, text, value []byte, path ...string) []byte {
+	return era.Rewrite(dst, text, func(m *jsonwire.Members) []byte {
+		switch {
+		case !m.KeyIs(path[0]):
+		case len(path) == 1:
+			return value
+		case era.IsObject(m.Value()):
+			return withMember(nil, m.Value(), value, path[1:]...)
+		}
+		return m.Value()
+	}, nil)
+}
+
+// withToken appends a progress notification with another token.
+func withToken(dst, text, token []byte) []byte {
+	return withMember(dst, text, token, "params", mcp.MetaProgressToken)
+}
+
+// withSubscription appends a message of a subscription, with another id of that.
+func withSubscription(dst, text []byte, id jsonrpc.ID) []byte {
+	for _, place := range []string{"params", "result"} {
+		if era.Lookup(text, place, "_meta", mcp.MetaSubscriptionID) != nil {
+			return withMember(dst, text, id, place, "_meta", mcp.MetaSubscriptionID)
+		}
+	}
+	return append(dst, text...)
+}

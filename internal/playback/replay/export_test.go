@@ -1,0 +1,34 @@
+package replay
+
+import (
+	"context"
+	"time"
+
+	"mcpwire/internal/playback/resend"
+)
+
+// Conn is what a recording is played over.
+type Conn = conn
+
+// Play is Run over a connection that is there.
+func Play(ctx context.Context, rec *Recording, over resend.Transport, c Conn, opts *Options) (*Summary, error) {
+	all := opts.withDefaults()
+	o := &resend.Origin{Transport: over, Modern: rec.Modern, Revision: rec.Revision, StandingStream: rec.standingStream, Params: rec.paramsOf()}
+	return play(ctx, rec, o, c, &all)
+}
+
+// Compare compares two messages.
+func Compare(recorded, live string, recordedAt, liveAt time.Time, hidden []string, opts *Options) []Difference {
+	all := opts.withDefaults()
+	return newComparer(&all).compare(side{[]byte(recorded), recordedAt, hidden}, side{raw: []byte(live), at: liveAt})
+}
+
+// Edit replaces the value at a pointer; "" takes it away.
+func Edit(text, pointer, by string) string {
+	return string(edit([]byte(text), pointerPath(pointer), func([]byte) []byte {
+		if by == "" {
+			return nil
+		}
+		return []byte(by)
+	}))
+}

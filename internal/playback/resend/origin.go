@@ -1,0 +1,421 @@
+package resend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/printable"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A Transport is how a server is reached.
+type Transport string
+
+// The transports.
+const (
+	Stdio Transport = "stdio" // a process that is started
+	HTTP  Transport = "http"  // Streamable HTTP, of all revisions that have it
+	SSE   Transport = "sse"   // HTTP+SSE, of 2024-11-05
+)
+
+// An Origin is what is needed to start a fresh copy of a server, and to begin a session with it like the one that was recorded. It is plain data: callers may change it.
+type Origin struct {
+	Capture string // id of the capture
+	Event   uint64 // number of the event with the message
+	Name    string // of the server, as the capture has it
+
+	Transport     Transport
+	Command       []string // the program and its arguments; nil if the capture does not say
+	Dir           string   // the folder it ran in; "" is ours
+	HeaderFraming bool     // messages have a Content-Length in front of them, rather than a line end behind them
+	URL           string   // that messages are posted to, or for [SSE] the one of the stream; "" if the capture does not say
+
+	// Modern tells that the session began without a handshake. Revision is what it agreed on, asked for, or said with each request; "" if the capture does not say.
+	Modern   bool
+	Revision string
+	// Initialize is the request that began a legacy session; nil if the capture has none: one is made up then.
+	Initialize []byte
+	// StandingStream tells that the client had a standing stream open, by GET.
+	StandingStream bool
+	// Params are the arguments of tools that are repeated in headers, by the name of the tool.
+	Params map[string][]mcp.HeaderParam
+
+	// Redacted lists what was hidden in the recorded message, as JSON pointers into it, and MoreRedacted how many more places there are.
+	Redacted     []string
+	MoreRedacted int
+}
+
+// Target says in one line what is started or sent to, fit for terminals.
+func (o *Origin) Target() string {
+	if o.Transport != Stdio {
+		return printable.Line(o.URL)
+	}
+	quoted := make([]string, len(o.Command))
+	for i, a := range o.Command {
+		if quoted[i] = printable.Line(a); a == "" || strings.ContainsAny(a, " \t\n'\"\\$`*?;&|<>()") {
+			quoted[i] = "'" + strings.ReplaceAll(quoted[i], "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// Find reads a capture up to event n of a session, and returns what it takes to send it again, and the message; both are the caller's. The events are those of one capture, from
+// its beginning; of a file with several, they are told apart by [capture.Event.Capture]. Not more is kept than the origin.
+//
+// The error wraps [ErrNotFound], [ErrNotMessage] or [ErrTruncated], or is that of events or of ctx. Whether the copy can be started is not looked at before [Run].
+func Find(ctx context.Context, events iter.Seq2[*capture.Event, error], session uint64, n uint64) (*Origin, []byte, error) {
+	f := finder{session: session}
+	for e, err := range events {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("resend: reading the capture: %w", err)
+		}
+		if e.N == n && e.Kind != capture.KindHead && e.Kind != capture.KindGap {
+			return f.origin(e)
+		}
+		if e.N > n {
+			break
+		}
+		f.add(e)
+	}
+	return nil, nil, fmt.Errorf("resend: event %d: %w", n, ErrNotFound)
+}
+
+// origin makes the origin of the message in e.
+func (f *finder) origin(e *capture.Event) (*Origin, []byte, error) {
+	fail := func(err error) (*Origin, []byte, error) {
+		return nil, nil, fmt.Errorf("resend: event %d: %w", e.N, err)
+	}
+	switch {
+	case e.Session != f.session:
+		return fail(ErrNotFound)
+	case e.Kind != capture.KindMessage && e.Kind != capture.KindInvalid, e.Dir != capture.ToServer:
+		return fail(ErrNotMessage)
+	case e.Cut:
+		return fail(ErrTruncated)
+	}
+	message := slices.Clone(e.Data)
+	o := &Origin{
+		Capture: e.Capture, Event: e.N, Transport: f.transport(e), HeaderFraming: e.Framing == capture.FramingHeader,
+		StandingStream: f.standingStream, Params: f.params, Redacted: redactedPlaces(e), MoreRedacted: e.RedactedMore,
+	}
+	if h := f.head; h != nil {
+		o.Name = h.Name
+	}
+	if o.Transport == Stdio {
+		start := f.start
+		if start == nil {
+			start = f.lastStart
+		}
+		if start != nil {
+			o.Command, o.Dir = start.Command, start.Dir
+		}
+	} else if f.head != nil {
+		o.URL = endpointURL(f.head.URL, f.target(e))
+	}
+	f.setHandshake(o, e, message)
+	return o, message, nil
+}
+
+// setHandshake says how the session began.
+func (f *finder) setHandshake(o *Origin, e *capture.Event, message []byte) {
+	hello := &f.handshake
+	if hello.request == nil && !f.modern { // by a connection that has another number, or it was opened before
+		hello = &f.lastHandshake
+	}
+	header := ""
+	if q := f.requests[e.Exchange]; q != nil {
+		header = q.version
+	}
+	rev, _ := mcp.ParseRevision(header)
+	switch version := revisionOf(message); {
+	case version != "":
+		o.Modern, o.Revision = true, version
+	case f.handshake.request == nil && (f.modern || rev.Modern()):
+		o.Modern, o.Revision = true, header
+	case hello.request != nil:
+		o.Initialize, o.Revision = hello.request, hello.revision
+	default:
+		o.Revision = header
+	}
+}
+
+// redactedPlaces returns the places of a message that were hidden, as pointers into the message.
+func redactedPlaces(e *capture.Event) []string {
+	var list []string
+	for _, p := range e.Redacted {
+		if rest, ok := strings.CutPrefix(p, "/msg"); ok && (rest == "" || rest[0] == '/') {
+			list = append(list, rest)
+		} else if p == "/raw" || p == "/b64" {
+			list = append(list, "")
+		}
+	}
+	return list
+}
+
+// endpointURL is where a request with the given target went: a tap has the paths of the server's whole origin.
+func endpointURL(server, target string) string {
+	base, err := url.Parse(server)
+	to, terr := url.Parse(target)
+	if server == "" || target == "" || err != nil || terr != nil {
+		return server
+	}
+	return base.ResolveReference(&url.URL{Path: to.Path, RawPath: to.RawPath, RawQuery: to.RawQuery}).String()
+}
+
+// server says how the copy is reached, by the options or by the capture.
+func (o *Origin) server(opts *Options) (command []string, address *url.URL, err error) {
+	if o.Transport == Stdio {
+		command = opts.Command
+		if len(command) == 0 {
+			command = o.Command
+		}
+		if len(command) == 0 {
+			return nil, nil, fmt.Errorf("resend: %w: it has no command", ErrNoServer)
+		}
+		return command, nil, o.refuseRedacted("command", command, opts)
+	}
+	raw := opts.URL
+	if raw == "" {
+		raw = o.URL
+	}
+	if raw == "" {
+		return nil, nil, fmt.Errorf("resend: %w: it has no URL", ErrNoServer)
+	}
+	if err := o.refuseRedacted("URL", []string{raw}, opts); err != nil {
+		return nil, nil, err
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		if outer, ok := errors.AsType[*url.Error](err); ok {
+			err = outer.Err // without the URL, which may have secrets in it
+		}
+		return nil, nil, fmt.Errorf("resend: %w: the URL: %w", ErrNoServer, err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil, nil, fmt.Errorf("resend: %w: the URL is not one of HTTP", ErrNoServer)
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return nil, u, nil
+}
+
+const (
+	maxRequests   = 4096    // HTTP exchanges under way that are remembered
+	maxInitialize = 1 << 20 // bytes of an initialize request
+	maxParamTool  = 10000   // tools with arguments in headers
+)
+
+// A finder remembers what comes before a message that is sent again.
+type finder struct {
+	session        uint64
+	head           *capture.Head
+	start          *capture.Start // of the session's process
+	lastStart      *capture.Start // the last one
+	handshake      handshake      // of the session
+	lastHandshake  handshake      // the last one
+	modern         bool           // the session has modern requests
+	standingStream bool
+	sseRequest     *request // that opened the stream of HTTP+SSE
+	requests       map[uint64]*request
+	params         map[string][]mcp.HeaderParam
+}
+
+// A hello is how a legacy session began.
+type handshake struct {
+	request    []byte
+	id         jsonrpc.ID
+	revision   string
+	session    uint64
+	negotiated bool
+}
+
+// A request is the head of an HTTP request, as far as it matters.
+type request struct {
+	method, target, version string
+}
+
+// add takes note of an event in front of the message.
+func (f *finder) add(e *capture.Event) {
+	switch e.Kind {
+	case capture.KindHead:
+		*f = finder{session: f.session, head: e.Head} // another capture in the same file
+	case capture.KindStart:
+		if f.lastStart = e.Start; e.Session == f.session {
+			f.start = e.Start
+		}
+	case capture.KindRequest:
+		f.request(e)
+	case capture.KindResponse:
+		if q := f.requests[e.Exchange]; q != nil && q.method == http.MethodGet && e.Response != nil && e.Response.Status == http.StatusOK {
+			f.standingStream = true
+		}
+	case capture.KindEnd:
+		delete(f.requests, e.Exchange)
+	case capture.KindSSE:
+		if e.Session == f.session && e.SSE != nil && e.SSE.Event == eventEndpoint && f.sseRequest == nil {
+			f.sseRequest = f.requests[e.Exchange]
+		}
+	case capture.KindMessage:
+		if e.Dir == capture.ToServer {
+			f.addClientMessage(e)
+		} else {
+			f.addServerMessage(e)
+		}
+	}
+}
+
+func (f *finder) request(e *capture.Event) {
+	if e.Session != f.session || e.Request == nil {
+		return
+	}
+	if f.requests == nil || len(f.requests) >= maxRequests {
+		f.requests = map[uint64]*request{}
+	}
+	q := &request{method: e.Request.Method, target: strings.Clone(e.Request.URL)}
+	for _, h := range e.Request.Headers {
+		if strings.EqualFold(h.Name, headerVersion) {
+			q.version = strings.TrimSpace(h.Value)
+		}
+	}
+	f.requests[e.Exchange] = q
+}
+
+func (f *finder) addClientMessage(e *capture.Event) {
+	if e.Session == f.session && !f.modern && revisionOf(e.Data) != "" {
+		f.modern = true
+	}
+	if len(e.Data) > maxInitialize || e.Cut || !bytes.Contains(e.Data, []byte(mcp.MethodInitialize)) {
+		return
+	}
+	var m jsonrpc.Message
+	if jsonrpc.Parse(e.Data, &m, 0) != nil || m.Kind != jsonrpc.KindRequest || string(m.Method) != mcp.MethodInitialize {
+		return
+	}
+	h := handshake{request: bytes.Clone(e.Data), id: m.ID.Clone(), session: e.Session}
+	if v, ok := m.Param("protocolVersion"); ok {
+		h.revision = jsonwire.Text(v)
+	}
+	f.lastHandshake = h
+	if e.Session == f.session {
+		f.handshake = h
+	}
+}
+
+func (f *finder) addServerMessage(e *capture.Event) {
+	for _, h := range []*handshake{&f.handshake, &f.lastHandshake} {
+		h.setRevision(e)
+	}
+	if !bytes.Contains(e.Data, []byte("x-mcp-header")) {
+		return
+	}
+	var m jsonrpc.Message
+	if jsonrpc.Parse(e.Data, &m, 0) != nil || m.Kind != jsonrpc.KindResponse {
+		return
+	}
+	f.params = learnParams(f.params, m.Result)
+}
+
+// setRevision takes the revision from the answer to the request.
+func (h *handshake) setRevision(e *capture.Event) {
+	if h.request == nil || h.negotiated || e.Session != h.session {
+		return
+	}
+	var m jsonrpc.Message
+	if jsonrpc.Parse(e.Data, &m, 0) != nil || m.Kind != jsonrpc.KindResponse || !m.ID.Equal(h.id) {
+		return
+	}
+	h.negotiated = true
+	if v := jsonwire.Text(jsonwire.Lookup(m.Result, "protocolVersion")); v != "" {
+		h.revision = v
+	}
+}
+
+// learnParams adds what the result of tools/list says of arguments in headers.
+func learnParams(known map[string][]mcp.HeaderParam, result []byte) map[string][]mcp.HeaderParam {
+	tools := jsonwire.Lookup(result, "tools")
+	if len(tools) == 0 || tools[0] != '[' {
+		return known
+	}
+	list := jsonwire.ArrayElements(tools)
+	for list.Next() {
+		if list.Value()[0] != '{' {
+			continue
+		}
+		schema := jsonwire.Lookup(list.Value(), "inputSchema")
+		params, err := mcp.HeaderParams(schema)
+		name := jsonwire.Text(jsonwire.Lookup(list.Value(), "name"))
+		switch {
+		case schema == nil || err != nil || len(params) == 0:
+			delete(known, name)
+		case len(known) < maxParamTool:
+			if known == nil {
+				known = map[string][]mcp.HeaderParam{}
+			}
+			known[name] = params
+		}
+	}
+	return known
+}
+
+// transport tells how the message in e came.
+func (f *finder) transport(e *capture.Event) Transport {
+	switch {
+	case f.sseRequest != nil:
+		return SSE
+	case e.Exchange > 0, f.lastStart == nil && f.head != nil && f.head.Transport == string(HTTP):
+		return HTTP
+	}
+	return Stdio
+}
+
+// target is the target of the HTTP request that leads to the server.
+func (f *finder) target(e *capture.Event) string {
+	if f.sseRequest != nil {
+		return f.sseRequest.target
+	}
+	if q := f.requests[e.Exchange]; q != nil {
+		return q.target
+	}
+	return ""
+}
+
+// revisionOf returns the revision that a modern message says it is of; "" of another.
+func revisionOf(message []byte) string {
+	if !bytes.Contains(message, []byte(mcp.MetaProtocolVersion)) && !bytes.Contains(message, []byte(`\u`)) {
+		return ""
+	}
+	for _, m := range parse(message) {
+		meta, _ := m.Param("_meta")
+		if v := jsonwire.Text(jsonwire.Lookup(meta, mcp.MetaProtocolVersion)); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// SyntheticInitialize is the request that begins a session of which a capture does not have the beginning: in the revision, or in the newest with a handshake if that has none. tool is the
+// name and the version of who asks. form says that questions to the user are welcome.
+func SyntheticInitialize(revision, tool string, id jsonrpc.ID, form bool) []byte {
+	r, ok := mcp.ParseRevision(revision)
+	if !ok || r.Modern() {
+		_, r = era.Newest(mcp.Revisions())
+	}
+	name, version, _ := strings.Cut(tool, " ")
+	offer := era.ClientProfile{Info: mcp.Implementation{Name: name, Version: version}, Form: form}
+	f := era.Of(r)
+	capabilities, _ := offer.Capabilities(f)
+	return jsonrpc.AppendRequest(nil, id, mcp.MethodInitialize, offer.AppendInitialize(nil, f, capabilities))
+}

@@ -1,0 +1,38 @@
+//go:build unix
+
+package resend_test
+
+import (
+	"encoding/json"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"mcpwire/internal/playback/resend"
+)
+
+// TestRunEndsGroup: neither the end of its input nor SIGTERM ends this server, nor what it has started.
+func TestRunEndsGroup(t *testing.T) {
+	res, events, err := run(t, helper(t, "grandchild"), `{"jsonrpc":"2.0","id":3,"method":"m"}`, &resend.Options{GracePeriod: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer struct{ Result struct{ PID int } }
+	if err := json.Unmarshal(res.Response, &answer); err != nil || answer.Result.PID <= 0 {
+		t.Fatalf("the answer is %s, %v", res.Response, err)
+	}
+	for _, pid := range []int{events[2].Start.PID, answer.Result.PID} {
+		for limit := time.Now().Add(patience); !gone(pid); <-time.After(5 * time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatalf("process %d is still there", pid)
+			}
+		}
+	}
+	if exit := events[len(events)-2].Exit; exit == nil || exit.Signal != "killed" || exit.Code != -1 {
+		t.Errorf("the end is recorded as %+v", exit)
+	}
+}
+
+// gone reports whether there is no such process, or nothing but what its parent has not asked for.
+func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) }

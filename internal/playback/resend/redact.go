@@ -1,0 +1,129 @@
+package resend
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mcpwire/internal/json/jsonwire"
+)
+
+// placeholder is what stands in a capture in the place of a secret (doc/capture-format.md#redaction).
+var placeholder = regexp.MustCompile(`~redacted:[a-z]+:[0-9a-f]{12}:[0-9]+~`)
+
+// maxPointers is how many places of a message are told of.
+const maxPointers = 64
+
+// refuseRedacted returns an error if one of the texts has a placeholder.
+func (o *Origin) refuseRedacted(what string, list []string, opts *Options) error {
+	if opts.AllowRedacted {
+		return nil
+	}
+	err := &RedactedError{What: what}
+	for i, s := range list {
+		if !placeholder.MatchString(s) {
+			continue
+		}
+		pointer := ""
+		if len(list) > 1 {
+			pointer = "/" + strconv.Itoa(i)
+		}
+		err.Pointers = append(err.Pointers, pointer)
+	}
+	if len(err.Pointers) == 0 {
+		return nil
+	}
+	return err
+}
+
+// refuseMessage returns an error if something in the message was hidden and has not been filled in. The places that the capture lists matter for numbers, of which 0 is left.
+func (o *Origin) refuseMessage(message []byte, opts *Options) error {
+	if opts.AllowRedacted {
+		return nil
+	}
+	err := &RedactedError{What: "message", Pointers: RedactedIn(message, o.Redacted), More: o.MoreRedacted}
+	if len(err.Pointers) == 0 && err.More == 0 {
+		return nil
+	}
+	if len(err.Pointers) == 0 {
+		err.Pointers = []string{""}
+	}
+	return err
+}
+
+// Placeholders returns where in a text something was hidden: the start and the end of each place, as [regexp.Regexp.FindAllStringIndex] does.
+func Placeholders(text string) [][]int { return placeholder.FindAllStringIndex(text, -1) }
+
+// RedactedIn returns the places of a message in which something was hidden, as JSON pointers: those with a placeholder, and of those that the capture lists the ones where 0 is left of a
+// number. "" is all of a message that is no JSON. It returns a limited number of them.
+func RedactedIn(message []byte, listed []string) []string {
+	found := placeholder.Match(message)
+	switch {
+	case jsonwire.Valid(message, 0) != nil:
+		if found {
+			return []string{""}
+		}
+	case found || len(listed) > 0:
+		s := redactedSearch{listed: listed}
+		s.walk("", message)
+		return s.found
+	}
+	return nil
+}
+
+// A search looks for what is hidden in a JSON text.
+type redactedSearch struct {
+	listed []string
+	found  []string
+}
+
+func (s *redactedSearch) add(pointer string) {
+	if len(s.found) < maxPointers && !slices.Contains(s.found, pointer) {
+		s.found = append(s.found, pointer)
+	}
+}
+
+// walk looks at a value, whose depth was checked.
+func (s *redactedSearch) walk(at string, value []byte) {
+	value = trimSpace(value)
+	switch value[0] {
+	case '{':
+		members := jsonwire.ObjectMembers(value)
+		for members.Next() {
+			pointer := at + "/" + escapePointer(members.KeyString())
+			if placeholder.Match(members.RawKey()) {
+				s.add(pointer)
+			}
+			s.walk(pointer, members.Value())
+		}
+	case '[':
+		elements := jsonwire.ArrayElements(value)
+		for i := 0; elements.Next(); i++ {
+			s.walk(at+"/"+strconv.Itoa(i), elements.Value())
+		}
+	case '"':
+		if placeholder.Match(value) {
+			s.add(at)
+		}
+	case '0':
+		if len(value) == 1 && slices.Contains(s.listed, at) {
+			s.add(at)
+		}
+	}
+}
+
+func trimSpace(b []byte) []byte {
+	for len(b) > 0 && strings.IndexByte(" \t\r\n", b[0]) >= 0 {
+		b = b[1:]
+	}
+	for len(b) > 0 && strings.IndexByte(" \t\r\n", b[len(b)-1]) >= 0 {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// escapePointer is a name as a part of a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901#section-3).
+func escapePointer(name string) string { return pointerEscapes.Replace(name) }

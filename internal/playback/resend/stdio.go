@@ -1,0 +1,162 @@
+package resend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/trace/frames"
+	"mcpwire/stdio"
+)
+
+const (
+	maxQueued = 64 // messages on their way to a process
+	termWait  = time.Second
+	killWait  = 2 * time.Second
+)
+
+// A pipe is a link to a process.
+type stdioConn struct {
+	s       *Session
+	command []string
+	proc    *stdio.Process
+	stderr  *stderrRecorder
+	out     chan []byte
+}
+
+// open implements link.
+func (sc *stdioConn) open(ctx context.Context) error {
+	s := sc.s
+	sc.out = make(chan []byte, maxQueued)
+	sc.stderr = &stderrRecorder{s: s, lines: s.rec.Lines(capture.Event{Kind: capture.KindStderr, Session: 1}), ready: make(chan struct{})}
+	defer close(sc.stderr.ready)
+	c := stdio.Command(sc.command[0], sc.command[1:]...)
+	c.Dir, c.Env, c.Stderr = s.o.Dir, s.opts.Env, sc.stderr
+	c.StopWait, c.TermWait, c.KillWait = -1, termWait, killWait // close waits itself
+	proc, err := c.Start(ctx)
+	if err != nil {
+		return err
+	}
+	sc.proc = proc
+	dir := s.o.Dir
+	if dir == "" {
+		dir, _ = os.Getwd() // it is only for the record
+	}
+	s.record(&capture.Event{Kind: capture.KindStart, Session: 1, Start: &capture.Start{
+		Command: slices.Clone(sc.command), Dir: dir, Env: append(os.Environ(), s.opts.Env...), PID: proc.Pid(),
+	}})
+	s.wg.Go(sc.read)
+	s.wg.Go(sc.write)
+	return nil
+}
+
+// send implements link.
+func (sc *stdioConn) send(ctx context.Context, message []byte) (Sent, error) {
+	frame, e := frameMessage(message, sc.s.o.HeaderFraming)
+	sent := Sent{N: sc.s.record(e)}
+	select {
+	case sc.out <- frame:
+		return sent, nil
+	case <-sc.s.ended:
+		return sent, sc.s.endErr
+	case <-sc.s.closing:
+		return sent, ErrClosed
+	case <-ctx.Done():
+		return sent, context.Cause(ctx)
+	}
+}
+
+// write sends what is queued, and ends the server's input behind it.
+func (sc *stdioConn) write() {
+	defer func() {
+		sc.s.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer, Session: 1})
+		_ = sc.proc.CloseWrite() // of a server that has ended already, whoever reads hears
+	}()
+	for {
+		var frame []byte
+		select {
+		case frame = <-sc.out:
+		case <-sc.s.closing:
+			select {
+			case frame = <-sc.out:
+			default:
+				return
+			}
+		}
+		if _, err := sc.proc.Write(frame); err != nil {
+			// What it wrote before may be on its way still, so this is not the end.
+			sc.s.note("the server did not take all of what was sent")
+			<-sc.s.closing
+			return
+		}
+	}
+}
+
+// read hands over what the server writes, until that ends.
+func (sc *stdioConn) read() {
+	in := frames.NewReader(sc.proc, sc.s.opts.MaxMessage)
+	for {
+		f, err := in.Next()
+		if err == nil || len(f.Text) > 0 {
+			e := f.Event()
+			e.Session = 1
+			if n := sc.s.record(e); n > 0 {
+				sc.s.deliver(&Incoming{N: n, Data: f.Text})
+			}
+		}
+		if err != nil {
+			sc.s.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToClient, Session: 1})
+			sc.s.end(&EndedError{sc.endError(err)})
+			return
+		}
+	}
+}
+
+// endError is why the output has ended.
+func (sc *stdioConn) endError(err error) error {
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	select {
+	case <-sc.proc.Done():
+		if err := sc.proc.Wait(); err != nil {
+			return err
+		}
+	default:
+	}
+	return io.EOF
+}
+
+// close implements link. The server has time to end by itself, and what it says meanwhile is recorded; of one that has to be told to, what comes then may not be.
+func (sc *stdioConn) close() {
+	if sc.proc == nil {
+		return
+	}
+	timer := time.NewTimer(sc.s.opts.GracePeriod)
+	defer timer.Stop()
+	select {
+	case <-sc.proc.Done():
+	case <-timer.C:
+	}
+	err := sc.proc.Close()
+	sc.s.wg.Wait()
+	_ = sc.stderr.lines.Close() // it never fails
+	sc.s.record(&capture.Event{Kind: capture.KindExit, Session: 1, Exit: ExitOf(err)})
+}
+
+// ExitOf is how a process ended, by what [stdio.Process.Wait] has returned.
+func ExitOf(err error) *capture.Exit {
+	e, ok := errors.AsType[*stdio.ExitError](err)
+	if !ok {
+		return &capture.Exit{}
+	}
+	exit := &capture.Exit{Code: e.Code}
+	if e.Signal != nil {
+		exit.Signal = e.Signal.String()
+	}
+	return exit
+}

@@ -1,0 +1,244 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/internal/proxy/translate"
+)
+
+const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientCapabilities":{}}}}`
+
+// TestSilentLegacy: a server that answers nothing before a handshake, but for pings, is a legacy one.
+func TestSilentLegacy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		client, _ := client0(t, f.bridge(nil))
+		client.send(discover)
+		srv := f.next()
+		srv.request("server/discover")
+		srv.send(answering(srv.request(`"ping"`), "{}"))
+		srv.reads(`"method":"initialize"`)
+	})
+}
+
+// TestModernNamesLegacy: a server that answers in the modern era, and names nothing but legacy revisions, is a legacy one.
+func TestModernNamesLegacy(t *testing.T) {
+	for _, answer := range []string{
+		`"error":{"code":-32022,"message":"no","data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18"]}}`,
+		`"result":{"resultType":"complete","supportedVersions":["2025-11-25"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`,
+	} {
+		f := newFarm(t)
+		client, _ := client0(t, f.bridge(nil))
+		client.send(discover)
+		srv := f.next()
+		srv.send(`{"jsonrpc":"2.0","id":` + srv.request("server/discover") + `,` + answer + `}`)
+		srv.reads(`"method":"initialize"`)
+	}
+}
+
+// TestSlowModern: a server that takes long to start is not taken for a legacy one.
+func TestSlowModern(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		b := f.bridge(nil)
+		client, _ := client0(t, b)
+		client.send(discover)
+		srv := f.next()
+		id := srv.request("server/discover")
+		srv.reads(`"ping"`)
+		<-time.After(10 * time.Second)
+		srv.send(answering(id, `{"supportedVersions":["2026-07-28"]}`))
+		srv.wants(discover)
+		if legacy, modern := b.eras.get(); legacy == supportYes || modern != supportYes {
+			t.Errorf("known = %v, %v", legacy, modern)
+		}
+	})
+}
+
+// TestReadyPatience: that who asks has lost patience says nothing of the server.
+func TestReadyPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		b := f.bridge(&Options{ServerEra: EraModern})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		asked := make(chan error, 1)
+		go func() { asked <- b.Ready(ctx) }()
+		srv := f.next()
+		id := srv.request("server/discover")
+		if err := <-asked; !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Ready = %v, want that it took too long", err)
+		}
+		srv.send(answering(id, `{"supportedVersions":["2026-07-28"]}`))
+		synctest.Wait()
+		if err := b.Ready(t.Context()); err != nil {
+			t.Errorf("Ready = %v, want nil", err)
+		}
+	})
+}
+
+// TestTranslatedTimeout: what is translated has to be answered in time too, and the server is told that it is not wanted any more.
+func TestTranslatedTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		client, _ := client0(t, f.bridge(&Options{ServerEra: EraModern, CallTimeout: time.Minute}))
+		client.send(hello)
+		srv := f.next()
+		srv.send(answering(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`))
+		client.reads(`"protocolVersion":"2025-11-25"`)
+		client.send(confirmed, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`)
+		id := srv.request(`"tools/call"`)
+		began := time.Now()
+		client.reads(`"id":7,"error"`, "has not answered tools/call for 1m0s")
+		if d := time.Since(began); d != time.Minute {
+			t.Errorf("it took %v", d)
+		}
+		srv.reads("notifications/cancelled", `"requestId":`+id)
+	})
+}
+
+// TestWithdraw: a request that is given up before it was sent is not sent any more, and no cancellation either.
+func TestWithdraw(t *testing.T) {
+	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{"5": {}}, ctx: context.Background()}
+	for _, id := range []string{"3", "4"} {
+		if err := l.trySend(queuedMessage{frame: []byte(id), id: []byte(id)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !l.withdraw([]byte("3")) || l.withdraw([]byte("5")) || l.withdraw([]byte("3")) {
+		t.Error("only what waits is withdrawn")
+	}
+	if len(l.queue) != 1 || l.queueBytes != 1 || len(l.sent) != 0 {
+		t.Errorf("left: %v, %d bytes, %v", l.queue, l.queueBytes, l.sent)
+	}
+	for range 1000 {
+		l.sendUrgent(queuedMessage{frame: []byte("0123456789")})
+	}
+	if len(l.urgent) != 10 {
+		t.Errorf("%d urgent messages wait, want 10", len(l.urgent))
+	}
+}
+
+// TestWithdrawTranslated: the same where a translator says what is given up.
+func TestWithdrawTranslated(t *testing.T) {
+	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, notify: make(chan struct{}, 1), space: make(chan struct{}, 1), sent: map[string]queuedMessage{"3": {}}, ctx: context.Background()}
+	p := &translator{upstream: l}
+	for _, o := range []*translate.Out{{Call: 4}, {Call: 5}, {Call: 4, Cancel: true}, {Call: 3, Cancel: true}} {
+		o.Message = []byte(strconv.FormatInt(o.Call, 10))
+		p.toServerLocked(o, provenance{})
+	}
+	if len(l.queue) != 1 || string(l.queue[0].id) != "5" {
+		t.Errorf("waiting: %v", l.queue)
+	}
+	if len(l.urgent) != 1 || string(l.urgent[0].frame) != "3" {
+		t.Errorf("waiting before: %v", l.urgent)
+	}
+}
+
+// TestSharedEnd: what was answered is sent before the end of a client that shares a connection.
+func TestSharedEnd(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			b := newFarm(t).bridge(&Options{Shared: true, ClientEra: EraLegacy})
+			var got []string
+			out := outletFunc(func(m []byte) error {
+				got = append(got, string(m))
+				return nil
+			})
+			cl := b.newClient(out, "", false)
+			cl.out.Send([]byte("a"))
+			cl.out.Send([]byte("b"))
+			cl.close()
+			<-cl.flushed
+			if strings.Join(got, "") != "ab" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+type outletFunc func([]byte) error
+
+func (f outletFunc) Send(m []byte) error { return f(m) }
+
+// TestProbeKeeps: what a server sends of itself while it is found out what it is reaches the client, in order and after the answer.
+func TestProbeKeeps(t *testing.T) {
+	f := newFarm(t)
+	client, _ := client0(t, f.bridge(nil))
+	client.send(hello)
+	srv := f.next()
+	srv.wants(hello)
+	early := []string{
+		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`, `{"jsonrpc":"2.0","id":"p","method":"ping"}`,
+	}
+	late := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":2}}`
+	srv.send(append(early, welcome, late)...)
+	client.wants(append([]string{welcome}, append(early, late)...)...)
+	client.send(`{"jsonrpc":"2.0","id":"p","result":{}}`)
+	srv.wants(`{"jsonrpc":"2.0","id":"p","result":{}}`)
+}
+
+// TestProbeKeepsLittle: a server that says much before it answers does not take memory for it.
+func TestProbeKeepsLittle(t *testing.T) {
+	u := &eraProbe{}
+	frame, m := parsed(t, `{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", 2*maxUnsolicitedBytes)+`"}}`)
+	for range 3 {
+		u.received(frame, m, origin{})
+	}
+	if len(u.unsolicited) != 1 {
+		t.Errorf("%d large messages are kept, want the first", len(u.unsolicited))
+	}
+}
+
+// TestLoginTakesTime: who has logged in finds that each has its whole time afterwards, so that no server is taken for what it is not.
+func TestLoginTakesTime(t *testing.T) {
+	for _, first := range []string{discover, hello} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFarm(t)
+			const login = 10*time.Minute - time.Second // most times have just begun anew then
+			client, _ := client0(t, f.bridge(&Options{LastLogin: loginUntil(time.Now().Add(login))}))
+			client.send(first)
+			srv := f.next()
+			id := srv.request(`"method":`)
+			<-time.After(login + 4*time.Second) // the shortest time is 5 s
+			if first == discover {
+				srv.send(answering(id, `{"supportedVersions":["2026-07-28"]}`))
+				srv.wants(discover)
+				return
+			}
+			srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`))
+			client.reads(`"serverInfo"`)
+		})
+	}
+}
+
+// TestRefusedEra: a client that speaks both eras may try the one that it is not to use first, and then the other on the same connection.
+func TestRefusedEra(t *testing.T) {
+	t.Run("legacy", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFarm(t)
+			client, _ := client0(t, f.bridge(&Options{ClientEra: EraLegacy, ServerEra: EraLegacy}))
+			client.send(discover)
+			client.reads(`"code":-32601`)
+			client.send(hello)
+			handshake(client, f.next())
+		})
+	})
+	t.Run("modern", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFarm(t)
+			client, _ := client0(t, f.bridge(&Options{ClientEra: EraModern, ServerEra: EraModern}))
+			client.send(hello, confirmed)
+			client.reads(`"code":-32022`)
+			client.send(discover)
+			f.next().wants(discover)
+		})
+	})
+}

@@ -1,0 +1,220 @@
+package bridge
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpwire/auth"
+	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/stdio"
+	"mcpwire/streamable"
+)
+
+// asRPCError is the error that a client is answered with for one that the bridge met, or that the server has answered the bridge with.
+func asRPCError(err error) *jsonrpc.Error {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return e
+	}
+	return clientError(err)
+}
+
+// visibleError returns why a connection ended, or could not be made, as clients may hear of it. Of a process, those that Options.Remote is about hear how it ended. Others also hear its
+// command and what it wrote to standard error last, without secrets.
+func (b *Bridge) visibleError(err error) error {
+	exit, exited := errors.AsType[*stdio.ExitError](err)
+	start, failed := errors.AsType[*connectError](err)
+	switch {
+	case b.opts.HTTP:
+		return err
+	case b.opts.Remote && exited:
+		return &exitError{code: exit.Code, signal: exit.Signal, after: exit.After}
+	case b.opts.Remote && failed && errors.Is(start.err, context.DeadlineExceeded):
+		return &connectError{context.DeadlineExceeded}
+	case b.opts.Remote && failed:
+		return &connectError{errors.New("the bridge's log says why")}
+	case b.opts.Remote || !exited || b.opts.Unredacted:
+		return err
+	}
+	r := capture.NewRedactor(nil)
+	safe := *exit
+	safe.Name, safe.Stderr = r.Text(exit.Name), r.Text(exit.Stderr)
+	if text, ok := strings.CutSuffix(err.Error(), exit.Error()); ok {
+		return fmt.Errorf("%s%w", text, &safe)
+	}
+	return &safe
+}
+
+// An exitError says how a process ended, and nothing else of it.
+type exitError struct {
+	code   int
+	signal os.Signal // nil if none ended it
+	after  time.Duration
+}
+
+func (e *exitError) Error() string {
+	how := fmt.Sprintf("its process exited with status %d", e.code)
+	if e.signal != nil {
+		how = fmt.Sprintf("its process was ended by a signal (%v)", e.signal)
+	}
+	return fmt.Sprintf("%s after %v; the bridge's log has its last words", how, e.after.Round(time.Millisecond))
+}
+
+// clientError is what a client is told of the end of a connection, or of a request that got no answer: the text, and the exit status and the last words of a process as data.
+func clientError(err error) *jsonrpc.Error {
+	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", describe(err))
+	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
+		e.Data = exitData(exit.Code, exit.Signal, exit.Stderr)
+	}
+	if ended, ok := errors.AsType[*exitError](err); ok {
+		e.Data = exitData(ended.code, ended.signal, "")
+	}
+	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
+		e.Data = strconv.AppendInt([]byte(`{"limit":`), int64(large.Limit), 10)
+		e.Data = append(strconv.AppendInt(append(e.Data, `,"size":`...), large.Size, 10), '}')
+	}
+	return e
+}
+
+// describe says what happened, and how to mend it where that is known.
+func describe(err error) string {
+	if later, ok := errors.AsType[*retryError](err); ok {
+		return fmt.Sprintf("%s (the next attempt is in %v)", describe(later.err), later.wait)
+	}
+	failed, isCall := errors.AsType[*jsonrpc.CallError](err)
+	if status, ok := errors.AsType[*streamable.StatusError](err); ok {
+		return describeStatus(status)
+	}
+	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
+		return fmt.Sprintf("the server's answer has more than %d bytes, and was not read; --max-frame sets the limit", large.Limit)
+	}
+	var (
+		login  *auth.AuthorizationError
+		verify *tls.CertificateVerificationError
+		signed x509.UnknownAuthorityError
+		notTLS tls.RecordHeaderError
+		dns    *net.DNSError
+		dial   *net.OpError
+		silent timeoutError
+	)
+	switch {
+	case errors.Is(err, errUpstreamClosed):
+		return "the connection to the server is closed"
+	case errors.Is(err, errQueueFull):
+		return errQueueFull.Error()
+	case errors.As(err, &login):
+		return fmt.Sprintf("the server wants to know who asks, and there is no token for it: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header", login)
+	case errors.As(err, &verify), errors.As(err, &signed):
+		return fmt.Sprintf("the server's certificate is not trusted: %v; --cacert names one that is", causeOf(err, failed))
+	case errors.As(err, &notTLS):
+		return fmt.Sprintf("the server does not speak TLS: %v; its URL may begin with http://", notTLS)
+	case errors.As(err, &dns):
+		return fmt.Sprintf("the server cannot be reached: %v", dns)
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return fmt.Sprintf("the server cannot be reached: %v; is it running, and at this address?", dial)
+	case errors.As(err, &silent):
+		return fmt.Sprintf("the server has not answered for %v", time.Duration(silent))
+	case errors.Is(err, jsonrpc.ErrMalformed):
+		return fmt.Sprintf("the server's answer cannot be read: %v", causeOf(err, failed))
+	case isCall && failed.Outcome == jsonrpc.OutcomeUnknown:
+		return fmt.Sprintf("the server was lost before it answered: %v; it may have carried out the request", failed.Err)
+	case isCall:
+		return fmt.Sprintf("the request did not reach the server: %v", failed.Err)
+	}
+	if start, ok := errors.AsType[*connectError](err); ok {
+		return fmt.Sprintf("the server cannot be started: %v", start.err)
+	}
+	return fmt.Sprintf("the server is gone: %v", err)
+}
+
+// describeStatus is told for an HTTP response that is no answer.
+func describeStatus(s *streamable.StatusError) string {
+	switch code := s.StatusCode; {
+	case code == http.StatusUnauthorized:
+		return fmt.Sprintf("the server wants to know who asks: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header", s)
+	case code == http.StatusForbidden:
+		return fmt.Sprintf("the server does not let the bridge in: %v; mcpwire doctor looks for the reason", s)
+	case code == http.StatusProxyAuthRequired:
+		return fmt.Sprintf("the proxy wants to know who asks: %v", s)
+	case code == http.StatusTooManyRequests, code == http.StatusTooEarly, code == http.StatusServiceUnavailable:
+		return fmt.Sprintf("the server takes no requests at the moment: %v; try again later", s)
+	case code >= 500, code == http.StatusRequestTimeout:
+		return fmt.Sprintf("the server failed: %v", s)
+	}
+	return fmt.Sprintf("the server does not take the request: %v; is the URL that of its endpoint? Many have it at /mcp", s)
+}
+
+// causeOf is the error of a call without what became of it.
+func causeOf(err error, failed *jsonrpc.CallError) error {
+	if failed != nil {
+		return failed.Err
+	}
+	return err
+}
+
+// A connectError says why there was no connection at all.
+type connectError struct{ err error }
+
+func (e *connectError) Error() string { return e.err.Error() }
+
+func (e *connectError) Unwrap() error { return e.err }
+
+// A retryError says why there is no connection, and when the next one is going to be tried.
+type retryError struct {
+	err  error
+	wait time.Duration
+}
+
+func (e *retryError) Error() string {
+	return fmt.Sprintf("%v (the next attempt is in %v)", e.err, e.wait)
+}
+
+func (e *retryError) Unwrap() error { return e.err }
+
+// jitter takes a random part of up to a half off, so that many do not start in step.
+func jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
+
+// maxClip is how many bytes of a peer's text are shown.
+const maxClip = 120
+
+// clip returns the beginning of a peer's text for the log, without anything that a terminal would act on.
+func clip(b []byte) string {
+	more := ""
+	if len(b) > maxClip {
+		b, more = b[:maxClip], "…"
+	}
+	return strconv.QuoteToASCII(string(b)) + more
+}
+
+// maxTail is how much of a server's last words an error holds, in bytes.
+const maxTail = 4 << 10
+
+// exitData is the data of an error that says how a server's process ended. signal may be nil, tail is what it wrote last.
+func exitData(code int, signal os.Signal, tail string) []byte {
+	b := append([]byte(nil), `{"exitCode":`...)
+	b = strconv.AppendInt(b, int64(code), 10)
+	if signal != nil {
+		b = append(b, `,"signal":`...)
+		b = jsonwire.AppendQuote(b, signal.String())
+	}
+	if tail != "" {
+		if len(tail) > maxTail {
+			tail = tail[len(tail)-maxTail:]
+			tail = tail[strings.IndexByte(tail, '\n')+1:]
+		}
+		b = append(b, `,"stderr":`...)
+		b = jsonwire.AppendQuote(b, strings.ToValidUTF8(tail, "\uFFFD"))
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,1008 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A plain is the party where both sides are of the same era. It forwards the bytes as they are, and knows of each message what it must to replace the
+// server. It is the user of its line, or one of several on a trunk. Its methods may be called by many goroutines at once.
+type passthrough struct {
+	b          *Bridge
+	upstream   *upstream
+	rewriteIDs bool            // ids are replaced, because several clients use them
+	lastID     *atomic.Int64   // that were given
+	shared     *sharedUpstream // that the clients share; nil if the line goes with them
+	session    *sharedSession  // that they are in, although each has shaken hands; nil if they have none, or each its own
+
+	mu             sync.Mutex
+	clients        map[*client]*clientState
+	calls          map[string]*call          // by the key of the id that the server knows
+	tokens         map[string]*call          // by the key of the progress token that the server knows
+	serverRequests map[string]*serverRequest // questions of the server that were not answered
+	ownCalls       map[string]chan *jsonrpc.Message
+	resume         resumeState
+	abandoned      []abandonedCall // that were given up, the oldest first
+	closed         bool
+}
+
+// An ask is a request of the server's.
+type serverRequest struct {
+	client *client
+	id     jsonrpc.ID
+	out    jsonrpc.Sender
+}
+
+func (b *Bridge) newPassthrough(rewriteIDs bool) *passthrough {
+	p := newUnboundPassthrough(b, rewriteIDs)
+	p.upstream = b.newUpstream(p)
+	b.wg.Go(p.upstream.run)
+	return p
+}
+
+func newUnboundPassthrough(b *Bridge, rewriteIDs bool) *passthrough {
+	return &passthrough{
+		b: b, rewriteIDs: rewriteIDs, lastID: new(atomic.Int64),
+		clients: map[*client]*clientState{}, calls: map[string]*call{}, tokens: map[string]*call{}, serverRequests: map[string]*serverRequest{}, ownCalls: map[string]chan *jsonrpc.Message{},
+	}
+}
+
+// newPassthroughOn returns a plain that is the user of a line that there is already, for a client. It calls first, which may be nil, before it gets what the server has sent of itself.
+func (b *Bridge) newPassthroughOn(cl *client, up *upstream, rewriteIDs bool, first func(*passthrough)) *passthrough {
+	p := newUnboundPassthrough(b, rewriteIDs)
+	p.upstream = up
+	p.addClient(cl)
+	up.setHandler(p, func() {
+		if first != nil {
+			first(p)
+		}
+	})
+	return p
+}
+
+// addClient makes the client one of those whose messages are brought to the server.
+func (p *passthrough) addClient(cl *client) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clients[cl] = new(clientState)
+}
+
+// request implements party.
+func (p *passthrough) request(c *call, frame []byte, m *jsonrpc.Message) {
+	if p.session != nil {
+		p.sessionRequest(c, frame, m)
+		return
+	}
+	p.forwardRequest(c, frame, m)
+}
+
+// forwardRequest brings a request to the server.
+func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) {
+	p.mu.Lock()
+	c.serverID = c.id
+	if p.rewriteIDs {
+		frame = p.rewriteLocked(c, frame, m)
+	} else if token, ok := tokenOf(m); ok {
+		c.tokenKey = idKey(token)
+	}
+	key := idKey(c.serverID)
+	switch {
+	case p.closed:
+		p.mu.Unlock()
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the connection to the server is closed"))
+		return
+	case p.calls[key] != nil:
+		p.mu.Unlock()
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the id is that of another request which is under way"))
+		return
+	}
+	p.calls[key] = c
+	if c.tokenKey != "" {
+		p.tokens[c.tokenKey] = c
+	}
+	p.resume.requestSent(c, frame, m)
+	if c.modern {
+		c.logLevel = requestedLogLevel(m)
+	}
+	if p.b.opts.HTTP && c.modern && c.method == mcp.MethodToolsCall && len(frame) <= maxRetryBytes {
+		c.retryFrame = frame
+	}
+	if c.modern && c.method == mcp.MethodToolsCall && len(frame) <= maxReplayBytes {
+		c.taskFrame = frame
+	}
+	if c.method == mcp.MethodSubscriptionsListen {
+		c.listenFrame = frame
+	}
+	c.startTimer(func() { p.expire(c) })
+	it := queuedMessage{frame: frame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: p.rule()}}
+	err := p.enqueueLocked(c, it)
+	p.mu.Unlock()
+	if err == errQueueFull {
+		if err = p.waitAndSend(c, it); err == nil {
+			p.mu.Lock()
+			c.queued = true
+			p.mu.Unlock()
+		}
+	}
+	if (err != nil || c.done.Load()) && p.giveUp(c) {
+		if err == nil { // it was given up meanwhile
+			p.sendCancellation(c, "the client is gone")
+			return
+		}
+		c.fail(clientError(err))
+	}
+}
+
+// waitAndSend gives a request to the line as soon as there is room for it, unless the call has been answered by then.
+func (p *passthrough) waitAndSend(c *call, it queuedMessage) error {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	c.cancelSend.Store(&cancel)
+	if c.done.Load() {
+		cancel()
+	}
+	return p.upstream.send(ctx, it)
+}
+
+// enqueueLocked gives a request to the line, unless too much waits there. It is done with the lock held, so that who says that the connection has ended knows which requests
+// that is of no interest to, because they have not been sent.
+func (p *passthrough) enqueueLocked(c *call, it queuedMessage) (err error) {
+	if p.b.opts.HTTP && c.method == mcp.MethodInitialize { // what follows has no session before that was answered
+		p.upstream.setPaused(true)
+		p.upstream.sendUrgent(it)
+	} else {
+		err = p.upstream.trySend(it)
+	}
+	c.queued = err == nil
+	return err
+}
+
+// removeCall takes a call out of those that are open, and reports whether it was.
+func (p *passthrough) removeCall(c *call) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.removeCallLocked(c)
+}
+
+// giveUp is forget for a call whose answer nobody waits for any more.
+func (p *passthrough) giveUp(c *call) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.giveUpLocked(c)
+}
+
+func (p *passthrough) removeCallLocked(c *call) bool {
+	key := idKey(c.serverID)
+	if p.calls[key] != c {
+		return false
+	}
+	delete(p.calls, key)
+	if p.b.opts.HTTP && c.method == mcp.MethodInitialize {
+		defer p.upstream.setPaused(false)
+	}
+	if p.tokens[c.tokenKey] == c {
+		delete(p.tokens, c.tokenKey)
+	}
+	return true
+}
+
+// expire gives a call up for which nothing was heard for too long.
+func (p *passthrough) expire(c *call) {
+	p.mu.Lock()
+	asksClient := false
+	for _, a := range p.serverRequests {
+		asksClient = asksClient || a.client == c.client
+	}
+	if asksClient && p.calls[idKey(c.serverID)] == c { // it may be the user whom it waits for
+		c.resetTimer()
+		p.mu.Unlock()
+		return
+	}
+	open := p.giveUpLocked(c)
+	p.mu.Unlock()
+	if open {
+		p.sendCancellation(c, "timeout")
+		c.expire()
+		p.upstream.checkAlive(c.began)
+	}
+}
+
+// sendCancellation tells the server that a call, which has been forgotten, is not wanted any more.
+func (p *passthrough) sendCancellation(c *call, why string) {
+	if unsent := p.upstream.withdraw(c.serverID); unsent || c.method == mcp.MethodInitialize {
+		return
+	}
+	p.sendOwn(cancellation(c.serverID, why))
+}
+
+// sendOwn sends the server a notification of the bridge's own.
+func (p *passthrough) sendOwn(frame []byte) {
+	p.upstream.sendUrgent(queuedMessage{frame: frame})
+}
+
+// notification implements party.
+func (p *passthrough) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
+	switch string(m.Method) {
+	case mcp.NotificationCancelled:
+		var ok bool
+		if frame, ok = p.handleCancellation(cl, frame, m); !ok {
+			return
+		}
+	case mcp.NotificationInitialized:
+		if p.session != nil {
+			p.clientInitialized(cl)
+			return
+		}
+		p.mu.Lock()
+		p.resume.initialized = slices.Clone(frame)
+		p.mu.Unlock()
+	}
+	p.touch(cl)
+	p.forward(cl, frame, event)
+}
+
+// forward sends the server what wants no answer.
+func (p *passthrough) forward(cl *client, frame []byte, event uint64) {
+	it := queuedMessage{frame: frame, from: provenance{rec: cl.rec, event: event, rule: p.rule()}}
+	err := p.upstream.trySend(it)
+	if err == errQueueFull { // nobody else can end the wait for a server that takes nothing
+		ctx, cancel := p.b.withConnectTimeout(cl.ctx)
+		err = p.upstream.send(ctx, it)
+		cancel()
+	}
+	if err != nil {
+		p.b.opts.Logger.Debug("a message was dropped", "error", err)
+	}
+}
+
+// handleCancellation acts on a cancellation, and returns it as the server has to have it, unless there is nothing to be cancelled.
+func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Message) ([]byte, bool) {
+	id, ok := m.Param("requestId")
+	if !ok {
+		return frame, !p.rewriteIDs
+	}
+	p.mu.Lock()
+	c := p.callByClientIDLocked(cl, id)
+	if c == nil || c.method == mcp.MethodInitialize {
+		p.mu.Unlock() // it is late; or over HTTP, where each message comes by itself, it has overtaken its request, and the server would not know what it means either
+		return nil, false
+	}
+	p.giveUpLocked(c)
+	p.mu.Unlock()
+	if c.rewritten() {
+		frame = splice(frame, locate(frame, "params", "requestId"), c.serverID)
+	}
+	c.finish(nil, provenance{})
+	return frame, !p.upstream.withdraw(c.serverID)
+}
+
+// response implements party.
+func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
+	p.mu.Lock()
+	a := p.serverRequests[idKey(m.ID)]
+	if a == nil || a.client != cl {
+		p.mu.Unlock()
+		p.b.metrics.strayResponses.Add(1)
+		return
+	}
+	delete(p.serverRequests, idKey(m.ID))
+	p.mu.Unlock()
+	p.forward(cl, frame, event)
+}
+
+// abandon implements party.
+func (p *passthrough) abandon(c *call) {
+	if p.giveUp(c) {
+		p.sendCancellation(c, "the client is gone")
+	}
+}
+
+// removeClient implements party.
+func (p *passthrough) removeClient(cl *client) {
+	p.mu.Lock()
+	delete(p.clients, cl)
+	empty := p.shared == nil && len(p.clients) == 0
+	var calls []*call
+	for _, c := range p.calls {
+		if c.client == cl {
+			calls = append(calls, c)
+			p.giveUpLocked(c)
+		}
+	}
+	uris := p.resume.removeClient(cl)
+	var cleanup []func()
+	if p.session != nil {
+		cleanup = p.detachLocked(cl)
+	}
+	p.mu.Unlock()
+	for _, c := range calls {
+		p.sendCancellation(c, "the client is gone")
+	}
+	if empty {
+		p.upstream.close()
+		return
+	}
+	for _, uri := range uris {
+		p.unsubscribe(uri)
+	}
+	for _, do := range cleanup {
+		do()
+	}
+	if p.shared != nil {
+		p.shared.release()
+	}
+}
+
+// received implements user.
+func (p *passthrough) received(frame []byte, m *jsonrpc.Message, from origin) {
+	event := from.rec.recordMessage(capture.ToClient, frame)
+	switch m.Kind {
+	case jsonrpc.KindRequest:
+		p.handleServerRequest(frame, m, from.callID, event)
+	case jsonrpc.KindNotification:
+		p.handleNotification(frame, m, from.callID, event)
+	default:
+		p.handleResponse(frame, m, event)
+	}
+}
+
+// handleResponse hands a response to who waits for it.
+func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uint64) {
+	key := idKey(m.ID)
+	p.mu.Lock()
+	if own := p.ownCalls[key]; own != nil {
+		delete(p.ownCalls, key)
+		p.mu.Unlock()
+		own <- m // it has room
+		return
+	}
+	c := p.calls[key]
+	if c == nil {
+		task, meta := p.lateTaskLocked(m)
+		p.mu.Unlock()
+		p.b.metrics.strayResponses.Add(1)
+		if task != "" {
+			p.b.spawn(func() { p.cancelTask(task, meta) })
+		}
+		return
+	}
+	if p.headerMismatchLocked(c, m) {
+		p.mu.Unlock()
+		p.b.wg.Go(func() { p.retryWithHeaders(c, frame, event) })
+		return
+	}
+	p.removeCallLocked(c)
+	p.resume.responseReceived(c, m)
+	if p.session != nil {
+		p.noteResponseLocked(c, m)
+	}
+	p.mu.Unlock()
+	if c.rewritten() {
+		frame = restoreIDs(frame, c)
+	}
+	c.finish(frame, p.provenance(event))
+}
+
+// callFailed implements user.
+func (p *passthrough) callFailed(id jsonrpc.ID, err error) {
+	e := clientError(err)
+	p.upstream.rec.note(e.Message)
+	p.mu.Lock()
+	c := p.calls[idKey(id)]
+	own := p.ownCalls[idKey(id)]
+	delete(p.ownCalls, idKey(id))
+	if c != nil && p.retrySubscriptionLocked(c, err) {
+		c = nil
+	} else if c != nil {
+		p.removeCallLocked(c)
+	}
+	p.mu.Unlock()
+	switch {
+	case own != nil:
+		own <- errorMessage(id, e)
+	case c != nil:
+		c.fail(e)
+	}
+}
+
+// errorMessage is a response that is an error.
+func errorMessage(id jsonrpc.ID, e *jsonrpc.Error) *jsonrpc.Message {
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(jsonrpc.AppendError(nil, id, e, false), m, 0); err != nil {
+		m.Kind = jsonrpc.KindError // the error object is missing then, which Err says
+	}
+	return m
+}
+
+// disconnected implements user.
+func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
+	closed := err == errUpstreamClosed
+	unsentIDs := map[string]bool{}
+	if !closed {
+		for _, it := range unsent {
+			if it.id != nil {
+				unsentIDs[idKey(it.id)] = true
+			}
+		}
+		p.upstream.requeue(unsent)
+	}
+	p.mu.Lock()
+	p.closed = closed
+	var fail []*call
+	for key, c := range p.calls {
+		if !unsentIDs[key] && (closed || c.listenFrame == nil && c.queued && !p.upstream.isQueued(c.serverID)) {
+			fail = append(fail, c)
+			p.removeCallLocked(c)
+		}
+	}
+	serverRequests := slices.Collect(maps.Values(p.serverRequests))
+	own := p.ownCalls
+	p.ownCalls = map[string]chan *jsonrpc.Message{}
+	clear(p.serverRequests)
+	p.resume.disconnected()
+	p.mu.Unlock()
+	e := clientError(err)
+	for _, c := range own {
+		c <- errorMessage(nil, e)
+	}
+	for _, c := range fail {
+		c.fail(e)
+	}
+	for _, a := range serverRequests {
+		a.client.send(a.out, cancellation(a.id, "the server is gone"), provenance{})
+	}
+}
+
+// wantsConnection implements user.
+func (p *passthrough) wantsConnection() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.clients) == 0 {
+		return false
+	}
+	if p.resume.hasHandshake() {
+		return true
+	}
+	for _, c := range p.calls {
+		if c.listenFrame != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// roundTrip sends the server a request of the bridge's own and waits for the answer, which may be an error. An error of ask's says that there was none.
+func (p *passthrough) roundTrip(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
+	return p.roundTripMessage(ctx, queuedMessage{}, text)
+}
+
+// roundTripMessage is ask with what else there is to the request.
+func (p *passthrough) roundTripMessage(ctx context.Context, it queuedMessage, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
+	p.mu.Lock()
+	id := p.ownID()
+	answer := p.expectLocked(id)
+	p.mu.Unlock()
+	it.frame, it.id = withID(text(id), id), id
+	p.upstream.sendUrgent(it)
+	select {
+	case m := <-answer:
+		return m, nil
+	case <-ctx.Done():
+		p.mu.Lock()
+		delete(p.ownCalls, idKey(id))
+		p.mu.Unlock()
+		return nil, fmt.Errorf("no answer in time: %w", context.Cause(ctx))
+	}
+}
+
+// ping implements sharer: any answer is a sign of life.
+func (p *passthrough) ping(ctx context.Context) error {
+	_, modern := p.b.eras.get()
+	m, err := p.roundTripMessage(ctx, queuedMessage{noLogin: true}, func(id jsonrpc.ID) []byte {
+		if modern == supportYes {
+			return discoverRequest()
+		}
+		return jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil)
+	})
+	if err == nil && m.Kind == jsonrpc.KindError && m.Err().Code == jsonrpc.CodeInternalError {
+		err = m.Err() // of the bridge's, or as bad
+	}
+	return err
+}
+
+// expectLocked has the answer to a request of the bridge's own go to the channel that it returns.
+func (p *passthrough) expectLocked(id jsonrpc.ID) chan *jsonrpc.Message {
+	c := make(chan *jsonrpc.Message, 1)
+	p.ownCalls[idKey(id)] = c
+	return c
+}
+
+// ownID returns an id that no client uses.
+func (p *passthrough) ownID() jsonrpc.ID {
+	n := p.lastID.Add(1)
+	if p.rewriteIDs {
+		return jsonrpc.IntID(n)
+	}
+	return jsonrpc.StringID("mcpwire-" + p.b.instance + "-" + strconv.FormatInt(n, 10))
+}
+
+// handleServerRequest hands a request of the server's to the client that it is for.
+func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
+	if p.session != nil && p.answerOrRefuse(m) {
+		return
+	}
+	p.mu.Lock()
+	cl, out := p.recipientLocked(on, m)
+	if cl == nil || p.serverRequests[idKey(m.ID)] != nil || len(p.serverRequests) >= p.b.opts.MaxCalls {
+		p.mu.Unlock()
+		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "there is no client that could be asked, or it is asked too much already"))
+		return
+	}
+	a := &serverRequest{client: cl, id: m.ID, out: out}
+	p.serverRequests[idKey(m.ID)] = a
+	p.noteServerRequestLocked(cl, m)
+	p.mu.Unlock()
+	err := cl.send(out, frame, p.provenance(event))
+	if err != nil && out != nil {
+		a.out = nil
+		err = cl.send(nil, frame, p.provenance(event))
+	}
+	if err != nil {
+		p.mu.Lock()
+		delete(p.serverRequests, idKey(m.ID))
+		p.mu.Unlock()
+		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client could not be asked: %v", err))
+	}
+}
+
+// recipientLocked returns whom a question of the server's is for, which does not say so itself: that of the call on whose stream it came, or the client with the call that
+// was begun last of those that may ask.
+func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*client, jsonrpc.Sender) {
+	if c := p.calls[idKey(on)]; c != nil {
+		return c.client, c.out
+	}
+	if cl := p.relatedTaskClientLocked(m); cl != nil {
+		return cl, nil
+	}
+	var last *call
+	for _, c := range p.calls {
+		if mayAskClient(c.method) && (last == nil || c.seq > last.seq) {
+			last = c
+		}
+	}
+	if last != nil {
+		return last.client, last.out
+	}
+	return p.lastActiveLocked(), nil
+}
+
+// mayAskClient reports whether servers ask for something before they answer the method.
+func mayAskClient(method string) bool {
+	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead || method == mcp.MethodComplete
+}
+
+func (p *passthrough) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
+	p.sendOwn(jsonrpc.AppendError(nil, m.ID, e, false))
+}
+
+// handleNotification hands a notification of the server's to the client that it is for, or to all.
+func (p *passthrough) handleNotification(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
+	switch string(m.Method) {
+	case mcp.NotificationProgress:
+		token, _ := m.Param(mcp.MetaProgressToken)
+		p.mu.Lock()
+		c := p.tokens[idKey(token)]
+		if c != nil {
+			c.resetTimer()
+		}
+		p.mu.Unlock()
+		if c != nil && c.clientToken != nil {
+			frame = splice(frame, locate(frame, "params", mcp.MetaProgressToken), c.clientToken)
+		}
+		if c != nil || !p.rewriteIDs { // one that is not known was answered
+			p.sendForCall(c, frame, event)
+		}
+		return
+	case mcp.NotificationCancelled:
+		p.handleServerCancellation(frame, m, event)
+		return
+	}
+	if c, ok := p.subscriptionOf(m); ok {
+		if c != nil {
+			p.forwardToSubscription(c, frame, m, event)
+		}
+		return
+	}
+	p.mu.Lock()
+	c := p.calls[idKey(on)]
+	p.mu.Unlock()
+	switch {
+	case p.session != nil:
+		p.forwardSessionNotification(c, frame, m, event)
+	case c != nil:
+		p.sendForCall(c, frame, event)
+	default:
+		p.forwardUnaddressed(frame, m, event)
+	}
+}
+
+// forwardUnaddressed hands on what may belong to several calls. The client that is the only one gets everything.
+func (p *passthrough) forwardUnaddressed(frame []byte, m *jsonrpc.Message, event uint64) {
+	switch open := p.candidateCalls(m); {
+	case len(open) == 1:
+		p.sendForCall(open[0], frame, event)
+	case len(open) > 1, p.shared != nil:
+		p.noteUnroutable(event)
+	default:
+		p.broadcast(frame, event)
+	}
+}
+
+// sendForCall hands a message to the client of a call, or, if that is nil, to the only one.
+func (p *passthrough) sendForCall(c *call, frame []byte, event uint64) {
+	if c == nil {
+		p.broadcast(frame, event)
+		return
+	}
+	out := c.out
+	if c.done.Load() { // a task goes on after its call
+		out = nil
+	}
+	if err := c.client.send(out, frame, p.provenance(event)); err != nil {
+		p.b.opts.Logger.Debug("a message was dropped", "error", err)
+	}
+}
+
+// broadcast hands a message to all clients.
+func (p *passthrough) broadcast(frame []byte, event uint64) {
+	p.mu.Lock()
+	all := p.initializedClientsLocked()
+	p.mu.Unlock()
+	p.sendToClients(all, frame, event)
+}
+
+// handleServerCancellation acts on a cancellation by the server: of a question, or of a subscription, which it ends so.
+func (p *passthrough) handleServerCancellation(frame []byte, m *jsonrpc.Message, event uint64) {
+	id, _ := m.Param("requestId")
+	p.mu.Lock()
+	a, c := p.serverRequests[idKey(id)], p.calls[idKey(id)]
+	delete(p.serverRequests, idKey(id))
+	if a == nil && c != nil && c.listenFrame != nil {
+		p.removeCallLocked(c)
+	} else {
+		c = nil
+	}
+	p.mu.Unlock()
+	switch {
+	case a != nil:
+		a.client.send(a.out, frame, p.provenance(event))
+	case c != nil:
+		if c.rewritten() {
+			frame = splice(frame, locate(frame, "params", "requestId"), c.id)
+		}
+		p.sendForCall(c, frame, event)
+		c.finish(nil, provenance{})
+	}
+}
+
+// subscriptionOf returns the call that a message belongs to which names a subscription; nil if that is none.
+func (p *passthrough) subscriptionOf(m *jsonrpc.Message) (c *call, names bool) {
+	meta, ok := m.Param("_meta")
+	if !ok {
+		return nil, false
+	}
+	at := locate(meta, mcp.MetaSubscriptionID)
+	if !at.found() {
+		return nil, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[idKey(at.slice(meta))], true
+}
+
+// forwardToSubscription hands on what belongs to a subscription. An acknowledgement that the client has had already, from the server before this one, becomes the news that what
+// is subscribed to may have changed.
+func (p *passthrough) forwardToSubscription(c *call, frame []byte, m *jsonrpc.Message, event uint64) {
+	p.mu.Lock()
+	acked := string(m.Method) == mcp.NotificationAcknowledged
+	again := c.expectAck && acked
+	if acked {
+		c.expectAck, c.acked, c.retries = false, true, 0
+	}
+	p.mu.Unlock()
+	if again {
+		granted, _ := m.Param("notifications")
+		for _, change := range changeNotifications(granted, c.id) {
+			p.sendForCall(c, change, event)
+		}
+		return
+	}
+	if c.rewritten() {
+		frame = splice(frame, locate(frame, "params", "_meta", mcp.MetaSubscriptionID), c.id)
+	}
+	p.sendForCall(c, frame, event)
+}
+
+// changeNotifications are the notifications that tell a subscription of all that a server has granted it.
+func changeNotifications(granted []byte, id jsonrpc.ID) (list [][]byte) {
+	meta := jsonwire.AppendQuote([]byte(`"_meta":{`), mcp.MetaSubscriptionID)
+	meta = append(append(append(meta, ':'), id...), "}}"...)
+	for _, l := range listChanges {
+		if at := locate(granted, l[0]+"ListChanged"); at.found() && string(at.slice(granted)) == "true" {
+			list = append(list, jsonrpc.AppendNotification(nil, l[1], append([]byte{'{'}, meta...)))
+		}
+	}
+	at := locate(granted, "resourceSubscriptions")
+	if !at.found() || granted[at.start] != '[' {
+		return list
+	}
+	for uris := jsonwire.ArrayElements(at.slice(granted)); uris.Next(); {
+		params := append(append([]byte(`{"uri":`), uris.Value()...), ',')
+		list = append(list, jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, append(params, meta...)))
+	}
+	return list
+}
+
+// rule is what is done to messages, in a capture.
+func (p *passthrough) rule() string {
+	if p.rewriteIDs {
+		return "id"
+	}
+	return "same"
+}
+
+// provenance says that a message was made of one of the server's.
+func (p *passthrough) provenance(event uint64) provenance {
+	return provenance{rec: p.upstream.rec, event: event, rule: p.rule()}
+}
+
+// rewriteLocked gives a request ids that no other has.
+func (p *passthrough) rewriteLocked(c *call, frame []byte, m *jsonrpc.Message) []byte {
+	c.serverID = jsonrpc.IntID(p.lastID.Add(1))
+	frame = withID(frame, c.serverID)
+	if token, ok := tokenOf(m); ok {
+		c.clientToken, c.tokenKey = token, idKey(c.serverID)
+		frame = splice(frame, locate(frame, "params", "_meta", mcp.MetaProgressToken), c.serverID)
+	}
+	return frame
+}
+
+// tokenOf returns the progress token of a request.
+func tokenOf(m *jsonrpc.Message) (jsonrpc.ID, bool) {
+	meta, ok := m.Param("_meta")
+	if !ok {
+		return nil, false
+	}
+	at := locate(meta, mcp.MetaProgressToken)
+	return jsonrpc.ID(at.slice(meta)), at.found()
+}
+
+// restoreIDs puts the client's ids back into an answer.
+func restoreIDs(frame []byte, c *call) []byte {
+	if c.method == mcp.MethodSubscriptionsListen {
+		if at := locate(frame, "result", "_meta", mcp.MetaSubscriptionID); at.found() {
+			frame = splice(frame, at, c.id)
+		}
+	}
+	return withID(frame, c.id)
+}
+
+// maxToolPages is how many pages of a server's tools are read to find one.
+const maxToolPages = 64
+
+// headerMismatchLocked reports whether a call was refused because it lacked headers that the tool's schema asks for, which the transport knows only of tools that it has seen in a
+// list (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http). It does so once for each call.
+func (p *passthrough) headerMismatchLocked(c *call, m *jsonrpc.Message) bool {
+	return c.retryFrame != nil && m.Kind == jsonrpc.KindError && m.Err().Code == mcp.CodeHeaderMismatch
+}
+
+// retryWithHeaders has the transport see the tool that a call is about, and makes the call again. refused is the answer that it had.
+func (p *passthrough) retryWithHeaders(c *call, refused []byte, event uint64) {
+	p.mu.Lock()
+	frame := c.retryFrame
+	c.retryFrame = nil
+	p.mu.Unlock()
+	if findTool(c.ctx, p.b, frame, p.roundTrip) && p.isPending(c) {
+		p.upstream.rec.note("a call is made again, since the server asks for headers that its list of tools tells of")
+		if p.upstream.send(c.ctx, queuedMessage{frame: frame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: "sent again"}}) == nil {
+			return
+		}
+	}
+	if !p.removeCall(c) {
+		return
+	}
+	if c.rewritten() {
+		refused = restoreIDs(refused, c)
+	}
+	c.finish(refused, p.provenance(event))
+}
+
+// isPending reports whether a call is still open.
+func (p *passthrough) isPending(c *call) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[idKey(c.serverID)] == c
+}
+
+// An asker sends the server a request of the bridge's own and waits for the answer.
+type roundTripFunc func(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error)
+
+// findTool reads the server's list of tools as far as the one that a call is about, and reports whether it is there.
+func findTool(ctx context.Context, b *Bridge, call []byte, roundTrip roundTripFunc) bool {
+	ctx, cancel := b.withTimeout(ctx, b.opts.ConnectTimeout)
+	defer cancel()
+	meta, name := locate(call, "params", "_meta"), stringOf(locate(call, "params", "name").slice(call))
+	if !meta.found() {
+		return false
+	}
+	params := append(append([]byte(`{"_meta":`), meta.slice(call)...), '}')
+	for range maxToolPages {
+		answer, err := roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodToolsList, params) })
+		if err != nil || answer.Kind != jsonrpc.KindResponse {
+			return false
+		}
+		if hasTool(answer.Result, name) {
+			return true
+		}
+		next := locate(answer.Result, "nextCursor")
+		if !next.found() {
+			return false
+		}
+		params = append(append(append(append([]byte(`{"_meta":`), meta.slice(call)...), `,"cursor":`...), next.slice(answer.Result)...), '}')
+	}
+	return false
+}
+
+// hasTool reports whether a page of a list of tools has one of that name.
+func hasTool(result []byte, name string) bool {
+	at := locate(result, "tools")
+	if !at.found() || result[at.start] != '[' {
+		return false
+	}
+	for tools := jsonwire.ArrayElements(at.slice(result)); tools.Next(); {
+		if tool := tools.Value(); stringOf(locate(tool, "name").slice(tool)) == name {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	maxAbandoned     = 256             // calls that were given up whose answer is of interest
+	abandonedTimeout = 5 * time.Second // for the answer, and for the server to take the cancellation
+)
+
+// A abandonedCall is a call that was given up, and of which the server may make a task all the same: then
+// nobody but the bridge gets to know the task.
+type abandonedCall struct {
+	key      string // of the id that the server knows
+	meta     []byte // _meta of the call, which says that its client takes tasks
+	deadline time.Time
+}
+
+// giveUpLocked is removeCallLocked for a call whose answer nobody waits for any more.
+func (p *passthrough) giveUpLocked(c *call) bool {
+	if !p.removeCallLocked(c) {
+		return false
+	}
+	meta := locate(c.taskFrame, "params", "_meta")
+	if !meta.found() || !locate(c.taskFrame, "params", "_meta", mcp.MetaClientCapabilities, "extensions", mcp.ExtensionTasks).found() {
+		return true
+	}
+	now := time.Now()
+	p.abandoned = slices.DeleteFunc(p.abandoned, func(l abandonedCall) bool { return now.After(l.deadline) })
+	if len(p.abandoned) < maxAbandoned {
+		own := era.Rewrite(nil, meta.slice(c.taskFrame), func(m *jsonwire.Members) []byte {
+			if m.KeyIs(mcp.MetaProgressToken) {
+				return nil
+			}
+			return m.Value()
+		}, nil)
+		p.abandoned = append(p.abandoned, abandonedCall{idKey(c.serverID), own, now.Add(abandonedTimeout)})
+	}
+	return true
+}
+
+// lateTaskLocked takes the answer to a call that was given up, and returns the task that the
+// server has made of it, and the _meta to talk of it with; "" if it has made none.
+func (p *passthrough) lateTaskLocked(m *jsonrpc.Message) (task string, meta []byte) {
+	key := idKey(m.ID)
+	i := slices.IndexFunc(p.abandoned, func(l abandonedCall) bool { return l.key == key })
+	if i < 0 {
+		return "", nil
+	}
+	l := p.abandoned[i]
+	p.abandoned = slices.Delete(p.abandoned, i, i+1)
+	if m.Kind != jsonrpc.KindResponse || time.Now().After(l.deadline) || era.ResultType(m.Result) != mcp.ResultTypeTask {
+		return "", nil
+	}
+	return stringOf(locate(m.Result, "taskId").slice(m.Result)), l.meta
+}
+
+// cancelTask cancels a task that no client knows.
+func (p *passthrough) cancelTask(id string, meta []byte) {
+	ctx, cancel := context.WithTimeout(p.b.ctx, abandonedTimeout)
+	defer cancel()
+	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
+	params = append(append(append(params, `,"_meta":`...), meta...), '}')
+	p.upstream.rec.note("a task is cancelled: its call was given up before it was answered")
+	answer, err := p.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodTasksCancel, params) })
+	if err == nil && answer.Kind == jsonrpc.KindError {
+		err = answer.Err()
+	}
+	if err != nil {
+		p.b.opts.Logger.Info("task not cancelled", "task", id, "error", err)
+	}
+}
+
+// retrySubscriptionLocked reports whether a call that got no answer while the connection goes on, as happens on HTTP, is a subscription that the client need not know has
+// broken off: it is made again after a pause, which grows while that does not help.
+func (p *passthrough) retrySubscriptionLocked(c *call, err error) bool {
+	failed, ok := errors.AsType[*jsonrpc.CallError](err)
+	if !ok || failed.Outcome != jsonrpc.OutcomeUnknown && failed.Outcome != jsonrpc.OutcomeUnprocessed || !c.acked || c.retries >= maxEagerFailures || p.closed {
+		return false
+	}
+	o := &p.b.opts
+	pause := jitter(min(o.MinBackoff<<c.retries, o.MaxBackoff))
+	c.retries++
+	c.retryPending = true
+	p.b.wg.Go(func() { p.resubscribe(c, pause) })
+	return true
+}
+
+// resubscribe makes a subscription again after a pause, unless it is not wanted any more, or was made again otherwise.
+func (p *passthrough) resubscribe(c *call, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.ctx.Done():
+		return
+	case <-c.client.ctx.Done():
+		return
+	}
+	p.mu.Lock()
+	pending := c.retryPending && p.calls[idKey(c.serverID)] == c
+	if pending { // by an id of its own, since the one before may still be known
+		p.removeCallLocked(c)
+		c.serverID = p.ownID()
+		c.listenFrame = withID(c.listenFrame, c.serverID)
+		c.retryPending, c.expectAck = false, true
+		p.calls[idKey(c.serverID)] = c
+	}
+	p.mu.Unlock()
+	if !pending {
+		return
+	}
+	it := queuedMessage{frame: c.listenFrame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: "sent again"}}
+	if err := p.upstream.send(c.ctx, it); err != nil && p.removeCall(c) {
+		c.fail(clientError(err))
+	}
+}
+
+// callByClientIDLocked returns the call that a client has under an id, nil if there is none.
+func (p *passthrough) callByClientIDLocked(cl *client, id jsonrpc.ID) *call {
+	key := idKey(id)
+	if c := p.calls[key]; c != nil && !p.rewriteIDs && !c.rewritten() {
+		return c
+	}
+	for _, c := range p.calls {
+		if c.client == cl && idKey(c.id) == key {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,744 @@
+package tap
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+)
+
+// Restart says when the server is started again. The zero value of each limit is its default.
+type Restart struct {
+	OnCrash  bool     // when it ends while the host's input is open
+	OnHangup bool     // when SIGHUP comes, which is not forwarded then
+	Globs    []string // when a file changes that matches one; "**" stands for any number of folders
+	// Trigger restarts for the reasons it is sent.
+	Trigger <-chan string
+
+	MinBackoff  time.Duration // before the first restart after a crash; it doubles with each crash in a row. 0 is 200 ms
+	MaxBackoff  time.Duration // that it does not exceed; 0 is 10 s
+	StableAfter time.Duration // a server that ran as long has not crashed in a row; 0 is 30 s
+	MaxCrashes  int           // in a row, after which the tap gives up; 0 is 8
+	ReadyWithin time.Duration // that a new server may take for the handshake; 0 is 30 s
+}
+
+// ParseRestart reads the values of --restart-on: "crash", "SIGHUP", or a pattern for the names of files. None is nil.
+func ParseRestart(values []string) (*Restart, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	var r Restart
+	for _, v := range values {
+		switch {
+		case v == "crash":
+			r.OnCrash = true
+		case strings.EqualFold(v, "SIGHUP"), strings.EqualFold(v, "HUP"):
+			r.OnHangup = true
+		case v == "":
+			return nil, fmt.Errorf("want crash, SIGHUP, or a pattern such as 'src/**/*.py'")
+		default:
+			for element := range strings.SplitSeq(filepath.ToSlash(v), "/") {
+				if _, err := filepath.Match(element, "x"); err != nil {
+					return nil, fmt.Errorf("%q is no pattern for the names of files: %w", v, err)
+				}
+			}
+			r.Globs = append(r.Globs, v)
+		}
+	}
+	return &r, nil
+}
+
+func (r *Restart) withDefaults() Restart {
+	d := *r
+	set := func(v *time.Duration, to time.Duration) {
+		if *v <= 0 {
+			*v = to
+		}
+	}
+	set(&d.MinBackoff, 200*time.Millisecond)
+	set(&d.MaxBackoff, 10*time.Second)
+	set(&d.StableAfter, 30*time.Second)
+	set(&d.ReadyWithin, 30*time.Second)
+	if d.MaxCrashes <= 0 {
+		d.MaxCrashes = 8
+	}
+	return d
+}
+
+// restartGrace is how long a server that is to be replaced may take to end when its input has ended.
+const restartGrace = 500 * time.Millisecond
+
+// A keeper keeps the host's connection while servers come and go.
+type supervisor struct {
+	*tap
+	opts    Restart
+	state   *resumeState
+	queue   *queue
+	trigger chan string // one element
+
+	instance *instance // the server's that runs, or ran last
+	crashes  int       // in a row
+	backoff  time.Duration
+}
+
+// runSupervised is Run with restarts.
+func (t *tap) runSupervised(ctx context.Context) (int, error) {
+	sv := &supervisor{tap: t, opts: t.Restart.withDefaults(), state: newResumeState(), queue: newQueue(), trigger: make(chan string, 1)}
+	sv.backoff = sv.opts.MinBackoff
+	c, err := startChild(t.Options, true)
+	if err != nil {
+		return 0, err
+	}
+	stop := sv.watchFiles(sv.opts.Globs)
+	defer stop()
+	go sv.input()
+	for {
+		sv.startInstance(c)
+		end := sv.supervise(ctx)
+		code := exitStatus(c.exit)
+		if c, code = sv.startNext(ctx, end, code); c == nil {
+			return code, nil
+		}
+	}
+}
+
+// startNext starts another server, if there is to be one. Otherwise it takes leave of the host, and returns the exit status.
+func (sv *supervisor) startNext(ctx context.Context, end outcome, code int) (*child, int) {
+	for end.restart && !sv.queue.finished() {
+		if !sv.untilStopped(ctx, func() { sv.prepareRestart(end.reason) }) {
+			return nil, code
+		}
+		if stays, status := sv.waitBackoff(ctx, end); !stays {
+			end.restart, code = false, max(code, status)
+			break
+		}
+		c, err := startChild(sv.Options, true)
+		if err == nil {
+			return c, 0
+		}
+		end = sv.noteCrash(err.Error())
+	}
+	if end.reason != "" {
+		if !sv.untilStopped(ctx, func() { sv.giveUp(end.reason) }) {
+			return nil, code
+		}
+	}
+	sv.queue.abandon()
+	sv.closeStdout()
+	return nil, code
+}
+
+// input queues what the host sends.
+func (sv *supervisor) input() {
+	s := newSplitter(capture.ToServer, sv.MaxCopy, func(e *capture.Event) {
+		if e.Cut {
+			sv.rec.note(fmt.Sprintf("a frame of %d bytes from the host was lost: with restarts, frames are held as a whole, and this one is too large", e.Len))
+			return
+		}
+		sv.queue.put(e)
+	})
+	newPump(sv.Stdin, func(p []byte) error { s.write(p); return nil }).run()
+	s.close()
+	sv.inputEnded.Store(true)
+	sv.queue.close()
+}
+
+// An ending says how a server's life ended.
+type outcome struct {
+	restart bool
+	crashed bool
+	reason  string // for the errors that requests are answered with
+}
+
+// requestRestart asks for a restart. One wish is as good as several.
+func (sv *supervisor) requestRestart(reason string) {
+	select {
+	case sv.trigger <- reason:
+	default:
+	}
+}
+
+// noteCrash counts a crash, and decides whether there is to be another server.
+func (sv *supervisor) noteCrash(reason string) outcome {
+	if time.Since(sv.instance.child.started) > sv.opts.StableAfter {
+		sv.crashes, sv.backoff = 0, sv.opts.MinBackoff
+	}
+	sv.crashes++
+	if sv.crashes > sv.opts.MaxCrashes {
+		reason = fmt.Sprintf("%s; that was the failure number %d in a row", reason, sv.crashes)
+		sv.rec.note("giving up: " + reason)
+		return outcome{reason: reason}
+	}
+	return outcome{restart: true, crashed: true, reason: reason}
+}
+
+// waitBackoff waits before the next start: a while after a crash. It returns false, and the status to exit with, if there shall be none.
+func (sv *supervisor) waitBackoff(ctx context.Context, end outcome) (stays bool, status int) {
+	if !end.crashed {
+		sv.rec.note("restarting the server: " + end.reason)
+		return true, 0
+	}
+	sv.rec.note(fmt.Sprintf("restarting the server in %v: %s", sv.backoff, end.reason))
+	timer := time.NewTimer(sv.backoff)
+	defer timer.Stop()
+	sv.backoff = min(2*sv.backoff, sv.opts.MaxBackoff)
+	for {
+		select {
+		case <-timer.C:
+			return true, 0
+		case <-sv.trigger:
+			return true, 0
+		case <-sv.opts.Trigger:
+			return true, 0
+		case s := <-sv.Signals:
+			switch {
+			case s == syscall.SIGHUP && sv.opts.OnHangup:
+				return true, 0
+			case isTermination(s):
+				return false, 128 + int(s.(syscall.Signal))
+			}
+		case <-ctx.Done():
+			return false, 0
+		case <-sv.hostGone:
+			return false, 0
+		}
+	}
+}
+
+// untilStopped waits for f, which writes to the host, and so may take until the host reads. It returns false if the tap shall end before that.
+func (sv *supervisor) untilStopped(ctx context.Context, f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	for {
+		select {
+		case <-done:
+			return true
+		case s := <-sv.Signals:
+			if isTermination(s) && (s != syscall.SIGHUP || !sv.opts.OnHangup) {
+				return false
+			}
+		case <-ctx.Done():
+			return false
+		case <-sv.hostGone:
+			return false
+		}
+	}
+}
+
+// isTermination reports whether a server is expected to end because of a signal.
+func isTermination(s os.Signal) bool {
+	return s == syscall.SIGHUP || s == syscall.SIGINT || s == syscall.SIGQUIT || s == syscall.SIGTERM
+}
+
+// supervise sees a server's life to its end, and all that it wrote to the host.
+func (sv *supervisor) supervise(ctx context.Context) outcome {
+	in := sv.instance
+	su := &supervision{instance: in, quit: make(chan struct{})}
+	readyTimer := time.NewTimer(sv.opts.ReadyWithin)
+	defer readyTimer.Stop()
+	canceled, hostGone, exited := ctx.Done(), sv.hostGone, in.child.done
+	for {
+		select {
+		case s := <-sv.Signals:
+			switch {
+			case s == syscall.SIGHUP && sv.opts.OnHangup:
+				su.restart("SIGHUP")
+			case su.drained != nil && isTermination(s):
+				su.abandonOutput()
+			default:
+				if isTermination(s) {
+					in.stopRequested.Store(true)
+				}
+				in.child.forward(s)
+			}
+		case <-canceled:
+			canceled = nil
+			su.terminate()
+		case <-hostGone:
+			hostGone = nil
+			su.terminate()
+		case reason := <-sv.trigger:
+			su.restart(reason)
+		case reason := <-sv.opts.Trigger:
+			su.restart(reason)
+		case reason := <-in.failed:
+			su.reject(reason)
+		case <-readyTimer.C:
+			if _, handshake := sv.state.awaitsReplay(); handshake {
+				su.reject("the new server did not answer the handshake")
+			}
+		case <-exited:
+			exited = nil
+			su.drain()
+		case done := <-su.drained:
+			in.close(ctx, !done)
+			return su.outcome()
+		}
+	}
+}
+
+// An attendance is a call of attend.
+type supervision struct {
+	*instance
+	decision  *outcome  // what was decided before the server ended
+	drained   chan bool // once it has: whether all that it wrote was forwarded
+	quit      chan struct{}
+	abandoned bool
+}
+
+// terminate has the server end for good.
+func (su *supervision) terminate() {
+	su.stopRequested.Store(true)
+	if su.drained != nil {
+		su.abandonOutput()
+		return
+	}
+	su.stop(stopGrace)
+}
+
+// restart has the server end, to be followed by another. One that is ending anyway is not.
+func (su *supervision) restart(reason string) {
+	if su.decision == nil && !su.stopRequested.Load() && su.drained == nil {
+		su.decision = &outcome{restart: true, reason: reason}
+		su.stop(restartGrace)
+	}
+}
+
+// reject is replace for a server that is of no use.
+func (su *supervision) reject(reason string) {
+	if su.decision == nil && !su.stopRequested.Load() && su.drained == nil {
+		e := su.noteCrash(reason)
+		su.decision = &e
+		su.stop(restartGrace)
+	}
+}
+
+func (su *supervision) stop(grace time.Duration) {
+	su.queue.pause()
+	su.stopping.Go(func() { su.child.stop(grace) })
+}
+
+// drain waits in the background until all that the server wrote was forwarded.
+func (su *supervision) drain() {
+	done := make(chan bool, 1)
+	su.drained = done
+	su.stopping.Go(func() { done <- su.instance.drain(su.quit) })
+}
+
+// abandonOutput gives up what the host does not read.
+func (su *supervision) abandonOutput() {
+	su.stopRequested.Store(true)
+	if !su.abandoned {
+		su.abandoned = true
+		close(su.quit)
+	}
+}
+
+// outcome says what comes next, now that the server has ended.
+func (su *supervision) outcome() outcome {
+	switch {
+	case su.stopRequested.Load():
+		return outcome{}
+	case su.decision != nil:
+		return *su.decision
+	case su.opts.OnCrash && !su.queue.finished():
+		return su.noteCrash(describeExit(su.child.exit))
+	}
+	return outcome{}
+}
+
+// describeExit says how a process ended.
+func describeExit(e capture.Exit) string {
+	if e.Signal != "" {
+		return "the server was ended by " + e.Signal
+	}
+	return fmt.Sprintf("the server exited with status %d", e.Code)
+}
+
+// maxPadding is how many bytes of a body may be made up so that the host finds the next frame.
+const maxPadding = 64 << 20
+
+// A life is that of one server of a keeper.
+type instance struct {
+	*supervisor
+	child  *child
+	n      uint64 // which, from 1: the session of what is recorded
+	stdout *pump
+	stderr *pump
+	failed chan string   // one element: why the server is of no use
+	ready  chan struct{} // closed when the replayed handshake was answered
+	done   chan struct{} // closed when the life ends
+
+	stopRequested atomic.Bool // to end
+	feeding       sync.WaitGroup
+	stopping      sync.WaitGroup
+
+	// For the goroutine that forwards to the host.
+	out         *splitter
+	wholeFrames bool // frames are forwarded when they are complete, since some are kept from the host
+	buf         []byte
+	err         error
+}
+
+// startInstance starts to forward to and from a server.
+func (sv *supervisor) startInstance(c *child) {
+	in := &instance{supervisor: sv, child: c, n: 1, failed: make(chan string, 1), ready: make(chan struct{}), done: make(chan struct{})}
+	if sv.instance != nil {
+		in.n = sv.instance.n + 1
+	}
+	sv.instance = in
+	sv.rec.session.Store(in.n)
+	sv.recordStart(c)
+	replay := sv.state.replay()
+	in.wholeFrames = len(replay) > 0
+	in.out = newSplitter(capture.ToClient, sv.MaxCopy, in.handleServerFrame)
+	in.out.event.Session = in.n
+	in.stdout = newPump(c.stdout, in.forward)
+	in.stderr = newStderrPump(sv.Stderr, c.stderr, sv.rec.stderrLines())
+	sv.queue.resume()
+	go in.output()
+	go in.stderr.run()
+	in.feeding.Go(func() { in.feed(replay) })
+}
+
+// output sends the host what the server sends, to the end.
+func (in *instance) output() {
+	in.stdout.run()
+	if err := in.stdout.err; err != nil {
+		in.hostLost("the host has closed its end of standard output: " + err.Error())
+	}
+}
+
+// forward forwards a piece of the server's output, or the frames that end in it if some must be kept from the host.
+func (in *instance) forward(p []byte) error {
+	if in.wholeFrames && !in.out.partial() {
+		in.wholeFrames, _ = in.state.awaitsReplay()
+	}
+	if in.wholeFrames {
+		in.err = nil
+		in.out.write(p)
+		return in.err
+	}
+	in.out.write(p)
+	return writeAll(in.Stdout, p)
+}
+
+// handleServerFrame takes a frame of the server.
+func (in *instance) handleServerFrame(e *capture.Event) {
+	d := in.state.handleServerFrame(e)
+	if d.withhold {
+		in.rec.note("kept from the host: the answer to what was sent again")
+	}
+	in.rec.record(e)
+	switch {
+	case d.ready && d.refused:
+		in.reportFailure("the new server has refused the handshake")
+	case d.ready:
+		in.notifyListChanged(d.result)
+		close(in.ready)
+	case !d.withhold && in.wholeFrames && e.Cut:
+		in.rec.note(fmt.Sprintf("a frame of %d bytes was lost: too large to be held back during the handshake", e.Len))
+	case !d.withhold && in.wholeFrames && in.err == nil:
+		in.buf = appendRaw(in.buf[:0], e)
+		in.err = writeAll(in.Stdout, in.buf)
+	}
+}
+
+// reportFailure says that the server is of no use.
+func (in *instance) reportFailure(reason string) {
+	select {
+	case in.failed <- reason:
+	default:
+	}
+}
+
+// feed sends the server what is to be sent again, then what the host sends.
+func (in *instance) feed(replay []*capture.Event) {
+	if len(replay) > 0 {
+		in.rec.note("sending the handshake again")
+	}
+	for i, e := range replay {
+		if !in.deliver([]capture.Event{*e}, true) {
+			return
+		}
+		if i == 0 {
+			select {
+			case <-in.ready:
+			case <-in.done:
+				return
+			}
+		}
+	}
+	for {
+		frames, done := in.queue.take()
+		switch {
+		case done:
+			in.rec.recordEOF(capture.ToServer)
+			in.child.closeStdin()
+			return
+		case len(frames) == 0 || !in.deliver(frames, false):
+			return
+		}
+	}
+}
+
+// deliver sends frames to the server. It returns false if the server does not take them.
+func (in *instance) deliver(frames []capture.Event, replayed bool) bool {
+	var buf []byte
+	for i := range frames {
+		e := &frames[i]
+		e.Session = in.n
+		if !replayed {
+			if late := in.state.handleHostFrame(e); late != nil {
+				in.rec.note("dropped the answer of the host to request " + printable(late) + " of a server before this one: " + printable(e.Data))
+				continue
+			}
+		}
+		in.rec.record(e)
+		buf = appendRaw(buf, e)
+		e.Data = nil
+	}
+	_, err := in.child.stdin.Write(buf)
+	return err == nil
+}
+
+// drain waits until all that the server wrote was forwarded, or quit is closed, and reports which. The server has ended.
+func (in *instance) drain(quit <-chan struct{}) (done bool) {
+	in.queue.pause()
+	close(in.done)
+	in.child.closeStdin() // ends a write that waits
+	in.feeding.Wait()
+	done = in.stdout.drain(quit, &in.stopRequested)
+	return in.stderr.drain(quit, &in.stopRequested) && done
+}
+
+// close ends what is left of a life: reads of pipes that somebody holds open, and a frame that was begun.
+func (in *instance) close(ctx context.Context, abandon bool) {
+	_ = in.child.stdout.SetReadDeadline(time.Unix(1, 0)) // on Windows there is none, and nobody who could hold a pipe
+	_ = in.child.stderr.SetReadDeadline(time.Unix(1, 0))
+	if !abandon {
+		<-in.stdout.ended
+		<-in.stderr.ended
+		if !in.untilStopped(ctx, in.endFrame) {
+			in.stopRequested.Store(true)
+		}
+		in.rec.recordEOF(capture.ToClient)
+	}
+	in.recordExit(in.child)
+	in.stopping.Wait()
+	in.child.goroutines.Wait()
+	in.child.closePipes()
+}
+
+// endFrame ends a frame that the server has begun, so that what is sent next is not taken for a part of it.
+func (in *instance) endFrame() {
+	if !in.out.partial() || in.stdout.err != nil {
+		return
+	}
+	inBody, left := in.out.state == inBody, in.out.bodyLeft
+	in.out.close() // which forwards it, if it was held back
+	switch {
+	case !inBody:
+		in.rec.note("ended the line that the server has left unfinished")
+		_ = writeAll(in.Stdout, []byte{'\n'}) // should it fail, so does what comes next
+	case left <= maxPadding:
+		in.rec.note(fmt.Sprintf("filled the body that the server has left unfinished with %d spaces", left))
+		_ = writeAll(in.Stdout, bytes.Repeat([]byte{' '}, int(left)))
+	default:
+		in.hostLost("the server has left a body unfinished that is too large to be filled")
+	}
+}
+
+// inject sends the host a message of our own. Nothing else may be writing to it, and no frame be under way.
+func (sv *supervisor) inject(msg []byte, headers bool) {
+	e := capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Session: sv.rec.session.Load(), Data: msg, Framing: capture.FramingLF}
+	if headers {
+		e.Framing, e.Prefix = capture.FramingHeader, "Content-Length: "+strconv.Itoa(len(msg))+"\r\n\r\n"
+	}
+	sv.rec.record(&e)
+	if err := writeAll(sv.Stdout, appendRaw(nil, &e)); err != nil {
+		sv.hostLost("the host has closed its end of standard output: " + err.Error())
+	}
+}
+
+// failUnanswered answers what a server has not answered, and cancels what it has asked.
+func (sv *supervisor) failUnanswered(l unanswered, message string) {
+	if n := len(l.calls); n > 0 {
+		what := " requests"
+		if n == 1 {
+			what = " request"
+		}
+		sv.rec.note("answering " + strconv.Itoa(n) + what + " in place of the server that has ended")
+	}
+	refusal := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}
+	for i := 0; i < len(l.calls); {
+		first := l.calls[i]
+		if first.batch == 0 {
+			sv.inject(jsonrpc.AppendError(nil, first.id, refusal, false), l.headers)
+			i++
+			continue
+		}
+		answer := []byte{'['}
+		for ; i < len(l.calls) && l.calls[i].batch == first.batch; i++ {
+			if len(answer) > 1 {
+				answer = append(answer, ',')
+			}
+			answer = jsonrpc.AppendError(answer, l.calls[i].id, refusal, false)
+		}
+		sv.inject(append(answer, ']'), l.headers)
+	}
+	for _, id := range l.serverRequests {
+		sv.rec.note("cancelling request " + printable(id) + " of the server that has ended")
+		params := append(append([]byte(`{"requestId":`), id...), `,"reason":"the server was restarted"}`...)
+		sv.inject(jsonrpc.AppendNotification(nil, "notifications/cancelled", params), l.headers)
+	}
+}
+
+// prepareRestart makes the session ready for another server.
+func (sv *supervisor) prepareRestart(reason string) {
+	l := sv.state.reset()
+	sv.failUnanswered(l, "the server was restarted before it answered: "+reason)
+	if l.initialize != nil {
+		sv.queue.pushFront(*l.initialize)
+	}
+}
+
+// giveUp answers all that will never be answered, including what waits.
+func (sv *supervisor) giveUp(reason string) {
+	for _, e := range sv.queue.abandon() {
+		sv.state.handleHostFrame(&e)
+	}
+	l := sv.state.reset()
+	if l.initialize != nil {
+		eachMessage(l.initialize.Data, func(m *jsonrpc.Message, _ bool) { l.calls = append([]*call{{id: m.ID.Clone()}}, l.calls...) })
+	}
+	l.serverRequests = nil
+	sv.failUnanswered(l, "the server has ended and is not started again: "+reason)
+}
+
+// notifyListChanged tells the host what it should ask the new server for again. result is the server's answer to the handshake.
+func (sv *supervisor) notifyListChanged(result []byte) {
+	if old, now := sv.state.negotiated(), jsonwire.Lookup(result, "protocolVersion"); !bytes.Equal(old, now) {
+		sv.rec.note("the new server has agreed on revision " + printable(now) + "; the host still believes it is " + printable(old))
+	}
+	capabilities := jsonwire.Lookup(result, "capabilities")
+	for _, name := range [...]string{"tools", "prompts", "resources"} {
+		if jsonwire.Lookup(capabilities, name) == nil {
+			continue
+		}
+		sv.rec.note("telling the host that " + name + " may have changed")
+		sv.inject(jsonrpc.AppendNotification(nil, "notifications/"+name+"/list_changed", nil), sv.state.usesHeaders())
+	}
+}
+
+// printable returns a short text of a peer, quoted, for notes.
+func printable(text []byte) string {
+	const longest = 80
+	if len(text) > longest {
+		return strconv.QuoteToASCII(string(text[:longest])) + "…"
+	}
+	return strconv.QuoteToASCII(string(text))
+}
+
+// maxQueueBytes is how many bytes of the host's frames wait for a server. One frame may always wait, whatever its size.
+const maxQueueBytes = 16 << 20
+
+// A queue holds frames of the host until a server takes them. put is called by one goroutine, take by one at a time.
+type queue struct {
+	mu        sync.Mutex
+	cond      sync.Cond
+	frames    []capture.Event
+	bytes     int
+	closed    bool // the host's input has ended
+	paused    bool // nobody may take
+	abandoned bool // nobody will take any more
+}
+
+func newQueue() *queue {
+	q := &queue{}
+	q.cond.L = &q.mu
+	return q
+}
+
+// put adds a copy of a frame. It waits while the queue is full.
+func (q *queue) put(e *capture.Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.frames) > 0 && q.bytes+len(e.Data) > maxQueueBytes && !q.abandoned {
+		q.cond.Wait()
+	}
+	if q.abandoned {
+		return
+	}
+	own := *e
+	own.Data = bytes.Clone(e.Data)
+	q.frames = append(q.frames, own)
+	q.bytes += len(own.Data)
+	q.cond.Broadcast()
+}
+
+// pushFront puts a frame before all others.
+func (q *queue) pushFront(e capture.Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.frames = append([]capture.Event{e}, q.frames...)
+	q.bytes += len(e.Data)
+}
+
+// take waits for frames, and returns all that are there; none, with done, if there will be no more, and none if the queue is paused.
+func (q *queue) take() (frames []capture.Event, done bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.frames) == 0 && !q.closed && !q.paused {
+		q.cond.Wait()
+	}
+	if q.paused {
+		return nil, false
+	}
+	frames, q.frames, q.bytes = q.frames, nil, 0
+	q.cond.Broadcast()
+	return frames, len(frames) == 0
+}
+
+// pause has take return, until resume.
+func (q *queue) pause() { q.update(func() { q.paused = true }) }
+
+func (q *queue) resume() { q.update(func() { q.paused = false }) }
+
+// close says that the host's input has ended.
+func (q *queue) close() { q.update(func() { q.closed = true }) }
+
+// abandon returns what nobody will take any more. put does nothing from now on.
+func (q *queue) abandon() []capture.Event {
+	var frames []capture.Event
+	q.update(func() { frames, q.frames, q.abandoned = q.frames, nil, true })
+	return frames
+}
+
+// finished reports whether the host's input has ended and all of it was taken.
+func (q *queue) finished() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed && len(q.frames) == 0
+}
+
+func (q *queue) update(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f()
+	q.cond.Broadcast()
+}

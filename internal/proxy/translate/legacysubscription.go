@@ -1,0 +1,344 @@
+package translate
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+const (
+	minBackoff               = time.Second
+	maxBackoff               = 30 * time.Second
+	firstSubscriptionTimeout = time.Second // that requests wait for the first subscription, which nothing that they change may come before
+)
+
+// A listening is the one subscription that stands for all that a legacy client is told without asking each time: changes of lists, and of the resources
+// that it subscribed to. Whenever that changes, a new subscription takes the place of the old one, which goes on until the new one is acknowledged.
+type upstreamSubscription struct {
+	tools, prompts, resources bool // lists of which the server tells changes
+	canSubscribe              bool // resources can be subscribed to
+
+	uris            map[string]struct{} // that the client wants to hear of
+	current         int64               // call that is acknowledged; 0 is none
+	pending         int64               // call that is not yet
+	pendingURIs     map[string]struct{} // uris of the pending call
+	changed         bool                // since the pending call was sent
+	waiting         []*legacyRequest    // subscribe requests of the client, until their URI is acknowledged
+	backoff         time.Duration
+	retry           *timer
+	startTimer      *timer // bounds how long requests wait for the first subscription to be acknowledged; nil if they do not
+	gap             bool   // there was a time without a subscription, of which nobody tells what has changed
+	transportFailed bool   // it is the transport's fault that a call ends now
+}
+
+// setCapabilities takes what the server says that it tells.
+func (s *upstreamSubscription) setCapabilities(caps []byte) {
+	is := func(path ...string) bool { return string(era.Lookup(caps, path...)) == "true" }
+	s.tools, s.prompts = is("tools", "listChanged"), is("prompts", "listChanged")
+	s.resources, s.canSubscribe = is("resources", "listChanged"), is("resources", "subscribe")
+}
+
+// subscribe serves resources/subscribe and its opposite.
+func (t *LegacyToModern) subscribe(r *legacyRequest, m *jsonrpc.Message) {
+	v, _ := m.Param("uri")
+	uri, ok := jsonrpc.ID(v).Text()
+	l := &t.subscription
+	switch {
+	case !ok:
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: uri is no string"), "")
+	case r.method == mcp.MethodResourcesUnsubscribe:
+		_, had := l.uris[uri]
+		delete(l.uris, uri)
+		t.answerUnsubscribed(uri)
+		t.respond(r, []byte("{}"), "resources/unsubscribe → subscriptions/listen without it")
+		if had {
+			t.resubscribe()
+		}
+	case t.server.known && !l.canSubscribe:
+		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no subscriptions to resources")
+	case len(l.uris) >= t.opts.Limits.Resources || len(uri) > maxPeerInfo:
+		t.fail(r, internalError("too many resources are subscribed to"), "refused")
+	default:
+		if l.uris == nil {
+			l.uris = make(map[string]struct{})
+		}
+		l.uris[uri] = struct{}{}
+		l.waiting = append(l.waiting, r)
+		t.drop("resources/subscribe → subscriptions/listen")
+		t.resubscribe()
+	}
+}
+
+// answerUnsubscribed answers requests to subscribe to what the client has unsubscribed from since.
+func (t *LegacyToModern) answerUnsubscribed(uri string) {
+	l := &t.subscription
+	waiting := l.waiting
+	l.waiting = nil
+	for _, r := range waiting {
+		if era.LookupString(r.params, "uri") == uri {
+			t.respond(r, []byte("{}"), "unsubscribed since")
+		} else if !r.finished {
+			l.waiting = append(l.waiting, r)
+		}
+	}
+}
+
+// failSubscribes fails what waits for a subscription.
+func (t *LegacyToModern) failSubscribes(e *jsonrpc.Error) {
+	waiting := t.subscription.waiting
+	t.subscription.waiting = nil
+	for _, r := range waiting {
+		delete(t.subscription.uris, era.LookupString(r.params, "uri"))
+		t.fail(r, e, "")
+	}
+}
+
+// resubscribe makes a subscription to what is to be heard now, unless one is about to be.
+func (t *LegacyToModern) resubscribe() {
+	l := &t.subscription
+	t.timers.stop(l.retry)
+	if l.pending != 0 {
+		l.changed = true
+		return
+	}
+	if t.upstreamDown {
+		return
+	}
+	if !l.tools && !l.prompts && !l.resources && len(l.uris) == 0 {
+		t.endSubscription(l.current, "nothing to listen for")
+		l.current = 0
+		return
+	}
+	l.pendingURIs, l.changed = maps.Clone(l.uris), false
+	var c *call
+	c = t.newCall(mcp.MethodSubscriptionsListen, nil, func(o outcome) { t.subscriptionAnswered(c.id, o) })
+	l.pending = c.id
+	t.sendUpstream(c.id, c.method, t.subscriptionParams(), "listen")
+}
+
+func (t *LegacyToModern) subscriptionParams() []byte {
+	l := &t.subscription
+	var filter []byte
+	for _, kind := range []struct {
+		name string
+		on   bool
+	}{{"toolsListChanged", l.tools}, {"promptsListChanged", l.prompts}, {"resourcesListChanged", l.resources}} {
+		if kind.on {
+			filter = append(append(append(filter, `,"`...), kind.name...), `":true`...)
+		}
+	}
+	if len(l.pendingURIs) > 0 {
+		filter = append(filter, `,"resourceSubscriptions":[`...)
+		for i, uri := range slices.Sorted(maps.Keys(l.pendingURIs)) {
+			if i > 0 {
+				filter = append(filter, ',')
+			}
+			filter = jsonwire.AppendQuote(filter, uri)
+		}
+		filter = append(filter, ']')
+	}
+	params := append(append([]byte(`{"notifications":{`), filter[1:]...), `},"_meta":`...)
+	return append(append(params, t.requestMeta(nil, false, nil)...), '}')
+}
+
+// subscriptionAcknowledged takes the first message of a subscription.
+func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
+	l := &t.subscription
+	id := subscriptionID(m)
+	if l.pending == 0 || id != l.pending {
+		t.drop("acknowledges nothing that is open")
+		return
+	}
+	t.drop("the server listens")
+	if l.current != 0 {
+		t.endSubscription(l.current, "another subscription takes its place")
+	}
+	l.current, l.pending, l.backoff = id, 0, 0
+	t.releaseWaiting()
+	accepted := make(map[string]bool)
+	if list := era.Lookup(m.Params, "notifications", "resourceSubscriptions"); len(list) > 0 && list[0] == '[' {
+		elements := jsonwire.ArrayElements(list)
+		for elements.Next() {
+			if uri, ok := jsonrpc.ID(elements.Value()).Text(); ok {
+				accepted[uri] = true
+			}
+		}
+	}
+	t.resolveSubscribes(func(uri string) *jsonrpc.Error {
+		if accepted[uri] {
+			return nil
+		}
+		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the server does not let this resource be subscribed to")
+	})
+	if l.gap {
+		l.gap = false
+		t.announceAll(m.Params, accepted)
+	}
+	if l.changed || len(l.waiting) > 0 {
+		t.resubscribe()
+	}
+}
+
+// announceAll tells the client that everything has changed that it hears of, as it may have.
+func (t *LegacyToModern) announceAll(params []byte, accepted map[string]bool) {
+	const rule = "there was a time without a subscription"
+	for _, kind := range []struct{ name, method string }{
+		{"toolsListChanged", mcp.NotificationToolsChanged}, {"promptsListChanged", mcp.NotificationPromptsChanged}, {"resourcesListChanged", mcp.NotificationResourcesChanged},
+	} {
+		if string(era.Lookup(params, "notifications", kind.name)) == "true" {
+			t.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, kind.method, nil), Rule: rule})
+		}
+	}
+	for _, uri := range slices.Sorted(maps.Keys(t.subscription.uris)) {
+		if accepted[uri] {
+			params := append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
+			t.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, params), Rule: rule})
+		}
+	}
+}
+
+// startSubscription makes the first subscription. What the client asks for meanwhile waits: it must hear of all that changes from now on.
+func (t *LegacyToModern) startSubscription() {
+	t.resubscribe()
+	if t.subscription.pending != 0 && t.subscription.current == 0 && t.subscription.startTimer == nil {
+		t.subscription.startTimer = t.after(firstSubscriptionTimeout, t.releaseWaiting)
+	}
+}
+
+// releaseWaiting lets go what has waited for the first subscription.
+func (t *LegacyToModern) releaseWaiting() {
+	if t.subscription.startTimer == nil {
+		return
+	}
+	t.timers.stop(t.subscription.startTimer)
+	t.subscription.startTimer = nil
+	if !t.upstreamDown {
+		t.runQueue()
+	}
+}
+
+// runQueue does what has waited.
+func (t *LegacyToModern) runQueue() {
+	queue := t.queue
+	t.queue = nil
+	for _, q := range queue {
+		if !q.req.finished {
+			q.do()
+		}
+	}
+}
+
+// resolveSubscribes answers the subscribe requests that the pending call was about.
+func (t *LegacyToModern) resolveSubscribes(errorOf func(uri string) *jsonrpc.Error) {
+	l := &t.subscription
+	waiting := l.waiting
+	l.waiting = nil
+	for _, r := range waiting {
+		if r.finished {
+			continue
+		}
+		uri := era.LookupString(r.params, "uri")
+		if _, asked := l.pendingURIs[uri]; !asked {
+			l.waiting = append(l.waiting, r)
+			continue
+		}
+		if e := errorOf(uri); e != nil {
+			delete(l.uris, uri)
+			t.fail(r, e, "subscriptions/acknowledged → resources/subscribe")
+		} else {
+			t.respond(r, []byte("{}"), "subscriptions/acknowledged → resources/subscribe")
+		}
+	}
+}
+
+// subscriptionAnswered takes the end of a subscription.
+func (t *LegacyToModern) subscriptionAnswered(id int64, o outcome) {
+	if l := &t.subscription; l.pending == id && o.err != nil {
+		t.resolveSubscribes(func(string) *jsonrpc.Error { return era.ConvertError(o.err, mcp.MethodResourcesSubscribe, t.legacy) })
+		if !l.transportFailed { // it would say the same again
+			l.tools, l.prompts, l.resources = false, false, false
+		}
+	}
+	t.subscriptionEnded(id)
+}
+
+var errUnacknowledged = internalError("the server ended the subscription before it had acknowledged it")
+
+// subscriptionEnded forgets a subscription, and makes another one later if it was needed.
+func (t *LegacyToModern) subscriptionEnded(id int64) {
+	l := &t.subscription
+	delete(t.calls, id)
+	switch {
+	case id == 0, id != l.pending && id != l.current:
+		return
+	case id == l.pending:
+		l.pending = 0
+		t.releaseWaiting()
+		t.resolveSubscribes(func(string) *jsonrpc.Error { return errUnacknowledged })
+	default:
+		l.current, l.gap = 0, true
+	}
+	if l.pending != 0 || t.upstreamDown {
+		return
+	}
+	l.backoff = min(max(2*l.backoff, minBackoff), maxBackoff)
+	t.timers.stop(l.retry)
+	l.retry = t.after(l.backoff, t.resubscribe)
+}
+
+// endSubscription ends a subscription.
+func (t *LegacyToModern) endSubscription(id int64, reason string) {
+	if t.calls[id] != nil {
+		delete(t.calls, id)
+		t.cancelUpstream(id, mcp.MethodSubscriptionsListen, reason)
+	}
+}
+
+// upstreamChanged tells the client what it subscribed to, or is told anyway.
+func (t *LegacyToModern) upstreamChanged(m *jsonrpc.Message, frame []byte) {
+	l := &t.subscription
+	if id := subscriptionID(m); id != l.current || id == 0 {
+		t.drop("of no subscription that is open")
+		return
+	}
+	if string(m.Method) == mcp.NotificationResourceUpdated {
+		v, _ := m.Param("uri")
+		uri, _ := jsonrpc.ID(v).Text()
+		if !matchesSubscription(maps.Keys(l.uris), uri) {
+			t.drop("the client has unsubscribed")
+			return
+		}
+	}
+	msg := era.Rewrite(nil, frame, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("params") {
+			return withoutSubscriptionID(m.Value())
+		}
+		return m.Value()
+	}, nil)
+	t.emit(Out{To: Downstream, Message: msg, Rule: "− subscriptionId"})
+}
+
+// withoutSubscriptionID takes the subscription out of params, and returns nil if nothing is left.
+func withoutSubscriptionID(params []byte) []byte {
+	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
+			return withoutMembers(m.Value(), mcp.MetaSubscriptionID)
+		}
+		return m.Value()
+	}, nil)
+	if string(params) == "{}" {
+		return nil
+	}
+	return params
+}
+
+// subscriptionID returns the call whose subscription a notification belongs to, 0 for none.
+func subscriptionID(m *jsonrpc.Message) int64 {
+	id, _ := jsonwire.ParseInt(era.Lookup(m.Params, "_meta", mcp.MetaSubscriptionID))
+	return id
+}

@@ -1,0 +1,508 @@
+package translate
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// resultTypeTask is the type of a result that is a task.
+const resultTypeTask = "task"
+
+// maxTaskID is the longest id of a task, in bytes.
+const maxTaskID = 4 << 10
+
+var errTaskID = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: taskId is no string, or an empty one, or very long")
+
+// legacyTasks are what a client of the core protocol's tasks has to find that a server of the extension does not keep for it.
+type legacyTasks struct {
+	completed map[string]*completedTask
+	order     []string            // of made, the oldest first
+	canceled  map[string]struct{} // that the client was told are cancelled: they stay so
+	inputs    map[string]*taskInput
+}
+
+// A completedTask is a call that was to be a task, and was answered at once.
+type completedTask struct {
+	task   []byte // as tasks/get has it
+	result []byte
+	size   int
+}
+
+// A taskMode is in what way a call may become a task.
+type taskMode uint8
+
+const (
+	noTask     taskMode = iota
+	wantsTask           // the client asked for one
+	hiddenTask          // the server makes nothing else of it, and the client gets what comes of it
+)
+
+// hasExtension reports whether the server has tasks.
+func (t *LegacyToModern) hasExtension() bool {
+	return era.IsObject(era.Lookup(t.server.caps, "extensions", mcp.ExtensionTasks))
+}
+
+// hasTasks reports whether tasks of the extension are behind those of the core protocol.
+func (t *LegacyToModern) hasTasks() bool { return t.legacy.CoreTasks && t.hasExtension() }
+
+// noteTaskRequest notes that a call is to become a task. Without tasks the wish means nothing.
+func (t *LegacyToModern) noteTaskRequest(r *legacyRequest) {
+	if t.hasTasks() && era.IsObject(era.Lookup(r.params, "task")) {
+		r.taskMode = wantsTask
+	}
+}
+
+// retryAsTask calls the tool again as a client that knows tasks does, if that is what the server requires, and reports whether it did.
+func (t *LegacyToModern) retryAsTask(r *legacyRequest, e *jsonrpc.Error) bool {
+	required := era.Lookup(e.Data, "requiredCapabilities", "extensions", mcp.ExtensionTasks)
+	if r.method != mcp.MethodToolsCall || r.taskMode != noTask || required == nil || !t.hasExtension() {
+		return false
+	}
+	r.taskMode = hiddenTask
+	t.forward(r)
+	return true
+}
+
+// allowTasks lets clients ask for tasks of all tools: whether it becomes one is for the server to say.
+func allowTasks(result []byte) []byte {
+	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
+		if v := m.Value(); !m.KeyIs("tools") || v[0] != '[' {
+			return v
+		}
+		return era.RewriteArray(nil, m.Value(), func(tool []byte) []byte {
+			if !era.IsObject(tool) {
+				return tool
+			}
+			return era.Rewrite(nil, tool, func(m *jsonwire.Members) []byte {
+				if m.KeyIs("execution") {
+					return nil
+				}
+				return m.Value()
+			}, []byte(`"execution":{"taskSupport":"optional"}`))
+		})
+	}, nil)
+}
+
+// taskCreated answers a call that became a task, or waits for what comes of it.
+func (t *LegacyToModern) taskCreated(r *legacyRequest, result []byte) {
+	if r.taskMode == hiddenTask {
+		r.hiddenTaskID = era.LookupString(result, "taskId")
+		r.inputResponses, r.requestState = nil, nil
+		t.pollTask(r, r.hiddenTaskID, make(map[string]struct{}))
+		return
+	}
+	task := era.CoreTask([]byte(`{"task":`), result, "")
+	t.respond(r, append(task, '}'), "resultType task → task")
+}
+
+// completeAsTask makes a task of a call that the server answered without one.
+func (t *LegacyToModern) completeAsTask(r *legacyRequest, result []byte) {
+	result = era.ResultToLegacy(nil, result, r.method, t.legacy)
+	id := "done-" + t.opts.NewID()
+	status := mcp.TaskStatusCompleted
+	if string(era.Lookup(result, "isError")) == "true" {
+		status = mcp.TaskStatusFailed
+	}
+	at := jsonwire.AppendQuote(nil, t.now.UTC().Format(time.RFC3339))
+	task := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
+	task = append(append(task, `,"status":"`+string(status)+`","createdAt":`...), at...)
+	task = append(append(append(task, `,"lastUpdatedAt":`...), at...), `,"ttl":null}`...)
+	completed := &completedTask{task, withRelatedTask(result, id), len(result)}
+	for len(t.tasks.order) > 0 && (len(t.tasks.order) >= t.opts.Limits.Tasks || t.reserved+completed.size > t.opts.Limits.Bytes) {
+		t.evictTask()
+	}
+	if !t.reserve(completed.size) {
+		t.fail(r, errOverloaded, "refused")
+		return
+	}
+	if t.tasks.completed == nil {
+		t.tasks.completed = make(map[string]*completedTask)
+	}
+	t.tasks.completed[id] = completed
+	t.tasks.order = append(t.tasks.order, id)
+	t.respond(r, append(append([]byte(`{"task":`), task...), '}'), "resultType complete → task that is completed")
+}
+
+// evictTask forgets the oldest result that is kept as a task.
+func (t *LegacyToModern) evictTask() {
+	id := t.tasks.order[0]
+	t.tasks.order = slices.Delete(t.tasks.order, 0, 1)
+	t.reserved -= t.tasks.completed[id].size
+	delete(t.tasks.completed, id)
+}
+
+// withRelatedTask says of a result to which task it belongs.
+func withRelatedTask(result []byte, id string) []byte {
+	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
+	done := false
+	result = era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
+		v := m.Value()
+		if done || !m.KeyIs("_meta") || !era.IsObject(v) {
+			return v
+		}
+		done = true
+		return era.Rewrite(nil, v, func(m *jsonwire.Members) []byte {
+			if m.KeyIs(mcp.MetaRelatedTask) {
+				return nil
+			}
+			return m.Value()
+		}, related)
+	}, nil)
+	if !done {
+		result = era.Rewrite(nil, result, nil, append(append([]byte(`"_meta":{`), related...), '}'))
+	}
+	return result
+}
+
+// serveTask serves the methods of the core protocol's tasks.
+func (t *LegacyToModern) serveTask(r *legacyRequest) {
+	id := era.LookupString(r.params, "taskId")
+	completed := t.tasks.completed[id]
+	switch {
+	case !t.hasTasks():
+		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
+	case r.method == mcp.MethodTasksList:
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "method not found: tasks/list: modern servers do not list tasks"), "refused")
+	case id == "" || len(id) > maxTaskID:
+		t.fail(r, errTaskID, "")
+	case completed != nil && r.method == mcp.MethodTasksGet:
+		t.respond(r, bytes.Clone(completed.task), "kept here")
+	case completed != nil && r.method == mcp.MethodTasksResult:
+		t.respond(r, bytes.Clone(completed.result), "kept here")
+	case completed != nil:
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has ended already"), "kept here")
+	case r.method == mcp.MethodTasksGet:
+		t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) { t.handleTaskGet(r, id, o) })
+	case r.method == mcp.MethodTasksCancel:
+		t.callTask(r, mcp.MethodTasksCancel, id, nil, func(o outcome) { t.handleTaskCancel(r, id, o) })
+	default:
+		t.pollTask(r, id, t.adoptTaskInput(r, id))
+	}
+}
+
+// callTask calls a method of the extension for a request of the client.
+func (t *LegacyToModern) callTask(r *legacyRequest, method, id string, more []byte, done func(o outcome)) {
+	if t.queueIfNotReady(r, func() { t.callTask(r, method, id, more, done) }) {
+		return
+	}
+	c := t.newCall(method, r, func(o outcome) {
+		switch {
+		case r.finished:
+		case o.err != nil:
+			t.forwardError(r, o.err)
+		default:
+			done(o)
+		}
+	})
+	c.resend = func() { t.callTask(r, method, id, more, done) }
+	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
+	params = append(append(params, more...), `,"_meta":`...)
+	params = append(append(params, t.requestMeta(nil, true, nil)...), '}')
+	rule := "+ _meta"
+	if method != r.method {
+		rule = r.method + " → " + method
+	}
+	t.sendUpstream(c.id, method, params, rule)
+}
+
+// coreStatus returns what a task of the extension is in the core protocol, where a tool that failed makes a task that failed.
+func (t *LegacyToModern) coreStatus(id string, task []byte) mcp.TaskStatus {
+	status := mcp.TaskStatus(era.LookupString(task, "status"))
+	if _, ok := t.tasks.canceled[id]; ok {
+		return mcp.TaskStatusCancelled
+	}
+	if status == mcp.TaskStatusCompleted && string(era.Lookup(task, "result", "isError")) == "true" {
+		return mcp.TaskStatusFailed
+	}
+	return status
+}
+
+func (t *LegacyToModern) handleTaskGet(r *legacyRequest, id string, o outcome) {
+	status := t.coreStatus(id, o.result)
+	if status == mcp.TaskStatusInputRequired {
+		t.pollTaskInput(r, id, o.result)
+	} else {
+		t.cancelTaskInput(id)
+	}
+	t.respond(r, era.CoreTask(nil, o.result, status), "tasks/get")
+}
+
+// handleTaskCancel takes the server's word that it heard. The client wants to know what became of the task.
+func (t *LegacyToModern) handleTaskCancel(r *legacyRequest, id string, _ outcome) {
+	t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) {
+		status := t.coreStatus(id, o.result)
+		if status == mcp.TaskStatusCompleted || status == mcp.TaskStatusFailed {
+			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has ended already"), "tasks/cancel")
+			return
+		}
+		if t.tasks.canceled == nil {
+			t.tasks.canceled = make(map[string]struct{})
+		}
+		for len(t.tasks.canceled) >= t.opts.Limits.Tasks {
+			for old := range maps.Keys(t.tasks.canceled) {
+				delete(t.tasks.canceled, old)
+				break
+			}
+		}
+		t.tasks.canceled[id] = struct{}{}
+		t.cancelTaskInput(id)
+		t.respond(r, era.CoreTask(nil, o.result, mcp.TaskStatusCancelled), "tasks/cancel")
+	})
+}
+
+// maxPollInterval is how long a task is not asked for at most.
+const maxPollInterval = time.Minute
+
+// pollTask serves tasks/result: it asks for the task until it has ended, and asks the client what the task wants to know. asked are the keys of the
+// questions that it has been asked.
+func (t *LegacyToModern) pollTask(r *legacyRequest, id string, asked map[string]struct{}) {
+	t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) {
+		task := o.result
+		status := t.coreStatus(id, task)
+		switch {
+		case status == mcp.TaskStatusCancelled:
+			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the task was cancelled"), "tasks/get → "+r.method)
+			return
+		case era.IsTerminal(status):
+			t.taskEnded(r, id, task)
+			return
+		case status == mcp.TaskStatusInputRequired:
+			if e := t.sendTaskInputs(r, id, era.Lookup(task, "inputRequests"), asked); e != nil {
+				t.abandon(r, "the task cannot go on")
+				t.fail(r, e, "refused")
+				return
+			}
+		}
+		wait := t.opts.Limits.PollInterval
+		if ms, ok := jsonwire.ParseInt(era.Lookup(task, "pollIntervalMs")); ok && ms > 0 && ms < maxPollInterval.Milliseconds() {
+			wait = time.Duration(ms) * time.Millisecond
+		}
+		t.timers.stop(r.retryTimer)
+		r.retryTimer = t.after(wait, func() { t.pollTask(r, id, asked) })
+		t.drop("the task goes on")
+	})
+}
+
+// taskEnded answers tasks/result with what the request would have got.
+func (t *LegacyToModern) taskEnded(r *legacyRequest, id string, task []byte) {
+	if result := era.Lookup(task, "result"); era.IsObject(result) {
+		result = era.ResultToLegacy(nil, result, mcp.MethodToolsCall, t.legacy)
+		if r.hiddenTaskID == "" {
+			result = withRelatedTask(result, id)
+		}
+		t.respond(r, result, "tasks/get → "+r.method)
+		return
+	}
+	e := internalError("the task failed, and the server does not say why")
+	if text := era.Lookup(task, "error"); era.IsObject(text) {
+		m := jsonrpc.Message{Kind: jsonrpc.KindError, Error: text}
+		e = era.ConvertError(m.Err(), mcp.MethodToolsCall, t.legacy)
+	}
+	t.fail(r, e, "tasks/get → "+r.method)
+}
+
+// cancelTask ends a task that the client does not know of.
+func (t *LegacyToModern) cancelTask(id string) {
+	if t.upstreamDown {
+		return
+	}
+	c := t.newCall(mcp.MethodTasksCancel, nil, func(outcome) {})
+	params := append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), `,"_meta":`...)
+	t.sendUpstream(c.id, c.method, append(append(params, t.requestMeta(nil, true, nil)...), '}'), "cancelled")
+}
+
+// sendTaskInputs asks the client the questions of a task that it has not been asked yet.
+func (t *LegacyToModern) sendTaskInputs(r *legacyRequest, id string, requests []byte, asked map[string]struct{}) *jsonrpc.Error {
+	if requests == nil {
+		return nil
+	}
+	unsent := requests
+	if era.IsObject(requests) {
+		unsent = era.Rewrite(nil, requests, func(m *jsonwire.Members) []byte {
+			if _, ok := asked[m.KeyString()]; ok {
+				return nil
+			}
+			return m.Value()
+		}, nil)
+	}
+	inputs, err := t.parseInputRequests(r, unsent)
+	if err != nil {
+		return internalError("the client cannot be asked: %s", err)
+	}
+	if len(asked)+len(inputs) > t.opts.Limits.InputRequests {
+		return internalError("the task asked more than %d questions", t.opts.Limits.InputRequests)
+	}
+	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
+	for _, in := range inputs {
+		asked[unquoted(in.key)] = struct{}{}
+		in.done = func(in *inputRequest, e *jsonrpc.Error) { t.updateTask(id, in, e) }
+		if r.hiddenTaskID == "" {
+			in.Params = addMeta(in.Params, related)
+		}
+		r.inputRequests = append(r.inputRequests, in)
+		r.pendingInputs++
+		t.sendInputRequest(in, "tasks/get → "+in.Method)
+	}
+	return nil
+}
+
+// updateTask hands an answer of the client to the task.
+func (t *LegacyToModern) updateTask(id string, in *inputRequest, e *jsonrpc.Error) {
+	r := in.req
+	if r.finished {
+		return
+	}
+	r.pendingInputs--
+	for i, one := range r.inputRequests {
+		if one == in {
+			r.inputRequests = append(r.inputRequests[:i:i], r.inputRequests[i+1:]...)
+			break
+		}
+	}
+	switch {
+	case t.taskInputAnswered(id, in, e != nil):
+	case e != nil:
+		t.abandon(r, "the task cannot go on")
+		t.fail(r, e, "refused")
+	default:
+		t.sendUpdate(r, id, in)
+	}
+}
+
+// unquoted is the text that stands between quotes.
+func unquoted(text []byte) string { return string(jsonwire.AppendUnquote(nil, text)) }
+
+func (t *LegacyToModern) sendUpdate(r *legacyRequest, id string, in *inputRequest) {
+	if t.queueIfNotReady(r, func() { t.sendUpdate(r, id, in) }) {
+		return
+	}
+	c := t.newCall(mcp.MethodTasksUpdate, nil, func(outcome) {})
+	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
+	params = append(append(append(params, `,"inputResponses":{"`...), in.key...), `":`...)
+	params = append(append(params, in.response...), `},"_meta":`...)
+	params = append(append(params, t.requestMeta(nil, true, nil)...), '}')
+	t.sendUpstream(c.id, c.method, params, in.Method+" → tasks/update")
+}
+
+// addMeta adds the text of a member to the _meta of params.
+func addMeta(params, member []byte) []byte {
+	meta := era.Lookup(params, "_meta")
+	if !era.IsObject(meta) {
+		meta = []byte("{}")
+	}
+	meta = era.Rewrite(nil, meta, nil, member)
+	if !era.IsObject(params) {
+		params = []byte("{}")
+	}
+	rest := era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("_meta") {
+			return nil
+		}
+		return m.Value()
+	}, nil)
+	return era.Rewrite(nil, rest, nil, append([]byte(`"_meta":`), meta...))
+}
+
+// upstreamTaskStatus tells the client of a task, if the server tells of one.
+func (t *LegacyToModern) upstreamTaskStatus(m *jsonrpc.Message) {
+	id := era.LookupString(m.Params, "taskId")
+	if !t.legacy.CoreTasks || id == "" {
+		t.drop("the client knows no tasks")
+		return
+	}
+	params := era.CoreTask(nil, m.Params, t.coreStatus(id, m.Params))
+	t.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationTaskStatus, bytes.Clone(params)), Rule: "notifications/tasks → notifications/tasks/status"})
+}
+
+// A taskInput is what a client is asked for a task that it asks for again and again, without tasks/result, where it would be asked. Servers of the core protocol may ask for a
+// task whenever they like, and some clients rely on that.
+type taskInput struct {
+	req     *legacyRequest      // that the questions are of; the client made none
+	asked   map[string]struct{} // keys of the questions that the client got
+	refused map[string]struct{} // of these, which it gave no answer to
+}
+
+// pollTaskInput asks the client what a task wants to know, if it has heard before that it wants something. Then it is not about to ask for the result.
+func (t *LegacyToModern) pollTaskInput(r *legacyRequest, id string, task []byte) {
+	input := t.tasks.inputs[id]
+	switch {
+	case input == nil && t.awaitsResult(id):
+	case input == nil:
+		if t.tasks.inputs == nil {
+			t.tasks.inputs = make(map[string]*taskInput)
+		}
+		for old, one := range t.tasks.inputs {
+			if len(t.tasks.inputs) >= t.opts.Limits.Tasks && one.req.pendingInputs == 0 {
+				delete(t.tasks.inputs, old)
+			}
+		}
+		if len(t.tasks.inputs) >= t.opts.Limits.Tasks {
+			return // it asks for the result, or goes without
+		}
+		t.tasks.inputs[id] = &taskInput{req: &legacyRequest{method: mcp.MethodTasksResult}, asked: make(map[string]struct{}), refused: make(map[string]struct{})}
+	default:
+		input.req.stream = r.stream // which there is until r is answered
+		// A client that cannot be asked is told when it asks for the result.
+		_ = t.sendTaskInputs(input.req, id, era.Lookup(task, "inputRequests"), input.asked)
+		input.req.stream = 0
+	}
+}
+
+// awaitsResult reports whether the client waits for the result of a task, and is asked on that account.
+func (t *LegacyToModern) awaitsResult(id string) bool {
+	for _, r := range t.requests {
+		if r.method == mcp.MethodTasksResult && era.LookupString(r.params, "taskId") == id {
+			return true
+		}
+	}
+	return false
+}
+
+// cancelTaskInput takes back what the client was asked for a task.
+func (t *LegacyToModern) cancelTaskInput(id string) {
+	if input := t.tasks.inputs[id]; input != nil {
+		delete(t.tasks.inputs, id)
+		t.finish(input.req)
+	}
+}
+
+// adoptTaskInput has a request for the result of a task wait for the answers to what the client was asked for it already. It returns the keys of that.
+func (t *LegacyToModern) adoptTaskInput(r *legacyRequest, id string) (asked map[string]struct{}) {
+	input := t.tasks.inputs[id]
+	if input == nil {
+		return make(map[string]struct{})
+	}
+	delete(t.tasks.inputs, id)
+	r.inputRequests, r.pendingInputs = input.req.inputRequests, input.req.pendingInputs
+	for _, in := range r.inputRequests {
+		in.req = r
+	}
+	for key := range input.refused {
+		delete(input.asked, key)
+	}
+	return input.asked
+}
+
+// taskInputAnswered takes note of an answer that no request waits for, and reports whether it is one.
+func (t *LegacyToModern) taskInputAnswered(id string, in *inputRequest, refused bool) bool {
+	input := t.tasks.inputs[id]
+	if input == nil || input.req != in.req {
+		return false
+	}
+	if refused {
+		input.refused[unquoted(in.key)] = struct{}{}
+		t.drop("the task waits until the client asks for the result")
+	} else {
+		t.sendUpdate(in.req, id, in)
+	}
+	t.reserved -= in.req.size
+	in.req.size, in.req.causes = 0, nil
+	return true
+}

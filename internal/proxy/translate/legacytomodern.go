@@ -1,0 +1,852 @@
+package translate
+
+import (
+	"bytes"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A LegacyToModern translates for one session of a legacy client with a modern server. Make one with [NewLegacyToModern].
+type LegacyToModern struct {
+	core
+	session    *era.Session
+	legacy     *era.Features // of the handshake; before, of the latest revision
+	negotiated bool
+	clientCaps []byte // the capabilities as the client declared them
+	clientMeta [2][]byte
+	logLevel   mcp.LoggingLevel
+
+	server        modernServer
+	requests      map[string]*legacyRequest // of the client, by id
+	calls         map[int64]*call
+	inputRequests map[int64]*inputRequest // open questions to the client, by id
+	lastInputID   int64
+	queue         []queuedRequest // for the server to be back
+	subscription  upstreamSubscription
+	tasks         legacyTasks
+}
+
+// modernServer is what a modern server has said of itself.
+type modernServer struct {
+	known bool
+	caps  []byte // ServerCapabilities, as it declared them
+}
+
+// A request is one of the legacy client's.
+type legacyRequest struct {
+	id       jsonrpc.ID
+	key      string
+	stream   uint64
+	method   string
+	params   []byte // as the client sent them; nil if there are none
+	batch    *batch
+	size     int
+	finished bool
+
+	progressToken []byte // that the client wants to be told of progress with, or nil
+	progress      float64
+	callID        int64 // under way for it; 0 is none
+
+	cause          uint64
+	inputRound     int
+	inputRequests  []*inputRequest // of this round
+	causes         []uint64        // of the answers to the asks of the last round
+	pendingInputs  int             // of asks
+	inputResponses []byte          // inputResponses for the next round
+	requestState   []byte          // requestState for the next round, JSON text
+	elicitationIDs []string
+	retryTimer     *timer
+
+	taskMode     taskMode
+	hiddenTaskID string // the task that it has become without the client knowing
+}
+
+// A call is a request to the server.
+type call struct {
+	id     int64
+	method string
+	req    *legacyRequest // that it is made for; nil if none
+	done   func(a outcome)
+	resend func() // sends it anew, if it was not carried out; nil for what is not to be sent again
+}
+
+// A queued request waits for the server to be back.
+type queuedRequest struct {
+	req *legacyRequest
+	do  func()
+}
+
+var _ Translator = (*LegacyToModern)(nil)
+
+// NewLegacyToModern returns the translator for one legacy session. nil options are the defaults.
+func NewLegacyToModern(opts *Options) *LegacyToModern {
+	t := &LegacyToModern{
+		core:          core{opts: opts.orDefault()},
+		requests:      make(map[string]*legacyRequest),
+		calls:         make(map[int64]*call),
+		inputRequests: make(map[int64]*inputRequest),
+	}
+	t.modern = era.Of(t.opts.Modern)
+	t.resetHandshake()
+	return t
+}
+
+// resetHandshake forgets the handshake.
+func (t *LegacyToModern) resetHandshake() {
+	var supported []mcp.Revision
+	for _, r := range mcp.Revisions() {
+		if r.Modern() {
+			break
+		}
+		supported = append(supported, r)
+		if r == t.opts.Legacy {
+			break
+		}
+	}
+	t.session = era.NewSession(era.Config{Revisions: supported, Lenient: true, Custom: func([]byte) bool { return true }})
+	t.legacy, t.negotiated = era.Of(supported[len(supported)-1]), false
+	t.clientCaps = nil
+	t.clientMeta = t.buildClientMeta(nil)
+}
+
+// FromDownstream implements [Translator].
+func (t *LegacyToModern) FromDownstream(now time.Time, message []byte, stream uint64) []Out {
+	return t.step(now, func() { t.fromDownstream(message, stream) })
+}
+
+// FromUpstream implements [Translator].
+func (t *LegacyToModern) FromUpstream(now time.Time, message []byte, call int64) []Out {
+	return t.step(now, func() { t.fromUpstream(message, call) })
+}
+
+// StreamClosed implements [Translator].
+func (t *LegacyToModern) StreamClosed(now time.Time, stream uint64) []Out {
+	return t.step(now, func() {
+		for _, r := range t.requests {
+			if r.stream == stream {
+				r.stream = 0
+			}
+			if r.batch != nil && r.batch.stream == stream {
+				r.batch.stream = 0
+			}
+		}
+	})
+}
+
+// CallFailed implements [Translator].
+func (t *LegacyToModern) CallFailed(now time.Time, id int64, e *jsonrpc.Error) []Out {
+	return t.step(now, func() {
+		if c := t.calls[id]; c != nil {
+			delete(t.calls, id)
+			t.subscription.transportFailed = true
+			c.done(outcome{err: e, lost: true})
+			t.subscription.transportFailed = false
+		}
+	})
+}
+
+// UpstreamLost implements [Translator].
+func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
+	return t.step(now, func() {
+		waiting := t.queue
+		t.timers.stop(t.subscription.startTimer)
+		t.subscription.startTimer = nil
+		if t.upstreamDown {
+			t.queue = nil
+			for _, q := range waiting {
+				t.fail(q.req, e, "")
+			}
+			t.failSubscribes(e)
+		}
+		t.upstreamDown = true
+		t.subscription.transportFailed = true
+		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
+			c := t.calls[id]
+			if c == nil {
+				continue
+			}
+			delete(t.calls, id)
+			if c.resend != nil && slices.Contains(unsent, id) {
+				t.queue = append(t.queue, queuedRequest{c.req, c.resend})
+				continue
+			}
+			c.done(outcome{err: e, lost: true})
+		}
+		t.subscription.transportFailed = false
+	})
+}
+
+// UpstreamReady implements [Translator].
+func (t *LegacyToModern) UpstreamReady(now time.Time) []Out {
+	return t.step(now, func() {
+		if !t.upstreamDown {
+			return
+		}
+		t.upstreamDown = false
+		t.runQueue()
+		t.resubscribe()
+	})
+}
+
+// NotificationsLost implements [Translator]. What a modern server sends of itself belongs to a request, which ends if some of it is lost.
+func (t *LegacyToModern) NotificationsLost(time.Time) []Out { return nil }
+
+// Close implements [Translator].
+func (t *LegacyToModern) Close(now time.Time, e *jsonrpc.Error) []Out {
+	outs := t.step(now, func() {
+		for _, key := range slices.Sorted(maps.Keys(t.requests)) {
+			if r := t.requests[key]; r != nil {
+				t.abandon(r, "the session is over")
+				t.fail(r, e, "")
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(t.tasks.inputs)) {
+			t.cancelTaskInput(id)
+		}
+		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
+			if c := t.calls[id]; c.method != mcp.MethodTasksCancel { // which was sent for the same reason
+				t.cancelUpstream(id, c.method, "the session is over")
+			}
+		}
+	})
+	t.closed = true
+	return outs
+}
+
+// Legacy implements [Translator].
+func (t *LegacyToModern) Legacy() mcp.Revision {
+	if !t.negotiated {
+		return mcp.RevisionNone
+	}
+	return t.legacy.Revision
+}
+
+// InFlight implements [Translator].
+func (t *LegacyToModern) InFlight() (requests, awaitingInput int) {
+	for _, r := range t.requests {
+		if r.pendingInputs > 0 {
+			awaitingInput++
+		}
+	}
+	return len(t.requests), awaitingInput
+}
+
+// newCall makes a call to the server, for a request of the client or for none.
+func (t *LegacyToModern) newCall(method string, r *legacyRequest, done func(o outcome)) *call {
+	c := &call{id: t.opts.IDs.Add(1), method: method, req: r, done: done}
+	t.calls[c.id] = c
+	if r != nil {
+		r.callID = c.id
+	}
+	return c
+}
+
+func (t *LegacyToModern) fromDownstream(frame []byte, stream uint64) {
+	if jsonrpc.IsBatch(frame) {
+		t.downstreamBatch(frame, stream)
+		return
+	}
+	var m jsonrpc.Message
+	if err := jsonrpc.Parse(frame, &m, t.opts.Limits.Depth); err != nil {
+		t.downstreamMalformed(&m, stream, err)
+		return
+	}
+	t.handleDownstream(&m, frame, stream, nil)
+}
+
+// downstreamMalformed answers what is no message.
+func (t *LegacyToModern) downstreamMalformed(m *jsonrpc.Message, stream uint64, err error) {
+	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
+		t.drop("malformed answer")
+		return
+	}
+	e := jsonrpc.ErrorOf(err)
+	t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, e, t.legacy.NullErrorID), Rule: "malformed"})
+}
+
+// handleDownstream takes one message of the client; b is the batch that it came in, or nil.
+func (t *LegacyToModern) handleDownstream(m *jsonrpc.Message, frame []byte, stream uint64, b *batch) {
+	switch m.Kind {
+	case jsonrpc.KindRequest:
+		t.downstreamRequest(m, stream, b)
+	case jsonrpc.KindNotification:
+		t.downstreamNotification(m, frame)
+	default:
+		t.downstreamResponse(m)
+	}
+}
+
+func (t *LegacyToModern) downstreamRequest(m *jsonrpc.Message, stream uint64, b *batch) {
+	r := &legacyRequest{id: m.ID.Clone(), key: idKey(m.ID), stream: stream, method: string(m.Method), batch: b, size: len(m.Params) + 2*len(m.ID), cause: t.cause}
+	if b != nil {
+		b.pending++
+	}
+	if t.requests[r.key] != nil {
+		r.finished = true
+		t.sendResponse(r, jsonrpc.AppendError(nil, r.id, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is open"), false), "")
+		return
+	}
+	if len(t.requests) >= t.opts.Limits.Requests || !t.reserve(r.size) {
+		r.finished = true
+		t.sendResponse(r, jsonrpc.AppendError(nil, r.id, errOverloaded, false), "refused")
+		return
+	}
+	t.requests[r.key] = r
+	if m.Params != nil {
+		r.params = bytes.Clone(m.Params)
+	}
+	ex, err := t.session.Open(&jsonrpc.Request{Message: *m})
+	if err != nil {
+		t.fail(r, jsonrpc.ErrorOf(err), "")
+		return
+	}
+	if len(ex.Meta.ProgressToken) > 0 {
+		r.progressToken = bytes.Clone(ex.Meta.ProgressToken)
+	}
+	t.serve(r, m)
+}
+
+// serve does for a request what becomes of its method.
+func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
+	switch r.method {
+	case mcp.MethodInitialize:
+		t.initialize(r, m)
+	case mcp.MethodPing:
+		t.respond(r, []byte("{}"), "ping answered here")
+	case mcp.MethodSetLevel:
+		t.setLevel(r, m)
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		t.subscribe(r, m)
+	case mcp.MethodDiscover, mcp.MethodSubscriptionsListen, mcp.MethodTasksUpdate: // a legacy client cannot mean them
+		t.fail(r, jsonrpc.MethodNotFound(r.method), "")
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksList:
+		t.serveTask(r)
+	case mcp.MethodToolsCall:
+		t.noteTaskRequest(r)
+		t.forward(r)
+	default:
+		t.forward(r)
+	}
+}
+
+// forward sends the server what a request asks for.
+func (t *LegacyToModern) forward(r *legacyRequest) {
+	if t.queueIfNotReady(r, func() { t.forward(r) }) {
+		return
+	}
+	c := t.newCall(r.method, r, func(o outcome) { t.handleOutcome(r, o) })
+	c.resend = func() { t.forward(r) }
+	rule := "+ _meta"
+	if r.inputRound > 0 {
+		rule = "+ inputResponses"
+	}
+	t.sendUpstream(c.id, r.method, t.modernParams(r, c.id), rule, append(r.causes, r.cause)...)
+}
+
+// queueIfNotReady queues what is to be done for a request if there is no server now, or no subscription yet, and reports whether it did.
+func (t *LegacyToModern) queueIfNotReady(r *legacyRequest, do func()) bool {
+	if !t.upstreamDown && t.subscription.startTimer == nil {
+		return false
+	}
+	if len(t.queue) > 2*len(t.requests)+8 { // most were cancelled
+		t.queue = slices.DeleteFunc(t.queue, func(q queuedRequest) bool { return q.req.finished })
+	}
+	t.queue = append(t.queue, queuedRequest{r, do})
+	return true
+}
+
+// modernParams returns the params with all that a modern request says.
+func (t *LegacyToModern) modernParams(r *legacyRequest, id int64) []byte {
+	input := era.AllowsInput(r.method)
+	change := func(m *jsonwire.Members) []byte {
+		switch {
+		case m.KeyIs("_meta"), r.method == mcp.MethodToolsCall && m.KeyIs("task"), input && (m.KeyIs("inputResponses") || m.KeyIs("requestState")):
+			return nil
+		}
+		return m.Value()
+	}
+	params := r.params
+	if !era.IsObject(params) {
+		params = []byte("{}")
+	}
+	var meta []byte
+	for members := jsonwire.ObjectMembers(params); members.Next(); {
+		if members.KeyIs("_meta") {
+			meta = members.Value()
+		}
+	}
+	var token []byte
+	if r.progressToken != nil {
+		token = appendInt(nil, mcp.MetaProgressToken, id)
+	}
+	added := append([]byte(`"_meta":`), t.requestMeta(meta, r.taskMode != noTask, token)...)
+	if r.inputResponses != nil {
+		added = append(append(added, `,"inputResponses":`...), r.inputResponses...)
+	}
+	if r.requestState != nil {
+		added = append(append(added, `,"requestState":`...), r.requestState...)
+	}
+	return era.Rewrite(nil, params, change, added)
+}
+
+// requestMeta returns the _meta of a modern request: what the client put there, who it is, and the text of another member.
+func (t *LegacyToModern) requestMeta(own []byte, tasks bool, more []byte) []byte {
+	if !era.IsObject(own) {
+		own = []byte("{}")
+	}
+	client := t.clientMeta[0]
+	if tasks {
+		client = t.clientMeta[1]
+	}
+	added := bytes.Clone(client)
+	if t.logLevel != mcp.LevelNone {
+		added = jsonwire.AppendQuote(append(added, `,"`+mcp.MetaLogLevel+`":`...), t.logLevel.String())
+	}
+	if more != nil {
+		added = append(append(added, ','), more...)
+	}
+	return era.Rewrite(nil, own, func(m *jsonwire.Members) []byte {
+		for _, name := range []string{mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel, mcp.MetaProgressToken} {
+			if m.KeyIs(name) {
+				return nil
+			}
+		}
+		return m.Value()
+	}, added)
+}
+
+func (t *LegacyToModern) setLevel(r *legacyRequest, m *jsonrpc.Message) {
+	v, _ := m.Param("level")
+	name, _ := jsonrpc.ID(v).Text()
+	level, ok := mcp.ParseLoggingLevel(name)
+	switch {
+	case t.server.known && era.Lookup(t.server.caps, "logging") == nil:
+		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server does not log")
+	case !ok:
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: level is none that there is"), "")
+	default:
+		t.logLevel = level
+		t.respond(r, []byte("{}"), "logging/setLevel → logLevel in each _meta")
+	}
+}
+
+func (t *LegacyToModern) downstreamNotification(m *jsonrpc.Message, frame []byte) {
+	switch string(m.Method) {
+	case mcp.NotificationInitialized:
+		t.session.Initialized()
+		t.drop("modern servers have no handshake")
+		t.startSubscription()
+	case mcp.NotificationCancelled:
+		t.downstreamCanceled(m)
+	case mcp.NotificationProgress:
+		t.drop("modern servers are not told of progress")
+	case mcp.NotificationRootsChanged:
+		t.drop("modern servers ask for roots when they need them")
+	case mcp.NotificationTaskStatus:
+		t.drop("modern servers give clients no tasks")
+	default:
+		if isProtocolNotification(string(m.Method)) || t.upstreamDown {
+			t.drop("that is nothing for a client to say, or nobody is there to hear it")
+			return
+		}
+		t.emit(Out{To: Upstream, Method: string(m.Method), Message: bytes.Clone(frame)})
+	}
+}
+
+func (t *LegacyToModern) downstreamCanceled(m *jsonrpc.Message) {
+	id, reason, _ := era.Cancellation{}.Target(m)
+	r := t.requests[idKey(id)]
+	if id == nil || r == nil || r.method == mcp.MethodInitialize {
+		t.drop("nothing to cancel")
+		return
+	}
+	if reason == "" {
+		reason = "the client cancelled"
+	}
+	t.abandon(r, reason)
+	t.finish(r)
+	if r.batch != nil {
+		t.addBatchResponse(r.batch, nil)
+	} else if r.stream != 0 { // nothing will come on it
+		t.emit(Out{To: Downstream, Stream: r.stream, Final: true, Rule: "cancelled"})
+	}
+}
+
+// abandon gives up what is under way for a request, with the server and with the client.
+func (t *LegacyToModern) abandon(r *legacyRequest, reason string) {
+	if c := t.calls[r.callID]; c != nil && c.req == r {
+		delete(t.calls, c.id)
+		t.cancelUpstream(c.id, c.method, reason)
+	}
+	if r.hiddenTaskID != "" {
+		t.cancelTask(r.hiddenTaskID)
+	}
+	t.cancelInputs(r, reason)
+	t.timers.stop(r.retryTimer)
+}
+
+// finish forgets a request.
+func (t *LegacyToModern) finish(r *legacyRequest) {
+	if t.requests[r.key] == r {
+		delete(t.requests, r.key)
+		t.reserved -= r.size
+	}
+	r.finished = true
+	t.timers.stop(r.retryTimer)
+	t.cancelInputs(r, "the request is over")
+}
+
+// respond gives the client a result.
+func (t *LegacyToModern) respond(r *legacyRequest, result []byte, rule string) {
+	if r.finished {
+		return
+	}
+	t.finish(r)
+	t.sendResponse(r, jsonrpc.AppendResult(nil, r.id, result), rule)
+}
+
+// fail gives the client an error.
+func (t *LegacyToModern) fail(r *legacyRequest, e *jsonrpc.Error, rule string) {
+	if r.finished {
+		return
+	}
+	t.finish(r)
+	t.sendResponse(r, jsonrpc.AppendError(nil, r.id, e, false), rule)
+}
+
+// sendResponse sends a response, or has its batch keep it.
+func (t *LegacyToModern) sendResponse(r *legacyRequest, response []byte, rule string) {
+	switch {
+	case r.batch != nil:
+		t.addBatchResponse(r.batch, response)
+		return
+	case r.id == nil: // nobody asked, see taskInput
+		return
+	}
+	t.emit(Out{To: Downstream, Stream: r.stream, Message: response, Final: true, Rule: rule})
+}
+
+// A batch is an array of messages that the client sent. The answers to its requests go back as one array, when all are there.
+type batch struct {
+	stream    uint64
+	pending   int // requests without an answer, and 1 as long as the batch is read
+	responses []byte
+	size      int // of the responses
+}
+
+// responseID returns the id of a response.
+func (b *batch) responseID(response []byte) jsonrpc.ID { return era.Lookup(response, "id") }
+
+// downstreamBatch takes the messages of an array one by one.
+func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
+	if t.negotiated && !t.legacy.Batches {
+		e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: revision %s has no batches", t.legacy.Revision)
+		t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, nil, e, t.legacy.NullErrorID), Rule: "refused"})
+		return
+	}
+	entries, err := jsonrpc.ParseBatch(frame, t.opts.Limits.Depth)
+	if err != nil {
+		t.downstreamMalformed(&jsonrpc.Message{}, stream, err)
+		return
+	}
+	b := &batch{stream: stream, pending: 1}
+	for i := range entries {
+		m := &entries[i]
+		switch {
+		case m.Invalid != nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError):
+			t.drop("malformed answer")
+		case m.Invalid != nil:
+			b.pending++
+			t.addBatchResponse(b, jsonrpc.AppendError(nil, m.ID, m.Invalid, t.legacy.NullErrorID))
+		case m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize:
+			b.pending++
+			e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: initialize must not be in a batch")
+			t.addBatchResponse(b, jsonrpc.AppendError(nil, m.ID, e, false))
+		default:
+			t.handleDownstream(&m.Message, frameOf(&m.Message), stream, b)
+		}
+	}
+	t.addBatchResponse(b, nil)
+}
+
+// frameOf returns the text of a notification that stood in an array.
+func frameOf(m *jsonrpc.Message) []byte {
+	if m.Kind != jsonrpc.KindNotification {
+		return nil
+	}
+	return jsonrpc.AppendNotification(nil, string(m.Method), m.Params)
+}
+
+// addBatchResponse takes the answer to one request of a batch, or nil for one that gets none.
+func (t *LegacyToModern) addBatchResponse(b *batch, response []byte) {
+	b.pending--
+	if response != nil && !t.reserve(len(response)) {
+		response = jsonrpc.AppendError(nil, b.responseID(response), errOverloaded, false)
+		t.reserved += len(response)
+	}
+	if response != nil {
+		if b.responses != nil {
+			b.responses = append(b.responses, ',')
+		}
+		b.responses = append(b.responses, response...)
+		b.size += len(response)
+	}
+	if b.pending > 0 {
+		return
+	}
+	t.reserved -= b.size
+	o := Out{To: Downstream, Stream: b.stream, Final: true, Rule: "batch"}
+	if b.responses != nil {
+		o.Message = append(append([]byte{'['}, b.responses...), ']')
+	}
+	if o.Message != nil || b.stream != 0 {
+		t.emit(o)
+	}
+}
+
+func (t *LegacyToModern) fromUpstream(frame []byte, call int64) {
+	if jsonrpc.IsBatch(frame) {
+		t.drop("modern servers send no batches")
+		return
+	}
+	var m jsonrpc.Message
+	if err := jsonrpc.Parse(frame, &m, t.opts.Limits.Depth); err != nil {
+		t.drop("malformed")
+		return
+	}
+	switch m.Kind {
+	case jsonrpc.KindRequest:
+		t.drop("modern servers send no requests")
+	case jsonrpc.KindNotification:
+		t.upstreamNotification(&m, frame, call)
+	default:
+		t.upstreamResponse(&m)
+	}
+}
+
+func (t *LegacyToModern) upstreamResponse(m *jsonrpc.Message) {
+	id, _ := parseCallID(m.ID)
+	c := t.calls[id]
+	if c == nil {
+		t.drop("answers nothing that is open")
+		return
+	}
+	delete(t.calls, id)
+	c.done(outcomeOf(m))
+}
+
+// handleOutcome takes the server's answer to a request of the client.
+func (t *LegacyToModern) handleOutcome(r *legacyRequest, o outcome) {
+	switch {
+	case r.finished:
+	case o.err != nil:
+		t.forwardError(r, o.err)
+	default:
+		t.handleResult(r, o.result)
+	}
+}
+
+func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
+	switch kind := era.ResultType(result); {
+	case kind == "" || kind == era.ResultComplete:
+		if r.taskMode == wantsTask {
+			t.completeAsTask(r, result)
+			return
+		}
+		result = era.ResultToLegacy(nil, result, r.method, t.legacy)
+		if r.method == mcp.MethodToolsList && t.hasTasks() {
+			result = allowTasks(result)
+		}
+		t.notifyElicitationsComplete(r)
+		t.respond(r, result, "− resultType")
+	case kind == mcp.ResultTypeInputRequired && era.AllowsInput(r.method):
+		t.inputRequired(r, result)
+	case kind == resultTypeTask && r.taskMode != noTask:
+		t.taskCreated(r, result)
+	default:
+		t.fail(r, internalError("the server's result is of a type that %s has not: %s", r.method, clip(kind)), "resultType refused")
+	}
+}
+
+// forwardError gives the client an error of the server's.
+func (t *LegacyToModern) forwardError(r *legacyRequest, e *jsonrpc.Error) {
+	if e.Code == mcp.CodeMissingRequiredClientCapability && t.retryAsTask(r, e) {
+		return
+	}
+	t.notifyElicitationsComplete(r)
+	converted := era.ConvertError(e, r.method, t.legacy)
+	rule := ""
+	if converted.Code != e.Code {
+		rule = strconv.Itoa(int(e.Code)) + " → " + strconv.Itoa(int(converted.Code))
+	}
+	if e.Code == mcp.CodeMissingRequiredClientCapability && r.method == mcp.MethodToolsCall && r.taskMode != wantsTask { // the model can tell the user
+		t.respond(r, toolError(e.Message), "-32021 → isError")
+		return
+	}
+	t.fail(r, converted, rule)
+}
+
+// toolError is the result of a tool that could not do its work.
+func toolError(text string) []byte {
+	result := jsonwire.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
+	return append(result, `}],"isError":true}`...)
+}
+
+func (t *LegacyToModern) upstreamNotification(m *jsonrpc.Message, frame []byte, call int64) {
+	switch string(m.Method) {
+	case mcp.NotificationProgress:
+		t.upstreamProgress(m, frame)
+	case mcp.NotificationAcknowledged:
+		t.subscriptionAcknowledged(m)
+	case mcp.NotificationCancelled:
+		id, _, _ := era.Cancellation{}.Target(m)
+		n, _ := parseCallID(id)
+		if n == 0 || n != t.subscription.pending && n != t.subscription.current {
+			t.drop("no subscription that is open")
+			return
+		}
+		t.subscriptionEnded(n)
+		t.drop("the server ends a subscription")
+	case mcp.NotificationToolsChanged, mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged, mcp.NotificationResourceUpdated:
+		t.upstreamChanged(m, frame)
+	case mcp.NotificationTasks:
+		t.upstreamTaskStatus(m)
+	default:
+		if isProtocolNotification(string(m.Method)) && string(m.Method) != mcp.NotificationMessage {
+			t.drop("that is nothing for a modern server to say")
+			return
+		}
+		o := Out{To: Downstream, Message: bytes.Clone(frame)}
+		if c := t.calls[call]; c != nil && c.req != nil && !c.req.finished {
+			o.Stream = c.req.stream
+		}
+		t.emit(o)
+	}
+}
+
+// upstreamProgress tells the client of progress by the token that it chose.
+func (t *LegacyToModern) upstreamProgress(m *jsonrpc.Message, frame []byte) {
+	token, _ := m.Param("progressToken")
+	id, _ := jsonwire.ParseInt(token)
+	c := t.calls[id]
+	if c == nil || c.req == nil || c.req.finished || c.req.progressToken == nil {
+		t.drop("progress of nothing that is open")
+		return
+	}
+	v, _ := m.Param("progress")
+	progress, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || c.req.inputRound > 0 && progress <= c.req.progress {
+		t.drop("progress of a new round that the client has seen already")
+		return
+	}
+	c.req.progress = progress
+	msg := rewriteParams(frame, func(params []byte) []byte {
+		return era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
+			if m.KeyIs("progressToken") {
+				return c.req.progressToken
+			}
+			return m.Value()
+		}, nil)
+	})
+	t.emit(Out{To: Downstream, Stream: c.req.stream, Message: msg, Rule: "progressToken"})
+}
+
+// maxPeerInfo is how much a peer may say of itself, in bytes: it is repeated with each request.
+const maxPeerInfo = 64 << 10
+
+// initialize begins the handshake, which asks the server what it is.
+func (t *LegacyToModern) initialize(r *legacyRequest, m *jsonrpc.Message) {
+	if len(m.Params) > maxPeerInfo {
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: initialize says more than %d bytes", maxPeerInfo), "")
+		return
+	}
+	f, err := t.session.Initialize(&jsonrpc.Request{Message: *m})
+	if err != nil {
+		t.fail(r, jsonrpc.ErrorOf(err), "")
+		return
+	}
+	t.legacy, t.negotiated = f, true
+	if caps, ok := m.Param("capabilities"); ok && era.IsObject(caps) {
+		t.clientCaps = era.DeclaredByClient(caps, f)
+	}
+	info, _ := m.Param("clientInfo")
+	t.clientMeta = t.buildClientMeta(info)
+	t.discover(r, false)
+}
+
+// buildClientMeta returns the members of _meta that say who the client is: for all requests, and for those that may become tasks.
+func (t *LegacyToModern) buildClientMeta(info []byte) (meta [2][]byte) {
+	for i := range meta {
+		b := jsonwire.AppendQuote([]byte(`"`+mcp.MetaProtocolVersion+`":`), t.opts.Modern.String())
+		b = append(b, `,"`+mcp.MetaClientCapabilities+`":`...)
+		b = era.ConvertClientCapabilities(b, t.clientCaps, t.modern, i == 1)
+		if era.IsObject(info) {
+			b = append(append(b, `,"`+mcp.MetaClientInfo+`":`...), info...)
+		}
+		meta[i] = b
+	}
+	return meta
+}
+
+// discover asks the server what it is, for the second time if again is set.
+func (t *LegacyToModern) discover(r *legacyRequest, retry bool) {
+	if t.queueIfNotReady(r, func() { t.discover(r, retry) }) {
+		return
+	}
+	c := t.newCall(mcp.MethodDiscover, r, func(o outcome) {
+		if o.err != nil && !retry && t.namesOurRevision(o.err) { // behind the address there may be several servers
+			t.discover(r, true)
+			return
+		}
+		t.discovered(r, o)
+	})
+	c.resend = func() { t.discover(r, retry) }
+	params := append(append([]byte(`{"_meta":`), t.requestMeta(nil, false, nil)...), '}')
+	t.sendUpstream(c.id, mcp.MethodDiscover, params, "initialize → server/discover")
+}
+
+// namesOurRevision reports whether an error about the version names the one that the server was asked in.
+func (t *LegacyToModern) namesOurRevision(e *jsonrpc.Error) bool {
+	modern, _ := era.Common([]mcp.Revision{t.opts.Modern}, era.SupportedVersions(e))
+	return modern != mcp.RevisionNone
+}
+
+// discovered ends the handshake.
+func (t *LegacyToModern) discovered(r *legacyRequest, o outcome) {
+	var profile *era.ServerProfile
+	e := o.err
+	if e == nil {
+		var err error
+		if profile, err = era.ReadDiscover(o.result); err != nil {
+			e = internalError("the server's answer to server/discover is none: %s", clip(err.Error()))
+		} else if modern, _ := era.Common([]mcp.Revision{t.opts.Modern}, profile.Versions); modern == mcp.RevisionNone {
+			e = internalError("the server does not speak revision %s", t.opts.Modern)
+		}
+	}
+	if e != nil {
+		t.resetHandshake()
+		t.fail(r, era.ConvertError(e, mcp.MethodDiscover, t.legacy), "server/discover → initialize")
+		return
+	}
+	t.server = modernServer{known: true, caps: bytes.Clone(profile.Capabilities)}
+	t.subscription.setCapabilities(t.server.caps)
+	info := era.Lookup(o.result, "_meta", mcp.MetaServerInfo)
+	if !era.IsObject(info) {
+		info = []byte(`{"name":"unnamed","version":"0"}`) // a modern server need not say it, and a legacy one must
+	}
+	result := jsonwire.AppendQuote([]byte(`{"protocolVersion":`), t.legacy.Revision.String())
+	result = era.ConvertServerCapabilities(append(result, `,"capabilities":`...), profile.Capabilities, t.legacy)
+	result = append(append(result, `,"serverInfo":`...), info...)
+	if profile.Instructions != "" {
+		result = jsonwire.AppendQuote(append(result, `,"instructions":`...), profile.Instructions)
+	}
+	t.respond(r, append(result, '}'), "server/discover → initialize")
+}

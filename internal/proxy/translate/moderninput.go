@@ -1,0 +1,545 @@
+package translate
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// unclaimedTimeout is how long a question that belongs to no request waits for one at most.
+const unclaimedTimeout = time.Minute
+
+// A question is a request of the legacy server, which the client gets as an input request.
+type serverRequest struct {
+	era.InputRequest
+	cause          uint64
+	id             jsonrpc.ID // of the request; nil if nobody waits for the answer
+	urlElicitation bool       // it was in an error, which requires a page to be opened
+	key            string     // in inputRequests
+	call           *upstreamCall
+	guessed        bool          // it may be that of another errand
+	notFor         *upstreamCall // which it was taken from
+	task           *upstreamTask // whose question it is, else nil
+	timeout        *timer        // while it belongs to nothing, or to a task
+	size           int
+}
+
+// appendTo appends the question as a member of inputRequests. It has params in any case, which clients are known to want, though the schema does not.
+func (q *serverRequest) appendTo(dst []byte, key string) []byte {
+	dst = jsonwire.AppendQuote(dst, key)
+	dst = jsonwire.AppendQuote(append(dst, `:{"method":`...), q.Method)
+	dst = append(dst, `,"params":`...)
+	if q.Params == nil {
+		return append(dst, "{}}"...)
+	}
+	return append(append(dst, q.Params...), '}')
+}
+
+// upstreamRequest takes what the server asks.
+func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
+	method := string(m.Method)
+	if method == mcp.MethodPing {
+		t.emit(Out{To: Upstream, Message: jsonrpc.AppendResult(nil, m.ID, []byte("{}")), Rule: "ping answered here"})
+		return
+	}
+	q := &serverRequest{InputRequest: era.InputRequest{Method: method, Params: m.Params}, id: m.ID.Clone(), cause: t.cause}
+	switch {
+	case !era.IsInputRequest(method):
+		t.rejectUpstream(q, jsonrpc.MethodNotFound(method))
+		return
+	case t.serverRequests[idKey(q.id)] != nil:
+		t.rejectUpstream(q, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is open"))
+		return
+	case len(t.serverRequests) >= t.opts.Limits.InputRequests:
+		t.rejectUpstream(q, internalError("too many questions are open"))
+		return
+	}
+	if len(q.Params) > 0 && !era.IsObject(q.Params) {
+		t.rejectUpstream(q, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: params must be an object"))
+		return
+	}
+	related := era.LookupString(q.Params, "_meta", mcp.MetaRelatedTask, "taskId")
+	converted, err := q.Convert(t.modern, "")
+	if err != nil {
+		t.rejectUpstream(q, q.Refusal(err.Error()))
+		return
+	}
+	q.InputRequest = era.InputRequest{Method: method, Params: append([]byte(nil), converted.Params...)}
+	if converted.Params == nil {
+		q.InputRequest.Params = nil
+	}
+	if q.size = len(q.Params) + 2*len(q.id); !t.reserve(q.size) {
+		t.rejectUpstream(q, internalError("too many questions are open"))
+		return
+	}
+	t.serverRequests[idKey(q.id)] = q
+	switch {
+	case related != "" && t.hiddenTasks[related] != nil:
+		t.attach(q, t.hiddenTasks[related])
+	case related != "" && len(related) <= maxTaskID && t.hasTasks():
+		t.attachToTask(q, t.rememberTask(related))
+	default:
+		t.assign(q, call)
+	}
+}
+
+// assign finds the request that can take a question to the client: the one on whose stream it came, or else one of those that the client waits for.
+// Nothing says then whose question it is, so they take turns: the one that was asked least, and of these the last. While there is none, the question waits
+// for one that begins or goes on.
+func (t *ModernToLegacy) assign(q *serverRequest, call int64) {
+	if c := t.calls[call]; c != nil && c.number != 0 {
+		t.attach(q, c)
+		return
+	} else if c != nil && call != 0 {
+		t.rejectUpstream(q, q.Refusal(fmt.Sprintf("a modern client cannot be asked anything before the answer to %s", clip(c.method))))
+		return
+	}
+	best, candidates := t.candidate(q)
+	if best != nil {
+		q.guessed = candidates > 1 || q.notFor != nil
+		t.attach(q, best)
+		return
+	}
+	if _, missing := q.MissingCapability(&t.client, t.modern); missing != "" {
+		t.rejectUpstream(q, q.Refusal("the client has not declared "+missing))
+		return
+	}
+	t.unclaimed = append(t.unclaimed, q)
+	wait := t.opts.Limits.InputTimeout
+	if len(t.awaitingInput) == 0 {
+		wait = min(wait, unclaimedTimeout)
+	}
+	q.timeout = t.after(wait, func() {
+		t.removeUnclaimed(q)
+		t.rejectUpstream(q, q.Refusal("a modern client can only be asked while it has a request open, and there was none"))
+	})
+	t.drop("waits for a request of the client")
+}
+
+// candidate returns the request that takes a question to the client, of how many that could.
+func (t *ModernToLegacy) candidate(q *serverRequest) (best *upstreamCall, candidates int) {
+	for _, c := range t.calls {
+		if c != q.notFor && c.req != nil && c.number != 0 && t.cannotAsk(q, c) == "" && len(c.unsentInputs)+len(c.sentInputs) < maxInputs {
+			candidates++
+			if best == nil || c.before(best) {
+				best = c
+			}
+		}
+	}
+	return best, candidates
+}
+
+// before reports whether r rather than the other takes a question to the client.
+func (c *upstreamCall) before(other *upstreamCall) bool {
+	if c.inputCount != other.inputCount {
+		return c.inputCount < other.inputCount
+	}
+	return c.number > other.number
+}
+
+// cannotAsk says why the question cannot go to the client of a request; "" if it can.
+func (t *ModernToLegacy) cannotAsk(q *serverRequest, c *upstreamCall) string {
+	client := &t.client
+	if c.req != nil {
+		client = &c.req.client
+	}
+	if _, missing := q.MissingCapability(client, t.modern); missing != "" {
+		return "the client has not declared " + missing
+	}
+	if c.inputRound >= t.opts.Limits.InputRounds {
+		return "the client was asked too often for one request"
+	}
+	return ""
+}
+
+// reassignInput takes a question from an errand, for another one to take it along.
+func (t *ModernToLegacy) reassignInput(q *serverRequest) {
+	q.notFor, q.call = q.call, nil
+	if q.id == nil || t.serverRequests[idKey(q.id)] != q {
+		return
+	}
+	t.assign(q, 0)
+}
+
+// reassignInputs has other requests take along the questions of an errand whose client is away for long, or that was answered in the meantime, if they may be
+// theirs.
+func (t *ModernToLegacy) reassignInputs(c *upstreamCall) {
+	open := c.sentInputs
+	c.sentInputs = nil
+	for _, q := range open {
+		before := q.notFor
+		q.notFor = c
+		if other, _ := t.candidate(q); !q.guessed || other == nil {
+			q.notFor = before
+			c.sentInputs = append(c.sentInputs, q)
+			continue
+		}
+		t.reassignInput(q)
+	}
+}
+
+// attach has a request take a question along.
+func (t *ModernToLegacy) attach(q *serverRequest, c *upstreamCall) {
+	if why := t.cannotAsk(q, c); why != "" {
+		t.rejectUpstream(q, q.Refusal(why))
+		return
+	}
+	q.call = c
+	c.inputCount++
+	q.key = "input-" + strconv.Itoa(c.inputCount)
+	c.unsentInputs = append(c.unsentInputs, q)
+	t.drop("waits for others that are asked at the same time")
+	if c.req != nil && len(c.unsentInputs) == 1 {
+		c.gatherTimer = t.after(t.opts.Limits.GatherDelay, func() { t.sendInputRequired(c) })
+	}
+}
+
+// claimInputs gives a request the questions that belong to none.
+func (t *ModernToLegacy) claimInputs(c *upstreamCall) {
+	for _, q := range append([]*serverRequest(nil), t.unclaimed...) {
+		if t.cannotAsk(q, c) == "" && len(c.unsentInputs) < maxInputs {
+			t.removeUnclaimed(q)
+			q.call, q.guessed = c, true
+			c.inputCount++
+			q.key = "input-" + strconv.Itoa(c.inputCount)
+			c.unsentInputs = append(c.unsentInputs, q)
+		}
+	}
+}
+
+func (t *ModernToLegacy) removeUnclaimed(q *serverRequest) {
+	t.timers.stop(q.timeout)
+	for i, one := range t.unclaimed {
+		if one == q {
+			t.unclaimed = append(t.unclaimed[:i:i], t.unclaimed[i+1:]...)
+			return
+		}
+	}
+}
+
+// removePending takes a question off the list of those that are open.
+func (t *ModernToLegacy) removePending(q *serverRequest) {
+	if q.id != nil && t.serverRequests[idKey(q.id)] == q {
+		delete(t.serverRequests, idKey(q.id))
+		t.reserved -= q.size
+	}
+	t.timers.stop(q.timeout)
+}
+
+// removeAllPending forgets all questions: the server that asked is gone.
+func (t *ModernToLegacy) removeAllPending() {
+	for _, q := range t.serverRequests {
+		t.timers.stop(q.timeout)
+		t.reserved -= q.size
+		q.id = nil
+	}
+	clear(t.serverRequests)
+	t.unclaimed = nil
+}
+
+// rejectUpstream answers a question of the server with an error.
+func (t *ModernToLegacy) rejectUpstream(q *serverRequest, e *jsonrpc.Error) {
+	t.removePending(q)
+	if q.id != nil {
+		t.emit(Out{To: Upstream, Message: jsonrpc.AppendError(nil, q.id, e, false), Rule: "refused"})
+	}
+}
+
+// respondUpstream answers a question of the server.
+func (t *ModernToLegacy) respondUpstream(q *serverRequest, result []byte, rule string) {
+	t.removePending(q)
+	if q.id != nil {
+		t.emit(Out{To: Upstream, Message: jsonrpc.AppendResult(nil, q.id, result), Rule: rule})
+	}
+}
+
+// cancelInput answers a question that the client did not answer and will not any more.
+func (t *ModernToLegacy) cancelInput(q *serverRequest) {
+	if q.Method == mcp.MethodElicit {
+		t.respondUpstream(q, []byte(`{"action":"cancel"}`), "the client is gone")
+		return
+	}
+	t.rejectUpstream(q, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client did not answer"})
+}
+
+// upstreamCanceled takes back a question.
+func (t *ModernToLegacy) upstreamCanceled(m *jsonrpc.Message) {
+	id, _, _ := era.Cancellation{}.Target(m)
+	q := t.serverRequests[idKey(id)]
+	if id == nil || q == nil {
+		t.drop("nothing to cancel")
+		return
+	}
+	t.removePending(q)
+	t.removeUnclaimed(q)
+	if q.task != nil {
+		delete(q.task.inputs, q.key)
+	}
+	if c := q.call; c != nil {
+		c.unsentInputs = removeServerRequest(c.unsentInputs, q)
+		c.sentInputs = removeServerRequest(c.sentInputs, q)
+		if len(c.unsentInputs) == 0 {
+			t.timers.stop(c.gatherTimer)
+		}
+	}
+	t.drop("the server takes a question back")
+}
+
+func removeServerRequest(list []*serverRequest, q *serverRequest) []*serverRequest {
+	for i, one := range list {
+		if one == q {
+			return append(list[:i:i], list[i+1:]...)
+		}
+	}
+	return list
+}
+
+// requestElicitations asks the client to open the pages that the server's error requires, after which the request is sent again.
+func (t *ModernToLegacy) requestElicitations(c *upstreamCall, e *jsonrpc.Error) bool {
+	list := era.Lookup(e.Data, "elicitations")
+	if c.number == 0 || len(list) == 0 || list[0] != '[' {
+		return false
+	}
+	var elicitations []*serverRequest
+	elements := jsonwire.ArrayElements(list)
+	for elements.Next() {
+		q := &serverRequest{InputRequest: era.InputRequest{Method: mcp.MethodElicit, Params: elements.Value()}, urlElicitation: true, call: c, cause: t.cause}
+		if !era.IsObject(q.Params) || !q.IsURL() || len(elicitations) == maxInputs {
+			return false
+		}
+		if required, missing := q.MissingCapability(&c.req.client, t.modern); missing != "" {
+			data := append(append([]byte(`{"requiredCapabilities":`), required...), '}')
+			r := c.req
+			t.release(c)
+			t.fail(r, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapability, Message: "the client has not declared what is needed here: " + missing, Data: data}, "-32042 → -32021")
+			return true
+		}
+		q.InputRequest, _ = q.Convert(t.modern, "")
+		c.inputCount++
+		q.key = "input-" + strconv.Itoa(c.inputCount)
+		elicitations = append(elicitations, q)
+	}
+	if len(elicitations) == 0 || c.inputRound >= t.opts.Limits.InputRounds {
+		return false
+	}
+	c.unsentInputs = append(c.unsentInputs, elicitations...)
+	c.sendAfterInput = true
+	t.sendInputRequired(c)
+	return true
+}
+
+const (
+	statePurpose = "bridge request state 1"
+	maxState     = 1 << 10 // bytes of a sealed state
+)
+
+// sendInputRequired answers a request of the client with the server's questions. The call to the server stays open.
+func (t *ModernToLegacy) sendInputRequired(c *upstreamCall) {
+	r := c.req
+	if r == nil || len(c.unsentInputs) == 0 {
+		return
+	}
+	t.timers.stop(c.gatherTimer)
+	c.inputRound++
+	c.sentInputs = append(c.sentInputs, c.unsentInputs...)
+	c.unsentInputs = nil
+	result := []byte(`{"inputRequests":{`)
+	var of []uint64
+	for i, q := range c.sentInputs {
+		of = append(of, q.cause)
+		if i > 0 {
+			result = append(result, ',')
+		}
+		result = q.appendTo(result, q.key)
+	}
+	plain := binary.AppendUvarint(binary.AppendUvarint(nil, c.number), uint64(c.inputRound))
+	state, _, err := t.opts.Ring.Seal(nil, statePurpose, plain, t.bindState(c))
+	if err != nil {
+		t.cancelCall(c, "the bridge cannot seal")
+		t.fail(r, internalError("the request state cannot be sealed"), "refused")
+		return
+	}
+	result = jsonwire.AppendQuote(append(result, `},"requestState":`...), state)
+	result = append(result, `,"resultType":"`+mcp.ResultTypeInputRequired+`"`...)
+	if t.server.info != nil {
+		result = append(append(result, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), t.server.info...)
+		result = append(result, '}')
+	}
+	t.awaitInput(c)
+	t.sendResult(r, append(result, '}'), c.sentInputs[0].Method+" → input_required", of...)
+}
+
+// awaitInput keeps an errand for a client that is away. Beyond the limit the one that waits for the longest is given up.
+func (t *ModernToLegacy) awaitInput(c *upstreamCall) {
+	if len(t.awaitingInput) >= t.opts.Limits.AwaitingInput {
+		var oldest *upstreamCall
+		for _, one := range t.awaitingInput {
+			if oldest == nil || one.timeout.at.Before(oldest.timeout.at) || one.timeout.at.Equal(oldest.timeout.at) && one.number < oldest.number {
+				oldest = one
+			}
+		}
+		t.cancelCall(oldest, "too many clients did not come back")
+	}
+	t.awaitingInput[c.number] = c
+	c.timeout = t.after(t.opts.Limits.InputTimeout, func() { t.cancelCall(c, "the client did not come back") })
+	t.scheduleReassign(c)
+}
+
+// scheduleReassign has the questions of an errand doubted from time to time while its client is away.
+func (t *ModernToLegacy) scheduleReassign(c *upstreamCall) {
+	c.reassignTimer = t.after(max(t.opts.Limits.InputTimeout/5, time.Second), func() {
+		t.reassignInputs(c)
+		t.scheduleReassign(c)
+	})
+}
+
+var errRequestState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: params.requestState is not valid for this request, or not any more: " +
+	"start over without requestState and inputResponses"}
+
+// resume takes a request that brings answers, and has the server go on.
+func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []byte) {
+	c := t.callAwaiting(m, state)
+	if c == nil {
+		t.fail(r, errRequestState, "requestState refused")
+		return
+	}
+	answers, ok := m.Param("inputResponses")
+	if ok && string(answers) != "null" && !era.IsObject(answers) {
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is no object"), "refused")
+		return
+	}
+	given := make(map[*serverRequest][]byte)
+	for _, q := range c.sentInputs {
+		v := era.Lookup(answers, q.key)
+		if v == nil {
+			continue
+		}
+		if err := q.CheckResponse(v); err != nil {
+			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses has %s under %s", err, q.key), "refused")
+			return
+		}
+		given[q] = v
+	}
+	delete(t.awaitingInput, c.number)
+	t.timers.stop(c.timeout)
+	t.timers.stop(c.reassignTimer)
+	c.req, r.call = r, c
+	asked := c.sentInputs
+	c.sentInputs = nil
+	for _, q := range asked {
+		v := given[q]
+		if v == nil {
+			c.unsentInputs = append(c.unsentInputs, q)
+			continue
+		}
+		if q.urlElicitation && era.LookupString(v, "action") != "accept" {
+			c.declined = true
+		}
+		t.respondUpstream(q, q.ConvertResponse(v, t.legacyFeatures()), "inputResponses → "+q.Method)
+	}
+	t.continueCall(c)
+}
+
+// legacyFeatures are those of the server, or of the latest legacy revision.
+func (t *ModernToLegacy) legacyFeatures() *era.Features {
+	if t.server.features != nil {
+		return t.server.features
+	}
+	return era.Of(t.opts.Legacy)
+}
+
+// continueCall does what comes next for an errand whose client is back.
+func (t *ModernToLegacy) continueCall(c *upstreamCall) {
+	switch {
+	case c.outcome != nil:
+		asked := c.unsentInputs
+		c.unsentInputs = nil
+		for _, q := range asked {
+			if q.guessed {
+				c.unsentInputs = append(c.unsentInputs, q) // for other requests
+			} else {
+				t.cancelInput(q)
+			}
+		}
+		t.deliver(c, *c.outcome)
+	case c.declined:
+		r := c.req
+		t.release(c)
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the server requires a page to be opened, which the user declined"), "refused")
+	case len(c.unsentInputs) > 0:
+		t.claimInputs(c)
+		t.sendInputRequired(c)
+	case c.sendAfterInput:
+		t.whenReady(c.req, func() { t.startCall(c) })
+	case c.id == 0: // the server is gone, and with it the call
+		t.deliver(c, outcome{err: internalError("the session with the server was lost while the client answered")})
+	default:
+		if t.claimInputs(c); len(c.unsentInputs) > 0 {
+			c.gatherTimer = t.after(t.opts.Limits.GatherDelay, func() { t.sendInputRequired(c) })
+		}
+	}
+}
+
+// callAwaiting returns the errand that a state belongs to, nil if the state is not valid for the request, or not any more.
+func (t *ModernToLegacy) callAwaiting(m *jsonrpc.Message, state []byte) *upstreamCall {
+	text, ok := jsonrpc.ID(state).Text()
+	if !ok {
+		return nil
+	}
+	plain, _, err := t.opts.Ring.Open(text, maxState, statePurpose, t.stateBinding(string(m.Method), m.Params))
+	if err != nil {
+		return nil
+	}
+	number, n := binary.Uvarint(plain)
+	if n <= 0 {
+		return nil
+	}
+	round, _ := binary.Uvarint(plain[n:])
+	c := t.awaitingInput[number]
+	if c == nil || uint64(c.inputRound) != round {
+		return nil
+	}
+	return c
+}
+
+// bindState finds out what states of the errand are good for, once: few are ever asked for, and it takes a look at all params. It must be called before these change.
+func (t *ModernToLegacy) bindState(c *upstreamCall) []byte {
+	if c.stateBinding == nil {
+		c.stateBinding = t.stateBinding(c.method, c.params)
+	}
+	return c.stateBinding
+}
+
+// stateBinding returns what a request's states are good for: this session, the method, and the params but for those that differ between the rounds or mean nothing: what
+// [legacyParams] leaves of them gives the same.
+func (t *ModernToLegacy) stateBinding(method string, params []byte) []byte {
+	byKey := make(map[string][]byte)
+	members := jsonwire.ObjectMembers(params)
+	for members.Next() {
+		switch key := members.KeyString(); {
+		case key == "_meta", key == "inputResponses", key == "requestState", key == "task" && method == mcp.MethodToolsCall:
+		default:
+			byKey[key] = members.Value()
+		}
+	}
+	h := sha256.New()
+	var buf []byte
+	for _, text := range []string{t.nonce, method} {
+		buf = append(binary.AppendUvarint(buf, uint64(len(text))), text...)
+	}
+	h.Write(buf)
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		buf = jsonwire.AppendCompact(append(jsonwire.AppendQuote(buf[:0], key), ':'), byKey[key])
+		h.Write(append(buf, ','))
+	}
+	return h.Sum(nil)
+}

@@ -1,0 +1,415 @@
+package translate
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strconv"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A farTask is a task of the core protocol as long as something of it has to be remembered: what it asked, and who wants to know what came of it.
+type upstreamTask struct {
+	id         string
+	collector  *upstreamCall // tasks/result: what the server asks for the task comes while it is open
+	inputs     map[string]*serverRequest
+	inputCount int // of questions so far
+	waiters    []taskWaiter
+}
+
+// A taskWaiter is a tasks/get of a client for a task that has ended.
+type taskWaiter struct {
+	req  *modernRequest
+	task []byte
+}
+
+// hasTasks reports whether the server makes tasks of calls.
+func (t *ModernToLegacy) hasTasks() bool {
+	f := t.server.features
+	return f != nil && f.CoreTasks && era.Lookup(t.server.caps, "tasks", "requests", "tools", "call") != nil
+}
+
+// setTaskParam has a call become a task if the tool can only be called so, or the client knows tasks.
+func (t *ModernToLegacy) setTaskParam(c *upstreamCall, support []byte) {
+	c.clientHasTasks = c.req != nil && c.req.client.Extension(t.modern, mcp.ExtensionTasks) != nil
+	if string(support) == "required" || string(support) == "optional" && c.clientHasTasks {
+		c.taskParam = []byte("{}")
+	}
+}
+
+// becameTask reports whether the answer to an errand is that it has become a task.
+func (c *upstreamCall) becameTask(o outcome) bool {
+	return c.hiddenTaskID == "" && c.taskParam != nil && o.err == nil && era.IsObject(era.Lookup(o.result, "task"))
+}
+
+// taskResult returns the modern result for a call that has become a task.
+func (t *ModernToLegacy) taskResult(result []byte) []byte {
+	added := []byte(`"resultType":"` + resultTypeTask + `"`)
+	if t.server.info != nil {
+		added = append(append(append(added, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), t.server.info...), '}')
+	}
+	task := withoutMembers(era.Lookup(result, "task"), "_meta")
+	return era.ExtensionTask(nil, task, "", added)
+}
+
+// awaitHiddenTask waits for a task whose client does not know tasks: it gets what came of it.
+func (t *ModernToLegacy) awaitHiddenTask(c *upstreamCall, result []byte) {
+	id := era.LookupString(result, "task", "taskId")
+	if t.hiddenTasks[id] != nil || id == "" || len(id) > maxTaskID {
+		t.deliverOrKeep(c, outcome{err: internalError("the server made a task that has no id of its own")})
+		return
+	}
+	c.hiddenTaskID, c.upstreamMethod, c.taskParam = id, mcp.MethodTasksResult, nil
+	t.bindState(c)
+	c.params = taskParams(id)
+	t.hiddenTasks[id] = c
+	t.sendCall(c, "task → tasks/result")
+	if task := t.tasks[id]; task != nil { // it has asked already
+		for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
+			q := task.inputs[key]
+			q.task = nil
+			t.timers.stop(q.timeout)
+			t.attach(q, c)
+		}
+		clear(task.inputs)
+		t.forgetTask(id)
+	}
+}
+
+func (t *ModernToLegacy) deliverOrKeep(c *upstreamCall, o outcome) {
+	if c.req == nil {
+		t.keepOutcome(c, o)
+		return
+	}
+	t.deliver(c, o)
+}
+
+func taskParams(id string) []byte {
+	return append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), '}')
+}
+
+// serveTask serves the methods of the tasks extension.
+func (t *ModernToLegacy) serveTask(r *modernRequest, m *jsonrpc.Message) {
+	if r.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
+		t.fail(r, errTasksUndeclared(), "")
+		return
+	}
+	id := era.LookupString(m.Params, "taskId")
+	if id == "" || len(id) > maxTaskID {
+		t.fail(r, errTaskID, "")
+		return
+	}
+	var answers []byte
+	if r.method == mcp.MethodTasksUpdate {
+		if answers = era.Lookup(m.Params, "inputResponses"); !era.IsObject(answers) {
+			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is no object"), "")
+			return
+		}
+		if answers = bytes.Clone(answers); !t.reserveFor(r, len(answers)) {
+			return
+		}
+	}
+	t.whenReady(r, func() {
+		switch {
+		case !t.hasTasks():
+			t.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
+		case r.method == mcp.MethodTasksGet:
+			t.callFor(r, mcp.MethodTasksGet, id, func(o outcome) { t.handleTaskGet(r, id, o) })
+		case r.method == mcp.MethodTasksCancel:
+			t.callFor(r, mcp.MethodTasksCancel, id, func(o outcome) { t.handleTaskCancel(r, id, o) })
+		default:
+			t.updateTask(r, id, answers)
+		}
+	})
+}
+
+// errTasksUndeclared is for a client that has not declared the extension.
+func errTasksUndeclared() *jsonrpc.Error {
+	e := mcp.MissingRequiredClientCapability(mcp.ClientCapabilities{})
+	e.Data = []byte(`{"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}}`)
+	return e
+}
+
+// callFor calls a method of the core protocol's tasks for a request of the client.
+func (t *ModernToLegacy) callFor(r *modernRequest, method, id string, done func(o outcome)) {
+	c := &upstreamCall{method: method, upstreamMethod: method, req: r, params: taskParams(id)}
+	c.done = func(o outcome) {
+		t.release(c)
+		if r.call = nil; !r.finished {
+			done(o)
+		}
+	}
+	r.call = c
+	t.sendCall(c, r.method+" → "+method)
+}
+
+// handleTaskGet answers tasks/get, when what came of the task is there too.
+func (t *ModernToLegacy) handleTaskGet(r *modernRequest, id string, o outcome) {
+	if o.err != nil {
+		t.fail(r, era.ConvertError(o.err, r.method, t.modern), "")
+		return
+	}
+	switch status := mcp.TaskStatus(era.LookupString(o.result, "status")); status {
+	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
+		if !t.reserveFor(r, len(o.result)) {
+			return
+		}
+		task := t.rememberTask(id)
+		task.waiters = slices.DeleteFunc(task.waiters, func(w taskWaiter) bool { return w.req.finished })
+		task.waiters = append(task.waiters, taskWaiter{r, bytes.Clone(o.result)})
+		t.collectResult(task)
+	case mcp.TaskStatusInputRequired:
+		task := t.rememberTask(id)
+		t.collectResult(task)
+		if len(task.inputs) == 0 { // the server has not asked yet, or its questions were answered
+			t.respond(r, era.ExtensionTask(nil, o.result, mcp.TaskStatusWorking, nil), "tasks/get")
+			return
+		}
+		requests := []byte(`"inputRequests":{`)
+		for i, key := range slices.Sorted(maps.Keys(task.inputs)) {
+			if i > 0 {
+				requests = append(requests, ',')
+			}
+			requests = task.inputs[key].appendTo(requests, key)
+		}
+		t.respond(r, era.ExtensionTask(nil, o.result, status, append(requests, '}')), "tasks/get + inputRequests")
+	default:
+		t.respond(r, era.ExtensionTask(nil, o.result, status, nil), "tasks/get")
+	}
+}
+
+// rememberTask returns what is known of a task, which may be nothing yet.
+func (t *ModernToLegacy) rememberTask(id string) *upstreamTask {
+	if task := t.tasks[id]; task != nil {
+		return task
+	}
+	for len(t.taskIDs) >= t.opts.Limits.Tasks {
+		t.forgetTask(t.taskIDs[0])
+	}
+	task := &upstreamTask{id: id, inputs: make(map[string]*serverRequest)}
+	t.tasks[id] = task
+	t.taskIDs = append(t.taskIDs, id)
+	return task
+}
+
+func (t *ModernToLegacy) forgetTask(id string) {
+	task := t.tasks[id]
+	delete(t.tasks, id)
+	t.taskIDs = slices.DeleteFunc(t.taskIDs, func(one string) bool { return one == id })
+	if task == nil {
+		return
+	}
+	if c := task.collector; c != nil {
+		t.cancelCall(c, "nobody asks for the task")
+	}
+	for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
+		t.cancelInput(task.inputs[key])
+	}
+	for _, w := range task.waiters {
+		t.fail(w.req, errOverloaded, "refused")
+	}
+}
+
+// collectResult opens the call by which the server asks for the task, and which ends with what came of it.
+func (t *ModernToLegacy) collectResult(task *upstreamTask) {
+	if task.collector != nil {
+		return
+	}
+	task.collector = t.callUpstream(mcp.MethodTasksResult, taskParams(task.id), "tasks/get → tasks/result", func(o outcome) {
+		task.collector = nil
+		waiters := task.waiters
+		task.waiters = nil
+		for _, w := range waiters {
+			t.taskEnded(w, o)
+		}
+		if t.tasks[task.id] == task {
+			t.forgetTask(task.id)
+		}
+	})
+}
+
+// taskEnded answers tasks/get for a task that has ended. One whose tool failed has not failed itself, in the extension.
+func (t *ModernToLegacy) taskEnded(w taskWaiter, o outcome) {
+	if o.lost {
+		t.fail(w.req, era.ConvertError(o.err, w.req.method, t.modern), "")
+		return
+	}
+	status, added := mcp.TaskStatusCompleted, []byte(nil)
+	if o.err == nil {
+		added = append([]byte(`"result":`), era.ResultToModern(nil, withoutRelatedTask(o.result), mcp.MethodToolsCall, nil, era.CacheHints{})...)
+	} else {
+		e := era.ConvertError(o.err, mcp.MethodToolsCall, t.modern)
+		status = mcp.TaskStatusFailed
+		added = strconv.AppendInt([]byte(`"error":{"code":`), int64(e.Code), 10)
+		added = jsonwire.AppendQuote(append(added, `,"message":`...), e.Message)
+		if len(e.Data) > 0 {
+			added = append(append(added, `,"data":`...), e.Data...)
+		}
+		added = append(added, '}')
+	}
+	t.respond(w.req, era.ExtensionTask(nil, w.task, status, added), "tasks/result → tasks/get")
+}
+
+// attachToTask notes a question of a task, for the client to find when it asks for the task.
+func (t *ModernToLegacy) attachToTask(q *serverRequest, task *upstreamTask) {
+	if _, missing := q.MissingCapability(&t.client, t.modern); missing != "" {
+		t.rejectUpstream(q, q.Refusal("the client has not declared "+missing))
+		return
+	}
+	task.inputCount++
+	q.key, q.task = "input-"+strconv.Itoa(task.inputCount), task
+	task.inputs[q.key] = q
+	q.timeout = t.after(t.opts.Limits.InputTimeout, func() {
+		delete(task.inputs, q.key)
+		t.cancelInput(q)
+	})
+	t.drop("waits for the client to ask for the task")
+}
+
+// updateTask hands the client's answers to the server.
+func (t *ModernToLegacy) updateTask(r *modernRequest, id string, answers []byte) {
+	task := t.tasks[id]
+	if task == nil {
+		t.callFor(r, mcp.MethodTasksGet, id, func(a outcome) { t.acknowledgeIfKnown(r, a, a.err) })
+		return
+	}
+	given := make(map[string][]byte)
+	for key, q := range task.inputs {
+		v := era.Lookup(answers, key)
+		if v == nil {
+			continue
+		}
+		if err := q.CheckResponse(v); err != nil {
+			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses has %s under %s", err, key), "refused")
+			return
+		}
+		given[key] = v
+	}
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		q := task.inputs[key]
+		delete(task.inputs, key)
+		t.respondUpstream(q, q.ConvertResponse(given[key], t.legacyFeatures()), "tasks/update → "+q.Method)
+	}
+	t.respond(r, []byte("{}"), "tasks/update")
+}
+
+// handleTaskCancel acknowledges tasks/cancel. The core protocol refuses to cancel what has ended, the extension does not.
+func (t *ModernToLegacy) handleTaskCancel(r *modernRequest, id string, o outcome) {
+	if o.err == nil {
+		t.respond(r, []byte("{}"), "tasks/cancel")
+		return
+	}
+	if o.lost {
+		t.fail(r, era.ConvertError(o.err, r.method, t.modern), "")
+		return
+	}
+	refusal := *o.err
+	t.callFor(r, mcp.MethodTasksGet, id, func(o outcome) { t.acknowledgeIfKnown(r, o, &refusal) })
+}
+
+// acknowledgeIfKnown acknowledges what changes nothing, if the task exists.
+func (t *ModernToLegacy) acknowledgeIfKnown(r *modernRequest, o outcome, e *jsonrpc.Error) {
+	if o.err != nil {
+		t.fail(r, era.ConvertError(e, r.method, t.modern), "")
+		return
+	}
+	t.respond(r, []byte("{}"), r.method)
+}
+
+// withoutRelatedTask takes out of a result to which task it belongs.
+func withoutRelatedTask(result []byte) []byte {
+	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
+			return withoutMembers(m.Value(), mcp.MetaRelatedTask)
+		}
+		return m.Value()
+	}, nil)
+}
+
+// maxToolPages is how much of a server's list of tools is read to know which of them are tasks.
+const maxToolPages = 64
+
+// A toolbox is what tools say of tasks, which only legacy ones say.
+type toolSupport struct {
+	byName   map[string][]byte // "optional" or "required", by name; the others have no entry
+	complete bool              // the list was seen to its end
+	waiting  []*upstreamCall   // calls that it is read for
+}
+
+// learn takes note of the tools of a page.
+func (ts *toolSupport) learn(result []byte, maxNames int) []byte {
+	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
+		if v := m.Value(); !m.KeyIs("tools") || v[0] != '[' {
+			return v
+		}
+		return era.RewriteArray(nil, m.Value(), func(tool []byte) []byte {
+			name := era.LookupString(tool, "name")
+			if !era.IsObject(tool) {
+				return tool
+			}
+			support := era.LookupString(tool, "execution", "taskSupport")
+			_, known := ts.byName[name]
+			switch {
+			case support != "optional" && support != "required":
+				delete(ts.byName, name)
+			case known || len(ts.byName) < maxNames && len(name) <= 1<<10:
+				ts.byName[name] = []byte(support)
+			}
+			return withoutMembers(tool, "execution")
+		})
+	}, nil)
+}
+
+// learnTools learns from an answer to the client's tools/list, and returns what modern clients get of it.
+func (t *ModernToLegacy) learnTools(params, result []byte) []byte {
+	if era.Lookup(params, "cursor") == nil && era.Lookup(result, "nextCursor") == nil {
+		t.tools.complete = true
+	}
+	return t.tools.learn(result, t.opts.Limits.ToolNames)
+}
+
+// waitForTools has a call wait until it is known what the server's tools say of tasks, and reports whether it has to: the client may know the tools from elsewhere, and one
+// that knows tasks leaves it to the server what becomes one.
+func (t *ModernToLegacy) waitForTools(c *upstreamCall) bool {
+	if t.tools.complete || t.tools.byName[c.tool] != nil || c.req.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
+		return false
+	}
+	t.tools.waiting = append(t.tools.waiting, c)
+	if len(t.tools.waiting) == 1 {
+		t.readTools(nil, 1)
+	}
+	return true
+}
+
+// readTools reads a page of the list and what follows it.
+func (t *ModernToLegacy) readTools(cursor []byte, page int) {
+	var params []byte
+	if cursor != nil {
+		params = append(append([]byte(`{"cursor":`), cursor...), '}')
+	}
+	t.callUpstream(mcp.MethodToolsList, params, "which tools are tasks", func(o outcome) {
+		if o.err == nil {
+			t.tools.learn(o.result, t.opts.Limits.ToolNames)
+			if next := era.Lookup(o.result, "nextCursor"); len(next) > 0 && next[0] == '"' && page < maxToolPages {
+				t.readTools(bytes.Clone(next), page+1)
+				return
+			}
+		}
+		t.tools.complete = !t.upstreamDown // one that does not say is not asked again
+		waiting := t.tools.waiting
+		t.tools.waiting = nil
+		for _, c := range waiting {
+			if r := c.req; r != nil && !r.finished {
+				t.whenReady(r, func() { // it may be that the server was lost
+					if c.req == r && !r.finished {
+						t.setLevelAndSend(c)
+					}
+				})
+			}
+		}
+	})
+}

@@ -1,0 +1,962 @@
+package translate
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A ModernToLegacy translates the requests of modern clients for one session with a legacy server. Make one with [NewModernToLegacy].
+//
+// The session is one client's: what it declares in the handshake is what the first request declares. The driver must not let two principals share one, and
+// should give clients that declare something else one of their own; see [ClientKey].
+type ModernToLegacy struct {
+	core
+	session        *era.Session
+	nonce          string // tells its request states from those of others
+	phase          phase
+	proposed       mcp.Revision  // in the handshake
+	handshakeRetry *timer        // for it to be tried again
+	waiting        []pendingWork // for the handshake
+	client         era.Client    // as the handshake declared it
+	clientInfo     []byte        // clientInfo in the handshake
+	server         legacyServer
+	logLevel       mcp.LoggingLevel // that the server was told
+
+	requests       map[requestKey]*modernRequest
+	calls          map[int64]*upstreamCall  // calls to the server, by id
+	byToken        map[int64]*upstreamCall  // by the progress token that the server was given
+	awaitingInput  map[uint64]*upstreamCall // that wait for a client to answer
+	lastNumber     uint64                   // the last errand's
+	serverRequests map[string]*serverRequest
+	unclaimed      []*serverRequest // that no request could take along
+	subscriptions  []*modernRequest
+	resources      map[string]*resourceSubscription
+	tasks          map[string]*upstreamTask
+	taskIDs        []string // of tasks, the oldest first
+	tools          toolSupport
+	hiddenTasks    map[string]*upstreamCall // calls that had to become tasks without the client knowing, by task
+}
+
+// A phase is how far the handshake is.
+type phase uint8
+
+const (
+	uninitialized phase = iota
+	handshaking
+	ready
+)
+
+// A requestKey is what tells requests apart: over HTTP, ids need only be unique to a client.
+type requestKey struct {
+	stream uint64
+	id     string
+}
+
+// pendingWork waits for the handshake.
+type pendingWork struct {
+	req *modernRequest
+	do  func()
+}
+
+// legacyServer is what a legacy server has said of itself.
+type legacyServer struct {
+	features     *era.Features
+	caps         []byte // as it declared them
+	info         []byte // Implementation
+	instructions string
+}
+
+// An exchange is a request of a modern client, until it is answered.
+type modernRequest struct {
+	id            jsonrpc.ID
+	key           requestKey
+	method        string
+	client        era.Client
+	logLevel      mcp.LoggingLevel
+	progressToken []byte
+	call          *upstreamCall
+	finished      bool
+	subscription  *downstreamSubscription
+	cause         uint64
+	size          int
+}
+
+var _ Translator = (*ModernToLegacy)(nil)
+
+// NewModernToLegacy returns the translator for one session with a legacy server. nil options are the defaults.
+func NewModernToLegacy(opts *Options) *ModernToLegacy {
+	t := &ModernToLegacy{
+		core:           core{opts: opts.orDefault()},
+		requests:       make(map[requestKey]*modernRequest),
+		calls:          make(map[int64]*upstreamCall),
+		byToken:        make(map[int64]*upstreamCall),
+		awaitingInput:  make(map[uint64]*upstreamCall),
+		serverRequests: make(map[string]*serverRequest),
+		resources:      make(map[string]*resourceSubscription),
+		tasks:          make(map[string]*upstreamTask),
+		tools:          toolSupport{byName: make(map[string][]byte)},
+		hiddenTasks:    make(map[string]*upstreamCall),
+	}
+	t.modern = era.Of(t.opts.Modern)
+	t.nonce = t.opts.NewID()
+	t.session = era.NewSession(era.Config{Revisions: []mcp.Revision{t.opts.Modern}, Custom: unknownMethod})
+	return t
+}
+
+// unknownMethod reports whether no revision has the method: it may mean something to the server.
+func unknownMethod(method []byte) bool {
+	for _, r := range mcp.Revisions() {
+		if era.Of(r).HasMethod(method) {
+			return false
+		}
+	}
+	return true
+}
+
+// FromDownstream implements [Translator].
+func (t *ModernToLegacy) FromDownstream(now time.Time, message []byte, stream uint64) []Out {
+	return t.step(now, func() { t.fromDownstream(message, stream) })
+}
+
+// FromUpstream implements [Translator].
+func (t *ModernToLegacy) FromUpstream(now time.Time, message []byte, call int64) []Out {
+	return t.step(now, func() { t.fromUpstream(message, call) })
+}
+
+// StreamClosed implements [Translator].
+func (t *ModernToLegacy) StreamClosed(now time.Time, stream uint64) []Out {
+	return t.step(now, func() {
+		for key := range t.requests { // requests on a stream of their own: there is one
+			if r := t.requests[key]; r != nil && key.stream == stream && stream != 0 {
+				t.cancel(r, "the client is gone")
+			}
+		}
+	})
+}
+
+// CallFailed implements [Translator].
+func (t *ModernToLegacy) CallFailed(now time.Time, id int64, e *jsonrpc.Error) []Out {
+	return t.step(now, func() {
+		if c := t.calls[id]; c != nil {
+			delete(t.calls, id)
+			c.done(outcome{err: e, lost: true})
+		}
+	})
+}
+
+// UpstreamLost implements [Translator].
+func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
+	return t.step(now, func() {
+		if t.upstreamDown || t.phase == handshaking {
+			t.failWaiting(e)
+		}
+		t.upstreamDown, t.phase, t.logLevel = true, uninitialized, mcp.LevelNone
+		t.removeAllPending()
+		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
+			c := t.calls[id]
+			if c == nil {
+				continue
+			}
+			delete(t.calls, id)
+			if c.req != nil && slices.Contains(unsent, id) {
+				t.timers.stop(c.gatherTimer)
+				c.id, c.unsentInputs = 0, nil // the server that asked is gone
+				t.waiting = append(t.waiting, pendingWork{c.req, func() { t.startCall(c) }})
+				continue
+			}
+			c.done(outcome{err: e, lost: true})
+		}
+		clear(t.tasks)
+		t.taskIDs, t.tools.complete = nil, false
+		for _, u := range t.resources {
+			u.reset()
+			t.syncResource(u)
+		}
+	})
+}
+
+// UpstreamReady implements [Translator].
+func (t *ModernToLegacy) UpstreamReady(now time.Time) []Out {
+	return t.step(now, func() {
+		if !t.upstreamDown {
+			return
+		}
+		t.upstreamDown = false
+		if len(t.waiting) > 0 || len(t.subscriptions) > 0 {
+			t.handshake()
+		}
+	})
+}
+
+// NotificationsLost implements [Translator].
+func (t *ModernToLegacy) NotificationsLost(now time.Time) []Out {
+	return t.step(now, func() {
+		if t.phase == ready && !t.upstreamDown {
+			t.announceAll(t.acknowledged(), "something may have been missed")
+		}
+	})
+}
+
+// Close implements [Translator].
+func (t *ModernToLegacy) Close(now time.Time, e *jsonrpc.Error) []Out {
+	outs := t.step(now, func() {
+		for _, r := range slices.Clone(t.subscriptions) {
+			if r.subscription.acknowledged {
+				t.endSubscription(r)
+			}
+		}
+		t.subscriptions = nil
+		for _, key := range sortedKeys(t.requests) {
+			if r := t.requests[key]; r != nil {
+				if r.call != nil {
+					t.cancelCall(r.call, "the session is over")
+				}
+				t.fail(r, e, "")
+			}
+		}
+		for _, n := range slices.Sorted(maps.Keys(t.awaitingInput)) {
+			t.cancelCall(t.awaitingInput[n], "the session is over")
+		}
+		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
+			if c := t.calls[id]; c.upstreamMethod != mcp.MethodTasksCancel { // which was sent for the same reason
+				t.cancelUpstream(id, c.upstreamMethod, "the session is over")
+			}
+		}
+	})
+	t.closed = true
+	return outs
+}
+
+// Legacy implements [Translator].
+func (t *ModernToLegacy) Legacy() mcp.Revision {
+	if t.phase != ready {
+		return mcp.RevisionNone
+	}
+	return t.server.features.Revision
+}
+
+// InFlight implements [Translator].
+func (t *ModernToLegacy) InFlight() (requests, awaitingInput int) {
+	return len(t.requests), len(t.awaitingInput)
+}
+
+// sortedKeys returns the keys in an order that does not change.
+func sortedKeys(m map[requestKey]*modernRequest) []requestKey {
+	return slices.SortedFunc(maps.Keys(m), func(a, b requestKey) int {
+		if a.stream != b.stream {
+			return int(min(a.stream, 1<<30)) - int(min(b.stream, 1<<30))
+		}
+		if a.id < b.id {
+			return -1
+		}
+		return 1
+	})
+}
+
+// whenReady does something for a request once the server has shaken hands.
+func (t *ModernToLegacy) whenReady(r *modernRequest, do func()) {
+	if t.phase == ready && !t.upstreamDown {
+		do()
+		return
+	}
+	if len(t.waiting) > 2*len(t.requests)+8 { // most were cancelled
+		t.waiting = slices.DeleteFunc(t.waiting, func(w pendingWork) bool { return w.req.finished })
+	}
+	t.waiting = append(t.waiting, pendingWork{r, do})
+	if t.phase == uninitialized && !t.upstreamDown {
+		if t.clientInfo == nil {
+			t.client = r.client
+		}
+		t.handshake()
+	}
+}
+
+// failWaiting fails what waits for the handshake.
+func (t *ModernToLegacy) failWaiting(e *jsonrpc.Error) {
+	waiting := t.waiting
+	t.waiting = nil
+	for _, w := range waiting {
+		t.fail(w.req, e, "initialize")
+	}
+}
+
+// handshake begins the handshake with the server.
+func (t *ModernToLegacy) handshake() {
+	t.phase = handshaking
+	if t.proposed == mcp.RevisionNone {
+		t.proposed = t.opts.Legacy
+	}
+	f := era.Of(t.proposed)
+	if t.clientInfo == nil {
+		t.clientInfo = []byte(`{"name":"unnamed","version":"0"}`)
+		if t.client.Info.Name != "" {
+			t.clientInfo = era.NewIdentity(t.client.Info).AppendInfo(nil, f)
+		}
+	}
+	params := jsonwire.AppendQuote([]byte(`{"protocolVersion":`), f.Revision.String())
+	params = era.ConvertClientCapabilities(append(params, `,"capabilities":`...), t.client.Capabilities, f, false)
+	params = append(append(append(params, `,"clientInfo":`...), t.clientInfo...), '}')
+	t.callUpstream(mcp.MethodInitialize, params, "_meta → initialize", t.onInitialized)
+}
+
+// onInitialized ends the handshake, and does what waited for it.
+func (t *ModernToLegacy) onInitialized(o outcome) {
+	if t.phase != handshaking {
+		return
+	}
+	t.phase = uninitialized
+	profile, e := (*era.ServerProfile)(nil), o.err
+	legacy := mcp.RevisionNone
+	if e == nil {
+		var err error
+		if profile, err = era.ReadInitialize(o.result); err != nil {
+			e = internalError("the server's answer to initialize is none: %s", clip(err.Error()))
+		} else if _, legacy = era.Common(mcp.Revisions(), profile.Versions); legacy == mcp.RevisionNone {
+			e = internalError("the server speaks revision %s, which the bridge does not", clip(profile.Versions[0]))
+		}
+	} else if _, other := era.Common(mcp.Revisions(), era.SupportedVersions(e)); other != mcp.RevisionNone && t.proposed == t.opts.Legacy && other != t.proposed {
+		t.proposed = other // the server should have answered with it
+		t.handshake()
+		return
+	} else {
+		e = era.ConvertError(e, mcp.MethodInitialize, t.modern)
+	}
+	if e != nil {
+		t.clientInfo, t.proposed = nil, mcp.RevisionNone
+		t.failWaiting(e)
+		if len(t.subscriptions) > 0 { // they want to hear of a server that comes back
+			t.timers.stop(t.handshakeRetry)
+			t.handshakeRetry = t.after(maxBackoff, func() {
+				if t.phase == uninitialized && !t.upstreamDown && len(t.subscriptions) > 0 {
+					t.handshake()
+				}
+			})
+		}
+		return
+	}
+	info := era.Lookup(o.result, "serverInfo")
+	if !era.IsObject(info) {
+		info = nil
+	}
+	f := era.Of(legacy)
+	caps := slices.Clone(era.ImpliedCapabilities(profile.Capabilities, f))
+	if !f.CoreTasks { // the revision has none, whatever the server says
+		caps = withoutMembers(caps, "tasks")
+	}
+	t.server = legacyServer{f, caps, slices.Clone(info), profile.Instructions}
+	t.phase = ready
+	t.notifyUpstream(mcp.NotificationInitialized, nil, "initialize")
+	acknowledged := t.acknowledged()
+	waiting := t.waiting
+	t.waiting = nil
+	for _, w := range waiting {
+		if !w.req.finished {
+			w.do()
+		}
+	}
+	t.resumeSubscriptions(acknowledged)
+}
+
+// discover says what the server has said in the handshake.
+func (t *ModernToLegacy) discover(r *modernRequest) {
+	result := mcp.AppendRevisions([]byte(`{"supportedVersions":`), t.opts.Supported)
+	result = era.ConvertServerCapabilities(append(result, `,"capabilities":`...), t.server.caps, t.modern)
+	if t.server.instructions != "" {
+		result = jsonwire.AppendQuote(append(result, `,"instructions":`...), t.server.instructions)
+	}
+	t.respond(r, append(result, '}'), "initialize → server/discover")
+}
+
+func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
+	var m jsonrpc.Message
+	if err := jsonrpc.Parse(frame, &m, t.opts.Limits.Depth); err != nil {
+		if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
+			t.drop("malformed answer")
+			return
+		}
+		t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false), Rule: "malformed"})
+		return
+	}
+	switch m.Kind {
+	case jsonrpc.KindRequest:
+		t.downstreamRequest(&m, stream)
+	case jsonrpc.KindNotification:
+		t.downstreamNotification(&m, frame, stream)
+	default:
+		t.drop("modern clients send no answers")
+	}
+}
+
+func (t *ModernToLegacy) downstreamRequest(m *jsonrpc.Message, stream uint64) {
+	r := &modernRequest{id: m.ID.Clone(), key: requestKey{stream, idKey(m.ID)}, method: string(m.Method), cause: t.cause}
+	var refused *jsonrpc.Error
+	switch {
+	case t.requests[r.key] != nil:
+		refused = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is open")
+	case len(t.requests) >= t.opts.Limits.Requests+t.opts.Limits.Subscriptions:
+		refused = errOverloaded
+	}
+	if refused != nil {
+		t.emit(Out{To: Downstream, Stream: stream, Final: true, Message: jsonrpc.AppendError(nil, r.id, refused, false), Rule: "refused"})
+		return
+	}
+	t.requests[r.key] = r
+	ex, err := t.session.Open(&jsonrpc.Request{Message: *m})
+	if err != nil {
+		t.refuse(r, err)
+		return
+	}
+	if r.size = len(ex.Meta.Text()) + 2*len(r.id); !t.reserve(r.size) {
+		r.size = 0
+		t.fail(r, errOverloaded, "refused")
+		return
+	}
+	r.client = era.Client{Info: ex.Client.Info, Capabilities: ex.Client.Capabilities}
+	r.logLevel = ex.Meta.LogLevel
+	r.progressToken = ex.Meta.ProgressToken // the Meta's own memory
+	t.serve(r, m)
+}
+
+// reserveFor takes note of bytes that are kept for a request, and refuses it if that is too much.
+func (t *ModernToLegacy) reserveFor(r *modernRequest, n int) bool {
+	if !t.reserve(n) {
+		t.fail(r, errOverloaded, "refused")
+		return false
+	}
+	r.size += n
+	return true
+}
+
+// refuse answers a request that is none of its revision, with the HTTP status that goes with that.
+func (t *ModernToLegacy) refuse(r *modernRequest, err error) {
+	e := jsonrpc.ErrorOf(err)
+	status := httpStatus(e)
+	var form *era.FormError
+	if errors.As(err, &form) {
+		status = http.StatusBadRequest
+	}
+	t.failWith(r, e, status, "")
+}
+
+// httpStatus returns the HTTP status that modern servers answer an error with; 0 is 200.
+func httpStatus(e *jsonrpc.Error) int {
+	switch {
+	case e.Code == jsonrpc.CodeMethodNotFound:
+		return http.StatusNotFound
+	case era.IsModernError(e):
+		return http.StatusBadRequest
+	}
+	return 0
+}
+
+func (t *ModernToLegacy) serve(r *modernRequest, m *jsonrpc.Message) {
+	switch r.method {
+	case mcp.MethodDiscover:
+		t.whenReady(r, func() { t.discover(r) })
+	case mcp.MethodSubscriptionsListen:
+		t.subscribe(r, m)
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
+		t.serveTask(r, m)
+	default:
+		if state, ok := m.Param("requestState"); ok && era.AllowsInput(r.method) && string(state) != "null" {
+			t.resume(r, m, state)
+			return
+		}
+		t.forward(r, m)
+	}
+}
+
+// forward sends the server what a request asks for.
+func (t *ModernToLegacy) forward(r *modernRequest, m *jsonrpc.Message) {
+	c := &upstreamCall{method: r.method, upstreamMethod: r.method, req: r}
+	c.done = func(o outcome) { t.handleOutcome(c, o) }
+	c.params = legacyParams(m.Params, r.method)
+	if era.AllowsInput(r.method) {
+		t.lastNumber++
+		c.number = t.lastNumber
+	}
+	if c.size = len(c.params); !t.reserve(c.size) {
+		c.size = 0
+		t.fail(r, errOverloaded, "refused")
+		return
+	}
+	if r.method == mcp.MethodToolsCall {
+		c.tool = era.LookupString(m.Params, "name")
+	}
+	r.call = c
+	t.whenReady(r, func() { t.startCall(c) })
+}
+
+// legacyParams returns the params without what only modern servers understand, and without the progress token; nil if nothing is left.
+func legacyParams(params []byte, method string) []byte {
+	input := era.AllowsInput(method)
+	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
+		switch {
+		case m.KeyIs("_meta") && era.IsObject(m.Value()):
+			return withoutMembers(m.Value(), mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel, mcp.MetaProgressToken)
+		case input && (m.KeyIs("inputResponses") || m.KeyIs("requestState")), method == mcp.MethodToolsCall && m.KeyIs("task"):
+			return nil
+		}
+		return m.Value()
+	}, nil)
+	if string(params) == "{}" {
+		return nil
+	}
+	return params
+}
+
+func (t *ModernToLegacy) downstreamNotification(m *jsonrpc.Message, frame []byte, stream uint64) {
+	switch string(m.Method) {
+	case mcp.NotificationCancelled:
+		id, reason, _ := era.Cancellation{}.Target(m)
+		if r := t.requests[requestKey{stream, idKey(id)}]; id != nil && r != nil {
+			t.cancel(r, reason)
+			return
+		}
+		t.drop("nothing to cancel")
+	case mcp.NotificationInitialized, mcp.NotificationRootsChanged, mcp.NotificationProgress:
+		t.drop("modern clients do not say that")
+	default:
+		if isProtocolNotification(string(m.Method)) {
+			t.drop("that is nothing for a modern client to say")
+			return
+		}
+		if t.phase != ready || t.upstreamDown {
+			t.drop("the server has not shaken hands")
+			return
+		}
+		msg := bytes.Clone(frame)
+		if meta := era.Lookup(m.Params, "_meta"); era.IsObject(meta) {
+			msg = jsonrpc.AppendNotification(nil, string(m.Method), legacyParams(m.Params, ""))
+		}
+		t.emit(Out{To: Upstream, Message: msg, Method: string(m.Method)})
+	}
+}
+
+// cancel gives up a request, which gets no answer.
+func (t *ModernToLegacy) cancel(r *modernRequest, reason string) {
+	if reason == "" {
+		reason = "the client cancelled"
+	}
+	if r.subscription != nil {
+		t.unsubscribe(r)
+	}
+	if c := r.call; c != nil {
+		t.cancelCall(c, reason)
+	}
+	t.finish(r)
+}
+
+// finish forgets a request.
+func (t *ModernToLegacy) finish(r *modernRequest) {
+	if t.requests[r.key] == r {
+		delete(t.requests, r.key)
+		t.reserved -= r.size
+	}
+	r.finished = true
+	if r.subscription != nil {
+		t.subscriptions = slices.DeleteFunc(t.subscriptions, func(one *modernRequest) bool { return one == r })
+	}
+	if r.call != nil && r.call.req == r {
+		r.call.req = nil
+	}
+	r.call = nil
+}
+
+// respond gives the client a complete result.
+func (t *ModernToLegacy) respond(r *modernRequest, result []byte, rule string, of ...uint64) {
+	t.sendResult(r, era.ResultToModern(nil, result, r.method, t.server.info, t.opts.Hints), rule, of...)
+}
+
+// sendResult gives the client a result as it is.
+func (t *ModernToLegacy) sendResult(r *modernRequest, result []byte, rule string, of ...uint64) {
+	if r.finished {
+		return
+	}
+	t.finish(r)
+	t.emit(Out{To: Downstream, Stream: r.key.stream, Final: true, Message: jsonrpc.AppendResult(nil, r.id, result), Rule: rule, Causes: of})
+}
+
+// fail gives the client an error.
+func (t *ModernToLegacy) fail(r *modernRequest, e *jsonrpc.Error, rule string) {
+	t.failWith(r, e, httpStatus(e), rule)
+}
+
+func (t *ModernToLegacy) failWith(r *modernRequest, e *jsonrpc.Error, status int, rule string) {
+	if r.finished {
+		return
+	}
+	if c := r.call; c != nil && c.req == r {
+		t.release(c)
+	}
+	t.finish(r)
+	t.emit(Out{To: Downstream, Stream: r.key.stream, Final: true, Status: status, Message: jsonrpc.AppendError(nil, r.id, e, false), Rule: rule})
+}
+
+// An errand is a request to the legacy server. It outlives the request of the client that it was made for: while the client answers what the server asks,
+// there is none, and the request that brings the answers takes the errand up again.
+type upstreamCall struct {
+	id             int64  // of the call; 0 if none is under way
+	method         string // that the client called
+	upstreamMethod string // that the server is called by
+	req            *modernRequest
+	done           func(a outcome)
+	params         []byte // of the call but for the progress token
+	size           int
+	progressToken  int64 // that the server tells progress with
+
+	// Of requests before whose answer the client may be asked.
+	number         uint64 // in request states; 0 for other requests
+	stateBinding   []byte // what a state of it is good for; see bind
+	inputRound     int
+	unsentInputs   []*serverRequest // to be asked
+	sentInputs     []*serverRequest // that the client was asked in the last round
+	inputCount     int              // of questions so far
+	gatherTimer    *timer           // for the first question to wait for others
+	reassignTimer  *timer           // while the client is away: whether the questions are this errand's
+	timeout        *timer           // the same: whether it comes back
+	outcome        *outcome         // that came while the client was away
+	sendAfterInput bool             // the client has to answer before the server is called, or called again
+	declined       bool             // the user would not open a page
+
+	tool           string
+	taskParam      []byte // params.task, if it is to become one
+	clientHasTasks bool   // the client knows tasks
+	hiddenTaskID   string // the task, if the client does not
+}
+
+// callUpstream calls the server on this side's own account.
+func (t *ModernToLegacy) callUpstream(method string, params []byte, rule string, done func(o outcome)) *upstreamCall {
+	c := &upstreamCall{method: method, upstreamMethod: method, params: params, done: done}
+	t.sendCall(c, rule)
+	return c
+}
+
+// sendCall sends a call with an id of its own.
+func (t *ModernToLegacy) sendCall(c *upstreamCall, rule string) {
+	c.id = t.opts.IDs.Add(1)
+	t.calls[c.id] = c
+	params := c.params
+	var of uint64
+	if c.req != nil {
+		of = c.req.cause
+	}
+	if c.taskParam != nil {
+		params = withMember(params, append([]byte(`"task":`), c.taskParam...))
+	}
+	if r := c.req; r != nil && r.progressToken != nil && c.hiddenTaskID == "" {
+		delete(t.byToken, c.progressToken)
+		c.progressToken = c.id
+		t.byToken[c.progressToken] = c
+		params = addMeta(params, appendInt(nil, mcp.MetaProgressToken, c.progressToken))
+	}
+	t.sendUpstream(c.id, c.upstreamMethod, params, rule, of)
+}
+
+// withMember adds the text of a member to an object, which may be nil.
+func withMember(obj, member []byte) []byte {
+	if obj == nil {
+		obj = []byte("{}")
+	}
+	return era.Rewrite(nil, obj, nil, member)
+}
+
+// startCall starts a request of the client, unless the server has questions that it can take along: those come first.
+func (t *ModernToLegacy) startCall(c *upstreamCall) {
+	r := c.req
+	if r == nil || r.finished {
+		return
+	}
+	if c.number != 0 {
+		t.claimInputs(c)
+		if len(c.unsentInputs) > 0 {
+			c.sendAfterInput = true
+			t.sendInputRequired(c)
+			return
+		}
+	}
+	t.setLevelAndSend(c)
+}
+
+// setLevelAndSend sends a request of the client, after the log level that it wants.
+func (t *ModernToLegacy) setLevelAndSend(c *upstreamCall) {
+	c.sendAfterInput = false
+	r := c.req
+	if r != nil && r.logLevel != mcp.LevelNone && (t.logLevel == mcp.LevelNone || r.logLevel < t.logLevel) && era.Lookup(t.server.caps, "logging") != nil {
+		t.logLevel = r.logLevel
+		params := append(jsonwire.AppendQuote([]byte(`{"level":`), r.logLevel.String()), '}')
+		t.callUpstream(mcp.MethodSetLevel, params, "logLevel → logging/setLevel", func(outcome) {
+			t.whenReady(r, func() { // it may be that the server was lost
+				if c.req == r && !r.finished {
+					t.setLevelAndSend(c)
+				}
+			})
+		})
+		return
+	}
+	if c.tool != "" && c.taskParam == nil && t.hasTasks() {
+		if r != nil && t.waitForTools(c) {
+			return
+		}
+		t.setTaskParam(c, t.tools.byName[c.tool])
+	}
+	t.sendCall(c, "− _meta")
+}
+
+// handleOutcome takes the server's answer to a request of the client.
+func (t *ModernToLegacy) handleOutcome(c *upstreamCall, o outcome) {
+	c.id = 0
+	t.timers.stop(c.gatherTimer)
+	if c.req == nil && t.awaitingInput[c.number] != c { // given up
+		return
+	}
+	if e := o.err; e != nil && !o.lost && e.Code == jsonrpc.CodeMethodNotFound && c.tool != "" && c.taskParam == nil && t.hasTasks() { // the tool is called as a task only
+		c.taskParam = []byte("{}")
+		t.sendCall(c, "tools/call as a task")
+		return
+	}
+	if c.becameTask(o) && !c.clientHasTasks {
+		t.awaitHiddenTask(c, o.result)
+		return
+	}
+	if o.err != nil && o.err.Code == mcp.CodeURLElicitationRequired && c.req != nil && t.requestElicitations(c, o.err) {
+		return
+	}
+	if c.req == nil { // until the client is back
+		t.keepOutcome(c, o)
+		return
+	}
+	t.deliver(c, o)
+}
+
+// keepOutcome keeps an answer for a client that is away.
+func (t *ModernToLegacy) keepOutcome(c *upstreamCall, o outcome) {
+	if o.result != nil {
+		o.result = bytes.Clone(o.result)
+	}
+	if n := len(o.result); !t.reserve(n) {
+		o = outcome{err: errOverloaded}
+	} else {
+		c.size += n
+	}
+	o.cause = t.cause
+	c.outcome = &o
+	t.drop("kept until the client has answered")
+	t.reassignInputs(c)
+}
+
+// deliver gives the client the server's answer.
+func (t *ModernToLegacy) deliver(c *upstreamCall, o outcome) {
+	r := c.req
+	t.release(c)
+	if o.err != nil {
+		e := era.ConvertError(o.err, c.method, t.modern)
+		rule := ""
+		if e.Code != o.err.Code {
+			rule = strconv.Itoa(int(o.err.Code)) + " → " + strconv.Itoa(int(e.Code))
+		}
+		t.fail(r, e, rule)
+		return
+	}
+	if c.becameTask(o) {
+		t.sendResult(r, t.taskResult(o.result), "task → resultType task", o.cause)
+		return
+	}
+	result := o.result
+	if c.hiddenTaskID != "" {
+		result = withoutRelatedTask(result)
+	}
+	if c.method == mcp.MethodToolsList && t.hasTasks() {
+		result = t.learnTools(c.params, result)
+	}
+	t.respond(r, result, "+ resultType", o.cause)
+}
+
+// release forgets an errand, with what belongs to it. Questions that nobody was asked may find another request.
+func (t *ModernToLegacy) release(c *upstreamCall) {
+	delete(t.calls, c.id)
+	delete(t.byToken, c.progressToken)
+	delete(t.awaitingInput, c.number)
+	delete(t.hiddenTasks, c.hiddenTaskID)
+	t.timers.stop(c.gatherTimer)
+	t.timers.stop(c.timeout)
+	t.timers.stop(c.reassignTimer)
+	t.reserved -= c.size
+	c.size = 0
+	c.id = 0
+	fresh, open := c.unsentInputs, c.sentInputs
+	c.unsentInputs, c.sentInputs = nil, nil
+	for _, q := range open {
+		t.cancelInput(q)
+	}
+	for _, q := range fresh {
+		t.reassignInput(q)
+	}
+}
+
+// cancelCall cancels an errand: the server need not go on, and gets no answers any more.
+func (t *ModernToLegacy) cancelCall(c *upstreamCall, reason string) {
+	var others []*serverRequest // that may be those of requests that go on
+	for _, q := range append(c.unsentInputs, c.sentInputs...) {
+		if q.guessed {
+			others = append(others, q)
+		} else {
+			t.cancelInput(q)
+		}
+	}
+	c.unsentInputs, c.sentInputs = nil, nil
+	if c.hiddenTaskID != "" && t.calls[c.id] == c {
+		t.callUpstream(mcp.MethodTasksCancel, taskParams(c.hiddenTaskID), "cancelled", func(outcome) {})
+	}
+	if c.id != 0 && t.calls[c.id] == c {
+		delete(t.calls, c.id)
+		t.cancelUpstream(c.id, c.upstreamMethod, reason)
+	}
+	t.release(c)
+	for _, q := range others {
+		t.reassignInput(q)
+	}
+}
+
+func (t *ModernToLegacy) fromUpstream(frame []byte, call int64) {
+	if jsonrpc.IsBatch(frame) {
+		entries, err := jsonrpc.ParseBatch(frame, t.opts.Limits.Depth)
+		if err != nil {
+			t.drop("malformed")
+			return
+		}
+		for i := range entries {
+			if m := &entries[i]; m.Invalid == nil {
+				t.handleUpstream(&m.Message, frameOf(&m.Message), call)
+			} else {
+				t.drop("malformed")
+			}
+		}
+		return
+	}
+	var m jsonrpc.Message
+	if err := jsonrpc.Parse(frame, &m, t.opts.Limits.Depth); err != nil {
+		t.drop("malformed")
+		return
+	}
+	t.handleUpstream(&m, frame, call)
+}
+
+// handleUpstream takes one message of the server.
+func (t *ModernToLegacy) handleUpstream(m *jsonrpc.Message, frame []byte, call int64) {
+	switch m.Kind {
+	case jsonrpc.KindRequest:
+		t.upstreamRequest(m, call)
+	case jsonrpc.KindNotification:
+		t.upstreamNotification(m, frame, call)
+	default:
+		id, _ := parseCallID(m.ID)
+		c := t.calls[id]
+		if c == nil {
+			t.drop("answers nothing that is open")
+			return
+		}
+		delete(t.calls, id)
+		c.done(outcomeOf(m))
+	}
+}
+
+func (t *ModernToLegacy) upstreamNotification(m *jsonrpc.Message, frame []byte, call int64) {
+	switch string(m.Method) {
+	case mcp.NotificationProgress:
+		t.upstreamProgress(m, frame)
+	case mcp.NotificationMessage:
+		t.upstreamLog(m, frame, call)
+	case mcp.NotificationCancelled:
+		t.upstreamCanceled(m)
+	case mcp.NotificationToolsChanged:
+		t.tools.complete = false
+		t.upstreamChanged(m)
+	case mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged, mcp.NotificationResourceUpdated:
+		t.upstreamChanged(m)
+	case mcp.NotificationElicitationComplete:
+		t.drop("modern clients try again by themselves")
+	case mcp.NotificationTaskStatus:
+		t.drop("modern clients ask for tasks")
+	default:
+		if isProtocolNotification(string(m.Method)) {
+			t.drop("that is nothing for a legacy server to say")
+			return
+		}
+		o := Out{To: Downstream, Message: bytes.Clone(frame)}
+		if c := t.calls[call]; c != nil {
+			if c.req == nil {
+				t.drop("the client is away")
+				return
+			}
+			o.Stream = c.req.key.stream
+		}
+		t.emit(o)
+	}
+}
+
+// upstreamProgress tells a client of progress by the token that it chose for the request that is open now.
+func (t *ModernToLegacy) upstreamProgress(m *jsonrpc.Message, frame []byte) {
+	v, _ := m.Param("progressToken")
+	id, _ := jsonwire.ParseInt(v)
+	c := t.byToken[id]
+	if c == nil || c.req == nil || c.req.progressToken == nil {
+		t.drop("progress of nothing that is open")
+		return
+	}
+	r := c.req
+	msg := rewriteParams(frame, func(params []byte) []byte {
+		return era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
+			if m.KeyIs("progressToken") {
+				return r.progressToken
+			}
+			if m.KeyIs("_meta") && era.IsObject(m.Value()) {
+				return withoutMembers(m.Value(), mcp.MetaRelatedTask)
+			}
+			return m.Value()
+		}, nil)
+	})
+	t.emit(Out{To: Downstream, Stream: r.key.stream, Message: msg, Rule: "progressToken"})
+}
+
+// upstreamLog gives a log message to the one request that it may belong to: the one on whose stream it came, or else the last that wants such messages, unless
+// others have a request open too who are not to see it.
+func (t *ModernToLegacy) upstreamLog(m *jsonrpc.Message, frame []byte, call int64) {
+	v, _ := m.Param("level")
+	name, _ := jsonrpc.ID(v).Text()
+	level, ok := mcp.ParseLoggingLevel(name)
+	wants := func(c *upstreamCall) bool {
+		return c != nil && c.req != nil && c.req.logLevel != mcp.LevelNone && level >= c.req.logLevel
+	}
+	c := t.calls[call]
+	open := 0
+	if call == 0 {
+		for _, one := range t.calls {
+			if one.req != nil || one.number != 0 {
+				open++
+			}
+			if wants(one) && (c == nil || one.id > c.id) {
+				c = one
+			}
+		}
+	}
+	if open > 1 && t.opts.IsolateClients {
+		t.drop("nothing says to which request that log message belongs")
+		return
+	}
+	if !ok || !wants(c) {
+		t.drop("no request wants that log message")
+		return
+	}
+	t.emit(Out{To: Downstream, Stream: c.req.key.stream, Message: bytes.Clone(frame)})
+}

@@ -1,0 +1,239 @@
+package translate_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"mcpwire/internal/proxy/translate"
+	"mcpwire/mcp"
+)
+
+// specDir holds the specification's schema.json of each revision, beside the repository. It is not part of it.
+const specDir = "../../../../shared/spec"
+
+var resultTypes = map[string]string{
+	"initialize": "InitializeResult", "server/discover": "DiscoverResult", "ping": "EmptyResult", "logging/setLevel": "EmptyResult",
+	"tools/list": "ListToolsResult", "tools/call": "CallToolResult", "subscriptions/listen": "SubscriptionsListenResult",
+	"resources/list": "ListResourcesResult", "resources/templates/list": "ListResourceTemplatesResult", "resources/read": "ReadResourceResult",
+	"resources/subscribe": "EmptyResult", "resources/unsubscribe": "EmptyResult", "prompts/list": "ListPromptsResult", "prompts/get": "GetPromptResult",
+	"completion/complete": "CompleteResult", "tasks/get": "GetTaskResult", "tasks/cancel": "CancelTaskResult", "tasks/result": "CallToolResult",
+	"elicitation/create": "ElicitResult", "sampling/createMessage": "CreateMessageResult", "roots/list": "ListRootsResult",
+}
+
+// messageTypes are the definitions of requests and notifications.
+var messageTypes = map[string]string{
+	"initialize": "InitializeRequest", "server/discover": "DiscoverRequest", "ping": "PingRequest", "logging/setLevel": "SetLevelRequest",
+	"tools/list": "ListToolsRequest", "tools/call": "CallToolRequest", "subscriptions/listen": "SubscriptionsListenRequest",
+	"resources/list": "ListResourcesRequest", "resources/templates/list": "ListResourceTemplatesRequest", "resources/read": "ReadResourceRequest",
+	"resources/subscribe": "SubscribeRequest", "resources/unsubscribe": "UnsubscribeRequest", "prompts/list": "ListPromptsRequest", "prompts/get": "GetPromptRequest",
+	"completion/complete": "CompleteRequest", "tasks/get": "GetTaskRequest", "tasks/cancel": "CancelTaskRequest", "tasks/result": "GetTaskPayloadRequest",
+	"elicitation/create": "ElicitRequest", "sampling/createMessage": "CreateMessageRequest", "roots/list": "ListRootsRequest",
+
+	"notifications/initialized": "InitializedNotification", "notifications/progress": "ProgressNotification", "notifications/message": "LoggingMessageNotification",
+	"notifications/tools/list_changed": "ToolListChangedNotification", "notifications/resources/list_changed": "ResourceListChangedNotification",
+	"notifications/resources/updated": "ResourceUpdatedNotification", "notifications/prompts/list_changed": "PromptListChangedNotification",
+	"notifications/subscriptions/acknowledged": "SubscriptionsAcknowledgedNotification", "notifications/cancelled": "CancelledNotification",
+	"notifications/elicitation/complete": "ElicitationCompleteNotification", "notifications/tasks/status": "TaskStatusNotification",
+	"notifications/roots/list_changed": "RootsListChangedNotification",
+}
+
+// A schemaSet is the schema.json of one revision.
+type schemaSet struct {
+	compiler *jsonschema.Compiler
+	defs     string
+	names    map[string]any
+}
+
+func openSchemas(t testing.TB) map[string]*schemaSet {
+	t.Helper()
+	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	sets := map[string]*schemaSet{}
+	for _, r := range mcp.Revisions() {
+		text, err := os.ReadFile(filepath.Join(specDir, r.String(), "schema.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &schemaSet{compiler: jsonschema.NewCompiler()}
+		s.compiler.RegisterFormat(&jsonschema.Format{Name: "uri-template", Validate: func(any) error { return nil }})
+		if err := s.compiler.AddResource("urn:mcp", doc); err != nil {
+			t.Fatal(err)
+		}
+		for _, s.defs = range []string{"$defs", "definitions"} {
+			if s.names, _ = doc.(map[string]any)[s.defs].(map[string]any); s.names != nil {
+				break
+			}
+		}
+		sets[r.String()] = s
+	}
+	return sets
+}
+
+// A checker holds what a translator says to either side against the schema of the revision that is spoken there.
+type checker struct {
+	t     testing.TB
+	sets  map[string]*schemaSet
+	mu    sync.Mutex
+	revs  [3]string            // by side
+	asked [3]map[string]string // by side to which the request went: methods of open requests, by id's text
+	n     int
+}
+
+func newChecker(t testing.TB, sets map[string]*schemaSet, modern bool) *checker {
+	c := &checker{t: t, sets: sets}
+	c.asked = [3]map[string]string{{}, {}, {}}
+	c.revs[translate.Downstream], c.revs[translate.Upstream] = "2025-11-25", "2026-07-28"
+	if modern {
+		c.revs[translate.Downstream], c.revs[translate.Upstream] = "2026-07-28", "2025-11-25"
+	}
+	return c
+}
+
+type envelope struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// observe sees a message that came in from a side, or one that goes out.
+func (c *checker) observe(o translate.Out, in string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, out := in, false
+	if in == "" {
+		text, out = string(o.Message), true
+	}
+	if text == "" || o.To == translate.Dropped {
+		return
+	}
+	var members []json.RawMessage
+	if strings.HasPrefix(text, "[") && json.Unmarshal([]byte(text), &members) == nil {
+		for _, m := range members {
+			c.message(o.To, string(m), out)
+		}
+		return
+	}
+	c.message(o.To, text, out)
+}
+
+func (c *checker) message(side translate.Side, text string, out bool) {
+	var e envelope
+	if json.Unmarshal([]byte(text), &e) != nil {
+		if out {
+			c.t.Errorf("no message: %s", text)
+		}
+		return
+	}
+	if e.Method != "" && e.ID != nil {
+		key := string(e.ID)
+		if !out {
+			key = "in" + key
+		}
+		c.asked[side][key] = e.Method
+	}
+	if e.Result != nil {
+		key := "in" + string(e.ID)
+		if !out {
+			key = string(e.ID)
+		}
+		method := c.asked[side][key]
+		delete(c.asked[side], key)
+		if method == "initialize" {
+			var r struct{ ProtocolVersion string }
+			json.Unmarshal(e.Result, &r)
+			if c.sets[r.ProtocolVersion] != nil {
+				c.revs[side] = r.ProtocolVersion
+			}
+		}
+		if out {
+			c.result(side, method, string(e.Result))
+			c.check(side, text, "JSONRPCResultResponse", "JSONRPCResponse")
+		}
+		return
+	}
+	switch {
+	case !out:
+	case e.Method != "":
+		if name := messageTypes[e.Method]; name != "" && c.sets[c.revs[side]].names[name] != nil {
+			c.check(side, text, name)
+		}
+	case e.Error != nil && string(e.ID) != "null" && e.ID != nil:
+		c.check(side, text, "JSONRPCErrorResponse", "JSONRPCError")
+	}
+}
+
+func (c *checker) result(side translate.Side, method, text string) {
+	switch {
+	case strings.Contains(text, `"resultType":"input_required"`):
+		c.check(side, text, "InputRequiredResult")
+	case strings.Contains(text, `"resultType":"task"`):
+	case strings.HasPrefix(text, `{"task":{`):
+		c.check(side, text, "CreateTaskResult")
+	case resultTypes[method] != "" && c.sets[c.revs[side]].names[resultTypes[method]] != nil:
+		c.check(side, text, resultTypes[method])
+	}
+}
+
+func (c *checker) check(side translate.Side, text string, names ...string) {
+	s := c.sets[c.revs[side]]
+	for _, name := range names {
+		if s.names[name] == nil {
+			continue
+		}
+		schema, err := s.compiler.Compile("urn:mcp#/" + s.defs + "/" + name)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err == nil {
+			err = schema.Validate(value)
+		}
+		if err != nil {
+			c.t.Errorf("%s, revision %s: %v\n%s", name, c.revs[side], err, text)
+		}
+		c.n++
+		return
+	}
+}
+
+// TestSchemas holds all that is said in the transcripts against the specification's schemas.
+func TestSchemas(t *testing.T) {
+	sets := openSchemas(t)
+	if sets == nil {
+		t.Skipf("the specification's schemas are not there: no %s", specDir)
+	}
+	total := 0
+	for _, s := range transcripts(t) {
+		if strings.HasPrefix(s.name, "hostile") { // what peers say wrong is passed on
+			continue
+		}
+		t.Run(filepath.Base(s.file)+"/"+s.name, func(t *testing.T) {
+			modern := false
+			for _, line := range s.lines {
+				modern = modern || line == "@modern"
+			}
+			c := newChecker(t, sets, modern)
+			p := &player{observe: c.observe}
+			p.play(s.lines)
+			total += c.n
+		})
+	}
+	if total < 20 {
+		t.Errorf("only %d checks were made", total)
+	}
+}

@@ -1,0 +1,67 @@
+package translate_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/internal/proxy/translate"
+	"mcpwire/mcp"
+)
+
+// TestTogether has many calls that ask, tell of progress and are cancelled under way at once, over pipes where nothing but ids says what belongs to what.
+func TestTogether(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		near, far := mcp.LatestLegacyRevision, mcp.LatestRevision
+		var tr translate.Translator = translate.NewLegacyToModern(nil)
+		if modern {
+			near, far = far, near
+			tr = translate.NewModernToLegacy(nil)
+		}
+		t.Run(near.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opts := guest(near)
+				opts.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+					<-time.After(20 * time.Millisecond) // in the bubble's time
+					return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: []mcp.ContentBlock{mcp.TextContent{Text: "x"}}}, nil
+				}
+				held := newRules()
+				c, p := bridged(t, tr, house(far), opts, held.observe)
+				// Answers may meet cancellations.
+				defer held.report(t, "cancel/answered")
+				var wg sync.WaitGroup
+				want := map[string]string{"form": `accept{"name":"x"}`, "page": "accept", "think": "mfile:///r", "steps": "done"}
+				for i := range 200 {
+					tool := []string{"form", "page", "think", "steps", "hang"}[i%5]
+					wait := time.Duration(rand.IntN(100)) * time.Millisecond
+					wg.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+						if tool == "hang" || i%3 == 0 {
+							ctx, cancel = context.WithTimeout(t.Context(), wait)
+						}
+						defer cancel()
+						got, err := client.CallTool[string](ctx, c, tool, nil)
+						if ctx.Err() == nil && (err != nil || got != want[tool]) {
+							t.Errorf("%s: got %q, %v", tool, got, err)
+						}
+					})
+				}
+				wg.Wait()
+				<-time.After(time.Hour)
+				synctest.Wait()
+				if requests, held := tr.InFlight(); requests+held != 0 {
+					t.Errorf("%d requests and %d held calls are left", requests, held)
+				}
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				if leaks := translate.Leaks(tr); leaks != "" {
+					t.Error(leaks)
+				}
+			})
+		})
+	}
+}

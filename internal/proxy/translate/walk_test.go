@@ -1,0 +1,375 @@
+package translate_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpwire/internal/proxy/translate"
+	"mcpwire/jsonrpc"
+)
+
+// A walk drives a translator at random: requests begin, ask, end, are cancelled and lost in any order. Whatever happens, nothing goes to a server that is
+// away, each request of the client is answered once unless it was given up, and in the end nothing is left.
+type walk struct {
+	t      *testing.T
+	rand   *rand.Rand
+	tr     translate.Translator
+	modern bool // the client
+	now    time.Time
+	log    []string
+	down   bool
+	stream uint64
+	open   map[uint64]int   // near requests: ids by stream
+	shaken map[uint64]bool  // that are initialize, which is not cancelled
+	calls  map[int64]string // far calls, and their methods
+	asked  []string         // ids of the questions that the near side got
+	askID  int
+	states []string
+}
+
+func (w *walk) failf(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf(format+"\n%s", append(args, strings.Join(w.log[max(0, len(w.log)-60):], "\n"))...)
+}
+
+func (w *walk) take(outs []translate.Out) {
+	w.t.Helper()
+	for _, o := range outs {
+		w.log = append(w.log, fmt.Sprintf("  %d stream %d final %t call %d cancel %t %s %s", o.To, o.Stream, o.Final, o.Call, o.Cancel, o.Message, o.Rule))
+		if o.Message != nil {
+			checkOut(w.t, o)
+		}
+		switch o.To {
+		case translate.Upstream:
+			if w.down {
+				w.failf("something goes to a server that is away: %s", o.Message)
+			}
+			if o.Cancel {
+				if w.calls[o.Call] == "" {
+					w.failf("call %d is cancelled, which is not open", o.Call)
+				}
+				delete(w.calls, o.Call)
+			} else if o.Call != 0 {
+				w.calls[o.Call] = o.Method
+			}
+		case translate.Downstream:
+			w.takeNear(o)
+		}
+	}
+}
+
+func (w *walk) takeNear(o translate.Out) {
+	w.t.Helper()
+	if _, ok := w.open[o.Stream]; o.Stream != 0 && !ok {
+		w.failf("stream %d is over: %s", o.Stream, o.Message)
+	}
+	var m jsonrpc.Message
+	if o.Message != nil && jsonrpc.Parse(o.Message, &m, 0) == nil && m.Kind == jsonrpc.KindRequest {
+		w.asked = append(w.asked, string(m.ID))
+	}
+	if o.Stream != 0 && o.Final {
+		if _, ok := w.open[o.Stream]; !ok {
+			w.failf("stream %d ends twice", o.Stream)
+		}
+		delete(w.open, o.Stream)
+		delete(w.shaken, o.Stream)
+	}
+	if _, rest, ok := strings.Cut(string(o.Message), `"requestState":"`); ok {
+		state, _, _ := strings.Cut(rest, `"`)
+		w.states = append(w.states, state)
+	}
+}
+
+const walkCaps = `{"roots":{},"elicitation":{"form":{},"url":{}},"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+
+func (w *walk) pick(list ...string) string { return list[w.rand.IntN(len(list))] }
+
+// request begins a request of the client.
+func (w *walk) request(method, params string) {
+	w.stream++
+	w.open[w.stream] = int(w.stream)
+	if w.modern {
+		caps := w.pick(walkCaps, walkCaps, `{"roots":{},"elicitation":{}}`)
+		meta := w.pick(`"progressToken":"p",`, `"io.modelcontextprotocol/logLevel":"info",`, "")
+		params = strings.TrimSuffix(params, "}") + `,"_meta":{` + meta + lengthen.Replace(`$V:`+caps) + `}}`
+		params = strings.Replace(params, "{,", "{", 1)
+	}
+	if method == "initialize" {
+		w.shaken[w.stream] = true
+	}
+	msg := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, w.stream, method, params)
+	w.log = append(w.log, "near "+msg)
+	w.take(w.tr.FromDownstream(w.now, []byte(msg), w.stream))
+}
+
+func (w *walk) near() {
+	if !w.modern {
+		switch w.rand.IntN(8) {
+		case 0:
+			w.request(w.pick("resources/subscribe", "resources/unsubscribe"), fmt.Sprintf(`{"uri":"x:%d"}`, w.rand.IntN(3)))
+			return
+		case 1:
+			w.request(w.pick("tasks/get", "tasks/cancel", "tasks/result"), fmt.Sprintf(`{"taskId":"T%d"}`, w.rand.IntN(3)))
+			return
+		case 2:
+			w.request("tools/call", `{"name":"t","task":{}}`)
+			return
+		}
+		w.request(w.pick("tools/call", "prompts/get", "tools/list"), `{"name":"t"}`)
+		return
+	}
+	switch w.rand.IntN(8) {
+	case 0:
+		w.request("subscriptions/listen", fmt.Sprintf(`{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:%d","x:%d"]}}`, w.rand.IntN(3), w.rand.IntN(3)))
+	case 1:
+		w.request(w.pick("tasks/get", "tasks/cancel"), fmt.Sprintf(`{"taskId":"T%d"}`, w.rand.IntN(3)))
+	case 2:
+		w.request("tasks/update", fmt.Sprintf(`{"taskId":"T%d","inputResponses":{"input-1":{"roots":[]}}}`, w.rand.IntN(3)))
+	case 3, 4:
+		if n := len(w.states); n > 0 {
+			w.request("tools/call", fmt.Sprintf(`{"name":"t","inputResponses":{"input-1":{"roots":[]}},"requestState":%q}`, w.states[w.rand.IntN(n)]))
+			return
+		}
+		fallthrough
+	default:
+		w.request(w.pick("tools/call", "prompts/get", "tools/list", "server/discover"), `{"name":"t"}`)
+	}
+}
+
+// leave gives up one of the client's requests.
+func (w *walk) leave() {
+	for stream, id := range w.open {
+		if w.shaken[stream] {
+			continue
+		}
+		if w.modern {
+			delete(w.open, stream)
+			w.log = append(w.log, fmt.Sprintf("gone %d", stream))
+			w.take(w.tr.StreamClosed(w.now, stream))
+			return
+		}
+		msg := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
+		w.log = append(w.log, "near "+msg)
+		w.take(w.tr.FromDownstream(w.now, []byte(msg), 0))
+		return
+	}
+}
+
+// answerAsked answers a question that the client got.
+func (w *walk) answerAsked() {
+	if len(w.asked) == 0 {
+		return
+	}
+	i := w.rand.IntN(len(w.asked))
+	id := w.asked[i]
+	w.asked = slices.Delete(w.asked, i, i+1)
+	msg := `{"jsonrpc":"2.0","id":` + id + w.pick(`,"result":{"roots":[],"action":"accept"}}`, `,"error":{"code":-1,"message":"no"}}`)
+	w.log = append(w.log, "near "+msg)
+	w.take(w.tr.FromDownstream(w.now, []byte(msg), 0))
+}
+
+func task(w *walk, status, more string) string {
+	return fmt.Sprintf(`"taskId":"T%d","status":%q,"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z"%s`, w.rand.IntN(3), status, more)
+}
+
+// result is what a server may answer a method with.
+func (w *walk) result(method string, calm bool) string {
+	e := `"error":{"code":-32603,"message":"no"}`
+	switch method {
+	case "initialize":
+		return `"result":{"protocolVersion":"2025-11-25","capabilities":{"logging":{},"tools":{"listChanged":true},"resources":{"subscribe":true},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"s","version":"2"}}`
+	case "server/discover":
+		return lengthen.Replace(`"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"extensions":{"$/tasks":{}}},"ttlMs":0,"cacheScope":"public"}`)
+	case "tools/call":
+		switch {
+		case calm:
+		case w.modern:
+			return w.pick(`"result":{"content":[]}`, e, `"error":{"code":-32601,"message":"as a task"}`, `"result":{"task":{`+task(w, "working", "")+`}}`,
+				`"error":{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://example.com/","message":"m","elicitationId":"e"}]}}`)
+		default:
+			return w.pick(`"result":{"resultType":"complete","content":[]}`, e, `"result":{"resultType":"input_required","requestState":"s","inputRequests":{"k":{"method":"roots/list"},"l":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}}}`,
+				`"result":{"resultType":"input_required","requestState":"busy"}`, `"result":{"resultType":"task",`+task(w, "working", `,"ttlMs":null`)+`}`,
+				lengthen.Replace(`"error":{"code":-32021,"message":"tasks","data":{"requiredCapabilities":{"extensions":{"$/tasks":{}}}}}`))
+		}
+		return `"result":{"content":[]}`
+	case "tasks/get":
+		status := w.pick("working", "input_required", "completed", "failed", "cancelled")
+		if calm {
+			status = "completed"
+		}
+		return `"result":{` + task(w, status, `,"inputRequests":{"k":{"method":"roots/list"}},"result":{"content":[]}`) + `}`
+	case "tools/list":
+		return `"result":{"tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"` + w.pick("required", "optional") + `"}}]}`
+	}
+	if calm {
+		return `"result":{}`
+	}
+	return w.pick(`"result":{}`, `"result":{}`, e)
+}
+
+// answer has the server answer a call.
+func (w *walk) answer(calm bool) bool {
+	for id, method := range w.calls {
+		if method == "subscriptions/listen" && w.rand.IntN(8) > 0 {
+			if calm {
+				continue
+			}
+			w.far(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:0","x:1"]},"_meta":{"io.modelcontextprotocol/subscriptionId":%d}}}`, id))
+			return true
+		}
+		delete(w.calls, id)
+		w.far(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, id, w.result(method, calm)))
+		return true
+	}
+	return false
+}
+
+func (w *walk) far(msg string) {
+	w.log = append(w.log, "far "+msg)
+	w.take(w.tr.FromUpstream(w.now, []byte(msg), 0))
+}
+
+// ask has a legacy server ask, or take a question back.
+func (w *walk) ask() {
+	w.askID++
+	switch w.rand.IntN(5) {
+	case 0:
+		w.far(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, w.rand.IntN(w.askID+1)))
+	case 1:
+		w.far(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T%d"}}}}`, w.askID, w.rand.IntN(3)))
+	case 2:
+		w.far(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`, w.askID))
+	default:
+		w.far(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, w.askID))
+	}
+}
+
+func (w *walk) wait(d time.Duration) {
+	for end := w.now.Add(d); ; {
+		next := w.tr.Next()
+		if next.IsZero() || next.After(end) {
+			w.now = end
+			return
+		}
+		w.now = next
+		w.log = append(w.log, "tick")
+		w.take(w.tr.Tick(w.now))
+	}
+}
+
+func (w *walk) lose() {
+	w.log = append(w.log, "lost")
+	var unsent []int64
+	for id := range w.calls {
+		if w.rand.IntN(3) == 0 {
+			unsent = append(unsent, id)
+		}
+	}
+	clear(w.calls)
+	w.down = true
+	w.take(w.tr.UpstreamLost(w.now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "lost"}, unsent...))
+}
+
+func (w *walk) ready() {
+	w.log = append(w.log, "ready")
+	w.down = false
+	w.take(w.tr.UpstreamReady(w.now))
+}
+
+func (w *walk) step() {
+	switch n := w.rand.IntN(40); {
+	case n < 10:
+		w.near()
+	case n < 13:
+		w.leave()
+	case n < 16:
+		w.answerAsked()
+	case n < 18 && w.modern && !w.down:
+		w.ask()
+	case n < 30 && !w.down:
+		w.answer(false)
+	case n < 34:
+		w.wait(time.Duration(w.rand.IntN(100)) * time.Millisecond)
+	case n == 34:
+		w.wait(time.Duration(w.rand.IntN(300)) * time.Second)
+	case n == 35 && !w.down && w.rand.IntN(3) == 0:
+		w.lose()
+	case n == 36 && !w.down:
+		for id := range w.calls {
+			delete(w.calls, id)
+			w.log = append(w.log, fmt.Sprintf("ended %d", id))
+			w.take(w.tr.CallFailed(w.now, id, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "ended"}))
+			break
+		}
+	case n > 36 && w.down:
+		w.ready()
+	}
+}
+
+// settle lets all come to an end.
+func (w *walk) settle() {
+	if w.down {
+		w.ready()
+	}
+	for range 200 {
+		for w.answer(true) {
+		}
+		for len(w.asked) > 0 {
+			w.answerAsked()
+		}
+		w.wait(10 * time.Second)
+	}
+	for range 100 {
+		for len(w.open) > 0 && w.modern { // subscriptions
+			w.leave()
+		}
+		w.wait(11 * time.Minute)
+		for w.answer(true) {
+		}
+	}
+}
+
+func TestWalk(t *testing.T) {
+	n := 200
+	if testing.Short() {
+		n = 50
+	}
+	for seed := range n {
+		for _, modern := range []bool{false, true} {
+			w := &walk{t: t, rand: rand.New(rand.NewPCG(uint64(seed), 7)), modern: modern, now: time.Unix(1e9, 0),
+				open: map[uint64]int{}, shaken: map[uint64]bool{}, calls: map[int64]string{}}
+			if modern {
+				w.tr = translate.NewModernToLegacy(nil)
+			} else {
+				w.tr = translate.NewLegacyToModern(nil)
+				params, _ := json.Marshal(map[string]any{"protocolVersion": "2025-11-25", "capabilities": json.RawMessage(walkCaps), "clientInfo": map[string]string{"name": "c", "version": "1"}})
+				w.request("initialize", string(params))
+				w.answer(true)
+				w.take(w.tr.FromDownstream(w.now, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 0))
+			}
+			for range 150 {
+				w.step()
+			}
+			if seed%4 == 0 { // it ends in the midst of all
+				w.log = append(w.log, "close")
+				w.take(w.tr.Close(w.now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "closed"}))
+				if leaks := translate.Leaks(w.tr); leaks != "" || len(w.open) > 0 {
+					w.failf("seed %d modern %t: closed, and there are %s; open: %v", seed, modern, leaks, w.open)
+				}
+				continue
+			}
+			w.settle()
+			if len(w.open) > 0 {
+				w.failf("seed %d: these requests were never answered: %v", seed, w.open)
+			}
+			if left := translate.Left(w.tr); left != "" {
+				w.failf("seed %d modern %t: %s", seed, modern, left)
+			}
+		}
+	}
+}

@@ -1,0 +1,354 @@
+package archtest
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "draw the picture in doc/architecture.md")
+
+// A group is a set of packages with one role. Packages of a group may import
+// each other, and packages of the groups that it names.
+type group struct {
+	name string
+	// packages are import paths inside the module. A path that ends with a slash
+	// stands for all packages below it, and for the folder itself.
+	packages []string
+	// imports are the names of other groups, each of which stands above this
+	// one in the table.
+	imports []string
+}
+
+// groups is the architecture, from the bottom up. Every package belongs to the
+// first group that names it.
+var groups = []group{
+	// Packages that know nothing of MCP, and a program that go generate runs.
+	{"base", []string{"internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/gen"}, nil},
+	{"jsonrpc, mcp", []string{"jsonrpc", "mcp"}, []string{"base"}},
+	{"schema", []string{"schema", "schema/fullschema"}, []string{"base"}},
+	{"auth", []string{"auth"}, []string{"base"}},
+	// How the revisions differ.
+	{"era", []string{"internal/era/"}, []string{"base", "jsonrpc, mcp"}},
+	{"stdio, streamable", []string{"stdio", "streamable"}, []string{"base", "jsonrpc, mcp", "auth", "era"}},
+	{"server, client", []string{"server", "client"}, []string{"base", "jsonrpc, mcp", "schema", "era"}},
+	{"mcptest, mcpotel", []string{"mcptest", "mcpotel"}, []string{"base", "jsonrpc, mcp", "server, client"}},
+	{"capture", []string{"capture"}, []string{"base", "jsonrpc, mcp"}},
+	{"check", []string{"check"}, []string{"base", "jsonrpc, mcp", "schema", "era", "capture"}},
+	// Recorded traffic as exchanges.
+	{"trace", []string{"internal/trace/"}, []string{"base", "jsonrpc, mcp", "capture"}},
+	// Programs between a client and a server.
+	{"proxy", []string{"internal/proxy/"}, []string{"base", "jsonrpc, mcp", "auth", "era", "stdio, streamable", "capture", "trace"}},
+	// Recorded traffic sent again.
+	{"playback", []string{"internal/playback/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "trace", "proxy"}},
+	// Live servers asked and judged.
+	{"inspect", []string{"internal/inspect/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace"}},
+	// Traffic shown.
+	{"view", []string{"internal/view/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace", "playback"}},
+	{"cli", []string{"internal/cli", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "stdio, streamable", "server, client", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
+	// Tests of everything, and the programs that the official conformance suite visits.
+	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client"}},
+}
+
+// undrawn are the groups that the picture leaves out.
+var undrawn = []string{"test"}
+
+// modules are the other modules that a package may import, in doc/adr/0010-dependencies.md
+// and the decisions that it refers to. Packages without a row may import none.
+var modules = map[string][]string{
+	"auth":                    {"github.com/go-jose/go-jose/v4", "golang.org/x/sys"},
+	"capture":                 {"github.com/klauspost/compress"},
+	"internal/cli":            {"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys"},
+	"internal/inspect/hosts":  {"github.com/tailscale/hujson", "github.com/pelletier/go-toml/v2"},
+	"internal/proc/batchfile": {"golang.org/x/sys"},
+	"internal/proc/inuse":     {"golang.org/x/sys"},
+	"internal/proc/winjob":    {"golang.org/x/sys"},
+	"internal/proxy/tap":      {"golang.org/x/sys"},
+	"internal/trace/captures": {"golang.org/x/sys"},
+	"internal/trace/filter":   {"github.com/itchyny/gojq"},
+	"internal/trace/jq":       {"github.com/itchyny/gojq"},
+	"internal/view/tui":       {"charm.land/bubbletea/v2", "charm.land/bubbles/v2", "github.com/charmbracelet/x/ansi"},
+	"mcptest":                 {"github.com/rogpeppe/go-internal/txtar", "go.uber.org/goleak"},
+	"mcpotel":                 {"go.opentelemetry.io/otel"},
+	"schema/fullschema":       {"github.com/santhosh-tekuri/jsonschema/v6"},
+	"server":                  {"golang.org/x/time/rate"},
+	"stdio":                   {"golang.org/x/sys"},
+}
+
+// leaves are groups and packages that import no other package of their group,
+// so that whoever needs one of them gets no more than that.
+var leaves = []string{"internal/json/jsonwire", "internal/net/", "internal/text/", "internal/proc/", "internal/seal"}
+
+// groupOf returns the group of a package, or nil.
+func groupOf(name string) *group {
+	i := slices.IndexFunc(groups, func(g group) bool { return contains(g.packages, name) })
+	if i < 0 {
+		return nil
+	}
+	return &groups[i]
+}
+
+// contains reports whether a list of packages, as a group has it, has the package.
+func contains(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(p string) bool {
+		folder, all := strings.CutSuffix(p, "/")
+		return name == folder || all && strings.HasPrefix(name, p)
+	})
+}
+
+// checkImports complains of each import of p that its group does not allow.
+func checkImports(p pkg) []string {
+	g := groupOf(p.rel())
+	if g == nil {
+		return []string{fmt.Sprintf("%s: the package has no group in groups_test.go", p.rel())}
+	}
+	var complaints []string
+	for _, path := range p.Imports {
+		first, _, _ := strings.Cut(path, "/")
+		switch name, ours := strings.CutPrefix(path, p.Module.Path+"/"); {
+		case ours:
+			other := groupOf(name)
+			if other == nil {
+				complaints = append(complaints, fmt.Sprintf("%s imports %s, which has no group", p.rel(), name))
+			} else if other != g && !slices.Contains(g.imports, other.name) {
+				complaints = append(complaints, fmt.Sprintf("%s may not import %s: group %q may not import group %q", p.rel(), name, g.name, other.name))
+			} else if other == g && contains(leaves, p.rel()) {
+				complaints = append(complaints, fmt.Sprintf("%s may not import %s: it is to import nothing of its group", p.rel(), name))
+			}
+		case strings.Contains(first, "."): // not of the standard library
+			if !slices.ContainsFunc(modules[p.rel()], func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") }) {
+				complaints = append(complaints, fmt.Sprintf("%s may not import %s: its modules are %q", p.rel(), path, modules[p.rel()]))
+			}
+		}
+	}
+	return complaints
+}
+
+func TestGroups(t *testing.T) {
+	for _, goos := range platforms {
+		t.Run(goos, func(t *testing.T) {
+			for _, p := range goList(t, goos, "./...") {
+				report(t, checkImports(p))
+			}
+		})
+	}
+}
+
+// TestTable checks the tables themselves: each group imports groups above it, and
+// each package and module that they name exists.
+func TestTable(t *testing.T) {
+	var names []string
+	for _, g := range groups {
+		for _, name := range g.imports {
+			if !slices.Contains(names, name) {
+				t.Errorf("group %q imports %q, which does not stand above it", g.name, name)
+			}
+		}
+		names = append(names, g.name)
+	}
+	used := map[string]bool{} // packages, and "package module"
+	for _, goos := range platforms {
+		for _, p := range goList(t, goos, "./...") {
+			used[p.rel()] = true
+			for _, path := range p.Imports {
+				for _, m := range modules[p.rel()] {
+					if path == m || strings.HasPrefix(path, m+"/") {
+						used[p.rel()+" "+m] = true
+					}
+				}
+			}
+		}
+	}
+	for _, g := range groups {
+		for _, name := range append(slices.Clone(g.packages), leaves...) {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(used)), func(p string) bool { return contains([]string{name}, p) }) {
+				t.Errorf("%s: no such package", name)
+			}
+		}
+	}
+	for name, list := range modules {
+		for _, m := range list {
+			if !used[name+" "+m] {
+				t.Errorf("%s does not import %s", name, m)
+			}
+		}
+	}
+}
+
+// TestPicture holds that the picture at the top of doc/architecture.md shows the
+// imports between groups. An arrow that other arrows imply is not drawn.
+func TestPicture(t *testing.T) {
+	const begin, end = "```mermaid\n", "```\n"
+	name := filepath.Join(root, "doc", "architecture.md")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, _ := strings.Cut(string(text), begin)
+	had, after, ok := strings.Cut(rest, end)
+	if !ok {
+		t.Fatalf("%s has no mermaid block", name)
+	}
+	want := picture(imports(goList(t, "linux", "./...")))
+	if boxes := strings.Count(want, "["); boxes > 16 {
+		t.Errorf("the picture has %d boxes; 16 are as many as a reader takes in", boxes)
+	}
+	if had == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("go test ./internal/test/archtest -update draws it (-%s +go list):\n%s", name, cmp.Diff(had, want))
+	}
+	if err := os.WriteFile(name, []byte(before+begin+want+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// imports returns which groups the packages of each group import.
+func imports(list []pkg) map[string]map[string]bool {
+	arrows := map[string]map[string]bool{}
+	for _, p := range list {
+		from := groupOf(p.rel())
+		if from == nil {
+			continue
+		}
+		if arrows[from.name] == nil {
+			arrows[from.name] = map[string]bool{}
+		}
+		for _, path := range p.Imports {
+			name, ours := strings.CutPrefix(path, p.Module.Path+"/")
+			if to := groupOf(name); ours && to != nil && to != from {
+				arrows[from.name][to.name] = true
+			}
+		}
+	}
+	return arrows
+}
+
+// picture draws the groups from the top down, with the arrows that no others imply.
+func picture(arrows map[string]map[string]bool) string {
+	var reaches func(from, to string) bool
+	reaches = func(from, to string) bool {
+		if arrows[from][to] {
+			return true
+		}
+		for next := range arrows[from] {
+			if reaches(next, to) {
+				return true
+			}
+		}
+		return false
+	}
+	implied := func(from, to string) bool {
+		for next := range arrows[from] {
+			if next != to && reaches(next, to) {
+				return true
+			}
+		}
+		return false
+	}
+	node := func(name string) string { return strings.ReplaceAll(name, ", ", "_") }
+	var b strings.Builder
+	b.WriteString("graph TD\n")
+	for _, g := range slices.Backward(groups) {
+		if !slices.Contains(undrawn, g.name) {
+			fmt.Fprintf(&b, "  %s[%s]\n", node(g.name), g.name)
+		}
+	}
+	for _, g := range slices.Backward(groups) {
+		if slices.Contains(undrawn, g.name) {
+			continue
+		}
+		for _, to := range slices.Sorted(maps.Keys(arrows[g.name])) {
+			if !implied(g.name, to) {
+				fmt.Fprintf(&b, "  %s --> %s\n", node(g.name), node(to))
+			}
+		}
+	}
+	return b.String()
+}
+
+// noHTTP are the packages that a stdio server or client consists of: net/http
+// would cost it megabytes of idle memory and milliseconds of start.
+var noHTTP = []string{"jsonrpc", "mcp", "schema", "server", "client", "stdio"}
+
+func TestNoHTTP(t *testing.T) {
+	for _, goos := range platforms {
+		t.Run(goos, func(t *testing.T) {
+			for _, p := range goList(t, goos, "./...") {
+				if slices.Contains(noHTTP, p.rel()) && slices.Contains(p.Deps, "net/http") {
+					t.Errorf("%s reaches net/http; 'go list -deps ./%[1]s' shows what it links", p.rel())
+				}
+			}
+		})
+	}
+}
+
+// TestNoTelemetry holds that only users of mcpotel link OpenTelemetry.
+func TestNoTelemetry(t *testing.T) {
+	for _, p := range goList(t, platforms[0], "./...") {
+		linked := func(path string) bool {
+			return strings.HasPrefix(path, "go.opentelemetry.io/") || path == p.Module.Path+"/mcpotel"
+		}
+		if p.rel() != "mcpotel" && slices.ContainsFunc(p.Deps, linked) {
+			t.Errorf("%s reaches OpenTelemetry; 'go list -deps ./%[1]s' shows how", p.rel())
+		}
+	}
+}
+
+// TestCheckImports shows which imports checkImports refuses.
+func TestCheckImports(t *testing.T) {
+	of := func(path string, imports ...string) pkg {
+		p := pkg{ImportPath: "mcpwire/" + path, Imports: imports}
+		p.Module = &struct {
+			Path string
+			Main bool
+		}{"mcpwire", true}
+		return p
+	}
+	for _, tt := range []struct {
+		name string
+		pkg  pkg
+		want []string
+	}{
+		{"allowed", of("server", "context", "mcpwire/mcp", "mcpwire/internal/era"), nil},
+		{"module", of("stdio", "golang.org/x/sys/unix"), nil},
+		{"own group", of("internal/proxy/bridge", "mcpwire/internal/proxy/translate"), nil},
+		{"upward", of("jsonrpc", "mcpwire/server"),
+			[]string{`jsonrpc may not import server: group "jsonrpc, mcp" may not import group "server, client"`}},
+		{"sideways", of("internal/proxy/tap", "mcpwire/internal/view/detail"),
+			[]string{`internal/proxy/tap may not import internal/view/detail: group "proxy" may not import group "view"`}},
+		{"leaf", of("internal/net/sse", "mcpwire/internal/json/jsonwire"),
+			[]string{"internal/net/sse may not import internal/json/jsonwire: it is to import nothing of its group"}},
+		{"foreign module", of("auth", "golang.org/x/oauth2"),
+			[]string{`auth may not import golang.org/x/oauth2: its modules are ["github.com/go-jose/go-jose/v4" "golang.org/x/sys"]`}},
+		{"no group", of("util"), []string{"util: the package has no group in groups_test.go"}},
+		{"import without a group", of("auth", "mcpwire/util"), []string{"auth imports util, which has no group"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, checkImports(tt.pkg)); diff != "" {
+				t.Errorf("complaints (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestDrawing shows that picture leaves out the arrows that others imply.
+func TestDrawing(t *testing.T) {
+	got := picture(map[string]map[string]bool{
+		"capture":      {"jsonrpc, mcp": true, "base": true},
+		"jsonrpc, mcp": {"base": true},
+	})
+	_, got, _ = strings.Cut(got, "  base[base]\n")
+	want := "  capture --> jsonrpc_mcp\n  jsonrpc_mcp --> base\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("arrows (-want +got):\n%s", diff)
+	}
+}

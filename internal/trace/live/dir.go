@@ -1,0 +1,106 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"mcpwire/internal/trace/captures"
+)
+
+const (
+	suffix        = ".sock"
+	newSuffix     = ".new"      // of a socket that does not listen yet
+	maxUnboundAge = time.Minute // after which one that never did is removed
+	maxList       = 1024        // sockets in a folder that are looked at
+)
+
+// ErrNotPrivate is wrapped by the error for a folder, or a socket, that is not the user's alone.
+var ErrNotPrivate = errors.New("live: not private to its owner")
+
+// Dir returns the folder for the sockets of running taps, which is beside the one for captures, see [captures.Dir]. It need not exist.
+func Dir() (string, error) {
+	dir, err := captures.Dir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(dir), "live"), nil
+}
+
+// List returns the paths of the sockets in a folder, at most 1024 of them. A folder that does not exist has none. The error may wrap ErrNotPrivate. That a socket is there does not mean that its tap runs, see
+// [Dial].
+func List(dir string) ([]string, error) {
+	names, err := readNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, name := range names {
+		if strings.HasSuffix(name, suffix) {
+			list = append(list, filepath.Join(dir, name))
+		}
+	}
+	return list, nil
+}
+
+// readNames returns the names in a folder.
+func readNames(dir string) ([]string, error) {
+	if err := checkPrivate(dir); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(maxList)
+	if len(names) > 0 {
+		err = nil
+	} else if err != nil { // io.EOF for an empty folder
+		return nil, nil
+	}
+	return names, err
+}
+
+// checkPrivate refuses a folder that others than the user have access to.
+func checkPrivate(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || !private(info) || !owned(info) {
+		return fmt.Errorf("%s: %w", dir, ErrNotPrivate)
+	}
+	return nil
+}
+
+// Clean removes the sockets of taps that have died. The error is that of [List].
+func Clean(dir string) error { return cleanExcept(dir, "") }
+
+// cleanExcept is Clean that does not look at one socket.
+func cleanExcept(dir, own string) error {
+	names, err := readNames(dir)
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if strings.HasSuffix(name, newSuffix) {
+			if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > maxUnboundAge {
+				os.Remove(path)
+			}
+			continue
+		}
+		if !strings.HasSuffix(name, suffix) || path == own {
+			continue
+		}
+		if c, err := connect(path); err == nil {
+			c.Close()
+		}
+	}
+	return err
+}

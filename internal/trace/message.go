@@ -1,0 +1,875 @@
+package trace
+
+import (
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+const methodToolsCall = mcp.MethodToolsCall
+
+// messageEvent takes an event with a message, or several.
+func (m *Model) messageEvent(s *Session, e *capture.Event) {
+	parts := m.pairer.Add(e)
+	if len(parts) == 0 {
+		m.invalid(s, e)
+		return
+	}
+	rt := m.roundTrip(s, e.Exchange)
+	if rt != nil && rt.http.Stream && e.Dir == capture.ToClient {
+		rt.http.addStreamEvent(e.N)
+	}
+	var msg jsonrpc.Message
+	var entries []jsonrpc.Entry
+	if parts[0].Batch {
+		entries, _ = jsonrpc.ParseBatch(e.Data, 0)
+	} else {
+		_ = jsonrpc.Parse(e.Data, &msg, 0)
+	}
+	for i := range parts {
+		p := &parts[i]
+		size := wireLen(e)
+		this := &msg
+		if p.Batch {
+			if p.Index >= len(entries) {
+				continue
+			}
+			this = &entries[p.Index].Message
+			size /= int64(len(entries))
+		}
+		switch p.Kind {
+		case jsonrpc.KindRequest:
+			m.request(s, e, p, this, size, rt)
+		case jsonrpc.KindNotification:
+			m.notification(s, e, this, size, rt)
+		default:
+			m.response(s, e, p, this, size, rt)
+		}
+	}
+}
+
+// invalid adds a row for what is no message, though it stands where one should.
+func (m *Model) invalid(s *Session, e *capture.Event) {
+	r := m.newRow(Invalid, s, e)
+	r.Excerpt, r.RequestBytes = excerpt(e.Data), wireLen(e)
+	rt := m.roundTrip(s, e.Exchange)
+	m.addRow(r, rt.parent())
+	m.attachHTTP(rt, r)
+}
+
+func (m *Model) request(s *Session, e *capture.Event, p *capture.Message, msg *jsonrpc.Message, size int64, rt *roundTrip) {
+	r := m.newRow(Request, s, e)
+	r.Method, r.ID, r.RequestBytes, r.Status = m.intern(msg.Method), clip(string(p.ID), maxName), size, Pending
+	f := m.requestFields(r.Method, msg.Params)
+	r.Target, r.Excerpt = f.target, f.excerpt
+	if f.revision != "" && e.Dir == capture.ToServer {
+		r.Revision = f.revision
+		if s.Offered == "" {
+			s.Offered = f.revision
+		}
+		f.peer.copyTo(&s.Client)
+	}
+	if r.Method == mcp.MethodInitialize {
+		s.setClient(msg.Params, m)
+	}
+	parent := m.parentOfRequest(s, r, &f, rt)
+	m.addRow(r, parent)
+	if r.Parent == nil || r.Parent != parent && r.Role != ServerRequest { // it has made room, or is too deep inside
+		r.Role = ""
+	}
+	m.attachHTTP(rt, r)
+	m.beginRequest(r, &f)
+	if p.Call == nil { // it cannot be paired
+		return
+	}
+	r.call = p.Call
+	m.rowByCall[p.Call] = r
+	k := requestKey{e.Dir, idText(p.ID)}
+	s.pending[k] = r
+	if e.Dir == capture.ToServer && r.Method != mcp.MethodPing && r.Method != mcp.MethodSubscriptionsListen {
+		s.inFlight[r] = struct{}{}
+	}
+	if f.token != "" {
+		r.token = tokenKey{e.Dir, f.token}
+		s.tokens[r.token] = r
+	}
+}
+
+// beginRequest does what the beginning of a request means for others.
+func (m *Model) beginRequest(r *Row, f *requestFields) {
+	st := m.stats.forRow(r)
+	switch r.Role {
+	case Retry:
+		head := r.Parent
+		c := head.InputRounds
+		c.Count++
+		c.ClientTime += max(0, r.T-c.lastResponse)
+		c.Wall = max(c.Wall, r.T-head.T)
+		st.addRetry(r)
+	case ServerRequest:
+		for p := r.Parent; p != nil; p = p.Parent {
+			if p.Done {
+				continue
+			}
+			if p.pendingInputs++; p.pendingInputs == 1 {
+				p.inputSince = r.T
+			}
+		}
+		st.addCall(r)
+	case Poll:
+		if t := r.Parent.Task; t != nil {
+			t.Polls++
+		}
+		st.addCall(r)
+	default:
+		st.addCall(r)
+	}
+	r.paramsHash = f.paramsHash
+}
+
+func (m *Model) response(s *Session, e *capture.Event, p *capture.Message, msg *jsonrpc.Message, size int64, rt *roundTrip) {
+	r := m.rowByCall[p.Call]
+	if p.Call == nil || r == nil {
+		if p.Call != nil && p.Call.N > 0 && m.evicted > 0 {
+			return // its request has made room
+		}
+		r = m.newRow(Response, s, e)
+		r.ID, r.RequestBytes, r.Excerpt = clip(string(msg.ID), maxName), size, excerpt(e.Data)
+		m.addRow(r, rt.parent())
+		m.attachHTTP(rt, r)
+		return
+	}
+	m.addEvent(r, e.N)
+	r.ResponseN, r.ResponseBytes = e.N, size
+	switch {
+	case r.Status == Unanswered:
+		m.reopen(r)
+	case r.Done: // cancelled, and answered all the same
+		m.removePending(r)
+		m.markUpdated(r)
+		return
+	}
+	m.applyResponse(r, e, msg)
+	m.endRequest(r, e.T)
+	if rt != nil && rt.row == nil { // the client answers the server in an exchange of its own
+		m.setRoundTripRow(rt, r)
+	}
+	m.markUpdated(r)
+}
+
+// reopen takes back that a request stays without an answer: there is one, by whoever speaks for a process that is gone.
+func (m *Model) reopen(r *Row) {
+	r.ClientTime -= r.inputWait()
+	r.abandonedAt, r.Latency = 0, 0
+	m.stats.forRow(r).removeUnanswered(r)
+}
+
+// applyResponse takes what a response says.
+func (m *Model) applyResponse(r *Row, e *capture.Event, msg *jsonrpc.Message) {
+	r.Latency = max(0, e.T-r.T)
+	if r.pendingInputs > 0 { // it did not wait for the client after all
+		r.ClientTime += max(0, e.T-r.inputSince)
+		r.pendingInputs = 0
+	}
+	r.ClientTime = min(r.ClientTime, r.Latency)
+	if msg.Kind == jsonrpc.KindError {
+		r.Status = Failed
+		r.Code, r.Message = parseError(msg.Error)
+		if r.Code == int(mcp.CodeUnsupportedProtocolVersion) && r.Dir == capture.ToServer {
+			r.Session.setSupported(jsonwire.Lookup(jsonwire.Lookup(msg.Error, "data"), "supported"), m)
+		}
+		return
+	}
+	f := m.resultFields(r.Method, msg.Result)
+	r.ResultInfo = f.ResultInfo
+	r.Status = OK
+	switch {
+	case f.ResultType == mcp.ResultTypeInputRequired:
+		r.Status = InputRequired
+		m.awaitInput(r, e.T, f.stateHash)
+	case f.task != "" && r.Role != Poll:
+		r.Status = TaskCreated
+		if r.Task == nil {
+			r.Task = &Task{ID: clip(f.task, maxName), State: clip(f.taskState, maxName)}
+			if key := (taskKey{r.Session.Side, r.Task.ID}); r.Capture.tasks[key] == nil {
+				r.Capture.tasks[key] = r
+			}
+		}
+	case f.isError:
+		r.Status = ToolFailed
+	}
+	if r.Role == Poll {
+		m.applyPoll(r, e.T, &f)
+	}
+	switch r.Method {
+	case mcp.MethodInitialize, mcp.MethodDiscover:
+		r.Session.setServer(r.Method, msg.Result, m)
+	case mcp.MethodToolsList:
+		m.stats.addDefinitions(r, msg.Result)
+	}
+	if r.Revision != "" && r.Session.Era != EraLegacy && r.Method != mcp.MethodInitialize {
+		r.Session.Era, r.Session.Negotiated = EraModern, r.Revision
+		f.peer.copyTo(&r.Session.Server)
+	}
+}
+
+// endRequest does what the end of a request means for others.
+func (m *Model) endRequest(r *Row, at time.Duration) {
+	r.Done = true
+	m.removePending(r)
+	st := m.stats.forRow(r)
+	st.addResponse(r)
+	switch r.Role {
+	case Retry:
+		head := r.Parent
+		c := head.InputRounds
+		c.ServerTime += r.Latency - r.ClientTime
+		c.Wall = max(0, at-head.T)
+		head.Status, head.Code, head.Message = r.Status, r.Code, r.Message
+		head.ResultInfo, head.ResponseBytes = r.ResultInfo, head.ResponseBytes+r.ResponseBytes
+		if r.Status != InputRequired {
+			st.addOutcome(head)
+		}
+		m.markUpdated(head)
+		return
+	case ServerRequest:
+		for p := r.Parent; p != nil; p = p.Parent {
+			if p.pendingInputs > 0 {
+				if p.pendingInputs--; p.pendingInputs == 0 && !p.Done {
+					p.ClientTime += max(0, at-p.inputSince)
+				}
+			}
+		}
+	}
+	if r.Status != InputRequired && r.Status != TaskCreated {
+		st.addOutcome(r)
+	}
+}
+
+// abandon ends a request, or an HTTP exchange, to which nothing can come any more.
+func (m *Model) abandon(r *Row) {
+	if r.Done {
+		return
+	}
+	r.Done, r.abandonedAt = true, max(r.T, r.lastT())
+	if r.Latency == 0 { // it has waited to the end
+		r.Latency = r.abandonedAt - r.T
+		r.ClientTime += r.inputWait()
+	}
+	m.removePending(r)
+	if r.Kind == Request {
+		r.Status = Unanswered
+		if h := r.HTTP; h != nil && h.Status >= 400 {
+			r.Status, r.Code = HTTPFailed, h.Status
+		}
+		m.stats.forRow(r).addOutcome(r)
+		if r.Role == Retry {
+			r.Parent.Status, r.Parent.Code = r.Status, r.Code
+			r.Parent.InputRounds.Wall = max(r.Parent.InputRounds.Wall, r.abandonedAt-r.Parent.T)
+		}
+	}
+	m.markUpdated(r)
+}
+
+// inputWait returns for how long the server has waited for the client when the row was abandoned.
+func (r *Row) inputWait() time.Duration {
+	if r.pendingInputs == 0 {
+		return 0
+	}
+	return max(0, r.abandonedAt-r.inputSince)
+}
+
+func wireLen(e *capture.Event) int64 {
+	if e.Len > 0 {
+		return e.Len
+	}
+	return int64(len(e.Data))
+}
+
+// idText returns a text that is the same for equal ids.
+func idText(id jsonrpc.ID) string {
+	if s, ok := id.Text(); ok {
+		return strconv.Quote(s)
+	}
+	return string(id)
+}
+
+// allowsInputRounds reports whether a request may take several rounds.
+func allowsInputRounds(method string) bool {
+	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
+}
+
+// parentOfRequest returns what a request stands in, and gives it the role.
+func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFields, rt *roundTrip) *Row {
+	if r.Dir == capture.ToServer || r.Dir == "" {
+		if f.isTaskRequest {
+			if t := s.task(f.task); t != nil {
+				r.Role = Poll
+				return t
+			}
+		}
+		if f.isRetry {
+			if head := s.Capture.takeAwaiting(f.roundKey(s.Side, r.Method)); head != nil {
+				r.Role = Retry
+				return head
+			}
+		}
+		return nil
+	}
+	r.Role = ServerRequest
+	if f.isTaskRequest { // the server asks for a task of the client's
+		if t := s.task(f.task); t != nil {
+			r.Role = Poll
+			return t
+		}
+	}
+	if t := s.task(f.relatedTask); t != nil {
+		return t
+	}
+	if p := rt.parent(); p != nil && p.Kind == Request {
+		return p
+	}
+	if p := s.onlyInFlight(); p != nil {
+		return p
+	}
+	return rt.parent()
+}
+
+// roundKey are what a further round of the request is recognised by.
+func (f *requestFields) roundKey(side capture.Side, method string) roundKey {
+	if f.stateHash != 0 {
+		return roundKey{side: side, method: method, state: f.stateHash}
+	}
+	return roundKey{side: side, method: method, params: f.paramsHash}
+}
+
+// awaitInput notes that a request goes on with a further round.
+func (m *Model) awaitInput(r *Row, at time.Duration, state uint64) {
+	head := r
+	if r.Role == Retry {
+		head = r.Parent
+	}
+	c := head.InputRounds
+	if c == nil {
+		c = &InputRounds{Count: 1, ServerTime: r.Latency - r.ClientTime, Wall: r.Latency}
+		head.InputRounds = c
+	}
+	c.lastResponse = at
+	head.Capture.removeAwaiting(head)
+	c.awaiting = roundKey{side: head.Session.Side, method: head.Method, state: state}
+	if state == 0 {
+		c.awaiting.params = head.paramsHash
+	}
+	head.Capture.awaitingInput[c.awaiting] = append(head.Capture.awaitingInput[c.awaiting], head)
+}
+
+// takeAwaiting returns the request that waits for this round the longest.
+func (c *Capture) takeAwaiting(k roundKey) *Row {
+	list := c.awaitingInput[k]
+	if len(list) == 0 {
+		return nil
+	}
+	head := list[0]
+	c.removeAwaiting(head)
+	return head
+}
+
+func (c *Capture) removeAwaiting(head *Row) {
+	k := head.InputRounds.awaiting
+	if k == (roundKey{}) {
+		return
+	}
+	head.InputRounds.awaiting = roundKey{}
+	list := c.awaitingInput[k]
+	if i := slices.Index(list, head); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) == 0 {
+		delete(c.awaitingInput, k)
+	} else {
+		c.awaitingInput[k] = list
+	}
+}
+
+// applyPoll takes what a poll says of a task.
+func (m *Model) applyPoll(r *Row, at time.Duration, f *resultFields) {
+	owner := r.Parent
+	if owner == nil || owner.Task == nil {
+		return
+	}
+	if r.Method == mcp.MethodTasksResult { // its result is the one of the task
+		owner.ResultInfo = f.ResultInfo
+		state := "completed"
+		if f.isError {
+			state = "failed"
+		}
+		if owner.Task.isFinal && f.isError {
+			owner.Status = ToolFailed
+		}
+		m.setTaskState(owner, state, at, f.isError)
+		m.markUpdated(owner)
+		return
+	}
+	if f.inner != nil {
+		owner.ResultInfo = *f.inner
+	}
+	m.setTaskState(owner, f.taskState, at, f.innerError)
+}
+
+// setTaskState notes the state of a task.
+func (m *Model) setTaskState(owner *Row, state string, at time.Duration, isError bool) {
+	t := owner.Task
+	if state == "" || t.isFinal {
+		return
+	}
+	t.State = clip(state, maxName)
+	switch state {
+	case "completed":
+		owner.Status = OK
+		if isError {
+			owner.Status = ToolFailed
+		}
+	case "failed":
+		owner.Status = Failed
+		if isError {
+			owner.Status = ToolFailed
+		}
+	case "cancelled":
+		owner.Status = Canceled
+	default:
+		m.markUpdated(owner)
+		return
+	}
+	t.isFinal = true
+	t.Wall = max(0, at-owner.T)
+	m.stats.forRow(owner).addOutcome(owner)
+	m.markUpdated(owner)
+}
+
+func (m *Model) notification(s *Session, e *capture.Event, msg *jsonrpc.Message, size int64, rt *roundTrip) {
+	r := m.newRow(Notification, s, e)
+	r.Method, r.RequestBytes = m.intern(msg.Method), size
+	f := m.notificationFields(r.Method, msg.Params)
+	r.Target, r.Excerpt = f.target, f.excerpt
+	switch r.Method {
+	case mcp.NotificationProgress:
+		r.Kind = Progress
+	case mcp.NotificationMessage:
+		r.Kind = Log
+	}
+	parent := m.parentOfNotification(s, r, &f, rt)
+	m.addRow(r, parent)
+	m.attachHTTP(rt, r)
+	if parent == nil {
+		return
+	}
+	switch r.Method {
+	case mcp.NotificationCancelled:
+		m.applyCancellation(parent, e.T)
+	case mcp.NotificationTasks, mcp.NotificationTaskStatus:
+		if parent.Task != nil {
+			if f.inner != nil {
+				parent.ResultInfo = *f.inner
+			}
+			m.setTaskState(parent, f.taskState, e.T, f.innerError)
+		}
+	}
+}
+
+// parentOfNotification returns what a notification stands in, or nil.
+func (m *Model) parentOfNotification(s *Session, r *Row, f *notificationFields, rt *roundTrip) *Row {
+	switch r.Method {
+	case mcp.NotificationCancelled:
+		return s.pending[requestKey{r.Dir, f.requestID}]
+	case mcp.NotificationProgress:
+		if p := s.tokens[tokenKey{opposite(r.Dir), f.token}]; p != nil {
+			return p
+		}
+	case mcp.NotificationTasks, mcp.NotificationTaskStatus:
+		if t := s.task(f.task); t != nil {
+			return t
+		}
+	}
+	if t := s.task(f.relatedTask); t != nil {
+		return t
+	}
+	if r.Dir != capture.ToClient {
+		return nil
+	}
+	if p := rt.parent(); p != nil && (p.Kind == Request || r.Kind != Log) {
+		return p
+	}
+	if f.subscription != "" {
+		return s.pending[requestKey{capture.ToServer, f.subscription}]
+	}
+	if r.Kind == Log {
+		if p := s.onlyInFlight(); p != nil {
+			return p
+		}
+	}
+	return rt.parent()
+}
+
+// applyCancellation notes that a request was cancelled. A response may come all the same.
+func (m *Model) applyCancellation(r *Row, at time.Duration) {
+	if r.Done || r.Kind != Request {
+		return
+	}
+	r.Status, r.Done, r.Latency = Canceled, true, max(0, at-r.T)
+	delete(r.Session.inFlight, r)
+	m.stats.forRow(r).addOutcome(r)
+	m.markUpdated(r)
+}
+
+func opposite(d capture.Dir) capture.Dir {
+	if d == capture.ToServer {
+		return capture.ToClient
+	}
+	return capture.ToServer
+}
+
+// hashTexts returns a hash of texts that is never 0.
+func hashTexts(texts ...[]byte) uint64 {
+	h := fnv.New64a()
+	for _, t := range texts {
+		h.Write(t)
+		h.Write([]byte{0})
+	}
+	return h.Sum64() | 1
+}
+
+// What is taken from messages. Their text has been validated by parsing them.
+
+// requestFields are what matters of a request's params.
+type requestFields struct {
+	target, excerpt string
+	revision        string // by its metadata
+	peer            PeerInfo
+	token           string // of progress
+	task            string
+	relatedTask     string
+	isTaskRequest   bool   // it is about a task
+	isRetry         bool   // it is a further round
+	stateHash       uint64 // hash of requestState
+	paramsHash      uint64 // hash of the other params, if the request may take rounds
+}
+
+func (m *Model) requestFields(method string, params []byte) (f requestFields) {
+	if len(params) == 0 || params[0] != '{' {
+		return f
+	}
+	f.isTaskRequest = strings.HasPrefix(method, "tasks/")
+	key := targetKey(method)
+	var arguments []byte
+	for p := jsonwire.ObjectMembers(params); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs("_meta"):
+			m.parseRequestMeta(&f, v)
+			continue
+		case p.KeyIs("inputResponses"):
+			f.isRetry = true
+			continue
+		case p.KeyIs("requestState"):
+			f.isRetry, f.stateHash = true, hashTexts(v)
+			continue
+		case p.KeyIs("taskId"):
+			f.task = stringText(v)
+		case p.KeyIs("arguments"):
+			arguments = v
+		}
+		if key != "" && p.KeyIs(key) {
+			f.target = m.intern([]byte(stringText(v)))
+		}
+		if allowsInputRounds(method) { // in whatever order the members come
+			f.paramsHash += hashTexts(p.RawKey(), v)
+		}
+	}
+	if f.target == "" && method == mcp.MethodComplete {
+		f.target = m.completionTarget(params)
+	}
+	switch {
+	case len(arguments) > 0:
+		f.excerpt = excerpt(arguments)
+	case key == "" || method == mcp.MethodCreateMessage:
+		f.excerpt = excerptOfParams(params)
+	}
+	return f
+}
+
+// targetKey is the member of the params that says what a request is about.
+func targetKey(method string) string {
+	switch method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		return "name"
+	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.NotificationResourceUpdated:
+		return "uri"
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
+		return "taskId"
+	case mcp.MethodSetLevel, mcp.NotificationMessage:
+		return "level"
+	case mcp.MethodElicit:
+		return "message"
+	case mcp.MethodInitialize:
+		return "protocolVersion"
+	}
+	return ""
+}
+
+func (m *Model) completionTarget(params []byte) string {
+	ref := jsonwire.Lookup(params, "ref")
+	if v := jsonwire.Lookup(ref, "name"); v != nil {
+		return m.intern([]byte(stringText(v)))
+	}
+	return m.intern([]byte(stringText(jsonwire.Lookup(ref, "uri"))))
+}
+
+func (m *Model) parseRequestMeta(f *requestFields, meta []byte) {
+	if len(meta) == 0 || meta[0] != '{' {
+		return
+	}
+	for p := jsonwire.ObjectMembers(meta); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs(mcp.MetaProtocolVersion):
+			f.revision = m.intern([]byte(stringText(v)))
+		case p.KeyIs(mcp.MetaClientInfo):
+			f.peer.setImplementation(v, m)
+		case p.KeyIs(mcp.MetaClientCapabilities):
+			f.peer.Capabilities = m.capabilityNames(v)
+		case p.KeyIs(mcp.MetaProgressToken):
+			f.token = scalarKey(v)
+		case p.KeyIs(mcp.MetaRelatedTask):
+			f.relatedTask = stringText(jsonwire.Lookup(v, "taskId"))
+		}
+	}
+}
+
+// resultFields are what matters of a result.
+type resultFields struct {
+	ResultInfo
+	isError         bool
+	stateHash       uint64
+	task, taskState string
+	peer            PeerInfo
+	inner           *ResultInfo // of the result that a task holds
+	innerError      bool
+}
+
+func (m *Model) resultFields(method string, result []byte) (f resultFields) {
+	if len(result) == 0 || result[0] != '{' {
+		return f
+	}
+	for p := jsonwire.ObjectMembers(result); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs("resultType"):
+			if t := stringText(v); t != mcp.ResultTypeComplete {
+				f.ResultType = m.intern([]byte(t))
+			}
+		case p.KeyIs("isError"):
+			f.isError = string(v) == "true"
+		case p.KeyIs("requestState"):
+			f.stateHash = hashTexts(v)
+		case p.KeyIs("structuredContent"):
+			f.Structured = true
+		case p.KeyIs("nextCursor"):
+			f.HasMore = true
+		case p.KeyIs("taskId"):
+			f.task = stringText(v)
+		case p.KeyIs("status"):
+			f.taskState = stringText(v)
+		case p.KeyIs("task"): // of 2025-11-25
+			f.task, f.taskState = stringText(jsonwire.Lookup(v, "taskId")), stringText(jsonwire.Lookup(v, "status"))
+		case p.KeyIs("inputRequests"):
+			f.ListName, f.Count = "inputs", count(v)
+		case p.KeyIs("result"):
+			inner := m.resultFields("", v)
+			f.inner, f.innerError = &inner.ResultInfo, inner.isError
+		case p.KeyIs("_meta"):
+			f.peer.setImplementation(jsonwire.Lookup(v, mcp.MetaServerInfo), m)
+		default:
+			f.addList(&p, v)
+		}
+	}
+	if method != mcp.MethodToolsCall && !strings.HasPrefix(method, "tasks/") && f.ResultType != "task" {
+		f.task = ""
+	}
+	return f
+}
+
+// addList takes a member of a result that may be a list.
+func (f *resultFields) addList(p *jsonwire.Members, v []byte) {
+	for _, name := range [...]string{"content", "contents", "messages", "tools", "prompts", "resources", "resourceTemplates", "roots", "tasks"} {
+		if !p.KeyIs(name) || len(v) == 0 || v[0] != '[' {
+			continue
+		}
+		f.ListName, f.Count = name, count(v)
+		if name != "content" {
+			return
+		}
+		for el := jsonwire.ArrayElements(v); el.Next(); {
+			if t := jsonwire.Lookup(el.Value(), "text"); t != nil {
+				f.Text = clip(stringText(t), maxExcerpt)
+				return
+			}
+		}
+		return
+	}
+}
+
+// notificationFields are what matters of a notification's params.
+type notificationFields struct {
+	target, excerpt          string
+	requestID, token         string
+	task, taskState          string
+	relatedTask              string
+	subscription             string
+	inner                    *ResultInfo
+	innerError               bool
+	progress, total, message string
+}
+
+func (m *Model) notificationFields(method string, params []byte) (f notificationFields) {
+	if len(params) == 0 || params[0] != '{' {
+		return f
+	}
+	f.excerpt = excerptOfParams(params)
+	key := targetKey(method)
+	for p := jsonwire.ObjectMembers(params); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs("_meta"):
+			f.relatedTask = stringText(jsonwire.Lookup(jsonwire.Lookup(v, mcp.MetaRelatedTask), "taskId"))
+			f.subscription = scalarKey(jsonwire.Lookup(v, mcp.MetaSubscriptionID))
+		case p.KeyIs("requestId"):
+			f.requestID = scalarKey(v)
+		case p.KeyIs("progressToken"):
+			f.token = scalarKey(v)
+		case p.KeyIs("progress"):
+			f.progress = clip(string(v), 32)
+		case p.KeyIs("total"):
+			f.total = clip(string(v), 32)
+		case p.KeyIs("message"), p.KeyIs("data"), p.KeyIs("reason"):
+			if v[0] == '"' {
+				f.excerpt = clip(stringText(v), maxExcerpt)
+			} else {
+				f.excerpt = excerpt(v)
+			}
+			f.message = f.excerpt
+		case p.KeyIs("taskId"):
+			f.task = stringText(v)
+		case p.KeyIs("status"):
+			f.taskState = stringText(v)
+		case p.KeyIs("result"):
+			inner := m.resultFields("", v)
+			f.inner, f.innerError = &inner.ResultInfo, inner.isError
+		}
+		if key != "" && p.KeyIs(key) {
+			f.target = m.intern([]byte(stringText(v)))
+		}
+	}
+	if method == mcp.NotificationProgress {
+		f.target = f.progress
+		if f.total != "" {
+			f.target += "/" + f.total
+		}
+		f.excerpt = f.message
+	}
+	if f.task != "" {
+		f.target, f.excerpt = clip(f.task, maxName), f.taskState
+	}
+	return f
+}
+
+func parseError(e []byte) (code int, message string) {
+	n, _ := jsonwire.ParseInt(jsonwire.Lookup(e, "code"))
+	return int(n), clip(stringText(jsonwire.Lookup(e, "message")), maxExcerpt)
+}
+
+// stringText returns the beginning of what a JSON string says, or "" for anything else.
+func stringText(v []byte) string {
+	if len(v) < 2 || v[0] != '"' {
+		return ""
+	}
+	raw := v[1 : len(v)-1]
+	if len(raw) > 8*maxName { // an escape that is cut stays as it is, which does no harm
+		raw = raw[:8*maxName]
+		for i := len(raw) - 1; i >= len(raw)-12; i-- {
+			if raw[i] == '\\' {
+				raw = raw[:i]
+			}
+		}
+	}
+	return jsonwire.UnquoteString(raw)
+}
+
+// scalarKey returns a text that is the same for equal strings and numbers.
+func scalarKey(v []byte) string {
+	if len(v) == 0 || len(v) > maxName {
+		return ""
+	}
+	return idText(jsonrpc.ID(v))
+}
+
+// count returns how many elements or members there are.
+func count(v []byte) (n int) {
+	switch {
+	case len(v) == 0:
+	case v[0] == '[':
+		for el := jsonwire.ArrayElements(v); el.Next(); {
+			n++
+		}
+	case v[0] == '{':
+		for m := jsonwire.ObjectMembers(v); m.Next(); {
+			n++
+		}
+	}
+	return n
+}
+
+// excerpt returns the beginning of a payload.
+func excerpt(b []byte) string {
+	const more = 4 // so that clip sees that there is more
+	return clip(string(b[:min(len(b), maxExcerpt+more)]), maxExcerpt)
+}
+
+// excerptOfParams is excerpt without the metadata, which every message has that has any, and which says nothing of this one.
+func excerptOfParams(params []byte) string {
+	if jsonwire.Lookup(params, "_meta") == nil {
+		return excerpt(params)
+	}
+	var b []byte
+	for p := jsonwire.ObjectMembers(params); len(b) <= maxExcerpt && p.Next(); {
+		if p.KeyIs("_meta") {
+			continue
+		}
+		b = append(append(b, ',', '"'), p.RawKey()...)
+		b = append(append(b, '"', ':'), p.Value()[:min(len(p.Value()), maxExcerpt)]...)
+	}
+	if len(b) == 0 {
+		return ""
+	}
+	b[0] = '{'
+	return excerpt(append(b, '}'))
+}
+
+// clip returns the beginning of a text, with "…" if there was more.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	n := limit
+	for n > 0 && n > limit-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.Clone(s[:n]) + "…"
+}

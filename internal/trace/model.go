@@ -1,0 +1,497 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/trace/filter"
+)
+
+// Defaults of a [Model] that is not told others.
+const (
+	DefaultMaxRows     = 100_000 // with those inside others
+	DefaultMaxChildren = 256     // inside one row
+)
+
+const (
+	maxRoundTrips = 1 << 14 // HTTP exchanges that go on
+	maxInterned   = 4096    // names
+	maxEvents     = 32      // numbers in Row.Events
+	maxName       = 256     // bytes of a name
+	maxExcerpt    = 160     // bytes
+	maxDepth      = 6       // of rows inside rows
+)
+
+// Options are the options of a [Model]. nil means defaults.
+type Options struct {
+	// MaxRows is how many rows are kept, with those inside others; 0 is DefaultMaxRows. The oldest make room.
+	MaxRows int
+	// MaxChildren is how many rows are kept inside one; 0 is DefaultMaxChildren. The oldest make room.
+	MaxChildren int
+	// Scan looks at an event before it is added. What it returns is in Row.Hits of the rows that the event belongs to. The event is good until it returns.
+	Scan func(e *capture.Event) filter.Hits
+	// Load returns the payload of an event again, for [Row.Payloads]. nil: they yield excerpts.
+	Load func(captureID string, n uint64) ([]byte, error)
+}
+
+// An Op is what happened to a row.
+type Op uint8
+
+// The operations.
+const (
+	Added Op = iota
+	Updated
+	Evicted // it made room, and changes no more
+)
+
+// A Change is what an event did to a row.
+type Change struct {
+	Op  Op
+	Row *Row
+}
+
+// A Model is built from events. See the package comment.
+type Model struct {
+	opts           Options
+	pairer         *capture.Pairer
+	captures       map[string]*Capture
+	captureOrder   []*Capture
+	rows           []*Row // of the timeline, the oldest first
+	first          int    // index in rows of the oldest
+	count          int    // of all rows
+	seq            uint64
+	evicted        uint64
+	rowByCall      map[*capture.Call]*Row
+	roundTrips     map[roundTripKey]*roundTrip
+	roundTripOrder []roundTripKey
+	names          map[string]string
+	stats          statTable
+	changes        []Change
+	hits           filter.Hits
+}
+
+// New returns a model. opts may be nil.
+func New(opts *Options) *Model {
+	m := &Model{
+		captures: map[string]*Capture{}, rowByCall: map[*capture.Call]*Row{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{},
+		stats: newStatTable(),
+	}
+	if opts != nil {
+		m.opts = *opts
+	}
+	if m.opts.MaxRows <= 0 {
+		m.opts.MaxRows = DefaultMaxRows
+	}
+	if m.opts.MaxChildren <= 0 {
+		m.opts.MaxChildren = DefaultMaxChildren
+	}
+	m.pairer = capture.NewPairer(&capture.PairOptions{MaxPending: max(1, min(m.opts.MaxRows, capture.DefaultMaxPending))})
+	return m
+}
+
+// Add takes the next event, and returns what it changed; the slice is good until the next call. head is that of the event's capture, as [capture.Reader.Head] returns it; it may
+// be nil if the event with the head is added, too. The event is not kept.
+func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
+	m.changes, m.hits = m.changes[:0], 0
+	if e.Head != nil {
+		head = e.Head
+	}
+	c := m.capture(head, e.Capture)
+	if e.Kind == capture.KindHead || e.Kind == capture.KindTail {
+		return nil
+	}
+	s, added := c.session(e.Session)
+	if added {
+		s.First = e.At
+	}
+	s.Last, s.lastT = e.At, max(s.lastT, e.T)
+	if s.Side == "" && e.Side != "" {
+		s.Side, s.Capture.hasSides = e.Side, true
+	}
+	if m.opts.Scan != nil {
+		m.hits = m.opts.Scan(e)
+	}
+	switch e.Kind {
+	case capture.KindMessage:
+		m.messageEvent(s, e)
+	case capture.KindRequest, capture.KindResponse, capture.KindBody, capture.KindSSE, capture.KindEnd:
+		m.httpEvent(s, e)
+	default:
+		m.otherEvent(s, e)
+	}
+	m.evictRows()
+	return m.changes
+}
+
+// capture returns the capture that an event is in.
+func (m *Model) capture(h *capture.Head, id string) *Capture {
+	if h != nil && id == "" {
+		id = h.ID
+	}
+	if c := m.captures[id]; c != nil {
+		return c
+	}
+	if h == nil || h.ID != id {
+		h = &capture.Head{ID: id}
+	}
+	c := newCapture(h)
+	if len(m.captureOrder) >= maxCaptures {
+		delete(m.captures, m.captureOrder[0].ID)
+		m.captureOrder = slices.Delete(m.captureOrder, 0, 1)
+	}
+	m.captures[id] = c
+	m.captureOrder = append(m.captureOrder, c)
+	return c
+}
+
+// Finish says that no more events come: what waits is unanswered. It returns the changes as Add does.
+func (m *Model) Finish() []Change {
+	m.changes, m.hits = m.changes[:0], 0
+	var open []*Row
+	for _, r := range m.rows[m.first:] {
+		for x := range r.All() {
+			if !x.Done && (x.Kind == Request || x.Kind == HTTP) {
+				open = append(open, x)
+			}
+		}
+	}
+	for _, r := range open {
+		m.abandon(r)
+	}
+	return m.changes
+}
+
+// Rows returns the timeline, the oldest first. The slice is good until the next call that changes the model.
+func (m *Model) Rows() []*Row { return m.rows[m.first:] }
+
+// TotalRows returns how many rows the timeline has had, with those that have made room.
+func (m *Model) TotalRows() uint64 { return uint64(len(m.Rows())) + m.evicted }
+
+// EvictedRows returns how many rows have made room.
+func (m *Model) EvictedRows() uint64 { return m.evicted }
+
+// Find returns the row that the event n of a capture belongs to, or nil. An empty captureID means the only capture.
+func (m *Model) Find(captureID string, n uint64) *Row {
+	if c := m.captureByID(captureID); c != nil {
+		return c.byEvent[n]
+	}
+	return nil
+}
+
+func (m *Model) captureByID(id string) *Capture {
+	if id == "" && len(m.captureOrder) == 1 {
+		return m.captureOrder[0]
+	}
+	return m.captures[id]
+}
+
+// Captures returns the captures that events came from, in the order in which they came.
+func (m *Model) Captures() []*Capture { return slices.Clone(m.captureOrder) }
+
+// Sessions returns the sessions of a capture, by their numbers.
+func (c *Capture) Sessions() []*Session {
+	list := make([]*Session, 0, len(c.sessions))
+	for _, s := range c.sessions {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *Session) int {
+		if a.Number < b.Number {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// newRow makes a row of an event.
+func (m *Model) newRow(kind Kind, s *Session, e *capture.Event) *Row {
+	m.seq++
+	return &Row{Seq: m.seq, Kind: kind, Capture: s.Capture, Session: s, N: e.N, T: e.T, At: e.At, Dir: e.Dir, model: m}
+}
+
+// addRow adds a row to the timeline, or inside another.
+func (m *Model) addRow(r, parent *Row) {
+	if parent != nil && parent.evicted {
+		parent = nil
+	}
+	for parent != nil && parent.depth() >= maxDepth {
+		parent = parent.Parent
+	}
+	m.count++
+	r.Session.Rows++
+	m.addEvent(r, r.N)
+	if parent != nil {
+		r.Parent = parent
+		parent.Children = append(parent.Children, r)
+		m.addHits(r)
+		m.changes = append(m.changes, Change{Added, r})
+		if len(parent.Children) > m.opts.MaxChildren {
+			m.unlink(parent.Children[0])
+			parent.Children = slices.Delete(parent.Children, 0, 1)
+			parent.EvictedChildren++
+		}
+		return
+	}
+	m.addHits(r)
+	m.rows = append(m.rows, r)
+	m.changes = append(m.changes, Change{Added, r})
+}
+
+// addEvent notes that an event belongs to a row.
+func (m *Model) addEvent(r *Row, n uint64) {
+	if n == 0 || r.evicted || len(r.Events) >= maxEvents || slices.Contains(r.Events, n) {
+		return
+	}
+	r.Events = append(r.Events, n)
+	if r.Capture.byEvent[n] == nil {
+		r.Capture.byEvent[n] = r
+	}
+}
+
+// markUpdated says that an event has changed a row.
+func (m *Model) markUpdated(r *Row) {
+	m.addHits(r)
+	if !r.evicted {
+		m.changes = append(m.changes, Change{Updated, r})
+	}
+}
+
+// addHits notes what was found in the event, on the row and those that it is in.
+func (m *Model) addHits(r *Row) {
+	for ; m.hits != 0 && r != nil; r = r.Parent {
+		r.Hits |= m.hits
+	}
+}
+
+// evictRows drops the oldest rows above the limit.
+func (m *Model) evictRows() {
+	for m.count > m.opts.MaxRows && m.first < len(m.rows)-1 {
+		r := m.rows[m.first]
+		m.rows[m.first] = nil
+		m.first++
+		m.unlink(r)
+		m.evicted++
+		m.changes = append(m.changes, Change{Evicted, r})
+	}
+	if m.first > len(m.rows)/2 && m.first > 1024 {
+		n := copy(m.rows, m.rows[m.first:])
+		clear(m.rows[n:])
+		m.rows, m.first = m.rows[:n], 0
+	}
+}
+
+// unlink forgets whatever leads to a row and to those inside it.
+func (m *Model) unlink(r *Row) {
+	for _, c := range r.Children {
+		m.unlink(c)
+	}
+	m.count--
+	r.evicted = true
+	c, s := r.Capture, r.Session
+	for _, n := range r.Events {
+		if c.byEvent[n] == r {
+			delete(c.byEvent, n)
+		}
+	}
+	m.removePending(r)
+	if s.tokens[r.token] == r {
+		delete(s.tokens, r.token)
+	}
+	if r.Task != nil && s.task(r.Task.ID) == r {
+		delete(c.tasks, taskKey{s.Side, r.Task.ID})
+	}
+	if r.InputRounds != nil {
+		c.removeAwaiting(r)
+	}
+	if rt := m.roundTrips[r.roundTripKey]; rt != nil && rt.row == r {
+		rt.row = nil
+	}
+}
+
+// removePending forgets that a request waits for its response.
+func (m *Model) removePending(r *Row) {
+	if r.call == nil {
+		return
+	}
+	delete(m.rowByCall, r.call)
+	k := requestKey{r.Dir, idText(r.call.ID)}
+	if r.Session.pending[k] == r {
+		delete(r.Session.pending, k)
+	}
+	delete(r.Session.inFlight, r)
+	r.call = nil
+}
+
+// intern returns a name as a string that equal names share.
+func (m *Model) intern(b []byte) string {
+	b = b[:min(len(b), maxName)]
+	if s, ok := m.names[string(b)]; ok {
+		return s
+	}
+	if len(m.names) >= maxInterned {
+		clear(m.names)
+	}
+	s := string(b)
+	m.names[s] = s
+	return s
+}
+
+// FinishCapture says that no more events of a capture come: what waits in it is unanswered. It returns the changes as [Model.Add] does. Should events of it come all the same, they are taken.
+func (m *Model) FinishCapture(captureID string) []Change {
+	m.changes, m.hits = m.changes[:0], 0
+	c := m.captureByID(captureID)
+	if c == nil {
+		return nil
+	}
+	for _, r := range m.unfinishedRows(c) {
+		m.abandon(r)
+	}
+	return m.changes
+}
+
+// unfinishedRows returns the rows of a capture that wait for something, the oldest first. Rows of a capture that has just ended are the last ones in most cases: it looks from the end, and no further than it
+// must.
+func (m *Model) unfinishedRows(c *Capture) (open []*Row) {
+	var left uint64
+	for _, s := range c.sessions {
+		left += s.Rows
+	}
+	rows := m.Rows()
+	for i := len(rows) - 1; i >= 0 && left > 0; i-- {
+		if rows[i].Capture != c {
+			continue
+		}
+		from := len(open)
+		for r := range rows[i].All() {
+			left -= min(left, 1)
+			if !r.Done && (r.Kind == Request || r.Kind == HTTP) {
+				open = append(open, r)
+			}
+		}
+		slices.Reverse(open[from:]) // all of it is turned round in the end
+		left -= min(left, uint64(rows[i].EvictedChildren))
+	}
+	slices.Reverse(open)
+	return open
+}
+
+// Evicted reports whether the row has made room, alone or with the one that it stood in: it changes no more.
+func (r *Row) Evicted() bool { return r.evicted }
+
+const maxCommand = 16 // arguments that are kept
+
+// otherEvent takes an event that is neither a message nor about HTTP.
+func (m *Model) otherEvent(s *Session, e *capture.Event) {
+	kinds := map[capture.Kind]Kind{
+		capture.KindStart: Start, capture.KindExit: Exit, capture.KindEOF: EOF, capture.KindStderr: Stderr,
+		capture.KindInvalid: Invalid, capture.KindNote: Note, capture.KindGap: Gap, capture.KindTranslate: Translate,
+	}
+	kind, ok := kinds[e.Kind]
+	if !ok {
+		return // of a later version of the format
+	}
+	if kind == Translate && e.Translation != nil && m.linkTranslation(s.Capture, e) {
+		return
+	}
+	rt := m.roundTrip(s, e.Exchange)
+	if kind == Invalid && e.Dir == capture.ToClient && e.Exchange == 0 {
+		kind = Stdout
+	}
+	r := m.newRow(kind, s, e)
+	r.Excerpt, r.RequestBytes = excerpt(e.Data), wireLen(e)
+	parent := rt.parent()
+	switch kind {
+	case Start:
+		m.processStart(s, r, e.Start)
+	case Exit:
+		m.processExit(s, r, e.Exit)
+	case Gap:
+		r.Excerpt = gapText(e.Gap)
+	case Translate:
+		if e.Translation == nil {
+			return
+		}
+		r.Excerpt = clip(e.Translation.Rule, maxExcerpt)
+		parent = s.Capture.byEvent[e.Translation.Of]
+	}
+	m.addRow(r, parent)
+	m.attachHTTP(rt, r)
+	if kind == Exit {
+		m.abandonPending(s)
+	}
+}
+
+func (m *Model) processStart(s *Session, r *Row, st *capture.Start) {
+	if st == nil {
+		return
+	}
+	s.PID, s.Command, s.StartN = st.PID, nil, r.N
+	for _, a := range st.Command[:min(len(st.Command), maxCommand)] {
+		s.Command = append(s.Command, clip(a, maxName))
+	}
+	s.Exited, s.ExitCode, s.Signal = false, 0, ""
+	s.Capture.newestProcess = s
+	r.Excerpt = clip(strings.Join(s.Command, " "), maxExcerpt)
+	r.Target = fmt.Sprint("pid ", st.PID)
+}
+
+func (m *Model) processExit(s *Session, r *Row, exit *capture.Exit) {
+	if exit == nil {
+		return
+	}
+	s.Exited, s.ExitCode, s.Signal = true, exit.Code, clip(exit.Signal, maxName)
+	r.Code = exit.Code
+	r.Excerpt = fmt.Sprint("code ", exit.Code)
+	if exit.Signal != "" {
+		r.Excerpt = "signal " + s.Signal
+	}
+}
+
+// abandonPending ends what waits in a session whose process is gone.
+func (m *Model) abandonPending(s *Session) {
+	var open []*Row
+	for _, r := range s.pending {
+		open = append(open, r)
+	}
+	slices.SortFunc(open, func(a, b *Row) int {
+		if a.Seq < b.Seq {
+			return -1
+		}
+		return 1
+	})
+	hits := m.hits
+	m.hits = 0
+	for _, r := range open {
+		call := r.call
+		m.abandon(r)
+		if call == nil {
+			continue
+		}
+		r.call, m.rowByCall[call] = call, r // a tap answers in place of the server that is gone, see late
+	}
+	m.hits = hits
+}
+
+func gapText(g *capture.Gap) string {
+	if g == nil {
+		return ""
+	}
+	n := "some events"
+	switch {
+	case g.Lost == 1:
+		n = "1 event"
+	case g.Lost > 1:
+		n = fmt.Sprint(g.Lost, " events")
+	}
+	why := map[string]string{
+		capture.GapQueue: "recorded faster than written", capture.GapWrite: "writing failed", capture.GapLimit: "the line is too long",
+		capture.GapUnwatched: "nobody watched",
+		capture.GapMalformed: "the line is no event", capture.GapTruncated: "the capture breaks off here",
+	}[g.Why]
+	if why == "" {
+		why = clip(g.Why, maxName)
+	}
+	return fmt.Sprintf("%s missing, %s: %s", n, FormatSize(g.Bytes), why)
+}

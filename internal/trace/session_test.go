@@ -1,0 +1,137 @@
+package trace_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/internal/trace"
+)
+
+func TestCard(t *testing.T) {
+	m := build(t, nil, `
+0 - 0/0 start node s.js
+1 c2s 0/0 msg {"jsonrpc":"2.0","id":0,"method":"server/discover","params":{`+modernMeta+`}}
+2 s2c 0/0 msg {"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{"listChanged":true}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"m","version":"3"}}}}
+4 - 0/0 exit 7`)
+	card := m.Captures()[0].Sessions()[0].Card()
+	want := trace.SessionInfo{
+		Capture: "c", Name: "srv", Transport: "stdio", Era: trace.EraModern, Offered: "2026-07-28", Negotiated: "2026-07-28", Supported: []string{"2026-07-28", "2025-11-25"},
+		Client:  trace.PeerInfo{Name: "host", Version: "1", Capabilities: []string{"elicitation"}},
+		Server:  trace.PeerInfo{Name: "m", Version: "3", Capabilities: []string{"tools", "tools.listChanged"}},
+		Command: []string{"node", "s.js"}, PID: 7, Exited: true, ExitCode: 7, Rows: 3, First: start, Last: start.Add(4 * time.Millisecond),
+	}
+	if diff := cmp.Diff(want, card); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := m.Captures()[0].Sessions()[0].StartN; got != 1 {
+		t.Errorf("started by event %d", got)
+	}
+}
+
+// TestExcerptOfParams leaves out what is in each message.
+func TestExcerptOfParams(t *testing.T) {
+	for _, tt := range []struct{ params, want string }{
+		{`{"a":1}`, `{"a":1}`},
+		{`{"_meta":{"x":1}}`, ""},
+		{`{"_meta":{"x":1},"cursor":"c","b":[1, 2]}`, `{"cursor":"c","b":[1, 2]}`},
+		{`{"cursor":"` + strings.Repeat("é", 4000) + `","_meta":{}}`, `{"cursor":"éé`},
+	} {
+		m := build(t, nil, `1 c2s 0/0 msg {"jsonrpc":"2.0","id":0,"method":"tools/list","params":`+tt.params+`}`)
+		got := m.Rows()[0].Excerpt
+		if len(got) > len(tt.want) && strings.HasSuffix(got, "é…") && utf8.ValidString(got) {
+			got = got[:len(tt.want)]
+		}
+		if got != tt.want {
+			t.Errorf("of %.40s there is %q", tt.params, got)
+		}
+	}
+}
+
+// TestRestarted: a tap answers what the process that has ended did not, and starts another one. The card of the first says so.
+func TestRestarted(t *testing.T) {
+	m := build(t, nil, `
+0 - 0/0 note x
+1 c2s 1/0 msg {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"die"}}
+2 - 1/0 start node s.js
+3 - 1/0 exit 3
+4 s2c 1/0 msg {"jsonrpc":"2.0","id":6,"error":{"code":-32603,"message":"restarted"}}`)
+	s := m.Captures()[0].Sessions()[1]
+	if c := s.Card(); !c.Exited || c.Successor != 0 {
+		t.Errorf("before the restart: %+v", c)
+	}
+	r := m.Rows()[1]
+	if r.Status != trace.Failed || r.Code != -32603 || r.Message != "restarted" || r.Latency != 3*time.Millisecond || len(m.Rows()) != 4 {
+		t.Errorf("%d rows, %s %d %q after %v", len(m.Rows()), r.Status, r.Code, r.Message, r.Latency)
+	}
+	if st := m.Tools()[0]; st.Unanswered != 0 || st.Errors != 1 {
+		t.Errorf("%d without an answer, %d errors", st.Unanswered, st.Errors)
+	}
+	for _, e := range events(t, "5 - 2/0 start node s.js") {
+		e.N = 6
+		m.Add(nil, e)
+	}
+	if c := s.Card(); c.Successor != 2 || c.ExitCode != 3 {
+		t.Errorf("after the restart: %+v", c)
+	}
+	if c := m.Captures()[0].Sessions()[2].Card(); c.Exited || c.Successor != 0 {
+		t.Errorf("of the new process: %+v", c)
+	}
+	for _, e := range events(t, "6 - 1/0 start node s.js") { // a process of the same session
+		e.N = 7
+		m.Add(nil, e)
+	}
+	if c := s.Card(); c.Exited || c.ExitCode != 0 || c.Successor != 0 {
+		t.Errorf("after another one: %+v", c)
+	}
+}
+
+// TestRefusedRevision: a server that does not speak the revision says which it does.
+func TestRefusedRevision(t *testing.T) {
+	m := build(t, nil, `
+1 c2s 0/0 msg {"jsonrpc":"2.0","id":0,"method":"tools/list","params":{`+modernMeta+`}}
+2 s2c 0/0 msg {"jsonrpc":"2.0","id":0,"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25",1,"x"],"requested":"2026-07-28"}}}`)
+	if diff := cmp.Diff([]string{"2025-11-25", "x"}, m.Captures()[0].Sessions()[0].Supported); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestRoundTooDeepInside: the first round is as deep inside others as rows can be, so that the second one cannot stand in it.
+func TestRoundTooDeepInside(t *testing.T) {
+	var in string
+	for i := range 9 { // each is caused by the task that the one before became
+		in += fmt.Sprintf(`%d s2c 0/0 msg {"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t%d"}}}}
+%d c2s 0/0 msg {"jsonrpc":"2.0","id":%d,"result":{"resultType":"task","taskId":"t%d","status":"working"}}
+`, i, i, i-1, i, i, i)
+	}
+	in += `20 s2c 0/0 msg {"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t8"}}}}
+21 c2s 0/0 msg {"jsonrpc":"2.0","id":"x","result":{"resultType":"input_required","requestState":"s"}}
+22 c2s 0/0 msg {"jsonrpc":"2.0","id":"y","method":"tools/call","params":{"name":"t","requestState":"s"}}
+23 s2c 0/0 msg {"jsonrpc":"2.0","id":"y","result":{"resultType":"input_required","requestState":"s2"}}
+24 c2s 0/0 msg {"jsonrpc":"2.0","id":"z","method":"tools/call","params":{"name":"t","requestState":"s2"}}
+25 s2c 0/0 msg {"jsonrpc":"2.0","id":"z","result":{}}`
+	m := build(t, nil, in)
+	n := 0
+	for x := range m.Rows()[0].All() {
+		x.AppendSegments(nil)
+		n++
+	}
+	if n != 12 {
+		t.Errorf("%d rows, want 12", n)
+	}
+}
+
+func TestManyLints(t *testing.T) {
+	m := build(t, nil, `0 c2s 0/0 msg {"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	for i := range 40 {
+		m.AddFinding("c", 1, trace.Finding{Rule: "r", Severity: []string{"info", "warning"}[i%2]})
+	}
+	r := m.Rows()[0]
+	if got := r.WorstSeverity(); len(r.Findings) != 32 || r.OmittedFindings != 8 || r.CountFindings() != 40 || got != "warning" {
+		t.Errorf("%d kept, %d gone, %d in all, the worst is %q", len(r.Findings), r.OmittedFindings, r.CountFindings(), got)
+	}
+}

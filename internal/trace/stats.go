@@ -1,0 +1,296 @@
+package trace
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/mcp"
+)
+
+// A Stat sums up the requests with one method, or the calls of one tool.
+type Stat struct {
+	Server string // the name of its capture, with the side if it is a bridge's
+	Name   string // of the method or tool
+	Calls  uint64 // requests; the rounds of one count once
+
+	OK, Errors, ToolErrors, Canceled, Unanswered uint64 // outcomes: of those that have one yet
+
+	// LongestWait is how long the unanswered ones have waited, the longest of them.
+	LongestWait time.Duration
+
+	Latency           Histogram // that the server took, without the time for which it waited for the client, of those that were answered
+	BytesIn, BytesOut int64     // of requests and of responses, with further rounds
+	DefinitionBytes   int64     // of a tool's definition in the last list
+}
+
+type statKey struct {
+	server, name string
+	tool         bool
+}
+
+// A statTable holds the statistics. Above maxStats, names share "(others)".
+type statTable struct{ byKey map[statKey]*Stat }
+
+// A statPair is the statistics that a request counts for: those of its method, and if it calls a tool those of the tool.
+type statPair struct{ method, tool *Stat }
+
+const (
+	maxStats   = 2048
+	otherNames = "(others)"
+)
+
+func newStatTable() statTable { return statTable{map[statKey]*Stat{}} }
+
+func (t statTable) get(server, name string, tool bool) *Stat {
+	k := statKey{server, name, tool}
+	p := t.byKey[k]
+	if p == nil && len(t.byKey) >= maxStats {
+		k.name = otherNames
+		if p = t.byKey[k]; p == nil && len(t.byKey) >= 2*maxStats {
+			k.server = otherNames
+			p = t.byKey[k]
+		}
+	}
+	if p == nil {
+		p = &Stat{Server: k.server, Name: k.name}
+		t.byKey[k] = p
+	}
+	return p
+}
+
+// forRow returns what a request counts for.
+func (t statTable) forRow(r *Row) statPair {
+	server := r.Session.Label()
+	p := statPair{method: t.get(server, r.Method, false)}
+	if r.Method == mcp.MethodToolsCall {
+		p.tool = t.get(server, r.Target, true)
+	}
+	return p
+}
+
+func (p statPair) each(f func(s *Stat)) {
+	f(p.method)
+	if p.tool != nil {
+		f(p.tool)
+	}
+}
+
+func (p statPair) addCall(r *Row) {
+	p.each(func(s *Stat) { s.Calls++; s.BytesIn += r.RequestBytes })
+}
+
+func (p statPair) addRetry(r *Row) { p.each(func(s *Stat) { s.BytesIn += r.RequestBytes }) }
+
+func (p statPair) addResponse(r *Row) { p.each(func(s *Stat) { s.BytesOut += r.ResponseBytes }) }
+
+// addOutcome counts the outcome of a request, once.
+func (p statPair) addOutcome(r *Row) {
+	if r.counted || r.Kind != Request {
+		return
+	}
+	r.counted = true
+	p.each(func(s *Stat) {
+		switch r.Status {
+		case Failed, HTTPFailed:
+			s.Errors++
+		case ToolFailed:
+			s.ToolErrors++
+		case Canceled:
+			s.Canceled++
+			return
+		case Unanswered:
+			s.Unanswered++
+			s.LongestWait = max(s.LongestWait, r.Wall())
+			return
+		default:
+			s.OK++
+		}
+		s.Latency.Add(r.ServerTime())
+	})
+}
+
+// removeUnanswered takes back that a request was counted as one without an answer.
+func (p statPair) removeUnanswered(r *Row) {
+	if r.counted {
+		r.counted = false
+		p.each(func(s *Stat) {
+			if s.Unanswered--; s.Unanswered == 0 {
+				s.LongestWait = 0
+			}
+		})
+	}
+}
+
+// addDefinitions notes how large the definitions of tools are.
+func (t statTable) addDefinitions(r *Row, result []byte) {
+	list := jsonwire.Lookup(result, "tools")
+	if len(list) == 0 || list[0] != '[' {
+		return
+	}
+	for el := jsonwire.ArrayElements(list); el.Next(); {
+		if name := stringText(jsonwire.Lookup(el.Value(), "name")); name != "" {
+			t.get(r.Session.Label(), clip(name, maxName), true).DefinitionBytes = int64(len(el.Value()))
+		}
+	}
+}
+
+// Tools returns the statistics of tools, also of those that were listed and never called, by server and name.
+func (m *Model) Tools() []*Stat { return m.stats.list(true) }
+
+// Methods returns the statistics of methods, by server and name.
+func (m *Model) Methods() []*Stat { return m.stats.list(false) }
+
+func (t statTable) list(tools bool) []*Stat {
+	var list []*Stat
+	for k, s := range t.byKey {
+		if k.tool == tools {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Stat) int { return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.Name, b.Name)) })
+	return list
+}
+
+// A Histogram counts durations in buckets that grow with them: each power of two has 32, so that a quantile is at most 1.6 % off. It has 256 bytes of counters for each power
+// of two that came up, however many durations there were. The zero Histogram is empty.
+type Histogram struct {
+	n        uint64
+	sum      time.Duration
+	min, max time.Duration
+	octaves  [64]*[subBuckets]uint64
+}
+
+const (
+	subBits    = 5
+	subBuckets = 1 << subBits
+)
+
+// Add counts a duration. One below 0 counts as 0.
+func (h *Histogram) Add(d time.Duration) {
+	d = max(d, 0)
+	if h.n == 0 || d < h.min {
+		h.min = d
+	}
+	h.max = max(h.max, d)
+	h.n++
+	h.sum += d
+	octave, sub := bucket(uint64(d))
+	if h.octaves[octave] == nil {
+		h.octaves[octave] = new([subBuckets]uint64)
+	}
+	h.octaves[octave][sub]++
+}
+
+// bucket returns where a value is counted. Values below subBuckets have a bucket each.
+func bucket(v uint64) (octave, sub int) {
+	octave = bits.Len64(v >> subBits)
+	if octave == 0 {
+		return 0, int(v)
+	}
+	return octave, int(v>>(octave-1)) & (subBuckets - 1)
+}
+
+// midpoint is the value in the middle of a bucket.
+func midpoint(octave, sub int) uint64 {
+	if octave == 0 {
+		return uint64(sub)
+	}
+	width := uint64(1) << (octave - 1)
+	return (subBuckets+uint64(sub))*width + width/2
+}
+
+// Count returns how many durations there were.
+func (h *Histogram) Count() uint64 { return h.n }
+
+// Mean returns their mean, or 0 if there were none.
+func (h *Histogram) Mean() time.Duration {
+	if h.n == 0 {
+		return 0
+	}
+	return h.sum / time.Duration(h.n)
+}
+
+// Max returns the longest.
+func (h *Histogram) Max() time.Duration { return h.max }
+
+// Quantile returns the duration that so many of them (0.5 is half) do not exceed, or 0 if there were none.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	if h.n == 0 {
+		return 0
+	}
+	rank := uint64(q * float64(h.n))
+	if float64(rank) < q*float64(h.n) || rank == 0 {
+		rank++
+	}
+	switch {
+	case rank >= h.n:
+		return h.max
+	case rank == 1:
+		return h.min
+	}
+	var seen uint64
+	for octave, subs := range h.octaves {
+		if subs == nil {
+			continue
+		}
+		for sub, n := range subs {
+			if seen += n; seen >= rank {
+				return min(max(time.Duration(midpoint(octave, sub)), h.min), h.max)
+			}
+		}
+	}
+	return h.max
+}
+
+// A Bucket is how many durations were at least Lower and below Upper.
+type Bucket struct {
+	Lower, Upper time.Duration
+	Count        uint64
+}
+
+// Buckets returns the histogram for drawing, in at most limit buckets without gaps between them, from the one with the shortest duration to the one with the longest; nil if there
+// were none. On a logarithmic scale they are about equally wide.
+func (h *Histogram) Buckets(limit int) []Bucket {
+	if h.n == 0 {
+		return nil
+	}
+	limit = max(limit, 1)
+	lo, hi := bucketIndex(bucket(uint64(h.min))), bucketIndex(bucket(uint64(h.max)))
+	shift := 0
+	for (hi>>shift)-(lo>>shift)+1 > limit {
+		shift++
+	}
+	list := make([]Bucket, (hi>>shift)-(lo>>shift)+1)
+	for i := range list {
+		list[i].Lower, list[i].Upper = lowerBound((lo>>shift+i)<<shift), lowerBound((lo>>shift+i+1)<<shift)
+	}
+	for octave, subs := range h.octaves {
+		if subs == nil {
+			continue
+		}
+		for sub, n := range subs {
+			if n > 0 {
+				list[bucketIndex(octave, sub)>>shift-lo>>shift].Count += n
+			}
+		}
+	}
+	return list
+}
+
+// bucketIndex counts buckets from the one with the shortest durations.
+func bucketIndex(octave, sub int) int { return octave<<subBits | sub }
+
+// lowerBound is the shortest duration in a bucket.
+func lowerBound(number int) time.Duration {
+	octave, sub := number>>subBits, uint64(number&(subBuckets-1))
+	if octave == 0 {
+		return time.Duration(sub)
+	}
+	if octave > 63-subBits { // above all durations
+		return 1<<63 - 1
+	}
+	return time.Duration((subBuckets + sub) << (octave - 1))
+}

@@ -1,0 +1,387 @@
+package trace
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"mcpwire/capture"
+	"mcpwire/internal/text/printable"
+	"mcpwire/mcp"
+)
+
+// Summary says in plain words what a row is about, on one line: "called search: 3 contents, 1.2 kB, 43 ms". It may be printed: see [Escape].
+func Summary(r *Row) string {
+	if len(r.Links) > 0 {
+		return joinNonEmpty("  ", rowSummary(r), linkText(r))
+	}
+	return rowSummary(r)
+}
+
+func rowSummary(r *Row) string {
+	switch r.Kind {
+	case Request:
+		return requestSummary(r)
+	case Notification, Progress, Log:
+		return joinNonEmpty(" ", notificationVerb(r), joinNonEmpty(": ", Escape(r.Target), Escape(r.Excerpt)))
+	case Response:
+		return joinNonEmpty(" ", "answered", Escape(r.ID), "to no request that is known:", Escape(r.Excerpt))
+	case Invalid:
+		return joinNonEmpty(" ", "sent what is no message:", Escape(r.Excerpt))
+	case Stdout:
+		return joinNonEmpty(" ", "stray output:", Escape(r.Excerpt))
+	case Stderr, Note:
+		return Escape(r.Excerpt)
+	case Start:
+		return joinNonEmpty(" ", "started", Escape(r.Excerpt)+",", r.Target)
+	case Exit:
+		return joinNonEmpty(" ", "exited with", Escape(r.Excerpt))
+	case EOF:
+		if r.Dir == "c2s" {
+			return "the client closed its end"
+		}
+		return "the server closed its end"
+	case HTTP:
+		return httpSummary(r)
+	case SSE:
+		return joinNonEmpty(" ", "event of the stream:", Escape(r.Excerpt))
+	case Translate:
+		return joinNonEmpty(" ", "translated:", Escape(r.Excerpt))
+	}
+	return Escape(r.Excerpt)
+}
+
+func joinNonEmpty(sep string, parts ...string) string {
+	var list []string
+	for _, p := range parts {
+		if p != "" {
+			list = append(list, p)
+		}
+	}
+	return strings.Join(list, sep)
+}
+
+func requestSummary(r *Row) string {
+	text := requestText(r)
+	if out := outcomeText(r); out != "" {
+		text += ": " + out
+	}
+	var times []string
+	if c := r.InputRounds; c != nil && c.Count > 1 {
+		times = append(times, fmt.Sprintf("%d rounds in %s (server %s, client %s)", c.Count, FormatDuration(c.Wall), FormatDuration(c.ServerTime), FormatDuration(c.ClientTime)))
+	} else if r.Done && (r.ResponseN > 0 || r.Latency > 0) {
+		t := FormatDuration(r.Latency)
+		if r.ClientTime > 0 {
+			t += fmt.Sprintf(" (server %s, client %s)", FormatDuration(r.ServerTime()), FormatDuration(r.ClientTime))
+		}
+		times = append(times, t)
+	}
+	if t := r.Task; t != nil {
+		times = append(times, taskSummary(t))
+	}
+	return joinNonEmpty(", ", append([]string{text}, times...)...)
+}
+
+func taskSummary(t *Task) string {
+	s := joinNonEmpty(" ", "task", Escape(t.ID), Escape(t.State))
+	if t.Polls > 0 {
+		s += fmt.Sprintf(" after %s", plural(t.Polls, "poll"))
+	}
+	if t.isFinal {
+		s += " and " + FormatDuration(t.Wall)
+	}
+	return s
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprint(n, " ", what, "s")
+}
+
+// methodVerb is the verb for a method, or "".
+func methodVerb(method string) string {
+	switch method {
+	case mcp.MethodInitialize:
+		return "offered"
+	case mcp.MethodPing:
+		return "pinged"
+	case mcp.MethodSetLevel:
+		return "set the log level to"
+	case mcp.MethodDiscover:
+		return "asked who is there"
+	case mcp.MethodSubscriptionsListen:
+		return "listens for changes"
+	case mcp.MethodToolsList:
+		return "listed tools"
+	case mcp.MethodToolsCall:
+		return "called"
+	case mcp.MethodResourcesList:
+		return "listed resources"
+	case mcp.MethodResourceTemplatesList:
+		return "listed resource templates"
+	case mcp.MethodResourcesRead:
+		return "read"
+	case mcp.MethodResourcesSubscribe:
+		return "subscribed to"
+	case mcp.MethodResourcesUnsubscribe:
+		return "unsubscribed from"
+	case mcp.MethodPromptsList:
+		return "listed prompts"
+	case mcp.MethodPromptsGet:
+		return "got prompt"
+	case mcp.MethodComplete:
+		return "completed for"
+	case mcp.MethodTasksGet:
+		return "asked for task"
+	case mcp.MethodTasksResult:
+		return "asked for the result of task"
+	case mcp.MethodTasksList:
+		return "listed tasks"
+	case mcp.MethodTasksCancel:
+		return "cancelled task"
+	case mcp.MethodTasksUpdate:
+		return "updated task"
+	case mcp.MethodElicit:
+		return "asked the user"
+	case mcp.MethodCreateMessage:
+		return "asked the model"
+	case mcp.MethodRootsList:
+		return "asked for roots"
+	}
+	return ""
+}
+
+// requestText says what was asked for.
+func requestText(r *Row) string {
+	target := Escape(r.Target)
+	says := methodVerb(r.Method)
+	if says == "" {
+		says = "sent " + Escape(r.Method)
+	}
+	if r.Role == Retry {
+		target = joinNonEmpty(" ", target, "again")
+	}
+	return joinNonEmpty(" ", says, target)
+}
+
+// outcomeText says what came back.
+func outcomeText(r *Row) string {
+	size := FormatSize(r.ResponseBytes)
+	switch r.Status {
+	case Pending:
+		if r.IsStream() {
+			return joinNonEmpty(", ", "open", streamText(r))
+		}
+		return "no answer yet"
+	case Unanswered:
+		return joinNonEmpty(", ", "no answer", endText(r))
+	case Canceled:
+		return joinNonEmpty(", ", "cancelled", endText(r))
+	case Failed:
+		return joinNonEmpty(" ", "error", r.CodeText(), Escape(r.Message))
+	case HTTPFailed:
+		return joinNonEmpty(", ", joinNonEmpty(" ", "HTTP", r.CodeText()), endText(r))
+	case ToolFailed:
+		return joinNonEmpty(", ", joinNonEmpty(": ", "the tool failed", Escape(r.ResultInfo.Text)), size)
+	case InputRequired:
+		return joinNonEmpty(", ", "needs input", countText(&r.ResultInfo))
+	case TaskCreated:
+		return ""
+	}
+	return joinNonEmpty(", ", handshakeText(r), countText(&r.ResultInfo), size)
+}
+
+// streamText says how much came in the stream of a request.
+func streamText(r *Row) string {
+	if n := len(r.Children) + r.EvictedChildren; n > 0 {
+		return plural(n, "message")
+	}
+	return ""
+}
+
+// endText says why the HTTP exchange of a request ended, if not in the normal way.
+func endText(r *Row) string {
+	if r.HTTP == nil {
+		return ""
+	}
+	return Escape(r.HTTP.EndReason)
+}
+
+func handshakeText(r *Row) string {
+	if r.Method == mcp.MethodInitialize && r.Session.Negotiated != "" {
+		return joinNonEmpty(" ", "answered", Escape(r.Session.Negotiated), Escape(r.Session.Server.Name), Escape(r.Session.Server.Version))
+	}
+	return ""
+}
+
+// countText says how many things a result has.
+func countText(f *ResultInfo) string {
+	if f.ListName == "" {
+		return ""
+	}
+	what := strings.TrimSuffix(f.ListName, "s")
+	if what == "resourceTemplate" {
+		what = "template"
+	}
+	s := plural(f.Count, what)
+	if f.Structured {
+		s += " with structure"
+	}
+	if f.HasMore {
+		s += " and more"
+	}
+	return s
+}
+
+func notificationVerb(r *Row) string {
+	switch r.Kind {
+	case Progress:
+		return "progress"
+	case Log:
+		return "log"
+	}
+	return Escape(strings.TrimPrefix(r.Method, "notifications/"))
+}
+
+func httpSummary(r *Row) string {
+	h := r.HTTP
+	if h == nil {
+		return Escape(r.Excerpt)
+	}
+	out := "no response yet"
+	switch {
+	case h.Status != 0:
+		out = fmt.Sprint("HTTP ", h.Status)
+	case r.Done:
+		out = "no response"
+	}
+	if h.Stream {
+		out += ", stream"
+	}
+	if h.Events > 0 {
+		out += ", " + plural(h.Events, "event")
+	}
+	if h.BodyBytes > 0 {
+		out += ", " + FormatSize(h.BodyBytes)
+	}
+	if r.Done {
+		out += ", " + FormatDuration(r.Latency)
+	}
+	return joinNonEmpty(": ", joinNonEmpty(" ", Escape(h.Method), Escape(h.URL)), out, Escape(h.EndReason), Escape(r.Excerpt))
+}
+
+// Glyph returns the sign for a row, one column wide, so that colour is never all that tells.
+func Glyph(r *Row) string {
+	switch r.Kind {
+	case Request, HTTP:
+		switch r.Status {
+		case Failed, HTTPFailed, Unanswered:
+			return "✖"
+		case ToolFailed:
+			return "!"
+		case Canceled:
+			return "⊘"
+		case InputRequired:
+			return "?"
+		case Pending, TaskCreated:
+			return "…"
+		}
+		if r.Dir == capture.ToClient {
+			return "⇠"
+		}
+		return "→"
+	case Stderr:
+		return "~"
+	case Stdout, Invalid, Response:
+		return "▲"
+	case Start:
+		return "+"
+	case Exit, EOF:
+		return "-"
+	case Gap:
+		return "▒"
+	}
+	return "•"
+}
+
+// FormatSize returns a number of bytes for people: "512 B", "1.2 kB".
+func FormatSize(n int64) string {
+	if n < 1000 && n > -1000 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	v := float64(n)
+	for _, unit := range [...]string{"kB", "MB", "GB"} {
+		if v /= 1000; v < 999.5 || unit == "GB" {
+			return digits(v) + " " + unit
+		}
+	}
+	return ""
+}
+
+// FormatDuration returns a duration for people: "840 µs", "43 ms", "1.2 s", "2m03s".
+func FormatDuration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + FormatDuration(-max(d, -1<<62))
+	case d < time.Microsecond:
+		return strconv.FormatInt(int64(d), 10) + " ns"
+	case d < 999500*time.Nanosecond:
+		return digits(float64(d)/1e3) + " µs"
+	case d < 999500*time.Microsecond:
+		return digits(float64(d)/1e6) + " ms"
+	case d < time.Minute:
+		return digits(d.Seconds()) + " s"
+	}
+	return d.Round(time.Second).String()
+}
+
+// digits returns a number with one decimal below 10.
+func digits(v float64) string {
+	if v < 9.95 {
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64)
+}
+
+// Escape returns text of peers as it may be shown, on one line: what would steer a terminal, break the line, change the direction of writing or stay invisible becomes an escape
+// sequence of Go's, such as \x1b or \u202e, and so do bytes that are no UTF-8. Everything else, spaces of ASCII and the ideographic one included, stays.
+func Escape(s string) string { return printable.Line(s) }
+
+// Width returns how many columns of a terminal a text takes that Escape has returned. It is exact for the usual scripts, and near for others.
+func Width(s string) (n int) {
+	for _, r := range s {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+func runeWidth(r rune) int {
+	switch {
+	case r < 0x300:
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me), r == '\ufe0e', r == '\ufe0f':
+		return 0
+	case r >= 0x1100 && r <= 0x115f, r >= 0x2e80 && r <= 0xa4cf, r >= 0xac00 && r <= 0xd7a3, r >= 0xf900 && r <= 0xfaff, r >= 0xfe30 && r <= 0xfe6f,
+		r >= 0xff00 && r <= 0xff60, r >= 0xffe0 && r <= 0xffe6, r >= 0x1f300 && r <= 0x1faff, r >= 0x20000 && r <= 0x3fffd:
+		return 2
+	}
+	return 1
+}
+
+// Truncate returns the beginning of a text that Escape has returned, in so many columns at most, with "…" at the end if there was more. A width below 1 does not cut.
+func Truncate(s string, width int) string {
+	if width < 1 || len(s) <= width || Width(s) <= width {
+		return s
+	}
+	n := 0
+	for i, r := range s {
+		if n += runeWidth(r); n > width-1 {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}

@@ -1,0 +1,556 @@
+package detail
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace"
+	"mcpwire/mcp"
+)
+
+// What [CallCommand] and [CurlCommand] return errors that wrap.
+var (
+	ErrNoCommand = errors.New("there is no command for this")
+	ErrNotHTTP   = errors.New("it did not go over HTTP")
+)
+
+// A Command is an exchange as a command line for a shell.
+type Command struct {
+	Text      string   `json:"text"`                // may be pasted into a shell of POSIX as it is
+	Variables []string `json:"variables,omitempty"` // environment variables in Text that stand for secrets which the capture does not have
+	Notes     []string `json:"notes,omitempty"`     // what there is to know about it, in words
+}
+
+// CallCommand returns the request as a command of this program: "mcpwire call …" and the like, and "mcpwire send …" for what has none of its own.
+func CallCommand(d *Detail) (*Command, error) {
+	switch {
+	case d.noCommand != "":
+		return nil, fmt.Errorf("%w: %s", ErrNoCommand, d.noCommand)
+	case d.request == nil || d.method == "":
+		return nil, fmt.Errorf("%w: it is no message of a client", ErrNoCommand)
+	}
+	l := newShellLine()
+	target, err := d.target(l)
+	if err != nil {
+		return nil, err
+	}
+	params := jsonwire.Lookup(d.request, "params")
+	if !writeVerb(l, d.method, params, target) {
+		l.reset()
+		l.word("mcpwire")
+		l.word("send")
+		target.writeURL(l)
+		if !l.json(d.request) {
+			return nil, fmt.Errorf("%w: the message is no text", ErrNoCommand)
+		}
+	}
+	if rev := d.Session.Negotiated; rev != "" && d.method != mcp.MethodInitialize && d.method != mcp.MethodDiscover {
+		if _, known := mcp.ParseRevision(rev); known {
+			l.word("--protocol")
+			l.word(rev)
+		}
+	}
+	target.writeFlags(l)
+	if d.redactedInRequest > 0 && l.secrets() == 0 {
+		l.note("something was hidden in the message when it was recorded, such as a number, which is 0 now")
+	}
+	return l.command()
+}
+
+// writeVerb writes the command that a method has, up to and with its arguments, and reports whether it could: what it says must be all that the message says.
+func writeVerb(l *shellLine, method string, params []byte, target *target) bool {
+	l.reset()
+	l.word("mcpwire")
+	switch method {
+	case mcp.MethodToolsCall:
+		name, ok := simpleName(params, "name", "arguments")
+		if !ok {
+			return false
+		}
+		l.word("call")
+		target.writeURL(l)
+		l.word(name)
+		if arguments := jsonwire.Lookup(params, "arguments"); arguments != nil {
+			l.word("--args")
+			return arguments[0] == '{' && l.json(arguments)
+		}
+		return true
+	case mcp.MethodResourcesRead:
+		uri, ok := simpleName(params, "uri", "")
+		if !ok {
+			return false
+		}
+		l.word("read")
+		target.writeURL(l)
+		l.word(uri)
+		return true
+	case mcp.MethodPromptsGet:
+		name, ok := simpleName(params, "name", "arguments")
+		if !ok {
+			return false
+		}
+		l.word("prompt")
+		target.writeURL(l)
+		l.word(name)
+		return writePairs(l, jsonwire.Lookup(params, "arguments"))
+	case mcp.MethodComplete:
+		return writeCompletion(l, params, target)
+	case mcp.MethodPing:
+		l.word("ping")
+		target.writeURL(l)
+		return true
+	}
+	return writeList(l, method, params, target)
+}
+
+// writeList writes the command for one of the lists.
+func writeList(l *shellLine, method string, params []byte, target *target) bool {
+	what, ok := map[string]string{
+		mcp.MethodToolsList: "tools", mcp.MethodResourcesList: "resources", mcp.MethodResourceTemplatesList: "templates", mcp.MethodPromptsList: "prompts",
+	}[method]
+	if !ok || !onlyMembers(params, "cursor", "") {
+		return false
+	}
+	l.word("list")
+	target.writeURL(l)
+	l.word(what)
+	if cursor := jsonwire.Lookup(params, "cursor"); cursor != nil {
+		text := string(textOf(cursor))
+		if text == "" || !pasteable(text) {
+			return false
+		}
+		l.word("--page=" + text)
+	}
+	return true
+}
+
+// writeCompletion writes the command for a completion.
+func writeCompletion(l *shellLine, params []byte, target *target) bool {
+	ref, argument := jsonwire.Lookup(params, "ref"), jsonwire.Lookup(params, "argument")
+	kind, name := "prompt", textOf(jsonwire.Lookup(ref, "name"))
+	if string(textOf(jsonwire.Lookup(ref, "type"))) == "ref/resource" {
+		kind, name = "resource", textOf(jsonwire.Lookup(ref, "uri"))
+	}
+	words := []string{string(name), string(textOf(jsonwire.Lookup(argument, "name"))), string(textOf(jsonwire.Lookup(argument, "value")))}
+	if !onlyMembers(params, "ref", "argument", "context") || !onlyMembers(argument, "name", "value") || !onlyMembers(jsonwire.Lookup(params, "context"), "arguments") {
+		return false
+	}
+	l.word("complete")
+	target.writeURL(l)
+	l.word(kind)
+	for i, w := range words {
+		if w == "" && i < 2 || !pasteable(w) || strings.HasPrefix(w, "-") {
+			return false
+		}
+		l.word(w)
+	}
+	return writePairs(l, jsonwire.Lookup(jsonwire.Lookup(params, "context"), "arguments"))
+}
+
+// writePairs writes the members of an object as NAME=TEXT.
+func writePairs(l *shellLine, object []byte) bool {
+	if object == nil {
+		return true
+	}
+	if object[0] != '{' {
+		return false
+	}
+	var seen []string
+	for m := jsonwire.ObjectMembers(object); m.Next(); {
+		name, v := m.KeyString(), m.Value()
+		if name == "" || strings.ContainsAny(name, "=:") || strings.HasPrefix(name, "-") || v[0] != '"' || !pasteable(name) || slices.Contains(seen, name) || len(seen) > 50 {
+			return false
+		}
+		seen = append(seen, name)
+		text := string(textOf(v))
+		if !pasteable(text) || strings.HasPrefix(text, "@") {
+			return false
+		}
+		l.word(name + "=" + text)
+	}
+	return true
+}
+
+// simpleName returns the parameter that says what a request is about, if it can be a word of a command, and there is nothing in the params but it, the other one, and metadata.
+func simpleName(params []byte, name, other string) (string, bool) {
+	text := string(textOf(jsonwire.Lookup(params, name)))
+	return text, text != "" && pasteable(text) && !strings.HasPrefix(text, "-") && onlyMembers(params, name, other)
+}
+
+// onlyMembers reports whether an object has no members but these, each once, and metadata that the client of a command makes anew.
+func onlyMembers(object []byte, names ...string) bool {
+	if object == nil {
+		return true
+	}
+	if object[0] != '{' {
+		return false
+	}
+	var seen []string
+	for m := jsonwire.ObjectMembers(object); m.Next(); {
+		name := m.KeyString()
+		if name != "_meta" && (name == "" || !slices.Contains(names, name)) || slices.Contains(seen, name) {
+			return false
+		}
+		seen = append(seen, name)
+	}
+	return true
+}
+
+// pasteable reports whether a text has nothing in it that a terminal or a line editor would take for a command when it is pasted, or that cannot be seen.
+func pasteable(s string) bool { return printable.Line(s) == s }
+
+// isHTTP reports whether the row went over HTTP.
+func (d *Detail) isHTTP() bool {
+	return d.HTTP != nil || d.snapshot.HTTP != nil || d.Session.Transport == "http" || d.Session.Transport == "sse" || d.Kind == trace.HTTP
+}
+
+// A target is the server, as commands name it.
+type target struct {
+	url     string
+	headers []capture.Header
+	command []string
+	dir     string
+	notes   []string
+}
+
+// target finds out which server a command has to name.
+func (d *Detail) target(l *shellLine) (*target, error) {
+	if d.isHTTP() {
+		address, note := d.address()
+		if address == "" {
+			return nil, fmt.Errorf("%w: the capture does not say at which URL the server is", ErrNoCommand)
+		}
+		t := &target{url: address}
+		if note != "" {
+			t.notes = append(t.notes, note)
+		}
+		if d.requestHead != nil {
+			t.headers = credentials(d.requestHead.Headers)
+		}
+		return t, nil
+	}
+	if d.start == nil || len(d.start.Command) == 0 {
+		return nil, fmt.Errorf("%w: the capture does not say how the server is started", ErrNoCommand)
+	}
+	t := &target{command: d.start.Command, dir: d.start.Dir}
+	if len(d.start.Env) > 0 {
+		t.notes = append(t.notes, "the server may need what is in the environment it was recorded with; the capture has only the names of the variables")
+	}
+	return t, nil
+}
+
+// address returns the URL of the server, "" if that is not known, and what there is to know about it.
+func (d *Detail) address() (address, note string) {
+	server := d.url
+	if server == "" {
+		server = d.snapshot.Session.URL
+	}
+	return requestAddress(server, d.requestHead)
+}
+
+// requestAddress returns the URL that a request went to. head may be nil.
+func requestAddress(server string, head *capture.Request) (address, note string) {
+	request := ""
+	if head != nil {
+		request = head.URL
+	}
+	if base, err := url.Parse(server); server != "" && err == nil && base.Host != "" {
+		if to, err := url.Parse(request); request != "" && err == nil { // a tap has the paths of the server's whole origin
+			return base.ResolveReference(&url.URL{Path: to.Path, RawPath: to.RawPath, RawQuery: to.RawQuery}).String(), ""
+		}
+		return server, ""
+	}
+	if head == nil {
+		return "", ""
+	}
+	for _, h := range head.Headers {
+		if strings.EqualFold(h.Name, "Host") && h.Value != "" && strings.HasPrefix(request, "/") {
+			return "http://" + h.Value + request, "the URL is the one that the client has used, which may be a tap's"
+		}
+	}
+	return "", ""
+}
+
+// writeURL writes a target that is a URL.
+func (ta *target) writeURL(l *shellLine) {
+	if ta.url != "" {
+		l.word(ta.url)
+	}
+}
+
+// writeFlags writes the flags, and a target that is a command.
+func (ta *target) writeFlags(l *shellLine) {
+	for _, h := range ta.headers {
+		l.writeHeader(h)
+	}
+	if ta.dir != "" {
+		l.word("--cwd=" + ta.dir)
+	}
+	if ta.command != nil {
+		l.word("--")
+		for _, c := range ta.command {
+			l.word(c)
+		}
+	}
+	l.notes = append(l.notes, ta.notes...)
+}
+
+// writeHeader writes a header for a command of this program, which expands ${VARIABLES} itself, so that secrets are in no list of processes.
+func (l *shellLine) writeHeader(h capture.Header) {
+	if strings.Contains(h.Value, "${") || !pasteable(h.Value) {
+		l.note("the header " + printable.Line(h.Name) + " is left out: its value cannot stand in a command line")
+		return
+	}
+	value := placeholder.ReplaceAllStringFunc(h.Value, func(p string) string {
+		return "${" + l.variable(p, placeholder.FindStringSubmatch(p)[1], h.Name) + "}"
+	})
+	l.words = append(l.words, "-H", singleQuoted(h.Name+": "+value))
+}
+
+// credentials are the headers that a client of ours would not send by itself, and that may be needed to be let in.
+func credentials(list []capture.Header) (own []capture.Header) {
+	for _, h := range list {
+		name := strings.ToLower(h.Name)
+		if name == "authorization" || strings.HasPrefix(name, "x-") && !strings.HasPrefix(name, "x-forwarded-") && name != "x-real-ip" {
+			if isToken(h.Name) && !slices.ContainsFunc(own, func(o capture.Header) bool { return strings.EqualFold(o.Name, h.Name) }) {
+				own = append(own, h)
+			}
+		}
+	}
+	return own
+}
+
+// isToken reports whether a text can be the name of a header (https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2).
+func isToken(s string) bool {
+	return s != "" && strings.Trim(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+}
+
+// hopByHop are the headers of the connection and not of the request (https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1), and those that curl makes of the rest.
+var hopByHop = []string{
+	"connection", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings",
+	"content-length", "host", "expect", "accept-encoding",
+}
+
+// CurlCommand returns the request as a command line of curl.
+func CurlCommand(d *Detail) (*Command, error) {
+	if !d.isHTTP() {
+		return nil, fmt.Errorf("%w, but over a pipe", ErrNotHTTP)
+	}
+	if d.requestHead == nil {
+		return nil, fmt.Errorf("%w: its HTTP request is not in the capture, or belongs to another row", ErrNoCommand)
+	}
+	address, note := d.address()
+	c, err := curlCommand(d.requestHead, address, d.Request != nil, d.body)
+	if err == nil && note != "" {
+		c.Notes = append(c.Notes, note)
+	}
+	return c, err
+}
+
+// CurlRequest returns any HTTP request as a command line of curl. server is the URL that the capture says the server is at, "" if it does not; a body that is nil although there was one
+// cannot be sent. The error wraps [ErrNoCommand].
+func CurlRequest(server string, head *capture.Request, hasBody bool, body []byte) (*Command, error) {
+	address, note := requestAddress(server, head)
+	c, err := curlCommand(head, address, hasBody, body)
+	if err == nil && note != "" {
+		c.Notes = append(c.Notes, note)
+	}
+	return c, err
+}
+
+func curlCommand(head *capture.Request, address string, hasBody bool, body []byte) (*Command, error) {
+	if address == "" {
+		return nil, fmt.Errorf("%w: the capture does not say at which URL the server is", ErrNoCommand)
+	}
+	l := newShellLine()
+	for _, w := range []string{"curl", "--include", "--no-buffer", "--globoff", "--request"} {
+		l.word(w)
+	}
+	l.word(head.Method)
+	l.word("--url")
+	l.word(address)
+	l.curlHeaders(head.Headers, hasBody)
+	if hasBody {
+		if err := l.curlBody(body); err != nil {
+			return nil, err
+		}
+	}
+	return l.command()
+}
+
+// curlHeaders writes the headers in their order.
+func (l *shellLine) curlHeaders(list []capture.Header, body bool) {
+	var has []string
+	for _, h := range list {
+		name := strings.ToLower(h.Name)
+		has = append(has, name)
+		switch {
+		case slices.Contains(hopByHop, name):
+			if name == "accept-encoding" {
+				l.words = append(l.words, "--compressed")
+			}
+			continue
+		case !isToken(h.Name) || !pasteable(h.Value):
+			l.note("the header " + printable.Line(h.Name) + " is left out: it cannot stand in a command line")
+			continue
+		case strings.TrimSpace(h.Value) == "":
+			l.words = append(l.words, "--header", singleQuoted(h.Name+";")) // with a colon, curl would leave it out
+			continue
+		}
+		l.words = append(l.words, "--header", l.quote(h.Name+": "+h.Value, h.Name))
+	}
+	own := []string{"User-Agent", "Accept"} // what curl adds by itself
+	if body {
+		own = append(own, "Content-Type")
+	}
+	for _, name := range own {
+		if !slices.Contains(has, strings.ToLower(name)) {
+			l.words = append(l.words, "--header", singleQuoted(name+":"))
+		}
+	}
+}
+
+// curlBody writes the body.
+func (l *shellLine) curlBody(body []byte) error {
+	l.word("--data-raw") // of all ways, the one in which no first character has a meaning
+	switch {
+	case body == nil:
+		return fmt.Errorf("%w: the body is too long for a command line, or not in the capture in full: save its payload, and use curl --data-binary @FILE", ErrNoCommand)
+	case jsonwire.Valid(body, 0) == nil:
+		if trimmed := bytes.TrimSpace(body); jsonwire.HasSpace(trimmed) && bytes.ContainsAny(trimmed, "\t\r\n") {
+			l.note("white space between the tokens of the JSON is left out")
+		} else if pasteable(string(trimmed)) {
+			l.words = append(l.words, l.quote(string(trimmed), ""))
+			return nil
+		}
+		l.json(body)
+	case pasteable(string(body)):
+		l.word(string(body))
+	default:
+		return fmt.Errorf("%w: the body has bytes in it that no command line should have: save its payload, and use curl --data-binary @FILE", ErrNoCommand)
+	}
+	return nil
+}
+
+// A shellLine is a command line that is being written. What it is given is hostile: whatever stands in it, the shell takes each word for one word and nothing else, and a terminal
+// that it is pasted into for text.
+type shellLine struct {
+	words     []string
+	variables map[string]string // by placeholder
+	names     []string
+	notes     []string
+	invalid   string
+}
+
+func newShellLine() *shellLine { return &shellLine{variables: map[string]string{}} }
+
+// reset begins the line anew.
+func (l *shellLine) reset() {
+	l.words, l.names, l.notes, l.invalid = nil, nil, nil, ""
+	clear(l.variables)
+}
+
+func (l *shellLine) note(text string) { l.notes = append(l.notes, text) }
+
+// secrets returns how many different ones the line needs.
+func (l *shellLine) secrets() int { return len(l.names) }
+
+// word adds a word. Placeholders of secrets in it become variables.
+func (l *shellLine) word(text string) {
+	if !pasteable(text) {
+		l.invalid = "there are characters in it that no command line should have"
+		return
+	}
+	l.words = append(l.words, l.quote(text, ""))
+}
+
+// json adds a JSON text as a word, with what cannot be seen escaped, and reports whether it could.
+func (l *shellLine) json(text []byte) bool {
+	if jsonwire.Valid(text, 0) != nil {
+		return false
+	}
+	if jsonwire.HasSpace(text) {
+		text = jsonwire.AppendCompact(nil, text)
+	}
+	safe := printable.JSON(text)
+	if !bytes.Equal(safe, text) {
+		l.note("characters that cannot be seen are escaped in the JSON, which says the same")
+	}
+	before := len(l.names)
+	l.words = append(l.words, l.quote(string(safe), ""))
+	if len(l.names) > before {
+		l.note("the variables stand inside of JSON strings: quotes and backslashes in their values have to be escaped")
+	}
+	return true
+}
+
+// quote writes a word for the shell. hint names variables, "" is after the kind of secret.
+func (l *shellLine) quote(text, hint string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+,"
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	var b strings.Builder
+	for text != "" {
+		at := placeholder.FindStringSubmatchIndex(text)
+		if at == nil {
+			break
+		}
+		if at[0] > 0 {
+			b.WriteString(singleQuoted(text[:at[0]]))
+		}
+		b.WriteString(`"$` + l.variable(text[at[0]:at[1]], text[at[2]:at[3]], hint) + `"`)
+		text = text[at[1]:]
+	}
+	if text != "" || b.Len() == 0 {
+		b.WriteString(singleQuoted(text))
+	}
+	return b.String()
+}
+
+func singleQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// variable returns the name of the variable for a secret.
+func (l *shellLine) variable(placeholder, kind, hint string) string {
+	if name, ok := l.variables[placeholder]; ok {
+		return name
+	}
+	if hint == "" {
+		hint = kind
+	}
+	base := "MCPWIRE_" + strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, hint[:min(len(hint), 40)])
+	name := base
+	for i := 2; slices.Contains(l.names, name); i++ {
+		name = base + "_" + strconv.Itoa(i)
+	}
+	l.variables[placeholder] = name
+	l.names = append(l.names, name)
+	return name
+}
+
+// command returns the line.
+func (l *shellLine) command() (*Command, error) {
+	if l.invalid != "" {
+		return nil, fmt.Errorf("%w: %s", ErrNoCommand, l.invalid)
+	}
+	if n := len(l.names); n > 0 {
+		l.note(fmt.Sprintf("set %s first: the capture does not have what was secret", strings.Join(l.names, ", ")))
+	}
+	return &Command{Text: strings.Join(l.words, " "), Variables: l.names, Notes: l.notes}, nil
+}

@@ -1,0 +1,407 @@
+package detail
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/check"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace"
+	"mcpwire/jsonrpc"
+)
+
+// A Source returns events with their payloads, as watch.Hub does.
+type Source interface {
+	Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error)
+}
+
+// Options are the options of [Build]. nil means defaults.
+type Options struct {
+	// MaxShown is how many bytes of a payload are shown; 0 is 256 KiB.
+	MaxShown int
+	// Hex puts hexadecimal digits into Detail.RawEvent.
+	Hex bool
+	// URL is that of the server, if the caller knows it better than the capture does: for [CallCommand] and [CurlCommand].
+	URL string
+}
+
+// A Detail is all that there is to show about a row, a section for each tab. Sections that do not apply are nil.
+type Detail struct {
+	Seq     uint64     `json:"seq"`
+	Capture string     `json:"capture"`
+	N       uint64     `json:"n"`
+	Kind    trace.Kind `json:"kind"`
+	Glyph   string     `json:"glyph"`
+	Title   string     `json:"title"` // the method or kind, and what it is about, on one line
+
+	Summary         Summary           `json:"summary"`
+	Request         *Payload          `json:"request,omitempty"`  // of rows that are no request, what the row consists of
+	Response        *Payload          `json:"response,omitempty"` // of the first round, if there are several
+	Last            *Payload          `json:"last,omitempty"`     // the response of the last round, or the last answer about the task that the request became
+	Rounds          []Round           `json:"rounds,omitempty"`
+	Children        []Child           `json:"inside,omitempty"`
+	OmittedChildren int               `json:"gone,omitempty"` // more that were inside, and have made room
+	Raw             []RawEvent        `json:"raw,omitempty"`
+	HTTP            *HTTP             `json:"http,omitempty"`
+	SSE             *SSE              `json:"sse,omitempty"`
+	Timing          Timing            `json:"timing"`
+	Findings        []Finding         `json:"lint,omitempty"`
+	Translations    []Translation     `json:"translated,omitempty"`
+	Counterparts    []Counterpart     `json:"others,omitempty"` // on a bridge's other side, what it was made of or became
+	Session         trace.SessionInfo `json:"session"`
+	Redacted        int               `json:"redacted,omitempty"` // places at which something was hidden in the events of the row
+	Missing         []Missing         `json:"missing,omitempty"`  // events that cannot be read again
+
+	events            []EventLine
+	snapshot          *Snapshot
+	url               string         // of the server
+	start             *capture.Start // of the session's process
+	requestHead       *capture.Request
+	request           []byte // the whole message, or nil if it is too long for a command
+	body              []byte // the whole body of the HTTP request, likewise
+	method            string // of the message
+	redactedInRequest int    // places that are hidden in the request, as the capture says
+	noCommand         string // why there is no command, if there is none
+}
+
+// A Missing is an event that cannot be read again.
+type Missing struct {
+	N   uint64 `json:"n"`
+	Why string `json:"why"`
+}
+
+// A Summary says in plain words what happened.
+type Summary struct {
+	Sentences []string `json:"words"` // sentences
+	Facts     []Fact   `json:"facts"`
+}
+
+// A Fact is a name and a value, to stand in a table.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	// Event is the number of the event that says so, if it is one that can be gone to.
+	Event uint64 `json:"event,omitempty"`
+}
+
+// A Timing says how long what took. Milliseconds count from when the row began.
+type Timing struct {
+	At       time.Time `json:"at"`
+	WallMS   float64   `json:"wallMs"` // so far, if Open
+	ServerMS float64   `json:"serverMs"`
+	ClientMS float64   `json:"clientMs"` // that the server waited for the client
+	Open     bool      `json:"open,omitempty"`
+	Segments []Segment `json:"segments,omitempty"` // in the order in which they begin
+	Marks    []Mark    `json:"marks,omitempty"`    // what happened meanwhile, the newest ones
+}
+
+// A Segment is a part of the waterfall.
+type Segment struct {
+	Kind   trace.SegmentKind `json:"kind"`
+	Label  string            `json:"label"`
+	FromMS float64           `json:"fromMs"`
+	ToMS   float64           `json:"toMs"`
+	Open   bool              `json:"open,omitempty"` // it goes on
+}
+
+// A Mark is a moment.
+type Mark struct {
+	MS    float64 `json:"ms"`
+	N     uint64  `json:"n"`
+	Label string  `json:"label"`
+}
+
+// A Lint is a finding, with what its rule says.
+type Finding struct {
+	Rule     string `json:"rule"`
+	Severity string `json:"severity"`
+	Title    string `json:"title,omitempty"` // what is wrong, in general
+	Message  string `json:"message"`         // what was seen
+	Why      string `json:"why,omitempty"`   // it matters
+	Fix      string `json:"fix,omitempty"`   // how to mend it
+	Pointer  string `json:"pointer,omitempty"`
+	URL      string `json:"url,omitempty"`
+	Event    uint64 `json:"event"`
+}
+
+const (
+	defaultMaxShown = 256 << 10
+	maxShown        = 16 << 20  // whatever the options say
+	maxArgument     = 100 << 10 // bytes of a message in a command: systems take 128 KiB for an argument
+)
+
+// Build works out the detail of a row, reading its payloads from src. opts may be nil. The error is that of ctx.
+func Build(ctx context.Context, src Source, r *Snapshot, opts *Options) (*Detail, error) {
+	w := &builder{src: src, snapshot: r, detail: &Detail{
+		Seq: r.Seq, Capture: r.Record.Capture, N: r.Record.N, Kind: r.Record.Kind, Glyph: glyph(r), Title: title(r), Rounds: r.Rounds, Children: r.Children, OmittedChildren: r.OmittedChildren,
+		Session: safeSession(r.Session), snapshot: r,
+	}}
+	if opts != nil {
+		w.opts = *opts
+	}
+	if w.opts.MaxShown <= 0 {
+		w.opts.MaxShown = defaultMaxShown
+	}
+	w.opts.MaxShown = min(w.opts.MaxShown, maxShown)
+	w.rawBytesLeft = 2 * w.opts.MaxShown
+	w.addFindings()
+	w.detail.url = w.opts.URL
+	w.addTiming()
+	for _, n := range w.ownEvents() {
+		if err := w.addEvent(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	for _, step := range []func(context.Context) error{w.addLast, w.addStream, w.addTranslations, w.addStart} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	w.detail.Counterparts = w.snapshot.Counterparts
+	w.compareHeaders()
+	w.addSummary()
+	return w.detail, nil
+}
+
+// A work is a Detail that is being worked out.
+type builder struct {
+	src          Source
+	snapshot     *Snapshot
+	opts         Options
+	detail       *Detail
+	rawBytesLeft int // bytes that Detail.RawEvent may still show
+	params       []byte
+	startEvent   *capture.Event
+	wantPointers bool // the lines of payloads are wanted with their places
+}
+
+// readEvent reads an event again. It is nil if it is missing, and then that is noted. The error is that of ctx.
+func (b *builder) readEvent(ctx context.Context, n uint64) (*capture.Event, error) {
+	e, err := b.src.Event(ctx, b.snapshot.Record.Capture, n)
+	if cerr := ctx.Err(); cerr != nil {
+		return nil, cerr
+	}
+	if err == nil && e == nil {
+		err = errors.New("it is not there")
+	}
+	if err != nil {
+		if !slices.ContainsFunc(b.detail.Missing, func(m Missing) bool { return m.N == n }) {
+			b.detail.Missing = append(b.detail.Missing, Missing{n, printable.Line(err.Error())})
+		}
+		return nil, nil
+	}
+	return e, nil
+}
+
+// ownEvents are the numbers of the row's own events, in their order.
+func (b *builder) ownEvents() []uint64 {
+	list := slices.Clone(b.snapshot.Record.Events)
+	list = append(list, b.snapshot.Record.N, b.snapshot.responseN)
+	if h := b.snapshot.HTTP; h != nil {
+		list = append(list, h.RequestN, h.ResponseN, h.EndN)
+	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	return slices.DeleteFunc(list, func(n uint64) bool { return n == 0 })
+}
+
+// addEvent takes one of the row's own events.
+func (b *builder) addEvent(ctx context.Context, n uint64) error {
+	e, err := b.readEvent(ctx, n)
+	if e == nil {
+		return err
+	}
+	b.addRawEvent(e)
+	b.detail.Redacted += len(e.Redacted) + e.RedactedMore
+	switch e.Kind {
+	case capture.KindRequest:
+		b.addHTTPRequest(e)
+	case capture.KindResponse:
+		b.addHTTPResponse(e)
+	case capture.KindBody:
+		b.addBody(e)
+	case capture.KindStart:
+		b.startEvent = e.Clone()
+	default:
+		b.addMessage(e)
+	}
+	return nil
+}
+
+// addMessage takes an event that is not about HTTP.
+func (b *builder) addMessage(e *capture.Event) {
+	isRequest := b.snapshot.Record.Kind == trace.Request
+	switch {
+	case e.N == b.snapshot.responseN && isRequest:
+		data, partial := b.batchEntry(e, false)
+		b.detail.Response = b.payload(e, data, partial)
+	case b.snapshot.Record.Kind == trace.Response && e.N == b.snapshot.Record.N:
+		b.detail.Response = b.payload(e, e.Data, false)
+	case e.N == b.snapshot.Record.N && (len(e.Data) > 0 || e.Kind == capture.KindMessage):
+		data, partial := b.batchEntry(e, true)
+		b.detail.Request = b.payload(e, data, partial)
+		b.keepForCommand(e, data, partial)
+	case b.snapshot.Record.Kind == trace.HTTP && e.Kind == capture.KindMessage && b.detail.Response == nil && e.Dir == capture.ToClient:
+		b.detail.Response = b.payload(e, e.Data, false)
+	}
+}
+
+// keepForCommand keeps what commands are made of.
+func (b *builder) keepForCommand(e *capture.Event, data []byte, partial bool) {
+	d := b.detail
+	d.redactedInRequest = len(e.Redacted) + e.RedactedMore
+	switch {
+	case e.Dir != capture.ToServer:
+		d.noCommand = "the server has sent it"
+		return
+	case e.Cut:
+		d.noCommand = "the capture has only its beginning"
+	case len(data) > maxArgument:
+		d.noCommand = "it is too long for a command line: save its payload, and send the file (mcpwire send TARGET @FILE)"
+	case e.Kind != capture.KindMessage || jsonwire.Valid(data, 0) != nil:
+		d.noCommand = "it is no message"
+	default:
+		d.request = bytes.Clone(data)
+	}
+	if len(e.Data) <= maxArgument && !e.Cut {
+		d.body = bytes.Clone(e.Data)
+	}
+	var m jsonrpc.Message
+	if jsonrpc.Parse(data, &m, 0) == nil {
+		d.method, b.params = string(m.Method), bytes.Clone(m.Params[:min(len(m.Params), maxArgument)])
+		if len(m.Params) > maxArgument {
+			b.params = nil
+		}
+	}
+}
+
+// batchEntry returns the message of the row, if it came in a batch, and whether it did.
+func (b *builder) batchEntry(e *capture.Event, request bool) ([]byte, bool) {
+	first := bytes.TrimLeft(e.Data, " \t\r\n")
+	if e.Kind != capture.KindMessage || len(first) == 0 || first[0] != '[' || jsonwire.Valid(e.Data, 0) != nil {
+		return e.Data, false
+	}
+	for el := jsonwire.ArrayElements(e.Data); el.Next(); {
+		var m jsonrpc.Message
+		if jsonrpc.Parse(el.Value(), &m, 0) != nil {
+			continue
+		}
+		if isRequest := m.Method != nil; isRequest == request && (!request || string(m.Method) == b.snapshot.Record.Method) && string(m.ID) == b.snapshot.Record.ID {
+			return el.Value(), true
+		}
+	}
+	return e.Data, false
+}
+
+// addBody takes a body that is no message.
+func (b *builder) addBody(e *capture.Event) {
+	switch {
+	case e.Dir == capture.ToServer && b.detail.Request == nil:
+		b.detail.Request = b.payload(e, e.Data, false)
+		if len(e.Data) <= maxArgument && !e.Cut && e.Part == 0 && e.Encoding == "" {
+			b.detail.body = bytes.Clone(e.Data)
+		}
+	case e.Dir == capture.ToClient && b.detail.Response == nil && b.snapshot.responseN == 0:
+		b.detail.Response = b.payload(e, e.Data, false)
+	}
+}
+
+// addLast adds the answer of the last round, or of the last poll of a task.
+func (b *builder) addLast(ctx context.Context) error {
+	n := b.snapshot.lastN
+	if n == 0 || n == b.snapshot.responseN {
+		return nil
+	}
+	e, err := b.readEvent(ctx, n)
+	if e != nil {
+		b.detail.Last = b.payload(e, e.Data, false)
+	}
+	return err
+}
+
+// addFindings adds the findings, with what their rules say.
+func (b *builder) addFindings() {
+	for _, l := range b.snapshot.Record.Findings {
+		f := Finding{Rule: printable.Line(l.Rule), Severity: printable.Line(l.Severity), Message: printable.Line(l.Message), Pointer: printable.Line(l.Pointer), URL: printable.Line(l.URL), Event: l.Event}
+		if rule, ok := check.Lookup(l.Rule); ok {
+			f.Title, f.Why, f.Fix = rule.Title, rule.Why, rule.Fix
+			if f.URL == "" {
+				f.URL = rule.URL
+			}
+		}
+		b.detail.Findings = append(b.detail.Findings, f)
+	}
+}
+
+// addStart finds out how the server is started.
+func (b *builder) addStart(ctx context.Context) error {
+	e := b.startEvent
+	if n := b.snapshot.startN; e == nil && n != 0 && b.detail.noCommand != "the server has sent it" {
+		var err error
+		if e, err = b.readEvent(ctx, n); e == nil {
+			return err
+		}
+	}
+	if e != nil && e.Start != nil {
+		b.detail.start = e.Clone().Start
+	}
+	return nil
+}
+
+const (
+	maxSegments = 400
+	maxMarks    = 300
+)
+
+// addTiming adds the waterfall.
+func (b *builder) addTiming() {
+	r := b.snapshot
+	t := Timing{At: r.Record.At, WallMS: millis(r.Wall), ServerMS: millis(r.ServerTime), ClientMS: millis(r.ClientTime)}
+	for i, s := range r.Segments {
+		if i == maxSegments {
+			break
+		}
+		t.Segments = append(t.Segments, Segment{Kind: s.Kind, Label: segmentLabel(s.Kind, r), FromMS: millis(s.From - r.T), ToMS: millis(s.To - r.T), Open: s.Open})
+		t.Open = t.Open || s.Open
+	}
+	if r.Record.Role == trace.ServerRequest { // the time is the client's
+		t.ServerMS, t.ClientMS = 0, t.WallMS
+	} else if t.Open && r.ServerTime == 0 && r.Record.Kind == trace.Request && !isStream(r) {
+		t.ServerMS = max(0, t.WallMS-t.ClientMS)
+	}
+	for _, c := range r.Children {
+		if len(t.Marks) == maxMarks {
+			break
+		}
+		t.Marks = append(t.Marks, Mark{MS: c.AtMS, N: c.N, Label: c.Summary})
+	}
+	b.detail.Timing = t
+}
+
+// isStream reports whether the row is one for as long as a stream is open.
+func isStream(r *Snapshot) bool {
+	return len(r.Segments) > 0 && r.Segments[0].Kind == trace.SegmentStream
+}
+
+func segmentLabel(k trace.SegmentKind, r *Snapshot) string {
+	switch k {
+	case trace.SegmentClient:
+		if len(r.Rounds) > 0 {
+			return "the client gets the input"
+		}
+		if r.Record.Role == trace.ServerRequest {
+			return "the client works"
+		}
+		return "the server waits for the client"
+	case trace.SegmentTask:
+		return "the task goes on"
+	case trace.SegmentStream:
+		return "the stream is open"
+	}
+	return "the server works"
+}

@@ -1,0 +1,292 @@
+package detail_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/capture"
+	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/view/detail"
+)
+
+// isStream is a call over HTTP that is answered by a stream.
+func isStream() *recording {
+	return snapshotRecord("http").
+		post(1, "Host: h", "Mcp-Method: tools/list", "Mcp-Name: =?base64?Ym9vaw==?=", "MCP-Protocol-Version: 2026-07-28", "X-Odd: a\u202e").
+		message(capture.ToServer, 1, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"book",`+modernMeta+`}}`).
+		reply(1, 200, "text/event-stream").
+		add(&capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, Exchange: 1, SSE: &capture.SSE{Comment: "hi\x1b", HasComment: true, ID: "", HasID: true}}).
+		message(capture.ToClient, 1, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"half"}}`).
+		message(capture.ToClient, 1, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s"}}`).
+		add(&capture.Event{Kind: capture.KindEnd, Dir: capture.ToClient, Exchange: 1}).
+		post(2).
+		message(capture.ToServer, 2, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"book","requestState":"s",`+modernMeta+`}}`).
+		reply(2, 200, "application/json").
+		message(capture.ToClient, 2, `{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","content":[]}}`).
+		add(&capture.Event{Kind: capture.KindEnd, Dir: capture.ToClient, Exchange: 2})
+}
+
+func TestOf(t *testing.T) {
+	d := isStream().detail(t, 2, nil)
+	if d.Title != "tools/call book" || d.Glyph != "→" || d.Kind != trace.Request || len(d.Missing) != 0 {
+		t.Errorf("%s %s %s, missing %v", d.Glyph, d.Title, d.Kind, d.Missing)
+	}
+	want := []string{
+		"The client called book: 0 contents, 156 B, 2 rounds in 9.0 ms (server 6.0 ms, client 3.0 ms).",
+		"It took 2 rounds, because the server needed input: the client sent the request again with it.",
+		"For 3.0 ms of the time it was the client's turn, a person's or a model's.",
+		"It went over HTTP, which answered 200 as a stream of 3 events.",
+	}
+	if diff := cmp.Diff(want, d.Summary.Sentences); diff != "" {
+		t.Errorf("words (-want +got):\n%s", diff)
+	}
+	if d.Request.N != 2 || d.Response.N != 6 || d.Last.N != 11 {
+		t.Errorf("request %d, response %d, last %d", d.Request.N, d.Response.N, d.Last.N)
+	}
+	var rounds, inside, raw, frames []string
+	for _, r := range d.Rounds {
+		rounds = append(rounds, fmt.Sprint(r.N, " ", r.Response, " ", r.Status, " ", r.FromMS, "+", r.WallMS))
+	}
+	for _, i := range d.Children {
+		inside = append(inside, fmt.Sprint(i.N, " ", i.Kind, " ", i.AtMS, " ", i.Summary))
+	}
+	for _, x := range d.Raw {
+		raw = append(raw, fmt.Sprint(x.N, " ", x.Kind, " ", x.Dir, " ", x.Len))
+	}
+	for _, f := range d.Events() {
+		frames = append(frames, fmt.Sprintf("%d %.12s", f.N, spans(f.Text, false)))
+	}
+	for name, lists := range map[string][2][]string{
+		"rounds": {{"2 6 input_required 0+4", "9 11 ok 7+2"}, rounds},
+		"inside": {{"4 sse 2 event of the stream: : hi\\x1b, id ", "5 progress 3 progress 1: half", "9 request 7 called book again: 0 contents, 72 B, 2.0 ms"}, inside},
+		"raw":    {{"1 req c2s 0", "2 msg c2s 202", "3 res s2c 0", "6 msg s2c 84", "7 end s2c 0"}, raw},
+		"frames": {{"1 POST /mcp", "2 {\"jsonrpc\":\"", "3 HTTP 200", "6 {\"jsonrpc\":\"", "7 "}, frames},
+	} {
+		if diff := cmp.Diff(lists[0], lists[1]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestHTTPSection(t *testing.T) {
+	d := isStream().detail(t, 2, nil)
+	h := d.HTTP
+	if h.Request.Line != "POST /mcp HTTP/1.1" || h.Response.Line != "HTTP/1.1 200 OK" || !h.Stream || !h.Ended || h.Events != 3 || h.Request.N != 1 || h.Response.N != 3 {
+		t.Errorf("%+v, %+v, %+v", h, h.Request, h.Response)
+	}
+	var got []string
+	for _, f := range h.Request.Headers {
+		got = append(got, fmt.Sprint(f.Name, ": ", spans(f.Value, true), " ", f.IsMCP, " ", f.Anomaly))
+	}
+	want := []string{"Host: h false ", "Mcp-Method: tools/list true the message says tools/call", "Mcp-Name: =?base64?Ym9vaw==?= true ", "MCP-Protocol-Version: 2026-07-28 true ", "X-Odd: ah[‹U+202E RLO›] false "}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	got = nil
+	for _, e := range d.SSE.Events {
+		id, comment := "-", "-"
+		if e.ID != nil {
+			id = *e.ID
+		}
+		if e.Comment != nil {
+			comment = *e.Comment
+		}
+		got = append(got, fmt.Sprintf("%d %q %q %.20s", e.N, id, comment, spans(e.Data, false)))
+	}
+	want = []string{`4 "" "hi\\x1b" `, `5 "-" "-" {"jsonrpc":"2.0","me`, `6 "-" "-" {"jsonrpc":"2.0","id`}
+	if diff := cmp.Diff(want, got); diff != "" || d.SSE.Open || d.SSE.OmittedEvents != 0 {
+		t.Errorf("events %+v (-want +got):\n%s", d.SSE, diff)
+	}
+}
+
+func TestTiming(t *testing.T) {
+	d := isStream().detail(t, 2, nil)
+	var got []string
+	for _, s := range d.Timing.Segments {
+		got = append(got, fmt.Sprint(s.Kind, " ", s.FromMS, "-", s.ToMS, " ", s.Label))
+	}
+	want := []string{"server 0-4 the server works", "client 4-7 the client gets the input", "server 7-9 the server works"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if x := d.Timing; x.WallMS != 9 || x.ServerMS != 6 || x.ClientMS != 3 || x.Open || len(x.Marks) != 3 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// TestRefused: what HTTP refuses has its answer in a body that is no message.
+func TestRefused(t *testing.T) {
+	r := snapshotRecord("http").post(1).message(capture.ToServer, 1, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`).reply(1, 401, "application/json").
+		add(&capture.Event{Kind: capture.KindBody, Dir: capture.ToClient, Exchange: 1, Data: []byte(`{"error":"invalid_token"}`)}).
+		add(&capture.Event{Kind: capture.KindEnd, Dir: capture.ToClient, Exchange: 1})
+	d := r.detail(t, 2, nil)
+	if d.Response == nil || d.Response.Form != detail.JSON || d.Response.N != 4 || d.HTTP.Response.Status != 401 {
+		t.Errorf("%+v", d.Response)
+	}
+}
+
+func TestTranslated(t *testing.T) {
+	r := snapshotRecord("stdio").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`).
+		add(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Session: 2, Data: []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`)}).
+		add(&capture.Event{Kind: capture.KindTranslate, Translation: &capture.Translation{Of: 1, To: []uint64{2, 99}, Rule: "drop _meta\x1b"}})
+	for _, n := range []uint64{1, 3} { // the row, and the one of the translation
+		d := r.detail(t, n, nil)
+		if len(d.Translations) != 2 || d.Translations[1].After != nil {
+			t.Fatalf("event %d: %d translations", n, len(d.Translations))
+		}
+		x := d.Translations[0]
+		if x.Rule != `drop _meta\x1b` || x.N != 3 || x.Before.N != 1 || x.After.N != 2 || len(d.Missing) != 1 || d.Missing[0].N != 99 {
+			t.Errorf("event %d: %+v, missing %v", n, x, d.Missing)
+		}
+	}
+}
+
+func TestTaskAndBatch(t *testing.T) {
+	r := snapshotRecord("stdio").
+		c2s(`[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b","task":{}}}]`).
+		s2c(`[{"jsonrpc":"2.0","id":2,"result":{"task":{"taskId":"t","status":"working"}}},{"jsonrpc":"2.0","id":1,"result":{}}]`).
+		c2s(`{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":"t"}}`).
+		s2c(`{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`)
+	row := r.model.Rows()[1]
+	d, err := detail.Build(t.Context(), r, detail.TakeSnapshot(row), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	squeezed := func(p *detail.Payload) string { return strings.ReplaceAll(squeeze(p.Lines), "\n", "") }
+	if got := squeezed(d.Request); got != `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b","task":{}}}` || !d.Request.Partial {
+		t.Errorf("request %s", got)
+	}
+	if got := squeezed(d.Response); got != `{"jsonrpc":"2.0","id":2,"result":{"task":{"taskId":"t","status":"working"}}}` || !d.Response.Partial {
+		t.Errorf("response %s", got)
+	}
+	if got := squeezed(d.Last); got != `{"jsonrpc":"2.0","id":3,"result":{"content":[]}}` {
+		t.Errorf("last %s", got)
+	}
+}
+
+// TestMissing: a capture that is gone leaves what the model knows.
+func TestMissing(t *testing.T) {
+	r := snapshotRecord("stdio").start("a").c2s(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).s2c(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	clear(r.events)
+	d := r.detail(t, 2, nil)
+	if len(d.Missing) != 3 || !strings.Contains(d.Missing[0].Why, "the file is gone") || d.Request != nil || len(d.Summary.Facts) == 0 {
+		t.Errorf("%+v", d)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := detail.Build(ctx, r, detail.TakeSnapshot(r.model.Rows()[1]), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestSnapshotStays: what the model does afterwards changes nothing.
+func TestSnapshotStays(t *testing.T) {
+	r := snapshotRecord("stdio").start("a").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"book",` + modernMeta + `}}`).
+		s2c(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`)
+	row := r.model.Find("c", 2)
+	snapshot := detail.TakeSnapshot(row)
+	before, err := json.Marshal(snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3000 {
+		r.s2c(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`)
+		r.model.AddFinding("c", 2, trace.Finding{Rule: fmt.Sprint(i)})
+	}
+	if after, _ := json.Marshal(snapshot); string(before) != string(after) {
+		t.Errorf("was  %s\nis   %s", before, after)
+	}
+	d := r.detail(t, 2, nil)
+	if out, err := json.Marshal(d); err != nil || len(out) > 1<<20 || len(d.Findings) != 32 || d.OmittedChildren == 0 {
+		t.Errorf("%d bytes, %v, %d findings, %d gone", len(out), err, len(d.Findings), d.OmittedChildren)
+	}
+}
+
+// TestAllKinds: each kind of row has a detail, and nothing in it that is not fit to be shown.
+func TestAllKinds(t *testing.T) {
+	bad := "\x1b[31m\u202e"
+	r := snapshotRecord("stdio" + bad)
+	r.head.Name = bad
+	for _, e := range []*capture.Event{
+		{Kind: capture.KindStart, Start: &capture.Start{Command: []string{bad}, Dir: bad, Env: []string{bad}, PID: 1}},
+		{Kind: capture.KindStderr, Data: []byte(bad)}, {Kind: capture.KindInvalid, Dir: capture.ToClient, Data: []byte(bad)}, {Kind: capture.KindNote, Data: []byte(bad)},
+		{Kind: capture.KindGap, Gap: &capture.Gap{Why: bad}}, {Kind: capture.KindEOF, Dir: capture.ToClient}, {Kind: capture.KindTranslate, Translation: &capture.Translation{Of: 1, Rule: bad}},
+		{Kind: capture.KindMessage, Dir: capture.ToClient, Data: []byte(`{"jsonrpc":"2.0","id":"\u001b` + "\u202e" + `","result":{}}`)},
+		{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"\u001b","clientInfo":{"name":"\u202e","version":"\u001b"},"capabilities":{"\u202e":{}}}}`)},
+		{Kind: capture.KindRequest, Exchange: 3, Request: &capture.Request{Method: bad, URL: bad, Proto: bad, Remote: bad, Headers: []capture.Header{{Name: bad, Value: bad}}}},
+		{Kind: capture.KindBody, Exchange: 3, Dir: capture.ToServer, Data: []byte(bad)}, {Kind: capture.KindEnd, Exchange: 3, Data: []byte(bad)},
+		{Kind: capture.KindExit, Exit: &capture.Exit{Code: -1, Signal: bad}},
+	} {
+		r.add(e)
+	}
+	for n := range r.n {
+		if r.model.Find("c", n+1) == nil {
+			continue
+		}
+		d := r.detail(t, n+1, &detail.Options{Hex: true})
+		if len(d.Summary.Sentences) == 0 || d.Title == "" {
+			t.Errorf("event %d has no summary", n+1)
+		}
+		out, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all any
+		if err := json.Unmarshal(out, &all); err != nil {
+			t.Fatal(err)
+		}
+		checkStrings(t, n+1, all)
+	}
+}
+
+// checkStrings checks that all texts of a detail are fit to be shown.
+func checkStrings(t *testing.T, n uint64, v any) {
+	t.Helper()
+	switch v := v.(type) {
+	case string:
+		if printable.Line(v) != v {
+			t.Errorf("event %d: something is not fit to be shown: %q", n, v)
+		}
+	case []any:
+		for _, e := range v {
+			checkStrings(t, n, e)
+		}
+	case map[string]any:
+		for _, e := range v {
+			checkStrings(t, n, e)
+		}
+	}
+}
+
+func ExampleBuild() {
+	r := snapshotRecord("stdio").
+		c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":2}}}`).
+		s2c(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"2"}]}}`)
+	row := detail.TakeSnapshot(r.model.Rows()[0]) // the model is locked meanwhile
+	d, err := detail.Build(context.Background(), r, row, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(d.Summary.Sentences[0])
+	for _, l := range d.Request.Lines[:4] {
+		fmt.Print(strings.Repeat("  ", l.Depth))
+		for _, s := range l.Spans {
+			fmt.Print(s.Text)
+		}
+		fmt.Println()
+	}
+	// Output:
+	// The client called add: 1 content, 74 B, 1.0 ms.
+	// {
+	//   "jsonrpc": "2.0",
+	//   "id": 1,
+	//   "method": "tools/call",
+}

@@ -1,0 +1,255 @@
+package detail
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"mcpwire/internal/text/printable"
+)
+
+// What the lines of one payload consist of at most, besides Options.MaxShown.
+const (
+	maxLines = 10_000
+	maxSpans = 40_000
+)
+
+// A sheet makes lines of spans.
+type lineWriter struct {
+	lines    []Line
+	spans    int
+	size     int // bytes of text
+	limit    int // of size
+	redacted int // placeholders
+
+	kind  SpanKind // of buf
+	buf   []byte
+	marks int // on the character before
+}
+
+func newLineWriter(limit int) *lineWriter {
+	return &lineWriter{limit: limit, lines: []Line{{Spans: []Span{}}}}
+}
+
+// full reports whether no more fits.
+func (lw *lineWriter) full() bool {
+	return lw.size >= lw.limit || len(lw.lines) >= maxLines || lw.spans >= maxSpans
+}
+
+// writeText adds text that is fit to be shown.
+func writeText[T string | []byte](s *lineWriter, text T, kind SpanKind) {
+	if kind != s.kind {
+		s.flush()
+		s.kind = kind
+	}
+	s.buf = append(s.buf, text...)
+	s.size += len(text)
+}
+
+// flush ends the span.
+func (lw *lineWriter) flush() {
+	if len(lw.buf) == 0 {
+		return
+	}
+	l := &lw.lines[len(lw.lines)-1]
+	l.Spans = append(l.Spans, Span{Text: string(lw.buf), Kind: lw.kind})
+	lw.buf = lw.buf[:0]
+	lw.spans++
+}
+
+// newline ends the line.
+func (lw *lineWriter) newline(depth int) {
+	lw.flush()
+	lw.marks = 0
+	lw.lines = append(lw.lines, Line{Depth: depth, Spans: []Span{}})
+}
+
+// writeUntrusted adds text of a peer as being of a kind, and marks what cannot be seen in it. It stops when the sheet is full, or behind so many bytes, and returns how many it has taken.
+func (lw *lineWriter) writeUntrusted(text []byte, kind SpanKind, limit int) int {
+	i := 0
+	quoted := kind == String || kind == Name
+	for i < len(text) && i < limit && !lw.full() {
+		j, end := i, min(len(text), limit, i+lw.limit-lw.size)
+		for j < end && text[j] >= ' ' && text[j] < 0x7f && text[j] != '~' && (text[j] != '\\' || !quoted) {
+			j++
+		}
+		switch {
+		case j > i:
+			writeText(lw, text[i:j], kind)
+			lw.marks = 0
+			i = j
+		case text[i] == '~':
+			n := placeholderLen(text[i:])
+			if n > 0 {
+				lw.redacted++
+				writeText(lw, text[i:i+n], Secret)
+			} else {
+				n = 1
+				writeText(lw, "~", kind)
+			}
+			i += n
+		case text[i] == '\\' && quoted:
+			n := 2
+			if i+1 < len(text) && text[i+1] == 'u' {
+				n = 6
+			}
+			n = min(n, len(text)-i)
+			writeText(lw, text[i:i+n], Escape)
+			i += n
+		default:
+			i += lw.writeRune(text[i:], kind)
+		}
+	}
+	return i
+}
+
+// writeRune adds a character that is not printable ASCII, or several equal ones, and returns how many bytes that was.
+func (lw *lineWriter) writeRune(text []byte, kind SpanKind) int {
+	r, n := utf8.DecodeRune(text)
+	if unicode.In(r, unicode.Mn, unicode.Me) {
+		lw.marks++
+	} else {
+		lw.marks = 0
+	}
+	const maxMarks = 4 // more write over the lines above and below
+	switch {
+	case r == utf8.RuneError && n <= 1:
+		writeText(lw, fmt.Sprintf("‹%02X›", text[0]), InvalidByte)
+		return 1
+	case r == '\n' || r == '\r' || r == '\t':
+		writeText(lw, string(0x2400+r), Space)
+		return 1
+	case printable.Safe(r) && lw.marks <= maxMarks:
+		writeText(lw, text[:n], kind)
+		return n
+	}
+	size := n
+	for bytes.HasPrefix(text[size:], text[:n]) {
+		size += n
+	}
+	writeText(lw, invisibleName(r, size/n), Invisible)
+	return size
+}
+
+// invisibleName is what is shown instead of so many of a character that cannot be seen.
+func invisibleName(r rune, count int) string {
+	if count < 4 && (r < ' ' || r == 0x7f) {
+		picture := 0x2400 + r
+		if r == 0x7f {
+			picture = '␡'
+		}
+		return strings.Repeat(string(picture), count)
+	}
+	name := fmt.Sprintf("‹U+%04X%s", r, shortName(r))
+	if count > 1 {
+		name += " ×" + strconv.Itoa(count)
+	}
+	return name + "›"
+}
+
+// shortName returns the short name of a character that is known under one, behind a space.
+func shortName(r rune) string {
+	switch r {
+	case 0x1b:
+		return " ESC"
+	case 0xa0:
+		return " NBSP"
+	case 0xad:
+		return " SHY"
+	case 0x200b:
+		return " ZWSP"
+	case 0x200c:
+		return " ZWNJ"
+	case 0x200d:
+		return " ZWJ"
+	case 0x200e:
+		return " LRM"
+	case 0x200f:
+		return " RLM"
+	case 0x2028:
+		return " LS"
+	case 0x2029:
+		return " PS"
+	case 0x202a:
+		return " LRE"
+	case 0x202b:
+		return " RLE"
+	case 0x202c:
+		return " PDF"
+	case 0x202d:
+		return " LRO"
+	case 0x202e:
+		return " RLO"
+	case 0x2060:
+		return " WJ"
+	case 0x2066:
+		return " LRI"
+	case 0x2067:
+		return " RLI"
+	case 0x2068:
+		return " FSI"
+	case 0x2069:
+		return " PDI"
+	case 0xfeff:
+		return " BOM"
+	}
+	return ""
+}
+
+var placeholder = regexp.MustCompile(`~redacted:([a-z]{1,32}):([0-9a-f]{12}):[0-9]{1,20}~`)
+
+// placeholderLen returns how long the placeholder is that a text begins with; 0 if there is none.
+func placeholderLen(text []byte) int {
+	const longest = 96
+	if !bytes.HasPrefix(text, []byte("~redacted:")) {
+		return 0
+	}
+	at := placeholder.FindIndex(text[:min(len(text), longest)])
+	if at == nil || at[0] != 0 {
+		return 0
+	}
+	return at[1]
+}
+
+// writeLines adds lines of text, exactly as it is: line ends, and spaces in front of them, are marked. It returns how many bytes it has taken.
+func (lw *lineWriter) writeLines(text []byte) (taken int) {
+	for taken < len(text) && !lw.full() {
+		line := text[taken:]
+		if i := bytes.IndexByte(line, '\n'); i >= 0 {
+			line = line[:i+1]
+		}
+		body := bytes.TrimRight(line, "\r\n")
+		seen := bytes.TrimRight(body, " ")
+		if n := lw.writeUntrusted(seen, "", len(seen)); n < len(seen) {
+			return taken + n
+		}
+		writeText(lw, strings.Repeat("·", min(len(body)-len(seen), 64)), Space)
+		if more := len(body) - len(seen) - 64; more > 0 {
+			writeText(lw, fmt.Sprintf("‹%d more›", more), Space)
+		}
+		lw.writeUntrusted(line[len(body):], "", len(line))
+		if taken += len(line); line[len(line)-1] == '\n' && taken < len(text) {
+			lw.newline(0)
+		}
+	}
+	return taken
+}
+
+// finish returns the lines.
+func (lw *lineWriter) finish() []Line {
+	lw.flush()
+	return lw.lines
+}
+
+// oneLine returns the beginning of a text of a peer on one line.
+func oneLine(text []byte, limit int) []Span {
+	s := newLineWriter(4 * limit)
+	if n := s.writeUntrusted(text, "", limit); n < len(text) {
+		writeText(s, " …", Annotation)
+	}
+	return s.finish()[0].Spans
+}

@@ -1,0 +1,253 @@
+package detail
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// title is the method or kind of a row, and what it is about.
+func title(r *Snapshot) string {
+	what := r.Record.Method
+	if what == "" {
+		what = string(r.Record.Kind)
+	}
+	if r.Record.Target == "" {
+		return printable.Line(what)
+	}
+	return printable.Line(what + " " + r.Record.Target)
+}
+
+func glyph(r *Snapshot) string {
+	return trace.Glyph(&trace.Row{Kind: r.Record.Kind, Status: r.Record.Status, Dir: capture.Dir(r.Record.Dir)})
+}
+
+// safeSession is a card whose texts may be shown.
+func safeSession(c trace.SessionInfo) trace.SessionInfo {
+	for _, s := range []*string{
+		&c.Name, &c.Transport, &c.URL, &c.Tool, &c.Redact, &c.Era, &c.Offered, &c.Negotiated, &c.Client.Name, &c.Client.Version, &c.Server.Name, &c.Server.Version, &c.Signal,
+	} {
+		*s = printable.Line(*s)
+	}
+	for _, list := range []*[]string{&c.Supported, &c.Client.Capabilities, &c.Server.Capabilities, &c.Command} {
+		safe := make([]string, 0, len(*list))
+		for _, s := range *list {
+			safe = append(safe, printable.Line(s))
+		}
+		if *list != nil {
+			*list = safe
+		}
+	}
+	return c
+}
+
+// addSummary says in words what happened.
+func (b *builder) addSummary() {
+	b.detail.Summary = Summary{Sentences: b.sentences(), Facts: b.facts()}
+}
+
+func (b *builder) sentences() []string {
+	r := b.snapshot.Record
+	client, server := b.peerName(b.detail.Session.Client, "the client"), b.peerName(b.detail.Session.Server, "the server")
+	subject := client
+	if r.Dir == string(capture.ToClient) {
+		subject = server
+	}
+	first := r.Summary
+	switch r.Kind {
+	case trace.Request, trace.Response, trace.Invalid:
+		first = subject + " " + r.Summary
+	case trace.Notification, trace.Progress, trace.Log:
+		first = subject + " said: " + r.Summary
+	case trace.Stderr:
+		first = server + " wrote to its standard error: " + r.Summary
+	case trace.Stdout:
+		first = server + " wrote to its standard output what is no message: " + printable.Line(r.Excerpt)
+	}
+	list := []string{sentence(first)}
+	add := func(format string, args ...any) { list = append(list, sentence(fmt.Sprintf(format, args...))) }
+	b.addOutcome(add)
+	if h := b.snapshot.HTTP; h != nil && h.Status != 0 && r.Kind != trace.HTTP {
+		how := "as one body"
+		if h.Stream {
+			how = "as a stream of " + plural(h.Events, "event")
+		}
+		add("it went over HTTP, which answered %d %s", h.Status, how)
+	}
+	if n := len(b.detail.Findings); n > 0 {
+		add("rules were broken: %s, see Lint", plural(n, "finding"))
+	}
+	if b.detail.Redacted > 0 {
+		add("hidden because it may be secret: %s", plural(b.detail.Redacted, "place"))
+	}
+	if n := len(b.detail.Missing); n > 0 {
+		add("it cannot be read any more in full: %s missing", plural(n, "event"))
+	}
+	return list
+}
+
+// addOutcome explains what became of a request.
+func (b *builder) addOutcome(add func(format string, args ...any)) {
+	r := b.snapshot
+	switch r.Record.Status {
+	case trace.Pending:
+		if !isStream(r) && r.Record.Kind == trace.Request {
+			if r.Wall > 0 {
+				add("there is no answer yet; it has waited %s", trace.FormatDuration(r.Wall))
+			} else {
+				add("there is no answer yet")
+			}
+		}
+	case trace.Failed:
+		if meaning := codeMeaning(jsonrpc.Code(r.Record.Code)); meaning != "" {
+			add("the error %d stands for: %s", r.Record.Code, meaning)
+		}
+	case trace.ToolFailed:
+		add("the tool itself failed: the protocol went well, and the model gets to read what the result says")
+	case trace.Unanswered:
+		add("nothing can come any more: the process, the connection or the capture has ended")
+	case trace.InputRequired:
+		add("the server needs input first; the client has not come back with it yet")
+	case trace.TaskCreated:
+		add("it became a task, which goes on")
+	}
+	if n := len(r.Rounds); n > 1 {
+		add("it took %d rounds, because the server needed input: the client sent the request again with it", n)
+	}
+	if r.ClientTime > 0 && r.Record.Role != trace.ServerRequest {
+		add("for %s of the time it was the client's turn, a person's or a model's", trace.FormatDuration(r.ClientTime))
+	}
+}
+
+// codeMeaning says what a code that JSON-RPC or the protocol defines stands for, or "".
+func codeMeaning(c jsonrpc.Code) string {
+	switch c {
+	case mcp.CodeHeaderMismatch:
+		return "a header of HTTP does not say what the message says"
+	case mcp.CodeMissingRequiredClientCapability:
+		return "the client lacks a capability that this takes"
+	case mcp.CodeUnsupportedProtocolVersion:
+		return "the server does not speak this revision of the protocol"
+	case mcp.CodeResourceNotFound:
+		return "there is no such resource"
+	case mcp.CodeURLElicitationRequired:
+		return "the user has to visit a page first"
+	}
+	if s := c.String(); !strings.HasPrefix(s, "error ") {
+		return s
+	}
+	return ""
+}
+
+// plural counts things.
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+func (b *builder) peerName(p trace.PeerInfo, unnamed string) string {
+	if p.Name == "" {
+		return unnamed
+	}
+	return strings.TrimSpace(p.Name + " " + p.Version)
+}
+
+// sentence begins with a capital, unless that would change a name, and ends with a full stop.
+func sentence(s string) string {
+	if strings.HasPrefix(s, "the ") || strings.HasPrefix(s, "it ") || strings.HasPrefix(s, "there ") || strings.HasPrefix(s, "nothing ") || strings.HasPrefix(s, "for ") || strings.HasPrefix(s, "rules ") || strings.HasPrefix(s, "hidden ") {
+		s = strings.ToUpper(s[:1]) + s[1:]
+	}
+	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "…") || strings.HasSuffix(s, "?") || strings.HasSuffix(s, "!") {
+		return s
+	}
+	return s + "."
+}
+
+// facts are what is known, name by name.
+func (b *builder) facts() []Fact {
+	r := b.snapshot.Record
+	list := []Fact{}
+	add := func(name, value string, event uint64) {
+		if value != "" {
+			list = append(list, Fact{name, printable.Line(value), event})
+		}
+	}
+	dir := map[string]string{string(capture.ToServer): "→ to the server", string(capture.ToClient): "← to the client"}[r.Dir]
+	add("kind", string(r.Kind), 0)
+	add("direction", dir, 0)
+	add("method", r.Method, r.N)
+	add("about", r.Target, 0)
+	add("id", r.ID, 0)
+	add("status", string(r.Status), b.snapshot.responseN)
+	if r.Code != 0 {
+		add("code", strconv.Itoa(r.Code), b.snapshot.responseN)
+	}
+	add("message", r.Message, b.snapshot.responseN)
+	add("server", r.Server, 0)
+	if r.Session != 0 {
+		add("session", strconv.FormatUint(r.Session, 10), 0)
+	}
+	add("era", r.Era, 0)
+	add("revision", r.Revision, 0)
+	add("time", r.At.Format("2006-01-02 15:04:05.000000"), 0)
+	if b.snapshot.Wall > 0 {
+		add("took", trace.FormatDuration(b.snapshot.Wall), 0)
+		if r.Kind == trace.Request && r.Role != trace.ServerRequest && !isStream(b.snapshot) {
+			add("server's time", trace.FormatDuration(b.snapshot.ServerTime), 0)
+		}
+		if b.snapshot.ClientTime > 0 {
+			add("client's time", trace.FormatDuration(b.snapshot.ClientTime), 0)
+		}
+	}
+	if r.RequestBytes > 0 {
+		add("sent", trace.FormatSize(r.RequestBytes), r.N)
+	}
+	if r.ResponseBytes > 0 {
+		add("answered with", trace.FormatSize(r.ResponseBytes), b.snapshot.responseN)
+	}
+	b.moreFacts(add)
+	return list
+}
+
+func (b *builder) moreFacts(add func(name, value string, event uint64)) {
+	r := b.snapshot
+	if h := r.HTTP; h != nil {
+		if h.Status != 0 {
+			add("HTTP status", strconv.Itoa(h.Status), h.ResponseN)
+		}
+		add("content type", h.ContentType, h.ResponseN)
+		add("HTTP ended", h.EndReason, h.EndN)
+	}
+	f := r.ResultInfo
+	if f.ListName != "" {
+		add(f.ListName, strconv.Itoa(f.Count), r.responseN)
+	}
+	if f.HasMore {
+		add("next page", "yes", r.responseN)
+	}
+	add("result type", f.ResultType, r.responseN)
+	if r.Record.Task != "" {
+		add("task", strings.TrimSpace(r.Record.Task+" "+r.Record.TaskState), 0)
+	}
+	if s := b.startEvent; s != nil && s.Start != nil {
+		add("folder", clip(s.Start.Dir, 1000), s.N)
+		add("command", clip(strings.Join(s.Start.Command, " "), 4000), s.N)
+		add("variables", clip(strings.Join(s.Start.Env, " "), 4000), s.N)
+	}
+}
+
+// clip returns the beginning of a text; what is cut through is shown as bytes that are no UTF-8.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + " …"
+}

@@ -1,0 +1,314 @@
+package detail
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace"
+)
+
+// A Translation is a message on one side of a bridge, and what the bridge made of it on the other.
+type Translation struct {
+	Rule string      `json:"rule"`
+	N    uint64      `json:"n"` // of the event that says so
+	Dir  capture.Dir `json:"dir,omitempty"`
+
+	Before *TranslatedMessage `json:"before,omitempty"`
+	After  *TranslatedMessage `json:"after,omitempty"`
+	// Lines puts the lines of the two beside each other; nil unless both are JSON.
+	Lines []LinePair `json:"lines,omitempty"`
+	// Changed is how many of Lines differ.
+	Changed int `json:"changed,omitempty"`
+}
+
+// A TranslatedMessage is one of the two of a Translation.
+type TranslatedMessage struct {
+	*Payload
+	Side capture.Side `json:"side,omitempty"`
+	// Row is the Seq of the row of the other side that it belongs to; 0 if it is of the row itself, or that has made room.
+	Row uint64 `json:"row,omitempty"`
+}
+
+// An Counterpart is a row of a bridge's other side.
+type Counterpart struct {
+	Seq     uint64       `json:"seq"`
+	N       uint64       `json:"n"`
+	Side    capture.Side `json:"side"`
+	Glyph   string       `json:"glyph"`
+	Summary string       `json:"summary"`
+}
+
+// What a detail shows of translations at most.
+const (
+	maxTranslations    = 24
+	maxTranslatedBytes = 64 << 10 // bytes of a message
+	maxCounterparts    = 16
+	maxTranslateTo     = 8 // messages that one has become, in one event
+)
+
+// addLinks takes what a bridge has recorded of a row. The model must be locked.
+func (s *Snapshot) addLinks(r *trace.Row) {
+	s.rowByEvent = map[uint64]uint64{}
+	links := r.AllLinks()
+	for _, l := range links {
+		if !slices.Contains(s.translations, l.N) && len(s.translations) < maxTranslations {
+			s.translations = append(s.translations, l.N)
+		}
+		if o := r.Capture.Row(l.Counterpart); o != nil && o.Session != r.Session {
+			s.rowByEvent[l.Counterpart] = o.Seq
+		}
+	}
+	others := r.Counterparts()
+	for _, o := range others[:min(len(others), maxCounterparts)] {
+		s.Counterparts = append(s.Counterparts, Counterpart{Seq: o.Seq, N: o.N, Side: o.Session.Side, Glyph: trace.Glyph(o), Summary: trace.Summary(o)})
+	}
+}
+
+// addTranslations adds what a bridge made of the row's messages, and of what it made them.
+func (b *builder) addTranslations(ctx context.Context) error {
+	shown := b.opts.MaxShown
+	b.opts.MaxShown = min(shown, maxTranslatedBytes)
+	defer func() { b.opts.MaxShown = shown }()
+	for _, n := range b.snapshot.translations {
+		e, err := b.readEvent(ctx, n)
+		if err != nil {
+			return err
+		}
+		if e == nil || e.Translation == nil {
+			continue
+		}
+		x := *e.Translation
+		before, dir, err := b.translatedMessage(ctx, x.Of)
+		if err != nil {
+			return err
+		}
+		for _, n := range x.To[:min(len(x.To), maxTranslateTo)] {
+			after, _, err := b.translatedMessage(ctx, n)
+			if err != nil {
+				return err
+			}
+			if len(b.detail.Translations) < 2*maxTranslations {
+				t := Translation{Rule: printable.Line(x.Rule), N: e.N, Dir: dir, Before: before, After: after}
+				t.alignLines()
+				b.detail.Translations = append(b.detail.Translations, t)
+			}
+		}
+	}
+	return nil
+}
+
+// translatedMessage reads one of the two messages; nil if it is not there any more.
+func (b *builder) translatedMessage(ctx context.Context, n uint64) (*TranslatedMessage, capture.Dir, error) {
+	e, err := b.readEvent(ctx, n)
+	if e == nil {
+		return nil, "", err
+	}
+	b.wantPointers = true
+	defer func() { b.wantPointers = false }()
+	return &TranslatedMessage{Payload: b.payload(e, e.Data, false), Side: e.Side, Row: b.snapshot.rowByEvent[n]}, e.Dir, nil
+}
+
+// A LinePair is two lines that stand beside each other: their numbers in Before.Lines and After.Lines, counted from 1, where 0 is none; and 1 if they differ, or what the one says is not
+// in the other text at all. If there is neither, the third is how many pairs are left out, because they are the same.
+type LinePair [3]int
+
+// Runs of pairs that are the same are left out if they are longer, but for some at their ends.
+const (
+	maxUnchanged  = 12
+	keptUnchanged = 3
+)
+
+// alignLines puts the lines of the two messages beside each other: those of the same place in the JSON, as far as the two have them in the same order.
+func (t *Translation) alignLines() {
+	if t.Before == nil || t.After == nil || t.Before.Form != JSON || t.After.Form != JSON || t.Before.pointers == nil || t.After.pointers == nil {
+		return
+	}
+	a, b := pointerLines(t.Before.Payload), pointerLines(t.After.Payload)
+	at := map[string]int{}
+	for j, k := range b {
+		if _, twice := at[k.key]; k.key != "" && !twice {
+			at[k.key] = j
+		}
+	}
+	partner := make([]int, len(a)) // of the other text, by its place; -1 is none
+	for i, k := range a {
+		partner[i] = -1
+		if j, ok := at[k.key]; ok && k.key != "" {
+			partner[i] = j
+			delete(at, k.key)
+		}
+	}
+	partnerOfB := make([]int, len(b))
+	for j := range partnerOfB {
+		partnerOfB[j] = -1
+	}
+	for i, j := range partner {
+		if j >= 0 {
+			partnerOfB[j] = i
+		}
+	}
+	pairMoved(a, b, partner, partnerOfB)
+	differ := func(i, j int) int {
+		if i >= 0 && j >= 0 && a[i].text == b[j].text {
+			return 0
+		}
+		t.Changed++
+		return 1
+	}
+	var pairs []LinePair
+	i, j := 0, 0
+	for _, m := range append(longestIncreasing(partner), [2]int{len(a), len(b)}) {
+		for ; i < m[0]; i++ {
+			pairs = append(pairs, LinePair{i + 1, 0, differ(i, partner[i])})
+		}
+		for ; j < m[1]; j++ {
+			pairs = append(pairs, LinePair{0, j + 1, differ(partnerOfB[j], j)})
+		}
+		if i < len(a) && j < len(b) {
+			pairs = append(pairs, LinePair{i + 1, j + 1, differ(i, j)})
+			i, j = i+1, j+1
+		}
+	}
+	t.Lines = foldUnchanged(pairs)
+}
+
+// maxMoved bounds how many lines are compared with how many, to find out which have another place in the other text.
+const maxMoved = 1 << 18
+
+// pairMoved finds partners for lines that stand at another place in the other text, in the same order: a question in a result that became a request, say.
+func pairMoved(a, b []pointerLine, partner, partnerOfB []int) {
+	unpaired := func(lines []pointerLine, partners []int) (list []int) {
+		for i, k := range lines {
+			if partners[i] < 0 && !k.isEnd && len(k.text) > 1 {
+				list = append(list, i)
+			}
+		}
+		return list
+	}
+	left, right := unpaired(a, partner), unpaired(b, partnerOfB)
+	if len(left)*len(right) > maxMoved {
+		return
+	}
+	width := len(right) + 1
+	longest := make([]int32, (len(left)+1)*width) // of what is common from here on
+	for i := len(left) - 1; i >= 0; i-- {
+		for j := len(right) - 1; j >= 0; j-- {
+			if a[left[i]].text == b[right[j]].text {
+				longest[i*width+j] = longest[(i+1)*width+j+1] + 1
+			} else {
+				longest[i*width+j] = max(longest[(i+1)*width+j], longest[i*width+j+1])
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(left) && j < len(right); {
+		switch {
+		case a[left[i]].text == b[right[j]].text:
+			partner[left[i]], partnerOfB[right[j]] = right[j], left[i]
+			i, j = i+1, j+1
+		case longest[(i+1)*width+j] >= longest[i*width+j+1]:
+			i++
+		default:
+			j++
+		}
+	}
+	ends := map[int]int{} // by the line that opens
+	for j, k := range b {
+		if k.isEnd && partnerOfB[j] < 0 {
+			ends[k.opener] = j
+		}
+	}
+	for i, k := range a {
+		if !k.isEnd || partner[i] >= 0 || k.opener < 0 || partner[k.opener] < 0 {
+			continue
+		}
+		if j, ok := ends[partner[k.opener]]; ok {
+			partner[i], partnerOfB[j] = j, i
+		}
+	}
+}
+
+// A pointerLine is a line with the place in the JSON that it is about, "" if that is not known.
+type pointerLine struct {
+	key, text string
+	isEnd     bool // it ends what the line opener has begun, -1 if that is not known
+	opener    int
+}
+
+func pointerLines(p *Payload) []pointerLine {
+	list := make([]pointerLine, len(p.Lines))
+	var open []int // lines that have begun what is open, by depth
+	for i, l := range p.Lines {
+		var text strings.Builder
+		for _, s := range l.Spans {
+			text.WriteString(s.Text)
+		}
+		k := pointerLine{text: strings.TrimSuffix(text.String(), ","), opener: -1}
+		k.isEnd = k.text == "}" || k.text == "]"
+		if key, ok := p.pointers[i]; ok && !k.isEnd {
+			k.key = "v" + key
+		} else if k.isEnd && l.Depth < len(open) {
+			k.opener = open[l.Depth]
+			k.key = "e" + list[k.opener].key
+		}
+		for len(open) <= l.Depth {
+			open = append(open, i)
+		}
+		open = append(open[:l.Depth], i)
+		list[i] = k
+	}
+	return list
+}
+
+// longestIncreasing returns the longest list of pairs in which both numbers grow.
+func longestIncreasing(partner []int) [][2]int {
+	var ends []int // ends[n] is the place of the smallest partner that a list of n+1 ends with
+	before := make([]int, len(partner))
+	for i, j := range partner {
+		if j < 0 {
+			continue
+		}
+		n, _ := slices.BinarySearchFunc(ends, j, func(i, j int) int { return partner[i] - j })
+		before[i] = -1
+		if n > 0 {
+			before[i] = ends[n-1]
+		}
+		if n == len(ends) {
+			ends = append(ends, i)
+		} else {
+			ends[n] = i
+		}
+	}
+	if len(ends) == 0 {
+		return nil
+	}
+	list := make([][2]int, len(ends))
+	for i, n := ends[len(ends)-1], len(ends)-1; n >= 0; n-- {
+		list[n] = [2]int{i, partner[i]}
+		i = before[i]
+	}
+	return list
+}
+
+// foldUnchanged leaves out what is the same for long.
+func foldUnchanged(pairs []LinePair) []LinePair {
+	var out []LinePair
+	for i := 0; i < len(pairs); {
+		end := i
+		for end < len(pairs) && pairs[end][2] == 0 {
+			end++
+		}
+		if end-i > maxUnchanged {
+			out = append(out, pairs[i:i+keptUnchanged]...)
+			out = append(out, LinePair{0, 0, end - i - 2*keptUnchanged})
+			i = end - keptUnchanged
+		}
+		out = append(out, pairs[i:end]...)
+		for i = end; i < len(pairs) && pairs[i][2] != 0; i++ {
+			out = append(out, pairs[i])
+		}
+	}
+	return out
+}

@@ -1,0 +1,547 @@
+package export
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mcpwire/capture"
+	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/text/printable"
+	"mcpwire/internal/view/detail"
+)
+
+// An exchange is one of HTTP, as far as it has come.
+type roundTrip struct {
+	key      roundTripKey
+	server   string // of the server
+	url      string // of the server, "" if the capture does not say it
+	session  uint64
+	n        uint64 // of the first event
+	began    time.Time
+	answered time.Time // when the head of the response came
+	ended    time.Time
+	last     time.Time
+
+	request   *capture.Request
+	response  *capture.Response
+	sent      body
+	received  body
+	events    []streamEvent
+	endReason string // it ended
+}
+
+type roundTripKey struct {
+	capture string
+	number  uint64
+}
+
+// A body is that of an HTTP message, up to a limit.
+type body struct {
+	data      []byte
+	wireBytes int64
+	cut       bool
+	encoding  string
+}
+
+// A streamEvent is one of an event stream.
+type streamEvent struct {
+	at   time.Time
+	sse  capture.SSE
+	data string
+}
+
+// size is about what an exchange holds, in bytes.
+func (rt *roundTrip) size() int {
+	const overhead = 200 // of an event
+	return len(rt.sent.data) + 2*len(rt.received.data) + overhead*len(rt.events)
+}
+
+func (b *body) add(e *capture.Event, data []byte, limit int) {
+	n := e.Len
+	if n == 0 {
+		n = int64(len(e.Data))
+	}
+	b.wireBytes += n
+	if room := limit - len(b.data); len(data) > room {
+		data, b.cut = data[:max(0, room)], true
+	}
+	b.data = append(b.data, data...)
+	b.cut = b.cut || e.Cut
+	if e.Encoding != "" {
+		b.encoding = e.Encoding
+	}
+}
+
+// collector yields the HTTP exchanges of a capture, each when it has ended, and in the end those that have not.
+type collector struct {
+	limit         int // on bodies
+	bufferedBytes int // bytes of bodies and events
+	open          map[roundTripKey]*roundTrip
+	order         []roundTripKey
+	heads         map[string]*capture.Head
+	omitted       Omitted
+	each          func(x *roundTrip) error
+}
+
+func newCollector(limit int, each func(x *roundTrip) error) *collector {
+	return &collector{limit: limit, open: map[roundTripKey]*roundTrip{}, heads: map[string]*capture.Head{}, each: each}
+}
+
+// run takes all events, and returns how many exchanges there were.
+func (co *collector) run(events Events) (count int, err error) {
+	each := co.each
+	co.each = func(x *roundTrip) error {
+		count++
+		if x.sent.cut || x.received.cut {
+			co.omitted.Cut++
+		}
+		return each(x)
+	}
+	for e, err := range events {
+		if err != nil {
+			return count, err
+		}
+		if err := co.add(e); err != nil {
+			return count, err
+		}
+	}
+	for len(co.order) > 0 {
+		if err := co.finish(co.order[0]); err != nil {
+			return count, err
+		}
+	}
+	return count, nil
+}
+
+func (co *collector) add(e *capture.Event) error {
+	if e.Head != nil {
+		co.heads[e.Capture] = e.Head
+		return nil
+	}
+	k := roundTripKey{e.Capture, e.Exchange}
+	if e.Kind == capture.KindRequest {
+		return co.begin(k, e)
+	}
+	rt := co.open[k]
+	if e.Exchange == 0 || rt == nil {
+		if e.Kind != capture.KindTail {
+			co.omitted.Events++
+		}
+		return nil
+	}
+	rt.last = e.At
+	switch e.Kind {
+	case capture.KindResponse:
+		rt.response, rt.answered = e.Response, e.At
+	case capture.KindMessage, capture.KindInvalid, capture.KindBody, capture.KindSSE:
+		before := rt.size()
+		co.payload(rt, e)
+		co.bufferedBytes += rt.size() - before
+		for co.bufferedBytes > maxBufferedBytes && len(co.order) > 1 {
+			if err := co.finish(co.order[0]); err != nil {
+				return err
+			}
+		}
+	case capture.KindEnd:
+		rt.ended, rt.endReason = e.At, string(e.Data)
+		return co.finish(k)
+	default:
+		co.omitted.Events++
+	}
+	return nil
+}
+
+func (co *collector) begin(k roundTripKey, e *capture.Event) error {
+	if co.open[k] != nil {
+		if err := co.finish(k); err != nil {
+			return err
+		}
+	}
+	for len(co.order) >= maxOpenRoundTrips {
+		if err := co.finish(co.order[0]); err != nil {
+			return err
+		}
+	}
+	rt := &roundTrip{key: k, session: e.Session, n: e.N, began: e.At, last: e.At, request: e.Request}
+	if h := co.heads[k.capture]; h != nil {
+		rt.server = h.Name
+		if e.Side != capture.Downstream { // where clients come to a bridge instead
+			rt.url = h.URL
+		}
+	}
+	co.open[k] = rt
+	co.order = append(co.order, k)
+	return nil
+}
+
+// payload takes a part of a body.
+func (co *collector) payload(rt *roundTrip, e *capture.Event) {
+	if e.Dir == capture.ToServer {
+		rt.sent.add(e, e.Data, co.limit)
+		return
+	}
+	event := e.SSE
+	if event == nil && rt.isEventStream() {
+		event = &capture.SSE{} // a bridge records the messages of a stream, and not what else is in its events
+	}
+	if event == nil {
+		rt.received.add(e, e.Data, co.limit)
+		return
+	}
+	before := len(rt.received.data)
+	rt.received.add(e, appendSSE(nil, event, e.Data), co.limit)
+	if len(rt.events) == maxStreamEvents {
+		rt.received.cut = true
+	}
+	if !rt.received.cut && len(rt.received.data) > before {
+		rt.events = append(rt.events, streamEvent{e.At, *event, string(e.Data)})
+	}
+}
+
+// isEventStream reports whether the response is an event stream, by what its head says.
+func (rt *roundTrip) isEventStream() bool {
+	if rt.response == nil {
+		return false
+	}
+	for _, h := range rt.response.Headers {
+		if strings.EqualFold(h.Name, "Content-Type") {
+			media, _, _ := strings.Cut(h.Value, ";")
+			return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
+		}
+	}
+	return false
+}
+
+func (co *collector) finish(k roundTripKey) error {
+	for i, o := range co.order {
+		if o == k {
+			co.order = append(co.order[:i], co.order[i+1:]...)
+			break
+		}
+	}
+	rt := co.open[k]
+	delete(co.open, k)
+	co.bufferedBytes -= rt.size()
+	return co.each(rt)
+}
+
+// appendSSE appends an event of an event stream as it can have been on the wire: which line ends and spaces there were, captures do not say.
+func appendSSE(b []byte, s *capture.SSE, data []byte) []byte {
+	if s == nil {
+		s = &capture.SSE{}
+	}
+	line := func(name, value string) {
+		b = append(append(append(append(b, name...), ": "...), value...), '\n')
+	}
+	lines := func(name, text string) {
+		for {
+			one, rest, more := cutLine(text)
+			line(name, one)
+			if !more {
+				return
+			}
+			text = rest
+		}
+	}
+	if s.HasComment {
+		lines("", s.Comment)
+	}
+	if s.Event != "" {
+		line("event", s.Event)
+	}
+	if s.HasID {
+		line("id", s.ID)
+	}
+	if s.HasRetry {
+		line("retry", millisText(s.Retry))
+	}
+	if s.HasData || len(data) > 0 {
+		lines("data", string(data))
+	}
+	return append(b, '\n')
+}
+
+// HAR writes the HTTP exchanges of a capture as HTTP Archive 1.2 (http://www.softwareishard.com/blog/har-12-spec/), in the order in which they ended. Event streams are in the text of the
+// response, and event by event in its member _sse; _mcp has the numbers of the capture. What is not HTTP has no place there; a capture without any leads to [ErrNoHTTP].
+func HAR(w io.Writer, events Events, opts *Options) (Omitted, error) {
+	o := opts.withDefaults()
+	bw := bufio.NewWriterSize(w, 64<<10)
+	enc := json.NewEncoder(bw)
+	enc.SetEscapeHTML(false)
+	head, _ := json.Marshal(harCreator{o.Tool, o.Version})
+	bw.WriteString(`{"log":{"version":"1.2","creator":`)
+	bw.Write(head)
+	bw.WriteString(`,"entries":[` + "\n")
+	first := true
+	x := newCollector(o.MaxBody, func(x *roundTrip) error {
+		if !first {
+			bw.WriteByte(',')
+		}
+		first = false
+		return enc.Encode(harEntryOf(x))
+	})
+	count, err := x.run(events)
+	if err == nil && count == 0 {
+		err = ErrNoHTTP
+	}
+	if err != nil {
+		return x.omitted, err
+	}
+	bw.WriteString("]}}\n")
+	return x.omitted, bw.Flush()
+}
+
+type (
+	harCreator struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	}
+	harEntry struct {
+		Started  string      `json:"startedDateTime"`
+		Time     float64     `json:"time"` // milliseconds
+		Request  harRequest  `json:"request"`
+		Response harResponse `json:"response"`
+		Cache    struct{}    `json:"cache"`
+		Timings  harTimings  `json:"timings"`
+		Comment  string      `json:"comment,omitempty"`
+		MCP      harMCP      `json:"_mcp"`
+	}
+	harRequest struct {
+		Method      string     `json:"method"`
+		URL         string     `json:"url"`
+		Version     string     `json:"httpVersion"`
+		Cookies     []harPair  `json:"cookies"`
+		Headers     []harPair  `json:"headers"`
+		Query       []harPair  `json:"queryString"`
+		PostData    *harPosted `json:"postData,omitempty"`
+		HeadersSize int        `json:"headersSize"`
+		BodySize    int64      `json:"bodySize"`
+	}
+	harPosted struct {
+		Type    string `json:"mimeType"`
+		Text    string `json:"text"` // there is no member params beside it
+		Comment string `json:"comment,omitempty"`
+	}
+	harResponse struct {
+		Status      int        `json:"status"`
+		Text        string     `json:"statusText"`
+		Version     string     `json:"httpVersion"`
+		Cookies     []harPair  `json:"cookies"`
+		Headers     []harPair  `json:"headers"`
+		Content     harContent `json:"content"`
+		Redirect    string     `json:"redirectURL"`
+		HeadersSize int        `json:"headersSize"`
+		BodySize    int64      `json:"bodySize"`
+		SSE         []harEvent `json:"_sse,omitempty"`
+	}
+	harContent struct {
+		Size     int64  `json:"size"`
+		Type     string `json:"mimeType"`
+		Text     string `json:"text,omitempty"`
+		Encoding string `json:"encoding,omitempty"` // "base64"
+		Comment  string `json:"comment,omitempty"`
+	}
+	harTimings struct {
+		Send    float64 `json:"send"`
+		Wait    float64 `json:"wait"`
+		Receive float64 `json:"receive"`
+	}
+	harPair struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+	harEvent struct {
+		Time    string  `json:"time"`
+		ID      *string `json:"id,omitempty"`
+		Event   string  `json:"event,omitempty"`
+		Retry   *int64  `json:"retry,omitempty"` // milliseconds
+		Comment *string `json:"comment,omitempty"`
+		Data    *string `json:"data,omitempty"`
+	}
+	harMCP struct {
+		Capture  string `json:"capture"`
+		Server   string `json:"server,omitempty"`
+		Session  uint64 `json:"session,omitempty"`
+		Exchange uint64 `json:"exchange"`
+		Event    uint64 `json:"event"` // number of the first
+	}
+)
+
+// unknownSize is what HAR has for a size that nobody knows: that of headers on the wire is not in a capture.
+const unknownSize = -1
+
+func harEntryOf(rt *roundTrip) harEntry {
+	ended := rt.ended
+	if ended.IsZero() {
+		ended = rt.last
+	}
+	e := harEntry{
+		Started: formatTime(rt.began), Time: millis(ended.Sub(rt.began)), Request: harRequestOf(rt), Response: harResponseOf(rt),
+		Comment: rt.endReason, MCP: harMCP{rt.key.capture, rt.server, rt.session, rt.key.number, rt.n},
+	}
+	if rt.answered.IsZero() {
+		e.Timings.Wait = e.Time
+	} else {
+		e.Timings.Wait, e.Timings.Receive = millis(rt.answered.Sub(rt.began)), millis(ended.Sub(rt.answered))
+	}
+	return e
+}
+
+func harRequestOf(rt *roundTrip) harRequest {
+	q := rt.request
+	r := harRequest{
+		Method: q.Method, URL: fullURL(rt.url, q), Version: q.Proto, Cookies: []harPair{}, Headers: pairs(q.Headers), Query: []harPair{},
+		HeadersSize: unknownSize, BodySize: rt.sent.wireBytes,
+	}
+	if u, err := url.Parse(r.URL); err == nil {
+		for _, part := range strings.Split(u.RawQuery, "&") {
+			if k, v, _ := strings.Cut(part, "="); k != "" {
+				k, _ = url.QueryUnescape(k)
+				v, _ = url.QueryUnescape(v)
+				r.Query = append(r.Query, harPair{k, v})
+			}
+		}
+	}
+	if len(rt.sent.data) > 0 {
+		r.PostData = &harPosted{Type: headerValue(q.Headers, "Content-Type"), Text: strings.ToValidUTF8(string(rt.sent.data), "\ufffd"), Comment: cutComment(&rt.sent)}
+	}
+	return r
+}
+
+func harResponseOf(rt *roundTrip) harResponse {
+	r := harResponse{Cookies: []harPair{}, Headers: []harPair{}, HeadersSize: unknownSize, BodySize: rt.received.wireBytes}
+	r.Content = harContent{Size: rt.received.wireBytes, Comment: cutComment(&rt.received)}
+	if p := rt.response; p != nil {
+		r.Status, r.Version, r.Headers = p.Status, p.Proto, pairs(p.Headers)
+		r.Content.Type, r.Redirect = headerValue(p.Headers, "Content-Type"), headerValue(p.Headers, "Location")
+	}
+	if utf8.Valid(rt.received.data) {
+		r.Content.Text = string(rt.received.data)
+	} else {
+		r.Content.Text, r.Content.Encoding = base64.StdEncoding.EncodeToString(rt.received.data), "base64"
+	}
+	for _, v := range rt.events {
+		h := harEvent{Time: formatTime(v.at), Event: v.sse.Event}
+		if v.sse.HasID {
+			h.ID = &v.sse.ID
+		}
+		if v.sse.HasRetry {
+			ms := v.sse.Retry.Milliseconds()
+			h.Retry = &ms
+		}
+		if v.sse.HasComment {
+			h.Comment = &v.sse.Comment
+		}
+		if v.data != "" || v.sse.HasData {
+			h.Data = &v.data
+		}
+		r.SSE = append(r.SSE, h)
+	}
+	return r
+}
+
+func cutComment(b *body) string {
+	if b.cut {
+		return "only the beginning: " + strconv.FormatInt(b.wireBytes, 10) + " bytes in all"
+	}
+	return ""
+}
+
+// fullURL returns the URL of a request: archives want a whole one.
+func fullURL(server string, q *capture.Request) string {
+	if strings.Contains(q.URL, "://") {
+		return q.URL
+	}
+	if base, err := url.Parse(server); server != "" && err == nil {
+		if to, err := url.Parse(q.URL); err == nil {
+			return base.ResolveReference(to).String()
+		}
+	}
+	host := headerValue(q.Headers, "Host")
+	if host == "" {
+		host = "localhost"
+	}
+	return "http://" + host + q.URL
+}
+
+func pairs(list []capture.Header) []harPair {
+	out := make([]harPair, 0, len(list))
+	for _, h := range list {
+		out = append(out, harPair{h.Name, h.Value})
+	}
+	return out
+}
+
+// headerValue returns the first value of a header field, or "".
+func headerValue(list []capture.Header, name string) string {
+	for _, h := range list {
+		if strings.EqualFold(h.Name, name) {
+			return h.Value
+		}
+	}
+	return ""
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
+
+func millis(d time.Duration) float64 { return float64(max(0, d)) / float64(time.Millisecond) }
+
+func millisText(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func cutLine(s string) (line, rest string, more bool) { return strings.Cut(s, "\n") }
+
+// Curl writes the HTTP requests of a capture as a shell script, a command of curl for each, in the order in which they ended. What the capture does not have, secrets above all, is left
+// to variables, and a comment says so; but for the id of a session, which comes with the answer that begins one, so that the script runs as a whole. Requests that cannot be a command line are comments that say why. A capture without any HTTP leads to [ErrNoHTTP].
+func Curl(w io.Writer, events Events, opts *Options) (Omitted, error) {
+	o := opts.withDefaults()
+	bw := bufio.NewWriterSize(w, 64<<10)
+	bw.WriteString("#!/bin/sh\nset -u # what is to be set below, must be\n")
+	x := newCollector(o.MaxBody, func(x *roundTrip) error {
+		fmt.Fprintf(bw, "\n# event #%d, %s %s", x.n, printable.Line(clip(x.request.Method, maxPCAPCol)), printable.Line(clip(x.request.URL, maxPCAPCol)))
+		if x.response != nil {
+			fmt.Fprintf(bw, ": HTTP %d", x.response.Status)
+		}
+		body := x.sent.data
+		if x.sent.cut {
+			body = nil
+		}
+		c, err := detail.CurlRequest(x.url, x.request, x.sent.wireBytes > 0, body)
+		if err != nil {
+			fmt.Fprintf(bw, "\n# %s\n", printable.Line(err.Error()))
+			return bw.Flush()
+		}
+		for _, note := range c.Notes {
+			fmt.Fprintf(bw, "\n# %s", printable.Line(note))
+		}
+		if beginsSession(x) {
+			fmt.Fprintf(bw, "\n# the answer names the session\nanswer=$(%s)\n%s\n", c.Text, sessionScript)
+		} else {
+			fmt.Fprintf(bw, "\n%s\necho\n", c.Text)
+		}
+		return bw.Flush()
+	})
+	count, err := x.run(events)
+	if err == nil && count == 0 {
+		err = ErrNoHTTP
+	}
+	return x.omitted, err
+}
+
+const sessionHeader = "Mcp-Session-Id"
+
+// sessionScript prints an answer, and sets the variable that the commands of a session have in the place of its id.
+const sessionScript = `printf '%s\n' "$answer"
+MCPWIRE_MCP_SESSION_ID=$(printf '%s\n' "$answer" | tr -d '\r' | sed -n 's/^[Mm][Cc][Pp]-[Ss]ession-[Ii][Dd]: *//p' | head -n 1)`
+
+// beginsSession reports whether the answer has the id of a session, which is hidden in the capture.
+func beginsSession(rt *roundTrip) bool {
+	return rt.response != nil && headerValue(rt.request.Headers, sessionHeader) == "" && resend.Placeholders(headerValue(rt.response.Headers, sessionHeader)) != nil
+}

@@ -1,0 +1,172 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/view/detail"
+)
+
+// maxClipboard is how much is sent to a terminal's clipboard: many take no more.
+const maxClipboard = 100_000
+
+// copyText puts text on the clipboard of the terminal. Many terminals do not let programs do that, and none says so; the text is shown as well if it is short enough to be marked by hand.
+func (m *model) copyText(what, text string) tea.Cmd {
+	if len(text) > maxClipboard {
+		m.showFlash(true, "%s is too large for a clipboard (%s); e saves it", what, trace.FormatSize(int64(len(text))))
+		return nil
+	}
+	m.showFlash(false, "copied %s, %s, if the terminal allows it", what, trace.FormatSize(int64(len(text))))
+	return tea.SetClipboard(text)
+}
+
+// A copyDetailMsg is the detail of a row that was asked for without opening it, and what is to be done with it.
+type copyDetailMsg struct {
+	detail *detail.Detail
+	err    error
+	use    func(d *detail.Detail) tea.Cmd
+}
+
+// withDetail does something with the detail of the row of the cursor: with the one that is shown, or with one that is read for it.
+func (m *model) withDetail(use func(d *detail.Detail) tea.Cmd) tea.Cmd {
+	if m.pane != nil && m.pane.detail != nil {
+		return use(m.pane.detail)
+	}
+	var snapshot *detail.Snapshot
+	m.src.Read(func(w *trace.Model) {
+		if r := m.findRow(w, m.view.seq); r != nil {
+			snapshot = detail.TakeSnapshot(r)
+		}
+	})
+	if snapshot == nil {
+		m.showFlash(true, "nothing is selected")
+		return nil
+	}
+	if m.readingCopy {
+		return nil
+	}
+	m.readingCopy = true
+	src := m.src
+	return m.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
+		d, err := detail.Build(ctx, src, snapshot, nil)
+		return copyDetailMsg{d, err, use}
+	})
+}
+
+// useDetail uses a detail that has been read.
+func (m *model) useDetail(msg copyDetailMsg) tea.Cmd {
+	m.readingCopy = false
+	if msg.err != nil {
+		m.showFlash(true, "it took too long to read this row")
+		return nil
+	}
+	return msg.use(msg.detail)
+}
+
+// tabTitle is the title of the tab that is open, or "".
+func (m *model) tabTitle() string {
+	if m.pane == nil || m.pane.currentTab() == nil {
+		return ""
+	}
+	return m.pane.currentTab().title
+}
+
+// copyPayload copies what the open tab shows: the response, or the request, which is also what is copied of a row that is not open.
+func (m *model) copyPayload(d *detail.Detail) tea.Cmd {
+	p, what := d.Request, "the message"
+	if d.Kind == trace.Request {
+		what = "the request"
+	}
+	switch m.tabTitle() {
+	case "Response":
+		if p, what = d.Response, "the response"; d.Last != nil {
+			p = d.Last
+		}
+	case "Request", "Summary", "Timing", "":
+	default:
+		return m.copyPage()
+	}
+	if p == nil {
+		return m.copyPage()
+	}
+	if p.OmittedBytes > 0 || p.Cut {
+		m.showFlash(true, "%s is %s, and only its beginning is at hand; e saves all of it", what, trace.FormatSize(p.Len))
+		return nil
+	}
+	switch p.Form { // what is pasted must not do more than be read
+	case detail.JSON:
+		return m.copyText(what, string(printable.JSON(p.Bytes)))
+	case detail.Text:
+		return m.copyText(what, printable.Text(string(p.Bytes)))
+	}
+	return m.copyPage()
+}
+
+// copyPage copies the text of the open tab as it stands there.
+func (m *model) copyPage() tea.Cmd {
+	page, _ := m.activePager()
+	if page == nil {
+		m.showFlash(true, "this row has nothing to copy; Enter opens it")
+		return nil
+	}
+	var b strings.Builder
+	for _, l := range page.lines {
+		b.WriteString(strings.TrimRight(l.text(), " ") + "\n")
+		if b.Len() > maxClipboard {
+			break
+		}
+	}
+	return m.copyText("this text", b.String())
+}
+
+// copyCommand copies the row as a command, and shows it for terminals that do not let programs copy. In the HTTP tab it is curl; Y again is the other one.
+func (m *model) copyCommand(d *detail.Detail) tea.Cmd { return m.copyAs(d, m.tabTitle() == "HTTP") }
+
+func (m *model) copyAs(d *detail.Detail, curl bool) tea.Cmd {
+	make, what := detail.CallCommand, "a command"
+	if curl {
+		make, what = detail.CurlCommand, "curl"
+	}
+	c, err := make(d)
+	if err != nil {
+		m.showFlash(true, "%v", err)
+		return nil
+	}
+	m.overlay = newOverlay("As "+what, func() []line { return m.commandLines(c) })
+	m.overlay.copy = c.Text
+	if d.HTTP == nil && !curl {
+		return m.copyShown(what, c.Text)
+	}
+	m.overlay.alternateName = map[bool]string{true: "mcpwire call", false: "curl"}[curl]
+	m.overlay.alternate = func() tea.Cmd { return m.copyAs(d, !curl) }
+	return m.copyShown(what, c.Text)
+}
+
+// copyShown is copyText for what can be seen, with what there is to say about the clipboard.
+func (m *model) copyShown(what, text string) tea.Cmd {
+	cmd := m.copyText(what, text)
+	if cmd != nil {
+		m.flash = flash{}
+	}
+	return cmd
+}
+
+func (m *model) commandLines(c *detail.Command) []line {
+	t := m.theme
+	var out []line
+	for l := range strings.Lines(c.Text) {
+		out = append(out, line{{t.text, printable.Line(strings.TrimSuffix(l, "\n"))}})
+	}
+	if len(c.Variables) > 0 {
+		out = append(out, nil, line{{t.finding, "▲ The capture does not have these secrets; set them first: " + safe(strings.Join(c.Variables, " "))}})
+	}
+	for _, n := range c.Notes {
+		out = append(out, nil, line{{t.dim, safe(n)}})
+	}
+	return append(out, nil, line{{t.dim, fmt.Sprintf("It is on the clipboard if the terminal allows that (OSC 52). If not, mark it here; most terminals need %s for that.", "Shift")}})
+}

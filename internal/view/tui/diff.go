@@ -1,0 +1,156 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"mcpwire/internal/json/jsondiff"
+	"mcpwire/internal/trace"
+)
+
+// A side is one of two rows that are compared.
+type diffSide struct {
+	seq, n, response uint64
+	capture, name    string
+	status           string
+	wall             time.Duration
+}
+
+// diffMarked compares the two marked rows, or the marked one with that of the cursor.
+func (m *model) diffMarked() tea.Cmd {
+	pair := append([]uint64(nil), m.marks...)
+	if len(pair) == 1 && pair[0] != m.view.seq && m.view.seq != 0 {
+		pair = append(pair, m.view.seq)
+	}
+	if len(pair) != 2 {
+		m.showFlash(false, "m marks a row; mark two, then d compares them")
+		return nil
+	}
+	var sides []diffSide
+	m.src.Read(func(w *trace.Model) {
+		for _, seq := range pair {
+			if r := m.findRow(w, seq); r != nil {
+				sides = append(sides, diffSide{r.Seq, r.N, r.ResponseN, r.Capture.ID, joinNonEmpty(safe(r.Method), safe(r.Target)), joinNonEmpty(string(r.Status), r.CodeText()), r.Wall()})
+			}
+		}
+	})
+	if len(sides) != 2 {
+		m.showFlash(true, "one of the two has made room for newer rows")
+		m.marks = nil
+		return nil
+	}
+	a, b := sides[0], sides[1]
+	return m.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
+		req := m.compareEvents(ctx, a.capture, a.n, b.capture, b.n)
+		res := m.compareEvents(ctx, a.capture, a.response, b.capture, b.response)
+		return doneMsg{show: func() *overlay {
+			return newOverlay(fmt.Sprintf("#%d and #%d", a.n, b.n), func() []line { return m.diffLines(a, b, req, res) })
+		}}
+	})
+}
+
+// findRow finds a row by its Seq, also inside others. The model is locked.
+func (m *model) findRow(w *trace.Model, seq uint64) *trace.Row {
+	rows := w.Rows()
+	x := &rowList{sel: allRows(rows), limit: -1, fold: &foldState{}}
+	for i := min(find(x, anchor{id: seq}), len(rows)-1); i >= 0 && i > len(rows)-1-maxScanRows; i-- {
+		if rows[i].Seq == seq {
+			return rows[i]
+		}
+		for r := range rows[i].All() {
+			if r.Seq == seq {
+				return r
+			}
+		}
+		if i == 0 {
+			break
+		}
+	}
+	return nil
+}
+
+// allRows makes the whole timeline a selection.
+type allRows []*trace.Row
+
+func (a allRows) Len() int                            { return len(a) }
+func (a allRows) At(i int) *trace.Row                 { return a[i] }
+func (a allRows) Has(*trace.Row) bool                 { return true }
+func (a allRows) SearchProgress() (s float64, b bool) { return 1, false }
+func (a allRows) Close()                              {}
+
+// A comparison is in what two payloads differ.
+type comparison struct {
+	changes []jsondiff.Change
+	note    string // why there are none
+}
+
+// compareEvents compares two events. It is called beside the event loop.
+func (m *model) compareEvents(ctx context.Context, captureA string, a uint64, captureB string, b uint64) comparison {
+	first, whyA := m.payload(ctx, captureA, a)
+	second, whyB := m.payload(ctx, captureB, b)
+	switch {
+	case a == 0 && b == 0:
+		return comparison{note: "neither has one"}
+	case whyA != "":
+		return comparison{note: "of the first: " + whyA}
+	case whyB != "":
+		return comparison{note: "of the second: " + whyB}
+	}
+	return comparison{changes: jsondiff.Diff(first, second, nil)}
+}
+
+// payload returns the payload of an event, or why there is none. It is called beside the event loop.
+func (m *model) payload(ctx context.Context, id string, n uint64) (data []byte, why string) {
+	if n == 0 {
+		return nil, "there is none"
+	}
+	e, err := m.src.Event(ctx, id, n)
+	switch {
+	case err != nil:
+		return nil, err.Error()
+	case e.Cut:
+		return nil, "only the beginning was recorded"
+	}
+	return e.Data, ""
+}
+
+func (m *model) diffLines(a, b diffSide, req, res comparison) []line {
+	t := m.theme
+	var out []line
+	for i, s := range []diffSide{a, b} {
+		out = append(out, line{{t.mark, number(i + 1)}, {t.dim, fmt.Sprintf("  #%d  ", s.n)}, {t.text, s.name}, {t.dim, "  " + s.status + "  " + trace.FormatDuration(s.wall)}})
+	}
+	out = append(out, nil, line{{t.head, "Request"}})
+	out = append(out, m.changeLines(req)...)
+	out = append(out, nil, line{{t.head, "Response"}})
+	return append(out, m.changeLines(res)...)
+}
+
+// changeLines shows changes as lines with - and +.
+func (m *model) changeLines(c comparison) []line {
+	t := m.theme
+	if c.note != "" {
+		return []line{{{t.dim, "  " + safe(c.note)}}}
+	}
+	if len(c.changes) == 0 {
+		return []line{{{t.added, "  = no difference"}}}
+	}
+	var out []line
+	for _, x := range c.changes {
+		if x.Op == jsondiff.More {
+			out = append(out, line{{t.dim, "  … and more"}})
+			continue
+		}
+		out = append(out, line{{t.dim, "  " + orDefault(safe(x.Pointer), "all of it")}})
+		if x.Old != "" {
+			out = append(out, line{{t.failure, "  - " + safe(x.Old)}})
+		}
+		if x.New != "" {
+			out = append(out, line{{t.added, "  + " + safe(x.New)}})
+		}
+	}
+	return out
+}

@@ -1,0 +1,874 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"mcpwire/internal/trace"
+	"mcpwire/internal/view/detail"
+)
+
+// A pane shows everything about one row, a tab for each side of it.
+type pane struct {
+	seq         uint64 // of the row
+	fingerprint string // of the state of the row that is shown
+	gen         int    // counts what was asked for
+	loading     bool
+	stale       bool // the row has changed meanwhile
+	detail      *detail.Detail
+	failed      string // why there is no detail
+	tabs        []tab
+	wantTab     int    // the number of the tab to open when there are some; 0 is none
+	openTab     string // the title of the tab that the user chose; there need be none for this row
+	pagers      map[string]*pager
+	hex         bool
+	search      string
+}
+
+// A tab is one side of a row.
+type tab struct {
+	title  string
+	number int // the key that opens it
+	lines  func(m *model, d *detail.Detail) []line
+	x, w   int // where it is drawn
+}
+
+type detailMsg struct {
+	gen    int
+	detail *detail.Detail
+	err    error
+}
+
+// detailTimeout is how long it may take to read what is shown of a row.
+const detailTimeout = 20 * time.Second
+
+// openPane opens the pane.
+func (m *model) openPane() {
+	if m.pane == nil {
+		m.pane = &pane{openTab: "Summary"}
+	}
+	m.focus, m.follow = onPane, false
+}
+
+func (m *model) closePane() { m.pane, m.focus, m.zoom = nil, onTable, false }
+
+// syncPane has the pane show a row, if it is open and shows another one, or an older state of it. The model is locked.
+func (m *model) syncPane(r *trace.Row) tea.Cmd {
+	p := m.pane
+	if p == nil {
+		return nil
+	}
+	if r == nil {
+		p.seq, p.detail, p.fingerprint, p.failed, p.tabs, p.loading = 0, nil, "", "", nil, false
+		p.gen++
+		return nil
+	}
+	stamp := fingerprintOf(r, p.hex)
+	if r.Seq == p.seq && stamp == p.fingerprint {
+		return nil
+	}
+	if r.Seq == p.seq && p.loading && p.fingerprint != "" {
+		p.stale = true
+		return nil
+	}
+	if r.Seq != p.seq {
+		p.pagers = nil
+	}
+	p.seq, p.loading, p.stale = r.Seq, true, false
+	p.gen++
+	if m.readingDetail { // who goes through rows quickly sees the last one, and none of the others is read meanwhile
+		p.fingerprint = ""
+		m.cancelRead()
+		return nil
+	}
+	p.fingerprint, m.readingDetail = stamp, true
+	snapshot, gen, src, opts := detail.TakeSnapshot(r), p.gen, m.src, &detail.Options{Hex: p.hex}
+	wanted, unread := context.WithCancel(context.Background())
+	m.cancelRead = unread
+	return m.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(wanted, cancel)()
+		d, err := detail.Build(ctx, src, snapshot, opts)
+		return detailMsg{gen, d, err}
+	})
+}
+
+// fingerprintOf tells states of a row apart in which there are other things to show.
+func fingerprintOf(r *trace.Row, hex bool) string {
+	n := 0
+	for range r.All() {
+		n++
+	}
+	ended := r.HTTP != nil && r.HTTP.Ended
+	events := 0
+	if r.HTTP != nil {
+		events = r.HTTP.Events
+	}
+	return fmt.Sprint(r.Seq, r.Status, r.Done, len(r.Events), n, r.EvictedChildren, r.CountFindings(), ended, events, r.ResponseN, hex)
+}
+
+// gotDetail takes a detail into use, unless it is of another row by now.
+func (m *model) gotDetail(msg detailMsg) {
+	m.cancelRead()
+	m.readingDetail = false
+	p := m.pane
+	if p == nil || msg.gen != p.gen {
+		return
+	}
+	p.loading = false
+	if p.stale {
+		p.fingerprint, p.stale = "", false
+	}
+	old := p.pagers
+	p.detail, p.failed, p.pagers = msg.detail, "", map[string]*pager{}
+	if msg.err != nil {
+		p.detail, p.failed, p.tabs = nil, "It took too long to read this.", nil
+		return
+	}
+	p.tabs = tabsOf(msg.detail)
+	if p.wantTab > 0 {
+		wish := p.wantTab
+		p.wantTab = 0
+		m.chooseTab(wish - 1)
+	}
+	for _, t := range p.tabs { // who has scrolled stays there
+		if was := old[t.title]; was != nil {
+			page := p.pager(m, t)
+			page.wrapTo(was.columns)
+			page.top = min(was.top, max(0, len(page.wrapped)-1))
+		}
+	}
+}
+
+// restyle draws everything anew in another theme.
+func (m *model) restyle() {
+	if m.pane != nil {
+		m.pane.pagers = nil
+	}
+	if m.overlay != nil && m.overlay.render != nil {
+		m.overlay.pager.lines = m.overlay.render()
+		m.overlay.pager.columns = -1
+	}
+}
+
+// currentTab returns the tab that is shown: the one that was chosen, or the first.
+func (p *pane) currentTab() *tab {
+	for i := range p.tabs {
+		if p.tabs[i].title == p.openTab {
+			return &p.tabs[i]
+		}
+	}
+	if len(p.tabs) == 0 {
+		return nil
+	}
+	return &p.tabs[0]
+}
+
+// pager returns the text of a tab.
+func (p *pane) pager(m *model, t tab) *pager {
+	page := p.pagers[t.title]
+	if t.title == "Translated" && page != nil && page.madeFor != m.paneBody().w {
+		page.lines, page.madeFor, page.columns = t.lines(m, p.detail), m.paneBody().w, -1
+	}
+	if page == nil {
+		page = newPager(t.lines(m, p.detail))
+		page.search, page.madeFor = p.search, m.paneBody().w
+		if p.pagers == nil {
+			p.pagers = map[string]*pager{}
+		}
+		p.pagers[t.title] = page
+	}
+	return page
+}
+
+// currentPager returns the text that is shown, or nil.
+func (p *pane) currentPager(m *model) *pager {
+	t := p.currentTab()
+	if t == nil || p.detail == nil {
+		return nil
+	}
+	page := p.pager(m, *t)
+	if page.search != p.search {
+		page.find(p.search)
+	}
+	page.wrapTo(m.paneBody().w)
+	return page
+}
+
+// paneBody is the part of the pane with the text.
+func (m *model) paneBody() rect {
+	r := m.layout().pane
+	head := min(2, max(0, r.h-1))
+	if r.h < 6 {
+		head = min(1, head)
+	}
+	return rect{r.x + 1, r.y + head, max(1, r.w-2), r.h - head}
+}
+
+// drawPane draws a line of the pane: its title, the tabs, and the text.
+func (m *model) drawPane(b *strings.Builder, i int) {
+	p, r, text := m.pane, m.view.area.pane, m.paneBody()
+	head := text.y - r.y
+	switch {
+	case i < head && i == head-1:
+		m.tabLine(r).appendTo(b, r.w, "", false)
+		return
+	case i < head:
+		m.paneTitle().appendTo(b, r.w, "", false)
+		return
+	}
+	var l line
+	page := p.currentPager(m)
+	switch {
+	case page != nil:
+		l = page.lineAt(i-head, m.theme.match)
+	case i != head:
+	case p.failed != "":
+		l = line{{m.theme.failure, "✖ " + p.failed}}
+	case p.seq == 0:
+		l = line{{m.theme.dim, "Nothing is selected."}}
+	case p.loading:
+		l = line{{m.theme.dim, "Reading …"}}
+	}
+	l = append(line{{"", " "}}, l...)
+	l.appendTo(b, r.w, "", false)
+}
+
+// paneTitle says which row it is.
+func (m *model) paneTitle() line {
+	d := m.pane.detail
+	if d == nil {
+		return nil
+	}
+	return line{{m.theme.dim, fmt.Sprintf(" #%d ", d.N)}, {m.theme.text.plus(bold), safe(d.Glyph) + " " + safe(d.Title)}}
+}
+
+// tabLine draws the tabs, and remembers where they are. Where there is little room their titles are short, or numbers.
+func (m *model) tabLine(r rect) line {
+	p := m.pane
+	open := p.currentTab()
+	short := 0
+	for ; short < 2 && tabsWidth(p.tabs, open, short) > r.w-1; short++ {
+	}
+	l := line{{"", " "}}
+	x := r.x + 1
+	for i := range p.tabs {
+		t := &p.tabs[i]
+		text, st := tabText(t, t == open, short), m.theme.dim
+		if t == open {
+			st = m.theme.tab
+		}
+		t.x, t.w = x, width(text)
+		x += t.w
+		l = append(l, span{st, text})
+	}
+	return l
+}
+
+func tabsWidth(tabs []tab, open *tab, short int) (n int) {
+	for i := range tabs {
+		n += width(tabText(&tabs[i], &tabs[i] == open, short))
+	}
+	return n
+}
+
+// tabText is the text of a tab: its number and its title, or the beginning of that, or none.
+func tabText(t *tab, open bool, short int) string {
+	if open {
+		return fmt.Sprintf("[%d %s]", t.number, t.title)
+	}
+	title := t.title
+	switch short {
+	case 1:
+		title = title[:3]
+	case 2:
+		return fmt.Sprintf(" %d ", t.number)
+	}
+	return fmt.Sprintf(" %d %s ", t.number, title)
+}
+
+// tabNames are the titles of all tabs: each has its number for every row, whichever of them that has, and the same one in the browser.
+func tabNames() []string {
+	return []string{"Summary", "Request", "Response", "Raw", "HTTP", "SSE", "Timing", "Lint", "Translated"}
+}
+
+// tabsOf returns the tabs that have something to say.
+func tabsOf(d *detail.Detail) []tab {
+	var list []tab
+	names := tabNames()
+	add := func(has bool, title string, lines func(m *model, d *detail.Detail) []line) {
+		if has {
+			list = append(list, tab{title: title, number: slices.Index(names, title) + 1, lines: lines})
+		}
+	}
+	add(true, "Summary", summaryTab)
+	add(d.Request != nil, "Request", func(m *model, d *detail.Detail) []line { return payloadLines(m, d, d.Request) })
+	add(d.Response != nil || d.Last != nil, "Response", responseTab)
+	add(len(d.Raw) > 0, "Raw", rawTab)
+	add(d.HTTP != nil, "HTTP", httpTab)
+	add(d.SSE != nil, "SSE", sseTab)
+	add(len(d.Timing.Segments) > 0 || len(d.Timing.Marks) > 0, "Timing", timingTab)
+	add(len(d.Findings) > 0, "Lint", findingsTab)
+	add(len(d.Translations) > 0, "Translated", translatedTab)
+	return list
+}
+
+func summaryTab(m *model, d *detail.Detail) []line {
+	t := m.theme
+	var out []line
+	for _, w := range d.Summary.Sentences {
+		out = append(out, line{{t.text, safe(w)}})
+	}
+	out = append(out, nil)
+	names := 0
+	for _, f := range d.Summary.Facts {
+		names = max(names, min(24, width(safe(f.Name))))
+	}
+	for _, f := range d.Summary.Facts {
+		out = append(out, line{{t.dim, pad(safe(f.Name), names) + "  "}, {t.text, safe(f.Value)}})
+	}
+	if len(d.Children)+d.OmittedChildren > 0 {
+		out = append(out, nil, line{{t.head, "Inside"}})
+		if d.OmittedChildren > 0 {
+			out = append(out, line{{t.dim, fmt.Sprintf("  %d more came before these and have made room", d.OmittedChildren)}})
+		}
+		for _, in := range d.Children {
+			out = append(out, line{{t.dim, "  " + padLeft(number(in.N), 6) + " " + padLeft(millisText(in.AtMS), 9) + "  "}, {t.text, in.Glyph + " " + safe(in.Summary)}})
+		}
+	}
+	if len(d.Counterparts) > 0 {
+		out = append(out, nil, line{{t.head, "On the other side of the bridge"}})
+	}
+	for _, o := range d.Counterparts {
+		out = append(out, line{{t.dim, "  " + padLeft(number(o.N), 6) + " " + pad(string(o.Side), 5)}, {t.text, safe(o.Glyph) + " " + safe(o.Summary)}})
+	}
+	for _, x := range d.Missing {
+		out = append(out, nil, line{{t.finding, fmt.Sprintf("▲ Event #%d cannot be read again: %s", x.N, safe(x.Why))}})
+	}
+	return out
+}
+
+func responseTab(m *model, d *detail.Detail) []line {
+	if d.Last == nil {
+		return payloadLines(m, d, d.Response)
+	}
+	out := []line{{{m.theme.head, "What came in the end"}}}
+	out = append(out, payloadLines(m, d, d.Last)...)
+	if d.Response != nil {
+		out = append(out, nil, line{{m.theme.head, "The first answer"}})
+		out = append(out, payloadLines(m, d, d.Response)...)
+	}
+	return out
+}
+
+// payloadLines shows a payload, with the findings at the lines that they are about.
+func payloadLines(m *model, d *detail.Detail, p *detail.Payload) []line {
+	t := m.theme
+	head := fmt.Sprintf("#%d · %s · %s", p.N, trace.FormatSize(p.Len), p.Form)
+	if p.Cut {
+		head += " · only the beginning was recorded"
+	}
+	if p.Partial {
+		head += " · one of a batch"
+	}
+	if p.Redacted > 0 {
+		head += fmt.Sprintf(" · %d hidden by redaction", p.Redacted)
+	}
+	out := []line{{{t.dim, head}}}
+	if p.Anomaly != "" {
+		out = append(out, line{{t.finding, "▲ " + safe(p.Anomaly)}})
+	}
+	for _, l := range p.Lines {
+		out = append(out, m.textLine(l))
+		for _, i := range l.Findings {
+			if i >= 0 && i < len(d.Findings) {
+				out = append(out, line{{"", spaces(2 * min(l.Depth, maxIndent))}, {m.severityStyle(d.Findings[i].Severity), "▲ " + safe(d.Findings[i].Rule) + ": " + safe(d.Findings[i].Message)}})
+			}
+		}
+		if l.Blob > 0 && l.Blob <= len(p.Blobs) {
+			b := p.Blobs[l.Blob-1]
+			out = append(out, line{{"", spaces(2*min(l.Depth, maxIndent) + 2)}, {t.dim, fmt.Sprintf("(%s of %s in Base64)", trace.FormatSize(b.Len), orDefault(safe(b.MediaType), "data"))}})
+		}
+	}
+	if p.OmittedBytes > 0 {
+		out = append(out, line{{t.dim, "… and " + trace.FormatSize(p.OmittedBytes) + " more; e saves all of it"}})
+	}
+	return out
+}
+
+// maxIndent is how deep JSON is indented: what is deeper is not readable for that.
+const maxIndent = 20
+
+// textLine makes a line of the screen of a line of text.
+func (m *model) textLine(l detail.Line) line {
+	out := line{{"", spaces(2 * min(l.Depth, maxIndent))}}
+	if l.Depth > maxIndent {
+		out = append(out, span{m.theme.dim, "⋯" + strconv.Itoa(l.Depth) + " "})
+	}
+	return append(out, m.styledSpans(l.Spans)...)
+}
+
+func (m *model) styledSpans(list []detail.Span) line {
+	var out line
+	for _, s := range list {
+		out = append(out, span{m.kindStyle(s.Kind), safeLong(s.Text)})
+	}
+	return out
+}
+
+func (m *model) kindStyle(k detail.SpanKind) style {
+	t := m.theme
+	switch k {
+	case detail.Punct:
+		return t.dim
+	case detail.Name:
+		return t.key
+	case detail.String:
+		return t.str
+	case detail.Number, detail.Literal:
+		return t.number
+	case detail.Escape, detail.Space, detail.Annotation:
+		return t.dim
+	case detail.Invisible, detail.InvalidByte:
+		return t.failure
+	case detail.Secret:
+		return t.finding
+	}
+	return t.text
+}
+
+// severityStyle is the style for findings of a severity.
+func (m *model) severityStyle(s string) style {
+	switch s {
+	case "error":
+		return m.theme.failure
+	case "warning", "warn":
+		return m.theme.finding
+	}
+	return m.theme.notification
+}
+
+func rawTab(m *model, d *detail.Detail) []line {
+	t := m.theme
+	var out []line
+	for i, r := range d.Raw {
+		if i > 0 {
+			out = append(out, nil)
+		}
+		head := []string{"#" + number(r.N), string(r.Kind), arrow(string(r.Dir)), offsetText(r.AtMS), trace.FormatSize(r.Len)}
+		if r.Framing != "" {
+			head = append(head, "framing "+safe(string(r.Framing)))
+		}
+		if r.Part > 0 {
+			head = append(head, "part "+strconv.Itoa(r.Part))
+		}
+		if r.Encoding != "" {
+			head = append(head, "coded "+safe(r.Encoding))
+		}
+		if r.Why != "" {
+			head = append(head, "not plain JSON: "+safe(r.Why))
+		}
+		if r.Cut {
+			head = append(head, "only the beginning was recorded")
+		}
+		out = append(out, line{{t.head, joinNonEmpty(head...)}})
+		if m.pane != nil && m.pane.hex && len(r.Hex) > 0 {
+			for _, h := range r.Hex {
+				out = append(out, m.hexLines(h)...)
+			}
+			continue
+		}
+		for _, l := range append(r.Prefix[:len(r.Prefix):len(r.Prefix)], r.Lines...) {
+			out = append(out, m.textLine(l))
+		}
+		if r.OmittedBytes > 0 {
+			out = append(out, line{{t.dim, "… and " + trace.FormatSize(r.OmittedBytes) + " more"}})
+		}
+		if len(r.Redacted) > 0 {
+			out = append(out, line{{t.finding, "hidden by redaction: " + safe(strings.Join(r.Redacted, " "))}})
+		}
+	}
+	return append(out, nil, line{{t.dim, "b shows bytes as hexadecimal digits, or as text"}})
+}
+
+// hexLines shows 16 bytes, on two lines where there is little room.
+func (m *model) hexLines(h detail.HexRow) []line {
+	row := func(offset int64, hex, text string, columns int) line {
+		return line{{m.theme.dim, fmt.Sprintf("%08x  ", offset)}, {m.theme.text, pad(hex, columns)}, {m.theme.str, " " + safe(text)}}
+	}
+	const whole, half = 49, 24
+	if m.paneBody().w >= 10+whole+17 || len(h.Hex) <= half || len(h.Text) <= 8 {
+		return []line{row(h.Offset, h.Hex, h.Text, whole)}
+	}
+	return []line{row(h.Offset, h.Hex[:half], h.Text[:8], half), row(h.Offset+8, strings.TrimLeft(h.Hex[half:], " "), h.Text[8:], half)}
+}
+
+// arrow is the sign for a direction.
+func arrow(dir string) string {
+	switch dir {
+	case "c2s":
+		return "→"
+	case "s2c":
+		return "←"
+	}
+	return ""
+}
+
+func orDefault(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func httpTab(m *model, d *detail.Detail) []line {
+	t, h := m.theme, d.HTTP
+	var out []line
+	for _, x := range []*detail.HTTPHead{h.Request, h.Response} {
+		if x == nil {
+			continue
+		}
+		if len(out) > 0 {
+			out = append(out, nil)
+		}
+		st := t.request
+		if x == h.Response {
+			if st = t.response; x.Status >= 400 {
+				st = t.failure
+			}
+		}
+		out = append(out, line{{st.plus(bold), safeLong(x.Line)}, {t.dim, "  #" + number(x.N)}})
+		if x.Remote != "" {
+			out = append(out, line{{t.dim, "from " + safe(x.Remote)}})
+		}
+		for _, f := range x.Headers {
+			name := t.key
+			if f.IsMCP {
+				name = t.serverRequest
+			}
+			out = append(out, append(line{{name, safe(f.Name)}, {t.dim, ": "}}, m.styledSpans(f.Value)...))
+			if f.Anomaly != "" {
+				out = append(out, line{{t.failure, "  ✖ " + safe(f.Anomaly)}})
+			}
+		}
+		if x.OmittedHeaders > 0 {
+			out = append(out, line{{t.dim, fmt.Sprintf("… and %d more headers", x.OmittedHeaders)}})
+		}
+	}
+	out = append(out, nil)
+	switch {
+	case h.Response == nil && !h.Ended:
+		out = append(out, line{{t.pending, "… no response yet"}})
+	case h.Stream && !h.Ended:
+		out = append(out, line{{t.pending, fmt.Sprintf("… the stream is open, %d events so far", h.Events)}})
+	case h.Stream:
+		out = append(out, line{{t.dim, fmt.Sprintf("The stream had %d events.", h.Events)}})
+	}
+	if h.EndReason != "" {
+		out = append(out, line{{t.failure, "✖ " + safe(h.EndReason)}})
+	}
+	if h.BodyBytes > 0 {
+		out = append(out, line{{t.dim, trace.FormatSize(h.BodyBytes) + " in bodies that are no message"}})
+	}
+	return out
+}
+
+func sseTab(m *model, d *detail.Detail) []line {
+	t := m.theme
+	var out []line
+	if d.SSE.OmittedEvents > 0 {
+		out = append(out, line{{t.dim, fmt.Sprintf("%d more came before these", d.SSE.OmittedEvents)}})
+	}
+	for _, e := range d.SSE.Events {
+		l := line{{t.dim, padLeft("#"+number(e.N), 7) + " " + padLeft(millisText(e.AtMS), 9) + "  "}}
+		field := func(name, value string) {
+			l = append(l, span{t.key, name + ":"}, span{t.text, " " + safe(value) + "  "})
+		}
+		if e.Comment != nil {
+			l = append(l, span{t.stderr, ": " + safe(*e.Comment) + "  "})
+		}
+		if e.ID != nil {
+			field("id", *e.ID)
+		}
+		if e.Event != "" {
+			field("event", e.Event)
+		}
+		if e.RetryMS != nil {
+			field("retry", fmt.Sprint(*e.RetryMS))
+		}
+		if len(e.Data) > 0 || e.Len > 0 {
+			l = append(l, span{t.key, "data: "})
+			l = append(l, m.styledSpans(e.Data)...)
+			if e.Len > 0 {
+				l = append(l, span{t.dim, "  " + trace.FormatSize(e.Len)})
+			}
+		}
+		out = append(out, l)
+	}
+	if d.SSE.Open {
+		out = append(out, line{{t.pending, "… the stream is open"}})
+	}
+	return out
+}
+
+func timingTab(m *model, d *detail.Detail) []line {
+	t, x := m.theme, d.Timing
+	out := []line{
+		{{t.dim, "began   "}, {t.text, x.At.In(m.zone).Format("2006-01-02 15:04:05.000000")}},
+		{{t.dim, "all     "}, {t.text, millisText(x.WallMS)}},
+		{{t.dim, "server  "}, {t.text, millisText(x.ServerMS)}},
+	}
+	if x.ClientMS > 0 {
+		out = append(out, line{{t.dim, "client  "}, {t.text, millisText(x.ClientMS)}, {t.dim, "  the server waited for the client or its user"}})
+	}
+	if x.Open {
+		out = append(out, line{{t.pending, "… and it goes on"}})
+	}
+	out = append(out, nil)
+	whole := x.WallMS
+	label := 0
+	for _, s := range x.Segments {
+		whole = max(whole, s.ToMS)
+		label = max(label, min(18, width(safe(s.Label))))
+	}
+	columns := min(60, max(8, m.paneBody().w-label-24))
+	for _, s := range x.Segments {
+		out = append(out, line{{t.text, pad(safe(s.Label), label) + " "}, m.segmentBar(s, whole, columns), {t.dim, " " + padLeft(millisText(s.FromMS), 9) + " " + padLeft(millisText(s.ToMS-s.FromMS), 9)}})
+	}
+	if len(x.Marks) > 0 {
+		out = append(out, nil)
+	}
+	for _, k := range x.Marks {
+		out = append(out, line{{t.dim, padLeft("#"+number(k.N), 7) + " " + padLeft(millisText(k.MS), 9) + "  "}, {t.text, safe(k.Label)}})
+	}
+	return out
+}
+
+// segmentBar draws a part of the time as a bar.
+func (m *model) segmentBar(s detail.Segment, whole float64, columns int) span {
+	at := func(ms float64) int {
+		if whole <= 0 {
+			return 0
+		}
+		return min(columns-1, max(0, int(ms/whole*float64(columns))))
+	}
+	from, to := at(s.FromMS), at(s.ToMS)
+	st, sign := m.theme.bar, "█"
+	switch s.Kind {
+	case trace.SegmentClient:
+		st, sign = m.theme.waiting, "▒"
+	case trace.SegmentTask:
+		sign = "━"
+	case trace.SegmentStream:
+		sign = "─"
+	}
+	bar := strings.Repeat(sign, to-from+1)
+	if s.Open {
+		bar = strings.Repeat(sign, to-from) + "›"
+	}
+	return span{st, spaces(from) + bar + spaces(columns-to-1)}
+}
+
+func findingsTab(m *model, d *detail.Detail) []line {
+	t := m.theme
+	var out []line
+	for i, l := range d.Findings {
+		if i > 0 {
+			out = append(out, nil)
+		}
+		out = append(out, line{{m.severityStyle(l.Severity).plus(bold), "▲ " + safe(l.Severity) + "  " + safe(l.Rule)}, {t.text, "  " + safe(l.Title)}})
+		for _, f := range []struct{ name, value string }{{"seen", l.Message}, {"at", l.Pointer}, {"why", l.Why}, {"mend", l.Fix}, {"spec", l.URL}} {
+			if f.value != "" {
+				out = append(out, line{{t.dim, "  " + pad(f.name, 5)}, {t.text, safe(f.value)}})
+			}
+		}
+		out = append(out, line{{t.dim, "  event"}, {t.text, " #" + number(l.Event)}})
+	}
+	return out
+}
+
+// millis is a number of milliseconds for people.
+// later is millis for what comes after something else, or "" for that itself.
+func offsetText(ms float64) string {
+	if ms == 0 {
+		return ""
+	}
+	return "after " + millisText(ms)
+}
+
+func millisText(ms float64) string {
+	return trace.FormatDuration(time.Duration(min(max(ms, -9e12), 9e12) * float64(time.Millisecond)).Round(100 * time.Nanosecond))
+}
+
+// twoColumns is how wide a text must be for two messages to stand side by side.
+const twoColumns = 96
+
+// translatedTab shows what a bridge made of messages: before and after side by side, or, where there is no room, each line above what became of it.
+func translatedTab(m *model, d *detail.Detail) []line {
+	t := m.theme
+	var out []line
+	for i := range d.Translations {
+		x := &d.Translations[i]
+		if i > 0 {
+			out = append(out, nil)
+		}
+		out = append(out, m.translatedHead(x))
+		switch {
+		case x.Lines == nil:
+			out = append(out, m.unaligned(d, x)...)
+		case x.Changed == 0:
+			out = append(out, line{{t.added, "  = the same, as it is"}})
+			fallthrough
+		default:
+			out = append(out, m.aligned(x, m.paneBody().w)...)
+		}
+	}
+	if len(d.Counterparts) > 0 {
+		out = append(out, nil, line{{t.dim, "o goes to the other side, and back"}})
+	}
+	return out
+}
+
+// translatedHead says what became what.
+func (m *model) translatedHead(x *detail.Translation) line {
+	t := m.theme
+	sign, st := "→", t.request
+	if x.Dir == "s2c" {
+		sign, st = "←", t.response
+	}
+	l := line{{st, sign + " "}}
+	side := func(p *detail.TranslatedMessage) {
+		if p == nil {
+			l = append(l, span{t.dim, "nothing"})
+			return
+		}
+		l = append(l, span{t.head, strings.TrimSpace(string(p.Side) + fmt.Sprintf(" #%d", p.N))}, span{t.dim, " " + trace.FormatSize(p.Len)})
+	}
+	side(x.Before)
+	l = append(l, span{t.dim, " ⇄ "})
+	side(x.After)
+	return append(l, span{t.text, "  " + safe(x.Rule)})
+}
+
+// unaligned shows two messages that are not both JSON.
+func (m *model) unaligned(d *detail.Detail, x *detail.Translation) []line {
+	var out []line
+	for i, p := range []*detail.TranslatedMessage{x.Before, x.After} {
+		if p != nil {
+			out = append(out, line{{m.theme.dim, []string{"before", "after"}[i]}})
+			out = append(out, payloadLines(m, d, p.Payload)...)
+		}
+	}
+	return out
+}
+
+// aligned shows pairs of lines, in one column or in two.
+func (m *model) aligned(x *detail.Translation, columns int) []line {
+	t := m.theme
+	var out []line
+	for _, p := range x.Lines {
+		if p[0] == 0 && p[1] == 0 {
+			out = append(out, line{{t.dim, fmt.Sprintf("  ⋯ %d lines that are the same", p[2])}})
+			continue
+		}
+		before, after := m.sideLine(x.Before, p[0], p[2], "−", t.failure), m.sideLine(x.After, p[1], p[2], "+", t.added)
+		switch {
+		case columns >= twoColumns:
+			out = append(out, sideBySide(t, before, after, (columns-3)/2)...)
+		case p[2] == 0 && before != nil:
+			out = append(out, before)
+		default:
+			for _, l := range []line{before, after} {
+				if l != nil {
+					out = append(out, l)
+				}
+			}
+		}
+	}
+	if x.Before.OmittedBytes > 0 || x.After.OmittedBytes > 0 {
+		out = append(out, line{{t.dim, "… and more that is not shown"}})
+	}
+	return out
+}
+
+// sideLine is a line of one of the two messages, with a sign if the other does not say the same; nil if there is none.
+func (m *model) sideLine(p *detail.TranslatedMessage, n, differs int, sign string, st style) line {
+	if n <= 0 || n > len(p.Lines) {
+		return nil
+	}
+	if differs == 0 {
+		return append(line{{"", "  "}}, m.textLine(p.Lines[n-1])...)
+	}
+	return append(line{{st, sign + " "}}, m.textLine(p.Lines[n-1])...)
+}
+
+// sideBySide puts two lines side by side, each wrapped for so many columns.
+func sideBySide(t *theme, a, b line, columns int) []line {
+	left, right := wrapSide(a, columns), wrapSide(b, columns)
+	var out []line
+	for i := range max(len(left), len(right)) {
+		var l line
+		if i < len(left) {
+			l = append(l, left[i]...)
+		}
+		l = append(l, span{"", spaces(columns - l.width())}, span{t.dim, " │ "})
+		if i < len(right) {
+			l = append(l, right[i]...)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+func wrapSide(l line, columns int) []line {
+	if l == nil {
+		return nil
+	}
+	return l.wrap(columns, min(l.indent()+2, columns/2))
+}
+
+// goToOtherSide goes to the row of a bridge's other side that this one was made of, or became.
+func (m *model) goToOtherSide() tea.Cmd {
+	if m.sel == nil || m.frames != nil {
+		m.showFlash(false, "o goes to a bridge's other side from an exchange; x shows those")
+		return nil
+	}
+	found, linked := false, false
+	m.src.Read(func(w *trace.Model) {
+		at, ok := walk(m.list(w), m.cursor)
+		if !ok || at.entry().row == nil {
+			return
+		}
+		others := at.entry().row.Counterparts()
+		linked = len(others) > 0
+		for _, o := range others {
+			root := o.Root()
+			to := position{place: anchor{id: root.Seq}}
+			if !m.sel.Has(root) {
+				continue
+			}
+			if o != root {
+				for p := o.Parent; p != nil; p = p.Parent {
+					m.folds.set(p.Seq, true)
+				}
+				to.row = o.Seq
+			}
+			m.cursor, m.follow, found = to, false, true
+			return
+		}
+	})
+	switch {
+	case !linked:
+		m.showFlash(false, "no bridge has made anything of this, or this of anything")
+	case !found:
+		m.showFlash(false, "the other side is not among what the filter shows")
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"mcpwire/capture"
+	"mcpwire/internal/json/jsondiff"
+	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace"
+)
+
+// A second is a request that is to be sent again.
+type resendRequest struct {
+	origin   *resend.Origin
+	message  []byte
+	capture  string
+	response uint64 // the event with the recorded answer
+}
+
+// originMsg comes when it is known what it takes to send a request again.
+type originMsg struct {
+	request *resendRequest
+	edit    bool
+	err     error
+}
+
+// resendTimeout is how long a request may take that is sent again, with all that belongs to it.
+const resendTimeout = 90 * time.Second
+
+// startResend sends the request of the cursor again, after it was edited if that is wanted. It asks before anything is started.
+func (m *model) startResend(edit bool) tea.Cmd {
+	if m.opts.Captures == "" {
+		m.showFlash(true, "sending again is turned off here")
+		return nil
+	}
+	var n, session, response uint64
+	var id, why string
+	m.src.Read(func(w *trace.Model) {
+		r := m.findRow(w, m.view.seq)
+		switch {
+		case r == nil:
+			why = "nothing is selected"
+		case r.Kind != trace.Request && r.Kind != trace.Notification && r.Kind != trace.Invalid || r.Dir != capture.ToServer:
+			why = "only what the client sent can be sent again"
+		default:
+			n, session, response, id = r.N, r.Session.Number, r.ResponseN, r.Capture.ID
+		}
+	})
+	if why != "" {
+		m.showFlash(true, "%s", why)
+		return nil
+	}
+	path := m.capturePath(id)
+	if path == "" {
+		m.showFlash(true, "this capture is in no file")
+		return nil
+	}
+	return m.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg {
+		r, err := capture.Open(path, nil)
+		if err != nil {
+			return originMsg{err: err}
+		}
+		defer r.Close()
+		o, message, err := resend.Find(ctx, r.Events(), session, n)
+		return originMsg{&resendRequest{o, message, id, response}, edit, err}
+	})
+}
+
+// capturePath returns the file of a capture.
+func (m *model) capturePath(id string) string {
+	for _, s := range m.src.Sources() {
+		if s.ID == id {
+			return s.Path
+		}
+	}
+	return ""
+}
+
+func (m *model) gotOrigin(msg originMsg) tea.Cmd {
+	switch {
+	case msg.err != nil:
+		m.showFlash(true, "%v", msg.err)
+	case msg.edit:
+		return m.edit(msg.request)
+	default:
+		m.confirmResend(msg.request)
+	}
+	return nil
+}
+
+// confirmResend asks before a program is started, or something sent to a server, that a capture names.
+func (m *model) confirmResend(s *resendRequest) {
+	verb := "start"
+	if s.origin.Transport != resend.Stdio {
+		verb = "send to"
+	}
+	yes := func() tea.Cmd {
+		m.showFlash(false, "sending …")
+		return m.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg { return m.runResend(ctx, s) })
+	}
+	target := safeLong(s.origin.Target())
+	question := "Send it to a fresh copy: " + verb + " " + target + "?"
+	if width(question) < m.width-8 {
+		m.confirm(question, yes)
+		return
+	}
+	m.overlay = newOverlay("Send it to a fresh copy?", func() []line { // what would be run is shown in full
+		return []line{{{m.theme.dim, "This would " + verb}}, nil, {{m.theme.text, target}}}
+	})
+	m.confirm("Do that?", yes)
+	m.prompt.closesOverlay = true
+}
+
+// runResend sends, and shows the answer, and how it differs from the recorded one. It is called beside the event loop.
+func (m *model) runResend(ctx context.Context, s *resendRequest) tea.Msg {
+	res, err := resend.Run(ctx, s.origin, s.message, &resend.Options{Dir: m.opts.Captures, Tool: m.opts.Tool})
+	var redacted *resend.RedactedError
+	switch {
+	case errors.As(err, &redacted):
+		return doneMsg{text: err.Error() + " (E: put in what was hidden)", bad: true}
+	case err != nil && (res == nil || res.Response == nil):
+		return doneMsg{text: err.Error(), bad: true}
+	}
+	_ = m.src.Open(res.Path) // it is watched already if its folder is; if it cannot be, the answer is shown all the same
+	c := m.diffResponse(ctx, s, res.Response)
+	return doneMsg{show: func() *overlay { return newOverlay("Sent again", func() []line { return m.resendLines(res, c) }) }}
+}
+
+func (m *model) resendLines(res *resend.Result, c comparison) []line {
+	t := m.theme
+	if res.Response == nil {
+		return []line{{{t.request, "→ "}, {t.text, "It was sent; no answer is due, or none came."}}, {{t.dim, fmt.Sprintf("event #%d of %s", res.N, safe(res.Path))}}}
+	}
+	out := []line{
+		{{t.response, "← "}, {t.text, "answered in " + trace.FormatDuration(res.Latency)}},
+		{{t.dim, fmt.Sprintf("event #%d of %s", res.ResponseN, safe(res.Path))}},
+		nil, {{t.head, "Different from the recorded answer"}},
+	}
+	out = append(out, m.changeLines(c)...)
+	out = append(out, nil, line{{t.head, "Answer"}})
+	return append(out, responseLines(res.Response)...)
+}
+
+// diffResponse compares the recorded answer with another one.
+func (m *model) diffResponse(ctx context.Context, s *resendRequest, answer []byte) comparison {
+	if s.response == 0 {
+		return comparison{note: "there is no recorded answer"}
+	}
+	recorded, why := m.payload(ctx, s.capture, s.response)
+	switch {
+	case why != "":
+		return comparison{note: "the recorded answer: " + why}
+	case answer == nil:
+		return comparison{note: "there is no answer now"}
+	}
+	return comparison{changes: jsondiff.Diff(recorded, answer, nil)}
+}
+
+// maxResponse is how many bytes of an answer are shown.
+const maxResponse = 256 << 10
+
+// responseLines lays an answer out.
+func responseLines(data []byte) []line {
+	if len(data) == 0 {
+		return []line{{{faint, "there is none"}}}
+	}
+	var out []line
+	text := editable(data[:min(len(data), maxResponse)])
+	for l := range strings.Lines(text) {
+		out = append(out, line{{"", printable.Line(strings.TrimSuffix(l, "\n"))}})
+	}
+	if len(data) > maxResponse {
+		out = append(out, line{{faint, "… and " + trace.FormatSize(int64(len(data)-maxResponse)) + " more"}})
+	}
+	return out
+}
+
+// restart asks the tap of the capture of the cursor to start its server again.
+func (m *model) restart() tea.Cmd {
+	if !m.view.hasSession {
+		return nil
+	}
+	c := m.view.session
+	for _, s := range m.src.Sources() {
+		if s.ID != c.Capture || !s.CanRestart {
+			continue
+		}
+		m.confirm("Restart the server of "+safe(c.Name)+"?", func() tea.Cmd {
+			return m.background.cmd(10*time.Second, func(ctx context.Context) tea.Msg {
+				if err := m.src.Restart(ctx, c.Capture); err != nil {
+					return doneMsg{text: err.Error(), bad: true}
+				}
+				return doneMsg{text: "the server is being restarted"}
+			})
+		})
+		return nil
+	}
+	m.showFlash(true, "no running tap of %s that can restart it (mcpwire tap on stdio can)", c.Name)
+	return nil
+}
+
+// getenv returns a variable of the user's environment.
+func (m *model) getenv(name string) string {
+	if m.opts.Environ == nil {
+		return os.Getenv(name)
+	}
+	for _, e := range m.opts.Environ {
+		if len(e) > len(name) && e[:len(name)] == name && e[len(name)] == '=' {
+			return e[len(name)+1:]
+		}
+	}
+	return ""
+}

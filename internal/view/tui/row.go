@@ -1,0 +1,601 @@
+package tui
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/trace"
+)
+
+// A rowView is a line of the table: all that is drawn of a row, copied while the model was locked. Its texts are safe.
+type rowView struct {
+	position      position
+	seq           uint64
+	n             uint64
+	captureID     string
+	session       uint64
+	depth         int
+	foldMark      string // "▸" if there is something inside, "▾" if it can be seen
+	kind          trace.Kind
+	glyph         string
+	at            time.Time
+	since         time.Duration // the beginning of the capture
+	dir           capture.Dir
+	server        string
+	method        string
+	target        string
+	note          string // what it says: the arguments, or why it failed
+	id            string
+	status        trace.Status
+	code          string
+	requestBytes  int64
+	responseBytes int64
+	wall          time.Duration
+	hasDuration   bool // it takes time
+	pending       bool // and goes on
+	findings      int
+	hasError      bool // one of them is an error
+	spans         []trace.Segment
+	text          string // what there is to say about a row that is no request
+	mark          int    // 1 and 2 are the rows to be compared
+	frame         bool
+	frameKind     frameKind // of an exchange, if it is a frame
+}
+
+// newRow copies what is drawn of an entry.
+func (m *model) newRow(s position, e entry) rowView {
+	r := e.row
+	x := rowView{
+		position: s, seq: r.Seq, n: r.N, captureID: r.Capture.ID, session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
+		server: safe(m.serverLabel(r)), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
+		requestBytes: r.RequestBytes, responseBytes: r.ResponseBytes, mark: m.marked(r.Seq),
+	}
+	switch {
+	case r.Kind == trace.Request || r.Kind == trace.HTTP:
+		x.hasDuration = true
+		x.wall, x.pending = r.Wall(), isPending(r)
+		x.spans = r.AppendSegments(nil)
+		x.note = requestNote(r)
+		if r.Kind == trace.HTTP {
+			x.text = safe(trace.Summary(r))
+		}
+	case r.Kind == trace.Notification:
+		x.text = joinNonEmpty(safe(r.Target), safe(r.Excerpt))
+	default:
+		x.text = safe(trace.Summary(r))
+	}
+	if e.frame != nil {
+		x.setFrame(r, e.frame)
+		return x
+	}
+	if len(r.Children) > 0 {
+		x.foldMark = "▸"
+		if m.folds.isOpen(r.Seq) {
+			x.foldMark = "▾"
+		}
+	}
+	x.countFindings(r)
+	return x
+}
+
+// serverLabel is what the column of the server says: which one, and which side if a bridge has recorded it, or that alone if there is no other.
+func (m *model) serverLabel(r *trace.Row) string {
+	if m.singleBridge && r.Session.Side != "" {
+		return string(r.Session.Side)
+	}
+	if r.Session.Side != "" { // the end of a long name is cut off
+		return string(r.Session.Side) + " " + r.Capture.Name
+	}
+	return r.Capture.Name
+}
+
+// countFindings counts the findings of a row, with those inside it.
+func (rv *rowView) countFindings(r *trace.Row) {
+	rv.findings = r.CountFindings()
+	if rv.findings == 0 {
+		return
+	}
+	for in := range r.All() {
+		for _, l := range in.Findings {
+			rv.hasError = rv.hasError || l.Severity == "error"
+		}
+	}
+}
+
+// isPending reports whether time goes on passing for a row.
+func isPending(r *trace.Row) bool {
+	switch r.Status {
+	case trace.Pending, trace.TaskCreated, trace.InputRequired:
+		return true
+	}
+	return r.HTTP != nil && r.HTTP.Stream && !r.HTTP.Ended && r.Kind == trace.HTTP && !r.Done
+}
+
+// requestNote is what is worth saying about a request besides its columns.
+func requestNote(r *trace.Row) string {
+	switch {
+	case r.Status == trace.ToolFailed && r.ResultInfo.Text != "":
+		return safe(r.ResultInfo.Text)
+	case r.Message != "":
+		return safe(r.Message)
+	case r.HTTP != nil && r.HTTP.EndReason != "" && r.Status == trace.HTTPFailed:
+		return safe(r.HTTP.EndReason)
+	case r.InputRounds != nil && r.InputRounds.Count > 1, r.Task != nil:
+		_, after, _ := strings.Cut(trace.Summary(r), ": ")
+		return safe(after)
+	}
+	return safe(r.Excerpt)
+}
+
+// elapsed returns how long a row takes, so far if it goes on.
+func (rv *rowView) elapsed(now time.Time) time.Duration {
+	if rv.pending {
+		return max(rv.wall, now.Sub(rv.at))
+	}
+	return rv.wall
+}
+
+// latencyText is the text for how long a row took.
+func (rv *rowView) latencyText(now time.Time) string {
+	switch {
+	case !rv.hasDuration || rv.frame:
+		return ""
+	case rv.pending:
+		return timerText(rv.elapsed(now))
+	case rv.wall == 0:
+		return ""
+	}
+	return trace.FormatDuration(rv.wall)
+}
+
+// timerText is the text of a timer that counts: it changes ten times a second at most, and hardly in its width.
+func timerText(d time.Duration) string {
+	if d < time.Minute {
+		return strconv.FormatFloat(d.Truncate(100*time.Millisecond).Seconds(), 'f', 1, 64) + " s"
+	}
+	if d < time.Hour {
+		return d.Truncate(time.Second).String()
+	}
+	return strconv.Itoa(int(d.Hours())) + "h" + strings.TrimPrefix(strconv.Itoa(100+int(d.Minutes())%60), "1") + "m"
+}
+
+// statusText is what the column of the status says, in two lengths.
+func (rv *rowView) statusText(short bool) string {
+	if rv.frame {
+		return ""
+	}
+	long, brief := string(rv.status), string(rv.status)
+	switch rv.status {
+	case trace.Failed:
+		long, brief = "error "+rv.code, rv.code
+	case trace.ToolFailed:
+		long, brief = "isError", "isErr"
+	case trace.InputRequired:
+		long, brief = "needs input", "input?"
+	case trace.TaskCreated:
+		long = "task runs"
+	case trace.Canceled:
+		brief = "cancel"
+	case trace.Pending:
+		long, brief = "pending", "…"
+		if rv.kind == trace.HTTP {
+			long, brief = "open", "open"
+		}
+	case trace.Unanswered:
+		long, brief = "no answer", "none"
+	case trace.HTTPFailed:
+		long, brief = "HTTP "+rv.code, rv.code
+	}
+	if short {
+		return brief
+	}
+	return long
+}
+
+// style returns the style of the sign of a row.
+func (rv *rowView) style(t *theme) style {
+	switch rv.glyph {
+	case "✖":
+		return t.failure
+	case "!":
+		return t.toolFail
+	case "▲", "▒", "⊘":
+		return t.finding
+	case "⇠":
+		return t.serverRequest
+	case "?", "…":
+		return t.pending
+	case "→":
+		return t.request
+	case "←":
+		return t.response
+	case "~":
+		return t.stderr
+	case "+", "-":
+		return t.dim
+	}
+	return t.notification
+}
+
+// A column is one of the table's. The last one that has no width of its own gets what the others leave.
+type column struct {
+	head        string
+	width       int
+	right       bool // a number
+	cell        func(m *model, x *rowView) line
+	after       bool // it stands behind the text of rows that are no request
+	requestOnly bool // only requests have it: other rows use its place for their text
+	dropOrder   int  // the higher, the sooner it is left out
+}
+
+// columnsFor returns the columns for a table so wide, and the widths that they have: those that are needed least are left out until the text has room.
+func (m *model) columnsFor(columns int, several bool) []column {
+	all := m.allColumns(several)
+	want := min(42, columns*2/5) // for the text
+	if several {
+		want = min(42, columns*3/8)
+	}
+	for {
+		sum, worst := 0, -1
+		for i, c := range all {
+			if c.width > 0 {
+				sum += c.width + 1
+			}
+			if c.dropOrder > 0 && (worst < 0 || c.dropOrder > all[worst].dropOrder) {
+				worst = i
+			}
+		}
+		if columns-sum >= want || worst < 0 {
+			return fillColumns(all, columns-sum)
+		}
+		if all[worst].head == "waterfall" && all[worst].width > 8 {
+			all[worst].width = max(8, all[worst].width-(want-(columns-sum)))
+			continue
+		}
+		all = append(all[:worst:worst], all[worst+1:]...)
+	}
+}
+
+// fillColumns gives the room that is left to the text, and some of it to the waterfall if there is plenty.
+func fillColumns(all []column, room int) []column {
+	for i := range all {
+		if all[i].head == "waterfall" && room > 70 {
+			more := min(24, (room-70)/2)
+			all[i].width += more
+			room -= more
+		}
+	}
+	for i := range all {
+		if all[i].width == 0 {
+			all[i].width = max(1, room)
+		}
+	}
+	return all
+}
+
+func (m *model) allColumns(several bool) []column {
+	status := 12
+	if m.isNarrow() {
+		status = 6
+	}
+	list := []column{
+		{head: "#", width: 6, right: true, cell: cellNumber, dropOrder: 30},
+		{head: m.timeHead(), width: m.timeWidth(), right: true, cell: cellTime, dropOrder: 20},
+		{head: "", width: 2, cell: cellDir, dropOrder: 80},
+	}
+	if several {
+		list = append(list, column{head: "server", width: m.serverWidth(), cell: cellServer, dropOrder: 22})
+	}
+	return append(list,
+		column{head: "what", cell: cellWhat},
+		column{head: "id", width: 6, cell: cellID, requestOnly: true, dropOrder: 90},
+		column{head: "status", width: status, cell: cellStatus, requestOnly: true, dropOrder: 5},
+		column{head: "req", width: 7, right: true, cell: cellRequest, requestOnly: true, dropOrder: 75},
+		column{head: "res", width: 7, right: true, cell: cellResponse, requestOnly: true, dropOrder: 70},
+		column{head: "latency", width: 8, right: true, cell: cellLatency, requestOnly: true, dropOrder: 4},
+		column{head: "waterfall", width: 16, cell: cellWaterfall, after: true, dropOrder: 25},
+		column{head: "▲", width: 4, cell: cellFindings, after: true, dropOrder: 10},
+	)
+}
+
+// isNarrow reports whether the table has little room.
+func (m *model) isNarrow() bool {
+	w := m.view.area.table.w
+	return w < 70 || m.view.multipleSources && w < 100
+}
+
+// serverWidth is how wide the names of servers are.
+func (m *model) serverWidth() int {
+	if m.isNarrow() {
+		return 8
+	}
+	return 10
+}
+
+// The modes in which times are shown.
+const (
+	clockTime = iota
+	sinceStart
+	sinceLast
+	timeModes
+)
+
+func (m *model) timeHead() string {
+	switch m.timeMode {
+	case sinceStart:
+		return "since"
+	case sinceLast:
+		return "delta"
+	}
+	return "time"
+}
+
+func (m *model) timeWidth() int {
+	if m.timeMode == clockTime && m.view.area.table.w < 110 {
+		return 8
+	}
+	if m.timeMode == clockTime {
+		return 12
+	}
+	return 9
+}
+
+func cellTime(m *model, rv *rowView) line {
+	text := ""
+	switch m.timeMode {
+	case sinceStart:
+		text = signed(rv.at.Sub(m.view.started))
+	case sinceLast:
+		text = signed(rv.at.Sub(rv.previousTime(m)))
+	default:
+		layout := "15:04:05.000"
+		if m.timeWidth() == 8 {
+			layout = "15:04:05"
+		}
+		text = rv.at.In(m.zone).Format(layout)
+	}
+	return line{{m.theme.dim, text}}
+}
+
+// signed returns a duration as seconds with three decimals, or less if it is long.
+func signed(d time.Duration) string {
+	switch s := d.Seconds(); {
+	case s >= 1e5 || s <= -1e4:
+		return trace.FormatDuration(d.Round(time.Hour))
+	case s >= 1e4 || s <= -1e3:
+		return strconv.FormatFloat(s, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(s, 'f', 3, 64)
+	}
+}
+
+// previousTime returns the time of the line above.
+func (rv *rowView) previousTime(m *model) time.Time {
+	at := m.view.timeAbove
+	for i := range m.view.rows {
+		if m.view.rows[i].position == rv.position {
+			break
+		}
+		at = m.view.rows[i].at
+	}
+	if at.IsZero() {
+		return rv.at
+	}
+	return at
+}
+
+func cellNumber(m *model, rv *rowView) line {
+	return line{{m.theme.dim, strconv.FormatUint(rv.n, 10)}}
+}
+
+func cellDir(m *model, rv *rowView) line {
+	switch rv.dir {
+	case capture.ToServer:
+		return line{{m.theme.request, "→"}}
+	case capture.ToClient:
+		return line{{m.theme.response, "←"}}
+	}
+	return nil
+}
+
+func cellServer(m *model, rv *rowView) line {
+	text := rv.server
+	if rv.session > 1 {
+		number := "/" + strconv.FormatUint(rv.session, 10)
+		text = cut(text, max(1, m.serverWidth()-len(number))) + number
+	}
+	return line{{m.theme.dim, text}}
+}
+
+// cellWhat is the sign, the method or the kind, and what it is about.
+func cellWhat(m *model, rv *rowView) line {
+	t := m.theme
+	fold := " "
+	if rv.foldMark != "" {
+		fold = rv.foldMark
+	}
+	l := line{{t.dim, spaces(2*min(rv.depth, 6)) + fold}, {rv.style(t), rv.glyph + " "}}
+	switch {
+	case rv.kind == trace.Request && !rv.frame:
+		name := t.text
+		if rv.glyph == "✖" || rv.glyph == "!" {
+			name = rv.style(t)
+		}
+		method := rv.method
+		if m.isNarrow() && rv.target != "" {
+			method = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(method, "tools/"), "resources/"), "prompts/")
+		}
+		l = append(l, span{name, method})
+		if rv.target != "" {
+			l = append(l, span{name.plus(bold), " " + rv.target})
+		}
+		if rv.note != "" {
+			l = append(l, span{t.dim, "  " + rv.note})
+		}
+		return l
+	case rv.kind == trace.HTTP && !rv.frame:
+		return append(l, span{t.text, rv.text})
+	}
+	name, st := "", t.dim
+	switch rv.kind {
+	case trace.Invalid, trace.Stdout, trace.Response:
+		st = t.finding
+	case trace.Notification:
+		name = rv.method + " "
+	case trace.Stderr, trace.Gap, trace.Note, trace.Body:
+		name = string(rv.kind) + " "
+	}
+	if rv.frame && rv.kind == trace.Request && rv.frameKind == messageFrame {
+		name = rv.method + " "
+	}
+	return append(l, span{rv.style(t), name}, span{st, rv.text})
+}
+
+func cellID(m *model, rv *rowView) line { return line{{m.theme.dim, rv.id}} }
+
+func cellStatus(m *model, rv *rowView) line {
+	st := m.theme.dim
+	if rv.status != trace.OK {
+		st = rv.style(m.theme)
+	}
+	return line{{st, rv.statusText(m.isNarrow())}}
+}
+
+func cellRequest(m *model, rv *rowView) line  { return sizeCell(m, rv.requestBytes) }
+func cellResponse(m *model, rv *rowView) line { return sizeCell(m, rv.responseBytes) }
+
+func sizeCell(m *model, n int64) line {
+	if n == 0 {
+		return nil
+	}
+	return line{{m.theme.dim, trace.FormatSize(n)}}
+}
+
+func cellLatency(m *model, rv *rowView) line {
+	st := m.theme.text
+	if rv.pending {
+		st = m.theme.pending
+	}
+	return line{{st, rv.latencyText(m.view.now)}}
+}
+
+func cellFindings(m *model, rv *rowView) line {
+	if rv.findings == 0 {
+		return nil
+	}
+	st := m.theme.finding
+	if rv.hasError {
+		st = m.theme.failure
+	}
+	return line{{st, "▲" + strconv.Itoa(rv.findings)}}
+}
+
+// A scale is the time that the waterfall shows: from the first visible row to the end of the last one.
+type timeScale struct {
+	from, to time.Time
+}
+
+// newTimeScale returns the scale for rows.
+func newTimeScale(rows []rowView, now time.Time) timeScale {
+	var s timeScale
+	for i := range rows {
+		x := &rows[i]
+		if s.from.IsZero() || x.at.Before(s.from) {
+			s.from = x.at
+		}
+		if end := x.at.Add(x.elapsed(now)); end.After(s.to) {
+			s.to = end
+		}
+	}
+	return s
+}
+
+// column returns the column of n in which a time is.
+func (s timeScale) column(at time.Time, n int) int {
+	whole := s.to.Sub(s.from)
+	if whole <= 0 {
+		return 0
+	}
+	c := int(float64(at.Sub(s.from)) / float64(whole) * float64(n))
+	return min(max(c, 0), n-1)
+}
+
+func cellWaterfall(m *model, rv *rowView) line {
+	for _, c := range m.view.columns {
+		if c.head == "waterfall" {
+			return m.view.scale.bar(m, rv, c.width)
+		}
+	}
+	return nil
+}
+
+// bar draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task or a stream goes on, "›" there is no end yet, "·" a moment.
+func (s timeScale) bar(m *model, rv *rowView, n int) line {
+	t := m.theme
+	cells := make([]rune, n)
+	for i := range cells {
+		cells[i] = ' '
+	}
+	if rv.frame || !rv.hasDuration {
+		cells[s.column(rv.at, n)] = '·'
+		return line{{t.dim, string(cells)}}
+	}
+	end := rv.at.Add(rv.elapsed(m.view.now))
+	first, last := s.column(rv.at, n), s.column(end, n)
+	for i := first; i <= last; i++ {
+		cells[i] = '█'
+	}
+	begun := rv.at.Add(-rv.since)
+	for _, sp := range rv.spans {
+		to := begun.Add(sp.To)
+		if sp.Open && rv.pending {
+			to = end
+		}
+		fill := map[trace.SegmentKind]rune{trace.SegmentServer: '█', trace.SegmentClient: '▒', trace.SegmentTask: '━', trace.SegmentStream: '─'}[sp.Kind]
+		if fill == 0 {
+			continue
+		}
+		for i := s.column(begun.Add(sp.From), n); i <= s.column(to, n) && i <= last; i++ {
+			cells[i] = fill
+		}
+	}
+	if rv.elapsed(m.view.now) < s.to.Sub(s.from)/time.Duration(4*n) && first == last {
+		cells[first] = '▏'
+	}
+	if rv.pending || rv.status == trace.Unanswered { // no end was seen
+		cells[last] = '›'
+	}
+	st := t.bar
+	switch rv.glyph {
+	case "✖":
+		st = t.failure
+	case "!":
+		st = t.toolFail
+	case "⇠":
+		st = t.serverRequest
+	}
+	if rv.pending {
+		st = t.pending
+	}
+	return paintBar(cells, st, t.waiting)
+}
+
+// paintBar makes spans of the cells of a bar.
+func paintBar(cells []rune, st, wait style) line {
+	var l line
+	for i := 0; i < len(cells); {
+		j := i
+		for j < len(cells) && (cells[j] == '▒') == (cells[i] == '▒') {
+			j++
+		}
+		s := st
+		if cells[i] == '▒' {
+			s = wait
+		}
+		l = append(l, span{s, string(cells[i:j])})
+		i = j
+	}
+	return l
+}

@@ -1,0 +1,214 @@
+package tui
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"mcpwire/capture"
+	"mcpwire/internal/trace"
+)
+
+// saveTimeout is how long saving may take.
+const saveTimeout = 5 * time.Minute
+
+// saveName proposes a name: that of the server, and the time.
+func (m *model) saveName() string {
+	name := "mcpwire"
+	if m.view.hasSession && m.view.session.Name != "" && !m.view.multipleSources {
+		name = strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+				return r
+			}
+			return '-'
+		}, cutBytes(m.view.session.Name, 40))
+	}
+	return name + "-" + m.now().In(m.zone).Format("20060102-150405") + capture.Suffix
+}
+
+func cutBytes(s string, n int) string { return s[:min(n, len(s))] }
+
+// save writes what the table shows to a file: a list as text, or captures.
+func (m *model) save(name string) tea.Cmd {
+	if name = strings.TrimSpace(name); name == "" || m.sel == nil {
+		m.showFlash(false, "nothing was saved")
+		return nil
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(m.opts.Folder, name)
+	}
+	sel := m.sel
+	m.showFlash(false, "saving …")
+	return m.background.cmd(saveTimeout, func(ctx context.Context) tea.Msg {
+		var rows int
+		var err error
+		if strings.HasSuffix(name, ".txt") {
+			rows, err = m.saveText(ctx, sel, name)
+		} else {
+			rows, err = m.saveCaptures(ctx, sel, name)
+		}
+		if err != nil {
+			return doneMsg{text: err.Error(), bad: true}
+		}
+		return doneMsg{text: fmt.Sprintf("saved %s to %s", exchangeCount(rows), name)}
+	})
+}
+
+func exchangeCount(n int) string {
+	if n == 1 {
+		return "1 exchange"
+	}
+	return fmt.Sprint(n, " exchanges")
+}
+
+// forEachRow calls f for the rows of a selection, a few at a time with the model locked.
+func (m *model) forEachRow(ctx context.Context, sel selection, f func(r *trace.Row)) (n int, err error) {
+	from := anchor{}
+	for more := true; more; {
+		if err := ctx.Err(); err != nil {
+			return n, err
+		}
+		m.src.Read(func(*trace.Model) {
+			x := &rowList{sel: sel, limit: -1, fold: &foldState{}}
+			i := find(x, from)
+			for end := min(x.size(), i+rowsPerLock); i < end; i++ {
+				r := sel.At(i)
+				f(r)
+				n++
+				from.id = r.Seq + 1
+			}
+			more = i < x.size()
+		})
+	}
+	return n, nil
+}
+
+// create makes a file that nobody else can read; one that exists stays as it is.
+func create(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// saveText writes a line for each row, with those inside it indented.
+func (m *model) saveText(ctx context.Context, sel selection, name string) (int, error) {
+	file, err := create(name)
+	if err != nil {
+		return 0, err
+	}
+	w := bufio.NewWriter(file)
+	n, err := m.forEachRow(ctx, sel, func(r *trace.Row) { m.textRow(w, r, 0) })
+	return n, errors.Join(err, w.Flush(), file.Close())
+}
+
+func (m *model) textRow(w io.Writer, r *trace.Row, depth int) {
+	fmt.Fprintf(w, "%6d  %s  %s  %s%s %s", r.N, r.At.In(m.zone).Format("2006-01-02 15:04:05.000"), safe(r.Capture.Name), spaces(2*depth), trace.Glyph(r), trace.Summary(r))
+	for _, l := range r.Findings {
+		fmt.Fprintf(w, "  ▲ %s: %s", safe(l.Rule), safe(l.Message))
+	}
+	fmt.Fprintln(w)
+	for _, c := range r.Children {
+		m.textRow(w, c, depth+1)
+	}
+}
+
+// saveCaptures writes a capture for each that rows are of: the first to the file, further ones beside it with a number in the name. Secrets are hidden once more.
+func (m *model) saveCaptures(ctx context.Context, sel selection, name string) (int, error) {
+	if !strings.HasSuffix(name, capture.Suffix) {
+		name += capture.Suffix
+	}
+	wanted := map[string]map[uint64]bool{}
+	var order []string
+	rows, err := m.forEachRow(ctx, sel, func(root *trace.Row) {
+		for r := range root.All() {
+			set := wanted[r.Capture.ID]
+			if set == nil {
+				set = map[uint64]bool{}
+				wanted[r.Capture.ID] = set
+				order = append(order, r.Capture.ID)
+			}
+			for _, n := range r.Events {
+				set[n] = true
+			}
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	for i, id := range order {
+		to := name
+		if i > 0 {
+			to = strings.TrimSuffix(name, capture.Suffix) + "-" + strconv.Itoa(i+1) + capture.Suffix
+		}
+		if err := m.saveCapture(ctx, id, wanted[id], to); err != nil {
+			return 0, err
+		}
+	}
+	return rows, nil
+}
+
+func (m *model) saveCapture(ctx context.Context, id string, wanted map[uint64]bool, to string) error {
+	path := m.capturePath(id)
+	if path == "" {
+		return fmt.Errorf("capture %s is in no file", safe(id))
+	}
+	r, err := capture.Open(path, nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	file, err := create(to)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(file)
+	c := &redactingWriter{w: w}
+	c.enc = capture.NewEncoder(&c.buf, nil)
+	for e, err := range r.Events() {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil && e.Capture == id {
+			err = c.writeEvent(e, wanted[e.N])
+		}
+		if err != nil {
+			return errors.Join(err, file.Close())
+		}
+	}
+	return errors.Join(w.Flush(), file.Close())
+}
+
+// A hider writes some events of a capture, without the secrets. It looks at the others, too: a secret that is known from there is hidden here.
+type redactingWriter struct {
+	w   io.Writer
+	enc *capture.Encoder
+	buf bytes.Buffer
+}
+
+func (rw *redactingWriter) writeEvent(e *capture.Event, wanted bool) error {
+	switch {
+	case e.Kind == capture.KindHead && e.Head != nil:
+		wanted = true
+		if e.Head.Redact == "off" {
+			head, copied := *e.Head, *e
+			head.Redact, copied.Head = "default", &head
+			e = &copied
+		}
+	case e.Kind == capture.KindTail, e.Kind == capture.KindGap && e.N == 0: // the numbers would be wrong; the reader has made it up
+		return nil
+	}
+	rw.buf.Reset()
+	if err := errors.Join(rw.enc.Encode(e), rw.enc.Flush()); err != nil || !wanted {
+		return err
+	}
+	_, err := rw.buf.WriteTo(rw.w)
+	return err
+}

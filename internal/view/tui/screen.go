@@ -1,0 +1,742 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"mcpwire/internal/trace"
+	"mcpwire/internal/view/watch"
+)
+
+// A viewport is what is drawn: copied from the hub after each message, so that drawing needs no lock.
+type viewport struct {
+	now             time.Time
+	rows            []rowView
+	cursor          int       // in rows; -1 if there are none
+	timeAbove       time.Time // of the line above the first one
+	started         time.Time // of the oldest capture
+	first           int       // the index of the item of the first line
+	items           int
+	all             int // rows that the timeline has had, whatever the filter is
+	dropped         uint64
+	sincePause      int // that came since the pause
+	multipleSources bool
+	searchShare     float64 // of the search in payloads
+	searching       bool
+	session         trace.SessionInfo
+	hasSession      bool      // session is one
+	seq             uint64    // of the row of the cursor; 0 is none
+	root            uint64    // of the row of the timeline that it stands in
+	at              time.Time // when it was
+
+	columns []column
+	scale   timeScale
+	area    areas
+}
+
+// refresh copies what is visible, and returns the commands that this asks for: for the detail of another row, and for the next tick.
+func (m *model) refresh() tea.Cmd {
+	v := &m.view
+	if m.flash.text != "" && !m.now().Before(m.flash.until) {
+		m.flash = flash{}
+	}
+	*v = viewport{rows: v.rows[:0], cursor: -1, now: m.now(), area: m.layout()}
+	if m.pause != nil {
+		v.now = m.pause.at
+	}
+	var cmd tea.Cmd
+	if m.sel != nil {
+		m.src.Read(func(w *trace.Model) { cmd = m.copyVisible(w) })
+	}
+	v.columns = m.columnsFor(v.area.table.w-markWidth, v.multipleSources)
+	v.scale = newTimeScale(v.rows, v.now)
+	return tea.Batch(cmd, m.nextTick())
+}
+
+// list returns what the table shows. The model is locked.
+func (m *model) list(w *trace.Model) list {
+	if m.frames != nil {
+		m.frames.list.rows = w.Find
+		return m.frames.list
+	}
+	x := &rowList{sel: m.sel, fold: &m.folds, limit: -1}
+	if m.pause != nil {
+		x.limit = find(x, anchor{id: m.pause.last.id + 1})
+		m.view.sincePause = m.sel.Len() - x.limit
+	}
+	return x
+}
+
+// copyVisible copies the visible lines. The model is locked.
+func (m *model) copyVisible(w *trace.Model) tea.Cmd {
+	v := &m.view
+	v.all, v.dropped = int(w.TotalRows()), w.EvictedRows()
+	captures := w.Captures()
+	v.multipleSources = len(captures) > 1
+	m.singleBridge = false
+	for _, c := range captures {
+		if c.HasSides() {
+			v.multipleSources, m.singleBridge = true, len(captures) == 1
+		}
+		if v.started.IsZero() || c.Started.Before(v.started) {
+			v.started = c.Started
+		}
+	}
+	v.searchShare, v.searching = m.sel.SearchProgress()
+	l := m.list(w)
+	v.items = l.size()
+	at, ok := walk(l, m.cursor)
+	if !ok {
+		return m.syncPane(nil)
+	}
+	if m.follow && m.pause == nil {
+		at.end()
+	}
+	m.cursor = at.position()
+	current := at.entry().row
+	if current != nil {
+		v.session, v.hasSession = current.Session.Card(), true
+		v.seq, v.root, v.at = current.Seq, current.Root().Seq, current.At
+	}
+	cmd := m.syncPane(current)
+	m.scrollToCursor(l, at)
+	top, _ := walk(l, m.top)
+	v.first = top.i
+	if up := top.copy(); up.prev() {
+		v.timeAbove = up.time()
+	}
+	for range v.area.table.h {
+		s := top.position()
+		if s == m.cursor {
+			v.cursor = len(v.rows)
+		}
+		v.rows = append(v.rows, m.newRow(s, top.entry()))
+		if !top.next() {
+			break
+		}
+	}
+	return cmd
+}
+
+// time returns when the line of a walker was.
+func (w *walker) time() time.Time {
+	e := w.entry()
+	if e.frame != nil {
+		return e.frame.time()
+	}
+	return e.row.At
+}
+
+// scrollToCursor moves the top so that the cursor is visible, and no room is wasted.
+func (m *model) scrollToCursor(l list, cursor *walker) {
+	height := max(1, m.view.area.table.h)
+	top, _ := walk(l, m.top)
+	switch {
+	case !cursor.atOrAfter(top):
+		top = cursor.copy()
+	case !top.isWithin(cursor, height-1):
+		top = cursor.copy()
+		top.move(-(height - 1))
+	}
+	backfill(top, height)
+	m.top = top.position()
+}
+
+// isWithin reports whether a line is at most n lines below.
+func (w *walker) isWithin(o *walker, n int) bool {
+	c := w.copy()
+	for ; n >= 0; n-- {
+		if c.i == o.i && c.sub == o.sub {
+			return true
+		}
+		if !c.next() {
+			break
+		}
+	}
+	return false
+}
+
+// backfill moves the top up if there are fewer lines below it than there is room for.
+func backfill(top *walker, height int) {
+	down := top.copy()
+	if n := down.move(height - 1); n < height-1 {
+		top.move(-(height - 1 - n))
+	}
+}
+
+// atOrAfter reports whether a line is at another one or below it.
+func (w *walker) atOrAfter(o *walker) bool {
+	if w.i != o.i {
+		return w.i > o.i
+	}
+	return w.sub >= o.sub
+}
+
+// nextTick asks for a tick if something counts, unless one is on its way.
+func (m *model) nextTick() tea.Cmd {
+	if m.tickPending || m.pause != nil && m.flash.text == "" {
+		return nil
+	}
+	counts := m.flash.text != "" || m.view.searching || m.query.busy || m.pane != nil && m.pane.loading
+	for i := range m.view.rows {
+		counts = counts || m.view.rows[i].pending
+	}
+	if !counts {
+		return nil
+	}
+	m.tickPending = true
+	return tea.Tick(100*time.Millisecond, func(t time.Time) tea.Msg { return tickMsg(t) })
+}
+
+// A rect is a part of the screen.
+type rect struct{ x, y, w, h int }
+
+func (r rect) has(x, y int) bool { return x >= r.x && x < r.x+r.w && y >= r.y && y < r.y+r.h }
+
+// areas are the parts of the screen. Those that there is no room for have no height.
+type areas struct {
+	header, filter, heads, table, pane, footer rect
+	rule                                       rect // between table and pane: a column or a line
+}
+
+const (
+	splitRight = 110 // columns from which the pane is beside the table
+	splitBelow = 18  // lines from which it is below; else it has the screen alone
+)
+
+// layout divides the screen.
+func (m *model) layout() areas {
+	var a areas
+	y, h := 0, m.height
+	line := func(least int) (r rect) {
+		if h < least {
+			return r
+		}
+		r = rect{0, y, m.width, 1}
+		y, h = y+1, h-1
+		return r
+	}
+	a.header = line(6)
+	if m.hasFilterBar() {
+		a.filter = line(3)
+	}
+	if h > 1 {
+		a.footer = rect{0, m.height - 1, m.width, 1}
+		h--
+	}
+	body := rect{0, y, m.width, max(1, h)}
+	switch {
+	case m.pane == nil:
+		a.table = body
+	case m.zoom || m.width < splitRight && m.height < splitBelow:
+		a.pane = body
+		return a
+	case m.width >= splitRight:
+		left := max(54, m.width*45/100)
+		a.table = rect{0, y, left, body.h}
+		a.rule = rect{left, y, 1, body.h}
+		a.pane = rect{left + 1, y, m.width - left - 1, body.h}
+	default:
+		top := max(4, body.h*2/5)
+		a.table = rect{0, y, m.width, top}
+		a.rule = rect{0, y + top, m.width, 1}
+		a.pane = rect{0, y + top + 1, m.width, body.h - top - 1}
+	}
+	if a.table.h > 2 {
+		a.heads = rect{a.table.x, a.table.y, a.table.w, 1}
+		a.table.y, a.table.h = a.table.y+1, a.table.h-1
+	}
+	return a
+}
+
+// View draws the screen.
+func (m *model) View() tea.View {
+	v := tea.NewView(m.screen())
+	v.AltScreen = true
+	v.MouseMode = tea.MouseModeCellMotion
+	v.WindowTitle = "mcpwire watch"
+	v.Cursor = m.cursorShape()
+	return v
+}
+
+// screen returns the lines of the screen, each in its full width.
+func (m *model) screen() string {
+	switch {
+	case m.editor != nil:
+		return m.editor.screen(m)
+	case m.overlay != nil:
+		return m.drawOverlay()
+	}
+	a := m.view.area
+	lines := make([]string, m.height)
+	put := func(r rect, draw func(b *strings.Builder, i int)) {
+		for i := range r.h {
+			if r.y+i < m.height {
+				var b strings.Builder
+				draw(&b, i)
+				lines[r.y+i] += b.String()
+			}
+		}
+	}
+	put(a.header, func(b *strings.Builder, _ int) { m.drawHeader(b) })
+	put(a.filter, func(b *strings.Builder, _ int) { m.drawFilter(b) })
+	put(a.heads, func(b *strings.Builder, _ int) { m.drawHeads(b) })
+	put(a.table, m.drawRow)
+	put(a.rule, m.drawRule)
+	put(a.pane, m.drawPane)
+	put(a.footer, func(b *strings.Builder, _ int) { m.drawFooter(b) })
+	return strings.Join(lines, "\n")
+}
+
+// drawHeads draws the heads of the columns.
+func (m *model) drawHeads(b *strings.Builder) {
+	l := line{{"", spaces(markWidth)}}
+	for _, c := range m.view.columns {
+		text := pad(c.head, c.width)
+		if c.right {
+			text = padLeft(c.head, c.width)
+		}
+		if c.head == "what" {
+			text = pad("   what", c.width)
+		}
+		l = append(l, span{m.theme.head, text}, span{"", " "})
+	}
+	l[:len(l)-1].appendTo(b, m.view.area.table.w, "", false)
+}
+
+// drawRow draws a line of the table.
+func (m *model) drawRow(b *strings.Builder, i int) {
+	w := m.view.area.table.w
+	if i >= len(m.view.rows) {
+		m.emptyTableLine(i).appendTo(b, w, "", false)
+		return
+	}
+	x := &m.view.rows[i]
+	m.rowLine(x, i == m.view.cursor, w).appendTo(b, w, m.rowBase(i), i == m.view.cursor && m.theme.selectedOverrides)
+}
+
+// rowBase is the style below all others on a line of the table.
+func (m *model) rowBase(i int) style {
+	switch {
+	case i != m.view.cursor:
+		return ""
+	case m.pane != nil && m.focus == onPane:
+		return m.theme.selectedBlurred
+	}
+	return m.theme.selected
+}
+
+// rowLine puts the cells of a row beside each other.
+func (m *model) rowLine(rv *rowView, selected bool, w int) line {
+	l := line{m.rowMark(rv, selected)}
+	request := rv.kind == trace.Request && !rv.frame
+	for i := 0; i < len(m.view.columns); i++ {
+		c := m.view.columns[i]
+		columns := c.width
+		if c.head == "what" && !request {
+			for i+1 < len(m.view.columns) && m.view.columns[i+1].requestOnly { // its text has their place
+				i++
+				columns += m.view.columns[i].width + 1
+			}
+			columns = m.reserveLatency(rv, columns)
+		}
+		l = append(l, cell(c.cell(m, rv), columns, c.right)...)
+		l = append(l, span{"", " "})
+		if c.head == "what" && columns < c.width+m.requestOnlyWidth() && !request && rv.hasDuration {
+			l = append(l, cell(cellLatency(m, rv), 8, true)...)
+			l = append(l, span{"", " "})
+		}
+	}
+	return l[:len(l)-1]
+}
+
+// requestOnlyWidth is how many columns the cells take that only requests have.
+func (m *model) requestOnlyWidth() (n int) {
+	for _, c := range m.view.columns {
+		if c.requestOnly {
+			n += c.width + 1
+		}
+	}
+	return n
+}
+
+// reserveLatency leaves room for the timer of a row that is no request but takes time.
+func (m *model) reserveLatency(rv *rowView, columns int) int {
+	if rv.hasDuration && !rv.frame && m.requestOnlyWidth() >= 9 {
+		return columns - 9
+	}
+	return columns
+}
+
+// cell fills a cell.
+func cell(l line, columns int, right bool) line {
+	n := l.width()
+	switch {
+	case n > columns:
+		return l.cut(columns)
+	case right:
+		return append(line{{"", spaces(columns - n)}}, l...)
+	}
+	return append(l[:len(l):len(l)], span{"", spaces(columns - n)})
+}
+
+// markWidth is how many columns the cursor and the mark take.
+const markWidth = 3
+
+// rowMark is the first column: the cursor, and the numbers of marked rows.
+func (m *model) rowMark(rv *rowView, selected bool) span {
+	text := " "
+	if selected {
+		text = "❯"
+	}
+	if rv.mark > 0 {
+		return span{m.theme.mark, text + strconv.Itoa(rv.mark) + " "}
+	}
+	return span{m.theme.mark, text + "  "}
+}
+
+// drawRule draws the line between table and pane.
+func (m *model) drawRule(b *strings.Builder, i int) {
+	r := m.view.area.rule
+	text := "│"
+	if r.w > 1 {
+		text = strings.Repeat("─", r.w)
+	}
+	writeStyled(b, m.theme.rule, text)
+}
+
+// cursorShape is where the terminal's own cursor is: in what is being typed.
+func (m *model) cursorShape() *tea.Cursor {
+	a := m.view.area
+	switch {
+	case m.editor != nil:
+		return m.editor.cursor()
+	case m.prompt == nil || m.prompt.kind == confirmPrompt:
+		return nil
+	case m.prompt.kind == filterPrompt:
+		return tea.NewCursor(min(m.width-1, m.prompt.column(m.width)), a.filter.y)
+	}
+	return tea.NewCursor(min(m.width-1, m.prompt.column(m.width)), m.height-1)
+}
+
+func number[T uint64 | int](n T) string { return strconv.FormatUint(uint64(n), 10) }
+
+// joinNonEmpty puts what is not empty together.
+func joinNonEmpty(parts ...string) string {
+	var list []string
+	for _, p := range parts {
+		if p != "" {
+			list = append(list, p)
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// drawHeader draws the first line: what is watched, and the session of the row of the cursor.
+func (m *model) drawHeader(b *strings.Builder) {
+	t := m.theme
+	base := t.title
+	left := line{{bold, " mcpwire"}, {"", "  "}}
+	left = append(left, m.sourceSpans()...)
+	right := m.sessionText()
+	room := m.width - left.width() - 2
+	if width(right) > room {
+		right = cut(right, room)
+	}
+	if room < 12 {
+		right = ""
+	}
+	left = append(left, span{"", spaces(m.width - left.width() - width(right) - 1)}, span{t.dim, right})
+	left.appendTo(b, m.width, base, false)
+}
+
+// sourceSpans counts the sources by what becomes of them.
+func (m *model) sourceSpans() line {
+	t := m.theme
+	var live, growing, done, failed int
+	for _, s := range m.sources {
+		switch {
+		case s.Err != "":
+			failed++
+		case s.State == watch.Live:
+			live++
+		case s.State == watch.Growing:
+			growing++
+		default:
+			done++
+		}
+	}
+	var l line
+	add := func(n int, st style, text string) {
+		if n > 0 {
+			l = append(l, span{st, text + "  "})
+		}
+	}
+	add(live, t.response, fmt.Sprintf("● %d live", live))
+	add(growing, t.pending, fmt.Sprintf("◐ %d growing", growing))
+	add(done, t.dim, fmt.Sprintf("○ %d past", done))
+	add(failed, t.failure, fmt.Sprintf("✖ %d unreadable", failed))
+	return l
+}
+
+// sessionText says in which session the cursor is.
+func (m *model) sessionText() string {
+	if !m.view.hasSession {
+		return ""
+	}
+	c := &m.view.session
+	text := safe(c.Name)
+	if c.Session > 1 {
+		text += fmt.Sprintf("/%d", c.Session)
+	}
+	var rest []string
+	if c.Exited { // first: there may be no room for all
+		rest = append(rest, exitText(c))
+	}
+	rest = append(rest, safe(c.Transport), safe(c.Negotiated), safe(c.Era))
+	if !c.Exited && c.PID > 0 && m.width >= 100 {
+		rest = append(rest, fmt.Sprintf("pid %d", c.PID))
+	}
+	for _, r := range rest {
+		if r != "" {
+			text += " · " + r
+		}
+	}
+	return text
+}
+
+// exitText says how the process of a session ended, and that it runs again, if so.
+func exitText(c *trace.SessionInfo) string {
+	text := fmt.Sprintf("exit %d", c.ExitCode)
+	if c.Signal != "" {
+		text = safe(c.Signal)
+	}
+	if c.Successor > 0 {
+		text += fmt.Sprintf(", now /%d", c.Successor)
+	}
+	return text
+}
+
+// hasFilterBar reports whether the filter has a line.
+func (m *model) hasFilterBar() bool {
+	return m.query.text != "" || m.query.findingsOnly || m.prompt != nil && m.prompt.kind == filterPrompt
+}
+
+// drawFilter draws the filter bar. It turns red where something is wrong, and says what.
+func (m *model) drawFilter(b *strings.Builder) {
+	t, w := m.theme, m.width
+	p := m.prompt
+	if p == nil || p.kind != filterPrompt {
+		l := line{{t.key.plus(bold), " / "}}
+		if m.query.findingsOnly {
+			l = append(l, span{t.finding, "▲ only with findings  "})
+		}
+		l = append(l, span{t.text, safe(m.query.text)})
+		l = append(l, span{t.dim, m.matchText()})
+		l.appendTo(b, w, "", false)
+		return
+	}
+	text, _ := p.window(p.room(w))
+	l := line{{t.key.plus(bold), " / "}, {t.text, text}}
+	if p.filterErr == nil {
+		if len(p.text) == 0 {
+			l = append(l, span{t.dim, " tool:search  status:error  dur>500ms  words  -method:ping"})
+		} else {
+			l = append(l, span{t.dim, m.matchText()})
+		}
+		l.appendTo(b, w, "", false)
+		return
+	}
+	l = line{{"", " / "}}
+	at := p.filterErr.Column - 1
+	from := len(p.text) - len([]rune(text)) // the text may be scrolled: its end is visible then
+	if p.pos < len(p.text) {
+		from = 0
+	}
+	before, after := splitAt(text, at-from)
+	l = append(l, span{"", before}, span{underline, firstRune(after)}, span{"", afterFirstRune(after)}, span{bold, "  ✖ column " + number(p.filterErr.Column)})
+	l.appendTo(b, w, t.invalid, false)
+}
+
+// splitAt splits a text before a character.
+func splitAt(s string, n int) (before, after string) {
+	r := []rune(s)
+	n = min(max(0, n), len(r))
+	return string(r[:n]), string(r[n:])
+}
+
+func firstRune(s string) string {
+	before, _ := splitAt(s, 1)
+	if before == "" {
+		return " "
+	}
+	return before
+}
+
+func afterFirstRune(s string) string {
+	_, after := splitAt(s, 1)
+	return after
+}
+
+// matchText says how many rows the filter lets through.
+func (m *model) matchText() string {
+	switch {
+	case m.query.busy:
+		return "   filtering …"
+	case m.view.searching:
+		return fmt.Sprintf("   %d so far, searched %d %%", m.matchCount(), int(m.view.searchShare*100))
+	}
+	return fmt.Sprintf("   %d of %d", m.matchCount(), m.view.all)
+}
+
+// matchCount is how many items the table has, with those that came since the pause.
+func (m *model) matchCount() int { return m.view.items + m.view.sincePause }
+
+// drawFooter draws the last line: a message or a prompt, else the state and the most useful keys.
+func (m *model) drawFooter(b *strings.Builder) {
+	switch {
+	case m.prompt != nil && m.prompt.kind != filterPrompt:
+		m.prompt.line(m).appendTo(b, m.width, "", false)
+		return
+	case m.prompt != nil && m.prompt.filterErr != nil:
+		line{{m.theme.failure, " ✖ " + safe(m.prompt.filterErr.Message)}}.appendTo(b, m.width, "", false)
+		return
+	case m.flash.text != "":
+		m.flashLine().appendTo(b, m.width, "", false)
+		return
+	}
+	l := m.followState()
+	keys := m.hints(m.keyHints()...)
+	right := m.position()
+	for l.width()+keys.width()+width(right)+1 > m.width && len(keys) > 0 {
+		keys = keys[:len(keys)-2]
+	}
+	l = append(l, keys...)
+	if gap := m.width - l.width() - width(right) - 1; gap >= 0 {
+		l = append(l, span{"", spaces(gap)}, span{m.theme.dim, right})
+	}
+	l.appendTo(b, m.width, "", false)
+}
+
+func (m *model) flashLine() line {
+	st, sign := m.theme.text, " · "
+	if m.flash.bad {
+		st, sign = m.theme.failure, " ✖ "
+	}
+	return line{{st, sign + m.flash.text}}
+}
+
+// followState says whether the table moves.
+func (m *model) followState() line {
+	t := m.theme
+	var l line
+	switch {
+	case m.pause != nil:
+		text := " ‖ paused"
+		if m.view.sincePause > 0 {
+			text += fmt.Sprintf(", %d new", m.view.sincePause)
+		}
+		l = line{{t.finding.plus(bold), text}}
+	case m.follow:
+		l = line{{t.response, " ▼ follow"}}
+	}
+	if m.frames != nil {
+		l = append(l, span{t.serverRequest, " ≡ frames"})
+	}
+	return append(l, span{"", " "})
+}
+
+// position says where the cursor is.
+func (m *model) position() string {
+	if m.view.cursor < 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d", m.view.items)
+	what := " exchange"
+	if m.frames != nil {
+		what = " frame"
+	}
+	if m.view.items != 1 {
+		what += "s"
+	}
+	if m.width < 60 {
+		what = ""
+	}
+	if m.view.dropped > 0 && m.width >= 100 {
+		what += fmt.Sprintf(", %d older ones gone", m.view.dropped)
+	}
+	return text + what
+}
+
+// keyHints are the keys to remember here.
+func (m *model) keyHints() []string {
+	if m.pane != nil && m.focus == onPane {
+		return []string{"Esc", "back", "1-9", "tabs", "/", "search", "y", "copy", "Y", "as command", "Tab", "table", "z", "zoom", "?", "help"}
+	}
+	return []string{"?", "help", "/", "filter", "Enter", "open", "f", "follow", "p", "pause", "␣", "unfold", "x", "frames", "s", "tools", "c", "session", "q", "quit"}
+}
+
+// hints are keys with what they do.
+func (m *model) hints(pairs ...string) line {
+	var l line
+	for i := 0; i+1 < len(pairs); i += 2 {
+		l = append(l, span{m.theme.key.plus(bold), " " + pairs[i]}, span{m.theme.dim, " " + pairs[i+1] + " "})
+	}
+	return l
+}
+
+// emptyTableLine is what stands in a table without rows, so that its user knows why.
+func (m *model) emptyTableLine(i int) line {
+	if len(m.view.rows) > 0 {
+		return nil
+	}
+	t := m.theme
+	var text []line
+	switch {
+	case m.sel == nil || m.query.busy:
+		text = []line{{{t.dim, "Reading …"}}}
+	case m.frames != nil && m.frames.busy:
+		text = []line{{{t.dim, "Putting the frames in order …"}}}
+	case m.view.all > 0:
+		text = []line{{{t.text, "None of " + number(m.view.all) + " exchanges match."}}, {{t.dim, "/ changes the filter, Esc takes it away."}}}
+		if m.view.searching {
+			text = []line{{{t.pending, fmt.Sprintf("… Searching in payloads, %d %% so far.", int(m.view.searchShare*100))}}}
+		}
+	default:
+		text = m.emptyHelp()
+	}
+	if i--; i >= 0 && i < len(text) {
+		return append(line{{"", "   "}}, text[i]...)
+	}
+	return nil
+}
+
+// emptyHelp says how to get something to see.
+func (m *model) emptyHelp() []line {
+	t := m.theme
+	var out []line
+	for _, s := range m.sources {
+		if s.Err != "" {
+			out = append(out, line{{t.failure, "✖ " + safe(s.Path+s.Name) + ": " + safe(s.Err)}})
+		}
+	}
+	goes := slices.ContainsFunc(m.sources, func(s watch.Source) bool { return s.Err == "" && (s.State == watch.Live || s.State == watch.Growing) })
+	switch {
+	case goes:
+		return append(out, line{{t.text, "Nothing has come over the wire yet."}}, line{{t.dim, "It appears here as soon as it does."}})
+	case len(m.sources) > len(out):
+		return append(out, line{{t.text, "There is nothing in what was recorded."}}, line{{t.dim, "Nobody writes it any more."}})
+	}
+	if out = append(out, line{{t.text, "Nothing to see yet: no tap runs."}}); m.height > 12 {
+		out = append(out, line{{t.dim, "What taps see appears here at once. To start one:"}}, nil)
+	}
+	for _, x := range [][2]string{{"for a server", "mcpwire tap -- CMD…"}, {"on HTTP", "mcpwire tap --listen ADDR URL"}, {"in a host", "mcpwire wrap NAME"}} {
+		out = append(out, line{{t.dim, pad(x[0], 14)}, {t.key, x[1]}})
+	}
+	return out
+}

@@ -1,0 +1,229 @@
+package watch_test
+
+import (
+	"fmt"
+	"iter"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/capture"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/filter"
+	"mcpwire/internal/view/watch"
+)
+
+func parse(t testing.TB, text string) *filter.Filter {
+	t.Helper()
+	f, err := filter.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// selected lists a selection, and checks what it says of itself against the timeline.
+func selected(t *testing.T, h *watch.Hub, s *watch.Selection) []string {
+	t.Helper()
+	list := []string{}
+	h.Read(func(m *trace.Model) {
+		is := map[*trace.Row]bool{}
+		for i := range s.Len() {
+			r := s.At(i)
+			is[r] = true
+			list = append(list, describe(r))
+			if got := s.Index(r); got != i {
+				t.Errorf("row %d has the index %d", i, got)
+			}
+		}
+		for _, r := range m.Rows() {
+			for x := range r.All() {
+				if s.Has(x) != is[r] {
+					t.Errorf("%s is selected: %v", describe(x), !is[r])
+				}
+			}
+		}
+		if s.At(-1) != nil || s.At(s.Len()) != nil || s.Has(nil) {
+			t.Error("there are rows beyond the ends")
+		}
+	})
+	return list
+}
+
+// TestSelect compares selections with what the filter says of each row: of rows that were there, of those that come, and of those that change.
+func TestSelect(t *testing.T) {
+	base := t.TempDir()
+	var past []*capture.Event
+	for i := range 20 {
+		past = append(past, call(i, []string{"open", "search"}[i%2])...)
+	}
+	path := write(t, filepath.Join(base, "a"+suffix), "a", begun, 0, append(past, tail())...)
+	for i, text := range []string{
+		"tool:search", "-tool:search", "status:pending", "status:ok", "answer", "\"answer 7\"", "-\"answer 1\"", "tool:search \"question 3\"", "nothing", "n:3-6", "status:ok -\"question 1\"",
+	} {
+		t.Run(text, func(t *testing.T) {
+			f := parse(t, text)
+			want := func(h *watch.Hub) []string {
+				var list []string
+				h.Read(func(m *trace.Model) {
+					for _, r := range m.Rows() {
+						payloads := &loaded{r, t, h}
+						if f.Match(t.Context(), payloads) {
+							list = append(list, describe(r))
+						}
+					}
+				})
+				return append([]string{}, list...)
+			}
+			live := filepath.Join(base, fmt.Sprint(i))
+			p := startTap(t, live, "", nil)
+			defer p.stop()
+			h := watch.New(&watch.Options{Files: []string{path}, SocketDir: live, NoRules: true})
+			stop := run(t, h)
+			defer stop()
+			early := h.Select(f)
+			defer early.Close()
+			for i := range 5 {
+				p.call(i)
+			}
+			p.Record(call(30, "search")[0])
+			await(t, h, "the rows", func(m *trace.Model) bool { return len(m.Rows()) == 26 })
+			late := h.Select(f)
+			defer late.Close()
+			p.Record(call(30, "search")[1])
+			await(t, h, "the last answer", settledRows(26))
+			await(t, h, "the search", func(*trace.Model) bool {
+				_, busy := late.SearchProgress()
+				return !busy
+			})
+			if share, _ := late.SearchProgress(); share != 1 {
+				t.Errorf("%v of the search is done", share)
+			}
+			for name, s := range map[string]*watch.Selection{"early": early, "late": late} {
+				if diff := cmp.Diff(want(h), selected(t, h, s)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
+			}
+		})
+	}
+}
+
+// loaded is a row whose payloads are read again.
+type loaded struct {
+	*trace.Row
+	t *testing.T
+	h *watch.Hub
+}
+
+func (l *loaded) Payloads() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for x := range l.All() {
+			for _, n := range x.Events {
+				e, err := l.h.Event(l.t.Context(), x.Capture.ID, n)
+				if err != nil {
+					l.t.Error(err)
+					return
+				}
+				if len(e.Data) > 0 && !yield(e.Data) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// TestSelectDropped: rows that make room leave selections.
+func TestSelectDropped(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 3000, tail())
+	h := watch.New(&watch.Options{Files: []string{path}, MaxRows: 100, NoRules: true})
+	var list []*watch.Selection
+	for _, text := range []string{"", "tool:a", "question"} {
+		s := h.Select(parse(t, text))
+		defer s.Close()
+		list = append(list, s)
+	}
+	none := h.Select(nil)
+	run(t, h)
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
+	for i, s := range append(list, none) {
+		if got := len(selected(t, h, s)); got != 100 {
+			t.Errorf("selection %d has %d rows, want 100", i, got)
+		}
+	}
+	s := list[1]
+	s.Close()
+	s.Close()
+	none.Close()
+	h.Read(func(*trace.Model) {
+		if s.Len() != 0 || s.At(0) != nil {
+			t.Error("a closed selection has rows")
+		}
+	})
+}
+
+// TestSelectBatch: every message of a batch counts for its own row.
+func TestSelectBatch(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 0,
+		&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping","params":{"x":"needle"}}]`)}, tail())
+	h := running(t, &watch.Options{Files: []string{path}, NoRules: true})
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
+	s := h.Select(parse(t, "needle"))
+	defer s.Close()
+	await(t, h, "the search", func(*trace.Model) bool { return s.Len() == 2 })
+}
+
+// TestSelectSession: what is known of a session later counts for the rows before.
+func TestSelectSession(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 0,
+		&capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: []string{"x"}}},
+		&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)},
+		&capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: []byte(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)},
+		tail())
+	h := watch.New(&watch.Options{Files: []string{path}, NoRules: true})
+	s := h.Select(parse(t, "rev:2025-06-18"))
+	defer s.Close()
+	run(t, h)
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
+	if got := len(selected(t, h, s)); got != 2 {
+		t.Errorf("%d rows, want 2", got)
+	}
+}
+
+// BenchmarkSelect selects among 100,000 rows.
+func BenchmarkSelect(b *testing.B) {
+	path := write(b, filepath.Join(b.TempDir(), "a"+suffix), "a", begun, 100_000, tail())
+	h := running(b, &watch.Options{Files: []string{path}, NoRules: true})
+	began := time.Now()
+	await(b, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
+	b.ReportMetric(float64(200_000)/time.Since(began).Seconds(), "events/s-loaded")
+	for _, text := range []string{"tool:a", "status:failed", "dur>100ms tool:/^a/", "\"answer 99999\""} {
+		b.Run(text, func(b *testing.B) {
+			f := parse(b, text)
+			for b.Loop() {
+				s := h.Select(f)
+				for busy := true; busy; {
+					_, busy = s.SearchProgress()
+				}
+				s.Close()
+			}
+		})
+	}
+}
+
+// TestSelectManyEvents: what stands in a late one of many events of a row is found, though the row knows the numbers of the first ones only.
+func TestSelectManyEvents(t *testing.T) {
+	events := []*capture.Event{{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{Method: "POST", URL: "/mcp"}}}
+	for i := range 60 {
+		events = append(events, &capture.Event{Kind: capture.KindBody, Dir: capture.ToServer, Exchange: 1, Data: fmt.Appendf(nil, `{"x":"piece%dx"}`, i)})
+	}
+	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 0, append(events, tail())...)
+	h := running(t, &watch.Options{Files: []string{path}, NoRules: true})
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
+	for _, text := range []string{"piece3x", "piece55x"} {
+		s := h.Select(parse(t, text))
+		await(t, h, text, func(*trace.Model) bool { _, busy := s.SearchProgress(); return !busy && s.Len() == 1 })
+		s.Close()
+	}
+}

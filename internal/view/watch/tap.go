@@ -1,0 +1,283 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/trace/live"
+)
+
+const (
+	minDialBackoff = 50 * time.Millisecond // before the second attempt to connect to a tap; it doubles
+	maxDialBackoff = 2 * time.Second
+	maxTapLine     = 256 << 20 // bytes of a line from a tap
+)
+
+// followTap looks after a running tap until it has ended.
+func (h *Hub) followTap(ctx context.Context, path string) {
+	defer func() {
+		h.sourcesMu.Lock()
+		defer h.sourcesMu.Unlock()
+		delete(h.followedTaps, path)
+	}()
+	var s *source
+	defer func() {
+		if s != nil && s.path == "" {
+			s.finish(nil)
+		}
+	}()
+	for wait := minDialBackoff; ctx.Err() == nil; {
+		conn, err := live.Dial(ctx, path)
+		if errors.Is(err, live.ErrStale) || errors.Is(err, live.ErrNotPrivate) {
+			return
+		}
+		if err == nil {
+			wait = minDialBackoff
+			next := h.sourceOf(conn.Greeting())
+			if s != nil && s != next && s.path == "" { // another capture in its place: it cannot be
+				s.finish(nil)
+			}
+			s = next
+			h.followConn(ctx, s, conn)
+		}
+		if s != nil && s.path == "" && s.tailSeen {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+			wait = min(2*wait, maxDialBackoff)
+		}
+	}
+}
+
+// sourceOf returns the source for what a tap records: the file, if that can be followed.
+func (h *Hub) sourceOf(hello live.Greeting) *source {
+	h.sourcesMu.Lock()
+	if c := h.segments[hello.Capture]; c != nil {
+		h.sourcesMu.Unlock()
+		return c.source
+	}
+	h.sourcesMu.Unlock()
+	if path := hello.File; filepath.IsAbs(path) && !compressed(path) && checkCapture(path) == nil {
+		s, added := h.addFile(path, true)
+		if added && s.claim() {
+			h.start(s.run)
+		}
+		return s
+	}
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
+	s := &source{hub: h, claimed: true}
+	h.addSourceLocked(s)
+	s.info.Name, s.info.Transport, s.info.Path = hello.Name, hello.Transport, hello.File
+	return s
+}
+
+// followConn reads a connection to a tap until it ends.
+func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn) {
+	defer conn.Close()
+	hello := conn.Greeting()
+	h.sourcesMu.Lock()
+	taken := s.conn != nil
+	if !taken {
+		s.conn, s.everWritten = conn, true
+	}
+	h.sourcesMu.Unlock()
+	if taken { // two sockets say that they are of one capture: a source is for one who reads
+		return
+	}
+	s.update(func(i *Source) {
+		if !s.ended {
+			i.State, i.CanRestart = Live, hello.Restart
+		}
+	})
+	defer func() {
+		h.sourcesMu.Lock()
+		s.conn = nil
+		h.sourcesMu.Unlock()
+		s.update(func(i *Source) {
+			i.CanRestart = false
+			if !s.ended {
+				i.State = Growing
+			}
+		})
+		s.signal()
+	}()
+	if s.path == "" {
+		s.ingestTap(ctx, conn)
+		return
+	}
+	if conn.Wake() != nil {
+		return
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		if _, err := conn.Read(buf); err != nil {
+			return
+		}
+		s.signal()
+	}
+}
+
+// signal has the one who follows the file look at it.
+func (s *source) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// ingestTap reads the capture that a tap sends.
+func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
+	hello := conn.Greeting()
+	r := capture.NewReader(&countingReader{conn, s}, &capture.ReaderOptions{MaxLine: maxTapLine})
+	defer r.Close()
+	checkedGap := s.segment != nil // it was cut, and has come back
+	if checkedGap {
+		s.addGap(ctx, hello.Next)
+	}
+	for e, err := range r.Events() {
+		switch {
+		case err != nil || ctx.Err() != nil:
+			return
+		case e.Kind == capture.KindGap && e.Gap.Why == capture.GapTruncated: // the connection has ended
+			return
+		case e.Head != nil && (s.segment != nil || e.Head.ID != hello.Capture):
+			continue
+		case e.Head == nil && s.segment == nil: // a tap sends the head first
+			return
+		case e.Head == nil && e.N != 0 && e.N <= s.last: // seen before the connection broke
+			continue
+		}
+		if e.Head != nil {
+			e = e.Clone()
+			if s.ingest(ctx, e) != nil {
+				return
+			}
+			s.ingestRecorded(ctx, hello)
+		} else if e = e.Clone(); !s.ingestTapEvent(ctx, e) {
+			return
+		}
+		if !checkedGap {
+			checkedGap = true
+			s.addGap(ctx, hello.Next)
+		}
+	}
+}
+
+// ingestTapEvent takes an event that the tap has sent, and keeps it.
+func (s *source) ingestTapEvent(ctx context.Context, e *capture.Event) bool {
+	err := s.ingest(ctx, e)
+	if err == nil {
+		s.hub.ring.put(e)
+	}
+	return err == nil
+}
+
+// addGap adds a gap for the events before next, if they were not seen.
+func (s *source) addGap(ctx context.Context, next uint64) {
+	if next <= s.last+1 {
+		return
+	}
+	lost := next - s.last - 1
+	e := &capture.Event{Kind: capture.KindGap, N: s.last + 1, Gap: &capture.Gap{Lost: lost, Why: "not seen"}, At: time.Now()}
+	if s.head != nil {
+		e.T = max(0, time.Since(s.head.At))
+	}
+	e.Gap.Until = e.T
+	if s.ingestTapEvent(ctx, e) {
+		s.hub.mu.Lock()
+		s.last = next - 1
+		s.hub.mu.Unlock()
+	}
+}
+
+// ingestRecorded takes what is in the compressed file of a tap already.
+func (s *source) ingestRecorded(ctx context.Context, hello live.Greeting) {
+	if !filepath.IsAbs(hello.File) || hello.Next < 2 {
+		return
+	}
+	f, _, err := openRegular(hello.File)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	r := capture.NewReader(io.LimitReader(f, maxTapLine), nil)
+	defer r.Close()
+	for e, err := range r.Events() {
+		if err != nil || ctx.Err() != nil || e.N >= hello.Next {
+			return
+		}
+		if e.Head != nil && e.Head.ID != hello.Capture {
+			return
+		}
+		if e.Head == nil && e.N > 0 && !s.ingestTapEvent(ctx, e.Clone()) {
+			return
+		}
+	}
+}
+
+const (
+	maxRing   = 64 << 20 // bytes of events of taps without a file
+	eventCost = 1 << 10  // of an event besides its payload
+)
+
+// A ring keeps the last events of taps without a file.
+type ring struct {
+	max int
+
+	mu     sync.Mutex
+	events map[eventKey]*capture.Event
+	order  []eventKey
+	bytes  int
+}
+
+func newRing(limit int) *ring { return &ring{max: limit, events: map[eventKey]*capture.Event{}} }
+
+// put keeps an event, which must not be changed any more.
+func (r *ring) put(e *capture.Event) {
+	cost := eventCost + len(e.Data)
+	k := eventKey{e.Capture, e.N}
+	if e.N == 0 || cost > r.max {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.events[k] != nil {
+		return
+	}
+	r.events[k] = e
+	r.order = append(r.order, k)
+	r.bytes += cost
+	for r.bytes > r.max {
+		old := r.order[0]
+		r.order = r.order[1:]
+		r.bytes -= eventCost + len(r.events[old].Data)
+		delete(r.events, old)
+	}
+}
+
+// get returns an event, or nil.
+func (r *ring) get(captureID string, n uint64) *capture.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.events[eventKey{captureID, n}]
+}
+
+// all returns the events of a capture up to a number, the oldest first.
+func (r *ring) all(captureID string, last uint64) (list []*capture.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.order {
+		if k.capture == captureID && k.n <= last {
+			list = append(list, r.events[k])
+		}
+	}
+	return list
+}

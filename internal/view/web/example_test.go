@@ -1,0 +1,55 @@
+package web_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"mcpwire/internal/view/watch"
+	"mcpwire/internal/view/web"
+)
+
+// A server for nothing yet, on a free port of this machine.
+func ExampleServer() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	hub := watch.New(nil)
+	server, err := web.New(hub, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var running sync.WaitGroup
+	running.Go(func() { hub.Run(ctx) })
+	running.Go(func() { fmt.Println("served:", server.Serve(ctx, l)) })
+
+	link, err := url.Parse(server.URL(l.Addr())) // what the user opens
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	link.RawQuery = "" // and what a stranger would
+	res, err := http.Get(link.String())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	io.Copy(io.Discard, res.Body)
+	res.Body.Close()
+	fmt.Println("without the token:", res.StatusCode)
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	running.Wait()
+	// Output:
+	// without the token: 401
+	// served: <nil>
+}

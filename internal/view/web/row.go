@@ -1,0 +1,492 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpwire/internal/json/jsondiff"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/trace"
+	"mcpwire/internal/view/detail"
+	"mcpwire/internal/view/watch"
+)
+
+// appendRow appends a row as JSON; the package comment says what is in it. It is called for each row of a timeline that may have 100,000, with the model locked: hence no
+// encoding/json. The model must be locked.
+func appendRow(dst []byte, r *trace.Row) []byte {
+	o := jsonObject(append(dst, `{"q":`...))
+	o = strconv.AppendUint(o, r.Seq, 10)
+	o = append(o, `,"at":`...)
+	o = appendMillis(o, time.Duration(r.At.UnixNano()))
+	o.text("k", string(r.Kind))
+	o.text("c", r.Capture.ID)
+	if r.Parent != nil {
+		o.number("p", int64(r.Parent.Seq))
+	}
+	o.number("n", int64(r.N))
+	o.number("rn", int64(r.ResponseN))
+	if len(r.Events) > 1 || len(r.Events) == 1 && r.Events[0] != r.N {
+		o.numbers("ev", r.Events)
+	}
+	o.number("s", int64(r.Session.Number))
+	o.text("srv", r.Session.Label())
+	o.text("sd", string(r.Session.Side))
+	o.others(r)
+	o.millis("t", r.T)
+	o.text("d", string(r.Dir))
+	o.text("m", r.Method)
+	o.text("tg", r.Target)
+	o.text("id", r.ID)
+	o.text("st", string(r.Status))
+	o.number("cd", int64(r.Code))
+	o.text("msg", r.Message)
+	o.number("rq", r.RequestBytes)
+	o.number("rs", r.ResponseBytes)
+	o.times(r)
+	o.flag("done", r.Done)
+	o.text("sum", trace.Summary(r))
+	o.text("g", trace.Glyph(r))
+	o.text("role", string(r.Role))
+	o.text("era", r.Era())
+	o.text("rev", r.EffectiveRevision())
+	o.links(r)
+	o.findings(r)
+	o.number("more", int64(r.EvictedChildren))
+	o.text("x", r.Excerpt)
+	return append(o, '}')
+}
+
+// An object is an object in JSON that is being written: members that are empty are left out.
+type jsonObject []byte
+
+func (o *jsonObject) name(name string) {
+	if b := *o; len(b) > 0 && b[len(b)-1] != '{' {
+		*o = append(*o, ',')
+	}
+	*o = append(*o, '"')
+	*o = append(*o, name...)
+	*o = append(*o, '"', ':')
+}
+
+func (o *jsonObject) text(name, value string) {
+	if value != "" {
+		o.name(name)
+		*o = jsonwire.AppendQuote(*o, value)
+	}
+}
+
+func (o *jsonObject) number(name string, value int64) {
+	if value != 0 {
+		o.name(name)
+		*o = strconv.AppendInt(*o, value, 10)
+	}
+}
+
+func (o *jsonObject) numbers(name string, values []uint64) {
+	o.name(name)
+	*o = append(*o, '[')
+	for i, v := range values {
+		if i > 0 {
+			*o = append(*o, ',')
+		}
+		*o = strconv.AppendUint(*o, v, 10)
+	}
+	*o = append(*o, ']')
+}
+
+func (o *jsonObject) flag(name string, value bool) {
+	if value {
+		o.name(name)
+		*o = append(*o, "true"...)
+	}
+}
+
+func (o *jsonObject) millis(name string, d time.Duration) {
+	o.name(name)
+	*o = appendMillis(*o, d)
+}
+
+// appendMillis appends a duration in milliseconds, to the microsecond.
+func appendMillis(dst []byte, d time.Duration) []byte {
+	us := d.Microseconds()
+	if us < 0 {
+		dst, us = append(dst, '-'), -us
+	}
+	dst = strconv.AppendInt(dst, us/1000, 10)
+	if us %= 1000; us == 0 {
+		return dst
+	}
+	dst = append(dst, '.', byte('0'+us/100), byte('0'+us/10%10), byte('0'+us%10))
+	for dst[len(dst)-1] == '0' {
+		dst = dst[:len(dst)-1]
+	}
+	return dst
+}
+
+// times appends how long it took.
+func (o *jsonObject) times(r *trace.Row) {
+	if _, known := r.Elapsed(); !known {
+		return
+	}
+	wall := r.Wall()
+	o.millis("l", wall)
+	if r.Latency != wall {
+		o.millis("la", r.Latency)
+	}
+	if r.Kind == trace.Request && r.Role != trace.ServerRequest {
+		o.millis("sv", r.ServerTime())
+	}
+	human := r.ClientTime
+	if r.InputRounds != nil {
+		human = r.InputRounds.ClientTime
+	}
+	if human > 0 {
+		o.millis("hu", human)
+		o.waits(r)
+	}
+}
+
+// maxWaits is how many times the server may have waited for the client so that the page is told when.
+const maxWaits = 16
+
+// waits appends when the server waited for the client.
+func (o *jsonObject) waits(r *trace.Row) {
+	var room [maxWaits]trace.Segment
+	n := 0
+	for _, sp := range r.AppendSegments(room[:0]) {
+		if sp.Kind != trace.SegmentClient || n == maxWaits {
+			continue
+		}
+		if n++; n == 1 {
+			o.name("ws")
+			*o = append(*o, '[')
+		} else {
+			*o = append(*o, ',')
+		}
+		*o = appendMillis(append(*o, '['), sp.From-r.T)
+		*o = append(appendMillis(append(*o, ','), sp.To-r.T), ']')
+	}
+	if n > 0 {
+		*o = append(*o, ']')
+	}
+}
+
+// links appends what the row has of HTTP, of rounds, and of a task.
+func (o *jsonObject) links(r *trace.Row) {
+	if h := r.HTTP; h != nil {
+		o.number("http", int64(h.Status))
+		o.flag("stream", h.Stream)
+		o.flag("ended", h.Ended)
+		o.number("nev", int64(h.Events))
+	}
+	if r.InputRounds != nil {
+		o.number("rounds", int64(r.InputRounds.Count))
+	}
+	if r.Task != nil {
+		o.text("task", r.Task.State)
+	}
+}
+
+// findings appends how many findings there are, by how bad they are.
+func (o *jsonObject) findings(r *trace.Row) {
+	var errors, warnings, others uint64
+	for row := range r.All() {
+		for i := range row.Findings {
+			switch row.Findings[i].Severity {
+			case "error":
+				errors++
+			case "warning":
+				warnings++
+			default:
+				others++
+			}
+		}
+	}
+	if errors+warnings+others > 0 {
+		o.numbers("lint", []uint64{errors, warnings, others})
+	}
+}
+
+// others appends the rows of a bridge's other side.
+func (o *jsonObject) others(r *trace.Row) {
+	if !r.Capture.HasSides() {
+		return
+	}
+	var list []uint64
+	for _, x := range r.Counterparts() {
+		list = append(list, x.Seq)
+	}
+	if len(list) > 0 {
+		o.numbers("o", list)
+	}
+}
+
+// A rowDetail is all there is to show about a row.
+type rowDetail struct {
+	*detail.Detail
+	Row    json.RawMessage    `json:"row"`
+	Frames []detail.EventLine `json:"frames,omitempty"`
+}
+
+func (s *Server) serveRow(w http.ResponseWriter, r *http.Request) {
+	p, ok := s.lookupPathRow(w, r)
+	if !ok {
+		return
+	}
+	d, err := s.detailOf(r.Context(), p, &detail.Options{Hex: r.URL.Query().Get("hex") == "1"})
+	if err != nil {
+		writeErrorOf(w, http.StatusInternalServerError, err)
+		return
+	}
+	writeJSON(w, d)
+}
+
+func (s *Server) detailOf(ctx context.Context, p rowRef, opts *detail.Options) (*rowDetail, error) {
+	d, err := detail.Build(ctx, s.hub, p.row, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &rowDetail{d, p.text, d.Events()}, nil
+}
+
+// commandCopy is an exchange as a command.
+type commandCopy struct {
+	Text      string   `json:"text"`
+	Variables []string `json:"variables,omitempty"`
+	Notes     []string `json:"notes,omitempty"`
+}
+
+func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) {
+	as := r.URL.Query().Get("as")
+	write := map[string]func(*detail.Detail) (*detail.Command, error){"call": detail.CallCommand, "curl": detail.CurlCommand}[as]
+	if write == nil {
+		writeError(w, http.StatusBadRequest, `as is "call" or "curl"`)
+		return
+	}
+	p, ok := s.lookupPathRow(w, r)
+	if !ok {
+		return
+	}
+	d, err := detail.Build(r.Context(), s.hub, p.row, nil)
+	if err != nil {
+		writeErrorOf(w, http.StatusInternalServerError, err)
+		return
+	}
+	c, err := write(d)
+	switch {
+	case errors.Is(err, detail.ErrNoCommand) || errors.Is(err, detail.ErrNotHTTP):
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+	case err != nil:
+		writeErrorOf(w, http.StatusInternalServerError, err)
+	default:
+		writeJSON(w, commandCopy{c.Text, c.Variables, c.Notes})
+	}
+}
+
+// findRow returns the row with a number, or nil. The model must be locked.
+func findRow(m *trace.Model, seq uint64) *trace.Row {
+	rows := m.Rows()
+	i, found := slices.BinarySearchFunc(rows, seq, func(r *trace.Row, seq uint64) int { return cmp.Compare(r.Seq, seq) })
+	if found {
+		return rows[i]
+	}
+	// Rows usually come after those that they stand in, and soon.
+	for _, r := range slices.Backward(rows[:i]) {
+		if f := findChild(r, seq); f != nil {
+			return f
+		}
+	}
+	for _, r := range rows[i:] {
+		if f := findChild(r, seq); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+func findChild(r *trace.Row, seq uint64) *trace.Row {
+	for c := range r.All() {
+		if c.Seq == seq {
+			return c
+		}
+	}
+	return nil
+}
+
+// A place is what stays of a row when the model is not locked any more.
+type rowRef struct {
+	row       *detail.Snapshot
+	text      []byte // the row as JSON, see appendRow
+	capture   string
+	session   uint64
+	n         uint64 // event with the request, or whatever the row begins with
+	responseN uint64
+	name      string // of the server
+}
+
+// lookupRow returns the place of a row, and false if there is no such row.
+func (s *Server) lookupRow(seq uint64) (p rowRef, ok bool) {
+	s.hub.Read(func(m *trace.Model) {
+		if r := findRow(m, seq); r != nil {
+			p, ok = newRowRef(r), true
+		}
+	})
+	return p, ok
+}
+
+// newRowRef copies what is needed of a row. The model must be locked.
+func newRowRef(r *trace.Row) rowRef {
+	return rowRef{
+		row: detail.TakeSnapshot(r), text: appendRow(nil, r), capture: r.Capture.ID, session: r.Session.Number, n: r.N, responseN: r.ResponseN, name: r.Capture.Name,
+	}
+}
+
+// lookupPathRow is locate for the row that a request names in its path. It answers itself if there is none.
+func (s *Server) lookupPathRow(w http.ResponseWriter, r *http.Request) (rowRef, bool) {
+	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
+	if err != nil {
+		writeError(w, http.StatusNotFound, "a row has a number")
+		return rowRef{}, false
+	}
+	p, ok := s.lookupRow(seq)
+	if !ok {
+		writeError(w, http.StatusNotFound, rowGone)
+	}
+	return p, ok
+}
+
+const rowGone = "there is no such row: it has made room for newer ones, or the capture was closed"
+
+// servePayload answers with the bytes of an event. Whatever they are, they are a file to a browser, and nothing that it would show.
+func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.ParseUint(r.PathValue("n"), 10, 64)
+	if err != nil {
+		writeError(w, http.StatusNotFound, "an event has a number")
+		return
+	}
+	id := r.PathValue("capture")
+	e, err := s.hub.Event(r.Context(), id, n)
+	if err != nil {
+		writeErrorOf(w, eventStatus(err), err)
+		return
+	}
+	name := "payload"
+	if h := s.hub.Head(id); h != nil {
+		name = h.Name
+	}
+	attach(w, fileName(name, strconv.FormatUint(n, 10)+".bin"))
+	if len(e.Redacted) > 0 || e.RedactedMore > 0 {
+		w.Header().Set("X-Mcpwire-Redacted", strconv.Itoa(len(e.Redacted)+e.RedactedMore))
+	}
+	if e.Cut {
+		w.Header().Set("X-Mcpwire-Length", strconv.FormatInt(e.Len, 10)) // on the wire: these are the first bytes only
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(e.Data))
+}
+
+func eventStatus(err error) int {
+	if errors.Is(err, watch.ErrGone) {
+		return http.StatusNotFound
+	}
+	return http.StatusInternalServerError
+}
+
+// attach makes the answer a file.
+func attach(w http.ResponseWriter, name string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+}
+
+const maxName = 60 // characters of the name that a peer or a user chose
+
+// fileName makes the name of a file of a name that may be anything, and an ending. It has no separators, no leading dot, and nothing that a shell or a file system would mind.
+func fileName(name, ending string) string {
+	var b strings.Builder
+	for _, c := range name {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
+			b.WriteRune(c)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() >= maxName {
+			break
+		}
+	}
+	base := strings.Trim(b.String(), "-")
+	if base == "" {
+		base = "mcpwire"
+	}
+	return base + "-" + ending
+}
+
+// A comparison says in what two exchanges differ.
+type comparison struct {
+	Request  []jsondiff.Change `json:"request"`
+	Response []jsondiff.Change `json:"response"`
+	Notes    []string          `json:"notes,omitempty"`
+}
+
+const maxSmallBody = 64 << 10 // bytes of a request that has nothing but numbers
+
+func (s *Server) serveDiff(w http.ResponseWriter, r *http.Request) {
+	var q struct{ A, B uint64 }
+	if err := readJSON(w, r, maxSmallBody, &q); err != nil {
+		writeErrorOf(w, http.StatusBadRequest, err)
+		return
+	}
+	a, okA := s.lookupRow(q.A)
+	b, okB := s.lookupRow(q.B)
+	if !okA || !okB {
+		writeError(w, http.StatusNotFound, rowGone)
+		return
+	}
+	c := comparison{Request: []jsondiff.Change{}, Response: []jsondiff.Change{}}
+	c.Request = append(c.Request, c.changes(r.Context(), s, "request", a, b, a.n, b.n)...)
+	c.Response = append(c.Response, c.changes(r.Context(), s, "response", a, b, a.responseN, b.responseN)...)
+	writeJSON(w, c)
+}
+
+// changes compares two events, one of each row. One that is missing is compared as nothing at all, and noted.
+func (c *comparison) changes(ctx context.Context, s *Server, what string, a, b rowRef, na, nb uint64) []jsondiff.Change {
+	if na == 0 && nb == 0 {
+		return nil
+	}
+	first, whyA := s.payload(ctx, a, na)
+	second, whyB := s.payload(ctx, b, nb)
+	if whyA != "" {
+		c.Notes = append(c.Notes, "the first "+what+whyA)
+	}
+	if whyB != "" {
+		c.Notes = append(c.Notes, "the second "+what+whyB)
+	}
+	if whyA != "" || whyB != "" {
+		return nil
+	}
+	return jsondiff.Diff(first, second, nil)
+}
+
+// payload returns the bytes of an event, or why there are none.
+func (s *Server) payload(ctx context.Context, p rowRef, n uint64) (data []byte, why string) {
+	if n == 0 {
+		return nil, " is missing"
+	}
+	e, err := s.hub.Event(ctx, p.capture, n)
+	switch {
+	case err != nil:
+		return nil, " cannot be read: " + err.Error()
+	case e.Cut:
+		return nil, " was recorded in part only: " + strconv.Itoa(len(e.Data)) + " of " + strconv.FormatInt(e.Len, 10) + " bytes"
+	}
+	return e.Data, ""
+}

@@ -1,0 +1,469 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/view/watch"
+	"mcpwire/streamable"
+)
+
+// Options are the options of a [Server]. nil means defaults.
+type Options struct {
+	// AllowRemote lets [Server.Serve] listen where other machines reach it. What they read and send is in clear text then, the token included.
+	AllowRemote bool
+	// Hosts are names that the Host header may have, besides localhost and addresses.
+	Hosts []string
+	// Tool is the name and version of this program, for the page.
+	Tool string
+	// Resend are the options for sending requests again, such as the folder for their captures, and credentials. nil means defaults.
+	Resend *resend.Options
+	// Logger gets what the page is not told; nil discards it.
+	Logger *slog.Logger
+}
+
+// Bounds of a Server.
+const (
+	maxStreams     = 32                // open at once
+	maxRequests    = 64                // at once, besides streams
+	maxHeavy       = 8                 // of them that hold payloads: others wait
+	maxUploads     = 64                // captures that were dropped on the page
+	maxBody        = 16 << 20          // bytes of a request: a message that is sent again may be large
+	maxUpload      = 1 << 30           // bytes of a capture that is dropped on the page
+	maxUnpacked    = 512 << 20         // bytes that come out of a compressed one
+	maxUploadTotal = 4 << 30           // bytes of them, after which no more are taken
+	stallTimeout   = 30 * time.Second  // for the next bytes of a request, and for a client to take the next bytes of an answer
+	resendTimeout  = 120 * time.Second // for a request that is sent again
+)
+
+// A Server serves the page and its API. It is an [http.Handler]; see the package comment.
+type Server struct {
+	hub     *watch.Hub
+	opts    Options
+	hosts   map[string]bool
+	token   string // in the URL that the user opens
+	session string // in the cookie
+	page    *page
+	mux     *http.ServeMux
+
+	streams    chan struct{} // one for each open stream
+	requests   chan struct{} // one for each other request
+	heavy      chan struct{} // one for each of them that holds payloads
+	closing    chan struct{} // closed when streams have to end
+	endStreams func()
+
+	uploads   uploads
+	maxUpload int64 // bytes of a capture that is dropped on the page
+	// maxUnpacked is how many bytes may come out of a compressed one.
+	maxUnpacked int64
+	maxExport   int // rows of the timeline in an exported page
+}
+
+// New returns a Server for what a hub watches. opts may be nil; it is copied.
+func New(hub *watch.Hub, opts *Options) (*Server, error) {
+	p, err := loadPage(pageFiles())
+	if err != nil {
+		return nil, err
+	}
+	return newServer(hub, opts, p), nil
+}
+
+func pageFiles() fs.FS {
+	sub, err := fs.Sub(embedded, "page")
+	if err != nil {
+		panic(err) // the name is a constant
+	}
+	return sub
+}
+
+func newServer(hub *watch.Hub, opts *Options, p *page) *Server {
+	s := &Server{
+		hub: hub, page: p, hosts: map[string]bool{"localhost": true}, token: secret(), session: secret(),
+		streams: make(chan struct{}, maxStreams), requests: make(chan struct{}, maxRequests), heavy: make(chan struct{}, maxHeavy),
+		closing: make(chan struct{}), maxUpload: maxUpload, maxUnpacked: maxUnpacked, maxExport: maxExportRows,
+	}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if s.opts.Logger == nil {
+		s.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, h := range s.opts.Hosts {
+		s.hosts[lowerHost(h)] = true
+	}
+	s.endStreams = sync.OnceFunc(func() { close(s.closing) })
+	s.mux = s.routes()
+	return s
+}
+
+// secret returns 256 random bits as text.
+func secret() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// URL returns the address that a user opens to get in, for a server that listens at addr. It has the token in it: whoever knows it can read everything.
+func (s *Server) URL(addr net.Addr) string {
+	host := addr.String()
+	if ap, err := netip.ParseAddrPort(host); err == nil && ap.Addr().IsUnspecified() {
+		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ap.Port())))
+	}
+	u := url.URL{Scheme: "http", Host: host, Path: "/", RawQuery: url.Values{"token": {s.token}}.Encode()}
+	return u.String()
+}
+
+// Serve serves what comes by l until ctx ends, and then closes the Server. It returns nil if nothing had to be cut off. l is closed in any case. The error
+// wraps [streamable.ErrRemoteAddress] for an address that other machines reach, without Options.AllowRemote.
+//
+// What has no deadline is a stream that goes on: there is one for the head of a request, for each piece of its body, and for each write.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	err := streamable.Serve(ctx, l, http.Handler(s), &streamable.ServeOptions{
+		AllowRemote: s.opts.AllowRemote,
+		MaxConns:    4 * (maxStreams + maxRequests),
+		MaxHeader:   64 << 10,
+		OnShutdown:  func(context.Context) error { s.endStreams(); return nil },
+		Logger:      s.opts.Logger,
+	})
+	return errors.Join(err, s.Close())
+}
+
+// Close ends the streams, and removes the captures that were dropped on the page. [Server.Serve] calls it; who uses the Server as a handler does. It may be called more
+// than once.
+func (s *Server) Close() error {
+	s.endStreams()
+	return s.uploads.remove()
+}
+
+// routes returns the mux for who was let in.
+func (s *Server) routes() *http.ServeMux {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { s.serveFile(w, r, indexName) })
+	m.HandleFunc("GET /static/{name}", func(w http.ResponseWriter, r *http.Request) { s.serveFile(w, r, r.PathValue("name")) })
+	m.HandleFunc("GET "+streamPath, s.serveStream)
+	m.HandleFunc("GET /api/row/{seq}", s.limitHeavy(s.serveRow))
+	m.HandleFunc("GET /api/payload/{capture}/{n}", s.limitHeavy(s.servePayload))
+	m.HandleFunc("GET /api/filter", s.serveFilter)
+	m.HandleFunc("GET /api/copy/{seq}", s.limitHeavy(s.serveCopy))
+	m.HandleFunc("GET /api/sessions", s.serveSessions)
+	m.HandleFunc("GET /api/sources", s.serveSources)
+	m.HandleFunc("GET /api/tools", s.serveTools)
+	m.HandleFunc("GET /api/resend/{seq}", s.limitHeavy(s.serveResendPreview))
+	m.HandleFunc("POST /api/resend", s.limitHeavy(s.serveResend))
+	m.HandleFunc("POST /api/diff", s.limitHeavy(s.serveDiff))
+	m.HandleFunc("POST /api/open", s.serveOpen)
+	m.HandleFunc("POST /api/restart/{capture}", s.serveRestart)
+	m.HandleFunc("GET /api/export.html", s.limitHeavy(s.serveExport))
+	m.HandleFunc("GET /api/save", s.limitHeavy(s.serveSave))
+	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, http.StatusNotFound, "there is nothing at this address for this method")
+	})
+	return m
+}
+
+// limitHeavy is for requests that hold payloads, of up to 64 MiB each: not many of them run at once.
+func (s *Server) limitHeavy(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		patience := time.NewTimer(stallTimeout)
+		defer patience.Stop()
+		select {
+		case s.heavy <- struct{}{}:
+			defer func() { <-s.heavy }()
+			next(w, r)
+		case <-r.Context().Done():
+		case <-patience.C:
+			writeBusy(w)
+		}
+	}
+}
+
+// policy is what the page may do: load its own files, talk to its own server, and show pictures and play sounds that it was given. No inline script or style runs, whatever captured data
+// manages to become part of the page.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// cookiePrefix is followed by the port, since cookies belong to a host with all its ports, and there may be two of us.
+const cookiePrefix = "mcpwire-"
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setSecurityHeaders(w.Header())
+	if !s.hostAllowed(r.Host) {
+		writeError(w, http.StatusForbidden, "this is not the name of this host")
+		return
+	}
+	if r.URL.Path == "/" && r.URL.Query().Has("token") {
+		s.logIn(w, r)
+		return
+	}
+	if !isOwnRequest(r) {
+		writeError(w, http.StatusForbidden, "requests of other sites are not answered")
+		return
+	}
+	if !s.hasCookie(r) {
+		s.writeUnauthorized(w, r)
+		return
+	}
+	slots := s.requests
+	if r.URL.Path == streamPath {
+		slots = s.streams
+	}
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	default:
+		writeBusy(w)
+		return
+	}
+	t := &timedWriter{ResponseWriter: w}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &timedBody{ReadCloser: r.Body, w: t}
+	}
+	s.mux.ServeHTTP(t, r)
+}
+
+// setSecurityHeaders sets the headers that every answer has.
+func setSecurityHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Embedder-Policy", "require-corp")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	h.Set("Cache-Control", "no-store")
+}
+
+// hostAllowed judges a Host header. A page can have its own name point to this machine (DNS rebinding), and would then be of the same origin as we are; an address, or localhost, it
+// cannot. Addresses of other machines are good only if those were let in.
+func (s *Server) hostAllowed(hostport string) bool {
+	host, _ := splitHost(hostport)
+	if s.hosts[host] {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && (addr.Unmap().IsLoopback() || s.opts.AllowRemote)
+}
+
+// splitHost returns the name, in lower case, and the port, which may be "".
+func splitHost(hostport string) (host, port string) {
+	host, port, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host, port = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]"), ""
+	}
+	return lowerHost(host), port
+}
+
+func lowerHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
+
+// isOwnRequest reports whether a request is the page's, or the user's own. The pages of another port of this machine are of the same site, but strangers nevertheless.
+func isOwnRequest(r *http.Request) bool {
+	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Values("Origin")
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		// Following a link to the page is harmless: it has no data in it, and cannot be framed.
+		if r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
+			return true
+		}
+		return (site == "" || site == "none" || site == "same-origin") && (len(origin) == 0 || sameOrigin(origin, r.Host))
+	}
+	if site == "" && len(origin) == 0 || r.Header.Get("X-Mcpwire") != "1" {
+		return false
+	}
+	return (site == "" || site == "same-origin") && (len(origin) == 0 || sameOrigin(origin, r.Host))
+}
+
+func sameOrigin(origin []string, host string) bool {
+	if len(origin) != 1 {
+		return false
+	}
+	u, err := url.Parse(origin[0])
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, host)
+}
+
+// logIn gives the cookie to who knows the token.
+func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet || !equalSecrets(r.URL.Query().Get("token"), s.token) {
+		s.writeUnauthorized(w, r)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		// The link was on a page. Browsers would not send a strict cookie along a redirect that another site has begun, but do for a page's own reload.
+		writeNotePage(w, http.StatusOK, `<meta http-equiv="refresh" content="0;url=/">`, "One moment", "The live view is being opened.")
+	default:
+		h := w.Header()
+		h.Set("Location", "/")
+		w.WriteHeader(http.StatusSeeOther)
+	}
+}
+
+func cookieName(r *http.Request) string {
+	_, port := splitHost(r.Host)
+	for _, c := range port {
+		if c < '0' || c > '9' {
+			return cookiePrefix
+		}
+	}
+	return cookiePrefix + port
+}
+
+// hasCookie reports whether a request has the cookie.
+func (s *Server) hasCookie(r *http.Request) bool {
+	for _, c := range r.CookiesNamed(cookieName(r)) {
+		if equalSecrets(c.Value, s.session) {
+			return true
+		}
+	}
+	return false
+}
+
+// equalSecrets compares secrets in a time that says nothing about them, not even their lengths.
+func equalSecrets(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// writeUnauthorized answers who is not known: the user with a page.
+func (s *Server) writeUnauthorized(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/" {
+		writeError(w, http.StatusUnauthorized, "open the address that mcpwire watch has printed")
+		return
+	}
+	writeNotePage(w, http.StatusUnauthorized, "", "Not open", "Open the address that mcpwire watch --web has printed, with its token. Each run has another one.")
+}
+
+// writeNotePage answers with a small page. Its texts are constants.
+func writeNotePage(w http.ResponseWriter, status int, head, title, text string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	w.Write([]byte(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">` + head +
+		"<title>" + title + " – mcpwire</title><h1>" + title + "</h1><p>" + text + "</p></html>\n"))
+}
+
+// A timedWriter gives each write a deadline of its own, so that a client that takes nothing does not hold on to anything, and streams live as long as they are read.
+type timedWriter struct{ http.ResponseWriter }
+
+// Write implements [http.ResponseWriter].
+func (w *timedWriter) Write(b []byte) (int, error) {
+	w.extend()
+	return w.ResponseWriter.Write(b)
+}
+
+// FlushError is for [http.ResponseController].
+func (w *timedWriter) FlushError() error {
+	w.extend()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// extend may fail in tests only, where there is no connection.
+func (w *timedWriter) extend() {
+	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(stallTimeout))
+}
+
+// A timedBody is the same for the body of a request.
+type timedBody struct {
+	io.ReadCloser
+	w *timedWriter
+}
+
+// Read implements [io.Reader].
+func (b *timedBody) Read(p []byte) (int, error) {
+	http.NewResponseController(b.w.ResponseWriter).SetReadDeadline(time.Now().Add(stallTimeout))
+	return b.ReadCloser.Read(p)
+}
+
+const jsonType = "application/json; charset=utf-8"
+
+// writeJSON writes a value as JSON.
+func writeJSON(w http.ResponseWriter, v any) {
+	body, err := marshal(v)
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, "the answer cannot be written as JSON")
+		return
+	}
+	writeJSONBytes(w, body)
+}
+
+func writeJSONBytes(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Type", jsonType)
+	w.Write(body)
+}
+
+// marshal is json.Marshal without the escapes that are for JSON inside HTML.
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("ui: %w", err)
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// writeError answers with an error, for people.
+func writeError(w http.ResponseWriter, status int, message string) {
+	h := w.Header()
+	h.Set("Content-Type", jsonType)
+	h.Del("Content-Disposition")
+	w.WriteHeader(status)
+	w.Write(append(jsonwire.AppendQuote([]byte(`{"error":{"message":`), message), "}}\n"...))
+}
+
+func writeBusy(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "2")
+	writeError(w, http.StatusServiceUnavailable, "too many requests at once")
+}
+
+// maxErrorMessage is how much of an error is told, in bytes.
+const maxErrorMessage = 2 << 10
+
+// writeErrorOf answers with what an error says.
+func writeErrorOf(w http.ResponseWriter, status int, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		status = http.StatusRequestEntityTooLarge
+	}
+	m := err.Error()
+	if len(m) > maxErrorMessage {
+		m = strings.ToValidUTF8(m[:maxErrorMessage], "") + "…"
+	}
+	writeError(w, status, m)
+}
+
+// readJSON reads the body of a request, which is an object of so many bytes at most.
+func readJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		return fmt.Errorf("reading the request: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("the request: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"mcpwire/capture"
+	"mcpwire/internal/view/watch"
+)
+
+// A source is a watch.Source as JSON.
+type source struct {
+	ID        string `json:"id"`
+	Path      string `json:"path,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Transport string `json:"transport,omitempty"`
+	State     string `json:"state,omitempty"`
+	Err       string `json:"err,omitempty"`
+	Read      int64  `json:"read,omitempty"`
+	Size      int64  `json:"size,omitempty"`
+	Restart   bool   `json:"restart,omitempty"`
+}
+
+func sources(hub *watch.Hub) []source {
+	list := []source{}
+	for _, s := range hub.Sources() {
+		list = append(list, source{s.ID, s.Path, s.Name, s.Transport, string(s.State), s.Err, s.Read, s.Size, s.CanRestart})
+	}
+	return list
+}
+
+func (s *Server) serveSources(w http.ResponseWriter, r *http.Request) { writeJSON(w, sources(s.hub)) }
+
+// uploads are the captures that were dropped on the page. They are in a folder of their own until the Server is closed, because payloads are read from them again.
+type uploads struct {
+	mu     sync.Mutex
+	dir    string // "" as long as there is none
+	count  int
+	size   int64 // of all of them
+	closed bool
+}
+
+var (
+	errUploadsFull   = errors.New("too many captures were opened: start mcpwire watch with them instead")
+	errUploadsClosed = errors.New("the server is being closed")
+)
+
+// create makes a file for the next one.
+func (u *uploads) create(name string) (*os.File, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.closed:
+		return nil, errUploadsClosed
+	case u.count >= maxUploads || u.size >= maxUploadTotal:
+		return nil, errUploadsFull
+	}
+	if u.dir == "" {
+		dir, err := os.MkdirTemp("", "mcpwire-opened-") // its owner's alone
+		if err != nil {
+			return nil, err
+		}
+		u.dir = dir
+	}
+	u.count++
+	return os.OpenFile(filepath.Join(u.dir, strconv.Itoa(u.count)+"-"+name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+func (u *uploads) add(size int64) {
+	u.mu.Lock()
+	u.size += size
+	u.mu.Unlock()
+}
+
+// remove removes all of them, and takes no more.
+func (u *uploads) remove() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	if u.dir == "" {
+		return nil
+	}
+	dir := u.dir
+	u.dir = ""
+	return os.RemoveAll(dir)
+}
+
+// serveOpen takes a capture that was dropped on the page.
+func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request) {
+	path, err := s.saveUpload(http.MaxBytesReader(w, r.Body, s.maxUpload), uploadName(r.URL.Query().Get("name")))
+	switch {
+	case errors.Is(err, errUploadsFull) || errors.Is(err, errUploadsClosed):
+		writeErrorOf(w, http.StatusServiceUnavailable, err)
+		return
+	case err != nil:
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+		return
+	}
+	if err := s.hub.OpenLimited(path, s.maxUnpacked); err != nil {
+		os.Remove(path)
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+		return
+	}
+	writeJSON(w, map[string]string{"path": path})
+}
+
+// uploadName is the name of a file of a name that a user's file has, or is said to have.
+func uploadName(name string) string {
+	name = name[strings.LastIndexAny(name, `/\`)+1:]
+	packed := ""
+	for _, ending := range []string{".gz", ".zst"} {
+		if base, ok := strings.CutSuffix(name, ending); ok {
+			name, packed = base, ending
+		}
+	}
+	name = strings.TrimSuffix(name, capture.Suffix)
+	return fileName(name, "opened"+capture.Suffix+packed)
+}
+
+// saveUpload writes a capture to a file. It must at least begin like one.
+func (s *Server) saveUpload(body io.Reader, name string) (path string, err error) {
+	f, err := s.uploads.create(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	n, err := io.Copy(f, body)
+	s.uploads.add(n)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("receiving the capture: %w", err)
+	}
+	return f.Name(), checkCapture(f.Name())
+}
+
+// checkCapture reads the first event.
+func checkCapture(path string) error {
+	r, err := capture.Open(path, nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for e, err := range r.Events() {
+		if err != nil {
+			return err
+		}
+		if e.Kind == capture.KindHead {
+			return nil
+		}
+		break
+	}
+	return capture.ErrNotCapture
+}
+
+// serveRestart asks the tap of a capture to start its server again.
+func (s *Server) serveRestart(w http.ResponseWriter, r *http.Request) {
+	if err := s.hub.Restart(r.Context(), r.PathValue("capture")); err != nil {
+		writeErrorOf(w, http.StatusConflict, err)
+		return
+	}
+	writeJSON(w, struct{}{})
+}

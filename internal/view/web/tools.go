@@ -1,0 +1,72 @@
+package web
+
+import (
+	"net/http"
+	"time"
+
+	"mcpwire/internal/trace"
+)
+
+// A stat is a wireview.Stat as JSON. Times are in ms.
+type stat struct {
+	Server     string       `json:"srv,omitempty"`
+	Name       string       `json:"name"`
+	Calls      uint64       `json:"calls,omitempty"`
+	OK         uint64       `json:"ok,omitempty"`
+	Errors     uint64       `json:"errors,omitempty"`
+	IsErrors   uint64       `json:"iserrors,omitempty"`
+	Cancelled  uint64       `json:"cancelled,omitempty"`
+	Unanswered uint64       `json:"unanswered,omitempty"`
+	Waited     float64      `json:"waited,omitempty"`
+	P50        float64      `json:"p50,omitempty"`
+	P95        float64      `json:"p95,omitempty"`
+	Max        float64      `json:"max,omitempty"`
+	Mean       float64      `json:"mean,omitempty"`
+	In         int64        `json:"in,omitempty"`
+	Out        int64        `json:"out,omitempty"`
+	Definition int64        `json:"def,omitempty"`
+	Histogram  [][2]float64 `json:"hist,omitempty"` // upper end, count
+}
+
+// A tally is the statistics of everything.
+type toolStats struct {
+	Tools   []stat `json:"tools"`
+	Methods []stat `json:"methods"`
+}
+
+// newToolStats returns the statistics. The model must be locked.
+func newToolStats(m *trace.Model) toolStats {
+	return toolStats{stats(m.Tools()), stats(m.Methods())}
+}
+
+func stats(from []*trace.Stat) []stat {
+	list := make([]stat, 0, len(from))
+	for _, s := range from {
+		l := &s.Latency
+		list = append(list, stat{
+			Server: s.Server, Name: s.Name, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.ToolErrors, Cancelled: s.Canceled, Unanswered: s.Unanswered, Waited: millis(s.LongestWait),
+			P50: millis(l.Quantile(0.5)), P95: millis(l.Quantile(0.95)), Max: millis(l.Max()), Mean: millis(l.Mean()),
+			In: s.BytesIn, Out: s.BytesOut, Definition: s.DefinitionBytes, Histogram: histogram(l),
+		})
+	}
+	return list
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func (s *Server) serveTools(w http.ResponseWriter, r *http.Request) {
+	var t toolStats
+	s.hub.Read(func(m *trace.Model) { t = newToolStats(m) })
+	writeJSON(w, t)
+}
+
+// maxBars is how many bars a histogram has at most.
+const maxBars = 48
+
+func histogram(h *trace.Histogram) [][2]float64 {
+	var bars [][2]float64
+	for _, b := range h.Buckets(maxBars) {
+		bars = append(bars, [2]float64{millis(b.Upper), float64(b.Count)})
+	}
+	return bars
+}
