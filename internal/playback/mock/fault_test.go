@@ -191,7 +191,10 @@ func TestWebFaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			web := srv.Handler(nil)
+			web, err := srv.Handler(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			ts := httptest.NewServer(web)
 			defer ts.Close()
 			defer srv.Close()

@@ -28,7 +28,7 @@ var question = &mcp.CreateMessageRequestParams{
 
 // newAskServer has tools, a prompt and a resource that ask the client.
 func newAskServer(func()) *server.Server {
-	srv := server.New("ask", "1", nil)
+	srv := server.MustNew("ask", "1", nil)
 	var runs, orders, changes counter
 	tool := func(name string, fn func(c *server.Call) (string, error)) {
 		must(server.AddTool(srv, name, "", func(ctx context.Context, _ struct{}) (string, error) {
