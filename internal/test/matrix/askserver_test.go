@@ -130,7 +130,7 @@ func sample(c *server.Call, q *mcp.CreateMessageRequestParams) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s %s %s", res.Model, res.StopReason, (&mcp.SamplingMessage{Role: res.Role, Content: res.Content}).AppendJSON(nil)), nil
+	return fmt.Sprintf("%s %s %s", res.Model, res.StopReason, mcp.Append(nil, &mcp.SamplingMessage{Role: res.Role, Content: res.Content}, mcp.RevisionNone)), nil
 }
 
 // A user answers what servers ask, and notes it.
