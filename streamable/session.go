@@ -321,7 +321,7 @@ func (t *sessionTable) init(h *Handler) {
 // shardOf returns the shard of the id. The ids of a handler are random in every character.
 func shardOf(id string) int { return int(id[len(id)-1]) % 16 }
 
-// acquire returns a session by its id, which must not be empty, or nil if the table has no such one.
+// acquire returns a session by its id, which must not be empty, or nil if it isn't listed.
 func (t *sessionTable) acquire(id string) *session {
 	p := &t.shards[shardOf(id)]
 	p.mu.Lock()
@@ -659,8 +659,8 @@ func (h *Handler) checkLegacyVersion(w http.ResponseWriter, versions []string) b
 // maxStoredID limits the length of ids that are looked up in the store.
 const maxStoredID = 64
 
-// takeOver creates a session here that another process has opened, or returns nil. refused means that it has answered the request, because the store failed or there are too many
-// sessions.
+// takeOver creates a session here that another process has opened, or returns nil. refused means
+// that it has answered the request, because the store failed or there are too many sessions.
 func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, c *caller, id, principalID string) (s *session, refused bool) {
 	if h.opts.Sessions == nil || len(id) > maxStoredID {
 		return nil, false
