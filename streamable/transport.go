@@ -359,8 +359,9 @@ const maxDrain = 16 << 10
 
 func drainBody(body io.Reader) { io.CopyN(io.Discard, body, maxDrain) }
 
-// dialedConns are the network connections of a transport's own HTTP client. They end with the last framer: what net/http is told to close when idle may look busy for a moment longer, and
-// stays for as long as it may be idle then. So does what it was about to dial. The zero value has none, and no framer.
+// dialedConns are the network connections of a private HTTP client. They close with the last framer:
+// a connection that net/http should close when idle may look busy for a moment longer, and would then
+// stay open for the idle timeout, and so would one being dialed. The zero value is ready to use.
 type dialedConns struct {
 	mu      sync.Mutex
 	framers int
@@ -553,7 +554,7 @@ func readHTTPError(resp *http.Response, depth int) *httpError {
 	if resp.StatusCode/100 == 3 {
 		r.status.Location = describeRedirect(resp)
 	}
-	late := time.AfterFunc(errorBodyTimeout, func() { resp.Body.Close() }) // the status is known already
+	late := time.AfterFunc(errorBodyTimeout, func() { resp.Body.Close() }) // keep the status
 	defer late.Stop()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody+1))
 	if err != nil || len(body) > maxErrorBody {
