@@ -359,9 +359,10 @@ const maxDrain = 16 << 10
 
 func drainBody(body io.Reader) { io.CopyN(io.Discard, body, maxDrain) }
 
-// dialedConns are the network connections of a private HTTP client. They close with the last framer:
-// a connection that net/http should close when idle may look busy for a moment longer, and would then
-// stay open for the idle timeout, and so would one being dialed. The zero value is ready to use.
+// dialedConns are the network connections of a private HTTP client. They close with the last
+// framer: a connection that net/http should close when idle may look busy for a moment longer, and
+// would then stay open for the idle timeout, and so would one being dialed. The zero value is ready
+// to use.
 type dialedConns struct {
 	mu      sync.Mutex
 	framers int
