@@ -398,8 +398,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // A post is a request of this side and its HTTP request. One goroutine uses it; others may call
 // cancel.
 type post struct {
-	f      *framer
-	id     string // JSON text
+	f *framer
+	// id is JSON text.
+	id     string
 	method string
 	modern bool
 	// header is nil for a legacy request until roundTrip sets it from the session.

@@ -202,8 +202,8 @@ type Handler struct {
 	idleOnce sync.Once
 }
 
-// MustHandler is [NewHandler] for options that are known to be valid: it panics instead of returning
-// an error.
+// MustHandler is [NewHandler] for options that are known to be valid. It panics if NewHandler
+// returns an error.
 func MustHandler(srv Server, opts *Options) *Handler {
 	h, err := NewHandler(srv, opts)
 	if err != nil {

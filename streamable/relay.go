@@ -76,9 +76,11 @@ func rejectedError(err error) *RejectedError {
 	return e
 }
 
-// NewRelay returns a handler that brings what clients post to a relay. It does what one of [NewHandler] does, with what it sees of the server: Mcp-Param headers, of
-// which the schemas of tools tell, are held against the body once a list of the tools has passed. A message that can be read in two ways, because a member appears more than once
-// in an object at any level, is refused: what is judged, by [Options.Scopes] for example, is what the relay gets. opts may be nil; it is copied. The error is that of NewHandler.
+// NewRelay returns a handler that passes the messages of HTTP clients to a relay. It checks what
+// [NewHandler] checks, as far as it can see the server: after a list of tools has passed, it
+// compares Mcp-Param headers with the body. It rejects a message with a duplicate member in any
+// object, so that the relay reads the message as the checks do, for example [Options.Scopes]. It
+// copies opts, which may be nil. The error is that of NewHandler.
 func NewRelay(r Relay, opts *Options) (*Handler, error) {
 	var modern peer
 	if p := r.Stateless(); p != nil {

@@ -71,8 +71,8 @@ func (l *boundedListener) Close() error {
 //
 // For each HTTP/1 request a server sets about ten deadlines. It replaces most of them before
 // anything waits, and each moves a timer. A boundedConn only records a deadline. It sets one on the
-// underlying connection when a call is about to wait, and keeps it unless it is too late. If it turns
-// out too early, the wait continues with the right one. Callers see no difference.
+// underlying connection when a call is about to wait, and keeps it unless it is too late. If it
+// turns out too early, the wait continues with the right one. Callers see no difference.
 //
 // A boundedConn also limits writes without a deadline, and the time for a request's header once the
 // header has begun. It does not record when each write, or each wait for a request, began: an
