@@ -19,6 +19,22 @@ import (
 	"mcpwire/schema"
 )
 
+// The flow of an incoming message is:
+//
+//	jsonrpc.Conn.Run               reads it; a response completes its Pending (activeCall.wait)
+//	connection.Prepare             on the reading goroutine, in the order of arrival:
+//	  handleNotification           by method:
+//	    progress, log message      callbackRegistry → callbackQueue, which wait delivers
+//	    cancellation               endStream, for a modern server's end of a subscription
+//	  notificationHandlers         handleChange → caches and Subscriptions; acknowledged
+//	connection.Handle              on another goroutine, in runIncomingChain if middleware wants it:
+//	  callOnNotification           Options.OnNotification
+//	  answerRequest                a legacy server's request: ping, or serveInput
+//	serveInput                     the handler: serveElicit, serveSample, serveRoots
+//
+// Modern servers send input requests within a result. Those come from activeCall.handleInputRequired
+// or Task.answerInputRequests through answerInputs to serveInput.
+
 // ErrRefused is what [Options.Sample] returns when the user does not want it. Legacy servers are answered -1, as the specification has it.
 var ErrRefused = errors.New("refused by the user")
 
