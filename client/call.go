@@ -567,9 +567,9 @@ func (ac *activeCall) connection(ctx context.Context) (*connection, error) {
 	return nil, fmt.Errorf("call %s: %w", ac.req.method, err)
 }
 
-// waitConnection waits for a connection, at most for ReconnectPolicy.MaxWait. The error is a
-// *NotConnectedError if there is none in time; its Err is nil if expired fired. For a Client that
-// has ended, it is the reason.
+// waitConnection waits for a connection, at most for ReconnectPolicy.MaxWait. If the wait ends
+// first, the error is a *NotConnectedError, with a nil Err if expired fired. For a Client that has ended,
+// it is the reason.
 func (c *Client) waitConnection(ctx context.Context, method string, expired <-chan time.Time) (*connection, error) {
 	if conn, _, err := c.current(); conn != nil || err != nil {
 		return conn, err
@@ -808,8 +808,8 @@ func (p *RetryPolicy) backoff(failures int) time.Duration {
 
 // relistTools lists the tools again, because the transport learns from the list which arguments the
 // server wants in headers. The server did not process the request, so it is safe to send it again.
-// Spec:
-// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
+// Spec, custom headers from tool parameters:
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func (ac *activeCall) relistTools(ctx context.Context) error {
 	ac.toolsRelisted = true
 	ctx, cancel := ac.withDeadline(ctx)

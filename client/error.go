@@ -37,8 +37,8 @@ func hasCode(err error, code jsonrpc.Code) bool {
 	return ok && e.Code == code
 }
 
-// A TimeoutError is the error of a call that took too long. The server was told that the call is
-// canceled. It unwraps to [context.DeadlineExceeded].
+// A TimeoutError is the error of a call that took too long. The Client has canceled the call,
+// unless it opens a connection. It unwraps to [context.DeadlineExceeded].
 type TimeoutError struct {
 	Method string
 	// After is the limit that was exceeded.

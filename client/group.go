@@ -94,7 +94,7 @@ func (g *Group) Add(name string, c *Client) error {
 	return nil
 }
 
-// Remove removes a member and returns it, or nil if there is no such member. The caller must close
+// Remove removes a member and returns it, or nil if the name is unknown. The caller must close
 // it. Calls in flight go on.
 func (g *Group) Remove(name string) *Client {
 	g.mu.Lock()
