@@ -568,8 +568,8 @@ func (ac *activeCall) connection(ctx context.Context) (*connection, error) {
 }
 
 // waitConnection waits for a connection, at most for ReconnectPolicy.MaxWait. If the wait ends
-// first, the error is a *NotConnectedError, with a nil Err if expired fired. For a Client that has ended,
-// it is the reason.
+// first, the error is a *NotConnectedError, with a nil Err if expired fired. For a Client that has
+// ended, it is the reason.
 func (c *Client) waitConnection(ctx context.Context, method string, expired <-chan time.Time) (*connection, error) {
 	if conn, _, err := c.current(); conn != nil || err != nil {
 		return conn, err
@@ -624,8 +624,8 @@ func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiate
 	return result, true, err
 }
 
-// wait waits for the answer. Meanwhile it runs the callbacks, and all that are due before it
-// returns.
+// wait waits for the answer and runs the callbacks. Those of notifications that arrived before the
+// answer run before wait returns.
 func (ac *activeCall) wait(ctx context.Context, conn *connection, p *jsonrpc.Pending) ([]byte, error) {
 	detached := false
 	if ac.callbacks != nil {

@@ -21,14 +21,15 @@ import (
 
 // The flow of an incoming message is:
 //
-//	jsonrpc.Conn.Run               reads it; a response completes its Pending (activeCall.wait), and
-//	                               a legacy server's cancellation ends the ctx of its handler
+//	jsonrpc.Conn.Run               reads it; a response ends activeCall.wait, and a legacy
+//	                               server's cancellation ends the ctx of its handler
 //	connection.Prepare             on the reading goroutine, in the order of arrival:
 //	  handleNotification           by method:
-//	    progress, log message      callbackRegistry → callbackQueue, which wait delivers
+//	    progress, log message      callbackRegistry → callbackQueue → activeCall.wait
 //	    cancellation               endStream, for a modern server's end of a subscription
 //	  notificationHandlers         handleChange → caches and Subscriptions; acknowledged
-//	connection.Handle              on its own goroutine, in runIncomingChain with middleware:
+//	connection.Handle              on its own goroutine unless Prepare returned Immediate;
+//	                               with middleware, in runIncomingChain:
 //	  callOnNotification           Options.OnNotification
 //	  answerRequest                a legacy server's request: ping, or serveInput
 //	serveInput                     the handler: serveElicit, serveSample, serveRoots

@@ -131,7 +131,7 @@ func (c *Client) callTool(ctx context.Context, name string, args any, opts []Cal
 		case findErr != nil:
 			err = findErr
 		case found.requiresTask():
-			raw, task, err = c.sendTool(ctx, r, name, true) // the server wants a task, and has done nothing yet
+			raw, task, err = c.sendTool(ctx, r, name, true) // it wants a task
 		}
 	}
 	switch {
