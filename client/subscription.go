@@ -51,7 +51,7 @@ type Subscription struct {
 // clients get.
 //
 // The error is the server's if it supports no subscriptions, or if the filter names tasks without
-// [Options.Tasks]. It is a *[TimeoutError] if a modern server does not answer within
+// [Options.Tasks]. It is a *[TimeoutError] if the server does not answer within
 // [Options.CallTimeout].
 func (c *Client) Listen(ctx context.Context, filter mcp.SubscriptionFilter) (*Subscription, error) {
 	s := c.openSubscription(ctx, cloneFilter(filter))
