@@ -171,7 +171,8 @@ func (c *Call) Revision() mcp.Revision { return c.ex.Revision }
 // ClientInfo returns the client's description of itself. It is untrusted and may be empty.
 func (c *Call) ClientInfo() mcp.Implementation { return c.ex.Client.Info }
 
-// ClientHas reports whether the client declared a capability, such as ClientHas("elicitation", "url").
+// ClientHas reports whether the client declared a capability, for example
+// ClientHas("elicitation", "url").
 func (c *Call) ClientHas(path ...string) bool { return c.ex.Client.Has(path...) }
 
 // Meta returns the JSON text of the request's _meta object, or nil. The caller may keep it but must
@@ -252,7 +253,7 @@ func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
 	}
 	text, err := json.Marshal(data)
 	if err == nil {
-		err = jsonwire.Valid(text, 0) // MarshalJSON methods and json.RawMessage can return invalid UTF-8
+		err = jsonwire.Valid(text, 0) // MarshalJSON methods can return invalid UTF-8
 	}
 	if err != nil {
 		return fmt.Errorf("log data: %w", err)
@@ -296,7 +297,8 @@ func (s *session) setLevel(r *jsonrpc.Request) error {
 	return nil
 }
 
-// callTool answers tools/call (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#calling-tools).
+// callTool answers tools/call
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#calling-tools).
 func (s *session) callTool(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	t, _ := r.Route.(*tool)
 	if t == nil || !c.view.shows(KindTool, t.key) {

@@ -593,7 +593,7 @@ func urlRequiredText(e *jsonrpc.Error, pages []mcp.ElicitRequestParams) string {
 	return strings.Join(lines, "\n")
 }
 
-// dropResponse removes the response under a key and returns its action, or "" if there is none.
+// dropResponse removes the response under a key and returns its action, or "".
 func (rd *inputRound) dropResponse(key string) string {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()

@@ -388,7 +388,7 @@ type inputRound struct {
 // came without a request state and belongs to the first request under its key.
 type inputResponse struct {
 	digest digest
-	// unbound is set if there is no digest.
+	// unbound is set if digest is unset.
 	unbound bool
 	text    json.RawMessage
 }
@@ -625,7 +625,8 @@ func (o *Options) setStateDefaults() {
 
 // A requestState is what a call remembers between input rounds. The client keeps it, sealed.
 type requestState struct {
-	Expires int64 // ms since 1970
+	// Expires is in milliseconds since 1970.
+	Expires int64
 	Rounds  int
 	Answers map[string]savedResponse
 	// Open holds the requests of the last round.
@@ -835,7 +836,9 @@ var errOncePanicked = errors.New("the function panicked")
 // the earlier result. Use it for code that must not run again after an input request: side effects,
 // random numbers, the time. Calls with the same key, also from multiple goroutines, run fn once.
 //
-//	order, err := server.Once(ctx, "order", func(ctx context.Context) (Order, error) { return shop.Place(ctx, in.Item) })
+//	order, err := server.Once(ctx, "order", func(ctx context.Context) (Order, error) {
+//		return shop.Place(ctx, in.Item)
+//	})
 //
 // The result must fit into the request state that the client keeps (see [Options.MaxStateBytes]).
 // The client can neither read nor change it. It passes through encoding/json, also in the first

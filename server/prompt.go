@@ -39,7 +39,7 @@ func (p *prompt) appendDefinition(dst []byte, f *era.Features) []byte {
 // or a type that decodes from one, such as [time.Time].
 //
 //	type args struct {
-//		Language string `json:"language" jsonschema:"the language of the code" schema:"enum=go|rust"`
+//		Language string `json:"language" jsonschema:"programming language" schema:"enum=go|rust"`
 //		Style    string `json:"style,omitempty" jsonschema:"how to say it"`
 //	}
 //

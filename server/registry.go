@@ -20,8 +20,10 @@ import (
 
 // An entry is the common part of registered items, which embed it.
 type entry struct {
-	key  string // name or URI
-	seq  uint64 // order of registration
+	// key is the name or URI.
+	key string
+	// seq is the order of registration.
+	seq  uint64
 	cost jsonrpc.CostEstimate
 }
 

@@ -20,7 +20,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// ErrNotFound reports that there is no resource at a URI. The function of a resource or a resource
+// ErrNotFound reports that a resource does not exist. The function of a resource or a resource
 // template returns or wraps it. The client gets the corresponding error of its revision. An
 // [fs.ErrNotExist] has the same effect.
 var ErrNotFound = errors.New("resource not found")
@@ -52,7 +52,7 @@ type readFunc func(c *Call, dst []byte) ([]byte, error)
 
 // AddResource registers a resource at def.URI, which must be a URI with a scheme (RFC 3986); file:
 // and custom schemes are allowed. read is called each time a client reads the resource; use
-// [Static] for constant contents. def.Name is required: clients show it if there is no title.
+// [Static] for constant contents. def.Name is required: clients show it if Title is empty.
 //
 // An error of read is a failure of the server: the client gets an internal error, and the text is
 // logged. If it wraps [ErrNotFound] or a [jsonrpc.Error], the client gets that error instead.
@@ -129,7 +129,7 @@ func (s *Server) resourceAt(uri string) *resource {
 	return byKey[uritemplate.Normalize(uri)]
 }
 
-// itemAt returns the resource at the URI or, if there is none, the resource template that matches
+// itemAt returns the resource at the URI or else the resource template that matches
 // it.
 func (s *Server) itemAt(uri string) (kind Kind, key string, ok bool) {
 	if v := s.resourceAt(uri); v != nil {
@@ -547,7 +547,7 @@ func checkURI(uri string) error {
 	return nil
 }
 
-// schemeEnd returns the index after the colon of the scheme, or 0 if there is none.
+// schemeEnd returns the index after the colon of the scheme, or 0.
 func schemeEnd(uri string) int {
 	for i := 0; i < len(uri); i++ {
 		switch c := uri[i]; {

@@ -16,21 +16,21 @@ import (
 
 // The flow of an inbound request is:
 //
-//	Serve | OpenSession | OpenStateless   create a session and its jsonrpc.Conn
-//	  jsonrpc.Conn                        parses the message; the session is its Handler
-//	    session.Prepare                   notes the state of the handshake, in order of arrival
-//	      session.route                   finds the item (tool, …) and its cost: inline or goroutine
+//	Serve, OpenSession, OpenStateless  create a session and its jsonrpc.Conn
+//	  jsonrpc.Conn                     parses the message; the session is its Handler
+//	    session.Prepare                notes the state of the handshake, in order of arrival
+//	      session.route                finds the item (tool, …) and its cost: inline or goroutine
 //	    session.Handle
-//	      session.answer                  checks revision, metadata and method; makes the Call
-//	        session.runChain              with middleware; it ends in inbound.handle
-//	        session.handle                rejects the request if its caller exceeds a limit
-//	          session.dispatch            selects by method:
-//	            session.callTool          checks the View, the arguments and their HTTP headers
-//	              Call.resumeInput        opens the request state of earlier input rounds
-//	              session.callAsTask      if Call.wantsTask: answers with a task, or as below
-//	              tool.invoke             decodes arguments, calls the function, encodes its result
-//	              Call.respond            keeps the result, or replaces it with input requests
-//	  jsonrpc.Conn                        sends the result or the error
+//	      session.answer               checks revision, metadata and method; makes the Call
+//	        session.runChain           with middleware; it ends in inbound.handle
+//	        session.handle             rejects the request if its caller exceeds a limit
+//	          session.dispatch         selects by method:
+//	            session.callTool       checks the View, the arguments and their HTTP headers
+//	              Call.resumeInput     opens the request state of earlier input rounds
+//	              session.callAsTask   if Call.wantsTask: answers with a task, or as below
+//	              tool.invoke          decodes arguments, calls the function, encodes its result
+//	              Call.respond         keeps the result, or replaces it with input requests
+//	  jsonrpc.Conn                     sends the result or the error
 //
 // session.prepareNotification and session.handleNotification handle notifications.
 
@@ -468,7 +468,8 @@ func (s *session) initialize(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	return append(s.srv.appendInstructions(dst), '}'), nil
 }
 
-// discover answers server/discover (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
+// discover answers server/discover
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
 func (s *Server) discover(f *era.Features, dst []byte) []byte {
 	newest := make([]mcp.Revision, 0, len(s.opts.Revisions))
 	for i := len(s.opts.Revisions) - 1; i >= 0; i-- {

@@ -16,9 +16,10 @@ import (
 // A memoryTaskStore is a TaskStore in memory. It removes expired tasks when tasks are created or
 // updated, so the limit on tasks for each caller and the rate of new callers bound its size.
 type memoryTaskStore struct {
-	mu         sync.Mutex
-	tasks      map[string]*storedTask
-	nextExpiry time.Time // when the next task expires
+	mu    sync.Mutex
+	tasks map[string]*storedTask
+	// nextExpiry is when the next task expires.
+	nextExpiry time.Time
 }
 
 type storedTask struct {
