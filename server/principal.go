@@ -109,9 +109,9 @@ func (s *Server) hidesResource(v *View, uri string) (hidden bool) {
 
 // ListsChanged notifies clients that their lists have changed because [Options.View] returns
 // another View. It notifies the clients of the principals with the given IDs, or all clients if
-// there are no IDs. Without it clients notice only when they ask again. It drops the encoded lists of
-// all views. Clients continue to get updates, by URI only, of resources that they have subscribed
-// to.
+// there are no IDs. Without it clients notice only when they ask again. It drops the encoded lists
+// of all views. Clients continue to get updates, by URI only, of resources that they have
+// subscribed to.
 func (s *Server) ListsChanged(principals ...string) {
 	s.listsChangedLocal(principals)
 	if len(principals) == 0 {

@@ -184,8 +184,8 @@ func (tr *taskRun) invoke(invoke func(c *Call, args, dst []byte) ([]byte, error)
 	return invoke(tr.call, tr.args, nil)
 }
 
-// becomeTask creates a task in the store. If it returns false, it has created no task and the request is
-// answered directly.
+// becomeTask creates a task in the store. If it returns false, it has created no task and the
+// request is answered directly.
 func (tr *taskRun) becomeTask(ctx context.Context) (ok bool, err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
