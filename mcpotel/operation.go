@@ -54,7 +54,8 @@ func (o *operation) run(ctx context.Context, link trace.SpanContext, next nextFu
 		if ended {
 			return
 		}
-		f := failure{errorType: errorPanic, message: "the handler panicked"} // or it called runtime.Goexit
+		// It panicked or called runtime.Goexit.
+		f := failure{errorType: errorPanic, message: "the handler panicked"}
 		if len(o.id) > 0 {
 			f.code = jsonrpc.CodeInternalError
 		}
@@ -231,7 +232,8 @@ func (t *Telemetry) inject(ctx context.Context, params []byte) []byte {
 		return params // invalid; the receiver reports it
 	}
 	meta := appendMembers([]byte("{"), old, func(key string) bool {
-		return carrier[key] == "" && (key != "tracestate" || carrier["traceparent"] == "") // tracestate belongs to the replaced traceparent
+		// The old tracestate belongs to the replaced traceparent.
+		return carrier[key] == "" && (key != "tracestate" || carrier["traceparent"] == "")
 	})
 	for _, key := range slices.Sorted(maps.Keys(carrier)) {
 		meta = appendComma(meta)
