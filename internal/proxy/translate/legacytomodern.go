@@ -370,8 +370,8 @@ func (t *LegacyToModern) forward(r *legacyRequest) {
 	t.sendUpstream(c.id, r.method, t.modernParams(r, c.id), rule, append(r.causes, r.cause)...)
 }
 
-// queueIfNotReady queues do if the server is lost or its first subscription is pending. It reports if
-// it did.
+// queueIfNotReady queues do if the server is lost or its first subscription is pending. It reports
+// if it did.
 func (t *LegacyToModern) queueIfNotReady(r *legacyRequest, do func()) bool {
 	if !t.upstreamDown && t.subscription.startTimer == nil {
 		return false
