@@ -15,11 +15,9 @@ import (
 // values, not pointers; pointers are content too.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-result)
 type ContentBlock interface {
-	// AppendJSON appends the block's JSON text. It is valid if [CheckContent] finds no fault with the block.
-	AppendJSON(dst []byte) []byte
-	// AppendRevision appends the block's JSON text without what the revision does not have. A kind of block that it lacks becomes a
+	// appendRevision appends the block's JSON text without what the revision does not have. A kind of block that it lacks becomes a
 	// text that says what was there.
-	AppendRevision(dst []byte, r Revision) []byte
+	appendRevision(dst []byte, r Revision) []byte
 	check() error
 }
 
@@ -28,17 +26,14 @@ type UnknownContent struct {
 	Raw json.RawMessage // the whole block, an object
 }
 
-// AppendJSON implements [ContentBlock].
-func (v UnknownContent) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision implements [ContentBlock].
-func (v UnknownContent) AppendRevision(dst []byte, _ Revision) []byte {
+// appendRevision implements [ContentBlock].
+func (v UnknownContent) appendRevision(dst []byte, _ Revision) []byte {
 	return jsonwire.AppendCompact(dst, v.Raw)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v UnknownContent) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // ErrorResult returns the result of a tool that failed, with a text that a model can act on.
@@ -132,13 +127,13 @@ func putBlocks(dst []byte, key string, blocks []ContentBlock, r Revision) []byte
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = c.AppendRevision(dst, r)
+		dst = c.appendRevision(dst, r)
 	}
 	return append(dst, ']')
 }
 
 // appendNote appends a text in place of what a revision does not have.
-func appendNote(dst []byte, note string) []byte { return TextContent{Text: note}.AppendJSON(dst) }
+func appendNote(dst []byte, note string) []byte { return TextContent{Text: note}.appendRevision(dst, RevisionNone) }
 
 func (v AudioContent) note(r Revision) string {
 	return fmt.Sprintf("[%s, %d bytes: revision %s has no audio content]", v.MIMEType, len(v.Data), r)
@@ -275,11 +270,8 @@ type ResourceContents struct {
 	Extra    json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ResourceContents) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ResourceContents) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision appends the JSON text without what the revision does not have.
+func (v *ResourceContents) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"uri":`, v.URI)
@@ -297,7 +289,7 @@ func (v *ResourceContents) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ResourceContents) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -375,7 +367,7 @@ func (r *reader) sampling(dst *SamplingContent) {
 func putSampling(dst []byte, key string, c SamplingContent, extra []byte, r Revision) []byte {
 	switch {
 	case len(c) == 1 && byValue(c[0]) != nil && !(r.since(Revision20251125) && writtenAsArray(extra)):
-		return c[0].AppendRevision(putKey(dst, key), r)
+		return c[0].appendRevision(putKey(dst, key), r)
 	case r.since(Revision20251125):
 		return putBlocks(dst, key, c, r)
 	}
@@ -424,7 +416,7 @@ func putMessages(dst []byte, key string, messages []SamplingMessage, r Revision)
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = m.AppendRevision(dst, r)
+		dst = m.appendRevision(dst, r)
 	}
 	for i := range messages {
 		m := messages[i]
@@ -442,10 +434,8 @@ func putMessages(dst []byte, key string, messages []SamplingMessage, r Revision)
 
 // Reference is what a completion is for: a [PromptReference] or a [ResourceTemplateReference]. What this package reads are values, not pointers.
 type Reference interface {
-	// AppendJSON appends the JSON text of all that is set.
-	AppendJSON(dst []byte) []byte
-	// AppendRevision appends the JSON text without what the revision does not have.
-	AppendRevision(dst []byte, r Revision) []byte
+	// appendRevision appends the JSON text without what the revision does not have.
+	appendRevision(dst []byte, r Revision) []byte
 	isReference()
 }
 

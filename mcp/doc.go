@@ -6,11 +6,9 @@
 //
 // # Reading and writing
 //
-// Each type T has these methods; content blocks and references write by value.
+// [Append] writes a value as a revision has it. Each type T also has these methods:
 //
-//	func (v *T) AppendJSON(dst []byte) []byte                 // all that is set
-//	func (v *T) AppendRevision(dst []byte, r Revision) []byte // without what revision r does not have
-//	func (v T) MarshalJSON() ([]byte, error)
+//	func (v T) MarshalJSON() ([]byte, error) // all that is set
 //	func (v *T) UnmarshalJSON(data []byte) error
 //
 // What is read is written again as the same JSON value, but for numbers that a float64 cannot hold exactly, and for members of a task's error that

@@ -37,7 +37,7 @@ func (r Revision) String() string {
 // the others legacy (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
 func (r Revision) Modern() bool { return r >= Revision20260728 }
 
-// since, until and is are what the generated AppendRevision methods ask. RevisionNone has everything.
+// since, until and is are what the generated appendRevision methods ask. RevisionNone has everything.
 func (r Revision) since(first Revision) bool { return r == RevisionNone || r >= first }
 func (r Revision) until(last Revision) bool  { return r <= last }
 func (r Revision) is(one Revision) bool      { return r == RevisionNone || r == one }

@@ -464,7 +464,7 @@ func convertBlock(block []byte, to *Features) []byte {
 	if err != nil {
 		return block
 	}
-	return content.AppendRevision(nil, to.Revision)
+	return mcp.Append(nil, content, to.Revision)
 }
 
 // Tasks of the core protocol and of the extension have the same statuses and two different names.

@@ -14,10 +14,10 @@ import (
 )
 
 // Handler returns a handler for clients over HTTP, in the revisions of Options.ClientEra. o has the
-// options of streamable.NewRelay and may be nil. MaxInFlightPerCaller has another default: zero
-// means 2048, because many agents may use one address and wait for one server. Shut the handler
-// down before you close the bridge.
-func (b *Bridge) Handler(o *streamable.Options) *streamable.Handler {
+// options of streamable.NewRelay and may be nil; Handler returns an error if they are invalid.
+// MaxInFlightPerCaller has another default: zero means 2048, because many agents may use one
+// address and wait for one server. Shut the handler down before you close the bridge.
+func (b *Bridge) Handler(o *streamable.Options) (*streamable.Handler, error) {
 	var opts streamable.Options
 	if o != nil {
 		opts = *o
