@@ -11,29 +11,32 @@ import (
 	"mcpwire/mcp"
 )
 
-// What package mcp calls ResultTypeComplete and ExtensionTasks.
+// Copies of constants of package mcp.
 const (
 	ResultComplete = mcp.ResultTypeComplete
 	ExtensionTasks = mcp.ExtensionTasks
 )
 
-// An ClientProfile is what a client says of itself, before it is known to which revision.
+// A ClientProfile describes a client independently of the revision.
 type ClientProfile struct {
-	Info          mcp.Implementation
-	Form, URL     bool // the modes of elicitation
+	Info mcp.Implementation
+	// Form and URL are the modes of elicitation.
+	Form, URL     bool
 	Sampling      bool
 	SamplingTools bool
 	Roots         bool
 	Extensions    map[string]json.RawMessage
-	Extra         map[string]json.RawMessage // capabilities; they replace those above of the same name
+	// Extra holds capabilities that replace those of the same name.
+	Extra map[string]json.RawMessage
 }
 
-// InputSupport says what a server may ask of the client that made an offer.
+// InputSupport says which input requests a client supports.
 type InputSupport struct {
 	Form, URL, Sampling, SamplingTools, Roots bool
 }
 
-// Capabilities returns the ClientCapabilities object for a revision, and what it comes to.
+// Capabilities returns the ClientCapabilities object for a revision, and the supported input
+// requests.
 func (p *ClientProfile) Capabilities(f *Features) ([]byte, InputSupport) {
 	all := make(map[string]json.RawMessage)
 	if p.Roots && f.Modern {
@@ -80,7 +83,7 @@ func (p *ClientProfile) elicitation(f *Features) string {
 	return `{"form":{}}`
 }
 
-// extensions returns capabilities.extensions. Legacy revisions have tasks of their own, which are not those of the extension.
+// extensions returns capabilities.extensions. Legacy revisions have core tasks, not the extension.
 func (p *ClientProfile) extensions(f *Features) []byte {
 	own := maps.Clone(p.Extensions)
 	if !f.Modern {
@@ -92,7 +95,7 @@ func (p *ClientProfile) extensions(f *Features) []byte {
 	return appendMembers(nil, own)
 }
 
-// appendMembers appends an object, its members in the order of their names.
+// appendMembers appends an object with sorted members.
 func appendMembers(dst []byte, members map[string]json.RawMessage) []byte {
 	dst = append(dst, '{')
 	for i, name := range slices.Sorted(maps.Keys(members)) {
@@ -105,7 +108,7 @@ func appendMembers(dst []byte, members map[string]json.RawMessage) []byte {
 	return append(dst, '}')
 }
 
-// AppendMeta appends the _meta of a modern request, without the bracket that closes it.
+// AppendMeta appends the _meta of a modern request without the closing brace.
 func (p *ClientProfile) AppendMeta(dst []byte, f *Features, capabilities []byte) []byte {
 	dst = jsonwire.AppendQuote(append(dst, `{"`+mcp.MetaProtocolVersion+`":`...), f.Revision.String())
 	dst = append(append(dst, `,"`+mcp.MetaClientCapabilities+`":`...), capabilities...)
@@ -119,15 +122,17 @@ func (p *ClientProfile) AppendInitialize(dst []byte, f *Features, capabilities [
 	return append(NewIdentity(p.Info).AppendInfo(append(dst, `,"clientInfo":`...), f), '}')
 }
 
-// A ServerProfile is what a server says of itself, in either era.
+// A ServerProfile describes a server of either era.
 type ServerProfile struct {
-	Versions     []string // that it names, known here or not
-	Info         mcp.Implementation
-	Capabilities []byte // text of the ServerCapabilities object
+	// Versions holds the names of versions, which may be unknown.
+	Versions []string
+	Info     mcp.Implementation
+	// Capabilities is the JSON text of a ServerCapabilities object.
+	Capabilities []byte
 	Instructions string
 }
 
-// ReadDiscover reads the result of server/discover. The error says why it is none.
+// ReadDiscover parses the result of server/discover. The profile aliases result.
 func ReadDiscover(result []byte) (*ServerProfile, error) {
 	p, versions, err := readServerProfile(result, "supportedVersions")
 	if err != nil {
@@ -143,7 +148,7 @@ func ReadDiscover(result []byte) (*ServerProfile, error) {
 	return p, nil
 }
 
-// ReadInitialize reads the result of initialize. The error says why it is none.
+// ReadInitialize parses the result of initialize. The profile aliases result.
 func ReadInitialize(result []byte) (*ServerProfile, error) {
 	p, version, err := readServerProfile(result, "protocolVersion")
 	if err != nil {
@@ -157,7 +162,8 @@ func ReadInitialize(result []byte) (*ServerProfile, error) {
 	return p, nil
 }
 
-// readServerProfile reads what both results have, and finds the member that names versions.
+// readServerProfile parses the common members of both results. It returns the value of the named
+// member in versions.
 func readServerProfile(result []byte, name string) (p *ServerProfile, versions []byte, err error) {
 	if len(result) == 0 || result[0] != '{' {
 		return nil, nil, fmt.Errorf("the result is no object")
@@ -190,7 +196,7 @@ func readServerProfile(result []byte, name string) (p *ServerProfile, versions [
 	return p, versions, nil
 }
 
-// stringArray reads an array of strings.
+// stringArray parses an array of strings.
 func stringArray(text []byte) (list []string, ok bool) {
 	if len(text) == 0 || text[0] != '[' {
 		return nil, false
@@ -207,7 +213,8 @@ func stringArray(text []byte) (list []string, ok bool) {
 	return list, true
 }
 
-// IsModernError reports whether only a modern server answers such an error, so that a client must not take it for a legacy one.
+// IsModernError reports if only modern servers send an error with this code. A client must not
+// treat such a server as legacy.
 func IsModernError(e *jsonrpc.Error) bool {
 	switch e.Code {
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingRequiredClientCapability, mcp.CodeUnsupportedProtocolVersion:
@@ -216,7 +223,7 @@ func IsModernError(e *jsonrpc.Error) bool {
 	return false
 }
 
-// SupportedVersions returns the versions that an error about the version names; nil if it names none.
+// SupportedVersions returns the versions in the data of a version error, or nil.
 func SupportedVersions(e *jsonrpc.Error) []string {
 	if len(e.Data) == 0 || e.Data[0] != '{' {
 		return nil
@@ -231,7 +238,7 @@ func SupportedVersions(e *jsonrpc.Error) []string {
 	return nil
 }
 
-// Common returns the newest revision of each era among ours that theirs names, or RevisionNone.
+// Common returns the newest revision of each era that is in ours and theirs, or RevisionNone.
 func Common(ours []mcp.Revision, theirs []string) (modern, legacy mcp.Revision) {
 	named := func(r mcp.Revision) bool { return slices.Contains(theirs, r.String()) }
 	return latest(ours, func(r mcp.Revision) bool { return r.Modern() && named(r) }),
@@ -243,7 +250,8 @@ func Newest(ours []mcp.Revision) (modern, legacy mcp.Revision) {
 	return latest(ours, mcp.Revision.Modern), latest(ours, func(r mcp.Revision) bool { return !r.Modern() })
 }
 
-// ResultType returns what resultType says in the text of a result object, "" if it is absent, and "?" if it is no string, or an empty one.
+// ResultType returns the resultType of a result object. It returns "" if that is absent, and "?" if
+// it is empty or not a string.
 func ResultType(result []byte) string {
 	members := jsonwire.ObjectMembers(result)
 	for members.Next() {
@@ -252,7 +260,7 @@ func ResultType(result []byte) string {
 		}
 		switch v := members.Value(); {
 		case string(v) == `"complete"`:
-			return mcp.ResultTypeComplete // without allocating
+			return mcp.ResultTypeComplete // does not allocate
 		case v[0] == '"' && len(v) > 2:
 			return jsonwire.UnquoteString(v[1 : len(v)-1])
 		default:
@@ -262,7 +270,7 @@ func ResultType(result []byte) string {
 	return ""
 }
 
-// AllowsInput reports whether a modern server may ask for input before it answers the method.
+// AllowsInput reports if a modern server may answer the method with input_required.
 func AllowsInput(method string) bool {
 	switch method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
@@ -271,8 +279,8 @@ func AllowsInput(method string) bool {
 	return false
 }
 
-// ClientPolicy is the policy of a client's connection; f is nil as long as nothing is agreed on. Batches are read in all revisions: to refuse one would
-// only lose the answers in it.
+// ClientPolicy returns the policy of a client's connection. f is nil before negotiation. It allows
+// batches in all revisions, because refusing one would lose its responses.
 func ClientPolicy(f *Features) jsonrpc.Policy {
 	return jsonrpc.Policy{OmitNullID: true, NoErrorsWithoutID: true, DropRequests: f != nil && f.Modern}
 }

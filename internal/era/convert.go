@@ -11,13 +11,15 @@ import (
 	"mcpwire/mcp"
 )
 
-// An InputRequest is what a server wants to know from a client: a request in the legacy era, an entry of inputRequests in the modern one.
+// An InputRequest asks a client for input. It is a request in the legacy era, and an entry of
+// inputRequests in the modern era.
 type InputRequest struct {
 	Method string
-	Params []byte // text of an object, or nil
+	// Params is the text of an object, or nil.
+	Params []byte
 }
 
-// IsInputRequest reports whether it is a method by which servers ask.
+// IsInputRequest reports if servers ask for input by the method.
 func IsInputRequest(method string) bool {
 	switch method {
 	case mcp.MethodElicit, mcp.MethodCreateMessage, mcp.MethodRootsList:
@@ -26,13 +28,13 @@ func IsInputRequest(method string) bool {
 	return false
 }
 
-// IsURL reports whether the user is to open a page.
+// IsURL reports if this is an elicitation by URL.
 func (r *InputRequest) IsURL() bool {
 	return r.Method == mcp.MethodElicit && LookupString(r.Params, "mode") == mcp.ElicitModeURL
 }
 
-// MissingCapability returns the ClientCapabilities object that is needed and was not declared by a client of the revision, with what that is called; nil if the
-// client can be asked.
+// MissingCapability returns the ClientCapabilities object that a client of the revision would need
+// to declare for this request, and its name. It returns nil if the client supports the request.
 func (r *InputRequest) MissingCapability(c *Client, f *Features) (required []byte, name string) {
 	form := f.Elicitation && c.Has("elicitation") && (!f.URLElicitation || c.Has("elicitation", "form") || !c.Has("elicitation", "url"))
 	switch {
@@ -54,8 +56,9 @@ func (r *InputRequest) usesTools() bool {
 	return Lookup(r.Params, "tools") != nil || Lookup(r.Params, "toolChoice") != nil
 }
 
-// Convert returns the ask, which is of the other era, as one of the revision. elicitationID is what a page is known by where pages have ids. It fails
-// if the revision has no way to ask that.
+// Convert returns the request of the other era for the revision. elicitationID is the id of a URL
+// elicitation, in revisions that have one. Convert fails if the revision does not support the
+// request.
 func (r *InputRequest) Convert(to *Features, elicitationID string) (InputRequest, error) {
 	var added []byte
 	if r.IsURL() && to.ElicitationIDs {
@@ -89,7 +92,7 @@ func (r *InputRequest) Convert(to *Features, elicitationID string) (InputRequest
 	return InputRequest{r.Method, params}, nil
 }
 
-// trimMeta leaves out of an ask's _meta what only means something to the two who shook hands, or to those who did not.
+// trimMeta removes the members of _meta that are only valid in one era.
 func trimMeta(v []byte) []byte {
 	if !IsObject(v) {
 		return nil
@@ -103,7 +106,7 @@ func trimMeta(v []byte) []byte {
 
 var errMultiSelect = errors.New("a field of the form lets the user choose several values, which clients of the revision cannot show")
 
-// checkFormFields makes sure that the revision has all kinds of fields that the form has.
+// checkFormFields returns an error if the form has kinds of fields that the revision does not have.
 func checkFormFields(params []byte, to *Features) error {
 	properties := Lookup(params, "requestedSchema", "properties")
 	if to.MultiSelect || !IsObject(properties) {
@@ -118,7 +121,8 @@ func checkFormFields(params []byte, to *Features) error {
 	return nil
 }
 
-// flattenMessages gives each message of a conversation one block of content, as revisions without tools in sampling have it.
+// flattenMessages splits sampling messages into one for each content block, for revisions without
+// tools in sampling.
 func flattenMessages(messages []byte, to *Features) []byte {
 	return RewriteArray(nil, messages, func(message []byte) []byte {
 		content := Lookup(message, "content")
@@ -142,7 +146,7 @@ func flattenMessages(messages []byte, to *Features) []byte {
 	})
 }
 
-// CheckResponse says what is wrong with a client's answer to an ask.
+// CheckResponse returns an error if a client's response to the request is invalid.
 func (r *InputRequest) CheckResponse(response []byte) error {
 	ok := IsObject(response)
 	if ok {
@@ -163,8 +167,8 @@ func (r *InputRequest) CheckResponse(response []byte) error {
 	return nil
 }
 
-// ConvertResponse returns a client's answer to the ask, which is of the other era, as one of the revision: a bare object for a modern server, a result for a
-// legacy one.
+// ConvertResponse returns a client's response for the revision. It is an entry of inputResponses
+// for a modern server, and a result for a legacy one.
 func (r *InputRequest) ConvertResponse(response []byte, to *Features) []byte {
 	return Rewrite(nil, response, func(m *jsonwire.Members) []byte {
 		v := m.Value()
@@ -184,7 +188,7 @@ func (r *InputRequest) ConvertResponse(response []byte, to *Features) []byte {
 	}, nil)
 }
 
-// onlyElement returns the element of an array that has no other.
+// onlyElement returns the element of an array. ok is false unless there is exactly one.
 func onlyElement(arr []byte) (one []byte, ok bool) {
 	n := 0
 	elements := jsonwire.ArrayElements(arr)
@@ -195,24 +199,24 @@ func onlyElement(arr []byte) (one []byte, ok bool) {
 	return one, n == 1
 }
 
-// Refusal is how an ask fails that the client was never to be asked, or that it did not answer.
+// Refusal returns the error for a request that the client cannot get or did not answer.
 func (r *InputRequest) Refusal(message string) *jsonrpc.Error {
 	code := jsonrpc.CodeMethodNotFound
 	if r.Method == mcp.MethodElicit {
-		code = jsonrpc.CodeInvalidParams // a mode that was not declared
+		code = jsonrpc.CodeInvalidParams // the mode was not declared
 	}
 	return &jsonrpc.Error{Code: code, Message: message}
 }
 
-// DeclaredByClient returns a copy of the ClientCapabilities object caps with what a client of the revision can have declared: what came later it declares for
-// another revision than the one that was agreed on, and it does not expect to be asked so.
+// DeclaredByClient returns a copy of the ClientCapabilities object caps. It removes capabilities
+// that came after the revision, because the client declared them for another one.
 func DeclaredByClient(caps []byte, f *Features) []byte {
 	return Rewrite(nil, caps, func(m *jsonwire.Members) []byte {
 		v := m.Value()
 		switch {
 		case m.KeyIs("elicitation") && !f.Elicitation:
 			return nil
-		case m.KeyIs("elicitation") && IsObject(v) && !f.URLElicitation: // forms, without a name
+		case m.KeyIs("elicitation") && IsObject(v) && !f.URLElicitation: // forms have no name
 			return Rewrite(nil, v, except("form", "url"), nil)
 		case m.KeyIs("sampling") && IsObject(v) && !f.SamplingTools:
 			return Rewrite(nil, v, except("tools", "context"), nil)
@@ -221,8 +225,9 @@ func DeclaredByClient(caps []byte, f *Features) []byte {
 	}, nil)
 }
 
-// ConvertClientCapabilities appends the ClientCapabilities object caps, which is of the other era, as a client of the revision declares the same. The
-// tasks of either era do not say anything in the other: tasks declares the extension to a modern server, for requests that may become a task.
+// ConvertClientCapabilities appends the ClientCapabilities object caps of the other era for the
+// revision. It removes the core tasks. With tasks it declares the tasks extension to a modern
+// server.
 func ConvertClientCapabilities(dst, caps []byte, to *Features, tasks bool) []byte {
 	if !IsObject(caps) {
 		caps = []byte("{}")
@@ -234,7 +239,8 @@ func ConvertClientCapabilities(dst, caps []byte, to *Features, tasks bool) []byt
 		switch {
 		case m.KeyIs("tasks"), string(v) == "null":
 			return nil
-		case m.KeyIs("roots") && IsObject(v): // nobody tells a modern server of changes, nor could a modern client
+		// The modern era has no notification for changed roots.
+		case m.KeyIs("roots") && IsObject(v):
 			return Rewrite(nil, v, except("listChanged"), nil)
 		case m.KeyIs("elicitation") && !to.Elicitation:
 			return nil
@@ -250,7 +256,8 @@ func ConvertClientCapabilities(dst, caps []byte, to *Features, tasks bool) []byt
 	return dst
 }
 
-// ConvertServerCapabilities appends the ServerCapabilities object caps, which is of the other era, as a server of the revision declares the same.
+// ConvertServerCapabilities appends the ServerCapabilities object caps of the other era for the
+// revision.
 func ConvertServerCapabilities(dst, caps []byte, to *Features) []byte {
 	if !IsObject(caps) {
 		caps = []byte("{}")
@@ -278,8 +285,8 @@ func ConvertServerCapabilities(dst, caps []byte, to *Features) []byte {
 	return dst
 }
 
-// ImpliedCapabilities returns what a legacy server of the revision declared with what it may have without declaring it: the first revision has completion
-// for prompts and resources, and no capability for it.
+// ImpliedCapabilities returns the capabilities of a legacy server with those that its revision does
+// not declare: the first revision has completions without a capability.
 func ImpliedCapabilities(caps []byte, f *Features) []byte {
 	if f.Completions || Lookup(caps, "completions") != nil || Lookup(caps, "prompts") == nil && Lookup(caps, "resources") == nil {
 		return caps
@@ -287,7 +294,7 @@ func ImpliedCapabilities(caps []byte, f *Features) []byte {
 	return Rewrite(nil, caps, except("completions"), []byte(`"completions":{}`))
 }
 
-// convertExtensions declares the tasks extension, or does not; all others stay. Nothing is nothing.
+// convertExtensions adds or removes the tasks extension. It returns nil if no extension is left.
 func convertExtensions(v []byte, tasks bool) []byte {
 	var added []byte
 	if tasks {
@@ -300,7 +307,7 @@ func convertExtensions(v []byte, tasks bool) []byte {
 	return v
 }
 
-// except leaves out members by their names.
+// except returns a function for Rewrite that removes members.
 func except(names ...string) func(m *jsonwire.Members) []byte {
 	return func(m *jsonwire.Members) []byte {
 		for _, name := range names {
@@ -312,7 +319,7 @@ func except(names ...string) func(m *jsonwire.Members) []byte {
 	}
 }
 
-// appendMember adds the text of a member to the object that ends dst.
+// appendMember appends the text of a member to the object at the end of dst.
 func appendMember(dst []byte, member string) []byte {
 	dst = dst[:len(dst)-1]
 	if dst[len(dst)-1] != '{' {
@@ -321,7 +328,7 @@ func appendMember(dst []byte, member string) []byte {
 	return append(append(dst, member...), '}')
 }
 
-// Cacheable reports whether results of the method tell how long they may be kept, in the modern era.
+// Cacheable reports if modern results of the method have cache hints.
 func Cacheable(method string) bool {
 	switch method {
 	case mcp.MethodDiscover, mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodResourcesRead:
@@ -330,8 +337,9 @@ func Cacheable(method string) bool {
 	return false
 }
 
-// ResultToModern appends a legacy server's result as a modern one: with its type, the server's name, the text of an Implementation or nil, and the hints
-// if such results have any. What it has of these already stays, but for a type, which means nothing in the legacy era.
+// ResultToModern appends a legacy server's result as a modern one. It adds the resultType, the
+// server info unless it is nil, and the hints if the method has them. It replaces a resultType, and
+// keeps server info and hints that are present.
 func ResultToModern(dst, result []byte, method string, serverInfo []byte, hints CacheHints) []byte {
 	named := serverInfo == nil
 	var hasTTL, hasScope, hasMeta bool
@@ -382,8 +390,8 @@ func ResultToModern(dst, result []byte, method string, serverInfo []byte, hints 
 	return append(append(dst, added...), '}')
 }
 
-// ResultToLegacy appends a modern server's result as one of a legacy revision: without its type, the hints and the server's name, and with kinds of
-// content that the revision has.
+// ResultToLegacy appends a modern server's result for a legacy revision. It removes the resultType,
+// the hints and the server info, and converts content that the revision does not have.
 func ResultToLegacy(dst, result []byte, method string, to *Features) []byte {
 	cacheable := Cacheable(method)
 	return Rewrite(dst, result, func(m *jsonwire.Members) []byte {
@@ -408,7 +416,7 @@ func ResultToLegacy(dst, result []byte, method string, to *Features) []byte {
 	}, nil)
 }
 
-// toolToLegacy leaves out an output schema of a kind that legacy clients refuse.
+// toolToLegacy removes an output schema that legacy clients do not accept.
 func toolToLegacy(tool []byte, to *Features) []byte {
 	if !IsObject(tool) {
 		return tool
@@ -420,7 +428,7 @@ func toolToLegacy(tool []byte, to *Features) []byte {
 	return Rewrite(nil, tool, except("outputSchema"), nil)
 }
 
-// convertBlockIn converts the block of content that is a member of an object.
+// convertBlockIn converts a content block that is a member of an object.
 func convertBlockIn(obj []byte, name string, to *Features) []byte {
 	if !IsObject(obj) {
 		return obj
@@ -433,7 +441,8 @@ func convertBlockIn(obj []byte, name string, to *Features) []byte {
 	}, nil)
 }
 
-// convertBlock returns a block of content as it is, unless the revision does not have its kind: then it is a text that says what was there.
+// convertBlock returns a content block, or a text in its place if the revision does not have its
+// type.
 func convertBlock(block []byte, to *Features) []byte {
 	if !IsObject(block) {
 		return block
@@ -444,7 +453,8 @@ func convertBlock(block []byte, to *Features) []byte {
 			return block
 		}
 	case "resource_link":
-		if to.Structured { // both came with the same revision
+		// Both came with the same revision.
+		if to.Structured {
 			return block
 		}
 	default:
@@ -457,14 +467,16 @@ func convertBlock(block []byte, to *Features) []byte {
 	return mcp.Append(nil, content, to.Revision)
 }
 
-// The two designs of tasks have the same states and name two members differently.
+// Tasks of the core protocol and of the extension have the same statuses and two different names.
 
-// CoreTask appends a task of the extension as one of the core protocol, with what it has come to left out. status replaces its own unless it is "".
+// CoreTask appends a task of the extension as a core task, without its result. status replaces the
+// status unless it is "".
 func CoreTask(dst, task []byte, status mcp.TaskStatus) []byte {
 	return convertTask(dst, task, status, "ttlMs", "ttl", "pollIntervalMs", "pollInterval", nil)
 }
 
-// ExtensionTask appends a task of the core protocol as one of the extension, and adds the text of members.
+// ExtensionTask appends a core task as a task of the extension, with the text of more members.
+// status is as in CoreTask.
 func ExtensionTask(dst, task []byte, status mcp.TaskStatus, added []byte) []byte {
 	return convertTask(dst, task, status, "ttl", "ttlMs", "pollInterval", "pollIntervalMs", added)
 }
@@ -503,7 +515,7 @@ func convertTask(dst, task []byte, status mcp.TaskStatus, ttlFrom, ttlTo, pollFr
 	}, more)
 }
 
-// IsTerminal reports whether nothing becomes of a task in that state any more.
+// IsTerminal reports if a task with the status has ended.
 func IsTerminal(status mcp.TaskStatus) bool {
 	switch status {
 	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled:
@@ -512,14 +524,15 @@ func IsTerminal(status mcp.TaskStatus) bool {
 	return false
 }
 
-// ConvertError returns an error that a server of the other era answered a request of the method with, as one of the revision would. What has no
-// counterpart becomes an internal error whose data say what it was.
+// ConvertError returns the error of a server of the other era for the revision. An error without a
+// counterpart becomes an internal error with the original code in its data.
 func ConvertError(e *jsonrpc.Error, method string, to *Features) *jsonrpc.Error {
 	if to.Modern {
 		switch {
 		case e.Code == mcp.CodeResourceNotFound:
 			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: e.Message, Data: e.Data}
-		case e.Code <= firstReserved && e.Code >= lastReserved: // a legacy server did not mean what these mean by now
+		// In the legacy era these codes had no meaning.
+		case e.Code <= firstReserved && e.Code >= lastReserved:
 			return wrapForeignError(e)
 		}
 		return e
@@ -535,13 +548,13 @@ func ConvertError(e *jsonrpc.Error, method string, to *Features) *jsonrpc.Error 
 	return e
 }
 
-// The codes that the protocol reserves for itself since 2026-07-28.
+// The range of codes that the protocol reserves since 2026-07-28.
 const (
 	firstReserved jsonrpc.Code = -32020
 	lastReserved  jsonrpc.Code = -32099
 )
 
-// wrapForeignError wraps an error whose code means something else, or nothing, in the other era.
+// wrapForeignError wraps an error whose code has no counterpart.
 func wrapForeignError(e *jsonrpc.Error) *jsonrpc.Error {
 	data := strconv.AppendInt([]byte(`{"code":`), int64(e.Code), 10)
 	if len(e.Data) > 0 {

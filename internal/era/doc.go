@@ -1,9 +1,13 @@
-// Package era is the only place that knows how the protocol's revisions differ.
+// Package era is the only package that knows how the revisions of the protocol
+// differ.
 //
-// It turns what a peer sends, in whichever revision, into one canonical form: a request that says of itself which revision it is of and what its
-// client can do, as requests of the modern era do by themselves. What a legacy peer said once, in the handshake, [Session] remembers for
-// it. On the way back it gives results the shape that the revision knows.
+// It converts the requests of a peer to a canonical form, which states the
+// revision and the capabilities of the client, as modern requests do.
+// [Session] stores what a legacy peer declared in the handshake. The package
+// also converts results to the revision of the peer.
 //
-// Modern and legacy are the specification's words (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning): with and without
-// metadata in each request, without and with the initialize handshake.
+// Modern and legacy are the words of the specification
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
+// Modern revisions have metadata in each request. Legacy revisions have the
+// initialize handshake.
 package era

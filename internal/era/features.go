@@ -4,27 +4,48 @@ import (
 	"mcpwire/mcp"
 )
 
-// Features says what a revision has. Values are shared: they must not be changed.
+// Features describes a revision. Values are shared and must not be changed.
 type Features struct {
+	// Revision is the described revision.
 	Revision mcp.Revision
-	Modern   bool // metadata in each request instead of a handshake; results carry resultType
+	// Modern revisions have metadata in each request in place of a handshake, and a resultType in
+	// results.
+	Modern bool
 
-	Batches     bool // arrays of messages
-	Polling     bool // an HTTP stream begins with an event that only has an id, and may be closed before its result
-	NullErrorID bool // an error that belongs to no readable id has "id":null; else none
+	// Batches says that messages may come in arrays.
+	Batches bool
+	// Polling says that an HTTP stream begins with an event that only has an id, and may be closed
+	// before its result.
+	Polling bool
+	// NullErrorID says that an error without a known id has "id":null. In other revisions it has no
+	// id.
+	NullErrorID bool
 
-	Completions     bool // a capability for completion, which there is without it before
+	// Completions says that there is a capability for completion. Before, servers needed none for
+	// it.
+	Completions bool
+	// ProgressMessage says that progress notifications have a message.
 	ProgressMessage bool
-	Structured      bool // structuredContent and outputSchema, with an object at the root
-	StructuredAny   bool // the same with any root
-	CoreTasks       bool // tasks of the core protocol, not of the extension
-	Icons           bool // icons, and the longer description of an implementation
+	// Structured says that tools have structuredContent and outputSchema. The root is an object.
+	Structured bool
+	// StructuredAny allows any root for these.
+	StructuredAny bool
+	// CoreTasks says that tasks are part of the core protocol, not of the extension.
+	CoreTasks bool
+	// Icons says that implementations have icons and longer descriptions.
+	Icons bool
 
-	Elicitation    bool // by form
+	// Elicitation says that servers may elicit input by form.
+	Elicitation bool
+	// URLElicitation says that servers may elicit input by URL.
 	URLElicitation bool
-	ElicitationIDs bool // pages have ids, and there are an error that requires one and a notification that the user is done there
-	MultiSelect    bool // fields of forms of which users choose several values
-	SamplingTools  bool // tools in sampling; clients declare what they support of it
+	// ElicitationIDs says that URL elicitations have ids, an error that requires them, and a
+	// notification that completes them.
+	ElicitationIDs bool
+	// MultiSelect says that forms have fields with several values.
+	MultiSelect bool
+	// SamplingTools says that sampling has tools, and that clients declare support for them.
+	SamplingTools bool
 }
 
 var features = func() [6]Features {
@@ -52,10 +73,10 @@ var features = func() [6]Features {
 	return all
 }()
 
-// Of returns the features of a revision; of RevisionNone it returns those of plain JSON-RPC.
+// Of returns the features of a revision. For RevisionNone they are those of plain JSON-RPC.
 func Of(r mcp.Revision) *Features { return &features[r] }
 
-// latest returns the newest of the revisions for which keep holds, or RevisionNone.
+// latest returns the newest revision that keep accepts, or RevisionNone.
 func latest(revisions []mcp.Revision, keep func(mcp.Revision) bool) mcp.Revision {
 	best := mcp.RevisionNone
 	for _, r := range revisions {
@@ -66,7 +87,8 @@ func latest(revisions []mcp.Revision, keep func(mcp.Revision) bool) mcp.Revision
 	return best
 }
 
-// HasMethod reports whether clients of the revision may send the request to a server that has the capability for it.
+// HasMethod reports if clients of the revision may send the request to a server with the capability
+// for it.
 func (f *Features) HasMethod(method []byte) bool {
 	switch string(method) {
 	case mcp.MethodToolsCall, mcp.MethodToolsList, mcp.MethodPromptsGet, mcp.MethodPromptsList, mcp.MethodComplete,

@@ -10,16 +10,20 @@ import (
 	"mcpwire/mcp"
 )
 
-// CheckForwarded returns why a message of a client must not be forwarded, and nil if it may be. Whoever judges a message, routes it or translates it reads the same members as
-// the server only if there is one way to read them. So there is an error if
+// CheckForwarded returns an error if a message of a client is ambiguous and must not be forwarded.
+// Authorization, routing and the server could otherwise read different values. A message is
+// ambiguous if
 //
-//   - a member name appears twice in one object, at any level. Names are compared with their escapes decoded, and those of the message itself, of its params and of its result
-//     regardless of case, as some servers read them;
-//   - a member of the message itself, or the param that names what the request is about, is spelled with other letter cases only;
-//   - a method that is only ever a request's comes as a notification, which nobody authorizes.
+//   - a member name appears twice in one object, at any level. Names are compared with their
+//     escapes decoded, and those of the message, its params and its result without regard to case,
+//     as some servers do;
+//   - a member of the message, or the param that names its subject, differs only in case from the
+//     correct name;
+//   - a method for requests comes in a notification, which is not authorized.
 //
-// frame is the text that m was parsed from, nil if m came in a batch. The error is a [FormError] around the *[jsonrpc.Error] to answer with: invalid params if it is about
-// params, and otherwise an invalid request. The time is linear in the length of the message.
+// frame is the text of m, or nil if m came in a batch. The error is a [FormError] that wraps the
+// *[jsonrpc.Error] for the response: invalid params if it is about params, else invalid request.
+// The time is linear in the length of the message.
 func CheckForwarded(frame []byte, m *jsonrpc.Message) error {
 	if err := CheckMembers(frame, m, true); err != nil {
 		return err
@@ -32,7 +36,7 @@ func CheckForwarded(frame []byte, m *jsonrpc.Message) error {
 		return nil
 	}
 	if _, ok := m.Param(param); ok {
-		return nil // any other spelling is a duplicate
+		return nil // another spelling is a duplicate
 	}
 	for members := jsonwire.ObjectMembers(m.Params); members.Next(); {
 		if isMisspelled(&members, param) {
@@ -42,8 +46,8 @@ func CheckForwarded(frame []byte, m *jsonrpc.Message) error {
 	return nil
 }
 
-// CheckMembers is the part of CheckForwarded that is about member names, for messages of either side. fold says whether names in params and result count as the same that
-// differ in case only.
+// CheckMembers checks the member names as CheckForwarded does, for messages of either side. fold
+// ignores case in params and result.
 func CheckMembers(frame []byte, m *jsonrpc.Message, fold bool) error {
 	folded := 0
 	if fold {
@@ -69,7 +73,7 @@ func CheckMembers(frame []byte, m *jsonrpc.Message, fold bool) error {
 	return nil
 }
 
-// checkEnvelope complains of a member of a message that is none of the protocol's, but would be if letter case did not count.
+// checkEnvelope returns an error for a member that differs only in case from a JSON-RPC name.
 func checkEnvelope(frame []byte) error {
 	for members := jsonwire.ObjectMembers(frame); members.Next(); {
 		for _, want := range [...]string{"jsonrpc", "id", "method", "params", "result", "error"} {
@@ -81,7 +85,7 @@ func checkEnvelope(frame []byte) error {
 	return nil
 }
 
-// isMisspelled reports whether the name of a member is want but for letter case.
+// isMisspelled reports if a name differs from want only in case.
 func isMisspelled(m *jsonwire.Members, want string) bool {
 	name := m.RawKey()
 	if len(name) < len(want) || string(name) == want {
@@ -97,12 +101,12 @@ func appearsTwice(name []byte) string {
 	return "member " + clipName(name) + " appears more than once"
 }
 
-// clipName returns the beginning of a member name, which is shown to a peer.
+// clipName returns the beginning of a member name, for error messages.
 func clipName(raw []byte) string {
 	const most = 64
 	s, more := jsonwire.UnquoteString(raw), ""
 	if len(raw) > most {
-		s, more = string(raw[:most]), "…" // its escapes may be cut, so they stay
+		s, more = string(raw[:most]), "…" // cut escapes stay encoded
 	}
 	return strconv.Quote(strings.ToValidUTF8(s, "")) + more
 }

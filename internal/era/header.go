@@ -10,24 +10,27 @@ import (
 	"mcpwire/mcp"
 )
 
-// How text of a message stands in a header that mirrors it: as it is if it survives that unchanged, and else as Base64 of its UTF-8 between two marks
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#value-encoding). The marks are compared exactly: text that
-// only looks like them is text.
+// A header repeats text of a message unchanged if HTTP preserves it, and else as the Base64 of its
+// UTF-8 between a prefix and a suffix
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#value-encoding).
+// Both are case-sensitive.
 const (
 	headerPrefix = "=?base64?"
 	headerSuffix = "?="
 )
 
-// isEncodedHeader reports whether s stands between the marks. They may not overlap, as in "=?base64?=".
+// isEncodedHeader reports if s has the prefix and the suffix. They must not overlap, as in
+// "=?base64?=".
 func isEncodedHeader(s string) bool {
 	return len(s) >= len(headerPrefix)+len(headerSuffix) && strings.HasPrefix(s, headerPrefix) && strings.HasSuffix(s, headerSuffix)
 }
 
-// PlainHeaderValue reports whether s can stand in a header as it is: EncodeHeaderValue leaves it so.
+// PlainHeaderValue reports if EncodeHeaderValue returns s unchanged.
 func PlainHeaderValue(s string) bool {
 	i := 0
-	for ; len(s)-i >= 8; i += 8 { // most headers that are compared with a body are as long as that several times
-		if w := word8(s[i:]); ((w-' '*lows)|(w+lows)|w)&highs != 0 { // a borrow or a carry comes only from a byte that is bad itself
+	for ; len(s)-i >= 8; i += 8 { // most headers are several words long
+		// A borrow or a carry comes only from an invalid byte.
+		if w := word8(s[i:]); ((w-' '*lows)|(w+lows)|w)&highs != 0 {
 			return false
 		}
 	}
@@ -39,7 +42,7 @@ func PlainHeaderValue(s string) bool {
 	return s == "" || s[0] != ' ' && s[len(s)-1] != ' ' && !isEncodedHeader(s)
 }
 
-// Bytes of which each has the lowest, or the highest bit.
+// Words with the lowest, or the highest, bit of each byte.
 const (
 	lows  = 0x0101010101010101
 	highs = 0x8080808080808080
@@ -51,7 +54,7 @@ func word8(s string) uint64 {
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// EncodeHeaderValue returns s as the value of a header. It is s itself for most.
+// EncodeHeaderValue returns the header value for s, which is usually s itself.
 func EncodeHeaderValue(s string) string {
 	if PlainHeaderValue(s) {
 		return s
@@ -59,7 +62,7 @@ func EncodeHeaderValue(s string) string {
 	return string(AppendHeaderValue(make([]byte, 0, len(headerPrefix)+base64.StdEncoding.EncodedLen(len(s))+len(headerSuffix)), s))
 }
 
-// AppendHeaderValue appends what EncodeHeaderValue returns.
+// AppendHeaderValue appends the result of EncodeHeaderValue.
 func AppendHeaderValue(dst []byte, s string) []byte {
 	if PlainHeaderValue(s) {
 		return append(dst, s...)
@@ -74,8 +77,8 @@ var (
 	errHeaderText  = errors.New("is Base64 of something that is no UTF-8")
 )
 
-// DecodeHeaderValue returns the text that the value of a header stands for. White space around the value is no part of it. The error says what is wrong with
-// it, to stand behind the header's name, and has nothing of the value in it.
+// DecodeHeaderValue returns the text of a header value. It ignores white space around the value.
+// The error text is meant to follow the header's name, and does not contain the value.
 func DecodeHeaderValue(s string) (string, error) {
 	s = strings.Trim(s, " \t")
 	for i := 0; i < len(s); i++ {
@@ -99,7 +102,7 @@ func DecodeHeaderValue(s string) (string, error) {
 	return string(text), nil
 }
 
-// NameParam returns the parameter that the header Mcp-Name repeats in requests of a method, "" if there is none
+// NameParam returns the param that the header Mcp-Name repeats for a method, or ""
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers).
 func NameParam[T ~string | ~[]byte](method T) string {
 	switch string(method) {

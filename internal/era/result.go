@@ -7,19 +7,23 @@ import (
 	"mcpwire/mcp"
 )
 
-// CacheHints say how long clients may keep a result, since 2026-07-28.
+// CacheHints say how long clients may cache a result, since 2026-07-28.
 type CacheHints struct {
+	// TTLMillis is the time in milliseconds. Zero means not to cache.
 	TTLMillis int64
-	Public    bool // may be served to other users
+	// Public says that other users may get the cached result.
+	Public bool
 }
 
-// An Identity is a server's Implementation, encoded for each revision's shape.
+// An Identity is a server's Implementation, encoded for each revision. It is immutable.
 type Identity struct {
-	tails [2]string // by Features.Modern: what ends a result object
-	infos [6][]byte // by revision
+	// tails holds the ends of result objects, for legacy and modern revisions.
+	tails [2]string
+	// infos holds the Implementation by revision.
+	infos [6][]byte
 }
 
-// NewIdentity encodes the server's name and version for all revisions.
+// NewIdentity returns the identity with the info encoded for all revisions.
 func NewIdentity(info mcp.Implementation) *Identity {
 	id := new(Identity)
 	for _, r := range mcp.Revisions() {
@@ -30,12 +34,12 @@ func NewIdentity(info mcp.Implementation) *Identity {
 	return id
 }
 
-// AppendInfo appends the Implementation object in the revision's shape.
+// AppendInfo appends the Implementation object for the revision.
 func (id *Identity) AppendInfo(dst []byte, f *Features) []byte {
 	return append(dst, id.infos[f.Revision]...)
 }
 
-// End closes a result object that has members already. It adds what each result of the revision has.
+// End closes a result object that has members. It adds the members of every result of the revision.
 func (id *Identity) End(dst []byte, f *Features) []byte {
 	if f.Modern {
 		return append(dst, id.tails[1]...)
@@ -43,7 +47,8 @@ func (id *Identity) End(dst []byte, f *Features) []byte {
 	return append(dst, id.tails[0]...)
 }
 
-// EndWithMeta is End for a result that has a _meta of its own, the text of an object or nil. The server's identity goes into it, unless it is there.
+// EndWithMeta is End for a result with the _meta object in meta, or nil. It adds the server info to
+// meta unless it is present.
 func (id *Identity) EndWithMeta(dst []byte, f *Features, meta []byte) []byte {
 	if meta == nil {
 		return id.End(dst, f)
@@ -69,17 +74,18 @@ func (id *Identity) EndWithMeta(dst []byte, f *Features, meta []byte) []byte {
 	return append(dst, '}')
 }
 
-// Empty appends the result that says nothing but that it was done. meta is the text of an object or nil, as in EndWithMeta.
+// Empty appends an empty result. meta is as in EndWithMeta.
 func (id *Identity) Empty(dst []byte, f *Features, meta []byte) []byte {
 	start := len(dst)
 	dst = id.EndWithMeta(append(dst, '{'), f, meta)
-	if dst[start+1] == ',' { // there is no member before it
+	if dst[start+1] == ',' { // without a member before it
 		dst = append(dst[:start+1], dst[start+2:]...)
 	}
 	return dst
 }
 
-// AppendCacheHints appends the members that make a result cacheable, with a comma before them; nothing in legacy revisions.
+// AppendCacheHints appends a comma and the members of the hints. It appends nothing in legacy
+// revisions.
 func AppendCacheHints(dst []byte, f *Features, h CacheHints) []byte {
 	if !f.Modern {
 		return dst
@@ -94,21 +100,22 @@ func (h CacheHints) scope() string {
 	return `,"cacheScope":"private"`
 }
 
-// AllowsStructured reports whether a tool's structured output with that JSON text may stand in a result of the revision. Where it may not, the text
-// block that goes with it has to do.
+// AllowsStructured reports if a result of the revision may have the JSON text as structured output.
+// Otherwise the text content must suffice.
 func (f *Features) AllowsStructured(text []byte) bool {
 	return f.Structured && (f.StructuredAny || len(text) > 0 && text[0] == '{')
 }
 
-// EndAs closes a result object that has members already, as End does, for a result of another type than complete. Legacy revisions have no such results.
+// EndAs is End for a result of another type than complete. Legacy revisions have no such results.
 func (id *Identity) EndAs(dst []byte, f *Features, resultType string) []byte {
 	dst = jsonwire.AppendQuote(append(dst, `,"resultType":`...), resultType)
 	dst = append(append(dst, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), id.infos[f.Revision]...)
 	return append(dst, "}}"...)
 }
 
-// Complete appends a result that somebody made who need not know the revision, the text of an object, with what each result of the revision has: a
-// resultType and the server's identity, unless they are there, and the hints, unless they are nil or there. A legacy result loses its resultType.
+// Complete appends the result object result with the members of every result of the revision: the
+// resultType and the server info, unless present, and the hints, unless nil or present. In a legacy
+// revision it removes the resultType.
 func (id *Identity) Complete(dst []byte, f *Features, hints *CacheHints, result []byte) []byte {
 	var resultType, meta []byte
 	hasTTL, hasScope := false, false

@@ -6,9 +6,10 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// Rewrite appends the object obj, which is valid JSON, with changes: for each member, change returns the value that it has from now on, which may be the
-// one it has, or nil to leave it out. What is added goes to the end: the text of members with commas between them, or nothing. All that is kept keeps
-// its bytes, but for white space between the members.
+// Rewrite appends the object obj, which must be valid JSON, with changes. change returns the new
+// value of each member, or nil to remove it. A nil change keeps all. added is the text of members
+// to append, separated by commas, or nil. Rewrite keeps the bytes of names and values, and removes
+// white space between members.
 func Rewrite(dst, obj []byte, change func(m *jsonwire.Members) []byte, added []byte) []byte {
 	dst = append(slices.Grow(dst, len(obj)+len(added)+1), '{')
 	start := len(dst)
@@ -35,7 +36,8 @@ func Rewrite(dst, obj []byte, change func(m *jsonwire.Members) []byte, added []b
 	return append(dst, '}')
 }
 
-// RewriteArray appends the array arr with each element as change returns it; an element that it returns nil for is left out.
+// RewriteArray appends the array arr with the elements that change returns. It removes an element
+// for nil.
 func RewriteArray(dst, arr []byte, change func(element []byte) []byte) []byte {
 	dst = append(slices.Grow(dst, len(arr)), '[')
 	start := len(dst)
@@ -53,20 +55,21 @@ func RewriteArray(dst, arr []byte, change func(element []byte) []byte) []byte {
 	return append(dst, ']')
 }
 
-// Lookup returns the value at a path of member names, nil if there is none or it is null.
+// Lookup returns the value at a path of member names, or nil if it is absent or null. It aliases
+// obj.
 func Lookup(obj []byte, path ...string) []byte {
 	c := Client{Capabilities: obj}
 	return c.Capability(path...)
 }
 
-// LookupString returns the string at a path of member names, "" if there is none.
+// LookupString returns the string at a path of member names, or "".
 func LookupString(obj []byte, path ...string) string {
 	s, _ := stringValue(Lookup(obj, path...))
 	return s
 }
 
-// IsObject reports whether the JSON text is an object.
+// IsObject reports if the JSON text is an object. It must not begin with white space.
 func IsObject(text []byte) bool { return len(text) > 0 && text[0] == '{' }
 
-// isArray reports whether the JSON text is an array.
+// isArray reports if the JSON text is an array. It must not begin with white space.
 func isArray(text []byte) bool { return len(text) > 0 && text[0] == '[' }

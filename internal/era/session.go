@@ -11,18 +11,22 @@ import (
 	"mcpwire/mcp"
 )
 
-// Config says which revisions a server speaks, and how strictly it takes the handshake.
+// Config configures the sessions of a server.
 type Config struct {
-	Revisions []mcp.Revision // in ascending order, at least one
-	Lenient   bool           // take requests before the handshake is complete, as some hosts send them
+	// Revisions holds at least one revision, in ascending order.
+	Revisions []mcp.Revision
+	// Lenient accepts requests before the handshake is complete, because some hosts send them.
+	Lenient bool
 
-	// Offers reports whether the server has what a method of the protocol is about; without the capability for it, a method does not exist. nil is all.
+	// Offers reports if the server supports a method of the protocol. Other methods do not exist.
+	// Nil means that it supports all.
 	Offers func(method []byte) bool
-	// Custom reports whether the server has a method that no revision has. nil is none.
+	// Custom reports if the server supports a method that no revision has. Nil means that it has no
+	// custom methods.
 	Custom func(method []byte) bool
 }
 
-// has reports whether the method exists for clients of the revision.
+// has reports if the method exists for clients of the revision.
 func (c *Config) has(f *Features, method []byte) bool {
 	if f.HasMethod(method) {
 		return c.Offers == nil || c.Offers(method)
@@ -30,14 +34,16 @@ func (c *Config) has(f *Features, method []byte) bool {
 	return c.Custom != nil && c.Custom(method)
 }
 
-// Rules are what sessions have in common. They do not change.
+// Rules are shared by sessions. They are immutable.
 type Rules struct {
-	cfg    Config
-	latest mcp.Revision   // legacy; RevisionNone if the server has none
-	modern []mcp.Revision // in descending order
+	cfg Config
+	// latest is the newest legacy revision, or RevisionNone.
+	latest mcp.Revision
+	// modern holds the modern revisions in descending order.
+	modern []mcp.Revision
 }
 
-// NewRules returns the rules of sessions of which cfg holds.
+// NewRules returns the rules for a configuration.
 func NewRules(cfg Config) *Rules {
 	r := &Rules{cfg: cfg, latest: latest(cfg.Revisions, func(r mcp.Revision) bool { return !r.Modern() })}
 	for _, revision := range cfg.Revisions {
@@ -49,46 +55,49 @@ func NewRules(cfg Config) *Rules {
 	return r
 }
 
-// A Session is one peer on one transport. Requests of both eras may come mixed; only the legacy ones have a state. [Session.Open] may be called by
-// many goroutines at once. It is ready to use once it has rules, and must not be copied.
+// A Session is the state of one peer on one transport. A peer may mix requests of both eras; only
+// legacy requests have state. The methods may be called by many goroutines at once. A Session with
+// Rules is ready to use. It must not be copied.
 type Session struct {
 	*Rules
 	memo  atomic.Pointer[Meta]
 	state atomic.Pointer[State]
 }
 
-// A State is what a legacy peer has said by messages of their own. It does not change: the next
-// such message makes another. A nil one is that of a peer that has said nothing.
+// A State is what a legacy peer has declared in the handshake and by logging/setLevel. It is
+// immutable. Nil is the state before these messages.
 type State struct {
-	features *Features // that initialize agreed on; nil as long as it has not come
-	ready    bool      // notifications/initialized has come
-	client   Client
+	// features are negotiated by initialize. They are nil before.
+	features *Features
+	// ready says that notifications/initialized was received.
+	ready  bool
+	client Client
 }
 
-// negotiated reports whether initialize has come.
+// negotiated reports if initialize was received.
 func (st *State) negotiated() bool { return st != nil && st.features != nil }
 
-// noClient is the client that has said nothing of itself. It is shared.
+// noClient is the shared client without a description.
 var noClient = &Client{}
 
-// NewSession returns the session of a peer that has not said anything.
+// NewSession returns the session of a new peer.
 func NewSession(cfg Config) *Session { return &Session{Rules: NewRules(cfg)} }
 
-// An Request is a request in canonical form: it carries everything by itself.
+// A Request is a request in canonical form, which does not depend on earlier messages.
 type Request struct {
 	*Features
 	Meta   *Meta
 	Client *Client
 }
 
-// State returns what the peer has said by now.
+// State returns the current state.
 func (s *Session) State() *State { return s.state.Load() }
 
-// Open judges a request by the rules of the era it belongs to. The error is the one to answer with.
+// Open checks a request by the rules of its era. The error is for the response.
 func (s *Session) Open(r *jsonrpc.Request) (Request, error) { return s.OpenAt(r, s.state.Load()) }
 
-// OpenAt is Open for a request that arrived in the state at. One that is handled when messages
-// behind it may have been read must be judged so.
+// OpenAt is Open for a request that arrived in an earlier state. Use it if later messages may have
+// been read before the request is handled.
 func (s *Session) OpenAt(r *jsonrpc.Request, state *State) (Request, error) {
 	meta, err := s.metaOf(r)
 	if err != nil {
@@ -100,17 +109,17 @@ func (s *Session) OpenAt(r *jsonrpc.Request, state *State) (Request, error) {
 	return s.openLegacy(r, meta, state)
 }
 
-// A FormError is what Open returns for a request that lacks what every request must have. Transports that tell errors apart, as HTTP does by its status, want
-// to know it from those that say the same of what is particular to a method.
+// A FormError is the error of Open for a request without the members that every request needs.
+// Transports such as HTTP give it another status than an equal error about the params of a method.
 type FormError struct{ err error }
 
 func (e *FormError) Error() string { return e.err.Error() }
 
-// Unwrap returns the *[jsonrpc.Error] to answer with.
+// Unwrap returns the *[jsonrpc.Error] for the response.
 func (e *FormError) Unwrap() error { return e.err }
 
-// OpenNotification puts a notification into canonical form, which arrived in the state at. It is of
-// no revision if it names none and there was no handshake. Nobody is told of the error.
+// OpenNotification converts a notification that arrived in a state. Without a version and a
+// handshake it has RevisionNone. The peer does not get the error.
 func (s *Session) OpenNotification(r *jsonrpc.Request, state *State) (Request, error) {
 	meta, err := s.metaOf(r)
 	if err != nil {
@@ -129,7 +138,7 @@ func (s *Session) OpenNotification(r *jsonrpc.Request, state *State) (Request, e
 	return Request{Of(mcp.RevisionNone), meta, noClient}, nil
 }
 
-// metaOf checks the form of params and returns what their _meta says.
+// metaOf checks the form of params and returns their _meta.
 func (s *Session) metaOf(r *jsonrpc.Request) (*Meta, error) {
 	if len(r.Params) > 0 && r.Params[0] != '{' {
 		return nil, invalidParams("params must be an object")
@@ -147,8 +156,8 @@ func (s *Session) metaOf(r *jsonrpc.Request) (*Meta, error) {
 	return s.meta(text), nil
 }
 
-// IsModern reports whether a message is judged by the rules of modern revisions: it names a version
-// in its _meta, or only they have its method.
+// IsModern reports if the rules of modern revisions apply to a message: if its _meta has a version,
+// or only modern revisions have its method.
 func (s *Session) IsModern(m *jsonrpc.Message) bool {
 	meta := noMeta
 	if text, ok := m.Param("_meta"); ok && text[0] == '{' {
@@ -157,10 +166,11 @@ func (s *Session) IsModern(m *jsonrpc.Message) bool {
 	return s.isModern(meta, m.Method)
 }
 
-// maxMemo is the longest _meta text that a session keeps, in bytes.
+// maxMemo limits the _meta text that a session stores, in bytes.
 const maxMemo = 16 << 10
 
-// meta parses the text, unless it is that of the last request: most of a client's requests say the same of it.
+// meta parses _meta. It caches the last result, because most requests of a client have the same
+// _meta.
 func (s *Session) meta(text []byte) *Meta {
 	if m := s.memo.Load(); m != nil && bytes.Equal(m.text, text) {
 		return m
@@ -186,7 +196,7 @@ func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Request, error) {
 	if string(r.Method) == mcp.MethodInitialize && !meta.hasVersion {
 		return Request{}, s.refuseInitialize(r)
 	}
-	// The version comes first: what else a request needs is for its revision to say.
+	// Check the version first, because the other rules depend on it.
 	revision := meta.revision
 	if meta.versionIsString && !s.supports(revision) {
 		return Request{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
@@ -204,9 +214,9 @@ func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Request, error) {
 	return Request{f, meta, &meta.client}, nil
 }
 
-// supports reports whether the revision is one of the modern ones that are spoken here.
+// supports reports if the server supports the modern revision.
 func (s *Session) supports(revision mcp.Revision) bool {
-	for _, r := range s.modern { // none of them is RevisionNone
+	for _, r := range s.modern { // excludes RevisionNone
 		if r == revision {
 			return true
 		}
@@ -214,7 +224,7 @@ func (s *Session) supports(revision mcp.Revision) bool {
 	return false
 }
 
-// refuseInitialize answers the handshake of a legacy client that is met by a modern server only.
+// refuseInitialize returns the error for a legacy client of a modern server.
 func (s *Session) refuseInitialize(r *jsonrpc.Request) error {
 	requested := ""
 	if v, ok := r.Param("protocolVersion"); ok {
@@ -262,16 +272,16 @@ func (s *Session) handshakeError(r *jsonrpc.Request, missing string) error {
 	return invalidRequest("%s came before the handshake was complete: send %s first%s", clip(string(r.Method)), missing, hint)
 }
 
-// Initialize acts on an initialize request that Open let pass, and returns the features of the revision it agrees to.
+// Initialize handles an initialize request that Open has accepted. It returns the features of the
+// negotiated revision.
 func (s *Session) Initialize(r *jsonrpc.Request) (*Features, error) {
 	return s.negotiate(r, true)
 }
 
-// Reinitialize puts what r agrees on in the place of what Initialize agreed on, for a request that
-// was changed after it had arrived.
+// Reinitialize replaces the result of Initialize, for a request that was changed after its arrival.
 func (s *Session) Reinitialize(r *jsonrpc.Request) (*Features, error) { return s.negotiate(r, false) }
 
-// negotiate acts on an initialize request; once makes it fail if there was another.
+// negotiate handles an initialize request. once makes it fail after another.
 func (s *Session) negotiate(r *jsonrpc.Request, once bool) (*Features, error) {
 	st, err := s.parseInitialize(r)
 	if err != nil {
@@ -292,7 +302,7 @@ func (s *Session) negotiate(r *jsonrpc.Request, once bool) (*Features, error) {
 	}
 }
 
-// parseInitialize reads an initialize request.
+// parseInitialize parses an initialize request.
 func (s *Session) parseInitialize(r *jsonrpc.Request) (*State, error) {
 	text, _ := r.Param("protocolVersion")
 	version, ok := stringValue(text)
@@ -313,7 +323,7 @@ func (s *Session) parseInitialize(r *jsonrpc.Request) (*State, error) {
 	return st, nil
 }
 
-// Initialized acts on notifications/initialized and reports whether it was in place.
+// Initialized handles notifications/initialized. It reports if that was expected.
 func (s *Session) Initialized() bool {
 	for {
 		st := s.state.Load()
@@ -328,7 +338,7 @@ func (s *Session) Initialized() bool {
 	}
 }
 
-// SetLogLevel acts on logging/setLevel.
+// SetLogLevel handles logging/setLevel.
 func (s *Session) SetLogLevel(level mcp.LoggingLevel) {
 	for {
 		was := s.state.Load()
@@ -343,7 +353,7 @@ func (s *Session) SetLogLevel(level mcp.LoggingLevel) {
 	}
 }
 
-// Legacy returns the features that the handshake agreed on, or nil as long as it is not complete.
+// Legacy returns the negotiated features, or nil before the handshake is complete.
 func (s *Session) Legacy() *Features {
 	if st := s.state.Load(); st.negotiated() && (st.ready || s.cfg.Lenient) {
 		return st.features
@@ -351,7 +361,8 @@ func (s *Session) Legacy() *Features {
 	return nil
 }
 
-// Policy returns what holds for a transport: what the handshake agreed on, else what a peer that has sent a modern request expects.
+// Policy returns the policy for a transport: of the negotiated revision, or of the newest modern
+// one if modernSeen is set.
 func (s *Session) Policy(modernSeen bool) jsonrpc.Policy {
 	st := s.state.Load()
 	var f *Features
@@ -361,7 +372,8 @@ func (s *Session) Policy(modernSeen bool) jsonrpc.Policy {
 	case modernSeen:
 		f = Of(s.modern[0])
 	default:
-		// Nobody knows yet what the peer speaks. It gets what JSON-RPC says, unless all that is spoken here says otherwise.
+		// The peer's revision is unknown, so JSON-RPC applies, unless all supported revisions
+		// differ from it.
 		return jsonrpc.Policy{
 			NoBatches:  !slices.ContainsFunc(s.cfg.Revisions, func(r mcp.Revision) bool { return Of(r).Batches }),
 			OmitNullID: !Of(s.cfg.Revisions[0]).NullErrorID,
@@ -385,35 +397,43 @@ func clip(s string) string {
 	return s
 }
 
-// Meta is what a request's _meta says. Its slices are its own; it is shared by requests with the same text, so it must not be changed.
+// A Meta is the parsed _meta of a request. It owns its slices. Requests with the same text share
+// it, so it must not be changed.
 type Meta struct {
-	ProgressToken []byte // JSON text, a string or an integer; nil if there is none
-	Trace         jsonrpc.Trace
-	LogLevel      mcp.LoggingLevel // modern; LevelNone if the client wants no log messages
+	// ProgressToken is JSON text, a string or an integer, or nil.
+	ProgressToken []byte
+	// Trace is the trace context.
+	Trace jsonrpc.Trace
+	// LogLevel is the log level of a modern request. LevelNone means no log messages.
+	LogLevel mcp.LoggingLevel
 
-	client          Client
-	version         string
-	revision        mcp.Revision // that version names; RevisionNone if it is none that is known
+	client  Client
+	version string
+	// revision is the revision of version, or RevisionNone.
+	revision        mcp.Revision
 	hasVersion      bool
-	versionIsString bool // the version is a string, as it must be
+	versionIsString bool
 	hasCaps         bool
-	problem         string // what makes it unusable for a modern request
-	text            []byte // what it was parsed from
+	// problem says why a modern request is invalid, or is "".
+	problem string
+	// text is the parsed text.
+	text []byte
 }
 
-// A Client is what a client says of itself: once in the handshake, or with each request.
+// A Client is a client's description, from the handshake or a request.
 type Client struct {
-	Info         mcp.Implementation
-	Capabilities []byte // JSON text of the ClientCapabilities object; nil if none were given
+	Info mcp.Implementation
+	// Capabilities is the JSON text of a ClientCapabilities object, or nil.
+	Capabilities []byte
 
-	// LogLevel is the level that a legacy client has set by logging/setLevel. LevelNone is all.
+	// LogLevel is the level that a legacy client has set. LevelNone means all messages.
 	LogLevel mcp.LoggingLevel
 }
 
-// Has reports whether the client declared a capability, and each nested one that is named after it.
+// Has reports if the client declared the capability at a path of names.
 func (c *Client) Has(path ...string) bool { return c.Capability(path...) != nil }
 
-// Capability returns the JSON text of what the client declared, nil if it did not. It must not be changed.
+// Capability returns the JSON text of a capability, or nil. It must not be changed.
 func (c *Client) Capability(path ...string) []byte {
 	at := c.Capabilities
 	for _, name := range path {
@@ -434,8 +454,8 @@ func (c *Client) Capability(path ...string) []byte {
 	return at
 }
 
-// Extension returns the settings that the client declared for an extension, the text of an object; nil if it did not declare it. Legacy revisions have
-// tasks of their own, so the extension for them does not count there.
+// Extension returns the JSON object that the client declared for an extension, or nil. It ignores
+// the tasks extension in legacy revisions, which have core tasks.
 func (c *Client) Extension(f *Features, id string) []byte {
 	settings := c.Capability("extensions", id)
 	if len(settings) == 0 || settings[0] != '{' || !f.Modern && id == ExtensionTasks {
@@ -446,10 +466,10 @@ func (c *Client) Extension(f *Features, id string) []byte {
 
 var noMeta = &Meta{}
 
-// Text returns the JSON text of the _meta object; nil if there is none.
+// Text returns the JSON text of the _meta object, or nil.
 func (m *Meta) Text() []byte { return m.text }
 
-// parseMeta reads the text of a _meta object, which is valid JSON.
+// parseMeta parses a _meta object, which must be valid JSON.
 func parseMeta(text []byte) *Meta {
 	m := &Meta{text: bytes.Clone(text)}
 	var seen [8]bool
@@ -472,7 +492,8 @@ func parseMeta(text []byte) *Meta {
 	return m
 }
 
-// read takes one member and returns a number for each known one. null stands for the absence of what is optional.
+// read parses a member. It returns a number for each known name, and 0 for others. It ignores null
+// for optional members.
 func (m *Meta) read(key, v []byte) int {
 	text, isText := stringValue(v)
 	null := string(v) == "null"
@@ -518,7 +539,7 @@ func (m *Meta) setProblem(key []byte, want string) {
 	}
 }
 
-// checkModern says what keeps the metadata from being that of a modern request, of which spoken are the revisions that are spoken here.
+// checkModern returns why the metadata is invalid for a modern request, or "".
 func (m *Meta) checkModern(supported []mcp.Revision) string {
 	switch {
 	case m.problem != "":
@@ -538,7 +559,7 @@ func stringValue(v []byte) (s string, ok bool) {
 	return jsonwire.UnquoteString(v[1 : len(v)-1]), true
 }
 
-// Cancellation is how requests are cancelled in MCP, in all revisions
+// Cancellation implements [jsonrpc.Cancellation] for all revisions
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation).
 type Cancellation struct{}
 
@@ -549,12 +570,12 @@ func (Cancellation) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 	}
 	id, ok := n.Param("requestId")
 	if !ok || !jsonrpc.ID(id).Valid() {
-		return nil, "", true // malformed cancellations are ignored
+		return nil, "", true // ignored as malformed
 	}
 	return id, jsonrpc.CancelReason(n, "reason"), true
 }
 
-// Notice implements [jsonrpc.Cancellation]. The handshake must not be cancelled.
+// Notice implements [jsonrpc.Cancellation]. The handshake cannot be canceled.
 func (Cancellation) Notice(id jsonrpc.ID, method, reason string) (string, []byte) {
 	if method == mcp.MethodInitialize {
 		return "", nil

@@ -11,11 +11,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// Check returns how a message differs from what the revision says of it: nothing, if it does not. It returns at most MaxFindings, in the order in which
-// they stand in the message, and takes time that grows with the body's length and no faster. A message of an unknown revision, and one whose method no
-// revision has, has no problem.
+// Check returns how a message differs from its shape in the revision. It returns at most
+// MaxFindings, in the order of the message, and takes time linear in the length of the body. It
+// returns nil for an unknown revision or method.
 //
-// The specification's pages have the last word on shapes, e.g. https://modelcontextprotocol.io/specification/2026-07-28/basic.
+// For shapes the pages of the specification take precedence over its schemas, for example
+// https://modelcontextprotocol.io/specification/2026-07-28/basic.
 func Check(rev mcp.Revision, m Message) []Finding {
 	if !slices.Contains(mcp.Revisions(), rev) {
 		return nil
@@ -44,7 +45,8 @@ func Check(rev mcp.Revision, m Message) []Finding {
 	return c.findings
 }
 
-// CheckType returns how a value differs from a type by the specification's name, such as "Tool". ok is false if the revision has no such type.
+// CheckType returns how a value differs from a type with a name of the specification, such as
+// "Tool". ok is false if the revision does not have the type.
 func CheckType(rev mcp.Revision, name string, value []byte) (findings []Finding, ok bool) {
 	n, found := defIndex(name)
 	if !found || !defs[n].in.has(rev) {
@@ -57,10 +59,11 @@ func CheckType(rev mcp.Revision, name string, value []byte) (findings []Finding,
 	return c.findings, true
 }
 
-// A checker collects the problems of one message.
+// A checker collects the findings of one message.
 type checker struct {
-	rev      mcp.Revision
-	bodyName string // what the body is, in words
+	rev mcp.Revision
+	// bodyName describes the body in messages.
+	bodyName string
 	findings []Finding
 }
 
@@ -72,7 +75,7 @@ func (c *checker) report(at *path, code Code, typ, message string) {
 	}
 }
 
-// valid complains of a body that is not JSON. What has passed may be walked.
+// valid reports if the body is valid JSON, which the other methods require.
 func (c *checker) valid(body []byte) bool {
 	if err := jsonwire.Valid(body, 0); err != nil {
 		c.report(nil, Malformed, "", c.bodyName+": "+err.Error())
@@ -81,7 +84,8 @@ func (c *checker) valid(body []byte) bool {
 	return true
 }
 
-// method checks whether the revision has the method, and lets that side send it. It reports whether the params' shape is known.
+// method checks that the revision has the method and that the sender may send it. It reports if the
+// shape of the params is known.
 func (c *checker) method(msg *message, m Message) bool {
 	senders := msg.client | msg.server
 	switch {
@@ -139,7 +143,7 @@ func (c *checker) pick(all []variant) (ref uint16, ok bool) {
 	return 0, false
 }
 
-// result checks a result against the type that the method and its own resultType ask for.
+// result checks a result against the type for the method and the resultType.
 func (c *checker) result(msg *message, body []byte) {
 	name := "Result"
 	var others []string
@@ -165,7 +169,7 @@ func (c *checker) result(msg *message, body []byte) {
 			return
 		}
 	case c.rev.Modern() && isString && text != mcp.ResultTypeComplete:
-		return // an extension's, and who knows what it looks like
+		return // of an extension
 	case slices.Contains(others, "CreateTaskResult") && member(body, "task") != nil && !c.hasRequired(name, body):
 		name = "CreateTaskResult"
 	}
@@ -176,13 +180,13 @@ func (c *checker) result(msg *message, body []byte) {
 	}
 }
 
-// hasRequired reports whether an object has any of the members that a type needs.
+// hasRequired reports if an object has a required member of a type.
 func (c *checker) hasRequired(name string, body []byte) bool {
 	n, _ := defIndex(name)
 	return slices.ContainsFunc(defs[n].fields, func(f field) bool { return f.need.has(c.rev) && member(body, f.name) != nil })
 }
 
-// errorObject checks an error object, and its data if the code says what that is.
+// errorObject checks an error object, and its data if the code defines it.
 func (c *checker) errorObject(body []byte) {
 	n, _ := defIndex("Error")
 	c.definition(body, n, nil)
@@ -205,7 +209,7 @@ func (c *checker) errorObject(body []byte) {
 	}
 }
 
-// member returns the value of a member, the last if it stands twice, or nil.
+// member returns the value of a member, or nil. Of duplicates it returns the last.
 func member(obj []byte, name string) (value []byte) {
 	if !isObject(obj) {
 		return nil
@@ -227,10 +231,10 @@ func stringMember(obj []byte, name string) (text string, ok bool) {
 	return jsonwire.UnquoteString(value[1 : len(value)-1]), true
 }
 
-// A Kind says what a value may be.
+// A Kind is a kind of values.
 type Kind uint8
 
-// The kinds. The first ones are JSON's own.
+// The kinds.
 const (
 	KindAny Kind = iota
 	KindNull
@@ -239,14 +243,17 @@ const (
 	KindNumber
 	KindString
 	KindArray
-	KindObject // with fields, or any object
-	KindMap    // an object with members of any name
-	KindEnum   // one of some strings
+	// KindObject is an object with fields, or any object.
+	KindObject
+	// KindMap is an object with arbitrary member names.
+	KindMap
+	// KindEnum is one of several strings.
+	KindEnum
 	KindUnion
 	kindNamed
 )
 
-// jsonKind returns what a JSON text is, KindNumber for numbers of any kind.
+// jsonKind returns the kind of a JSON text. It returns KindNumber for all numbers.
 func jsonKind(text []byte) Kind {
 	text = trim(text)
 	if len(text) == 0 {
@@ -279,7 +286,7 @@ func trim(text []byte) []byte {
 
 func isObject(text []byte) bool { return jsonKind(text) == KindObject }
 
-// value checks a value against an expression. typ is the type that it is part of.
+// value checks a value against an expression. typ is the type that contains it.
 func (c *checker) value(text []byte, ref uint16, at *path, typ string) {
 	if c.full() {
 		return
@@ -348,12 +355,12 @@ func (c *checker) definition(text []byte, n int, at *path) {
 	}
 }
 
-// fieldOf returns the number of the field that the revision has by the member's name, or -1.
+// fieldOf returns the index of the field for a member, or -1.
 func (c *checker) fieldOf(t *def, m *jsonwire.Members) int {
 	return slices.IndexFunc(t.fields, func(f field) bool { return f.in.has(c.rev) && m.KeyIs(f.name) })
 }
 
-// subject names a value at the beginning of a message.
+// subject describes a value at the beginning of a message.
 func (c *checker) subject(at *path) string {
 	switch {
 	case at == nil:
@@ -371,7 +378,7 @@ func (c *checker) subject(at *path) string {
 	return "element " + strconv.Itoa(at.index) + " of " + quote(list.key)
 }
 
-// verb is the verb behind a subject.
+// verb returns the verb after a subject.
 func (c *checker) verb(at *path) string {
 	if at == nil && strings.HasPrefix(c.bodyName, "params") {
 		return " are "
@@ -379,7 +386,7 @@ func (c *checker) verb(at *path) string {
 	return " is "
 }
 
-// neededBy says who needs what is missing.
+// neededBy describes what needs a missing member.
 func (c *checker) neededBy(at *path, typ string) string {
 	switch {
 	case at == nil && strings.HasPrefix(c.bodyName, "params"):
@@ -400,7 +407,8 @@ func (c *checker) wrongType(text []byte, e *expr, at *path, typ string) {
 	c.report(at, WrongType, typ, c.subject(at)+c.verb(at)+is+", and must be "+describe(e))
 }
 
-// allows reports whether the text's JSON type is one that the expression allows. It is not for unions and named ones.
+// allows reports if the expression allows the JSON type of the text. It does not handle unions and
+// named expressions.
 func allows(e *expr, text []byte) bool {
 	kind := jsonKind(text)
 	switch e.kind {
@@ -434,7 +442,7 @@ func (c *checker) bounds(text []byte, e *expr, at *path, typ string) {
 	}
 	v, err := strconv.ParseFloat(string(text), 64)
 	if err != nil && v == 0 {
-		return // it is a number, so this cannot be
+		return // not possible for a number
 	}
 	switch {
 	case e.low && v < float64(e.min) && !e.high:
@@ -460,7 +468,7 @@ func quotedWords(values []string) string {
 	return joinWords(all, "or")
 }
 
-// kindText says in words what a JSON text is.
+// kindText describes the kind of a JSON text in words.
 func kindText(text []byte) string {
 	return kindWords[jsonKind(text)]
 }
@@ -468,7 +476,7 @@ func kindText(text []byte) string {
 var kindWords = [...]string{KindAny: "nothing", KindNull: "null", KindBoolean: "a boolean", KindInteger: "an integer", KindNumber: "a number", KindString: "a string",
 	KindArray: "an array", KindObject: "an object", KindMap: "an object"}
 
-// describe says in words what an expression allows.
+// describe describes an expression in words.
 func describe(e *expr) string {
 	switch e.kind {
 	case KindEnum:
@@ -485,8 +493,9 @@ func describe(e *expr) string {
 	return kindWords[e.kind]
 }
 
-// union checks a value against alternatives. By its JSON type most are out of the question; of objects the tag names the right one; if there is no tag,
-// any that fits will do, and if none does, the problems are those of the one that comes closest.
+// union checks a value against alternatives. It considers those with the JSON type of the value.
+// For objects, the tag selects the alternative. Without a tag, any match suffices; if none matches,
+// it reports the findings of the closest.
 func (c *checker) union(text []byte, e *expr, at *path, typ string) {
 	var fitting []uint16
 	for _, alt := range e.alts {
@@ -508,7 +517,7 @@ func (c *checker) union(text []byte, e *expr, at *path, typ string) {
 	}
 }
 
-// mayBe reports whether the text's JSON type is one that the expression allows.
+// mayBe reports if the expression allows the JSON type of the text.
 func (c *checker) mayBe(ref uint16, text []byte) bool {
 	e := &exprs[ref]
 	switch e.kind {
@@ -524,7 +533,7 @@ func (c *checker) mayBe(ref uint16, text []byte) bool {
 	return allows(e, trim(text))
 }
 
-// tagged checks an object against the alternative that its tag names.
+// tagged checks an object against the alternative that its tag selects.
 func (c *checker) tagged(text []byte, e *expr, fitting []uint16, at *path, typ string) {
 	tag := member(text, e.tag)
 	here := &path{parent: at, key: e.tag, named: true}
@@ -551,7 +560,7 @@ func (c *checker) tagged(text []byte, e *expr, fitting []uint16, at *path, typ s
 	}
 	value := jsonwire.UnquoteString(tag[1 : len(tag)-1])
 	if e.tag == "method" && lookup(value) == nil {
-		return // an extension's
+		return // of an extension
 	}
 	is, must := strconv.Quote(e.tag)+" is "+quote(value), ", and must be "+quotedWords(known)
 	if has := c.otherRevisions(e, value); has != 0 {
@@ -564,7 +573,7 @@ func (c *checker) tagged(text []byte, e *expr, fitting []uint16, at *path, typ s
 	c.report(here, BadValue, typ, is+must)
 }
 
-// tagField returns the field of an alternative by which it is known, or nil.
+// tagField returns the tag's field in an alternative, or nil.
 func (c *checker) tagField(ref uint16, tag string) *field {
 	if exprs[ref].kind != kindNamed {
 		return nil
@@ -577,7 +586,8 @@ func (c *checker) tagField(ref uint16, tag string) *field {
 	return &t.fields[i]
 }
 
-// otherRevisions returns the revisions in which such a union has the value of the tag, if this one has no type for it at all.
+// otherRevisions returns the revisions whose union has the tag value. It returns 0 if this revision
+// has a type for it.
 func (c *checker) otherRevisions(u *expr, value string) (has revs) {
 	for i := range exprs {
 		other := &exprs[i]
@@ -624,7 +634,8 @@ func (c *checker) closest(text []byte, fitting []uint16, at *path, typ string) {
 	}
 }
 
-// score says how much an object looks like a type: by the members that it needs, and more by those whose value is fixed.
+// score rates how much an object resembles a type, by its required members. Members with a fixed
+// value count more.
 func (c *checker) score(text []byte, ref uint16) (score int) {
 	if exprs[ref].kind != kindNamed || !isObject(text) {
 		return 0
@@ -647,8 +658,9 @@ func (c *checker) score(text []byte, ref uint16) (score int) {
 	return score
 }
 
-// format checks the text of a string. Of a URI it asks for a scheme and for no spaces and control characters, since who reads it has no use for the
-// rest of RFC 3986's grammar; of base64 (RFC 4648) for the standard alphabet and its padding, since decoders refuse others.
+// format checks the text of a string. A URI needs a scheme and must not contain spaces or control
+// characters; readers do not need the rest of RFC 3986. Base64 (RFC 4648) needs the standard
+// alphabet and padding, because decoders reject others.
 func (c *checker) format(text []byte, format string, at *path, typ string) {
 	if format != "uri" && format != "byte" {
 		return
@@ -683,7 +695,7 @@ func isBase64(s []byte) bool {
 	n, padding := 0, 0
 	for _, b := range s {
 		switch {
-		case b == '\n' || b == '\r': // line breaks are left out by all decoders of note
+		case b == '\n' || b == '\r': // decoders ignore line breaks
 			continue
 		case b == '=':
 			padding++
@@ -698,7 +710,8 @@ func isBase64(s []byte) bool {
 	return n%4 == 0 && padding <= 2
 }
 
-// isInteger reports whether a JSON number has no fraction: 1, 1.0 and 1e3 have none (JSON Schema, https://json-schema.org/draft/2020-12/json-schema-core#section-4.2.3).
+// isInteger reports if a JSON number is an integer by value, such as 1, 1.0 and 1e3
+// (https://json-schema.org/draft/2020-12/json-schema-core#section-4.2.3).
 func isInteger(text []byte) bool {
 	if !bytes.ContainsAny(text, ".eE") {
 		return true
@@ -708,7 +721,7 @@ func isInteger(text []byte) bool {
 	shift := 0
 	if len(exponent) > 0 {
 		n, err := strconv.Atoi(string(exponent))
-		if err != nil { // beyond all reason
+		if err != nil { // out of range
 			n = math.MaxInt32
 			if exponent[0] == '-' {
 				n = -n

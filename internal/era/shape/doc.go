@@ -1,23 +1,31 @@
-// Package shape knows what the messages of the Model Context Protocol look like, revision by revision, and says how a message differs from that.
+// Package shape checks messages of the Model Context Protocol against the
+// schemas of a revision
+// (https://modelcontextprotocol.io/specification/2026-07-28/schema).
 //
-// Check looks at the params of a request or notification, at a result or at an error object. Its tables are generated from the specification's
-// schemas (https://modelcontextprotocol.io/specification/2026-07-28/schema) together with what these leave out or get wrong: numbers may have
-// fractions and null is a value where any value is; a result is of the type that the method asks for, not of any; the object of a union is the one that
-// its discriminator names; members of _meta that only the pages define are known; so are the messages of the tasks extension.
+// [Check] checks the params of a request or notification, a result or an error
+// object. Its tables are generated from the specification's schemas, with some
+// corrections:
 //
-// The world is open: members that the revision does not have, methods and kinds of results that no revision has, and capabilities of any name are not
-// problems. What depends on more than one message is not looked at (which capability was declared, whether a result may be input_required), nor is
-// what no shape expresses.
+//   - Numbers may have fractions, and any value may be null.
+//   - The method determines the type of a result.
+//   - The discriminator determines the object of a union.
+//   - The tables include members of _meta that only the pages define, and the
+//     tasks extension.
 //
-// Types and Methods show the tables, for whoever explains them.
+// Check accepts unknown members, methods, kinds of results and capabilities. It
+// does not check what depends on other messages, such as declared capabilities
+// or the use of input_required.
+//
+// [Type] and [Method] describe the tables.
 //
 // # Concurrency
 //
-// There is no state. All functions may be called by many goroutines at once.
+// The package has no state. All functions may be called by many goroutines at
+// once.
 //
 // # Errors
 //
-// There are none: a body that is not JSON is a problem like others.
+// A body that is not JSON causes a [Finding] like any other.
 package shape
 
 //go:generate go run ../../gen -spec ../../../../shared/spec -out= -shape .

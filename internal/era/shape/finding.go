@@ -7,10 +7,10 @@ import (
 	"mcpwire/mcp"
 )
 
-// MaxFindings is how many problems Check returns for one message at most.
+// MaxFindings limits the findings that Check returns for one message.
 const MaxFindings = 20
 
-// A MessageKind is what a Message is.
+// A MessageKind is the kind of a Message.
 type MessageKind uint8
 
 // The kinds of messages.
@@ -21,38 +21,51 @@ const (
 	ErrorObject
 )
 
-// A Direction says who sent a message.
+// A Direction is the direction of a message.
 type Direction uint8
 
-// The directions. With Either, Check does not look at the direction.
+// The directions. Either skips the check of the direction.
 const (
 	Either Direction = iota
 	ToServer
 	ToClient
 )
 
-// A Message is one message without its envelope.
+// A Message is a message without its JSON-RPC envelope.
 type Message struct {
-	Kind   MessageKind
-	Dir    Direction
-	Method string // of a Result or ErrorObject: the method of the request that it answers; "" if that is not known
-	Body   []byte // params, result or error object; nil if there are no params. Check only reads it
+	Kind MessageKind
+	Dir  Direction
+	// Method is the method. For a Result or ErrorObject it is the method of the request, or "" if
+	// that is unknown.
+	Method string
+	// Body is the JSON text of the params, the result or the error object. It is nil without
+	// params. Check only reads it.
+	Body []byte
 }
 
-// A Code says what kind of problem there is.
+// A Code is the kind of a finding.
 type Code uint8
 
 // The codes.
 const (
-	Malformed      Code = iota + 1 // the body is not JSON, or nests too deep
-	Missing                        // a member that must be there is not
-	WrongType                      // a value is of another JSON type
-	BadValue                       // a value is of the right type, and none of those that are allowed
-	BadFormat                      // a string is not the URI or base64 text that it should be
-	Duplicate                      // a member stands twice
-	WrongKind                      // a request sent as a notification, or the other way round
-	WrongDirection                 // the other side sends this method
-	NotInRevision                  // other revisions have the method, or the value, and this one does not
+	// Malformed says that the body is invalid JSON or nested too deep.
+	Malformed Code = iota + 1
+	// Missing says that a required member is absent.
+	Missing
+	// WrongType says that a value has another JSON type.
+	WrongType
+	// BadValue says that a value of the right type is not allowed.
+	BadValue
+	// BadFormat says that a string is not a URI or base64.
+	BadFormat
+	// Duplicate says that a member occurs twice.
+	Duplicate
+	// WrongKind says that a request was sent as a notification, or the reverse.
+	WrongKind
+	// WrongDirection says that only the other side sends the method.
+	WrongDirection
+	// NotInRevision says that only other revisions have the method or value.
+	NotInRevision
 )
 
 var codeNames = [...]string{"", "malformed", "missing", "wrong-type", "bad-value", "bad-format", "duplicate", "wrong-kind", "wrong-direction", "not-in-revision"}
@@ -65,33 +78,36 @@ func (c Code) String() string {
 	return codeNames[c]
 }
 
-// A Finding is one way in which a message differs from its shape.
+// A Finding is one difference between a message and its shape.
 type Finding struct {
-	// Pointer says where: a JSON Pointer (RFC 6901) from the body. It is "" for the body itself, and for a method. Names of members are cut after 100
-	// bytes. They are the peer's, and may have control characters.
+	// Pointer is a JSON Pointer (RFC 6901) into the body. It is "" for the body and for a method.
+	// It cuts member names after 100 bytes. They come from the peer and may contain control
+	// characters.
 	Pointer string
-	Code    Code
-	// Message says what is wrong in one line of plain words. What it quotes of the peer's is quoted as Go does, and cut.
+	// Code is the kind of the finding.
+	Code Code
+	// Message describes the finding in one line. It quotes and clips texts of the peer.
 	Message string
-	// Type is the specification's name of the type that is not met, such as "Tool"; one that the specification defines in place is named after that
-	// place, such as "Tool.inputSchema". It is "" if there is none.
+	// Type is the specification's name of the violated type, such as "Tool", or its place if it has
+	// no name, such as "Tool.inputSchema". It may be "".
 	Type string
-	// Has are the revisions that have what this one does not have. Of NotInRevision only.
+	// Has holds the revisions that have the method or value, for NotInRevision.
 	Has []mcp.Revision
 }
 
-// maxToken is how many bytes of a member's name a pointer has.
+// maxToken limits the bytes of a member name in a pointer.
 const maxToken = 100
 
-// A path is where a value stands, as a list that ends in the body.
+// A path is the position of a value, as a list that ends at the body.
 type path struct {
 	parent *path
-	key    string // a member's name
-	index  int    // or, if key is not set, an element's number
-	named  bool
+	// key is a member name if named is set, and index an element number otherwise.
+	key   string
+	index int
+	named bool
 }
 
-// pointer writes the path as a JSON Pointer.
+// pointer returns the path as a JSON Pointer.
 func (p *path) pointer() string {
 	if p == nil {
 		return ""
@@ -103,7 +119,7 @@ func (p *path) pointer() string {
 	return p.parent.pointer() + "/" + token
 }
 
-// clip cuts a text to n bytes, at the end of a character.
+// clip cuts a text to n bytes, between characters.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -114,7 +130,7 @@ func clip(s string, n int) string {
 	return s[:n]
 }
 
-// quote quotes what the peer sent, for a message.
+// quote quotes and clips a text of the peer.
 func quote(s string) string {
 	const most = 60
 	if len(s) > most {

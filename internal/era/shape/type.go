@@ -10,7 +10,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// lookup returns what is known of a method, or nil.
+// lookup returns the message of a method, or nil.
 func lookup(name string) *message {
 	i, ok := slices.BinarySearchFunc(messages[:], name, func(m message, name string) int { return strings.Compare(m.name, name) })
 	if !ok {
@@ -23,14 +23,14 @@ func defIndex(name string) (n int, ok bool) {
 	return slices.BinarySearchFunc(defs[:], name, func(t def, name string) int { return strings.Compare(t.name, name) })
 }
 
-// A Type is what a revision says that a value may be. The zero Type is any value.
+// A Type is the type of a value in a revision. The zero Type is any value.
 type Type struct {
 	rev  mcp.Revision
 	expr expr
 }
 
-// TypeOf returns a type by the specification's name, such as "Tool", or by the place that it is defined in, such as "Tool.inputSchema". ok is false if the
-// revision has none.
+// TypeOf returns a type by the specification's name, such as "Tool", or by its place, such as
+// "Tool.inputSchema". ok is false if the revision does not have the type.
 func TypeOf(rev mcp.Revision, name string) (t Type, ok bool) {
 	n, found := defIndex(name)
 	if !found || !defs[n].in.has(rev) {
@@ -39,7 +39,7 @@ func TypeOf(rev mcp.Revision, name string) (t Type, ok bool) {
 	return Type{rev, expr{kind: kindNamed, ref: uint16(n)}}, true
 }
 
-// TypeNames returns the names of all types of all revisions in order.
+// TypeNames returns the sorted names of the types of all revisions.
 func TypeNames() []string {
 	all := make([]string, len(defs))
 	for i := range defs {
@@ -48,7 +48,7 @@ func TypeNames() []string {
 	return all
 }
 
-// Revisions returns the revisions that have a type of that name, the oldest first.
+// Revisions returns the revisions that have a type of that name, oldest first.
 func Revisions(name string) []mcp.Revision {
 	n, ok := defIndex(name)
 	if !ok {
@@ -57,7 +57,7 @@ func Revisions(name string) []mcp.Revision {
 	return defs[n].in.list()
 }
 
-// Name is the specification's name of the type, or "".
+// Name returns the specification's name of the type, or "".
 func (t Type) Name() string {
 	if t.expr.kind == kindNamed {
 		return defs[t.expr.ref].name
@@ -65,7 +65,7 @@ func (t Type) Name() string {
 	return ""
 }
 
-// resolve follows names to what they stand for. An object with fields stands for itself.
+// resolve follows names to their definitions. An object with fields resolves to itself.
 func (t Type) resolve() Type {
 	for t.expr.kind == kindNamed {
 		d := &defs[t.expr.ref]
@@ -78,7 +78,7 @@ func (t Type) resolve() Type {
 	return t
 }
 
-// Kind says what a value of the type is.
+// Kind returns the kind of the type.
 func (t Type) Kind() Kind {
 	if k := t.resolve().expr.kind; k != kindNamed {
 		return k
@@ -86,7 +86,7 @@ func (t Type) Kind() Kind {
 	return KindObject
 }
 
-// Fields returns the known members of a KindObject, in an order that is good to read. The slice is the caller's.
+// Fields returns the known members of a KindObject, in reading order. The caller owns the slice.
 func (t Type) Fields() []Field {
 	t = t.resolve()
 	if t.expr.kind != kindNamed {
@@ -108,10 +108,10 @@ type Field struct {
 	Type     Type
 }
 
-// Elem is the type of the elements of a KindArray and of the values of a KindMap.
+// Elem returns the type of the elements of a KindArray and of the values of a KindMap.
 func (t Type) Elem() Type { return Type{t.rev, exprs[t.resolve().expr.ref]} }
 
-// Alternatives are the types of a KindUnion. The slice is the caller's.
+// Alternatives returns the types of a KindUnion. The caller owns the slice.
 func (t Type) Alternatives() []Type {
 	var all []Type
 	for _, alt := range t.resolve().expr.alts {
@@ -120,19 +120,20 @@ func (t Type) Alternatives() []Type {
 	return all
 }
 
-// Tag is the member that tells the alternatives of a KindUnion apart, or "".
+// Tag returns the member that distinguishes the alternatives of a KindUnion, or "".
 func (t Type) Tag() string { return t.resolve().expr.tag }
 
-// Values are the strings of a KindEnum, one for a constant. The slice is the caller's.
+// Values returns the strings of a KindEnum. A constant has one. The caller owns the slice.
 func (t Type) Values() []string { return slices.Clone(t.resolve().expr.values) }
 
-// Format is what a KindString has to be: "uri", "uri-template", "byte" for base64, or "" for any text.
+// Format returns the format of a KindString: "uri", "uri-template", "byte" for base64, or "" for
+// any text.
 func (t Type) Format() string { return t.resolve().expr.format }
 
-// MaxItems is how many elements a KindArray has at most; 0 is any number.
+// MaxItems returns the maximum number of elements of a KindArray. Zero means no limit.
 func (t Type) MaxItems() int { return int(t.resolve().expr.items) }
 
-// Bounds are the least and the greatest value of a number, each nil if there is none.
+// Bounds returns the least and the greatest value of a number. Each is nil without a limit.
 func (t Type) Bounds() (least, greatest *int) {
 	e := t.resolve().expr
 	if e.low {
@@ -146,7 +147,7 @@ func (t Type) Bounds() (least, greatest *int) {
 	return least, greatest
 }
 
-// String writes the type in one line: its name, or what it is made of.
+// String describes the type in one line.
 func (t Type) String() string {
 	switch e := t.expr; e.kind {
 	case kindNamed:
@@ -192,14 +193,14 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// A Method is what the revisions say of a request or notification.
+// A Method describes a request or notification in all revisions.
 type Method struct {
 	Name         string
 	Notification bool
 	msg          *message
 }
 
-// Methods returns all methods of all revisions and of the tasks extension, by name.
+// Methods returns the methods of all revisions and of the tasks extension, sorted by name.
 func Methods() []Method {
 	all := make([]Method, len(messages))
 	for i := range messages {
@@ -208,7 +209,7 @@ func Methods() []Method {
 	return all
 }
 
-// MethodOf returns a method by its name on the wire. ok is false if no revision has it.
+// MethodOf returns a method by its name. ok is false if no revision has it.
 func MethodOf(name string) (m Method, ok bool) {
 	msg := lookup(name)
 	if msg == nil {
@@ -217,24 +218,26 @@ func MethodOf(name string) (m Method, ok bool) {
 	return Method{msg.name, msg.notification, msg}, true
 }
 
-// Revisions returns where the method is a message, or part of a result that is input_required, the oldest first.
+// Revisions returns the revisions that have the method as a message or as an input request, oldest
+// first.
 func (m Method) Revisions() []mcp.Revision {
 	return (m.msg.client | m.msg.server | m.msg.input).list()
 }
 
-// FromClient reports whether clients send it.
+// FromClient reports if clients send the method.
 func (m Method) FromClient(r mcp.Revision) bool { return m.msg.client.has(r) }
 
-// FromServer reports whether servers send it.
+// FromServer reports if servers send the method.
 func (m Method) FromServer(r mcp.Revision) bool { return m.msg.server.has(r) }
 
-// Input reports whether it is no message of the revision, but part of a result that is input_required.
+// Input reports if the method is only an input request of an input_required result in the revision.
 func (m Method) Input(r mcp.Revision) bool { return m.msg.input.has(r) }
 
-// Extension reports whether it is part of an extension in the revision, and not of the protocol itself.
+// Extension reports if the method is part of an extension in the revision.
 func (m Method) Extension(r mcp.Revision) bool { return m.msg.extension.has(r) }
 
-// Params returns what the params look like. required reports whether they must be there; ok is false if the revision does not have the method.
+// Params returns the type of the params. required reports if they must be present. ok is false if
+// the revision does not have the method.
 func (m Method) Params(r mcp.Revision) (t Type, required, ok bool) {
 	for _, v := range m.msg.params {
 		if v.in.has(r) {
@@ -244,7 +247,8 @@ func (m Method) Params(r mcp.Revision) (t Type, required, ok bool) {
 	return Type{}, false, false
 }
 
-// Results returns what may answer a request, the usual one first. There is none if the revision does not have the method, and for notifications.
+// Results returns the types of the result, the usual one first. It returns nil for notifications
+// and if the revision does not have the method.
 func (m Method) Results(r mcp.Revision) []Type {
 	var all []Type
 	for _, v := range m.msg.results {
@@ -267,7 +271,7 @@ func revisionBit(r mcp.Revision) revs {
 
 func (r revs) has(rev mcp.Revision) bool { return r&revisionBit(rev) != 0 }
 
-// list returns the revisions of the set, the oldest first.
+// list returns the revisions of the set, oldest first.
 func (r revs) list() []mcp.Revision {
 	var all []mcp.Revision
 	for _, rev := range mcp.Revisions() {
@@ -278,7 +282,7 @@ func (r revs) list() []mcp.Revision {
 	return all
 }
 
-// A def is a definition of the specification: an object with fields, or in some revisions an expression by another name.
+// A def is a definition of the specification: an object with fields, or an alias in some revisions.
 type def struct {
 	name    string
 	in      revs
@@ -286,11 +290,13 @@ type def struct {
 	aliases []variant
 }
 
-// A field is a member of an object, as some revisions have it. If its value differs from revision to revision, it stands there several times.
+// A field is a member of an object in some revisions. If its type differs between revisions, there
+// are several fields.
 type field struct {
 	name string
 	in   revs
-	need revs // where it must be there
+	// need holds the revisions that require the field.
+	need revs
 	is   uint16
 }
 
@@ -300,51 +306,62 @@ type variant struct {
 	is uint16
 }
 
-// An expr says what a value may be. ref is a def of kindNamed, and the expr of the elements of KindArray and KindMap.
+// An expr is the type of a value. ref is the def of a kindNamed, or the expr of the elements of
+// KindArray and KindMap.
 type expr struct {
-	kind   Kind
-	ref    uint16
-	alts   []uint16 // of KindUnion
-	tag    string   // of KindUnion: the member whose value tells the alternatives apart, if there is one
-	values []string // of KindEnum
+	kind Kind
+	ref  uint16
+	// alts and tag are for KindUnion. The tag is the member that selects the alternative, or "".
+	alts []uint16
+	tag  string
+	// values are for KindEnum.
+	values []string
 	format string
-	min    int8
-	max    int8
-	low    bool   // min counts
-	high   bool   // max counts
-	items  uint16 // of KindArray: how many at most; 0 is any
+	// min and max apply if low and high are set.
+	min  int8
+	max  int8
+	low  bool
+	high bool
+	// items is the maximum number of elements of a KindArray. Zero means no limit.
+	items uint16
 }
 
-// A message is what all revisions say of a method.
+// A message describes a method in all revisions.
 type message struct {
 	name         string
 	notification bool
-	client       revs // where a client may send it
-	server       revs
-	extension    revs // where it is part of the tasks extension
-	input        revs // where it is an input request within a result
-	bare         revs // where params may be absent
-	params       []variant
-	results      []variant // what answers it; the first of a revision is the usual one
+	// client and server hold the revisions in which clients and servers send the method.
+	client revs
+	server revs
+	// extension holds the revisions with the method in the tasks extension.
+	extension revs
+	// input holds the revisions with the method as an input request.
+	input revs
+	// bare holds the revisions in which params may be absent.
+	bare   revs
+	params []variant
+	// results holds the types of the result. The first of a revision is the usual one.
+	results []variant
 }
 
-// A failure is what the data of an error looks like.
+// A failure is the shape of the data of an error.
 type failure struct {
 	code int
 	in   revs
 	name string
 	need bool
 	data uint16
-	has  bool // data is meaningful
+	// has says that data is set.
+	has bool
 }
 
-// AppendSample appends a value of the type: with the members that must be there, or with all that the revision has if all is set. Check has nothing to say
-// of it. An array has an element if all is set.
+// AppendSample appends a value of the type, with the required members, or with all members of the
+// revision if all is set. Check accepts the value. With all, arrays have an element.
 func (t Type) AppendSample(dst []byte, all bool) []byte {
 	return t.sample(dst, "", all)
 }
 
-// samples are values for members of some names; others get one by their type.
+// samples holds values for members by name. Other members get a value by type.
 var samples = map[string]string{
 	"protocolVersion": "", "name": "example", "version": "1.0.0", "uri": "file:///notes.txt", "uriTemplate": "file:///{path}", "mimeType": "text/plain", "text": "Hello",
 	"message": "Which city?", "description": "An example", "model": "example-model", "taskId": "task-1", "createdAt": "2006-01-02T15:04:05Z",

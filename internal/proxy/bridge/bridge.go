@@ -20,35 +20,45 @@ import (
 	"mcpwire/streamable"
 )
 
-// ErrClosed is what [Bridge.Serve] returns when the bridge was closed before.
+// ErrClosed is returned by [Bridge.Serve] if the bridge is closed or cannot take another client.
 var ErrClosed = errors.New("bridge: closed")
 
-// A Bridge connects clients to one server. Make one with [New], and close it in the end. It may be used by many goroutines at once.
+// A Bridge connects clients to one server. Use [New] to make one, and close it after use. Its
+// methods may be called by many goroutines at once.
 type Bridge struct {
-	opts            Options
-	instance        string // part of ids that the bridge makes up
-	ctx             context.Context
-	cancel          context.CancelFunc
-	wg              sync.WaitGroup
-	recording       *recording    // nil if nothing is recorded
-	callCount       atomic.Uint64 // of clients, ever
-	metrics         metrics
-	openConnections atomic.Int64 // connections to the server
+	opts Options
+	// instance makes the ids of the bridge unique.
+	instance string
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	// recording is nil if Options.Record is.
+	recording *recording
+	// callCount counts the calls of all clients since the start.
+	callCount atomic.Uint64
+	metrics   metrics
+	// openConnections counts the current connections to the server.
+	openConnections atomic.Int64
 	health          health
 	eras            eraCache
 
-	mu             sync.Mutex
-	closed         bool
-	draining       bool
-	clients        map[*client]struct{}
-	servers        serverCounts
-	pool           map[string]*sharedUpstream // by what is different between those who share
-	detecting      *sharedAttempt             // nil unless it is being found out what the server is
-	failedProbe    *eraProbe                  // with its line, which has found nobody; both may be nil
+	mu       sync.Mutex
+	closed   bool
+	draining bool
+	clients  map[*client]struct{}
+	servers  serverCounts
+	// pool holds the shared upstreams by shareKey.
+	pool map[string]*sharedUpstream
+	// detecting is set while a shared client detects the era of the server.
+	detecting *sharedAttempt
+	// failedProbe and failedUpstream keep a failed detection for the next client, so that its
+	// backoff applies. Both may be nil.
+	failedProbe    *eraProbe
 	failedUpstream *upstream
 }
 
-// New returns a bridge. Nothing is connected before there is something to send. The error says what is wrong with the options.
+// New returns a bridge, or an error if the options are invalid. The bridge connects to the server
+// when there is a message to send.
 func New(o *Options) (*Bridge, error) {
 	if o == nil || o.Connect == nil {
 		return nil, errors.New("bridge: Options.Connect is missing")
@@ -59,7 +69,8 @@ func New(o *Options) (*Bridge, error) {
 	return b, nil
 }
 
-// Close ends all clients and connections to the server, and waits until the server's processes have ended: no longer than the connections take for it.
+// Close ends all clients and connections to the server, and waits for the server's processes to
+// end. After a second it cancels the connections that are still open.
 func (b *Bridge) Close() error {
 	b.mu.Lock()
 	b.closed, b.draining = true, true
@@ -88,10 +99,11 @@ func (b *Bridge) Close() error {
 	return nil
 }
 
-// An Era says which of the protocol's two eras a side speaks.
+// An Era is one of the two eras of the protocol.
 type Era uint8
 
-// The eras. EraAuto finds it out: of clients by their first message, of a server by asking it.
+// The eras. With EraAuto the bridge detects the era: of a client by its first message, of the
+// server by asking it.
 const (
 	EraAuto Era = iota
 	EraLegacy
@@ -108,7 +120,7 @@ func (e Era) String() string {
 	return "auto"
 }
 
-// ParseEra reads what String returns.
+// ParseEra parses the text that [Era.String] returns.
 func ParseEra(s string) (Era, error) {
 	for _, e := range []Era{EraAuto, EraLegacy, EraModern} {
 		if s == e.String() {
@@ -118,7 +130,7 @@ func ParseEra(s string) (Era, error) {
 	return 0, fmt.Errorf("want auto, legacy or modern")
 }
 
-// revisions are those that clients of an era may use.
+// revisions returns the revisions that clients of the era may use.
 func (e Era) revisions() []mcp.Revision {
 	var list []mcp.Revision
 	for _, r := range mcp.Revisions() {
@@ -129,63 +141,87 @@ func (e Era) revisions() []mcp.Revision {
 	return list
 }
 
-// Options are the options of [New]. Connect must be set; of the others the zero value is the default.
+// Options configure a [Bridge]. Connect is required. For the other fields, the zero value is the
+// default.
 type Options struct {
-	// Connect opens a connection to the server: it starts its process, say. What a process writes to standard error goes to stderr too, which never fails. It must
-	// return when ctx ends.
+	// Connect opens a connection to the server, for example by starting its process. It copies the
+	// standard error of a process to stderr, whose Write never fails. It must return when ctx ends.
 	Connect func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error)
-	// HTTP says that the server is on HTTP: its connections carry each request by itself, so that what is wrong with one does not end them.
+	// HTTP says that Connect uses HTTP. An error of one request then does not end the connection.
 	HTTP bool
-	// Name is the server's in messages. Nothing in it is secret.
+	// Name is the name of the server in log messages. It must not contain secrets. Empty means "the
+	// server".
 	Name string
 
-	ClientEra, ServerEra Era // of the clients and the server
+	// ClientEra and ServerEra are the eras of the clients and of the server. Zero means EraAuto.
+	ClientEra, ServerEra Era
 
-	// Shared has clients share connections, those of one principal: all of them before a modern server, before a legacy one those that introduce themselves alike. See the
-	// package.
+	// Shared lets the clients of one principal share upstreams: all of them if the server is
+	// modern, those with the same handshake if it is legacy. See the package comment.
 	Shared bool
 
-	// LastLogin returns when a user was last waited for who has to log in to the server: now while it is so, since when no time counts, and the zero time if never. It may be nil.
+	// LastLogin returns when a user last had to log in to the server: the current time while the
+	// login is pending, and the zero time if there was none. Timeouts count from that time. It may
+	// be nil.
 	LastLogin func() time.Time
 
-	ConnectTimeout time.Duration // for the server to be connected to and to answer the handshake; 0 is 30 s, negative for ever
-	CallTimeout    time.Duration // without an answer, progress or question, after which a request fails; 0 is 5 min, negative never
-	ReadyFor       time.Duration // that a server counts as ready which has answered something; 0 is 2 s. Make it longer where it takes a process to ask
-	IdleTimeout    time.Duration // of what clients without a session have at the server, and of what they share; 0 is 30 min
-	DrainTimeout   time.Duration // for requests under way when the bridge or a client's input ends; 0 is 10 s
-	MaxSessions    int           // at once; 0 is 1000
-	// MaxServers limits the connections to the server at once, each of which is a process if the
-	// server is a command. Zero means MaxSessions.
+	// ConnectTimeout limits the time to connect to the server and complete the handshake. Zero
+	// means 30 s; a negative time means no limit.
+	ConnectTimeout time.Duration
+	// CallTimeout limits the time that a request waits without a response, progress or an input
+	// request. Zero means 5 min; a negative time means no limit.
+	CallTimeout time.Duration
+	// ReadyFor is how long [Bridge.Ready] trusts the last message of the server. Zero means 2 s.
+	// Set it higher if each check starts a process.
+	ReadyFor time.Duration
+	// IdleTimeout limits how long an upstream stays open without use, if clients share it or its
+	// clients have no session. Zero means 30 min.
+	IdleTimeout time.Duration
+	// DrainTimeout limits how long pending requests may run when the bridge or the input of a
+	// client ends. Zero means 10 s.
+	DrainTimeout time.Duration
+	// MaxSessions limits the number of clients. Zero means 1000.
+	MaxSessions int
+	// MaxServers limits the number of upstreams. Each is a process if the server is a command. Zero
+	// means MaxSessions.
 	MaxServers int
-	// MaxServersPerCaller limits those of one principal, or of one network address where there is
-	// none. Zero means MaxServers. Clients on standard input and output or a unix socket are not
-	// limited by it.
+	// MaxServersPerCaller limits the upstreams of one principal, or of one network address if the
+	// client has no principal. Zero means MaxServers. It does not apply to clients on standard
+	// input and output or a unix socket.
 	MaxServersPerCaller int
-	MaxCalls            int // requests of one client under way at once; 0 is 10,000
-	MaxQueue            int // bytes that wait for the server to take them, for each connection to it; 0 is 16 MiB
+	// MaxCalls limits the pending requests of one client. Zero means 10,000.
+	MaxCalls int
+	// MaxQueue limits the bytes that wait to be sent on one upstream. Zero means 16 MiB.
+	MaxQueue int
 
-	MinBackoff  time.Duration // before the server is started again; it doubles with each failure in a row, which an answered request ends. 0 is 200 ms
-	MaxBackoff  time.Duration // that it does not exceed; 0 is 30 s
-	StableAfter time.Duration // a server that ran as long has not failed, whether it was asked for something or not; 0 is 30 s
-	// RestartWait is how long a request waits for the next attempt to start a server that has ended.
-	// One for which it would be too late fails at once, with the reason of the last failure. Zero
-	// means 10 s; a negative time does not wait.
+	// MinBackoff is the pause before the first reconnection. It doubles with each failure until a
+	// request is answered. Zero means 200 ms.
+	MinBackoff time.Duration
+	// MaxBackoff limits the pause between two connections. Zero means 30 s.
+	MaxBackoff time.Duration
+	// StableAfter is how long a connection must last to reset the backoff, with or without
+	// requests. Zero means 30 s.
+	StableAfter time.Duration
+	// RestartWait limits how long a request waits for the next attempt to connect. If the attempt
+	// would come later, the request fails at once with the last error. Zero means 10 s; a negative
+	// time means no wait.
 	RestartWait time.Duration
-	// MaxBacklog limits the messages of one client that wait until it is known what the server is,
-	// while it starts; those of Options.MaxQueue bytes wait at most, besides the first. What exceeds
-	// it is refused, over HTTP with status 503. Zero means 4096.
+	// MaxBacklog limits the messages of one client that wait while the bridge detects the era of
+	// the server. MaxQueue limits their bytes; the first message may be larger. The bridge rejects
+	// messages above the limit, over HTTP with status 503. Zero means 4096.
 	MaxBacklog int
 
-	// Remote says that clients may be others than the user who runs the bridge: of a server's
-	// process they hear how it ended, and not its command and what it wrote to standard error. The
-	// Logger gets that.
+	// Remote says that clients may belong to other users than the one who runs the bridge. They
+	// then learn how a process ended, but not its command and its standard error. The Logger gets
+	// both.
 	Remote bool
-	// Unredacted leaves secrets in what clients hear of a server's process.
+	// Unredacted keeps secrets in the errors about a server's process that clients get.
 	Unredacted bool
 
-	// Record gets what passes on both sides. It is left open. nil records nothing.
+	// Record receives the traffic of both sides. The bridge does not close it. Nil records nothing.
 	Record *capture.Writer
-	Logger *slog.Logger // nil discards
+	// Logger receives the log. Nil discards it.
+	Logger *slog.Logger
 }
 
 func (o Options) withDefaults() Options {
@@ -219,19 +255,22 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// serverCounts counts the connections to the server that clients, or what they share, have or may make. The zero value is ready to use. It is guarded by the Bridge's lock.
+// serverCounts counts the upstreams that clients, or groups of clients, have reserved. The zero
+// value is ready to use. Bridge.mu guards it.
 type serverCounts struct {
 	total    int
-	byCaller map[string]int // by caller
+	byCaller map[string]int
 }
 
-// reserveLocked counts a connection to the server for a caller, "" for one who is not limited, unless there are too many.
+// reserveLocked reserves an upstream for a caller, or returns an error if a limit is reached.
+// Only the limit for all callers applies to the caller "".
 func (b *Bridge) reserveLocked(caller string) *streamable.RejectedError {
 	n := &b.servers
 	switch {
 	case caller != "" && n.byCaller[caller] >= b.opts.MaxServersPerCaller:
 		return newRejectedError(http.StatusTooManyRequests, "too many sessions with this server for one caller: end one, or wait until one has expired")
-	case n.total >= b.opts.MaxServers, b.openConnections.Load() >= 2*int64(b.opts.MaxServers): // those that are ending count too
+	// openConnections includes the connections that are closing.
+	case n.total >= b.opts.MaxServers, b.openConnections.Load() >= 2*int64(b.opts.MaxServers):
 		return newRejectedError(http.StatusServiceUnavailable, "too many sessions with this server")
 	}
 	n.total++
@@ -244,7 +283,7 @@ func (b *Bridge) reserveLocked(caller string) *streamable.RejectedError {
 	return nil
 }
 
-// flushLocked takes back what reserveLocked did.
+// releaseLocked releases a reservation of reserveLocked.
 func (b *Bridge) releaseLocked(caller string) {
 	n := &b.servers
 	n.total--
@@ -256,19 +295,20 @@ func (b *Bridge) releaseLocked(caller string) {
 	}
 }
 
-// overLimitLocked reports for whom another connection to the server would be too many: all, or the caller.
+// overLimitLocked reports if the limit for all callers, or the limit for this one, is reached.
 func (b *Bridge) overLimitLocked(caller string) (all, own bool) {
 	return b.servers.total >= b.opts.MaxServers, caller != "" && b.servers.byCaller[caller] >= b.opts.MaxServersPerCaller
 }
 
-// sessionRetryAfter is how long a client is asked to wait for room for its session.
+// sessionRetryAfter is the Retry-After of a rejected session.
 const sessionRetryAfter = 10 * time.Second
 
 func newRejectedError(status int, why string) *streamable.RejectedError {
 	return &streamable.RejectedError{Status: status, RetryAfter: sessionRetryAfter, Reason: why}
 }
 
-// timeoutFor is how long a request may go without an answer, progress or question; 0 is for ever. What belongs to connecting has the time for that as a whole.
+// timeoutFor returns how long a request may go without a response, progress or an input request.
+// Zero means no limit. For handshakes it is ConnectTimeout.
 func (o *Options) timeoutFor(method string) time.Duration {
 	switch method {
 	case mcp.MethodInitialize, mcp.MethodDiscover:
@@ -279,7 +319,8 @@ func (o *Options) timeoutFor(method string) time.Duration {
 	return max(o.CallTimeout, 0)
 }
 
-// startTimer has expire called when nothing was heard of the call for too long, unless a user is about to log in. It counts from when the client has sent it.
+// startTimer calls expire when the timeout of the call is over, unless a user is logging in. The
+// timeout counts from the time when the request arrived.
 func (c *call) startTimer(expire func()) {
 	b := c.client.b
 	d := b.opts.timeoutFor(c.method)
@@ -295,32 +336,33 @@ func (c *call) startTimer(expire func()) {
 		expire()
 	})
 	c.timer.Store(t)
-	t.Reset(max(d-time.Since(c.began), 0)) // not before, since it may be now
+	t.Reset(max(d-time.Since(c.began), 0)) // only after Store, because the timer may fire at once
 	if c.done.Load() {
 		t.Stop()
 	}
 }
 
-// resetTimer gives the call the whole time again.
+// resetTimer restarts the timeout of the call.
 func (c *call) resetTimer() {
 	if t := c.timer.Load(); t != nil {
 		t.Reset(c.timeout)
 	}
 }
 
-// expire fails a call that was watched in vain.
+// expire fails a call that timed out.
 func (c *call) expire() {
 	c.failTimeout(fmt.Errorf("the server has not answered %s for %v", c.method, c.timeout))
 }
 
-// failTimeout fails a call because the server has said nothing.
+// failTimeout fails a call because the server did not answer in time.
 func (c *call) failTimeout(err error) {
 	c.client.b.metrics.timeouts.Add(1)
 	c.client.b.markUnhealthy(err)
 	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err))
 }
 
-// withDialTimeout is withConnectTimeout without regard to users who log in: a connection by itself needs none.
+// withDialTimeout is withConnectTimeout without the exception for logins, because dialing needs
+// none.
 func (b *Bridge) withDialTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if b.opts.ConnectTimeout < 0 {
 		return context.WithCancel(ctx)
@@ -328,13 +370,13 @@ func (b *Bridge) withDialTimeout(ctx context.Context) (context.Context, context.
 	return context.WithTimeout(ctx, b.opts.ConnectTimeout)
 }
 
-// withConnectTimeout returns a context that ends when the time for a connection is over.
+// withConnectTimeout returns a context that ends after Options.ConnectTimeout.
 func (b *Bridge) withConnectTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return b.withTimeout(ctx, b.opts.ConnectTimeout)
 }
 
-// withTimeout is context.WithTimeoutCause, but that a user who has logged in meanwhile has the whole time afterwards, and that a negative time
-// is for ever.
+// withTimeout is like context.WithTimeoutCause, but a login restarts the timeout, and a negative
+// duration means no limit.
 func (b *Bridge) withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d < 0 {
 		return context.WithCancel(ctx)
@@ -357,18 +399,18 @@ func (b *Bridge) withTimeout(ctx context.Context, d time.Duration) (context.Cont
 	}
 }
 
-// remaining is how much is left of a time that has passed, because a user had to log in meanwhile.
+// remaining returns how much of an expired timeout is left because of a login.
 func (b *Bridge) remaining(d time.Duration) time.Duration {
 	return time.Until(b.opts.LastLogin().Add(d))
 }
 
-// timeoutError is the error of who has waited in vain for as long.
+// A timeoutError says that nothing arrived for the duration.
 type timeoutError time.Duration
 
 func (e timeoutError) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(e)) }
 
-// Is makes it a deadline that was exceeded.
+// Is reports that the error is a context.DeadlineExceeded.
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// isTimeout reports whether an error is that the server has said nothing in time.
+// isTimeout reports if the server did not answer in time.
 func isTimeout(err error) bool { return errors.Is(err, context.DeadlineExceeded) }

@@ -15,87 +15,141 @@ import (
 	"mcpwire/streamable"
 )
 
-// A client is one on the near side: a connection, a session of HTTP, or all requests of one principal that have no session. Its methods may be called by many
-// goroutines at once.
-type client struct {
-	b           *Bridge
-	rec         recorder
-	out         jsonrpc.Sender // for what belongs to no request
-	aggregate   bool           // ids of its requests are not unique, since it is several
-	principalID string         // the id of the principal; "" is nobody in particular
-	caller      string         // who is charged for it; "" is nobody
-	ctx         context.Context
-	cancel      context.CancelFunc
-	closeDone   chan struct{} // closed when close has done its work
-	evict       chan struct{} // closed when the client is cut off because it does not read
-	evictOnce   sync.Once
-	flushed     chan struct{} // closed when all was sent that waited in the client's outbox; nil if it has none
+// The flow of a message from the client to the server is:
+//
+//	streamClient.read, or client.roundTrip on HTTP       reads it, refuses invalid messages
+//	client.request, notification, response               records it; makes a call of a request
+//	client.dispatch                                      queues it until the forwarder is known
+//	client.resolveForwarder, Bridge.forwarderFor         on the first message: detect the server's
+//	                                                     era, choose passthrough or translator
+//	passthrough.request, notification, response          replaces ids if the upstream is shared
+//	 or translator.request, …: machine.FromDownstream    converts it; says what to send where
+//	upstream.trySend, upstream.write                     queues it, connects, sends it
+//
+// and from the server to the client:
+//
+//	upstream.read, deliver, accept, dispatch             splits batches, refuses duplicate names
+//	mux.received, on an upstream shared by both eras     chooses the handler by the request id
+//	passthrough.received                                 restores ids; finds the client by id,
+//	                                                     token, subscription, task or stream
+//	 or translator.received: machine.FromUpstream        converts it; says what to send where
+//	call.finish for the response, else client.send       records it, sends it by the request's
+//	                                                     stream or the client's outbox
 
-	mu           sync.Mutex
-	forwarder    forwarder
-	calls        map[*call]struct{}
-	backlog      []func(forwarder) // what came while it was not known yet what the other side is
-	backlogBytes int               // of all that came since it began to be found out
-	detecting    bool              // it is being found out
-	closed       bool
-	lastUsed     time.Time // when the last request was made or answered
+// A client is a connection, an HTTP session, or all requests of one principal that have no session.
+// Its methods may be called by many goroutines at once.
+type client struct {
+	b   *Bridge
+	rec recorder
+	// out takes messages that belong to no request.
+	out jsonrpc.Sender
+	// aggregate says that this is several clients, so that request ids may repeat.
+	aggregate bool
+	// principalID is the id of the principal, or "" without one.
+	principalID string
+	// caller is charged for the client in limits; "" is nobody.
+	caller string
+	ctx    context.Context
+	cancel context.CancelFunc
+	// closeDone is closed when close returns.
+	closeDone chan struct{}
+	// evict is closed to cut off a client that does not read.
+	evict     chan struct{}
+	evictOnce sync.Once
+	// flushed is closed when the outbox was sent after the end. It is nil without an outbox.
+	flushed chan struct{}
+
+	mu        sync.Mutex
+	forwarder forwarder
+	calls     map[*call]struct{}
+	// backlog holds the messages that came during detection.
+	backlog []func(forwarder)
+	// backlogBytes counts all bytes since detection began.
+	backlogBytes int
+	// detecting is set while resolveForwarder runs.
+	detecting bool
+	closed    bool
+	// lastUsed is the time of the last request or response.
+	lastUsed time.Time
 }
 
-// A party is the rest of the bridge as a client sees it: what brings its messages to the server. Frames are the party's from the call on.
+// A forwarder takes the messages of clients to the server. It owns the frames that it gets.
 type forwarder interface {
 	request(c *call, frame []byte, m *jsonrpc.Message)
 	notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64)
 	response(cl *client, frame []byte, m *jsonrpc.Message, event uint64)
-	// abandon says that nobody waits for the call any more.
+	// abandon gives up a call that nobody waits for.
 	abandon(c *call)
-	// removeClient ends what there is of a client.
+	// removeClient ends everything that belongs to a client.
 	removeClient(cl *client)
 }
 
-// A call is a request of a client that has no answer yet.
+// A call is a pending request of a client.
 type call struct {
 	client *client
-	id     jsonrpc.ID // as the client gave it
+	id     jsonrpc.ID
 	method string
 	modern bool
-	out    jsonrpc.Sender // for what goes before the answer; nil is the client's news
-	ctx    context.Context
-	rec    recorder // that it came in
-	event  uint64   // in the capture
-	seq    uint64   // counts all calls up
-	began  time.Time
-	reply  func(response []byte)
-	once   sync.Once
-	done   atomic.Bool // it was answered, or is not wanted any more
+	// out takes messages that precede the response; nil means the client's own.
+	out   jsonrpc.Sender
+	ctx   context.Context
+	rec   recorder
+	event uint64
+	// event is the request in the capture; seq orders all calls of the bridge.
+	seq   uint64
+	began time.Time
+	reply func(response []byte)
+	once  sync.Once
+	// done says that the call was answered or abandoned.
+	done atomic.Bool
 
-	rejected *streamable.RejectedError // why it went no further; nil if it did. It is set before the answer
+	// rejected says why admission failed; nil if it did not. It is set before the response.
+	rejected *streamable.RejectedError
 
-	serverID     jsonrpc.ID // the id that the server has it under
-	clientToken  []byte     // the client's progress token, if it was replaced
-	tokenKey     string     // key of the token that the server was given; "" is none
-	timer        atomic.Pointer[time.Timer]
-	cancelSend   atomic.Pointer[context.CancelFunc] // ends the wait for room to send it; nil if there is none
-	timeout      time.Duration                      // of the timer; set before it
-	queued       bool                               // the line has it; guarded by the plain's lock
-	retryFrame   []byte                             // the request, if it may have to be made again with more headers
-	taskFrame    []byte                             // the request, if the server may make a task of it; nil if it is large
-	listenFrame  []byte                             // the request, if it goes on when the server is started again
-	acked        bool                               // it is a subscription that the server has acknowledged
-	retries      int                                // how often it broke off since
-	retryPending bool                               // it waits to be made again
-	expectAck    bool                               // the server is going to acknowledge it once more
-	subject      string                             // of a subscription, the URI; of a question after a task, its id
-	logLevel     mcp.LoggingLevel                   // from which it wants log messages, or has others want them
-	stream       uint64                             // of a translator
+	// serverID is the id on the upstream.
+	serverID jsonrpc.ID
+	// clientToken is the client's progress token if the bridge replaced it.
+	clientToken []byte
+	// tokenKey is the key of the upstream's progress token, or "" without one.
+	tokenKey string
+	timer    atomic.Pointer[time.Timer]
+	// cancelSend ends the wait for room in the queue; nil if nothing waits.
+	cancelSend atomic.Pointer[context.CancelFunc]
+	// timeout belongs to timer, and is set before it.
+	timeout time.Duration
+	// queued says that the upstream has the request. The lock of passthrough guards it.
+	queued bool
+	// retryFrame is the request, if it may be retried with more headers.
+	retryFrame []byte
+	// taskFrame is the request, if the server may make a task of it and it is not large.
+	taskFrame []byte
+	// listenFrame is the request, if it is a subscription that survives a restart.
+	listenFrame []byte
+	// acked says that the server has acknowledged the subscription.
+	acked bool
+	// retries counts the failures since then.
+	retries int
+	// retryPending says that the subscription waits for its next attempt.
+	retryPending bool
+	// expectAck says that the server will acknowledge the subscription again.
+	expectAck bool
+	// subject is the URI of a subscription, or the id of the task of a tasks/result.
+	subject string
+	// logLevel is the lowest level of log messages that the call wants, or that a logging/setLevel
+	// sets.
+	logLevel mcp.LoggingLevel
+	// stream is the number of the call in a translator.
+	stream uint64
 }
 
-// newClient returns a client that counts, or nil if there are too many. It must be closed.
+// newClient returns a client, or nil if a limit is reached. The caller must close it.
 func (b *Bridge) newClient(news jsonrpc.Sender, owner string, many bool) *client {
 	cl, _ := b.newClientFor("", news, owner, many)
 	return cl
 }
 
-// newClientFor is newClient for a caller, which may have only so many, and says why there is none.
+// newClientFor is newClient for a caller that may have an own limit. The error names the
+// limit.
 func (b *Bridge) newClientFor(caller string, news jsonrpc.Sender, owner string, many bool) (*client, *streamable.RejectedError) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,7 +159,7 @@ func (b *Bridge) newClientFor(caller string, news jsonrpc.Sender, owner string, 
 		err = newRejectedError(http.StatusServiceUnavailable, "the bridge is shutting down")
 	case len(b.clients) >= b.opts.MaxSessions:
 		err = newRejectedError(http.StatusServiceUnavailable, "there are too many clients")
-	case !b.opts.Shared: // otherwise what they share counts
+	case !b.opts.Shared: // otherwise joinShared reserves
 		err = b.reserveLocked(caller)
 	}
 	if err != nil {
@@ -115,14 +169,14 @@ func (b *Bridge) newClientFor(caller string, news jsonrpc.Sender, owner string, 
 	c := &client{b: b, caller: caller, rec: b.recording.newRecorder(capture.Downstream), out: news, principalID: owner, aggregate: many, calls: map[*call]struct{}{}, lastUsed: time.Now(), closeDone: make(chan struct{}), evict: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(b.ctx)
 	if b.opts.Shared && news != nil {
-		c.out = c.withOutbox(news) // one that does not read must not hold up the others
+		c.out = c.withOutbox(news) // a client that does not read must not delay others
 	}
 	b.clients[c] = struct{}{}
 	b.metrics.sessions.Add(1)
 	return c, nil
 }
 
-// close ends the client and answers what it has under way. It does not wait for the server.
+// close ends the client and fails its pending calls. It does not wait for the server.
 func (cl *client) close() {
 	cl.mu.Lock()
 	if cl.closed {
@@ -149,7 +203,7 @@ func (cl *client) close() {
 	cl.b.mu.Unlock()
 }
 
-// failAll answers all that is open.
+// failAll fails all pending calls.
 func (cl *client) failAll(e *jsonrpc.Error) {
 	cl.mu.Lock()
 	open := make([]*call, 0, len(cl.calls))
@@ -162,14 +216,14 @@ func (cl *client) failAll(e *jsonrpc.Error) {
 	}
 }
 
-// inFlight returns how many requests are open, and since when nothing was done if there are none.
+// inFlight returns the number of pending requests, and the time of the last request or response.
 func (cl *client) inFlight() (open int, used time.Time) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	return len(cl.calls), cl.lastUsed
 }
 
-// pendingCalls returns how many requests are open, without those that go on for as long as the client listens.
+// pendingCalls returns the number of pending requests, without subscriptions.
 func (cl *client) pendingCalls() int {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -182,7 +236,7 @@ func (cl *client) pendingCalls() int {
 	return n
 }
 
-// closeSubscriptions ends the client as soon as nothing else but subscriptions is under way.
+// closeSubscriptions abandons the subscriptions of the client.
 func (cl *client) closeSubscriptions() {
 	cl.mu.Lock()
 	var listens []*call
@@ -197,7 +251,8 @@ func (cl *client) closeSubscriptions() {
 	}
 }
 
-// request takes a request; frame and what m holds are the client's from then on. answer is called once, by any goroutine, with the response, or nil if there is to be none.
+// request takes a request. The client owns frame and m from then on. It calls answer once, from any
+// goroutine, with the response, or with nil without one.
 func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, answer func([]byte)) *call {
 	c := &call{client: cl, id: m.ID, method: string(m.Method), modern: isModern(m), out: out, ctx: ctx, reply: answer, began: time.Now(), seq: cl.b.callCount.Add(1)}
 	cl.b.metrics.requests.Add(1)
@@ -228,61 +283,62 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 	return c
 }
 
-// reject answers a call that goes no further because too much is under way: over HTTP with a status, by which the client knows that it may repeat the request.
+// reject answers a call that exceeds a limit. Over HTTP the status shows that the client may retry.
 func (c *call) reject(e *streamable.RejectedError) {
 	c.rejected = e
 	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", e.Reason))
 }
 
-// notification takes a notification, as request does a request.
+// notification takes a notification. Ownership is as in request.
 func (cl *client) notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	event := cl.recorderIn(ctx).recordMessage(capture.ToServer, frame)
 	cl.logDropped(cl.dispatch(clientMessage{nil, frame, m}, func(p forwarder) { p.notification(cl, frame, m, event) }))
 }
 
-// response takes the answer to a request of the server's, as request does a request.
+// response takes the response to a server's request. Ownership is as in request.
 func (cl *client) response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	event := cl.recorderIn(ctx).recordMessage(capture.ToServer, frame)
 	cl.logDropped(cl.dispatch(clientMessage{nil, frame, m}, func(p forwarder) { p.response(cl, frame, m, event) }))
 }
 
-// logDropped logs why a message was dropped that is not answered, if it was.
+// logDropped logs a dropped message if err is not nil.
 func (cl *client) logDropped(err error) {
 	if err != nil {
 		cl.b.opts.Logger.Debug("a message was dropped", "error", err)
 	}
 }
 
-// recordInvalid records what is no message.
+// recordInvalid records a frame that is not a valid message.
 func (cl *client) recordInvalid(frame []byte) { cl.rec.recordMessage(capture.ToServer, frame) }
 
-// abandon gives a call up because nobody waits for its answer any more.
+// abandon gives up a call because nobody waits for its response.
 func (cl *client) abandon(c *call) {
 	cl.mu.Lock()
 	p := cl.forwarder
 	_, open := cl.calls[c]
 	cl.mu.Unlock()
-	c.done.Store(true) // for a party that has not got it yet, or is just about to take it
+	c.done.Store(true) // for a forwarder that does not have it yet, or is about to take it
 	if p != nil && open {
 		p.abandon(c)
 	}
 	c.finish(nil, provenance{})
 }
 
-// Why a message of a client is not taken.
+// Errors of dispatch.
 var (
 	errSessionEnded = errors.New("the session has ended")
 	errBacklog      = errors.New("too many requests wait for the server to start; this one was not sent")
 )
 
-// An opening is the first message of a client. call is nil if it is no request.
+// A clientMessage is a message of a client. call is nil unless it is a request.
 type clientMessage struct {
 	call  *call
 	frame []byte
 	m     *jsonrpc.Message
 }
 
-// dispatch has f called with what the client talks to, now or as soon as that is known. The error is errSessionEnded or errBacklog; f is not called then.
+// dispatch calls f with the client's forwarder, now or as soon as that is known. If it returns
+// errSessionEnded or errBacklog, it does not call f.
 func (cl *client) dispatch(o clientMessage, f func(forwarder)) error {
 	cl.mu.Lock()
 	switch {
@@ -315,12 +371,13 @@ func (cl *client) dispatch(o clientMessage, f func(forwarder)) error {
 		return nil
 	}
 	cl.detecting = true
-	cl.b.wg.Go(func() { cl.resolveForwarder(o) }) // before close can have the lock, behind which Close waits
+	// Start the goroutine under the lock, so that Close, which calls close first, waits for it.
+	cl.b.wg.Go(func() { cl.resolveForwarder(o) })
 	cl.mu.Unlock()
 	return nil
 }
 
-// resolveForwarder finds out what the client is to talk to, and hands on what came meanwhile.
+// resolveForwarder finds the forwarder of the client and gives it the backlog.
 func (cl *client) resolveForwarder(o clientMessage) {
 	p, done := cl.b.forwarderFor(cl, o)
 	cl.mu.Lock()
@@ -354,7 +411,8 @@ func (cl *client) resolveForwarder(o clientMessage) {
 	cl.mu.Unlock()
 }
 
-// send sends the client a message that is no response, where out says. from is what it was made of.
+// send sends the client a message that is not a response, by out if that is not nil. from is the
+// origin of the message.
 func (cl *client) send(out jsonrpc.Sender, frame []byte, from provenance) error {
 	rec := cl.rec
 	if box, ok := out.(*outbox); ok {
@@ -371,10 +429,12 @@ func (cl *client) send(out jsonrpc.Sender, frame []byte, from provenance) error 
 	return out.Send(frame)
 }
 
-// errNoStream is why a message was dropped that belongs to no request, where there is no place for such.
+// errNoStream is the error for a message that belongs to no request if the client has no place for
+// it.
 var errNoStream = errors.New("the client takes nothing that belongs to none of its requests")
 
-// finish answers the call with a response, which was made of what from says, or with none. Only the first call counts.
+// finish answers the call with a response, or with none if it is nil. from is the origin of the
+// response. Only the first call has an effect.
 func (c *call) finish(response []byte, from provenance) {
 	c.once.Do(func() {
 		c.done.Store(true)
@@ -397,7 +457,7 @@ func (c *call) finish(response []byte, from provenance) {
 	})
 }
 
-// rewritten reports whether the server has the call under another id than the client.
+// rewritten reports if the id on the upstream differs from the client's.
 func (c *call) rewritten() bool { return !c.serverID.Equal(c.id) }
 
 // fail answers the call with an error.
@@ -405,22 +465,24 @@ func (c *call) fail(e *jsonrpc.Error) {
 	c.finish(jsonrpc.AppendError(nil, c.id, e, false), c.bridgeProvenance())
 }
 
-// bridgeProvenance says that an answer is the bridge's own.
+// bridgeProvenance returns the provenance of a response that the bridge made.
 func (c *call) bridgeProvenance() provenance {
 	return provenance{rec: c.rec, event: c.event, rule: "answered by the bridge"}
 }
 
-// isModern reports whether a message says of itself which revision it is of.
+// isModern reports if a message has the protocol version in its _meta.
 func isModern(m *jsonrpc.Message) bool {
 	meta, ok := m.Param("_meta")
 	return ok && locate(meta, mcp.MetaProtocolVersion).found()
 }
 
-// An outbox keeps messages until whoever owns it sends them, so that a client that does not read holds up nobody else. Its methods may be called by many goroutines at
-// once.
+// An outbox buffers messages until its owner sends them, so that a slow client delays nobody else.
+// Its methods may be called by many goroutines at once.
 type outbox struct {
-	notify chan struct{} // has an element if there is something, or nothing more will come
-	rec    recorder      // of the request that it belongs to
+	// notify has an element if there are messages or the outbox was closed.
+	notify chan struct{}
+	// rec is the recorder of the request.
+	rec recorder
 
 	mu     sync.Mutex
 	queue  [][]byte
@@ -428,15 +490,15 @@ type outbox struct {
 	closed bool
 }
 
-// maxOutbox is how much may wait in an outbox, in bytes, besides the first message.
+// maxOutbox limits the bytes in an outbox. The first message may be larger.
 const maxOutbox = 8 << 20
 
-// errSlowClient is why a message is not kept.
+// errSlowClient is the error of a full outbox.
 var errSlowClient = errors.New("the client does not read what it is sent")
 
 func newOutbox() *outbox { return &outbox{notify: make(chan struct{}, 1)} }
 
-// Send implements jsonrpc.Sender. It never waits.
+// Send implements jsonrpc.Sender. It never blocks.
 func (o *outbox) Send(message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -452,7 +514,7 @@ func (o *outbox) Send(message []byte) error {
 	return nil
 }
 
-// take returns what waits. close makes it the last.
+// take removes and returns the messages. If last is set, it closes the outbox.
 func (o *outbox) take(last bool) [][]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -462,7 +524,7 @@ func (o *outbox) take(last bool) [][]byte {
 	return queue
 }
 
-// flush sends what waits to out. What cannot be sent is the client's to deal with.
+// flush sends the messages to out. It gives messages that fail to undelivered.
 func (cl *client) flush(o *outbox, out jsonrpc.Sender, last bool) {
 	for _, message := range o.take(last) {
 		if err := out.Send(message); err != nil {
@@ -471,7 +533,8 @@ func (cl *client) flush(o *outbox, out jsonrpc.Sender, last bool) {
 	}
 }
 
-// undelivered deals with a message that the request it belongs to could not bring: a question goes where there is no request, or is answered for the client.
+// undelivered handles a message that could not be sent by its request's stream. An input request
+// goes to the client's own stream; if that fails too, the bridge answers it with an error.
 func (cl *client) undelivered(message []byte, err error) {
 	var m jsonrpc.Message
 	if jsonrpc.Parse(message, &m, 0) != nil || m.Kind != jsonrpc.KindRequest {
@@ -487,7 +550,8 @@ func (cl *client) undelivered(message []byte, err error) {
 	}
 }
 
-// withOutbox returns an outlet that never waits, with a goroutine that sends to out until the client has ended. If it is full, the client is: it ends.
+// withOutbox returns a sender that never blocks, and starts a goroutine that sends to out until the
+// client ends. A full outbox ends the client.
 func (cl *client) withOutbox(out jsonrpc.Sender) jsonrpc.Sender {
 	o := newOutbox()
 	cl.flushed = make(chan struct{})
@@ -509,7 +573,7 @@ func (cl *client) withOutbox(out jsonrpc.Sender) jsonrpc.Sender {
 	return evictingOutbox{o, cl}
 }
 
-// evictingOutbox ends the client when its outbox is full.
+// An evictingOutbox ends the client when it is full.
 type evictingOutbox struct {
 	*outbox
 	cl *client

@@ -5,15 +5,15 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A span is where a value is in a text. The zero span is none.
+// A byteRange is the position of a value in a text. The zero value means that nothing was found.
 type byteRange struct{ start, end int }
 
 func (r byteRange) found() bool { return r.end > 0 }
 
 func (r byteRange) slice(text []byte) []byte { return text[r.start:r.end] }
 
-// locate returns where the value is that a path of names leads to from the object text, which is valid JSON. If a name stands twice the first counts, as it does for
-// jsonrpc.Message.
+// locate returns the position of the value at a path of member names in an object, which must be
+// valid JSON. Of duplicate names the first counts, as for jsonrpc.Message.
 func locate(text []byte, path ...string) byteRange {
 	whole := byteRange{0, len(text)}
 	for _, name := range path {
@@ -25,7 +25,7 @@ func locate(text []byte, path ...string) byteRange {
 	return whole
 }
 
-// memberOf returns where the named member's value is, in the object that within is.
+// memberOf returns the position of the named member's value in the object at a position.
 func memberOf(text []byte, object byteRange, name string) (byteRange, bool) {
 	part := object.slice(text)
 	var s jsonwire.Scanner
@@ -44,7 +44,7 @@ func memberOf(text []byte, object byteRange, name string) (byteRange, bool) {
 	return byteRange{}, false
 }
 
-// splice returns a copy of text in which value stands where at is.
+// splice returns a copy of text with the bytes at a position replaced by value.
 func splice(text []byte, at byteRange, value []byte) []byte {
 	out := make([]byte, 0, len(text)+len(value)-(at.end-at.start))
 	out = append(out, text[:at.start]...)
@@ -52,7 +52,7 @@ func splice(text []byte, at byteRange, value []byte) []byte {
 	return append(out, text[at.end:]...)
 }
 
-// withID returns a copy of a message with another id. All else is as it was.
+// withID returns a copy of a message with another id, or the message itself if it has no id.
 func withID(frame []byte, id jsonrpc.ID) []byte {
 	at := locate(frame, "id")
 	if !at.found() {
@@ -61,7 +61,7 @@ func withID(frame []byte, id jsonrpc.ID) []byte {
 	return splice(frame, at, id)
 }
 
-// idKey returns what two ids have in common that are the same JSON value, however they are spelled.
+// idKey returns a map key for an id. It is the same for all spellings of the same JSON value.
 func idKey(id jsonrpc.ID) string {
 	if s, ok := id.Text(); ok {
 		return "s" + s
@@ -69,13 +69,13 @@ func idKey(id jsonrpc.ID) string {
 	return string(id)
 }
 
-// stringOf returns the value of a JSON string; "" of anything else.
+// stringOf returns the value of a JSON string, and "" for any other value.
 func stringOf(value []byte) string {
 	s, _ := jsonrpc.ID(value).Text()
 	return s
 }
 
-// compact returns a frame as one line, in memory of its own.
+// compact returns a copy of a frame on one line.
 func compact(frame []byte) []byte {
 	line := jsonrpc.OneLine(frame)
 	return append(make([]byte, 0, len(line)), line...)

@@ -13,13 +13,14 @@ import (
 	"mcpwire/streamable"
 )
 
-// eraCache is what was found out of the server's era. It is a property of the server, so it holds for all clients until something contradicts it.
+// An eraCache holds what is known about the eras of the server. It applies to all clients until
+// something contradicts it.
 type eraCache struct {
 	mu             sync.Mutex
 	legacy, modern support
 }
 
-// An answer is to a question that may not have been asked.
+// A support says if the server supports an era.
 type support int8
 
 const (
@@ -45,14 +46,14 @@ func (c *eraCache) update(legacy, modern support) {
 	}
 }
 
-// reset makes it be found out again.
+// reset forgets the eras, so that they are detected again.
 func (c *eraCache) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.legacy, c.modern = supportUnknown, supportUnknown
 }
 
-// eraOf returns the era that a message is of.
+// eraOf returns the era of a client's message.
 func eraOf(m *jsonrpc.Message) Era {
 	if method := string(m.Method); isModern(m) || method == mcp.MethodDiscover || method == mcp.MethodSubscriptionsListen {
 		return EraModern
@@ -60,7 +61,8 @@ func eraOf(m *jsonrpc.Message) Era {
 	return EraLegacy
 }
 
-// forwarderFor returns what a client talks to, by its first message of an era that is allowed, and whether that message has been dealt with.
+// forwarderFor returns the forwarder of a client, by its first message, and reports if that message
+// was handled.
 func (b *Bridge) forwarderFor(cl *client, o clientMessage) (p forwarder, done bool) {
 	clientEra := eraOf(o.m)
 	if b.opts.Shared {
@@ -89,7 +91,7 @@ func (b *Bridge) joinPassthrough(cl *client, p *passthrough) forwarder {
 	return p
 }
 
-// tryModern asks the server whether it is modern, as the client is.
+// tryModern detects the era of the server for a modern client.
 func (b *Bridge) tryModern(cl *client, o clientMessage) forwarder {
 	probe, up := b.newEraProbe()
 	ctx, cancel := b.withConnectTimeout(cl.ctx)
@@ -102,16 +104,18 @@ func (b *Bridge) tryModern(cl *client, o clientMessage) forwarder {
 	if result := supportsModern(m, err); result == supportYes {
 		b.eras.update(supportUnknown, supportYes)
 	} else if result == supportNo {
-		if err == nil { // what holds for this one only is that it has said nothing
-			b.eras.update(supportYes, supportNo) // what else could it be
+		if err == nil { // a timeout may be true of this connection only
+			b.eras.update(supportYes, supportNo) // it is the only other era
 		}
 		return b.newTranslator(cl, EraModern, up)
 	}
 	return b.newPassthroughOn(cl, up, cl.aggregate, nil)
 }
 
-// discover asks the server what it is, by a server/discover request. One that does not answer may be slow to start, or of those that answer nothing before a handshake, but for a ping: as soon as it answers
-// that, the other answer is not going to come, which is a deadline that was exceeded, while ctx goes on.
+// discover sends server/discover to the server. A server that does not answer may be slow to start,
+// or may ignore everything but ping before a handshake. So after a timeout it sends a ping. If the
+// server answers the ping first, discover returns context.DeadlineExceeded while ctx is still
+// valid.
 func (b *Bridge) discover(ctx context.Context, probe *eraProbe, up *upstream, request []byte) (*jsonrpc.Message, error) {
 	short, cancel := b.withTimeout(ctx, b.opts.eraProbeTimeout())
 	m, err := probe.roundTrip(short, up, request)
@@ -127,7 +131,7 @@ func (b *Bridge) discover(ctx context.Context, probe *eraProbe, up *upstream, re
 	return a.m, a.err
 }
 
-// supportsModern judges what a server has answered to server/discover
+// supportsModern evaluates the response to server/discover
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
 func supportsModern(m *jsonrpc.Message, err error) support {
 	if err == nil {
@@ -142,11 +146,11 @@ func supportsModern(m *jsonrpc.Message, err error) support {
 	if failed, ok := errors.AsType[*jsonrpc.CallError](err); ok && failed.Outcome == jsonrpc.OutcomeRejected {
 		return supportNo
 	}
-	return supportUnknown // it cannot be reached, or does not let us in: that says nothing of its era
+	return supportUnknown // unreachable or unauthorized
 }
 
-// onlyLegacy reports whether an answer to server/discover names revisions, and they are all legacy ones: the server knows of the modern era, and has been told not to
-// speak it.
+// onlyLegacy reports if a response to server/discover names revisions that are all legacy. Such a
+// server knows the modern era but is configured not to use it.
 func onlyLegacy(m *jsonrpc.Message) bool {
 	var versions []string
 	if m.Kind == jsonrpc.KindError {
@@ -158,7 +162,7 @@ func onlyLegacy(m *jsonrpc.Message) bool {
 	return modern == mcp.RevisionNone && legacy != mcp.RevisionNone
 }
 
-// tryLegacy forwards initialize, and sees whether the server knows it.
+// tryLegacy forwards initialize and checks if the server understands it.
 func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool) {
 	if o.call == nil || o.call.method != mcp.MethodInitialize {
 		return b.joinPassthrough(cl, b.newPassthrough(cl.aggregate)), false
@@ -195,7 +199,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 	return b.newPassthroughOn(cl, up, false, nil), true
 }
 
-// reachable reports whether a server that has not agreed to a handshake is worth being asked something else.
+// reachable reports if discovery may still succeed after a handshake that failed with err.
 func reachable(err error) bool {
 	if err == nil {
 		return true
@@ -204,7 +208,7 @@ func reachable(err error) bool {
 	return ok && failed.Outcome == jsonrpc.OutcomeRejected
 }
 
-// discoverRequest is the bridge's own question what a server is.
+// discoverRequest returns the bridge's own server/discover request.
 func discoverRequest() []byte {
 	offer := era.ClientProfile{Info: mcp.Implementation{Name: "mcpwire bridge", Version: "1"}}
 	f := era.Of(mcp.LatestRevision)
@@ -213,7 +217,8 @@ func discoverRequest() []byte {
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-discover"), mcp.MethodDiscover, params)
 }
 
-// discoverFor asks it as the client does whose first message it is: another bridge behind this one may go by who asks first.
+// discoverFor returns a server/discover request with the _meta of the client's first message,
+// because another bridge upstream may depend on the client's identity.
 func discoverFor(first []byte) []byte {
 	at := locate(first, "params", "_meta")
 	if !locate(first, "params", "_meta", mcp.MetaProtocolVersion).found() {
@@ -228,7 +233,7 @@ func discoverFor(first []byte) []byte {
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-discover"), mcp.MethodDiscover, append(params, '}'))
 }
 
-// initializeRequest is the bridge's own handshake, of which only the answer is of interest.
+// initializeRequest returns the bridge's own initialize request. Only the response matters.
 func initializeRequest() []byte {
 	offer := era.ClientProfile{Info: mcp.Implementation{Name: "mcpwire bridge", Version: "1"}}
 	f := era.Of(mcp.LatestLegacyRevision)
@@ -236,7 +241,8 @@ func initializeRequest() []byte {
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-initialize"), mcp.MethodInitialize, offer.AppendInitialize(nil, f, capabilities))
 }
 
-// unresponsive is the party of a client whose server has said nothing at all. The next message of the client finds out anew whether it does, on another connection.
+// unresponsive is the forwarder of a client if the server does not answer at all. The next message
+// of the client detects the era again on another connection.
 type unresponsive struct{ err error }
 
 func (u unresponsive) request(c *call, _ []byte, _ *jsonrpc.Message) {
@@ -247,12 +253,13 @@ func (unresponsive) response(*client, []byte, *jsonrpc.Message, uint64)     {}
 func (unresponsive) abandon(*call)                                          {}
 func (unresponsive) removeClient(*client)                                   {}
 
-// wrongEra is the party of messages of an era that is not allowed. The client may have both, and go on with the other.
+// wrongEra is the forwarder of messages of an era that is not allowed. The client may support both
+// eras and continue with the other one.
 type wrongEra struct{ allowed Era }
 
 func (w wrongEra) request(c *call, _ []byte, m *jsonrpc.Message) {
 	if w.allowed == EraLegacy {
-		c.fail(jsonrpc.MethodNotFound(c.method)) // as a server answers that knows no other
+		c.fail(jsonrpc.MethodNotFound(c.method)) // as a server that knows no other era
 		return
 	}
 	version, _ := m.Param("protocolVersion")
@@ -263,10 +270,10 @@ func (wrongEra) response(*client, []byte, *jsonrpc.Message, uint64)     {}
 func (wrongEra) abandon(*call)                                          {}
 func (wrongEra) removeClient(*client)                                   {}
 
-// probeTimeout is how long a server may take to say whether it is modern.
+// probeTimeout limits how long the bridge waits for the response to server/discover.
 const probeTimeout = 5 * time.Second
 
-// eraProbeTimeout is the part of the time for a connection that is left to the first question.
+// eraProbeTimeout returns the part of ConnectTimeout for the first request of a detection.
 func (o *Options) eraProbeTimeout() time.Duration {
 	if o.ConnectTimeout < 0 {
 		return probeTimeout
@@ -274,16 +281,19 @@ func (o *Options) eraProbeTimeout() time.Duration {
 	return min(probeTimeout, o.ConnectTimeout/2)
 }
 
-// A prober is the user of a line of which nobody knows yet what it is for: it asks one thing after the other.
+// An eraProbe handles an upstream during detection. It sends one request after the other.
 type eraProbe struct {
-	results          chan probeResult
-	unsolicited      []probeResult // what the server has sent of itself, which is for the next user; guarded by the line's passing, as is
-	unsolicitedBytes int           // of it
+	results chan probeResult
+	// unsolicited holds the other messages of the server, for the next handler. deliverMu of the
+	// upstream guards it and unsolicitedBytes.
+	unsolicited      []probeResult
+	unsolicitedBytes int
 
-	initialize, initializeResult []byte // the handshake that there was, for the next user; nil if there was none
+	// The handshake for the next handler; nil if there was none.
+	initialize, initializeResult []byte
 }
 
-// discardResults throws away what was answered to what was asked before.
+// discardResults removes the responses to earlier requests.
 func (e *eraProbe) discardResults() {
 	for {
 		select {
@@ -294,25 +304,26 @@ func (e *eraProbe) discardResults() {
 	}
 }
 
-// maxUnsolicited is how many messages are kept, and maxUnsolicitedBytes how much of them besides the first.
+// Limits for the unsolicited messages: their number, and their bytes, which the first message may
+// exceed.
 const (
 	maxUnsolicited      = 256
 	maxUnsolicitedBytes = 1 << 20
 )
 
-// probeResult is an answer, or why there is none.
+// A probeResult is a response, or the error without one.
 type probeResult struct {
 	m     *jsonrpc.Message
 	frame []byte
 	from  origin
-	event uint64 // in the capture
+	event uint64
 	err   error
 }
 
-// newEraProbe returns a prober and its line.
+// newEraProbe returns a probe and its upstream.
 func (b *Bridge) newEraProbe() (*eraProbe, *upstream) { return b.newEraProbeWithContext(b.ctx) }
 
-// newEraProbeWithContext is newEraProbe with a context for what the line does, of b.ctx.
+// newEraProbeWithContext is newEraProbe with a context derived from b.ctx.
 func (b *Bridge) newEraProbeWithContext(ctx context.Context) (*eraProbe, *upstream) {
 	probe := &eraProbe{results: make(chan probeResult, 8)}
 	up := b.newUpstreamWithContext(ctx, probe)
@@ -320,14 +331,14 @@ func (b *Bridge) newEraProbeWithContext(ctx context.Context) (*eraProbe, *upstre
 	return probe, up
 }
 
-// roundTrip sends a request of the bridge's own, and waits for the answer.
+// roundTrip sends a request of the bridge and waits for the response.
 func (e *eraProbe) roundTrip(ctx context.Context, up *upstream, frame []byte) (*jsonrpc.Message, error) {
 	id := locate(frame, "id")
 	a := e.roundTripMessage(ctx, up, queuedMessage{frame: frame, id: id.slice(frame)})
 	return a.m, a.err
 }
 
-// roundTripMessage sends a request and waits for the answer; if it has no id, for any.
+// roundTripMessage sends a request and waits for its response, or for any response if it has no id.
 func (e *eraProbe) roundTripMessage(ctx context.Context, up *upstream, it queuedMessage) probeResult {
 	id := it.id
 	up.sendUrgent(it)
@@ -335,7 +346,7 @@ func (e *eraProbe) roundTripMessage(ctx context.Context, up *upstream, it queued
 		select {
 		case a := <-e.results:
 			if a.err == nil && id != nil && !a.m.ID.Equal(id) && !a.m.ID.IsNull() && len(a.m.ID) > 0 {
-				continue // to what was asked before
+				continue // the response to an earlier request
 			}
 			return a
 		case <-ctx.Done():
@@ -347,11 +358,11 @@ func (e *eraProbe) roundTripMessage(ctx context.Context, up *upstream, it queued
 func (e *eraProbe) deliver(a probeResult) {
 	select {
 	case e.results <- a:
-	default: // nobody asks that much
+	default: // more responses than requests
 	}
 }
 
-// received implements user.
+// received implements upstreamHandler.
 func (e *eraProbe) received(frame []byte, m *jsonrpc.Message, from origin) {
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
 		e.deliver(probeResult{m: m, frame: frame, event: from.rec.recordMessage(toClient, frame)})
@@ -361,14 +372,15 @@ func (e *eraProbe) received(frame []byte, m *jsonrpc.Message, from origin) {
 		from.rec.recordMessage(toClient, frame)
 		return
 	}
-	e.unsolicited = append(e.unsolicited, probeResult{m: m, frame: frame, from: from}) // the next user records it
+	// The next handler records the message.
+	e.unsolicited = append(e.unsolicited, probeResult{m: m, frame: frame, from: from})
 	e.unsolicitedBytes += len(frame)
 }
 
-// callFailed implements user.
+// callFailed implements upstreamHandler.
 func (e *eraProbe) callFailed(_ jsonrpc.ID, err error) { e.deliver(probeResult{err: err}) }
 
-// disconnected implements user.
+// disconnected implements upstreamHandler.
 func (e *eraProbe) disconnected(err error, _ []queuedMessage) {
 	if !errors.Is(err, errUpstreamClosed) {
 		e.deliver(probeResult{err: err})
@@ -379,13 +391,15 @@ func (e *eraProbe) messagesLost()                     {}
 func (e *eraProbe) reconnected(context.Context) error { return nil }
 func (e *eraProbe) wantsConnection() bool             { return false }
 
-// A finding is under way while somebody finds out, for all clients that share, what the server is.
+// A sharedAttempt is a detection or a handshake that one client makes for all that share.
 type sharedAttempt struct {
-	done chan struct{} // closed in the end
-	err  error         // why it could not be found out; set before
+	done chan struct{}
+	// err is the error of the attempt. It is set before done is closed.
+	err error
 }
 
-// sharedForwarderFor returns what a client talks to that shares. A client that comes while the server cannot be reached has nothing to talk to yet.
+// sharedForwarderFor returns the forwarder of a client that shares. While the server cannot be
+// reached, it is unreachable.
 func (b *Bridge) sharedForwarderFor(cl *client, o clientMessage) forwarder {
 	clientEra := eraOf(o.m)
 	for {
@@ -394,7 +408,7 @@ func (b *Bridge) sharedForwarderFor(cl *client, o clientMessage) forwarder {
 		}
 		b.mu.Lock()
 		f := b.detecting
-		if f == nil && b.serverEraFor(clientEra) != EraAuto { // since a moment
+		if f == nil && b.serverEraFor(clientEra) != EraAuto { // another client just detected it
 			b.mu.Unlock()
 			continue
 		}
@@ -418,7 +432,8 @@ func (b *Bridge) sharedForwarderFor(cl *client, o clientMessage) forwarder {
 	}
 }
 
-// serverEraFor returns the era by which clients of the era near are served, EraAuto if that is not known: the same if the server has it.
+// serverEraFor returns the era of the server to use for a client: the client's own if the server
+// supports it, and EraAuto if that is unknown.
 func (b *Bridge) serverEraFor(clientEra Era) Era {
 	if b.opts.ServerEra != EraAuto {
 		return b.opts.ServerEra
@@ -433,7 +448,7 @@ func (b *Bridge) serverEraFor(clientEra Era) Era {
 	return EraAuto
 }
 
-// detect finds out what the server is, for a client, with the line that the client then shares.
+// detect detects the era of the server for a client, on the upstream that the client then shares.
 func (b *Bridge) detect(f *sharedAttempt, cl *client, clientEra Era, o clientMessage) (fwd forwarder) {
 	b.mu.Lock()
 	probe, up := b.failedProbe, b.failedUpstream
@@ -456,17 +471,18 @@ func (b *Bridge) detect(f *sharedAttempt, cl *client, clientEra Era, o clientMes
 		fwd = unreachable{why: err}
 	} else {
 		fwd = b.joinShared(cl, clientEra, found.serverEra, o, up)
-		b.eras.update(found.legacy, found.modern) // not before: others would begin a connection of their own
+		// Update the cache last, or other clients would connect by themselves.
+		b.eras.update(found.legacy, found.modern)
 	}
 	b.mu.Lock()
 	switch {
 	case err == nil:
-	case !b.closed && cl.ctx.Err() == nil && up.isDown(): // it knows when the next attempt may be made
+	case !b.closed && cl.ctx.Err() == nil && up.isDown(): // it knows when to retry
 		b.failedProbe, b.failedUpstream = probe, up
 	default:
 		up.close()
 	}
-	if cl.ctx.Err() == nil { // else it says nothing of the server, and somebody else has to try
+	if cl.ctx.Err() == nil { // otherwise another client must try
 		f.err = err
 	}
 	b.detecting = nil
@@ -475,13 +491,14 @@ func (b *Bridge) detect(f *sharedAttempt, cl *client, clientEra Era, o clientMes
 	return fwd
 }
 
-// A verdict is what was found out: by which era the client is served, and what is known of the server for others.
+// An eraResult is the result of a detection: the era to use for the client, and what is known about
+// the server.
 type eraResult struct {
 	serverEra      Era
 	legacy, modern support
 }
 
-// detectModern asks the server whether it is modern.
+// detectModern detects the era of the server with server/discover.
 func (b *Bridge) detectModern(cl *client, probe *eraProbe, up *upstream, o clientMessage) (eraResult, error) {
 	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
@@ -498,8 +515,8 @@ func (b *Bridge) detectModern(cl *client, probe *eraProbe, up *upstream, o clien
 	return eraResult{}, err
 }
 
-// detectLegacy shakes hands with the server as the client does, and asks it whether it is modern if it knows no handshakes. One that knows neither is taken for legacy: it has
-// said what is wrong, and is going to say it again.
+// detectLegacy sends the client's handshake to the server, and server/discover if the server does
+// not understand it. A server that understands neither counts as legacy: it will repeat its error.
 func (b *Bridge) detectLegacy(cl *client, probe *eraProbe, up *upstream, o clientMessage) (eraResult, error) {
 	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
@@ -520,7 +537,7 @@ func (b *Bridge) detectLegacy(cl *client, probe *eraProbe, up *upstream, o clien
 	return eraResult{serverEra: EraLegacy}, nil
 }
 
-// unreachable is the party of clients of a server that is away, for what they have asked for so far.
+// unreachable is the forwarder for the messages that came while the server could not be reached.
 type unreachable struct {
 	wrongEra
 	why error
@@ -534,7 +551,7 @@ func (u unreachable) request(c *call, _ []byte, _ *jsonrpc.Message) {
 	c.fail(asRPCError(u.why))
 }
 
-// identifiesClient reports whether a message tells what its client has to share.
+// identifiesClient reports if a message tells which clients its client can share with.
 func identifiesClient(m *jsonrpc.Message) bool {
 	return eraOf(m) == EraModern || m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize
 }

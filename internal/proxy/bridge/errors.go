@@ -22,7 +22,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// asRPCError is the error that a client is answered with for one that the bridge met, or that the server has answered the bridge with.
+// asRPCError returns the JSON-RPC error for a client: the server's own if err contains one.
 func asRPCError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return e
@@ -30,8 +30,9 @@ func asRPCError(err error) *jsonrpc.Error {
 	return clientError(err)
 }
 
-// visibleError returns why a connection ended, or could not be made, as clients may hear of it. Of a process, those that Options.Remote is about hear how it ended. Others also hear its
-// command and what it wrote to standard error last, without secrets.
+// visibleError returns the version of a connection's error that clients may see. With
+// Options.Remote it says only how a process ended. Otherwise it includes the command and the last
+// standard error, redacted unless Options.Unredacted is set.
 func (b *Bridge) visibleError(err error) error {
 	exit, exited := errors.AsType[*stdio.ExitError](err)
 	start, failed := errors.AsType[*connectError](err)
@@ -56,10 +57,10 @@ func (b *Bridge) visibleError(err error) error {
 	return &safe
 }
 
-// An exitError says how a process ended, and nothing else of it.
+// An exitError says how a process ended, without details.
 type exitError struct {
 	code   int
-	signal os.Signal // nil if none ended it
+	signal os.Signal
 	after  time.Duration
 }
 
@@ -71,7 +72,8 @@ func (e *exitError) Error() string {
 	return fmt.Sprintf("%s after %v; the bridge's log has its last words", how, e.after.Round(time.Millisecond))
 }
 
-// clientError is what a client is told of the end of a connection, or of a request that got no answer: the text, and the exit status and the last words of a process as data.
+// clientError returns the JSON-RPC error for the end of a connection or a failed request. Its data
+// has the exit status and the last standard error of a process.
 func clientError(err error) *jsonrpc.Error {
 	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", describe(err))
 	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
@@ -87,7 +89,7 @@ func clientError(err error) *jsonrpc.Error {
 	return e
 }
 
-// describe says what happened, and how to mend it where that is known.
+// describe returns a text for an error, with a fix if one is known.
 func describe(err error) string {
 	if later, ok := errors.AsType[*retryError](err); ok {
 		return fmt.Sprintf("%s (the next attempt is in %v)", describe(later.err), later.wait)
@@ -138,7 +140,7 @@ func describe(err error) string {
 	return fmt.Sprintf("the server is gone: %v", err)
 }
 
-// describeStatus is told for an HTTP response that is no answer.
+// describeStatus returns a text for an HTTP response without a JSON-RPC message.
 func describeStatus(s *streamable.StatusError) string {
 	switch code := s.StatusCode; {
 	case code == http.StatusUnauthorized:
@@ -155,7 +157,7 @@ func describeStatus(s *streamable.StatusError) string {
 	return fmt.Sprintf("the server does not take the request: %v; is the URL that of its endpoint? Many have it at /mcp", s)
 }
 
-// causeOf is the error of a call without what became of it.
+// causeOf returns the error in a CallError, without its outcome.
 func causeOf(err error, failed *jsonrpc.CallError) error {
 	if failed != nil {
 		return failed.Err
@@ -163,14 +165,14 @@ func causeOf(err error, failed *jsonrpc.CallError) error {
 	return err
 }
 
-// A connectError says why there was no connection at all.
+// A connectError says why a connection could not be made.
 type connectError struct{ err error }
 
 func (e *connectError) Error() string { return e.err.Error() }
 
 func (e *connectError) Unwrap() error { return e.err }
 
-// A retryError says why there is no connection, and when the next one is going to be tried.
+// A retryError says why a connection is missing, and when the next attempt is.
 type retryError struct {
 	err  error
 	wait time.Duration
@@ -182,13 +184,13 @@ func (e *retryError) Error() string {
 
 func (e *retryError) Unwrap() error { return e.err }
 
-// jitter takes a random part of up to a half off, so that many do not start in step.
+// jitter reduces a duration by a random part of up to a half, so that retries spread out.
 func jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
 
-// maxClip is how many bytes of a peer's text are shown.
+// maxClip limits the bytes of a peer's text in the log.
 const maxClip = 120
 
-// clip returns the beginning of a peer's text for the log, without anything that a terminal would act on.
+// clip returns the beginning of a peer's text, quoted for the log.
 func clip(b []byte) string {
 	more := ""
 	if len(b) > maxClip {
@@ -197,10 +199,11 @@ func clip(b []byte) string {
 	return strconv.QuoteToASCII(string(b)) + more
 }
 
-// maxTail is how much of a server's last words an error holds, in bytes.
+// maxTail limits the bytes of standard error in an error's data.
 const maxTail = 4 << 10
 
-// exitData is the data of an error that says how a server's process ended. signal may be nil, tail is what it wrote last.
+// exitData returns the data of an error that says how a process ended. signal may be nil. tail is
+// the last standard error.
 func exitData(code int, signal os.Signal, tail string) []byte {
 	b := append([]byte(nil), `{"exitCode":`...)
 	b = strconv.AppendInt(b, int64(code), 10)

@@ -14,20 +14,25 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// health knows whether the server answers. The zero value is ready to use.
+// A health records if the server works. The zero value is ready to use.
 type health struct {
-	lastSeen atomic.Int64 // when the server has last sent something, in nanoseconds since the epoch; 0 if something has failed since
+	// lastSeen is the time of the server's last message, in nanoseconds since the epoch; 0 if an
+	// error came after it.
+	lastSeen atomic.Int64
 
 	mu        sync.Mutex
-	lastProbe time.Time     // when it was last asked
-	err       error         // what has failed since it was last seen; nil if nothing has
-	probing   chan struct{} // closed when it has been found out; nil if nobody asks
+	lastProbe time.Time
+	// err is the error since lastSeen, or nil.
+	err error
+	// probing is closed when the current probe ends and nil without one.
+	probing chan struct{}
 }
 
-// maxReadyInterval is the longest time between two attempts to find out whether a server answers that did not.
+// maxReadyInterval limits the time between two probes of a server that did not answer.
 const maxReadyInterval = 10 * time.Second
 
-// markUnhealthy notes that something has failed which would not have if the server were well. It may be: then it is seen again, or asked.
+// markUnhealthy records an error that a working server would not cause. The next message or probe
+// may clear it.
 func (b *Bridge) markUnhealthy(err error) {
 	h := &b.health
 	h.mu.Lock()
@@ -36,8 +41,9 @@ func (b *Bridge) markUnhealthy(err error) {
 	h.err = err
 }
 
-// Ready returns nil if the server has sent something within the time of Options.ReadyFor, and nothing has failed since. Otherwise it is asked: by the connection that clients share,
-// or one of its own, at most once in that time or ten seconds. The error says what is wrong with it, or with the bridge.
+// Ready returns nil if the server sent a message in the last Options.ReadyFor and no error came
+// after it. Otherwise it probes the server, on a shared upstream or a new connection, at most once
+// in that time or ten seconds. The error says what is wrong with the server or the bridge.
 func (b *Bridge) Ready(ctx context.Context) error {
 	b.mu.Lock()
 	draining := b.draining
@@ -75,8 +81,8 @@ func (b *Bridge) Ready(ctx context.Context) error {
 	}
 }
 
-// probeReady finds out whether the server answers, for all that wait for asks. Who asks may not have the patience that a server needs to start: what comes of it is for the
-// next one then.
+// probeReady probes the server for all callers that wait for asks. It may take longer than they
+// wait; the result is then for the next caller.
 func (b *Bridge) probeReady(asks chan struct{}) {
 	ctx, cancel := b.withConnectTimeout(b.ctx)
 	defer cancel()
@@ -88,7 +94,7 @@ func (b *Bridge) probeReady(asks chan struct{}) {
 	close(asks)
 }
 
-// spawn has f run in a goroutine that Close waits for, unless the bridge is closed.
+// spawn runs f in a goroutine that Close waits for. It reports false if the bridge is closed.
 func (b *Bridge) spawn(f func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,23 +104,24 @@ func (b *Bridge) spawn(f func()) bool {
 	return !b.closed
 }
 
-// Drain makes Ready fail from now on, so that nobody sends new clients here.
+// Drain makes Ready return an error from now on, so that load balancers send no new clients.
 func (b *Bridge) Drain() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.draining = true
 }
 
-// Healthz serves whether the bridge itself works, which it does if it answers.
+// Healthz returns a handler that serves status 200 while the bridge runs.
 func (b *Bridge) Healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, http.StatusOK, "ok", nil) })
 }
 
-// readyTimeout is how long who asks over HTTP waits for the server. That it has answered later is for the next one.
+// readyTimeout limits how long Readyz waits for the server. A later result is for the next request.
 const readyTimeout = 5 * time.Second
 
-// Readyz serves whether the server answers: status 200, or 503. The reason is logged; it is for those who ask too if tell is set, and may name the server's command and
-// what it wrote last.
+// Readyz returns a handler that serves status 200 if the server works, and 503 otherwise. If
+// showErrors is set, the response has the error, which may contain the server's command and its
+// last standard error. Otherwise the handler logs it.
 func (b *Bridge) Readyz(showErrors bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeoutCause(r.Context(), readyTimeout, timeoutError(readyTimeout))
@@ -145,12 +152,13 @@ func writeHealth(w http.ResponseWriter, status int, text string, why error) {
 	json.NewEncoder(w).Encode(body)
 }
 
-// probe sees whether the server answers.
+// probe checks if the server answers.
 func (b *Bridge) probe(ctx context.Context) error {
 	if p := b.anyShared(); p != nil {
 		return p.ping(ctx)
 	}
-	probe, up := b.newEraProbeWithContext(auth.WithoutLogin(b.ctx)) // the whole connection is for this alone
+	// This connection is only for the probe.
+	probe, up := b.newEraProbeWithContext(auth.WithoutLogin(b.ctx))
 	defer up.close()
 	if _, modern := b.eras.get(); b.opts.ServerEra == EraModern || b.opts.ServerEra == EraAuto && modern != supportNo {
 		m, err := b.discover(ctx, probe, up, discoverRequest())

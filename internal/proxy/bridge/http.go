@@ -13,8 +13,10 @@ import (
 	"mcpwire/streamable"
 )
 
-// Handler returns a handler for clients over HTTP, in the revisions that Options.ClientEra allows. Its options are those of streamable.NewRelay, but that zero for
-// MaxInFlightPerCaller means 2048: many agents may come from one address, and wait for a server that starts. o may be nil. Shut it down before the bridge is closed.
+// Handler returns a handler for clients over HTTP, in the revisions of Options.ClientEra. o has the
+// options of streamable.NewRelay and may be nil; Handler returns an error if they are invalid.
+// MaxInFlightPerCaller has another default: zero means 2048, because many agents may use one
+// address and wait for one server. Shut the handler down before you close the bridge.
 func (b *Bridge) Handler(o *streamable.Options) (*streamable.Handler, error) {
 	var opts streamable.Options
 	if o != nil {
@@ -29,13 +31,15 @@ func (b *Bridge) Handler(o *streamable.Options) (*streamable.Handler, error) {
 // maxInFlightPerCaller is the default of streamable.Options.MaxInFlightPerCaller.
 const maxInFlightPerCaller = 2048
 
-// A relay is the bridge as an HTTP handler sees it.
+// A relay connects the HTTP handler to the bridge.
 type relay struct {
 	b *Bridge
 
-	mu       sync.Mutex
-	groups   map[string]*group // of requests without a session, by principal and what tells modern clients apart
-	defaults map[string]*group // of these the one that each principal's other clients join, if nothing tells them apart
+	mu sync.Mutex
+	// groups holds the groups of requests without a session, by principal and translate.ClientKey.
+	groups map[string]*group
+	// defaults holds the group of each principal that joins all clients of a modern server.
+	defaults map[string]*group
 }
 
 // Revisions implements streamable.Relay.
@@ -54,7 +58,7 @@ func (r *relay) Session(ctx context.Context, out jsonrpc.Sender) streamable.Rela
 	return &sessionPeer{cl}
 }
 
-// A rejecting peer is that of a session for which there is no room.
+// A rejectedPeer is the peer of a session above a limit.
 type rejectedPeer struct{ err *streamable.RejectedError }
 
 func (p rejectedPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Sender, dst []byte) ([]byte, error) {
@@ -72,7 +76,7 @@ func (r *relay) Stateless() streamable.RelayPeer {
 	return &statelessPeer{r}
 }
 
-// principalIDOf returns the id of the principal, "" if there is none.
+// principalIDOf returns the id of the principal, or "".
 func principalIDOf(ctx context.Context) string {
 	if p := auth.PrincipalOf(ctx); p != nil {
 		return p.ID()
@@ -80,10 +84,11 @@ func principalIDOf(ctx context.Context) string {
 	return ""
 }
 
-// A sessionPeer is one session.
+// A sessionPeer is the peer of one session.
 type sessionPeer struct{ cl *client }
 
-// Request implements streamable.RelayPeer. In the legacy era, a client that has gone has not cancelled: ctx ends with the session.
+// Request implements streamable.RelayPeer. A legacy client that disconnects does not cancel, so ctx
+// ends with the session.
 func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
 	return p.cl.roundTrip(ctx, frame, m, out, dst)
 }
@@ -103,7 +108,8 @@ func (p *sessionPeer) Response(ctx context.Context, frame []byte, m *jsonrpc.Mes
 // Close implements streamable.RelayPeer.
 func (p *sessionPeer) Close() { p.cl.close() }
 
-// roundTrip hands a request on and waits for the answer. Meanwhile it sends what belongs to the request: out must not be used when the request has been served.
+// roundTrip forwards a request and waits for the response. Meanwhile it sends the messages of the
+// request to out, which must not be used after the request.
 func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
 	frame, m = copyMessage(frame, m)
 	answer := make(chan []byte, 1)
@@ -137,34 +143,36 @@ func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Messag
 	}
 }
 
-// copyMessage returns a frame on one line, and the message in it, that last.
+// copyMessage returns copies of a frame, on one line, and of its message.
 func copyMessage(frame []byte, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 	if frame == nil {
 		frame = encodeMessage(m)
 	}
 	frame = compact(frame)
 	own := new(jsonrpc.Message)
-	if jsonrpc.Parse(frame, own, 0) != nil { // which it passed before
+	if jsonrpc.Parse(frame, own, 0) != nil { // it was parsed before
 		return frame, m.Clone()
 	}
 	return frame, own
 }
 
-// A statelessPeer is all requests that have no session.
+// A statelessPeer is the peer of all requests without a session.
 type statelessPeer struct{ relay *relay }
 
-// A group are those of one principal that may share a session with a legacy server, which declares the capabilities of a client once.
+// A group is the client for requests of one principal that may share a session with a legacy
+// server, which gets the capabilities of a client only once.
 type group struct {
-	client    *client
-	requests  int
-	idleSince time.Time // it has none
+	client   *client
+	requests int
+	// idleSince is the time of the last request's end, if requests is 0.
+	idleSince time.Time
 	idleTimer *time.Timer
 }
 
-// ended reports whether there is no such group, or it has ended.
+// ended reports if the group is nil or has ended.
 func (g *group) ended() bool { return g == nil || g.client.ctx.Err() != nil }
 
-// Request implements streamable.RelayPeer. A client that has gone has cancelled.
+// Request implements streamable.RelayPeer. A client that disconnects cancels.
 func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
 	cl, done, err := p.relay.acquire(ctx, frame)
 	if err != nil {
@@ -185,7 +193,7 @@ func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonr
 	cl.notification(ctx, frame, m)
 }
 
-// Response implements streamable.RelayPeer. In this era clients have nothing to answer.
+// Response implements streamable.RelayPeer. Modern clients send no responses.
 func (p *statelessPeer) Response(context.Context, []byte, *jsonrpc.Message) {}
 
 // Close implements streamable.RelayPeer.
@@ -200,7 +208,8 @@ func (p *statelessPeer) Close() {
 	}
 }
 
-// acquire returns the client that a principal's requests are, in use until done is called. frame is the request. The error says that there are too many.
+// acquire returns the client for a principal's request. It is in use until the caller calls done.
+// The error says that a limit is reached.
 func (r *relay) acquire(ctx context.Context, frame []byte) (cl *client, done func(), err error) {
 	owner, caller := principalIDOf(ctx), streamable.CallerOf(ctx)
 	key := owner
@@ -214,7 +223,9 @@ func (r *relay) acquire(ctx context.Context, frame []byte) (cl *client, done fun
 	defer r.mu.Unlock()
 	g := r.groups[key]
 	if g.ended() && modern {
-		g = r.defaults[owner] // a modern server takes each request by itself, and what one of them has begun, others want to hear of
+		// A modern server takes each request by itself, so one group is enough, and its clients
+		// hear of each other's subscriptions and tasks.
+		g = r.defaults[owner]
 	}
 	if g.ended() {
 		if g, err = r.newGroupLocked(owner, caller, key); err != nil {
@@ -233,7 +244,8 @@ func (r *relay) acquire(ctx context.Context, frame []byte) (cl *client, done fun
 	}, nil
 }
 
-// newGroupLocked returns a new group. If there are too many, the one goes that nobody has used for the longest: whoever says something else of himself each time would keep any number.
+// newGroupLocked returns a new group. If a limit is reached, it evicts the group that was idle
+// longest, because a client that keeps changing its description could create any number of groups.
 func (r *relay) newGroupLocked(owner, caller, key string) (*group, error) {
 	cl, err := r.b.newClientFor(caller, nil, owner, true)
 	if err != nil {
@@ -255,7 +267,8 @@ func (r *relay) newGroupLocked(owner, caller, key string) (*group, error) {
 	return g, nil
 }
 
-// evictIdleLocked returns the group that has been without requests for the longest, of the caller if own is set, and forgets it; nil if there is none.
+// evictIdleLocked removes and returns the group that was idle longest, or nil. If own is set, it
+// must belong to the caller.
 func (r *relay) evictIdleLocked(caller string, own bool) (oldest *group) {
 	at := ""
 	for key, g := range r.groups {
@@ -274,7 +287,7 @@ func (r *relay) evictIdleLocked(caller string, own bool) (oldest *group) {
 	return oldest
 }
 
-// expire ends what nobody has used for long.
+// expire ends a group that was idle too long.
 func (r *relay) expire(owner, key string, g *group) {
 	r.mu.Lock()
 	if g.requests > 0 || r.groups[key] != g {

@@ -10,22 +10,25 @@ import (
 	"mcpwire/mcp"
 )
 
-// metrics are counted as things happen. The zero value is ready to use.
+// metrics counts events. The zero value is ready to use.
 type metrics struct {
-	sessions        atomic.Int64 // ever begun
-	rejected        atomic.Int64
-	requests        atomic.Int64
-	errors          atomic.Int64
-	timeouts        atomic.Int64
-	strayResponses  atomic.Int64 // answers to nothing
-	invalidMessages atomic.Int64 // lines that were no messages
+	// sessions counts the clients since the start.
+	sessions atomic.Int64
+	rejected atomic.Int64
+	requests atomic.Int64
+	errors   atomic.Int64
+	timeouts atomic.Int64
+	// strayResponses counts responses that no request waits for.
+	strayResponses atomic.Int64
+	// invalidMessages counts the server's lines that are invalid.
+	invalidMessages atomic.Int64
 	connections     atomic.Int64
 	restarts        atomic.Int64
 	failures        atomic.Int64
 	latency         histogram
 }
 
-// recordAnswer counts the answer to a call.
+// recordAnswer counts the response to a call.
 func (m *metrics) recordAnswer(c *call, response []byte) {
 	if c.method != mcp.MethodSubscriptionsListen {
 		m.latency.observe(time.Since(c.began))
@@ -39,7 +42,7 @@ func (m *metrics) recordAnswer(c *call, response []byte) {
 	}
 }
 
-// bucketBounds are the upper bounds of a histogram's buckets.
+// bucketBounds holds the upper bounds of a histogram's buckets.
 var bucketBounds = [...]time.Duration{
 	time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute,
@@ -48,7 +51,8 @@ var bucketBounds = [...]time.Duration{
 // A histogram counts durations.
 type histogram struct {
 	buckets [len(bucketBounds) + 1]atomic.Int64
-	sum     atomic.Int64 // nanoseconds
+	// sum is in nanoseconds.
+	sum atomic.Int64
 }
 
 func (h *histogram) observe(d time.Duration) {
@@ -60,7 +64,8 @@ func (h *histogram) observe(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// Metrics serves what the bridge counts, in the text format of Prometheus (https://prometheus.io/docs/instrumenting/exposition_formats/).
+// Metrics returns a handler that serves the counters in the text format of Prometheus
+// (https://prometheus.io/docs/instrumenting/exposition_formats/).
 func (b *Bridge) Metrics() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

@@ -18,28 +18,37 @@ import (
 	"mcpwire/mcp"
 )
 
-// A plain is the party where both sides are of the same era. It forwards the bytes as they are, and knows of each message what it must to replace the
-// server. It is the user of its line, or one of several on a trunk. Its methods may be called by many goroutines at once.
+// A passthrough is the forwarder if both sides are of the same era. It forwards the bytes of
+// messages, and keeps the state that it must repeat to a new server. It handles an upstream by
+// itself, or with others under a mux. Its methods may be called by many goroutines at once.
 type passthrough struct {
-	b          *Bridge
-	upstream   *upstream
-	rewriteIDs bool            // ids are replaced, because several clients use them
-	lastID     *atomic.Int64   // that were given
-	shared     *sharedUpstream // that the clients share; nil if the line goes with them
-	session    *sharedSession  // that they are in, although each has shaken hands; nil if they have none, or each its own
+	b        *Bridge
+	upstream *upstream
+	// rewriteIDs replaces ids because several clients use the upstream.
+	rewriteIDs bool
+	// lastID is the last id that was given.
+	lastID *atomic.Int64
+	// shared is the upstream that clients share; nil if it is dedicated.
+	shared *sharedUpstream
+	// session is the legacy session that the clients share; nil if each has its own or none.
+	session *sharedSession
 
-	mu             sync.Mutex
-	clients        map[*client]*clientState
-	calls          map[string]*call          // by the key of the id that the server knows
-	tokens         map[string]*call          // by the key of the progress token that the server knows
-	serverRequests map[string]*serverRequest // questions of the server that were not answered
+	mu      sync.Mutex
+	clients map[*client]*clientState
+	// calls holds the pending calls by idKey of the upstream's id.
+	calls map[string]*call
+	// tokens holds calls by idKey of the upstream's progress token.
+	tokens map[string]*call
+	// serverRequests holds the pending requests of the server.
+	serverRequests map[string]*serverRequest
 	ownCalls       map[string]chan *jsonrpc.Message
 	resume         resumeState
-	abandoned      []abandonedCall // that were given up, the oldest first
-	closed         bool
+	// abandoned holds calls that were given up, oldest first.
+	abandoned []abandonedCall
+	closed    bool
 }
 
-// An ask is a request of the server's.
+// A serverRequest is a pending request of the server.
 type serverRequest struct {
 	client *client
 	id     jsonrpc.ID
@@ -60,7 +69,8 @@ func newUnboundPassthrough(b *Bridge, rewriteIDs bool) *passthrough {
 	}
 }
 
-// newPassthroughOn returns a plain that is the user of a line that there is already, for a client. It calls first, which may be nil, before it gets what the server has sent of itself.
+// newPassthroughOn returns a passthrough for a client on an existing upstream. It calls first,
+// which may be nil, before it handles the messages that the probe has kept.
 func (b *Bridge) newPassthroughOn(cl *client, up *upstream, rewriteIDs bool, first func(*passthrough)) *passthrough {
 	p := newUnboundPassthrough(b, rewriteIDs)
 	p.upstream = up
@@ -73,14 +83,14 @@ func (b *Bridge) newPassthroughOn(cl *client, up *upstream, rewriteIDs bool, fir
 	return p
 }
 
-// addClient makes the client one of those whose messages are brought to the server.
+// addClient adds a client.
 func (p *passthrough) addClient(cl *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clients[cl] = new(clientState)
 }
 
-// request implements party.
+// request implements forwarder.
 func (p *passthrough) request(c *call, frame []byte, m *jsonrpc.Message) {
 	if p.session != nil {
 		p.sessionRequest(c, frame, m)
@@ -89,7 +99,7 @@ func (p *passthrough) request(c *call, frame []byte, m *jsonrpc.Message) {
 	p.forwardRequest(c, frame, m)
 }
 
-// forwardRequest brings a request to the server.
+// forwardRequest sends a request to the server.
 func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) {
 	p.mu.Lock()
 	c.serverID = c.id
@@ -138,7 +148,7 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 		}
 	}
 	if (err != nil || c.done.Load()) && p.giveUp(c) {
-		if err == nil { // it was given up meanwhile
+		if err == nil { // it was given up in the meantime
 			p.sendCancellation(c, "the client is gone")
 			return
 		}
@@ -146,7 +156,7 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 	}
 }
 
-// waitAndSend gives a request to the line as soon as there is room for it, unless the call has been answered by then.
+// waitAndSend queues a request when there is room, unless the call ends before that.
 func (p *passthrough) waitAndSend(c *call, it queuedMessage) error {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
@@ -157,10 +167,11 @@ func (p *passthrough) waitAndSend(c *call, it queuedMessage) error {
 	return p.upstream.send(ctx, it)
 }
 
-// enqueueLocked gives a request to the line, unless too much waits there. It is done with the lock held, so that who says that the connection has ended knows which requests
-// that is of no interest to, because they have not been sent.
+// enqueueLocked queues a request if there is room. It needs the lock, so that disconnected knows
+// which requests were not sent and do not fail.
 func (p *passthrough) enqueueLocked(c *call, it queuedMessage) (err error) {
-	if p.b.opts.HTTP && c.method == mcp.MethodInitialize { // what follows has no session before that was answered
+	// Until initialize is answered, other requests have no session.
+	if p.b.opts.HTTP && c.method == mcp.MethodInitialize {
 		p.upstream.setPaused(true)
 		p.upstream.sendUrgent(it)
 	} else {
@@ -170,14 +181,14 @@ func (p *passthrough) enqueueLocked(c *call, it queuedMessage) (err error) {
 	return err
 }
 
-// removeCall takes a call out of those that are open, and reports whether it was.
+// removeCall removes a pending call. It reports if the call was pending.
 func (p *passthrough) removeCall(c *call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.removeCallLocked(c)
 }
 
-// giveUp is forget for a call whose answer nobody waits for any more.
+// giveUp is removeCall for a call whose response nobody waits for.
 func (p *passthrough) giveUp(c *call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,14 +210,14 @@ func (p *passthrough) removeCallLocked(c *call) bool {
 	return true
 }
 
-// expire gives a call up for which nothing was heard for too long.
+// expire gives up a call that timed out.
 func (p *passthrough) expire(c *call) {
 	p.mu.Lock()
 	asksClient := false
 	for _, a := range p.serverRequests {
 		asksClient = asksClient || a.client == c.client
 	}
-	if asksClient && p.calls[idKey(c.serverID)] == c { // it may be the user whom it waits for
+	if asksClient && p.calls[idKey(c.serverID)] == c { // the call may wait for the user
 		c.resetTimer()
 		p.mu.Unlock()
 		return
@@ -220,7 +231,7 @@ func (p *passthrough) expire(c *call) {
 	}
 }
 
-// sendCancellation tells the server that a call, which has been forgotten, is not wanted any more.
+// sendCancellation tells the server that a removed call is canceled.
 func (p *passthrough) sendCancellation(c *call, why string) {
 	if unsent := p.upstream.withdraw(c.serverID); unsent || c.method == mcp.MethodInitialize {
 		return
@@ -228,12 +239,12 @@ func (p *passthrough) sendCancellation(c *call, why string) {
 	p.sendOwn(cancellation(c.serverID, why))
 }
 
-// sendOwn sends the server a notification of the bridge's own.
+// sendOwn sends the server a message of the bridge.
 func (p *passthrough) sendOwn(frame []byte) {
 	p.upstream.sendUrgent(queuedMessage{frame: frame})
 }
 
-// notification implements party.
+// notification implements forwarder.
 func (p *passthrough) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	switch string(m.Method) {
 	case mcp.NotificationCancelled:
@@ -254,11 +265,12 @@ func (p *passthrough) notification(cl *client, frame []byte, m *jsonrpc.Message,
 	p.forward(cl, frame, event)
 }
 
-// forward sends the server what wants no answer.
+// forward sends the server a message that needs no response.
 func (p *passthrough) forward(cl *client, frame []byte, event uint64) {
 	it := queuedMessage{frame: frame, from: provenance{rec: cl.rec, event: event, rule: p.rule()}}
 	err := p.upstream.trySend(it)
-	if err == errQueueFull { // nobody else can end the wait for a server that takes nothing
+	// Nobody can cancel this wait, so bound it by ConnectTimeout.
+	if err == errQueueFull {
 		ctx, cancel := p.b.withConnectTimeout(cl.ctx)
 		err = p.upstream.send(ctx, it)
 		cancel()
@@ -268,7 +280,8 @@ func (p *passthrough) forward(cl *client, frame []byte, event uint64) {
 	}
 }
 
-// handleCancellation acts on a cancellation, and returns it as the server has to have it, unless there is nothing to be cancelled.
+// handleCancellation handles a cancellation. It returns the message to forward, and false if there
+// is nothing to forward.
 func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Message) ([]byte, bool) {
 	id, ok := m.Param("requestId")
 	if !ok {
@@ -277,7 +290,7 @@ func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Me
 	p.mu.Lock()
 	c := p.callByClientIDLocked(cl, id)
 	if c == nil || c.method == mcp.MethodInitialize {
-		p.mu.Unlock() // it is late; or over HTTP, where each message comes by itself, it has overtaken its request, and the server would not know what it means either
+		p.mu.Unlock() // too late, or over HTTP ahead of its request: the server could not use it
 		return nil, false
 	}
 	p.giveUpLocked(c)
@@ -289,7 +302,7 @@ func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Me
 	return frame, !p.upstream.withdraw(c.serverID)
 }
 
-// response implements party.
+// response implements forwarder.
 func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	p.mu.Lock()
 	a := p.serverRequests[idKey(m.ID)]
@@ -303,14 +316,14 @@ func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, eve
 	p.forward(cl, frame, event)
 }
 
-// abandon implements party.
+// abandon implements forwarder.
 func (p *passthrough) abandon(c *call) {
 	if p.giveUp(c) {
 		p.sendCancellation(c, "the client is gone")
 	}
 }
 
-// removeClient implements party.
+// removeClient implements forwarder.
 func (p *passthrough) removeClient(cl *client) {
 	p.mu.Lock()
 	delete(p.clients, cl)
@@ -346,7 +359,7 @@ func (p *passthrough) removeClient(cl *client) {
 	}
 }
 
-// received implements user.
+// received implements upstreamHandler.
 func (p *passthrough) received(frame []byte, m *jsonrpc.Message, from origin) {
 	event := from.rec.recordMessage(capture.ToClient, frame)
 	switch m.Kind {
@@ -359,14 +372,14 @@ func (p *passthrough) received(frame []byte, m *jsonrpc.Message, from origin) {
 	}
 }
 
-// handleResponse hands a response to who waits for it.
+// handleResponse sends a response to the caller.
 func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uint64) {
 	key := idKey(m.ID)
 	p.mu.Lock()
 	if own := p.ownCalls[key]; own != nil {
 		delete(p.ownCalls, key)
 		p.mu.Unlock()
-		own <- m // it has room
+		own <- m // the channel has room
 		return
 	}
 	c := p.calls[key]
@@ -396,7 +409,7 @@ func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uin
 	c.finish(frame, p.provenance(event))
 }
 
-// callFailed implements user.
+// callFailed implements upstreamHandler.
 func (p *passthrough) callFailed(id jsonrpc.ID, err error) {
 	e := clientError(err)
 	p.upstream.rec.note(e.Message)
@@ -418,16 +431,16 @@ func (p *passthrough) callFailed(id jsonrpc.ID, err error) {
 	}
 }
 
-// errorMessage is a response that is an error.
+// errorMessage returns an error response as a message.
 func errorMessage(id jsonrpc.ID, e *jsonrpc.Error) *jsonrpc.Message {
 	m := new(jsonrpc.Message)
 	if err := jsonrpc.Parse(jsonrpc.AppendError(nil, id, e, false), m, 0); err != nil {
-		m.Kind = jsonrpc.KindError // the error object is missing then, which Err says
+		m.Kind = jsonrpc.KindError // Err then says that the error object is missing
 	}
 	return m
 }
 
-// disconnected implements user.
+// disconnected implements upstreamHandler.
 func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 	closed := err == errUpstreamClosed
 	unsentIDs := map[string]bool{}
@@ -466,7 +479,7 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 	}
 }
 
-// wantsConnection implements user.
+// wantsConnection implements upstreamHandler.
 func (p *passthrough) wantsConnection() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -484,12 +497,13 @@ func (p *passthrough) wantsConnection() bool {
 	return false
 }
 
-// roundTrip sends the server a request of the bridge's own and waits for the answer, which may be an error. An error of ask's says that there was none.
+// roundTrip sends the server a request of the bridge and waits for the response, which may be an
+// error response. It returns an error if there was no response.
 func (p *passthrough) roundTrip(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
 	return p.roundTripMessage(ctx, queuedMessage{}, text)
 }
 
-// roundTripMessage is ask with what else there is to the request.
+// roundTripMessage is roundTrip with the other fields of the queued message.
 func (p *passthrough) roundTripMessage(ctx context.Context, it queuedMessage, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
 	p.mu.Lock()
 	id := p.ownID()
@@ -508,7 +522,7 @@ func (p *passthrough) roundTripMessage(ctx context.Context, it queuedMessage, te
 	}
 }
 
-// ping implements sharer: any answer is a sign of life.
+// ping implements sharedHandler. Any response counts.
 func (p *passthrough) ping(ctx context.Context) error {
 	_, modern := p.b.eras.get()
 	m, err := p.roundTripMessage(ctx, queuedMessage{noLogin: true}, func(id jsonrpc.ID) []byte {
@@ -518,12 +532,13 @@ func (p *passthrough) ping(ctx context.Context) error {
 		return jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil)
 	})
 	if err == nil && m.Kind == jsonrpc.KindError && m.Err().Code == jsonrpc.CodeInternalError {
-		err = m.Err() // of the bridge's, or as bad
+		// It is an error of the bridge, or as bad as one.
+		err = m.Err()
 	}
 	return err
 }
 
-// expectLocked has the answer to a request of the bridge's own go to the channel that it returns.
+// expectLocked returns a channel for the response to a request of the bridge.
 func (p *passthrough) expectLocked(id jsonrpc.ID) chan *jsonrpc.Message {
 	c := make(chan *jsonrpc.Message, 1)
 	p.ownCalls[idKey(id)] = c
@@ -539,7 +554,7 @@ func (p *passthrough) ownID() jsonrpc.ID {
 	return jsonrpc.StringID("mcpwire-" + p.b.instance + "-" + strconv.FormatInt(n, 10))
 }
 
-// handleServerRequest hands a request of the server's to the client that it is for.
+// handleServerRequest sends a request of the server to the client that it is for.
 func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
 	if p.session != nil && p.answerOrRefuse(m) {
 		return
@@ -568,8 +583,8 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 	}
 }
 
-// recipientLocked returns whom a question of the server's is for, which does not say so itself: that of the call on whose stream it came, or the client with the call that
-// was begun last of those that may ask.
+// recipientLocked returns the client for a request of the server: by the call on whose stream it
+// came, by the task that it names, by the latest call that may cause it, or the last active client.
 func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*client, jsonrpc.Sender) {
 	if c := p.calls[idKey(on)]; c != nil {
 		return c.client, c.out
@@ -589,7 +604,7 @@ func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*clien
 	return p.lastActiveLocked(), nil
 }
 
-// mayAskClient reports whether servers ask for something before they answer the method.
+// mayAskClient reports if servers may send input requests before they answer the method.
 func mayAskClient(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead || method == mcp.MethodComplete
 }
@@ -598,7 +613,7 @@ func (p *passthrough) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
 	p.sendOwn(jsonrpc.AppendError(nil, m.ID, e, false))
 }
 
-// handleNotification hands a notification of the server's to the client that it is for, or to all.
+// handleNotification sends a notification of the server to the client that it is for, or to all.
 func (p *passthrough) handleNotification(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
 	switch string(m.Method) {
 	case mcp.NotificationProgress:
@@ -612,7 +627,7 @@ func (p *passthrough) handleNotification(frame []byte, m *jsonrpc.Message, on js
 		if c != nil && c.clientToken != nil {
 			frame = splice(frame, locate(frame, "params", mcp.MetaProgressToken), c.clientToken)
 		}
-		if c != nil || !p.rewriteIDs { // one that is not known was answered
+		if c != nil || !p.rewriteIDs { // an unknown token belongs to a call that was answered
 			p.sendForCall(c, frame, event)
 		}
 		return
@@ -639,7 +654,8 @@ func (p *passthrough) handleNotification(frame []byte, m *jsonrpc.Message, on js
 	}
 }
 
-// forwardUnaddressed hands on what may belong to several calls. The client that is the only one gets everything.
+// forwardUnaddressed forwards a message that does not name its call. A single client gets all of
+// them.
 func (p *passthrough) forwardUnaddressed(frame []byte, m *jsonrpc.Message, event uint64) {
 	switch open := p.candidateCalls(m); {
 	case len(open) == 1:
@@ -651,14 +667,14 @@ func (p *passthrough) forwardUnaddressed(frame []byte, m *jsonrpc.Message, event
 	}
 }
 
-// sendForCall hands a message to the client of a call, or, if that is nil, to the only one.
+// sendForCall sends a message to the client of a call, or to the only client if c is nil.
 func (p *passthrough) sendForCall(c *call, frame []byte, event uint64) {
 	if c == nil {
 		p.broadcast(frame, event)
 		return
 	}
 	out := c.out
-	if c.done.Load() { // a task goes on after its call
+	if c.done.Load() { // a task continues after its call
 		out = nil
 	}
 	if err := c.client.send(out, frame, p.provenance(event)); err != nil {
@@ -666,7 +682,7 @@ func (p *passthrough) sendForCall(c *call, frame []byte, event uint64) {
 	}
 }
 
-// broadcast hands a message to all clients.
+// broadcast sends a message to all clients.
 func (p *passthrough) broadcast(frame []byte, event uint64) {
 	p.mu.Lock()
 	all := p.initializedClientsLocked()
@@ -674,7 +690,8 @@ func (p *passthrough) broadcast(frame []byte, event uint64) {
 	p.sendToClients(all, frame, event)
 }
 
-// handleServerCancellation acts on a cancellation by the server: of a question, or of a subscription, which it ends so.
+// handleServerCancellation handles a cancellation by the server. It cancels a request of the
+// server, or ends a subscription.
 func (p *passthrough) handleServerCancellation(frame []byte, m *jsonrpc.Message, event uint64) {
 	id, _ := m.Param("requestId")
 	p.mu.Lock()
@@ -698,7 +715,8 @@ func (p *passthrough) handleServerCancellation(frame []byte, m *jsonrpc.Message,
 	}
 }
 
-// subscriptionOf returns the call that a message belongs to which names a subscription; nil if that is none.
+// subscriptionOf returns the call of the subscription that a message names, nil if it is unknown.
+// It reports if the message names one.
 func (p *passthrough) subscriptionOf(m *jsonrpc.Message) (c *call, names bool) {
 	meta, ok := m.Param("_meta")
 	if !ok {
@@ -713,8 +731,8 @@ func (p *passthrough) subscriptionOf(m *jsonrpc.Message) (c *call, names bool) {
 	return p.calls[idKey(at.slice(meta))], true
 }
 
-// forwardToSubscription hands on what belongs to a subscription. An acknowledgement that the client has had already, from the server before this one, becomes the news that what
-// is subscribed to may have changed.
+// forwardToSubscription forwards a message of a subscription. If the client already has the
+// acknowledgment, from an earlier connection, it gets change notifications in its place.
 func (p *passthrough) forwardToSubscription(c *call, frame []byte, m *jsonrpc.Message, event uint64) {
 	p.mu.Lock()
 	acked := string(m.Method) == mcp.NotificationAcknowledged
@@ -736,7 +754,8 @@ func (p *passthrough) forwardToSubscription(c *call, frame []byte, m *jsonrpc.Me
 	p.sendForCall(c, frame, event)
 }
 
-// changeNotifications are the notifications that tell a subscription of all that a server has granted it.
+// changeNotifications returns a notification for everything that the server granted to a
+// subscription.
 func changeNotifications(granted []byte, id jsonrpc.ID) (list [][]byte) {
 	meta := jsonwire.AppendQuote([]byte(`"_meta":{`), mcp.MetaSubscriptionID)
 	meta = append(append(append(meta, ':'), id...), "}}"...)
@@ -756,7 +775,7 @@ func changeNotifications(granted []byte, id jsonrpc.ID) (list [][]byte) {
 	return list
 }
 
-// rule is what is done to messages, in a capture.
+// rule returns the name of what the passthrough does to messages, for the capture.
 func (p *passthrough) rule() string {
 	if p.rewriteIDs {
 		return "id"
@@ -764,12 +783,12 @@ func (p *passthrough) rule() string {
 	return "same"
 }
 
-// provenance says that a message was made of one of the server's.
+// provenance returns the provenance of a message made from one of the server's.
 func (p *passthrough) provenance(event uint64) provenance {
 	return provenance{rec: p.upstream.rec, event: event, rule: p.rule()}
 }
 
-// rewriteLocked gives a request ids that no other has.
+// rewriteLocked gives a request a unique id and progress token.
 func (p *passthrough) rewriteLocked(c *call, frame []byte, m *jsonrpc.Message) []byte {
 	c.serverID = jsonrpc.IntID(p.lastID.Add(1))
 	frame = withID(frame, c.serverID)
@@ -790,7 +809,7 @@ func tokenOf(m *jsonrpc.Message) (jsonrpc.ID, bool) {
 	return jsonrpc.ID(at.slice(meta)), at.found()
 }
 
-// restoreIDs puts the client's ids back into an answer.
+// restoreIDs restores the client's ids in a response.
 func restoreIDs(frame []byte, c *call) []byte {
 	if c.method == mcp.MethodSubscriptionsListen {
 		if at := locate(frame, "result", "_meta", mcp.MetaSubscriptionID); at.found() {
@@ -800,16 +819,19 @@ func restoreIDs(frame []byte, c *call) []byte {
 	return withID(frame, c.id)
 }
 
-// maxToolPages is how many pages of a server's tools are read to find one.
+// maxToolPages limits the pages of tools/list that the bridge reads to find a tool.
 const maxToolPages = 64
 
-// headerMismatchLocked reports whether a call was refused because it lacked headers that the tool's schema asks for, which the transport knows only of tools that it has seen in a
-// list (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http). It does so once for each call.
+// headerMismatchLocked reports if the server rejected a call because of missing headers, and the
+// call may be retried. The transport only knows the headers of tools that it has seen in a list
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http). A
+// call is retried once.
 func (p *passthrough) headerMismatchLocked(c *call, m *jsonrpc.Message) bool {
 	return c.retryFrame != nil && m.Kind == jsonrpc.KindError && m.Err().Code == mcp.CodeHeaderMismatch
 }
 
-// retryWithHeaders has the transport see the tool that a call is about, and makes the call again. refused is the answer that it had.
+// retryWithHeaders lists tools until the transport has seen the tool of a call, and retries the
+// call. refused is the response to the first attempt.
 func (p *passthrough) retryWithHeaders(c *call, refused []byte, event uint64) {
 	p.mu.Lock()
 	frame := c.retryFrame
@@ -830,17 +852,17 @@ func (p *passthrough) retryWithHeaders(c *call, refused []byte, event uint64) {
 	c.finish(refused, p.provenance(event))
 }
 
-// isPending reports whether a call is still open.
+// isPending reports if a call is pending.
 func (p *passthrough) isPending(c *call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.calls[idKey(c.serverID)] == c
 }
 
-// An asker sends the server a request of the bridge's own and waits for the answer.
+// A roundTripFunc sends the server a request of the bridge and waits for the response.
 type roundTripFunc func(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error)
 
-// findTool reads the server's list of tools as far as the one that a call is about, and reports whether it is there.
+// findTool lists the server's tools until it finds the tool of a call. It reports if it did.
 func findTool(ctx context.Context, b *Bridge, call []byte, roundTrip roundTripFunc) bool {
 	ctx, cancel := b.withTimeout(ctx, b.opts.ConnectTimeout)
 	defer cancel()
@@ -866,7 +888,7 @@ func findTool(ctx context.Context, b *Bridge, call []byte, roundTrip roundTripFu
 	return false
 }
 
-// hasTool reports whether a page of a list of tools has one of that name.
+// hasTool reports if a page of tools/list has a tool of that name.
 func hasTool(result []byte, name string) bool {
 	at := locate(result, "tools")
 	if !at.found() || result[at.start] != '[' {
@@ -880,20 +902,23 @@ func hasTool(result []byte, name string) bool {
 	return false
 }
 
+// Limits for abandoned calls: their number, and the time for their responses and cancellations.
 const (
-	maxAbandoned     = 256             // calls that were given up whose answer is of interest
-	abandonedTimeout = 5 * time.Second // for the answer, and for the server to take the cancellation
+	maxAbandoned     = 256
+	abandonedTimeout = 5 * time.Second
 )
 
-// A abandonedCall is a call that was given up, and of which the server may make a task all the same: then
-// nobody but the bridge gets to know the task.
+// An abandonedCall is a call that was given up. The server may still make a task of it, which only
+// the bridge learns of.
 type abandonedCall struct {
-	key      string // of the id that the server knows
-	meta     []byte // _meta of the call, which says that its client takes tasks
+	// key is idKey of the upstream's id.
+	key string
+	// meta is the _meta of the call, which declares support for tasks.
+	meta     []byte
 	deadline time.Time
 }
 
-// giveUpLocked is removeCallLocked for a call whose answer nobody waits for any more.
+// giveUpLocked is removeCallLocked for a call whose response nobody waits for.
 func (p *passthrough) giveUpLocked(c *call) bool {
 	if !p.removeCallLocked(c) {
 		return false
@@ -916,8 +941,8 @@ func (p *passthrough) giveUpLocked(c *call) bool {
 	return true
 }
 
-// lateTaskLocked takes the answer to a call that was given up, and returns the task that the
-// server has made of it, and the _meta to talk of it with; "" if it has made none.
+// lateTaskLocked handles the response to an abandoned call. It returns the id of the task that the
+// server made of the call, or "", and the _meta to use for it.
 func (p *passthrough) lateTaskLocked(m *jsonrpc.Message) (task string, meta []byte) {
 	key := idKey(m.ID)
 	i := slices.IndexFunc(p.abandoned, func(l abandonedCall) bool { return l.key == key })
@@ -948,8 +973,9 @@ func (p *passthrough) cancelTask(id string, meta []byte) {
 	}
 }
 
-// retrySubscriptionLocked reports whether a call that got no answer while the connection goes on, as happens on HTTP, is a subscription that the client need not know has
-// broken off: it is made again after a pause, which grows while that does not help.
+// retrySubscriptionLocked reports if a failed call is an acknowledged subscription on a connection
+// that still works, as over HTTP. It then repeats the subscription after a backoff, and the client
+// does not notice.
 func (p *passthrough) retrySubscriptionLocked(c *call, err error) bool {
 	failed, ok := errors.AsType[*jsonrpc.CallError](err)
 	if !ok || failed.Outcome != jsonrpc.OutcomeUnknown && failed.Outcome != jsonrpc.OutcomeUnprocessed || !c.acked || c.retries >= maxEagerFailures || p.closed {
@@ -963,7 +989,7 @@ func (p *passthrough) retrySubscriptionLocked(c *call, err error) bool {
 	return true
 }
 
-// resubscribe makes a subscription again after a pause, unless it is not wanted any more, or was made again otherwise.
+// resubscribe repeats a subscription after a pause, unless it has ended or was repeated otherwise.
 func (p *passthrough) resubscribe(c *call, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -976,7 +1002,7 @@ func (p *passthrough) resubscribe(c *call, pause time.Duration) {
 	}
 	p.mu.Lock()
 	pending := c.retryPending && p.calls[idKey(c.serverID)] == c
-	if pending { // by an id of its own, since the one before may still be known
+	if pending { // with a new id, because the server may still know the old one
 		p.removeCallLocked(c)
 		c.serverID = p.ownID()
 		c.listenFrame = withID(c.listenFrame, c.serverID)
@@ -993,7 +1019,7 @@ func (p *passthrough) resubscribe(c *call, pause time.Duration) {
 	}
 }
 
-// callByClientIDLocked returns the call that a client has under an id, nil if there is none.
+// callByClientIDLocked returns the call that a client has under an id, or nil.
 func (p *passthrough) callByClientIDLocked(cl *client, id jsonrpc.ID) *call {
 	key := idKey(id)
 	if c := p.calls[key]; c != nil && !p.rewriteIDs && !c.rewritten() {

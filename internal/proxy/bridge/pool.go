@@ -19,32 +19,36 @@ import (
 	"mcpwire/mcp"
 )
 
-// A commons is a connection to the server that clients share. It outlives the last of them by Options.IdleTimeout.
+// A sharedUpstream is an upstream that clients share. After the last of them it stays open for
+// Options.IdleTimeout.
 type sharedUpstream struct {
 	b         *Bridge
 	key       string
 	handler   sharedHandler
 	idleTimer *time.Timer
 
-	caller string // who is charged for it: the one who came first; "" is nobody
+	// caller is the first client's, and is charged in limits; "" is nobody.
+	caller string
 
-	clients   int       // guarded by Bridge.mu, as is
-	idleSince time.Time // it has none
+	// clients counts the clients. Bridge.mu guards it and idleSince.
+	clients int
+	// idleSince is the time when clients became 0.
+	idleSince time.Time
 }
 
-// A sharer is what a commons belongs to.
+// A sharedHandler handles a shared upstream.
 type sharedHandler interface {
-	// attach returns what a client of the era talks to.
+	// attach returns the forwarder for a client of the era.
 	attach(cl *client, near Era) forwarder
 	// close ends the connection.
 	close()
-	// ping asks the server for a sign of life.
+	// ping checks if the server answers.
 	ping(ctx context.Context) error
-	// isUp reports whether there is a server to ask.
+	// isUp reports if the upstream is connected.
 	isUp() bool
 }
 
-// anyShared returns a connection that clients share and that there is now; nil if there is none.
+// anyShared returns the handler of a shared upstream that is connected, or nil.
 func (b *Bridge) anyShared() sharedHandler {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,8 +60,9 @@ func (b *Bridge) anyShared() sharedHandler {
 	return nil
 }
 
-// shareKey names the connection that a client shares: nobody else's, and only with those for whom a server must be told the same. A modern server is told it with each
-// request, so that clients of both eras are together there; a legacy one was told it once, in the handshake.
+// shareKey returns the key of the upstream for a client. Different principals never have the same
+// key. For a modern server the key is the same for both eras. For a legacy server it depends on
+// what the handshake says about the client.
 func shareKey(cl *client, clientEra, serverEra Era, o clientMessage) string {
 	key := cl.principalID + "\x00" + clientEra.String() + "\x00" + serverEra.String() + "\x00"
 	switch {
@@ -76,7 +81,8 @@ func shareKey(cl *client, clientEra, serverEra Era, o clientMessage) string {
 	return key + hex.EncodeToString(sum[:16])
 }
 
-// joinShared has a client be one of those that share a connection. l is the line for it if there is none yet; nil is a new one.
+// joinShared returns the forwarder of a client on a shared upstream. If that does not exist, it
+// creates it on up, or on a new upstream if up is nil.
 func (b *Bridge) joinShared(cl *client, clientEra, serverEra Era, o clientMessage, up *upstream) forwarder {
 	key := shareKey(cl, clientEra, serverEra, o)
 	b.mu.Lock()
@@ -106,8 +112,9 @@ func (b *Bridge) joinShared(cl *client, clientEra, serverEra Era, o clientMessag
 	return s.handler.attach(cl, clientEra)
 }
 
-// evictIdleLocked returns the connection that has been without clients for the longest, if there are as many as there may be, of all or of the caller, and forgets it: whoever says
-// something else of himself each time would keep any number.
+// evictIdleLocked removes and returns the shared upstream that was idle longest, if a limit is
+// reached, of the caller or of all. Otherwise a client that keeps changing its description could
+// keep any number of upstreams.
 func (b *Bridge) evictIdleLocked(caller string) (oldest *sharedUpstream) {
 	all, own := b.overLimitLocked(caller)
 	if !all && !own {
@@ -125,13 +132,14 @@ func (b *Bridge) evictIdleLocked(caller string) (oldest *sharedUpstream) {
 	return oldest
 }
 
-// removeSharedLocked forgets a connection that clients shared.
+// removeSharedLocked removes a shared upstream.
 func (b *Bridge) removeSharedLocked(s *sharedUpstream) {
 	delete(b.pool, s.key)
 	b.releaseLocked(s.caller)
 }
 
-// newSharedHandler returns what a connection belongs to between these eras. It has a line of its own if l is nil.
+// newSharedHandler returns the handler of a shared upstream between two eras. It creates the
+// upstream if up is nil.
 func (b *Bridge) newSharedHandler(s *sharedUpstream, clientEra, serverEra Era, up *upstream) sharedHandler {
 	switch {
 	case serverEra == EraModern:
@@ -142,7 +150,7 @@ func (b *Bridge) newSharedHandler(s *sharedUpstream, clientEra, serverEra Era, u
 	return b.newSharedSession(s, up)
 }
 
-// release notes that a client is gone.
+// release removes a client.
 func (s *sharedUpstream) release() {
 	s.b.mu.Lock()
 	s.clients--
@@ -157,7 +165,7 @@ func (s *sharedUpstream) release() {
 	s.b.mu.Unlock()
 }
 
-// expire ends what nobody has used for long.
+// expire ends an upstream that was idle too long.
 func (s *sharedUpstream) expire() {
 	s.b.mu.Lock()
 	if s.clients > 0 || s.b.pool[s.key] != s {
@@ -169,7 +177,7 @@ func (s *sharedUpstream) expire() {
 	s.handler.close()
 }
 
-// uninitialized is the party of clients of the legacy era that share a connection, until they have said what they are.
+// uninitialized is the forwarder of legacy clients that share, until they send initialize.
 type uninitialized struct{ wrongEra }
 
 func (uninitialized) request(c *call, _ []byte, _ *jsonrpc.Message) {
@@ -180,25 +188,31 @@ func (uninitialized) request(c *call, _ []byte, _ *jsonrpc.Message) {
 	c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: initialize comes first"))
 }
 
-// A trunk is the user of a line to a modern server that clients of both eras share. The server keeps nothing between requests, so that all that has to be kept apart is whose
-// they are, which their ids tell.
+// A mux handles an upstream to a modern server that clients of both eras share. The server keeps no
+// state between requests, so the mux only routes messages, by request id.
 type mux struct {
 	*sharedUpstream
 	upstream *upstream
-	lastID   atomic.Int64 // of requests to the server
+	// lastID is the last request id.
+	lastID atomic.Int64
 
-	mu          sync.Mutex
-	passthrough *passthrough // of modern clients, all of them; nil as long as there was none
+	mu sync.Mutex
+	// passthrough serves all modern clients; nil before the first.
+	passthrough *passthrough
 	translators map[*translator]struct{}
-	calls       map[int64]muxCall // of legacy clients, under way
-	closed      bool
+	// calls holds the pending requests of legacy clients.
+	calls  map[int64]muxCall
+	closed bool
 }
 
-// A branch is whose a request is.
+// A muxCall is a pending request of a legacy client.
 type muxCall struct {
-	translator   *translator
-	logLevel     mcp.LoggingLevel // of log messages; LevelNone is none
-	subscription bool             // it is a subscription, which nothing belongs to that does not say so
+	translator *translator
+	// logLevel is the lowest level of log messages that the request wants; LevelNone means none.
+	logLevel mcp.LoggingLevel
+	// subscription says that the request is a subscription. Messages without its id do not belong
+	// to it.
+	subscription bool
 }
 
 func newMux(s *sharedUpstream, up *upstream) *mux {
@@ -212,7 +226,7 @@ func newMux(s *sharedUpstream, up *upstream) *mux {
 	return mx
 }
 
-// attach implements sharer.
+// attach implements sharedHandler.
 func (mx *mux) attach(cl *client, clientEra Era) forwarder {
 	mx.mu.Lock()
 	defer mx.mu.Unlock()
@@ -228,7 +242,7 @@ func (mx *mux) attach(cl *client, clientEra Era) forwarder {
 	return p
 }
 
-// passthroughLocked returns what modern clients talk to, and the bridge itself.
+// passthroughLocked returns the passthrough of modern clients and of the bridge's own requests.
 func (mx *mux) passthroughLocked() *passthrough {
 	if mx.passthrough == nil {
 		mx.passthrough = newUnboundPassthrough(mx.b, true)
@@ -237,13 +251,13 @@ func (mx *mux) passthroughLocked() *passthrough {
 	return mx.passthrough
 }
 
-// close implements sharer.
+// close implements sharedHandler.
 func (mx *mux) close() { mx.upstream.close() }
 
-// isUp implements sharer.
+// isUp implements sharedHandler.
 func (mx *mux) isUp() bool { return mx.upstream.isUp() }
 
-// ping implements sharer.
+// ping implements sharedHandler.
 func (mx *mux) ping(ctx context.Context) error {
 	mx.mu.Lock()
 	p := mx.passthroughLocked()
@@ -251,7 +265,7 @@ func (mx *mux) ping(ctx context.Context) error {
 	return p.ping(ctx)
 }
 
-// track notes whose a request is that is about to be sent.
+// track records a request before it is sent.
 func (mx *mux) track(id int64, p *translator, frame []byte) {
 	level, _ := mcp.ParseLoggingLevel(stringOf(locate(frame, "params", "_meta", mcp.MetaLogLevel).slice(frame)))
 	mx.mu.Lock()
@@ -275,7 +289,7 @@ func (mx *mux) removeTranslator(p *translator) {
 	mx.release()
 }
 
-// handlers returns those whom something is told that concerns the connection.
+// handlers returns all handlers under the mux.
 func (mx *mux) handlers() (all []upstreamHandler) {
 	mx.mu.Lock()
 	defer mx.mu.Unlock()
@@ -288,7 +302,7 @@ func (mx *mux) handlers() (all []upstreamHandler) {
 	return all
 }
 
-// received implements user.
+// received implements upstreamHandler.
 func (mx *mux) received(frame []byte, m *jsonrpc.Message, from origin) {
 	id, routed := translate.Route(frame)
 	if !routed {
@@ -314,7 +328,8 @@ func (mx *mux) received(frame []byte, m *jsonrpc.Message, from origin) {
 	}
 }
 
-// forwardUnaddressed hands on what does not say whose it is: to the client that it must be of, and to nobody if it may be that of several.
+// forwardUnaddressed forwards a notification that names no request, if only one client can be its
+// recipient, and drops it otherwise.
 func (mx *mux) forwardUnaddressed(frame []byte, m *jsonrpc.Message, from origin) {
 	level, isLog := logLevelOf(m)
 	found := map[*translator]struct{}{}
@@ -343,7 +358,7 @@ func (mx *mux) forwardUnaddressed(frame []byte, m *jsonrpc.Message, from origin)
 	}
 }
 
-// callFailed implements user.
+// callFailed implements upstreamHandler.
 func (mx *mux) callFailed(id jsonrpc.ID, err error) {
 	n, _ := intOf(id)
 	mx.mu.Lock()
@@ -358,14 +373,14 @@ func (mx *mux) callFailed(id jsonrpc.ID, err error) {
 	}
 }
 
-// messagesLost implements user.
+// messagesLost implements upstreamHandler.
 func (mx *mux) messagesLost() {
 	for _, u := range mx.handlers() {
 		u.messagesLost()
 	}
 }
 
-// reconnected implements user.
+// reconnected implements upstreamHandler.
 func (mx *mux) reconnected(ctx context.Context) (err error) {
 	for _, u := range mx.handlers() {
 		err = errors.Join(err, u.reconnected(ctx))
@@ -373,7 +388,7 @@ func (mx *mux) reconnected(ctx context.Context) (err error) {
 	return err
 }
 
-// disconnected implements user. Each is told which of its own requests were not sent.
+// disconnected implements upstreamHandler. Each handler gets its own unsent requests.
 func (mx *mux) disconnected(err error, unsent []queuedMessage) {
 	mx.mu.Lock()
 	mx.closed = mx.closed || err == errUpstreamClosed
@@ -400,7 +415,7 @@ func (mx *mux) disconnected(err error, unsent []queuedMessage) {
 	}
 }
 
-// wantsConnection implements user.
+// wantsConnection implements upstreamHandler.
 func (mx *mux) wantsConnection() bool {
 	return slices.ContainsFunc(mx.handlers(), upstreamHandler.wantsConnection)
 }

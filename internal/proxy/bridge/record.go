@@ -21,25 +21,30 @@ import (
 	"mcpwire/streamable"
 )
 
-// The directions of a capture.
+// The directions in a capture.
 const (
 	toServer = capture.ToServer
 	toClient = capture.ToClient
 )
 
-// A recording is the capture that lanes write to, and what they count. Its methods may be called by many goroutines at once.
+// A recording writes a capture and numbers its sessions and exchanges. Its methods may be called by
+// many goroutines at once.
 type recording struct {
 	out                 *capture.Writer
 	sessions, exchanges atomic.Uint64
 
-	mu          sync.Mutex
-	sessionByID map[string]uint64             // sessions of HTTP, by the protocol's id
-	sessionIDs  []string                      // the keys of sessionByID, the oldest first
-	pendingEnds map[*upstreamRequest]struct{} // whose end has not been recorded yet
-	streams     map[uint64]*exchange          // what brings a session what belongs to none of its requests
+	mu sync.Mutex
+	// sessionByID holds capture sessions by the Mcp-Session-Id.
+	sessionByID map[string]uint64
+	// sessionIDs holds the keys of sessionByID, oldest first.
+	sessionIDs []string
+	// pendingEnds holds the requests whose end is not recorded yet.
+	pendingEnds map[*upstreamRequest]struct{}
+	// streams holds the standing stream of each session.
+	streams map[uint64]*exchange
 }
 
-// newRecording returns nil if there is nothing to record to.
+// newRecording returns a recording to out, or nil if out is nil.
 func newRecording(out *capture.Writer) *recording {
 	if out == nil {
 		return nil
@@ -47,7 +52,7 @@ func newRecording(out *capture.Writer) *recording {
 	return &recording{out: out, sessionByID: map[string]uint64{}, streams: map[uint64]*exchange{}, pendingEnds: map[*upstreamRequest]struct{}{}}
 }
 
-// newRecorder returns a lane of its own for a connection on a side.
+// newRecorder returns a recorder for a new connection.
 func (r *recording) newRecorder(side capture.Side) recorder {
 	if r == nil {
 		return recorder{}
@@ -55,24 +60,28 @@ func (r *recording) newRecorder(side capture.Side) recorder {
 	return recorder{recording: r, side: side, session: r.sessions.Add(1)}
 }
 
-// A lane records one connection of a capture: a client's, or one to the server. The zero lane records nothing.
+// A recorder records one connection, of a client or to the server. The zero value records nothing.
 type recorder struct {
 	recording *recording
 	side      capture.Side
 	session   uint64
-	exchange  uint64    // of HTTP, if it is of one
-	served    *exchange // that exchange, if it is one of a client's
+	// exchange is an HTTP exchange, or 0.
+	exchange uint64
+	// served is the exchange, if a client's.
+	served *exchange
 }
 
-// provenance is what a message was made of.
+// A provenance says from which messages another one was made.
 type provenance struct {
-	rec        recorder
-	event      uint64   // an event; 0 is none
-	moreEvents []uint64 // further ones
-	rule       string   // what was done to it
+	rec recorder
+	// event is the number of an event, or 0.
+	event      uint64
+	moreEvents []uint64
+	// rule names the change, for example "id".
+	rule string
 }
 
-// recordEvent records something that happened, and returns its number; 0 if nothing is recorded.
+// recordEvent records an event and returns its number, or 0 if nothing is recorded.
 func (r recorder) recordEvent(e *capture.Event) uint64 {
 	if r.recording == nil {
 		return 0
@@ -81,7 +90,7 @@ func (r recorder) recordEvent(e *capture.Event) uint64 {
 	return r.recording.out.Record(e)
 }
 
-// recordMessage records a message that came, and returns the number of its event.
+// recordMessage records a received message and returns the number of its event.
 func (r recorder) recordMessage(dir capture.Dir, frame []byte) uint64 {
 	if r.recording == nil {
 		return 0
@@ -93,13 +102,13 @@ func (r recorder) recordMessage(dir capture.Dir, frame []byte) uint64 {
 	return n
 }
 
-// recordSent records a message that is about to be sent, and what it was made of.
+// recordSent records a message that is about to be sent, and its provenance.
 func (r recorder) recordSent(dir capture.Dir, frame []byte, from provenance) {
 	if r.recording == nil {
 		return
 	}
 	if r.served != nil && r.served.queue(r, frame, from) {
-		return // until the head of the response is there
+		return // queued until the response head is recorded
 	}
 	n := r.recordMessage(dir, frame)
 	from.rec.link(from.event, n, from.rule)
@@ -108,7 +117,7 @@ func (r recorder) recordSent(dir capture.Dir, frame []byte, from provenance) {
 	}
 }
 
-// link notes that an event has become another one.
+// link records that one event was made from another.
 func (r recorder) link(from, to uint64, rule string) {
 	if r.recording != nil && from != 0 && to != 0 {
 		r.recording.out.Record(&capture.Event{Kind: capture.KindTranslate, Session: r.session, Translation: &capture.Translation{Of: from, To: []uint64{to}, Rule: rule}})
@@ -120,12 +129,12 @@ func (r recorder) note(text string) {
 	r.recordEvent(&capture.Event{Kind: capture.KindNote, Data: []byte(text)})
 }
 
-// recordEOF records that one of the two sides sends nothing more.
+// recordEOF records the end of one direction.
 func (r recorder) recordEOF(dir capture.Dir) {
 	r.recordEvent(&capture.Event{Kind: capture.KindEOF, Dir: dir})
 }
 
-// stderr returns what records the standard error of a server's process. It must be closed.
+// stderr returns a writer that records the standard error of a process. The caller must close it.
 func (r recorder) stderr() io.WriteCloser {
 	if r.recording == nil {
 		return discard{}
@@ -133,22 +142,27 @@ func (r recorder) stderr() io.WriteCloser {
 	return r.recording.out.Lines(capture.Event{Kind: capture.KindStderr, Side: r.side, Session: r.session})
 }
 
-// discard is an io.WriteCloser that throws everything away.
+// A discard is a writer that drops everything.
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 func (discard) Close() error                { return nil }
 
-// Keys of what contexts carry.
+// Keys of context values.
 type (
-	recorderKey struct{} // the lane of a connection to the server
-	postKey     struct{} // the posting that a request is for
-	requestKey  struct{} // the trip that it is
-	exchangeKey struct{} // the exchange in which a client is served
+	// recorderKey is the key of the recorder of an upstream.
+	recorderKey struct{}
+	// postKey is the key of the *postedMessage of a request.
+	postKey struct{}
+	// requestKey is the key of the *upstreamRequest.
+	requestKey struct{}
+	// exchangeKey is the key of the *exchange of a client.
+	exchangeKey struct{}
 )
 
-// Recorder returns what records an event about the connection that [Options.Connect] is called for with ctx: that its process was started, and how it ended. It may be called by many
-// goroutines at once, and does nothing if nothing is recorded.
+// Recorder returns a function that records events of the connection for which [Options.Connect] was
+// called with ctx, such as the start and exit of its process. The function may be called by many
+// goroutines at once. It does nothing if the bridge does not record.
 func Recorder(ctx context.Context) func(*capture.Event) {
 	rec := recorderFrom(ctx)
 	return func(e *capture.Event) { rec.recordEvent(e) }
@@ -159,14 +173,14 @@ func recorderFrom(ctx context.Context) recorder {
 	return rec
 }
 
-// transmit sends a message, and records it. What is sent over HTTP is recorded when its request is made.
+// transmit records a message and sends it. Over HTTP [Transport] records it.
 func (u *upstream) transmit(f jsonrpc.Framer, it queuedMessage) error {
 	courier, ok := f.(jsonrpc.MessageTransport)
 	if !ok {
 		u.rec.recordSent(toServer, it.frame, it.from)
 		return f.WriteFrame(it.frame)
 	}
-	ctx := context.WithoutCancel(u.ctx) // its values are for what makes the request
+	ctx := context.WithoutCancel(u.ctx) // for the values
 	if it.noLogin {
 		ctx = auth.WithoutLogin(ctx)
 	}
@@ -174,27 +188,32 @@ func (u *upstream) transmit(f jsonrpc.Framer, it queuedMessage) error {
 	return courier.Post(ctx, it.frame)
 }
 
-// A posting is a message that is sent over HTTP. If the stream that is to bring its answer breaks off, it has more than one trip.
+// A postedMessage is a message that is sent over HTTP. If its stream breaks off, it needs several
+// requests.
 type postedMessage struct {
 	queuedMessage
-	lastRequest *upstreamRequest // nil before there is one. It is for whoever makes the requests, one after the other
+	// lastRequest is the latest request, or nil. Only the goroutine that makes the requests uses
+	// it.
+	lastRequest *upstreamRequest
 }
 
-// An origin is where a message of the server's came: in which lane, and in answer to which request, if it came by the response of one.
+// An origin says where a message of the server came from: the recorder, and the request whose
+// response had the message.
 type origin struct {
-	rec     recorder
-	callID  jsonrpc.ID
-	request *upstreamRequest // nil if it is not known
+	rec    recorder
+	callID jsonrpc.ID
+	// request is nil if unknown.
+	request *upstreamRequest
 }
 
-// answered says that what the response is for has come.
+// answered says that the response message of the request was handled.
 func (o origin) answered() {
 	if o.request != nil {
 		o.request.answered()
 	}
 }
 
-// receive reads the next message. What is known of where an error came from is said, too.
+// receive reads the next message and its origin, which may be known for an error too.
 func (u *upstream) receive(f jsonrpc.Framer) ([]byte, origin, error) {
 	o := origin{rec: u.rec}
 	r, ok := f.(streamable.Receiver)
@@ -215,8 +234,9 @@ func (u *upstream) receive(f jsonrpc.Framer) ([]byte, origin, error) {
 	return frame, o, err
 }
 
-// OuterTransport returns a round tripper that makes requests by next, and lets what comes in the responses be told apart, where next changes what it passes on to the one of [Transport]: it adds
-// credentials, say.
+// OuterTransport returns a round tripper that uses next. Wrap it around the round trippers that
+// change requests on their way to [Transport], for example to add credentials. It relates their
+// responses to the original request.
 func OuterTransport(next http.RoundTripper) http.RoundTripper { return outerTransport{next} }
 
 type outerTransport struct{ next http.RoundTripper }
@@ -234,8 +254,9 @@ func (o outerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Transport returns a round tripper that makes requests by next and, if they are of a bridge that records, records what passes before it does: the head of the request, the message that
-// it brings, the head of the response, and its end. It belongs below whatever adds credentials and repeats requests. It may be used by many goroutines at once, if next may.
+// Transport returns a round tripper that uses next. If the bridge records, it records the head and
+// the message of the request, and the head and the end of the response. Put it below round trippers
+// that add credentials or retry. It may be used by many goroutines at once if next may.
 func Transport(next http.RoundTripper) http.RoundTripper { return recordingTransport{next} }
 
 type recordingTransport struct{ next http.RoundTripper }
@@ -271,16 +292,19 @@ func (rt recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return resp, nil
 }
 
-// A trip is a request to the server over HTTP, with its repetitions. That it is over is recorded behind the answer that it brings, which is read before but looked at later.
+// An upstreamRequest is an HTTP request to the server, with its retries. Its end is recorded after
+// the message in its response, which is read earlier but handled later.
 type upstreamRequest struct {
-	mu           sync.Mutex
-	rec          recorder // with the exchange that there was last
-	awaitsAnswer bool     // for the answer
+	mu sync.Mutex
+	// rec has the latest exchange.
+	rec          recorder
+	awaitsAnswer bool
 	pendingEnd   *capture.Event
-	previous     *upstreamRequest // which this one goes on with; nil if there is none, or its end was recorded
+	// previous is the request that this one continues; nil if its end was recorded.
+	previous *upstreamRequest
 }
 
-// start says that a request is about to be made, for p, which may be nil.
+// start says that the request is about to be sent, for p, which may be nil.
 func (ur *upstreamRequest) start(rec recorder, p *postedMessage) {
 	ur.mu.Lock()
 	defer ur.mu.Unlock()
@@ -291,7 +315,7 @@ func (ur *upstreamRequest) start(rec recorder, p *postedMessage) {
 	}
 }
 
-// recorderOr returns the lane with the exchange of the trip, if it has one.
+// recorderOr returns the recorder with the exchange of the request, or rec.
 func (ur *upstreamRequest) recorderOr(rec recorder) recorder {
 	ur.mu.Lock()
 	defer ur.mu.Unlock()
@@ -301,7 +325,8 @@ func (ur *upstreamRequest) recorderOr(rec recorder) recorder {
 	return rec
 }
 
-// responseEnded takes note of the end of the response. whole tells that it ended as it should, with an answer that is still to be looked at.
+// responseEnded handles the end of the response. whole says that the response is complete and has a
+// message that must be handled first.
 func (ur *upstreamRequest) responseEnded(why string, whole bool) {
 	ur.mu.Lock()
 	defer ur.mu.Unlock()
@@ -314,7 +339,7 @@ func (ur *upstreamRequest) responseEnded(why string, whole bool) {
 	}
 }
 
-// answered records the end, if it waits, and before it those of the trips that this one goes on with.
+// answered records the end of the request, after those of the requests that it continues.
 func (ur *upstreamRequest) answered() {
 	ur.mu.Lock()
 	previous := ur.previous
@@ -337,10 +362,11 @@ func (ur *upstreamRequest) recordEndLocked() {
 	}
 }
 
-// maxPendingEnds is how many ends of exchanges wait for their answers.
+// maxPendingEnds limits the ends that wait for their messages.
 const maxPendingEnds = 1 << 14
 
-// addPendingEnd notes that the end of a trip has not been recorded yet. It reports false if there are too many of them.
+// addPendingEnd adds a request whose end is not recorded yet. It reports false if there are too
+// many.
 func (r *recording) addPendingEnd(t *upstreamRequest) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -357,7 +383,7 @@ func (r *recording) removePendingEnd(t *upstreamRequest) {
 	delete(r.pendingEnds, t)
 }
 
-// flushEnds records the ends that wait in a lane which has ended.
+// flushEnds records the pending ends of a session that has ended.
 func (r recorder) flushEnds() {
 	if r.recording == nil {
 		return
@@ -372,7 +398,7 @@ func (r recorder) flushEnds() {
 	}
 }
 
-// endReason is why an exchange is over; "" is the normal end.
+// endReason returns the reason for the end of an exchange; "" is the normal end.
 func endReason(err error) string {
 	switch {
 	case errors.Is(err, io.EOF):
@@ -384,14 +410,14 @@ func endReason(err error) string {
 	return "the server: " + text[:min(len(text), 300)]
 }
 
-// clientClosed is why an exchange is over that whoever asked has given up.
+// clientClosed is the reason if the client gave up.
 const clientClosed = "client closed"
 
-// A recordedBody records when a response has ended.
+// A recordedBody records the end of a response.
 type recordedBody struct {
 	io.ReadCloser
 	request   *upstreamRequest
-	hasAnswer bool // an answer
+	hasAnswer bool
 	once      sync.Once
 }
 
@@ -410,8 +436,8 @@ func (b *recordedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// Recorded returns a handler that does what h does, which is one of [Bridge.Handler], or that of its older transport. If the bridge records, it records the heads of what clients
-// ask and are answered there, which the bridge itself does not see.
+// Recorded wraps a handler of [Bridge.Handler] or of the HTTP+SSE transport. If the bridge records,
+// it records the heads of requests and responses.
 func (b *Bridge) Recorded(h http.Handler) http.Handler {
 	if b.recording == nil {
 		return h
@@ -423,31 +449,35 @@ func (b *Bridge) Recorded(h http.Handler) http.Handler {
 	})
 }
 
-// An exchange is one of HTTP in which a client is served. Its request is recorded as soon as it is known whose it is, and messages to the client when the head of the response has been.
+// An exchange is an HTTP request of a client. Its request is recorded when the session is known,
+// and messages to the client after the head of the response.
 type exchange struct {
 	r    *http.Request
 	head *capture.Request
 
-	mu               sync.Mutex
-	rec              recorder // whose session is 0 as long as nobody is known
-	requestRecorded  bool     // the head of the request was recorded
-	legacyStream     bool     // it is the stream of the older transport, which brings all that the session is sent. It does not change once others know of the exchange
-	responseRecorded bool     // that of the response
+	mu sync.Mutex
+	// rec has session 0 until the session is known.
+	rec             recorder
+	requestRecorded bool
+	// legacyStream marks the stream of the HTTP+SSE transport, which carries all messages to the
+	// session. It does not change after the exchange is shared.
+	legacyStream     bool
+	responseRecorded bool
 	ended            bool
-	hijacked         bool // the connection is not net/http's any more
-	endpointRecorded bool // the stream of the older transport has begun
+	hijacked         bool
+	endpointRecorded bool
 	postponed        *postponedHead
 	pending          []pendingMessage
 }
 
-// A pendingMessage is one that waits for the head of the response.
+// A pendingMessage waits for the head of the response.
 type pendingMessage struct {
 	rec   recorder
 	frame []byte
 	from  provenance
 }
 
-// recorderIn returns the lane in which a client sends what came with ctx.
+// recorderIn returns the recorder for a client's message that came with ctx.
 func (cl *client) recorderIn(ctx context.Context) recorder {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x.begin(cl.rec.session)
@@ -455,7 +485,7 @@ func (cl *client) recorderIn(ctx context.Context) recorder {
 	return cl.rec
 }
 
-// begin says whose exchange it is. It returns its lane.
+// begin sets the session of the exchange and returns its recorder.
 func (x *exchange) begin(session uint64) recorder {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -477,8 +507,8 @@ func (x *exchange) beginLocked(session uint64) {
 	x.rec.recordEvent(&capture.Event{Kind: capture.KindRequest, Dir: toServer, Request: x.head})
 }
 
-// queue keeps a message for the client until the head of the response is recorded, and reports whether it does. It is recorded at once then, or in the place where the client gets it after
-// all, if the exchange has ended.
+// queue keeps a message for the client until the head of the response is recorded. It reports false
+// if that was recorded, or the exchange has ended.
 func (x *exchange) queue(rec recorder, frame []byte, from provenance) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -489,7 +519,7 @@ func (x *exchange) queue(rec recorder, frame []byte, from provenance) bool {
 	return true
 }
 
-// flushLocked records what waits.
+// flushLocked records the pending messages.
 func (x *exchange) flushLocked() {
 	for _, m := range x.pending {
 		m.rec.served = nil
@@ -520,13 +550,13 @@ func (x *exchange) recordResponse(status int, h http.Header) {
 	x.flushLocked()
 }
 
-// handlerReturned is called when the request has been served.
+// handlerReturned is called when the handler has returned.
 func (x *exchange) handlerReturned() {
 	x.mu.Lock()
 	hijacked := x.hijacked
 	x.mu.Unlock()
 	if hijacked {
-		return // the connection's end is that of the exchange
+		return // the end of the connection is recorded
 	}
 	why := ""
 	if x.r.Context().Err() != nil {
@@ -557,14 +587,15 @@ func (x *exchange) recordEnd(why string) {
 	x.rec.recording.clearStream(x.rec.session, x)
 }
 
-// isEnded reports whether nothing more can be sent by it.
+// isEnded reports if the exchange has ended.
 func (x *exchange) isEnded() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.ended
 }
 
-// outbound returns the lane in which a message goes to the client of l: that of the exchange it belongs to, or of the session's own stream, if there is one.
+// outbound returns the recorder for a message to the client of r: with its exchange, or with the
+// standing stream of the session.
 func (r recorder) outbound() recorder {
 	if r.recording == nil {
 		return r
@@ -577,15 +608,15 @@ func (r recorder) outbound() recorder {
 	}
 	r.exchange, r.served = 0, nil
 	if x != nil {
-		r.exchange = x.rec.exchange // which does not change
+		r.exchange = x.rec.exchange // exchange does not change
 	}
 	return r
 }
 
-// maxSessionIDs is how many sessions are remembered by their ids.
+// maxSessionIDs limits the sessions that are remembered by their ids.
 const maxSessionIDs = 4096
 
-// nameSession notes which session has an id.
+// nameSession records the id of a session.
 func (r *recording) nameSession(id string, session uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -597,14 +628,14 @@ func (r *recording) nameSession(id string, session uint64) {
 	r.sessionIDs = append(r.sessionIDs, id)
 }
 
-// sessionOf returns the session with an id; 0 if it is not known.
+// sessionOf returns the session with an id, or 0.
 func (r *recording) sessionOf(id string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessionByID[id]
 }
 
-// setStream notes what brings a session what belongs to none of its requests; leave that it does not any more.
+// setStream records the standing stream of a session.
 func (r *recording) setStream(session uint64, x *exchange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -619,7 +650,7 @@ func (r *recording) clearStream(session uint64, x *exchange) {
 	}
 }
 
-// A recordedWriter tells its exchange of the head of the response.
+// A recordedWriter records the head of the response.
 type recordedWriter struct {
 	http.ResponseWriter
 	x *exchange
@@ -638,13 +669,13 @@ func (w *recordedWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// FlushError is for http.ResponseController.
+// FlushError supports http.ResponseController.
 func (w *recordedWriter) FlushError() error {
 	w.x.recordResponse(http.StatusOK, w.Header())
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Hijack is for http.ResponseController.
+// Hijack supports http.ResponseController.
 func (w *recordedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {
@@ -656,16 +687,16 @@ func (w *recordedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return &recordedConn{Conn: conn, x: w.x}, buf, nil
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (w *recordedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// A recordedConn is a connection that was taken from net/http. Its exchange ends with it.
+// A recordedConn is a hijacked connection. Its end is the end of the exchange.
 type recordedConn struct {
 	net.Conn
 	x *exchange
 }
 
-// Read implements net.Conn. A client that is served has nothing more to say: what is read is that it has gone.
+// Read implements net.Conn. The client sends nothing more, so an error means that it is gone.
 func (c *recordedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
@@ -680,16 +711,19 @@ func (c *recordedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// What is different on the older transport: a stream says where messages are to be posted, and a request that is posted there is answered with 202 before the bridge has got it.
+// In the HTTP+SSE transport, a stream tells the client where to post messages, and the response to
+// a post is 202 before the bridge gets the message.
 
-// A postponedHead is the head of a response that was sent before it was known whose exchange it is in. What it answers goes before it in the capture.
+// A postponedHead is the head of a response whose request is not recorded yet, because the session
+// is unknown.
 type postponedHead struct {
 	response *capture.Response
 	ended    bool
 	why      string
 }
 
-// postponeHeadLocked keeps the head of a response until somebody takes what it answers, and reports whether it does.
+// postponeHeadLocked keeps the head of a response until its request is recorded. It reports if it
+// did.
 func (x *exchange) postponeHeadLocked(status int, h http.Header) bool {
 	if x.requestRecorded || status != http.StatusAccepted || x.r.Method != http.MethodPost {
 		return false
@@ -698,7 +732,7 @@ func (x *exchange) postponeHeadLocked(status int, h http.Header) bool {
 	return true
 }
 
-// requestReceived records what was kept, now that the message is recorded.
+// requestReceived records a postponed head after the message of the request.
 func (x *exchange) requestReceived() {
 	x.mu.Lock()
 	head := x.postponed
@@ -713,7 +747,7 @@ func (x *exchange) requestReceived() {
 	}
 }
 
-// recordEndpoint records the event that begins a stream: it says where messages are posted.
+// recordEndpoint records the endpoint event that begins a stream.
 func (x *exchange) recordEndpoint(text []byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -14,27 +14,38 @@ import (
 	"mcpwire/mcp"
 )
 
-// A session is one with a legacy server that several clients are in, each of which takes it for its own. It is guarded by the lock of its plain.
+// A sharedSession is a session with a legacy server that several clients share without knowing it.
+// The lock of its passthrough guards it.
 type sharedSession struct {
-	handshake    *sharedAttempt    // the handshake with the server, while that goes on
-	level        mcp.LoggingLevel  // that the server has agreed to
-	tasks        ownerMap[*call]   // the calls that have become tasks, by the task
-	elicitations ownerMap[*client] // that are being visited, by the elicitation
+	// handshake is the current handshake with the server.
+	handshake *sharedAttempt
+	// level is the log level that the server has accepted.
+	level mcp.LoggingLevel
+	// tasks holds the calls that became tasks, by task id.
+	tasks ownerMap[*call]
+	// elicitations holds the clients of URL elicitations, by elicitation id.
+	elicitations ownerMap[*client]
 }
 
-// A member is a client of a connection.
+// A clientState is the state of a client on an upstream.
 type clientState struct {
-	handshaking bool             // it has begun its handshake
-	answered    bool             // it has the answer to that
-	confirmed   bool             // it has confirmed the handshake
-	ready       bool             // what it asks for goes to the server at once
-	queue       []clientMessage  // what it has asked for before
-	queueBytes  int              // of that
-	lastActive  int64            // when it has said something last, in the order of ids
-	logLevel    mcp.LoggingLevel // that it wants log messages from; LevelNone is for the server to say
+	// handshaking is set after initialize, answered after its response, confirmed after
+	// initialized.
+	handshaking bool
+	answered    bool
+	confirmed   bool
+	// ready says that requests go to the server at once. Until then they wait in queue.
+	ready      bool
+	queue      []clientMessage
+	queueBytes int
+	// lastActive orders clients by their last message.
+	lastActive int64
+	// logLevel is the level that the client chose; LevelNone leaves it to the server.
+	logLevel mcp.LoggingLevel
 }
 
-// newSharedSession returns what legacy clients share that introduce themselves alike. l is the line, nil for a new one; a prober on it may have shaken hands for them.
+// newSharedSession returns the handler for legacy clients with the same handshake. up may be nil
+// for a new upstream, or an upstream whose probe may have completed the handshake.
 func (b *Bridge) newSharedSession(s *sharedUpstream, up *upstream) *passthrough {
 	p := newUnboundPassthrough(b, true)
 	p.shared, p.session = s, new(sharedSession)
@@ -53,19 +64,19 @@ func (b *Bridge) newSharedSession(s *sharedUpstream, up *upstream) *passthrough 
 	return p
 }
 
-// attach implements sharer.
+// attach implements sharedHandler.
 func (p *passthrough) attach(cl *client, _ Era) forwarder {
 	p.addClient(cl)
 	return p
 }
 
-// close implements sharer.
+// close implements sharedHandler.
 func (p *passthrough) close() { p.upstream.close() }
 
-// isUp implements sharer.
+// isUp implements sharedHandler.
 func (p *passthrough) isUp() bool { return p.upstream.isUp() }
 
-// touch notes that a client has said something.
+// touch records that a client is active.
 func (p *passthrough) touch(cl *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +85,7 @@ func (p *passthrough) touch(cl *client) {
 	}
 }
 
-// lastActiveLocked returns the client that has said something last, nil if there is none.
+// lastActiveLocked returns the client that was active last, or nil.
 func (p *passthrough) lastActiveLocked() (last *client) {
 	for cl, state := range p.clients {
 		if (p.session == nil || state.answered) && (last == nil || state.lastActive > p.clients[last].lastActive) {
@@ -84,7 +95,7 @@ func (p *passthrough) lastActiveLocked() (last *client) {
 	return last
 }
 
-// initializedClientsLocked returns the clients that are told what concerns all.
+// initializedClientsLocked returns the clients that get messages for all.
 func (p *passthrough) initializedClientsLocked() (all []*client) {
 	for cl, state := range p.clients {
 		if p.session == nil || state.answered {
@@ -94,14 +105,15 @@ func (p *passthrough) initializedClientsLocked() (all []*client) {
 	return all
 }
 
-// sessionRequest takes a request of a client that has to have shaken hands before: what it asks for meanwhile waits.
+// sessionRequest takes a request of a shared session. Requests wait until the client's handshake is
+// complete.
 func (p *passthrough) sessionRequest(c *call, frame []byte, m *jsonrpc.Message) {
 	p.touch(c.client)
 	isInitialize := c.method == mcp.MethodInitialize
 	p.mu.Lock()
 	state := p.clients[c.client]
 	if state == nil {
-		state = new(clientState) // which is about to be gone
+		state = new(clientState) // the client is being removed
 	}
 	state.handshaking = state.handshaking || isInitialize
 	ready, waits := state.ready, state.handshaking && !state.ready && !isInitialize
@@ -124,7 +136,8 @@ func (p *passthrough) sessionRequest(c *call, frame []byte, m *jsonrpc.Message) 
 	}
 }
 
-// forwardSessionRequest brings a request to the server, or deals with it, if it is about the session and the others must notice nothing.
+// forwardSessionRequest forwards a request. If it changes state that the clients share, it adapts
+// or answers the request.
 func (p *passthrough) forwardSessionRequest(c *call, frame []byte, m *jsonrpc.Message) {
 	switch c.method {
 	case mcp.MethodSetLevel:
@@ -142,7 +155,8 @@ func (p *passthrough) forwardSessionRequest(c *call, frame []byte, m *jsonrpc.Me
 	}
 }
 
-// sharedInitialize returns the initialize request of a client as the server gets it. Tasks of clients are not declared: their ids are each client's own.
+// sharedInitialize returns a client's initialize request for the server. It does not declare the
+// tasks of clients, because the clients choose their ids.
 func sharedInitialize(frame []byte, id jsonrpc.ID) []byte {
 	frame = withID(frame, id)
 	at := locate(frame, "params", "capabilities")
@@ -157,7 +171,8 @@ func sharedInitialize(frame []byte, id jsonrpc.ID) []byte {
 	}, nil))
 }
 
-// initialize answers initialize, which is the same of all clients. The first of them introduces all to the server.
+// initialize answers a client's initialize request. The first client makes the handshake with the
+// server, and all get the same result.
 func (p *passthrough) initialize(c *call, frame []byte) {
 	for {
 		p.mu.Lock()
@@ -192,7 +207,7 @@ func (p *passthrough) initialize(c *call, frame []byte) {
 	}
 }
 
-// handshake shakes hands with the server, for all that wait for f.
+// handshake makes the handshake with the server, for all clients that wait for f.
 func (p *passthrough) handshake(f *sharedAttempt, c *call, frame []byte) {
 	ctx, cancel := p.b.withConnectTimeout(c.client.ctx)
 	defer cancel()
@@ -212,7 +227,7 @@ func (p *passthrough) handshake(f *sharedAttempt, c *call, frame []byte) {
 		p.setHandshake(initialize, answer.Result)
 	}
 	p.mu.Lock()
-	if c.client.ctx.Err() == nil { // else it says nothing of the server, and another client has to try
+	if c.client.ctx.Err() == nil { // otherwise another client must try
 		f.err = err
 	}
 	p.session.handshake = nil
@@ -220,14 +235,15 @@ func (p *passthrough) handshake(f *sharedAttempt, c *call, frame []byte) {
 	close(f.done)
 }
 
-// setHandshake notes that hands were shaken with the server.
+// setHandshake stores the handshake with the server.
 func (p *passthrough) setHandshake(initialize, result []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.resume.initialize, p.resume.initializeResult = initialize, slices.Clone(result)
 }
 
-// clientInitialized notes that a client has confirmed its handshake, which it may do before it has the answer to it.
+// clientInitialized records the initialized notification of a client. It may come before the
+// response to initialize.
 func (p *passthrough) clientInitialized(cl *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +253,8 @@ func (p *passthrough) clientInitialized(cl *client) {
 	}
 }
 
-// sendInitializedLocked tells the server that it can begin, once, as soon as there is a client that it may ask.
+// sendInitializedLocked sends the server one initialized notification, as soon as one client is
+// initialized.
 func (p *passthrough) sendInitializedLocked(state *clientState) {
 	if state.answered && state.confirmed && p.resume.initialized == nil {
 		p.resume.initialized = jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
@@ -245,7 +262,7 @@ func (p *passthrough) sendInitializedLocked(state *clientState) {
 	}
 }
 
-// answerInitialize answers a client's handshake, and goes on with what it has asked for meanwhile.
+// answerInitialize answers a client's initialize request, and forwards the requests that waited.
 func (p *passthrough) answerInitialize(c *call, result []byte) {
 	p.finishInitialize(c, jsonrpc.AppendResult(nil, c.id, result))
 	for {
@@ -259,8 +276,9 @@ func (p *passthrough) answerInitialize(c *call, result []byte) {
 	}
 }
 
-// finishInitialize answers a client's handshake. What the server says to all goes to this client too from the very moment on that it has the answer: hence the lock, under which finishing
-// does not wait, since what is sent to a client that shares waits in its outbox.
+// finishInitialize answers a client's initialize request. It holds the lock, so that the client
+// gets every broadcast after the response. Under the lock finish does not block, because a client
+// that shares has an outbox.
 func (p *passthrough) finishInitialize(c *call, answer []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -271,7 +289,8 @@ func (p *passthrough) finishInitialize(c *call, answer []byte) {
 	}
 }
 
-// takeQueue returns what a client has asked for before it had shaken hands. If there is nothing, and it has, further requests do not wait.
+// takeQueue returns the requests that waited for a client's handshake. If none is left after the
+// handshake, later requests do not wait.
 func (p *passthrough) takeQueue(cl *client, initialized bool) []clientMessage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -285,7 +304,8 @@ func (p *passthrough) takeQueue(cl *client, initialized bool) []clientMessage {
 	return list
 }
 
-// answerOrRefuse answers a question that is for none of a session's clients in particular, and refuses one that none of them has declared to answer. It reports whether it did.
+// answerOrRefuse answers pings of the server, and refuses input requests that need a capability
+// that no client of the session has. It reports if it handled the message.
 func (p *passthrough) answerOrRefuse(m *jsonrpc.Message) bool {
 	method := string(m.Method)
 	if method == mcp.MethodPing {
@@ -300,7 +320,7 @@ func (p *passthrough) answerOrRefuse(m *jsonrpc.Message) bool {
 	p.mu.Unlock()
 	revision, ok := mcp.ParseRevision(version)
 	if !ok {
-		return false // the client knows what the server means
+		return false // the client can tell
 	}
 	q := era.InputRequest{Method: method, Params: m.Params}
 	f := era.Of(revision)
@@ -311,7 +331,7 @@ func (p *passthrough) answerOrRefuse(m *jsonrpc.Message) bool {
 	return false
 }
 
-// relatedTaskClientLocked returns the client whose task a message belongs to; nil if it says nothing of one that is known.
+// relatedTaskClientLocked returns the client of the task that a message names, or nil.
 func (p *passthrough) relatedTaskClientLocked(m *jsonrpc.Message) *client {
 	meta, ok := m.Param("_meta")
 	if p.session == nil || !ok {
@@ -320,7 +340,7 @@ func (p *passthrough) relatedTaskClientLocked(m *jsonrpc.Message) *client {
 	return p.taskClientLocked(stringOf(locate(meta, mcp.MetaRelatedTask, "taskId").slice(meta)))
 }
 
-// taskClientLocked returns the client whose task it is; nil if that is not known, or the client is gone.
+// taskClientLocked returns the client of a task, or nil if it is unknown or gone.
 func (p *passthrough) taskClientLocked(id string) *client {
 	if c := p.session.tasks.byName[id]; c != nil && p.clients[c.client] != nil {
 		return c.client
@@ -328,7 +348,7 @@ func (p *passthrough) taskClientLocked(id string) *client {
 	return nil
 }
 
-// noteServerRequestLocked notes what a client is asked that is talked of later.
+// noteServerRequestLocked records the client of an elicitation, for notifications that name it.
 func (p *passthrough) noteServerRequestLocked(cl *client, m *jsonrpc.Message) {
 	if p.session != nil && string(m.Method) == mcp.MethodElicit {
 		id, _ := m.Param("elicitationId")
@@ -336,7 +356,7 @@ func (p *passthrough) noteServerRequestLocked(cl *client, m *jsonrpc.Message) {
 	}
 }
 
-// noteResponseLocked takes note of what an answer says that is talked of later.
+// noteResponseLocked records the level, task or elicitations in a response, for later messages.
 func (p *passthrough) noteResponseLocked(c *call, m *jsonrpc.Message) {
 	s := p.session
 	if m.Kind == jsonrpc.KindError {
@@ -355,7 +375,7 @@ func (p *passthrough) noteResponseLocked(c *call, m *jsonrpc.Message) {
 		p.removeTaskLocked(c.subject)
 	default:
 		if id := stringOf(locate(m.Result, "task", "taskId").slice(m.Result)); id != "" {
-			if c.tokenKey != "" { // it goes on to be told of
+			if c.tokenKey != "" { // progress continues
 				p.tokens[c.tokenKey] = c
 			}
 			if old, full := s.tasks.put(id, c); full {
@@ -365,7 +385,7 @@ func (p *passthrough) noteResponseLocked(c *call, m *jsonrpc.Message) {
 	}
 }
 
-// noteElicitationsLocked notes the pages that an error demands to be visited.
+// noteElicitationsLocked records the URL elicitations that an error requires.
 func (p *passthrough) noteElicitationsLocked(c *call, data []byte) {
 	at := locate(data, "elicitations")
 	if !at.found() || data[at.start] != '[' {
@@ -384,7 +404,8 @@ func (p *passthrough) removeTaskLocked(id string) {
 	}
 }
 
-// detachLocked forgets a client that leaves the others, and returns what is to be done about it: what it was asked is refused.
+// detachLocked forgets a client that leaves the session. It returns functions that refuse the
+// requests to the client and adapt the log level.
 func (p *passthrough) detachLocked(cl *client) (cleanup []func()) {
 	s := p.session
 	for key, a := range p.serverRequests {
@@ -413,10 +434,11 @@ func (p *passthrough) detachLocked(cl *client) (cleanup []func()) {
 	return cleanup
 }
 
-// defaultLogLevel is that of a client which has not chosen one, if others in its session have: the server cannot be left to choose any more.
+// defaultLogLevel is the level of a client that chose none if other clients of its session did.
 const defaultLogLevel = mcp.LevelInfo
 
-// setLogLevel has a client get log messages from a level on. The server, which knows one level, is told the lowest that any wants.
+// setLogLevel sets the log level of a client. It returns the request for the server, which gets the
+// lowest level of all clients, or nil if that does not change.
 func (p *passthrough) setLogLevel(c *call, frame []byte, m *jsonrpc.Message) []byte {
 	v, _ := m.Param("level")
 	level, ok := mcp.ParseLoggingLevel(stringOf(v))
@@ -424,7 +446,7 @@ func (p *passthrough) setLogLevel(c *call, frame []byte, m *jsonrpc.Message) []b
 	defer p.mu.Unlock()
 	state := p.clients[c.client]
 	if !ok || state == nil {
-		return frame // the server says what is wrong
+		return frame // the server reports the error
 	}
 	state.logLevel = level
 	c.logLevel = p.lowestLevelLocked()
@@ -435,12 +457,12 @@ func (p *passthrough) setLogLevel(c *call, frame []byte, m *jsonrpc.Message) []b
 	return withLevel(frame, c.logLevel)
 }
 
-// withLevel returns a request for log messages with another level.
+// withLevel returns a logging/setLevel request with another level.
 func withLevel(frame []byte, level mcp.LoggingLevel) []byte {
 	return splice(frame, locate(frame, "params", "level"), jsonwire.AppendQuote(nil, level.String()))
 }
 
-// lowestLevelLocked returns the lowest level that a client of the session wants, LevelNone if none has chosen one.
+// lowestLevelLocked returns the lowest level that a client of the session wants, or LevelNone.
 func (p *passthrough) lowestLevelLocked() (lowest mcp.LoggingLevel) {
 	undecided := false
 	for _, state := range p.clients {
@@ -455,7 +477,7 @@ func (p *passthrough) lowestLevelLocked() (lowest mcp.LoggingLevel) {
 	return lowest
 }
 
-// logLevelOf returns the level of a log message, and whether it is one.
+// logLevelOf returns the level of a message, and reports if it is a log message.
 func logLevelOf(m *jsonrpc.Message) (mcp.LoggingLevel, bool) {
 	if string(m.Method) != mcp.NotificationMessage {
 		return mcp.LevelNone, false
@@ -465,8 +487,8 @@ func logLevelOf(m *jsonrpc.Message) (mcp.LoggingLevel, bool) {
 	return level, true
 }
 
-// forwardLog hands a log message to the client that it must be of, since it alone has something under way, or to all if none has. If several have, nothing says whose it is, and
-// nobody gets it.
+// forwardLog sends a log message to the client of its task, or else to the only client with a
+// pending request, or to all if none has one. If several have one, nobody gets the message.
 func (p *passthrough) forwardLog(frame []byte, m *jsonrpc.Message, event uint64) {
 	level, _ := logLevelOf(m)
 	p.mu.Lock()
@@ -497,7 +519,7 @@ func (p *passthrough) forwardLog(frame []byte, m *jsonrpc.Message, event uint64)
 	p.sendToClients(get, frame, event)
 }
 
-// activeClientsLocked returns the clients that have a request open.
+// activeClientsLocked returns the clients with a pending request.
 func (p *passthrough) activeClientsLocked() (list []*client) {
 	seen := map[*client]bool{}
 	for _, c := range p.calls {
@@ -509,12 +531,13 @@ func (p *passthrough) activeClientsLocked() (list []*client) {
 	return list
 }
 
-// noteUnroutable notes that a message goes nowhere.
+// noteUnroutable records that a message was dropped.
 func (p *passthrough) noteUnroutable(event uint64) {
 	p.upstream.rec.note("message " + strconv.FormatUint(event, 10) + " goes no further: nothing says which client it is for")
 }
 
-// candidateCalls returns the calls of modern clients that a message may belong to which does not say so: of a client that is one, only the last.
+// candidateCalls returns the calls of modern clients that may be the cause of a message. Of a
+// client that is not an aggregate, it returns only the latest.
 func (p *passthrough) candidateCalls(m *jsonrpc.Message) (open []*call) {
 	level, isLog := logLevelOf(m)
 	p.mu.Lock()
@@ -533,14 +556,15 @@ func (p *passthrough) candidateCalls(m *jsonrpc.Message) (open []*call) {
 	return open
 }
 
-// requestedLogLevel returns the level from which a modern request wants log messages.
+// requestedLogLevel returns the log level in a modern request.
 func requestedLogLevel(m *jsonrpc.Message) mcp.LoggingLevel {
 	meta, _ := m.Param("_meta")
 	level, _ := mcp.ParseLoggingLevel(stringOf(locate(meta, mcp.MetaLogLevel).slice(meta)))
 	return level
 }
 
-// forwardSessionNotification hands a notification to those clients of a session that it is for. c is the call on whose stream it came; nil if that is not known.
+// forwardSessionNotification sends a notification to the clients of a session that it is for. c is
+// the call on whose stream it came; nil if that is unknown.
 func (p *passthrough) forwardSessionNotification(c *call, frame []byte, m *jsonrpc.Message, event uint64) {
 	method := string(m.Method)
 	switch {
@@ -573,7 +597,7 @@ func (p *passthrough) forwardSessionNotification(c *call, frame []byte, m *jsonr
 	}
 }
 
-// sendToClients hands a message to some clients.
+// sendToClients sends a message to the clients in list.
 func (p *passthrough) sendToClients(list []*client, frame []byte, event uint64) {
 	for _, cl := range list {
 		if err := cl.send(nil, frame, provenance{rec: p.upstream.rec, event: event, rule: "same"}); err != nil {
@@ -582,7 +606,7 @@ func (p *passthrough) sendToClients(list []*client, frame []byte, event uint64) 
 	}
 }
 
-// sendToClient hands a message to whose it is, if that is known.
+// sendToClient sends a message to a client, and drops it if cl is nil.
 func (p *passthrough) sendToClient(cl *client, frame []byte, event uint64) {
 	if cl == nil {
 		p.noteUnroutable(event)
@@ -591,7 +615,7 @@ func (p *passthrough) sendToClient(cl *client, frame []byte, event uint64) {
 	p.sendToClients([]*client{cl}, frame, event)
 }
 
-// subscribersLocked returns the clients that are subscribed to a resource, or to what it is a part of.
+// subscribersLocked returns the clients that subscribed to a resource or to one that contains it.
 func (p *passthrough) subscribersLocked(uri string) (list []*client) {
 	seen := map[*client]bool{}
 	for whole, by := range p.resume.subscribers {
@@ -608,13 +632,14 @@ func (p *passthrough) subscribersLocked(uri string) (list []*client) {
 	return list
 }
 
-// isSubresource reports whether a resource is the other one, or a part of it.
+// isSubresource reports if uri is the resource whole, or a part of it.
 func isSubresource(uri, whole string) bool {
 	rest, ok := strings.CutPrefix(uri, whole)
 	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
-// sessionSubscribe passes a subscription on unless there are too many to know whose they are.
+// sessionSubscribe returns the request for the server, or fails it if there are too many
+// subscriptions to remember.
 func (p *passthrough) sessionSubscribe(c *call, frame []byte) []byte {
 	p.mu.Lock()
 	full := len(p.resume.subscribers) >= maxSubscriptions || len(frame) > maxReplayBytes
@@ -626,7 +651,8 @@ func (p *passthrough) sessionSubscribe(c *call, frame []byte) []byte {
 	return frame
 }
 
-// sessionUnsubscribe passes the end of a subscription on, unless others go on with it.
+// sessionUnsubscribe returns the request for the server. It returns nil, and answers the request,
+// if other clients keep the subscription.
 func (p *passthrough) sessionUnsubscribe(c *call, frame []byte, m *jsonrpc.Message) []byte {
 	v, _ := m.Param("uri")
 	uri := stringOf(v)
@@ -649,19 +675,21 @@ func (p *passthrough) sessionUnsubscribe(c *call, frame []byte, m *jsonrpc.Messa
 	return nil
 }
 
-// maxOwners is how many things a recall remembers, and maxNameBytes how long a thing's name may be, in bytes.
+// Limits of an ownerMap: the number of entries, and the length of a name in bytes.
 const (
 	maxOwners    = 1024
 	maxNameBytes = 1 << 10
 )
 
-// A recall remembers whose the last things were that the server has given names to. The zero value is ready to use.
+// An ownerMap remembers the owners of the last tasks or elicitations that the server named. The
+// zero value is ready to use.
 type ownerMap[V any] struct {
 	byName map[string]V
-	names  []string // of the names, the oldest first
+	// names holds the keys, oldest first.
+	names []string
 }
 
-// put remembers a thing, and returns the one that it forgets for that.
+// put adds an entry. If the map is full, it removes and returns the oldest.
 func (m *ownerMap[V]) put(name string, v V) (old V, full bool) {
 	if len(name) > maxNameBytes || name == "" {
 		return old, false
@@ -679,7 +707,7 @@ func (m *ownerMap[V]) put(name string, v V) (old V, full bool) {
 	return old, full
 }
 
-// remove forgets a thing, and returns whose it was.
+// remove removes an entry and returns its owner.
 func (m *ownerMap[V]) remove(name string) V {
 	v := m.byName[name]
 	delete(m.byName, name)
@@ -689,24 +717,29 @@ func (m *ownerMap[V]) remove(name string) V {
 	return v
 }
 
-// A past is what a new server has to be told of the session that the one before it had. It is guarded by the mutex of its plain.
+// A resumeState is the session state that a new server must get. The lock of its passthrough guards
+// it.
 type resumeState struct {
-	initialize       []byte // the request, once it was answered
-	initializeResult []byte // of that
+	// initialize is the request that was answered with initializeResult.
+	initialize       []byte
+	initializeResult []byte
 	initialized      []byte
-	setLevel         []byte            // the last logging/setLevel
-	subscriptions    map[string][]byte // resources/subscribe, by URI
-	subscribers      map[string]map[*client]struct{}
-	pending          map[*call][]byte // requests of these kinds that were not answered
+	// setLevel is the last logging/setLevel request.
+	setLevel []byte
+	// subscriptions holds the resources/subscribe requests by URI.
+	subscriptions map[string][]byte
+	subscribers   map[string]map[*client]struct{}
+	// pending holds requests of these methods without a response.
+	pending map[*call][]byte
 }
 
-// maxSubscriptions bounds the subscriptions that are remembered; maxReplayBytes is how large a request of which a server is reminded may be, in bytes.
+// Limits of a resumeState: the number of subscriptions, and the bytes of a request in it.
 const (
 	maxSubscriptions = 1024
 	maxReplayBytes   = 64 << 10
 )
 
-// requestSent takes note of a request.
+// requestSent records a request.
 func (r *resumeState) requestSent(c *call, frame []byte, m *jsonrpc.Message) {
 	switch c.method {
 	case mcp.MethodInitialize, mcp.MethodSetLevel:
@@ -725,7 +758,7 @@ func (r *resumeState) requestSent(c *call, frame []byte, m *jsonrpc.Message) {
 	r.pending[c] = frame
 }
 
-// responseReceived takes note of the answer to a request.
+// responseReceived records the response to a request.
 func (r *resumeState) responseReceived(c *call, m *jsonrpc.Message) {
 	frame, ok := r.pending[c]
 	delete(r.pending, c)
@@ -757,14 +790,14 @@ func (r *resumeState) responseReceived(c *call, m *jsonrpc.Message) {
 	}
 }
 
-// adoptHandshake takes over a handshake that was made before the plain had its line.
+// adoptHandshake records a handshake from before the passthrough handled the upstream.
 func (p *passthrough) adoptHandshake(o clientMessage, m *jsonrpc.Message) {
 	p.mu.Lock()
 	p.resume.initialize, p.resume.initializeResult = o.frame, slices.Clone(m.Result)
 	p.mu.Unlock()
 }
 
-// removeClient forgets a client, and returns what nobody is subscribed to any more.
+// removeClient forgets a client, and returns the resources that have no subscribers left.
 func (r *resumeState) removeClient(cl *client) (drop []string) {
 	for uri, by := range r.subscribers {
 		if _, ok := by[cl]; !ok {
@@ -785,13 +818,14 @@ func (r *resumeState) removeClient(cl *client) (drop []string) {
 	return drop
 }
 
-// disconnected forgets what was not answered: it is not going to be.
+// disconnected forgets the pending requests.
 func (r *resumeState) disconnected() { clear(r.pending) }
 
-// hasHandshake reports whether there was a handshake.
+// hasHandshake reports if there was a handshake.
 func (r *resumeState) hasHandshake() bool { return r.initializeResult != nil }
 
-// reconnected implements user: it tells a new server what the one before it knew.
+// reconnected implements upstreamHandler. It repeats the handshake, the log level and the
+// subscriptions.
 func (p *passthrough) reconnected(ctx context.Context) error {
 	p.mu.Lock()
 	resume := p.resume
@@ -821,7 +855,7 @@ func (p *passthrough) reconnected(ctx context.Context) error {
 		err = answer.Err()
 	}
 	if err != nil {
-		p.b.eras.reset() // it may be another server now
+		p.b.eras.reset() // it may be another server
 		return fmt.Errorf("handshake: %w", err)
 	}
 	if before, now := versionIn(resume.initializeResult), versionIn(answer.Result); before != now {
@@ -840,10 +874,10 @@ func (p *passthrough) reconnected(ctx context.Context) error {
 	return nil
 }
 
-// errServerChanged is why a server that was started again cannot take the place of the one before.
+// errServerChanged is the error of a new connection whose server has another revision.
 var errServerChanged = errors.New("the server has changed")
 
-// replay sends the server a request again whose answer is of no interest.
+// replay sends the server a request and ignores the response.
 func (p *passthrough) replay(frame []byte) {
 	p.mu.Lock()
 	id := p.ownID()
@@ -852,7 +886,7 @@ func (p *passthrough) replay(frame []byte) {
 	p.upstream.sendUrgent(queuedMessage{frame: withID(frame, id), id: id})
 }
 
-// unsubscribe gives a subscription up that nobody wants any more.
+// unsubscribe ends a subscription without subscribers.
 func (p *passthrough) unsubscribe(uri string) {
 	params := append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
 	p.replay(jsonrpc.AppendRequest(nil, jsonrpc.IntID(0), mcp.MethodResourcesUnsubscribe, params))
@@ -862,12 +896,12 @@ func versionIn(result []byte) string {
 	return stringOf(locate(result, "protocolVersion").slice(result))
 }
 
-// listChanges are the capabilities whose lists change, and the notifications that say so.
+// listChanges maps the capabilities with lists to the notifications that their lists changed.
 var listChanges = [...][2]string{
 	{"tools", mcp.NotificationToolsChanged}, {"prompts", mcp.NotificationPromptsChanged}, {"resources", mcp.NotificationResourcesChanged},
 }
 
-// messagesLost implements user: clients are told that what they know of the server may be out of date.
+// messagesLost implements upstreamHandler. It tells clients that lists may have changed.
 func (p *passthrough) messagesLost() {
 	p.mu.Lock()
 	result := p.resume.initializeResult
@@ -885,7 +919,7 @@ func (p *passthrough) messagesLost() {
 	}
 }
 
-// cancellation is a notification that cancels a request.
+// cancellation returns a notification that cancels a request.
 func cancellation(id jsonrpc.ID, why string) []byte {
 	params := append([]byte(`{"requestId":`), id...)
 	params = jsonwire.AppendQuote(append(params, `,"reason":`...), why)

@@ -14,9 +14,11 @@ import (
 	"mcpwire/streamable"
 )
 
-// Serve bridges one client, which speaks by f, until its input ends; then what it has asked for is still answered, for as long as Options.DrainTimeout lets it, or ctx. It
-// returns nil then, the cause of ctx when that ended first, ErrClosed on a bridge that is closed or has no room, and otherwise the error that reading met; in a *jsonrpc.DrainError if
-// requests were cut off, each of which is answered with an error. It closes f.
+// Serve serves one client on f until its input ends. It then waits for pending requests, up to
+// Options.DrainTimeout or the end of ctx, and closes f. It returns nil after the end of the input,
+// the cause of ctx if that ended first, [ErrClosed] if the bridge is closed or has no room, and the
+// read error otherwise. If requests were cut off, it answers them with errors and returns a
+// *jsonrpc.DrainError.
 func (b *Bridge) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	return b.serve(ctx, f, streamable.CallerOf(ctx), false)
 }
@@ -28,23 +30,27 @@ func (b *Bridge) serve(ctx context.Context, f jsonrpc.Framer, caller string, str
 		refusal := jsonrpc.AppendError(nil, nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", err.Reason), true)
 		cut := time.AfterFunc(closeTimeout, func() { f.Close() })
 		defer cut.Stop()
-		_ = f.WriteFrame(refusal) // who does not read it is told by the end
+		_ = f.WriteFrame(refusal) // a client that does not read it sees the end
 		f.Close()
 		return ErrClosed
 	}
 	return s.serve(ctx)
 }
 
-// A streamClient is a client on a stream: standard input and output, or a socket.
+// A streamClient is a client on a byte stream: standard input and output, or a socket.
 type streamClient struct {
-	b        *Bridge
-	f        jsonrpc.Framer
-	client   *client
-	strict   bool          // what is no message ends it: a page could have a browser send a request of HTTP to a socket, with messages in it
-	answered chan struct{} // has an element when a request was answered
+	b      *Bridge
+	f      jsonrpc.Framer
+	client *client
+	// strict ends the client at the first invalid message, because a web page could make a browser
+	// send an HTTP request with messages in it to a socket.
+	strict bool
+	// answered has an element after a response.
+	answered chan struct{}
 
-	mu       sync.Mutex
-	writeErr error // of writing
+	mu sync.Mutex
+	// writeErr is the first write error.
+	writeErr error
 }
 
 func (s *streamClient) serve(ctx context.Context) error {
@@ -59,13 +65,13 @@ func (s *streamClient) serve(ctx context.Context) error {
 		cut = s.drain(ctx)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-		if s.strict { // on a socket, it is the bridge that ends, and not its client
+		if s.strict { // the bridge ends here, not the client
 			cut = s.drain(context.WithoutCancel(ctx))
 		}
 	case <-cl.ctx.Done():
 		err = ErrClosed
 	}
-	// Whoever still waits is told so, unless the client does not read.
+	// Tell the requests that still wait, unless the client does not read.
 	unread := time.AfterFunc(closeTimeout, func() { s.f.Close() })
 	if cut > 0 {
 		cl.failAll(jsonrpc.ShuttingDown(s.b.opts.DrainTimeout))
@@ -86,14 +92,14 @@ func (s *streamClient) serve(ctx context.Context) error {
 	return err
 }
 
-// writeFailed reports whether the client could not be told something.
+// writeFailed reports if a message could not be written.
 func (s *streamClient) writeFailed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writeErr != nil
 }
 
-// drain waits until what is under way was answered, and returns how many requests were not in time.
+// drain waits for pending requests, and returns how many are late.
 func (s *streamClient) drain(ctx context.Context) (late int) {
 	timer := time.NewTimer(s.b.opts.DrainTimeout)
 	defer timer.Stop()
@@ -114,7 +120,7 @@ func (s *streamClient) drain(ctx context.Context) (late int) {
 	}
 }
 
-// read takes what the client sends until its input ends.
+// read handles the messages of the client until its input ends.
 func (s *streamClient) read(ctx context.Context) error {
 	for {
 		frame, err := s.f.ReadFrame()
@@ -157,7 +163,8 @@ func (s *streamClient) read(ctx context.Context) error {
 	}
 }
 
-// refuseFrame answers a frame that was not read, for the server if that waits for it. large is nil unless the frame is above the limit.
+// refuseFrame answers a frame that could not be read. If it was a response, the server gets an
+// error in its place. large is nil unless the frame exceeds the limit.
 func (s *streamClient) refuseFrame(ctx context.Context, bad *jsonrpc.FrameError, large *jsonrpc.TooLargeError) {
 	e := &jsonrpc.Error{Code: bad.Code, Message: bad.Reason}
 	switch {
@@ -171,7 +178,8 @@ func (s *streamClient) refuseFrame(ctx context.Context, bad *jsonrpc.FrameError,
 	}
 }
 
-// refuseForwarding deals with a message that must not be forwarded. The server gets an error in place of an answer, so that it does not wait.
+// refuseForwarding handles a message that must not be forwarded. The server gets an error in place
+// of a response, so that it does not wait.
 func (s *streamClient) refuseForwarding(ctx context.Context, frame []byte, m *jsonrpc.Message, err error) {
 	s.client.recordInvalid(frame)
 	switch e := jsonrpc.ErrorOf(err); m.Kind {
@@ -185,7 +193,7 @@ func (s *streamClient) refuseForwarding(ctx context.Context, frame []byte, m *js
 	}
 }
 
-// dispatch hands a message on.
+// dispatch passes a message to the client.
 func (s *streamClient) dispatch(ctx context.Context, frame []byte, m *jsonrpc.Message, answer func([]byte)) {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
@@ -197,7 +205,7 @@ func (s *streamClient) dispatch(ctx context.Context, frame []byte, m *jsonrpc.Me
 	}
 }
 
-// handleBatch hands the messages of a batch on, and answers with a batch.
+// handleBatch handles the messages of a batch, and answers with a batch.
 func (s *streamClient) handleBatch(ctx context.Context, frame []byte) {
 	entries, err := jsonrpc.ParseBatch(frame, 0)
 	if err != nil {
@@ -232,7 +240,7 @@ func (s *streamClient) handleBatch(ctx context.Context, frame []byte) {
 	answers.done(nil)
 }
 
-// A gathering makes a batch of the answers to one.
+// A batchResponse collects the responses to a batch.
 type batchResponse struct {
 	send func([]byte)
 
@@ -258,7 +266,7 @@ func (b *batchResponse) add(answer []byte) {
 	b.frame = append(b.frame, answer...)
 }
 
-// done notes that one more was answered, with nil if there is to be no answer.
+// done adds a response, or none if answer is nil, and sends the batch after the last.
 func (b *batchResponse) done(answer []byte) {
 	if answer != nil {
 		b.add(answer)
@@ -273,13 +281,13 @@ func (b *batchResponse) done(answer []byte) {
 	}
 }
 
-// refuse answers what could not be read.
+// refuse answers a message that could not be read.
 func (s *streamClient) refuse(id jsonrpc.ID, e *jsonrpc.Error) {
 	frame := jsonrpc.AppendError(nil, id, e, true)
 	s.client.send(nil, frame, provenance{})
 }
 
-// streamSender is the outlet of a stream's client, for all that it is sent. It waits for a client that does not read.
+// A streamSender writes messages to a stream's client. It blocks while the client does not read.
 type streamSender struct{ *streamClient }
 
 // Send implements jsonrpc.Sender.
@@ -289,17 +297,18 @@ func (s streamSender) Send(message []byte) error {
 	defer sc.mu.Unlock()
 	if sc.writeErr == nil {
 		if sc.writeErr = sc.f.WriteFrame(jsonrpc.OneLine(message)); sc.writeErr != nil {
-			sc.client.cancel() // nobody is left to talk to
+			sc.client.cancel() // the client is gone
 		}
 	}
 	return sc.writeErr
 }
 
-// acceptBackoff is how long nothing is accepted when that has failed.
+// acceptBackoff is the pause after a failed Accept.
 const acceptBackoff = 50 * time.Millisecond
 
-// ServeListener bridges each client that connects to l, a unix socket or a TCP port, until ctx ends: then it closes l, and waits until the clients were served. It returns a
-// *jsonrpc.DrainError if requests were cut off by that. framing says how messages are told apart.
+// ServeListener serves each client that connects to l, a unix socket or a TCP port, until ctx ends.
+// It then closes l, waits for the clients, and returns a *jsonrpc.DrainError if requests were cut
+// off. framing delimits the messages. maxFrame limits their size in bytes.
 func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing jsonrpc.Framing, maxFrame int) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -324,7 +333,7 @@ func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing json
 				return err
 			}
 			b.opts.Logger.Warn("a connection was not accepted", "error", err)
-			if !sleep(ctx, acceptBackoff) { // there may be too many files open
+			if !sleep(ctx, acceptBackoff) { // there may be too many open files
 				return served()
 			}
 			continue
@@ -342,7 +351,8 @@ func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing json
 	}
 }
 
-// callerOfConn returns whom a connection to a socket is charged to: the address on TCP, and nobody on a unix socket, which is the user's own.
+// callerOfConn returns the caller of a connection: the address for TCP, and "" for a unix socket,
+// which belongs to the user.
 func callerOfConn(conn net.Conn) string {
 	if addr, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return addr.IP.String()

@@ -15,33 +15,45 @@ import (
 	"mcpwire/mcp"
 )
 
-// A translated is the party where clients and the server are of different eras: package translate decides what is said to either. It is the user of its line, or one of several
-// on a trunk.
+// A translator is the forwarder if client and server are of different eras. Its machine, of package
+// translate, decides which messages go to either side. It handles an upstream by itself, or with
+// others under a mux.
 type translator struct {
 	b        *Bridge
 	upstream *upstream
-	mux      *mux            // nil if the line is its own
-	shared   *sharedUpstream // that modern clients share; nil if there is one client
+	// mux is nil if the translator handles the upstream itself.
+	mux *mux
+	// shared is the upstream that modern clients share; nil if there is one client.
+	shared *sharedUpstream
 
-	mu             sync.Mutex // serialises what the translator is told and what it says
-	clients        map[*client]struct{}
-	machine        translate.Translator
-	callsByStream  map[uint64]*call // of HTTP
-	callsByID      map[string]*call // of a stream, by the key of the id
-	lastStream     uint64
-	timer          *time.Timer
-	serverRequests map[string]struct{} // keys of the ids of questions that the client has not answered
-	down           bool                // the translator was told so
-	closed         bool
+	// mu serializes the input and output of machine.
+	mu      sync.Mutex
+	clients map[*client]struct{}
+	machine translate.Translator
+	// callsByStream holds calls over HTTP, and of clients that share, by call.stream.
+	callsByStream map[uint64]*call
+	// callsByID holds calls of a byte stream, by idKey.
+	callsByID  map[string]*call
+	lastStream uint64
+	timer      *time.Timer
+	// serverRequests holds the keys of requests that the client has not answered.
+	serverRequests map[string]struct{}
+	// down says that machine knows that the upstream is lost.
+	down   bool
+	closed bool
 
-	lastID *atomic.Int64        // of requests to the server, if clients share it
-	pings  map[int64]chan error // of the bridge's own, under way
+	// lastID is the last request id, if clients share the upstream.
+	lastID *atomic.Int64
+	// pings holds the pending pings of the bridge.
+	pings map[int64]chan error
 
-	mayLackHeaders bool // calls may lack headers that the server asks for
+	// mayLackHeaders says that calls may need headers that the transport does not know.
+	mayLackHeaders bool
 	retries        headerRetries
 }
 
-// newTranslator returns the party of a client of the era near, on a line that there is already, or one of its own if l is nil.
+// newTranslator returns the forwarder of a client of an era, on up, or on a new upstream if up is
+// nil.
 func (b *Bridge) newTranslator(cl *client, clientEra Era, up *upstream) *translator {
 	var t *translator
 	if clientEra == EraModern {
@@ -59,7 +71,7 @@ func (b *Bridge) newTranslator(cl *client, clientEra Era, up *upstream) *transla
 	return t
 }
 
-// newUnboundTranslator returns a party without a line.
+// newUnboundTranslator returns a translator without an upstream.
 func newUnboundTranslator(b *Bridge, machine translate.Translator) *translator {
 	t := &translator{b: b, machine: machine, clients: map[*client]struct{}{}, callsByStream: map[uint64]*call{}, callsByID: map[string]*call{}, serverRequests: map[string]struct{}{}}
 	t.timer = time.AfterFunc(time.Hour, t.tick)
@@ -67,7 +79,7 @@ func newUnboundTranslator(b *Bridge, machine translate.Translator) *translator {
 	return t
 }
 
-// bind makes the party the user of a line, of its own if l is nil.
+// bind makes the translator the handler of up, or of a new upstream if up is nil.
 func (t *translator) bind(up *upstream) {
 	if up != nil {
 		t.upstream = up
@@ -78,7 +90,7 @@ func (t *translator) bind(up *upstream) {
 	t.b.wg.Go(t.upstream.run)
 }
 
-// step tells the translator something, and does what it says. of is the event that is the reason.
+// step gives machine an input and sends its output. event is the cause, in the capture.
 func (t *translator) step(rec recorder, event uint64, f func(now time.Time) []translate.Out) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +125,7 @@ func (t *translator) tick() {
 	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out { return t.machine.Tick(now) })
 }
 
-// sendLocked sends one message.
+// sendLocked sends one output message.
 func (t *translator) sendLocked(o *translate.Out, from provenance) {
 	if len(o.Message) == 0 {
 		if o.To == translate.Downstream && o.Final {
@@ -146,10 +158,10 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 		delete(t.retries.calls, o.Call)
 	}
 	if o.Cancel && t.upstream.withdraw(jsonrpc.IntID(o.Call)) {
-		return // what gives it up goes before all that waits, so before the request too
+		return // the cancellation overtook its request, which is now withdrawn
 	}
 	if o.Cancel || t.down {
-		t.upstream.sendUrgent(it) // p.lost: what goes before all that waits, once there is a server again
+		t.upstream.sendUrgent(it) // sent first on the next connection
 		return
 	}
 	if err := t.upstream.trySend(it); err != nil && it.id != nil {
@@ -168,7 +180,7 @@ func (t *translator) toClientLocked(o *translate.Out, from provenance) {
 		t.sendToClientLocked(c.client, c.out, o.Message, from)
 		return
 	}
-	if t.shared != nil && o.Stream != 0 { // whoever it was for is gone
+	if t.shared != nil && o.Stream != 0 { // its client is gone
 		return
 	}
 	for cl := range t.clients {
@@ -176,7 +188,7 @@ func (t *translator) toClientLocked(o *translate.Out, from provenance) {
 	}
 }
 
-// sendToClientLocked sends a client what is no answer.
+// sendToClientLocked sends a client a message that is not a response.
 func (t *translator) sendToClientLocked(cl *client, out jsonrpc.Sender, message []byte, from provenance) {
 	if err := cl.send(out, message, from); err != nil {
 		t.b.opts.Logger.Debug("a message was dropped", "error", err)
@@ -209,7 +221,7 @@ func (t *translator) answerLocked(o *translate.Out, message []byte, from provena
 	}
 }
 
-// request implements party.
+// request implements forwarder.
 func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 	if err := t.upstream.unavailable(); err != nil {
 		c.fail(clientError(err))
@@ -239,10 +251,10 @@ func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 		c.startTimer(func() { t.expire(c) })
 	}
 	t.mu.Unlock()
-	signal(t.upstream.notify) // the translator may wait for a server
+	signal(t.upstream.notify) // the machine may wait for a connection
 }
 
-// notification implements party.
+// notification implements forwarder.
 func (t *translator) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	var c *call
 	id, cancels := m.Param("requestId")
@@ -258,7 +270,7 @@ func (t *translator) notification(cl *client, frame []byte, m *jsonrpc.Message, 
 		}
 		t.applyLocked(cl.rec, event, t.machine.FromDownstream(time.Now(), frame, stream))
 	}
-	if c != nil { // afterwards: what is done about a message may need to know of its request
+	if c != nil { // only now, because machine may send to it
 		delete(t.callsByStream, c.stream)
 	}
 	t.mu.Unlock()
@@ -267,7 +279,8 @@ func (t *translator) notification(cl *client, frame []byte, m *jsonrpc.Message, 
 	}
 }
 
-// canceledCallLocked returns the request that a client has cancelled, which is to have no answer. A modern client on HTTP hangs up instead.
+// canceledCallLocked returns the call that a client cancels; it gets no response. A modern client
+// cancels over HTTP by disconnecting.
 func (t *translator) canceledCallLocked(cl *client, id jsonrpc.ID) *call {
 	if c := t.callsByID[idKey(id)]; c != nil {
 		delete(t.callsByID, idKey(id))
@@ -281,7 +294,7 @@ func (t *translator) canceledCallLocked(cl *client, id jsonrpc.ID) *call {
 	return nil
 }
 
-// response implements party.
+// response implements forwarder.
 func (t *translator) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	t.mu.Lock()
 	delete(t.serverRequests, idKey(m.ID))
@@ -289,7 +302,7 @@ func (t *translator) response(cl *client, frame []byte, m *jsonrpc.Message, even
 	t.step(cl.rec, event, func(now time.Time) []translate.Out { return t.machine.FromDownstream(now, frame, 0) })
 }
 
-// abandon implements party.
+// abandon implements forwarder.
 func (t *translator) abandon(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,7 +313,7 @@ func (t *translator) abandon(c *call) {
 	delete(t.callsByStream, c.stream)
 }
 
-// removeClient implements party.
+// removeClient implements forwarder.
 func (t *translator) removeClient(cl *client) {
 	if t.shared != nil {
 		t.detach(cl)
@@ -317,7 +330,7 @@ func (t *translator) removeClient(cl *client) {
 	}
 }
 
-// shutdown ends what the translator has under way, and reports false if that was done before.
+// shutdown ends all that is pending. It reports false if it was called before.
 func (t *translator) shutdown() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -330,7 +343,7 @@ func (t *translator) shutdown() bool {
 	return true
 }
 
-// received implements user.
+// received implements upstreamHandler.
 func (t *translator) received(frame []byte, m *jsonrpc.Message, from origin) {
 	call, _ := intOf(from.callID)
 	event := from.rec.recordMessage(toClient, frame)
@@ -343,7 +356,7 @@ func (t *translator) received(frame []byte, m *jsonrpc.Message, from origin) {
 	t.step(t.upstream.rec, event, func(now time.Time) []translate.Out { return t.machine.FromUpstream(now, frame, call) })
 }
 
-// callFailed implements user.
+// callFailed implements upstreamHandler.
 func (t *translator) callFailed(id jsonrpc.ID, err error) {
 	e := clientError(err)
 	n, ok := intOf(id)
@@ -363,18 +376,18 @@ func intOf(id jsonrpc.ID) (int64, bool) {
 	return n, err == nil
 }
 
-// messagesLost implements user.
+// messagesLost implements upstreamHandler.
 func (t *translator) messagesLost() {
 	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out { return t.machine.NotificationsLost(now) })
 }
 
-// reconnected implements user.
+// reconnected implements upstreamHandler.
 func (t *translator) reconnected(context.Context) error {
 	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
 		if !t.down {
 			return nil
 		}
-		return t.machine.UpstreamReady(now) // whose messages go before those that wait, since lost still holds
+		return t.machine.UpstreamReady(now) // while down is set, these messages are urgent
 	})
 	t.mu.Lock()
 	t.down = false
@@ -382,7 +395,7 @@ func (t *translator) reconnected(context.Context) error {
 	return nil
 }
 
-// disconnected implements user.
+// disconnected implements upstreamHandler.
 func (t *translator) disconnected(err error, unsent []queuedMessage) {
 	t.mu.Lock()
 	pings := slices.Collect(maps.Keys(t.pings))
@@ -405,7 +418,7 @@ func (t *translator) disconnected(err error, unsent []queuedMessage) {
 	})
 }
 
-// wantsConnection implements user.
+// wantsConnection implements upstreamHandler.
 func (t *translator) wantsConnection() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -413,8 +426,9 @@ func (t *translator) wantsConnection() bool {
 	return !t.closed && t.down && (open > 0 || t.machine.Legacy() != mcp.RevisionNone)
 }
 
-// newSharedTranslator returns what modern clients share that are told alike before a legacy server: one translator, to which each of their requests is on a stream of its own,
-// so that their ids may be the same. l is the line, nil for a new one.
+// newSharedTranslator returns the handler for modern clients with the same translate.ClientKey on a
+// legacy server. Each request has its own stream, so that ids may repeat. up may be nil for a new
+// upstream.
 func (b *Bridge) newSharedTranslator(s *sharedUpstream, up *upstream) *translator {
 	o := b.sharedTranslateOptions()
 	t := newUnboundTranslator(b, translate.NewModernToLegacy(o))
@@ -423,7 +437,7 @@ func (b *Bridge) newSharedTranslator(s *sharedUpstream, up *upstream) *translato
 	return t
 }
 
-// sharedTranslateOptions are the options of a translator that many clients use, who are strangers to each other.
+// sharedTranslateOptions returns the options of a translator whose clients must not see each other.
 func (b *Bridge) sharedTranslateOptions() *translate.Options {
 	return &translate.Options{
 		IsolateClients: true, IDs: new(atomic.Int64),
@@ -431,7 +445,7 @@ func (b *Bridge) sharedTranslateOptions() *translate.Options {
 	}
 }
 
-// attach implements sharer.
+// attach implements sharedHandler.
 func (t *translator) attach(cl *client, _ Era) forwarder {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -439,16 +453,16 @@ func (t *translator) attach(cl *client, _ Era) forwarder {
 	return t
 }
 
-// close implements sharer.
+// close implements sharedHandler.
 func (t *translator) close() {
 	t.shutdown()
 	t.upstream.close()
 }
 
-// isUp implements sharer.
+// isUp implements sharedHandler.
 func (t *translator) isUp() bool { return t.upstream.isUp() }
 
-// ping implements sharer. The translator does not hear of it.
+// ping implements sharedHandler. It bypasses machine.
 func (t *translator) ping(ctx context.Context) error {
 	n, answer := t.lastID.Add(1), make(chan error, 1)
 	t.mu.Lock()
@@ -465,19 +479,19 @@ func (t *translator) ping(ctx context.Context) error {
 	}
 }
 
-// finishPing ends a ping, and reports whether it was one.
+// finishPing ends a ping. It reports if n was one.
 func (t *translator) finishPing(n int64, err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	answer, ok := t.pings[n]
 	if ok {
 		delete(t.pings, n)
-		answer <- err // it has room
+		answer <- err // the channel has room
 	}
 	return ok
 }
 
-// detach gives up what a client has under way that leaves the others.
+// detach gives up the calls of a client that leaves.
 func (t *translator) detach(cl *client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -490,15 +504,16 @@ func (t *translator) detach(cl *client) {
 	maps.DeleteFunc(t.callsByStream, func(_ uint64, c *call) bool { return c.client == cl })
 }
 
-// headerRetries are what a translated party needs to make calls again whose headers the transport could not know, as a plain one does. The zero value is ready to use; the party's
-// lock guards it.
+// headerRetries holds the state to retry calls that lacked headers, as passthrough does. The zero
+// value is ready to use. The lock of the translator guards it.
 type headerRetries struct {
-	calls    map[int64][]byte // calls of tools without an answer, by id; nil is one that was made again
+	// calls holds the pending tools/call requests by id; nil after a retry.
+	calls    map[int64][]byte
 	ownCalls map[string]chan *jsonrpc.Message
 	lastID   int64
 }
 
-// add takes note of a request to a modern server.
+// add records a request to a modern server.
 func (h *headerRetries) add(n int64, frame []byte) {
 	if len(frame) > maxRetryBytes || stringOf(locate(frame, "method").slice(frame)) != mcp.MethodToolsCall {
 		return
@@ -509,7 +524,7 @@ func (h *headerRetries) add(n int64, frame []byte) {
 	h.calls[n] = frame
 }
 
-// refused returns the call that an answer refuses for its headers, if it may be made again; it may not after that.
+// refused returns the call that a response rejects because of its headers, once, or nil.
 func (h *headerRetries) refused(n int64, m *jsonrpc.Message) []byte {
 	call, open := h.calls[n]
 	if call == nil || m.Kind != jsonrpc.KindError || m.Err().Code != mcp.CodeHeaderMismatch {
@@ -522,7 +537,8 @@ func (h *headerRetries) refused(n int64, m *jsonrpc.Message) []byte {
 	return call
 }
 
-// handleOwnResponse reports whether a message is an answer to the bridge itself, or a refusal after which a call is made again; then it is dealt with.
+// handleOwnResponse handles a response to the bridge's own request, or one that causes a retry. It
+// reports if the message was one of these.
 func (t *translator) handleOwnResponse(frame []byte, m *jsonrpc.Message, event uint64) bool {
 	if len(m.Method) > 0 {
 		return false
@@ -544,14 +560,15 @@ func (t *translator) handleOwnResponse(frame []byte, m *jsonrpc.Message, event u
 	return true
 }
 
-// retryWithHeaders has the transport see the tool that a call is about, and makes the call again. refused is the answer that it had.
+// retryWithHeaders lists tools until the transport has seen the tool of a call, and retries the
+// call. refused is the response to the first attempt.
 func (t *translator) retryWithHeaders(n int64, call, refused []byte, event uint64) {
 	found := findTool(t.upstream.ctx, t.b, call, t.roundTrip)
 	t.mu.Lock()
 	_, open := t.retries.calls[n]
 	t.mu.Unlock()
 	if !open {
-		return // it was given up, or the connection has ended
+		return // given up or disconnected
 	}
 	if found {
 		t.upstream.rec.note("a call is made again, since the server asks for headers that its list of tools tells of")
@@ -562,7 +579,7 @@ func (t *translator) retryWithHeaders(n int64, call, refused []byte, event uint6
 	t.step(t.upstream.rec, event, func(now time.Time) []translate.Out { return t.machine.FromUpstream(now, refused, n) })
 }
 
-// roundTrip is an asker.
+// roundTrip is a roundTripFunc.
 func (t *translator) roundTrip(ctx context.Context, frame func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
 	answer := make(chan *jsonrpc.Message, 1)
 	t.mu.Lock()
@@ -584,19 +601,19 @@ func (t *translator) roundTrip(ctx context.Context, frame func(id jsonrpc.ID) []
 	}
 }
 
-// finishOwn ends a request of ask's, and reports whether it was one.
+// finishOwn ends a request of roundTrip. It reports if id was one.
 func (t *translator) finishOwn(id jsonrpc.ID, m *jsonrpc.Message) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	answer, ok := t.retries.ownCalls[idKey(id)]
 	if ok {
 		delete(t.retries.ownCalls, idKey(id))
-		answer <- m // it has room
+		answer <- m // the channel has room
 	}
 	return ok
 }
 
-// failOwn ends all requests of ask's, and what would be made again, because the connection has ended.
+// failOwn fails the requests of roundTrip, and forgets the calls, after the connection has ended.
 func (t *translator) failOwn(e *jsonrpc.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -606,8 +623,8 @@ func (t *translator) failOwn(e *jsonrpc.Error) {
 	t.retries.ownCalls, t.retries.calls = nil, nil
 }
 
-// noteActivityLocked takes note of a message for the client that is no answer: a question, which may take a user's time, the end of one, or a sign that the server is at work. c is
-// the call whose stream it goes by; nil if that is not known.
+// noteActivityLocked records a request to the client, its cancellation, or progress. Progress
+// restarts the timeout of c, or of all calls by id if c is nil.
 func (t *translator) noteActivityLocked(c *call, frame []byte) {
 	var m jsonrpc.Message
 	if jsonrpc.Parse(frame, &m, 0) != nil {
@@ -629,14 +646,14 @@ func (t *translator) noteActivityLocked(c *call, frame []byte) {
 	}
 }
 
-// expire gives a call up for which nothing was heard for too long.
+// expire gives up a call that timed out.
 func (t *translator) expire(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || t.callsByStream[c.stream] != c && t.callsByID[idKey(c.id)] != c {
 		return
 	}
-	if len(t.serverRequests) > 0 { // it may be the user whom it waits for
+	if len(t.serverRequests) > 0 { // the call may wait for the user
 		c.resetTimer()
 		return
 	}

@@ -17,81 +17,105 @@ import (
 	"mcpwire/mcp"
 )
 
-// A user is what a line belongs to: it takes what the server sends, and what becomes of the connection. Its methods are called by one goroutine at a time but for
-// callFailed and missed, which come between received.
+// An upstreamHandler handles an upstream: it gets the messages of the server and the events of the
+// connection. One goroutine at a time calls its methods, except that callFailed and messagesLost
+// may be called between calls of received.
 type upstreamHandler interface {
-	// received takes a message; frame and m are the user's.
+	// received takes a message. The handler owns frame and m.
 	received(frame []byte, m *jsonrpc.Message, from origin)
-	// callFailed says that a request got no answer, while the connection goes on.
+	// callFailed says that a request failed while the connection continues.
 	callFailed(id jsonrpc.ID, err error)
-	// messagesLost says that messages which the server sent of itself may have been lost.
+	// messagesLost says that notifications of the server may have been lost.
 	messagesLost()
-	// reconnected is called for each connection after the first, before anything that waits is sent. An error ends the connection.
+	// reconnected is called for each connection after the first, before queued
+	// messages are sent. An error ends the connection.
 	reconnected(ctx context.Context) error
-	// disconnected says why the connection ended, or could not be made, and which messages were not sent and may go by the next connection.
+	// disconnected says why the connection ended or failed, and which messages were not sent and
+	// may use the next connection.
 	disconnected(err error, unsent []queuedMessage)
-	// wantsConnection reports whether a connection is to be made again although nothing waits for it.
+	// wantsConnection reports if the upstream is to reconnect without queued messages.
 	wantsConnection() bool
 }
 
-// An item is a message that waits to be sent.
+// A queuedMessage is a message that waits to be sent.
 type queuedMessage struct {
-	frame    []byte
-	id       jsonrpc.ID // of a request; nil of others
-	from     provenance // for the capture
-	noLogin  bool       // it is of the bridge's own curiosity: nobody is to log in because of it
-	queuedAt time.Time  // when the line got it first
+	frame []byte
+	// id is the id of a request; nil for other messages.
+	id   jsonrpc.ID
+	from provenance
+	// noLogin says that the message is a check by the bridge and must not cause a login.
+	noLogin bool
+	// queuedAt is the time when the message was first queued.
+	queuedAt time.Time
 }
 
-// A line is a connection to the server, which is made when there is something to send, and made again when it has ended. Its methods may be called by many
-// goroutines at once.
+// An upstream is a connection to the server. It connects when there is a message to send, and
+// reconnects after the connection ended. Its methods may be called by many goroutines at once.
 type upstream struct {
 	b   *Bridge
 	rec recorder
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	done   chan struct{} // closed when all has ended
-	notify chan struct{} // has an element if run should look
+	// done is closed when run returns.
+	done chan struct{}
+	// notify wakes run and write.
+	notify chan struct{}
 
-	lastReceived atomic.Int64 // when the server has last sent something, in nanoseconds since the epoch
-	deliverMu    sync.Mutex   // held while the user is given a message; it is locked before mu
+	// lastReceived is the time of the server's last message, in nanoseconds since the epoch.
+	lastReceived atomic.Int64
+	// deliverMu is held during handler.received. It is locked before mu.
+	deliverMu sync.Mutex
 
-	mu            sync.Mutex
-	handler       upstreamHandler
-	urgent        []queuedMessage // sent before the others, and while they have to wait
-	queue         []queuedMessage
-	queueBytes    int
-	urgentBytes   int
-	paused        bool          // only what is urgent is sent
-	writing       bool          // a message has been taken that may not have been sent yet
-	closing       bool          // nothing more is taken
-	space         chan struct{} // closed when there is more room in the queue; nil if nobody waits for that
-	closeTimer    *time.Timer
-	conn          *connection // nil if there is none
-	usable        bool        // it is, or the last one was, one that messages went by
-	sent          map[string]queuedMessage
-	resend        []queuedMessage     // of sent, that the server has certainly not taken
-	failures      int                 // in a row, of connections that have answered no request
-	everAnswered  bool                // some connection has answered something
-	recoveryCalls map[string]struct{} // keys of the requests whose answers end the row of failures; nil if there is none
+	mu      sync.Mutex
+	handler upstreamHandler
+	// urgent is sent before queue, also while paused.
+	urgent      []queuedMessage
+	queue       []queuedMessage
+	queueBytes  int
+	urgentBytes int
+	// paused holds back messages that are not urgent.
+	paused bool
+	// writing says that a message was dequeued and may not be sent yet.
+	writing bool
+	// closing says that no more messages are accepted.
+	closing bool
+	// space is closed when the queue has more room; nil if nobody waits.
+	space      chan struct{}
+	closeTimer *time.Timer
+	// conn is nil while disconnected.
+	conn *connection
+	// usable says that the current or last connection could take messages.
+	usable bool
+	sent   map[string]queuedMessage
+	// resend holds messages of sent that the server certainly did not process.
+	resend []queuedMessage
+	// failures counts the connections in a row that answered no request.
+	failures int
+	// everAnswered says that some connection had a response.
+	everAnswered bool
+	// recoveryCalls holds the keys of requests whose responses reset failures; nil if failures is
+	// reset.
+	recoveryCalls map[string]struct{}
 	lastErr       error
-	nextAttempt   time.Time // when the next connection may be made
+	// nextAttempt is the end of the backoff.
+	nextAttempt time.Time
 }
 
-// newUpstream returns a line. Whoever has it makes it run.
+// newUpstream returns an upstream. The caller must run it.
 func (b *Bridge) newUpstream(h upstreamHandler) *upstream { return b.newUpstreamWithContext(b.ctx, h) }
 
-// newUpstreamWithContext is newUpstream with a context for what the line does, of b.ctx.
+// newUpstreamWithContext is newUpstream with a context derived from b.ctx.
 func (b *Bridge) newUpstreamWithContext(ctx context.Context, h upstreamHandler) *upstream {
 	up := &upstream{b: b, handler: h, rec: b.recording.newRecorder(capture.Upstream), done: make(chan struct{}), notify: make(chan struct{}, 1), sent: map[string]queuedMessage{}}
 	up.ctx, up.cancel = context.WithCancel(ctx)
 	return up
 }
 
-// setHandler gives the line to another user, which gets what a prober has kept for it. Before that it calls first, which may be nil.
+// setHandler replaces the handler. It calls first, which may be nil, and gives h the messages that
+// a probe has kept.
 func (u *upstream) setHandler(h upstreamHandler, first func()) {
-	u.deliverMu.Lock() // what comes now has to wait its turn
+	u.deliverMu.Lock() // new messages must wait
 	defer u.deliverMu.Unlock()
 	u.mu.Lock()
 	before := u.handler
@@ -114,7 +138,7 @@ func (u *upstream) currentHandler() upstreamHandler {
 	return u.handler
 }
 
-// unavailable says why nothing can be sent for a while; nil if it can, or is about to.
+// unavailable returns an error if the upstream cannot send for some time, or nil.
 func (u *upstream) unavailable() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -131,14 +155,14 @@ func (u *upstream) unavailableLocked() error {
 	return nil
 }
 
-// isDown reports whether there is no connection because the last one has ended, or could not be made, and none is being made again.
+// isDown reports if the last connection ended or failed and nothing waits for the next.
 func (u *upstream) isDown() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.conn == nil && u.lastErr != nil && len(u.queue)+len(u.urgent) == 0
 }
 
-// errQueueFull is why a message was not taken.
+// errQueueFull is the error of a full queue.
 var errQueueFull = errors.New("too much waits for the server to take it already")
 
 // trySend is send, but does not wait.
@@ -162,10 +186,11 @@ func (u *upstream) trySendLocked(it queuedMessage) error {
 	return nil
 }
 
-// errUpstreamClosed is why nothing can be sent any more.
+// errUpstreamClosed is the error of a closed upstream.
 var errUpstreamClosed = fmt.Errorf("the connection to the server is closed: %w", jsonrpc.ErrClosed)
 
-// send has a message sent; frame is the line's from now on. It waits while too much waits already. The error says that it will not be sent.
+// send queues a message. It waits while the queue is full. The upstream owns the frame. After an
+// error the message is not sent.
 func (u *upstream) send(ctx context.Context, it queuedMessage) error {
 	for {
 		u.mu.Lock()
@@ -187,7 +212,7 @@ func (u *upstream) send(ctx context.Context, it queuedMessage) error {
 	}
 }
 
-// signalSpaceLocked tells those who wait that there is more room.
+// signalSpaceLocked wakes the callers that wait for room.
 func (u *upstream) signalSpaceLocked() {
 	if u.space != nil {
 		close(u.space)
@@ -195,8 +220,8 @@ func (u *upstream) signalSpaceLocked() {
 	}
 }
 
-// sendUrgent is send for what must go before what waits. It never waits. A server that takes nothing while there is always more to tell it, cancellations or refusals, is not
-// told more than there may wait at all: it hears of nothing anyway.
+// sendUrgent queues a message before all others. It never waits. If MaxQueue is reached, it drops
+// the message: a server that reads nothing does not notice.
 func (u *upstream) sendUrgent(it queuedMessage) {
 	it.queuedAt = time.Now()
 	u.mu.Lock()
@@ -208,7 +233,7 @@ func (u *upstream) sendUrgent(it queuedMessage) {
 	signal(u.notify)
 }
 
-// setPaused has what is not urgent wait, or lets it go.
+// setPaused holds back the messages that are not urgent, or releases them.
 func (u *upstream) setPaused(on bool) {
 	u.mu.Lock()
 	u.paused = on
@@ -223,7 +248,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// close ends the connection, after what waits was sent, which may take a moment. It does not wait for that.
+// close ends the connection after queued messages are sent, or after a second. It does not wait.
 func (u *upstream) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -239,7 +264,8 @@ func (u *upstream) close() {
 	signal(u.notify)
 }
 
-// finished reports whether the line is to end now, because it was closed and nothing waits.
+// finished reports if the upstream was closed. It then ends the upstream, because nothing is
+// queued.
 func (u *upstream) finished() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -249,14 +275,14 @@ func (u *upstream) finished() bool {
 	return u.closing
 }
 
-// isUp reports whether there is a connection that takes messages.
+// isUp reports if there is a connection that takes messages.
 func (u *upstream) isUp() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.conn != nil && !u.paused && !u.closing
 }
 
-// requeue has messages that were not sent go by the next connection, before others.
+// requeue puts unsent messages at the front of the queue.
 func (u *upstream) requeue(items []queuedMessage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -266,7 +292,7 @@ func (u *upstream) requeue(items []queuedMessage) {
 	u.queue = append(items, u.queue...)
 }
 
-// isQueued reports whether a request has not been sent yet.
+// isQueued reports if a request waits in the queue.
 func (u *upstream) isQueued(id jsonrpc.ID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -278,7 +304,7 @@ func (u *upstream) isQueued(id jsonrpc.ID) bool {
 	return false
 }
 
-// run makes connections as long as the line is open.
+// run connects again and again until the upstream is closed.
 func (u *upstream) run() {
 	defer close(u.done)
 	for first := true; u.awaitWork(); first = false {
@@ -301,7 +327,7 @@ func (u *upstream) run() {
 	u.currentHandler().disconnected(errUpstreamClosed, u.takeUnsent())
 }
 
-// awaitWork waits until there is something to send.
+// awaitWork waits until there is a message to send.
 func (u *upstream) awaitWork() bool {
 	for {
 		u.mu.Lock()
@@ -319,7 +345,8 @@ func (u *upstream) awaitWork() bool {
 	}
 }
 
-// maxEagerFailures is how many failures in a row there are until a connection is not made any more because of what the server should remember alone.
+// maxEagerFailures is the number of failures in a row after which the upstream does not reconnect
+// for wantsConnection alone.
 const maxEagerFailures = 8
 
 // waitBackoff waits until the next connection may be made.
@@ -340,7 +367,7 @@ func (u *upstream) waitBackoff() bool {
 	}
 }
 
-// connectionEnded takes note of the end of a connection.
+// connectionEnded records the end of a connection, and tells the handler.
 func (u *upstream) connectionEnded(err error) {
 	o := &u.b.opts
 	u.mu.Lock()
@@ -355,7 +382,8 @@ func (u *upstream) connectionEnded(err error) {
 	o.Logger.Warn("the connection to the server has ended", "server", o.Name, "error", err)
 	u.rec.note("the connection to the server has ended: " + err.Error())
 	u.b.metrics.failures.Add(1)
-	if !errors.Is(err, jsonrpc.ErrClosed) { // of a session that the server has forgotten, which it has said
+	// An HTTP session that the server has ended is not a failure.
+	if !errors.Is(err, jsonrpc.ErrClosed) {
 		u.b.markUnhealthy(visible)
 	}
 	unsent := u.takeUnsent()
@@ -365,8 +393,9 @@ func (u *upstream) connectionEnded(err error) {
 	u.currentHandler().disconnected(visible, slices.DeleteFunc(unsent, func(it queuedMessage) bool { return u.nextAttempt.Sub(it.queuedAt) > max(o.RestartWait, 0) }))
 }
 
-// noteAnswerLocked notes that an answer has come. If it is that of a request of a client's which this connection has got after others had failed, the server is well again: the next failure is the
-// first of a row. A handshake is not enough, since a server may fail behind it each time.
+// noteAnswerLocked records a response. The response to a client's request that this connection sent
+// after failures resets the backoff. A handshake does not, because a server may fail after it each
+// time.
 func (u *upstream) noteAnswerLocked(id jsonrpc.ID) {
 	u.everAnswered = true
 	if u.recoveryCalls == nil {
@@ -377,7 +406,7 @@ func (u *upstream) noteAnswerLocked(id jsonrpc.ID) {
 	}
 }
 
-// takeUnsent returns what was not sent, and forgets it.
+// takeUnsent removes and returns the unsent messages.
 func (u *upstream) takeUnsent() []queuedMessage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -388,7 +417,7 @@ func (u *upstream) takeUnsent() []queuedMessage {
 	return unsent
 }
 
-// serveConnection makes a connection and serves it until it ends. It returns why it did.
+// serveConnection makes a connection and serves it until it ends. It returns the reason.
 func (u *upstream) serveConnection(first bool) error {
 	ctx, cancel := u.b.withDialTimeout(u.ctx)
 	u.mu.Lock()
@@ -427,7 +456,7 @@ func (u *upstream) serveConnection(first bool) error {
 	u.mu.Lock()
 	u.conn = nil
 	u.mu.Unlock()
-	f.Close() // which makes read return
+	f.Close() // makes read return
 	wg.Wait()
 	u.rec.flushEnds()
 	if why := <-read; err == nil || errors.Is(err, context.Canceled) {
@@ -444,7 +473,7 @@ func (u *upstream) serveConnection(first bool) error {
 	return err
 }
 
-// resume has the user tell a new server what it should know, and lets go what waits.
+// resume lets the handler restore the state of a new server, and releases the queue.
 func (u *upstream) resume(ctx context.Context) error {
 	bounded, cancel := u.b.withConnectTimeout(ctx)
 	defer cancel()
@@ -459,7 +488,8 @@ func (u *upstream) resume(ctx context.Context) error {
 	return nil
 }
 
-// write sends what waits until ctx ends. If that fails, it calls end: what the server has said last is still to be read.
+// write sends queued messages until ctx ends. After a write error it waits for the reader, which
+// may get the server's last messages, and calls end.
 func (u *upstream) write(ctx context.Context, f jsonrpc.Framer, end func()) {
 	for {
 		it, ok := u.dequeue()
@@ -478,7 +508,7 @@ func (u *upstream) write(ctx context.Context, f jsonrpc.Framer, end func()) {
 			u.b.opts.Logger.Debug("a message was not sent", "error", err)
 			u.putBack(it)
 			if !u.b.opts.HTTP {
-				// The reader is about to learn why, and waits no longer than this.
+				// The reader is about to learn the reason. Wait no longer than this.
 				timer := time.AfterFunc(closeTimeout, end)
 				defer timer.Stop()
 				<-ctx.Done()
@@ -489,10 +519,11 @@ func (u *upstream) write(ctx context.Context, f jsonrpc.Framer, end func()) {
 	}
 }
 
-// closeTimeout is how long a server that does not take anything any more may go on to say something.
+// closeTimeout limits how long a closing upstream may write, and a server that accepts nothing may
+// be read.
 const closeTimeout = time.Second
 
-// dequeue returns what is to be sent next.
+// dequeue returns the next message to send.
 func (u *upstream) dequeue() (it queuedMessage, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -518,10 +549,11 @@ func (u *upstream) dequeue() (it queuedMessage, ok bool) {
 	return it, true
 }
 
-// maxRecoveryCalls is how many requests are remembered of which one must be answered.
+// maxRecoveryCalls limits recoveryCalls.
 const maxRecoveryCalls = 1024
 
-// withdraw forgets a request that is not wanted any more, and reports whether it was not even sent: then the server must not be told of it.
+// withdraw forgets a canceled request, and reports if it was not sent. Then the server must not get
+// a cancellation.
 func (u *upstream) withdraw(id jsonrpc.ID) bool {
 	key := idKey(id)
 	u.mu.Lock()
@@ -538,20 +570,20 @@ func (u *upstream) withdraw(id jsonrpc.ID) bool {
 	return false
 }
 
-// maxRetryBytes is how large a request may be, in bytes, that is sent again when the server had forgotten its session.
+// maxRetryBytes limits the size of a request that is kept for a retry.
 const maxRetryBytes = 1 << 20
 
-// putBack puts a message back.
+// putBack keeps a message for the next connection.
 func (u *upstream) putBack(it queuedMessage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.resend = append(u.resend, it)
 }
 
-// read takes what the server sends until it has ended, and returns why.
+// read handles the messages of the server until the connection ends, and returns the reason.
 func (u *upstream) read(f jsonrpc.Framer) error {
 	ownFrame := compact
-	if _, ok := f.(jsonrpc.MessageTransport); ok { // its frames are ours already
+	if _, ok := f.(jsonrpc.MessageTransport); ok { // its frames are owned by the reader
 		ownFrame = jsonrpc.OneLine
 	}
 	noise := 0
@@ -574,7 +606,8 @@ func (u *upstream) read(f jsonrpc.Framer) error {
 	}
 }
 
-// handleError acts on an error of the framer that does not end the connection, and reports whether it was one.
+// handleError handles an error of the framer that does not end the connection. It reports if err
+// was one.
 func (u *upstream) handleError(err error, from origin) bool {
 	_, ofCall := errors.AsType[*jsonrpc.CallError](err)
 	if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
@@ -596,13 +629,14 @@ func (u *upstream) handleError(err error, from origin) bool {
 	u.mu.Lock()
 	it, known := u.sent[idKey(failed.ID)]
 	delete(u.sent, idKey(failed.ID))
-	retry := known && failed.Outcome == jsonrpc.OutcomeUnprocessed && errors.Is(failed.Err, jsonrpc.ErrClosed) // the session is gone, and comes back
+	// The HTTP session is gone, and a new one follows.
+	retry := known && failed.Outcome == jsonrpc.OutcomeUnprocessed && errors.Is(failed.Err, jsonrpc.ErrClosed)
 	if retry {
 		u.resend = append(u.resend, it)
 	}
 	u.mu.Unlock()
 	_, large := errors.AsType[*jsonrpc.TooLargeError](err)
-	if large { // there is an answer, and only that cannot be forwarded
+	if large { // there is a response, but it cannot be forwarded
 		u.mu.Lock()
 		u.noteAnswerLocked(failed.ID)
 		u.mu.Unlock()
@@ -616,7 +650,7 @@ func (u *upstream) handleError(err error, from origin) bool {
 	return true
 }
 
-// refuseLarge tells the server of a request that was larger than is read, so that it does not wait.
+// refuseLarge answers a request of the server that exceeds the size limit.
 func (u *upstream) refuseLarge(bad *jsonrpc.FrameError) {
 	large, ok := errors.AsType[*jsonrpc.TooLargeError](bad)
 	if ok && large.Kind == jsonrpc.KindRequest && len(large.ID) > 0 {
@@ -624,7 +658,7 @@ func (u *upstream) refuseLarge(bad *jsonrpc.FrameError) {
 	}
 }
 
-// deliver hands on a message, or those of a batch, on one line. It reports false if it is none.
+// deliver handles a message, or the messages of a batch. It reports false if the frame is invalid.
 func (u *upstream) deliver(frame []byte, from origin) bool {
 	if jsonrpc.IsBatch(frame) {
 		entries, err := jsonrpc.ParseBatch(frame, 0)
@@ -645,8 +679,9 @@ func (u *upstream) deliver(frame []byte, from origin) bool {
 	return true
 }
 
-// accept hands on a message of the server that can be read in one way only; frame is nil if it came in a batch. In place of an answer in which a member appears twice, the client
-// gets an error. The server is told of such a request, and such a notification is dropped: whom it concerns is not certain.
+// accept passes on a message of the server if it is unambiguous. frame is nil if it came in a
+// batch. If a member name occurs twice, the client gets an error in place of a response, the server
+// gets an error for a request, and a notification is dropped.
 func (u *upstream) accept(frame []byte, m *jsonrpc.Message, from origin) {
 	err := era.CheckMembers(frame, m, false)
 	if frame == nil {
@@ -689,7 +724,7 @@ func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
 	}
 }
 
-// encodeMessage returns the text of a message that came in a batch.
+// encodeMessage returns the text of a message.
 func encodeMessage(m *jsonrpc.Message) []byte {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
@@ -702,14 +737,16 @@ func encodeMessage(m *jsonrpc.Message) []byte {
 	return jsonrpc.AppendError(nil, m.ID, m.Err(), false)
 }
 
-// aliveTimeout is how long a server that did not answer a request in time may take to give any sign of life.
+// aliveTimeout limits how long a server may take to answer a ping after a request timed out.
 const aliveTimeout = 10 * time.Second
 
-// errUnresponsive is why a connection is given up that nothing comes by any more, though nobody has said that it has ended: the server hangs, or whatever is on the way has forgotten it.
+// errUnresponsive is the error of a connection that is silent but not closed, because the server or
+// the network hangs.
 var errUnresponsive = errors.New("it answers nothing any more, not even a ping")
 
-// checkAlive is called when a request, made at that time, was not answered in time. If nothing else was heard since, the server is asked for a sign of life, and the connection ended if
-// there is none, so that the next one has a better chance. Over HTTP each request has its own chance.
+// checkAlive pings the server after a request from the given time timed out, if no message came
+// since. It ends the connection if the server stays silent. Over HTTP requests are independent, so
+// it does nothing.
 func (u *upstream) checkAlive(since time.Time) {
 	if u.b.opts.HTTP || u.lastReceived.Load() > since.UnixNano() {
 		return
@@ -726,10 +763,12 @@ func (u *upstream) checkAlive(since time.Time) {
 	}
 }
 
-// A connection is one that a line has at the moment.
+// A connection is the current connection of an upstream.
 type connection struct {
-	abort    func() // ends it because it is dead
-	checking bool   // it is being found out whether it is; guarded by the line's lock
+	// abort ends a dead connection.
+	abort func()
+	// checking says that probeAlive runs. The lock of the upstream guards it.
+	checking bool
 }
 
 func (u *upstream) probeAlive(c *connection) {
@@ -748,13 +787,14 @@ func (u *upstream) probeAlive(c *connection) {
 	c.checking = false
 }
 
-// writeTimeout is how long a client on a socket may take nothing of what it is sent: it may be gone without a word.
+// writeTimeout limits how long a client on a socket may accept no data before it counts as gone.
 const writeTimeout = time.Minute
 
-// writeChunk is how much of a message must be taken in that time, in bytes: a slow client may take longer for a large one.
+// writeChunk is the number of bytes that writeTimeout applies to, so that a slow client may take
+// longer for a large message.
 const writeChunk = 32 << 10
 
-// A patient connection is one whose writes have a deadline.
+// A deadlineConn is a connection with a deadline for writes.
 type deadlineConn struct{ net.Conn }
 
 func (c deadlineConn) Write(b []byte) (written int, err error) {

@@ -11,26 +11,30 @@ import (
 	"mcpwire/mcp"
 )
 
+// Limits for input requests.
 const (
-	maxInputs     = 100     // that one result may ask for
-	maxInputKey   = 1 << 10 // bytes of what one is known by
+	// maxInputs limits the input requests in one result.
+	maxInputs = 100
+	// maxInputKey limits the bytes of a key in inputRequests.
+	maxInputKey   = 1 << 10
 	minRetryDelay = 100 * time.Millisecond
 	maxRetryDelay = 10 * time.Second
 )
 
-// An ask is a question of a modern server that the client gets as a request.
+// An inputRequest is an input request of a modern server. The client gets it as a request.
 type inputRequest struct {
 	era.InputRequest
-	id            int64
-	key           []byte // in inputRequests, between the quotes
-	elicitationID string // elicitationId, for a URL
+	id int64
+	// key is the key in inputRequests, without the quotes.
+	key           []byte
+	elicitationID string
 	req           *legacyRequest
 	response      []byte
 	done          func(a *inputRequest, e *jsonrpc.Error)
 	timeout       *timer
 }
 
-// inputRequired asks the client what the server wants to know before it answers.
+// inputRequired sends the client the input requests of an input_required result.
 func (t *LegacyToModern) inputRequired(r *legacyRequest, result []byte) {
 	r.inputRound++
 	r.inputResponses, r.requestState, r.causes = nil, nil, nil
@@ -58,14 +62,14 @@ func (t *LegacyToModern) inputRequired(r *legacyRequest, result []byte) {
 		}
 	case r.requestState == nil:
 		t.fail(r, internalError("the server requires input and does not say which"), "refused")
-	default: // the server is busy, or wants the request elsewhere
+	default: // the server is busy or wants the request on another node
 		wait := minRetryDelay << min(r.inputRound-1, 10)
 		r.retryTimer = t.after(min(wait, maxRetryDelay), func() { t.forward(r) })
 		t.drop("input_required → again later")
 	}
 }
 
-// parseInputRequests takes inputRequests apart, as the client is asked for them.
+// parseInputRequests parses inputRequests and converts them for the client.
 func (t *LegacyToModern) parseInputRequests(r *legacyRequest, requests []byte) ([]*inputRequest, error) {
 	if requests == nil {
 		return nil, nil
@@ -110,7 +114,7 @@ func (t *LegacyToModern) parseInputRequest(r *legacyRequest, key, text []byte) (
 	return in, err
 }
 
-// sendInputRequest sends the client a question.
+// sendInputRequest sends the client an input request.
 func (t *LegacyToModern) sendInputRequest(in *inputRequest, rule string) {
 	t.lastInputID++
 	in.id = t.lastInputID
@@ -123,7 +127,7 @@ func (t *LegacyToModern) sendInputRequest(in *inputRequest, rule string) {
 	in.Params = keepMode(&in.InputRequest)
 }
 
-// keepMode forgets all of a question that was sent but what its answer is judged by.
+// keepMode returns the part of the params that is needed to check the response.
 func keepMode(in *era.InputRequest) []byte {
 	if in.IsURL() {
 		return []byte(`{"mode":"url"}`)
@@ -131,7 +135,7 @@ func keepMode(in *era.InputRequest) []byte {
 	return nil
 }
 
-// downstreamResponse takes the client's answer to a question.
+// downstreamResponse handles the client's response to an input request.
 func (t *LegacyToModern) downstreamResponse(m *jsonrpc.Message) {
 	id, _ := parseCallID(m.ID)
 	in := t.inputRequests[id]
@@ -162,7 +166,8 @@ func (t *LegacyToModern) downstreamResponse(m *jsonrpc.Message) {
 	in.done(in, nil)
 }
 
-// failInput says to the server that the user has cancelled. What is no question to a user has no such answer, and fails the request.
+// failInput answers an elicitation as canceled. Other input requests have no such response and fail
+// the client's request.
 func (t *LegacyToModern) failInput(in *inputRequest, e *jsonrpc.Error) {
 	if in.Method == mcp.MethodElicit {
 		in.response, e = []byte(`{"action":"cancel"}`), nil
@@ -170,7 +175,7 @@ func (t *LegacyToModern) failInput(in *inputRequest, e *jsonrpc.Error) {
 	in.done(in, e)
 }
 
-// inputAnswered sends the request again when all answers of a round are there.
+// inputAnswered repeats the request when all responses of a round have arrived.
 func (t *LegacyToModern) inputAnswered(in *inputRequest, e *jsonrpc.Error) {
 	r := in.req
 	if r.finished {
@@ -201,7 +206,7 @@ func (t *LegacyToModern) inputAnswered(in *inputRequest, e *jsonrpc.Error) {
 	t.forward(r)
 }
 
-// cancelInputs tells the client that it need not answer the questions of a request any more.
+// cancelInputs cancels the pending input requests of a request.
 func (t *LegacyToModern) cancelInputs(r *legacyRequest, reason string) {
 	for _, in := range r.inputRequests {
 		if t.inputRequests[in.id] == in {
@@ -218,7 +223,7 @@ func (t *LegacyToModern) cancelInput(in *inputRequest, reason string) {
 	t.emit(Out{To: Downstream, Stream: in.req.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "cancelled"})
 }
 
-// notifyElicitationsComplete tells the client that the user is done with the pages that were opened for a request.
+// notifyElicitationsComplete tells the client that the URL elicitations of a request are complete.
 func (t *LegacyToModern) notifyElicitationsComplete(r *legacyRequest) {
 	if t.legacy.ElicitationIDs {
 		for _, id := range r.elicitationIDs {

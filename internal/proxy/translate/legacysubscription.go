@@ -12,38 +12,51 @@ import (
 )
 
 const (
-	minBackoff               = time.Second
-	maxBackoff               = 30 * time.Second
-	firstSubscriptionTimeout = time.Second // that requests wait for the first subscription, which nothing that they change may come before
+	minBackoff = time.Second
+	maxBackoff = 30 * time.Second
+	// firstSubscriptionTimeout limits how long requests wait for the first subscription, so that no
+	// change that they cause is missed.
+	firstSubscriptionTimeout = time.Second
 )
 
-// A listening is the one subscription that stands for all that a legacy client is told without asking each time: changes of lists, and of the resources
-// that it subscribed to. Whenever that changes, a new subscription takes the place of the old one, which goes on until the new one is acknowledged.
+// An upstreamSubscription is the one subscriptions/listen request for all that a legacy client
+// hears of: changes of lists and of subscribed resources. When these change, a new subscription
+// replaces the old one, which stays open until the new one is acknowledged.
 type upstreamSubscription struct {
-	tools, prompts, resources bool // lists of which the server tells changes
-	canSubscribe              bool // resources can be subscribed to
+	// tools, prompts and resources are the lists with change notifications.
+	tools, prompts, resources bool
+	// canSubscribe says that resources have subscriptions.
+	canSubscribe bool
 
-	uris            map[string]struct{} // that the client wants to hear of
-	current         int64               // call that is acknowledged; 0 is none
-	pending         int64               // call that is not yet
-	pendingURIs     map[string]struct{} // uris of the pending call
-	changed         bool                // since the pending call was sent
-	waiting         []*legacyRequest    // subscribe requests of the client, until their URI is acknowledged
-	backoff         time.Duration
-	retry           *timer
-	startTimer      *timer // bounds how long requests wait for the first subscription to be acknowledged; nil if they do not
-	gap             bool   // there was a time without a subscription, of which nobody tells what has changed
-	transportFailed bool   // it is the transport's fault that a call ends now
+	// uris are the subscribed resources.
+	uris map[string]struct{}
+	// current is the acknowledged call, or 0.
+	current int64
+	// pending is the unacknowledged call, or 0.
+	pending     int64
+	pendingURIs map[string]struct{}
+	// changed says that uris changed since the pending call.
+	changed bool
+	// waiting holds subscribe requests until their URI is acknowledged.
+	waiting []*legacyRequest
+	backoff time.Duration
+	retry   *timer
+	// startTimer is set while requests wait for the first subscription.
+	startTimer *timer
+	// gap says that changes may be missed, because there was no subscription for a time.
+	gap bool
+	// transportFailed says that the transport ends the call.
+	transportFailed bool
 }
 
-// setCapabilities takes what the server says that it tells.
+// setCapabilities sets the notifications that the server supports.
 func (s *upstreamSubscription) setCapabilities(caps []byte) {
 	is := func(path ...string) bool { return string(era.Lookup(caps, path...)) == "true" }
 	s.tools, s.prompts = is("tools", "listChanged"), is("prompts", "listChanged")
 	s.resources, s.canSubscribe = is("resources", "listChanged"), is("resources", "subscribe")
 }
 
-// subscribe serves resources/subscribe and its opposite.
+// subscribe serves resources/subscribe and resources/unsubscribe.
 func (t *LegacyToModern) subscribe(r *legacyRequest, m *jsonrpc.Message) {
 	v, _ := m.Param("uri")
 	uri, ok := jsonrpc.ID(v).Text()
@@ -74,7 +87,7 @@ func (t *LegacyToModern) subscribe(r *legacyRequest, m *jsonrpc.Message) {
 	}
 }
 
-// answerUnsubscribed answers requests to subscribe to what the client has unsubscribed from since.
+// answerUnsubscribed answers pending subscribe requests for a URI that the client has unsubscribed.
 func (t *LegacyToModern) answerUnsubscribed(uri string) {
 	l := &t.subscription
 	waiting := l.waiting
@@ -88,7 +101,7 @@ func (t *LegacyToModern) answerUnsubscribed(uri string) {
 	}
 }
 
-// failSubscribes fails what waits for a subscription.
+// failSubscribes fails pending subscribe requests.
 func (t *LegacyToModern) failSubscribes(e *jsonrpc.Error) {
 	waiting := t.subscription.waiting
 	t.subscription.waiting = nil
@@ -98,7 +111,7 @@ func (t *LegacyToModern) failSubscribes(e *jsonrpc.Error) {
 	}
 }
 
-// resubscribe makes a subscription to what is to be heard now, unless one is about to be.
+// resubscribe sends a new subscription, unless one is pending.
 func (t *LegacyToModern) resubscribe() {
 	l := &t.subscription
 	t.timers.stop(l.retry)
@@ -146,7 +159,7 @@ func (t *LegacyToModern) subscriptionParams() []byte {
 	return append(append(params, t.requestMeta(nil, false, nil)...), '}')
 }
 
-// subscriptionAcknowledged takes the first message of a subscription.
+// subscriptionAcknowledged handles the first message of a subscription.
 func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
 	l := &t.subscription
 	id := subscriptionID(m)
@@ -184,7 +197,7 @@ func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
 	}
 }
 
-// announceAll tells the client that everything has changed that it hears of, as it may have.
+// announceAll announces changes of everything subscribed, because some may have been missed.
 func (t *LegacyToModern) announceAll(params []byte, accepted map[string]bool) {
 	const rule = "there was a time without a subscription"
 	for _, kind := range []struct{ name, method string }{
@@ -202,7 +215,8 @@ func (t *LegacyToModern) announceAll(params []byte, accepted map[string]bool) {
 	}
 }
 
-// startSubscription makes the first subscription. What the client asks for meanwhile waits: it must hear of all that changes from now on.
+// startSubscription sends the first subscription. Client requests wait for it, so that no change is
+// missed.
 func (t *LegacyToModern) startSubscription() {
 	t.resubscribe()
 	if t.subscription.pending != 0 && t.subscription.current == 0 && t.subscription.startTimer == nil {
@@ -210,7 +224,7 @@ func (t *LegacyToModern) startSubscription() {
 	}
 }
 
-// releaseWaiting lets go what has waited for the first subscription.
+// releaseWaiting runs the requests that wait for the first subscription.
 func (t *LegacyToModern) releaseWaiting() {
 	if t.subscription.startTimer == nil {
 		return
@@ -222,7 +236,7 @@ func (t *LegacyToModern) releaseWaiting() {
 	}
 }
 
-// runQueue does what has waited.
+// runQueue runs the queued requests.
 func (t *LegacyToModern) runQueue() {
 	queue := t.queue
 	t.queue = nil
@@ -233,7 +247,7 @@ func (t *LegacyToModern) runQueue() {
 	}
 }
 
-// resolveSubscribes answers the subscribe requests that the pending call was about.
+// resolveSubscribes answers the subscribe requests of the pending call.
 func (t *LegacyToModern) resolveSubscribes(errorOf func(uri string) *jsonrpc.Error) {
 	l := &t.subscription
 	waiting := l.waiting
@@ -256,11 +270,11 @@ func (t *LegacyToModern) resolveSubscribes(errorOf func(uri string) *jsonrpc.Err
 	}
 }
 
-// subscriptionAnswered takes the end of a subscription.
+// subscriptionAnswered handles the response to a subscription.
 func (t *LegacyToModern) subscriptionAnswered(id int64, o outcome) {
 	if l := &t.subscription; l.pending == id && o.err != nil {
 		t.resolveSubscribes(func(string) *jsonrpc.Error { return era.ConvertError(o.err, mcp.MethodResourcesSubscribe, t.legacy) })
-		if !l.transportFailed { // it would say the same again
+		if !l.transportFailed { // the server would repeat the error
 			l.tools, l.prompts, l.resources = false, false, false
 		}
 	}
@@ -269,7 +283,7 @@ func (t *LegacyToModern) subscriptionAnswered(id int64, o outcome) {
 
 var errUnacknowledged = internalError("the server ended the subscription before it had acknowledged it")
 
-// subscriptionEnded forgets a subscription, and makes another one later if it was needed.
+// subscriptionEnded removes a subscription, and schedules another if it was in use.
 func (t *LegacyToModern) subscriptionEnded(id int64) {
 	l := &t.subscription
 	delete(t.calls, id)
@@ -291,7 +305,7 @@ func (t *LegacyToModern) subscriptionEnded(id int64) {
 	l.retry = t.after(l.backoff, t.resubscribe)
 }
 
-// endSubscription ends a subscription.
+// endSubscription cancels a subscription.
 func (t *LegacyToModern) endSubscription(id int64, reason string) {
 	if t.calls[id] != nil {
 		delete(t.calls, id)
@@ -299,7 +313,7 @@ func (t *LegacyToModern) endSubscription(id int64, reason string) {
 	}
 }
 
-// upstreamChanged tells the client what it subscribed to, or is told anyway.
+// upstreamChanged forwards a change notification to the client.
 func (t *LegacyToModern) upstreamChanged(m *jsonrpc.Message, frame []byte) {
 	l := &t.subscription
 	if id := subscriptionID(m); id != l.current || id == 0 {
@@ -323,7 +337,7 @@ func (t *LegacyToModern) upstreamChanged(m *jsonrpc.Message, frame []byte) {
 	t.emit(Out{To: Downstream, Message: msg, Rule: "− subscriptionId"})
 }
 
-// withoutSubscriptionID takes the subscription out of params, and returns nil if nothing is left.
+// withoutSubscriptionID removes the subscription id from params. It returns nil if nothing is left.
 func withoutSubscriptionID(params []byte) []byte {
 	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
 		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
@@ -337,7 +351,7 @@ func withoutSubscriptionID(params []byte) []byte {
 	return params
 }
 
-// subscriptionID returns the call whose subscription a notification belongs to, 0 for none.
+// subscriptionID returns the call of a notification's subscription, or 0.
 func subscriptionID(m *jsonrpc.Message) int64 {
 	id, _ := jsonwire.ParseInt(era.Lookup(m.Params, "_meta", mcp.MetaSubscriptionID))
 	return id

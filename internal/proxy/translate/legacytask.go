@@ -12,54 +12,59 @@ import (
 	"mcpwire/mcp"
 )
 
-// resultTypeTask is the type of a result that is a task.
+// resultTypeTask is the resultType of a task.
 const resultTypeTask = "task"
 
-// maxTaskID is the longest id of a task, in bytes.
+// maxTaskID limits the length of a task id in bytes.
 const maxTaskID = 4 << 10
 
 var errTaskID = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: taskId is no string, or an empty one, or very long")
 
-// legacyTasks are what a client of the core protocol's tasks has to find that a server of the extension does not keep for it.
+// legacyTasks holds the state for clients of core tasks that a server of the extension does not
+// keep.
 type legacyTasks struct {
 	completed map[string]*completedTask
-	order     []string            // of made, the oldest first
-	canceled  map[string]struct{} // that the client was told are cancelled: they stay so
-	inputs    map[string]*taskInput
+	// order holds the keys of completed, oldest first.
+	order []string
+	// canceled holds tasks reported as canceled, which must stay so.
+	canceled map[string]struct{}
+	inputs   map[string]*taskInput
 }
 
-// A completedTask is a call that was to be a task, and was answered at once.
+// A completedTask is the result of a call that should be a task but was answered at once.
 type completedTask struct {
-	task   []byte // as tasks/get has it
+	task   []byte
 	result []byte
 	size   int
 }
 
-// A taskMode is in what way a call may become a task.
+// A taskMode says how a call may become a task.
 type taskMode uint8
 
 const (
-	noTask     taskMode = iota
-	wantsTask           // the client asked for one
-	hiddenTask          // the server makes nothing else of it, and the client gets what comes of it
+	noTask    taskMode = iota
+	wantsTask          // the client asked for a task
+	// The server requires a task, and the client gets its result.
+	hiddenTask
 )
 
-// hasExtension reports whether the server has tasks.
+// hasExtension reports if the server has the tasks extension.
 func (t *LegacyToModern) hasExtension() bool {
 	return era.IsObject(era.Lookup(t.server.caps, "extensions", mcp.ExtensionTasks))
 }
 
-// hasTasks reports whether tasks of the extension are behind those of the core protocol.
+// hasTasks reports if core tasks of the client map to tasks of the extension.
 func (t *LegacyToModern) hasTasks() bool { return t.legacy.CoreTasks && t.hasExtension() }
 
-// noteTaskRequest notes that a call is to become a task. Without tasks the wish means nothing.
+// noteTaskRequest records that the client wants a task. It ignores that if tasks are not supported.
 func (t *LegacyToModern) noteTaskRequest(r *legacyRequest) {
 	if t.hasTasks() && era.IsObject(era.Lookup(r.params, "task")) {
 		r.taskMode = wantsTask
 	}
 }
 
-// retryAsTask calls the tool again as a client that knows tasks does, if that is what the server requires, and reports whether it did.
+// retryAsTask repeats a tool call with support for tasks if the server requires that. It reports if
+// it did.
 func (t *LegacyToModern) retryAsTask(r *legacyRequest, e *jsonrpc.Error) bool {
 	required := era.Lookup(e.Data, "requiredCapabilities", "extensions", mcp.ExtensionTasks)
 	if r.method != mcp.MethodToolsCall || r.taskMode != noTask || required == nil || !t.hasExtension() {
@@ -70,7 +75,8 @@ func (t *LegacyToModern) retryAsTask(r *legacyRequest, e *jsonrpc.Error) bool {
 	return true
 }
 
-// allowTasks lets clients ask for tasks of all tools: whether it becomes one is for the server to say.
+// allowTasks declares task support for all tools, because the server decides which calls become
+// tasks.
 func allowTasks(result []byte) []byte {
 	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
 		if v := m.Value(); !m.KeyIs("tools") || v[0] != '[' {
@@ -90,7 +96,7 @@ func allowTasks(result []byte) []byte {
 	}, nil)
 }
 
-// taskCreated answers a call that became a task, or waits for what comes of it.
+// taskCreated answers a call that became a task, or waits for the result of a hidden task.
 func (t *LegacyToModern) taskCreated(r *legacyRequest, result []byte) {
 	if r.taskMode == hiddenTask {
 		r.hiddenTaskID = era.LookupString(result, "taskId")
@@ -102,7 +108,7 @@ func (t *LegacyToModern) taskCreated(r *legacyRequest, result []byte) {
 	t.respond(r, append(task, '}'), "resultType task → task")
 }
 
-// completeAsTask makes a task of a call that the server answered without one.
+// completeAsTask answers a call with a completed task, because the server made none.
 func (t *LegacyToModern) completeAsTask(r *legacyRequest, result []byte) {
 	result = era.ResultToLegacy(nil, result, r.method, t.legacy)
 	id := "done-" + t.opts.NewID()
@@ -130,7 +136,7 @@ func (t *LegacyToModern) completeAsTask(r *legacyRequest, result []byte) {
 	t.respond(r, append(append([]byte(`{"task":`), task...), '}'), "resultType complete → task that is completed")
 }
 
-// evictTask forgets the oldest result that is kept as a task.
+// evictTask removes the oldest completed task.
 func (t *LegacyToModern) evictTask() {
 	id := t.tasks.order[0]
 	t.tasks.order = slices.Delete(t.tasks.order, 0, 1)
@@ -138,7 +144,7 @@ func (t *LegacyToModern) evictTask() {
 	delete(t.tasks.completed, id)
 }
 
-// withRelatedTask says of a result to which task it belongs.
+// withRelatedTask adds the task id to the _meta of a result.
 func withRelatedTask(result []byte, id string) []byte {
 	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
 	done := false
@@ -161,7 +167,7 @@ func withRelatedTask(result []byte, id string) []byte {
 	return result
 }
 
-// serveTask serves the methods of the core protocol's tasks.
+// serveTask serves the methods of core tasks.
 func (t *LegacyToModern) serveTask(r *legacyRequest) {
 	id := era.LookupString(r.params, "taskId")
 	completed := t.tasks.completed[id]
@@ -187,7 +193,7 @@ func (t *LegacyToModern) serveTask(r *legacyRequest) {
 	}
 }
 
-// callTask calls a method of the extension for a request of the client.
+// callTask calls a method of the extension for a client request.
 func (t *LegacyToModern) callTask(r *legacyRequest, method, id string, more []byte, done func(o outcome)) {
 	if t.queueIfNotReady(r, func() { t.callTask(r, method, id, more, done) }) {
 		return
@@ -212,7 +218,8 @@ func (t *LegacyToModern) callTask(r *legacyRequest, method, id string, more []by
 	t.sendUpstream(c.id, method, params, rule)
 }
 
-// coreStatus returns what a task of the extension is in the core protocol, where a tool that failed makes a task that failed.
+// coreStatus returns the core status of a task of the extension. In core tasks, a tool error is a
+// failed task.
 func (t *LegacyToModern) coreStatus(id string, task []byte) mcp.TaskStatus {
 	status := mcp.TaskStatus(era.LookupString(task, "status"))
 	if _, ok := t.tasks.canceled[id]; ok {
@@ -234,7 +241,8 @@ func (t *LegacyToModern) handleTaskGet(r *legacyRequest, id string, o outcome) {
 	t.respond(r, era.CoreTask(nil, o.result, status), "tasks/get")
 }
 
-// handleTaskCancel takes the server's word that it heard. The client wants to know what became of the task.
+// handleTaskCancel handles the acknowledgment of a cancellation. The client also needs the task, so
+// it sends tasks/get.
 func (t *LegacyToModern) handleTaskCancel(r *legacyRequest, id string, _ outcome) {
 	t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) {
 		status := t.coreStatus(id, o.result)
@@ -257,11 +265,11 @@ func (t *LegacyToModern) handleTaskCancel(r *legacyRequest, id string, _ outcome
 	})
 }
 
-// maxPollInterval is how long a task is not asked for at most.
+// maxPollInterval limits the time between polls.
 const maxPollInterval = time.Minute
 
-// pollTask serves tasks/result: it asks for the task until it has ended, and asks the client what the task wants to know. asked are the keys of the
-// questions that it has been asked.
+// pollTask serves tasks/result. It polls the task until it ends, and sends its input requests to
+// the client. asked holds the keys of those that were sent.
 func (t *LegacyToModern) pollTask(r *legacyRequest, id string, asked map[string]struct{}) {
 	t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) {
 		task := o.result
@@ -290,7 +298,7 @@ func (t *LegacyToModern) pollTask(r *legacyRequest, id string, asked map[string]
 	})
 }
 
-// taskEnded answers tasks/result with what the request would have got.
+// taskEnded answers tasks/result with the result of the task's request.
 func (t *LegacyToModern) taskEnded(r *legacyRequest, id string, task []byte) {
 	if result := era.Lookup(task, "result"); era.IsObject(result) {
 		result = era.ResultToLegacy(nil, result, mcp.MethodToolsCall, t.legacy)
@@ -308,7 +316,7 @@ func (t *LegacyToModern) taskEnded(r *legacyRequest, id string, task []byte) {
 	t.fail(r, e, "tasks/get → "+r.method)
 }
 
-// cancelTask ends a task that the client does not know of.
+// cancelTask cancels a task that the client does not know.
 func (t *LegacyToModern) cancelTask(id string) {
 	if t.upstreamDown {
 		return
@@ -318,7 +326,7 @@ func (t *LegacyToModern) cancelTask(id string) {
 	t.sendUpstream(c.id, c.method, append(append(params, t.requestMeta(nil, true, nil)...), '}'), "cancelled")
 }
 
-// sendTaskInputs asks the client the questions of a task that it has not been asked yet.
+// sendTaskInputs sends the client the input requests of a task that are not in asked.
 func (t *LegacyToModern) sendTaskInputs(r *legacyRequest, id string, requests []byte, asked map[string]struct{}) *jsonrpc.Error {
 	if requests == nil {
 		return nil
@@ -353,7 +361,7 @@ func (t *LegacyToModern) sendTaskInputs(r *legacyRequest, id string, requests []
 	return nil
 }
 
-// updateTask hands an answer of the client to the task.
+// updateTask sends a client's response to the task.
 func (t *LegacyToModern) updateTask(id string, in *inputRequest, e *jsonrpc.Error) {
 	r := in.req
 	if r.finished {
@@ -376,7 +384,7 @@ func (t *LegacyToModern) updateTask(id string, in *inputRequest, e *jsonrpc.Erro
 	}
 }
 
-// unquoted is the text that stands between quotes.
+// unquoted returns the value of a string's text without quotes.
 func unquoted(text []byte) string { return string(jsonwire.AppendUnquote(nil, text)) }
 
 func (t *LegacyToModern) sendUpdate(r *legacyRequest, id string, in *inputRequest) {
@@ -410,7 +418,7 @@ func addMeta(params, member []byte) []byte {
 	return era.Rewrite(nil, rest, nil, append([]byte(`"_meta":`), meta...))
 }
 
-// upstreamTaskStatus tells the client of a task, if the server tells of one.
+// upstreamTaskStatus forwards a task notification.
 func (t *LegacyToModern) upstreamTaskStatus(m *jsonrpc.Message) {
 	id := era.LookupString(m.Params, "taskId")
 	if !t.legacy.CoreTasks || id == "" {
@@ -421,15 +429,19 @@ func (t *LegacyToModern) upstreamTaskStatus(m *jsonrpc.Message) {
 	t.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationTaskStatus, bytes.Clone(params)), Rule: "notifications/tasks → notifications/tasks/status"})
 }
 
-// A taskInput is what a client is asked for a task that it asks for again and again, without tasks/result, where it would be asked. Servers of the core protocol may ask for a
-// task whenever they like, and some clients rely on that.
+// A taskInput holds the input requests of a task that the client polls without tasks/result. Core
+// servers may send them at any time, and some clients rely on that.
 type taskInput struct {
-	req     *legacyRequest      // that the questions are of; the client made none
-	asked   map[string]struct{} // keys of the questions that the client got
-	refused map[string]struct{} // of these, which it gave no answer to
+	// req owns the input requests. It is not a request of the client.
+	req *legacyRequest
+	// asked holds the keys that were sent to the client.
+	asked map[string]struct{}
+	// refused holds the keys without a response from the client.
+	refused map[string]struct{}
 }
 
-// pollTaskInput asks the client what a task wants to know, if it has heard before that it wants something. Then it is not about to ask for the result.
+// pollTaskInput sends the client the input requests of a task if it polls the task again after
+// input_required, because it is then unlikely to send tasks/result.
 func (t *LegacyToModern) pollTaskInput(r *legacyRequest, id string, task []byte) {
 	input := t.tasks.inputs[id]
 	switch {
@@ -444,18 +456,18 @@ func (t *LegacyToModern) pollTaskInput(r *legacyRequest, id string, task []byte)
 			}
 		}
 		if len(t.tasks.inputs) >= t.opts.Limits.Tasks {
-			return // it asks for the result, or goes without
+			return // the client may send tasks/result
 		}
 		t.tasks.inputs[id] = &taskInput{req: &legacyRequest{method: mcp.MethodTasksResult}, asked: make(map[string]struct{}), refused: make(map[string]struct{})}
 	default:
-		input.req.stream = r.stream // which there is until r is answered
-		// A client that cannot be asked is told when it asks for the result.
+		input.req.stream = r.stream // open until r is answered
+		// An error is reported when the client sends tasks/result.
 		_ = t.sendTaskInputs(input.req, id, era.Lookup(task, "inputRequests"), input.asked)
 		input.req.stream = 0
 	}
 }
 
-// awaitsResult reports whether the client waits for the result of a task, and is asked on that account.
+// awaitsResult reports if a tasks/result is pending for a task.
 func (t *LegacyToModern) awaitsResult(id string) bool {
 	for _, r := range t.requests {
 		if r.method == mcp.MethodTasksResult && era.LookupString(r.params, "taskId") == id {
@@ -465,7 +477,7 @@ func (t *LegacyToModern) awaitsResult(id string) bool {
 	return false
 }
 
-// cancelTaskInput takes back what the client was asked for a task.
+// cancelTaskInput cancels the input requests of a task.
 func (t *LegacyToModern) cancelTaskInput(id string) {
 	if input := t.tasks.inputs[id]; input != nil {
 		delete(t.tasks.inputs, id)
@@ -473,7 +485,8 @@ func (t *LegacyToModern) cancelTaskInput(id string) {
 	}
 }
 
-// adoptTaskInput has a request for the result of a task wait for the answers to what the client was asked for it already. It returns the keys of that.
+// adoptTaskInput moves the input requests of a task to its tasks/result request. It returns their
+// keys.
 func (t *LegacyToModern) adoptTaskInput(r *legacyRequest, id string) (asked map[string]struct{}) {
 	input := t.tasks.inputs[id]
 	if input == nil {
@@ -490,7 +503,7 @@ func (t *LegacyToModern) adoptTaskInput(r *legacyRequest, id string) (asked map[
 	return input.asked
 }
 
-// taskInputAnswered takes note of an answer that no request waits for, and reports whether it is one.
+// taskInputAnswered handles a response for a taskInput. It reports if it was one.
 func (t *LegacyToModern) taskInputAnswered(id string, in *inputRequest, refused bool) bool {
 	input := t.tasks.inputs[id]
 	if input == nil || input.req != in.req {

@@ -14,71 +14,88 @@ import (
 	"mcpwire/mcp"
 )
 
-// A LegacyToModern translates for one session of a legacy client with a modern server. Make one with [NewLegacyToModern].
+// A LegacyToModern translates one session of a legacy client for a modern server. Use
+// [NewLegacyToModern] to make one.
 type LegacyToModern struct {
 	core
-	session    *era.Session
-	legacy     *era.Features // of the handshake; before, of the latest revision
+	session *era.Session
+	// legacy is the negotiated revision, or the latest before the handshake.
+	legacy     *era.Features
 	negotiated bool
-	clientCaps []byte // the capabilities as the client declared them
+	// clientCaps holds the capabilities as declared by the client.
+	clientCaps []byte
+	// clientMeta is the result of buildClientMeta.
 	clientMeta [2][]byte
 	logLevel   mcp.LoggingLevel
 
-	server        modernServer
-	requests      map[string]*legacyRequest // of the client, by id
-	calls         map[int64]*call
-	inputRequests map[int64]*inputRequest // open questions to the client, by id
+	server modernServer
+	// requests holds the pending client requests by idKey.
+	requests map[string]*legacyRequest
+	calls    map[int64]*call
+	// inputRequests holds the pending input requests by id.
+	inputRequests map[int64]*inputRequest
 	lastInputID   int64
-	queue         []queuedRequest // for the server to be back
-	subscription  upstreamSubscription
-	tasks         legacyTasks
+	// queue holds requests that wait for the server.
+	queue        []queuedRequest
+	subscription upstreamSubscription
+	tasks        legacyTasks
 }
 
-// modernServer is what a modern server has said of itself.
+// A modernServer holds the server's description of itself.
 type modernServer struct {
 	known bool
-	caps  []byte // ServerCapabilities, as it declared them
+	// caps holds the declared ServerCapabilities.
+	caps []byte
 }
 
-// A request is one of the legacy client's.
+// A legacyRequest is a request of the legacy client.
 type legacyRequest struct {
-	id       jsonrpc.ID
-	key      string
-	stream   uint64
-	method   string
-	params   []byte // as the client sent them; nil if there are none
+	id     jsonrpc.ID
+	key    string
+	stream uint64
+	method string
+	// params are as received, or nil.
+	params   []byte
 	batch    *batch
 	size     int
 	finished bool
 
-	progressToken []byte // that the client wants to be told of progress with, or nil
+	// progressToken is the client's progress token, or nil.
+	progressToken []byte
 	progress      float64
-	callID        int64 // under way for it; 0 is none
+	// callID is the pending call for the request, or 0.
+	callID int64
 
-	cause          uint64
-	inputRound     int
-	inputRequests  []*inputRequest // of this round
-	causes         []uint64        // of the answers to the asks of the last round
-	pendingInputs  int             // of asks
-	inputResponses []byte          // inputResponses for the next round
-	requestState   []byte          // requestState for the next round, JSON text
+	cause         uint64
+	inputRound    int
+	inputRequests []*inputRequest
+	// causes are the events of the responses to inputRequests.
+	causes []uint64
+	// pendingInputs counts the input requests without a response.
+	pendingInputs int
+	// inputResponses and requestState are the params of the next round.
+	inputResponses []byte
+	requestState   []byte
 	elicitationIDs []string
 	retryTimer     *timer
 
-	taskMode     taskMode
-	hiddenTaskID string // the task that it has become without the client knowing
+	taskMode taskMode
+	// hiddenTaskID is the task that the request became, unknown to the client.
+	hiddenTaskID string
 }
 
 // A call is a request to the server.
 type call struct {
 	id     int64
 	method string
-	req    *legacyRequest // that it is made for; nil if none
-	done   func(a outcome)
-	resend func() // sends it anew, if it was not carried out; nil for what is not to be sent again
+	// req is the client request, or nil.
+	req  *legacyRequest
+	done func(a outcome)
+	// resend repeats a call that did not run; nil if it must not be repeated.
+	resend func()
 }
 
-// A queued request waits for the server to be back.
+// A queuedRequest waits for the server.
 type queuedRequest struct {
 	req *legacyRequest
 	do  func()
@@ -86,7 +103,7 @@ type queuedRequest struct {
 
 var _ Translator = (*LegacyToModern)(nil)
 
-// NewLegacyToModern returns the translator for one legacy session. nil options are the defaults.
+// NewLegacyToModern returns a translator for one legacy session. Nil options mean the defaults.
 func NewLegacyToModern(opts *Options) *LegacyToModern {
 	t := &LegacyToModern{
 		core:          core{opts: opts.orDefault()},
@@ -196,7 +213,8 @@ func (t *LegacyToModern) UpstreamReady(now time.Time) []Out {
 	})
 }
 
-// NotificationsLost implements [Translator]. What a modern server sends of itself belongs to a request, which ends if some of it is lost.
+// NotificationsLost implements [Translator]. It does nothing, because a modern server's
+// notifications belong to a request, which ends when some are lost.
 func (t *LegacyToModern) NotificationsLost(time.Time) []Out { return nil }
 
 // Close implements [Translator].
@@ -212,7 +230,7 @@ func (t *LegacyToModern) Close(now time.Time, e *jsonrpc.Error) []Out {
 			t.cancelTaskInput(id)
 		}
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
-			if c := t.calls[id]; c.method != mcp.MethodTasksCancel { // which was sent for the same reason
+			if c := t.calls[id]; c.method != mcp.MethodTasksCancel { // sent for the same reason
 				t.cancelUpstream(id, c.method, "the session is over")
 			}
 		}
@@ -239,7 +257,7 @@ func (t *LegacyToModern) InFlight() (requests, awaitingInput int) {
 	return len(t.requests), awaitingInput
 }
 
-// newCall makes a call to the server, for a request of the client or for none.
+// newCall adds a call to the server. r may be nil.
 func (t *LegacyToModern) newCall(method string, r *legacyRequest, done func(o outcome)) *call {
 	c := &call{id: t.opts.IDs.Add(1), method: method, req: r, done: done}
 	t.calls[c.id] = c
@@ -262,7 +280,7 @@ func (t *LegacyToModern) fromDownstream(frame []byte, stream uint64) {
 	t.handleDownstream(&m, frame, stream, nil)
 }
 
-// downstreamMalformed answers what is no message.
+// downstreamMalformed answers an invalid message.
 func (t *LegacyToModern) downstreamMalformed(m *jsonrpc.Message, stream uint64, err error) {
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
 		t.drop("malformed answer")
@@ -272,7 +290,7 @@ func (t *LegacyToModern) downstreamMalformed(m *jsonrpc.Message, stream uint64, 
 	t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, e, t.legacy.NullErrorID), Rule: "malformed"})
 }
 
-// handleDownstream takes one message of the client; b is the batch that it came in, or nil.
+// handleDownstream handles one message of the client. b is its batch, or nil.
 func (t *LegacyToModern) handleDownstream(m *jsonrpc.Message, frame []byte, stream uint64, b *batch) {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
@@ -314,7 +332,7 @@ func (t *LegacyToModern) downstreamRequest(m *jsonrpc.Message, stream uint64, b 
 	t.serve(r, m)
 }
 
-// serve does for a request what becomes of its method.
+// serve handles a request by its method.
 func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
 	switch r.method {
 	case mcp.MethodInitialize:
@@ -325,7 +343,8 @@ func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
 		t.setLevel(r, m)
 	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		t.subscribe(r, m)
-	case mcp.MethodDiscover, mcp.MethodSubscriptionsListen, mcp.MethodTasksUpdate: // a legacy client cannot mean them
+	// Not for legacy clients.
+	case mcp.MethodDiscover, mcp.MethodSubscriptionsListen, mcp.MethodTasksUpdate:
 		t.fail(r, jsonrpc.MethodNotFound(r.method), "")
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksList:
 		t.serveTask(r)
@@ -337,7 +356,7 @@ func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
 	}
 }
 
-// forward sends the server what a request asks for.
+// forward sends a request to the server.
 func (t *LegacyToModern) forward(r *legacyRequest) {
 	if t.queueIfNotReady(r, func() { t.forward(r) }) {
 		return
@@ -351,19 +370,20 @@ func (t *LegacyToModern) forward(r *legacyRequest) {
 	t.sendUpstream(c.id, r.method, t.modernParams(r, c.id), rule, append(r.causes, r.cause)...)
 }
 
-// queueIfNotReady queues what is to be done for a request if there is no server now, or no subscription yet, and reports whether it did.
+// queueIfNotReady queues do if the server is lost or its first subscription is pending. It reports
+// if it did.
 func (t *LegacyToModern) queueIfNotReady(r *legacyRequest, do func()) bool {
 	if !t.upstreamDown && t.subscription.startTimer == nil {
 		return false
 	}
-	if len(t.queue) > 2*len(t.requests)+8 { // most were cancelled
+	if len(t.queue) > 2*len(t.requests)+8 { // most were canceled
 		t.queue = slices.DeleteFunc(t.queue, func(q queuedRequest) bool { return q.req.finished })
 	}
 	t.queue = append(t.queue, queuedRequest{r, do})
 	return true
 }
 
-// modernParams returns the params with all that a modern request says.
+// modernParams returns the params of a modern request.
 func (t *LegacyToModern) modernParams(r *legacyRequest, id int64) []byte {
 	input := era.AllowsInput(r.method)
 	change := func(m *jsonwire.Members) []byte {
@@ -397,7 +417,8 @@ func (t *LegacyToModern) modernParams(r *legacyRequest, id int64) []byte {
 	return era.Rewrite(nil, params, change, added)
 }
 
-// requestMeta returns the _meta of a modern request: what the client put there, who it is, and the text of another member.
+// requestMeta returns the _meta of a modern request: the client's own members, its description, and
+// the text of another member.
 func (t *LegacyToModern) requestMeta(own []byte, tasks bool, more []byte) []byte {
 	if !era.IsObject(own) {
 		own = []byte("{}")
@@ -480,7 +501,7 @@ func (t *LegacyToModern) downstreamCanceled(m *jsonrpc.Message) {
 	}
 }
 
-// abandon gives up what is under way for a request, with the server and with the client.
+// abandon gives up the call and the input requests of a request.
 func (t *LegacyToModern) abandon(r *legacyRequest, reason string) {
 	if c := t.calls[r.callID]; c != nil && c.req == r {
 		delete(t.calls, c.id)
@@ -493,7 +514,7 @@ func (t *LegacyToModern) abandon(r *legacyRequest, reason string) {
 	t.timers.stop(r.retryTimer)
 }
 
-// finish forgets a request.
+// finish removes a request.
 func (t *LegacyToModern) finish(r *legacyRequest) {
 	if t.requests[r.key] == r {
 		delete(t.requests, r.key)
@@ -504,7 +525,7 @@ func (t *LegacyToModern) finish(r *legacyRequest) {
 	t.cancelInputs(r, "the request is over")
 }
 
-// respond gives the client a result.
+// respond answers the client with a result.
 func (t *LegacyToModern) respond(r *legacyRequest, result []byte, rule string) {
 	if r.finished {
 		return
@@ -513,7 +534,7 @@ func (t *LegacyToModern) respond(r *legacyRequest, result []byte, rule string) {
 	t.sendResponse(r, jsonrpc.AppendResult(nil, r.id, result), rule)
 }
 
-// fail gives the client an error.
+// fail answers the client with an error.
 func (t *LegacyToModern) fail(r *legacyRequest, e *jsonrpc.Error, rule string) {
 	if r.finished {
 		return
@@ -522,30 +543,32 @@ func (t *LegacyToModern) fail(r *legacyRequest, e *jsonrpc.Error, rule string) {
 	t.sendResponse(r, jsonrpc.AppendError(nil, r.id, e, false), rule)
 }
 
-// sendResponse sends a response, or has its batch keep it.
+// sendResponse sends a response, or adds it to its batch.
 func (t *LegacyToModern) sendResponse(r *legacyRequest, response []byte, rule string) {
 	switch {
 	case r.batch != nil:
 		t.addBatchResponse(r.batch, response)
 		return
-	case r.id == nil: // nobody asked, see taskInput
+	case r.id == nil: // a request of taskInput
 		return
 	}
 	t.emit(Out{To: Downstream, Stream: r.stream, Message: response, Final: true, Rule: rule})
 }
 
-// A batch is an array of messages that the client sent. The answers to its requests go back as one array, when all are there.
+// A batch is an array of client messages. Its responses are sent as one array.
 type batch struct {
-	stream    uint64
-	pending   int // requests without an answer, and 1 as long as the batch is read
+	stream uint64
+	// pending counts requests without a response, plus 1 while the batch is read.
+	pending   int
 	responses []byte
-	size      int // of the responses
+	// size counts the bytes of responses.
+	size int
 }
 
 // responseID returns the id of a response.
 func (b *batch) responseID(response []byte) jsonrpc.ID { return era.Lookup(response, "id") }
 
-// downstreamBatch takes the messages of an array one by one.
+// downstreamBatch handles the messages of a batch.
 func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 	if t.negotiated && !t.legacy.Batches {
 		e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: revision %s has no batches", t.legacy.Revision)
@@ -577,7 +600,7 @@ func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 	t.addBatchResponse(b, nil)
 }
 
-// frameOf returns the text of a notification that stood in an array.
+// frameOf returns the text of a notification that came in a batch.
 func frameOf(m *jsonrpc.Message) []byte {
 	if m.Kind != jsonrpc.KindNotification {
 		return nil
@@ -585,7 +608,7 @@ func frameOf(m *jsonrpc.Message) []byte {
 	return jsonrpc.AppendNotification(nil, string(m.Method), m.Params)
 }
 
-// addBatchResponse takes the answer to one request of a batch, or nil for one that gets none.
+// addBatchResponse adds a response to a batch, or nil for a request that gets none.
 func (t *LegacyToModern) addBatchResponse(b *batch, response []byte) {
 	b.pending--
 	if response != nil && !t.reserve(len(response)) {
@@ -643,7 +666,7 @@ func (t *LegacyToModern) upstreamResponse(m *jsonrpc.Message) {
 	c.done(outcomeOf(m))
 }
 
-// handleOutcome takes the server's answer to a request of the client.
+// handleOutcome handles the server's response to a client request.
 func (t *LegacyToModern) handleOutcome(r *legacyRequest, o outcome) {
 	switch {
 	case r.finished:
@@ -676,7 +699,7 @@ func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 	}
 }
 
-// forwardError gives the client an error of the server's.
+// forwardError answers the client with an error of the server.
 func (t *LegacyToModern) forwardError(r *legacyRequest, e *jsonrpc.Error) {
 	if e.Code == mcp.CodeMissingRequiredClientCapability && t.retryAsTask(r, e) {
 		return
@@ -687,14 +710,15 @@ func (t *LegacyToModern) forwardError(r *legacyRequest, e *jsonrpc.Error) {
 	if converted.Code != e.Code {
 		rule = strconv.Itoa(int(e.Code)) + " → " + strconv.Itoa(int(converted.Code))
 	}
-	if e.Code == mcp.CodeMissingRequiredClientCapability && r.method == mcp.MethodToolsCall && r.taskMode != wantsTask { // the model can tell the user
+	// As a tool error, the model can report it to the user.
+	if e.Code == mcp.CodeMissingRequiredClientCapability && r.method == mcp.MethodToolsCall && r.taskMode != wantsTask {
 		t.respond(r, toolError(e.Message), "-32021 → isError")
 		return
 	}
 	t.fail(r, converted, rule)
 }
 
-// toolError is the result of a tool that could not do its work.
+// toolError returns the result of a tool that failed.
 func toolError(text string) []byte {
 	result := jsonwire.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
 	return append(result, `}],"isError":true}`...)
@@ -732,7 +756,7 @@ func (t *LegacyToModern) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 	}
 }
 
-// upstreamProgress tells the client of progress by the token that it chose.
+// upstreamProgress forwards progress with the client's token.
 func (t *LegacyToModern) upstreamProgress(m *jsonrpc.Message, frame []byte) {
 	token, _ := m.Param("progressToken")
 	id, _ := jsonwire.ParseInt(token)
@@ -759,10 +783,10 @@ func (t *LegacyToModern) upstreamProgress(m *jsonrpc.Message, frame []byte) {
 	t.emit(Out{To: Downstream, Stream: c.req.stream, Message: msg, Rule: "progressToken"})
 }
 
-// maxPeerInfo is how much a peer may say of itself, in bytes: it is repeated with each request.
+// maxPeerInfo limits the bytes of a peer's description, because each request repeats it.
 const maxPeerInfo = 64 << 10
 
-// initialize begins the handshake, which asks the server what it is.
+// initialize begins the handshake with server/discover.
 func (t *LegacyToModern) initialize(r *legacyRequest, m *jsonrpc.Message) {
 	if len(m.Params) > maxPeerInfo {
 		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: initialize says more than %d bytes", maxPeerInfo), "")
@@ -782,7 +806,8 @@ func (t *LegacyToModern) initialize(r *legacyRequest, m *jsonrpc.Message) {
 	t.discover(r, false)
 }
 
-// buildClientMeta returns the members of _meta that say who the client is: for all requests, and for those that may become tasks.
+// buildClientMeta returns the _meta members that describe the client: for all requests, and for
+// those that may become tasks.
 func (t *LegacyToModern) buildClientMeta(info []byte) (meta [2][]byte) {
 	for i := range meta {
 		b := jsonwire.AppendQuote([]byte(`"`+mcp.MetaProtocolVersion+`":`), t.opts.Modern.String())
@@ -796,13 +821,14 @@ func (t *LegacyToModern) buildClientMeta(info []byte) (meta [2][]byte) {
 	return meta
 }
 
-// discover asks the server what it is, for the second time if again is set.
+// discover sends server/discover, for the second time if retry is set.
 func (t *LegacyToModern) discover(r *legacyRequest, retry bool) {
 	if t.queueIfNotReady(r, func() { t.discover(r, retry) }) {
 		return
 	}
 	c := t.newCall(mcp.MethodDiscover, r, func(o outcome) {
-		if o.err != nil && !retry && t.namesOurRevision(o.err) { // behind the address there may be several servers
+		// An address may have several servers.
+		if o.err != nil && !retry && t.namesOurRevision(o.err) {
 			t.discover(r, true)
 			return
 		}
@@ -813,7 +839,7 @@ func (t *LegacyToModern) discover(r *legacyRequest, retry bool) {
 	t.sendUpstream(c.id, mcp.MethodDiscover, params, "initialize → server/discover")
 }
 
-// namesOurRevision reports whether an error about the version names the one that the server was asked in.
+// namesOurRevision reports if a version error names the revision of the request.
 func (t *LegacyToModern) namesOurRevision(e *jsonrpc.Error) bool {
 	modern, _ := era.Common([]mcp.Revision{t.opts.Modern}, era.SupportedVersions(e))
 	return modern != mcp.RevisionNone
@@ -840,7 +866,8 @@ func (t *LegacyToModern) discovered(r *legacyRequest, o outcome) {
 	t.subscription.setCapabilities(t.server.caps)
 	info := era.Lookup(o.result, "_meta", mcp.MetaServerInfo)
 	if !era.IsObject(info) {
-		info = []byte(`{"name":"unnamed","version":"0"}`) // a modern server need not say it, and a legacy one must
+		// Optional for a modern server, required for a legacy one.
+		info = []byte(`{"name":"unnamed","version":"0"}`)
 	}
 	result := jsonwire.AppendQuote([]byte(`{"protocolVersion":`), t.legacy.Revision.String())
 	result = era.ConvertServerCapabilities(append(result, `,"capabilities":`...), profile.Capabilities, t.legacy)

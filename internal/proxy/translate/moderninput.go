@@ -15,25 +15,33 @@ import (
 	"mcpwire/mcp"
 )
 
-// unclaimedTimeout is how long a question that belongs to no request waits for one at most.
+// unclaimedTimeout limits how long a server request waits for a client request.
 const unclaimedTimeout = time.Minute
 
-// A question is a request of the legacy server, which the client gets as an input request.
+// A serverRequest is a request of the legacy server. The client gets it as an input request.
 type serverRequest struct {
 	era.InputRequest
-	cause          uint64
-	id             jsonrpc.ID // of the request; nil if nobody waits for the answer
-	urlElicitation bool       // it was in an error, which requires a page to be opened
-	key            string     // in inputRequests
-	call           *upstreamCall
-	guessed        bool          // it may be that of another errand
-	notFor         *upstreamCall // which it was taken from
-	task           *upstreamTask // whose question it is, else nil
-	timeout        *timer        // while it belongs to nothing, or to a task
-	size           int
+	cause uint64
+	// id is the request id; nil if nobody waits for the response.
+	id jsonrpc.ID
+	// urlElicitation says that it came in a URLElicitationRequired error.
+	urlElicitation bool
+	// key is the key in inputRequests.
+	key  string
+	call *upstreamCall
+	// guessed says that the request may belong to another call.
+	guessed bool
+	// notFor is the call that gave the request away.
+	notFor *upstreamCall
+	// task is the task that it belongs to, or nil.
+	task *upstreamTask
+	// timeout runs while the request is unclaimed or in task.
+	timeout *timer
+	size    int
 }
 
-// appendTo appends the question as a member of inputRequests. It has params in any case, which clients are known to want, though the schema does not.
+// appendTo appends the request as a member of inputRequests. It always adds params, because some
+// clients need them although the schema does not.
 func (q *serverRequest) appendTo(dst []byte, key string) []byte {
 	dst = jsonwire.AppendQuote(dst, key)
 	dst = jsonwire.AppendQuote(append(dst, `:{"method":`...), q.Method)
@@ -44,7 +52,7 @@ func (q *serverRequest) appendTo(dst []byte, key string) []byte {
 	return append(append(dst, q.Params...), '}')
 }
 
-// upstreamRequest takes what the server asks.
+// upstreamRequest handles a request of the server.
 func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
 	method := string(m.Method)
 	if method == mcp.MethodPing {
@@ -92,9 +100,10 @@ func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
 	}
 }
 
-// assign finds the request that can take a question to the client: the one on whose stream it came, or else one of those that the client waits for.
-// Nothing says then whose question it is, so they take turns: the one that was asked least, and of these the last. While there is none, the question waits
-// for one that begins or goes on.
+// assign chooses the call that takes a server request to its client: the call on whose stream it
+// came, or else one of the pending calls. Nothing says which one it belongs to, so they take turns:
+// the one with the fewest input requests, and of these the latest. If none can, the request waits
+// for a call.
 func (t *ModernToLegacy) assign(q *serverRequest, call int64) {
 	if c := t.calls[call]; c != nil && c.number != 0 {
 		t.attach(q, c)
@@ -125,7 +134,7 @@ func (t *ModernToLegacy) assign(q *serverRequest, call int64) {
 	t.drop("waits for a request of the client")
 }
 
-// candidate returns the request that takes a question to the client, of how many that could.
+// candidate returns the call to take a server request, and how many calls could.
 func (t *ModernToLegacy) candidate(q *serverRequest) (best *upstreamCall, candidates int) {
 	for _, c := range t.calls {
 		if c != q.notFor && c.req != nil && c.number != 0 && t.cannotAsk(q, c) == "" && len(c.unsentInputs)+len(c.sentInputs) < maxInputs {
@@ -138,7 +147,7 @@ func (t *ModernToLegacy) candidate(q *serverRequest) (best *upstreamCall, candid
 	return best, candidates
 }
 
-// before reports whether r rather than the other takes a question to the client.
+// before reports if c comes before other in assign.
 func (c *upstreamCall) before(other *upstreamCall) bool {
 	if c.inputCount != other.inputCount {
 		return c.inputCount < other.inputCount
@@ -146,7 +155,7 @@ func (c *upstreamCall) before(other *upstreamCall) bool {
 	return c.number > other.number
 }
 
-// cannotAsk says why the question cannot go to the client of a request; "" if it can.
+// cannotAsk returns why a call cannot take a server request, or "".
 func (t *ModernToLegacy) cannotAsk(q *serverRequest, c *upstreamCall) string {
 	client := &t.client
 	if c.req != nil {
@@ -161,7 +170,7 @@ func (t *ModernToLegacy) cannotAsk(q *serverRequest, c *upstreamCall) string {
 	return ""
 }
 
-// reassignInput takes a question from an errand, for another one to take it along.
+// reassignInput moves a server request to another call.
 func (t *ModernToLegacy) reassignInput(q *serverRequest) {
 	q.notFor, q.call = q.call, nil
 	if q.id == nil || t.serverRequests[idKey(q.id)] != q {
@@ -170,8 +179,8 @@ func (t *ModernToLegacy) reassignInput(q *serverRequest) {
 	t.assign(q, 0)
 }
 
-// reassignInputs has other requests take along the questions of an errand whose client is away for long, or that was answered in the meantime, if they may be
-// theirs.
+// reassignInputs moves the server requests of a call, whose client is away or that has a response,
+// to other calls if they may belong to these.
 func (t *ModernToLegacy) reassignInputs(c *upstreamCall) {
 	open := c.sentInputs
 	c.sentInputs = nil
@@ -187,7 +196,7 @@ func (t *ModernToLegacy) reassignInputs(c *upstreamCall) {
 	}
 }
 
-// attach has a request take a question along.
+// attach gives a server request to a call.
 func (t *ModernToLegacy) attach(q *serverRequest, c *upstreamCall) {
 	if why := t.cannotAsk(q, c); why != "" {
 		t.rejectUpstream(q, q.Refusal(why))
@@ -203,7 +212,7 @@ func (t *ModernToLegacy) attach(q *serverRequest, c *upstreamCall) {
 	}
 }
 
-// claimInputs gives a request the questions that belong to none.
+// claimInputs gives the unclaimed server requests to a call.
 func (t *ModernToLegacy) claimInputs(c *upstreamCall) {
 	for _, q := range append([]*serverRequest(nil), t.unclaimed...) {
 		if t.cannotAsk(q, c) == "" && len(c.unsentInputs) < maxInputs {
@@ -226,7 +235,7 @@ func (t *ModernToLegacy) removeUnclaimed(q *serverRequest) {
 	}
 }
 
-// removePending takes a question off the list of those that are open.
+// removePending removes a server request from the pending ones.
 func (t *ModernToLegacy) removePending(q *serverRequest) {
 	if q.id != nil && t.serverRequests[idKey(q.id)] == q {
 		delete(t.serverRequests, idKey(q.id))
@@ -235,7 +244,7 @@ func (t *ModernToLegacy) removePending(q *serverRequest) {
 	t.timers.stop(q.timeout)
 }
 
-// removeAllPending forgets all questions: the server that asked is gone.
+// removeAllPending removes all server requests, because the server is gone.
 func (t *ModernToLegacy) removeAllPending() {
 	for _, q := range t.serverRequests {
 		t.timers.stop(q.timeout)
@@ -246,7 +255,7 @@ func (t *ModernToLegacy) removeAllPending() {
 	t.unclaimed = nil
 }
 
-// rejectUpstream answers a question of the server with an error.
+// rejectUpstream answers a server request with an error.
 func (t *ModernToLegacy) rejectUpstream(q *serverRequest, e *jsonrpc.Error) {
 	t.removePending(q)
 	if q.id != nil {
@@ -254,7 +263,7 @@ func (t *ModernToLegacy) rejectUpstream(q *serverRequest, e *jsonrpc.Error) {
 	}
 }
 
-// respondUpstream answers a question of the server.
+// respondUpstream answers a server request with a result.
 func (t *ModernToLegacy) respondUpstream(q *serverRequest, result []byte, rule string) {
 	t.removePending(q)
 	if q.id != nil {
@@ -262,7 +271,7 @@ func (t *ModernToLegacy) respondUpstream(q *serverRequest, result []byte, rule s
 	}
 }
 
-// cancelInput answers a question that the client did not answer and will not any more.
+// cancelInput answers a server request for a client that will not answer it.
 func (t *ModernToLegacy) cancelInput(q *serverRequest) {
 	if q.Method == mcp.MethodElicit {
 		t.respondUpstream(q, []byte(`{"action":"cancel"}`), "the client is gone")
@@ -271,7 +280,7 @@ func (t *ModernToLegacy) cancelInput(q *serverRequest) {
 	t.rejectUpstream(q, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client did not answer"})
 }
 
-// upstreamCanceled takes back a question.
+// upstreamCanceled handles the cancellation of a server request.
 func (t *ModernToLegacy) upstreamCanceled(m *jsonrpc.Message) {
 	id, _, _ := era.Cancellation{}.Target(m)
 	q := t.serverRequests[idKey(id)]
@@ -303,7 +312,8 @@ func removeServerRequest(list []*serverRequest, q *serverRequest) []*serverReque
 	return list
 }
 
-// requestElicitations asks the client to open the pages that the server's error requires, after which the request is sent again.
+// requestElicitations sends the client the URL elicitations that an error requires. The call is
+// repeated afterwards. It reports if it handled the error.
 func (t *ModernToLegacy) requestElicitations(c *upstreamCall, e *jsonrpc.Error) bool {
 	list := era.Lookup(e.Data, "elicitations")
 	if c.number == 0 || len(list) == 0 || list[0] != '[' {
@@ -337,12 +347,13 @@ func (t *ModernToLegacy) requestElicitations(c *upstreamCall, e *jsonrpc.Error) 
 	return true
 }
 
+// The sealed request states.
 const (
 	statePurpose = "bridge request state 1"
 	maxState     = 1 << 10 // bytes of a sealed state
 )
 
-// sendInputRequired answers a request of the client with the server's questions. The call to the server stays open.
+// sendInputRequired answers a client request with the server requests. The call stays pending.
 func (t *ModernToLegacy) sendInputRequired(c *upstreamCall) {
 	r := c.req
 	if r == nil || len(c.unsentInputs) == 0 {
@@ -378,7 +389,8 @@ func (t *ModernToLegacy) sendInputRequired(c *upstreamCall) {
 	t.sendResult(r, append(result, '}'), c.sentInputs[0].Method+" → input_required", of...)
 }
 
-// awaitInput keeps an errand for a client that is away. Beyond the limit the one that waits for the longest is given up.
+// awaitInput keeps a call whose client is away. Above the limit, it cancels the call that waits
+// longest.
 func (t *ModernToLegacy) awaitInput(c *upstreamCall) {
 	if len(t.awaitingInput) >= t.opts.Limits.AwaitingInput {
 		var oldest *upstreamCall
@@ -394,7 +406,7 @@ func (t *ModernToLegacy) awaitInput(c *upstreamCall) {
 	t.scheduleReassign(c)
 }
 
-// scheduleReassign has the questions of an errand doubted from time to time while its client is away.
+// scheduleReassign runs reassignInputs regularly while the client of a call is away.
 func (t *ModernToLegacy) scheduleReassign(c *upstreamCall) {
 	c.reassignTimer = t.after(max(t.opts.Limits.InputTimeout/5, time.Second), func() {
 		t.reassignInputs(c)
@@ -405,7 +417,7 @@ func (t *ModernToLegacy) scheduleReassign(c *upstreamCall) {
 var errRequestState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: params.requestState is not valid for this request, or not any more: " +
 	"start over without requestState and inputResponses"}
 
-// resume takes a request that brings answers, and has the server go on.
+// resume continues the call of a request with input responses.
 func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []byte) {
 	c := t.callAwaiting(m, state)
 	if c == nil {
@@ -449,7 +461,7 @@ func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []by
 	t.continueCall(c)
 }
 
-// legacyFeatures are those of the server, or of the latest legacy revision.
+// legacyFeatures returns the features of the server, or of Options.Legacy before the handshake.
 func (t *ModernToLegacy) legacyFeatures() *era.Features {
 	if t.server.features != nil {
 		return t.server.features
@@ -457,7 +469,7 @@ func (t *ModernToLegacy) legacyFeatures() *era.Features {
 	return era.Of(t.opts.Legacy)
 }
 
-// continueCall does what comes next for an errand whose client is back.
+// continueCall continues a call whose client is back.
 func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 	switch {
 	case c.outcome != nil:
@@ -465,7 +477,7 @@ func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 		c.unsentInputs = nil
 		for _, q := range asked {
 			if q.guessed {
-				c.unsentInputs = append(c.unsentInputs, q) // for other requests
+				c.unsentInputs = append(c.unsentInputs, q) // they may move to other calls
 			} else {
 				t.cancelInput(q)
 			}
@@ -480,7 +492,7 @@ func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 		t.sendInputRequired(c)
 	case c.sendAfterInput:
 		t.whenReady(c.req, func() { t.startCall(c) })
-	case c.id == 0: // the server is gone, and with it the call
+	case c.id == 0: // the server and the call are lost
 		t.deliver(c, outcome{err: internalError("the session with the server was lost while the client answered")})
 	default:
 		if t.claimInputs(c); len(c.unsentInputs) > 0 {
@@ -489,7 +501,8 @@ func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 	}
 }
 
-// callAwaiting returns the errand that a state belongs to, nil if the state is not valid for the request, or not any more.
+// callAwaiting returns the call of a request state, or nil if the state is invalid for the request
+// or expired.
 func (t *ModernToLegacy) callAwaiting(m *jsonrpc.Message, state []byte) *upstreamCall {
 	text, ok := jsonrpc.ID(state).Text()
 	if !ok {
@@ -511,7 +524,8 @@ func (t *ModernToLegacy) callAwaiting(m *jsonrpc.Message, state []byte) *upstrea
 	return c
 }
 
-// bindState finds out what states of the errand are good for, once: few are ever asked for, and it takes a look at all params. It must be called before these change.
+// bindState returns the state binding of a call and caches it. The first call must precede changes
+// of the params.
 func (t *ModernToLegacy) bindState(c *upstreamCall) []byte {
 	if c.stateBinding == nil {
 		c.stateBinding = t.stateBinding(c.method, c.params)
@@ -519,8 +533,8 @@ func (t *ModernToLegacy) bindState(c *upstreamCall) []byte {
 	return c.stateBinding
 }
 
-// stateBinding returns what a request's states are good for: this session, the method, and the params but for those that differ between the rounds or mean nothing: what
-// [legacyParams] leaves of them gives the same.
+// stateBinding returns a digest of what a request state is valid for: the session, the method, and
+// the params that stay the same between rounds. It is the same for the result of [legacyParams].
 func (t *ModernToLegacy) stateBinding(method string, params []byte) []byte {
 	byKey := make(map[string][]byte)
 	members := jsonwire.ObjectMembers(params)

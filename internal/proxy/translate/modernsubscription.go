@@ -11,25 +11,29 @@ import (
 	"mcpwire/mcp"
 )
 
-// A listener is what a subscriptions/listen request of a client is told.
+// A downstreamSubscription is a subscriptions/listen request of a client.
 type downstreamSubscription struct {
 	tools, prompts, resources bool
-	uris                      []string // that the server lets be subscribed to, or that were asked for until it has said so
-	pending                   int      // uris that it has not said so of
-	tasks                     bool     // it wants to hear of tasks
-	acknowledged              bool
+	// uris are the granted resources, or the requested ones before the server has answered.
+	uris []string
+	// pending counts the resources without an answer.
+	pending      int
+	tasks        bool
+	acknowledged bool
 }
 
-// resourceSubscription is a resource that the server is subscribed to for all listeners that want it.
+// A resourceSubscription is the server's subscription to a resource, for all clients that want it.
 type resourceSubscription struct {
 	uri         string
 	subscribers map[*modernRequest]struct{}
-	active      bool // the server has said yes
-	pending     bool // the server is being asked
-	waiters     []func(ok bool)
+	// active says that the server has accepted the subscription.
+	active bool
+	// pending says that a request to the server is pending.
+	pending bool
+	waiters []func(ok bool)
 }
 
-// reset forgets what the server has said: it is gone.
+// reset forgets the server's state after it is lost.
 func (rs *resourceSubscription) reset() { rs.active, rs.pending = false, false }
 
 // subscribe serves subscriptions/listen.
@@ -90,7 +94,7 @@ func (t *ModernToLegacy) startSubscription(r *modernRequest) {
 	t.resourceAnswered(r, "", false)
 }
 
-// subscribeResource subscribes to a resource for a listener.
+// subscribeResource subscribes to a resource for a client.
 func (t *ModernToLegacy) subscribeResource(uri string, r *modernRequest) {
 	u := t.resources[uri]
 	if u == nil {
@@ -111,7 +115,8 @@ func (t *ModernToLegacy) subscribeResource(uri string, r *modernRequest) {
 	t.syncResource(u)
 }
 
-// resourceAnswered takes the verdict on one of a listener's resources, and tells the client of all when the last is there.
+// resourceAnswered handles the answer for a resource. After the last it acknowledges the
+// subscription.
 func (t *ModernToLegacy) resourceAnswered(r *modernRequest, uri string, ok bool) {
 	l := r.subscription
 	if r.finished {
@@ -157,7 +162,7 @@ func (t *ModernToLegacy) notifySubscriber(r *modernRequest, method string, param
 	t.emit(Out{To: Downstream, Stream: r.key.stream, Message: jsonrpc.AppendNotification(nil, method, params), Rule: rule})
 }
 
-// syncResource makes the server's subscription what the listeners want.
+// syncResource subscribes or unsubscribes at the server, depending on the clients.
 func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
 	want := len(u.subscribers) > 0
 	if !want && !u.active && !u.pending {
@@ -173,7 +178,7 @@ func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
 		u.pending = true
 		t.callUpstream(mcp.MethodResourcesSubscribe, params, "subscriptions/listen → resources/subscribe", func(o outcome) {
 			u.pending, u.active = false, o.err == nil
-			if t.upstreamDown { // who waits does so until it is back
+			if t.upstreamDown { // waiters wait for the next server
 				t.syncResource(u)
 				return
 			}
@@ -196,8 +201,8 @@ func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
 	}
 }
 
-// endSubscriptionsTo ends the subscriptions of those who were told that they have a resource which a server that came back does not let be subscribed to any more.
-// They may subscribe again, and are then told what they get.
+// endSubscriptionsTo ends the subscriptions to a resource that a new server does not grant. The
+// clients may subscribe again and learn what is granted.
 func (t *ModernToLegacy) endSubscriptionsTo(u *resourceSubscription) {
 	users := u.subscribers
 	u.subscribers = make(map[*modernRequest]struct{})
@@ -209,7 +214,7 @@ func (t *ModernToLegacy) endSubscriptionsTo(u *resourceSubscription) {
 	}
 }
 
-// upstreamChanged tells all who want it.
+// upstreamChanged forwards a change notification to the subscriptions that want it.
 func (t *ModernToLegacy) upstreamChanged(m *jsonrpc.Message) {
 	method := string(m.Method)
 	v, _ := m.Param("uri")
@@ -238,7 +243,7 @@ func (t *ModernToLegacy) upstreamChanged(m *jsonrpc.Message) {
 	}
 }
 
-// unsubscribe forgets a listener, and the server's subscriptions that nobody wants any more.
+// unsubscribe removes a subscription, and the server's subscriptions that nobody uses.
 func (t *ModernToLegacy) unsubscribe(r *modernRequest) {
 	t.subscriptions = slices.DeleteFunc(t.subscriptions, func(one *modernRequest) bool { return one == r })
 	for _, uri := range slices.Sorted(maps.Keys(t.resources)) {
@@ -250,7 +255,7 @@ func (t *ModernToLegacy) unsubscribe(r *modernRequest) {
 	}
 }
 
-// endSubscription ends a subscription on the server's side.
+// endSubscription ends a subscription on behalf of the server.
 func (t *ModernToLegacy) endSubscription(r *modernRequest) {
 	if r.subscription.acknowledged {
 		name, params := era.Cancellation{}.Notice(r.id, r.method, "the server is going away")
@@ -260,7 +265,7 @@ func (t *ModernToLegacy) endSubscription(r *modernRequest) {
 	t.sendResult(r, append(result, `}}`...), "subscription ends")
 }
 
-// resumeSubscriptions makes the subscriptions with a server that came back, and has clients that heard from it before look at what may have changed meanwhile.
+// resumeSubscriptions restores the subscriptions at a new server, and announces changes to clients.
 func (t *ModernToLegacy) resumeSubscriptions(subscriptions []*modernRequest) {
 	for _, uri := range slices.Sorted(maps.Keys(t.resources)) {
 		t.syncResource(t.resources[uri])
@@ -268,12 +273,13 @@ func (t *ModernToLegacy) resumeSubscriptions(subscriptions []*modernRequest) {
 	t.announceAll(subscriptions, "the server came back")
 }
 
-// acknowledged are the subscriptions that have been acknowledged.
+// acknowledged returns the acknowledged subscriptions.
 func (t *ModernToLegacy) acknowledged() []*modernRequest {
 	return slices.DeleteFunc(slices.Clone(t.subscriptions), func(r *modernRequest) bool { return !r.subscription.acknowledged })
 }
 
-// announceAll tells subscriptions that all has changed that they are about, as it may have.
+// announceAll announces changes of everything that is subscribed, because some may have been
+// missed.
 func (t *ModernToLegacy) announceAll(subscriptions []*modernRequest, rule string) {
 	for _, r := range subscriptions {
 		l := r.subscription

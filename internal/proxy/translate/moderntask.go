@@ -12,12 +12,15 @@ import (
 	"mcpwire/mcp"
 )
 
-// A farTask is a task of the core protocol as long as something of it has to be remembered: what it asked, and who wants to know what came of it.
+// An upstreamTask is the state of a core task: its input requests, and the requests that wait for
+// its result.
 type upstreamTask struct {
-	id         string
-	collector  *upstreamCall // tasks/result: what the server asks for the task comes while it is open
-	inputs     map[string]*serverRequest
-	inputCount int // of questions so far
+	id string
+	// collector is the pending tasks/result; the task's requests come while it is open.
+	collector *upstreamCall
+	inputs    map[string]*serverRequest
+	// inputCount counts the input requests so far.
+	inputCount int
 	waiters    []taskWaiter
 }
 
@@ -27,13 +30,14 @@ type taskWaiter struct {
 	task []byte
 }
 
-// hasTasks reports whether the server makes tasks of calls.
+// hasTasks reports if the server supports tasks for tool calls.
 func (t *ModernToLegacy) hasTasks() bool {
 	f := t.server.features
 	return f != nil && f.CoreTasks && era.Lookup(t.server.caps, "tasks", "requests", "tools", "call") != nil
 }
 
-// setTaskParam has a call become a task if the tool can only be called so, or the client knows tasks.
+// setTaskParam makes a call a task if the tool requires it, or allows it and the client knows
+// tasks.
 func (t *ModernToLegacy) setTaskParam(c *upstreamCall, support []byte) {
 	c.clientHasTasks = c.req != nil && c.req.client.Extension(t.modern, mcp.ExtensionTasks) != nil
 	if string(support) == "required" || string(support) == "optional" && c.clientHasTasks {
@@ -41,12 +45,12 @@ func (t *ModernToLegacy) setTaskParam(c *upstreamCall, support []byte) {
 	}
 }
 
-// becameTask reports whether the answer to an errand is that it has become a task.
+// becameTask reports if the response to a call is a task.
 func (c *upstreamCall) becameTask(o outcome) bool {
 	return c.hiddenTaskID == "" && c.taskParam != nil && o.err == nil && era.IsObject(era.Lookup(o.result, "task"))
 }
 
-// taskResult returns the modern result for a call that has become a task.
+// taskResult returns the modern result for a call that became a task.
 func (t *ModernToLegacy) taskResult(result []byte) []byte {
 	added := []byte(`"resultType":"` + resultTypeTask + `"`)
 	if t.server.info != nil {
@@ -56,7 +60,7 @@ func (t *ModernToLegacy) taskResult(result []byte) []byte {
 	return era.ExtensionTask(nil, task, "", added)
 }
 
-// awaitHiddenTask waits for a task whose client does not know tasks: it gets what came of it.
+// awaitHiddenTask waits for the result of a task whose client does not know tasks.
 func (t *ModernToLegacy) awaitHiddenTask(c *upstreamCall, result []byte) {
 	id := era.LookupString(result, "task", "taskId")
 	if t.hiddenTasks[id] != nil || id == "" || len(id) > maxTaskID {
@@ -68,7 +72,7 @@ func (t *ModernToLegacy) awaitHiddenTask(c *upstreamCall, result []byte) {
 	c.params = taskParams(id)
 	t.hiddenTasks[id] = c
 	t.sendCall(c, "task → tasks/result")
-	if task := t.tasks[id]; task != nil { // it has asked already
+	if task := t.tasks[id]; task != nil { // it already sent requests
 		for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
 			q := task.inputs[key]
 			q.task = nil
@@ -127,14 +131,14 @@ func (t *ModernToLegacy) serveTask(r *modernRequest, m *jsonrpc.Message) {
 	})
 }
 
-// errTasksUndeclared is for a client that has not declared the extension.
+// errTasksUndeclared returns the error for a client that has not declared the extension.
 func errTasksUndeclared() *jsonrpc.Error {
 	e := mcp.MissingRequiredClientCapability(mcp.ClientCapabilities{})
 	e.Data = []byte(`{"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}}`)
 	return e
 }
 
-// callFor calls a method of the core protocol's tasks for a request of the client.
+// callFor calls a method of core tasks for a client request.
 func (t *ModernToLegacy) callFor(r *modernRequest, method, id string, done func(o outcome)) {
 	c := &upstreamCall{method: method, upstreamMethod: method, req: r, params: taskParams(id)}
 	c.done = func(o outcome) {
@@ -147,7 +151,7 @@ func (t *ModernToLegacy) callFor(r *modernRequest, method, id string, done func(
 	t.sendCall(c, r.method+" → "+method)
 }
 
-// handleTaskGet answers tasks/get, when what came of the task is there too.
+// handleTaskGet answers tasks/get. For a task that has ended it first gets the result.
 func (t *ModernToLegacy) handleTaskGet(r *modernRequest, id string, o outcome) {
 	if o.err != nil {
 		t.fail(r, era.ConvertError(o.err, r.method, t.modern), "")
@@ -165,7 +169,7 @@ func (t *ModernToLegacy) handleTaskGet(r *modernRequest, id string, o outcome) {
 	case mcp.TaskStatusInputRequired:
 		task := t.rememberTask(id)
 		t.collectResult(task)
-		if len(task.inputs) == 0 { // the server has not asked yet, or its questions were answered
+		if len(task.inputs) == 0 { // no request yet, or all were answered
 			t.respond(r, era.ExtensionTask(nil, o.result, mcp.TaskStatusWorking, nil), "tasks/get")
 			return
 		}
@@ -182,7 +186,7 @@ func (t *ModernToLegacy) handleTaskGet(r *modernRequest, id string, o outcome) {
 	}
 }
 
-// rememberTask returns what is known of a task, which may be nothing yet.
+// rememberTask returns the state of a task, which it may create.
 func (t *ModernToLegacy) rememberTask(id string) *upstreamTask {
 	if task := t.tasks[id]; task != nil {
 		return task
@@ -214,7 +218,7 @@ func (t *ModernToLegacy) forgetTask(id string) {
 	}
 }
 
-// collectResult opens the call by which the server asks for the task, and which ends with what came of it.
+// collectResult sends tasks/result, unless it is pending.
 func (t *ModernToLegacy) collectResult(task *upstreamTask) {
 	if task.collector != nil {
 		return
@@ -232,7 +236,8 @@ func (t *ModernToLegacy) collectResult(task *upstreamTask) {
 	})
 }
 
-// taskEnded answers tasks/get for a task that has ended. One whose tool failed has not failed itself, in the extension.
+// taskEnded answers tasks/get for a task that has ended. In the extension, a tool error is not a
+// failed task.
 func (t *ModernToLegacy) taskEnded(w taskWaiter, o outcome) {
 	if o.lost {
 		t.fail(w.req, era.ConvertError(o.err, w.req.method, t.modern), "")
@@ -254,7 +259,7 @@ func (t *ModernToLegacy) taskEnded(w taskWaiter, o outcome) {
 	t.respond(w.req, era.ExtensionTask(nil, w.task, status, added), "tasks/result → tasks/get")
 }
 
-// attachToTask notes a question of a task, for the client to find when it asks for the task.
+// attachToTask stores a server request of a task until the client gets the task.
 func (t *ModernToLegacy) attachToTask(q *serverRequest, task *upstreamTask) {
 	if _, missing := q.MissingCapability(&t.client, t.modern); missing != "" {
 		t.rejectUpstream(q, q.Refusal("the client has not declared "+missing))
@@ -270,7 +275,7 @@ func (t *ModernToLegacy) attachToTask(q *serverRequest, task *upstreamTask) {
 	t.drop("waits for the client to ask for the task")
 }
 
-// updateTask hands the client's answers to the server.
+// updateTask sends the client's responses to the server.
 func (t *ModernToLegacy) updateTask(r *modernRequest, id string, answers []byte) {
 	task := t.tasks[id]
 	if task == nil {
@@ -297,7 +302,8 @@ func (t *ModernToLegacy) updateTask(r *modernRequest, id string, answers []byte)
 	t.respond(r, []byte("{}"), "tasks/update")
 }
 
-// handleTaskCancel acknowledges tasks/cancel. The core protocol refuses to cancel what has ended, the extension does not.
+// handleTaskCancel acknowledges tasks/cancel. Core tasks refuse to cancel a task that has ended;
+// the extension does not.
 func (t *ModernToLegacy) handleTaskCancel(r *modernRequest, id string, o outcome) {
 	if o.err == nil {
 		t.respond(r, []byte("{}"), "tasks/cancel")
@@ -311,7 +317,7 @@ func (t *ModernToLegacy) handleTaskCancel(r *modernRequest, id string, o outcome
 	t.callFor(r, mcp.MethodTasksGet, id, func(o outcome) { t.acknowledgeIfKnown(r, o, &refusal) })
 }
 
-// acknowledgeIfKnown acknowledges what changes nothing, if the task exists.
+// acknowledgeIfKnown acknowledges a request without effect if the task exists.
 func (t *ModernToLegacy) acknowledgeIfKnown(r *modernRequest, o outcome, e *jsonrpc.Error) {
 	if o.err != nil {
 		t.fail(r, era.ConvertError(e, r.method, t.modern), "")
@@ -320,7 +326,7 @@ func (t *ModernToLegacy) acknowledgeIfKnown(r *modernRequest, o outcome, e *json
 	t.respond(r, []byte("{}"), r.method)
 }
 
-// withoutRelatedTask takes out of a result to which task it belongs.
+// withoutRelatedTask removes the task id from the _meta of a result.
 func withoutRelatedTask(result []byte) []byte {
 	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
 		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
@@ -330,17 +336,20 @@ func withoutRelatedTask(result []byte) []byte {
 	}, nil)
 }
 
-// maxToolPages is how much of a server's list of tools is read to know which of them are tasks.
+// maxToolPages limits the pages of tools/list that are read to learn about task support.
 const maxToolPages = 64
 
-// A toolbox is what tools say of tasks, which only legacy ones say.
+// A toolSupport holds the task support of the server's tools. Modern tools do not declare it.
 type toolSupport struct {
-	byName   map[string][]byte // "optional" or "required", by name; the others have no entry
-	complete bool              // the list was seen to its end
-	waiting  []*upstreamCall   // calls that it is read for
+	// byName holds "optional" or "required" by tool. Other tools have no entry.
+	byName map[string][]byte
+	// complete says that the whole list was read.
+	complete bool
+	// waiting holds the calls that wait for the list.
+	waiting []*upstreamCall
 }
 
-// learn takes note of the tools of a page.
+// learn records the tools of a page and returns it for modern clients.
 func (ts *toolSupport) learn(result []byte, maxNames int) []byte {
 	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
 		if v := m.Value(); !m.KeyIs("tools") || v[0] != '[' {
@@ -364,7 +373,8 @@ func (ts *toolSupport) learn(result []byte, maxNames int) []byte {
 	}, nil)
 }
 
-// learnTools learns from an answer to the client's tools/list, and returns what modern clients get of it.
+// learnTools records the tools in the response to a client's tools/list, and returns it for the
+// client.
 func (t *ModernToLegacy) learnTools(params, result []byte) []byte {
 	if era.Lookup(params, "cursor") == nil && era.Lookup(result, "nextCursor") == nil {
 		t.tools.complete = true
@@ -372,8 +382,9 @@ func (t *ModernToLegacy) learnTools(params, result []byte) []byte {
 	return t.tools.learn(result, t.opts.Limits.ToolNames)
 }
 
-// waitForTools has a call wait until it is known what the server's tools say of tasks, and reports whether it has to: the client may know the tools from elsewhere, and one
-// that knows tasks leaves it to the server what becomes one.
+// waitForTools queues a call until the task support of the tools is known. It reports if it did.
+// The client may know the tools from elsewhere, and lets the server decide which calls become
+// tasks.
 func (t *ModernToLegacy) waitForTools(c *upstreamCall) bool {
 	if t.tools.complete || t.tools.byName[c.tool] != nil || c.req.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
 		return false
@@ -385,7 +396,7 @@ func (t *ModernToLegacy) waitForTools(c *upstreamCall) bool {
 	return true
 }
 
-// readTools reads a page of the list and what follows it.
+// readTools reads a page of the tools and the pages after it.
 func (t *ModernToLegacy) readTools(cursor []byte, page int) {
 	var params []byte
 	if cursor != nil {
@@ -399,12 +410,12 @@ func (t *ModernToLegacy) readTools(cursor []byte, page int) {
 				return
 			}
 		}
-		t.tools.complete = !t.upstreamDown // one that does not say is not asked again
+		t.tools.complete = !t.upstreamDown // a tool without an entry is not requested again
 		waiting := t.tools.waiting
 		t.tools.waiting = nil
 		for _, c := range waiting {
 			if r := c.req; r != nil && !r.finished {
-				t.whenReady(r, func() { // it may be that the server was lost
+				t.whenReady(r, func() { // the server may be lost
 					if c.req == r && !r.finished {
 						t.setLevelAndSend(c)
 					}

@@ -15,39 +15,51 @@ import (
 	"mcpwire/mcp"
 )
 
-// A ModernToLegacy translates the requests of modern clients for one session with a legacy server. Make one with [NewModernToLegacy].
+// A ModernToLegacy translates requests of modern clients for one session with a legacy server. Use
+// [NewModernToLegacy] to make one.
 //
-// The session is one client's: what it declares in the handshake is what the first request declares. The driver must not let two principals share one, and
-// should give clients that declare something else one of their own; see [ClientKey].
+// The first request determines the capabilities in the handshake. The driver must not let two
+// principals share a translator, and should use one for each [ClientKey].
 type ModernToLegacy struct {
 	core
-	session        *era.Session
-	nonce          string // tells its request states from those of others
-	phase          phase
-	proposed       mcp.Revision  // in the handshake
-	handshakeRetry *timer        // for it to be tried again
-	waiting        []pendingWork // for the handshake
-	client         era.Client    // as the handshake declared it
-	clientInfo     []byte        // clientInfo in the handshake
-	server         legacyServer
-	logLevel       mcp.LoggingLevel // that the server was told
+	session *era.Session
+	// nonce binds request states to this session.
+	nonce string
+	phase phase
+	// proposed is the revision in initialize.
+	proposed mcp.Revision
+	// handshakeRetry repeats the handshake.
+	handshakeRetry *timer
+	// waiting holds work that needs the handshake.
+	waiting []pendingWork
+	// client and clientInfo are the client in the handshake.
+	client     era.Client
+	clientInfo []byte
+	server     legacyServer
+	// logLevel is the level that the server has.
+	logLevel mcp.LoggingLevel
 
-	requests       map[requestKey]*modernRequest
-	calls          map[int64]*upstreamCall  // calls to the server, by id
-	byToken        map[int64]*upstreamCall  // by the progress token that the server was given
-	awaitingInput  map[uint64]*upstreamCall // that wait for a client to answer
-	lastNumber     uint64                   // the last errand's
+	requests map[requestKey]*modernRequest
+	// The pending calls: by id, by progress token, and by number while a client must respond.
+	calls         map[int64]*upstreamCall
+	byToken       map[int64]*upstreamCall
+	awaitingInput map[uint64]*upstreamCall
+	// lastNumber is the last upstreamCall.number.
+	lastNumber     uint64
 	serverRequests map[string]*serverRequest
-	unclaimed      []*serverRequest // that no request could take along
-	subscriptions  []*modernRequest
-	resources      map[string]*resourceSubscription
-	tasks          map[string]*upstreamTask
-	taskIDs        []string // of tasks, the oldest first
-	tools          toolSupport
-	hiddenTasks    map[string]*upstreamCall // calls that had to become tasks without the client knowing, by task
+	// unclaimed holds server requests without a call.
+	unclaimed     []*serverRequest
+	subscriptions []*modernRequest
+	resources     map[string]*resourceSubscription
+	tasks         map[string]*upstreamTask
+	// taskIDs holds the keys of tasks, oldest first.
+	taskIDs []string
+	tools   toolSupport
+	// hiddenTasks holds calls that became tasks unknown to the client, by task.
+	hiddenTasks map[string]*upstreamCall
 }
 
-// A phase is how far the handshake is.
+// A phase is the state of the handshake.
 type phase uint8
 
 const (
@@ -56,7 +68,7 @@ const (
 	ready
 )
 
-// A requestKey is what tells requests apart: over HTTP, ids need only be unique to a client.
+// A requestKey identifies a request. Over HTTP, ids are only unique to a client.
 type requestKey struct {
 	stream uint64
 	id     string
@@ -68,15 +80,17 @@ type pendingWork struct {
 	do  func()
 }
 
-// legacyServer is what a legacy server has said of itself.
+// A legacyServer holds the server's description of itself.
 type legacyServer struct {
-	features     *era.Features
-	caps         []byte // as it declared them
-	info         []byte // Implementation
+	features *era.Features
+	// caps holds the capabilities as declared.
+	caps []byte
+	// info is an Implementation.
+	info         []byte
 	instructions string
 }
 
-// An exchange is a request of a modern client, until it is answered.
+// A modernRequest is a pending request of a modern client.
 type modernRequest struct {
 	id            jsonrpc.ID
 	key           requestKey
@@ -93,7 +107,8 @@ type modernRequest struct {
 
 var _ Translator = (*ModernToLegacy)(nil)
 
-// NewModernToLegacy returns the translator for one session with a legacy server. nil options are the defaults.
+// NewModernToLegacy returns a translator for one session with a legacy server. Nil options mean the
+// defaults.
 func NewModernToLegacy(opts *Options) *ModernToLegacy {
 	t := &ModernToLegacy{
 		core:           core{opts: opts.orDefault()},
@@ -113,7 +128,7 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 	return t
 }
 
-// unknownMethod reports whether no revision has the method: it may mean something to the server.
+// unknownMethod reports if no revision has the method. The server may still know it.
 func unknownMethod(method []byte) bool {
 	for _, r := range mcp.Revisions() {
 		if era.Of(r).HasMethod(method) {
@@ -136,7 +151,7 @@ func (t *ModernToLegacy) FromUpstream(now time.Time, message []byte, call int64)
 // StreamClosed implements [Translator].
 func (t *ModernToLegacy) StreamClosed(now time.Time, stream uint64) []Out {
 	return t.step(now, func() {
-		for key := range t.requests { // requests on a stream of their own: there is one
+		for key := range t.requests { // at most one, if stream is not 0
 			if r := t.requests[key]; r != nil && key.stream == stream && stream != 0 {
 				t.cancel(r, "the client is gone")
 			}
@@ -228,7 +243,8 @@ func (t *ModernToLegacy) Close(now time.Time, e *jsonrpc.Error) []Out {
 			t.cancelCall(t.awaitingInput[n], "the session is over")
 		}
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
-			if c := t.calls[id]; c.upstreamMethod != mcp.MethodTasksCancel { // which was sent for the same reason
+			// Sent for the same reason.
+			if c := t.calls[id]; c.upstreamMethod != mcp.MethodTasksCancel {
 				t.cancelUpstream(id, c.upstreamMethod, "the session is over")
 			}
 		}
@@ -250,7 +266,7 @@ func (t *ModernToLegacy) InFlight() (requests, awaitingInput int) {
 	return len(t.requests), len(t.awaitingInput)
 }
 
-// sortedKeys returns the keys in an order that does not change.
+// sortedKeys returns the keys in a stable order.
 func sortedKeys(m map[requestKey]*modernRequest) []requestKey {
 	return slices.SortedFunc(maps.Keys(m), func(a, b requestKey) int {
 		if a.stream != b.stream {
@@ -263,13 +279,13 @@ func sortedKeys(m map[requestKey]*modernRequest) []requestKey {
 	})
 }
 
-// whenReady does something for a request once the server has shaken hands.
+// whenReady runs do for a request when the handshake is complete.
 func (t *ModernToLegacy) whenReady(r *modernRequest, do func()) {
 	if t.phase == ready && !t.upstreamDown {
 		do()
 		return
 	}
-	if len(t.waiting) > 2*len(t.requests)+8 { // most were cancelled
+	if len(t.waiting) > 2*len(t.requests)+8 { // most were canceled
 		t.waiting = slices.DeleteFunc(t.waiting, func(w pendingWork) bool { return w.req.finished })
 	}
 	t.waiting = append(t.waiting, pendingWork{r, do})
@@ -281,7 +297,7 @@ func (t *ModernToLegacy) whenReady(r *modernRequest, do func()) {
 	}
 }
 
-// failWaiting fails what waits for the handshake.
+// failWaiting fails the requests that wait for the handshake.
 func (t *ModernToLegacy) failWaiting(e *jsonrpc.Error) {
 	waiting := t.waiting
 	t.waiting = nil
@@ -309,7 +325,7 @@ func (t *ModernToLegacy) handshake() {
 	t.callUpstream(mcp.MethodInitialize, params, "_meta → initialize", t.onInitialized)
 }
 
-// onInitialized ends the handshake, and does what waited for it.
+// onInitialized ends the handshake and runs the work that waits for it.
 func (t *ModernToLegacy) onInitialized(o outcome) {
 	if t.phase != handshaking {
 		return
@@ -334,7 +350,7 @@ func (t *ModernToLegacy) onInitialized(o outcome) {
 	if e != nil {
 		t.clientInfo, t.proposed = nil, mcp.RevisionNone
 		t.failWaiting(e)
-		if len(t.subscriptions) > 0 { // they want to hear of a server that comes back
+		if len(t.subscriptions) > 0 { // they wait for the server
 			t.timers.stop(t.handshakeRetry)
 			t.handshakeRetry = t.after(maxBackoff, func() {
 				if t.phase == uninitialized && !t.upstreamDown && len(t.subscriptions) > 0 {
@@ -350,7 +366,7 @@ func (t *ModernToLegacy) onInitialized(o outcome) {
 	}
 	f := era.Of(legacy)
 	caps := slices.Clone(era.ImpliedCapabilities(profile.Capabilities, f))
-	if !f.CoreTasks { // the revision has none, whatever the server says
+	if !f.CoreTasks { // the revision has no tasks
 		caps = withoutMembers(caps, "tasks")
 	}
 	t.server = legacyServer{f, caps, slices.Clone(info), profile.Instructions}
@@ -367,7 +383,7 @@ func (t *ModernToLegacy) onInitialized(o outcome) {
 	t.resumeSubscriptions(acknowledged)
 }
 
-// discover says what the server has said in the handshake.
+// discover answers server/discover from the handshake.
 func (t *ModernToLegacy) discover(r *modernRequest) {
 	result := mcp.AppendRevisions([]byte(`{"supportedVersions":`), t.opts.Supported)
 	result = era.ConvertServerCapabilities(append(result, `,"capabilities":`...), t.server.caps, t.modern)
@@ -423,11 +439,11 @@ func (t *ModernToLegacy) downstreamRequest(m *jsonrpc.Message, stream uint64) {
 	}
 	r.client = era.Client{Info: ex.Client.Info, Capabilities: ex.Client.Capabilities}
 	r.logLevel = ex.Meta.LogLevel
-	r.progressToken = ex.Meta.ProgressToken // the Meta's own memory
+	r.progressToken = ex.Meta.ProgressToken // r.progressToken owns its memory
 	t.serve(r, m)
 }
 
-// reserveFor takes note of bytes that are kept for a request, and refuses it if that is too much.
+// reserveFor counts bytes stored for a request. It fails the request at the limit.
 func (t *ModernToLegacy) reserveFor(r *modernRequest, n int) bool {
 	if !t.reserve(n) {
 		t.fail(r, errOverloaded, "refused")
@@ -437,7 +453,7 @@ func (t *ModernToLegacy) reserveFor(r *modernRequest, n int) bool {
 	return true
 }
 
-// refuse answers a request that is none of its revision, with the HTTP status that goes with that.
+// refuse answers a request that its revision does not allow.
 func (t *ModernToLegacy) refuse(r *modernRequest, err error) {
 	e := jsonrpc.ErrorOf(err)
 	status := httpStatus(e)
@@ -448,7 +464,7 @@ func (t *ModernToLegacy) refuse(r *modernRequest, err error) {
 	t.failWith(r, e, status, "")
 }
 
-// httpStatus returns the HTTP status that modern servers answer an error with; 0 is 200.
+// httpStatus returns the HTTP status of an error from a modern server. Zero means 200.
 func httpStatus(e *jsonrpc.Error) int {
 	switch {
 	case e.Code == jsonrpc.CodeMethodNotFound:
@@ -476,7 +492,7 @@ func (t *ModernToLegacy) serve(r *modernRequest, m *jsonrpc.Message) {
 	}
 }
 
-// forward sends the server what a request asks for.
+// forward sends a request to the server.
 func (t *ModernToLegacy) forward(r *modernRequest, m *jsonrpc.Message) {
 	c := &upstreamCall{method: r.method, upstreamMethod: r.method, req: r}
 	c.done = func(o outcome) { t.handleOutcome(c, o) }
@@ -497,7 +513,8 @@ func (t *ModernToLegacy) forward(r *modernRequest, m *jsonrpc.Message) {
 	t.whenReady(r, func() { t.startCall(c) })
 }
 
-// legacyParams returns the params without what only modern servers understand, and without the progress token; nil if nothing is left.
+// legacyParams removes the members of the modern era and the progress token from params. It returns
+// nil if nothing is left.
 func legacyParams(params []byte, method string) []byte {
 	input := era.AllowsInput(method)
 	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
@@ -543,7 +560,7 @@ func (t *ModernToLegacy) downstreamNotification(m *jsonrpc.Message, frame []byte
 	}
 }
 
-// cancel gives up a request, which gets no answer.
+// cancel gives up a request. It gets no response.
 func (t *ModernToLegacy) cancel(r *modernRequest, reason string) {
 	if reason == "" {
 		reason = "the client cancelled"
@@ -557,7 +574,7 @@ func (t *ModernToLegacy) cancel(r *modernRequest, reason string) {
 	t.finish(r)
 }
 
-// finish forgets a request.
+// finish removes a request.
 func (t *ModernToLegacy) finish(r *modernRequest) {
 	if t.requests[r.key] == r {
 		delete(t.requests, r.key)
@@ -573,12 +590,12 @@ func (t *ModernToLegacy) finish(r *modernRequest) {
 	r.call = nil
 }
 
-// respond gives the client a complete result.
+// respond answers the client with a complete result.
 func (t *ModernToLegacy) respond(r *modernRequest, result []byte, rule string, of ...uint64) {
 	t.sendResult(r, era.ResultToModern(nil, result, r.method, t.server.info, t.opts.Hints), rule, of...)
 }
 
-// sendResult gives the client a result as it is.
+// sendResult answers the client with an unchanged result.
 func (t *ModernToLegacy) sendResult(r *modernRequest, result []byte, rule string, of ...uint64) {
 	if r.finished {
 		return
@@ -587,7 +604,7 @@ func (t *ModernToLegacy) sendResult(r *modernRequest, result []byte, rule string
 	t.emit(Out{To: Downstream, Stream: r.key.stream, Final: true, Message: jsonrpc.AppendResult(nil, r.id, result), Rule: rule, Causes: of})
 }
 
-// fail gives the client an error.
+// fail answers the client with an error.
 func (t *ModernToLegacy) fail(r *modernRequest, e *jsonrpc.Error, rule string) {
 	t.failWith(r, e, httpStatus(e), rule)
 }
@@ -603,46 +620,62 @@ func (t *ModernToLegacy) failWith(r *modernRequest, e *jsonrpc.Error, status int
 	t.emit(Out{To: Downstream, Stream: r.key.stream, Final: true, Status: status, Message: jsonrpc.AppendError(nil, r.id, e, false), Rule: rule})
 }
 
-// An errand is a request to the legacy server. It outlives the request of the client that it was made for: while the client answers what the server asks,
-// there is none, and the request that brings the answers takes the errand up again.
+// An upstreamCall is a request to the legacy server. It may outlive the client's request: while the
+// client prepares input, the call has no request. The client's next request continues the call.
 type upstreamCall struct {
-	id             int64  // of the call; 0 if none is under way
-	method         string // that the client called
-	upstreamMethod string // that the server is called by
+	// id is 0 unless the call is pending.
+	id int64
+	// method is the method of the client's request.
+	method string
+	// upstreamMethod is the method of the server's request.
+	upstreamMethod string
 	req            *modernRequest
 	done           func(a outcome)
-	params         []byte // of the call but for the progress token
-	size           int
-	progressToken  int64 // that the server tells progress with
+	// params exclude the progress token.
+	params []byte
+	size   int
+	// progressToken is the token on the upstream.
+	progressToken int64
 
-	// Of requests before whose answer the client may be asked.
-	number         uint64 // in request states; 0 for other requests
-	stateBinding   []byte // what a state of it is good for; see bind
-	inputRound     int
-	unsentInputs   []*serverRequest // to be asked
-	sentInputs     []*serverRequest // that the client was asked in the last round
-	inputCount     int              // of questions so far
-	gatherTimer    *timer           // for the first question to wait for others
-	reassignTimer  *timer           // while the client is away: whether the questions are this errand's
-	timeout        *timer           // the same: whether it comes back
-	outcome        *outcome         // that came while the client was away
-	sendAfterInput bool             // the client has to answer before the server is called, or called again
-	declined       bool             // the user would not open a page
+	// The following fields are for requests that allow input.
+	// number identifies the call in request states; 0 for other calls.
+	number uint64
+	// stateBinding is the result of bindState.
+	stateBinding []byte
+	inputRound   int
+	// unsentInputs wait for the next round, sentInputs for the client's responses.
+	unsentInputs []*serverRequest
+	sentInputs   []*serverRequest
+	// inputCount counts the input requests so far.
+	inputCount int
+	// gatherTimer collects input requests for one round.
+	gatherTimer *timer
+	// The next three are set while the client is away.
+	reassignTimer *timer
+	timeout       *timer
+	outcome       *outcome
+	// sendAfterInput sends the call, or repeats it, after the client's input.
+	sendAfterInput bool
+	// declined says that the user declined a URL elicitation.
+	declined bool
 
-	tool           string
-	taskParam      []byte // params.task, if it is to become one
-	clientHasTasks bool   // the client knows tasks
-	hiddenTaskID   string // the task, if the client does not
+	tool string
+	// taskParam is params.task if the call is to become a task.
+	taskParam []byte
+	// clientHasTasks says that the client knows the extension.
+	clientHasTasks bool
+	// hiddenTaskID is the task that the call became, unknown to the client.
+	hiddenTaskID string
 }
 
-// callUpstream calls the server on this side's own account.
+// callUpstream sends the server a request of the translator.
 func (t *ModernToLegacy) callUpstream(method string, params []byte, rule string, done func(o outcome)) *upstreamCall {
 	c := &upstreamCall{method: method, upstreamMethod: method, params: params, done: done}
 	t.sendCall(c, rule)
 	return c
 }
 
-// sendCall sends a call with an id of its own.
+// sendCall sends a call with a new id.
 func (t *ModernToLegacy) sendCall(c *upstreamCall, rule string) {
 	c.id = t.opts.IDs.Add(1)
 	t.calls[c.id] = c
@@ -671,7 +704,7 @@ func withMember(obj, member []byte) []byte {
 	return era.Rewrite(nil, obj, nil, member)
 }
 
-// startCall starts a request of the client, unless the server has questions that it can take along: those come first.
+// startCall starts a client request, after the client has answered unclaimed server requests.
 func (t *ModernToLegacy) startCall(c *upstreamCall) {
 	r := c.req
 	if r == nil || r.finished {
@@ -688,7 +721,7 @@ func (t *ModernToLegacy) startCall(c *upstreamCall) {
 	t.setLevelAndSend(c)
 }
 
-// setLevelAndSend sends a request of the client, after the log level that it wants.
+// setLevelAndSend sends a client request after its log level.
 func (t *ModernToLegacy) setLevelAndSend(c *upstreamCall) {
 	c.sendAfterInput = false
 	r := c.req
@@ -696,7 +729,7 @@ func (t *ModernToLegacy) setLevelAndSend(c *upstreamCall) {
 		t.logLevel = r.logLevel
 		params := append(jsonwire.AppendQuote([]byte(`{"level":`), r.logLevel.String()), '}')
 		t.callUpstream(mcp.MethodSetLevel, params, "logLevel → logging/setLevel", func(outcome) {
-			t.whenReady(r, func() { // it may be that the server was lost
+			t.whenReady(r, func() { // the server may be lost
 				if c.req == r && !r.finished {
 					t.setLevelAndSend(c)
 				}
@@ -713,14 +746,15 @@ func (t *ModernToLegacy) setLevelAndSend(c *upstreamCall) {
 	t.sendCall(c, "− _meta")
 }
 
-// handleOutcome takes the server's answer to a request of the client.
+// handleOutcome handles the server's response to a client request.
 func (t *ModernToLegacy) handleOutcome(c *upstreamCall, o outcome) {
 	c.id = 0
 	t.timers.stop(c.gatherTimer)
 	if c.req == nil && t.awaitingInput[c.number] != c { // given up
 		return
 	}
-	if e := o.err; e != nil && !o.lost && e.Code == jsonrpc.CodeMethodNotFound && c.tool != "" && c.taskParam == nil && t.hasTasks() { // the tool is called as a task only
+	// Some tools can only be called as a task.
+	if e := o.err; e != nil && !o.lost && e.Code == jsonrpc.CodeMethodNotFound && c.tool != "" && c.taskParam == nil && t.hasTasks() {
 		c.taskParam = []byte("{}")
 		t.sendCall(c, "tools/call as a task")
 		return
@@ -732,14 +766,14 @@ func (t *ModernToLegacy) handleOutcome(c *upstreamCall, o outcome) {
 	if o.err != nil && o.err.Code == mcp.CodeURLElicitationRequired && c.req != nil && t.requestElicitations(c, o.err) {
 		return
 	}
-	if c.req == nil { // until the client is back
+	if c.req == nil { // the client is away
 		t.keepOutcome(c, o)
 		return
 	}
 	t.deliver(c, o)
 }
 
-// keepOutcome keeps an answer for a client that is away.
+// keepOutcome stores a response for a client that is away.
 func (t *ModernToLegacy) keepOutcome(c *upstreamCall, o outcome) {
 	if o.result != nil {
 		o.result = bytes.Clone(o.result)
@@ -755,7 +789,7 @@ func (t *ModernToLegacy) keepOutcome(c *upstreamCall, o outcome) {
 	t.reassignInputs(c)
 }
 
-// deliver gives the client the server's answer.
+// deliver answers the client with the server's response.
 func (t *ModernToLegacy) deliver(c *upstreamCall, o outcome) {
 	r := c.req
 	t.release(c)
@@ -782,7 +816,7 @@ func (t *ModernToLegacy) deliver(c *upstreamCall, o outcome) {
 	t.respond(r, result, "+ resultType", o.cause)
 }
 
-// release forgets an errand, with what belongs to it. Questions that nobody was asked may find another request.
+// release removes a call. Its unsent input requests may move to other calls.
 func (t *ModernToLegacy) release(c *upstreamCall) {
 	delete(t.calls, c.id)
 	delete(t.byToken, c.progressToken)
@@ -804,9 +838,9 @@ func (t *ModernToLegacy) release(c *upstreamCall) {
 	}
 }
 
-// cancelCall cancels an errand: the server need not go on, and gets no answers any more.
+// cancelCall cancels a call, with its input requests.
 func (t *ModernToLegacy) cancelCall(c *upstreamCall, reason string) {
-	var others []*serverRequest // that may be those of requests that go on
+	var others []*serverRequest // may belong to other calls
 	for _, q := range append(c.unsentInputs, c.sentInputs...) {
 		if q.guessed {
 			others = append(others, q)
@@ -852,7 +886,7 @@ func (t *ModernToLegacy) fromUpstream(frame []byte, call int64) {
 	t.handleUpstream(&m, frame, call)
 }
 
-// handleUpstream takes one message of the server.
+// handleUpstream handles one message of the server.
 func (t *ModernToLegacy) handleUpstream(m *jsonrpc.Message, frame []byte, call int64) {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
@@ -905,7 +939,7 @@ func (t *ModernToLegacy) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 	}
 }
 
-// upstreamProgress tells a client of progress by the token that it chose for the request that is open now.
+// upstreamProgress forwards progress with the token of the pending client request.
 func (t *ModernToLegacy) upstreamProgress(m *jsonrpc.Message, frame []byte) {
 	v, _ := m.Param("progressToken")
 	id, _ := jsonwire.ParseInt(v)
@@ -929,8 +963,8 @@ func (t *ModernToLegacy) upstreamProgress(m *jsonrpc.Message, frame []byte) {
 	t.emit(Out{To: Downstream, Stream: r.key.stream, Message: msg, Rule: "progressToken"})
 }
 
-// upstreamLog gives a log message to the one request that it may belong to: the one on whose stream it came, or else the last that wants such messages, unless
-// others have a request open too who are not to see it.
+// upstreamLog forwards a log message to one request: the one on whose stream it came, or the last
+// that wants it. If it may belong to other clients too, and they are isolated, it is dropped.
 func (t *ModernToLegacy) upstreamLog(m *jsonrpc.Message, frame []byte, call int64) {
 	v, _ := m.Param("level")
 	name, _ := jsonrpc.ID(v).Text()

@@ -19,107 +19,150 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Side is one of a translator's two peers.
+// A Side is a peer of a translator.
 type Side uint8
 
 // The sides.
 const (
-	Dropped    Side = iota // nothing is sent, for the reason that Rule says
-	Downstream             // the client
-	Upstream               // the server
+	// Dropped says that nothing is sent. Rule has the reason.
+	Dropped Side = iota
+	// Downstream is the client.
+	Downstream
+	// Upstream is the server.
+	Upstream
 )
 
-// An Out is a message to send, or a call to give up. The Outs of one step are in the order in which they have to go.
+// An Out is a message to send or a call to give up. The driver must process the Outs of a step in
+// order.
 type Out struct {
-	To      Side
-	Message []byte // JSON text on one line; nil if there is nothing to send, but something to end
+	To Side
+	// Message is JSON text on one line. It is nil if a stream or a call ends without a message.
+	Message []byte
 
-	Stream uint64 // near: on which stream it belongs, 0 for none in particular
-	Final  bool   // near: nothing more comes on that stream for the request it answers; of a batch, for the batch
-	Status int    // near: the HTTP status that goes with an error; 0 is 200. It can only be sent if nothing has gone on the stream
+	// Stream is the downstream stream of the message. Zero means no particular stream.
+	Stream uint64
+	// Final says that the stream carries no more messages for this request or batch.
+	Final bool
+	// Status is the HTTP status of an error, if nothing was sent on the stream. Zero means 200.
+	Status int
 
-	Call   int64  // far: the id of the request that Message is, or that Cancel gives up; 0 is a notification or an answer
-	Cancel bool   // far: Call is given up, and no answer to it is wanted
-	Method string // far: of the request or notification; "" is an answer to the server
+	// Call is the id of the upstream request in Message, or of the call to cancel. Zero means a
+	// notification or a response.
+	Call int64
+	// Cancel gives up Call. Its response is not wanted.
+	Cancel bool
+	// Method is the method of the upstream request or notification, and empty for a response.
+	Method string
 
-	Rule   string   // what was done to the message, in a few words; "" if it only got another id
-	Causes []uint64 // the marks of earlier messages that it is made of, besides the one that came in; see SetCause
+	// Rule describes the conversion in a few words. It is empty if only the id changed.
+	Rule string
+	// Causes holds the events of earlier messages that Message comes from, as passed to SetCause.
+	Causes []uint64
 }
 
-// A Translator is what both directions have in common. Each method returns what has to be sent.
+// A Translator converts messages in one direction. Each method returns the messages to send.
 type Translator interface {
-	// FromDownstream takes a message, or a batch, that came from the client on a stream. The translator may answer it itself.
+	// FromDownstream takes a message or batch from the client on a stream. The translator may
+	// answer it itself.
 	FromDownstream(now time.Time, message []byte, stream uint64) []Out
-	// FromUpstream takes a message, or a batch, that came from the server, in answer to a call (see the package) or on its own account, 0.
+	// FromUpstream takes a message or batch from the server. call is the call on whose stream it
+	// came, or 0.
 	FromUpstream(now time.Time, message []byte, call int64) []Out
-	// SetCause names the message that the next step is about, for Out.Causes of later ones; a driver that records both sides gives the number of its event. 0 is none.
+	// SetCause sets the event number of the next step's message, for Out.Causes of later steps.
+	// Zero means none.
 	SetCause(event uint64)
-	// StreamClosed says that nothing can be sent on a stream any more. In the modern era that cancels the request it came with.
+	// StreamClosed says that a stream is closed. In the modern era this cancels its request.
 	StreamClosed(now time.Time, stream uint64) []Out
-	// CallFailed says that the transport could not bring a call to an answer, and with what error the client is to be told. A call that is over is ignored.
+	// CallFailed says that the transport lost a call. e is the error for the client. It ignores
+	// calls that have ended.
 	CallFailed(now time.Time, call int64, e *jsonrpc.Error) []Out
-	// UpstreamLost says that the server, or the session with it, is gone. Open calls fail with e, but those that are certain not to have been carried out,
-	// which are sent again when it is back.
+	// UpstreamLost says that the server or its session is gone. Pending calls fail with e, except
+	// those in unsent. The translator sends these again when the server is back.
 	UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out
-	// UpstreamReady says that there is a server to send to again after UpstreamLost. It must be called only after that: a translator begins with one.
+	// UpstreamReady says that the server is back. Call it only after UpstreamLost.
 	UpstreamReady(now time.Time) []Out
-	// NotificationsLost says that what the server sent of itself may have been lost, while the session goes on.
+	// NotificationsLost says that notifications of the server may be lost while the session
+	// continues.
 	NotificationsLost(now time.Time) []Out
-	// Next returns when Tick has to be called; the zero time is never.
+	// Next returns the time for Tick. The zero time means never.
 	Next() time.Time
-	// Tick does what is due.
+	// Tick runs the timers that are due.
 	Tick(now time.Time) []Out
-	// Close ends what stands open, with e for requests of the client, and gives up all calls. The translator takes nothing any more.
+	// Close ends pending requests of the client with e and gives up all calls. Later steps do
+	// nothing.
 	Close(now time.Time, e *jsonrpc.Error) []Out
-	// Legacy returns the revision that the legacy side agreed on, which HTTP repeats in a header; RevisionNone before the handshake.
+	// Legacy returns the negotiated revision of the legacy side, which HTTP repeats in a header. It
+	// is RevisionNone before the handshake.
 	Legacy() mcp.Revision
 	// Modern returns the revision of the modern side.
 	Modern() mcp.Revision
-	// InFlight returns how many requests of the client are being served, and how many calls are held open for clients that have to answer first.
+	// InFlight returns the number of pending client requests, and of calls that wait for input from
+	// a client.
 	InFlight() (requests, held int)
 }
 
-// Options are the options of both directions. nil is the zero value, which is ready to use.
+// Options are the options of a translator. Nil means the zero value, which is ready to use.
 type Options struct {
-	Modern mcp.Revision // of the modern side; RevisionNone is the latest
-	Legacy mcp.Revision // the newest of the legacy side; RevisionNone is the latest
+	// Modern is the revision of the modern side. RevisionNone means the latest.
+	Modern mcp.Revision
+	// Legacy is the newest revision of the legacy side. RevisionNone means the latest.
+	Legacy mcp.Revision
 
-	// Supported is what a modern client is told that can be spoken here; nil is Modern alone.
+	// Supported holds the revisions that the bridge announces to modern clients. Nil means Modern
+	// alone.
 	Supported []mcp.Revision
-	// Hints go with what a legacy server says and modern clients may keep; the zero value is that they keep it for no time.
+	// Hints are the cache hints for results of a legacy server. The zero value forbids caching.
 	Hints era.CacheHints
 
-	// Ring seals what a modern client keeps between the rounds of a call. nil is one of the translator's own.
+	// Ring seals the request state that modern clients keep between input rounds. Nil means a new
+	// one.
 	Ring *seal.Ring
-	// IDs counts the ids of calls. Translators that share a connection to the server must share it, and go by [Route]. nil is one of the translator's own.
+	// IDs counts the ids of calls. Translators on one upstream must share it and use [Route]. Nil
+	// means a new counter.
 	IDs *atomic.Int64
-	// IsolateClients says that requests of modern clients may be of several, who are not to see what is the others': a log message that may belong to one or another goes to
-	// none. Only questions go to the one who is asked by turns, since the server waits.
+	// IsolateClients says that requests may come from several modern clients that must not see each
+	// other's messages. A log message that may belong to several of them is dropped. Input requests
+	// are not: they take turns, because the server waits.
 	IsolateClients bool
-	// NewID makes ids that nobody guesses. nil makes random ones.
+	// NewID returns ids that cannot be guessed. Nil means random ids.
 	NewID func() string
 
 	Limits Limits
 }
 
-// Limits bound what a translator keeps. Zero values are the defaults.
+// Limits bound the state of a translator. Zero values mean the defaults.
 type Limits struct {
-	Requests      int           // of the client, open at once, listening not counted: 1024
-	Bytes         int           // of requests and results that are kept: 256 MiB
-	AwaitingInput int           // calls held open for a client that has to answer first; beyond it the oldest is given up: 256
-	InputRequests int           // questions of a server that are open at once: 1024
-	InputRounds   int           // of asking the client in one request: 32
-	Subscriptions int           // subscriptions/listen requests of a client that are open at once: 64
-	Resources     int           // resources that are subscribed to: 1024
-	Tasks         int           // that are remembered: 256
-	ToolNames     int           // of tools whose way with tasks is remembered: 4096
-	InputTimeout  time.Duration // how long a question may go unanswered: 10 minutes
-	GatherDelay   time.Duration // how long a legacy server's first question waits for others to go with it: 10 ms
-	PollInterval  time.Duration // how often a task is asked for that does not say: 1 s
-	Depth         int           // levels of nesting in a message: 512
+	// Requests limits pending client requests, without subscriptions. Zero means 1024.
+	Requests int
+	// Bytes limits the bytes of stored requests and results. Zero means 256 MiB.
+	Bytes int
+	// AwaitingInput limits the calls that wait for input from a client. Above it, the oldest is
+	// given up. Zero means 256.
+	AwaitingInput int
+	// InputRequests limits pending input requests of a server. Zero means 1024.
+	InputRequests int
+	// InputRounds limits the input rounds of one request. Zero means 32.
+	InputRounds int
+	// Subscriptions limits pending subscriptions/listen requests. Zero means 64.
+	Subscriptions int
+	// Resources limits the subscribed resources. Zero means 1024.
+	Resources int
+	// Tasks limits the stored tasks. Zero means 256.
+	Tasks int
+	// ToolNames limits the tools whose task support is stored. Zero means 4096.
+	ToolNames int
+	// InputTimeout limits how long an input request waits for its response. Zero means 10 min.
+	InputTimeout time.Duration
+	// GatherDelay is how long a legacy server's first input request waits for others, to be sent
+	// together. Zero means 10 ms.
+	GatherDelay time.Duration
+	// PollInterval is the time between polls of a task that names none. Zero means 1 s.
+	PollInterval time.Duration
+	// Depth limits the nesting of a message. Zero means 512.
+	Depth int
 }
 
-// orDefault returns o with everything filled in.
+// orDefault returns the options with the defaults.
 func (o *Options) orDefault() Options {
 	var full Options
 	if o != nil {
@@ -152,7 +195,7 @@ func (o *Options) orDefault() Options {
 	return full
 }
 
-// set gives an option its default.
+// set sets a zero option to its default.
 func set[T comparable](option *T, value T) {
 	var zero T
 	if *option == zero {
@@ -160,20 +203,23 @@ func set[T comparable](option *T, value T) {
 	}
 }
 
-// A core is what both translators are made of: the step that is under way, what comes of it, and what is due later.
+// A core is the common part of the translators: the current step, its output and the timers.
 type core struct {
-	opts         Options
-	modern       *era.Features
-	now          time.Time
-	outs         []Out
-	timers       timers
-	cause        uint64 // of the message that the step is about
-	reserved     int    // bytes of what is kept for open requests
-	upstreamDown bool   // there is no server to send to
+	opts   Options
+	modern *era.Features
+	now    time.Time
+	outs   []Out
+	timers timers
+	// cause is the event of the step's message.
+	cause uint64
+	// reserved counts the bytes that are stored.
+	reserved int
+	// upstreamDown is set between UpstreamLost and UpstreamReady.
+	upstreamDown bool
 	closed       bool
 }
 
-// step does one thing and returns what came of it.
+// step runs do and returns its output.
 func (c *core) step(now time.Time, do func()) []Out {
 	if c.closed {
 		return nil
@@ -204,10 +250,10 @@ func (c *core) Tick(now time.Time) []Out {
 // Modern implements [Translator].
 func (c *core) Modern() mcp.Revision { return c.opts.Modern }
 
-// after has something done once d has passed.
+// after runs do after d.
 func (c *core) after(d time.Duration, do func()) *timer { return c.timers.add(c.now.Add(d), do) }
 
-// emit sends.
+// emit adds a message to the output.
 func (c *core) emit(o Out) {
 	if o.Message != nil {
 		o.Message = jsonrpc.OneLine(o.Message)
@@ -219,10 +265,10 @@ func (c *core) emit(o Out) {
 	c.outs = append(c.outs, o)
 }
 
-// drop says why nothing comes of a message.
+// drop records why a message has no output.
 func (c *core) drop(rule string) { c.emit(Out{Rule: rule}) }
 
-// sendUpstream sends the server a request, which is made of messages with these marks.
+// sendUpstream sends the server a request that comes from messages with these causes.
 func (c *core) sendUpstream(id int64, method string, params []byte, rule string, causes ...uint64) {
 	c.emit(Out{To: Upstream, Message: jsonrpc.AppendRequest(nil, jsonrpc.IntID(id), method, params), Call: id, Method: method, Rule: rule, Causes: causes})
 }
@@ -242,7 +288,7 @@ func (c *core) cancelUpstream(id int64, method, reason string) {
 	c.emit(o)
 }
 
-// reserve takes note of bytes that are kept, and reports false if that is too much.
+// reserve counts stored bytes. It reports false at the limit.
 func (c *core) reserve(n int) bool {
 	if c.reserved+n > c.opts.Limits.Bytes {
 		return false
@@ -251,15 +297,17 @@ func (c *core) reserve(n int) bool {
 	return true
 }
 
-// An answer is what became of a call: a result or an error.
+// An outcome is the end of a call: a result or an error.
 type outcome struct {
 	result []byte
 	err    *jsonrpc.Error
-	lost   bool   // the server did not say it: nobody knows what became of the call
-	cause  uint64 // of the message, if it came in a step before
+	// lost says that the error is not the server's, so that the call may have run.
+	lost bool
+	// cause is the event of the message, if it came in an earlier step.
+	cause uint64
 }
 
-// outcomeOf takes the answer out of a response.
+// outcomeOf returns the outcome in a response.
 func outcomeOf(m *jsonrpc.Message) outcome {
 	if m.Kind == jsonrpc.KindError {
 		return outcome{err: m.Err()}
@@ -270,10 +318,10 @@ func outcomeOf(m *jsonrpc.Message) outcome {
 	return outcome{result: m.Result}
 }
 
-// parseCallID reads an id that this side made.
+// parseCallID parses the id of a call.
 func parseCallID(id jsonrpc.ID) (int64, bool) { return jsonwire.ParseInt(id) }
 
-// idKey returns what is the same for ids that are the same.
+// idKey returns a map key for an id. It is the same for all spellings of the same id.
 func idKey(id jsonrpc.ID) string {
 	if s, ok := id.Text(); ok {
 		return "s" + s
@@ -281,12 +329,12 @@ func idKey(id jsonrpc.ID) string {
 	return string(id)
 }
 
-// appendInt appends a member's name and a number.
+// appendInt appends a member with a number.
 func appendInt(dst []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(append(append(dst, '"'), name...), `":`...), n, 10)
 }
 
-// rewriteParam returns a notification or a request with the params that change makes of its own, all else as it is.
+// rewriteParams returns a message with changed params.
 func rewriteParams(frame []byte, change func(params []byte) []byte) []byte {
 	return era.Rewrite(nil, frame, func(m *jsonwire.Members) []byte {
 		if m.KeyIs("params") {
@@ -296,7 +344,7 @@ func rewriteParams(frame []byte, change func(params []byte) []byte) []byte {
 	}, nil)
 }
 
-// withoutMembers leaves members out of an object, and returns nil instead of an empty one.
+// withoutMembers removes members from an object. It returns nil if the result is empty.
 func withoutMembers(obj []byte, names ...string) []byte {
 	obj = era.Rewrite(nil, obj, func(m *jsonwire.Members) []byte {
 		for _, name := range names {
@@ -312,12 +360,12 @@ func withoutMembers(obj []byte, names ...string) []byte {
 	return obj
 }
 
-// internalError makes an error of the translator's own, or of the server's when the server is at fault.
+// internalError returns an error of the bridge, or one that the server is to blame for.
 func internalError(format string, args ...any) *jsonrpc.Error {
 	return jsonrpc.Errorf(jsonrpc.CodeInternalError, format, args...)
 }
 
-// clip shortens what a peer said, for a message.
+// clip shortens a peer's text for an error message.
 func clip(s string) string {
 	if len(s) > 100 {
 		return s[:100] + "…"
@@ -327,14 +375,15 @@ func clip(s string) string {
 
 var errOverloaded = internalError("the bridge has too many requests open: try again later")
 
-// A timer is something to do later. The driver's clock makes it happen.
+// A timer runs a function later.
 type timer struct {
-	at    time.Time
-	do    func()
-	index int // in the heap; -1 when it is over
+	at time.Time
+	do func()
+	// index is the position in the heap, or -1.
+	index int
 }
 
-// timers are what there is to do later, the next of it first.
+// timers is a heap of timers, the next one first.
 type timers []*timer
 
 // Len implements [heap.Interface].
@@ -365,29 +414,30 @@ func (t *timers) Pop() any {
 	return last
 }
 
-// add has something done at a time.
+// add adds a timer.
 func (t *timers) add(at time.Time, do func()) *timer {
 	x := &timer{at: at, do: do}
 	heap.Push(t, x)
 	return x
 }
 
-// stop calls a timer off. It may be nil, or over.
+// stop stops a timer. x may be nil or stopped.
 func (t *timers) stop(x *timer) {
 	if x != nil && x.index >= 0 {
 		heap.Remove(t, x.index)
 	}
 }
 
-// run does what is due.
+// run runs the timers that are due.
 func (t *timers) run(now time.Time) {
 	for len(*t) > 0 && !(*t)[0].at.After(now) {
 		heap.Pop(t).(*timer).do()
 	}
 }
 
-// Route returns the id of the call that a message from a modern server belongs to, by what it says itself: of the answer, of the request whose progress
-// it is, or of the subscription. ok is false if it says nothing: a log message, for example. It is for connections that translators share.
+// Route returns the call that a message of a modern server names: by the id of a response, the
+// progress token, or the subscription. It reports false if the message names none. It is for
+// translators that share an upstream.
 func Route(message []byte) (call int64, ok bool) {
 	var m jsonrpc.Message
 	if jsonrpc.IsBatch(message) || jsonrpc.Parse(message, &m, 0) != nil {
@@ -409,8 +459,9 @@ func Route(message []byte) (call int64, ok bool) {
 	return 0, false
 }
 
-// ClientKey returns what tells apart modern clients that cannot share one legacy session, because a session declares once what each modern request
-// declares anew: a digest of the capabilities and the name in the request's metadata. "" is for what has none.
+// ClientKey returns a digest of the capabilities and the client info in a modern request, or "" if
+// it has no capabilities. Clients with different keys cannot share a legacy session, because its
+// handshake declares both once.
 func ClientKey(message []byte) string {
 	var m jsonrpc.Message
 	if jsonrpc.IsBatch(message) || jsonrpc.Parse(message, &m, 0) != nil {
@@ -428,8 +479,9 @@ func ClientKey(message []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// isProtocolNotification reports whether a notification is one of the protocol's, in any revision. Those that a translator has no other use for are not for that peer to
-// say, and the other one could be deceived by them; those that are not the protocol's pass.
+// isProtocolNotification reports if any revision defines the notification. Translators drop those
+// that they do not convert, because the other peer could be deceived. They forward unknown
+// notifications.
 func isProtocolNotification(method string) bool {
 	switch method {
 	case mcp.NotificationInitialized, mcp.NotificationCancelled, mcp.NotificationProgress, mcp.NotificationMessage, mcp.NotificationToolsChanged,
@@ -440,7 +492,7 @@ func isProtocolNotification(method string) bool {
 	return false
 }
 
-// matchesSubscription reports whether a resource is one of those subscribed to, or a part of one.
+// matchesSubscription reports if a resource is subscribed, or part of one that is.
 func matchesSubscription(subscribed iter.Seq[string], uri string) bool {
 	for prefix := range subscribed {
 		rest, ok := strings.CutPrefix(uri, prefix)
