@@ -437,6 +437,7 @@ func junitText(g group) *junitFailure {
 
 // These types are the part of SARIF 2.1.0
 // (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html) that reports need.
+
 type (
 	sarifLog struct {
 		Schema  string     `json:"$schema"`

@@ -5,8 +5,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesCapability are the rules about declared capabilities.
-// Spec: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#capability-negotiation
+// rulesCapability are the rules about declared capabilities, as defined in
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#capability-negotiation
 var rulesCapability = []rule{
 	{
 		Rule: Rule{
