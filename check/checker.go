@@ -370,8 +370,7 @@ func (ck *Checker) restart(s *session) {
 				ck.removeCall(s, c)
 			}
 		}
-		// With calls left, the pairer must keep the session: they pair with responses of the new
-		// process.
+		// Keep the number while calls are pending: they pair with responses of the new process.
 		if len(s.calls) == 0 {
 			ck.sessionCount++
 			s.number = ck.sessionCount

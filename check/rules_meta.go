@@ -156,7 +156,7 @@ func metas(v *view) func(yield func(string, []byte) bool) {
 	}
 }
 
-// metaKeyFault returns the fault of a key, or "".
+// metaKeyFault describes the fault of an invalid key.
 func metaKeyFault(key string) string {
 	if key == "" {
 		return "it is empty"

@@ -304,7 +304,7 @@ func (p *printer) methods(t *goType) {
 	p.printf("}\n")
 }
 
-// appendBody writes the body of AppendRevision.
+// appendBody writes what AppendRevision does.
 func (p *printer) appendBody(t *goType, block bool) {
 	if first := t.revs.first(); block && first > 0 {
 		p.printf("if !r.since(%s) {", first.ident())

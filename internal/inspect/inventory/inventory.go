@@ -55,7 +55,7 @@ type Inventory struct {
 	// Dropped counts the answers above the limits.
 	Dropped int
 
-	// pages holds the definitions of incomplete lists, by kind.
+	// pages holds the definitions of the latest listing, by kind.
 	pages map[string]map[string][]byte
 	// sizes holds the sizes of pages in bytes.
 	sizes map[string]int
