@@ -108,8 +108,8 @@ func (r *rule) describe() *Rule {
 	return &d
 }
 
-// In returns a copy of the rule with the URL of the page in revision rev. It returns r itself if rev
-// is RevisionNone or lacks the rule, or if the URL is outside the specification.
+// In returns a copy of the rule with the URL of the page in revision rev. It returns r itself if
+// rev is RevisionNone or lacks the rule, or if the URL is outside the specification.
 func (r *Rule) In(rev mcp.Revision) *Rule {
 	path, ok := strings.CutPrefix(r.URL, specificationURL)
 	if !ok || rev == mcp.RevisionNone || len(r.Revisions) > 0 && !slices.Contains(r.Revisions, rev) {
