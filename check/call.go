@@ -13,9 +13,10 @@ import (
 	"mcpwire/mcp"
 )
 
-// A call is a request of either side, as long as it waits for its response and while the rules look at that.
+// A call is a request of either side, until the rules have seen its response.
 type call struct {
-	n        uint64 // of the event it was in
+	// n is the number of the request's event.
+	n        uint64
 	t        time.Duration
 	dir      capture.Dir
 	id       jsonrpc.ID
@@ -24,16 +25,19 @@ type call struct {
 	modern   bool
 	exchange *exchange
 	batch    bool
-	// params are kept if they are not too large; else they are nil, and lost is set. hidden are the redacted places in them, as pointers into the message.
+	// params are nil, and paramsLost is set, if they were too large to keep. redacted lists the
+	// redacted places of the request, as pointers into the message.
 	params     []byte
 	paramsLost bool
 	redacted   []string
-	// canceled is the number of the event that cancelled the call, 0 if none did.
+	// canceled is the number of the event that canceled the call, or 0.
 	canceled  uint64
 	canceledT time.Duration
-	// client are the capabilities that the client declared when it was made, as JSON text: in the call's own metadata, or in the handshake. nil is unknown.
+	// client is the JSON text of the capabilities that the client declared in the call's metadata
+	// or in the handshake, or nil if unknown.
 	client []byte
-	// tool is the definition of the tool that is called, nil if it is not known. listed is how often the list of tools had changed then.
+	// tool is the definition of the called tool, or nil if unknown. listed is toolList.changes at
+	// the time of the call.
 	tool   *tool
 	listed int
 	state  states
@@ -43,10 +47,10 @@ type call struct {
 
 const maxCallParams = 64 << 10 // bytes
 
-// param returns a parameter of the call, nil if it is absent or was not kept.
+// param returns a parameter of the call, or nil if it is absent or was not kept.
 func (c *call) param(path ...string) []byte { return valueAt(c.params, path...) }
 
-// newCall makes a call of the request that v is about.
+// newCall returns a call for the request in v.
 func newCall(v *view) *call {
 	c := &call{
 		n: v.e.N, t: v.e.T, dir: v.e.Dir, id: v.msg.id.Clone(), method: clipBytes(v.msg.method, maxPairedID),
@@ -71,23 +75,25 @@ func newCall(v *view) *call {
 	return c
 }
 
-// An openKey finds the calls of a session that wait.
+// An openKey identifies a pending call of a session.
 type openKey struct {
-	dir capture.Dir // of the request
+	// dir is the direction of the request.
+	dir capture.Dir
 	id  string
 }
 
-// addCall puts a call among those that wait.
+// addCall adds a pending call.
 func (ck *Checker) addCall(s *session, c *call) {
 	if len(ck.calls) >= ck.limits.MaxPending {
 		ck.evictCalls()
 	}
 	ck.calls[c.pair] = c
 	s.calls[openKey{c.dir, idKey(c.id)}] = c
-	c.pair.Method = "" // kept in the call
+	// The call has its own copy.
+	c.pair.Method = ""
 }
 
-// removeCall takes a call out of those that wait.
+// removeCall removes a pending call.
 func (ck *Checker) removeCall(s *session, c *call) {
 	if _, ok := ck.calls[c.pair]; !ok {
 		return
@@ -100,13 +106,13 @@ func (ck *Checker) removeCall(s *session, c *call) {
 	}
 }
 
-// sortedCalls returns the calls of a session that wait, in the order in which they were made.
+// sortedCalls returns the pending calls of a session in the order of their requests.
 func sortedCalls(s *session) []*call {
 	return slices.SortedFunc(maps.Values(s.calls), func(a, b *call) int { return cmp.Compare(a.n, b.n) })
 }
 
-// evictCalls forgets the calls that the pairer has given up, and the older half of the others: what was asked that long ago and not answered never will be. What it forgets
-// is not a finding, and a response to it neither.
+// evictCalls evicts the calls that the pairer has given up and the older half of the others, which
+// are unlikely to get a response. Neither these calls nor late responses to them cause findings.
 func (ck *Checker) evictCalls() {
 	ck.callsEvicted = true
 	pending := make(map[*capture.Call]bool, len(ck.calls))
@@ -131,22 +137,29 @@ func (ck *Checker) evictCalls() {
 	}
 }
 
-// A progress is what was told under a token.
+// A progress is the state of one progress token.
 type progress struct {
-	call   *call // that brought the token
+	// call is the request with the token.
+	call   *call
 	rev    mcp.Revision
 	modern bool
-	n      uint64 // of the event that told it last, 0 before
-	value  []byte // JSON text of the number that was told last
-	done   uint64 // number of the event that answered the call, 0 before
-	task   bool   // the answer was a task of 2025-11-25, until whose end the token lives
+	// n is the number of the event with the latest progress, or 0.
+	n uint64
+	// value is the JSON text of the latest progress.
+	value []byte
+	// done is the number of the event that answered the call, or 0.
+	done uint64
+	// task reports that the response was a task of 2025-11-25, which extends the token's life.
+	task bool
 }
 
-// progressTokens are the progress tokens of a session, by the side that gave them.
+// progressTokens holds the progress tokens of a session, by the direction of their requests.
 type progressTokens struct {
 	live map[tokenKey]*progress
-	full bool       // there were more than are remembered
-	done []tokenKey // those of calls that were answered, the oldest first
+	// full reports that tokens were dropped.
+	full bool
+	// done lists the tokens of answered calls, oldest first.
+	done []tokenKey
 }
 
 type tokenKey struct {
@@ -156,7 +169,7 @@ type tokenKey struct {
 
 const maxTokens = 4096
 
-// rememberToken keeps the token that a request brings.
+// rememberToken stores the progress token of a request.
 func rememberToken(v *view) {
 	token := v.meta(mcp.MetaProgressToken)
 	if token == nil || len(token) > maxPairedID || v.redacted("/params/_meta/"+mcp.MetaProgressToken) {
@@ -174,7 +187,7 @@ func rememberToken(v *view) {
 	t.live[key] = &progress{call: v.call, rev: v.rev, modern: v.modern}
 }
 
-// progressOf returns what is known of the token of a progress notification.
+// progressOf returns the state of a progress notification's token, or nil.
 func progressOf(v *view) *progress {
 	t := stateOf[progressTokens](&v.session.state)
 	return t.live[tokenKey{opposite(v.e.Dir), idKey(v.param("progressToken"))}]
@@ -187,14 +200,14 @@ func opposite(d capture.Dir) capture.Dir {
 	return capture.ToServer
 }
 
-// rememberProgress keeps how far a notification says that things are.
+// rememberProgress stores the value of a progress notification.
 func rememberProgress(v *view) {
 	if p := progressOf(v); p != nil && isNumber(v.param("progress")) && len(v.param("progress")) < 64 {
 		p.n, p.value = v.e.N, append(p.value[:0], v.param("progress")...)
 	}
 }
 
-// forgetToken is for a call that was answered.
+// forgetToken marks the token of an answered call as done.
 func forgetToken(v *view, c *call) {
 	s, n := v.session, v.e.N
 	token := c.param("_meta", mcp.MetaProgressToken)
@@ -216,7 +229,7 @@ func forgetToken(v *view, c *call) {
 	}
 }
 
-// notIncreasing reports whether a number is certainly not greater than the one before.
+// notIncreasing reports whether a number is certainly not greater than the previous one.
 func notIncreasing(before, now []byte) bool {
 	a, err1 := strconv.ParseFloat(string(before), 64)
 	b, err2 := strconv.ParseFloat(string(now), 64)

@@ -13,43 +13,52 @@ import (
 	"mcpwire/mcp"
 )
 
-// Options are the options of a Checker. nil means defaults.
+// Options configure a Checker. A nil *Options means defaults.
 type Options struct {
-	// Revision is the one to hold everything against; RevisionNone lets the traffic tell.
+	// Revision is the revision to check all traffic against. With RevisionNone, the traffic
+	// determines it.
 	Revision mcp.Revision
-	// Only names the rules to check; empty is all. Disabled names rules that are not checked. Ids that no rule has are passed over: ask [Lookup] before. "group/*"
-	// names all rules whose ids begin with "group/".
+	// Only lists the ids of the rules to check; empty means all. Disabled lists rules that are not
+	// checked. "group/*" selects all rules whose ids begin with "group/". Unknown ids are ignored;
+	// see [Lookup].
 	Only, Disabled []string
-	// Transport is what moved the messages ("stdio", "http" or "sse"), where the capture does not say it.
+	// Transport names the transport ("stdio", "http" or "sse") of captures that do not name it.
 	Transport string
 	Limits    Limits
 }
 
-// Limits bound the memory of a Checker. What it has to forget is no finding.
+// Limits bound the memory of a Checker. State evicted because of them causes no findings.
 type Limits struct {
-	MaxSessions   int // 0 is 1024
-	MaxExchanges  int // HTTP exchanges that are open; 0 is 8192
-	MaxPending    int // requests that wait for their response; 0 is 16384
-	MaxParamBytes int // bytes of parameters of such requests; 0 is 16 MiB
-	MaxTools      int // of one server; 0 is 4096
-	MaxPerRule    int // findings of one rule, beyond which it keeps quiet; 0 is 1000
+	// MaxSessions limits the sessions. Zero means 1024.
+	MaxSessions int
+	// MaxExchanges limits the open HTTP exchanges. Zero means 8192.
+	MaxExchanges int
+	// MaxPending limits the pending requests. Zero means 16384.
+	MaxPending int
+	// MaxParamBytes limits the stored params of pending requests, in bytes. Zero means 16 MiB.
+	MaxParamBytes int
+	// MaxTools limits the tools of one server. Zero means 4096.
+	MaxTools int
+	// MaxPerRule limits the findings of one rule; later ones are dropped. Zero means 1000.
+	MaxPerRule int
 }
 
-// A Checker holds events against the rules, one by one, and may be used on traffic that is still going on. Its memory is bounded by its limits. It is for one goroutine at
-// a time.
+// A Checker checks events against the rules, one at a time, also while the traffic is still going
+// on. Options.Limits bound its memory. It must not be used by several goroutines at once.
 type Checker struct {
 	opts   Options
 	limits Limits
 	rules  *ruleSet
 	seed   maphash.Seed
 
-	pairer          *capture.Pairer
-	calls           map[*capture.Call]*call
-	paramBytes      int
-	callsEvicted    bool // calls were forgotten
+	pairer     *capture.Pairer
+	calls      map[*capture.Call]*call
+	paramBytes int
+	// callsEvicted is set once pending calls were evicted.
+	callsEvicted    bool
 	sessions        map[sessionKey]*session
 	sharedHTTP      map[sessionKey]*sharedHTTP
-	endpoints       map[endpointKey]*session // endpoints of HTTP+SSE
+	endpoints       map[endpointKey]*session
 	captures        map[string]*captureState
 	exchanges       map[exchangeKey]*exchange
 	sessionCount    uint64
@@ -87,8 +96,8 @@ func New(opts *Options) *Checker {
 	return ck
 }
 
-// Run checks a capture, or several that stand behind one another, from where r is to the end. Findings come as they are made; an error is that of the Reader, and ends it.
-// opts may be nil.
+// Run checks the events of r up to its end; r may hold several concatenated captures. It yields
+// findings as they are made. An error of r ends the iteration. opts may be nil.
 func Run(r *capture.Reader, opts *Options) iter.Seq2[Finding, error] {
 	return func(yield func(Finding, error) bool) {
 		ck := New(opts)
@@ -111,8 +120,8 @@ func Run(r *capture.Reader, opts *Options) iter.Seq2[Finding, error] {
 	}
 }
 
-// Add takes the next event and returns what is wrong with it, or with what it ends. head is that of the capture that the event is in; nil if it is not known. Neither is kept.
-// The findings belong to the caller.
+// Add checks the next event and returns its findings, which belong to the caller. head is the head
+// of the event's capture, or nil if unknown. Add keeps neither head nor e.
 func (ck *Checker) Add(head *capture.Head, e *capture.Event) []Finding {
 	if ck.closed || e == nil {
 		return nil
@@ -136,7 +145,8 @@ func (ck *Checker) Add(head *capture.Head, e *capture.Event) []Finding {
 		return nil
 	}
 	if framed := e.Kind == capture.KindMessage || e.Kind == capture.KindInvalid; framed && e.Dir != capture.ToServer && e.Dir != capture.ToClient {
-		r.lostAt = max(r.lostAt, e.N, 1) // whose it is cannot be told
+		// The direction is unknown, so the message is treated as lost.
+		r.lostAt = max(r.lostAt, e.N, 1)
 		return nil
 	}
 	v := &view{checker: ck, e: e, exchange: ck.exchangeOf(e)}
@@ -144,7 +154,8 @@ func (ck *Checker) Add(head *capture.Head, e *capture.Event) []Finding {
 	return v.findings
 }
 
-// prepare returns the event with what the checker adds to it. Facts that the event keeps of the kind it claims to be are there afterwards.
+// prepare returns a copy of the event with the capture's id and non-nil details for its kind. It
+// also notes the capture's transport.
 func (ck *Checker) prepare(head *capture.Head, e *capture.Event) *capture.Event {
 	c := *e
 	if c.Kind == capture.KindHead && c.Head != nil {
@@ -173,7 +184,7 @@ func (ck *Checker) prepare(head *capture.Head, e *capture.Event) *capture.Event 
 	return &c
 }
 
-// noteGap takes note that events are missing.
+// noteGap notes that events are missing.
 func (ck *Checker) noteGap(r *captureState, e *capture.Event) {
 	n := e.N
 	if e.Gap != nil && e.Gap.Lost > 0 {
@@ -182,7 +193,8 @@ func (ck *Checker) noteGap(r *captureState, e *capture.Event) {
 	r.lostAt = max(r.lostAt, n, r.lastN, 1)
 }
 
-// Close returns what only the end shows. The Checker takes no more events.
+// Close returns the findings that depend on the end of the traffic. Later calls of Add return
+// nothing.
 func (ck *Checker) Close() []Finding {
 	if ck.closed {
 		return nil
@@ -206,7 +218,8 @@ func (ck *Checker) Close() []Finding {
 	return all
 }
 
-// revisionOf returns the revision of a session as a whole, where that can be said.
+// revisionOf returns the revision of a session as a whole, or RevisionNone if it is unknown, and
+// whether it is modern.
 func (ck *Checker) revisionOf(s *session) (mcp.Revision, bool) {
 	switch {
 	case ck.opts.Revision != mcp.RevisionNone:
@@ -219,7 +232,7 @@ func (ck *Checker) revisionOf(s *session) (mcp.Revision, bool) {
 	return mcp.RevisionNone, false
 }
 
-// runRule has a rule look at v, unless it has said enough.
+// runRule runs f for a rule, unless the rule has reached MaxPerRule.
 func (ck *Checker) runRule(v *view, r *rule, f func(*view)) {
 	if f == nil || ck.counts[r] >= ck.limits.MaxPerRule {
 		return
@@ -230,7 +243,20 @@ func (ck *Checker) runRule(v *view, r *rule, f func(*view)) {
 	ck.counts[r] += len(v.findings) - before
 }
 
-// handleEvent has the rules look at an event, and takes note of what it says.
+// handleEvent runs the rules on an event and then records its effects.
+//
+// The flow of an event is:
+//
+//	Add              adds the capture's facts; handles head, gap and tail
+//	└ handleEvent    notes request and response heads, splits by kind
+//	  ├ resolve        finds the session
+//	  ├ eventRevision  decides the revision to check against
+//	  ├ runEventRules  runs rules and observers on an event without a message
+//	  ├ rememberEvent  updates session, exchange and endpoints
+//	  └ handleFrame    (KindMessage) treats invalid JSON like KindInvalid
+//	    ├ handleBatch    splits an array into messages
+//	    └ handleMessage  finds session, call and revision; runs the rules
+//	      └ rememberMessage  updates the session, then runs the observers
 func (ck *Checker) handleEvent(v *view) {
 	e := v.e
 	switch e.Kind {
@@ -247,7 +273,8 @@ func (ck *Checker) handleEvent(v *view) {
 		return
 	}
 	if v.exchange != nil && v.exchange.session == nil && e.Kind == capture.KindRequest && v.exchange.method == "POST" && v.exchange.requestHeader("Mcp-Session-Id") == "" {
-		ck.runEventRules(v) // whose it is, the body will tell
+		// The body will determine the session.
+		ck.runEventRules(v)
 		return
 	}
 	v.session = ck.resolve(e, v.exchange, nil)
@@ -257,7 +284,7 @@ func (ck *Checker) handleEvent(v *view) {
 	ck.rememberEvent(v)
 }
 
-// runEventRules has the rules and the observers look at an event that holds no message.
+// runEventRules runs the rules and the observers on an event without a message.
 func (ck *Checker) runEventRules(v *view) {
 	if v.session == nil {
 		return
@@ -284,7 +311,8 @@ func hasKind(list []capture.Kind, kind capture.Kind) bool {
 	return false
 }
 
-// eventRevision returns what an event without a message is held against.
+// eventRevision returns the revision to check an event without a message against, and whether it is
+// modern.
 func (ck *Checker) eventRevision(v *view) (mcp.Revision, bool) {
 	if v.exchange != nil && ck.opts.Revision == mcp.RevisionNone {
 		if v.exchange.call != nil {
@@ -297,7 +325,7 @@ func (ck *Checker) eventRevision(v *view) (mcp.Revision, bool) {
 	return ck.revisionOf(v.session)
 }
 
-// rememberEvent keeps what an event without a message says.
+// rememberEvent records the effects of an event without a message.
 func (ck *Checker) rememberEvent(v *view) {
 	e, s := v.e, v.session
 	switch e.Kind {
@@ -332,7 +360,8 @@ func (ck *Checker) rememberEvent(v *view) {
 	}
 }
 
-// restart is for a server that is started again behind the same pipe: what waited is lost, the ids of before may come again, and what the client knows of the server stays.
+// restart handles a server that is started again on the same pipe. Pending calls are lost and
+// request ids may be reused; capabilities and tools are kept.
 func (ck *Checker) restart(s *session) {
 	if s.exited != 0 || s.messages > 0 {
 		s.lostAt, s.restarted = max(s.lostAt, s.exited), true
@@ -341,7 +370,8 @@ func (ck *Checker) restart(s *session) {
 				ck.removeCall(s, c)
 			}
 		}
-		if len(s.calls) == 0 { // else what was sent in between pairs with an answer of the new process
+		// Keep the number while calls are pending: they pair with responses of the new process.
+		if len(s.calls) == 0 {
 			ck.sessionCount++
 			s.number = ck.sessionCount
 		}
@@ -350,8 +380,9 @@ func (ck *Checker) restart(s *session) {
 	clear(s.ended)
 }
 
-// endExchange is for an HTTP exchange that is over. A modern request has no other way to its response, and a status of refusal is the answer to a legacy one: its body may have no
-// id, or be no JSON.
+// endExchange handles the end of an HTTP exchange. It drops a pending modern call, because its
+// response cannot arrive elsewhere. It also drops a legacy call with an error status: that is the
+// response, even if its body has no id or is not JSON.
 func (ck *Checker) endExchange(e *capture.Event, x *exchange) {
 	if c := x.call; c != nil && (c.modern || x.status >= 300) && !x.answered && x.session != nil {
 		ck.removeCall(x.session, c)
@@ -359,7 +390,7 @@ func (ck *Checker) endExchange(e *capture.Event, x *exchange) {
 	delete(ck.exchanges, exchangeKey{e.Capture, e.Exchange})
 }
 
-// handleFrame takes the bytes of a message.
+// handleFrame handles the bytes of a message or batch.
 func (ck *Checker) handleFrame(v *view) {
 	e := v.e
 	if err := jsonwire.Valid(e.Data, 0); e.Cut || err != nil {
@@ -379,7 +410,8 @@ func (ck *Checker) handleFrame(v *view) {
 	data := trim(e.Data)
 	root := "/msg"
 	if hasPrefixIn(e.Redacted, "/raw") || hasPrefixIn(e.Redacted, "/b64") {
-		root = "" // where it is hidden is not known
+		// The redacted place is unknown.
+		root = ""
 	}
 	v.root = root
 	if !isArray(data) {
@@ -390,7 +422,7 @@ func (ck *Checker) handleFrame(v *view) {
 	ck.handleBatch(v, data)
 }
 
-// handleBatch takes the messages of an array.
+// handleBatch handles the messages of an array.
 func (ck *Checker) handleBatch(v *view, data []byte) {
 	root := v.root
 	any := false
@@ -438,7 +470,7 @@ func trim(b []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// handleMessage has the rules look at a message, and takes note of it.
+// handleMessage runs the rules on a message and then records its effects.
 func (ck *Checker) handleMessage(v *view, m *message) {
 	v.msg, v.call, v.shapeFindings, v.shapeChecked = m, nil, nil, false
 	v.invalidKnown = v.invalidKnown && m.index > 0
@@ -448,7 +480,8 @@ func (ck *Checker) handleMessage(v *view, m *message) {
 	pair := ck.pair(v)
 	if m.is(kindResponse) && pair != nil {
 		if v.call = ck.calls[pair]; v.call != nil && v.call.listed != v.session.tools.changes {
-			v.call.tool = nil // it may have changed while the call was under way
+			// The definition may have changed during the call.
+			v.call.tool = nil
 		}
 	}
 	v.rev, v.modern = ck.revisionFor(v)
@@ -471,7 +504,7 @@ func (ck *Checker) handleMessage(v *view, m *message) {
 	ck.rememberMessage(v, method)
 }
 
-// pair finds the call that a message makes or answers.
+// pair returns the call that a message starts or answers, or nil.
 func (ck *Checker) pair(v *view) *capture.Call {
 	if !v.msg.paired() {
 		return nil
@@ -486,12 +519,13 @@ func (ck *Checker) pair(v *view) *capture.Call {
 	return nil
 }
 
-// elapsed is how much of the recording came behind a time in it.
+// elapsed returns how much of the recording came after the time t in it.
 func (r *captureState) elapsed(t time.Duration) time.Duration { return time.Duration(r.lastT) - t }
 
-// revisionFor returns what a message is held against, and whether that is of the modern era.
+// revisionFor returns the revision to check a message against, and whether it is modern.
 //
-// Nothing is concluded from one frame: what a client asks in the words of a modern revision is held against that, and says nothing of the server, which may not know it.
+// One frame proves nothing about the peer: a client request in modern form is checked as modern,
+// but the server may not support that revision.
 func (ck *Checker) revisionFor(v *view) (mcp.Revision, bool) {
 	if r := ck.opts.Revision; r != mcp.RevisionNone {
 		return r, era.Of(r).Modern
@@ -537,7 +571,8 @@ func (ck *Checker) revisionOfClient(v *view) (mcp.Revision, bool) {
 		if r, ok := mcp.ParseRevision(stringValue(date)); ok && era.Of(r).Modern {
 			return r, true
 		}
-		return mcp.LatestRevision, true // in the manner of a modern one, whatever it says
+		// The metadata makes it modern, whatever the value.
+		return mcp.LatestRevision, true
 	case hasHeader && era.Of(header).Modern:
 		return header, true
 	case s.initializeResult != 0:
@@ -561,7 +596,7 @@ func (ck *Checker) revisionOfClient(v *view) (mcp.Revision, bool) {
 	return mcp.RevisionNone, false
 }
 
-// rememberMessage keeps what a message says, behind the rules.
+// rememberMessage records the effects of a message, after the rules have run.
 func (ck *Checker) rememberMessage(v *view, method string) {
 	m, s := v.msg, v.session
 	switch {
@@ -665,13 +700,15 @@ func (ck *Checker) rememberResponse(v *view) {
 			s.serverCaps = cloneBounded(caps)
 		}
 	case mcp.MethodToolsList:
-		if v.complete() && c.listed == s.tools.changes { // else it may be the list of before
+		// Otherwise it may be the previous list.
+		if v.complete() && c.listed == s.tools.changes {
 			s.tools.addPage(v.e.N, c.param("cursor"), m.result, ck.limits.MaxTools)
 		}
 	}
 }
 
-// modernAnswer reports whether an answer to a modern request shows that the server knows what that is.
+// modernAnswer reports whether a response to a modern request shows that the server supports the
+// modern era.
 func modernAnswer(m *message) bool {
 	if m.is(kindError) {
 		switch m.code() {

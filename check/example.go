@@ -13,13 +13,14 @@ import (
 	"mcpwire/mcp"
 )
 
-// An Example is a short session in a text that people can read, see [Example.Events].
+// An Example is a short session in a readable text form; see [Example.Events].
 type Example struct {
-	Revision mcp.Revision // that it is held against, and that $rev stands for
+	// Revision is the revision to check against, and the value of $rev.
+	Revision mcp.Revision
 	Text     string
 }
 
-// Transcript returns the text with everything written out that it has short forms for: what went over the wire, line by line.
+// Transcript returns the text with its short forms expanded, one line for each message.
 func (x Example) Transcript() string {
 	var b strings.Builder
 	for _, line := range x.lines() {
@@ -29,37 +30,41 @@ func (x Example) Transcript() string {
 	return b.String()
 }
 
-// Events returns the example as the events of a capture. The error says which line it does not understand.
+// Events returns the example as the events of a capture. An error names the invalid line.
 //
 // Each line of the text is one of these:
 //
 //	> JSON              a message of the client
 //	< JSON              a message of the server
-//	<(OPTIONS) JSON     one with something special, see below
-//	! TEXT              a line that the server wrote to its standard error
-//	exit 7              the server has ended, with a status
-//	exit signal killed  a signal has ended it
-//	eof >               the client has closed what it writes to; the server: eof <
-//	wait 5s             time goes by
+//	<(OPTIONS) JSON     a message with options, see below
+//	! TEXT              a line on the server's standard error
+//	exit 7              the server exits with a status
+//	exit signal killed  a signal kills the server
+//	eof >               the client closes its output; eof < is the server
+//	wait 5s             time passes
 //	gap 3               three events are missing
-//	init                a handshake; init client={…} server={…} says which capabilities there are
+//	init                a handshake; init client={…} server={…} sets capabilities
 //	# TEXT              a remark
 //
-// A payload that begins with q" is a Go string with its quotes, for bytes that a line cannot hold: < q"\xff\n". Options are separated by commas: crlf, eof and header are
-// framings, s=2 is another session, x=3 the HTTP exchange with that number, and event=, id=, retry= and comment= are fields of an event stream.
+// A payload that begins with q" is a Go string literal, for bytes that are not text: q"\xff\n".
+// Options are separated by commas. crlf, eof and header are framings, cut marks a truncated
+// message, s=2 selects another session and x=3 an HTTP exchange. event=, id=, data, retry= and
+// comment= set fields of an event stream.
 //
-// A text that begins with the line "http" is about Streamable HTTP, one with "sse-transport" about HTTP+SSE. It has these lines besides, with header fields indented below them:
+// A text that begins with the line "http" describes Streamable HTTP, one with "sse-transport"
+// HTTP+SSE. It may also have these lines, with header fields indented below them:
 //
-//	post JSON           a POST to /mcp of a message of the client, with the header fields that the revision asks for. A field below replaces one, "-Name" takes one away
-//	get                 a GET, in the same way; and delete
-//	reply 200 JSON      the answer to it in JSON, which ends the exchange; without JSON there is no body
-//	stream              the answer is an event stream: what follows with < is in it
-//	sse TEXT            an event of the stream that is no message, whose data is TEXT; options as above
-//	end TEXT            the exchange is over, and if it was not the normal end, why
-//	session ID          what is posted from here on has this Mcp-Session-Id
+//	post JSON           the client POSTs a message to /mcp with the required header
+//	                    fields; a field below replaces one, "-Name" removes one
+//	get                 a GET, in the same way; also delete
+//	reply 200 JSON      a JSON response, which ends the exchange; JSON may be absent
+//	stream              an event-stream response; later < lines are in it
+//	sse TEXT            a stream event without a message, with data TEXT
+//	end TEXT            the exchange ends; TEXT is the reason if it is abnormal
+//	session ID          later requests have this Mcp-Session-Id
 //
-// Everywhere $rev stands for the date of the revision, $meta for the members of _meta that every modern request
-// has, $version for the first of them and $client for the name of the second.
+// $rev is the date of the revision, $meta the members of _meta that every modern request has,
+// $version the first of them and $client the name of the second.
 func (x Example) Events() (*capture.Head, []*capture.Event, error) {
 	tr := &transcript{rev: x.Revision, head: &capture.Head{Version: capture.Version, ID: "example", Transport: "stdio", Redact: "off"}}
 	lines := x.lines()
@@ -76,7 +81,7 @@ func (x Example) Events() (*capture.Head, []*capture.Event, error) {
 	return tr.head, tr.events, nil
 }
 
-// lines returns the lines with their short forms written out, but for those of HTTP.
+// lines returns the lines with short forms expanded, except those of HTTP.
 func (x Example) lines() []string {
 	all := strings.NewReplacer("$rev", x.Revision.String(), "$meta", x.meta(), "$version", quoted(mcp.MetaProtocolVersion)+`:"`+x.Revision.String()+`"`, "$client", quoted(mcp.MetaClientCapabilities)).Replace(x.Text)
 	var lines []string
@@ -107,7 +112,7 @@ const (
 	exampleServer = `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"logging":{},"completions":{}}`
 )
 
-// handshake is what init stands for.
+// handshake returns the lines that init stands for.
 func (x Example) handshake(options string, http bool) []string {
 	client, server := exampleClient, exampleServer
 	for option := range strings.FieldsSeq(options) {
@@ -128,14 +133,15 @@ func (x Example) handshake(options string, http bool) []string {
 	return []string{"> " + request, "< " + result, "> " + done}
 }
 
-// A transcript turns lines into events.
+// A transcript converts lines to events.
 type transcript struct {
-	rev             mcp.Revision
-	head            *capture.Head
-	events          []*capture.Event
-	elapsed         time.Duration
-	lastExchange    uint64 // the last
-	currentExchange uint64 // the one that lines without x= belong to
+	rev          mcp.Revision
+	head         *capture.Head
+	events       []*capture.Event
+	elapsed      time.Duration
+	lastExchange uint64
+	// currentExchange is the exchange of lines without x=.
+	currentExchange uint64
 	session         string
 	isStream        map[uint64]bool
 }
@@ -150,7 +156,7 @@ func (tr *transcript) add(e capture.Event) *capture.Event {
 	return &e
 }
 
-// addLine takes a line, and those that are indented below it.
+// addLine handles a line and the lines indented below it.
 func (tr *transcript) addLine(line string, below []string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	word, options, err := splitOptions(word)
@@ -194,7 +200,7 @@ func direction(sign string) capture.Dir {
 	return capture.ToServer
 }
 
-// splitOptions takes the options off a word: <(crlf,s=2).
+// splitOptions splits a word such as <(crlf,s=2) into name and options.
 func splitOptions(word string) (string, map[string]string, error) {
 	name, list, found := strings.Cut(word, "(")
 	if !found {
@@ -212,7 +218,7 @@ func splitOptions(word string) (string, map[string]string, error) {
 	return name, options, nil
 }
 
-// parsePayload returns the bytes that a text stands for.
+// parsePayload returns the bytes that a text denotes.
 func parsePayload(text string) ([]byte, error) {
 	if quoted, ok := strings.CutPrefix(text, "q"); ok && strings.HasPrefix(quoted, `"`) {
 		s, err := strconv.Unquote(quoted)
@@ -242,7 +248,7 @@ func (tr *transcript) addMessage(sign string, options map[string]string, rest st
 	return nil
 }
 
-// applyOptions sets what options say.
+// applyOptions applies options to an event.
 func applyOptions(e *capture.Event, options map[string]string) (err error) {
 	if _, ok := options["event"]; ok && e.SSE == nil {
 		e.SSE = &capture.SSE{}
@@ -287,7 +293,7 @@ func (tr *transcript) addExit(rest string) error {
 	return nil
 }
 
-// addHTTP takes the lines that only HTTP has.
+// addHTTP handles the lines that only HTTP has.
 func (tr *transcript) addHTTP(word string, options map[string]string, rest string, below []string) error {
 	switch word {
 	case "http", "sse-transport":
@@ -324,7 +330,7 @@ func (tr *transcript) addHTTP(word string, options map[string]string, rest strin
 	return fmt.Errorf("unknown word %q", word)
 }
 
-// addRequest adds the head of a request, and its body if there is one.
+// addRequest adds the head of a request, and its body if any.
 func (tr *transcript) addRequest(method, body string, below []string) error {
 	tr.lastExchange++
 	tr.currentExchange = tr.lastExchange
@@ -348,7 +354,7 @@ func (tr *transcript) addRequest(method, body string, below []string) error {
 	return nil
 }
 
-// headers returns the fields that the revision asks for.
+// headers returns the header fields that the revision requires.
 func (tr *transcript) headers(method string, body []byte) []capture.Header {
 	modern := era.Of(tr.rev).Modern
 	list := []capture.Header{{Name: "Host", Value: "127.0.0.1:9000"}}
@@ -377,7 +383,8 @@ func (tr *transcript) headers(method string, body []byte) []capture.Header {
 	return list
 }
 
-// editHeaders replaces, adds and takes away header fields. "Name+: value" adds one beside those of the same name.
+// editHeaders replaces, adds and removes header fields. "Name+: value" adds a field and keeps
+// others with that name.
 func editHeaders(list []capture.Header, changes []string) []capture.Header {
 	for _, c := range changes {
 		name, value, _ := strings.Cut(strings.TrimPrefix(c, ":"), ":")
@@ -404,7 +411,7 @@ func editHeaders(list []capture.Header, changes []string) []capture.Header {
 	return list
 }
 
-// addReply adds a whole response.
+// addReply adds a complete response.
 func (tr *transcript) addReply(options map[string]string, rest string, below []string) error {
 	status, body, _ := strings.Cut(rest, " ")
 	code, err := strconv.Atoi(status)
@@ -435,7 +442,7 @@ func (tr *transcript) addReply(options map[string]string, rest string, below []s
 	return nil
 }
 
-// addStream adds the head of a response that is an event stream.
+// addStream adds the head of an event-stream response.
 func (tr *transcript) addStream(options map[string]string, below []string) error {
 	e := capture.Event{
 		Kind: capture.KindResponse, Dir: capture.ToClient, Exchange: tr.currentExchange,
@@ -449,7 +456,7 @@ func (tr *transcript) addStream(options map[string]string, below []string) error
 	return nil
 }
 
-// addSSE adds an event of a stream that has no message.
+// addSSE adds a stream event without a message.
 func (tr *transcript) addSSE(options map[string]string, rest string) error {
 	e := capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, Exchange: tr.currentExchange, SSE: &capture.SSE{}}
 	if rest != "" || len(options) == 0 || options["event"] != "" {
@@ -463,7 +470,7 @@ func (tr *transcript) addSSE(options map[string]string, rest string) error {
 	return nil
 }
 
-// applySSE sets a field of an event of a stream.
+// applySSE sets a field of a stream event.
 func applySSE(e *capture.Event, key, value string) error {
 	if e.SSE == nil {
 		e.SSE = &capture.SSE{}
@@ -473,7 +480,7 @@ func applySSE(e *capture.Event, key, value string) error {
 		e.SSE.Event = value
 	case "id":
 		e.SSE.ID, e.SSE.HasID = value, true
-	case "data": // that there is one, though it is empty
+	case "data": // present, but empty
 		e.SSE.HasData = true
 		if e.Data == nil {
 			e.Data = []byte{}

@@ -8,40 +8,54 @@ import (
 	"mcpwire/capture"
 )
 
-// An exchange is an HTTP request with its response, from the head of the request to the end of the response.
+// An exchange is an HTTP request with its response, from the head of the request to the end of the
+// response.
 type exchange struct {
-	number  uint64 // as in the capture
+	// number is the exchange number in the capture.
+	number  uint64
 	session *session
-	n       uint64 // of the event with the head of the request
-	t       time.Duration
+	// n is the number of the event with the request head.
+	n uint64
+	t time.Duration
 
-	method  string // "POST"; "" if the head was not seen
-	url     string // the request target
+	// method is upper case, and "" if the request head was not seen.
+	method string
+	// url is the request target.
+	url     string
 	request []capture.Header
-	// call is the request that was posted, nil if it was something else; posted counts messages of all kinds.
+	// call is the posted request, or nil if another kind of message was posted. posted counts all
+	// posted messages.
 	call   *call
 	posted int
 
-	responded uint64 // number of the event with the head of the response, 0 before
+	// responded is the number of the event with the response head, or 0.
+	responded uint64
 	status    int
 	response  []capture.Header
-	messages  int  // of the server
-	events    int  // of the event stream, those without a message too
-	answered  bool // the response to call has come in this exchange
-	state     states
+	// messages counts the server's messages.
+	messages int
+	// events counts the events of the stream that have no message.
+	events int
+	// answered is set when the response to call has come in this exchange.
+	answered bool
+	state    states
 
-	redactedRequest, redactedResponse []string // redacted places, as pointers into the event with the head
+	// redactedRequest and redactedResponse are the redacted places in the two heads, as pointers
+	// into their events.
+	redactedRequest, redactedResponse []string
 	tick                              uint64
 }
 
-// A field is a header field of an exchange, with its place.
+// A field is a header field of an exchange, with its location.
 type field struct {
 	name, value string
-	pointer     string // into the event with the head, such as /req/headers/3/1
-	redacted    bool   // redacted: value is a placeholder
+	// pointer locates the value in the event with the head, for example /req/headers/3/1.
+	pointer string
+	// redacted is set if value is a placeholder.
+	redacted bool
 }
 
-// fields returns the header fields of that name; they are compared without regard to case.
+// fields returns the header fields with that name, ignoring case.
 func fields(headers []capture.Header, hidden []string, root, name string) []field {
 	var found []field
 	for i, h := range headers {
@@ -53,7 +67,7 @@ func fields(headers []capture.Header, hidden []string, root, name string) []fiel
 	return found
 }
 
-// requestFields returns the fields of that name in the head of the request, received those of the response.
+// requestFields and responseFields return the fields with that name in the two heads.
 func (x *exchange) requestFields(name string) []field {
 	return fields(x.request, x.redactedRequest, "req", name)
 }
@@ -61,7 +75,7 @@ func (x *exchange) responseFields(name string) []field {
 	return fields(x.response, x.redactedResponse, "res", name)
 }
 
-// requestHeader returns the value of a field of the request, "" if there is none.
+// requestHeader returns the value of a request header field, or "".
 func (x *exchange) requestHeader(name string) string {
 	if x == nil {
 		return ""
@@ -72,7 +86,7 @@ func (x *exchange) requestHeader(name string) string {
 	return ""
 }
 
-// responseHeader returns the value of a field of the response, "" if there is none.
+// responseHeader returns the value of a response header field, or "".
 func (x *exchange) responseHeader(name string) string {
 	if x == nil {
 		return ""
@@ -89,7 +103,7 @@ func (x *exchange) isEventStream() bool {
 	return err == nil && t == "text/event-stream"
 }
 
-// covers reports whether a place is one of those that are hidden, or below one.
+// covers reports whether a place is redacted or lies below a redacted place.
 func covers(hidden []string, place string) bool {
 	for _, h := range hidden {
 		if place == h || strings.HasPrefix(place, h) && place[len(h)] == '/' {
@@ -99,7 +113,7 @@ func covers(hidden []string, place string) bool {
 	return false
 }
 
-// overlaps reports whether a place is, contains, or is within one that is hidden.
+// overlaps reports whether a place is, contains, or is within a redacted place.
 func overlaps(hidden []string, place string) bool {
 	for _, h := range hidden {
 		if strings.HasPrefix(h, place) && (len(h) == len(place) || h[len(place)] == '/') {
@@ -109,7 +123,8 @@ func overlaps(hidden []string, place string) bool {
 	return covers(hidden, place)
 }
 
-// exchangeOf returns the exchange of an event, nil if it is in none. It makes room by forgetting the exchange that has seen no event for the longest time.
+// exchangeOf returns the exchange of an event, or nil if it belongs to none. It evicts old
+// exchanges when there are too many.
 func (ck *Checker) exchangeOf(e *capture.Event) *exchange {
 	if e.Exchange == 0 {
 		return nil
@@ -133,7 +148,7 @@ type exchangeKey struct {
 	number  uint64
 }
 
-// evictExchanges forgets the exchanges of the older half.
+// evictExchanges evicts the older half of the exchanges.
 func (ck *Checker) evictExchanges() {
 	oldest := ck.ticks
 	for _, x := range ck.exchanges {
@@ -147,14 +162,14 @@ func (ck *Checker) evictExchanges() {
 	}
 }
 
-// openExchange takes the head of a request.
+// setRequest stores the head of the request.
 func (x *exchange) setRequest(e *capture.Event) {
 	x.n, x.t = e.N, e.T
 	x.method, x.url = strings.ToUpper(e.Request.Method), e.Request.URL
 	x.request, x.redactedRequest = e.Request.Headers, e.Redacted
 }
 
-// setResponse takes the head of a response.
+// setResponse stores the head of the response.
 func (x *exchange) setResponse(e *capture.Event) {
 	x.responded, x.status = e.N, e.Response.Status
 	x.response, x.redactedResponse = e.Response.Headers, e.Redacted

@@ -14,32 +14,45 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Finding is a place where a rule was broken. What peers wrote is in it clipped, quoted and without control characters.
+// A Finding is one violation of a rule. Text of peers in it is truncated, quoted and free of
+// control characters.
 type Finding struct {
-	Rule     *Rule        // shared, must not be changed; its URL is of the revision of the finding
-	Capture  string       // the id in the capture's head
-	Event    uint64       // number of the event in the capture
-	Dir      capture.Dir  // which way what is wrong went
-	Session  uint64       // as in the capture
-	Exchange uint64       // as in the capture
-	ID       string       // of the message: JSON text, clipped; "" if it has none
-	Method   string       // of the message, or of the request that it answers; clipped
-	Revision mcp.Revision // that the message was held against; RevisionNone if that is not known
-	Pointer  string       // JSON pointer into the message, "" for all of it or none
-	Message  string       // what was seen, and what is due
-	Related  []uint64     // numbers of other events that have to do with it
-	// SDK is the library whose code breaks the rule, in all servers built with it. "" is the server's
-	// own code, or not known.
+	// Rule is the broken rule, with the URL for Revision. It is shared and must not be modified.
+	Rule *Rule
+	// Capture is the id in the capture's head.
+	Capture string
+	// Event is the number of the event in the capture.
+	Event uint64
+	// Dir is the direction of the offending message or bytes.
+	Dir capture.Dir
+	// Session is the session number in the capture.
+	Session uint64
+	// Exchange is the HTTP exchange number in the capture.
+	Exchange uint64
+	// ID is the message's id as JSON text, truncated. It is "" if the message has none.
+	ID string
+	// Method is the method of the message, or of the request that it answers. It is truncated.
+	Method string
+	// Revision is the revision that the message was checked against, or RevisionNone if unknown.
+	Revision mcp.Revision
+	// Pointer is a JSON pointer into the message. "" means the whole message, or no message.
+	Pointer string
+	// Message says what was seen and what is required.
+	Message string
+	// Related lists the numbers of other events involved.
+	Related []uint64
+	// SDK names the library that breaks the rule in all servers built with it. It is "" if the
+	// server's own code does, or if unknown.
 	SDK string
 }
 
 const (
-	maxShown   = 80  // bytes of a peer's text in a finding
-	maxText    = 500 // bytes of the message of a finding
+	maxShown   = 80  // bytes of a peer's text
+	maxText    = 500 // bytes of Finding.Message
 	maxRelated = 8
 )
 
-// show returns text of a peer for people: quoted, clipped, nothing in it that a terminal acts on.
+// show quotes and truncates a peer's text for display, and escapes what a terminal would act on.
 func show[T ~string | ~[]byte](text T) string {
 	s := string(text[:min(len(text), maxShown+utf8.UTFMax)])
 	cut := len(text) > maxShown
@@ -53,7 +66,7 @@ func show[T ~string | ~[]byte](text T) string {
 	return printable.Line(s)
 }
 
-// showJSON returns JSON text of a peer for people. It is not quoted again.
+// showJSON truncates and escapes a peer's JSON text for display, without quoting it.
 func showJSON(text []byte) string {
 	s := string(text)
 	if len(s) > maxShown {
@@ -62,7 +75,7 @@ func showJSON(text []byte) string {
 	return printable.Line(s)
 }
 
-// clipBytes returns at most n bytes of s, and no half character at the end.
+// clipBytes returns at most n bytes of s and never splits a character.
 func clipBytes(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -73,40 +86,47 @@ func clipBytes(s string, n int) string {
 	return s[:n]
 }
 
-// A view is what a rule looks at: an event, the message in it if there is one, and their context as it was before them. It is good until the rule returns, but for the
-// session, the call and the exchange.
+// A view is the input of a rule: an event, its message if any, and the context before it. It is
+// valid until the rule returns; its session, call and exchange live longer.
 type view struct {
 	checker *Checker
 	rule    *rule
 
-	e        *capture.Event
-	session  *session
-	exchange *exchange // nil unless the event belongs to one
-	msg      *message  // nil if the event has none
-	// call is the request itself, or what a response answers; nil if that is not known.
+	e       *capture.Event
+	session *session
+	// exchange is nil unless the event belongs to one.
+	exchange *exchange
+	// msg is nil if the event has no message.
+	msg *message
+	// call is the request itself, or the request that a response answers. It is nil if unknown.
 	call *call
-	// rev is the revision that the message is held against, RevisionNone if it is not known. modern tells that it is one of the modern era, known or not.
+	// rev is the revision to check the message against, or RevisionNone if unknown. modern reports
+	// a modern message, even if its revision is unknown.
 	rev    mcp.Revision
 	modern bool
 
-	shapeFindings []shape.Finding // see shapeMismatches
+	// shapeFindings is set by shapeMismatches.
+	shapeFindings []shape.Finding
 	shapeChecked  bool
 
-	invalid      invalidLines // see bad
+	// invalid is set by invalidLines.
+	invalid      invalidLines
 	invalidKnown bool
 
-	root     string // place of the message in the event's line: /msg, /msg/3 or /raw
+	// root is the JSON pointer to the message in the event: /msg, /msg/3, or "" if unknown.
+	root     string
 	findings []Finding
 }
 
 // features returns the features of the revision in force.
 func (v *view) features() *era.Features { return era.Of(v.rev) }
 
-// toServer and toClient tell which way the message goes.
+// toServer and toClient report the direction of the message.
 func (v *view) toServer() bool { return v.e.Dir == capture.ToServer }
 func (v *view) toClient() bool { return v.e.Dir == capture.ToClient }
 
-// param follows a path of names from the message's params, result from its result, meta from the _meta in either. They return nil for what is absent.
+// param, result and meta return the value at a path of names in the message's params, its result,
+// and the _meta of either. They return nil if it is absent.
 func (v *view) param(path ...string) []byte  { return valueAt(v.msg.params, path...) }
 func (v *view) result(path ...string) []byte { return valueAt(v.msg.result, path...) }
 func (v *view) meta(key string) []byte {
@@ -116,23 +136,24 @@ func (v *view) meta(key string) []byte {
 	return valueAt(v.msg.params, "_meta", key)
 }
 
-// isResultOf reports whether the message is a result of one of the methods, of those that clients call.
+// isResultOf reports whether the message is a result of one of the methods, called by the client.
 func (v *view) isResultOf(methods ...string) bool {
 	return v.call != nil && v.msg.is(kindResult) && v.call.dir == capture.ToServer && slices.Contains(methods, v.call.method)
 }
 
-// complete reports whether the message is a result that is final: in the modern era there are others.
+// complete reports whether the message is a final result. Modern results may have other types.
 func (v *view) complete() bool {
 	t := v.result("resultType")
 	return v.msg.is(kindResult) && isObject(v.msg.result) && (t == nil || !v.modern || stringValue(t) == mcp.ResultTypeComplete)
 }
 
-// redacted reports whether a place in the message is redacted, or within what is: nothing can be said of its value. Pointers are into the message, such as /params/uri.
+// redacted reports whether a place in the message is redacted or lies in a redacted value, so that
+// its value is unknown. place is a JSON pointer into the message, such as /params/uri.
 func (v *view) redacted(place string) bool {
 	return v.e.RedactedMore > 0 || v.root == "" && len(v.e.Redacted) > 0 || covers(v.e.Redacted, v.root+place)
 }
 
-// redactedWithin is hidden for what is judged with all that is in it: it is true as well if anything below the place is redacted.
+// redactedWithin is like redacted, but also reports true if anything below the place is redacted.
 func (v *view) redactedWithin(place string) bool {
 	return v.e.RedactedMore > 0 || v.root == "" && len(v.e.Redacted) > 0 || overlaps(v.e.Redacted, v.root+place)
 }
@@ -148,8 +169,8 @@ func (v *view) redactedPlaces() []string {
 	return places
 }
 
-// report makes a finding of the place in the message that a JSON pointer names, "" being all of it. It makes none if the place is redacted. What comes from a peer must go
-// through show or showJSON.
+// report adds a finding about the place in the message that a JSON pointer names; "" is the whole
+// message. It adds none if the place is redacted. Pass a peer's text through show or showJSON.
 func (v *view) report(place, format string, args ...any) *Finding {
 	if v.msg != nil && v.redacted(place) {
 		return &Finding{}
@@ -157,7 +178,7 @@ func (v *view) report(place, format string, args ...any) *Finding {
 	return v.add(place, fmt.Sprintf(format, args...))
 }
 
-// reportHead makes a finding of a header field; an empty one is the head as a whole.
+// reportHead adds a finding about a header field, or about the whole head if f is the zero field.
 func (v *view) reportHead(f field, format string, args ...any) *Finding {
 	if f.redacted {
 		return &Finding{}
@@ -182,7 +203,7 @@ func (v *view) add(place, message string) *Finding {
 	return &v.findings[len(v.findings)-1]
 }
 
-// with adds the number of another event that has to do with the finding; 0 is none.
+// with adds the number of a related event. It ignores 0.
 func (f *Finding) with(n uint64) *Finding {
 	if n != 0 && n != f.Event && len(f.Related) < maxRelated && !slices.Contains(f.Related, n) {
 		f.Related = append(f.Related, n)
@@ -190,7 +211,7 @@ func (f *Finding) with(n uint64) *Finding {
 	return f
 }
 
-// aboutCall moves a finding to an earlier request: it is about what never came.
+// aboutCall moves a finding to an earlier request, whose expected follow-up never came.
 func (f *Finding) aboutCall(c *call) *Finding {
 	f.Event, f.Dir, f.Exchange, f.Revision = c.n, c.dir, 0, c.rev
 	f.Rule = f.Rule.In(c.rev)

@@ -11,14 +11,14 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A kind is what a message seems to be. Kinds are bits, so that rules can name several.
+// A kind classifies a message. Kinds are bits, so that rules can name several.
 type kind uint8
 
 const (
-	kindRequest      kind = 1 << iota // has a method and an id, be it null
-	kindNotification                  // has a method and no id
-	kindResult                        // has no method, and a result
-	kindError                         // has no method and no result, but an error
+	kindRequest      kind = 1 << iota // method and id, possibly null
+	kindNotification                  // method, no id
+	kindResult                        // result, no method
+	kindError                         // error, no method or result
 	kindOther                         // JSON, but none of these
 
 	kindCall     = kindRequest | kindNotification
@@ -26,24 +26,29 @@ const (
 	kindAny      = kindCall | kindResponse | kindOther
 )
 
-// A message is a JSON-RPC message, or what is in the place of one: unlike jsonrpc.Parse it takes what is malformed, since that is what rules are about. Its slices
-// alias the event's data. A member that is absent is nil.
+// A message is a JSON-RPC message or anything found in place of one. Unlike jsonrpc.Parse, it
+// accepts malformed messages, because rules are about those. Its slices alias the event's data. An
+// absent member is nil.
 type message struct {
-	kind      kind
-	raw       []byte
-	version   []byte // member jsonrpc
-	id        jsonrpc.ID
-	method    string
-	name      []byte // member method, as JSON text
-	params    []byte
-	result    []byte
-	err       []byte
-	duplicate string // an envelope's member that stands twice
+	kind kind
+	raw  []byte
+	// version is the member jsonrpc.
+	version []byte
+	id      jsonrpc.ID
+	method  string
+	// name is the member method as JSON text.
+	name   []byte
+	params []byte
+	result []byte
+	err    []byte
+	// duplicate is the name of an envelope member that occurs twice.
+	duplicate string
 	batch     bool
-	index     int // in a batch
+	// index is the position in the batch.
+	index int
 }
 
-// parseMessage reads a message from JSON text that has been validated.
+// parseMessage parses valid JSON text as a message.
 func parseMessage(raw []byte) message {
 	m := message{kind: kindOther, raw: raw}
 	if !isObject(raw) {
@@ -87,18 +92,19 @@ func parseMessage(raw []byte) message {
 	return m
 }
 
-// is reports whether the message is of one of the kinds.
+// is reports whether the message has one of the kinds.
 func (m *message) is(k kind) bool { return m.kind&k != 0 }
 
-// paired reports whether the message has an id by which a request and its response can find each other.
+// paired reports whether the message has an id that can match a request with its response.
 func (m *message) paired() bool {
 	return len(m.id) > 0 && len(m.id) <= maxPairedID && !m.id.IsNull() && m.is(kindRequest|kindResponse)
 }
 
-// maxPairedID is what a capture.Pairer takes.
+// maxPairedID is the longest id that capture.Pairer accepts, in bytes.
 const maxPairedID = 1 << 10
 
-// appendPairable appends a message that a capture.Pairer takes for m, whatever is wrong with m.
+// appendPairable appends a message that capture.Pairer accepts in place of m, even if m is
+// malformed.
 func (m *message) appendPairable(dst []byte) []byte {
 	id := m.id
 	if !id.Valid() {
@@ -113,26 +119,30 @@ func (m *message) appendPairable(dst []byte) []byte {
 	return jsonrpc.AppendResult(dst, id, []byte("{}"))
 }
 
-// code returns the code of an error, 0 if there is none.
+// code returns the code of an error, or 0.
 func (m *message) code() int64 {
 	n, _ := jsonwire.ParseInt(member(m.err, "code"))
 	return n
 }
 
-// A invalidLine is a line of a stdio stream that is no JSON.
+// An invalidLine is a line of a stdio stream that is not valid JSON.
 type invalidLine struct {
-	n    uint64
-	data []byte // clipped, and not the event's
+	n uint64
+	// data is truncated and does not alias the event's data.
+	data []byte
 }
 
-// invalidLines are what is to be said of lines that are no JSON, now that it is known whether they were the pieces of one message.
+// invalidLines classifies lines that are not valid JSON, once it is known whether they were the
+// fragments of one message.
 type invalidLines struct {
-	dir       capture.Dir
-	stray     []invalidLine // that belong to nothing
-	fragments []invalidLine // of one message with line breaks in it
+	dir capture.Dir
+	// stray lines belong to no message.
+	stray []invalidLine
+	// fragments are the lines of one message with line breaks in it.
+	fragments []invalidLine
 }
 
-// partials are the lines of each direction that may be pieces of a message with line breaks.
+// partials holds, for each direction, the lines that may be fragments of one message.
 type partials struct {
 	of map[capture.Dir]*partial
 }
@@ -147,7 +157,7 @@ const (
 	maxPartialLines = 1000
 )
 
-// classifyInvalid is for an event with bytes that are no JSON.
+// classifyInvalid classifies an event with bytes that are not valid JSON.
 func classifyInvalid(v *view) invalidLines {
 	e := v.e
 	if v.session.transport != transportStdio || e.Part > 0 || len(trim(e.Data)) == 0 || notUTF8(e.Data) >= 0 && looksJSON(e.Data) {
@@ -176,7 +186,7 @@ func classifyInvalid(v *view) invalidLines {
 	return invalidLines{dir: e.Dir, stray: []invalidLine{line}}
 }
 
-// cutOff reports whether an event is the beginning of a message in whose middle the stream has ended.
+// cutOff reports whether the stream ended in the middle of the event's message.
 func cutOff(e *capture.Event) bool {
 	more, _ := incomplete(e.Data)
 	return e.Framing == capture.FramingNone && more && looksJSON(e.Data)
@@ -204,14 +214,15 @@ func (p *partial) flush() []invalidLine {
 	return lines
 }
 
-// incomplete reports whether a text is the beginning of a JSON text, or a whole one.
+// incomplete reports whether a text is the beginning of a JSON text (more) or a complete one
+// (whole).
 func incomplete(text []byte) (more, whole bool) {
 	err := jsonwire.Valid(text, 0)
 	syntax, ok := errors.AsType[*jsonwire.SyntaxError](err)
 	return ok && syntax.Offset >= len(text), err == nil
 }
 
-// The functions of this file look into JSON text that has been validated, and copy nothing.
+// The functions below read JSON text that is known to be valid, and copy nothing.
 
 func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }
 func isArray(v []byte) bool  { return len(v) > 0 && v[0] == '[' }
@@ -219,7 +230,8 @@ func isString(v []byte) bool { return len(v) > 0 && v[0] == '"' }
 func isNull(v []byte) bool   { return string(v) == "null" }
 func isNumber(v []byte) bool { return len(v) > 0 && (v[0] == '-' || v[0] >= '0' && v[0] <= '9') }
 
-// member returns the value of the first member of that name, nil if v is no object or has none.
+// member returns the value of the first member with that name, or nil if v has none or is another
+// type.
 func member(v []byte, name string) []byte {
 	if !isObject(v) {
 		return nil
@@ -232,7 +244,7 @@ func member(v []byte, name string) []byte {
 	return nil
 }
 
-// valueAt follows a path of names from v.
+// valueAt follows a path of member names from v.
 func valueAt(v []byte, path ...string) []byte {
 	for _, name := range path {
 		v = member(v, name)
@@ -240,7 +252,7 @@ func valueAt(v []byte, path ...string) []byte {
 	return v
 }
 
-// stringValue returns the value of a string, "" for anything else.
+// stringValue returns the value of a string, and "" for other types.
 func stringValue(v []byte) string {
 	if len(v) < 2 || v[0] != '"' {
 		return ""
@@ -248,7 +260,7 @@ func stringValue(v []byte) string {
 	return jsonwire.UnquoteString(v[1 : len(v)-1])
 }
 
-// elements yields the elements of an array with their places, nothing for anything else.
+// elements yields the indexes and elements of an array, and nothing for other types.
 func elements(v []byte) func(yield func(int, []byte) bool) {
 	return func(yield func(int, []byte) bool) {
 		if !isArray(v) {
@@ -263,7 +275,7 @@ func elements(v []byte) func(yield func(int, []byte) bool) {
 	}
 }
 
-// members yields the members of an object, nothing for anything else.
+// members yields the members of an object, and nothing for other types.
 func members(v []byte) func(yield func(string, []byte) bool) {
 	return func(yield func(string, []byte) bool) {
 		if !isObject(v) {
@@ -277,7 +289,7 @@ func members(v []byte) func(yield func(string, []byte) bool) {
 	}
 }
 
-// pointer makes a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901) of names and numbers.
+// pointer builds a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901) from names and indexes.
 func pointer(path ...any) string {
 	var b strings.Builder
 	for _, p := range path {
@@ -294,10 +306,11 @@ func pointer(path ...any) string {
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// idKey returns a text that is the same for equal ids and tokens: 1 is not "1".
+// idKey returns a canonical text for an id or token. The keys of 1 and "1" differ.
 func idKey(id []byte) string {
 	if isString(id) {
-		return `"` + stringValue(id) // nothing else begins with a quote
+		// No other key begins with a quote.
+		return `"` + stringValue(id)
 	}
 	if string(id) == "-0" {
 		return "0"
@@ -305,7 +318,7 @@ func idKey(id []byte) string {
 	return string(id)
 }
 
-// validated returns v if it is JSON, else nil.
+// validated returns v if it is valid JSON, else nil.
 func validated(v []byte) []byte {
 	if v = trim(v); jsonwire.Valid(v, 0) != nil {
 		return nil
@@ -313,7 +326,7 @@ func validated(v []byte) []byte {
 	return v
 }
 
-// notUTF8 returns the index of the first byte that is no part of UTF-8, or -1.
+// notUTF8 returns the index of the first invalid UTF-8 byte, or -1.
 func notUTF8(b []byte) int {
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])
@@ -325,7 +338,7 @@ func notUTF8(b []byte) int {
 	return -1
 }
 
-// looksJSON reports whether bytes begin like a message or a batch.
+// looksJSON reports whether b begins like a message or a batch.
 func looksJSON(b []byte) bool {
 	b = trim(b)
 	return len(b) > 0 && (b[0] == '{' || b[0] == '[')
@@ -333,7 +346,7 @@ func looksJSON(b []byte) bool {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// plural counts things.
+// plural formats a count of things.
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -15,23 +15,30 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Result is a finding with the name of where the capture came from.
+// A Result is a finding with the source of its capture.
 type Result struct {
 	Finding
-	Source string // the name of a file, say
+	// Source names the source, usually a file.
+	Source string
 }
 
-// A Report is what the Write functions write. They read it only.
+// A Report is the input of the Write functions, which do not modify it.
 type Report struct {
 	Results []Result
-	Sources []string // all that was checked, also what nothing was found in
-	Events  uint64   // how many were looked at
-	Rules   []*Rule  // that were checked; nil is all
-	Tool    string   // that checked, such as "mcpwire"
-	Version string   // of the tool
+	// Sources lists everything that was checked, also without findings.
+	Sources []string
+	// Events counts the checked events.
+	Events uint64
+	// Rules lists the checked rules. nil means all.
+	Rules []*Rule
+	// Tool names the checking program, such as "mcpwire".
+	Tool string
+	// Version is the version of the tool.
+	Version string
 }
 
-// Enabled returns the rules that the options leave, sorted by their ids. They belong to the caller; o may be nil.
+// Enabled returns the rules that the options enable, sorted by id. They belong to the caller. o may
+// be nil.
 func (o *Options) Enabled() []*Rule {
 	all := Rules()
 	if o == nil {
@@ -40,7 +47,7 @@ func (o *Options) Enabled() []*Rule {
 	return slices.DeleteFunc(all, func(r *Rule) bool { return !o.enabled(r.ID) })
 }
 
-// Count returns how many results there are of each severity.
+// Count returns the number of results of each severity.
 func (r *Report) Count() (errors, warnings, infos int) {
 	for _, f := range r.Results {
 		switch f.Rule.Severity {
@@ -55,7 +62,7 @@ func (r *Report) Count() (errors, warnings, infos int) {
 	return errors, warnings, infos
 }
 
-// Worst returns the greatest severity of the results; ok is false if there are none.
+// Worst returns the greatest severity of the results. ok is false if there are no results.
 func (r *Report) Worst() (s Severity, ok bool) {
 	for _, f := range r.Results {
 		s, ok = max(s, f.Rule.Severity), true
@@ -63,15 +70,16 @@ func (r *Report) Worst() (s Severity, ok bool) {
 	return s, ok
 }
 
-// A group is the results of one rule.
+// A group holds the results of one rule.
 type group struct {
-	rule    *Rule
-	newest  int // index of its revision
+	rule *Rule
+	// newest is the index of the rule's revision.
+	newest  int
 	results []Result
 }
 
-// groups returns the results by rule and severity, the worst first. The rule of a group is that of
-// its newest revision.
+// groups returns the results by rule and severity, the worst first. The rule of a group is the one
+// of the newest revision among its results.
 func (r *Report) groups() []group {
 	type key struct {
 		id       string
@@ -100,7 +108,7 @@ func (r *Report) groups() []group {
 	return all
 }
 
-// sdk is the library that all results are about, "" if there is none.
+// sdk returns the library that all results blame, or "".
 func (g *group) sdk() string {
 	for _, f := range g.results {
 		if f.SDK == "" || f.SDK != g.results[0].SDK {
@@ -117,7 +125,7 @@ func (r *Report) rules() []*Rule {
 	return Rules()
 }
 
-// location says in words where a finding is.
+// location describes the location of a finding.
 func (f *Finding) location() string {
 	parts := []string{"event " + utoa(f.Event)}
 	if f.Session != 0 {
@@ -147,7 +155,7 @@ func (f *Finding) location() string {
 	return strings.Join(parts, ", ")
 }
 
-// related names the other events of a finding.
+// related lists the other events of a finding.
 func (f *Finding) related() string {
 	if len(f.Related) == 0 {
 		return ""
@@ -159,9 +167,10 @@ func (f *Finding) related() string {
 	return "see event " + strings.Join(list, ", ")
 }
 
-// TextOptions are the options of WriteText and Explain. nil means defaults.
+// TextOptions configure WriteText, WriteRules and Explain. A nil *TextOptions means defaults.
 type TextOptions struct {
-	Color bool // use the escape sequences of terminals
+	// Color enables terminal escape sequences.
+	Color bool
 }
 
 func (o *TextOptions) paint(style, s string) string {
@@ -175,10 +184,11 @@ func (o *TextOptions) severity(s Severity) string {
 	return o.paint([...]string{"36", "33", "31"}[min(max(s, Info), Error)], s.String())
 }
 
-// maxPerGroup is how many findings of a rule the text shows; the other formats have them all.
+// maxPerGroup limits the findings of a rule in text. Other formats contain all of them.
 const maxPerGroup = 20
 
-// WriteText writes a report for people: by rule, the worst first, with where to look and how to mend it. opts may be nil. The error is that of w.
+// WriteText writes a report for people, by rule, the worst first, with locations and fixes. opts
+// may be nil. It returns errors of w.
 func WriteText(w io.Writer, r *Report, opts *TextOptions) error {
 	b := bufio.NewWriter(w)
 	several := len(r.Sources) > 1
@@ -214,7 +224,7 @@ func WriteText(w io.Writer, r *Report, opts *TextOptions) error {
 	return b.Flush()
 }
 
-// Explain writes all that there is to say of a rule. opts may be nil. The error is that of w.
+// Explain writes the full description of a rule. opts may be nil. It returns errors of w.
 func Explain(w io.Writer, r *Rule, opts *TextOptions) error {
 	b := bufio.NewWriter(w)
 	b.WriteString(opts.paint("1", r.ID) + " (" + opts.severity(r.Severity) + ", " + revisionList(r.Revisions) + ")\n" + r.Title + "\n\n")
@@ -235,7 +245,7 @@ func Explain(w io.Writer, r *Rule, opts *TextOptions) error {
 	return b.Flush()
 }
 
-// revisionList says in words which revisions a rule is for.
+// revisionList formats the revisions of a rule.
 func revisionList(list []mcp.Revision) string {
 	switch n := len(list); {
 	case n == 0 || n == len(mcp.Revisions()):
@@ -249,7 +259,8 @@ func revisionList(list []mcp.Revision) string {
 	}
 }
 
-// WriteRules writes a line for each rule: its id, severity, revisions and title. opts may be nil. The error is that of w.
+// WriteRules writes a line for each rule: id, severity, title and revisions. opts may be nil. It
+// returns errors of w.
 func WriteRules(w io.Writer, rules []*Rule, opts *TextOptions) error {
 	b := bufio.NewWriter(w)
 	width := 0
@@ -297,7 +308,8 @@ type jsonFinding struct {
 	SDK      string   `json:"sdk,omitempty"`
 }
 
-// WriteJSON writes a report as one JSON object: findings, an array, and summary. The error is that of w.
+// WriteJSON writes a report as a JSON object with the array findings and the object summary. It
+// returns errors of w.
 func WriteJSON(w io.Writer, r *Report) error {
 	out := jsonReport{Findings: []jsonFinding{}, Summary: jsonSummary{Events: r.Events, Sources: r.Sources}}
 	out.Summary.Errors, out.Summary.Warnings, out.Summary.Infos = r.Count()
@@ -311,7 +323,7 @@ func WriteJSON(w io.Writer, r *Report) error {
 	return encode(w, out)
 }
 
-// encode writes a value in lines that people can read, too.
+// encode writes v as indented JSON.
 func encode(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -338,7 +350,7 @@ type jsonRule struct {
 	Bad       string         `json:"bad"`
 }
 
-// WriteRulesJSON writes the descriptions of rules as a JSON array. The error is that of w.
+// WriteRulesJSON writes the descriptions of rules as a JSON array. It returns errors of w.
 func WriteRulesJSON(w io.Writer, rules []*Rule) error {
 	out := []jsonRule{}
 	for _, r := range rules {
@@ -378,7 +390,8 @@ type junitFailure struct {
 	Text    string `xml:",chardata"`
 }
 
-// WriteJUnit writes a report as JUnit XML: a suite for each group of rules, and a test for each rule, which fails if there are findings. The error is that of w.
+// WriteJUnit writes a report as JUnit XML, with a suite for each group of rules and a test for each
+// rule. A test fails if its rule has findings. It returns errors of w.
 func WriteJUnit(w io.Writer, r *Report) error {
 	byID := map[string]group{}
 	for _, g := range r.groups() {
@@ -422,7 +435,9 @@ func junitText(g group) *junitFailure {
 	return &junitFailure{Type: g.rule.Severity.String(), Message: g.rule.Title + " (" + plural(len(g.results), "finding") + ")", Text: b.String()}
 }
 
-// The part of SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html) that reports need.
+// These types are the part of SARIF 2.1.0
+// (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html) that reports need.
+
 type (
 	sarifLog struct {
 		Schema  string     `json:"$schema"`
@@ -491,7 +506,8 @@ type (
 	}
 )
 
-// WriteSARIF writes a report as SARIF 2.1.0. Events are logical locations: a capture has no lines that people edit. The error is that of w.
+// WriteSARIF writes a report as SARIF 2.1.0. Events are logical locations, because people do not
+// edit the lines of a capture. It returns errors of w.
 func WriteSARIF(w io.Writer, r *Report) error {
 	run := sarifRun{ColumnKind: "utf16CodeUnits", Results: []sarifResult{}}
 	run.Tool.Driver = sarifDriver{Name: r.Tool, Version: r.Version, Rules: []sarifRule{}}
@@ -547,7 +563,7 @@ func sarifLevel(s Severity) string {
 	return "note"
 }
 
-// fileURI makes a URI reference of a file's name, relative if the name is.
+// fileURI converts a file name to a URI reference. A relative name becomes a relative reference.
 func fileURI(name string) string {
 	name = filepath.ToSlash(name)
 	u := url.URL{Path: name}
@@ -558,7 +574,8 @@ func fileURI(name string) string {
 }
 
 // WriteGitHub writes a report as workflow commands of GitHub Actions
-// (https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands), which become annotations. The error is that of w.
+// (https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands), which become
+// annotations. It returns errors of w.
 func WriteGitHub(w io.Writer, r *Report) error {
 	b := bufio.NewWriter(w)
 	for _, f := range r.Results {

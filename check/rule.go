@@ -13,19 +13,27 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Rule is something that messages on the wire have to keep to, described for people.
+// A Rule describes a requirement on messages, for people.
 type Rule struct {
-	ID        string         // stable, such as "jsonrpc/id-null": what the rule is about, a slash, what is wrong
-	Severity  Severity       // of its findings
-	Revisions []mcp.Revision // in which it holds, in ascending order; nil is all of them
-	Title     string         // one line: what is wrong
-	Why       string         // why it matters
-	Fix       string         // how to mend it
-	URL       string         // of the specification that says so, in the newest revision that has the rule; see In
-	Good, Bad Example        // sessions that keep to it and that do not
+	// ID is stable, such as "jsonrpc/id-null": the subject, a slash, the problem.
+	ID string
+	// Severity is the severity of the rule's findings.
+	Severity Severity
+	// Revisions lists the revisions with this rule, in ascending order. nil means all.
+	Revisions []mcp.Revision
+	// Title says in one line what is wrong.
+	Title string
+	// Why says why it matters.
+	Why string
+	// Fix says how to fix it.
+	Fix string
+	// URL is the page of the specification, in the newest revision with the rule; see In.
+	URL string
+	// Good is a session that obeys the rule, Bad one that breaks it.
+	Good, Bad Example
 }
 
-// Rules returns all rules, sorted by their ids. They belong to the caller.
+// Rules returns all rules, sorted by id. They belong to the caller.
 func Rules() []*Rule {
 	var all []*Rule
 	for _, table := range ruleTables() {
@@ -49,7 +57,7 @@ func Lookup(id string) (*Rule, bool) {
 	return nil, false
 }
 
-// Nearest returns up to three ids of rules that someone who wrote id may have meant, the likeliest first.
+// Nearest returns up to three rule ids that resemble id, the most likely first.
 func Nearest(id string) []string {
 	type candidate struct {
 		id       string
@@ -85,7 +93,7 @@ func Nearest(id string) []string {
 
 const specificationURL = "https://modelcontextprotocol.io/specification/"
 
-// describe returns a copy of the description of r, with the whole URL.
+// describe returns a copy of the rule's description, with the complete URL and dates.
 func (r *rule) describe() *Rule {
 	d := r.Rule
 	d.Revisions = slices.Clone(d.Revisions)
@@ -100,8 +108,8 @@ func (r *rule) describe() *Rule {
 	return &d
 }
 
-// In returns the rule as a finding in a revision refers to it: with the page of that revision that
-// says so. The rule itself is not changed.
+// In returns a copy of the rule with the URL of the page in revision rev. It returns r itself if
+// rev is RevisionNone or lacks the rule, or if the URL is outside the specification.
 func (r *Rule) In(rev mcp.Revision) *Rule {
 	path, ok := strings.CutPrefix(r.URL, specificationURL)
 	if !ok || rev == mcp.RevisionNone || len(r.Revisions) > 0 && !slices.Contains(r.Revisions, rev) {
@@ -113,7 +121,7 @@ func (r *Rule) In(rev mcp.Revision) *Rule {
 	return &c
 }
 
-// movedPages are the pages of the modern era that were elsewhere in the legacy one.
+// movedPages maps modern pages to their legacy location.
 var movedPages = map[string]string{
 	"basic/versioning":                                         "basic/lifecycle#version-negotiation",
 	"basic/patterns/cancellation":                              "basic/utilities/cancellation",
@@ -124,7 +132,7 @@ var movedPages = map[string]string{
 	"basic/transports/streamable-http#protocol-version-header": "basic/transports#protocol-version-header",
 }
 
-// pageIn is where the page of a newer revision is in an older one.
+// pageIn returns the location in revision rev of a page of a newer revision.
 func pageIn(path string, rev mcp.Revision) string {
 	if era.Of(rev).Modern {
 		return path
@@ -146,7 +154,7 @@ func pageIn(path string, rev mcp.Revision) string {
 	return path
 }
 
-// expandDates writes out the dates of revisions, which tables have as $r1 to $r5, the oldest first.
+// expandDates replaces $r1 to $r5 by the dates of the revisions, oldest first.
 func expandDates(s string) string {
 	if !strings.Contains(s, "$r") {
 		return s
@@ -157,14 +165,17 @@ func expandDates(s string) string {
 	return s
 }
 
-// A Severity says how bad a finding is. Greater is worse.
+// A Severity ranks findings. Greater is worse.
 type Severity int
 
-// The severities.
+// The severities, in ascending order.
 const (
-	Info    Severity = iota // worth knowing, nothing is broken
-	Warning                 // what the specification says SHOULD be otherwise, or what many peers stumble over
-	Error                   // what the specification says MUST be otherwise
+	// Info is worth knowing; nothing is broken.
+	Info Severity = iota
+	// Warning means that a SHOULD of the specification is broken, or that many peers fail on it.
+	Warning
+	// Error means that a MUST of the specification is broken.
+	Error
 )
 
 var severityNames = [...]string{"info", "warning", "error"}
@@ -180,7 +191,7 @@ func (s Severity) String() string {
 // MarshalText implements [encoding.TextMarshaler].
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]. It takes what String returns.
+// UnmarshalText implements [encoding.TextUnmarshaler]. It accepts the results of String.
 func (s *Severity) UnmarshalText(text []byte) error {
 	for i, name := range severityNames {
 		if string(text) == name {
@@ -191,7 +202,7 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return fmt.Errorf("unknown severity %.20q (known: info, warning, error)", text)
 }
 
-// The revisions, the oldest first.
+// The revisions, oldest first.
 const (
 	rev20241105 = mcp.Revision20241105
 	rev20250326 = mcp.Revision20250326
@@ -200,7 +211,7 @@ const (
 	rev20260728 = mcp.Revision20260728
 )
 
-// Lists of revisions for rules. They must not be changed.
+// Lists of revisions for rules. They must not be modified.
 var (
 	legacyRevisions            = []mcp.Revision{rev20241105, rev20250326, rev20250618, rev20251125}
 	modernRevisions            = []mcp.Revision{rev20260728}
@@ -209,24 +220,28 @@ var (
 	hasStreamableHTTP          = []mcp.Revision{rev20250326, rev20250618, rev20251125, rev20260728}
 	hasStructuredOutput        = []mcp.Revision{rev20250618, rev20251125, rev20260728}
 	hasURLElicitation          = []mcp.Revision{rev20251125, rev20260728}
-	hasSessions                = []mcp.Revision{rev20250326, rev20250618, rev20251125} // with sessions over Streamable HTTP
+	hasSessions                = []mcp.Revision{rev20250326, rev20250618, rev20251125}
 	hasNegotiatedVersionHeader = []mcp.Revision{rev20250618, rev20251125}
 )
 
-// A rule is the description of a rule with the functions that find where it is broken. What is not set does not restrict, but a function is called for messages or for
-// events only where kinds or events say so.
+// A rule is a description with the functions that find violations. Zero fields do not restrict, but
+// a rule without kinds sees no messages and one without events sees no events.
 //
-// To add one, write it into the table of its role: rules_<role>.go, which tables lists.
+// To add a rule, add an entry to the table of its group in rules_<group>.go. ruleTables lists the
+// tables.
 //
-//   - kinds and methods say which messages check looks at: methods is that of the request or notification or, for responses, of the request that is answered. dir is the
-//     way the message goes. Revisions of the description is checked before: with nil, the rule holds also where the revision is not known.
-//   - events says which events without a message (or with bytes that are none) it looks at: v.msg is nil there.
-//   - end is called once for each session when everything was seen.
+//   - kinds, methods and dir select the messages that check sees. For a response, methods compares
+//     with the method of its request. Revisions restricts too; nil also covers traffic of an
+//     unknown revision.
+//   - events selects the events without a valid message that check sees. There v.msg is nil.
+//   - end runs once for each session, after the last event.
 //
-// Functions see the context as it was before the message, see view. What they want to remember goes to recall(&v.sess.state) and its like, and must be bounded. A function
-// that only remembers is an observer: it is called whether or not rules are disabled, behind the rules.
+// Functions see the context as it was before the message; see view. They store state with
+// stateOf(&v.session.state) and the like, and must bound it. A function that only stores state is
+// an observer. Observers run after the rules, even if rules are disabled.
 //
-// Every rule has a good and a bad example, which TestExamples runs: the bad one must lead to the rule, and to nothing else but what the rule lists in consequences.
+// TestExamples runs the examples: Good must lead to no finding, and Bad only to findings of the
+// rule and of its consequences.
 type rule struct {
 	Rule
 	kinds   kind
@@ -235,14 +250,15 @@ type rule struct {
 	events  []capture.Kind
 	check   func(*view)
 	end     func(*view)
-	// consequences are ids of other rules that the bad example breaks, too.
+	// consequences lists the ids of other rules that the bad example also breaks.
 	consequences []string
 
-	public   *Rule // what findings refer to
+	// public is the Rule of findings, and publicIn its variants by revision.
+	public   *Rule
 	publicIn map[mcp.Revision]*Rule
 }
 
-// An observer remembers something of messages or events for rules.
+// An observer records facts about messages or events for rules.
 type observer struct {
 	kinds   kind
 	methods []string
@@ -251,7 +267,7 @@ type observer struct {
 	observe func(*view)
 }
 
-// ruleTables returns all rules. They must not be changed.
+// ruleTables returns all rules. They must not be modified.
 func ruleTables() [][]rule {
 	return [][]rule{
 		rulesJSONRPC, rulesPairing, rulesErrors, rulesShape, rulesStdio, rulesLifecycle, rulesModern, rulesCapability, rulesMeta,
@@ -266,23 +282,23 @@ func observers() []observer {
 	return slices.Concat(observeLevel, observeCursors, observeElicited, observeContent, observeVersions, observeDiscovery, observersHTTP, observersInput, observersSubscription, observersCache, observersTasks, observePairing)
 }
 
-// A plan is which rules look at what.
+// A ruleSet indexes the enabled rules by what they look at.
 type ruleSet struct {
-	messages  []*rule // that look at messages
+	messages  []*rule
 	events    map[capture.Kind][]*rule
 	ends      []*rule
 	observers []observer
 	byMethod  map[messageKey][]*rule
 }
 
-// A dispatch is what the rules for a message are chosen by.
+// A messageKey selects the rules for a message.
 type messageKey struct {
 	kind   kind
 	method string
 	dir    capture.Dir
 }
 
-// newRuleSet takes the rules that the options leave.
+// newRuleSet returns the rules that the options enable.
 func newRuleSet(opts *Options) *ruleSet {
 	rs := &ruleSet{events: map[capture.Kind][]*rule{}, observers: observers(), byMethod: map[messageKey][]*rule{}}
 	for _, table := range ruleTables() {
@@ -315,7 +331,8 @@ func (o *Options) enabled(id string) bool {
 	return (len(o.Only) == 0 || slices.ContainsFunc(o.Only, named)) && !slices.ContainsFunc(o.Disabled, named)
 }
 
-const maxMessageKeys = 512 // methods that peers make up must not fill the memory
+// maxMessageKeys bounds byMethod, because peers can invent methods.
+const maxMessageKeys = 512
 
 // rulesFor returns the rules for a message.
 func (rs *ruleSet) rulesFor(kind kind, method string, dir capture.Dir) []*rule {
@@ -335,7 +352,7 @@ func (rs *ruleSet) rulesFor(kind kind, method string, dir capture.Dir) []*rule {
 	return list
 }
 
-// inRevision is the public rule as a finding in a revision refers to it.
+// inRevision returns the public rule as findings in revision rev refer to it.
 func (r *rule) inRevision(rev mcp.Revision) *Rule {
 	public := r.publicIn[rev]
 	if public == nil {
@@ -345,7 +362,7 @@ func (r *rule) inRevision(rev mcp.Revision) *Rule {
 	return public
 }
 
-// appliesTo reports whether the rule belongs to a revision.
+// appliesTo reports whether the rule exists in a revision.
 func (r *rule) appliesTo(rev mcp.Revision) bool {
 	return len(r.Revisions) == 0 || slices.Contains(r.Revisions, rev)
 }

@@ -4,7 +4,7 @@ import (
 	"mcpwire/capture"
 )
 
-// A paging is what rules remember of lists in a session: the scope that the first page had, by the cursor of the next one.
+// cacheScopes maps the next cursor of a list in a session to the scope of the page before it.
 type cacheScopes struct {
 	scopes map[string]cacheScope
 }
@@ -16,7 +16,7 @@ type cacheScope struct {
 
 const maxPaging = 256 // cursors of a session
 
-// observersCache remember the scope of pages.
+// observersCache records the scopes of pages.
 var observersCache = []observer{{
 	kinds: kindResult, dir: capture.ToClient,
 	observe: func(v *view) {
@@ -41,7 +41,7 @@ func cachePage(scope string) string {
 
 const cacheURL = "server/utilities/caching"
 
-// rulesCache are the rules about how long, and for whom, a result stays good.
+// rulesCache are the rules about caching: how long and for whom a result stays valid.
 var rulesCache = []rule{
 	{
 		Rule: Rule{

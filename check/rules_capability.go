@@ -5,7 +5,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesCapability are the rules about what either side has said that it can do (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#capability-negotiation).
+// rulesCapability are the rules about declared capabilities, as defined in
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#capability-negotiation
 var rulesCapability = []rule{
 	{
 		Rule: Rule{
@@ -131,7 +132,7 @@ var rulesCapability = []rule{
 	},
 }
 
-// serverCapability returns the capability of the server that a method needs, nil if it needs none.
+// serverCapability returns the path of the server capability that a method needs, or nil.
 func serverCapability(method string, completions bool) []string {
 	switch method {
 	case mcp.MethodToolsList, mcp.MethodToolsCall:
@@ -152,7 +153,7 @@ func serverCapability(method string, completions bool) []string {
 	return nil
 }
 
-// notificationCapability returns the capability that a notification needs.
+// notificationCapability returns the path of the capability that a notification needs, or nil.
 func notificationCapability(method string) []string {
 	switch method {
 	case mcp.NotificationToolsChanged:
@@ -169,7 +170,8 @@ func notificationCapability(method string) []string {
 	return nil
 }
 
-// undeclaredByClient returns a capability that a request to the client needs and that it has not declared, nil if there is none. It serves inputRequests, too.
+// undeclaredByClient returns the path of a capability that a request to the client needs and the
+// client has not declared, or nil. It also serves inputRequests.
 func undeclaredByClient(method string, params, caps []byte) []string {
 	var need []string
 	switch method {
@@ -186,7 +188,8 @@ func undeclaredByClient(method string, params, caps []byte) []string {
 		if !isObject(e) {
 			return need
 		}
-		form := member(e, "form") != nil || member(e, "url") == nil // {} is short for forms
+		// An empty object means form only.
+		form := member(e, "form") != nil || member(e, "url") == nil
 		switch {
 		case stringValue(member(params, "mode")) == mcp.ElicitModeURL:
 			need = []string{"elicitation", "url"}
@@ -202,7 +205,8 @@ func undeclaredByClient(method string, params, caps []byte) []string {
 	return need
 }
 
-// declared reports whether capabilities have one, and what is nested in it. A flag that is false is not declared.
+// declared reports whether capabilities contain the one at path. A value of false or null does not
+// count.
 func declared(caps []byte, path []string) bool {
 	v := valueAt(caps, path...)
 	return v != nil && string(v) != "false" && !isNull(v)

@@ -10,7 +10,8 @@ import (
 	"mcpwire/schema"
 )
 
-// rulesClient are the rules about what servers ask of clients: roots, sampling and elicitation, by requests or within results.
+// rulesClient are the rules about input that servers request from clients (roots, sampling and
+// elicitation), by requests or within results.
 var rulesClient = []rule{
 	{
 		Rule: Rule{
@@ -205,7 +206,7 @@ func exSampling(messages string) string {
 > {"jsonrpc":"2.0","id":1,"result":{"role":"assistant","model":"m","content":{"type":"text","text":"hello"}}}`
 }
 
-// elicited are the elicitationIds of a session.
+// elicited holds the elicitationIds of a session.
 type elicited struct{ ids idSet }
 
 var observeElicited = []observer{{
@@ -226,7 +227,8 @@ func rememberElicitation(v *view, id []byte) {
 	}
 }
 
-// inputRequests yields the params of what a server asks of a client by a method, with their places: of a request, or of those in a result that is input_required.
+// inputRequests yields the params of input requests with a method, and their places. The message is
+// such a request, or an input_required result with such requests.
 func inputRequests(v *view, method string) func(yield func(string, []byte) bool) {
 	return func(yield func(string, []byte) bool) {
 		if v.msg.is(kindRequest) {
@@ -243,7 +245,7 @@ func inputRequests(v *view, method string) func(yield func(string, []byte) bool)
 	}
 }
 
-// rootURIs reports roots that are no file URIs in a ListRootsResult at a place.
+// rootURIs reports the roots of a ListRootsResult at place that do not have file URIs.
 func rootURIs(v *view, place string, result []byte) {
 	for i, r := range elements(member(result, "roots")) {
 		if uri := member(r, "uri"); isString(uri) && !strings.HasPrefix(strings.ToLower(stringValue(uri)), "file://") {
@@ -252,7 +254,7 @@ func rootURIs(v *view, place string, result []byte) {
 	}
 }
 
-// flatForm reports what in the requestedSchema of ElicitRequestParams at a place is not flat.
+// flatForm reports the parts of the requestedSchema at place that are not flat.
 func flatForm(v *view, place string, params []byte) {
 	for name, p := range members(valueAt(params, "requestedSchema", "properties")) {
 		here := place + "/requestedSchema/properties" + pointer(name)
@@ -266,7 +268,7 @@ func flatForm(v *view, place string, params []byte) {
 	}
 }
 
-// formProblems holds content against the schema of a form.
+// formProblems returns the problems of content with the schema of a form.
 func formProblems(form, content []byte) []schema.Problem {
 	if !isObject(form) || !isObject(content) || len(form) > maxToolText {
 		return nil
@@ -274,7 +276,7 @@ func formProblems(form, content []byte) []schema.Problem {
 	return compile(form).validate(content)
 }
 
-// secretName reports whether a field's name is that of a secret. It is meant to be certain rather than complete.
+// secretName reports whether a field name certainly names a secret. It does not find all.
 func secretName(name string) bool {
 	n := strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r == ' ' || r == '.' {
@@ -289,9 +291,10 @@ func secretName(name string) bool {
 	return strings.HasSuffix(n, "password") || strings.HasSuffix(n, "apikey")
 }
 
-// samplingMessages reports what is wrong with the uses and results of tools in the messages at a place.
+// samplingMessages reports misplaced tool uses and tool results in the messages at place.
 func samplingMessages(v *view, place string, messages []byte) {
-	var uses map[string]bool // of the message before, that wait for their results
+	// uses holds the tool uses of the previous message that have no result yet.
+	var uses map[string]bool
 	from := 0
 	for i, m := range elements(messages) {
 		results, others, found := map[string]bool{}, 0, map[string]bool{}
@@ -325,7 +328,7 @@ func samplingMessages(v *view, place string, messages []byte) {
 	}
 }
 
-// contentOf yields the blocks of a message's content, which may be one or a list.
+// contentOf yields the content blocks of a message, whose content is one block or an array.
 func contentOf(m []byte) func(yield func(int, []byte) bool) {
 	c := member(m, "content")
 	if isArray(c) {

@@ -9,7 +9,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesContent are the rules about resources, prompts, completion and the blocks of content in all of them.
+// rulesContent are the rules about resources, prompts, completion and their content blocks.
 var rulesContent = []rule{
 	{
 		Rule: Rule{
@@ -187,7 +187,7 @@ func exCompletion(completion string) string {
 < {"jsonrpc":"2.0","id":1,"result":{"completion":` + completion + `}}`
 }
 
-// blocks yields the blocks of content of a result, with their places.
+// blocks yields the content blocks of a result, with their places.
 func blocks(v *view) func(yield func(string, []byte) bool) {
 	return func(yield func(string, []byte) bool) {
 		for i, b := range elements(v.result("content")) {
@@ -203,10 +203,10 @@ func blocks(v *view) func(yield func(string, []byte) bool) {
 	}
 }
 
-// A subscribed is whether a legacy client has ever subscribed to a resource.
+// subscribed records whether a legacy client has ever subscribed to a resource.
 type subscribed struct{ ever bool }
 
-// prompts are what a server has said of its prompts.
+// prompts holds the prompts that a server has listed.
 type prompts struct{ byName map[string]promptFacts }
 
 type promptFacts struct {

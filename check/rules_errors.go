@@ -6,7 +6,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesErrors are the rules about error codes (https://modelcontextprotocol.io/specification/2026-07-28/basic#error-codes).
+// rulesErrors are the rules about error codes
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic#error-codes).
 var rulesErrors = []rule{
 	{
 		Rule: Rule{
@@ -56,7 +57,8 @@ var rulesErrors = []rule{
 		},
 		kinds: kindError,
 		check: func(v *view) {
-			if c := v.msg.code(); v.session.modern && c <= -32000 && c >= -32019 && c != -32002 { // a legacy server that is probed may say anything
+			// A legacy server that is probed may answer with any code.
+			if c := v.msg.code(); v.session.modern && c <= -32000 && c >= -32019 && c != -32002 {
 				v.report("/error/code", "the code %d has no meaning in %s", c, v.rev)
 			}
 		},
@@ -140,7 +142,8 @@ var rulesErrors = []rule{
 	},
 }
 
-// within reports whether what an object has is in another, too. n counts the members.
+// within reports whether an object contains all members of part. It adds the number of compared
+// members to n.
 func within(part, whole []byte, n *int, depth int) bool {
 	if depth > 8 {
 		return false
@@ -155,7 +158,7 @@ func within(part, whole []byte, n *int, depth int) bool {
 	return true
 }
 
-// The examples of this file: a request of a modern client with an error.
+// The functions below build examples: a request of a modern client, answered with an error.
 
 func modernError(e string) string {
 	return discovered + `> {"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"file:///a","_meta":{$meta}}}
@@ -172,7 +175,7 @@ func versionError(requested string) string {
 < {"jsonrpc":"2.0","id":2,"error":{"code":-32022,"message":"unsupported version","data":{"supported":["$rev"],"requested":"` + requested + `"}}}`
 }
 
-// discovered begins an example of a modern session.
+// discovered is the beginning of an example of a modern session.
 const discovered = `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["$rev"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}},"ttlMs":0,"cacheScope":"public"}}
 `

@@ -10,13 +10,15 @@ import (
 	"mcpwire/mcp"
 )
 
-// A mirror is what rules remember of an exchange whose headers do not repeat the body: the server has to refuse it.
+// A headerMismatch records that a header of an exchange does not match the body. The server must
+// reject the request.
 type headerMismatch struct {
-	header string // which header
-	n      uint64 // number of the event
+	header string
+	// n is the number of the event.
+	n uint64
 }
 
-// setHeaderMismatch takes note that a header is wrong.
+// setHeaderMismatch records that a header is wrong.
 func (v *view) setHeaderMismatch(header string) {
 	*stateOf[headerMismatch](&v.exchange.state) = headerMismatch{header, v.e.N}
 }
@@ -123,7 +125,7 @@ const (
 	paramRefused = `reply 400 {"jsonrpc":"2.0","id":2,"error":{"code":-32020,"message":"header mismatch"}}`
 )
 
-// compareHeader holds a header against the text that it has to repeat.
+// compareHeader reports a header that is missing or differs from the text that it must repeat.
 func (v *view) compareHeader(header, want string) {
 	f := v.exchange.requestFields(header)
 	if len(f) == 0 {
@@ -145,7 +147,8 @@ func (v *view) compareHeader(header, want string) {
 	}
 }
 
-// compareParamHeaders looks at the headers that repeat arguments: at those that are missing, or at the others.
+// compareParamHeaders checks the headers that repeat arguments: only missing ones if missing is
+// set, otherwise only those present.
 func (v *view) compareParamHeaders(missing bool) {
 	if !v.isPost() || v.call.tool == nil || v.call.paramsLost || v.redactedWithin("/params/arguments") {
 		return
@@ -171,7 +174,8 @@ func (v *view) compareParamHeaders(missing bool) {
 	}
 }
 
-// compareParamHeader holds a header against the value that it has to repeat. Numbers are compared as numbers.
+// compareParamHeader reports a header that differs from the value that it must repeat. Numbers are
+// compared by value.
 func (v *view) compareParamHeader(f field, value []byte) {
 	got, err := era.DecodeHeaderValue(f.value)
 	same := false
@@ -190,7 +194,7 @@ func (v *view) compareParamHeader(f field, value []byte) {
 	}
 }
 
-// sameNumber compares integers of which one may be written with a fraction of zeros.
+// sameNumber reports whether a and b are the same integer, ignoring a fraction of zeros.
 func sameNumber(a, b []byte) bool {
 	whole := func(n []byte) string {
 		s := string(n)

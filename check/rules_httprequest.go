@@ -9,12 +9,13 @@ import (
 	"mcpwire/mcp"
 )
 
-// isPost reports whether the message is the first of the body of a POST over Streamable HTTP, whose head was seen.
+// isPost reports whether the message is the first one in the body of a Streamable HTTP POST with a
+// known head.
 func (v *view) isPost() bool {
 	return v.exchange != nil && v.exchange.method == "POST" && v.exchange.posted == 0 && v.session.transport == transportHTTP
 }
 
-// accepts reports whether an Accept field has the media type.
+// accepts reports whether Accept fields allow a media type.
 func accepts(fields []field, kind string) bool {
 	group, _, _ := strings.Cut(kind, "/")
 	for _, f := range fields {
@@ -31,7 +32,8 @@ func accepts(fields []field, kind string) bool {
 	return false
 }
 
-// rulesHTTPRequest are the rules about what clients send over Streamable HTTP, but for the headers that repeat the body.
+// rulesHTTPRequest are the rules about requests over Streamable HTTP, except for headers that
+// repeat the body.
 var rulesHTTPRequest = []rule{
 	{
 		Rule: Rule{

@@ -8,10 +8,10 @@ import (
 	"mcpwire/mcp"
 )
 
-// A body is what rules remember of what was posted.
+// body records the kinds of the posted messages.
 type body struct{ kinds kind }
 
-// observersHTTP remember what rules about responses need.
+// observersHTTP records the facts that rules about responses need.
 var observersHTTP = []observer{
 	{kinds: kindAny, dir: capture.ToServer, observe: func(v *view) {
 		if v.exchange != nil {
@@ -23,7 +23,8 @@ var observersHTTP = []observer{
 	{kinds: kindAny, dir: capture.ToClient, observe: observeStream},
 }
 
-// expectsNoResponse reports whether all that was posted are notifications and responses, to which there is no answer.
+// expectsNoResponse reports whether only notifications and responses were posted, which get no
+// response.
 func (x *exchange) expectsNoResponse() bool {
 	if x.method != "POST" || x.posted == 0 {
 		return false
@@ -33,13 +34,14 @@ func (x *exchange) expectsNoResponse() bool {
 
 func isSuccess(status int) bool { return status >= 200 && status <= 299 }
 
-// mediaType returns the type of the response's body, without parameters.
+// mediaType returns the media type of the response, without parameters.
 func (x *exchange) mediaType() string {
 	t, _, _ := mime.ParseMediaType(x.responseHeader("Content-Type"))
 	return t
 }
 
-// rulesHTTPResponse are the rules about what servers answer over Streamable HTTP, in all revisions that have it.
+// rulesHTTPResponse are the rules about responses over Streamable HTTP, in all revisions that have
+// it.
 var rulesHTTPResponse = []rule{
 	{
 		Rule: Rule{

@@ -10,14 +10,16 @@ import (
 
 func status(code int) string { return strconv.Itoa(code) }
 
-// An ending is what rules remember of a session that the server has ended, or the client.
+// sessionEnd records that the server or the client has ended a session.
 type sessionEnd struct {
-	notFound  uint64 // number of the event with status 404
+	// notFound is the number of the event with status 404.
+	notFound  uint64
 	notFoundT time.Duration
-	deleted   uint64 // number of the event that took a DELETE
+	// deleted is the number of the event that accepted a DELETE.
+	deleted uint64
 }
 
-// observeEnd takes note that a session has ended.
+// observeEnd records that a session has ended.
 func observeEnd(v *view) {
 	if v.exchange == nil || v.exchange.requestHeader("Mcp-Session-Id") == "" {
 		return
@@ -31,20 +33,22 @@ func observeEnd(v *view) {
 	}
 }
 
-// A cursor is what rules remember of the streams of a session: their events, and when the client may come back.
+// streamState records the event streams of a session.
 type streamState struct {
-	ids           map[string]uint64       // ids of events, with the numbers of the events of the capture
-	interruptions map[string]interruption // by the id of the last event
+	// ids maps the ids of stream events to the numbers of their capture events.
+	ids map[string]uint64
+	// interruptions maps the last event id of a stream to its interruption.
+	interruptions map[string]interruption
 }
 
-// A pause is how long the server wants a client to wait, from when on.
+// An interruption says when a stream ended and how long the client must wait before it resumes.
 type interruption struct {
 	from  time.Duration
 	retry time.Duration
 	n     uint64
 }
 
-// A position is how far a stream has come.
+// A streamPosition records the last event of a stream.
 type streamPosition struct {
 	id    string
 	retry time.Duration
@@ -89,10 +93,12 @@ func observeStream(v *view) {
 	}
 }
 
-// retryTolerance is how much of a pause must have gone by: clocks of client and recorder differ.
+// retryTolerance is the part of the retry time that must have passed. Clocks of client and recorder
+// differ.
 const retryTolerance = 0.9
 
-// rulesHTTPSession are the rules about sessions and streams that are resumed, which Streamable HTTP had until 2025-11-25.
+// rulesHTTPSession are the rules about sessions and resumable streams, which Streamable HTTP had
+// until 2025-11-25.
 var rulesHTTPSession = []rule{
 	{
 		Rule: Rule{
@@ -239,7 +245,8 @@ var rulesHTTPStream = []rule{
 			if v.exchange == nil || v.exchange.call == nil || v.exchange.answered || !v.exchange.isEventStream() || len(v.e.Data) > 0 || v.exchange.call.canceled != 0 || !v.session.completeSince(v.exchange.n) {
 				return
 			}
-			if stateOf[sessionEnd](&v.session.state).deleted != 0 { // the client wants no answer any more
+			// The client no longer wants a response.
+			if stateOf[sessionEnd](&v.session.state).deleted != 0 {
 				return
 			}
 			if v.exchange.call.method == mcp.MethodSubscriptionsListen || !v.modern && stateOf[streamPosition](&v.exchange.state).id != "" {

@@ -8,39 +8,46 @@ import (
 	"mcpwire/mcp"
 )
 
-// Since 2026-07-28 a server asks for input within a result, and the client sends its request again with what it was asked for
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr).
+// Since 2026-07-28 a server requests input within a result, and the client repeats its request with
+// the input (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr).
 
-// A round is an input_required result that a request has got.
+// An inputRound is an input_required result of a request.
 type inputRound struct {
-	n     uint64 // number of the event
-	id    string // of the request, canonical
-	state []byte // JSON text of the requestState; nil if there was none
-	kept  bool   // state was short enough to be kept
-	keys  []string
-	lost  bool // the keys are not all there
+	// n is the number of the event.
+	n uint64
+	// id is the canonical id of the request.
+	id string
+	// state is the JSON text of the requestState, or nil if there was none.
+	state []byte
+	// kept reports that state was short enough to keep.
+	kept bool
+	keys []string
+	// lost reports that keys is incomplete.
+	lost bool
 }
 
-// inputRounds are what rules remember of the rounds in a session, by what was asked.
+// inputRounds holds the input rounds of a session, by requestHash.
 type inputRounds struct {
 	byRequest map[uint64]inputHistory
-	lost      bool // some requests were forgotten
+	// lost reports that requests were dropped.
+	lost bool
 }
 
-// inputHistory are the last rounds of requests that ask the same.
+// An inputHistory holds the last rounds of equal requests.
 type inputHistory struct {
 	list []inputRound
-	lost bool // there were more
+	// lost reports that rounds were dropped.
+	lost bool
 }
 
 const (
 	maxRounds     = 1024 // requests of a session
-	maxPerRequest = 8    // rounds of the same request
+	maxPerRequest = 8    // rounds of one request
 	maxInputs     = 64
 	maxState      = 16 << 10 // bytes
 )
 
-// requestHash hashes what stays the same in each round of a request.
+// requestHash hashes the parts of a request that stay the same in each round.
 func (v *view) requestHash(method string, params []byte) uint64 {
 	var h maphash.Hash
 	h.SetSeed(v.checker.seed)
@@ -56,7 +63,7 @@ func (v *view) requestHash(method string, params []byte) uint64 {
 	return h.Sum64()
 }
 
-// observersInput remember rounds.
+// observersInput records input rounds.
 var observersInput = []observer{{
 	kinds: kindResult, dir: capture.ToClient,
 	observe: func(v *view) {
@@ -93,13 +100,13 @@ var observersInput = []observer{{
 	},
 }}
 
-// inputRequired reports whether the message is a result that asks for input, of a request of a client.
+// inputRequired reports whether the message is an input_required result for the client.
 func (v *view) inputRequired() bool {
 	return v.modern && v.call != nil && v.call.dir == capture.ToServer && v.msg.is(kindResult) && stringValue(v.result("resultType")) == mcp.ResultTypeInputRequired
 }
 
-// previousRounds returns the rounds that a request may be the next of; ok is false if it is no retry. Where the same is asked many times at once, it may be the
-// next of one that is not remembered any more: all is false then.
+// previousRounds returns the rounds that a request may continue. ok is false if it is not a retry.
+// all is false if rounds were dropped, so that the request may continue another one.
 func (v *view) previousRounds() (before []inputRound, all, ok bool) {
 	if v.param("inputResponses") == nil && v.param("requestState") == nil {
 		return nil, true, false
@@ -109,7 +116,7 @@ func (v *view) previousRounds() (before []inputRound, all, ok bool) {
 	return a.list, !a.lost && !known.lost, true
 }
 
-// sameState reports whether a retry brings back the state of the round; it may be that nobody can tell.
+// sameState reports whether a retry returns the state of the round. It is true if that is unknown.
 func (r *inputRound) sameState(state []byte) bool {
 	if r.state == nil || state == nil {
 		return r.state == nil && state == nil
@@ -127,7 +134,7 @@ const (
 	exInputDone     = `< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","content":[]}}`
 )
 
-// exInputRetry is the second round, with the id and the members that it is given.
+// exInputRetry returns the request of a second round.
 func exInputRetry(id, members string) string {
 	return `> {"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"a",` + members + `,"_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{}}}}}`
 }
@@ -138,7 +145,7 @@ func exInput(retry string) Example {
 
 const exInputGood = `"inputResponses":{"r":{"roots":[]}},"requestState":"s1"`
 
-// rulesInput are the rules about rounds.
+// rulesInput are the rules about input rounds.
 var rulesInput = []rule{
 	{
 		Rule: Rule{
@@ -249,7 +256,8 @@ var rulesInput = []rule{
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
 			before, all, ok := v.previousRounds()
-			if state := v.param("requestState"); state != nil && !v.redacted("/params/requestState") { // it says which round is answered
+			// The state identifies the round.
+			if state := v.param("requestState"); state != nil && !v.redacted("/params/requestState") {
 				before = slices.DeleteFunc(slices.Clone(before), func(r inputRound) bool { return !r.sameState(state) })
 			} else if !all {
 				return
@@ -320,7 +328,7 @@ var rulesInput = []rule{
 	},
 }
 
-// undeclaredInput returns the capability that a question needs and the client does not have, "" if there is none.
+// undeclaredInput returns the capability that an input request needs and the client lacks, or "".
 func undeclaredInput(client, question []byte) string {
 	params := member(question, "params")
 	switch stringValue(member(question, "method")) {

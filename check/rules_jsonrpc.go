@@ -5,7 +5,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesJSONRPC are the rules about the envelope of single messages (https://www.jsonrpc.org/specification).
+// rulesJSONRPC are the rules about the envelope of single messages
+// (https://www.jsonrpc.org/specification).
 var rulesJSONRPC = []rule{
 	{
 		Rule: Rule{
@@ -255,7 +256,7 @@ var rulesJSONRPC = []rule{
 	},
 }
 
-// A batchMix is which kinds of messages a batch had so far.
+// A batchMix records the kinds of messages in a batch so far.
 type batchMix struct {
 	n     uint64
 	kinds kind

@@ -6,7 +6,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// The examples of this file.
+// Examples of this file.
 const (
 	exInitialize = `> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"$rev","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}
 `
@@ -20,7 +20,8 @@ const (
 `
 )
 
-// rulesLifecycle are the rules about the handshake of legacy revisions (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle).
+// rulesLifecycle are the rules about the handshake of legacy revisions
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle).
 var rulesLifecycle = []rule{
 	{
 		Rule: Rule{
@@ -269,15 +270,15 @@ var rulesLifecycle = []rule{
 	},
 }
 
-// A spoken is which versions the server of a recording has answered with or listed.
+// supportedVersions holds the versions that the server of a capture has answered with or listed.
 type supportedVersions struct{ versions map[string]bool }
 
-// refused reports whether the server has shown that it speaks the version.
+// refused reports whether the server has shown that it supports a version.
 func refused(v *view, version string) bool {
 	return stateOf[supportedVersions](&v.session.capture.state).versions[version]
 }
 
-// observeVersions keeps which versions the server speaks.
+// observeVersions records the versions that the server supports.
 var observeVersions = []observer{{
 	kinds: kindResult, methods: []string{mcp.MethodInitialize, mcp.MethodDiscover}, dir: capture.ToClient,
 	observe: func(v *view) {

@@ -8,7 +8,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesMeta are the rules about metadata (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta).
+// rulesMeta are the rules about metadata
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta).
 var rulesMeta = []rule{
 	{
 		Rule: Rule{
@@ -104,7 +105,7 @@ var rulesMeta = []rule{
 	},
 }
 
-// A knownServer is how the server on a connection has named itself.
+// A knownServer records how the server of a connection has named itself.
 type knownServer struct {
 	n    uint64
 	name string
@@ -132,7 +133,7 @@ func exNamedAgain(name string) string {
 `
 }
 
-// metas yields the _meta objects of a message with their places: its own, and those of what it lists.
+// metas yields the _meta objects of a message and of the items that it lists, with their places.
 func metas(v *view) func(yield func(string, []byte) bool) {
 	return func(yield func(string, []byte) bool) {
 		root, body := "/params", v.msg.params
@@ -155,7 +156,7 @@ func metas(v *view) func(yield func(string, []byte) bool) {
 	}
 }
 
-// metaKeyFault says what is wrong with a key.
+// metaKeyFault describes the fault of an invalid key.
 func metaKeyFault(key string) string {
 	if key == "" {
 		return "it is empty"
@@ -163,7 +164,8 @@ func metaKeyFault(key string) string {
 	return "labels of a prefix begin with a letter and end with a letter or a digit, and names begin and end with one of these"
 }
 
-// traceField reports whether a value is a valid traceparent or tracestate (https://www.w3.org/TR/trace-context/), or baggage (https://www.w3.org/TR/baggage/).
+// traceField reports whether a value is a valid traceparent or tracestate
+// (https://www.w3.org/TR/trace-context/), or baggage (https://www.w3.org/TR/baggage/).
 func traceField(name, value string) bool {
 	switch name {
 	case "traceparent":
@@ -211,7 +213,7 @@ func traceState(s string) bool {
 	return true
 }
 
-// baggage looks at the keys, which are tokens, and at the characters of the values.
+// baggage checks that keys are tokens and that values have only allowed characters.
 func baggage(s string) bool {
 	if strings.Trim(s, " \t") == "" {
 		return false

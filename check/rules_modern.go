@@ -5,7 +5,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesModern are the rules about who may send what since there are no sessions (https://modelcontextprotocol.io/specification/2026-07-28/basic).
+// rulesModern are the rules about who may send what in revisions without sessions
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic).
 var rulesModern = []rule{
 	{
 		Rule: Rule{
@@ -129,24 +130,26 @@ var rulesModern = []rule{
 				return
 			}
 			switch stringValue(t) {
-			case mcp.ResultTypeComplete, mcp.ResultTypeInputRequired, "task": // of tasks, the rules about tasks judge
+			// rulesTasks checks tasks.
+			case mcp.ResultTypeComplete, mcp.ResultTypeInputRequired, "task":
 				return
 			}
 			for range members(valueAt(v.call.client, "extensions")) {
-				return // it may be one of that extension
+				// An extension may define it.
+				return
 			}
 			v.report("/result/resultType", "resultType %s is neither of the protocol nor of an extension that the request declares", showJSON(t)).with(v.call.n)
 		},
 	},
 }
 
-// A discovery is what a server has said in server/discover.
+// A discovery is the result of server/discover.
 type discovery struct {
 	n        uint64
 	versions map[string]bool
 }
 
-// observeDiscovery keeps the versions that a server lists.
+// observeDiscovery records the versions that a server lists.
 var observeDiscovery = []observer{{
 	kinds: kindResult, methods: []string{mcp.MethodDiscover}, dir: capture.ToClient,
 	observe: func(v *view) {

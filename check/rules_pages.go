@@ -5,10 +5,11 @@ import (
 	"mcpwire/mcp"
 )
 
-// listMethods are those whose results come in pages.
+// listMethods are the methods with paginated results.
 var listMethods = []string{mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodPromptsList, mcp.MethodTasksList}
 
-// rulesPages are the rules about lists that come in pages (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination).
+// rulesPages are the rules about paginated lists
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination).
 var rulesPages = []rule{
 	{
 		Rule: Rule{
@@ -59,13 +60,14 @@ func exPages(given, taken, more string) string {
 < {"jsonrpc":"2.0","id":2,"result":{"tools":[]` + more + `}}`
 }
 
-// cursors are those that a server has given, for each list.
+// cursors holds the cursors that a server has issued, by list method.
 type cursors struct {
 	given map[string]*idSet
-	full  bool // there were more than are remembered
+	// full reports that cursors were dropped.
+	full bool
 }
 
-// observeCursors keeps the cursors that a server gives.
+// observeCursors records the cursors that a server issues.
 var observeCursors = []observer{{
 	kinds: kindResult, methods: listMethods, dir: capture.ToClient,
 	observe: func(v *view) {

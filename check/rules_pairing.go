@@ -8,7 +8,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesPairing are the rules about which request a response belongs to.
+// rulesPairing are the rules about how responses match requests.
 var rulesPairing = []rule{
 	{
 		Rule: Rule{
@@ -193,13 +193,15 @@ wait 10m
 	},
 }
 
-// strayResponse reports whether v is a response with an id to nothing that waits, in a session of which nothing is missing. Where two requests with that id wait it may
-// be to either.
+// strayResponse reports whether v is a response with an id that matches no pending request, in a
+// session with no missing events. If two requests with that id are pending, it may answer either.
 func strayResponse(v *view) bool {
 	return v.call == nil && v.msg.paired() && !v.checker.callsEvicted && v.session.complete() && !v.session.restarted && !v.redacted("/id") && v.session.calls[openKey{opposite(v.e.Dir), idKey(v.msg.id)}] == nil
 }
 
-// loneExchange returns the HTTP exchange of a response that is not known to answer anything, if only one request can be meant: in modern revisions that of the exchange.
+// loneExchange returns the exchange of a response that matches no known request, if only one
+// request can be meant: the only one posted in that exchange, in modern revisions. Otherwise it
+// returns nil.
 func loneExchange(v *view) *exchange {
 	x := v.exchange
 	if x == nil || !v.modern || v.call != nil || !v.toClient() || x.call == nil || x.posted != 1 || !v.msg.paired() || v.redacted("/id") || v.session.complete() {
@@ -208,7 +210,7 @@ func loneExchange(v *view) *exchange {
 	return x
 }
 
-// similar says which request may be meant by a response to none.
+// similar describes the pending request that a stray response may mean, or returns "".
 func similar(v *view) string {
 	id := v.msg.id
 	var guess jsonrpc.ID
@@ -226,19 +228,21 @@ func similar(v *view) string {
 	return ""
 }
 
-// lastFrames is what either side sent last.
+// lastFrames holds the last message of each side.
 type lastFrames struct {
 	of map[capture.Dir]lastFrame
 }
 
 type lastFrame struct {
-	n          uint64
-	kind       kind
-	method     string
-	unreadable bool // something of that side could not be read, now or before, and was not complained of yet
+	n      uint64
+	kind   kind
+	method string
+	// unreadable reports that this side sent something that could not be read, and that no error
+	// response has covered it yet.
+	unreadable bool
 }
 
-// observePairing keeps what either side sent last.
+// observePairing records the last message of each side.
 var observePairing = []observer{{
 	kinds: kindAny,
 	observe: func(v *view) {
@@ -265,12 +269,13 @@ func recordFrame(v *view, k kind, method string, bad bool) {
 	last.of[v.e.Dir] = lastFrame{v.e.N, k, method, bad}
 }
 
-// unreadable reports whether the other side has sent something that an error without an id can be about.
+// unreadable reports whether an error without an id may be about a message of the other side.
 func unreadable(v *view) bool {
 	return stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].unreadable || !v.session.complete()
 }
 
-// answersNotification reports whether v is a response without an id, right behind a notification of the other side.
+// answersNotification reports whether v is a response without an id, directly after a notification
+// of the other side.
 func answersNotification(v *view) bool {
 	if len(v.msg.id) > 0 && !v.msg.id.IsNull() || v.session.transport != transportStdio || unreadable(v) {
 		return false
@@ -278,14 +283,14 @@ func answersNotification(v *view) bool {
 	return stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].kind == kindNotification
 }
 
-// responseTimeout is how long a request may wait before it counts as one that is never answered.
+// responseTimeout is how long a request may be pending before it counts as unanswered.
 const responseTimeout = 60e9
 
-// silenceTimeout is after how long a server that does not answer initialize is silent.
+// silenceTimeout is how long a server may leave initialize unanswered before it counts as silent.
 const silenceTimeout = 10 * time.Second
 
-// silentFor returns how long a call of initialize waited until the client cancelled it, or ended the
-// connection. It is 0 for others.
+// silentFor returns how long a call of initialize was pending until the client canceled it or
+// closed the connection. It is 0 for other calls.
 func (s *session) silentFor(c *call) time.Duration {
 	switch {
 	case c.method != mcp.MethodInitialize || c.dir != capture.ToServer || s.initializeResult != 0 || s.ended[capture.ToClient] != 0 && s.ended[capture.ToClient] < s.ended[capture.ToServer]:
@@ -308,7 +313,8 @@ func checkUnanswered(v *view) {
 		switch {
 		case c.canceled != 0 || c.method == mcp.MethodSubscriptionsListen || c.method == mcp.MethodTasksResult:
 		case v.checker.callsEvicted || !v.session.completeSince(c.n) || v.session.restarted:
-		case v.session.exited != 0 || v.session.ended[opposite(c.dir)] != 0: // another rule's
+		// Another rule covers this.
+		case v.session.exited != 0 || v.session.ended[opposite(c.dir)] != 0:
 		case v.session.ended[c.dir] != 0 || rec.elapsed(c.t) < responseTimeout:
 		default:
 			v.report("", "this request got no response in the %s until the end of the capture", rec.elapsed(c.t).Round(1e9)).aboutCall(c)

@@ -6,7 +6,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesShape are the rules about what messages consist of. Package shape knows it, from the schemas of the revisions.
+// rulesShape are the rules about the members of messages. Package shape derives them from the
+// schemas of the revisions.
 var rulesShape = []rule{
 	shapeRule(shape.Missing, Error, Rule{
 		ID:    "shape/missing-member",
@@ -83,7 +84,7 @@ func resourceRead(contents string) string {
 	return "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"file:///a.png\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"contents\":[" + contents + "]}}"
 }
 
-// shapeRule makes the rule for a kind of problem.
+// shapeRule returns the rule for one kind of shape finding.
 func shapeRule(code shape.Code, severity Severity, r Rule) rule {
 	r.Severity, r.URL = severity, "schema"
 	return rule{
@@ -113,7 +114,7 @@ func shapeRoot(m *message) string {
 	return "/params"
 }
 
-// shapeMismatches returns how the message differs from its shape.
+// shapeMismatches returns the differences between the message and its shape.
 func (v *view) shapeMismatches() []shape.Finding {
 	if !v.shapeChecked {
 		v.shapeChecked = true
@@ -136,17 +137,20 @@ func (v *view) findShapeMismatches() []shape.Finding {
 	case m.is(kindError):
 		s.Kind, s.Body, s.Method = shape.ErrorObject, m.err, ""
 		if rev == mcp.RevisionNone {
-			rev = mcp.LatestLegacyRevision // what an error looks like, all have in common
+			// All revisions have the same error shape.
+			rev = mcp.LatestLegacyRevision
 		}
 	default:
 		s.Kind, s.Body, s.Method = shape.Result, m.result, ""
 		if v.call == nil || v.modern && !v.session.modern && !modernAnswer(m) {
-			return nil // whoever answered may be a legacy server that took a modern request for one of its own
+			// A legacy server may have mistaken a modern request for a legacy one.
+			return nil
 		}
 		s.Method = v.call.method
 	}
 	if s.Body != nil && !isObject(s.Body) && !m.is(kindError) {
-		s.Body = nil // another rule's
+		// Another rule covers this.
+		s.Body = nil
 		if m.is(kindResult) {
 			return nil
 		}
@@ -158,7 +162,7 @@ func (v *view) findShapeMismatches() []shape.Finding {
 	return problems
 }
 
-// dropMissing leaves out that the params are missing, where they are only of the wrong type.
+// dropMissing removes findings about missing params: they exist, with the wrong type.
 func dropMissing(problems []shape.Finding) []shape.Finding {
 	var rest []shape.Finding
 	for _, p := range problems {

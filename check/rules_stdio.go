@@ -5,7 +5,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesStdio are the rules about standard input and output (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio).
+// rulesStdio are the rules about standard input and output
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio).
 var rulesStdio = []rule{
 	{
 		Rule: Rule{
@@ -168,14 +169,15 @@ exit 2`},
 		},
 		kinds: kindAny,
 		check: func(v *view) {
-			if v.session.exited != 0 && v.msg.index == 0 && v.e.Dir == capture.ToServer { // what comes from there is a tap's, in the server's place
+			// Messages from the server's side now come from a tap in its place.
+			if v.session.exited != 0 && v.msg.index == 0 && v.e.Dir == capture.ToServer {
 				v.report("", "the server had ended before this message").with(v.session.exited)
 			}
 		},
 	},
 }
 
-// invalidLines returns what is to be said of lines that are no JSON.
+// invalidLines classifies the lines that are not valid JSON, once for each event.
 func (v *view) invalidLines() invalidLines {
 	if !v.invalidKnown {
 		v.invalidKnown = true
@@ -201,10 +203,10 @@ func reportStray(v *view, b invalidLines, dir capture.Dir) {
 	}
 }
 
-// A once is what was said of a session before, and is not said again.
+// reported holds what was already reported in a session.
 type reported struct{ seen map[string]bool }
 
-// firstTime reports whether it is called for the first time for a subject, in this session and direction.
+// firstTime reports whether this is the first call for a subject in this session and direction.
 func (v *view) firstTime(subject string) bool {
 	o := stateOf[reported](&v.session.state)
 	key := subject + string(v.e.Dir)
@@ -218,7 +220,7 @@ func (v *view) firstTime(subject string) bool {
 	return true
 }
 
-// pendingCalls returns the requests of the client that a server owes an answer.
+// pendingCalls returns the requests of the client that still need a response.
 func pendingCalls(s *session) []*call {
 	var list []*call
 	for _, c := range sortedCalls(s) {
@@ -231,7 +233,8 @@ func pendingCalls(s *session) []*call {
 
 func checkExitPending(v *view) {
 	x := v.e.Exit
-	told := v.session.ended[capture.ToServer] != 0 // the client has said that it wants nothing more
+	// told reports that the client has closed its side.
+	told := v.session.ended[capture.ToServer] != 0
 	if v.session.transport != transportStdio || told && (x.Code == 0 || x.Signal != "" || x.Code >= 128) {
 		return
 	}

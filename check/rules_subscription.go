@@ -8,15 +8,17 @@ import (
 	"mcpwire/mcp"
 )
 
-// Since 2026-07-28 changes are told to those who asked for it, with subscriptions/listen
+// Since 2026-07-28 servers announce changes only to clients that subscribed with
+// subscriptions/listen
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions).
 
-// A listening is what rules remember of a subscriptions/listen.
+// A subscription is the state of a subscriptions/listen.
 type subscription struct {
-	acked uint64 // number of the event with the acknowledgement, 0 before
+	// acked is the number of the event with the acknowledgment, or 0.
+	acked uint64
 }
 
-// observersSubscription remember acknowledgements.
+// observersSubscription records acknowledgments.
 var observersSubscription = []observer{{
 	kinds: kindNotification, dir: capture.ToClient, methods: []string{mcp.NotificationAcknowledged},
 	observe: func(v *view) {
@@ -28,7 +30,8 @@ var observersSubscription = []observer{{
 	},
 }}
 
-// subscriptionCall returns the subscriptions/listen that a notification of the server belongs to, nil if that is not known. Over HTTP it is that of the exchange.
+// subscriptionCall returns the subscriptions/listen that a notification of the server belongs to,
+// or nil if unknown. Over HTTP it is the call of the exchange.
 func (v *view) subscriptionCall() *call {
 	if v.exchange != nil {
 		if c := v.exchange.call; c != nil && c.method == mcp.MethodSubscriptionsListen && v.session.transport == transportHTTP {
@@ -46,7 +49,7 @@ func (v *view) subscriptionCall() *call {
 	return nil
 }
 
-// filterName returns the filter's member that asks for a notification, "" if it is none that can be asked for.
+// filterName returns the member of the filter that selects a notification, or "".
 func filterName(method string) string {
 	switch method {
 	case mcp.NotificationToolsChanged:
@@ -202,7 +205,8 @@ func isEmptyArray(v []byte) bool {
 	return true
 }
 
-// otherSubscription returns an open subscription whose id reads like id, but is of another type.
+// otherSubscription returns the only open subscription whose id has the same text as id but another
+// type, or nil.
 func (v *view) otherSubscription(id []byte) *call {
 	read := func(id []byte) string {
 		if isString(id) {

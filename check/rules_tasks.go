@@ -5,12 +5,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// A taskStatuses is what rules remember of the tasks of a session.
+// taskStatuses holds the statuses of the tasks of a session.
 type taskStatuses struct {
 	known map[string]taskStatus
 }
 
-// A taskStatus is the last that was said of a task.
+// A taskStatus is the last known status of a task.
 type taskStatus struct {
 	status string
 	n      uint64
@@ -18,7 +18,7 @@ type taskStatus struct {
 
 const maxTasks = 4096 // of a session
 
-// observersTasks remember the states of tasks.
+// observersTasks records the statuses of tasks.
 var observersTasks = []observer{{
 	kinds: kindResult | kindNotification,
 	observe: func(v *view) {
@@ -36,7 +36,7 @@ var observersTasks = []observer{{
 	},
 }}
 
-// taskState returns what the message says of a task, in either of the two designs, "" if it says nothing.
+// taskState returns the task and status that the message reports, in either design of tasks, or "".
 func (v *view) taskState() (id, status string) {
 	var t []byte
 	switch m := v.msg; {
@@ -67,7 +67,7 @@ const (
 	tasksTime = "1999-12-31T23:59:59Z"
 )
 
-// tasksPoll is a tasks/get and its answer.
+// tasksPoll returns a tasks/get and its response.
 func tasksPoll(id, result string) string {
 	return `> {"jsonrpc":"2.0","id":` + id + `,"method":"tasks/get","params":{"taskId":"t",` + tasksMeta + `}}` + "\n" +
 		`< {"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","taskId":"t","createdAt":"` + tasksTime + `","lastUpdatedAt":"` + tasksTime + `","ttlMs":null,` + result + `}}`
@@ -78,7 +78,7 @@ const (
 	tasksWorking = `"status":"working"`
 )
 
-// rulesTasks are the rules about tasks: those of 2025-11-25 and those of the extension.
+// rulesTasks are the rules about tasks, both of 2025-11-25 and of the extension.
 var rulesTasks = []rule{
 	{
 		Rule: Rule{
@@ -128,7 +128,8 @@ var rulesTasks = []rule{
 		check: func(v *view) {
 			id, status := v.taskState()
 			before, ok := stateOf[taskStatuses](&v.session.state).known[id]
-			// What was asked before the end, and what comes on another stream, may be older than it.
+			// A response to an earlier request, or a message on another stream, may be older than
+			// the end.
 			late := v.msg.is(kindResult) && v.call != nil && v.call.n > before.n || v.msg.is(kindNotification) && v.session.transport == transportStdio
 			if id != "" && ok && late && isTerminal(before.status) && status != before.status && status != "" {
 				v.report("", "the task %s is %s now, and was %s", show(id), show(status), show(before.status)).with(before.n)

@@ -6,7 +6,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesToolList are the rules about what servers say of their tools, resources and prompts.
+// rulesToolList are the rules about listed tools, resources and prompts.
 var rulesToolList = []rule{
 	{
 		Rule: Rule{
@@ -110,7 +110,7 @@ func exModernTools(tools string) string {
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[` + tools + `],"ttlMs":0,"cacheScope":"public"}}`
 }
 
-// listRule makes the rule that nothing stands twice in a list.
+// listRule returns the rule that forbids duplicates in a list.
 func listRule(id, member1, key, method, page string, good, bad Example) rule {
 	return rule{
 		Rule: Rule{
@@ -142,7 +142,7 @@ func listRule(id, member1, key, method, page string, good, bad Example) rule {
 
 const maxListed = 1 << 16
 
-// isPlainName reports whether a name is one that all hosts and models take.
+// isPlainName reports whether all hosts and models accept a name.
 func isPlainName(s string) bool {
 	if s == "" || len(s) > 128 {
 		return false
@@ -156,7 +156,7 @@ func isPlainName(s string) bool {
 	return true
 }
 
-// eachSchema visits the schemas in a list of tools.
+// eachSchema calls visit for the schemas in a list of tools.
 func eachSchema(v *view, visit func(place string, s []byte)) {
 	for i, t := range elements(v.result("tools")) {
 		for _, name := range []string{"inputSchema", "outputSchema"} {

@@ -14,7 +14,7 @@ import (
 // exTool is a tool for examples.
 const exTool = `{"name":"add","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}`
 
-// exToolCall begins an example in which a tool is called.
+// exToolCall returns an example of a tool call.
 func exToolCall(tool, arguments, result string) string {
 	return toolsList(`{"tools":[`+tool+`]}`) + `
 > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add","arguments":` + arguments + `}}
@@ -23,7 +23,8 @@ func exToolCall(tool, arguments, result string) string {
 
 const exDone = `"result":{"content":[{"type":"text","text":"done"}]}`
 
-// rulesTools are the rules about tools (https://modelcontextprotocol.io/specification/2026-07-28/server/tools).
+// rulesTools are the rules about tools
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/tools).
 var rulesTools = []rule{
 	{
 		Rule: Rule{
@@ -186,13 +187,13 @@ const exOutputTool = `{"name":"add","inputSchema":{"type":"object"},"outputSchem
 
 func isTrue(v []byte) bool { return string(v) == "true" }
 
-// unlisted reports whether a call is of a tool that the server certainly does not list.
+// unlisted reports whether the server certainly does not list the tool of a call.
 func unlisted(v *view, c *call) bool {
 	b := &v.session.tools
 	return c.tool == nil && !c.paramsLost && b.complete && v.session.complete() && isString(c.param("name")) && b.byName[stringValue(c.param("name"))] == nil
 }
 
-// argumentProblems returns what is wrong with the arguments of a call of a tool, but for what hidden says is redacted.
+// argumentProblems returns the problems of a tool call's arguments. hidden reports redacted places.
 func argumentProblems(c *call, params []byte, hidden func(place string) bool) []schema.Problem {
 	if c == nil || c.tool == nil {
 		return nil
@@ -202,12 +203,13 @@ func argumentProblems(c *call, params []byte, hidden func(place string) bool) []
 		arguments = []byte("{}")
 	}
 	if !isObject(arguments) {
-		return nil // the shape's business
+		// rulesShape covers this.
+		return nil
 	}
 	return visible(c.tool.inputValidator().validate(arguments), hidden)
 }
 
-// visible leaves out problems that may come of what is redacted.
+// visible removes problems that redaction may cause.
 func visible(problems []schema.Problem, hidden func(place string) bool) []schema.Problem {
 	var rest []schema.Problem
 	for _, p := range problems {
@@ -220,10 +222,11 @@ func visible(problems []schema.Problem, hidden func(place string) bool) []schema
 
 var errUnsupported = errors.New("needs an engine")
 
-// schemaFault returns why a schema is none in its dialect, "" if nothing is certainly wrong with it.
+// schemaFault returns why a schema is certainly invalid in its dialect, or "".
 func schemaFault(text []byte) string {
 	_, err := schema.Compile(text, func([]byte) (func([]byte) error, error) { return nil, errUnsupported })
-	if errors.Is(err, errUnsupported) { // it may be of another dialect
+	// It may be in another dialect.
+	if errors.Is(err, errUnsupported) {
 		err = fullschema.Check(text)
 	}
 	if err == nil {
@@ -232,7 +235,7 @@ func schemaFault(text []byte) string {
 	return strings.TrimPrefix(err.Error(), "schema: ")
 }
 
-// externalRef returns a $ref in a schema that leads into the network, with its place.
+// externalRef returns a $ref of a schema that points into the network, with its place.
 func externalRef(v []byte, place string, depth int) (ref, at string) {
 	if depth > 64 {
 		return "", ""

@@ -7,7 +7,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesUtilities are the rules about progress, cancellation, logging and pages.
+// rulesUtilities are the rules about progress, cancellation and logging.
 var rulesUtilities = []rule{
 	{
 		Rule: Rule{
@@ -105,7 +105,8 @@ var rulesUtilities = []rule{
 		check: func(v *view) {
 			id := v.param("requestId")
 			s := v.session
-			// Over HTTP a cancellation may overtake its request, or be all that was sent of it.
+			// Over HTTP a cancellation may overtake its request, or be the only part of it that was
+			// sent.
 			if s.transport != transportStdio || !isString(id) && !isNumber(id) || len(id) > maxPairedID || !s.complete() || s.restarted || v.redacted("/params/requestId") || v.checker.callsEvicted || v.modern && v.toClient() {
 				return
 			}
@@ -244,13 +245,13 @@ const exCanceled = `init
 > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
 `
 
-// A logLevel is what a legacy client has set.
+// A logLevel is the level that a legacy client has set.
 type logLevel struct {
 	level mcp.LoggingLevel
 	n     uint64
 }
 
-// observeLevel takes the level when the server has agreed to it.
+// observeLevel records the level once the server has accepted it.
 var observeLevel = []observer{{
 	kinds: kindResult, methods: []string{mcp.MethodSetLevel}, dir: capture.ToClient,
 	observe: func(v *view) {
@@ -263,7 +264,8 @@ var observeLevel = []observer{{
 	},
 }}
 
-// askedLevel returns the lowest level that a modern request under way has asked for, LevelNone if none has; known is false if that cannot be told.
+// askedLevel returns the lowest level that a pending modern request asks for, or LevelNone. known
+// is false if that is uncertain.
 func askedLevel(v *view) (level mcp.LoggingLevel, known bool) {
 	add := func(c *call) bool {
 		if c.paramsLost {
@@ -307,7 +309,7 @@ func checkLogLevel(v *view) {
 	}
 }
 
-// pendingLevel reports whether the client is changing the level just now.
+// pendingLevel reports whether a change of the level is pending.
 func pendingLevel(s *session) bool {
 	for _, c := range s.calls {
 		if c.method == mcp.MethodSetLevel {

@@ -15,87 +15,110 @@ import (
 	"mcpwire/mcp"
 )
 
-// A transport is what moved the bytes.
+// A transport identifies what moved the messages.
 type transport uint8
 
 const (
 	transportUnknown transport = iota
-	transportStdio             // a stream of bytes each way
+	transportStdio             // a byte stream each way
 	transportHTTP              // Streamable HTTP
 	transportSSE               // HTTP+SSE of 2024-11-05
 )
 
-// A session is a connection over stdio, a session of legacy HTTP, or what of HTTP cannot be told apart any further.
+// A session is a stdio connection, a legacy HTTP session, or all HTTP traffic that cannot be
+// separated further.
 type session struct {
-	key       sessionKey
-	number    uint64 // given by the checker, for the pairer
+	key sessionKey
+	// number is assigned by the checker, for the pairer.
+	number    uint64
 	capture   *captureState
 	transport transport
-	tick      uint64 // when it was last used
-	lastN     uint64
-	messages  int
+	// tick is the time of the last use.
+	tick     uint64
+	lastN    uint64
+	messages int
 
-	// certain tells that all in the session is of one client and one server: ids and states may be held against each other.
+	// certain reports that the session has one client and one server, so that ids and states may be
+	// compared.
 	certain bool
-	// startedMidway tells that the session began before the capture did.
+	// startedMidway reports that the session began before the capture did.
 	startedMidway bool
-	// lostAt is the number of the latest event behind which some are missing; 0 if all are there. What needs the whole history, see whole.
+	// lostAt is the number of the latest event after which some are missing, or 0. See complete and
+	// completeSince.
 	lostAt uint64
 
-	// The legacy handshake.
-	initialize       *call        // the request, once it was seen
-	initializeCount  int          // how many
-	rev              mcp.Revision // that the server answered; RevisionNone before, and if it is none that is known
-	initializeResult uint64       // number of the event with a result of initialize, 0 before
-	initialized      uint64       // number of the event with notifications/initialized, 0 before
-	clientCaps       []byte       // JSON text of the capabilities in the handshake; nil before
-	serverCaps       []byte       // from the handshake, or from server/discover
-	serverVersion    string       // that the server answered
-	// modern tells that the server has shown that it speaks a modern revision. That a client asked like one shows nothing of the server.
+	// The fields below describe the legacy handshake.
+	// initialize is the request, or nil if none was seen.
+	initialize *call
+	// initializeCount counts the initialize requests.
+	initializeCount int
+	// rev is the revision in the server's result, or RevisionNone if none came or it is unknown.
+	rev mcp.Revision
+	// initializeResult is the number of the event with the result of initialize, or 0.
+	initializeResult uint64
+	// initialized is the number of the event with notifications/initialized, or 0.
+	initialized uint64
+	// clientCaps is the JSON text of the client's capabilities in the handshake, or nil.
+	clientCaps []byte
+	// serverCaps are the server's capabilities from the handshake or from server/discover.
+	serverCaps []byte
+	// serverVersion is the version in the server's result.
+	serverVersion string
+	// modern reports that the server has shown that it speaks a modern revision. A modern request
+	// of the client does not show that.
 	modern bool
 
-	exited        uint64 // number of the event with the exit of the server
-	restarted     bool   // the server was started again behind the same pipe
-	ended         map[capture.Dir]uint64
-	clientClosedT time.Duration // when the client ended its side
+	// exited is the number of the event with the server's exit.
+	exited uint64
+	// restarted reports that the server was started again on the same pipe.
+	restarted bool
+	ended     map[capture.Dir]uint64
+	// clientClosedT is the time at which the client closed its side.
+	clientClosedT time.Duration
 	tools         toolList
-	calls         map[openKey]*call // that wait
-	ids           map[capture.Dir]*idSet
-	answered      map[capture.Dir]*recentIDs // requests that were answered, by the side that asked
-	state         states
+	// calls holds the pending requests.
+	calls map[openKey]*call
+	ids   map[capture.Dir]*idSet
+	// answered holds the answered requests, by the direction of the request.
+	answered map[capture.Dir]*recentIDs
+	state    states
 }
 
 type sessionKey struct {
 	capture string
-	number  uint64 // the capture's
-	id      string // the protocol's, as it stands in the capture; "" if there is none
+	// number is the session number in the capture.
+	number uint64
+	// id is the Mcp-Session-Id as captured, or "".
+	id string
 }
 
-// A recording is what is known of a capture as a whole.
+// A captureState is what is known of a capture as a whole.
 type captureState struct {
 	id        string
 	transport string
 	lostAt    uint64
 	tail      bool
-	lastT     int64 // nanoseconds since its head
-	lastN     uint64
-	state     states
+	// lastT is the time of the last event, in nanoseconds since the head.
+	lastT int64
+	lastN uint64
+	state states
 }
 
-// complete reports whether nothing of the session is missing, as far as is known.
+// complete reports whether, as far as is known, no event of the session is missing.
 func (s *session) complete() bool {
 	return s.certain && !s.startedMidway && s.lostAt == 0 && s.capture.lostAt == 0
 }
 
-// completeSince reports whether nothing is missing of what came behind event n.
+// completeSince reports whether no event after event n is missing.
 func (s *session) completeSince(n uint64) bool { return s.lostAt < n && s.capture.lostAt < n }
 
-// handshaking reports whether initialize waits for its answer.
+// handshaking reports whether initialize is pending.
 func (s *session) handshaking() bool {
 	return s.initialize != nil && s.initializeResult == 0 && s.calls[openKey{capture.ToServer, idKey(s.initialize.id)}] == s.initialize
 }
 
-const maxSessionText = 64 << 10 // bytes of a text that is kept of a session
+// maxSessionText limits a JSON text stored with a session, in bytes.
+const maxSessionText = 64 << 10
 
 func cloneBounded(v []byte) []byte {
 	if len(v) > maxSessionText {
@@ -104,7 +127,8 @@ func cloneBounded(v []byte) []byte {
 	return bytes.Clone(v)
 }
 
-// sessionFor returns the session with a key, a new one if there is none. It makes room by forgetting the older half.
+// sessionFor returns the session with a key. It creates it if needed, and evicts older sessions
+// when there are too many.
 func (ck *Checker) sessionFor(key sessionKey) *session {
 	s := ck.sessions[key]
 	if s == nil {
@@ -125,7 +149,8 @@ func (ck *Checker) sessionFor(key sessionKey) *session {
 	return s
 }
 
-// evictSessions forgets the older half of the sessions. What comes of them later counts as the middle of something.
+// evictSessions evicts the older half of the sessions. Later events of these count as the middle of
+// a session.
 func (ck *Checker) evictSessions() {
 	oldest := ck.ticks
 	for _, s := range ck.sessions {
@@ -149,7 +174,7 @@ func (ck *Checker) evictSessions() {
 	}
 }
 
-// captureOf returns what is known of a capture.
+// captureOf returns the state of a capture.
 func (ck *Checker) captureOf(id string) *captureState {
 	r := ck.captures[id]
 	if r == nil {
@@ -164,7 +189,8 @@ func (ck *Checker) captureOf(id string) *captureState {
 
 const maxCaptures = 256
 
-// resolve finds the session of an event that has a message or belongs to an exchange. m may be nil.
+// resolve returns the session of an event. x is nil if the event belongs to no exchange, and m is
+// nil if it has no message.
 func (ck *Checker) resolve(e *capture.Event, x *exchange, m *message) *session {
 	if x == nil {
 		s := ck.sessionFor(sessionKey{capture: e.Capture, number: e.Session})
@@ -184,8 +210,8 @@ func (ck *Checker) resolve(e *capture.Event, x *exchange, m *message) *session {
 	return x.session
 }
 
-// resolveHTTP finds the session of an exchange. Modern requests have none, so that all of them share one, in which nothing is held against each other that two clients
-// could have sent.
+// resolveHTTP returns the session of an exchange. All modern requests share one session, because
+// they have none; there, nothing is compared that two clients could have sent.
 func (ck *Checker) resolveHTTP(e *capture.Event, x *exchange, m *message) *session {
 	shared := sessionKey{capture: e.Capture, number: e.Session}
 	if post := ck.endpoints[endpointKey{e.Capture, x.url}]; post != nil && x.method == "POST" {
@@ -193,7 +219,8 @@ func (ck *Checker) resolveHTTP(e *capture.Event, x *exchange, m *message) *sessi
 	}
 	sh := ck.sharedHTTPOf(shared)
 	if id := x.requestHeader("Mcp-Session-Id"); id != "" {
-		key := sessionKey{capture: e.Capture, id: id} // whatever the recorder has counted
+		// The recorder's session number is ignored.
+		key := sessionKey{capture: e.Capture, id: id}
 		_, known := ck.sessions[key]
 		s := ck.sessionFor(key)
 		s.transport, s.certain = transportHTTP, true
@@ -212,14 +239,15 @@ func (ck *Checker) resolveHTTP(e *capture.Event, x *exchange, m *message) *sessi
 		return s
 	}
 	if sh.session != nil && sh.handshakes == 1 && !modernRequest(x, m) {
-		return sh.session // the only one there was a handshake for
+		// There was only this handshake.
+		return sh.session
 	}
 	s := ck.sessionFor(shared)
 	s.transport, s.startedMidway = transportHTTP, true
 	return s
 }
 
-// sessionSuffix names the sessions that have no id of their own.
+// sessionSuffix returns a name for a session without an id.
 func sessionSuffix(n uint64) []byte {
 	var b []byte
 	for ; n > 0; n >>= 6 {
@@ -228,9 +256,10 @@ func sessionSuffix(n uint64) []byte {
 	return b
 }
 
-// A share is what is known of HTTP without session ids.
+// A sharedHTTP is what is known of HTTP traffic without session ids.
 type sharedHTTP struct {
-	session    *session // of the latest handshake
+	// session is the session of the latest handshake.
+	session    *session
 	handshakes int
 }
 
@@ -247,10 +276,10 @@ func (ck *Checker) sharedHTTPOf(key sessionKey) *sharedHTTP {
 	return sh
 }
 
-// A endpointKey is where the messages of a session over HTTP+SSE are posted.
+// An endpointKey identifies the URL that an HTTP+SSE session posts to.
 type endpointKey struct{ capture, url string }
 
-// addEndpoint takes the event of an HTTP+SSE stream that says where to post.
+// addEndpoint handles the endpoint event of an HTTP+SSE stream.
 func (ck *Checker) addEndpoint(x *exchange, e *capture.Event) {
 	base, err := url.Parse(x.url)
 	if err != nil {
@@ -267,7 +296,7 @@ func (ck *Checker) addEndpoint(x *exchange, e *capture.Event) {
 	ck.endpoints[endpointKey{e.Capture, target.RequestURI()}] = s
 }
 
-// setSessionID takes the session id that a response to initialize brings.
+// setSessionID assigns a session the id from the response to initialize.
 func (ck *Checker) setSessionID(s *session, id string) {
 	key := sessionKey{capture: s.key.capture, id: id}
 	if id == "" || s.key.id == id || ck.sessions[key] != nil {
@@ -284,7 +313,7 @@ func (ck *Checker) setSessionID(s *session, id string) {
 // metaVersion returns the protocolVersion in the metadata of a message.
 func metaVersion(m *message) []byte { return valueAt(m.params, "_meta", mcp.MetaProtocolVersion) }
 
-// modernRequest reports whether a message of the client is one of a modern revision, by what it says itself.
+// modernRequest reports whether a client's message is marked as modern.
 func modernRequest(x *exchange, m *message) bool {
 	if m != nil && (metaVersion(m) != nil || m.method == mcp.MethodDiscover || m.method == mcp.MethodSubscriptionsListen) {
 		return true
@@ -293,14 +322,14 @@ func modernRequest(x *exchange, m *message) bool {
 	return ok && era.Of(r).Modern
 }
 
-// seed is for the hashes of ids.
+// newSeed returns a seed for hashing ids.
 func newSeed() maphash.Seed { return maphash.MakeSeed() }
 
-// A states holds what rules remember of a session, a call or an exchange: one value for each type, so that the rules of one role need not know those of another. The
-// zero value is empty.
+// states holds what rules remember of a session, a call, an exchange or a capture: one value of
+// each type, so that groups of rules stay independent. The zero value is empty.
 type states map[reflect.Type]any
 
-// stateOf returns the value of type T in s, a new one if there is none yet. What is in it must be bounded.
+// stateOf returns the value of type T in s, and creates it if needed. Its contents must be bounded.
 func stateOf[T any](s *states) *T {
 	t := reflect.TypeFor[T]()
 	if v, ok := (*s)[t]; ok {
@@ -314,10 +343,11 @@ func stateOf[T any](s *states) *T {
 	return v
 }
 
-// An idSet remembers ids. Most peers count, so integers take the memory of the holes between them. Above its limits it stops to remember, and says of new ids that it has
-// not seen them.
+// An idSet is a set of ids. It stores integers as ranges, because most peers count. When it is full
+// it stores no more and reports new ids as unseen.
 type idSet struct {
-	ranges []idRange // in order, with holes between them
+	// ranges are ascending and not adjacent.
+	ranges []idRange
 	hashes map[uint64]struct{}
 }
 
@@ -328,7 +358,7 @@ const (
 	maxHashes = 1 << 15
 )
 
-// add adds an id in its canonical form, and reports whether it was there before.
+// add adds an id in canonical form and reports whether it was present before.
 func (s *idSet) add(id string, seed maphash.Seed) (before bool) {
 	if n, ok := jsonwire.ParseInt([]byte(id)); ok {
 		return s.addInt(n)
@@ -346,7 +376,7 @@ func (s *idSet) add(id string, seed maphash.Seed) (before bool) {
 	return false
 }
 
-// has reports whether an id is there.
+// has reports whether the set contains an id.
 func (s *idSet) has(id string, seed maphash.Seed) bool {
 	if s == nil {
 		return false
@@ -359,13 +389,13 @@ func (s *idSet) has(id string, seed maphash.Seed) bool {
 	return ok
 }
 
-// full reports whether the set may have forgotten ids.
+// full reports whether ids may have been dropped.
 func (s *idSet) full() bool {
 	return s != nil && (len(s.ranges) >= maxRanges || len(s.hashes) >= maxHashes)
 }
 
 func (s *idSet) addInt(n int64) (before bool) {
-	// The first span that does not end before n.
+	// Find the first range that does not end before n.
 	i := sort.Search(len(s.ranges), func(i int) bool { return s.ranges[i].last >= n })
 	if i < len(s.ranges) && s.ranges[i].first <= n {
 		return true
@@ -386,7 +416,7 @@ func (s *idSet) addInt(n int64) (before bool) {
 	return false
 }
 
-// A recent remembers the latest ids with a number each, up to a limit.
+// recentIDs maps the latest ids to numbers, up to maxRecent.
 type recentIDs struct {
 	numbers map[string]uint64
 	order   []string

@@ -14,26 +14,34 @@ import (
 	"mcpwire/schema/fullschema"
 )
 
-// A toolbox is what a server has said of its tools.
+// A toolList holds the tools that a server has listed.
 type toolList struct {
-	byName   map[string]*tool
-	size     int  // bytes of definitions
-	complete bool // the list was seen from its first page to its last, and nothing says that it changed since
+	byName map[string]*tool
+	// size is the size of all definitions, in bytes.
+	size int
+	// complete reports that the list was seen from its first page to its last, and has not changed.
+	complete bool
 	listing  uint64
-	inOrder  bool // all pages of the listing that is going on were seen so far
-	cursor   string
-	changes  int // how often it has changed
+	// inOrder reports that all pages of the current listing were seen so far.
+	inOrder bool
+	cursor  string
+	// changes counts the changes of the list.
+	changes int
 }
 
-// A tool is what a server has said of one of its tools.
+// A tool is a listed tool.
 type tool struct {
-	n       uint64 // of the event with its definition
+	// n is the number of the event with the definition.
+	n       uint64
 	listing uint64
-	text    []byte // the definition
-	output  bool   // it has an outputSchema
+	text    []byte
+	// output reports that there is an outputSchema.
+	output bool
 
-	input, result *validator    // compiled when they are needed
-	headerParams  *headerParams // found when they are needed
+	// input and result are compiled when first needed.
+	input, result *validator
+	// headerParams is set when first needed.
+	headerParams *headerParams
 }
 
 // headerParams are the arguments of a tool that headers repeat.
@@ -42,14 +50,15 @@ type headerParams struct {
 	err    error
 }
 
-const maxHeaderParams = 64 // arguments of a tool that are held against their headers
+// maxHeaderParams limits the arguments of a tool that are compared with headers.
+const maxHeaderParams = 64
 
 const (
 	maxToolText = 256 << 10 // bytes of one definition
-	maxToolHeld = 16 << 20  // bytes of all definitions of a server
+	maxToolHeld = 16 << 20  // bytes of a server's definitions
 )
 
-// addPage takes a page of tools. cursor is that of the request; page is the result.
+// addPage adds a page of tools. cursor is the cursor of the request, and page its result.
 func (tl *toolList) addPage(n uint64, cursor, page []byte, limit int) {
 	if cursor == nil {
 		tl.listing, tl.inOrder, tl.complete = tl.listing+1, true, false
@@ -85,10 +94,10 @@ func (tl *toolList) addPage(n uint64, cursor, page []byte, limit int) {
 	}
 }
 
-// reset is for when the tools have changed.
+// reset clears the list after it has changed.
 func (tl *toolList) reset() { *tl = toolList{listing: tl.listing, changes: tl.changes + 1} }
 
-// headers returns the arguments that the tool has in headers, or the first of them.
+// headers returns the arguments that the tool repeats in headers, at most maxHeaderParams.
 func (t *tool) headers() ([]mcp.HeaderParam, error) {
 	if t.headerParams == nil {
 		params, err := mcp.HeaderParams(member(t.text, "inputSchema"))
@@ -97,13 +106,15 @@ func (t *tool) headers() ([]mcp.HeaderParam, error) {
 	return t.headerParams.params, t.headerParams.err
 }
 
-// A validator is a schema of a peer, compiled. One that cannot be compiled, or not with bounded work, takes everything.
+// A validator is a compiled schema of a peer. The zero value, used for schemas that do not compile
+// or need unbounded work, accepts everything.
 type validator struct {
 	v      *schema.Validator
 	engine bool
 }
 
-// validators returns the validators of the tool's two schemas.
+// inputValidator returns the validator of the tool's input, outputValidator that of its structured
+// output.
 func (t *tool) inputValidator() *validator {
 	if t.input == nil {
 		t.input = compile(member(t.text, "inputSchema"))
@@ -118,10 +129,10 @@ func (t *tool) outputValidator() *validator {
 	return t.result
 }
 
-// compile compiles a schema of a stranger. What package schema cannot do by itself, such as other
-// dialects, goes to an engine whose work nobody bounds, so it gets only schemas that stay small when
-// each reference is replaced by what it refers to: then its work is that size times that of the
-// instance.
+// compile compiles a schema of a peer. Schemas that package schema does not support, such as other
+// dialects, go to an engine whose work is unbounded. The engine gets only schemas that stay small
+// when every reference is replaced by its target, so that its work is at most that size times the
+// size of the instance.
 func compile(text []byte) *validator {
 	if text == nil {
 		return &validator{}
@@ -140,11 +151,11 @@ func compile(text []byte) *validator {
 	return &validator{v: v, engine: true}
 }
 
-// maxExpanded is how many values a schema may have that goes to an engine.
+// maxExpanded limits the values of an expanded schema for the engine.
 const maxExpanded = 10_000
 
-// expandable reports whether a part of a schema, with its references replaced, has no more values
-// than the budget, which it takes them from. References must be JSON pointers, and end.
+// expandable reports whether a part of a schema, with its references expanded, has at most budget
+// values. It subtracts them from budget. References must be JSON pointers and must not recurse.
 func expandable(root, v []byte, depth int, budget *int) bool {
 	if *budget--; *budget < 0 || depth > 64 {
 		return false
@@ -174,8 +185,8 @@ func expandable(root, v []byte, depth int, budget *int) bool {
 	return true
 }
 
-// referred is the part of a schema that a reference such as #/definitions/a leads to, nil if it is
-// another kind of reference.
+// referred returns the part of a schema that a reference such as #/definitions/a names, or nil for
+// other kinds of references.
 func referred(root []byte, ref string) []byte {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok || strings.Contains(path, "%") {
@@ -212,7 +223,7 @@ const (
 	maxSchemaSteps    = 500_000
 )
 
-// validate returns what is wrong with an instance. It keeps quiet about what it cannot tell.
+// validate returns the problems of an instance that are certain.
 func (d *validator) validate(instance []byte) []schema.Problem {
 	if d.v == nil || d.engine && len(instance) > maxEngineInstance {
 		return nil
@@ -228,7 +239,7 @@ func (d *validator) validate(instance []byte) []schema.Problem {
 	return problems
 }
 
-// joinProblems joins what a validator found below a place for people.
+// joinProblems formats up to three problems.
 func joinProblems(problems []schema.Problem) string {
 	var list []string
 	for _, p := range problems[:min(len(problems), 3)] {

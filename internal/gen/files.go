@@ -1,6 +1,6 @@
 package main
 
-// files are the generated files with their types, in order.
+// files lists the generated files with their types, in order.
 var files = []struct {
 	name  string
 	types []string
@@ -36,7 +36,8 @@ var files = []struct {
 
 const metaPrefix = "io.modelcontextprotocol/"
 
-// firstProps and last are the properties that come first and last in a type, in this order; the others are between them by name. _meta ends all.
+// firstProps and lastProps list the properties that come first and last in a type, in this order.
+// The others are between them, sorted by name. _meta is last.
 var (
 	firstProps = []string{"type", "taskId", "id", "toolUseId", "role", "uri", "uriTemplate", "ref", "src", "name", "version", "title", "method", "params", "mode", "message",
 		"description", "websiteUrl", "level", "logger", "text", "data", "mimeType", "size", "sizes", "theme", "inputSchema", "outputSchema", "action", "content", "structuredContent", "isError",
@@ -45,7 +46,7 @@ var (
 		"const", "enum", "enumNames", "values", "argument", "value", "requestedSchema", "input", "completion"}
 	lastProps = []string{"icons", "annotations", "inputResponses", "inputRequests", "requestState", "instructions", "nextCursor", "task", "ttlMs", "pollInterval", "pollIntervalMs",
 		"result", "error", "cacheScope", "resultType", "_meta"}
-	// orders are the types that have another order than their neighbours.
+	// orders lists the order of properties in types that deviate.
 	orders = map[string][]string{
 		"Tool":                           {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta"},
 		"RequestMetaObject":              {metaPrefix + "protocolVersion", metaPrefix + "clientCapabilities", metaPrefix + "clientInfo", metaPrefix + "logLevel", "progressToken"},

@@ -1,10 +1,10 @@
 package main
 
-// A form is a way in which a property is held in Go and written.
+// A form is a Go representation of a property, with the way to write it.
 type form int
 
 const (
-	formConst    form = iota + 1 // no field: the one value that it has
+	formConst    form = iota + 1 // no field: has one value
 	formString                   // string, or the named type elem
 	formBool                     // bool
 	formInt                      // int64
@@ -21,7 +21,7 @@ const (
 	formBlock                    // ContentBlock
 	formBlocks                   // []ContentBlock
 	formSampling                 // SamplingContent
-	formMessages                 // []SamplingMessage, which older revisions have more of
+	formMessages                 // []SamplingMessage, with more in older revisions
 	formRef                      // Reference
 	formTexts                    // map[string]string
 	formRawMap                   // map[string]json.RawMessage
@@ -29,13 +29,18 @@ const (
 	formError                    // *jsonrpc.Error
 )
 
-// A kind is how a property is held in Go.
+// A kind is the Go type of a property.
 type kind struct {
-	form         form
-	elem         string // name of a type of package mcp
-	pointer      bool   // optional, and empty is not the same as absent
-	text         string // formConst: the value. formObject: what is written for nil
-	revisionTest string // a function that says whether the value may stand in revisions where only an object may
+	form form
+	// elem is the name of a type of package mcp.
+	elem string
+	// pointer reports an optional property for which empty differs from absent.
+	pointer bool
+	// text is the value of formConst. For formObject it is written in place of nil.
+	text string
+	// revisionTest names a function that reports whether the value is allowed in revisions that
+	// allow only an object.
+	revisionTest string
 }
 
 // goType returns the type of the field.
@@ -83,7 +88,8 @@ func (k kind) goType(optional bool) string {
 	}[k.form]
 }
 
-// kindOf finds out what Go type the property with that name of that type has. It is the zero kind if s is an object that is defined in place.
+// kindOf returns the kind of a property of a type. It returns the zero kind if s is an object that
+// is defined inline.
 func (m *model) kindOf(typ, name string, s *schema) kind {
 	where := typ + "." + name
 	if k, ok := kinds[where]; ok {
@@ -139,7 +145,7 @@ func objectKind(s *schema) kind {
 	return kind{form: formObject}
 }
 
-// unionKind knows unions by one of their members.
+// unionKind recognizes unions by one of their members.
 func (m *model) unionKind(where string, members []*schema) kind {
 	for _, s := range members {
 		switch s.def() {
@@ -159,7 +165,7 @@ func (m *model) listKind(typ, name string, s *schema) kind {
 	k := m.kindOf(typ, name, s.Items)
 	switch k.form {
 	case 0:
-		return kind{form: formList} // of a type that is defined in place
+		return kind{form: formList} // of an inline type
 	case formStruct:
 		k.form = formList
 	case formString:

@@ -1,12 +1,15 @@
-// Command gen writes the types of package mcp, and the tables of package internal/era/shape, from the specification's schemas.
+// Command gen generates the types of package mcp, and the tables of package internal/era/shape,
+// from the schemas of the specification.
 //
 //	go run ./internal/gen -spec ../shared/spec -out mcp -shape internal/era/shape
 //
-// It reads schema.json of each revision, merges what the revisions say of the same concept into one Go type, and writes the files mcp/gen_*.go. What
-// cannot be read out of a schema stands in rules.go; a rule that is not needed fails the run, as does anything in a schema that is neither
-// covered nor listed there as skipped. additions.json describes what no schema has.
+// It reads schema.json of each revision, merges the definitions of each concept into one Go type,
+// and writes the files mcp/gen_*.go. rules.go adds what a schema cannot express. An unused rule
+// fails the run, and so does any part of a schema that is neither covered nor listed there as
+// skipped. additions.json describes types that no schema has.
 //
-// The tables of internal/era/shape keep what each revision says apart. Their rules stand in shaperules.go, and shapeadditions.json adds to the schemas.
+// The tables of internal/era/shape keep the revisions apart. Their rules are in shape.go, and
+// shapeadditions.json adds to the schemas.
 package main
 
 import (
@@ -69,7 +72,7 @@ func write(out string, files map[string][]byte) error {
 	return nil
 }
 
-// generate returns the files by name, and what became of each part of the schemas.
+// generate returns the files by name, and the model with the outcome of each part of the schemas.
 func generate(spec string) (map[string][]byte, *model, error) {
 	docs, err := load(spec)
 	if err != nil {

@@ -8,12 +8,14 @@ import (
 	"strings"
 )
 
-// A model is what all revisions say together.
+// A model merges the schemas of all revisions.
 type model struct {
 	docs  []*document
 	types map[string]*goType
-	enums map[string]*enum // by the prefix of the constants
-	// outcomes says what became of each definition and property, by revision and name, such as "Tool.inputSchema.type".
+	// enums is indexed by the prefix of the constants.
+	enums map[string]*enum
+	// outcomes records the treatment of each definition and property, by revision and name, such as
+	// "Tool.inputSchema.type".
 	outcomes map[rev]map[string]string
 	used     map[string]bool
 	errs     []error
@@ -21,22 +23,29 @@ type model struct {
 
 // A goType is a struct.
 type goType struct {
-	name   string
-	defs   []string // the definitions that it is made of
-	revs   revs
-	embed  string // an embedded struct
+	name string
+	// defs lists the definitions that it merges.
+	defs []string
+	revs revs
+	// embed is an embedded struct, or "".
+	embed  string
 	fields map[string]*field
-	merged map[rev]int // how many definitions of a revision
+	// merged counts the merged definitions by revision.
+	merged map[rev]int
 }
 
 // A field is a property of a goType.
 type field struct {
-	name   string // on the wire
-	kind   kind
-	revs   revs
-	open   revs        // where it is an object of which nothing is known
-	closed revs        // where it is an object, though any value is allowed elsewhere
-	needed map[rev]int // how many definitions of a revision need it
+	// name is the name on the wire.
+	name string
+	kind kind
+	revs revs
+	// open is the revisions in which it is an object with unknown members.
+	open revs
+	// closed is the revisions in which it must be an object, although others allow any value.
+	closed revs
+	// needed counts the definitions of a revision that require it.
+	needed map[rev]int
 }
 
 // An enum is a set of values.
@@ -83,7 +92,7 @@ func (m *model) build() {
 	}
 }
 
-// define finds out what a definition is.
+// define dispatches a definition by its form.
 func (m *model) define(d *document, name string, s *schema) {
 	if reason := m.skip(name, s); reason != "" {
 		m.setOutcome(d.rev, name, "skipped: "+reason)
@@ -121,7 +130,7 @@ func (m *model) skip(name string, s *schema) string {
 	return ""
 }
 
-// isType reports whether some definition is renamed to that name.
+// isType reports whether a definition is renamed to name.
 func (m *model) isType(name string) bool {
 	for _, to := range renamed {
 		if to == name {
@@ -131,7 +140,7 @@ func (m *model) isType(name string) bool {
 	return false
 }
 
-// skipAll notes the same for all properties below a definition.
+// skipAll records an outcome for all properties below a definition.
 func (m *model) skipAll(r rev, path string, s *schema, outcome string) {
 	for name, p := range s.Properties {
 		m.setOutcome(r, path+"."+name, outcome)
@@ -156,7 +165,7 @@ func (m *model) typeName(def string) string {
 	return def
 }
 
-// envelope takes the params out of a request or notification.
+// envelope adds the params of a request or notification.
 func (m *model) envelope(d *document, name string, s *schema) {
 	m.setOutcome(d.rev, name, "jsonrpc.Message with method "+string(s.Properties["method"].Const))
 	for _, p := range []string{"jsonrpc", "id", "method"} {
@@ -178,7 +187,8 @@ func (m *model) envelope(d *document, name string, s *schema) {
 	m.merge(d, typ, "", d.baseParams(strings.HasSuffix(name, "Notification")), false)
 }
 
-// paramsType is the name of the params: as some revision has it, or made from the envelope's.
+// paramsType returns the type name of the params, from the definition of some revision or else from
+// the envelope's name.
 func (m *model) paramsType(name string) string {
 	for _, d := range m.docs {
 		if s := d.def(name); s != nil && s.Properties["params"].Ref != "" {
@@ -188,7 +198,7 @@ func (m *model) paramsType(name string) string {
 	return name + "Params"
 }
 
-// baseParams are what all params have. The definitions that give them in place leave it out.
+// baseParams returns the members of all params. Inline definitions of params omit them.
 func (d *document) baseParams(notification bool) *schema {
 	name := "Request"
 	if notification {
@@ -200,7 +210,7 @@ func (d *document) baseParams(notification bool) *schema {
 	return d.def(name).Properties["params"]
 }
 
-// errorEnvelope takes the data out of an error response.
+// errorEnvelope adds the data of an error response.
 func (m *model) errorEnvelope(d *document, name string, s *schema) {
 	m.setOutcome(d.rev, name, "jsonrpc.Error")
 	for p := range s.Properties {
@@ -218,8 +228,8 @@ func (m *model) errorEnvelope(d *document, name string, s *schema) {
 	}
 }
 
-// merge adds what a revision's schema says to a type. path is where the schema stands, or "" if that is noted elsewhere. whole is false for what is
-// only a part of a definition.
+// merge adds a revision's schema to a type. path is the location of the schema, or "" if its
+// outcome is recorded elsewhere. whole is false for a part of a definition.
 func (m *model) merge(d *document, typ, path string, s *schema, whole bool) {
 	t := m.types[typ]
 	if t == nil {
@@ -251,7 +261,7 @@ func (m *model) merge(d *document, typ, path string, s *schema, whole bool) {
 
 func (t *goType) String() string { return t.name }
 
-// finish returns what went wrong, unused rules included.
+// finish returns the collected errors, including unused rules.
 func (m *model) finish() error {
 	m.checkRules()
 	return errors.Join(m.errs...)
@@ -291,7 +301,7 @@ func (m *model) property(d *document, t *goType, path, name string, parent *sche
 	}
 }
 
-// inline adds a type that is defined in place, and returns the kind of the property.
+// inline adds an inline type and returns the kind of the property.
 func (m *model) inline(d *document, typ, name, path string, s *schema) kind {
 	where := typ + "." + name
 	elem, ok := inlineTypes[where]
@@ -315,7 +325,7 @@ func (m *model) inline(d *document, typ, name, path string, s *schema) kind {
 	return k
 }
 
-// unify makes one kind of what the revisions say.
+// unify merges the kind of a property in a revision with that of earlier ones.
 func (m *model) unify(t *goType, f *field, k kind) {
 	old := f.kind
 	switch {
@@ -327,7 +337,7 @@ func (m *model) unify(t *goType, f *field, k kind) {
 	}
 }
 
-// enum adds the values that a definition or a property may have. typ is the constants' type, if they have one.
+// enum adds the values of a definition or a property. typ is the type of the constants, or "".
 func (m *model) enum(r rev, where, typ string, s *schema) {
 	if same, ok := sameEnums[where]; ok {
 		m.use("sameEnums", where)
@@ -352,7 +362,7 @@ func (m *model) enum(r rev, where, typ string, s *schema) {
 	}
 }
 
-// resolve works out what only all revisions together tell.
+// resolve derives the facts that depend on all revisions.
 func (m *model) resolve(t *goType) {
 	for name, f := range t.fields {
 		where := t.name + "." + name
@@ -377,7 +387,7 @@ func (m *model) resolve(t *goType) {
 	}
 }
 
-// required reports whether the property must be there in all revisions that have the type.
+// required reports whether all revisions that have the type require the property.
 func (t *goType) required(f *field) bool {
 	if optionalNames[f.name] && f.kind.form != formIntNull && f.kind.form != formConst || f.kind.pointer {
 		return false
@@ -390,7 +400,8 @@ func (t *goType) required(f *field) bool {
 	return true
 }
 
-// condition is when the revision r has the field, if it is one that has the type; "" is always.
+// condition returns the Go condition under which the revision r, which has the type, has the field,
+// or "" if always.
 func (m *model) condition(t *goType, f *field) string {
 	missing := t.revs &^ f.revs
 	if missing == 0 {
@@ -435,7 +446,7 @@ func (t *goType) sorted() []*field {
 	return all
 }
 
-// checkRules fails for each rule that no schema needs.
+// checkRules reports each unused rule as an error.
 func (m *model) checkRules() {
 	check := func(table string, keys []string) {
 		for _, key := range keys {

@@ -6,9 +6,10 @@ import (
 	"regexp"
 )
 
-// What the schemas do not say, or say in a way that does not make a good Go type. Each rule must be used, or the run fails.
+// The rules below add what the schemas do not say, or replace what does not make a good Go type.
+// Each rule must be used, or the run fails.
 
-// skipped are definitions without a Go type, and why.
+// skipped lists the definitions without a Go type, with the reason.
 var skipped = map[string]string{
 	"Annotated":                   "a base: its field is in those that extend it",
 	"BaseMetadata":                "a base: its fields are in those that extend it",
@@ -58,7 +59,8 @@ var skipped = map[string]string{
 	"MultiSelectEnumSchema":       "a union of schemas within requestedSchema, which is JSON text",
 }
 
-// renamed are definitions that are, or are part of, the type with another name. A union of that name is skipped.
+// renamed lists the definitions that are, or are part of, a type with another name. A union with
+// that name is skipped.
 var renamed = map[string]string{
 	"ResourceReference":       "ResourceTemplateReference",
 	"EnumSchema":              "LegacyTitledEnumSchema",
@@ -66,7 +68,8 @@ var renamed = map[string]string{
 	"ElicitRequestURLParams":  "ElicitRequestParams",
 }
 
-// enums are definitions and properties that have a fixed set of values, with the prefix of the constants.
+// enums lists the definitions and properties with a fixed set of values, with the prefix of the
+// constants.
 var enums = map[string]string{
 	"Role":       "Role",
 	"TaskStatus": "TaskStatus",
@@ -81,7 +84,7 @@ var enums = map[string]string{
 	"ToolExecution.taskSupport":                 "TaskSupport",
 }
 
-// sameEnums are properties whose values are those of another enum.
+// sameEnums lists the properties that share the values of another enum.
 var sameEnums = map[string]string{
 	"DiscoverResult.cacheScope":              "ListToolsResult.cacheScope",
 	"ListPromptsResult.cacheScope":           "ListToolsResult.cacheScope",
@@ -90,7 +93,7 @@ var sameEnums = map[string]string{
 	"ReadResourceResult.cacheScope":          "ListToolsResult.cacheScope",
 }
 
-// refKinds are the Go types of definitions that are not structs of their own.
+// refKinds lists the Go types of definitions that are not separate structs.
 var refKinds = map[string]kind{
 	"RequestId":                           {form: formID},
 	"ProgressToken":                       {form: formID},
@@ -109,7 +112,8 @@ var refKinds = map[string]kind{
 	"Error":                               {form: formError},
 }
 
-// kinds are the Go types of properties, where the schema asks for another one or for none.
+// kinds lists the Go types of properties for which the schema implies another type or does not
+// determine it.
 var kinds = map[string]kind{
 	"Tool.inputSchema":                       {form: formObject, text: `{"type":"object"}`},
 	"Tool.outputSchema":                      {form: formObject, revisionTest: "isObjectSchema"},
@@ -130,23 +134,25 @@ var kinds = map[string]kind{
 	"ToolAnnotations.openWorldHint":          {form: formBool, pointer: true},
 }
 
-// pointerFields are the names of optional properties for which empty is not the same as absent.
+// pointerFields lists the optional properties for which empty differs from absent.
 var pointerFields = map[string]bool{"cursor": true, "nextCursor": true, "requestState": true}
 
-// optionalNames are the names of properties that may always be absent, whatever the schemas require: the older revisions' results do not have them, and
-// what their absence means is defined.
+// optionalNames lists the properties that may always be absent, even if a schema requires them:
+// results of older revisions lack them, and their absence has a defined meaning.
 var optionalNames = map[string]bool{"resultType": true, "ttlMs": true, "cacheScope": true, "_meta": true}
 
-// lenientArrays are required arrays whose absence, or null, is read as none, as it is by other implementations.
+// lenientArrays lists the required arrays for which absent and null mean empty, as in other
+// implementations.
 var lenientArrays = map[string]bool{"CallToolResult.content": true}
 
-// allRevisions are properties that go to all revisions, though only the later ones define them.
+// allRevisions lists the properties that are sent in all revisions, although only later ones define
+// them.
 var allRevisions = map[string]string{
 	"ClientCapabilities.extensions": "capabilities are open in all revisions, and hosts declare extensions in the handshake",
 	"ServerCapabilities.extensions": "capabilities are open in all revisions, and hosts declare extensions in the handshake",
 }
 
-// inlineTypes are the names of types that the schemas define in place.
+// inlineTypes names the types that the schemas define inline.
 var inlineTypes = map[string]string{
 	"*.annotations":                       "Annotations",
 	"ClientCapabilities.roots":            "RootsCapability",
@@ -171,7 +177,7 @@ var inlineTypes = map[string]string{
 	"UntitledMultiSelectEnumSchema.items": "UntitledEnumItems",
 }
 
-// addedFields are fields that no schema has.
+// addedFields lists the fields that no schema has.
 var addedFields = map[string]addedField{
 	"SubscriptionFilter.taskIds": {kind{form: formStrings}, "the tasks extension"},
 }
@@ -181,7 +187,8 @@ type addedField struct {
 	why  string
 }
 
-// valueTypes are the types that implement an interface by value: ContentBlock if true, Reference if false.
+// valueTypes lists the types that implement an interface by value: ContentBlock if true, Reference
+// if false.
 var valueTypes = map[string]bool{
 	"TextContent": true, "ImageContent": true, "AudioContent": true, "ResourceLink": true, "EmbeddedResource": true,
 	"ToolUseContent": true, "ToolResultContent": true,
@@ -191,7 +198,7 @@ var valueTypes = map[string]bool{
 //go:embed docs.txt
 var docsText string
 
-// docs are the descriptions of types, fields and constants: lines of docs.txt that are a key, a colon and a text.
+// docs holds the descriptions of types, fields and constants: lines "key: text" of docs.txt.
 var docs = func() map[string]string {
 	all := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^([A-Za-z][\w./*-]*): (.+)$`).FindAllStringSubmatch(docsText, -1) {
@@ -208,7 +215,8 @@ func doc(key string) string {
 	return docs[key]
 }
 
-// checkDocs complains of descriptions of what does not exist, and of types without one.
+// checkDocs returns an error for a description of an unknown subject and for a type without a
+// description.
 func checkDocs(m *model) error {
 	for key := range docs {
 		if !docsUsed[key] {

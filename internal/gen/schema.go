@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A schema is what is used of a JSON Schema.
+// A schema holds the used keywords of a JSON Schema.
 type schema struct {
 	Ref        string             `json:"$ref"`
 	Type       typeNames          `json:"type"`
@@ -44,7 +44,7 @@ func (t *typeNames) UnmarshalJSON(text []byte) error {
 
 func (t typeNames) is(name string) bool { return len(t) == 1 && t[0] == name }
 
-// additional is the keyword "additionalProperties"; a boolean is a schema without keywords.
+// additional is the keyword "additionalProperties". A boolean is a schema without keywords.
 type additional struct{ schema }
 
 func (a *additional) UnmarshalJSON(text []byte) error {
@@ -57,7 +57,7 @@ func (a *additional) UnmarshalJSON(text []byte) error {
 // def returns the name of the definition that s refers to, or "".
 func (s *schema) def() string { return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:] }
 
-// open reports whether s is an object of which no members are known.
+// open reports whether s is an object without known members.
 func (s *schema) open() bool { return s.Type.is("object") && len(s.Properties) == 0 }
 
 // free reports whether s allows any value.
@@ -70,7 +70,8 @@ type document struct {
 	rev  rev
 	sum  string
 	defs map[string]*schema
-	// added has what additions.json adds to the revision. It goes before defs.
+	// added holds the definitions that additions.json adds to the revision. They take precedence
+	// over defs.
 	added map[string]*schema
 }
 
@@ -82,7 +83,7 @@ func (d *document) def(name string) *schema {
 	return d.defs[name]
 }
 
-// names returns the names of the definitions in order.
+// names returns the sorted names of the definitions.
 func (d *document) names() []string {
 	all := maps.Clone(d.defs)
 	maps.Copy(all, d.added)
@@ -92,10 +93,10 @@ func (d *document) names() []string {
 // A rev is the number of a revision, starting at 0.
 type rev int
 
-// dates are the revisions, the oldest first: the folders that have a schema.
+// dates lists the revisions, oldest first: the folders with a schema.
 var dates []string
 
-// ident is the name of the revision's constant in package mcp.
+// ident returns the name of the revision's constant in package mcp.
 func (r rev) ident() string { return "Revision" + strings.ReplaceAll(dates[r], "-", "") }
 
 // revs is a set of revisions.

@@ -11,13 +11,15 @@ import (
 	"strings"
 )
 
-// A shapeModel is what package internal/era/shape knows: the definitions of all revisions by the names that the specification gives them. Unlike model, it
-// keeps unions apart and what each revision says of a member.
+// A shapeModel holds the definitions of all revisions, by their names in the specification, for
+// package internal/era/shape. Unlike model, it keeps unions and the revisions of a member apart.
 type shapeModel struct {
-	docs     []*document
-	defs     map[string]*shapeDef
-	numbers  map[string]int // of defs, in order
-	exprs    []string       // as Go text
+	docs []*document
+	defs map[string]*shapeDef
+	// numbers maps the sorted names of defs to their indexes.
+	numbers map[string]int
+	// exprs holds the Go text of the expressions.
+	exprs    []string
 	index    map[string]int
 	messages map[string]*shapeMessage
 	failures map[string]*shapeFailure
@@ -26,7 +28,7 @@ type shapeModel struct {
 	errs     []error
 }
 
-// A shapeAddition is what shapeadditions.json says of a revision.
+// A shapeAddition is the part of shapeadditions.json for one revision.
 type shapeAddition struct {
 	Define map[string]*schema `json:"define"`
 	Extend map[string]*schema `json:"extend"`
@@ -49,10 +51,12 @@ type shapeVariant struct {
 	expr shapeExpr
 }
 
-// A shapeExpr says what a value may be. It is comparable by its text.
+// A shapeExpr describes the allowed values. Equal ones have equal text.
 type shapeExpr struct {
-	kind             string // a constant of package shape without "Kind"
-	def              string // of Named
+	// kind is a constant of package shape without "Kind".
+	kind string
+	// def is the definition of a Named.
+	def              string
 	elem             *shapeExpr
 	alts             []shapeExpr
 	values           []string
@@ -95,7 +99,7 @@ func (m *shapeModel) fail(format string, args ...any) {
 	m.errs = append(m.errs, fmt.Errorf(format, args...))
 }
 
-// document adds what a revision says.
+// document adds the definitions of a revision.
 func (m *shapeModel) document(d *document) {
 	all := maps.Clone(d.defs)
 	for name, s := range d.added {
@@ -119,7 +123,8 @@ func (m *shapeModel) document(d *document) {
 			m.fail("shapeadditions.json: %s has no %s", dates[d.rev], name)
 			continue
 		}
-		for i := range m.defs[name].aliases { // it is no longer just any object
+		// It now has members, so the alias for any object ends.
+		for i := range m.defs[name].aliases {
 			m.defs[name].aliases[i].in &^= setOf(d.rev)
 		}
 		m.object(d, name, more.Extend[name])
@@ -154,7 +159,7 @@ func (m *shapeModel) define(d *document, name string, s *schema) {
 	t.aliases = append(t.aliases, shapeVariant{setOf(d.rev), e})
 }
 
-// object adds the members of an object, and of all that it is made of.
+// object adds the members of an object and of its parts.
 func (m *shapeModel) object(d *document, name string, s *schema) {
 	if s.Ref != "" {
 		s = d.def(s.def())
@@ -167,7 +172,8 @@ func (m *shapeModel) object(d *document, name string, s *schema) {
 	}
 }
 
-// field adds a member. A member that a revision describes twice needs to be there only if both say so, and the more exact description holds.
+// field adds a member. If a revision describes a member twice, it is required only if both
+// descriptions require it, and the more exact one is kept.
 func (m *shapeModel) field(d *document, typ, name string, e shapeExpr, need bool) {
 	t := m.def(d, typ)
 	r := setOf(d.rev)
@@ -204,7 +210,7 @@ func (m *shapeModel) field(d *document, typ, name string, e shapeExpr, need bool
 	t.fields[name] = append(t.fields[name], f)
 }
 
-// expr translates a schema. path is where it stands.
+// expr translates a schema. path is its location.
 func (m *shapeModel) expr(d *document, path string, s *schema) shapeExpr {
 	switch name := s.def(); name {
 	case "":
@@ -273,7 +279,8 @@ func (m *shapeModel) union(d *document, path string, parts []*schema) shapeExpr 
 	return u
 }
 
-// objectExpr translates an object that stands in place. What it has gets a definition, by the name that later revisions have, or by where it stands.
+// objectExpr translates an inline object. Its members become a definition, with the name in later
+// revisions or else named by its location.
 func (m *shapeModel) objectExpr(d *document, path string, s *schema) shapeExpr {
 	name := path
 	switch _, last, _ := cutLast(path); {
@@ -304,7 +311,7 @@ func cutLast(path string) (before, last string, found bool) {
 	return path[:i], path[i+1:], true
 }
 
-// text is the expression in a form that tells it from others.
+// text returns a text that identifies the expression.
 func (e shapeExpr) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s(%s %s %d", e.kind, e.def, e.format, e.items)
@@ -327,7 +334,7 @@ func (e shapeExpr) text() string {
 	return b.String() + ")"
 }
 
-// A shapeMessage is what all revisions say of a method.
+// A shapeMessage merges the definitions of a method in all revisions.
 type shapeMessage struct {
 	name                                   string
 	notification                           bool
@@ -335,7 +342,7 @@ type shapeMessage struct {
 	params, results                        []shapeVariant
 }
 
-// A shapeFailure is what the revisions say of an error.
+// A shapeFailure merges the definitions of an error in all revisions.
 type shapeFailure struct {
 	code string
 	name string
@@ -409,7 +416,8 @@ func (m *shapeModel) methods(d *document) {
 
 func constOf(s *schema) string {
 	var text string
-	_ = json.Unmarshal(s.Const, &text) // what is no string is no method, and leads to an error elsewhere
+	// A value that is not a string leads to an error elsewhere.
+	_ = json.Unmarshal(s.Const, &text)
 	return text
 }
 
@@ -441,7 +449,7 @@ func (m *shapeModel) method(d *document, name string, s *schema) {
 	}
 }
 
-// otherResults are the results that may come in place of the usual one.
+// otherResults returns the results that may replace the usual one.
 func (m *shapeModel) otherResults(d *document, name string, params *schema) (others []string) {
 	if response := d.def(name[:len(name)-len("Request")] + "ResultResponse"); response != nil && response.Properties["result"].AnyOf != nil {
 		for _, part := range response.Properties["result"].AnyOf {
@@ -466,7 +474,8 @@ func (m *shapeModel) otherResults(d *document, name string, params *schema) (oth
 	return others
 }
 
-// paramsOf returns the name of the definition of params. Those that stand in place become one, with the members that all params have.
+// paramsOf returns the name of the definition of params. Inline params become a definition, with
+// the members that all params have.
 func (m *shapeModel) paramsOf(d *document, name string, s *schema) string {
 	if s.Ref != "" {
 		return s.def()
@@ -477,7 +486,8 @@ func (m *shapeModel) paramsOf(d *document, name string, s *schema) string {
 			typ = e.Properties["params"].def()
 		}
 	}
-	if typ == "" || d.defs[typ] != nil { // what stands in place though there is a definition differs from it
+	// Inline params differ from an existing definition.
+	if typ == "" || d.defs[typ] != nil {
 		typ = name + "Params"
 	}
 	if !m.extended(d, typ) {
@@ -490,12 +500,12 @@ func (m *shapeModel) paramsOf(d *document, name string, s *schema) string {
 	return typ
 }
 
-// extended reports whether shapeadditions.json defines the type for the revision, and with all that it has.
+// extended reports whether shapeadditions.json fully defines the type for the revision.
 func (m *shapeModel) extended(d *document, typ string) bool {
 	return m.extra[dates[d.rev]].Define[typ] != nil && d.def("ExtensionTask") != nil
 }
 
-// baseMeta gives params that stand in place the _meta that the revision gives to all.
+// baseMeta adds to inline params the _meta that the revision defines for all params.
 func (m *shapeModel) baseMeta(d *document, typ, envelope string) {
 	base := d.baseParams(strings.HasSuffix(envelope, "Notification"))
 	if base.Properties["_meta"] == nil {
@@ -505,7 +515,7 @@ func (m *shapeModel) baseMeta(d *document, typ, envelope string) {
 	m.field(d, typ, "_meta", m.expr(d, typ+"._meta", base.Properties["_meta"]), slices.Contains(base.Required, "_meta"))
 }
 
-// failure adds an error whose data has a shape.
+// failure adds an error with its data.
 func (m *shapeModel) failure(d *document, name string, s *schema) {
 	f := m.failures[name]
 	if f == nil {
@@ -546,7 +556,7 @@ func generateShape(spec string) (map[string][]byte, error) {
 	return m.emit()
 }
 
-// emit writes the tables. Expressions are shared: each stands once, whoever uses it.
+// emit writes the tables. Equal expressions are shared.
 func (m *shapeModel) emit() (map[string][]byte, error) {
 	m.numbers = map[string]int{}
 	for i, name := range sortedKeys(m.defs) {
@@ -609,7 +619,7 @@ func (m *shapeModel) defTable(p *printer) {
 	p.printf("}")
 }
 
-// order returns the names of the members as they are to be read.
+// order returns the names of the members in reading order.
 func (t *shapeDef) order() []string {
 	head, tail := firstProps, lastProps
 	if order := orders[t.name]; order != nil {
@@ -675,7 +685,7 @@ func (m *shapeModel) failureTable(p *printer) {
 	p.printf("}")
 }
 
-// number returns the index of an expression, which it adds if it is new.
+// number returns the index of an expression, and adds it if it is new.
 func (m *shapeModel) number(e shapeExpr) int {
 	key := e.text()
 	if n, ok := m.index[key]; ok {
@@ -726,7 +736,7 @@ func (m *shapeModel) number(e shapeExpr) int {
 	return m.index[key]
 }
 
-// tag returns the member by whose value the objects of a union can be told apart, or "".
+// tag returns the member with a value that distinguishes the objects of a union, or "".
 func (m *shapeModel) tag(u shapeExpr) string {
 	for _, name := range []string{"type", "method", "mode"} {
 		seen := map[string]bool{}
@@ -753,13 +763,13 @@ func (m *shapeModel) tag(u shapeExpr) string {
 	return ""
 }
 
-// shapeAdditionsText has, by revision, what no schema has: definitions of the tasks extension where messages differ from the Go types, which
-// additions.json is for, and members of _meta.
+// shapeAdditionsText lists additions to the schemas, by revision: definitions of the tasks
+// extension with messages that differ from the Go types of additions.json, and members of _meta.
 //
 //go:embed shapeadditions.json
 var shapeAdditionsText []byte
 
-// unshaped are the definitions without a shape, with the reason. A star stands for any end or beginning.
+// unshaped lists the definitions without a shape, with the reason. A star matches any text.
 var unshaped = map[string]string{
 	"JSONRPC*":                   "an envelope, which package jsonrpc reads",
 	"Client*":                    "a union of all messages; the method chooses, see shapeKeep",
@@ -783,19 +793,19 @@ var unshaped = map[string]string{
 	"ResourceContents":           "a base of types that repeat it",
 }
 
-// shapeKeep are definitions that patterns of unshaped match, but have a shape.
+// shapeKeep lists the definitions that match unshaped but have a shape.
 var shapeKeep = map[string]bool{"ClientCapabilities": true, "ServerCapabilities": true, "InputRequest": true, "Error": true}
 
-// shapeInputs are envelopes that are part of an input_required result.
+// shapeInputs lists the envelopes that are part of an input_required result.
 var shapeInputs = []string{"CreateMessageRequest", "ElicitRequest", "ListRootsRequest"}
 
-// shapeParams are the names of params, where an older revision has them in place and a later one has made a union of them.
+// shapeParams names params that an older revision defines inline and a later one as a union.
 var shapeParams = map[string]string{"ElicitRequest": "ElicitRequestFormParams"}
 
-// fractionFields are members for which schema.json asks for an integer and schema.ts for a number.
+// fractionFields lists the members that are integers in schema.json and numbers in schema.ts.
 var fractionFields = []string{"ElicitResult.content"}
 
-// shapeExtension are the messages of the tasks extension: method, what it is, params, result and who sends it.
+// shapeExtension lists the messages of the tasks extension.
 var shapeExtension = []shapeMethod{
 	{name: "tasks/get", params: "GetTaskRequestParams", result: "GetTaskResult", client: true},
 	{name: "tasks/cancel", params: "CancelTaskRequestParams", result: "EmptyResult", client: true},
@@ -803,13 +813,13 @@ var shapeExtension = []shapeMethod{
 	{name: "notifications/tasks", params: "DetailedTask", notification: true, server: true},
 }
 
-// A shapeMethod is what the extension says of a method.
+// A shapeMethod describes a method of the extension.
 type shapeMethod struct {
 	name, params, result         string
 	notification, client, server bool
 }
 
-// unshapedReason returns why a definition has no shape, or "".
+// unshapedReason returns why a definition has no shape, or "", and the pattern that matches it.
 func unshapedReason(name string) (pattern, reason string) {
 	if shapeKeep[name] {
 		return "", ""

@@ -10,17 +10,19 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// diffContext is how many lines are shown around changes.
+// diffContext is the number of lines shown around changes.
 const diffContext = 3
 
-// Diff returns what Save would change, as a unified diff for people: values of variables and headers, and whatever else is no part of how
-// servers are started, are replaced by [Placeholder], on all lines. mask gets commands with their arguments and returns as many texts
-// to show; nil shows them as they are. Control characters are escaped. It is "" if nothing changes.
+// Diff returns the changes that Save would make, as a unified diff for people, or "" if there are
+// none. On all lines it replaces values of variables and headers, and everything else that does not
+// start a server, by [Placeholder]. mask gets a command with its arguments and returns as many
+// texts to show; a nil mask shows them unchanged. Control characters are escaped.
 func (d *Document) Diff(mask func(command []string) []string) string {
 	out := d.Result()
 	root, err := parse(out, d.syntax)
 	if err != nil {
-		return "" // Save will say so
+		// Save will report it.
+		return ""
 	}
 	a, b := redactedLines(d.data, d.root, mask), redactedLines(out, root, mask)
 	ops := compare(a, b)
@@ -51,7 +53,7 @@ func (d *Document) Diff(mask func(command []string) []string) string {
 	return w.String()
 }
 
-// An op is a line of a diff: ' ', '-' or '+'.
+// An op is a line of a diff with its kind: ' ', '-' or '+'.
 type op struct {
 	kind byte
 	text string
@@ -88,11 +90,11 @@ func writeHunk(w *strings.Builder, ops []op, from, to int) {
 	}
 }
 
-// maxDiff is how many lines may differ before the diff is no longer the shortest.
+// maxDiff is the number of differing lines up to which the diff is the shortest.
 const maxDiff = 500
 
-// compare returns the lines of both texts, those that are only in a before those that are only in b: the shortest way from a to b, as
-// in Myers, "An O(ND) Difference Algorithm and Its Variations".
+// compare returns the shortest diff from a to b, with deletions before insertions. See Myers, "An
+// O(ND) Difference Algorithm and Its Variations".
 func compare(a, b []string) []op {
 	var head, tail []op
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
@@ -108,7 +110,8 @@ func compare(a, b []string) []op {
 }
 
 func shortest(a, b []string) []op {
-	reach := map[int]int{1: 0} // how far of a is done on each diagonal
+	// reach maps each diagonal to the furthest position in a.
+	reach := map[int]int{1: 0}
 	var trace []map[int]int
 	for d := 0; d <= min(len(a)+len(b), maxDiff); d++ {
 		next := make(map[int]int, d+1)
@@ -139,7 +142,7 @@ func shortest(a, b []string) []op {
 	return ops
 }
 
-// backtrack goes the way back that shortest has found.
+// backtrack returns the ops of the path that shortest has found.
 func backtrack(a, b []string, trace []map[int]int, d int) []op {
 	var ops []op
 	x, y := len(a), len(b)
@@ -171,15 +174,18 @@ func backtrack(a, b []string, trace []map[int]int, d int) []op {
 	return ops
 }
 
-// A veil covers what of a document is not to be shown.
+// A redactor replaces the parts of a document that must not be shown.
 type redactor struct {
-	data         []byte
-	mask         func([]string) []string
-	replacements []splice // what is shown in place of strings
-	literals     []splice // where strings and names are: what is between them may be a comment
+	data []byte
+	mask func([]string) []string
+	// replacements are shown in place of strings.
+	replacements []splice
+	// literals locates strings and names. Text between them may be a comment.
+	literals []splice
 }
 
-// redactedLines returns the lines of a document without its secrets. Only what starts a server, or says where it is, is shown as it is.
+// redactedLines returns the lines of a document without secrets. Only parts that start or locate a
+// server are shown unchanged.
 func redactedLines(data []byte, root *node, mask func([]string) []string) []string {
 	v := redactor{data: data, mask: mask}
 	v.node(root, false)
@@ -197,7 +203,7 @@ func redactedLines(data []byte, root *node, mask func([]string) []string) []stri
 	return slices.Collect(strings.Lines(string(append(out, data[pos:]...))))
 }
 
-// shownKeys are the members of an entry whose texts are shown.
+// shownKeys are the members of an entry with texts to show.
 var shownKeys = []string{"type", "transport", "cwd", "envFile", "source"}
 
 func (r *redactor) node(n *node, show bool) {
@@ -239,7 +245,7 @@ func (r *redactor) object(n *node) {
 	}
 }
 
-// commandTable is the table that Zed had for commands.
+// commandTable handles the table that older versions of Zed use for a command.
 func (r *redactor) commandTable(n *node) {
 	for _, m := range n.members {
 		r.literals = append(r.literals, splice{start: m.keyStart, end: m.keyEnd})
@@ -247,7 +253,7 @@ func (r *redactor) commandTable(n *node) {
 	}
 }
 
-// command covers what mask hides of a command and its arguments.
+// command replaces the command and arguments as mask says.
 func (r *redactor) command(f fields) {
 	if r.mask == nil {
 		return
@@ -285,10 +291,10 @@ func (r *redactor) replace(n *node, text string) {
 	r.replacements = append(r.replacements, splice{n.start, n.end, `"` + text + `"`})
 }
 
-// commentSecrets are the parts of a comment that may be secrets: quoted texts, values, and long words.
+// commentSecrets matches possible secrets in comments: quoted texts, values and long words.
 var commentSecrets = regexp.MustCompile(`"[^"\n]*"?|'[^'\n]*'?|[^\s"'=:]{16,}|([=:][ \t]*)[^\s"']+`)
 
-// comments covers secrets in the comments, which are between strings and names.
+// comments replaces secrets in comments, which lie between strings and names.
 func (r *redactor) comments() {
 	slices.SortFunc(r.literals, func(a, b splice) int { return a.start - b.start })
 	pos := 0

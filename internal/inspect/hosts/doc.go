@@ -1,36 +1,48 @@
-// Package hosts finds the MCP servers (https://modelcontextprotocol.io/specification) that the hosts on this machine have
-// configured, and rewrites those entries so that a tap stands between host and server.
+// Package hosts finds the MCP servers
+// (https://modelcontextprotocol.io/specification) that hosts on this machine
+// are configured with. It also edits these entries so that a tap runs between
+// host and server.
 //
-// [Find] lists, [Resolve] finds the one server that a user names, [Server.Expand] fills in the variables in it. [Open] reads a file
-// to be edited: [Document.Wrap] and [Document.Unwrap] change an entry in memory, [Document.Diff] shows what that does, and
-// [Document.Save] writes it.
+// [Find] lists servers, [Resolve] finds the one that a user names, and
+// [Server.Expand] expands its variables. [Open] reads a file for editing:
+// [Document.Wrap] and [Document.Unwrap] change an entry in memory,
+// [Document.Diff] shows the change, and [Document.Save] writes it.
 //
 // # Files
 //
-// JSON, JSON with comments and trailing commas, and TOML. Edits are splices: every byte outside the values that change stays as
-// it was. Hosts keep their servers in files of their users and in files of projects; the latter are searched from the working
-// directory up to the root of the repository or to the home folder, and without either in the working directory alone. A file is
-// at most [MaxFileBytes] long and holds at most [MaxValues] values, [MaxDepth] deep. Nothing that a file says is ever run here.
+// The package reads JSON, JSON with comments and trailing commas, and TOML. An
+// edit replaces only the bytes of the values that change. Hosts keep servers in
+// files of the user and in files of projects. It searches for project files
+// from the working directory up to the root of the repository or the home
+// folder; outside both, only in the working directory. A file has at most
+// [MaxFileBytes] bytes and [MaxValues] values, nested at most [MaxDepth] deep.
+// The package never runs anything that a file names.
 //
-// Not read is what is configured elsewhere than in files, in plugins and extensions, and in YAML (Goose, Continue).
+// It does not read configuration outside of files, in plugins and extensions,
+// or in YAML (Goose, Continue).
 //
 // # Secrets
 //
-// Environment variables, headers and arguments hold secrets. [Server.Redacted] and [Document.Diff] hide the first two; for
-// arguments the caller brings its own judgement. Errors never quote what a file says, only names and places.
+// Environment variables, headers and arguments contain secrets.
+// [Server.Redacted] and [Document.Diff] hide the first two; the caller must
+// redact arguments. Errors quote only names and locations from a file.
 //
 // # Concurrency
 //
-// Everything here is for one goroutine at a time, but for [Env], which may be shared. Nothing is kept between calls except on disk. A file that changes between
-// [Open] and [Document.Save] is not overwritten, see [ErrChanged].
+// An [Env] may be shared. Other values must not be used by several goroutines
+// at once. State between calls is kept only on disk. [Document.Save] does not
+// overwrite a file that has changed since [Open]; see [ErrChanged].
 //
 // # Errors
 //
-// What is wrong with a file is a [*ParseError] with line and column. Resolve returns a [*NotFoundError] or an [*AmbiguousError],
-// Expand an [*ExpandError]. Editing returns [ErrWrapped], [ErrNotWrapped], [ErrNoCommand], [ErrRemote], [ErrNoEntry],
-// [ErrChanged] and [ErrNoState], some wrapped with what they are about, or errors of the file system.
+// A malformed file leads to a [*ParseError] with line and column. Resolve
+// returns a [*NotFoundError] or an [*AmbiguousError], Expand an [*ExpandError].
+// Editing returns [ErrWrapped], [ErrNotWrapped], [ErrNoCommand], [ErrRemote],
+// [ErrNoEntry], [ErrChanged] or [ErrNoState], some wrapped with the subject, or
+// file system errors.
 //
 // # Compatibility
 //
-// Where hosts keep their files is theirs to change. The places are those of their documentation in the autumn of 2026.
+// Hosts may move their files at any time. The locations are those of their
+// documentation in the autumn of 2026.
 package hosts

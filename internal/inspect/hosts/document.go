@@ -20,7 +20,7 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// What edits end with.
+// Errors of edits.
 var (
 	ErrNoEntry    = errors.New("no such entry")
 	ErrWrapped    = errors.New("already wrapped")
@@ -31,7 +31,7 @@ var (
 	ErrNoState    = errors.New("no folder to keep a backup in")
 )
 
-// A Document is a file that is being edited. Edits are collected, and nothing is written before Save.
+// A Document is a file being edited. Edits are collected and written only by Save.
 type Document struct {
 	path, real string
 	info       os.FileInfo
@@ -44,22 +44,24 @@ type Document struct {
 	record     record
 }
 
-// A splice replaces data[start:end].
+// A splice replaces data[start:end] by text.
 type splice struct {
 	start, end int
 	text       string
 }
 
-// An edit is a change to one entry.
+// An edit is a change of one entry.
 type edit struct {
 	pointer string
 	wrap    bool
-	undo    undoEntry // of wrap: what undoing it must know
-	before  Server
-	remote  bool
+	// undo is set for wrap.
+	undo   undoEntry
+	before Server
+	remote bool
 }
 
-// Open reads a file to be edited, through symbolic links. Errors are a *ParseError or those of the file system.
+// Open reads a file for editing. It follows symbolic links. It returns a *ParseError or a file
+// system error.
 func Open(e *Env, path string) (*Document, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -81,7 +83,7 @@ func Open(e *Env, path string) (*Document, error) {
 	return d, nil
 }
 
-// locate returns the entry at a pointer, after checks that all edits need.
+// locate returns the entry at a pointer, after the checks that all edits need.
 func (d *Document) locate(pointer string) (*node, Server, error) {
 	names := namesOf(pointer)
 	n := d.root.lookup(names)
@@ -108,9 +110,10 @@ func (d *Document) locate(pointer string) (*node, Server, error) {
 	return n, s, nil
 }
 
-// Wrap makes the entry at pointer run wrapper, with the command and arguments that it had behind it: wrapper is the program and
-// the arguments of a tap, with "--" at its end. Other members stay. It returns [ErrWrapped] for an entry that runs through a tap
-// already, [ErrRemote] for one with a URL, [ErrNoCommand] for one with neither, [ErrNoEntry], or a *ParseError. The slice is not kept.
+// Wrap changes the entry at pointer to run wrapper, followed by the entry's command and arguments.
+// wrapper is the program and arguments of a tap, ending in "--". Wrap does not keep the slice.
+// Other members stay. It returns [ErrWrapped] if the entry already runs through a tap, [ErrRemote]
+// if it has a URL, [ErrNoCommand] if it has neither, [ErrNoEntry], or a *ParseError.
 func (d *Document) Wrap(pointer string, wrapper []string) error {
 	n, s, err := d.locate(pointer)
 	if err != nil {
@@ -159,14 +162,15 @@ func (d *Document) wrapArgs(f fields, wrapper []string, undo *undoEntry) {
 	}
 }
 
-// insertArgs adds args behind the command, in the style of the command.
+// insertArgs adds args after the command, in the style of the command.
 func (d *Document) insertArgs(command *member, list string) {
 	key := `"args"`
 	if d.syntax == syntaxTOML {
 		key = string(d.data[command.lineKey:command.keyStart]) + "args"
 	}
 	assign := string(d.data[command.keyEnd:command.value.start])
-	if strings.Trim(assign, " \t:=") != "" { // a comment or a line end
+	// The text contains a comment or a line end.
+	if strings.Trim(assign, " \t:=") != "" {
 		assign = map[syntax]string{syntaxJSON: ": ", syntaxTOML: " = "}[d.syntax]
 	}
 	if !command.block {
@@ -185,8 +189,8 @@ func (d *Document) insertArgs(command *member, list string) {
 	}
 }
 
-// WrapURL makes the entry at pointer go to a tap that listens on a loopback address, host:port, with the path and the parameters
-// that its URL had. Save keeps a record of the URL, which undoing needs. Errors are those of Wrap.
+// WrapURL changes the entry at pointer to the address host:port of a tap, with the path and
+// parameters of its URL. Save records the original URL for Unwrap. The errors are those of Wrap.
 func (d *Document) WrapURL(pointer, listen string) error {
 	n, s, err := d.locate(pointer)
 	if err != nil {
@@ -218,7 +222,7 @@ func (d *Document) WrapURL(pointer, listen string) error {
 	return nil
 }
 
-// wrappedURL tells whether the URL of an entry is one that WrapURL has put there.
+// wrappedURL reports whether WrapURL has written the URL of an entry.
 func (d *Document) wrappedURL(pointer string, n *node) bool {
 	kept := d.record.entry(pointer)
 	m := urlOf(n)
@@ -242,15 +246,18 @@ func (d *Document) edited() []byte {
 	return append(out, d.data[pos:]...)
 }
 
-// The fields of an entry that matter to a tap, where they are.
+// fields locates the members of an entry that matter to a tap.
 type fields struct {
-	object  *node // that command and args are members of
+	// object contains command and args.
+	object  *node
 	command *member
 	args    *member
-	argv    bool // command is a list, with the arguments in it
+	// argv reports that command is a list that includes the arguments.
+	argv bool
 }
 
-// fieldsOf finds them. Zed had them in a table that was called command, with the program as path.
+// fieldsOf returns the fields of an entry. Older versions of Zed use a table named command, with
+// the program as path.
 func fieldsOf(n *node) fields {
 	f := fields{object: n, command: n.get("command")}
 	name := "command"
@@ -263,8 +270,8 @@ func fieldsOf(n *node) fields {
 	return f
 }
 
-// unwrapped returns the command and the arguments that a tap stands before, and whether one does: mcpwire with the command tap,
-// or any other program with exactly the arguments that Wrap writes.
+// unwrapped returns the command and arguments that a tap runs, and whether there is a tap: mcpwire
+// with the command tap, or another program with exactly the arguments that Wrap writes.
 func unwrapped(command string, args []string) ([]string, bool) {
 	i := wrappedCommandIndex(args)
 	if i < 0 || i == len(args) {
@@ -277,11 +284,12 @@ func unwrapped(command string, args []string) ([]string, bool) {
 	return args[i:], true
 }
 
-// wrappedCommandIndex returns which of the arguments of a tap is the command behind it, -1 if they are none of a tap.
+// wrappedCommandIndex returns the index of the wrapped command in the arguments of a tap, or -1.
 func wrappedCommandIndex(args []string) int {
 	from := 1
 	if len(args) > 2 && args[1] == "--name" {
-		from = 3 // the name may be anything, -- too
+		// The name may be any text, even --.
+		from = 3
 	}
 	if len(args) <= from || args[0] != "tap" {
 		return -1
@@ -293,8 +301,9 @@ func wrappedCommandIndex(args []string) int {
 	return from + i + 1
 }
 
-// Unwrap makes the entry at pointer what it was before Wrap or WrapURL. Edits that were made since, to this entry or others, stay.
-// It returns [ErrNotWrapped] for an entry without a tap, and for one with a URL that there is no record of, [ErrNoEntry], or a *ParseError.
+// Unwrap undoes Wrap or WrapURL for the entry at pointer. Later edits of this entry and of others
+// stay. It returns [ErrNotWrapped] without a tap or a record of the original URL,
+// [ErrNoEntry], or a *ParseError.
 func (d *Document) Unwrap(pointer string) error {
 	n, s, err := d.locate(pointer)
 	if err != nil {
@@ -322,7 +331,7 @@ func (d *Document) Unwrap(pointer string) error {
 	return nil
 }
 
-// innerCommand returns which element of the arguments of a tap is the command behind it.
+// innerCommand returns the index of the wrapped command in the arguments of a tap.
 func innerCommand(args []*node) int {
 	texts := make([]string, len(args))
 	for i, n := range args {
@@ -331,7 +340,7 @@ func innerCommand(args []*node) int {
 	return wrappedCommandIndex(texts)
 }
 
-// unwrapArgs is the reverse of wrapArgs. kept may be nil.
+// unwrapArgs undoes wrapArgs. undo may be nil.
 func (d *Document) unwrapArgs(f fields, undo *undoEntry) {
 	elems := f.args.value.elems
 	inner := innerCommand(elems)
@@ -352,7 +361,7 @@ func (d *Document) unwrapArgs(f fields, undo *undoEntry) {
 	}
 }
 
-// removeArgs takes args out again, if it still stands where insertArgs has put it.
+// removeArgs removes args, if it is still where insertArgs has put it, and reports whether it did.
 func (d *Document) removeArgs(f fields) bool {
 	from, to := f.command.value.end, f.args.value.end
 	if !f.args.block {
@@ -371,19 +380,21 @@ func (d *Document) removeArgs(f fields) bool {
 	if start < from || strings.TrimSpace(string(d.data[start:f.args.lineKey])) != "" || len(bytes.TrimSpace(rest)) > 0 {
 		return false
 	}
-	if end == len(d.data) && !bytes.HasSuffix(d.data, []byte("\n")) { // the line end before it came with it
+	// insertArgs added the preceding line end too.
+	if end == len(d.data) && !bytes.HasSuffix(d.data, []byte("\n")) {
 		start = len(bytes.TrimSuffix(bytes.TrimSuffix(d.data[:start], []byte("\n")), []byte("\r")))
 	}
 	d.splice(start, end, "")
 	return true
 }
 
-// quote writes a string in the syntax of the document. What is a string of JSON is one of TOML, too, but for DEL.
+// quote returns a string literal in the syntax of the document. Except for DEL, JSON strings are
+// also TOML strings.
 func (d *Document) quote(s string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string into memory
+	_ = enc.Encode(s) // cannot fail for a string
 	out := strings.TrimSuffix(b.String(), "\n")
 	if d.syntax == syntaxTOML {
 		out = strings.ReplaceAll(out, "\x7f", `\u007F`)
@@ -391,7 +402,7 @@ func (d *Document) quote(s string) string {
 	return out
 }
 
-// list writes strings, without brackets.
+// list returns string literals separated by commas, without brackets.
 func (d *Document) list(items []string) string {
 	quoted := make([]string, len(items))
 	for i, s := range items {
@@ -400,7 +411,7 @@ func (d *Document) list(items []string) string {
 	return strings.Join(quoted, d.comma())
 }
 
-// comma is what stands between the elements of a list: a document that is written without spaces stays so.
+// comma returns the separator of list elements. A document without spaces stays so.
 func (d *Document) comma() string {
 	if d.isCompact() {
 		return ","
@@ -408,7 +419,7 @@ func (d *Document) comma() string {
 	return ", "
 }
 
-// isCompact tells whether the document has no white space at its first colon.
+// isCompact reports whether the document has no space after its first colon.
 func (d *Document) isCompact() bool {
 	if d.syntax != syntaxJSON || len(d.root.members) == 0 {
 		return false
@@ -417,7 +428,8 @@ func (d *Document) isCompact() bool {
 	return m.value.start == m.keyEnd+1
 }
 
-// separator is what stands between two elements of a list: if the first one has a line of its own, the next one has, too.
+// separator returns the separator before the element first. If first is on a separate line, the
+// separator contains that line break.
 func (d *Document) separator(list, first *node) string {
 	space := string(d.data[list.start+1 : first.start])
 	if i := strings.LastIndexByte(space, '\n'); i >= 0 && strings.TrimSpace(space) == "" {
@@ -429,7 +441,7 @@ func (d *Document) separator(list, first *node) string {
 	return d.comma()
 }
 
-// memberSpace is what stands before a member that follows m.
+// memberSpace returns the white space before a member that follows m.
 func (d *Document) memberSpace(m *member) string {
 	from := lineStart(d.data, m.lineKey)
 	if from > 0 && strings.TrimSpace(string(d.data[from:m.lineKey])) == "" {
@@ -441,7 +453,7 @@ func (d *Document) memberSpace(m *member) string {
 	return " "
 }
 
-// eol is the line end of the document.
+// eol returns the line end of the document.
 func (d *Document) eol() string {
 	if i := bytes.IndexByte(d.data, '\n'); i > 0 && d.data[i-1] == '\r' {
 		return "\r\n"
@@ -449,7 +461,7 @@ func (d *Document) eol() string {
 	return "\n"
 }
 
-// lineStart returns where the line begins that an offset is in.
+// lineStart returns the offset of the beginning of a line.
 func lineStart(data []byte, offset int) int {
 	return bytes.LastIndexByte(data[:offset], '\n') + 1
 }
@@ -464,10 +476,11 @@ func (d *Document) Result() []byte {
 	return d.edited()
 }
 
-// unrecorded tells whether an edit unwraps what the record does not know: what another has wrapped is wrapped in the backup, too.
+// unrecorded reports whether an edit unwraps an entry that is not in the record. Such an entry is
+// also wrapped in the backup.
 func (d *Document) unrecorded(e edit) bool { return !e.wrap && d.record.entry(e.pointer) == nil }
 
-// remaining tells how many entries of the record stay wrapped.
+// remaining counts the recorded entries that stay wrapped.
 func (d *Document) remaining() int {
 	n := 0
 	for _, e := range d.edits {
@@ -483,7 +496,7 @@ func (d *Document) remaining() int {
 	return n
 }
 
-// stillWrapped tells whether an entry of the record is wrapped in the file as it was read.
+// stillWrapped reports whether a recorded entry is wrapped in the file as read.
 func (d *Document) stillWrapped(kept undoEntry) bool {
 	n := d.root.lookup(namesOf(kept.Pointer))
 	if n == nil {
@@ -494,9 +507,10 @@ func (d *Document) stillWrapped(kept undoEntry) bool {
 	return s.Wrapped || d.wrappedURL(kept.Pointer, n)
 }
 
-// Save writes the file: a backup first, then the record, then a new file in the place of the old one, with its mode and owner. It
-// tells whether there was anything to write. The file is not written if it is not what Open read ([ErrChanged]), or if what would be
-// written is not what was meant. The document is of no use afterwards.
+// Save writes a backup, then the record, then replaces the file and keeps its mode and owner. It
+// reports whether there were changes to write. It refuses to write if the file has changed since
+// Open ([ErrChanged]), or if the edited text does not have the intended entries. The document must
+// not be used afterwards.
 func (d *Document) Save() (bool, error) {
 	out := d.Result()
 	if len(d.edits) == 0 || bytes.Equal(out, d.data) {
@@ -508,12 +522,14 @@ func (d *Document) Save() (bool, error) {
 	if err := d.verify(out); err != nil {
 		return false, err
 	}
-	if f, err := inuse.Open(d.real, os.O_WRONLY, 0); err != nil { // a new file would get around its mode
+	// A new file would bypass the old one's mode.
+	if f, err := inuse.Open(d.real, os.O_WRONLY, 0); err != nil {
 		return false, err
 	} else if err := f.Close(); err != nil {
 		return false, err
 	}
-	if err := d.unchanged(); err != nil { // as another of us would leave it: its record must stay
+	// Another process may have edited the file; its record must stay.
+	if err := d.unchanged(); err != nil {
 		return false, err
 	}
 	backup, err := d.records.backup(d.real, d.data, d.record.Backup)
@@ -533,7 +549,7 @@ func (d *Document) Save() (bool, error) {
 	return true, nil
 }
 
-// nextRecord is the record of the file as it will be.
+// nextRecord returns the record of the edited file.
 func (d *Document) nextRecord(backup string, out []byte) record {
 	next := record{Version: recordVersion, File: d.real, Backup: d.record.Backup, Before: d.record.Before, After: hash(out)}
 	for _, kept := range d.record.Entries {
@@ -545,7 +561,8 @@ func (d *Document) nextRecord(backup string, out []byte) record {
 	case len(next.Entries) == 0 && !slices.ContainsFunc(d.edits, func(e edit) bool { return !e.wrap }):
 		next.Backup, next.Before = backup, hash(d.data)
 	case hash(d.data) != d.record.After, slices.ContainsFunc(d.edits, d.unrecorded):
-		next.Backup, next.Before = "", "" // to put it back would undo more than our edits
+		// Restoring the backup would undo more than our edits.
+		next.Backup, next.Before = "", ""
 	}
 	for _, e := range d.edits {
 		if e.wrap {
@@ -555,7 +572,7 @@ func (d *Document) nextRecord(backup string, out []byte) record {
 	return next
 }
 
-// unchanged tells whether the file is still what was read.
+// unchanged returns ErrChanged if the file has changed since it was read.
 func (d *Document) unchanged() error {
 	now, err := readFile(d.real)
 	if err != nil {
@@ -567,7 +584,7 @@ func (d *Document) unchanged() error {
 	return nil
 }
 
-// verify reads what is to be written, and holds the entries against what they were.
+// verify parses the edited text and compares the entries with the originals.
 func (d *Document) verify(out []byte) error {
 	root, err := parse(out, d.syntax)
 	if err != nil {
@@ -581,7 +598,8 @@ func (d *Document) verify(out []byte) error {
 		r := reader{data: out}
 		s, problem := r.server(entry{name: e.before.Name, pointer: e.pointer, node: n})
 		want := e.before
-		if e.remote { // the URL is what changes
+		// The URL is the edit.
+		if e.remote {
 			want.URL, s.URL = "", ""
 			want.Wrapped = s.Wrapped
 		} else {
@@ -594,7 +612,8 @@ func (d *Document) verify(out []byte) error {
 	return nil
 }
 
-// replaceFile puts a new file with the mode and, if it may, the owner of the old one in its place, unless check fails just before.
+// replaceFile replaces a file, with its mode and, if permitted, its owner. It calls check just
+// before and stops on an error.
 func replaceFile(path string, data []byte, mode os.FileMode, check func() error) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
@@ -638,7 +657,7 @@ func replaceFile(path string, data []byte, mode os.FileMode, check func() error)
 	return nil
 }
 
-// writeNew writes a file that must not be there yet.
+// writeNew writes a file that must not exist yet.
 func writeNew(path string, data []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -648,7 +667,7 @@ func writeNew(path string, data []byte, mode os.FileMode) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// syncDir makes a rename last. Not every system can, and the file is whole without.
+// syncDir makes a rename durable. Not every system supports it, and the file is complete anyway.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()
@@ -656,25 +675,27 @@ func syncDir(dir string) {
 	}
 }
 
-// A undoEntry is what undoing must know of one entry besides what the file says.
+// An undoEntry holds the facts that undoing an edit needs and the file does not contain.
 type undoEntry struct {
 	Pointer string `json:"pointer"`
-	// ArgsAdded tells that there were no args, ArgsText what they were if no list.
+	// ArgsAdded reports that there were no args. ArgsText is the previous text of args if it was
+	// not a list.
 	ArgsAdded bool   `json:"argsAdded,omitempty"`
 	ArgsText  string `json:"argsText,omitempty"`
-	// URL is what it was, Before how it was written, After how it is written now.
+	// URL is the original URL, Before its original text in the file, and After its present text.
 	URL    string `json:"url,omitempty"`
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 }
 
-// A record is what is kept of the edits to one file.
+// A record describes the edits to one file.
 type record struct {
 	Version int    `json:"v"`
 	File    string `json:"file"`
-	// Backup is the name of the file with the bytes before the first edit; "" if it would undo more than our edits.
+	// Backup names the file with the bytes before the first edit. It is "" if restoring it would
+	// undo more than our edits.
 	Backup string `json:"backup,omitempty"`
-	// Before and After are the hashes of the backup, and of the file as it was left.
+	// Before and After are the hashes of the backup and of the edited file.
 	Before  string      `json:"before,omitempty"`
 	After   string      `json:"after,omitempty"`
 	Entries []undoEntry `json:"entries"`
@@ -689,7 +710,8 @@ func (r *record) entry(pointer string) *undoEntry {
 	return nil
 }
 
-// records are the records of all files, below one folder: a folder for each file, with the record and backups.
+// records stores the records of all files in one folder, with a folder for each file that contains
+// its record and backups.
 type records struct {
 	dir   string
 	cache map[string]record
@@ -710,7 +732,7 @@ func (rs *records) folder(real string) string {
 	return join(rs.dir, hex.EncodeToString(sum[:12]))
 }
 
-// forFile returns the record of a file. One that cannot be read is none: the file itself says most.
+// forFile returns the record of a file. An unreadable record counts as empty.
 func (rs *records) forFile(real string) record {
 	if r, ok := rs.cache[real]; ok {
 		return r
@@ -728,7 +750,7 @@ func (rs *records) forFile(real string) record {
 	return r
 }
 
-// restoreURL puts the URL back that a record remembers.
+// restoreURL restores the recorded URL of a server.
 func (rs *records) restoreURL(s *Server) {
 	if s.URL == "" || rs.dir == "" {
 		return
@@ -751,7 +773,8 @@ func hash(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// backup keeps data, and returns the name of the file. The oldest of too many go.
+// backup stores data and returns the name of the file. It removes the oldest backups if there are
+// too many, except spare.
 func (rs *records) backup(real string, data []byte, spare string) (string, error) {
 	dir := rs.folder(real)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -760,7 +783,8 @@ func (rs *records) backup(real string, data []byte, spare string) (string, error
 	names := rs.backups(dir)
 	next := 1
 	if len(names) > 0 {
-		_, _ = fmt.Sscanf(names[len(names)-1], "backup-%06d", &next) // a name that is not ours counts as 1
+		// A foreign name counts as 1.
+		_, _ = fmt.Sscanf(names[len(names)-1], "backup-%06d", &next)
 		next++
 	}
 	name := fmt.Sprintf("backup-%06d", next)
@@ -769,7 +793,7 @@ func (rs *records) backup(real string, data []byte, spare string) (string, error
 	}
 	for len(names) >= maxBackups {
 		if names[0] != spare {
-			_ = os.Remove(filepath.Join(dir, names[0])) // it is one too many, and no more
+			_ = os.Remove(filepath.Join(dir, names[0])) // best effort
 		}
 		names = names[1:]
 	}
@@ -777,7 +801,8 @@ func (rs *records) backup(real string, data []byte, spare string) (string, error
 }
 
 func (rs *records) backups(dir string) []string {
-	list, _ := os.ReadDir(dir) // none that can be read are none
+	// A folder that cannot be read counts as empty.
+	list, _ := os.ReadDir(dir)
 	var names []string
 	for _, e := range list {
 		if strings.HasPrefix(e.Name(), "backup-") {
@@ -788,7 +813,7 @@ func (rs *records) backups(dir string) []string {
 	return names
 }
 
-// original returns the bytes of the backup that a record names, nil if they are not what they were.
+// original returns the bytes of a record's backup, or nil if they have changed.
 func (rs *records) original(r record) []byte {
 	if r.Backup == "" || r.Backup != filepath.Base(r.Backup) {
 		return nil
@@ -800,7 +825,7 @@ func (rs *records) original(r record) []byte {
 	return data
 }
 
-// store writes a record, or removes one without entries.
+// store writes a record, or removes it if it has no entries.
 func (rs *records) store(r record) error {
 	delete(rs.cache, r.File)
 	path := filepath.Join(rs.folder(r.File), recordName)

@@ -7,19 +7,20 @@ import (
 	"runtime"
 )
 
-// An Env is the machine as this package sees it, so that tests can be on any other. It is not changed, and may be shared.
+// An Env describes the machine, so that tests can replace it. It is not modified and may be shared.
 type Env struct {
-	// GOOS is the operating system whose places are searched, as in [runtime.GOOS], which "" stands for.
+	// GOOS is the operating system, as in [runtime.GOOS]. "" means runtime.GOOS.
 	GOOS string
-	// Home is the user's home folder. "" is none: then only Dir is searched.
+	// Home is the user's home folder. With "", only Dir is searched.
 	Home string
-	// Dir is the working directory, an absolute path. Projects are searched from here.
+	// Dir is the working directory, an absolute path. The search for projects starts here.
 	Dir string
-	// Lookup returns an environment variable. nil is an empty environment.
+	// Lookup returns an environment variable. nil means an empty environment.
 	Lookup func(name string) (string, bool)
 }
 
-// Current returns the environment of this process. The error is that of [os.Getwd]; a user without a home is none.
+// Current returns the environment of this process. Without a home folder, Home is "". It returns
+// the error of [os.Getwd].
 func Current() (*Env, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -39,7 +40,7 @@ func (e *Env) goos() string {
 	return e.GOOS
 }
 
-// get returns an environment variable, "" if it is not set.
+// get returns an environment variable, or "" if it is not set.
 func (e *Env) get(name string) string {
 	if e.Lookup == nil {
 		return ""
@@ -48,8 +49,9 @@ func (e *Env) get(name string) string {
 	return v
 }
 
-// folder returns the folder that an environment variable names, or the one below the home folder. A relative one does not count
-// (https://specifications.freedesktop.org/basedir-spec/latest/). "" is none.
+// folder returns the folder that an environment variable names, or else the one below the home
+// folder, or "". Relative paths in the variable are ignored
+// (https://specifications.freedesktop.org/basedir-spec/latest/).
 func (e *Env) folder(variable string, below ...string) string {
 	if v := e.get(variable); v != "" && (filepath.IsAbs(v) || e.goos() == "windows") {
 		return v
@@ -57,7 +59,7 @@ func (e *Env) folder(variable string, below ...string) string {
 	return e.home(below...)
 }
 
-// home returns a path below the home folder, "" if there is none.
+// home returns a path below the home folder, or "".
 func (e *Env) home(below ...string) string {
 	if e.Home == "" {
 		return ""
@@ -65,7 +67,7 @@ func (e *Env) home(below ...string) string {
 	return filepath.Join(append([]string{e.Home}, below...)...)
 }
 
-// config returns the folder that applications with windows keep their settings below.
+// config returns the folder for settings of desktop applications.
 func (e *Env) config() string {
 	switch e.goos() {
 	case "windows":
@@ -77,8 +79,8 @@ func (e *Env) config() string {
 	}
 }
 
-// State returns the folder in which backups and records of edits are kept: below $MCPWIRE_HOME, or below the folder of the system
-// for the state of programs. "" is none.
+// State returns the folder for backups and records of edits, or "". It is below $MCPWIRE_HOME, or
+// else below the system's folder for program state.
 func (e *Env) State() string {
 	if v := e.get("MCPWIRE_HOME"); v != "" {
 		if !filepath.IsAbs(v) {
@@ -98,7 +100,7 @@ func (e *Env) State() string {
 	return join(base, "mcpwire", "hosts")
 }
 
-// join is filepath.Join, but nothing is below no folder.
+// join is like filepath.Join but returns "" if base is "".
 func join(base string, below ...string) string {
 	if base == "" {
 		return ""

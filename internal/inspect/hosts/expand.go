@@ -13,14 +13,16 @@ import (
 	"strings"
 )
 
-// An Unexpanded is a reference in an entry that has no value here.
+// An Unexpanded is a reference without a value.
 type Unexpanded struct {
-	Field     string // "command", "args[2]", "env.TOKEN" …
-	Reference string // as it stands there, without a default
+	// Field names the field: "command", "args[2]", "env.TOKEN" and so on.
+	Field string
+	// Reference is the text of the reference, without a default.
+	Reference string
 	Why       string
 }
 
-// An ExpandError lists the references in the entry of a server that have no value.
+// An ExpandError lists the references of a server that have no value.
 type ExpandError struct {
 	Server     string
 	Unexpanded []Unexpanded
@@ -38,15 +40,18 @@ func (e *ExpandError) Error() string {
 	return b.String()
 }
 
-// maxExpanded is how long a value may become: references may come often, and their values be long.
+// maxExpanded limits the length of an expanded value.
 const maxExpanded = 1 << 20
 
-// Expand returns the server with the references in its command, arguments, variables, folder, URL and headers replaced as its host
-// would, and with what its EnvFile says in Env; what Env itself says goes first. Known are ${NAME}, ${NAME:-default}, ${env:NAME},
-// ${workspaceFolder}, ${workspaceFolderBasename}, ${userHome}, ${cwd}, ${pathSeparator}, for Gemini $NAME, for OpenCode
-// {env:NAME}. Codex has none. ${input:id} of VS Code, which asks the user, has no value here.
+// Expand returns the server with the references in its command, arguments, variables, folder, URL
+// and headers replaced as its host would. It adds the variables of EnvFile to Env, where those
+// already in Env take precedence. It supports ${NAME}, ${NAME:-default}, ${env:NAME},
+// ${workspaceFolder}, ${workspaceFolderBasename}, ${userHome}, ${cwd}, ${pathSeparator}, for Gemini
+// $NAME and for OpenCode {env:NAME}. Codex has no references. ${input:id} of VS Code, which prompts
+// the user, has no value.
 //
-// The server is good to be used only if the error is nil. It is an [*ExpandError], or what is wrong with the EnvFile.
+// The server is valid only if the error is nil. The error is an [*ExpandError] or an error of the
+// EnvFile.
 func (s Server) Expand(e *Env) (Server, error) {
 	x := expander{env: e, server: &s}
 	out := s
@@ -74,7 +79,7 @@ func (s Server) Expand(e *Env) (Server, error) {
 	return out, nil
 }
 
-// An expander replaces references in one server.
+// An expander replaces the references of one server.
 type expander struct {
 	env        *Env
 	server     *Server
@@ -98,7 +103,7 @@ func (x *expander) value(field, text string) string {
 	return x.expand(field, text)
 }
 
-// path makes a path absolute: relative ones begin in the project.
+// path makes a path absolute, relative to the project.
 func (x *expander) path(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -109,7 +114,7 @@ func (x *expander) path(path string) string {
 	return filepath.Join(x.workspace(), path)
 }
 
-// workspace is the folder of the project: that of the entry, or else the working directory.
+// workspace returns the folder of the project, or else the working directory.
 func (x *expander) workspace() string {
 	if x.server.Project != "" {
 		return x.server.Project
@@ -148,10 +153,11 @@ func (x *expander) expand(field, text string) string {
 	})
 }
 
-// notReference stands for a reason: the text is no reference.
+// notReference is the reason for a text that is not a reference.
 const notReference = "\x00"
 
-// replace replaces what the pattern finds by what resolve says of it, unless there is a reason not to.
+// replace replaces each match of pattern by the value that resolve returns, unless resolve returns
+// a reason.
 func (x *expander) replace(field, text string, pattern *regexp.Regexp, resolve func(m []string) (value, why string)) string {
 	var b strings.Builder
 	pos := 0
@@ -186,7 +192,7 @@ func (x *expander) replace(field, text string, pattern *regexp.Regexp, resolve f
 	return b.String()
 }
 
-// reference returns the value of what stands in ${}, or why it has none.
+// reference returns the value of the reference ${name}, or why it has none.
 func (x *expander) reference(name string) (value, why string) {
 	switch name {
 	case "workspaceFolder", "workspaceRoot", "cwd":
@@ -244,10 +250,11 @@ const (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// ReadEnvFile reads a file of lines NAME=VALUE, as envFile of VS Code and Cursor names one. Empty lines and those that begin with #
-// do not count, and neither does export before a name. A value in single quotes is taken as it is; in double quotes, \n, \r, \t,
-// \" and \\ have their meaning, and it may go over several lines; without quotes it ends before a # that follows a space. There are
-// no references. The map belongs to the caller. Errors are a *ParseError, or those of the file system.
+// ReadEnvFile reads a file of lines NAME=VALUE, such as the envFile of VS Code and Cursor. It
+// ignores empty lines, lines that begin with #, and export before a name. A value in single quotes
+// is literal. A value in double quotes may span lines and contain \n, \r, \t, \" and \\. A value
+// without quotes ends before a # that follows a space. References are not expanded. The map belongs
+// to the caller. It returns a *ParseError or a file system error.
 func ReadEnvFile(path string) (map[string]string, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -263,7 +270,7 @@ func ReadEnvFile(path string) (map[string]string, error) {
 	return vars, withPath(err, path)
 }
 
-// parseEnv reads the text of a file of variables.
+// parseEnv parses the text of a file of variables.
 func parseEnv(data []byte) (map[string]string, error) {
 	vars := map[string]string{}
 	text := strings.ReplaceAll(string(data), "\r\n", "\n")
@@ -302,7 +309,7 @@ func isValidName(name string) bool {
 	return name != "" && !strings.ContainsAny(name, " \t\"'\x00")
 }
 
-// unquotedValue is a value without quotes.
+// unquotedValue returns a value without quotes.
 func unquotedValue(v string) string {
 	if strings.HasPrefix(v, "#") {
 		return ""
@@ -317,7 +324,7 @@ func unquotedValue(v string) string {
 
 var unescapeEnv = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\\`, `\`)
 
-// quotedValue returns the value of the quote that text begins with, and where it ends.
+// quotedValue returns the value of the quoted text at the beginning of text, and its end.
 func quotedValue(text string) (value string, end int, ok bool) {
 	quote := text[0]
 	for i := 1; i < len(text); i++ {

@@ -12,25 +12,25 @@ import (
 	"syscall"
 )
 
-// A File is one that has servers in it, or that should and could not be read.
+// A File is a file with servers, or one that could not be read.
 type File struct {
 	Host  string
 	Scope Scope
 	Path  string
 	// Servers are in the order of the file.
 	Servers []Server
-	// Err is why the file could not be read: a *ParseError, or an error of the file system.
+	// Err is why the file could not be read: a *ParseError or a file system error.
 	Err error
-	// Errors are the entries that could not be read.
+	// Errors describes the entries that could not be read.
 	Errors []*ParseError
 }
 
-// maxProfiles is how many files a pattern stands for at most.
+// maxProfiles limits the files that match a pattern.
 const maxProfiles = 64
 
-// Find reads the files of all hosts, those of the user first. Files that are not there are not listed, nor are those without
-// servers. A file that cannot be read has an Err, and others are listed still. The error is that of an environment without a
-// working directory.
+// Find reads the files of all hosts, those of the user first. It omits files that do not exist or
+// have no servers. An unreadable file has an Err and does not stop the search. Find returns an
+// error if e.Dir is empty.
 func Find(e *Env) ([]File, error) {
 	if e.Dir == "" {
 		return nil, errors.New("no working directory to search from")
@@ -66,7 +66,7 @@ func Find(e *Env) ([]File, error) {
 	return files, nil
 }
 
-// sortStable sorts by a rank, and leaves equals in their order.
+// sortStable sorts by rank and keeps the order of equals.
 func sortStable(list []location, rank func(location) int) {
 	byRank := make([][]location, len(Names()))
 	for _, p := range list {
@@ -78,7 +78,7 @@ func sortStable(list []location, rank func(location) int) {
 	}
 }
 
-// expandLocation returns the files that a path stands for, which may have a star for one folder.
+// expandLocation returns the files that a path matches, which may contain a star for one folder.
 func expandLocation(path string) []string {
 	before, after, ok := strings.Cut(path, string(filepath.Separator)+"*"+string(filepath.Separator))
 	if !ok {
@@ -92,7 +92,8 @@ func expandLocation(path string) []string {
 		return nil
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(maxProfiles) // what could be read counts
+	// Use the names that could be read.
+	names, _ := dir.Readdirnames(maxProfiles)
 	for i, name := range names {
 		names[i] = filepath.Join(before, name, after)
 	}
@@ -104,7 +105,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// readLocation reads the file at a place, and tells whether it is to be listed.
+// readLocation reads the file at a location and reports whether to list it.
 func readLocation(p location, log *records) (File, bool) {
 	f := File{Host: p.host, Scope: p.scope, Path: p.path}
 	data, err := readFile(p.path)
@@ -137,7 +138,8 @@ func readLocation(p location, log *records) (File, bool) {
 func (f *File) add(data []byte, list []entry, p location, log *records) {
 	for _, e := range list {
 		if p.host == "opencode" && !looksLikeServer(e.node) {
-			continue // settings of all servers, and switches for those of other files
+			// These are settings of all servers, or switches for servers of other files.
+			continue
 		}
 		r := reader{data: data, host: p.host}
 		s, problem := r.server(e)
@@ -155,8 +157,9 @@ func (f *File) add(data []byte, list []entry, p location, log *records) {
 	}
 }
 
-// ReadFile reads the servers of a file that the user names: it may have them below mcpServers, servers, mcp_servers,
-// context_servers, amp.mcpServers or mcp, or be nothing but a table of them. The error is a *ParseError or one of the file system.
+// ReadFile reads the servers of a file that the user names. They may be below mcpServers, servers,
+// mcp_servers, context_servers, amp.mcpServers or mcp, or at the top level. It returns a
+// *ParseError or a file system error.
 func ReadFile(e *Env, path string) (File, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(e.Dir, path)
@@ -188,9 +191,10 @@ func ReadFile(e *Env, path string) (File, error) {
 	return f, nil
 }
 
-// readFile reads a regular file within the limit.
+// readFile reads a regular file of limited size.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path) // before opening: to open a pipe would wait for its other end
+	// Check before opening: opening a pipe waits for its other end.
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
@@ -212,21 +216,22 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// isNotDir tells whether a folder on the way to a file is none: there is no such file.
+// isNotDir reports whether a parent of the path is not a directory, so that the file does not
+// exist.
 func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
-// A place is where a host may have a file.
+// A location is where a host may have a file.
 type location struct {
 	host  string
 	scope Scope
 	path  string
-	// tables are the paths of member names that lead to the tables of servers.
+	// tables lists the paths of names that lead to tables of servers.
 	tables [][]string
 	// root is the folder of the project that the file belongs to.
 	root string
 }
 
-// The tables that servers are in, by the names that lead to them.
+// Paths of names that lead to tables of servers.
 var (
 	inMCPServers = [][]string{{"mcpServers"}}
 	inServers    = [][]string{{"servers"}}
@@ -239,13 +244,14 @@ var (
 	anyTable = [][]string{{"mcpServers"}, {"servers"}, {"mcp_servers"}, {"context_servers"}, {"amp.mcpServers"}, {"mcp", "servers"}, {"mcp"}}
 )
 
-// Names returns the names of the hosts that are known, in the order in which [Find] lists them. The slice belongs to the caller.
+// Names returns the names of the known hosts, in the order of [Find]. The slice belongs to the
+// caller.
 func Names() []string {
 	return []string{"claude-desktop", "claude-code", "cursor", "vscode", "vscode-insiders", "windsurf", "codex", "cline", "roo", "kilo",
 		"gemini", "opencode", "zed", "amp", "kiro", "lm-studio", "copilot-cli"}
 }
 
-// userLocations returns where the files of the user are. Paths are "" where e has no folder for them.
+// userLocations returns the locations of the user's files. A path is "" if its folder is unknown.
 func userLocations(e *Env) []location {
 	config := e.config()
 	code, insiders := join(config, "Code", "User"), join(config, "Code - Insiders", "User")
@@ -302,7 +308,7 @@ func userLocation(host, path string, maps [][]string) location {
 	return location{host: host, scope: ScopeUser, path: path, tables: maps}
 }
 
-// projectLocations returns where the files of a project in dir are.
+// projectLocations returns the locations of files for a project in dir.
 func projectLocations(dir string) []location {
 	in := func(host string, maps [][]string, below ...string) location {
 		return location{host: host, scope: ScopeProject, path: join(dir, below...), tables: maps, root: dir}
@@ -327,11 +333,12 @@ func projectLocations(dir string) []location {
 	}
 }
 
-// maxParents is how many folders above the working directory are searched.
+// maxParents limits the search above the working directory, in folders.
 const maxParents = 64
 
-// projectDirs returns the folders that may be the project's, the working directory first: up to the root of the repository or the
-// home folder. Without either it is the working directory alone: what lies in /tmp may be anybody's.
+// projectDirs returns the possible project folders, from the working directory up to the root of
+// the repository or the home folder. Outside both, it returns only the working directory, because
+// others may write to folders such as /tmp.
 func projectDirs(e *Env, exists func(string) bool) []string {
 	if e.Dir == "" {
 		return nil

@@ -4,5 +4,5 @@ package hosts
 
 import "os"
 
-// keepOwner does nothing: a new file gets the rights of its folder.
+// keepOwner does nothing: a new file gets the permissions of its folder.
 func keepOwner(*os.File, os.FileInfo) {}

@@ -13,15 +13,15 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// Limits on files. They are above what hosts write, among them Claude Code's ~/.claude.json, which has a history in it, and keep what hostile files cost
-// below some 200 MiB and a second.
+// Limits on files. They exceed the files of hosts, such as Claude Code's ~/.claude.json with its
+// history, and limit a hostile file to about 200 MiB of memory and a second.
 const (
 	MaxFileBytes = 16 << 20
 	MaxDepth     = 256
 	MaxValues    = 200_000
 )
 
-// A kind tells what a value is.
+// A kind is the type of a value.
 type kind byte
 
 const (
@@ -33,25 +33,29 @@ const (
 	kindOther
 )
 
-// A node is a value of a document, and where it is in the text. A table of TOML that has its lines in many places has no place.
+// A node is a value of a document with its position in the text. A TOML table with lines in several
+// places has no position.
 type node struct {
 	kind       kind
 	start, end int
-	text       string // the value of a string, the text of others that have no parts
-	members    []member
-	elems      []*node
+	// text is the value of a string, or the source text of other scalars.
+	text    string
+	members []member
+	elems   []*node
 }
 
 // A member is a name with its value.
 type member struct {
-	name             string
-	keyStart, keyEnd int // of the last part of a dotted key
-	lineKey          int // where the whole key begins: a dotted key has parts before keyStart
-	block            bool
-	value            *node
+	name string
+	// keyStart and keyEnd delimit the last part of a dotted key.
+	keyStart, keyEnd int
+	// lineKey is the start of the whole key.
+	lineKey int
+	block   bool
+	value   *node
 }
 
-// get returns the member that counts: the last of its name, as JSON.parse has it.
+// get returns the last member with a name, as JSON.parse does, or nil.
 func (n *node) get(name string) *member {
 	if n == nil || n.kind != kindObject {
 		return nil
@@ -64,7 +68,7 @@ func (n *node) get(name string) *member {
 	return nil
 }
 
-// hasDuplicate tells whether a name comes more than once.
+// hasDuplicate reports whether a name occurs more than once.
 func (n *node) hasDuplicate(name string) bool {
 	seen := false
 	for _, m := range n.members {
@@ -78,7 +82,7 @@ func (n *node) hasDuplicate(name string) bool {
 	return false
 }
 
-// lookup follows names from n, and returns nil if one is not there.
+// lookup follows names from n. It returns nil if one is missing.
 func (n *node) lookup(names []string) *node {
 	for _, name := range names {
 		m := n.get(name)
@@ -90,10 +94,12 @@ func (n *node) lookup(names []string) *node {
 	return n
 }
 
-// A ParseError says what is wrong with a file, and where. It quotes nothing of the file but names.
+// A ParseError reports an error in a file. It quotes only names from the file.
 type ParseError struct {
-	Path         string
-	Line, Column int // from 1, the column in bytes; 0 if it is the file as a whole
+	Path string
+	// Line and Column count from 1, Column in bytes. Line is 0 if the error is about the whole
+	// file.
+	Line, Column int
 	Reason       string
 }
 
@@ -104,13 +110,13 @@ func (e *ParseError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Path, e.Line, e.Column, e.Reason)
 }
 
-// position returns line and column of an offset.
+// position returns the line and column of an offset.
 func position(data []byte, offset int) (line, column int) {
 	offset = min(offset, len(data))
 	return 1 + bytes.Count(data[:offset], []byte("\n")), offset - bytes.LastIndexByte(data[:offset], '\n')
 }
 
-// A syntax is a way to write a document.
+// A syntax is a document format.
 type syntax byte
 
 const (
@@ -118,7 +124,7 @@ const (
 	syntaxTOML
 )
 
-// syntaxOf tells what a file is written in: its name says so, or its first character.
+// syntaxOf returns the syntax of a file, from its name or its first character.
 func syntaxOf(path string, data []byte) syntax {
 	switch lower := strings.ToLower(path); {
 	case strings.HasSuffix(lower, ".toml"):
@@ -132,10 +138,11 @@ func syntaxOf(path string, data []byte) syntax {
 	return syntaxTOML
 }
 
-// bom is the mark that editors on Windows begin files with.
+// bom is the mark with which editors on Windows begin files.
 var bom = []byte("\xef\xbb\xbf")
 
-// parse reads a document. An empty one, which some hosts leave behind, is an empty table. Errors are *ParseError without a path.
+// parse parses a document. An empty document, which some hosts leave behind, is an empty table. It
+// returns a *ParseError without a path.
 func parse(data []byte, syn syntax) (*node, error) {
 	if len(data) > MaxFileBytes {
 		return nil, &ParseError{Reason: tooBig}
@@ -163,7 +170,7 @@ func errorAt(data []byte, offset int, problem string) *ParseError {
 	return &ParseError{Line: line, Column: column, Reason: problem}
 }
 
-// withPath puts the path into a ParseError.
+// withPath sets the path of a ParseError.
 func withPath(err error, path string) error {
 	var p *ParseError
 	if errors.As(err, &p) {
@@ -172,12 +179,13 @@ func withPath(err error, path string) error {
 	return err
 }
 
-// parseJSON reads JSON with comments and trailing commas, from data[skip:].
+// parseJSON parses data[skip:] as JSON with comments and trailing commas.
 func parseJSON(data []byte, skip int) (*node, error) {
 	if err := guardJSON(data, skip); err != nil {
 		return nil, err
 	}
-	// A comment may end with the file, for hosts but not for the parser. The copy keeps it from appending to the caller's slice.
+	// Hosts accept a comment at the end of the file, but the parser does not. The capacity limit
+	// forces a copy.
 	text := append(data[skip:len(data):len(data)], '\n')
 	v, err := hujson.Parse(text)
 	if err != nil {
@@ -220,7 +228,8 @@ func jsonNode(v *hujson.Value, skip int) *node {
 	return n
 }
 
-// guardJSON refuses what the parser would need too much memory or stack for. It knows strings and comments, and nothing else.
+// guardJSON rejects text that would cost the parser too much memory or stack. It recognizes only
+// strings and comments.
 func guardJSON(data []byte, skip int) error {
 	depth, values := 0, 0
 	for i := skip; i < len(data); i++ {
@@ -248,7 +257,7 @@ func guardJSON(data []byte, skip int) error {
 	return nil
 }
 
-// skipComment returns the offset of the last byte of the comment that may begin at i, or i.
+// skipComment returns the offset of the last byte of a comment at i, or i.
 func skipComment(data []byte, i int) int {
 	rest := data[i+1:]
 	end := "\n"
@@ -267,7 +276,7 @@ func skipComment(data []byte, i int) int {
 
 var jsonPlace = regexp.MustCompile(`^hujson: line (\d+), column (\d+): `)
 
-// jsonError makes an error of the parser's ours. The parser quotes values that it cannot read, and those may be secrets.
+// jsonError converts an error of the parser, which may quote values that are secrets.
 func jsonError(data []byte, skip int, err error) error {
 	text := err.Error()
 	m := jsonPlace.FindStringSubmatch(text)
@@ -279,7 +288,7 @@ func jsonError(data []byte, skip int, err error) error {
 	if line == 1 {
 		column += skip
 	}
-	if n, _ := position(data, len(data)); line > n { // behind the line end that was added
+	if n, _ := position(data, len(data)); line > n { // after the added line end
 		line, column = position(data, len(data))
 	}
 	text = text[len(m[0]):]
@@ -292,13 +301,13 @@ func jsonError(data []byte, skip int, err error) error {
 	return &ParseError{Line: line, Column: column, Reason: text}
 }
 
-// parseTOML reads TOML (https://toml.io/en/v1.0.0) from data[skip:].
+// parseTOML parses data[skip:] as TOML (https://toml.io/en/v1.0.0).
 func parseTOML(data []byte, skip int) (*node, error) {
 	text := data[skip:]
 	if bytes.Count(text, []byte(","))+bytes.Count(text, []byte("="))+bytes.Count(text, []byte("[")) > MaxValues {
 		return nil, &ParseError{Reason: fmt.Sprintf("more than %d values", MaxValues)}
 	}
-	// The decoder knows what may not be said twice; the parser below knows where things are.
+	// The decoder rejects duplicates; the parser below gives positions.
 	var all map[string]any
 	if err := toml.Unmarshal(text, &all); err != nil {
 		var d *toml.DecodeError
@@ -317,12 +326,13 @@ func parseTOML(data []byte, skip int) (*node, error) {
 		}
 	}
 	if t.parser.Error() != nil {
-		return nil, &ParseError{Reason: "not TOML"} // the decoder would have said so
+		// The decoder has already accepted it.
+		return nil, &ParseError{Reason: "not TOML"}
 	}
 	return t.root, nil
 }
 
-// bareMessage is the decoder's message without what it quotes of the file: at most the names of keys are left.
+// bareMessage returns the decoder's message without quoted text, except for names of keys.
 func bareMessage(d *toml.DecodeError) string {
 	text := d.Error()
 	if i := bytes.IndexByte([]byte(text), '"'); i > 0 {
@@ -331,17 +341,20 @@ func bareMessage(d *toml.DecodeError) string {
 	return text[min(len("toml: "), len(text)):]
 }
 
-// A tomlTree is a document that is being read.
+// A tomlTree is a TOML document being parsed.
 type tomlTree struct {
-	data   []byte
-	skip   int // what precedes data in the file
+	data []byte
+	// skip is the number of bytes before data in the file.
+	skip   int
 	parser unstable.Parser
 	root   *node
-	table  *node // that lines belong to
-	index  map[*node]map[string]*node
+	// table is the table of the current lines.
+	table *node
+	index map[*node]map[string]*node
 }
 
-// child returns the table of a name, and makes it of the kind that is wanted if it is not there. key is where it is named.
+// child returns the child of a table with the name of key. It creates it with the kind want if
+// needed.
 func (t *tomlTree) child(table *node, key *unstable.Node, want kind) *node {
 	names := t.index[table]
 	if names == nil {
@@ -376,7 +389,7 @@ func (t *tomlTree) expression(n *unstable.Node) error {
 	return nil
 }
 
-// header returns the table that a header names, and makes those on the way.
+// header returns the table that a header names, and creates it and its parents if needed.
 func (t *tomlTree) header(keys []*unstable.Node, array bool) *node {
 	table := t.root
 	for i, key := range keys {
@@ -429,8 +442,8 @@ func (t *tomlTree) keyValue(n *unstable.Node, table *node, block bool, depth int
 	return nil
 }
 
-// value makes a node of a value between two offsets of data. The parser tells the places of simple values only, so a value with
-// parts inside an array gets the place of the array: nothing is edited there.
+// value converts a value between two offsets of data. The parser gives positions only for scalars,
+// so a compound value inside an array gets the position of the array, where nothing is edited.
 func (t *tomlTree) value(n *unstable.Node, start, end, depth int) (*node, error) {
 	if depth > MaxDepth {
 		return nil, errorAt(t.data, start, fmt.Sprintf("nested more than %d deep", MaxDepth))

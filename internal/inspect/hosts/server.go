@@ -12,18 +12,22 @@ import (
 	"time"
 )
 
-// A Scope tells for whom a server is configured.
+// A Scope says where a server is configured and for whom.
 type Scope string
 
 const (
-	ScopeUser    Scope = "user"    // in all of the user's projects
-	ScopeProject Scope = "project" // for everybody who works on a project, in a file of the project
-	ScopeLocal   Scope = "local"   // for one project, in a file of the user
-	ScopeFile    Scope = "file"    // in a file that the user named
+	// ScopeUser is for all projects of the user.
+	ScopeUser Scope = "user"
+	// ScopeProject is for everyone who works on a project, in a file of the project.
+	ScopeProject Scope = "project"
+	// ScopeLocal is for one project, in a file of the user.
+	ScopeLocal Scope = "local"
+	// ScopeFile is for a file that the user named.
+	ScopeFile Scope = "file"
 )
 
-// A Transport tells how a server is reached, see
-// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports. "" is not known: an extension of the host does it.
+// A Transport says how a server is reached. "" means unknown: an extension of the host decides.
+// Spec: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 type Transport string
 
 const (
@@ -32,45 +36,50 @@ const (
 	TransportSSE   Transport = "sse"  // HTTP+SSE of 2024-11-05
 )
 
-// A Server is one that a host has configured. Its maps and slices belong to whoever got it.
+// A Server is a server that a host is configured with. Its maps and slices belong to the caller.
 type Server struct {
-	Name  string
-	Host  string // "" for a file that belongs to no host that is known
+	Name string
+	// Host is "" for a file of an unknown host.
+	Host  string
 	Scope Scope
-	// File is the path of the file, and Pointer the place of the entry in it, as a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901), in TOML too.
+	// File is the path of the file. Pointer is the JSON pointer
+	// (https://www.rfc-editor.org/rfc/rfc6901) to the entry, also for TOML.
 	File, Pointer string
 	// Project is the folder of the project for [ScopeProject] and [ScopeLocal].
 	Project string
 
 	Transport Transport
-	// Command and Args are what runs the server, without the tap if Wrapped.
+	// Command and Args run the server, without the tap if Wrapped.
 	Command string
 	Args    []string
-	// Env are the variables that the server gets besides those of the host, and EnvFile a file with more.
+	// Env holds variables that are added to those of the host. EnvFile names a file with more.
 	Env     map[string]string
 	EnvFile string
 	Cwd     string
-	// URL is that of the server, without the tap if Wrapped and the record of that is still there.
+	// URL is the URL of the server, without the tap if Wrapped and the original URL is recorded.
 	URL     string
 	Headers map[string]string
-	// Disabled tells that the host does not start it.
+	// Disabled reports that the host does not start the server.
 	Disabled bool
-	// Timeout is what the host allows for an answer, 0 if the entry does not say.
+	// Timeout is the host's limit for a response. Zero means unspecified.
 	Timeout time.Duration
-	// Wrapped tells that the entry goes through a tap. Wrapper is the program of that tap, "" if it is one that listens.
+	// Wrapped reports that the entry goes through a tap. Wrapper is the program of that tap, or ""
+	// if the tap listens on an address.
 	Wrapped bool
 	Wrapper string
 
-	// noVariables tells that the host expands no references; the headers that fromEnv names have some of ours, for members that name variables.
+	// noVariables reports that the host expands no references. The headers in fromEnv contain
+	// references that this package added, for members that name variables.
 	noVariables bool
 	fromEnv     []string
 }
 
-// Placeholder stands for what [Server.Redacted] does not show.
+// Placeholder replaces values that [Server.Redacted] hides.
 const Placeholder = "~hidden~"
 
-// Redacted returns a copy that can be shown: values of Env and Headers are replaced by [Placeholder], unless they are nothing but a
-// reference to a variable, and so are what looks like a credential in URL. Args are as they were.
+// Redacted returns a copy for display. It replaces the values of Env and Headers by [Placeholder],
+// except for mere references to variables, and also apparent credentials in URL. It does not change
+// Args.
 func (s Server) Redacted() Server {
 	s.Args = slices.Clone(s.Args)
 	s.Env = hideValues(s.Env)
@@ -79,7 +88,8 @@ func (s Server) Redacted() Server {
 	return s
 }
 
-// reference is a value that names where the secret is, and is none. A default would be one.
+// reference matches a value that refers to a secret. A default could itself be a secret, so it does
+// not match.
 var reference = regexp.MustCompile(`^(Bearer |Basic )?(\$\{[A-Za-z0-9_:.-]*[A-Za-z0-9_.]\}|\$[A-Za-z_][A-Za-z0-9_]*|\{env:[A-Za-z0-9_]+\})$`)
 
 func hideValue(v string) string {
@@ -97,20 +107,21 @@ func hideValues(m map[string]string) map[string]string {
 	return m
 }
 
-// token is a part of a URL's path that is more likely a key than a word.
+// token matches a part of a URL path that is more likely a key than a word.
 var token = regexp.MustCompile(`^[A-Za-z0-9_.~=-]*[0-9][A-Za-z0-9_.~=-]*$`)
 
-// minToken is how long a part of a path must be to be taken for a key.
+// minToken is the minimum length of a path part that counts as a key.
 const minToken = 20
 
-// hideURL hides users, passwords, the values of parameters, and what looks like a key in the path.
+// hideURL hides users, passwords, parameter values and apparent keys in the path.
 func hideURL(text string) string {
 	if text == "" {
 		return ""
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" {
-		return Placeholder // whatever it is, it may have a password in it
+		// It may contain a password.
+		return Placeholder
 	}
 	var b strings.Builder
 	scheme, _, path := splitURL(text)
@@ -151,8 +162,8 @@ func hideURL(text string) string {
 	return b.String()
 }
 
-// splitURL takes the scheme with its slashes, users and host, and the rest of a URL apart, without a change to any of them: there may be references to
-// variables, which a parsed URL has escaped.
+// splitURL splits a URL into the scheme with its slashes, user and host, and the rest. Unlike
+// url.Parse it changes no bytes, because they may contain references to variables.
 func splitURL(text string) (scheme, authority, rest string) {
 	if i := strings.Index(text, "//"); i >= 0 && !strings.ContainsAny(text[:i], "/?#") {
 		scheme, text = text[:i+2], text[i+2:]
@@ -166,31 +177,33 @@ func splitURL(text string) (scheme, authority, rest string) {
 	return scheme, text[:end], text[end:]
 }
 
-// sameAs tells whether two entries mean the same server.
+// sameAs reports whether two entries describe the same server.
 func (s Server) sameAs(t Server) bool {
 	return s.Transport == t.Transport && s.Command == t.Command && slices.Equal(s.Args, t.Args) && maps.Equal(s.Env, t.Env) &&
 		s.EnvFile == t.EnvFile && s.Cwd == t.Cwd && s.URL == t.URL && maps.Equal(s.Headers, t.Headers) && s.noVariables == t.noVariables
 }
 
-// IsRemote tells whether the server is reached over HTTP.
+// IsRemote reports whether the server is reached over HTTP.
 func (s Server) IsRemote() bool { return s.Transport == TransportHTTP || s.Transport == TransportSSE }
 
 // An entry is a server in a document.
 type entry struct {
 	name    string
 	pointer string
-	project string // of the tables below projects
+	// project is set for tables below projects.
+	project string
 	node    *node
 }
 
-// entries finds the servers of a document. maps are the tables that they may be in; only the first that is there counts.
+// entries returns the servers in the first of the tables that the document has.
 func entries(root *node, tables [][]string) []entry {
 	for _, names := range tables {
 		table := root.lookup(names)
 		if table == nil || table.kind != kindObject {
 			continue
 		}
-		if len(names) > 1 && looksLikeServer(table) { // a server with the name of a table
+		// It is a server with the name of a table.
+		if len(names) > 1 && looksLikeServer(table) {
 			continue
 		}
 		return members(table, pointerTo(names...), "")
@@ -198,7 +211,7 @@ func entries(root *node, tables [][]string) []entry {
 	return nil
 }
 
-// projectEntries finds the servers that Claude Code keeps for each project in the user's file.
+// projectEntries returns the servers that Claude Code stores for each project in the user's file.
 func projectEntries(root *node) []entry {
 	m := root.get("projects")
 	if m == nil || m.value.kind != kindObject {
@@ -213,7 +226,8 @@ func projectEntries(root *node) []entry {
 	return list
 }
 
-// members lists the members of a table of servers; of those with the same name, the last, which is what hosts see.
+// members returns the members of a table of servers. Of several with the same name it returns the
+// last, as hosts do.
 func members(table *node, pointer, project string) []entry {
 	last := make(map[string]int, len(table.members))
 	for i, m := range table.members {
@@ -228,17 +242,17 @@ func members(table *node, pointer, project string) []entry {
 	return list
 }
 
-// rootEntries finds the servers of a file that is nothing but a table of them.
+// rootEntries returns the servers of a file that has them at the top level.
 func rootEntries(root *node) []entry {
 	return slices.DeleteFunc(members(root, "", ""), func(e entry) bool { return !looksLikeServer(e.node) })
 }
 
-// looksLikeServer tells whether a value says how to reach a server.
+// looksLikeServer reports whether a value has a command or a URL.
 func looksLikeServer(n *node) bool {
 	return n.get("command") != nil || urlOf(n) != nil
 }
 
-// urlNames are what hosts call the member with the URL: Windsurf has serverUrl, Gemini httpUrl.
+// urlNames are the names of the URL member: Windsurf uses serverUrl, Gemini httpUrl.
 var urlNames = []string{"url", "serverUrl", "httpUrl"}
 
 func urlOf(n *node) *member {
@@ -252,7 +266,7 @@ func urlOf(n *node) *member {
 
 var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// pointerTo makes a JSON pointer of names.
+// pointerTo builds a JSON pointer from names.
 func pointerTo(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
@@ -263,7 +277,7 @@ func pointerTo(names ...string) string {
 
 var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
 
-// namesOf is the reverse of pointerTo.
+// namesOf splits a JSON pointer into names.
 func namesOf(pointer string) []string {
 	if pointer == "" {
 		return nil
@@ -275,11 +289,12 @@ func namesOf(pointer string) []string {
 	return names
 }
 
-// A reader makes a Server of an entry.
+// A reader converts an entry to a Server.
 type reader struct {
 	data []byte
 	host string
-	err  *ParseError // the first thing that is wrong
+	// err is the first error.
+	err *ParseError
 }
 
 func (r *reader) fail(n *node, format string, args ...any) {
@@ -305,13 +320,14 @@ func (r *reader) server(e entry) (Server, *ParseError) {
 		s.Disabled = m.value.text == "false"
 	}
 	s.Timeout = r.timeout(e.node)
-	if s.Transport == "" && r.err == nil && r.host != "zed" { // Zed's extensions bring their commands themselves
+	// Zed's extensions supply the command.
+	if s.Transport == "" && r.err == nil && r.host != "zed" {
 		r.fail(e.node, "server %s has neither a command nor a URL", quoteName(e.name))
 	}
 	return s, r.err
 }
 
-// process reads what runs the server.
+// process reads the command of the server.
 func (r *reader) process(s *Server, n *node) {
 	f := fieldsOf(n)
 	switch {
@@ -342,7 +358,7 @@ func (r *reader) process(s *Server, n *node) {
 	s.Cwd = r.text(n.get("cwd"))
 }
 
-// remote reads how the server is reached over HTTP.
+// remote reads the URL and headers of the server.
 func (r *reader) remote(s *Server, n *node) {
 	s.URL = r.text(urlOf(n))
 	for _, name := range []string{"headers", "http_headers"} {
@@ -353,7 +369,7 @@ func (r *reader) remote(s *Server, n *node) {
 	if r.host != "codex" && n.get("bearer_token_env_var") == nil && n.get("env_http_headers") == nil {
 		return
 	}
-	// Codex has no variables in values, but members that name variables.
+	// Codex does not expand values. It has members that name variables.
 	s.noVariables = true
 	add := func(header, value string) {
 		if s.Headers == nil {
@@ -373,7 +389,7 @@ func (r *reader) remote(s *Server, n *node) {
 	}
 }
 
-// transport tells how the server is reached: its type says so, or what else there is.
+// transport returns the transport that the type or the other members indicate.
 func (r *reader) transport(n *node, s *Server) Transport {
 	kind := r.text(n.get("type"))
 	if kind == "" {
@@ -393,14 +409,15 @@ func (r *reader) transport(n *node, s *Server) Transport {
 	case s.URL == "":
 		return ""
 	case r.host == "gemini" && n.get("httpUrl") == nil:
-		return TransportSSE // to Gemini, url is HTTP+SSE and httpUrl is Streamable HTTP
+		// For Gemini, url means HTTP+SSE and httpUrl Streamable HTTP.
+		return TransportSSE
 	case path.Base(strings.TrimRight(s.URL, "/")) == "sse" && n.get("serverUrl") != nil:
 		return TransportSSE
 	}
 	return TransportHTTP
 }
 
-// timeout reads what hosts allow for an answer: Codex has seconds, others milliseconds.
+// timeout reads the host's limit for a response: Codex uses seconds, others milliseconds.
 func (r *reader) timeout(n *node) time.Duration {
 	for _, u := range []struct {
 		name string
@@ -451,7 +468,8 @@ func (r *reader) list(n *node, name string) []string {
 	return list
 }
 
-// table reads names with texts, into m if there is one. Numbers and true and false stand for their texts.
+// table adds the members of a table of strings to m, which may be nil. Numbers and booleans become
+// their text.
 func (r *reader) table(n *node, name string, m map[string]string) map[string]string {
 	if n.kind != kindObject {
 		if n.kind != kindOther {
@@ -473,7 +491,7 @@ func (r *reader) table(n *node, name string, m map[string]string) map[string]str
 	return m
 }
 
-// quoteName makes a name of a file fit for a message: quoted and cut.
+// quoteName quotes and truncates a name for a message.
 func quoteName(name string) string {
 	const most = 80
 	if len(name) > most {

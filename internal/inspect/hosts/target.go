@@ -12,18 +12,18 @@ import (
 	"mcpwire/internal/text/spelling"
 )
 
-// maxSimilar is how many names an error proposes, maxChoices how many entries it lists.
+// maxSimilar limits the names that an error proposes, maxChoices the entries that it lists.
 const (
 	maxSimilar = 5
 	maxChoices = 12
 )
 
-// A NotFoundError says that no host has a server of that name.
+// A NotFoundError reports that no host has a server with that name.
 type NotFoundError struct {
 	Target string
-	// Similar are names that look like it, as targets.
+	// Similar lists similar names, as targets.
 	Similar []string
-	// Broken are the files that could not be read: the server may be in one of them.
+	// Broken lists the errors of unreadable files, which may contain the server.
 	Broken []error
 }
 
@@ -46,7 +46,7 @@ func (e *NotFoundError) Error() string {
 	return text
 }
 
-// An AmbiguousError says that a name stands for several entries.
+// An AmbiguousError reports that a name matches several entries.
 type AmbiguousError struct {
 	Target  string
 	Choices []Server
@@ -61,8 +61,8 @@ func (e *AmbiguousError) Error() string {
 	return text + strings.Join(targets, ", ")
 }
 
-// Targets returns a target for each of the choices that stands for it alone: HOST:NAME where that is enough. The slice belongs to the
-// caller.
+// Targets returns a unique target for each choice: HOST:NAME where that is enough. The slice
+// belongs to the caller.
 func (e *AmbiguousError) Targets() []string {
 	hosts := map[string]int{}
 	for _, s := range e.Choices {
@@ -79,15 +79,14 @@ func (e *AmbiguousError) Targets() []string {
 	return list
 }
 
-// Target returns the target that means this entry and no other: FILE:POINTER.
+// Target returns the target FILE:POINTER, which is unique to this entry.
 func (s Server) Target() string { return printable.Line(s.File + ":" + s.Pointer) }
 
-// Resolve returns the server that target names: NAME, HOST:NAME, FILE:NAME, or FILE:POINTER with
-// the place of an entry in the file. Entries for projects that Dir is not in count only if there
-// are no others. Several entries that say the same are one server, and several that differ are an
-// *AmbiguousError. Of those that say the same, one that the user wrote goes before one of a
-// project's file. A target that names nothing is a *NotFoundError. A FILE that cannot be read is a
-// *ParseError or an error of the file system.
+// Resolve returns the server that target names: NAME, HOST:NAME, FILE:NAME or FILE:POINTER. Entries
+// of projects that do not contain Dir count only if there are no others. Equal entries are one
+// server, preferably from a file of the user; different ones lead to an *AmbiguousError. A target
+// without a match leads to a *NotFoundError, and an unreadable FILE to a *ParseError or a file
+// system error.
 func Resolve(e *Env, target string) (Server, error) {
 	list, err := Candidates(e, target)
 	if err != nil {
@@ -106,7 +105,7 @@ func Resolve(e *Env, target string) (Server, error) {
 	return list[0], nil
 }
 
-// withoutDuplicates leaves out entries that say the same as one before.
+// withoutDuplicates removes entries that equal an earlier one.
 func withoutDuplicates(list []Server) []Server {
 	var out []Server
 	for _, s := range list {
@@ -117,7 +116,8 @@ func withoutDuplicates(list []Server) []Server {
 	return out
 }
 
-// Candidates returns all entries that target names, at least one: those that Resolve chooses from, with the same errors.
+// Candidates returns all entries that target names, at least one. Resolve chooses from these; the
+// errors are the same.
 func Candidates(e *Env, target string) ([]Server, error) {
 	files, err := Find(e)
 	if err != nil {
@@ -149,14 +149,14 @@ func Candidates(e *Env, target string) ([]Server, error) {
 	return nil, notFound(files, target, host, rest, isHost)
 }
 
-// isWithin tells whether dir is the folder or below it.
+// isWithin reports whether dir is folder or below it.
 func isWithin(dir, folder string) bool {
 	rel, err := filepath.Rel(folder, dir)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// splitFile takes FILE:NAME apart. Both may have colons in them, so the longest FILE that exists is it; if none does, but the
-// target looks like it, it is what stands before the last colon.
+// splitFile splits FILE:NAME. Both may contain colons, so it chooses the longest FILE that exists.
+// If none exists but the target looks like a file, it splits at the last colon.
 func splitFile(e *Env, target string, isHost bool) (path, name string, ok bool) {
 	for i := len(target) - 1; i > 0; i-- {
 		if target[i] != ':' {
@@ -179,7 +179,8 @@ func splitFile(e *Env, target string, isHost bool) (path, name string, ok bool) 
 	return "", "", false
 }
 
-// inFile finds the entries of a name, or at a pointer, in a file: as its host reads it, if it is one's.
+// inFile returns the entries with a name or pointer in a file. If the file belongs to a host, it is
+// read as that host does.
 func inFile(e *Env, files []File, path, name, target string) ([]Server, error) {
 	i := slices.IndexFunc(files, func(f File) bool { return sameFile(f.Path, path) })
 	var f File
@@ -248,7 +249,7 @@ func notFound(files []File, target, host, rest string, isHost bool) error {
 	return e
 }
 
-// similarNames returns the names of servers that look like name, the nearest first, each as show has it.
+// similarNames returns the names of servers similar to name, the nearest first, formatted by show.
 func similarNames(name string, list []Server, show func(Server) string) []string {
 	type hit struct {
 		text     string

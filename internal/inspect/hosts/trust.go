@@ -11,10 +11,9 @@ import (
 	"path/filepath"
 )
 
-// IsTrusted reports whether [Trust] has remembered the entry as it is now. Any change to what it
-// runs, to where, and to the variables and headers that it passes, needs trust again, and so does a
-// copy of the project in another folder. The entry must be one that [Resolve] returned, not
-// expanded.
+// IsTrusted reports whether [Trust] has recorded the entry in its present form. A change of what it
+// runs, where, or which variables and headers it passes needs new trust, and so does a copy of the
+// project in another folder. The entry must be one that [Resolve] returned, not expanded.
 func IsTrusted(e *Env, s Server) bool {
 	path, err := trustPath(e, s)
 	if err != nil {
@@ -24,9 +23,9 @@ func IsTrusted(e *Env, s Server) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Trust remembers that the user agreed to use the entry, which must be one that [Resolve] returned,
-// not expanded. It is safe for concurrent use, also by several processes. The error is ErrNoState
-// or one of the file system.
+// Trust records that the user agreed to use the entry, which must be one that [Resolve] returned,
+// not expanded. It is safe for concurrent use, also by several processes. It returns ErrNoState or
+// a file system error.
 func Trust(e *Env, s Server) error {
 	path, err := trustPath(e, s)
 	if err != nil {
@@ -35,7 +34,7 @@ func Trust(e *Env, s Server) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	// The text is for people who look into the folder: only the name of the file counts.
+	// The text is for people who look into the folder. Only the file name counts.
 	err = writeNew(path, []byte(quoteName(s.Name)+" of "+s.File+"\n"), 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -43,7 +42,7 @@ func Trust(e *Env, s Server) error {
 	return err
 }
 
-// trustPath returns the file whose existence says that the user trusts the entry.
+// trustPath returns the file that exists if the user trusts the entry.
 func trustPath(e *Env, s Server) (string, error) {
 	dir := e.State()
 	if dir == "" {
@@ -56,9 +55,9 @@ func trustPath(e *Env, s Server) (string, error) {
 	return filepath.Join(filepath.Dir(dir), "state", "trusted", digest), nil
 }
 
-// digest returns a hash of all that the entry decides. References are hashed as they are written:
-// a token that is renewed changes nothing. Of a file with variables inside the project, which who
-// wrote the entry may change as well, the content counts.
+// digest returns a hash of the entry's effects. It hashes references unexpanded, so that a renewed
+// token changes nothing. For an EnvFile inside the project it hashes the content, because the
+// author of the entry may change that too.
 func (s Server) digest(e *Env) (string, error) {
 	project, err := filepath.EvalSymlinks(s.Project)
 	if err != nil {

@@ -15,39 +15,48 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Verdict says what a difference means, as for schemas.
+// A Verdict is the impact of a difference, as for schemas.
 type Verdict = schemadiff.Impact
 
-// A Difference is something that is not the same in two inventories.
+// A Difference is one difference between two inventories.
 type Difference struct {
-	What    string  `json:"what"`              // "server", "capabilities", "tool", "prompt", "resource", "template", "answer", "latency"
-	Name    string  `json:"name,omitempty"`    // of the thing, or what was asked
-	Pointer string  `json:"pointer,omitempty"` // into its definition or answer, a JSON pointer
+	// What is the kind of subject: "server", "capabilities", "tool", "prompt", "resource",
+	// "template", "answer" or "latency".
+	What string `json:"what"`
+	// Name is the name of the subject, or the request.
+	Name string `json:"name,omitempty"`
+	// Pointer is a JSON pointer into the definition or answer.
+	Pointer string  `json:"pointer,omitempty"`
 	Verdict Verdict `json:"verdict"`
 	Why     string  `json:"why"`
-	Old     string  `json:"old,omitempty"` // JSON text, or words
-	New     string  `json:"new,omitempty"`
+	// Old and New are JSON text or words.
+	Old string `json:"old,omitempty"`
+	New string `json:"new,omitempty"`
 }
 
-// Options are the options of [Compare]. nil means defaults.
+// Options configure [Compare]. A nil *Options means defaults.
 type Options struct {
-	Ignore []string // JSON pointers into answers that are not compared, see jsondiff.Options.Ignore
-	// Same reports of two values in answers, JSON texts, that their difference is none, such as that of two times; pointer says where they are. nil is none of them.
+	// Ignore lists JSON pointers into answers that are not compared; see jsondiff.Options.Ignore.
+	Ignore []string
+	// Same reports whether to ignore the difference between two values in answers, as JSON text,
+	// such as two times. pointer is their location. A nil Same ignores no difference.
 	Same func(pointer string, old, now []byte) bool
-	// MatchesRedacted reports whether a text can be what a redacted one was before parts of it were hidden.
-	// Places of which it says so are not different, in definitions as in answers. nil is none of
-	// them.
+	// MatchesRedacted reports whether a text may be the original of a redacted one. Such texts
+	// count as equal, in definitions and in answers. A nil MatchesRedacted matches no text.
 	MatchesRedacted func(redacted, text string) bool
-	// LatencyRatio is how many times as long the median of a request may take before that is a difference; 0 does not compare times.
+	// LatencyRatio is the ratio of median latencies from which on they differ. With zero, latencies
+	// are not compared.
 	LatencyRatio float64
-	// MinLatencyDiff is the difference of medians below which times are not compared, whatever the ratio.
+	// MinLatencyDiff is the difference of medians below which latencies are equal, whatever the
+	// ratio.
 	MinLatencyDiff time.Duration
 }
 
-// maxPerAnswer is how many differences of one answer are told.
+// maxPerAnswer limits the reported differences of one answer.
 const maxPerAnswer = 20
 
-// Compare tells what is different in a server, or between two: what breaks who relies on the first is [schemadiff.Breaking]. opts may be nil.
+// Compare returns the differences between two states of a server, or between two servers. A
+// difference that breaks users of the first is [schemadiff.Breaking]. opts may be nil.
 func Compare(a, b *Inventory, opts *Options) []Difference {
 	c := &comparison{}
 	if opts != nil {
@@ -63,7 +72,7 @@ func Compare(a, b *Inventory, opts *Options) []Difference {
 	return c.list
 }
 
-// Worst returns the worst verdict; "" if there is none.
+// Worst returns the worst verdict, or "" for an empty list.
 func Worst(list []Difference) Verdict {
 	worst := Verdict("")
 	for _, d := range list {
@@ -114,7 +123,8 @@ func (c *comparison) capabilities(a, b *Inventory) {
 		x.Old, x.New = clipPair(d.Old, d.New)
 		switch {
 		case d.Op == jsondiff.Add && d.New == "false", d.Op == jsondiff.Remove && d.Old == "false":
-			continue // a flag that is not there is false
+			// An absent flag is false.
+			continue
 		case d.Op == jsondiff.Add:
 			x.Verdict, x.Why = schemadiff.Compatible, "there is a capability more"
 		case d.Op == jsondiff.Remove || d.New == "false" && d.Old == "true":
@@ -126,7 +136,7 @@ func (c *comparison) capabilities(a, b *Inventory) {
 	}
 }
 
-// kindWord is the word for a thing of a kind.
+// kindWord returns the singular of a kind.
 func kindWord(kind string) string {
 	if kind == Templates {
 		return "template"
@@ -134,7 +144,7 @@ func kindWord(kind string) string {
 	return strings.TrimSuffix(kind, "s")
 }
 
-// definitions compares what is offered.
+// definitions compares the definitions of a kind.
 func (c *comparison) definitions(kind string, a, b *Inventory) {
 	what := kindWord(kind)
 	before, after := c.matchNames(a.Definitions[kind], b.Definitions[kind]), b.Definitions[kind]
@@ -157,8 +167,8 @@ func (c *comparison) definitions(kind string, a, b *Inventory) {
 	}
 }
 
-// matchNames returns things with the names that others of the kind have in the second inventory, where
-// parts of theirs were hidden, as in URIs.
+// matchNames renames definitions with partly redacted names, such as URIs, to the matching names in
+// the second inventory.
 func (c *comparison) matchNames(before, after map[string][]byte) map[string][]byte {
 	if c.opts.MatchesRedacted == nil {
 		return before
@@ -179,8 +189,8 @@ func (c *comparison) matchNames(before, after map[string][]byte) map[string][]by
 	return out
 }
 
-// uncutOptions are the options for a comparison that does not cut values before it is known where they
-// differ.
+// uncutOptions returns options that do not truncate values, so that clipPair can find their first
+// difference.
 func uncutOptions(ignore ...string) *jsondiff.Options {
 	return &jsondiff.Options{Ignore: ignore, MaxValue: -1}
 }
@@ -220,9 +230,8 @@ func (c *comparison) definition(what, name string, before, after []byte) {
 	}
 }
 
-// rootType corrects what changes say of the type of an inputSchema. Arguments are objects, and the
-// protocol wants the schema to say so by itself: clients refuse a tool, or all of them, where it
-// does not.
+// rootType corrects the changes of the type of an inputSchema. Arguments are objects, and the
+// protocol requires the schema to say so: clients reject a tool, or all of them, if it does not.
 func rootType(before, after []byte, changes []schemadiff.Change) []schemadiff.Change {
 	was, is := isObjectSchema(before), isObjectSchema(after)
 	changes = slices.DeleteFunc(changes, func(d schemadiff.Change) bool { return d.Pointer == "/type" })
@@ -240,7 +249,8 @@ func isObjectSchema(schema []byte) bool {
 	return jsonwire.Text(jsonwire.Lookup(schema, "type")) == "object"
 }
 
-// isDefault reports whether a member is new, or gone, whose value is what its absence means.
+// isDefault reports whether a change adds or removes a member with the value that its absence
+// means.
 func isDefault(d jsondiff.Change) bool {
 	value := d.New
 	switch d.Op {
@@ -265,7 +275,7 @@ func isDefault(d jsondiff.Change) bool {
 	return false
 }
 
-// isObjectOf reports whether a JSON text is an object without other members than one.
+// isObjectOf reports whether a JSON text is an object with no other member than name.
 func isObjectOf(value []byte, name string) bool {
 	if len(value) == 0 || value[0] != '{' {
 		return false
@@ -278,7 +288,7 @@ func isObjectOf(value []byte, name string) bool {
 	return true
 }
 
-// changeVerdict is what a change of a definition means, outside its schemas.
+// changeVerdict returns the verdict on a change of a definition outside its schemas.
 func changeVerdict(d jsondiff.Change) Verdict {
 	parts := strings.Split(strings.TrimPrefix(d.Pointer, "/"), "/")
 	switch parts[0] {
@@ -290,7 +300,8 @@ func changeVerdict(d jsondiff.Change) Verdict {
 	return schemadiff.Unclear
 }
 
-// argumentVerdict is what a change of the arguments of a prompt means; at are the names that lead to it.
+// argumentVerdict returns the verdict on a change of a prompt's arguments. at is the path to the
+// change below arguments.
 func argumentVerdict(d jsondiff.Change, at []string) Verdict {
 	member := ""
 	if len(at) > 1 {
@@ -307,7 +318,7 @@ func argumentVerdict(d jsondiff.Change, at []string) Verdict {
 	return schemadiff.Annotations
 }
 
-// requires reports whether an argument, or one of a list, is required.
+// requires reports whether an argument, or one of an array of them, is required.
 func requires(value []byte) bool {
 	if len(value) > 0 && value[0] == '[' {
 		for el := jsonwire.ArrayElements(value); el.Next(); {
@@ -332,7 +343,7 @@ func changeText(d jsondiff.Change) string {
 	return "it is another one"
 }
 
-// answers compares what was answered to the same requests.
+// answers compares the answers to equal requests.
 func (c *comparison) answers(a, b *Inventory) {
 	for _, k := range a.Order {
 		x, y := a.Answers[k], b.Answers[k]
@@ -340,7 +351,8 @@ func (c *comparison) answers(a, b *Inventory) {
 			continue
 		}
 		c.latency(k, x, y)
-		if k.Method != mcp.MethodToolsList && k.Method != mcp.MethodPromptsList && k.Method != mcp.MethodResourcesList && k.Method != mcp.MethodResourceTemplatesList { // compared above
+		// Definitions are compared above.
+		if k.Method != mcp.MethodToolsList && k.Method != mcp.MethodPromptsList && k.Method != mcp.MethodResourcesList && k.Method != mcp.MethodResourceTemplatesList {
 			c.answer(k, x, y)
 		}
 	}
@@ -388,10 +400,10 @@ func (c *comparison) latency(k Key, x, y *Answer) {
 	c.add(Difference{What: "latency", Name: k.String(), Verdict: schemadiff.Unclear, Why: fmt.Sprintf("the median is %.1f times as long", float64(after)/float64(max(before, 1))), Old: before.String(), New: after.String()})
 }
 
-// String names what was asked.
+// String returns the method and target.
 func (k Key) String() string { return strings.TrimSpace(k.Method + " " + clip(k.Target)) }
 
-// maxShown is how much of a value is shown, in bytes.
+// maxShown limits a shown value, in bytes.
 const maxShown = 300
 
 func clip(s string) string {
@@ -401,28 +413,27 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxShown], "") + "…"
 }
 
-// clipPair cuts two texts so that the first difference of them is seen.
+// clipPair truncates two texts so that their first difference stays visible.
 func clipPair(a, b string) (x, y string) {
 	x, y = jsondiff.TrimCommonPrefix(a, b)
 	return clip(x), clip(y)
 }
 
-// redacted is what the places begin with in which a capture has something hidden, see
-// doc/capture-format.md.
+// redacted is the prefix of placeholders for redacted text; see doc/capture-format.md.
 const redacted = "~redacted:"
 
-// matchesRedacted reports whether one of two texts can be the other, with parts of it hidden.
+// matchesRedacted reports whether one of two texts may be the original of the other.
 func (c *comparison) matchesRedacted(a, b string) bool {
 	return c.opts.MatchesRedacted != nil && (c.opts.MatchesRedacted(a, b) || c.opts.MatchesRedacted(b, a))
 }
 
-// fillBoth returns two JSON texts with what was hidden in the one replaced by what the other has in
-// the same place, where it can be that: nobody can tell whether it was the same.
+// fillBoth fills redacted texts of each JSON text with the matching ones of the other, because a
+// difference is uncertain there.
 func (c *comparison) fillBoth(a, b []byte) (x, y []byte) {
 	return c.fill(a, b), c.fill(b, a)
 }
 
-// fill is reveal for the first text.
+// fill is fillBoth for the first text.
 func (c *comparison) fill(a, b []byte) []byte {
 	a, b = bytes.TrimSpace(a), bytes.TrimSpace(b)
 	if c.opts.MatchesRedacted == nil || !bytes.Contains(a, []byte(redacted)) || jsonwire.Valid(a, maxNested) != nil || jsonwire.Valid(b, maxNested) != nil {
@@ -431,10 +442,10 @@ func (c *comparison) fill(a, b []byte) []byte {
 	return c.appendFilled(make([]byte, 0, len(a)), a, b)
 }
 
-// maxNested is how deep a text may be in which hidden places are looked for.
+// maxNested limits the nesting of texts to fill.
 const maxNested = 512
 
-// appendFilled appends a, which is valid as b is.
+// appendFilled appends a, filled from b. Both must be valid JSON.
 func (c *comparison) appendFilled(dst, a, b []byte) []byte {
 	switch {
 	case a[0] == '{' && b[0] == '{':
@@ -471,8 +482,8 @@ func (c *comparison) appendFilled(dst, a, b []byte) []byte {
 		}
 		return append(dst, ']')
 	case a[0] == '"' && bytes.Contains(a, []byte(redacted)):
-		// What a placeholder stands for alone may have been of any type: it fits texts that nobody
-		// hides.
+		// If the placeholder is the whole value, the original may have had any type. It then
+		// matches even texts that are never redacted.
 		text := jsonwire.Text(a)
 		if b[0] == '"' && c.opts.MatchesRedacted(text, jsonwire.Text(b)) || b[0] != '"' && c.opts.MatchesRedacted(text, "\x00") {
 			return append(dst, b...)
@@ -481,17 +492,16 @@ func (c *comparison) appendFilled(dst, a, b []byte) []byte {
 	return append(dst, a...)
 }
 
-// An Omission is something that two inventories cannot be compared in, because one of them has not
-// asked for it.
+// An Omission is a kind that cannot be compared, because one of the inventories did not ask for it.
 type Omission struct {
 	// Kind is one of Kinds, or "capabilities".
 	Kind string `json:"kind"`
-	// Missing is the inventory that does not have it: "a" or "b".
+	// Missing is the inventory that lacks it: "a" or "b".
 	Missing string `json:"missing"`
 }
 
-// Omitted returns what [Compare] passes over although one of the inventories has it: kinds of
-// things that the server of the other may have too, and which were not listed to the end there.
+// Omitted returns the kinds that [Compare] skips although one inventory has them: the other server
+// may have them too, but they were not listed completely.
 func Omitted(a, b *Inventory) []Omission {
 	var list []Omission
 	add := func(kind string, inA, inB bool) {
@@ -509,7 +519,7 @@ func Omitted(a, b *Inventory) []Omission {
 	return list
 }
 
-// lacks reports whether the server has said that it has no things of a kind.
+// lacks reports whether the server has declared that it does not offer a kind.
 func (iv *Inventory) lacks(kind string) bool {
 	if kind == Templates {
 		kind = Resources

@@ -1,15 +1,18 @@
-// Package inventory takes stock of a server: who it says it is, what it offers, and what it answered; from a capture or result by result. Two inventories can be
-// compared, see [Compare]: that is what tells whether a new version of a server breaks those who use the old one.
+// Package inventory takes an inventory of a server: its name and version, the
+// definitions that it offers, and its answers, from a capture or result by
+// result. [Compare] compares two inventories, to determine whether a new
+// version of a server breaks users of the old one.
 //
 // # Memory
 //
-// Definitions and answers are kept up to limits; what is beyond is counted.
+// Definitions and answers are stored up to limits. Dropped answers are counted.
 //
 // # Concurrency
 //
-// An [Inventory] is for one goroutine at a time until it is complete; then any number may read it.
+// An [Inventory] must not be used by several goroutines at once while it is
+// filled. Afterwards it may be read concurrently.
 //
 // # Errors
 //
-// Those of the events. Messages that cannot be understood are passed over.
+// Functions return the errors of the events. They skip malformed messages.
 package inventory

@@ -17,10 +17,10 @@ import (
 const (
 	maxDefinitions = 16 << 10  // of one kind
 	maxAnswers     = 16 << 10  // different requests
-	maxBytes       = 128 << 20 // bytes of answers, and of the things of one kind
+	maxBytes       = 128 << 20 // of answers, and of each kind
 )
 
-// The kinds of things that a server offers.
+// The kinds of definitions that a server offers.
 const (
 	Tools     = "tools"
 	Prompts   = "prompts"
@@ -28,39 +28,57 @@ const (
 	Templates = "resourceTemplates"
 )
 
-// Kinds returns all of them, in the order in which they are reported.
+// Kinds returns all kinds in the order of reports.
 func Kinds() []string { return []string{Tools, Prompts, Resources, Templates} }
 
 // An Inventory is what is known of a server.
 type Inventory struct {
-	Source       string                       // where it is from, for people
-	Name         string                       // of the server, as it says itself
-	Version      string                       // of the server
-	Revision     string                       // in which it was talked to
-	Capabilities []byte                       // JSON text; nil if it has not said
-	Instructions string                       // that it gives to models
-	Definitions  map[string]map[string][]byte // definitions by kind, and by name or URI: JSON text
-	Listed       map[string]bool              // kinds of which the last page has come: only then is what is not there missing
-	Answers      map[Key]*Answer
-	Order        []Key // of Answers, as they were asked for
-	Dropped      int   // answers above the limits
+	// Source names the origin, for people.
+	Source string
+	// Name is the name in the server's information.
+	Name string
+	// Version is the version in the server's information.
+	Version string
+	// Revision is the negotiated revision.
+	Revision string
+	// Capabilities is JSON text, or nil if unknown.
+	Capabilities []byte
+	// Instructions are the server's instructions for models.
+	Instructions string
+	// Definitions holds definitions as JSON text by kind, and by name or URI.
+	Definitions map[string]map[string][]byte
+	// Listed holds the completely listed kinds. In other kinds, an absent definition may exist.
+	Listed  map[string]bool
+	Answers map[Key]*Answer
+	// Order lists the keys of Answers in the order of the requests.
+	Order []Key
+	// Dropped counts the answers above the limits.
+	Dropped int
 
-	pages       map[string]map[string][]byte // of a list that goes on
-	sizes       map[string]int               // of pages, in bytes
-	answerBytes int                          // of answers
+	// pages holds the definitions of the latest listing, by kind.
+	pages map[string]map[string][]byte
+	// sizes holds the sizes of pages in bytes.
+	sizes map[string]int
+	// answerBytes is the size of the answers.
+	answerBytes int
 }
 
-// A Key tells requests apart: what is asked of what, with which parameters. Metadata does not count.
+// A Key identifies equal requests by method, target and params. Metadata does not count.
 type Key struct {
 	Method string
-	Target string // the tool, prompt or URI
-	Params uint64 // hash of the parameters, in whatever order they come
+	// Target is the tool, prompt or URI.
+	Target string
+	// Params is a hash of the params that does not depend on their order.
+	Params uint64
 }
 
-// An Answer is what came to a request. If it was asked several times, the answer is the first, and the times are of all.
+// An Answer is the answer to a request. Of equal requests, it is the first answer, with the
+// latencies of all.
 type Answer struct {
-	Result  []byte // JSON text; nil if it was an error
-	Error   []byte // JSON text; nil if it was none
+	// Result is JSON text, or nil for an error.
+	Result []byte
+	// Error is JSON text, or nil for a result.
+	Error   []byte
 	Latency trace.Histogram
 }
 
@@ -73,7 +91,8 @@ func New(source string) *Inventory {
 	return v
 }
 
-// FromCapture takes stock of the server in a capture, or of the last one if there are several.
+// FromCapture returns the inventory of the server in a capture. If there are several servers, the
+// last one counts.
 func FromCapture(source string, events iter.Seq2[*capture.Event, error]) (*Inventory, error) {
 	v := New(source)
 	for x, err := range capture.Pairs(events, nil) {
@@ -92,7 +111,7 @@ func FromCapture(source string, events iter.Seq2[*capture.Event, error]) (*Inven
 	return v, nil
 }
 
-// messageAt returns a message of an event, which may be a batch.
+// messageAt returns the message at an index of an event, which may be a batch.
 func messageAt(data []byte, index int) (m jsonrpc.Message, ok bool) {
 	data = bytes.TrimSpace(data)
 	if len(data) > 0 && data[0] == '[' {
@@ -105,7 +124,7 @@ func messageAt(data []byte, index int) (m jsonrpc.Message, ok bool) {
 	return m, jsonrpc.Parse(data, &m, 0) == nil
 }
 
-// Add takes an answer: a result or an error, JSON text. Nothing of it is kept but copies.
+// Add adds an answer, a result or an error as JSON text. It keeps only copies.
 func (iv *Inventory) Add(method string, params, result, failure []byte, latency time.Duration) {
 	switch method {
 	case mcp.MethodInitialize, mcp.MethodDiscover:
@@ -126,7 +145,7 @@ func (iv *Inventory) Add(method string, params, result, failure []byte, latency 
 	iv.answer(method, params, result, failure, latency)
 }
 
-// addHandshake takes what a server says of itself.
+// addHandshake adds a server's information from a handshake.
 func (iv *Inventory) addHandshake(params, result []byte) {
 	if len(result) == 0 {
 		return
@@ -145,7 +164,7 @@ func (iv *Inventory) addHandshake(params, result []byte) {
 	}
 }
 
-// page takes a page of a list. The first page begins the list anew.
+// page adds a page of a list. The first page restarts the list.
 func (iv *Inventory) page(kind, key string, params, result []byte) {
 	list := jsonwire.Lookup(result, kind)
 	if len(list) == 0 || list[0] != '[' {
@@ -183,7 +202,7 @@ func (iv *Inventory) answer(method string, params, result, failure []byte, laten
 	a.Latency.Add(latency)
 }
 
-// keyOf returns what a request is recognised by.
+// keyOf returns the key of a request.
 func keyOf(method string, params []byte) Key {
 	k := Key{Method: method}
 	if len(params) == 0 || params[0] != '{' {

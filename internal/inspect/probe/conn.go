@@ -10,75 +10,93 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A link is one connection to the server: a process, or a series of HTTP exchanges. It is for one goroutine at a time.
+// A conn is one connection to the server: a process, or a series of HTTP exchanges. It must not be
+// used by several goroutines at once.
 type conn interface {
-	// send sends bytes and waits for what answers them. Whatever goes wrong is told by the answer.
+	// send sends a message and waits for the response. The reply reports any failure.
 	send(ctx context.Context, q outgoing) reply
-	// alive reports whether the connection is still good for more.
+	// alive reports whether the connection can send more messages.
 	alive() bool
-	// close ends it.
+	// close ends the connection.
 	close()
 }
 
-// A question is something to send.
+// An outgoing is a message to send.
 type outgoing struct {
 	body []byte
-	id   string // of the response to wait for, as JSON text; "" waits for none
-	// anyID takes any message without an id, or with the id null, for the answer as well.
+	// id is the JSON text of the response id to wait for. "" waits for none.
+	id string
+	// anyID also accepts a message without an id, or with the id null, as the response.
 	anyID bool
-	// stopAt ends waiting early when it says so of a message that is no answer. It may be nil.
+	// stopAt ends the wait early if it returns true for another message. It may be nil.
 	stopAt func(*jsonrpc.Message) bool
-	wait   time.Duration // 0 is that of the options
+	// wait limits the wait for the response. Zero means Options.Timeout.
+	wait time.Duration
 
-	// Over HTTP.
-	method string // "" is POST
+	// The fields below are for HTTP.
+	// method is the HTTP method. "" means POST.
+	method string
 	header func(http.Header)
 	host   string
-	// Over stdio: raw leaves out the line end, ending is another one than LF.
-	noLineEnd   bool
-	lineEnd     string
-	receiveOnly bool // send nothing, and wait
+	// The fields below are for stdio. lineEnd replaces LF.
+	noLineEnd bool
+	lineEnd   string
+	// receiveOnly sends nothing and waits.
+	receiveOnly bool
 }
 
-// A fate is what came of a question.
+// A replyState is the outcome of sending a message.
 type replyState int
 
 const (
-	answered     replyState = iota // by a response, or over HTTP by a status without one
-	stoppedEarly                   // until said so
-	timedOut                       // nothing came in time
-	disconnected                   // the connection ended, or could not be made
-	sentOnly                       // and no answer was waited for
+	answered     replyState = iota // got a response or HTTP status
+	stoppedEarly                   // stopAt returned true
+	timedOut                       // no response in time
+	disconnected                   // connection lost or not made
+	sentOnly                       // no response expected
 )
 
-// An answer is what came back.
+// A reply is the outcome of an outgoing message.
 type reply struct {
-	state        replyState
-	err          error         // why it is gone
-	requestEvent uint64        // number of the event of the question
-	event        uint64        // number of the event with the answer; of the question if there is none
-	dir          capture.Dir   // of that event
-	exchange     uint64        // the HTTP exchange
-	took         time.Duration // until the answer
-	text         []byte        // the message; nil if there is none
-	kind         jsonrpc.Kind
-	id           []byte // JSON text
-	result       []byte
-	rpcError     *jsonrpc.Error   // if it is an error
-	before       []earlierMessage // that came first, without the requests of the server
+	state replyState
+	// err is why the state is disconnected.
+	err error
+	// requestEvent is the number of the request's event.
+	requestEvent uint64
+	// event is the number of the response's event, or requestEvent without one.
+	event uint64
+	// dir is the direction of that event.
+	dir capture.Dir
+	// exchange is the number of the HTTP exchange.
+	exchange uint64
+	// took is the time until the response.
+	took time.Duration
+	// text is the response message, or nil.
+	text []byte
+	kind jsonrpc.Kind
+	// id is JSON text.
+	id     []byte
+	result []byte
+	// rpcError is the error of the response, or nil.
+	rpcError *jsonrpc.Error
+	// before holds the messages before the response, except requests of the server.
+	before []earlierMessage
 
-	status int // 0 over stdio
+	// status is the HTTP status. It is 0 over stdio.
+	status int
 	header http.Header
-	body   []byte // that is no message
+	// body is an HTTP body that is not a message.
+	body []byte
 }
 
-// A heard is a message that came before the answer.
+// An earlierMessage is a message that came before the response.
 type earlierMessage struct {
 	jsonrpc.Message
-	n uint64 // number of the event
+	// n is the number of the event.
+	n uint64
 }
 
-// set makes a message the answer. It copies.
+// set makes a copy of a message the response.
 func (a *reply) set(m *jsonrpc.Message, text []byte, n uint64) {
 	c := m.Clone()
 	a.state, a.event, a.dir = answered, n, capture.ToClient
@@ -88,7 +106,8 @@ func (a *reply) set(m *jsonrpc.Message, text []byte, n uint64) {
 	}
 }
 
-// failed reports whether the answer is an error with one of the codes; without codes, any error.
+// failed reports whether the response is an error with one of the codes, or any error if there are
+// no codes.
 func (a *reply) failed(codes ...jsonrpc.Code) bool {
 	if a.rpcError == nil {
 		return false
@@ -101,10 +120,10 @@ func (a *reply) failed(codes ...jsonrpc.Code) bool {
 	return len(codes) == 0
 }
 
-// succeeded reports whether the answer has a result.
+// succeeded reports whether the response is a result.
 func (a *reply) succeeded() bool { return a.state == answered && a.kind == jsonrpc.KindResponse }
 
-// answers reports whether a message is what a question waits for.
+// answers reports whether a message is the expected response.
 func (q *outgoing) answers(m *jsonrpc.Message) bool {
 	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
 		return false

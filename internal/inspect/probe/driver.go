@@ -21,31 +21,41 @@ import (
 	"mcpwire/stdio"
 )
 
-// A visit is a connection in one revision.
+// A driver runs steps on a connection in one revision.
 type driver struct {
-	r          *run
-	job        *job // nil for an observation
-	conn       conn
-	stdio      *stdioConn // nil over HTTP
-	http       *httpConn  // nil over stdio
-	rev        mcp.Revision
-	negotiated bool // the server has agreed to the revision
-	silent     bool // nothing came to the handshake
-	// answered tells that something came to the handshake.
-	answered       bool
-	took           time.Duration // until the answer to the handshake; 0 without one
-	alive          bool          // server/discover has no answer, but initialize beside it has
-	sentInitialize bool          // initialize was sent beside server/discover, which the server knows
+	r *run
+	// job is nil for an observation.
+	job  *job
+	conn conn
+	// stdio is nil over HTTP.
+	stdio *stdioConn
+	// http is nil over stdio.
+	http *httpConn
+	rev  mcp.Revision
+	// negotiated reports that the server accepted the revision.
+	negotiated bool
+	// silent reports that the handshake got no response at all.
+	silent bool
+	// answered reports that the handshake got a response.
+	answered bool
+	// took is the time until the response to the handshake, or 0 without one.
+	took time.Duration
+	// alive reports that initialize got a response although server/discover did not.
+	alive bool
+	// sentInitialize reports that initialize was also sent, before the response to server/discover.
+	sentInitialize bool
 	capabilities   []byte
-	firstEntries   map[string][]byte // the first entry of each list
-	idCount        int
+	// firstEntries holds the first entry of each list.
+	firstEntries map[string][]byte
+	idCount      int
 
-	// Of a revision that is not spoken: why, and what reports that as a finding.
+	// failure and reportRefusal are set if the server does not support the revision. reportRefusal
+	// reports it as a finding.
 	failure       error
 	reportRefusal func()
 }
 
-// open opens a connection for a job, with a handshake if that is asked for.
+// open opens a connection for a job, with a handshake if handshake is set.
 func (r *run) open(ctx context.Context, j *job, rev mcp.Revision, handshake bool) (*driver, error) {
 	v := &driver{r: r, job: j, rev: rev, firstEntries: map[string][]byte{}}
 	if r.stdio() {
@@ -72,12 +82,12 @@ func (r *run) open(ctx context.Context, j *job, rev mcp.Revision, handshake bool
 	return v, nil
 }
 
-// initializeDelay is how long a server may take for server/discover before initialize is sent as well:
-// one of the legacy era may not answer the first at all. It is also how long to wait for answers
-// that need not come.
+// initializeDelay is how long a server may take for server/discover before initialize is also sent:
+// a legacy server may never answer the first. It also limits waits for optional responses.
 const initializeDelay = 5 * time.Second
 
-// handshake finds out whether the server speaks the revision. The error is for servers that take nothing from us.
+// handshake determines whether the server supports the revision. It returns an error if the server
+// rejects every request.
 func (d *driver) handshake(ctx context.Context) error {
 	var a reply
 	if d.rev.Modern() {
@@ -92,7 +102,8 @@ func (d *driver) handshake(ctx context.Context) error {
 		d.negotiated = a.succeeded() && textOf(member(a.result, "protocolVersion")) == d.rev.String()
 	}
 	if a.state == timedOut {
-		d.r.recorder.waive(a.requestEvent) // that no handshake succeeds says it
+		// The rule about failed handshakes reports it.
+		d.r.recorder.waive(a.requestEvent)
 	}
 	d.silent = a.state == timedOut && !d.alive
 	d.answered = a.state == answered || d.alive
@@ -127,14 +138,14 @@ func (d *driver) handshake(ctx context.Context) error {
 	return nil
 }
 
-// firstLine is an error without the lines of standard error that may follow it.
+// firstLine returns an error's text without the lines of standard error that may follow.
 func firstLine(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "; last stderr lines:")
 	return show(text)
 }
 
-// discover asks server/discover. A process that does not answer it soon is asked initialize as well:
-// the answer to that tells a slow server from one that does not know the other.
+// discover sends server/discover. If a process does not answer soon, it also sends initialize: the
+// response tells a slow server from one that ignores server/discover.
 func (d *driver) discover(ctx context.Context) reply {
 	if d.stdio == nil {
 		return d.call(ctx, mcp.MethodDiscover, object{}, func(q *outgoing) { q.wait = d.r.opts.Connect })
@@ -154,7 +165,8 @@ func (d *driver) discover(ctx context.Context) reply {
 		return (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) && sameID(m.ID, []byte(second))
 	}
 	b := d.send(ctx, outgoing{body: request(second, mcp.MethodInitialize, d.r.initialize(mcp.LatestLegacyRevision.String())), id: first, stopAt: other, wait: rest})
-	d.r.recorder.waive(b.requestEvent) // a server of the modern era does not know it
+	// Modern servers do not know initialize.
+	d.r.recorder.waive(b.requestEvent)
 	if d.alive = b.state == stoppedEarly; d.alive {
 		d.r.recorder.waive(b.event)
 		d.r.noteStart(soon + b.took)
@@ -171,10 +183,11 @@ func (d *driver) discover(ctx context.Context) reply {
 		b.requestEvent, b.event = a.requestEvent, a.event
 		return b
 	}
-	return a // nothing came to it
+	// There was no response to either.
+	return a
 }
 
-// refusalError says why a revision is not spoken.
+// refusalError returns why the server does not support the revision.
 func (d *driver) refusalError(a *reply) error {
 	method := mcp.MethodInitialize
 	if d.rev.Modern() {
@@ -192,7 +205,7 @@ func (d *driver) refusalError(a *reply) error {
 	return fmt.Errorf("%s of %v: %s", method, d.rev, d.describeReply(a))
 }
 
-// nextID returns the next id, last the one before.
+// nextID returns a new id, lastID the latest one.
 func (d *driver) nextID() string {
 	d.idCount++
 	return d.lastID()
@@ -200,7 +213,7 @@ func (d *driver) nextID() string {
 
 func (d *driver) lastID() string { return strconv.Itoa(d.idCount) }
 
-// params returns params with the metadata that the revision wants.
+// params adds the metadata that the revision requires.
 func (d *driver) params(p object) object {
 	if d.rev.Modern() {
 		if p == nil {
@@ -213,7 +226,7 @@ func (d *driver) params(p object) object {
 	return p
 }
 
-// call sends a request as it should be. tweaks change the question before that.
+// call sends a correct request, changed by tweaks.
 func (d *driver) call(ctx context.Context, method string, params object, tweaks ...func(*outgoing)) reply {
 	q := outgoing{body: request(d.nextID(), method, d.params(params)), id: d.lastID()}
 	for _, tweak := range tweaks {
@@ -227,14 +240,14 @@ func (d *driver) notify(ctx context.Context, method string, params object) reply
 	return d.send(ctx, outgoing{body: notification(method, d.params(params))})
 }
 
-// send sends anything.
+// send sends a message.
 func (d *driver) send(ctx context.Context, q outgoing) reply {
 	a := d.conn.send(ctx, q)
 	d.r.noteReply(d.session(), &a)
 	return a
 }
 
-// stillAnswers asks something harmless, and reports whether the server still answers.
+// stillAnswers sends a harmless request and reports whether the server responds.
 func (d *driver) stillAnswers(ctx context.Context) (reply, bool) {
 	method := mcp.MethodPing
 	if d.rev.Modern() {
@@ -247,11 +260,12 @@ func (d *driver) stillAnswers(ctx context.Context) (reply, bool) {
 // has reports whether the server has declared a capability.
 func (d *driver) has(capability string) bool { return member(d.capabilities, capability) != nil }
 
-// report reports a finding of one of the package's rules, at an answer.
+// report reports a finding of a rule of this package about a reply. It panics if the rule does not
+// exist.
 func (d *driver) report(id string, a *reply, format string, args ...any) {
 	rule, ok := Lookup(prefix + id)
 	if !ok {
-		panic("probe: no rule " + id) // a programming error
+		panic("probe: no rule " + id)
 	}
 	d.reportRule(rule, a, format, args...)
 }
@@ -259,7 +273,8 @@ func (d *driver) report(id string, a *reply, format string, args ...any) {
 // reportRule reports a finding of any rule.
 func (d *driver) reportRule(rule *check.Rule, a *reply, format string, args ...any) {
 	if errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded) {
-		return // it is we who have ended the connection
+		// The probe itself has ended the connection.
+		return
 	}
 	if d.job != nil && slices.Contains(suspectRules, rule.ID) {
 		d.job.suspect = true
@@ -281,7 +296,7 @@ func (d *driver) session() uint64 {
 	return d.http.session
 }
 
-// describeReply says in words what came back.
+// describeReply describes a reply.
 func (d *driver) describeReply(a *reply) string {
 	text := ""
 	switch {
@@ -308,7 +323,7 @@ func (d *driver) describeReply(a *reply) string {
 	return text
 }
 
-// outcomeText says what came back, as what a sentence says of the request.
+// outcomeText describes a reply as the predicate of a sentence about the request.
 func (d *driver) outcomeText(a *reply) string {
 	switch a.state {
 	case timedOut:
@@ -319,8 +334,8 @@ func (d *driver) outcomeText(a *reply) string {
 	return "is answered with " + d.describeReply(a)
 }
 
-// expectError holds the answer to what must fail against what is due: an error with one of the codes. taken is the rule for a result, "" if package check
-// has one of its own.
+// expectError reports a reply that is not an error with one of the codes. taken is the rule for a
+// result, or "" if package check has a rule for it.
 func (d *driver) expectError(taken string, a *reply, about string, codes ...jsonrpc.Code) {
 	switch {
 	case d.connectionEnded(a, about):
@@ -346,7 +361,8 @@ func codesText(codes []jsonrpc.Code) string {
 	return text
 }
 
-// connectionEnded reports whether there is nothing to judge but that the server has ended, or does not answer, which is a finding.
+// connectionEnded reports whether the connection ended or timed out, and reports a finding about
+// that.
 func (d *driver) connectionEnded(a *reply, about string) bool {
 	switch {
 	case errors.Is(a.err, context.Canceled), errors.Is(a.err, context.DeadlineExceeded):
@@ -366,24 +382,25 @@ const (
 	noSuchMethod       = "mcpwire/probe-no-such-method"
 	noSuchNotification = "notifications/mcpwire/probe-no-such-notification"
 	noSuchCursor       = "mcpwire-probe-no-such-cursor"
-	noSuchVersion      = "1999-12-31" // what no revision is called
+	noSuchVersion      = "1999-12-31" // not a revision
 	hostileOrigin      = "http://mcpwire-probe.invalid"
 	hostileHost        = "mcpwire-probe.invalid"
 )
 
-// An object is the members of a JSON object. encoding/json sorts them, so that probes are the same each time.
+// An object holds the members of a JSON object. encoding/json sorts them, so that every probe sends
+// the same bytes.
 type object = map[string]any
 
-// encode returns JSON text. It is only called with what can be encoded.
+// encode returns v as JSON text. It panics if v cannot be encoded.
 func encode(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic("probe: " + err.Error()) // a programming error
+		panic("probe: " + err.Error())
 	}
 	return text
 }
 
-// request returns a request with an id that is JSON text.
+// request returns a request. id is JSON text.
 func request(id, method string, params object) []byte {
 	var text []byte
 	if params != nil {
@@ -400,18 +417,18 @@ func notification(method string, params object) []byte {
 	return jsonrpc.AppendNotification(nil, method, text)
 }
 
-// implementation is how the probe calls itself.
+// implementation returns the probe's client information.
 func (r *run) implementation() object {
 	return object{"name": r.opts.Client, "version": r.opts.Version}
 }
 
-// initialize are the parameters of a legacy handshake.
+// initialize returns the params of a legacy handshake.
 func (r *run) initialize(version string) object {
 	return object{"protocolVersion": version, "capabilities": object{}, "clientInfo": r.implementation()}
 }
 
-// meta is the metadata of a modern request
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta).
+// meta returns the metadata of a modern request.
+// Spec: https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta
 func (r *run) meta(version string) object {
 	return object{
 		mcp.MetaProtocolVersion:    version,
@@ -420,7 +437,7 @@ func (r *run) meta(version string) object {
 	}
 }
 
-// member returns the JSON text of a member of an object, or nil. The text must be valid JSON.
+// member returns the JSON text at a path of member names, or nil. The text must be valid JSON.
 func member(text []byte, path ...string) []byte {
 	for _, name := range path {
 		if len(text) == 0 || text[0] != '{' {
@@ -441,7 +458,7 @@ func member(text []byte, path ...string) []byte {
 	return text
 }
 
-// elements are the elements of an array, at most limit.
+// elements returns at most limit elements of an array.
 func elements(text []byte, limit int) [][]byte {
 	if len(text) == 0 || text[0] != '[' {
 		return nil
@@ -453,7 +470,7 @@ func elements(text []byte, limit int) [][]byte {
 	return list
 }
 
-// textOf is what a JSON string says; "" for anything else.
+// textOf returns the value of a JSON string, and "" for other types.
 func textOf(raw []byte) string {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
@@ -470,12 +487,12 @@ func texts(list [][]byte) []string {
 	return all
 }
 
-// metaText is a text in the metadata of a message.
+// metaText returns a string in the metadata of a message.
 func metaText(m *jsonrpc.Message, key string) string {
 	return textOf(member(m.Params, "_meta", key))
 }
 
-// show quotes text of a peer for people: clipped, nothing in it that a terminal acts on.
+// show quotes and truncates a peer's text for display, and replaces what a terminal would act on.
 func show[T ~string | ~[]byte](text T) string {
 	s := strconv.QuoteToGraphic(clip(string(text[:min(len(text), 400)]), maxShown))
 	return strings.Map(func(r rune) rune {
@@ -486,9 +503,9 @@ func show[T ~string | ~[]byte](text T) string {
 	}, s)
 }
 
-const maxShown = 100 // characters of a peer's text in a finding
+const maxShown = 100 // characters of a peer's text
 
-// clip cuts a text that is longer than n characters.
+// clip truncates a text to n characters.
 func clip(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -496,8 +513,8 @@ func clip(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// sameID reports whether two ids in JSON text are the same value: strings by what they say, and numbers by how they are written, since 9007199254740993
-// and 9007199254740992 are the same to those who think in floating point.
+// sameID reports whether two ids in JSON text are equal. Strings compare by value. Numbers compare
+// by text, because 9007199254740993 and 9007199254740992 are equal in floating point.
 func sameID(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false

@@ -19,22 +19,24 @@ import (
 	"mcpwire/mcp"
 )
 
-// A web is a link of HTTP exchanges.
+// An httpConn is a conn over HTTP.
 type httpConn struct {
-	r             *run
-	session       uint64
-	modern        bool        // requests carry the headers that repeat what they say
-	sessionHeader http.Header // that all requests carry: the session, and the revision that was agreed on
+	r       *run
+	session uint64
+	// modern adds the headers that repeat the body.
+	modern bool
+	// sessionHeader holds the headers of all requests: the session and the negotiated revision.
+	sessionHeader http.Header
 }
 
 func newWeb(r *run, j *job, modern bool) *httpConn {
 	return &httpConn{r: r, session: r.nextSession(j), modern: modern, sessionHeader: http.Header{}}
 }
 
-// alive implements link: each exchange stands for itself.
+// alive implements conn. HTTP exchanges are independent.
 func (hc *httpConn) alive() bool { return true }
 
-// close implements link. It ends the session, as far as there is one and the server cares.
+// close implements conn. It deletes the session, if there is one.
 func (hc *httpConn) close() {
 	if hc.sessionHeader.Get("Mcp-Session-Id") == "" {
 		return
@@ -58,7 +60,7 @@ func (x *exchange) record(e *capture.Event) uint64 {
 	return x.conn.r.recorder.record(e)
 }
 
-// send implements link.
+// send implements conn.
 func (hc *httpConn) send(ctx context.Context, q outgoing) reply {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -110,7 +112,7 @@ func endText(a *reply) string {
 	return ""
 }
 
-// withoutURL is an error without the URL, which may have secrets in it.
+// withoutURL removes the URL from an error, because it may contain secrets.
 func withoutURL(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err
@@ -118,7 +120,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// request makes the HTTP request for a question.
+// request returns the HTTP request for a message.
 func (hc *httpConn) request(ctx context.Context, q *outgoing) (*http.Request, error) {
 	method := q.method
 	if method == "" {
@@ -160,8 +162,8 @@ func (hc *httpConn) request(ctx context.Context, q *outgoing) (*http.Request, er
 	return r, nil
 }
 
-// setStandardHeaders sets the headers that repeat what a modern message says
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#protocol-version-header).
+// setStandardHeaders sets the headers that repeat the body of a modern message.
+// Spec: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func setStandardHeaders(h http.Header, body []byte) {
 	var m jsonrpc.Message
 	if jsonrpc.Parse(body, &m, 0) != nil {
@@ -179,7 +181,7 @@ func setStandardHeaders(h http.Header, body []byte) {
 	}
 }
 
-// headerFields are the fields of a request as it goes out, but for those that net/http adds.
+// headerFields returns the header fields of a request, without those that net/http adds.
 func headerFields(r *http.Request) []capture.Header {
 	list := []capture.Header{{Name: "Host", Value: r.Host}}
 	return append(list, sortedFields(r.Header)...)
@@ -208,7 +210,7 @@ func mediaType(h http.Header) string {
 	return kind
 }
 
-// readBody reads what the response has to say.
+// readBody reads the body of the response.
 func (x *exchange) readBody(ctx context.Context, a *reply, q *outgoing, resp *http.Response) {
 	kind := mediaType(resp.Header)
 	if kind == "text/event-stream" {
@@ -240,7 +242,7 @@ func (x *exchange) readBody(ctx context.Context, a *reply, q *outgoing, resp *ht
 	x.record(end)
 }
 
-// examine looks at messages of the server, and reports whether they have what was waited for.
+// examine handles messages of the server and reports whether the expected response is among them.
 func (x *exchange) examine(ctx context.Context, a *reply, q *outgoing, list []jsonrpc.Message, text []byte, n uint64) bool {
 	for _, m := range list {
 		switch {
@@ -260,18 +262,19 @@ func (x *exchange) examine(ctx context.Context, a *reply, q *outgoing, list []js
 	return false
 }
 
-// answerRequest answers a request of the server.
+// answerRequest responds to a request of the server.
 func (hc *httpConn) answerRequest(ctx context.Context, m *jsonrpc.Message) {
 	if !hc.modern {
 		hc.send(ctx, outgoing{body: clientResponse(m)})
 	}
 }
 
-// readStream reads an event stream until the answer has come, nothing comes any more, or it ends.
+// readStream reads an event stream until the response, a timeout or its end.
 func (x *exchange) readStream(ctx context.Context, a *reply, q *outgoing, body io.Reader) {
 	end := &capture.Event{Kind: capture.KindEnd}
 	defer func() { x.record(end) }()
-	if q.id == "" && !q.anyID && q.stopAt == nil { // it may stay open for ever
+	// Such a stream may stay open forever.
+	if q.id == "" && !q.anyID && q.stopAt == nil {
 		end.Data = []byte("client closed")
 		a.state = sentOnly
 		return
@@ -307,7 +310,8 @@ func (x *exchange) readStream(ctx context.Context, a *reply, q *outgoing, body i
 	}
 }
 
-// drain waits a moment for the end of a stream, which servers owe behind the answer: to hang up at once would be a cancellation to some.
+// drain waits briefly for the end of the stream after the response. Some servers take an immediate
+// disconnect for a cancellation.
 func (x *exchange) drain(ctx context.Context, reader *sse.Reader) {
 	x.lateTimer.Reset(drainTimeout)
 	for ctx.Err() == nil {
@@ -322,13 +326,14 @@ func (x *exchange) drain(ctx context.Context, reader *sse.Reader) {
 }
 
 const (
-	drainTimeout  = 500 * time.Millisecond
-	deleteTimeout = 2 * time.Second // for the end of a session
+	drainTimeout = 500 * time.Millisecond
+	// deleteTimeout limits the deletion of the session.
+	deleteTimeout = 2 * time.Second
 )
 
 var errTooLarge = errors.New("the server wrote more than the probe takes")
 
-// limitedReader is a reader that fails when more than so many bytes come.
+// A limitedReader fails after a number of bytes.
 type limitedReader struct {
 	r         io.Reader
 	remaining int

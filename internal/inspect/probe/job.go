@@ -12,56 +12,74 @@ import (
 	"mcpwire/mcp"
 )
 
-// How many processes of a server run at the same time in a probe. Programs that take a processor
-// while they start, or wait for a lock as npx does, start no sooner when there are more of them;
-// those that only wait do.
+// The flow of a probe is:
+//
+//	Run → probeAll   until the plan is empty
+//	├ nextWave       takes jobs that may run together; opening jobs first
+//	└ runWave
+//	  ├ connect        opens the connections, with handshakes (driver)
+//	  ├ interfered     processes disturb each other: requeueSerial, try again
+//	  ├ noteOpened     adds the other jobs of a negotiated revision (expand)
+//	  ├ runSteps       runs the steps of each job; steps report findings
+//	  └ rerunSuspects  repeats jobs with doubtful findings, alone
+
+// Limits on the processes of a server that run at the same time. More of them help only if the
+// server mostly waits while it starts, not if it uses a processor or waits for a lock, as npx does.
 const (
 	MaxProcesses     = 10
 	defaultProcesses = 4
 )
 
-// A job is a group of steps in a revision. It has a connection, and opens others when it loses
-// that.
+// A job is a group of steps in one revision. It has a connection, and opens another one when that
+// is lost.
 type job struct {
 	rev   mcp.Revision
 	group *group
-	// order is where the job stands in the order of a probe that does one after the other: that of
-	// the findings, whenever the job was done.
+	// order is the position of the job in a sequential probe, and so the order of its findings.
 	order int
-	// opensRevision tells that the job finds out whether the server speaks the revision.
+	// opensRevision reports that the job determines whether the server supports the revision.
 	opensRevision bool
-	// concurrent tells that other processes of the server run at the same time.
+	// concurrent reports that other processes of the server run at the same time.
 	concurrent bool
-	// rerun tells that the job is done once more, alone.
+	// rerun reports that the job is repeated, alone.
 	rerun bool
-	// suspect tells that a finding may be due to the processes that ran at the same time.
-	suspect  bool
-	sessions []uint64         // that it has had
-	reserved uint64           // of them, the one that is not open yet; 0 if there is none
-	stderr   *stderrForwarder // nil if nobody is shown it
-	// failing is by method how lists fail that are asked for as they should be.
+	// suspect reports that concurrent processes may have caused a finding.
+	suspect bool
+	// sessions lists the job's sessions.
+	sessions []uint64
+	// reserved is the number of a session that is not open yet, or 0.
+	reserved uint64
+	// stderr is nil if nobody reads it.
+	stderr *stderrForwarder
+	// failing holds the errors of correct list requests, by method.
 	failing map[string]*jsonrpc.Error
 
-	driver *driver // the connection before the steps; nil if there is none
-	err    error   // why there is none
+	// driver is the connection before the steps, or nil.
+	driver *driver
+	// err is why the connection failed.
+	err error
 }
 
-// A plan is the jobs of a run that are still to do, ordered by their places.
+// A plan holds the remaining jobs of a run, in order.
 type plan struct {
 	todo []*job
-	// expandedRevisions has the revisions all jobs of which were put into the plan.
+	// expandedRevisions holds the revisions with all jobs added.
 	expandedRevisions map[mcp.Revision]bool
-	// serial tells that processes of the server disturb each other: one job runs at a time.
+	// serial reports that processes of the server interfere, so that jobs run one at a time.
 	serial bool
-	// serverAnswered tells that the server has answered: before that, one job runs at a time, since the
-	// first start may install the server, and a server that says nothing is given up soon.
+	// serverAnswered reports that the server has answered. Before that, jobs run one at a time: the
+	// first start may install the server, and a silent server is abandoned soon.
 	serverAnswered bool
-	// allNegotiated tells that the server is known to speak all revisions.
+	// allNegotiated reports that the server is known to support all revisions.
 	allNegotiated bool
-	limit         int           // of processes that run at the same time
-	soloStart     time.Duration // that a handshake took while one job ran; 0 if there was none
-	allGroups     bool          // all groups were put into the plan for a legacy revision
-	silentCount   int           // revisions that nothing at all came to
+	// limit is the maximum number of concurrent processes.
+	limit int
+	// soloStart is the time of a handshake while one job ran, or 0.
+	soloStart time.Duration
+	// allGroups reports that all groups were added for a legacy revision.
+	allGroups bool
+	// silentCount counts the revisions without any response.
+	silentCount int
 }
 
 func (r *run) newPlan() {
@@ -86,7 +104,7 @@ func (p *plan) add(j *job) {
 	p.todo = slices.Insert(p.todo, i, j)
 }
 
-// expand puts the jobs of a revision that is spoken into the plan, but for that which opened it.
+// expand adds the jobs of a supported revision, except the one that opened it.
 func (r *run) expand(rev mcp.Revision) {
 	p := &r.plan
 	if p.expandedRevisions[rev] {
@@ -106,8 +124,8 @@ func (r *run) expand(rev mcp.Revision) {
 	}
 }
 
-// adaptLimit sets the limit by how long the slowest of several handshakes took that began at the same
-// time. If the one alone took much longer, it was another kind of start, such as one that installs.
+// adaptLimit sets the limit from the slowest of several concurrent handshakes. If a solo one took
+// much longer, it was a different kind of start, such as an installation.
 func (p *plan) adaptLimit(beside time.Duration) {
 	p.limit = defaultProcesses
 	if p.soloStart > 0 && beside >= p.soloStart*3/4 && beside <= p.soloStart*5/4 {
@@ -115,9 +133,8 @@ func (p *plan) adaptLimit(beside time.Duration) {
 	}
 }
 
-// nextWave removes the jobs from the plan that are to run at the same time. Those that open revisions
-// go first, since the others follow from them. Over HTTP there is one: servers limit their
-// sessions.
+// nextWave removes the jobs to run next from the plan. Jobs that open revisions go first, because
+// they lead to others. Over HTTP it is one job, because servers limit sessions.
 func (r *run) nextWave() []*job {
 	p := &r.plan
 	n := 1
@@ -150,8 +167,8 @@ func (r *run) nextWave() []*job {
 	return wave
 }
 
-// runWave runs jobs at the same time. First all of their processes start; when the last one is up, the
-// steps begin. What the steps measure is thus not disturbed by processes that start.
+// runWave runs jobs concurrently. It starts all processes and waits for the last one before the
+// steps begin, so that starts do not distort measurements.
 func (r *run) runWave(ctx context.Context, wave []*job) error {
 	for _, j := range wave {
 		r.prepare(j, len(wave) > 1)
@@ -185,7 +202,7 @@ func (r *run) runWave(ctx context.Context, wave []*job) error {
 	return r.rerunSuspects(ctx, wave)
 }
 
-// forEachJob calls f for all jobs at the same time, and waits.
+// forEachJob calls f concurrently for all jobs and waits.
 func forEachJob(wave []*job, f func(*job)) {
 	var wg sync.WaitGroup
 	for _, j := range wave {
@@ -194,7 +211,7 @@ func forEachJob(wave []*job, f func(*job)) {
 	wg.Wait()
 }
 
-// prepare makes a job ready. Sessions get their numbers in the order of the jobs.
+// prepare resets a job. Sessions are numbered in the order of the jobs.
 func (r *run) prepare(j *job, beside bool) {
 	j.concurrent, j.suspect, j.sessions, j.reserved = beside, false, nil, 0
 	j.driver, j.err, j.failing = nil, nil, map[string]*jsonrpc.Error{}
@@ -208,13 +225,14 @@ func (r *run) prepare(j *job, beside bool) {
 func (r *run) connect(ctx context.Context, j *job) {
 	v, err := r.open(ctx, j, j.rev, !j.group.noHandshake)
 	if err == nil && !j.group.noHandshake && !j.opensRevision && !v.negotiated {
-		v.conn.close() // it was well a moment ago, and that it no longer is the findings of the handshake say
+		// The handshake worked before; its findings report the failure.
+		v.conn.close()
 		v = nil
 	}
 	j.driver, j.err = v, err
 }
 
-// closeAll closes the connections of jobs that do no steps.
+// closeAll closes the connections of jobs that run no steps.
 func closeAll(wave []*job) {
 	forEachJob(wave, (*job).close)
 	for _, j := range wave {
@@ -229,8 +247,8 @@ func (j *job) close() {
 	}
 }
 
-// interfered reports whether the start of a job has failed beside others, or its process has ended
-// since: servers may hold a lock or a port, or end those who started before them.
+// interfered reports whether a job failed to start concurrently with others, or its process has
+// ended since. Servers may hold a lock or a port, or end earlier processes.
 func (r *run) interfered(j *job) bool {
 	v := j.driver
 	switch {
@@ -249,7 +267,7 @@ func (r *run) interfered(j *job) bool {
 	}
 }
 
-// noteStarts takes note of how long the handshakes of a wave took.
+// noteStarts records how long the handshakes of a wave took.
 func (r *run) noteStarts(wave []*job) {
 	slowest := time.Duration(0)
 	for _, j := range wave {
@@ -266,8 +284,7 @@ func (r *run) noteStarts(wave []*job) {
 	}
 }
 
-// requeueSerial puts jobs back into the plan. From now on they run alone, and what came of them does not
-// count.
+// requeueSerial puts jobs back into the plan to run one at a time, and discards their results.
 func (r *run) requeueSerial(wave []*job) {
 	p := &r.plan
 	p.serial = true
@@ -282,7 +299,7 @@ func (r *run) requeueSerial(wave []*job) {
 	p.todo = slices.DeleteFunc(p.todo, func(j *job) bool { return !j.opensRevision && !known(j.rev) })
 }
 
-// noteOpened takes note of whether the server speaks the revision that a job has opened.
+// noteOpened records whether the server supports the revision that a job has opened.
 func (r *run) noteOpened(j *job) error {
 	if !j.opensRevision {
 		return nil
@@ -307,11 +324,11 @@ func (r *run) noteOpened(j *job) error {
 	return nil
 }
 
-// maxSilent is after how many revisions a server that says nothing is given up.
+// maxSilent is the number of revisions without a response after which a server is abandoned.
 const maxSilent = 2
 
-// runSteps does the steps of jobs at the same time. What people are shown of a job is shown when all
-// before it are done.
+// runSteps runs the steps of jobs concurrently. Output about a job is released when all jobs before
+// it are done.
 func (r *run) runSteps(ctx context.Context, wave []*job) {
 	var wg sync.WaitGroup
 	done, ready := make([]chan struct{}, len(wave)), make([]bool, len(wave))
@@ -335,10 +352,10 @@ func (r *run) runSteps(ctx context.Context, wave []*job) {
 	wg.Wait()
 }
 
-// ready reports whether a job has a connection to do its steps on.
+// ready reports whether a job has a connection for its steps.
 func (j *job) ready() bool { return j.driver != nil && (j.group.noHandshake || j.driver.negotiated) }
 
-// progressText is what people are told when a job runs.
+// progressText returns the text for Options.Progress.
 func (j *job) progressText() string {
 	text := j.rev.String() + ": " + j.group.name
 	if j.rerun {
@@ -347,12 +364,12 @@ func (j *job) progressText() string {
 	return text
 }
 
-// suspectRules are the rules whose findings may be due to processes that run at the same time: they may
-// share what one of them has locked, and take longer to end.
+// suspectRules are the rules with findings that concurrent processes may cause: these may wait for
+// a shared lock and take longer to end.
 var suspectRules = []string{"probe/died", "probe/eof", "probe/failing", "probe/sigterm"}
 
-// rerunSuspects does the jobs of a wave again that have doubtful findings, one by one. What came of them
-// before does not count.
+// rerunSuspects repeats the suspect jobs of a wave one at a time, and discards their previous
+// results.
 func (r *run) rerunSuspects(ctx context.Context, wave []*job) error {
 	if len(wave) == 1 {
 		return nil
@@ -371,7 +388,7 @@ func (r *run) rerunSuspects(ctx context.Context, wave []*job) error {
 	return nil
 }
 
-// runJob goes through the steps of a job.
+// runJob runs the steps of a job.
 func (r *run) runJob(ctx context.Context, j *job) {
 	v, lost := j.driver, 0
 	j.driver = nil
@@ -402,11 +419,11 @@ func (r *run) runJob(ctx context.Context, j *job) {
 	}
 }
 
-// maxReopen is how often a group may lose its connection.
+// maxReopen limits how often a group may lose its connection.
 const maxReopen = 5
 
-// connectTimeout is how long to wait for a handshake. Processes that start beside each other start
-// more slowly, and one that does not start at all is tried once more, alone.
+// connectTimeout returns the timeout of a handshake. Concurrent processes start more slowly, and
+// one that fails is tried again, alone.
 func (r *run) connectTimeout(j *job) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -416,8 +433,8 @@ func (r *run) connectTimeout(j *job) time.Duration {
 	return MaxProcesses*r.slowest + minStartTimeout
 }
 
-// startTimeout is how long a process may take, from its start, until it says something. Once one has
-// answered, the others need not take much longer.
+// startTimeout returns how long a process may take from its start to its first output. After one
+// has answered, others should not take much longer.
 func (r *run) startTimeout(j *job) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -430,5 +447,5 @@ func (r *run) startTimeout(j *job) time.Duration {
 	return min(r.opts.Connect, 4*r.slowest+minStartTimeout)
 }
 
-// minStartTimeout is how long each process may take to start, however soon others have.
+// minStartTimeout is the minimum of the start timeout.
 const minStartTimeout = 10 * time.Second

@@ -13,43 +13,63 @@ import (
 	"mcpwire/stdio"
 )
 
-// An Outcome is what came of a handshake.
+// An Outcome is the result of a handshake.
 type Outcome string
 
 // The outcomes.
 const (
-	Negotiated   Outcome = "agreed"    // the server speaks the revision
-	OtherVersion Outcome = "other"     // the server answers with another one
-	Refused      Outcome = "refused"   // by an error
-	Silent       Outcome = "silent"    // nothing came in time
-	Buffered     Outcome = "buffered"  // the answer came when the input of the server had ended, and not before
-	Ended        Outcome = "ended"     // the process has ended
-	NotStarted   Outcome = "unstarted" // it could not be started
+	// Negotiated means that the server supports the revision.
+	Negotiated Outcome = "agreed"
+	// OtherVersion means that the server answered with another version.
+	OtherVersion Outcome = "other"
+	// Refused means that the server answered with an error.
+	Refused Outcome = "refused"
+	// Silent means that no response came in time.
+	Silent Outcome = "silent"
+	// Buffered means that the response came only after the server's input ended.
+	Buffered Outcome = "buffered"
+	// Ended means that the process ended.
+	Ended Outcome = "ended"
+	// NotStarted means that the process could not be started.
+	NotStarted Outcome = "unstarted"
 )
 
-// An Observation is one handshake with a process of its own.
+// An Observation is the result of one handshake with a new process.
 type Observation struct {
-	Revision  mcp.Revision
-	Outcome   Outcome
-	Version   string         // that the server answered, if it did
-	Error     *jsonrpc.Error // that it answered
-	Took      time.Duration  // until the answer, or until the process had ended
-	Alive     bool           // server/discover has no answer, but initialize beside it has one
-	FirstByte time.Duration  // from the start until something came; 0 if nothing did
-	Stray     [][]byte       // the first lines on standard output that are no messages; they belong to the caller
-	Header    bool           // messages stand behind a Content-Length
-	Multiline bool           // messages are written over several lines
+	Revision mcp.Revision
+	Outcome  Outcome
+	// Version is the version in the server's response, or "".
+	Version string
+	// Error is the error in the server's response, or nil.
+	Error *jsonrpc.Error
+	// Took is the time until the response or the end of the process.
+	Took time.Duration
+	// Alive reports that initialize got a response although server/discover did not.
+	Alive bool
+	// FirstByte is the time from the start to the first output, or 0 if there was none.
+	FirstByte time.Duration
+	// Stray holds the first lines on standard output that are not messages. They belong to the
+	// caller.
+	Stray [][]byte
+	// Header reports messages with a Content-Length header.
+	Header bool
+	// Multiline reports messages that span several lines.
+	Multiline bool
 	Exit      *stdio.ExitError
-	Err       error  // why it could not be started
-	Stderr    string // the beginning and the end of what it wrote to standard error
-	Result    []byte // of the handshake, JSON text
+	// Err is why the process could not be started.
+	Err error
+	// Stderr is the beginning and the end of the standard error output.
+	Stderr string
+	// Result is the result of the handshake, as JSON text.
+	Result []byte
 }
 
-// maxStray is how many lines that are no messages an Observation has.
+// maxStray limits Observation.Stray.
 const maxStray = 20
 
-// Observe starts the server and shakes hands in a revision: by server/discover if it is a modern one, by initialize otherwise. The process is ended again.
-// opts may be nil; only Connect and Capture count.
+// Observe starts the server and does a handshake: server/discover for a modern revision, initialize
+// for a legacy one. Then it ends the process. opts may be nil. Only its fields Connect and Capture
+// are used.
 func Observe(ctx context.Context, target *Target, rev mcp.Revision, opts *Options) Observation {
 	return observe(ctx, rev, newRun(target, opts))
 }
@@ -85,7 +105,7 @@ func observe(ctx context.Context, rev mcp.Revision, r *run) Observation {
 	return o
 }
 
-// classify says what an answer means.
+// classify sets the outcome from the reply.
 func (o *Observation) classify(a *reply, d *driver) {
 	o.Result, o.Error = a.result, a.rpcError
 	o.Version = textOf(member(a.result, "protocolVersion"))
@@ -114,7 +134,7 @@ func (o *Observation) classify(a *reply, d *driver) {
 	}
 }
 
-// formOneMessage reports whether lines that are no messages are one when they are put together.
+// formOneMessage reports whether lines that are not messages form one message together.
 func formOneMessage(lines [][]byte) bool {
 	var whole []byte
 	for i, line := range lines {
@@ -126,11 +146,11 @@ func formOneMessage(lines [][]byte) bool {
 			return true
 		}
 	}
-	// A long one may have been cut off.
+	// A long one may be truncated.
 	return len(lines) > 1 && bytes.Contains(whole, []byte(`"jsonrpc"`)) && bytes.Equal(bytes.TrimSpace(lines[0]), []byte("{"))
 }
 
-// observeFrame remembers what is special about a frame.
+// observeFrame records unusual properties of a frame.
 func (sc *stdioConn) observeFrame(f *frame) {
 	if sc.firstByte == 0 {
 		sc.firstByte = f.after

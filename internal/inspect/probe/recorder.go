@@ -12,34 +12,44 @@ import (
 	"mcpwire/mcp"
 )
 
-// A journal records all that goes over the wire, and holds it against the rules at once. It may be used by many goroutines at once.
+// A recorder records all traffic and checks it against the rules at once. It is safe for concurrent
+// use.
 type recorder struct {
-	mu          sync.Mutex // orders what the checker sees as the capture has it
-	head        *capture.Head
-	w           *capture.Writer // may be nil
-	checker     *check.Checker
-	start       time.Time
-	events      uint64              // events
-	findings    []check.Finding     // of package check
-	ownFindings []check.Finding     // of the steps
-	waived      map[uint64][]string // by the numbers of events that are our own doing: the rules that do not count there; nil is all
-	enabled     func(id string) bool
+	// mu keeps the events of the checker and of the capture in the same order.
+	mu   sync.Mutex
+	head *capture.Head
+	// w may be nil.
+	w       *capture.Writer
+	checker *check.Checker
+	start   time.Time
+	events  uint64
+	// findings are those of package check.
+	findings []check.Finding
+	// ownFindings are those of the steps.
+	ownFindings []check.Finding
+	// waived maps the numbers of events that the probe provoked to the rules that do not count
+	// there. nil means all rules.
+	waived  map[uint64][]string
+	enabled func(id string) bool
 
-	// sessions are those of jobs, by their numbers. Those that run at the same time take turns in a
-	// capture. Without one, events get numbers as if the sessions had come one after another, in
-	// the order of their jobs, so that reports are the same each time: until renumber, the number
-	// of an event is that of its session, and behind it its number in that.
+	// sessions holds the sessions of jobs, by number. A capture interleaves concurrent sessions.
+	// Without a capture, events are numbered as in a sequential probe, so that reports are
+	// reproducible: until renumber, an event number is the session number followed by the number
+	// within the session.
 	sessions map[uint64]*sessionRecord
 }
 
-// A recorded is what is recorded of a session.
+// A sessionRecord is the record of a session.
 type sessionRecord struct {
-	order     int    // of the job
-	events    uint64 // how many
-	discarded bool   // nothing of it counts
+	// order is the order of the job.
+	order int
+	// events counts the events.
+	events uint64
+	// discarded reports that the session does not count.
+	discarded bool
 }
 
-// eventBits is the length of the number of an event in its session.
+// eventBits is the number of bits for an event number within its session.
 const eventBits = 40
 
 func newRecorder(transport string, opts *Options) *recorder {
@@ -56,7 +66,7 @@ func newRecorder(transport string, opts *Options) *recorder {
 	return j
 }
 
-// record records an event and returns its number. The event is not kept.
+// record records an event and returns its number. It does not keep the event.
 func (r *recorder) record(e *capture.Event) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,21 +91,22 @@ func (r *recorder) record(e *capture.Event) uint64 {
 	return seen.N
 }
 
-// waive has nothing found in an event, which happened because the probe made it happen; with rules, nothing that breaks those.
+// waive drops findings about an event that the probe provoked: those of the rules, or all if rules
+// is empty.
 func (r *recorder) waive(n uint64, rules ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waived[n] = rules
 }
 
-// assign has a session belong to a job.
+// assign assigns a session to a job.
 func (r *recorder) assign(session uint64, place int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions[session] = &sessionRecord{order: place}
 }
 
-// discard has nothing count that is recorded of sessions, and says why in the capture.
+// discard excludes sessions from the results and notes the reason in the capture.
 func (r *recorder) discard(sessions []uint64, why string) {
 	for _, session := range sessions {
 		r.record(&capture.Event{Kind: capture.KindNote, Session: session, Data: []byte("this session does not count: " + why)})
@@ -107,7 +118,7 @@ func (r *recorder) discard(sessions []uint64, why string) {
 	}
 }
 
-// counts reports whether what is recorded of a session counts.
+// counts reports whether a session counts.
 func (r *recorder) counts(session uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +126,7 @@ func (r *recorder) counts(session uint64) bool {
 	return s == nil || !s.discarded
 }
 
-// compareEvents orders events by the jobs that they belong to, and then by their numbers.
+// compareEvents orders events by job, then by number.
 func (r *recorder) compareEvents(session1, n1, session2, n2 uint64) int {
 	place := func(session uint64) int {
 		if s := r.sessions[session]; s != nil {
@@ -126,7 +137,8 @@ func (r *recorder) compareEvents(session1, n1, session2, n2 uint64) int {
 	return cmp.Or(cmp.Compare(place(session1), place(session2)), cmp.Compare(n1, n2))
 }
 
-// close returns all findings about the server in the order of the jobs, and how many events count.
+// close returns all findings about the server, in the order of the jobs, and the number of events
+// that count.
 func (r *recorder) close() ([]check.Finding, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,8 +165,8 @@ func (r *recorder) close() ([]check.Finding, uint64) {
 	return list, events
 }
 
-// renumber gives findings the numbers that events and sessions have in the order of the jobs. With
-// a capture they keep those that they have in it.
+// renumber renumbers the events and sessions of findings in the order of the jobs. With a capture,
+// they keep its numbers.
 func (r *recorder) renumber(list []check.Finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,15 +204,16 @@ func (r *recorder) add(list []check.Finding) {
 	}
 }
 
-// serverOmits are rules whose findings stand at a message of the client although they are about the server, which did not do something. Whatever else is
-// wrong with what the client sends is the probe's own doing.
+// serverOmits are the rules whose findings are about the server, although they refer to a client's
+// message: the server omitted something. Other findings about client messages are caused by the
+// probe.
 var serverOmits = map[string]bool{"lifecycle/unanswered": true, "stdio/exit-pending": true, "http/stream-unfinished": true}
 
 func aboutServer(f *check.Finding) bool {
 	return f.Dir != capture.ToServer || serverOmits[f.Rule.ID]
 }
 
-// report takes a finding of a step.
+// report adds a finding of a step.
 func (r *recorder) report(f check.Finding) {
 	if f.Rule == nil || !r.enabled(f.Rule.ID) || !appliesTo(f.Rule, f.Revision) {
 		return

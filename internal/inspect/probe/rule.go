@@ -11,7 +11,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// The revisions, the oldest first.
+// The revisions, oldest first.
 const (
 	rev20241105 = mcp.Revision20241105
 	rev20250326 = mcp.Revision20250326
@@ -20,18 +20,18 @@ const (
 	rev20260728 = mcp.Revision20260728
 )
 
-// Lists of revisions for rules. They must not be changed.
+// Lists of revisions for rules. They must not be modified.
 var (
 	legacy           = []mcp.Revision{rev20241105, rev20250326, rev20250618, rev20251125}
 	modern           = []mcp.Revision{rev20260728}
 	hasBatches       = []mcp.Revision{rev20250326}
 	lacksBatches     = []mcp.Revision{rev20250618, rev20251125, rev20260728}
 	hasOriginStatus  = []mcp.Revision{rev20251125, rev20260728}
-	hasSessions      = []mcp.Revision{rev20250326, rev20250618, rev20251125} // with sessions over Streamable HTTP
+	hasSessions      = []mcp.Revision{rev20250326, rev20250618, rev20251125}
 	hasVersionHeader = []mcp.Revision{rev20250618, rev20251125}
 )
 
-// tables returns the rules, role by role.
+// tables returns the rules by group.
 func tables() [][]check.Rule {
 	return [][]check.Rule{
 		rulesLife, rulesAnswers, rulesIDs, rulesVersions, rulesModern, rulesStdio, rulesShutdown, rulesHTTP, rulesBatch, rulesSession, rulesOrigin,
@@ -40,7 +40,7 @@ func tables() [][]check.Rule {
 
 const prefix = "probe/"
 
-// Rules returns the rules of this package, sorted by their ids. They belong to the caller.
+// Rules returns the rules of this package, sorted by id. They belong to the caller.
 func Rules() []*check.Rule {
 	var all []*check.Rule
 	for _, table := range tables() {
@@ -64,7 +64,7 @@ func Lookup(id string) (*check.Rule, bool) {
 	return nil, false
 }
 
-// describe returns a copy of a rule with the whole URL.
+// describe returns a copy of a rule with the complete URL.
 func describe(r *check.Rule) *check.Rule {
 	d := *r
 	d.Revisions = slices.Clone(r.Revisions)
@@ -78,14 +78,14 @@ func describe(r *check.Rule) *check.Rule {
 	return &d
 }
 
-// Enabled reports whether a rule is one of those to check: only, if it is not empty, names those that are, and disabled those that are not. "GROUP/*" is
-// all rules of a group.
+// Enabled reports whether a rule is to be checked. only lists the rules to check, and empty means
+// all; disabled lists rules that are not checked. "GROUP/*" selects all rules of a group.
 func Enabled(id string, only, disabled []string) bool {
 	meant := func(pattern string) bool { return matches(pattern, id) }
 	return (len(only) == 0 || slices.ContainsFunc(only, meant)) && !slices.ContainsFunc(disabled, meant)
 }
 
-// matches reports whether "GROUP/*", or an id, means the rule.
+// matches reports whether an id or "GROUP/*" selects the rule.
 func matches(pattern, id string) bool {
 	if group, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasSuffix(group, "/") {
 		return strings.HasPrefix(id, group)
@@ -93,16 +93,17 @@ func matches(pattern, id string) bool {
 	return pattern == id
 }
 
-// adjustFindings is the measure for findings, the same for all who probe:
+// adjustFindings adjusts findings in the same way for all probes:
 //
-//   - What breaks a rule in a superseded revision is at most a warning if the server speaks a newer
-//     one of the same era: few clients ever see it.
-//   - What the library does that a server is built with, in all servers, is an information: the
-//     author of the server cannot change it. The finding names the library.
-//   - Findings refer to the pages of their own revision.
+//   - A finding in an old revision is at most a warning if the server supports a newer one of the
+//     same era, because few clients see it.
+//   - A finding that is caused by the server's library is an info and names the library: the author
+//     of the server cannot fix it.
+//   - A finding refers to the specification page of the revision it was made in.
 func (r *run) adjustFindings(list []check.Finding) {
 	revisions := mcp.Revisions()
-	newest := map[bool]int{} // by whether it is modern
+	// newest maps modern or not to the index of the newest revision.
+	newest := map[bool]int{}
 	for _, rev := range r.negotiated {
 		newest[rev.Modern()] = max(newest[rev.Modern()], slices.Index(revisions, rev))
 	}
@@ -125,18 +126,18 @@ func (r *run) adjustFindings(list []check.Finding) {
 	}
 }
 
-// An sdk is a library for servers, as far as the rules are concerned that all its servers break.
+// An sdk is a server library with the rules that all its servers break.
 type sdk struct {
 	name string
-	// recognizes reports whether an answer is one that the library itself made.
+	// recognizes reports whether the library itself made a reply.
 	recognizes func(a *reply) bool
-	// rules are those that the library breaks, whatever the server does.
+	// rules are broken by the library in every server.
 	rules []string
-	// replyRules are rules that it breaks where the answer is its own, and servers may break elsewhere.
+	// replyRules are broken by the library in its own replies. Servers may break them elsewhere.
 	replyRules []string
 }
 
-// sdks are the libraries that are known. Their behavior was seen in servers of public registries.
+// sdks are the known libraries. Their behavior was seen in servers of public registries.
 var sdks = []sdk{
 	{
 		name:       "TypeScript SDK",
@@ -154,8 +155,8 @@ var sdks = []sdk{
 	},
 }
 
-// fromTypeScript knows the errors of the TypeScript SDK by their texts: the code within the message,
-// or the list of what a schema of zod found.
+// fromTypeScript recognizes errors of the TypeScript SDK by their text: the code in the message, or
+// a list of zod issues.
 func fromTypeScript(a *reply) bool {
 	if a.rpcError != nil {
 		return strings.HasPrefix(a.rpcError.Message, "MCP error -32") || zodIssues(a.rpcError.Message)
@@ -171,24 +172,25 @@ func fromTypeScript(a *reply) bool {
 	return false
 }
 
-// fromPython knows the errors of the Python SDK by their texts.
+// fromPython recognizes errors of the Python SDK by their text.
 func fromPython(a *reply) bool {
 	return a.rpcError != nil && (a.rpcError.Message == "Invalid request parameters" || strings.HasPrefix(a.rpcError.Message, "connection is serving the "))
 }
 
-// zodIssues reports whether a message is a list of issues, as JSON in the layout of the library.
+// zodIssues reports whether a message is a JSON list of issues as zod formats it.
 func zodIssues(message string) bool {
 	return strings.HasPrefix(message, "[\n  {\n") && strings.Contains(message, `"path": [`) && strings.Contains(message, `"code": "`)
 }
 
-// A sdkReply is an answer that a library itself made.
+// An sdkReply is a reply that a library itself made.
 type sdkReply struct {
 	sdk     *sdk
 	session uint64
-	at      uint64 // number of the event
+	// at is the number of the event.
+	at uint64
 }
 
-// noteReply counts a question, and remembers which library made its answer.
+// noteReply counts a request and records which library made its reply.
 func (r *run) noteReply(session uint64, a *reply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,9 +202,9 @@ func (r *run) noteReply(session uint64, a *reply) {
 	}
 }
 
-// detectSDK returns the library that the server is built with, nil if it is not known, and the
-// numbers of the events with answers that the library made. The first answer tells, in the order of
-// the jobs: in a server that calls others, there may be several libraries.
+// detectSDK returns the server's library, or nil if unknown, and the numbers of the events with its
+// own replies. The first reply in the order of the jobs decides, because a server that calls others
+// may show several libraries.
 func (r *run) detectSDK() (*sdk, map[uint64]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,7 +222,7 @@ func (r *run) detectSDK() (*sdk, map[uint64]bool) {
 	return first.sdk, answers
 }
 
-// sdkOf returns the library that a finding is about, "" if it is the server's own.
+// sdkOf returns the library that causes a finding, or "".
 func (r *run) sdkOf(f *check.Finding, lib *sdk, answers map[uint64]bool) string {
 	switch {
 	case lib == nil:
@@ -228,23 +230,24 @@ func (r *run) sdkOf(f *check.Finding, lib *sdk, answers map[uint64]bool) string 
 	case slices.Contains(lib.rules, f.Rule.ID), slices.Contains(lib.replyRules, f.Rule.ID) && answers[f.Event]:
 		return lib.name
 	case f.Rule.ID == "probe/invalid-cursor" && !r.paged:
-		return lib.name // without pages of its own, a server leaves cursors to the library
+		// A server without pages leaves cursors to the library.
+		return lib.name
 	}
 	return ""
 }
 
-// outage reports whether an error says that something broke, not that the request is wrong: an
-// internal error, or one that the server has defined.
+// outage reports whether an error means that something broke, not that the request is wrong: an
+// internal error, or one that the server defines.
 func outage(a *reply) bool {
 	return a.rpcError != nil && (a.rpcError.Code == jsonrpc.CodeInternalError || a.rpcError.Code >= -32019 && a.rpcError.Code <= -32000 || a.rpcError.Code > -32000 || a.rpcError.Code < -32768)
 }
 
-// sameError reports whether two answers are the same error.
+// sameError reports whether two errors are equal.
 func sameError(a, b *jsonrpc.Error) bool {
 	return a != nil && b != nil && a.Code == b.Code && a.Message == b.Message && bytes.Equal(a.Data, b.Data)
 }
 
-// rulesLife are the rules about servers that end.
+// rulesLife are the rules about servers that fail.
 var rulesLife = []check.Rule{
 	{
 		ID: "probe/no-handshake", Severity: check.Error,

@@ -19,68 +19,77 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Target is the server to probe: a process that is started, or a URL.
+// A Target is the server to probe: a command to start, or a URL.
 type Target struct {
-	Command []string // the program first; nil for a server over HTTP
-	Dir     string   // that it runs in; "" is this one
-	Env     []string // that it gets besides this process's, as NAME=value
+	// Command is the program and its arguments. nil means a server over HTTP.
+	Command []string
+	// Dir is the working directory of the command. "" means the current one.
+	Dir string
+	// Env lists variables as NAME=value that are added to this process's environment.
+	Env []string
 
-	URL    string
-	Header http.Header // that goes along with all requests, such as Authorization
-	// Transport makes the requests; nil is http.DefaultTransport. Redirects are not followed.
+	URL string
+	// Header is added to all requests, for example Authorization.
+	Header http.Header
+	// Transport makes the requests. nil means http.DefaultTransport. Redirects are not followed.
 	Transport http.RoundTripper
 }
 
-// Options are the options of Run. nil means defaults.
+// Options configure Run. A nil *Options means defaults.
 type Options struct {
-	Revisions []mcp.Revision // to probe; nil is all
-	// Timeout is how long to wait for an answer; 0 is 30 s.
+	// Revisions lists the revisions to probe. nil means all.
+	Revisions []mcp.Revision
+	// Timeout limits the wait for a response. Zero means 30 s.
 	Timeout time.Duration
-	// Connect is how long to wait for the answer to a handshake, and to whatever a process is asked
-	// first, from its start; 0 is 30 s.
+	// Connect limits the wait for the response to a handshake, and to the first request to a
+	// process, from its start. Zero means 30 s.
 	Connect time.Duration
-	// Only and Disabled choose rules, as in [check.Options].
+	// Only and Disabled select rules, as in [check.Options].
 	Only, Disabled []string
-	// Capture gets all that goes over the wire. nil keeps none. It is not closed.
+	// Capture receives all traffic. nil discards it. Run does not close it.
 	Capture *capture.Writer
-	// Stderr, if not nil, gets what the server writes to its standard error, in the order of what
-	// Progress tells. It must be good for many goroutines at once; its errors do not count.
+	// Stderr, if not nil, receives the server's standard error, in the order of Progress. It must
+	// be safe for concurrent use. Its errors are ignored.
 	Stderr io.Writer
-	// Baseline is what handshakes just before have shown of a process; nil if there were none. With it,
-	// several processes start at once. Without, only one runs until the server has answered.
+	// Baseline describes recent handshakes with the process. With it, several processes start at
+	// once; with nil, only one runs until the server has answered.
 	Baseline *Baseline
-	// Progress, if not nil, is called with what is done next, or waited for first: a short text,
-	// with nothing of the server in it. It must not block. It is called by the goroutine that
-	// called Run.
+	// Progress, if not nil, is called with a short text about the next activity, without text of
+	// the server. It must not block. It runs on the goroutine that called Run.
 	Progress func(string)
-	// Client and Version are how the probe calls itself; "" is mcpwire.
+	// Client and Version are the client information of the probe. "" means mcpwire.
 	Client, Version string
 }
 
-// Baseline says that a server has agreed to all revisions to probe.
+// Baseline states that a server supports all revisions to probe.
 type Baseline struct {
-	Solo       time.Duration // that a handshake took while no other process of the server ran
-	Concurrent time.Duration // the slowest of some that began at the same time; 0 if there were none
+	// Solo is the time of a handshake while no other process of the server ran.
+	Solo time.Duration
+	// Concurrent is the longest time of several concurrent handshakes, or 0 if there were none.
+	Concurrent time.Duration
 }
 
-// A Report is what came of a probe.
+// A Report is the result of a probe.
 type Report struct {
-	// Findings are those about the server, in the order in which a probe that does one thing after
-	// the other has them. Their events are those of the capture; without one, of such a probe.
+	// Findings lists the findings about the server in the order of a sequential probe. Their event
+	// numbers are those of the capture or, without one, of such a probe.
 	Findings []check.Finding
-	// Revisions are the revisions that the server speaks, of those that were asked for, in ascending order.
+	// Revisions lists the requested revisions that the server supports, in ascending order.
 	Revisions []mcp.Revision
-	Events    uint64 // that were recorded and count
-	Requests  int    // requests that were sent
+	// Events counts the recorded events, without discarded ones.
+	Events uint64
+	// Requests counts the sent requests.
+	Requests int
 }
 
-// ErrNoAnswer is wrapped by the error of Run for a server that takes no revision.
+// ErrNoAnswer is wrapped by the error of Run for a server that supports none of the revisions.
 var ErrNoAnswer = errors.New("the server speaks none of the revisions asked for")
 
-// A StatusError says that the server refuses requests by an HTTP status, such as 401.
+// A StatusError reports that the server rejects requests with an HTTP status, such as 401.
 type StatusError struct {
 	Status int
-	Header http.Header // of the response
+	// Header is the header of the response.
+	Header http.Header
 }
 
 // Error implements error.
@@ -88,42 +97,49 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("the server answers HTTP status %d %s", e.Status, http.StatusText(e.Status))
 }
 
-// What a probe takes in at most.
+// Limits and defaults of a probe.
 const (
 	defaultTimeout = 30 * time.Second
 	defaultConnect = 30 * time.Second
 	maxFrame       = 16 << 20 // bytes of a message
-	maxVisit       = 64 << 20 // bytes of all that a connection brings
-	maxPages       = 100      // of a list
-	maxBefore      = 1000     // messages that come before an answer
+	maxVisit       = 64 << 20 // bytes from one connection
+	maxPages       = 100      // pages of a list
+	maxBefore      = 1000     // messages before a response
 )
 
 // A run is one probe of a server.
 type run struct {
-	target    *Target
-	opts      Options // with the defaults filled in
+	target *Target
+	// opts has the defaults filled in.
+	opts      Options
 	recorder  *recorder
 	transport http.RoundTripper
 	start     func(context.Context, io.Writer) (process, error)
 
-	wanted []mcp.Revision // to probe, in order
+	// wanted lists the revisions to probe, newest first.
+	wanted []mcp.Revision
 	plan   plan
 
 	negotiated []mcp.Revision
-	lastErr    error  // why there was no answer
-	refused    func() // reports that as a finding
+	// lastErr is the reason for ErrNoAnswer.
+	lastErr error
+	// refused reports that as a finding.
+	refused func()
 
-	// mu guards what jobs change that run at the same time.
+	// mu guards the fields below, which concurrent jobs change.
 	mu                  sync.Mutex
 	sessions, exchanges uint64
 	requests            int
-	serverVersions      []string      // that the server says it supports, in server/discover
-	slowest             time.Duration // that a handshake took; 0 before the first
-	sdkReplies          []sdkReply
-	paged               bool // a list has had a cursor
+	// serverVersions are the supported versions in the result of server/discover.
+	serverVersions []string
+	// slowest is the longest time of a handshake, or 0 before the first.
+	slowest    time.Duration
+	sdkReplies []sdkReply
+	// paged reports that a list had a cursor.
+	paged bool
 }
 
-// Run probes a server. opts may be nil. With an error, the report has what was found until then.
+// Run probes a server. opts may be nil. With an error, the report contains the results so far.
 func Run(ctx context.Context, target *Target, opts *Options) (*Report, error) {
 	r := newRun(target, opts)
 	err := r.probeAll(ctx)
@@ -162,7 +178,7 @@ func newRun(target *Target, opts *Options) *run {
 
 func (r *run) stdio() bool { return r.target.Command != nil }
 
-// nextSession returns the number of a session of a job, which is nil for an observation.
+// nextSession returns the session number for a job, which is nil for an observation.
 func (r *run) nextSession(j *job) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,14 +196,14 @@ func (r *run) nextSession(j *job) uint64 {
 	return r.sessions
 }
 
-// noteStart takes note of how long a handshake took.
+// noteStart records how long a handshake took.
 func (r *run) noteStart(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.slowest = max(r.slowest, d)
 }
 
-// noteVersions takes note of the versions that the server says it supports.
+// noteVersions records the versions that the server supports.
 func (r *run) noteVersions(versions []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +216,7 @@ func (r *run) supported() []string {
 	return r.serverVersions
 }
 
-// notePages takes note of a list with a cursor.
+// notePages records that a list had a cursor.
 func (r *run) notePages() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,7 +230,7 @@ func (r *run) nextExchange() uint64 {
 	return r.exchanges
 }
 
-// replyTimeout is how long to wait for the answer to a question.
+// replyTimeout returns the timeout for a message.
 func (r *run) replyTimeout(q outgoing) time.Duration { return cmp.Or(q.wait, r.opts.Timeout) }
 
 func (r *run) report() *Report {
@@ -225,7 +241,7 @@ func (r *run) report() *Report {
 	return &Report{Findings: findings, Revisions: r.negotiated, Events: events, Requests: r.requests}
 }
 
-// probeAll goes through the revisions, the newest first: servers are to be seen at their best.
+// probeAll probes the revisions, the newest first.
 func (r *run) probeAll(ctx context.Context) error {
 	for len(r.plan.todo) > 0 {
 		if err := r.runWave(ctx, r.nextWave()); err != nil {
@@ -250,17 +266,19 @@ func (r *run) noAnswerError() error {
 
 // A group is a series of steps on one connection.
 type group struct {
-	name          string
-	noHandshake   bool // the connection begins without a handshake
-	everyRevision bool // for each revision, not only for the newest of its era
-	httpOnly      bool // over HTTP only
-	stdioOnly     bool // over stdio only
-	modernOnly    bool // in the modern era only
-	legacyOnly    bool // in the legacy era only
+	name string
+	// noHandshake skips the handshake.
+	noHandshake bool
+	// everyRevision runs the group in each revision, not only in the newest of its era.
+	everyRevision bool
+	httpOnly      bool
+	stdioOnly     bool
+	modernOnly    bool
+	legacyOnly    bool
 	steps         []step
 }
 
-// A step asks something, and judges the answers.
+// A step sends messages and judges the replies.
 type step func(ctx context.Context, v *driver)
 
 func groups() []group {

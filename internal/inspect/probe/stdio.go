@@ -17,7 +17,7 @@ import (
 	"mcpwire/stdio"
 )
 
-// A process is a server that runs, see [stdio.Process].
+// A process is a running server; see [stdio.Process].
 type process interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -26,35 +26,45 @@ type process interface {
 	Pid() int
 }
 
-// A pipe is a link to a process.
+// A stdioConn is a conn to a process.
 type stdioConn struct {
-	r           *run
-	job         *job // nil for an observation
-	session     uint64
-	proc        process
-	stderr      *stderrRecorder
-	frames      chan frame
-	done        chan struct{}
-	wg          sync.WaitGroup
-	started     time.Time
-	gotMessage  bool   // it has sent a message
-	ended       bool   // its output has ended
-	inputClosed bool   // its input is closed
-	waived      bool   // how it ends is our doing
-	endEvent    uint64 // number of the event that was to end it
+	r *run
+	// job is nil for an observation.
+	job     *job
+	session uint64
+	proc    process
+	stderr  *stderrRecorder
+	frames  chan frame
+	done    chan struct{}
+	wg      sync.WaitGroup
+	started time.Time
+	// gotMessage reports that the server has sent a message.
+	gotMessage bool
+	// ended reports that the server's output has ended.
+	ended       bool
+	inputClosed bool
+	// waived reports that the probe caused the end of the process.
+	waived bool
+	// endEvent is the number of the event that should end the process.
+	endEvent uint64
 
-	firstByte     time.Duration // from the start until the server wrote something
-	headerFraming bool          // the server puts a header before its messages
-	stray         [][]byte      // lines that are no messages
+	// firstByte is the time from the start to the first output.
+	firstByte time.Duration
+	// headerFraming reports messages with a header.
+	headerFraming bool
+	// stray holds lines that are not messages.
+	stray [][]byte
 }
 
-// A frame is a line, or what stands in the place of one, that the server wrote.
+// A frame is a line, or anything in place of one, that the server wrote.
 type frame struct {
 	text    []byte
 	n       uint64
 	framing capture.Framing
-	after   time.Duration // from the start of the process
-	err     error         // the end
+	// after is the time since the start of the process.
+	after time.Duration
+	// err is the end of the output.
+	err error
 }
 
 // openPipe starts the server.
@@ -81,7 +91,7 @@ func envNames(env []string) []string {
 	return names
 }
 
-// startProcess is how servers are started but in tests.
+// startProcess starts a server. Tests replace it.
 func startProcess(ctx context.Context, t *Target, stderr io.Writer) (process, error) {
 	c := stdio.Command(t.Command[0], t.Command[1:]...)
 	c.Dir, c.Env, c.Stderr = t.Dir, t.Env, stderr
@@ -89,7 +99,7 @@ func startProcess(ctx context.Context, t *Target, stderr io.Writer) (process, er
 	return c.Start(ctx)
 }
 
-// How long a server has to end once its input is closed, once it is told to, and once it is killed.
+// How long a server has to end after its input is closed, after SIGTERM and after it is killed.
 const (
 	stopWait    = 500 * time.Millisecond
 	termTimeout = time.Second
@@ -101,7 +111,7 @@ func (sc *stdioConn) record(e *capture.Event) uint64 {
 	return sc.r.recorder.record(e)
 }
 
-// read hands over what the server writes, until that ends.
+// read delivers the server's output until it ends.
 func (sc *stdioConn) read() {
 	in := frames.NewReader(&limitedReader{sc.proc, maxVisit}, maxFrame)
 	for {
@@ -128,7 +138,7 @@ func (sc *stdioConn) deliver(f frame) bool {
 	}
 }
 
-// send implements link.
+// send implements conn.
 func (sc *stdioConn) send(ctx context.Context, q outgoing) reply {
 	a := reply{state: sentOnly, dir: capture.ToServer}
 	start := time.Now()
@@ -171,8 +181,8 @@ func (sc *stdioConn) send(ctx context.Context, q outgoing) reply {
 	}
 }
 
-// replyTimeout is how long to wait for the answer to a question. A process that has not said anything
-// yet may still be starting.
+// replyTimeout returns the timeout for a message. A process that has sent no message may still be
+// starting.
 func (sc *stdioConn) replyTimeout(q outgoing) time.Duration {
 	wait := sc.r.replyTimeout(q)
 	if !sc.gotMessage && q.wait == 0 {
@@ -181,7 +191,7 @@ func (sc *stdioConn) replyTimeout(q outgoing) time.Duration {
 	return wait
 }
 
-// write records a question, and sends it.
+// write records a message and sends it.
 func (sc *stdioConn) write(a *reply, q *outgoing) chan error {
 	data, framing := bytes.Clone(q.body), capture.FramingLF
 	switch {
@@ -202,7 +212,7 @@ func (sc *stdioConn) write(a *reply, q *outgoing) chan error {
 	return written
 }
 
-// examine looks at what the server wrote, and reports whether it is what was waited for.
+// examine handles a frame and reports whether it contains the expected response.
 func (sc *stdioConn) examine(a *reply, q *outgoing, f frame) bool {
 	sc.observeFrame(&f)
 	for _, m := range parse(f.text) {
@@ -224,7 +234,7 @@ func (sc *stdioConn) examine(a *reply, q *outgoing, f frame) bool {
 	return false
 }
 
-// parse returns the messages in a frame; those of a batch, too.
+// parse returns the messages in a frame or batch.
 func parse(text []byte) []jsonrpc.Message {
 	if jsonrpc.IsBatch(text) {
 		list, err := jsonrpc.ParseBatch(text, 0)
@@ -244,11 +254,13 @@ func parse(text []byte) []jsonrpc.Message {
 	return []jsonrpc.Message{m}
 }
 
-// answerRequest answers a request of the server, which a client without capabilities only gets if it is a ping.
+// answerRequest responds to a request of the server. A client without capabilities supports only
+// ping.
 func (sc *stdioConn) answerRequest(m *jsonrpc.Message) {
 	text := clientResponse(m)
 	sc.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: text, Framing: capture.FramingLF})
-	sc.wg.Go(func() { _, _ = sc.proc.Write(append(text, '\n')) }) // that it failed, the next question will tell
+	// The next send reports a failure.
+	sc.wg.Go(func() { _, _ = sc.proc.Write(append(text, '\n')) })
 }
 
 func clientResponse(m *jsonrpc.Message) []byte {
@@ -258,10 +270,10 @@ func clientResponse(m *jsonrpc.Message) []byte {
 	return jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
 }
 
-// alive implements link.
+// alive implements conn.
 func (sc *stdioConn) alive() bool { return !sc.ended && !sc.inputClosed }
 
-// exitError is why the output has ended.
+// exitError returns why the output has ended.
 func (sc *stdioConn) exitError(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return err
@@ -276,7 +288,8 @@ func (sc *stdioConn) exitError(err error) error {
 	return io.EOF
 }
 
-// closeInputAndWait closes the input of the server and reports whether it ends within the time for it, and how long that took.
+// closeInputAndWait closes the server's input. It reports whether the process ends within wait, and
+// how long that took.
 func (sc *stdioConn) closeInputAndWait(wait time.Duration) (time.Duration, bool) {
 	start := time.Now()
 	sc.closeInput()
@@ -288,10 +301,11 @@ func (sc *stdioConn) closeInputAndWait(wait time.Duration) (time.Duration, bool)
 func (sc *stdioConn) closeInput() {
 	sc.inputClosed = true
 	sc.endEvent = sc.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
-	_ = sc.proc.CloseWrite() // of a server that has ended already, whoever reads hears
+	// The reader notices a server that has already ended.
+	_ = sc.proc.CloseWrite()
 }
 
-// waitExit waits for the end of the process, while it takes what it writes.
+// waitExit waits for the end of the process and discards its output.
 func (sc *stdioConn) waitExit(start time.Time, late <-chan time.Time) (time.Duration, bool) {
 	for {
 		select {
@@ -306,7 +320,8 @@ func (sc *stdioConn) waitExit(start time.Time, late <-chan time.Time) (time.Dura
 	}
 }
 
-// close implements link. How the process ended is recorded, and nobody is blamed for what we did to it.
+// close implements conn. It records how the process ended, without findings about what the probe
+// caused.
 func (sc *stdioConn) close() {
 	ended := false
 	select {
@@ -348,14 +363,17 @@ func (sc *stdioConn) recordExit(err error, own bool) {
 	}
 }
 
-// A stderrRecorder records what the server writes to its standard error.
+// A stderrRecorder records the server's standard error.
 type stderrRecorder struct {
 	conn *stdioConn
 	mu   sync.Mutex
 	rest []byte
-	head []byte // the beginning of all
-	tail []byte // the end of all, behind head
-	cut  bool   // something between the two is gone
+	// head is the beginning of the output.
+	head []byte
+	// tail is the end of the output after head.
+	tail []byte
+	// cut reports that output between head and tail was dropped.
+	cut bool
 }
 
 const (
@@ -390,7 +408,7 @@ func (r *stderrRecorder) Write(b []byte) (int, error) {
 	}
 }
 
-// flush records a last line without an end.
+// flush records an unterminated last line.
 func (r *stderrRecorder) flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -400,7 +418,7 @@ func (r *stderrRecorder) flush() {
 	}
 }
 
-// text is the beginning and the end of what the server wrote.
+// text returns the beginning and the end of the output.
 func (r *stderrRecorder) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -410,19 +428,21 @@ func (r *stderrRecorder) text() string {
 	return string(r.head) + string(r.tail)
 }
 
-// A relay passes on what the servers of a job write to their standard error. What comes before it
-// is the turn of the job is held, so that what people are shown is in the order of the jobs. It may
-// be used by many goroutines at once, and does nothing if it is nil.
+// A stderrForwarder forwards the standard error of a job's servers. It buffers output until the
+// job's turn, so that output is in the order of the jobs. It is safe for concurrent use. A nil one
+// does nothing.
 type stderrForwarder struct {
-	w io.Writer // its errors do not count
+	// w receives the output. Its errors are ignored.
+	w io.Writer
 
 	mu         sync.Mutex
 	forwarding bool
 	buffered   []byte
-	cut        bool // more came than is held
+	// cut reports that the buffer overflowed.
+	cut bool
 }
 
-const maxBuffered = 256 << 10 // bytes that are held
+const maxBuffered = 256 << 10 // bytes
 
 func (r *stderrForwarder) write(b []byte) {
 	if r == nil {
@@ -439,7 +459,7 @@ func (r *stderrForwarder) write(b []byte) {
 	r.cut = r.cut || n < len(b)
 }
 
-// release writes what is held. From then on, nothing is.
+// release writes the buffered output. Later output is not buffered.
 func (r *stderrForwarder) release() {
 	if r == nil {
 		return

@@ -58,7 +58,7 @@ var rulesHTTP = []check.Rule{
 	},
 }
 
-// badBodies posts what is no message.
+// badBodies posts bodies that are not messages.
 func badBodies(ctx context.Context, d *driver) {
 	for _, bad := range []struct {
 		about, body string
@@ -79,7 +79,7 @@ func badBodies(ctx context.Context, d *driver) {
 	}
 }
 
-// badHeaders asks for something harmless with headers that do not go with it.
+// badHeaders sends a harmless request with wrong headers.
 func badHeaders(ctx context.Context, d *driver) {
 	for _, bad := range []struct{ name, value string }{
 		{"Content-Type", "text/plain"}, {"Accept", "text/html"}, {"Accept", "application/json"},
@@ -95,7 +95,8 @@ func badHeaders(ctx context.Context, d *driver) {
 	}
 }
 
-// wrongHeaders sends modern requests whose headers say something else than their bodies. That one is carried out, package check says.
+// wrongHeaders sends modern requests with headers that contradict the body. Package check reports
+// those that succeed.
 func wrongHeaders(ctx context.Context, d *driver) {
 	name := func(n string) object { return object{"name": n, "arguments": object{}} }
 	for _, bad := range []struct {
@@ -120,9 +121,9 @@ func wrongHeaders(ctx context.Context, d *driver) {
 	}
 }
 
-// headerSpelling writes right headers in other ways.
+// headerSpelling sends correct headers in other spellings.
 func headerSpelling(ctx context.Context, d *driver) {
-	const encoded = "=?base64?bWNwd2lyZS1wcm9iZS1uby1zdWNoLXRvb2wtN2YzYQ==?=" // noSuchTool
+	const encoded = "=?base64?bWNwd2lyZS1wcm9iZS1uby1zdWNoLXRvb2wtN2YzYQ==?=" // of noSuchTool
 	for _, good := range []struct {
 		about  string
 		header func(http.Header)
@@ -145,7 +146,8 @@ func headerSpelling(ctx context.Context, d *driver) {
 	}
 }
 
-// otherMethods asks by GET and DELETE, for which modern servers have nothing. One that speaks a legacy revision too may.
+// otherMethods sends GET and DELETE, which modern servers do not support. A server that also
+// supports a legacy revision may.
 func otherMethods(ctx context.Context, d *driver) {
 	for _, rev := range d.r.supported() {
 		if r, ok := mcp.ParseRevision(rev); ok && !r.Modern() {
@@ -160,7 +162,7 @@ func otherMethods(ctx context.Context, d *driver) {
 	}
 }
 
-// rulesSession are the rules about sessions and the version over HTTP.
+// rulesSession are the rules about sessions and the version header.
 var rulesSession = []check.Rule{
 	{
 		ID: "probe/session-missing", Severity: check.Warning, Revisions: hasSessions,
@@ -209,7 +211,7 @@ var rulesSession = []check.Rule{
 	},
 }
 
-// sessions tries ids of sessions that are missing, made up and over.
+// sessions sends missing, invented and expired session ids.
 func sessions(ctx context.Context, d *driver) {
 	if d.http.sessionHeader.Get("Mcp-Session-Id") == "" {
 		return
@@ -236,7 +238,7 @@ func sessions(ctx context.Context, d *driver) {
 	d.http.sessionHeader.Del("Mcp-Session-Id")
 }
 
-// versionHeader sends a version that does not exist, and none.
+// versionHeader sends a version that does not exist, and no version.
 func versionHeader(ctx context.Context, d *driver) {
 	if d.http.sessionHeader.Get("MCP-Protocol-Version") == "" {
 		return
@@ -255,13 +257,13 @@ func versionHeader(ctx context.Context, d *driver) {
 	}
 }
 
-// getStream opens the stream of the session, which package check judges.
+// getStream opens the stream of the session. Package check judges it.
 func getStream(ctx context.Context, d *driver) {
 	a := d.send(ctx, outgoing{method: http.MethodGet})
 	d.connectionEnded(&a, "GET")
 }
 
-// rulesOrigin are the rules about pages that reach for servers.
+// rulesOrigin are the rules about requests from web pages.
 var rulesOrigin = []check.Rule{
 	{
 		ID: "probe/origin", Severity: check.Error,
@@ -301,7 +303,7 @@ var rulesOrigin = []check.Rule{
 	},
 }
 
-// origins asks as a foreign page would.
+// origins sends requests as a foreign page would.
 func origins(ctx context.Context, d *driver) {
 	a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID()), id: d.lastID(), header: func(h http.Header) { h.Set("Origin", hostileOrigin) }})
 	rule := "origin-remote"
@@ -316,7 +318,8 @@ func origins(ctx context.Context, d *driver) {
 		d.report("origin-status", &a, "a request with Origin: %s %s", hostileOrigin, d.outcomeText(&a))
 	}
 	if !d.r.local() {
-		return // behind proxies, it is they who look at Host
+		// For remote servers, the proxies check Host.
+		return
 	}
 	a = d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID()), id: d.lastID(), host: hostileHost})
 	if !d.connectionEnded(&a, "a foreign Host") && a.succeeded() {

@@ -105,7 +105,7 @@ var rulesAnswers = []check.Rule{
 	},
 }
 
-// lists reads all lists that the server has declared, page by page.
+// lists reads all pages of the lists that the server has declared.
 func lists(ctx context.Context, d *driver) {
 	for _, l := range []struct{ capability, method, member string }{
 		{"tools", mcp.MethodToolsList, "tools"},
@@ -122,7 +122,8 @@ func lists(ctx context.Context, d *driver) {
 			if d.connectionEnded(&a, l.method) {
 				break
 			}
-			// Servers of resources without templates often leave the list of templates out.
+			// Servers with resources but without templates often do not support the list of
+			// templates.
 			d.job.failing[l.method] = a.rpcError
 			if a.failed() && !(l.method == mcp.MethodResourceTemplatesList && a.failed(jsonrpc.CodeMethodNotFound)) {
 				d.report(refusal(&a), &a, "%s is declared, and %s %s", l.capability, l.method, d.outcomeText(&a))
@@ -140,7 +141,7 @@ func lists(ctx context.Context, d *driver) {
 	}
 }
 
-// refusal is the rule for a request that is right and has an error for an answer.
+// refusal returns the rule for a correct request that gets an error.
 func refusal(a *reply) string {
 	if outage(a) {
 		return "failing"
@@ -160,7 +161,8 @@ func unknownMethod(ctx context.Context, d *driver) {
 func invalidParams(ctx context.Context, d *driver) {
 	due := []jsonrpc.Code{jsonrpc.CodeInvalidParams}
 	if d.stdio == nil && d.rev.Modern() {
-		due = append(due, mcp.CodeHeaderMismatch) // without a name there is no Mcp-Name either, and headers may be looked at first
+		// Without a name, Mcp-Name is missing too, and headers may be checked first.
+		due = append(due, mcp.CodeHeaderMismatch)
 	}
 	if d.has("tools") {
 		a := d.call(ctx, mcp.MethodToolsCall, object{})
@@ -186,7 +188,8 @@ func unknownTool(ctx context.Context, d *driver) {
 		meta[mcp.MetaProgressToken] = "mcpwire-probe"
 	}
 	a := d.call(ctx, mcp.MethodToolsCall, object{"name": noSuchTool, "arguments": object{}, "_meta": meta})
-	const asResult = "tools/unknown-as-result" // package check has to know the server's tools to see it, which we need not
+	// Package check can report it only if it knows the server's tools.
+	const asResult = "tools/unknown-as-result"
 	if rule, ok := check.Lookup(asResult); ok && a.succeeded() && string(member(a.result, "isError")) == "true" {
 		d.r.recorder.waive(a.event, asResult)
 		d.reportRule(rule, &a, "a tool that does not exist is answered with a result that has isError; due is error %d", jsonrpc.CodeInvalidParams)
@@ -237,7 +240,8 @@ func invalidCursor(ctx context.Context, d *driver) {
 		if d.has(l.capability) && d.conn.alive() {
 			a := d.call(ctx, l.method, object{"cursor": noSuchCursor})
 			if sameError(a.rpcError, d.job.failing[l.method]) {
-				continue // it fails without one, too
+				// The list also fails without a cursor.
+				continue
 			}
 			d.expectError("invalid-cursor", &a, l.method+" with a cursor that nobody gave", jsonrpc.CodeInvalidParams)
 		}
@@ -268,7 +272,8 @@ func unknownNotification(ctx context.Context, d *driver) {
 
 func cancelUnknown(ctx context.Context, d *driver) {
 	if d.rev.Modern() && d.http != nil {
-		return // there the end of the stream is what cancels
+		// Over HTTP, closing the stream cancels.
+		return
 	}
 	d.notify(ctx, mcp.NotificationCancelled, object{"requestId": "mcpwire-probe-nobodys", "reason": "a probe"})
 	if a, ok := d.stillAnswers(ctx); !ok {
@@ -298,7 +303,7 @@ var rulesIDs = []check.Rule{
 	},
 }
 
-// plainIDs asks with ids that are easy to get wrong. Whether they come back as they were, package check tells.
+// plainIDs sends ids that are easy to get wrong. Package check checks the ids of the responses.
 func plainIDs(ctx context.Context, d *driver) {
 	for _, id := range []string{`0`, `-1`, `9007199254740991`, `"7"`, `"a\u0062"`, `"ü/\"\\"`, `""`, `"` + strings.Repeat("x", 300) + `"`} {
 		if !d.conn.alive() {
@@ -309,7 +314,7 @@ func plainIDs(ctx context.Context, d *driver) {
 	}
 }
 
-// harmlessRequest is a request that every server answers.
+// harmlessRequest returns a request that every server supports.
 func (d *driver) harmlessRequest(id string) []byte {
 	method := mcp.MethodPing
 	if d.rev.Modern() {
@@ -329,7 +334,7 @@ func hugeID(ctx context.Context, d *driver) {
 		return
 	}
 	switch a.state {
-	case timedOut: // libraries refuse such numbers
+	case timedOut: // libraries reject such numbers
 		d.r.recorder.waive(a.requestEvent)
 		d.report("id-huge", &a, "a request with the id %s has no answer", id)
 	case disconnected:
@@ -337,7 +342,7 @@ func hugeID(ctx context.Context, d *driver) {
 	}
 }
 
-// escapedText sends characters that are easy to break, in all the ways JSON has to write them.
+// escapedText sends characters that are easy to break, in all JSON spellings.
 func escapedText(ctx context.Context, d *driver) {
 	if !d.has("tools") {
 		return
@@ -373,7 +378,7 @@ func bigArgument(ctx context.Context, d *driver) {
 	}
 }
 
-// rulesBatch are the rules about several messages in an array.
+// rulesBatch are the rules about batches.
 var rulesBatch = []check.Rule{
 	{
 		ID: "probe/batch", Severity: check.Warning, Revisions: hasBatches,
@@ -418,7 +423,8 @@ func batch(ctx context.Context, d *driver) {
 	}
 }
 
-// sendBatchLine sends a batch on a line, and then another request: what has not been answered soon after that will not be.
+// sendBatchLine sends a batch and then another request. If the batch has no response soon after
+// that one's, it gets none.
 func (d *driver) sendBatchLine(ctx context.Context, body []byte, id string) reply {
 	sent := d.send(ctx, outgoing{body: body})
 	d.r.recorder.waive(sent.requestEvent)

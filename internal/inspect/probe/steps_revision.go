@@ -67,7 +67,8 @@ func unknownOffer(ctx context.Context, d *driver) {
 	case textOf(member(a.result, "protocolVersion")) == noSuchVersion:
 		d.report("version-echoed", &a, "the version %s, which does not exist, is answered with the same", noSuchVersion)
 	}
-	d.r.recorder.waive(a.event, "lifecycle/version-differs", "lifecycle/version-unknown") // we have asked for it
+	// The probe provoked it.
+	d.r.recorder.waive(a.event, "lifecycle/version-differs", "lifecycle/version-unknown")
 	if id := a.header.Get("Mcp-Session-Id"); d.http != nil && id != "" {
 		d.http.sessionHeader.Set("Mcp-Session-Id", id)
 	}
@@ -158,7 +159,8 @@ var rulesModern = []check.Rule{
 	},
 }
 
-// modernRefusal holds a refusal against what the modern revisions demand. That there is one, the caller has seen to; status is the one due over HTTP.
+// modernRefusal reports an error response that differs from what modern revisions require. status
+// is the required HTTP status. It ignores results.
 func (d *driver) modernRefusal(a *reply, about string, status int, codes ...jsonrpc.Code) {
 	if !d.rev.Modern() || a.state != answered || a.succeeded() {
 		return
@@ -167,7 +169,7 @@ func (d *driver) modernRefusal(a *reply, about string, status int, codes ...json
 	case !a.failed(codes...):
 		d.report("modern-refusal", a, "%s %s; due is error %s", about, d.outcomeText(a), codesText(codes))
 	case d.http != nil && a.status != status && a.failed(jsonrpc.CodeInvalidParams):
-		// Of the other codes, package check knows the status.
+		// Package check knows the status of the other codes.
 		d.report("modern-status", a, "%s is answered with HTTP status %d; due is %d", about, a.status, status)
 	}
 }
@@ -177,14 +179,16 @@ func unknownVersion(ctx context.Context, d *driver) {
 	if d.connectionEnded(&a, "a version that does not exist") {
 		return
 	}
-	d.r.recorder.waive(a.event, "modern/discover-missing") // what is wrong is said below
+	// The checks below report it.
+	d.r.recorder.waive(a.event, "modern/discover-missing")
 	d.modernRefusal(&a, "a version that does not exist", 400, mcp.CodeUnsupportedProtocolVersion)
 	if a.failed(mcp.CodeUnsupportedProtocolVersion) && len(elements(member(a.rpcError.Data, "supported"), 1)) == 0 {
 		d.report("modern-refusal", &a, "the error about the version does not say which ones are supported")
 	}
 }
 
-// missingMeta leaves out what every request needs. protocolVersion stays in place over stdio: without it a request may be one of the legacy era.
+// missingMeta omits required metadata. Over stdio it keeps protocolVersion, because a request
+// without it may be a legacy one.
 func missingMeta(ctx context.Context, d *driver) {
 	without := func(key string) object {
 		meta := d.r.meta(d.rev.String())
@@ -238,7 +242,7 @@ func removedMethods(ctx context.Context, d *driver) {
 	}
 }
 
-// subscribe subscribes to changes of the lists, and leaves again.
+// subscribe subscribes to changes of the lists and cancels the subscription.
 func subscribe(ctx context.Context, d *driver) {
 	acknowledged := func(m *jsonrpc.Message) bool { return string(m.Method) == mcp.NotificationAcknowledged }
 	filter := object{"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true}
@@ -253,7 +257,8 @@ func subscribe(ctx context.Context, d *driver) {
 	case answered:
 		if a.succeeded() {
 			d.report("listen", &a, "it is answered with a result, and was never acknowledged")
-		} else if !outage(&a) { // it may be at a limit, or broken
+			// The server may be overloaded or broken.
+		} else if !outage(&a) {
 			d.modernRefusal(&a, mcp.MethodSubscriptionsListen, 404, jsonrpc.CodeMethodNotFound)
 		}
 	}

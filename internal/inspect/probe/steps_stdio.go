@@ -11,7 +11,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// rulesStdio are the rules about lines that are no messages.
+// rulesStdio are the rules about lines that are not messages.
 var rulesStdio = []check.Rule{
 	{
 		ID: "probe/garbage-unanswered", Severity: check.Info,
@@ -42,8 +42,8 @@ var rulesStdio = []check.Rule{
 	},
 }
 
-// sendMalformed sends something that may be answered or not, and then a request that must be: an error without an id that comes about then is the answer to the
-// first.
+// sendMalformed sends a text that need not be answered, and then a request that must be. An error
+// without an id that comes meanwhile is the response to the text.
 func (d *driver) sendMalformed(ctx context.Context, body string) (rpcErr *jsonrpc.Error, after reply, ok bool) {
 	first := d.send(ctx, outgoing{body: []byte(body)})
 	after, ok = d.stillAnswers(ctx)
@@ -53,17 +53,18 @@ func (d *driver) sendMalformed(ctx context.Context, body string) (rpcErr *jsonrp
 			rpcErr = m.Err()
 		}
 	}
-	if ok && rpcErr == nil && body != "" { // servers need not keep the order
+	// Servers need not keep the order.
+	if ok && rpcErr == nil && body != "" {
 		late := d.send(ctx, outgoing{anyID: true, receiveOnly: true, wait: lateReplyTimeout})
 		rpcErr = late.rpcError
 	}
 	return rpcErr, after, ok
 }
 
-// lateReplyTimeout is how long to wait for an answer that need not come.
+// lateReplyTimeout limits the wait for an optional response.
 const lateReplyTimeout = 300 * time.Millisecond
 
-// badJSON sends what is no JSON.
+// badJSON sends invalid JSON.
 func badJSON(ctx context.Context, d *driver) {
 	reply, after, ok := d.sendMalformed(ctx, "this is no JSON {")
 	switch {
@@ -76,13 +77,13 @@ func badJSON(ctx context.Context, d *driver) {
 	}
 }
 
-// reportFragile reports a server that does not live on.
+// reportFragile reports a server that stops working.
 func (d *driver) reportFragile(a *reply, about string) {
 	d.waiveEnd(a)
 	d.report("fragile", a, "%s: %s", about, d.describeReply(a))
 }
 
-// waiveEnd has nothing else found in the end of a server that what the probe sent has ended.
+// waiveEnd drops other findings about the end of a server that the probe caused.
 func (d *driver) waiveEnd(a *reply) {
 	d.r.recorder.waive(a.requestEvent)
 	if d.stdio != nil && a.state == disconnected {
@@ -90,7 +91,7 @@ func (d *driver) waiveEnd(a *reply) {
 	}
 }
 
-// wrongEnvelope sends JSON that is no message.
+// wrongEnvelope sends JSON that is not a message.
 func wrongEnvelope(ctx context.Context, d *driver) {
 	for _, bad := range []struct{ about, body string }{
 		{"an object without jsonrpc", `{"id":"mcpwire-envelope","method":"` + noSuchMethod + `"}`},
@@ -161,7 +162,7 @@ var rulesShutdown = []check.Rule{
 	},
 }
 
-// maxExitTime is how soon a server should end.
+// maxExitTime is how long a server may take to end.
 const maxExitTime = 2 * time.Second
 
 // endOfInput closes the input.
@@ -175,13 +176,14 @@ func (d *driver) endFinding(rule, text string) {
 	d.report(rule, &reply{event: d.stdio.endEvent}, "%s", text)
 }
 
-// answersAtEnd asks and closes the input at once.
+// answersAtEnd sends a request and closes the input at once.
 func answersAtEnd(ctx context.Context, d *driver) {
 	a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID())})
 	d.r.recorder.waive(a.requestEvent)
 	d.stdio.closeInput()
 	if len(a.before) > 0 {
-		return // it was quick
+		// The response has already come.
+		return
 	}
 	b := d.send(ctx, outgoing{id: d.lastID(), wait: maxExitTime, receiveOnly: true})
 	if b.state != answered {
@@ -195,7 +197,8 @@ func terminate(_ context.Context, d *driver) {
 		return
 	}
 	select {
-	case <-d.stdio.proc.Done(): // its number may be somebody else's
+	// The process id may have been reused.
+	case <-d.stdio.proc.Done():
 		return
 	default:
 	}

@@ -11,15 +11,16 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Book is the reference, ready to be asked.
+// A Book is the parsed reference.
 type Book struct {
 	methods, codes, headers []*block
-	texts                   map[string]*block // of members
-	fields                  map[string][]Place
-	rules                   map[string]*Rule
+	// texts holds the blocks of members.
+	texts  map[string]*block
+	fields map[string][]Place
+	rules  map[string]*Rule
 }
 
-// Open reads the reference, in about a millisecond.
+// Open parses the reference, in about a millisecond. It panics if the texts are invalid.
 func Open() *Book {
 	b := &Book{texts: map[string]*block{}, fields: map[string][]Place{}}
 	read := func(name, text string) []*block {
@@ -41,7 +42,7 @@ func Open() *Book {
 	return b
 }
 
-// readFields finds out where members occur.
+// readFields indexes where members occur.
 func (b *Book) readFields() {
 	for _, name := range shape.TypeNames() {
 		for _, r := range shape.Revisions(name) {
@@ -75,10 +76,11 @@ func innermost(t shape.Type) shape.Type {
 	return t
 }
 
-// Lookup returns what a word means in the revisions, each meaning once: methods first, then codes, headers, members and types. The word is a name as it
-// stands on the wire ("tools/call", "-32020", "Mcp-Name", "resultType", "_meta.progressToken") or in the specification ("HeaderMismatch", "Tool"); case
-// does not matter unless something is spelled exactly so. revs, in order, narrow what is said; nil is all. What none of them has is told, too, with no
-// Revisions.
+// Lookup returns the meanings of a word in the revisions: methods first, then codes, headers,
+// members and types. The word is a name on the wire ("tools/call", "-32020", "Mcp-Name",
+// "resultType", "_meta.progressToken") or in the specification ("HeaderMismatch", "Tool"). Case
+// matters only if an exact match exists. revs, in order, limits the result; nil means all. A
+// meaning outside of revs has no Revisions.
 func (b *Book) Lookup(word string, revs []mcp.Revision) []*Entry {
 	if len(revs) == 0 {
 		revs = mcp.Revisions()
@@ -129,7 +131,8 @@ func (b *Book) find(word string, revs []mcp.Revision, same func(name, word strin
 
 const metaPrefix = "io.modelcontextprotocol/"
 
-// isCode reports whether a word names a code: by its number, with or without its sign, or by its name, with or without Error behind it.
+// isCode reports whether a word names a code, by number with or without sign, or by name with or
+// without the suffix Error.
 func isCode(name, word string, same func(name, word string) bool) bool {
 	number, text, _ := strings.Cut(name, " ")
 	if same(text, word) || same(text+"Error", word) || same(text, word+"Error") {
@@ -151,7 +154,7 @@ func isCode(name, word string, same func(name, word string) bool) bool {
 	return n <= low && n >= high && n != -32020 && n != -32021 && n != -32022 && n != -32042
 }
 
-// FieldNames returns the names of all members in order.
+// FieldNames returns the sorted names of all members.
 func (b *Book) FieldNames() []string {
 	all := make([]string, 0, len(b.fields))
 	for name := range b.fields {
@@ -166,7 +169,7 @@ func (b *Book) FieldNames() []string {
 	return all
 }
 
-// rulesOf returns the rules that a block names, as far as they concern the revisions.
+// rulesOf returns the rules that a block lists for the revisions.
 func (b *Book) rulesOf(text *block, revs []mcp.Revision) (all []*Rule) {
 	for id := range strings.FieldsSeq(text.text("rules")) {
 		if r := b.rules[id]; r != nil && overlap(r.revisions, revs) {
@@ -178,7 +181,7 @@ func (b *Book) rulesOf(text *block, revs []mcp.Revision) (all []*Rule) {
 	return all
 }
 
-// pageURL returns the address of the page on a thing, in the latest of the revisions that has one.
+// pageURL returns the URL of the page on a subject, in the latest revision that has one.
 func pageURL(text *block, revs []mcp.Revision) string {
 	for _, r := range slices.Backward(revs) {
 		lines := text.withKey("page", []mcp.Revision{r})
@@ -201,8 +204,8 @@ func revisionTexts(text *block, key string, revs []mcp.Revision) (all []Revision
 	return all
 }
 
-// revisionNotes returns the notes on a thing: those that name their revisions, be it those that no longer have the thing, and of the others what concerns in, the
-// revisions that have it.
+// revisionNotes returns the notes on a subject. A note with specific revisions is kept if it
+// concerns revs, even if these no longer have the subject. Other notes apply to the revisions in.
 func revisionNotes(text *block, in, revs []mcp.Revision) (all []RevisionText) {
 	for _, l := range text.withKey("note", revs) {
 		concerned := intersect(l.revisions, revs)
@@ -222,7 +225,7 @@ type Group struct {
 	Words []string `json:"words"`
 }
 
-// Index returns what can be asked for.
+// Index returns all words that Lookup knows, by group.
 func (b *Book) Index() []Group {
 	requests, notifications := Group{Title: "requests"}, Group{Title: "notifications"}
 	for _, m := range shape.Methods() {
@@ -248,7 +251,7 @@ func (b *Book) Index() []Group {
 	return all
 }
 
-// Suggest returns up to five words that are near an unknown one, the nearest first.
+// Suggest returns up to five words similar to an unknown one, the nearest first.
 func (b *Book) Suggest(word string) []string {
 	const most, longest = 5, 100
 	word = strings.ToLower(word)
@@ -289,7 +292,7 @@ func (b *Book) Suggest(word string) []string {
 	return names
 }
 
-// spellings are the ways to write a word.
+// spellings returns the ways to write a word.
 func spellings(w string) []string {
 	all := strings.Fields(w)
 	if _, last, ok := strings.Cut(w, metaPrefix); ok {

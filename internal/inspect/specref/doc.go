@@ -1,15 +1,18 @@
-// Package specref is the offline reference of the Model Context Protocol: what a method, an error code, a header, a member or a type is, revision by
-// revision (https://modelcontextprotocol.io/specification/2026-07-28).
+// Package specref is an offline reference of the Model Context Protocol
+// (https://modelcontextprotocol.io/specification/2026-07-28). It describes
+// methods, error codes, headers, members and types, revision by revision.
 //
-// Shapes, examples and the differences between revisions come from package internal/era/shape; what these do not tell (what a thing is for, what it needs,
-// which rules concern it, what to do about an error) stands in the text files of this folder, in our own words. Lookup finds what a word means, and
-// Write shows it.
+// Shapes, examples and differences between revisions come from package
+// internal/era/shape. Other facts (purpose, requirements, rules, what to do
+// about an error) are in the text files of this folder, in our own words.
+// Lookup finds the meanings of a word, and Write shows them.
 //
 // # Concurrency
 //
-// A Book is not changed after Open has returned, and may be used by many goroutines at once.
+// A Book is immutable and safe for concurrent use.
 //
 // # Errors
 //
-// The texts are part of the program: what is wrong with them is found by tests, and Open panics. Words that mean nothing are no errors; see Suggest.
+// The texts are embedded and checked by tests, so Open panics if they are
+// invalid. An unknown word is not an error; see Suggest.
 package specref

@@ -13,60 +13,66 @@ import (
 	"mcpwire/mcp"
 )
 
-// An Entry is one meaning of a word. What does not apply is left out.
+// An Entry is one meaning of a word. Fields that do not apply are empty.
 type Entry struct {
-	Kind    string `json:"kind"` // "method", "code", "header", "field" or "type"
-	Name    string `json:"name"`
-	Alias   string `json:"alias,omitempty"` // of a code: its name
+	// Kind is "method", "code", "header", "field" or "type".
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Alias is the name of a code.
+	Alias   string `json:"alias,omitempty"`
 	Summary string `json:"summary,omitempty"`
-	// Revisions are those that have it, of those that were asked for.
+	// Revisions lists the requested revisions that have it.
 	Revisions []string `json:"revisions"`
-	// All are those that have it.
+	// All lists all revisions that have it.
 	All []string `json:"allRevisions"`
-	// Message is "request" or "notification", of a method.
+	// Message is "request" or "notification", for a method.
 	Message    string         `json:"message,omitempty"`
 	Directions []RevisionText `json:"directions,omitempty"`
-	From       string         `json:"from,omitempty"` // of a header: "client", "server" or "both"
-	When       []RevisionText `json:"when,omitempty"`
-	Needs      []RevisionText `json:"needs,omitempty"`
-	HTTP       string         `json:"httpStatus,omitempty"`
-	Page       string         `json:"page,omitempty"`
-	Params     *Shape         `json:"params,omitempty"`
-	Results    []*Shape       `json:"results,omitempty"`
-	Data       *Shape         `json:"data,omitempty"`
-	DataNote   string         `json:"dataNote,omitempty"`
-	Shape      *Shape         `json:"shape,omitempty"` // of a type
-	Places     []Place        `json:"places,omitempty"`
-	Answers    string         `json:"answers,omitempty"` // of a code: the requests
-	UsedIn     []string       `json:"usedIn,omitempty"`  // of a type: the types and methods that have it
-	Changes    []Change       `json:"changes,omitempty"`
-	Do         string         `json:"whatToDo,omitempty"`
-	Notes      []RevisionText `json:"notes,omitempty"`
-	Errors     []ErrorCase    `json:"errors,omitempty"`
-	Rules      []*Rule        `json:"rules,omitempty"`
-	Examples   []Example      `json:"examples,omitempty"`
+	// From is "client", "server" or "both", for a header.
+	From     string         `json:"from,omitempty"`
+	When     []RevisionText `json:"when,omitempty"`
+	Needs    []RevisionText `json:"needs,omitempty"`
+	HTTP     string         `json:"httpStatus,omitempty"`
+	Page     string         `json:"page,omitempty"`
+	Params   *Shape         `json:"params,omitempty"`
+	Results  []*Shape       `json:"results,omitempty"`
+	Data     *Shape         `json:"data,omitempty"`
+	DataNote string         `json:"dataNote,omitempty"`
+	// Shape is set for a type.
+	Shape  *Shape  `json:"shape,omitempty"`
+	Places []Place `json:"places,omitempty"`
+	// Answers names the requests that a code answers.
+	Answers string `json:"answers,omitempty"`
+	// UsedIn lists the types and methods that use a type.
+	UsedIn   []string       `json:"usedIn,omitempty"`
+	Changes  []Change       `json:"changes,omitempty"`
+	Do       string         `json:"whatToDo,omitempty"`
+	Notes    []RevisionText `json:"notes,omitempty"`
+	Errors   []ErrorCase    `json:"errors,omitempty"`
+	Rules    []*Rule        `json:"rules,omitempty"`
+	Examples []Example      `json:"examples,omitempty"`
 }
 
-// A RevisionText is a text with the revisions that it holds for.
+// A RevisionText is a text with the revisions that it applies to.
 type RevisionText struct {
 	Revisions []string `json:"revisions"`
 	Text      string   `json:"text"`
 }
 
-// A Shape is what something looks like in one revision.
+// A Shape is the shape of a value in one revision.
 type Shape struct {
 	Revision string `json:"revision"`
 	Type     string `json:"type"`
-	// Optional is set if params may be left out.
+	// Optional is set if params may be absent.
 	Optional bool     `json:"optional,omitempty"`
 	Members  []Member `json:"members,omitempty"`
-	// OneOf are the alternatives of a union, or the values of an enumeration.
+	// OneOf lists the alternatives of a union, or the values of an enumeration.
 	OneOf []string `json:"oneOf,omitempty"`
-	// Alternatives are the objects among OneOf, where they are shown.
+	// Alternatives lists the objects of OneOf, if they are expanded.
 	Alternatives []*Shape `json:"alternatives,omitempty"`
 }
 
-// A Member is a member of an object, with its own members if they are shown.
+// A Member is a member of an object, with its members if they are expanded.
 type Member struct {
 	Name     string   `json:"name"`
 	Required bool     `json:"required"`
@@ -75,15 +81,17 @@ type Member struct {
 	Members  []Member `json:"members,omitempty"`
 }
 
-// A Place is where a member of a name occurs.
+// A Place is a type with a member of a given name.
 type Place struct {
-	In        string   `json:"in"` // the type that has it
-	Type      string   `json:"type"`
-	Required  []string `json:"required,omitempty"` // in these revisions
+	// In is the type that has the member.
+	In   string `json:"in"`
+	Type string `json:"type"`
+	// Required lists the revisions that require it.
+	Required  []string `json:"required,omitempty"`
 	Revisions []string `json:"revisions"`
 }
 
-// A Change is what a revision changed.
+// A Change lists the changes of a revision.
 type Change struct {
 	Revision string   `json:"revision"`
 	What     []string `json:"what"`
@@ -96,7 +104,7 @@ type ErrorCase struct {
 	When      string   `json:"when"`
 }
 
-// An Example is a message that is right in its revision.
+// An Example is a valid message in its revision.
 type Example struct {
 	Title    string          `json:"title"`
 	Revision string          `json:"revision,omitempty"`
@@ -131,7 +139,7 @@ func (b *Book) methodEntry(text *block, revs []mcp.Revision) *Entry {
 	return e
 }
 
-// directions say who sends a message, revisions with the same answer together.
+// directions returns who sends a message, with revisions grouped by equal text.
 func directions(m shape.Method, revs []mcp.Revision) (all []RevisionText) {
 	for _, r := range revs {
 		text := "client to server"
@@ -165,7 +173,8 @@ func errorCases(text *block, revs []mcp.Revision) (all []ErrorCase) {
 	return all
 }
 
-// methodChanges lists what the revisions changed, each against the one before, whether that is asked for or not.
+// methodChanges returns the changes of a method in revs, each compared with the previous revision,
+// requested or not.
 func methodChanges(m shape.Method, revs []mcp.Revision) (all []Change) {
 	before := mcp.RevisionNone
 	for _, r := range mcp.Revisions() {
@@ -187,7 +196,8 @@ func methodChanges(m shape.Method, revs []mcp.Revision) (all []Change) {
 	return all
 }
 
-// methodDiff compares params and results. What all messages have in common is left out: see _meta and resultType.
+// methodDiff compares params and results. It omits the parts that all messages share: see _meta and
+// resultType.
 func methodDiff(m shape.Method, before, after mcp.Revision) (all []string) {
 	seen := map[string]bool{"MetaObject": true, "RequestMetaObject": true, "NotificationMetaObject": true, "ResultMetaObject": true}
 	switch {
@@ -234,7 +244,7 @@ func methodDiff(m shape.Method, before, after mcp.Revision) (all []string) {
 	return all
 }
 
-// examples makes a message and, for a request, what answers it.
+// examples returns a message and, for a request, its response.
 func examples(m shape.Method, text *block, r mcp.Revision) (all []Example) {
 	t, required, _ := m.Params(r)
 	params := mergeMembers(t.AppendSample(nil, false), text.text("params"))
@@ -270,7 +280,7 @@ func inputRequest(method string, params []byte) []byte {
 	return append(dst, '}')
 }
 
-// mergeMembers gives an object the members of another, in place of its own of the same name. The sample's _meta stays, and gets what the other's adds.
+// mergeMembers replaces or adds members of an object. It merges _meta.
 func mergeMembers(sample []byte, extra string) []byte {
 	if extra == "" {
 		return sample
@@ -294,7 +304,7 @@ func mergeMembers(sample []byte, extra string) []byte {
 	if own := jsonMember(sample, "_meta"); own != nil && inner != nil {
 		values["_meta"] = mergeMembers(own, string(inner))
 	}
-	// What a reader looks for comes first, and what all messages have last.
+	// Distinctive members come first, and those of all messages last.
 	slices.SortStableFunc(order, func(a, b string) int { return memberRank(a) - memberRank(b) })
 	dst := []byte{'{'}
 	for i, name := range order {
@@ -348,7 +358,7 @@ func (b *Book) codeEntry(text *block, revs []mcp.Revision) *Entry {
 	return e
 }
 
-// methodsWithError returns the methods that an error is said to answer.
+// methodsWithError returns the methods that list an error.
 func (b *Book) methodsWithError(code string, revs []mcp.Revision) (methods []string) {
 	for _, m := range b.methods {
 		if slices.ContainsFunc(m.withKey("error", revs), func(l attribute) bool { return l.rest == code }) {
@@ -366,11 +376,11 @@ func errorObject(code, message string, data []byte) json.RawMessage {
 	return append(dst, '}')
 }
 
-// revisionsOf returns the revisions that a text says it holds for, and those of them that are asked for.
+// revisionsOf returns the revisions that a text applies to, and the requested ones of them.
 func revisionsOf(text *block, revs []mcp.Revision) (has, in []mcp.Revision) {
 	has, err := parseRevisions(text.text("in"))
 	if err != nil {
-		return nil, nil // a test sees to it that this cannot be
+		return nil, nil // a test excludes this
 	}
 	return has, intersect(has, revs)
 }
@@ -398,7 +408,7 @@ func intersectNames(a, b []string) (both []string) {
 	return both
 }
 
-// fieldEntry describes a member, wherever it occurs.
+// fieldEntry describes a member in all types.
 func (b *Book) fieldEntry(name string, revs []mcp.Revision) *Entry {
 	text := b.texts[name]
 	e := &Entry{Kind: "field", Name: name, Revisions: []string{}, All: []string{}}
@@ -475,7 +485,7 @@ func typeChanges(name string, has, revs []mcp.Revision) (all []Change) {
 	return all
 }
 
-// usedIn returns the types and methods that have a type as their own, or as what a member is.
+// usedIn returns the types and methods that use a type, directly or as a member.
 func (b *Book) usedIn(name string, r mcp.Revision) (all []string) {
 	for _, m := range shape.Methods() {
 		params, _, _ := m.Params(r)
@@ -505,18 +515,18 @@ func (b *Book) usedIn(name string, r mcp.Revision) (all []string) {
 	return all
 }
 
-// mentions reports whether a type is a union that has another.
+// mentions reports whether a type is a union that contains another one.
 func mentions(t shape.Type, name string) bool {
 	return slices.ContainsFunc(t.Alternatives(), func(alt shape.Type) bool { return alt.Name() == name })
 }
 
-// namedTypes are types that are in many messages. They are named, not shown, unless they are asked for.
+// namedTypes are types in many messages. They are named but not expanded unless requested.
 var namedTypes = map[string]bool{
 	"Implementation": true, "ClientCapabilities": true, "ServerCapabilities": true, "Icon": true, "Annotations": true, "MetaObject": true,
 	"ResultMetaObject": true, "NotificationMetaObject": true, "InputRequests": true, "InputResponses": true, "Error": true,
 }
 
-// maxDepth is how deep members are shown.
+// maxDepth limits the levels of expanded members.
 const maxDepth = 3
 
 // shapeOf describes a type.
@@ -541,7 +551,7 @@ func shapeOf(rev mcp.Revision, t shape.Type) *Shape {
 	return s
 }
 
-// expand shows the objects that params, a result or an error's data may be.
+// expand adds the alternative objects of params, a result or error data.
 func (s *Shape) expand(rev mcp.Revision, t shape.Type) *Shape {
 	for _, alt := range t.Alternatives() {
 		if alt.Kind() == shape.KindObject {
@@ -551,7 +561,7 @@ func (s *Shape) expand(rev mcp.Revision, t shape.Type) *Shape {
 	return s
 }
 
-// members describes the members of an object. above are the types that it is part of.
+// members describes the members of an object. above lists the enclosing types.
 func members(t shape.Type, depth int, above []string) []Member {
 	var all []Member
 	for _, f := range t.Fields() {
@@ -564,14 +574,14 @@ func members(t shape.Type, depth int, above []string) []Member {
 		if depth < maxDepth && inner.Kind() == shape.KindObject && !namedTypes[name] && !slices.Contains(above, name) {
 			m.Members = members(inner, depth+1, append(slices.Clip(above), name))
 		}
-		// A type that has no name of its own, but that of its place, says nothing.
+		// The generated name of an inline type says nothing.
 		m.Type = withoutInlineName(m.Type, inner)
 		all = append(all, m)
 	}
 	return all
 }
 
-// withoutInlineName leaves out the name of a type that the specification defines in place.
+// withoutInlineName replaces the name of a type that the specification defines inline.
 func withoutInlineName(text string, inner shape.Type) string {
 	if name := inner.Name(); strings.Contains(name, ".") {
 		return strings.Replace(text, name, "object", 1)
@@ -579,7 +589,7 @@ func withoutInlineName(text string, inner shape.Type) string {
 	return text
 }
 
-// limitsText says what values have to be like, beyond their type.
+// limitsText describes the limits of a type's values.
 func limitsText(t shape.Type) string {
 	least, greatest := t.Bounds()
 	switch {
@@ -595,11 +605,13 @@ func limitsText(t shape.Type) string {
 	return ""
 }
 
-// diffTypes lists what a type has in one revision and not in the one before: added, removed and changed members, below each type once.
+// diffTypes returns the added, removed and changed members of a type between two revisions. It
+// visits each nested type once.
 func diffTypes(before, after shape.Type, where string, seen map[string]bool) []string {
 	a, b := before.Kind(), after.Kind()
 	if a != b {
-		return nil // whoever has the member says so
+		// The enclosing member reports it.
+		return nil
 	}
 	if name := after.Name(); name != "" {
 		if seen[name] {
@@ -671,7 +683,7 @@ func diffUnion(before, after shape.Type, where string, seen map[string]bool) []s
 	return all
 }
 
-// compareLists lists what is in one list and not in the other.
+// compareLists returns the added and removed values of a list.
 func compareLists(where string, before, after []string, show func(string) string) (all []string) {
 	for _, v := range after {
 		if !slices.Contains(before, v) {

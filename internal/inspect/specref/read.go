@@ -22,19 +22,21 @@ var (
 	rulesText string
 )
 
-// A block is what a text file says of one thing.
+// A block is the section of a text file on one subject.
 type block struct {
 	name       string
 	attributes []attribute
 }
 
-// A line is "key: text" or "key [revisions] rest: text".
+// An attribute is a line "key: text" or "key [revisions] rest: text".
 type attribute struct {
 	key, rest, text string
-	revisions       []mcp.Revision // all, unless the line says which
+	// revisions lists all revisions unless the line names some.
+	revisions []mcp.Revision
 }
 
-// readBlocks reads a text file: lines that begin with # are comments, "== NAME" begins a block.
+// readBlocks parses a text file. Lines that begin with # are comments, and "== NAME" begins a
+// block.
 func readBlocks(text string) ([]*block, error) {
 	var all []*block
 	for i, raw := range strings.Split(text, "\n") {
@@ -73,7 +75,7 @@ func readAttribute(raw string) (l attribute, err error) {
 	return l, nil
 }
 
-// cutRevisions takes "[revisions]" from the front of a text.
+// cutRevisions splits "[revisions]" from the front of a text.
 func cutRevisions(text string) (set, rest string, ok bool) {
 	if !strings.HasPrefix(text, "[") {
 		return "", text, false
@@ -82,7 +84,7 @@ func cutRevisions(text string) (set, rest string, ok bool) {
 	return set, strings.TrimSpace(rest), ok
 }
 
-// parseRevisions reads "all", "legacy", a date, "from DATE" and "DATE to DATE".
+// parseRevisions parses "all", "legacy", a date, "from DATE" or "DATE to DATE".
 func parseRevisions(text string) ([]mcp.Revision, error) {
 	all := mcp.Revisions()
 	first, last := all[0], all[len(all)-1]
@@ -108,7 +110,7 @@ func parseRevisions(text string) ([]mcp.Revision, error) {
 	return all[slices.Index(all, first) : slices.Index(all, last)+1], nil
 }
 
-// withKey returns the texts of a key that concern any of the revisions.
+// withKey returns the attributes with a key that concern any of the revisions.
 func (b *block) withKey(key string, revs []mcp.Revision) (all []attribute) {
 	if b == nil {
 		return nil
@@ -121,7 +123,7 @@ func (b *block) withKey(key string, revs []mcp.Revision) (all []attribute) {
 	return all
 }
 
-// text returns the only text of a key, or "".
+// text returns the first text of a key, or "".
 func (b *block) text(key string) string {
 	for _, l := range b.withKey(key, mcp.Revisions()) {
 		return l.text
@@ -142,16 +144,17 @@ func intersect(a, b []mcp.Revision) (both []mcp.Revision) {
 	return both
 }
 
-// A Rule is a MUST or MUST NOT of the specification in short.
+// A Rule is a short form of a MUST or MUST NOT of the specification.
 type Rule struct {
-	ID        string   `json:"id"`
-	Side      string   `json:"side"` // "server", "client" or "tasks"
+	ID string `json:"id"`
+	// Side is "server", "client" or "tasks".
+	Side      string   `json:"side"`
 	Revisions []string `json:"revisions"`
 	Text      string   `json:"text"`
 	revisions []mcp.Revision
 }
 
-// readRules reads lines such as "S36 [revisions] text".
+// readRules parses lines such as "S36 [revisions] text".
 func readRules(text string) (map[string]*Rule, error) {
 	sides := map[byte]string{'S': "server", 'C': "client", 'T': "tasks"}
 	all := map[string]*Rule{}

@@ -12,14 +12,15 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Style is how an entry is shown. The zero Style is plain text, 80 columns wide.
+// A Style configures the output. The zero Style is plain text, 80 columns wide.
 type Style struct {
-	Width int // in columns; 0 is 80
-	// Strong and Faint, if they are set, emphasize text and put it into the background. They must not change its width.
+	// Width is the width in columns. Zero means 80.
+	Width int
+	// Strong and Faint, if not nil, emphasize and dim text. They must not change its width.
 	Strong, Faint func(text string) string
 }
 
-// Write shows entries, one after the other, as text.
+// Write writes entries as text. It returns the error of w.
 func Write(w io.Writer, entries []*Entry, style Style) error {
 	if style.Width == 0 {
 		style.Width = 80
@@ -40,7 +41,7 @@ func Write(w io.Writer, entries []*Entry, style Style) error {
 	return err
 }
 
-// WriteIndex shows what can be asked for.
+// WriteIndex writes an index as text. It returns the error of w.
 func WriteIndex(w io.Writer, groups []Group, style Style) error {
 	if style.Width == 0 {
 		style.Width = 80
@@ -60,7 +61,7 @@ func WriteIndex(w io.Writer, groups []Group, style Style) error {
 	return err
 }
 
-// printer collects what is written.
+// A printer collects the output.
 type printer struct {
 	bytes.Buffer
 	Style
@@ -68,7 +69,8 @@ type printer struct {
 
 func (p *printer) line(text string) { p.WriteString(strings.TrimRight(text, " ") + "\n") }
 
-// wrap writes a text in lines of the width: first stands before the first of them, then before the others.
+// wrap writes a text in lines of the width. first is the prefix of the first line, then that of the
+// others.
 func (p *printer) wrap(first, then, text string) {
 	row, start := first, true
 	for word := range strings.FieldsSeq(text) {
@@ -85,7 +87,7 @@ func (p *printer) wrap(first, then, text string) {
 	p.line(row)
 }
 
-// list writes words with commas, none of them broken.
+// list writes words separated by commas, without breaking a word.
 func (p *printer) list(indent string, words []string) {
 	row := indent
 	for i, word := range words {
@@ -154,7 +156,7 @@ func (p *printer) entry(e *Entry) {
 	p.examples(e.Examples)
 }
 
-// facts are what fits on a line each.
+// facts writes the facts that take one line each.
 func (p *printer) facts(e *Entry) {
 	p.line("")
 	fact := func(name, text string) {
@@ -185,7 +187,8 @@ func (p *printer) facts(e *Entry) {
 	fact("Page", e.Page)
 }
 
-// revisionsText says for which revisions a text holds, unless it is all of them.
+// revisionsText returns the revisions of a text in parentheses, or "" if it applies to all of
+// whole.
 func revisionsText(part, whole []string) string {
 	if len(part) >= len(whole) {
 		return ""
@@ -193,7 +196,7 @@ func revisionsText(part, whole []string) string {
 	return " (" + revisionRange(part) + ")"
 }
 
-// revisionRange writes revisions, which follow each other, as a range.
+// revisionRange formats consecutive revisions as a range.
 func revisionRange(revs []string) string {
 	all := mcp.Revisions()
 	switch n := len(revs); {
@@ -256,10 +259,10 @@ func (p *printer) shape(s *Shape) {
 	}
 }
 
-// isRequired reports whether a member, or one in it, must be there.
+// isRequired reports whether a member or one of its members is required.
 func isRequired(m Member) bool { return m.Required || slices.ContainsFunc(m.Members, isRequired) }
 
-// members shows a tree of members: names, and types in a column of their own.
+// members writes a tree of members, with names and types in columns.
 func (p *printer) members(all []Member, indent string) {
 	column := 0
 	for _, m := range all {
@@ -307,7 +310,7 @@ func (p *printer) places(all []Place) {
 	}
 }
 
-// notes shows notes, with their revisions if they are not about all that have the thing.
+// notes writes notes, with their revisions if they differ from those of the entry.
 func (p *printer) notes(e *Entry) {
 	if len(e.Notes) == 0 {
 		return
@@ -360,7 +363,7 @@ func (p *printer) examples(all []Example) {
 		}
 		var out bytes.Buffer
 		if err := json.Indent(&out, x.Message, "  ", "  "); err != nil {
-			continue // it is our own, and a test reads them all
+			continue // a test reads all examples
 		}
 		p.line("  " + out.String())
 	}

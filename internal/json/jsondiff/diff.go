@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// An Op says what a [Change] does.
+// An Op is the operation of a [Change].
 type Op string
 
 // The operations.
@@ -16,42 +16,48 @@ const (
 	Add     Op = "add"
 	Remove  Op = "remove"
 	Replace Op = "replace"
-	More    Op = "more" // there are more changes than Options.MaxChanges; always the last
+	// More means that there are more changes than Options.MaxChanges. It is always the last.
+	More Op = "more"
 )
 
-// A Change is a difference.
+// A Change is one difference.
 type Change struct {
 	Op Op `json:"op"`
-	// Pointer is the place, "" for the whole text. It holds once the changes before this one are made: indexes of elements are those of the second text, and that of an element
-	// that is removed is the one at which it stands by then.
+	// Pointer is the location as a JSON pointer, "" for the whole text. It is valid after the
+	// previous changes: indexes are those of the second text, and a removed element has the index
+	// that it then has.
 	Pointer string `json:"pointer"`
-	// OldPointer is the place in the first text, if it has one there and that is another than Pointer.
+	// OldPointer is the location in the first text, if it exists and differs from Pointer.
 	OldPointer string `json:"first,omitempty"`
-	// Old and New are the values as JSON text, as they are written in the texts; "" where there is none. What is no JSON stands for itself.
+	// Old and New are the values as written in the texts, as JSON text, or "". A text that is not
+	// JSON is used unchanged.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
-	// Cut tells that Old or New is only the beginning, see Options.MaxValue.
+	// Cut reports that Old or New is truncated; see Options.MaxValue.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// Options are the options of [Diff]. nil means defaults, and so does 0 for each number.
+// Options configure [Diff]. A nil *Options means defaults.
 type Options struct {
-	// Ignore are JSON pointers of what is not compared, with all that it holds. A "*" in them stands for any text within a name or an index: /result/_meta, /result/content/*/text,
-	// /params/trace*. They are heeded in texts that are compared part by part.
+	// Ignore lists JSON pointers of values to ignore. A "*" matches any text within a name or an
+	// index: /result/_meta, /result/content/*/text, /params/trace*. Ignore applies only to texts
+	// that are compared part by part.
 	Ignore []string
-	// MaxChanges is how many changes are returned at most; 0 is 1000.
+	// MaxChanges limits the returned changes. Zero means 1000.
 	MaxChanges int
-	// MaxDepth is how deep parts are compared: what is below is one part, and compared by its text without white space. 0 is 100, and more than 1000 is 1000.
+	// MaxDepth limits the levels that are compared part by part. Deeper values are compared as a
+	// whole, by their text without white space. Zero means 100, and the maximum is 1000.
 	MaxDepth int
-	// MaxSize is how long a text may be, in bytes, to be compared part by part; 0 is 16 MiB.
+	// MaxSize limits the size in bytes of a text that is compared part by part. Zero means 16 MiB.
 	MaxSize int
-	// MaxNodes is how many values a text may have to be compared part by part; 0 is 500,000.
+	// MaxNodes limits the values of a text that is compared part by part. Zero means 500,000.
 	MaxNodes int
-	// MaxValue is how long Old and New may be, in bytes; 0 is 4 KiB, below 0 is without limit.
+	// MaxValue limits the length of Old and New in bytes. Zero means 4 KiB, and a negative value no
+	// limit.
 	MaxValue int
 }
 
-// withDefaults returns the options with what is not set filled in. o may be nil.
+// withDefaults returns the options with the defaults filled in. o may be nil.
 func (o *Options) withDefaults() Options {
 	var c Options
 	if o != nil {
@@ -69,13 +75,15 @@ func (o *Options) withDefaults() Options {
 	return c
 }
 
-// Diff returns the changes that make b of a; none if they are equal. opts may be nil. Neither text is kept.
+// Diff returns the changes that turn a into b, and none if they are equal. opts may be nil. It
+// keeps neither text.
 func Diff(a, b []byte, opts *Options) []Change {
 	d := differ{opts: opts.withDefaults(), cells: maxCells}
 	if bytes.Equal(a, b) {
 		return nil
 	}
-	seed := maphash.MakeSeed() // so that nobody can make texts whose hashes are equal
+	// The random seed prevents texts with colliding hashes.
+	seed := maphash.MakeSeed()
 	ignore := parsePatterns(d.opts.Ignore)
 	if ignore.all {
 		return nil
@@ -89,7 +97,7 @@ func Diff(a, b []byte, opts *Options) []Change {
 	return d.changes
 }
 
-// maxPointer is how long the pointer of a value may be, in bytes, that is compared part by part.
+// maxPointer limits the pointer length in bytes of a value that is compared part by part.
 const maxPointer = 4096
 
 // A differ collects changes.
@@ -97,10 +105,12 @@ type differ struct {
 	opts    Options
 	a, b    *tree
 	changes []Change
-	cells   int // that tables of arrays may still have
+	// cells limits the total size of later alignments.
+	cells int
 }
 
-// A place is where a value is: once the changes before are made, and in the first text. Both are JSON pointers.
+// A location is where a value is: after the previous changes, and in the first text. Both are JSON
+// pointers.
 type location struct{ current, old []byte }
 
 func (lo location) member(name string) location {
@@ -120,10 +130,10 @@ func appendSegment(pointer []byte, segment string) []byte {
 	return append(pointer, segment...)
 }
 
-// full reports whether no more changes are wanted.
+// full reports whether the limit of changes is exceeded.
 func (d *differ) full() bool { return len(d.changes) > d.opts.MaxChanges }
 
-// add adds a change. old and value are its texts, nil if it has none.
+// add adds a change. old and value are the texts of its values, or nil.
 func (d *differ) add(c Change, old, value []byte) {
 	if d.full() {
 		return
@@ -136,7 +146,7 @@ func (d *differ) add(c Change, old, value []byte) {
 	d.changes = append(d.changes, c)
 }
 
-// text returns the beginning of a text.
+// text returns a text, truncated to MaxValue.
 func (d *differ) text(s []byte, cut *bool) string {
 	limit := d.opts.MaxValue
 	if limit < 0 || len(s) <= limit {
@@ -153,7 +163,8 @@ func (d *differ) text(s []byte, cut *bool) string {
 func (d *differ) removed(i int32, p location) { d.change(Remove, d.a.text(i), nil, p) }
 
 func (d *differ) added(j int32, p location) {
-	p.old = p.current // it is not in the first text
+	// It is not in the first text.
+	p.old = p.current
 	d.change(Add, nil, d.b.text(j), p)
 }
 
@@ -165,7 +176,7 @@ func (d *differ) change(op Op, old, value []byte, p location) {
 	d.add(c, old, value)
 }
 
-// value compares two values, which are numbers of nodes.
+// value compares two values, given by the numbers of their nodes.
 func (d *differ) value(i, j int32, p location) {
 	x, y := &d.a.nodes[i], &d.b.nodes[j]
 	switch {
@@ -213,7 +224,8 @@ func (d *differ) object(i, j int32, p location) {
 	}
 }
 
-// The tables with which elements are aligned: one array's, and those of all arrays together. Above that, elements are compared by their indexes.
+// Limits on the tables that align elements: of one array, and of all arrays together. Beyond them,
+// elements are compared by index.
 const (
 	maxTable = 1 << 20
 	maxCells = 1 << 23
@@ -222,7 +234,7 @@ const (
 // array compares two arrays.
 func (d *differ) array(i, j int32, p location) {
 	as, bs := d.a.childList(i), d.b.childList(j)
-	at := 0 // index once the changes before are made
+	at := 0 // index after the previous changes
 	first := 0
 	for len(as) > 0 && len(bs) > 0 && d.equal(as[0], bs[0]) {
 		as, bs, at, first = as[1:], bs[1:], at+1, first+1
@@ -232,7 +244,7 @@ func (d *differ) array(i, j int32, p location) {
 	}
 	table := d.newAlignment(as, bs)
 	for len(as)+len(bs) > 0 && !d.full() {
-		// Up to the next elements that are equal, the others are pairs as long as both have some.
+		// Elements before the next equal ones are paired as long as both arrays have some.
 		x, y := nextCommon(table, as, bs, d.equal)
 		pairs := min(x, y)
 		for k := range pairs {
@@ -262,13 +274,14 @@ func (d *differ) array(i, j int32, p location) {
 
 func (d *differ) equal(i, j int32) bool { return d.a.nodes[i].hash == d.b.nodes[j].hash }
 
-// An alignment says how many elements two arrays have in common from a place on, in the same order. nil stands for a table that would be too large.
+// An alignment holds the number of elements that two arrays have in common from each position on,
+// in the same order. nil stands for a table that would be too large.
 type alignment struct {
 	common     []int32
 	rows, cols int
 }
 
-// newAlignment makes the alignment of two lists of elements.
+// newAlignment returns the alignment of two lists of elements.
 func (d *differ) newAlignment(as, bs []int32) *alignment {
 	rows, cols := len(as)+1, len(bs)+1
 	if rows == 1 || cols == 1 || rows > maxTable/cols || rows*cols > d.cells {
@@ -289,14 +302,15 @@ func (d *differ) newAlignment(as, bs []int32) *alignment {
 	return t
 }
 
-// nextCommon returns how many elements of both lists come before the next ones that stay.
+// nextCommon returns the number of elements of both lists before the next common ones.
 func nextCommon(t *alignment, as, bs []int32, equal func(i, j int32) bool) (x, y int) {
 	if t == nil {
 		return len(as), len(bs)
 	}
 	at := (t.rows-1-len(as))*t.cols + t.cols - 1 - len(bs)
 	for x < len(as) && y < len(bs) && !equal(as[x], bs[y]) {
-		if t.common[at] == 0 { // nothing that stays is left
+		// Nothing common is left.
+		if t.common[at] == 0 {
 			return len(as), len(bs)
 		}
 		if t.common[at+t.cols] >= t.common[at+1] {
@@ -313,12 +327,12 @@ func nextCommon(t *alignment, as, bs []int32, equal func(i, j int32) bool) (x, y
 	return x, y
 }
 
-// keptPrefix is how much [TrimCommonPrefix] leaves in front of a difference, in bytes.
+// keptPrefix is the number of bytes that [TrimCommonPrefix] keeps before a difference.
 const keptPrefix = 40
 
-// TrimCommonPrefix returns two texts without most of what both begin with, so that their first difference is
-// seen where only the beginning of a text is shown. "…" stands for what is left out. Texts that
-// differ early are returned as they are.
+// TrimCommonPrefix removes most of the common prefix of two texts, so that their first difference
+// is visible when only the beginning of a text is shown. It puts "…" in place of the removed text.
+// It returns texts that differ early unchanged.
 func TrimCommonPrefix(a, b string) (x, y string) {
 	same := 0
 	for same < len(a) && same < len(b) && a[same] == b[same] {

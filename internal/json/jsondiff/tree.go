@@ -11,24 +11,32 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// maxNesting is how deep a text may be to be understood at all.
+// maxNesting limits the nesting of a text. Deeper ones are compared as a whole.
 const maxNesting = 1 << 20
 
 // A node is a value of a text.
 //
-// Nodes stand in the order of the text: the first child of a node is the one behind it, and next is the number of the one after all that it holds.
+// Nodes are in the order of the text. The first child of a node follows it, and next is the number
+// of the node after all of its descendants.
 type node struct {
-	hash             uint64 // of what it says: equal values have equal ones
-	start, end       int32  // of its text
-	nameAt, nameEnd  int32  // of its name, between the quotes, if it is a member
-	next             int32
-	count            int32 // of its children
-	kind             byte  // its first byte; 0 if it is too deep to be looked into
-	duplicate        bool  // an object in which a name comes up twice
-	ignored, escaped bool  // escaped: its name has escape sequences
+	// hash is a hash of the value: equal values have equal hashes.
+	hash uint64
+	// start and end delimit the text.
+	start, end int32
+	// nameAt and nameEnd delimit the name of a member, between the quotes.
+	nameAt, nameEnd int32
+	next            int32
+	// count is the number of children.
+	count int32
+	// kind is the first byte, or 0 below MaxDepth.
+	kind byte
+	// duplicate reports an object with a duplicate name.
+	duplicate bool
+	// escaped reports that the name has escape sequences.
+	ignored, escaped bool
 }
 
-// A tree is a text that has been read.
+// A tree is a parsed text.
 type tree struct {
 	data  []byte
 	nodes []node
@@ -46,7 +54,7 @@ func (t *tree) name(i int32) string {
 	return string(raw)
 }
 
-// children yields the numbers of what a node holds.
+// children yields the numbers of a node's children.
 func (t *tree) children(i int32) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		c := i + 1
@@ -67,7 +75,7 @@ func (t *tree) childList(i int32) []int32 {
 	return list
 }
 
-// A parser makes a tree.
+// A parser builds a tree.
 type parser struct {
 	tree
 	s    jsonwire.Scanner
@@ -77,7 +85,7 @@ type parser struct {
 	ok   bool
 }
 
-// parse returns the tree of a text, or nil if it is no JSON or above a limit.
+// parse returns the tree of a text, or nil if it is invalid or exceeds a limit.
 func parse(data []byte, opts *Options, seed maphash.Seed, ignore patterns) *tree {
 	if len(data) > opts.MaxSize || len(data) > 1<<30 {
 		return nil
@@ -91,7 +99,7 @@ func parse(data []byte, opts *Options, seed maphash.Seed, ignore patterns) *tree
 	return &p.tree
 }
 
-// check notes an error.
+// check records an error and reports whether there was none so far.
 func (p *parser) check(err error) bool {
 	if err != nil {
 		p.ok = false
@@ -99,7 +107,7 @@ func (p *parser) check(err error) bool {
 	return p.ok
 }
 
-// value reads a value, which may hold others to so many levels, and returns its number.
+// value parses a value with at most depth levels, and returns its number.
 func (p *parser) value(ignore patterns, depth int) int32 {
 	kind := p.s.Peek()
 	i := int32(len(p.nodes))
@@ -135,7 +143,8 @@ func (p *parser) value(ignore patterns, depth int) int32 {
 	return i
 }
 
-// object reads an object. Its hash does not depend on the order of its members, unless a name comes up twice.
+// object parses an object. Its hash does not depend on the order of its members, unless a name is
+// duplicate.
 func (p *parser) object(i int32, ignore patterns, depth int) (hash uint64) {
 	var inOrder maphash.Hash
 	inOrder.SetSeed(p.seed)
@@ -220,7 +229,7 @@ func (p *parser) hash(tag byte, text []byte) uint64 {
 	return p.combine(maphash.Bytes(p.seed, text), uint64(tag))
 }
 
-// combine is the hash of two.
+// combine returns the hash of two hashes.
 func (p *parser) combine(a, b uint64) uint64 {
 	var buf [16]byte
 	binary.LittleEndian.PutUint64(buf[:], a)
@@ -236,8 +245,9 @@ func writeHashes(h *maphash.Hash, sums ...uint64) {
 	}
 }
 
-// appendNumber appends a text that is the same for all ways to write a number: its digits without zeros at either end, and the power of ten to multiply them by. A power that is
-// beyond an int64 stays as it is written.
+// appendNumber appends a text that is the same for all spellings of a number: its digits without
+// zeros at either end, and the power of ten to multiply them by. A power beyond an int64 keeps its
+// spelling.
 func appendNumber(dst, text []byte) []byte {
 	begin := len(dst)
 	if text[0] == '-' {
@@ -271,10 +281,12 @@ func appendNumber(dst, text []byte) []byte {
 	return strconv.AppendInt(dst, exponent+shift, 10)
 }
 
-// patterns are what is not compared below a place. They do not change.
+// patterns select the values to ignore below a location. They are immutable.
 type patterns struct {
-	list [][]string // what is left of each, segment by segment
-	all  bool       // the place itself is not compared
+	// list holds the remaining segments of each pattern.
+	list [][]string
+	// all reports that the location itself is ignored.
+	all bool
 }
 
 func parsePatterns(pointers []string) (p patterns) {
@@ -292,7 +304,7 @@ func parsePatterns(pointers []string) (p patterns) {
 	return p
 }
 
-// member returns the patterns for a member, whose name stands between quotes.
+// member returns the patterns for a member. raw is its name between the quotes.
 func (ps patterns) member(raw []byte, escaped bool) patterns {
 	if escaped {
 		return ps.descend(jsonwire.UnquoteString(raw))
@@ -316,7 +328,7 @@ func (ps patterns) descend(name string) (below patterns) {
 	return below
 }
 
-// matchGlob reports whether a name fits a pattern in which each "*" stands for any text.
+// matchGlob reports whether a name matches a pattern in which each "*" matches any text.
 func matchGlob(pattern, name string) bool {
 	first, rest, more := strings.Cut(pattern, "*")
 	if !more {

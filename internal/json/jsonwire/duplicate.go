@@ -7,23 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// Duplicate returns the first member name in text, at any level, that an earlier
-// member of the same object has already: the name between its quotes, aliasing
-// text. ok is false if there is none. Names are compared with their escapes
-// decoded. In objects at the first folded levels (1 is the outermost value
-// itself) names that differ in case only count as the same, since some readers,
-// such as encoding/json, take either.
+// Duplicate returns the first member name in text, at any level, that an earlier member of the same
+// object already has: the name between its quotes, aliasing text. ok is false if all names are
+// unique. Names are compared with their escapes decoded. In objects at the first folded levels (1
+// is the outermost value itself) names that differ only in case count as the same, because some
+// readers, such as encoding/json, accept either.
 //
-// text must have passed a [Scanner]; for any other text the result is
-// meaningless. The time is linear in the length of text. Objects with few
-// members need no memory; a larger one needs up to 16 bytes for each member
-// while it is read.
+// text must have passed a [Scanner]; for any other text the result is meaningless. The time is
+// linear in the length of text. Objects with few members need no memory; a larger one needs up to
+// 16 bytes for each member while it is read.
 func Duplicate(text []byte, folded int) (name []byte, ok bool) {
 	var (
 		levelBuf [16]nameLevel
 		nameBuf  [4 * maxLinearNames]nameRange
-		levels   = levelBuf[:0] // the arrays and objects that are open
-		names    = nameBuf[:0]  // of those open objects that have no table
+		levels   = levelBuf[:0] // open arrays and objects
+		names    = nameBuf[:0]  // of open objects without a table
 		spare    *nameTable     // of an object that has ended
 	)
 	for i := 0; i < len(text); i++ {
@@ -76,19 +74,22 @@ func Duplicate(text []byte, folded int) (name []byte, ok bool) {
 	return nil, false
 }
 
-// maxLinearNames is how many names of an object are compared one by one. More are
-// hashed.
+// maxLinearNames is the number of names of an object that are compared one by one. More are hashed.
 const maxLinearNames = 16
 
 // A nameLevel is an open array or object.
 type nameLevel struct {
-	first     int        // of the names of the object, or behind it if they are in the table
-	object    bool       // otherwise an array
-	wantsName bool       // the next string is a name
-	table     *nameTable // of many names; nil if they are few
+	// first is the index of the object's first name. With a table, it is the end of the list.
+	first int
+	// object is false for an array.
+	object bool
+	// wantsName reports that the next string is a name.
+	wantsName bool
+	// table holds many names. It is nil for few.
+	table *nameTable
 }
 
-// A nameRange is where a name is, without its quotes.
+// A nameRange locates a name, without its quotes.
 type nameRange struct {
 	start, end int
 	escaped    bool
@@ -116,17 +117,18 @@ func sameName(text []byte, a, b nameRange, fold bool) bool {
 
 // A nameTable is a hash table of the names of one object.
 type nameTable struct {
-	seed    maphash.Seed
-	starts  []uint32 // of the names in the text; its length is a power of two, and 0 is a free place
+	seed maphash.Seed
+	// starts holds the offsets of the names in the text. Its length is a power of two, and 0 is a
+	// free slot.
+	starts  []uint32
 	count   int
 	scratch []byte
 }
 
-// minTableSize is how many places a table has at first.
+// minTableSize is the initial size of a table.
 const minTableSize = 8 * maxLinearNames
 
-// newNameTable returns an empty table, which may be one that is not needed any
-// more.
+// newNameTable returns an empty table. It reuses old if that is not nil.
 func newNameTable(old *nameTable) *nameTable {
 	if old == nil {
 		return &nameTable{seed: maphash.MakeSeed(), starts: make([]uint32, minTableSize)}
@@ -136,7 +138,7 @@ func newNameTable(old *nameTable) *nameTable {
 	return old
 }
 
-// add adds a name, and reports whether it was there.
+// add adds a name and reports whether it was present.
 func (t *nameTable) add(text []byte, name nameRange, fold bool) bool {
 	if t.count++; 2*t.count > len(t.starts) {
 		old := t.starts
@@ -181,8 +183,8 @@ func (t *nameTable) hash(text []byte, name nameRange, fold bool) uint64 {
 	return maphash.Bytes(t.seed, plain)
 }
 
-// appendFold appends name in a form that is the same for all names that differ
-// in case only, as [bytes.EqualFold] has it.
+// appendFold appends name in a form that is the same for all names that differ only in case, as
+// defined by [bytes.EqualFold].
 func appendFold(dst, name []byte) []byte {
 	for i := 0; i < len(name); {
 		if c := name[i]; c < utf8.RuneSelf {
@@ -194,7 +196,8 @@ func appendFold(dst, name []byte) []byte {
 			continue
 		}
 		r, n := utf8.DecodeRune(name[i:])
-		for { // to the least of those that differ in case only
+		// Use the smallest of the runes that differ only in case.
+		for {
 			next := unicode.SimpleFold(r)
 			if next <= r {
 				r = next

@@ -18,9 +18,8 @@ func AppendQuote[T ~string | ~[]byte](dst []byte, s T) []byte {
 	return appendQuote(dst, []byte(s)) // no copy: appendQuote neither keeps nor changes it
 }
 
-// appendQuote copies src as if there were nothing to escape, which is mostly
-// so, and looks at the copy. A string that is clean costs no more room than its
-// length and two quotes.
+// appendQuote copies src as if there were nothing to escape, which is the usual case, and then
+// checks the copy. A clean string needs no more room than its length and two quotes.
 func appendQuote(dst, src []byte) []byte {
 	dst = append(slices.Grow(dst, len(src)+2), '"')
 	n := len(dst)
@@ -31,8 +30,8 @@ func appendQuote(dst, src []byte) []byte {
 	return append(dst, '"')
 }
 
-// cleanEnd returns the index of the first byte from i on that a JSON string
-// cannot just contain, be it special or invalid UTF-8, or len(b).
+// cleanEnd returns the index of the first byte from i on that a JSON string cannot contain
+// literally, either special or invalid UTF-8, or len(b).
 func cleanEnd(b []byte, i int) int {
 	mark := i
 	for i >= 0 && i <= len(b)-16 {
@@ -72,8 +71,8 @@ func cleanEnd(b []byte, i int) int {
 	return i
 }
 
-// longCleanEnd is cleanEnd for long plain text: it asks bytes.IndexByte for the
-// first quote and backslash and looks only for the rest itself.
+// longCleanEnd is cleanEnd for long plain text: bytes.IndexByte finds the first quote and
+// backslash, so that it checks only for the rest.
 func longCleanEnd(b []byte, i int) int {
 	if k := bytes.IndexByte(b[i:], '"'); k >= 0 {
 		b = b[:i+k]
@@ -92,9 +91,8 @@ func longCleanEnd(b []byte, i int) int {
 	}
 }
 
-// appendEscaped appends the content of a JSON string, without quotes. Behind a
-// run of plain bytes, as many as it was long are copied at once, then looked
-// at, so that little is copied in vain.
+// appendEscaped appends the content of a JSON string, without quotes. After a run of plain bytes,
+// it copies as many bytes at once and then checks them, so that few are copied in vain.
 func appendEscaped(dst, src []byte) []byte {
 	i, mark := 0, 0 // mark: start of the run of plain bytes
 	for i <= len(src)-16 {
@@ -131,11 +129,10 @@ func appendEscaped(dst, src []byte) []byte {
 	return dst
 }
 
-// appendWords appends src from i on until there is a long run of plain bytes, a
-// byte that is not ASCII, too little room in dst or too little left of src. It
-// returns how far it came and where the last plain run started. Eight bytes are
-// copied at a time, before it is known how many of them are right; what follows
-// overwrites the others.
+// appendWords appends src from i on until there is a long run of plain bytes, a byte that is not
+// ASCII, too little room in dst or too little left of src. It returns how far it came and where the
+// last plain run started. It copies eight bytes at a time before it knows how many of them are
+// right; later writes overwrite the others.
 func appendWords(dst, src []byte, i, mark int) ([]byte, int, int) {
 	const slack = 24 // up to 15 plain bytes, then 8 of which some stay
 	if cap(dst)-len(dst) < slack {
@@ -180,8 +177,8 @@ func appendWords(dst, src []byte, i, mark int) ([]byte, int, int) {
 	return out[:n], i, mark
 }
 
-// appendRunes appends the non-ASCII bytes that start at src[i], up to the first
-// that is not UTF-8 and is replaced. It returns the index behind them.
+// appendRunes appends the non-ASCII bytes that start at src[i], up to the first invalid one, which
+// it replaces. It returns the index after them.
 func appendRunes(dst, src []byte, i int) ([]byte, int) {
 	end := utf8End(src, i)
 	if end >= 0 {
@@ -191,15 +188,14 @@ func appendRunes(dst, src []byte, i int) ([]byte, int) {
 	return append(dst, "\ufffd"...), ^end + 1
 }
 
-// Escapes as words: up to six characters, the first lowest, and their number
-// in the top byte.
+// Escapes as words: up to six characters, the first lowest, and their number in the top byte.
 const (
 	short = '\\' | 2<<56
 	long0 = '\\' | 'u'<<8 | '0'<<16 | '0'<<24 | '0'<<32 | 6<<56
 	long1 = '\\' | 'u'<<8 | '0'<<16 | '0'<<24 | '1'<<32 | 6<<56
 )
 
-// escapes is the escape of each ASCII character, 0 if it needs none.
+// escapes holds the escape of each ASCII character, or 0 if it needs none.
 var escapes = [128]uint64{
 	0x00: long0 | '0'<<40, 0x01: long0 | '1'<<40, 0x02: long0 | '2'<<40, 0x03: long0 | '3'<<40,
 	0x04: long0 | '4'<<40, 0x05: long0 | '5'<<40, 0x06: long0 | '6'<<40, 0x07: long0 | '7'<<40,
@@ -212,10 +208,10 @@ var escapes = [128]uint64{
 	'"': short | '"'<<8, '\\': short | '\\'<<8,
 }
 
-// AppendUnquote appends the value of a string to dst. raw is the validated
-// content between the quotes, as [Scanner.String] returns it, and must not
-// overlap dst. dst grows at most once. It may write to the capacity behind the
-// result, but no further than len(raw) bytes behind len(dst).
+// AppendUnquote appends the value of a string to dst. raw is the validated content between the
+// quotes, as [Scanner.String] returns it, and must not overlap dst. dst grows at most once.
+// AppendUnquote may write to the capacity after the result, but no further than len(raw) bytes
+// after len(dst).
 func AppendUnquote(dst, raw []byte) []byte {
 	k := bytes.IndexByte(raw, '\\')
 	if k < 0 {
@@ -333,7 +329,7 @@ func unquote(dst, raw []byte) (n, i int) {
 	return n, i
 }
 
-// copyRun copies raw up to its first backslash, as far as there is room.
+// copyRun copies raw up to its first backslash or the end of dst.
 func copyRun(dst, raw []byte) int {
 	raw = raw[:min(len(dst), len(raw))]
 	if k := bytes.IndexByte(raw, '\\'); k >= 0 {
@@ -342,9 +338,8 @@ func copyRun(dst, raw []byte) int {
 	return copy(dst, raw)
 }
 
-// unescape decodes the escape at the start of raw, pairs of surrogates
-// together. It returns the bytes written and read, or zeros if dst is too
-// short.
+// unescape decodes the escape at the start of raw; it decodes a pair of surrogates together. It
+// returns the bytes written and read, or zeros if dst is too short.
 func unescape(dst, raw []byte) (n, i int) {
 	if len(raw) < 2 || raw[1] != 'u' || len(raw) < 6 {
 		if len(dst) < 1 {

@@ -6,36 +6,34 @@ import (
 	"strconv"
 )
 
-// DefaultMaxDepth is how many arrays and objects may be open at once unless a
-// caller says otherwise.
+// DefaultMaxDepth limits the arrays and objects open at once, unless a caller says otherwise.
 const DefaultMaxDepth = 512
 
-// Scanner validates one JSON text in a single pass, from front to back, and
-// returns slices into it. The zero value scans an empty text.
+// Scanner validates one JSON text in a single pass, from front to back, and returns slices into it.
+// The zero value scans an empty text.
 //
-// The caller drives it along the structure of the text, see the example: an
-// object is EnterObject, then Key and a value as long as that and NextMember
-// return true; an array is EnterArray, then a value as long as that and
-// NextElement return true; a value is one of these, String or Skip; and End
-// comes last.
+// The caller follows the structure of the text; see the example. An object is EnterObject, then Key
+// and a value as long as that and NextMember return true. An array is EnterArray, then a value as
+// long as that and NextElement return true. A value is one of these, String or Skip. End comes
+// last.
 //
-// Every method skips white space before what it reads, none behind it. After an
-// error the Scanner stays where it was before the call and is of no further
-// use. Methods called out of step with the text return errors, those called
-// out of step with each other (NextElement inside an object) may pass invalid
-// text; nothing panics.
+// Every method skips white space before what it reads, but not after it. After an error the Scanner
+// stays where it was before the call and must not be used again. Methods called out of step with
+// the text return errors. Methods called out of step with each other (NextElement inside an object)
+// may accept invalid text. Nothing panics.
 //
-// A Scanner is for one goroutine at a time and may be copied to look ahead.
+// A Scanner must not be used by several goroutines at once. It may be copied to look ahead.
 type Scanner struct {
-	data     []byte
-	pos      int // 0 <= pos <= len(data)
-	depth    int // containers entered and not left
+	data []byte
+	// pos is an index: 0 <= pos <= len(data).
+	pos int
+	// depth counts the open containers.
+	depth    int
 	maxDepth int
 }
 
-// Reset starts the Scanner on data, which it keeps and never changes. At most
-// maxDepth arrays and objects may be open at once; 0 or less means
-// [DefaultMaxDepth].
+// Reset starts the Scanner on data, which it keeps and never changes. maxDepth limits the arrays
+// and objects open at once; 0 or less means [DefaultMaxDepth].
 func (s *Scanner) Reset(data []byte, maxDepth int) {
 	if maxDepth <= 0 {
 		maxDepth = DefaultMaxDepth
@@ -43,13 +41,12 @@ func (s *Scanner) Reset(data []byte, maxDepth int) {
 	*s = Scanner{data: data, maxDepth: maxDepth}
 }
 
-// Pos is the index of the first byte not consumed.
+// Pos returns the index of the first byte not consumed.
 func (s *Scanner) Pos() int { return s.pos }
 
-// Peek moves over white space and returns the next byte without consuming it,
-// so that Pos is then where a value starts. It returns 0 at the end of data, and
-// for a NUL byte, which is valid nowhere: either way whatever is called next,
-// except [Scanner.End] at the end, returns the error.
+// Peek skips white space and returns the next byte without consuming it, so that Pos is then the
+// start of a value. It returns 0 at the end of data, and for a NUL byte, which is never valid: in
+// both cases the next call, except [Scanner.End] at the end, returns the error.
 func (s *Scanner) Peek() (next byte) {
 	if s.pos < len(s.data) {
 		next = s.data[s.pos]
@@ -68,8 +65,8 @@ func (s *Scanner) peekBehindSpace() byte {
 	return 0
 }
 
-// Skip validates and passes over one value of any kind with all it contains.
-// Its text is data[start:Pos()], start being Pos after a Peek.
+// Skip validates and skips one value of any kind, including nested values. Its text is
+// data[start:Pos()], where start is Pos after a Peek.
 func (s *Scanner) Skip() error {
 	i, f := valueEnd(s.data, space(s.data, s.pos), s.maxDepth-s.depth)
 	if f != faultNone {
@@ -79,10 +76,9 @@ func (s *Scanner) Skip() error {
 	return nil
 }
 
-// String validates and consumes a string and returns what is between its
-// quotes, aliasing data. If escaped is set, raw contains escape sequences and
-// its value is that of [UnquoteString] or [AppendUnquote]; if not, raw is the
-// value.
+// String validates and consumes a string and returns the text between its quotes, aliasing data. If
+// escaped is set, raw contains escape sequences, and [UnquoteString] or [AppendUnquote] return its
+// value; if not, raw is the value.
 func (s *Scanner) String() (raw []byte, escaped bool, err error) {
 	i := space(s.data, s.pos)
 	if i >= len(s.data) || s.data[i] != '"' {
@@ -96,14 +92,14 @@ func (s *Scanner) String() (raw []byte, escaped bool, err error) {
 	return s.data[i+1 : end], escaped, nil
 }
 
-// EnterObject consumes '{'. If the object has members it returns true, and
-// [Scanner.Key] is next; if it is empty, '}' is consumed as well. It is an
-// error with Depth set if the object exceeds the depth limit.
+// EnterObject consumes '{'. If the object has members it returns true, and [Scanner.Key] is next.
+// If it is empty, EnterObject also consumes '}'. It returns an error with Depth set if the object
+// exceeds the depth limit.
 func (s *Scanner) EnterObject() (more bool, err error) { return s.enter('{', faultObject) }
 
-// EnterArray consumes '['. If the array has elements it returns true, and a
-// value is next; if it is empty, ']' is consumed as well. It is an error with
-// Depth set if the array exceeds the depth limit.
+// EnterArray consumes '['. If the array has elements it returns true, and a value is next. If it is
+// empty, EnterArray also consumes ']'. It returns an error with Depth set if the array exceeds the
+// depth limit.
 func (s *Scanner) EnterArray() (more bool, err error) { return s.enter('[', faultArray) }
 
 func (s *Scanner) enter(open byte, f fault) (more bool, err error) {
@@ -124,8 +120,8 @@ func (s *Scanner) enter(open byte, f fault) (more bool, err error) {
 	return true, nil
 }
 
-// Key consumes a member's name and the ':' behind it; the value is next. The
-// name is returned as by [Scanner.String].
+// Key consumes a member's name and the ':' after it; the value is next. The name is returned as by
+// [Scanner.String].
 func (s *Scanner) Key() (raw []byte, escaped bool, err error) {
 	start := space(s.data, s.pos)
 	if start >= len(s.data) || s.data[start] != '"' {
@@ -143,12 +139,12 @@ func (s *Scanner) Key() (raw []byte, escaped bool, err error) {
 	return s.data[start+1 : end], escaped, nil
 }
 
-// NextMember goes on behind a member's value: it consumes ',' and returns true,
-// then [Scanner.Key] is next; or it consumes '}' and returns false.
+// NextMember continues after a member's value. It consumes ',' and returns true, then [Scanner.Key]
+// is next; or it consumes '}' and returns false.
 func (s *Scanner) NextMember() (more bool, err error) { return s.next('}', faultMember) }
 
-// NextElement goes on behind an element: it consumes ',' and returns true, then
-// a value is next; or it consumes ']' and returns false.
+// NextElement continues after an element. It consumes ',' and returns true, then a value is next;
+// or it consumes ']' and returns false.
 func (s *Scanner) NextElement() (more bool, err error) { return s.next(']', faultElement) }
 
 func (s *Scanner) next(closing byte, f fault) (more bool, err error) {
@@ -177,8 +173,8 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// Valid returns nil if data is exactly one valid JSON text that nests at most
-// maxDepth deep (0 or less: [DefaultMaxDepth]).
+// Valid returns nil if data is exactly one valid JSON text that nests at most maxDepth deep. 0 or
+// less means [DefaultMaxDepth].
 func Valid(data []byte, maxDepth int) error {
 	if maxDepth <= 0 {
 		maxDepth = DefaultMaxDepth
@@ -193,17 +189,16 @@ func Valid(data []byte, maxDepth int) error {
 	return newError(data, i, f)
 }
 
-// A Member says where a member of an object is in the text: its name, between
-// the quotes, and its value.
+// A Member locates a member of an object in the text: its name, between the quotes, and its value.
 type Member struct {
 	NameStart, NameEnd int
 	Start, End         int
-	Escaped            bool // the name contains escape sequences
+	// Escaped reports that the name contains escape sequences.
+	Escaped bool
 }
 
-// Member consumes a member and what follows it, as [Scanner.Key],
-// [Scanner.Skip] and [Scanner.NextMember] do one after the other but in half
-// the time, and notes in m where the member was.
+// Member consumes a member and the comma or brace after it. It replaces [Scanner.Key],
+// [Scanner.Skip] and [Scanner.NextMember] in half the time, and stores the location in m.
 func (s *Scanner) Member(m *Member) (more bool, err error) {
 	b := s.data
 	i := space(b, s.pos)
@@ -248,10 +243,9 @@ func (s *Scanner) Member(m *Member) (more bool, err error) {
 	return false, newError(b, i, faultMember)
 }
 
-// TryLiteral consumes a member's name and the ':' behind it, as [Scanner.Key] does, if
-// they are spelled like this: quoted is the name in its quotes with the colon.
-// It reports whether they are; there are other ways to spell the same. quoted
-// may go on with a value, and then has to end with the comma behind that.
+// TryLiteral consumes a member's name and the ':' after it, as [Scanner.Key] does, if the text
+// continues with quoted: the name in its quotes with the colon. It reports whether it does; there
+// are other spellings of the same name. quoted may continue with a value and the comma after it.
 func (s *Scanner) TryLiteral(quoted string) bool {
 	i := space(s.data, s.pos)
 	if len(s.data)-i < len(quoted) || len(quoted) < 2 || s.data[i+1] != quoted[1] || string(s.data[i:i+len(quoted)]) != quoted {
@@ -270,8 +264,8 @@ func space(b []byte, i int) int {
 	return i
 }
 
-// spaceEnd is space where there may be some. Indentation is what there is much
-// of, so spaces go eight at a time.
+// spaceEnd is space where white space is likely. It skips eight spaces at a time, because most of
+// it is indentation.
 //
 //go:noinline
 func spaceEnd(b []byte, i int) int {
@@ -293,8 +287,8 @@ func spaceEnd(b []byte, i int) int {
 	return i
 }
 
-// valueEnd validates the value at b[i] and returns the index behind it, or the
-// index where it is wrong and a fault. room is how many containers it may nest.
+// valueEnd validates the value at b[i] and returns the index after it, or the index of the error
+// and a fault. depthLeft limits its nesting.
 func valueEnd(b []byte, i, depthLeft int) (int, fault) {
 	if i >= len(b) {
 		return i, faultValue
@@ -313,9 +307,8 @@ func valueEnd(b []byte, i, depthLeft int) (int, fault) {
 
 // containerEnd is valueEnd for an array or object.
 //
-// There is no recursion: the kinds of the open containers are bits, 1 for an
-// object, the innermost lowest. Every 64 levels the full word goes on a stack,
-// which has room here for the default depth.
+// It does not recurse: the kinds of the open containers are bits, 1 for an object, the innermost
+// lowest. Every 64 levels the full word goes on a stack, which has room here for the default depth.
 func containerEnd(b []byte, i, depthLeft int) (int, fault) {
 	var stackBuf [DefaultMaxDepth / 64]uint64
 	stack, kinds, level, f := stackBuf[:0], uint64(0), 0, faultNone
@@ -353,7 +346,7 @@ func containerEnd(b []byte, i, depthLeft int) (int, fault) {
 				return i, f
 			}
 		}
-		for { // behind a value: close containers until there is a comma
+		for { // after a value: close containers until there is a comma
 			if level == 0 {
 				return i, faultNone
 			}
@@ -377,8 +370,7 @@ func containerEnd(b []byte, i, depthLeft int) (int, fault) {
 	}
 }
 
-// nameEnd validates a member name at b[i] with its colon and returns the index
-// where the value starts.
+// nameEnd validates a member name at b[i] with its colon and returns the index of the value.
 func nameEnd(b []byte, i int) (int, fault) {
 	if i >= len(b) || b[i] != '"' {
 		return i, faultName
@@ -422,14 +414,15 @@ func scalarEnd(b []byte, i int) (int, fault) {
 	return i, faultLiteral
 }
 
-// numberEnd validates the number at b[i], a digit or '-'. It returns the index
-// behind its last byte, or ^k if a digit is missing at k.
+// numberEnd validates the number at b[i], a digit or '-'. It returns the index after its last byte,
+// or ^k if a digit is missing at k.
 func numberEnd(b []byte, i int) int {
 	if b[i] == '-' {
 		i++
 	}
 	if i < len(b) && b[i] == '0' {
-		i++ // nothing may follow a leading zero but a point or an exponent
+		// Only a point or an exponent may follow a leading zero.
+		i++
 	} else if k := digitsEnd(b, i); k == i {
 		return ^i
 	} else {
@@ -464,9 +457,8 @@ func digitsEnd(b []byte, i int) int {
 	return i
 }
 
-// ParseInt reads text as an integer. It reports false unless text is exactly
-// one JSON number without fraction and exponent (no white space, "-0" is 0)
-// that fits an int64.
+// ParseInt parses text as an integer. It reports false unless text is exactly one JSON number
+// without fraction and exponent (no white space, "-0" is 0) that fits an int64.
 func ParseInt(text []byte) (int64, bool) {
 	digits := text
 	if len(text) > 0 && text[0] == '-' {
@@ -494,16 +486,15 @@ func ParseInt(text []byte) (int64, bool) {
 	return int64(n), true
 }
 
-// SyntaxError says where and why a text is not valid JSON. It is returned as a
-// *SyntaxError.
+// SyntaxError reports where and why a text is not valid JSON. It is returned as a *SyntaxError.
 type SyntaxError struct {
 	// Offset is the index of the first byte that cannot be part of a valid
 	// text, or the length of the text if the text ends too early.
 	Offset int
 	// Msg says what is wrong there, without the offset.
 	Msg string
-	// Depth is set if the text was refused only because it nests deeper than
-	// the limit. What lies beyond was not looked at.
+	// Depth is set if the text was rejected only because it nests deeper than the limit. The rest
+	// was not validated.
 	Depth bool
 }
 
@@ -512,8 +503,8 @@ func (e *SyntaxError) Error() string {
 	return "invalid JSON at byte " + strconv.Itoa(e.Offset) + ": " + e.Msg
 }
 
-// fault names what the scanner wanted where it stopped. The hot functions
-// return an offset and a fault; the text is made only when it is needed.
+// fault names what the scanner wanted where it stopped. The hot functions return an offset and a
+// fault; newError creates the text.
 type fault uint8
 
 const (
@@ -550,7 +541,7 @@ var faultWant = [...]string{
 	faultEnd:         "the end of the text",
 }
 
-// newError describes the fault at b[at:].
+// newError returns an error about the fault at b[at:].
 func newError(b []byte, at int, f fault) *SyntaxError {
 	e := &SyntaxError{Offset: at}
 	switch {
@@ -574,7 +565,7 @@ func newError(b []byte, at int, f fault) *SyntaxError {
 	return e
 }
 
-// stringFault describes the byte a string scan stopped at.
+// stringFault describes the byte at which the scan of a string stopped.
 func stringFault(c byte) string {
 	switch {
 	case c == '\\':

@@ -6,13 +6,13 @@ import (
 	"math/bits"
 )
 
-// longRun is how many plain bytes in a row make stringEnd expect many more and
-// ask bytes.IndexByte, which is vectorised but dear to call.
+// longRun is the number of consecutive plain bytes after which stringEnd expects many more and
+// calls bytes.IndexByte, which is vectorized but expensive to call.
 const longRun = 128
 
-// stringEnd validates the content of a string from i, behind its opening
-// quote. It returns the index of the closing quote and whether there are
-// escapes; or ^k if the string is wrong at k (k is len(b) if it does not end).
+// stringEnd validates the content of a string from i, after its opening quote. It returns the index
+// of the closing quote and whether there are escapes, or ^k if the string is invalid at k (k is
+// len(b) if it does not end).
 func stringEnd(b []byte, i int) (end int, escaped bool) {
 	mark := i // start of the run of plain bytes
 	for i >= 0 && i <= len(b)-16 {
@@ -53,10 +53,9 @@ func stringEnd(b []byte, i int) (end int, escaped bool) {
 	return stringTail(b, i, escaped)
 }
 
-// longStringEnd is stringEnd for a string that has long plain runs. It knows
-// where the next quote and the next backslash are and looks only for control
-// and non-ASCII characters before them. The two positions outlive every
-// interruption of a run, so that each byte is searched once.
+// longStringEnd is stringEnd for a string with long plain runs. It knows the next quote and the
+// next backslash and checks only for control and non-ASCII characters before them. The two
+// positions survive every interruption of a run, so that each byte is searched once.
 func longStringEnd(b []byte, i int, escaped bool) (int, bool) {
 	quote, slash := -1, -1
 	for {
@@ -149,8 +148,8 @@ func stringTail(b []byte, i int, escaped bool) (int, bool) {
 	return ^i, escaped
 }
 
-// escapeLen is the length of the escape sequence at b[i], a backslash; 0 if it
-// is not one. Whether surrogates are paired is not its business.
+// escapeLen returns the length of the escape sequence at b[i], a backslash, or 0 if it is invalid.
+// It does not check whether surrogates are paired.
 func escapeLen(b []byte, i int) int {
 	if len(b)-i < 2 {
 		return 0
@@ -166,16 +165,16 @@ func escapeLen(b []byte, i int) int {
 	return 0
 }
 
-// hexDigit is a hexadecimal digit's value with bit 4 set, 0 for other bytes.
+// hexDigit holds a hexadecimal digit's value with bit 4 set, and 0 for other bytes.
 var hexDigit = [256]uint8{
 	'0': 0x10, '1': 0x11, '2': 0x12, '3': 0x13, '4': 0x14, '5': 0x15, '6': 0x16, '7': 0x17, '8': 0x18, '9': 0x19,
 	'a': 0x1a, 'b': 0x1b, 'c': 0x1c, 'd': 0x1d, 'e': 0x1e, 'f': 0x1f,
 	'A': 0x1a, 'B': 0x1b, 'C': 0x1c, 'D': 0x1d, 'E': 0x1e, 'F': 0x1f,
 }
 
-// sequenceLen is the length, 2 to 4, of the well-formed UTF-8 sequence in the
-// low bytes of w, whose lowest byte is 0x80 or more; 0 if there is none.
-// Bytes beyond the end of the text must be 0 in w.
+// sequenceLen returns the length, 2 to 4, of the well-formed UTF-8 sequence in the low bytes of w,
+// whose lowest byte is 0x80 or more, or 0 if it is invalid. Bytes beyond the end of the text must
+// be 0 in w.
 func sequenceLen(w uint32) int {
 	switch {
 	case w&0xc0c0f0 == 0x8080e0:
@@ -197,7 +196,7 @@ func sequenceLen(w uint32) int {
 	return 0
 }
 
-// load32 is b[i:] as a word, zero beyond the end. i < len(b).
+// load32 returns b[i:] as a word, zero beyond the end. i < len(b).
 func load32(b []byte, i int) uint32 {
 	b = b[i:]
 	if len(b) >= 4 {
@@ -210,10 +209,9 @@ func load32(b []byte, i int) uint32 {
 	return w
 }
 
-// utf8End passes over UTF-8 text from i, where b[i] is not ASCII, and over
-// plain ASCII in between as far as that is cheap. It returns an index behind i
-// where the next sequence, a plain run or a special character starts, or
-// len(b); or ^k if the bytes at k are not UTF-8.
+// utf8End skips UTF-8 text from i, where b[i] is not ASCII, and plain ASCII in between as far as
+// that is cheap. It returns an index after i where the next sequence, a plain run or a special
+// character starts, or len(b); or ^k if the bytes at k are not UTF-8.
 func utf8End(b []byte, i int) int {
 	for i >= 0 && i <= len(b)-8 {
 		w := load64(b, i)
@@ -254,13 +252,13 @@ func utf8End(b []byte, i int) int {
 	return i
 }
 
-// mixedEnd passes over plain ASCII mixed with sequences of two and three, eight
-// bytes at a time wherever the sequences lie: words with accents, Cyrillic with
-// spaces, CJK with digits. It returns an index where a sequence or an ASCII
-// character starts, i if the first eight bytes are not of that kind.
+// mixedEnd skips plain ASCII mixed with sequences of two and three, eight bytes at a time wherever
+// the sequences are: words with accents, Cyrillic with spaces, CJK with digits. It returns an index
+// where a sequence or an ASCII character starts, or i if the first eight bytes are not of that
+// kind.
 func mixedEnd(b []byte, i int) int {
-	// Only the top bit of each byte counts in the words below; what is in the
-	// others is rubbish that shifts and additions keep away from it.
+	// Only the top bit of each byte counts in the words below. Shifts and additions keep the
+	// garbage in the other bits away from it.
 	var (
 		due       uint64 // continuation bytes the last word needs in this one
 		set, zero uint64 // those of them that must, must not have bit 5 set
@@ -271,14 +269,14 @@ func mixedEnd(b []byte, i int) int {
 		lead := w << 1 & w     // 11xxxxxx
 		three := w << 2 & lead // 111xxxxx
 		next := due | lead<<8 | three<<16
-		// ASCII must not be special, see there. The rest must be leads and
-		// the continuations that are due. c0 and c1 would be overlong.
+		// ASCII must not be special; see special. The rest must be leads and the continuations that
+		// are due. c0 and c1 would be overlong.
 		bad := (((w^0x02*ones)-0x21*ones)|((w^'\\'*ones)-ones))&^w |
 			(w ^ lead ^ next) |
 			(lead^three)&^(w&(0x1e*ones)+0x7f*ones)
 		if (three|set|zero)&highs != 0 {
-			// f0 and above start longer sequences. Behind e0, 80..9f would be
-			// overlong; behind ed, a0..bf surrogates: bit 5 tells them apart.
+			// f0 and above start longer sequences. After e0, 80..9f would be overlong; after ed,
+			// a0..bf surrogates: bit 5 tells them apart.
 			low, bit5 := w&(0x0f*ones), w<<2
 			e0 := three &^ (low + 0x7f*ones)
 			ed := three &^ ((low ^ 0x0d*ones) + 0x7f*ones)
@@ -302,22 +300,21 @@ func mixedEnd(b []byte, i int) int {
 	return i
 }
 
-// Eight bytes of text are looked at in one 64-bit word, the first byte lowest.
-// A mask has the top bit of a byte set where that byte is of the wanted kind.
-// A borrow in the subtractions below may set bits above the lowest set one by
-// mistake, never below it: only the lowest may be used, and zero is exact.
+// Eight bytes of text are checked in one 64-bit word, the first byte lowest. A mask has the top bit
+// of a byte set where that byte is of the wanted kind. A borrow in the subtractions below may set
+// bits above the lowest set one by mistake, never below it: only the lowest may be used, and zero
+// is exact.
 const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
 
-// load64 is b[i:i+8] as a word. i+8 <= len(b).
+// load64 returns b[i:i+8] as a word. i+8 <= len(b).
 func load64(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i:]) }
 
-// special marks the bytes a string cannot just contain: '"', '\\', control
-// characters, and bytes that are not ASCII. Flipping bit 1 puts '"' directly
-// above the control characters and moves nothing else across that border, so
-// one comparison finds both.
+// special marks the bytes that a string cannot contain literally: '"', '\\', control characters,
+// and bytes that are not ASCII. Flipping bit 1 moves '"' directly above the control characters and
+// moves nothing else across that border, so one comparison finds both.
 func special(w uint64) uint64 {
 	return (((w ^ 0x02*ones) - 0x21*ones) | ((w ^ '\\'*ones) - ones) | w) & highs
 }
@@ -331,5 +328,5 @@ func equals(w, c uint64) uint64 {
 	return (x - ones) &^ x & highs
 }
 
-// firstByte is the index, 0 to 7, of the lowest byte marked in m, which is not 0.
+// firstByte returns the index, 0 to 7, of the lowest byte marked in m, which is not 0.
 func firstByte(m uint64) int { return bits.TrailingZeros64(m) >> 3 }

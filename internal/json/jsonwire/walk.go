@@ -4,12 +4,11 @@ import (
 	"bytes"
 )
 
-// SkipValue returns the index behind the value that starts at or, after white
-// space, behind b[i].
+// SkipValue returns the index after the value that starts at b[i] or after white space there.
 //
-// b must have passed a [Scanner]: SkipValue only looks for the end. For other
-// input the result is meaningless, but it is never less than i nor more than
-// len(b), and nothing panics. 0 <= i <= len(b).
+// b must have passed a [Scanner]: SkipValue only looks for the end. For other input the result is
+// meaningless, but it is never less than i nor more than len(b), and nothing panics. 0 <= i <=
+// len(b).
 func SkipValue(b []byte, i int) int {
 	i = space(b, i)
 	if i >= len(b) {
@@ -27,8 +26,8 @@ func SkipValue(b []byte, i int) int {
 	return i
 }
 
-// quotedEnd returns the index behind the quote that closes the string whose
-// content starts at i, or len(b).
+// quotedEnd returns the index after the quote that closes the string whose content starts at i, or
+// len(b).
 func quotedEnd(b []byte, i int) int {
 	start := i
 	for i >= 0 && i <= len(b)-8 {
@@ -57,9 +56,9 @@ func quotedEnd(b []byte, i int) int {
 	return len(b)
 }
 
-// escapedQuote reports whether the quote at b[i], in a string whose content
-// starts at start, has an odd number of backslashes before it. None of them is
-// counted for two quotes, as there is a quote between.
+// escapedQuote reports whether the quote at b[i], in a string whose content starts at start, has an
+// odd number of backslashes before it. Each backslash counts for only one quote, because quotes lie
+// between.
 func escapedQuote(b []byte, start, i int) bool {
 	k := i - 1
 	for k >= start && b[k] == '\\' {
@@ -88,8 +87,8 @@ func nameQuote(b []byte, i int) (end int, escaped bool) {
 	return end, bytes.IndexByte(b[start:end], '\\') >= 0
 }
 
-// containerClose returns the index behind the bracket that closes the container whose
-// content starts at i, or len(b).
+// containerClose returns the index after the bracket that closes the container whose content starts
+// at i, or len(b).
 func containerClose(b []byte, i int) int {
 	for level := 1; i < len(b); {
 		switch b[i] {
@@ -110,9 +109,11 @@ func containerClose(b []byte, i int) int {
 
 // Members walks the members of an object in order. See [ObjectMembers].
 type Members struct {
-	obj              []byte
-	next             int // where Next goes on
-	keyStart, keyEnd int // the name between its quotes
+	obj []byte
+	// next is where Next continues.
+	next int
+	// keyStart and keyEnd delimit the name between its quotes.
+	keyStart, keyEnd int
 	valStart, valEnd int
 	escaped          bool
 }
@@ -159,8 +160,7 @@ func (m *Members) stop() {
 	m.keyStart, m.keyEnd, m.valStart, m.valEnd, m.escaped = 0, 0, 0, 0, false
 }
 
-// RawKey is the member's name as it stands between the quotes, aliasing the
-// object.
+// RawKey returns the member's name as written between the quotes, aliasing the object.
 func (m *Members) RawKey() []byte { return m.obj[m.keyStart:m.keyEnd] }
 
 // KeyIs reports whether the member's name, its escapes decoded, is name.
@@ -174,7 +174,7 @@ func (m *Members) KeyIs(name string) bool {
 //go:noinline
 func (m *Members) escapedKeyIs(name string) bool { return RawEqual(m.RawKey(), name) }
 
-// KeyString is the member's name with its escapes decoded. It allocates.
+// KeyString returns the member's name with its escapes decoded. It allocates.
 func (m *Members) KeyString() string {
 	if m.escaped {
 		return UnquoteString(m.RawKey())
@@ -182,8 +182,7 @@ func (m *Members) KeyString() string {
 	return string(m.RawKey())
 }
 
-// Value is the text of the member's value without white space around it,
-// aliasing the object.
+// Value returns the text of the member's value without white space around it, aliasing the object.
 func (m *Members) Value() []byte { return m.obj[m.valStart:m.valEnd] }
 
 // Elements walks the elements of an array in order. See [ArrayElements].
@@ -221,12 +220,13 @@ func (e *Elements) Next() bool {
 	return true
 }
 
-// Value is the text of the element without white space around it, aliasing the
-// array.
+// Value returns the text of the element without white space around it, aliasing the array.
 func (e *Elements) Value() []byte { return e.arr[e.valStart:e.valEnd] }
 
-// Lookup follows a path of member names from a valid JSON text, and returns the value there: the first of a name that stands twice, nil if there is none, or if something on the way is no
-// object. It scans what is in front of the value each time: whoever needs many members walks them with [ObjectMembers].
+// Lookup follows a path of member names from a valid JSON text and returns the value there. It
+// returns nil if a name is missing or a value on the way is not an object, and the first of members
+// with the same name. It scans the text before the value each time; to get many members, use
+// [ObjectMembers].
 func Lookup(value []byte, path ...string) []byte {
 	for _, name := range path {
 		if value = firstMember(value, name); value == nil {
@@ -248,7 +248,7 @@ func firstMember(object []byte, name string) []byte {
 	return nil
 }
 
-// Text returns what a valid JSON text says if it is a string, and "" for anything else.
+// Text returns the value of a JSON string, and "" for other types. The text must be valid.
 func Text(value []byte) string {
 	if len(value) < 2 || value[0] != '"' {
 		return ""
@@ -256,9 +256,9 @@ func Text(value []byte) string {
 	return UnquoteString(value[1 : len(value)-1])
 }
 
-// AppendCompact appends the JSON text src, which must have passed a [Scanner],
-// without its insignificant white space: what it appends has no raw newline.
-// Strings and numbers are copied as they are. dst may be src[:0].
+// AppendCompact appends the JSON text src, which must have passed a [Scanner], without its
+// insignificant white space: what it appends has no raw newline. Strings and numbers are copied
+// unchanged. dst may be src[:0].
 func AppendCompact(dst, src []byte) []byte {
 	start := 0
 	for i := 0; i < len(src); {

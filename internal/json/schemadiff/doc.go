@@ -1,13 +1,18 @@
-// Package schemadiff says what a change of a JSON Schema (https://json-schema.org/draft/2020-12/json-schema-core) means for those who rely on the old one: for callers, whose arguments a
-// new input schema may refuse, and for readers of results, whom a new output schema may surprise.
+// Package schemadiff classifies the changes of a JSON Schema
+// (https://json-schema.org/draft/2020-12/json-schema-core) by their impact: on
+// callers, whose arguments a new input schema may reject, and on readers of
+// results that a new output schema may extend.
 //
-// It knows types, properties, required, enumerations, bounds, items and local references. Of what it cannot judge it says so: [Unclear] is not [Compatible].
+// It understands types, properties, required, enumerations, bounds, items and
+// local references. Changes that it cannot judge are [Unclear], not
+// [Compatible].
 //
 // # Concurrency
 //
-// There is no state.
+// All functions are safe for concurrent use and keep no state.
 //
 // # Errors
 //
-// There are none: a schema that is no JSON, no schema, or nested very deep, is different from others in a way that is unclear.
+// No function returns an error. A text that is invalid, not a schema, or nested
+// too deeply differs from others in an unclear way.
 package schemadiff

@@ -14,42 +14,49 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// A Impact says what a change means.
+// An Impact is the effect of a change.
 type Impact string
 
-// The verdicts, from the harmless to the worst.
+// The impacts, in ascending order.
 const (
-	Annotations Impact = "words"      // what people and models read: titles, descriptions, examples
-	Compatible  Impact = "compatible" // what was right is right
-	Unclear     Impact = "unclear"
-	Breaking    Impact = "breaking" // what was right may be wrong now
+	// Annotations means that only texts for people and models change: titles, descriptions,
+	// examples.
+	Annotations Impact = "words"
+	// Compatible means that valid values stay valid.
+	Compatible Impact = "compatible"
+	Unclear    Impact = "unclear"
+	// Breaking means that valid values may become invalid.
+	Breaking Impact = "breaking"
 )
 
-// A Direction says who fills in what a schema describes.
+// A Direction says which side writes the values of a schema.
 type Direction bool
 
-// The sides.
+// The directions.
 const (
-	Input  Direction = false // the client: a new schema must allow all that the old one did
-	Output Direction = true  // the server: a new schema must not allow what the old one did not
+	// Input values come from the client: a new schema must allow all that the old one did.
+	Input Direction = false
+	// Output values come from the server: a new schema must not allow more than the old one did.
+	Output Direction = true
 )
 
 // A Change is one difference between two schemas.
 type Change struct {
-	Pointer string `json:"pointer"` // into the schema, a JSON pointer
+	// Pointer is a JSON pointer into the schema.
+	Pointer string `json:"pointer"`
 	Impact  Impact `json:"verdict"`
 	Why     string `json:"why"`
 }
 
-// Limits of a comparison. What is beyond is unclear.
+// Limits of a comparison. Differences beyond them are unclear.
 const (
 	maxDepth   = 64
-	maxNested  = 512 // of the JSON text; deeper ones are no schemas
+	maxNested  = 512 // levels of JSON text
 	maxPairs   = 1 << 14
 	maxChanges = 1000
 )
 
-// Compare returns what is different between two schemas, the worst first. Equal ones have no changes.
+// Compare returns the differences between two schemas, the worst first, and none if they are equal.
 func Compare(before, after []byte, direction Direction) []Change {
 	a, aok := decode(before)
 	b, bok := decode(after)
@@ -67,7 +74,7 @@ func Compare(before, after []byte, direction Direction) []Change {
 	return c.changes
 }
 
-// Worst returns the worst verdict; "" if there are no changes.
+// Worst returns the worst impact, or "" if there are no changes.
 func Worst(changes []Change) Impact {
 	worst := Impact("")
 	for _, c := range changes {
@@ -98,12 +105,13 @@ func decode(text []byte) (v any, ok bool) {
 	return nil, false
 }
 
-// A comparer collects changes. before and after are as the caller named them, whichever side it is; the words are chosen by side.
+// A comparer collects changes. roots are the schemas before and after.
 type comparer struct {
 	direction Direction
 	roots     [2]any
-	seen      map[[2]uintptr]bool // pairs of schemas that were compared: references may lead in circles
-	changes   []Change
+	// seen holds the compared pairs of schemas, because references may be circular.
+	seen    map[[2]uintptr]bool
+	changes []Change
 }
 
 func (c *comparer) add(pointer string, v Impact, format string, args ...any) {
@@ -112,7 +120,8 @@ func (c *comparer) add(pointer string, v Impact, format string, args ...any) {
 	}
 }
 
-// narrowed notes that less is allowed than before, widened that more is: one breaks those who write, the other those who read.
+// narrowed reports that a schema allows less than before, widened that it allows more. The first
+// breaks writers, the second readers.
 func (c *comparer) narrowed(pointer, format string, args ...any) {
 	v := Breaking
 	if c.direction == Output {
@@ -170,7 +179,7 @@ func (c *comparer) schema(at string, a, b any, depth int) {
 	c.otherKeywords(at, x, y)
 }
 
-// identity tells objects apart; 0 is none.
+// identity returns a number that identifies an object, or 0 for other values.
 func identity(v any) uintptr {
 	if m, ok := v.(map[string]any); ok {
 		return reflect.ValueOf(m).Pointer()
@@ -178,7 +187,8 @@ func identity(v any) uintptr {
 	return 0
 }
 
-// asObject returns the keywords of a schema; true is one without any. false is none.
+// asObject returns the keywords of a schema. true has no keywords. It reports false for the schema
+// false.
 func asObject(v any) (map[string]any, bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -209,7 +219,8 @@ func (c *comparer) resolve(v any, which int) any {
 	return v
 }
 
-// hasReference reports whether there is a reference below: equal texts may then mean different things. Definitions are compared where they are used.
+// hasReference reports whether a schema contains a reference, so that equal texts may differ in
+// meaning. Definitions are compared where they are used.
 func (c *comparer) hasReference(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -254,7 +265,7 @@ func lookup(v any, pointer string) (any, bool) {
 	return v, true
 }
 
-// What JSON pointers escape (https://www.rfc-editor.org/rfc/rfc6901#section-3).
+// Escapes of JSON pointers (https://www.rfc-editor.org/rfc/rfc6901#section-3).
 var (
 	escapes   = strings.NewReplacer("~", "~0", "/", "~1")
 	unescapes = strings.NewReplacer("~1", "/", "~0", "~")
@@ -276,7 +287,7 @@ func isAnnotation(keyword string) bool {
 	return false
 }
 
-// annotations compares what people and models read.
+// annotations compares the texts for people and models.
 func (c *comparer) annotations(at string, a, b map[string]any) {
 	for _, k := range unionKeys(a, b) {
 		if isAnnotation(k) && !reflect.DeepEqual(a[k], b[k]) {
@@ -285,10 +296,10 @@ func (c *comparer) annotations(at string, a, b map[string]any) {
 	}
 }
 
-// allTypes are those of JSON Schema. An integer is a number, too.
+// allTypes are the types of JSON Schema. An integer is also a number.
 var allTypes = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-// types compares which types are allowed.
+// types compares the allowed types.
 func (c *comparer) types(at string, a, b map[string]any) {
 	x, y := typesOf(a), typesOf(b)
 	if removed := difference(x, y); len(removed) > 0 {
@@ -439,7 +450,7 @@ func (c *comparer) object(at string, a, b map[string]any, depth int) {
 		switch {
 		case had && has:
 			c.schema(here, p, q, depth+1)
-		case has && after[k]: // said below
+		case has && after[k]: // reported below
 		case has && isClosed(a):
 			c.widened(here, "%s is allowed now", quote(k))
 		case has:
@@ -447,7 +458,8 @@ func (c *comparer) object(at string, a, b map[string]any, depth int) {
 		case isClosed(b):
 			c.narrowed(here, "%s is not allowed any more", quote(k))
 		default:
-			c.add(here, Unclear, "there is no %s any more", quote(k)) // it is still allowed: as an argument without effect, or in results that may lack it
+			// It is still allowed, as an unused argument or an extra member of a result.
+			c.add(here, Unclear, "there is no %s any more", quote(k))
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(after)) {
@@ -483,7 +495,7 @@ func orTrue(v any) any {
 	return v
 }
 
-// isClosed reports whether other properties than those described are refused.
+// isClosed reports whether undescribed properties are rejected.
 func isClosed(m map[string]any) bool { return m["additionalProperties"] == false }
 
 func required(m map[string]any) map[string]bool {
@@ -497,14 +509,14 @@ func required(m map[string]any) map[string]bool {
 	return set
 }
 
-// items compares what arrays consist of.
+// items compares the element schemas of arrays.
 func (c *comparer) items(at string, a, b map[string]any, depth int) {
 	if !reflect.DeepEqual(a["items"], b["items"]) || c.hasReference(a["items"]) {
 		c.schema(childPointer(at, "items"), orTrue(a["items"]), orTrue(b["items"]), depth+1)
 	}
 }
 
-// otherKeywords says of all other keywords that they are different: what they mean together is not judged.
+// otherKeywords reports differences in all other keywords as unclear.
 func (c *comparer) otherKeywords(at string, a, b map[string]any) {
 	for _, k := range unionKeys(a, b) {
 		if !knownKeyword(k) && !reflect.DeepEqual(a[k], b[k]) {
@@ -522,7 +534,7 @@ func knownKeyword(k string) bool {
 	return isAnnotation(k)
 }
 
-// unionKeys returns the keys of both, sorted.
+// unionKeys returns the keys of both maps, sorted.
 func unionKeys(a, b map[string]any) []string {
 	set := map[string]bool{}
 	for k := range a {

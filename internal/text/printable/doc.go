@@ -1,11 +1,12 @@
-// Package printable makes text of strangers fit to be shown to people, on terminals above all: what would steer a terminal, change the direction of
-// writing, hide, or pretend to be another line becomes an escape sequence that can be seen.
+// Package printable makes untrusted text safe to display, mainly on terminals.
+// Characters that control a terminal, change the writing direction, are
+// invisible or break lines become visible escape sequences.
 //
 // # Concurrency
 //
-// All functions may be called by many goroutines at once; none keeps what it is given.
+// All functions are safe for concurrent use. They do not keep their arguments.
 //
 // # Errors
 //
-// There are none: every text has a form that can be shown.
+// No function returns an error: every text has a printable form.
 package printable

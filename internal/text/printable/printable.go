@@ -7,31 +7,36 @@ import (
 	"unicode/utf8"
 )
 
-// maxMarks is how many marks one character may carry: more of them write over the lines above and below.
+// maxMarks limits the combining marks of one character. More of them cover the lines above and
+// below.
 const maxMarks = 4
 
-// Safe reports whether a character does nothing but to be seen. Line breaks and tabs are not safe; the space is.
+// Safe reports whether a character is only visible text. The space is safe; line breaks and tabs
+// are not.
 func Safe(r rune) bool {
 	switch {
 	case r < 0x80:
 		return r >= ' ' && r < 0x7f
-	case r == '\u3000': // the ideographic space
+	case r == '\u3000': // ideographic space
 		return true
 	case r == '\ufe0e', r == '\ufe0f': // text or emoji
 		return true
-	case r >= 0xfe00 && r <= 0xfe0d, r >= 0xe0100 && r <= 0xe01ef, r >= 0x180b && r <= 0x180f: // variants that nobody uses: text can be hidden in them
+	// These variation selectors are unused and can hide text.
+	case r >= 0xfe00 && r <= 0xfe0d, r >= 0xe0100 && r <= 0xe01ef, r >= 0x180b && r <= 0x180f:
 		return false
-	case r == '\u034f', r == '\u115f', r == '\u1160', r == '\u17b4', r == '\u17b5', r == '\u2800', r == '\u3164', r == '\uffa0': // they cannot be seen
+	// These characters are invisible.
+	case r == '\u034f', r == '\u115f', r == '\u1160', r == '\u17b4', r == '\u17b5', r == '\u2800', r == '\u3164', r == '\uffa0':
 		return false
 	}
 	return unicode.IsPrint(r)
 }
 
-// Line returns s on one line: what is not safe is an escape sequence of Go, such as \n, \x1b or \u202e, and so are bytes that are no UTF-8. A backslash stays, so that the result is
-// for people and cannot be turned back.
+// Line returns s as one line. It replaces unsafe characters and invalid UTF-8 by Go escape
+// sequences such as \n, \x1b or \u202e. It does not escape backslashes, so the result cannot be
+// reversed.
 func Line(s string) string { return escape(s, "") }
 
-// Text is Line for text of several lines: line breaks and tabs stay.
+// Text is like Line for text of several lines: it keeps line breaks and tabs.
 func Text(s string) string { return escape(s, "\n\t") }
 
 func escape(s, keep string) string {
@@ -81,8 +86,9 @@ func appendEscape(b []byte, r rune) []byte {
 	return fmt.Appendf(b, `\U%08x`, r)
 }
 
-// JSON escapes what is not safe in a JSON text, in the way of JSON. The text stays the same value, since such characters stand in strings only; bytes that are no UTF-8 become U+FFFD.
-// Line breaks and tabs stay. The result is text itself if there is nothing to escape.
+// JSON replaces unsafe characters in a JSON text by JSON escapes. The value stays the same, because
+// such characters occur only in strings; invalid UTF-8 becomes U+FFFD. JSON keeps line breaks and
+// tabs. It returns text itself if there is nothing to escape.
 func JSON(text []byte) []byte {
 	i := 0
 	for i < len(text) {

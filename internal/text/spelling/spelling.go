@@ -1,19 +1,16 @@
-// Package spelling finds what somebody may have meant who has misspelled a word.
+// Package spelling measures how similar two words are, to suggest corrections of misspelled words.
 //
 // # Concurrency
 //
-// Its function may be called by many goroutines at once.
-//
-// # Errors
-//
-// There are none.
+// Distance is safe for concurrent use.
 package spelling
 
-// maxCompared is how many bytes of words are compared, so that words of strangers cost little.
+// maxCompared limits the compared bytes of a word, so that untrusted words cost little.
 const maxCompared = 64
 
-// Distance returns how many bytes have to be put in, taken out, replaced, or swapped with their neighbours to make b of a
-// (https://en.wikipedia.org/wiki/Damerau%E2%80%93Levenshtein_distance, in the variant that changes no part twice). Only the first 64 bytes of each count.
+// Distance returns the number of insertions, deletions, replacements and swaps of adjacent bytes
+// that turn a into b (https://en.wikipedia.org/wiki/Damerau%E2%80%93Levenshtein_distance, optimal
+// string alignment). It compares only the first 64 bytes of each.
 func Distance(a, b string) int {
 	a, b = a[:min(len(a), maxCompared)], b[:min(len(b), maxCompared)]
 	var before []int

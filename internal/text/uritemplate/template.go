@@ -14,35 +14,43 @@ import (
 // A Template is a parsed URI template.
 type Template struct {
 	components []component
-	prefix     string // what each URI begins with
+	// prefix is the literal beginning of each URI.
+	prefix     string
 	literalLen int
 
-	once         sync.Once // at the first URI that has the prefix
-	re           *regexp.Regexp
-	groups       []group // of re
-	countedChars int     // characters that re counts
+	// once guards the compilation of re, at the first URI with the prefix.
+	once sync.Once
+	re   *regexp.Regexp
+	// groups describes the groups of re.
+	groups []group
+	// countedChars is the number of characters that re counts.
+	countedChars int
 }
 
-// A part is a literal or, if it has variables, an expression.
+// A component is a literal or, if it has variables, an expression.
 type component struct {
-	literal string // as it stands in a URI
-	op      byte   // 0 for none
-	vars    []variable
+	// literal is encoded as in a URI.
+	literal string
+	// op is the operator, or 0.
+	op   byte
+	vars []variable
 }
 
 type variable struct {
 	name    string
 	explode bool
-	maxLen  int // in characters; 0 is any
+	// maxLen limits the characters. Zero means no limit.
+	maxLen int
 }
 
-// maxVariables is how many variables a template may have: package regexp has a limit to how deeply they nest in {/a,b,c}.
+// maxVariables limits the variables of a template, because package regexp limits the nesting that
+// {/a,b,c} needs.
 const maxVariables = 64
 
-// operators are those of RFC 6570, section 2.2. The RFC keeps =,!@| for later.
+// operators are those of RFC 6570, section 2.2. The RFC reserves =,!@| for later.
 const operators = "+#./;?&"
 
-// Parse parses a template. The error says what is wrong with it, and where.
+// Parse parses a template. An error says what is wrong and where.
 func Parse(text string) (*Template, error) {
 	t := new(Template)
 	seen := map[string]bool{}
@@ -79,7 +87,7 @@ func Parse(text string) (*Template, error) {
 	return t, nil
 }
 
-// Names returns the names of the variables in the order in which they stand.
+// Names returns the names of the variables in order.
 func (t *Template) Names() []string {
 	var names []string
 	for _, p := range t.components {
@@ -90,12 +98,11 @@ func (t *Template) Names() []string {
 	return names
 }
 
-// LiteralLen returns how many bytes of each URI the template itself says: of two
-// templates that match a URI, the one that says more is about fewer.
+// LiteralLen returns the number of literal bytes of the template. Of two templates that match a
+// URI, the one with more literal bytes is more specific.
 func (t *Template) LiteralLen() int { return t.literalLen }
 
-// Prefix returns what each URI of the template begins with, up to the first
-// expression.
+// Prefix returns the literal text before the first expression, with which each URI begins.
 func (t *Template) Prefix() string { return t.prefix }
 
 func parseExpression(text string, seen map[string]bool) (p component, err error) {
@@ -136,7 +143,7 @@ func parseVariable(spec string) (v variable, err error) {
 	return v, nil
 }
 
-// validName reports whether a name is one of RFC 6570, section 2.3.
+// validName reports whether a name is valid by RFC 6570, section 2.3.
 func validName(name string) bool {
 	if name == "" || name[0] == '.' || name[len(name)-1] == '.' || strings.Contains(name, "..") {
 		return false
@@ -153,8 +160,8 @@ func validName(name string) bool {
 	return true
 }
 
-// encodeLiteral returns a literal as it stands in a normal URI, and the index of
-// what cannot be in one, or -1.
+// encodeLiteral returns a literal encoded as in a normalized URI, and -1 or the index of an invalid
+// character.
 func encodeLiteral(s string) (literal string, badAt int) {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -184,15 +191,15 @@ func isAlphanumeric(c byte) bool {
 	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
 }
 
-// isEncoded reports whether s, which begins with a percent sign, goes on with two hexadecimal digits.
+// isEncoded reports whether s, which begins with a percent sign, continues with two hexadecimal
+// digits.
 func isEncoded(s string) bool { return len(s) >= 3 && isHex(s[1]) && isHex(s[2]) }
 
 func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
-// Match returns what the variables are in the URI, with their percent-encoding
-// undone, and whether the URI is one of the template at all. A variable that is
-// left out is absent; only one with a star can have more than one value. The URI must
-// be as [Normalize] returns it. The time it takes is proportional to its length.
+// Match returns the percent-decoded values of the variables in a URI, and whether the URI matches.
+// Absent variables are not in the map; only a variable with a star can have several values. The URI
+// must be a result of [Normalize]. The time is proportional to its length.
 func (t *Template) Match(uri string) (vars map[string][]string, ok bool) {
 	if !strings.HasPrefix(uri, t.prefix) {
 		return nil, false
@@ -212,7 +219,7 @@ func (t *Template) Match(uri string) (vars map[string][]string, ok bool) {
 	return vars, true
 }
 
-// assign puts what was captured into vars and reports whether it can be that.
+// assign stores a captured text in vars and reports whether it is valid.
 func (g *group) assign(vars map[string][]string, captured string) bool {
 	if !g.named {
 		v := g.vars[0]
@@ -236,7 +243,7 @@ func (g *group) assign(vars map[string][]string, captured string) bool {
 	return true
 }
 
-// add adds a value and reports whether the variable can have it.
+// add adds a value and reports whether it is valid for the variable.
 func (v *variable) add(vars map[string][]string, value string) bool {
 	decoded, err := url.PathUnescape(value)
 	switch {
@@ -249,9 +256,8 @@ func (v *variable) add(vars map[string][]string, value string) bool {
 	return true
 }
 
-// Normalize returns the URI with its percent-encoding in upper case, and without
-// that of characters which need none: neither makes a difference (RFC 3986, section
-// 6.2.2).
+// Normalize returns the URI with upper-case percent-encoding, and with unreserved characters
+// decoded. Both are equivalent by RFC 3986, section 6.2.2.
 func Normalize(uri string) string {
 	if strings.IndexByte(uri, '%') < 0 {
 		return uri
@@ -272,7 +278,7 @@ func Normalize(uri string) string {
 	return string(b)
 }
 
-// digit returns what a hexadecimal digit stands for.
+// digit returns the value of a hexadecimal digit.
 func digit(c byte) byte {
 	if c <= '9' {
 		return c - '0'
@@ -287,7 +293,7 @@ func upper(c byte) byte {
 	return c
 }
 
-// The characters of RFC 3986, for classes of regular expressions.
+// Character classes of RFC 3986, for regular expressions.
 const (
 	unreserved      = `A-Za-z0-9._~\-`
 	unreservedNoDot = `A-Za-z0-9_~\-`
@@ -297,18 +303,22 @@ const (
 
 const (
 	encoded = `%[0-9A-F]{2}` // one byte, in upper case
-	// character is one character, which is up to four bytes of UTF-8. Where characters need not be counted, encoded makes a smaller expression.
+	// character is one character, which is up to four bytes of UTF-8. Where characters are not
+	// counted, encoded is smaller.
 	character = `%[0-7][0-9A-F]|%[CD][0-9A-F]%[89AB][0-9A-F]|%E[0-9A-F](?:%[89AB][0-9A-F]){2}|%F[0-7](?:%[89AB][0-9A-F]){3}`
 )
 
-// A group is what one group of the regular expression captures.
+// A group describes a group of the regular expression.
 type group struct {
-	named bool       // names and values of the vars, in any order
-	sep   string     // between the names and values, or the elements of a list
-	vars  []variable // one unless named
+	// named reports that the group captures names and values of vars, in any order.
+	named bool
+	// sep separates the names and values, or the elements of a list.
+	sep string
+	// vars has one element unless named is set.
+	vars []variable
 }
 
-// compile makes the regular expression, and says what its groups mean.
+// compile builds the regular expression and describes its groups.
 func (t *Template) compile() {
 	var b strings.Builder
 	b.WriteByte('^')
@@ -327,7 +337,7 @@ func (t *Template) compile() {
 	t.re = regexp.MustCompile(b.String())
 }
 
-// compileNamed takes all names and values as one group: their order is not fixed.
+// compileNamed captures all names and values in one group, because their order is not fixed.
 func (c *component) compileNamed(b *strings.Builder) group {
 	sep, class := "&", query
 	if c.op == ';' {
@@ -351,7 +361,8 @@ func (t *Template) compilePositional(b *strings.Builder, i int) {
 		}
 	}
 	closing := ""
-	if p.op != 0 && p.op != '+' { // it may be left out
+	// The expression may be absent.
+	if p.op != 0 && p.op != '+' {
 		b.WriteString("(?:")
 		if p.op != sep[0] {
 			b.WriteString(regexp.QuoteMeta(string(p.op)))
@@ -360,7 +371,8 @@ func (t *Template) compilePositional(b *strings.Builder, i int) {
 	}
 	for k, v := range p.vars {
 		switch {
-		case p.op == sep[0]: // so may each behind the first
+		// Each variable after the first may be absent.
+		case p.op == sep[0]:
 			if k > 0 {
 				b.WriteString("(?:")
 				closing += ")?"
@@ -375,7 +387,7 @@ func (t *Template) compilePositional(b *strings.Builder, i int) {
 	b.WriteString(closing)
 }
 
-// reserved returns the class of the characters of a reserved expression.
+// reserved returns the character class of a reserved expression.
 func (t *Template) reserved(i int) string {
 	class := unreserved + subDelims + `:/\[\]@`
 	for _, later := range t.components[i+1:] {
@@ -389,11 +401,11 @@ func (t *Template) reserved(i int) string {
 	return class + "?#"
 }
 
-// maxCounted is how many characters the expression of a template counts for all of its prefixes: each makes it larger and slower. What is beyond is not
-// counted before it is known what a variable is.
+// maxCounted limits the characters that a template's expression counts for all prefixes, because
+// each one makes it larger and slower. Match checks the length of the others.
 const maxCounted = 100
 
-// compileValue takes the variable's value, or its list of them, as one group.
+// compileValue captures the variable's value, or its list of values, in one group.
 func (t *Template) compileValue(b *strings.Builder, v variable, class, sep string) {
 	value := fmt.Sprintf(`(?:[%s]|%s)+`, class, encoded)
 	if v.maxLen > 0 && t.countedChars+v.maxLen <= maxCounted {
