@@ -79,6 +79,7 @@ func (c *Conn) handleBatch(frame []byte) {
 			return
 		}
 	}
+	// Count one for this function, so that the array is not sent before all members were seen.
 	b := &batch{remaining: 1}
 	for i := range entries {
 		c.handleEntry(b, &entries[i])
@@ -134,6 +135,7 @@ func (c *Conn) handleEntry(b *batch, e *Entry) {
 			b.add(c, r.reply, true)
 			return
 		}
+		// Copy this member alone, so that a queued request does not keep the whole array.
 		c.enqueue(c.copyRequest(r, e.raw))
 	default:
 		c.wokeCaller = c.calls.resolve(&e.Message, c.log) || c.wokeCaller

@@ -217,6 +217,7 @@ func (c *Conn) cancelCall(p *Pending, reason string) {
 		return
 	}
 	buf := c.notification(name, params)
+	// There are at most as many cancellations as calls, so they need not wait for room.
 	if err := c.w.post(&buf); err != nil {
 		c.log.Debug("cancellation not sent", "id", p.ID(), "error", err)
 	}

@@ -224,6 +224,8 @@ type idleReader interface {
 
 const (
 	minBuffer         = 64 << 10 // the capacity of a pipe
+	// Buffers of this size are released after maxUnderusedReads reads without large input. Longer
+	// lines are kept in chunks until they end.
 	maxIdleBuffer     = 1 << 20
 	maxUnderusedReads = 64
 	maxEmptyReads     = 100 // then io.ErrNoProgress
@@ -586,6 +588,7 @@ func lower(c byte) byte {
 // number.
 func (f *StreamFramer) nextHeader() ([]byte, error) {
 	for {
+		// Return the error before skipping the rest, which may wait for the peer.
 		if f.badHeader != nil {
 			err := f.badHeader
 			f.badHeader = nil

@@ -326,6 +326,7 @@ func (c *Conn) handleNotification(r *Request, frame []byte) {
 	r = c.copyRequest(r, frame)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// Check under the lock that closing takes, since closing waits for the goroutine below.
 	if c.detached && c.stopping.Load() {
 		r.release()
 		return

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// leaderState is how a connection reads and answers. One goroutine at a time is the leader: it reads, parses each
-// frame in one pass, wakes callers, handles cancellations, runs quick handlers itself, starts
-// goroutines for the others, and writes all its responses at once before it waits for more input. A
-// wake-up of another goroutine costs several times what a quick response does. For that reason no
-// other goroutine is between.
+// leaderState is how a connection reads and answers. One goroutine at a time is the leader: it
+// reads, parses each frame in one pass, wakes callers, handles cancellations, runs quick handlers
+// itself, starts goroutines for the others, and writes all its responses at once before it waits
+// for more input. A wake-up of another goroutine costs several times what a quick response does.
+// For that reason no other goroutine is between.
 //
 // A slow handler, or a peer that does not read, must not block everything. So the leader runs
 // handlers and writes only in sections, which a watchdog observes. A section that does not end

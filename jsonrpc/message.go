@@ -290,8 +290,8 @@ func AppendError(dst []byte, id ID, e *Error, nullID bool) []byte {
 	return append(dst, "}}"...)
 }
 
-// OneLine returns text without raw line breaks. It returns text itself if it has no line breaks. text
-// must be valid JSON.
+// OneLine returns text without raw line breaks. It returns text itself if it has no line breaks.
+// text must be valid JSON.
 func OneLine(text []byte) []byte {
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
 		return text
