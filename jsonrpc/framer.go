@@ -223,7 +223,7 @@ type idleReader interface {
 }
 
 const (
-	minBuffer         = 64 << 10 // the capacity of a pipe
+	minBuffer = 64 << 10 // the capacity of a pipe
 	// Buffers of this size are released after maxUnderusedReads reads without large input. Longer
 	// lines are kept in chunks until they end.
 	maxIdleBuffer     = 1 << 20

@@ -23,7 +23,8 @@ const (
 	MethodTasksCancel           = "tasks/cancel" // 2025-11-25 in both directions, and the tasks extension
 	MethodTasksUpdate           = "tasks/update" // the tasks extension
 
-	// From server to client: requests until 2025-11-25, input requests within a result since.
+	// From server to client: requests until 2025-11-25, input requests within a result since
+	// 2026-07-28.
 	MethodElicit        = "elicitation/create" // since 2025-06-18
 	MethodCreateMessage = "sampling/createMessage"
 	MethodRootsList     = "roots/list"
