@@ -159,7 +159,8 @@ func (t StaticToken) digest() (d [sha256.Size]byte, err error) {
 	case t.SHA256 != "":
 		b, err := hex.DecodeString(t.SHA256)
 		if err != nil || len(b) != len(d) {
-			return d, errors.New("the hash is no SHA-256 in hexadecimal digits") // not hex's, which quotes it
+			// Do not return hex's error, which quotes the text.
+			return d, errors.New("the hash is no SHA-256 in hexadecimal digits")
 		}
 		return [sha256.Size]byte(b), nil
 	case len(t.Token) < minStaticToken:

@@ -39,7 +39,7 @@ func must(t *testing.T, errs ...error) {
 
 // newServer has something of everything.
 func newServer(t *testing.T, rev mcp.Revision) *server.Server {
-	srv := server.New("everything", "1", &server.Options{Revisions: []mcp.Revision{rev}, PageSize: 3, Tasks: &server.TaskOptions{PollInterval: time.Millisecond}})
+	srv := server.MustNew("everything", "1", &server.Options{Revisions: []mcp.Revision{rev}, PageSize: 3, Tasks: &server.TaskOptions{PollInterval: time.Millisecond}})
 	must(t,
 		server.AddTool(srv, "add", "", func(_ context.Context, in struct{ A, B int }) (map[string]int, error) {
 			return map[string]int{"sum": in.A + in.B}, nil

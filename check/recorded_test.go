@@ -69,7 +69,7 @@ func recordStdio(t *testing.T, rev mcp.Revision) *tape {
 func recordHTTP(t *testing.T, rev mcp.Revision) *tape {
 	tape := newTape("http")
 	srv := newServer(t, rev)
-	h := streamable.NewHandler(srv, nil)
+	h := streamable.MustHandler(srv, nil)
 	ts := httptest.NewServer(tape.listen(h))
 	converse(t, tape, srv, streamable.Dial(ts.URL, nil), rev)
 	_ = h.Shutdown(context.Background())
@@ -80,7 +80,7 @@ func recordHTTP(t *testing.T, rev mcp.Revision) *tape {
 func recordSSE(t *testing.T, rev mcp.Revision) *tape {
 	tape := newTape("sse")
 	srv := newServer(t, rev)
-	h := streamable.NewHandler(srv, nil)
+	h := streamable.MustHandler(srv, nil)
 	old := h.SSE("/messages")
 	mux := http.NewServeMux()
 	mux.Handle("/sse", old)
@@ -182,7 +182,7 @@ func (c *webClient) do(method, body string, headers ...string) *http.Response {
 // recordWeb has what packages client and streamable never do: a 401, a stream that is taken up again, a session that is used behind its end.
 func recordWeb(t *testing.T, rev mcp.Revision) *tape {
 	tape := newTape("http")
-	h := streamable.NewHandler(newServer(t, rev), &streamable.Options{Retry: 1})
+	h := streamable.MustHandler(newServer(t, rev), &streamable.Options{Retry: 1})
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Guard") != "" {
 			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="https://example.com/.well-known/oauth-protected-resource"`)

@@ -15,7 +15,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// Call sends a request of any method. params is nil, a [json.RawMessage], something with an AppendJSON method as package mcp's types have, or what
+// Call sends a request of any method. params is nil, a [json.RawMessage], an [mcp.Value], or what
 // encoding/json can marshal to an object. result is nil, a *json.RawMessage, or what encoding/json can unmarshal into. Unless [WithRetry] says so, it is not
 // repeated when the connection is lost.
 //
@@ -110,8 +110,8 @@ func encodeValue(v any) ([]byte, error) {
 			return nil, nil
 		}
 		return v, jsonwire.Valid(v, 0)
-	case interface{ AppendJSON([]byte) []byte }:
-		return v.AppendJSON(nil), nil
+	case mcp.Value:
+		return mcp.Append(nil, v, mcp.RevisionNone), nil
 	}
 	return json.Marshal(v)
 }

@@ -245,7 +245,7 @@ func FuzzResult(f *testing.F) {
 			t.Errorf("data: %q", data)
 		}
 		a.text()
-		if result, err := a.decode(); err == nil && jsonwire.Valid((*mcp.CallToolResult).AppendJSON(result, nil), 0) != nil {
+		if result, err := a.decode(); err == nil && jsonwire.Valid(mcp.Append(nil, result, mcp.RevisionNone), 0) != nil {
 			t.Errorf("result: %+v", result)
 		}
 	})

@@ -27,7 +27,7 @@ func inMemory(srv *server.Server) *client.Client {
 
 // library is a server to talk to.
 func library() *server.Server {
-	srv := server.New("library", "1.0.0", nil)
+	srv := server.MustNew("library", "1.0.0", nil)
 	type book struct {
 		Title string `json:"title"`
 		Year  int    `json:"year"`
@@ -138,7 +138,7 @@ func ExampleGroup() {
 	g := client.NewGroup(nil)
 	defer g.Close() // and with it the members
 
-	clock := server.New("clock", "1.0.0", nil)
+	clock := server.MustNew("clock", "1.0.0", nil)
 	err := server.AddTool(clock, "now", "Tell the time.", func(context.Context, struct{}) (string, error) { return "noon", nil })
 	if err != nil {
 		log.Fatal(err)

@@ -16,7 +16,7 @@ import (
 func ExampleDial() {
 	// A server in this process, to have one. One that is a program of its own takes one line, and is started again if it crashes:
 	//	transport := stdio.Command("node", "server.js")
-	srv := server.New("calculator", "1.2.0", nil)
+	srv := server.MustNew("calculator", "1.2.0", nil)
 	err := server.AddTool(srv, "add", "Add two numbers.", func(_ context.Context, in struct{ A, B int }) (int, error) {
 		return in.A + in.B, nil
 	})
@@ -58,7 +58,7 @@ func ExampleOptions() {
 		},
 	}
 
-	srv := server.New("weather", "1.0.0", nil)
+	srv := server.MustNew("weather", "1.0.0", nil)
 	err := server.AddTool(srv, "forecast", "Tell the weather.", func(ctx context.Context, _ struct{}) (string, error) {
 		type place struct {
 			City string `json:"city"`

@@ -143,7 +143,7 @@ func (g *Group) list(ctx context.Context, member string, c *Client) ([]mcp.Tool,
 		if err != nil {
 			return nil, err
 		}
-		text = tool.AppendJSON(text[:0])
+		text = mcp.Append(text[:0], &tool, mcp.RevisionNone)
 		if size += len(text); size > maxGroupTools {
 			return nil, fmt.Errorf("its tools take more than %d bytes", maxGroupTools)
 		}

@@ -186,7 +186,7 @@ func (c *Client) serveRoots(ctx context.Context, dst []byte, in *inputRequest, a
 			return dst, fmt.Errorf("client.Options.Roots: %w", err)
 		}
 	}
-	return (&mcp.ListRootsResult{Roots: roots}).AppendRevision(dst, r), nil
+	return mcp.Append(dst, &mcp.ListRootsResult{Roots: roots}, r), nil
 }
 
 // checkRoot returns an error unless uri is a file URI that leads nowhere but where it says.
@@ -221,7 +221,7 @@ func (c *Client) serveSample(ctx context.Context, dst []byte, in *inputRequest, 
 	if err != nil {
 		return dst, err
 	}
-	return result.AppendRevision(dst, r), nil
+	return mcp.Append(dst, result, r), nil
 }
 
 // paramsObject returns the params, {} if there are none.
@@ -261,7 +261,7 @@ func (c *Client) serveElicit(ctx context.Context, dst []byte, in *inputRequest, 
 	} else if err := c.checkContent(&p, result.Content); err != nil {
 		return dst, fmt.Errorf("client.Options.Elicit: %w", err)
 	}
-	return trimmed.AppendRevision(dst, r), nil
+	return mcp.Append(dst, &trimmed, r), nil
 }
 
 // isWebPage reports whether a URL is one that can be shown to a user and opened in a browser, and not one that does something else when it is opened.

@@ -62,7 +62,7 @@ func (w *witness) take() []string {
 // curious is a server whose tool t asks for roots, reports progress and says how many roots there are.
 func curious(t *testing.T) *server.Server {
 	t.Helper()
-	srv := server.New("curious", "1", nil)
+	srv := server.MustNew("curious", "1", nil)
 	must(server.AddTool(srv, "t", "", func(ctx context.Context, _ struct{}) (string, error) {
 		call := server.CallOf(ctx)
 		roots, err := call.Roots(ctx, "where")
@@ -189,7 +189,7 @@ func TestMiddlewareChanges(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, revision := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20260728} {
-				srv := server.New("echo", "1", nil)
+				srv := server.MustNew("echo", "1", nil)
 				must(srv.AddRawMethod("com.example/echo", func(_ *server.Call, params json.RawMessage) (json.RawMessage, error) {
 					return bytes.Clone(params), nil
 				}))

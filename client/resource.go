@@ -229,7 +229,7 @@ func (c *Client) Complete(ctx context.Context, ref mcp.Reference, argument mcp.C
 	if len(known) > 0 {
 		p.Context = &mcp.CompleteContext{Arguments: known}
 	}
-	r := &request{method: mcp.MethodComplete, params: p.AppendRevision(nil, c.Revision()), repeatable: true, opts: newCallOptions(opts)}
+	r := &request{method: mcp.MethodComplete, params: mcp.Append(nil, &p, c.Revision()), repeatable: true, opts: newCallOptions(opts)}
 	result := new(mcp.CompleteResult)
 	if err := c.get(ctx, r, result); err != nil {
 		return nil, err

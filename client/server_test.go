@@ -33,7 +33,7 @@ func init() {
 
 // newServer returns a server of package server with tools for tests. die is what its crash does.
 func newServer(die func(int)) *server.Server {
-	srv := server.New("real", "2", &server.Options{Instructions: "be nice"})
+	srv := server.MustNew("real", "2", &server.Options{Instructions: "be nice"})
 	type text struct {
 		Text string `json:"text"`
 	}

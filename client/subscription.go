@@ -239,7 +239,7 @@ func (s *Subscription) serve(ctx context.Context, reconnected <-chan struct{}) e
 	}
 	var id string
 	defer func() { s.c.subs.remove(id, s) }()
-	_, err := s.c.stream(ctx, mcp.MethodSubscriptionsListen, append(s.requested.AppendJSON([]byte(`{"notifications":`)), '}'), func(next jsonrpc.ID) {
+	_, err := s.c.stream(ctx, mcp.MethodSubscriptionsListen, append(mcp.Append([]byte(`{"notifications":`), &s.requested, mcp.RevisionNone), '}'), func(next jsonrpc.ID) {
 		s.c.subs.remove(id, s)
 		id = next.String()
 		s.c.subs.add(id, s)

@@ -115,7 +115,7 @@ func TestTaskProgressDropped(t *testing.T) {
 // TestWiredTaskProgress: the same with package server.
 func TestWiredTaskProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.New("worker", "1", &server.Options{Tasks: &server.TaskOptions{PollInterval: time.Second}})
+		srv := server.MustNew("worker", "1", &server.Options{Tasks: &server.TaskOptions{PollInterval: time.Second}})
 		def := mcp.Tool{Name: "slow", Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskSupportRequired}}
 		must(server.AddToolWith(srv, def, func(ctx context.Context, _ struct{}) (string, error) {
 			for i := range 5 {

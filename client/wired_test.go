@@ -40,7 +40,7 @@ func wire(t *testing.T, srv *server.Server, revision mcp.Revision, opts Options)
 
 // shop is a server with some of everything.
 func shop() *server.Server {
-	srv := server.New("shop", "1", &server.Options{PageSize: 2, ListTTL: time.Minute, ReadTTL: time.Minute})
+	srv := server.MustNew("shop", "1", &server.Options{PageSize: 2, ListTTL: time.Minute, ReadTTL: time.Minute})
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		must(server.AddTool(srv, name, "", func(_ context.Context, in struct {
 			N int `json:"n"`
@@ -215,7 +215,7 @@ func TestWiredTasks(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
 		t.Run(revision.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := server.New("worker", "1", &server.Options{Tasks: &server.TaskOptions{PollInterval: time.Second}})
+				srv := server.MustNew("worker", "1", &server.Options{Tasks: &server.TaskOptions{PollInterval: time.Second}})
 				def := mcp.Tool{Name: "slow", Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskSupportRequired}}
 				must(server.AddToolWith(srv, def, func(ctx context.Context, in struct {
 					Ask  bool `json:"ask,omitempty"`

@@ -52,7 +52,7 @@ func newEverything(revisions []string) (*everything, error) {
 		}
 		opts.Revisions = append(opts.Revisions, r)
 	}
-	e := &everything{server.New("everything", "1.0.0", opts), make(chan struct{}, 16), nil}
+	e := &everything{server.MustNew("everything", "1.0.0", opts), make(chan struct{}, 16), nil}
 	e.addTools()
 	e.addQuestions()
 	e.addChanges()

@@ -28,7 +28,7 @@ func everythingWebMain(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	h := streamable.NewHandler(e, opts)
+	h := streamable.MustHandler(e, opts)
 	mux := http.NewServeMux()
 	mux.Handle(webPath, h)
 	old := h.SSE("/messages")

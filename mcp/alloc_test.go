@@ -14,12 +14,12 @@ func TestAllocations(t *testing.T) {
 			"UpdateTaskRequestParams", "MissingRequiredClientCapabilityData":
 			limit = 20
 		}
-		if n := testing.AllocsPerRun(20, func() { v.AppendRevision(dst, LatestRevision) }); n > limit {
+		if n := testing.AllocsPerRun(20, func() { v.appendRevision(dst, LatestRevision) }); n > limit {
 			t.Errorf("%s: %v allocations", typ, n)
 		}
 	}
 	result := CallToolResult{Content: []ContentBlock{TextContent{Text: "text"}}, StructuredContent: []byte(`{}`)}
-	text := result.AppendJSON(nil)
+	text := result.appendRevision(nil, RevisionNone)
 	if n := testing.AllocsPerRun(20, func() {
 		var v CallToolResult
 		if v.read(text) != nil {
@@ -32,16 +32,16 @@ func TestAllocations(t *testing.T) {
 
 func BenchmarkAppendTool(b *testing.B) {
 	v := filled(b, "Tool", 0)
-	dst := v.AppendJSON(nil)
+	dst := v.appendRevision(nil, RevisionNone)
 	b.SetBytes(int64(len(dst)))
 	b.ReportAllocs()
 	for b.Loop() {
-		dst = v.AppendRevision(dst[:0], LatestRevision)
+		dst = v.appendRevision(dst[:0], LatestRevision)
 	}
 }
 
 func BenchmarkReadTool(b *testing.B) {
-	text := filled(b, "Tool", 0).AppendJSON(nil)
+	text := filled(b, "Tool", 0).appendRevision(nil, RevisionNone)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -53,7 +53,7 @@ func BenchmarkReadTool(b *testing.B) {
 }
 
 func BenchmarkReadResult(b *testing.B) {
-	text := filled(b, "CallToolResult", 0).AppendJSON(nil)
+	text := filled(b, "CallToolResult", 0).appendRevision(nil, RevisionNone)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {

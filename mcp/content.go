@@ -16,11 +16,10 @@ import (
 // not pointers; pointers also implement the interface.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-result)
 type ContentBlock interface {
-	// AppendJSON appends the block's JSON text. It is valid if [CheckContent] returns no error.
-	AppendJSON(dst []byte) []byte
-	// AppendRevision appends the block's JSON text without what the revision lacks. A kind of block
-	// that the revision lacks becomes a text that describes it.
-	AppendRevision(dst []byte, r Revision) []byte
+	// appendRevision appends the block's JSON text without what the revision lacks. A kind of block
+	// that the revision lacks becomes a text that describes it. The text is valid if [CheckContent]
+	// returns no error.
+	appendRevision(dst []byte, r Revision) []byte
 	check() error
 }
 
@@ -30,17 +29,14 @@ type UnknownContent struct {
 	Raw json.RawMessage
 }
 
-// AppendJSON implements [ContentBlock].
-func (v UnknownContent) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision implements [ContentBlock].
-func (v UnknownContent) AppendRevision(dst []byte, _ Revision) []byte {
+// appendRevision implements [ContentBlock].
+func (v UnknownContent) appendRevision(dst []byte, _ Revision) []byte {
 	return jsonwire.AppendCompact(dst, v.Raw)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v UnknownContent) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // ErrorResult returns the result of a failed tool, with a text that a model can act on.
@@ -135,13 +131,15 @@ func putBlocks(dst []byte, key string, blocks []ContentBlock, r Revision) []byte
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = c.AppendRevision(dst, r)
+		dst = c.appendRevision(dst, r)
 	}
 	return append(dst, ']')
 }
 
 // appendNote appends a text in place of a block that a revision lacks.
-func appendNote(dst []byte, note string) []byte { return TextContent{Text: note}.AppendJSON(dst) }
+func appendNote(dst []byte, note string) []byte {
+	return TextContent{Text: note}.appendRevision(dst, RevisionNone)
+}
 
 func (v AudioContent) note(r Revision) string {
 	return fmt.Sprintf("[%s, %d bytes: revision %s has no audio content]", v.MIMEType, len(v.Data), r)
@@ -282,11 +280,8 @@ type ResourceContents struct {
 	Extra json.RawMessage
 }
 
-// AppendJSON appends the JSON text of all fields that are set.
-func (v *ResourceContents) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision lacks.
-func (v *ResourceContents) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision appends the JSON text without what the revision lacks.
+func (v *ResourceContents) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"uri":`, v.URI)
@@ -304,7 +299,7 @@ func (v *ResourceContents) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ResourceContents) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -384,7 +379,7 @@ func (r *reader) sampling(dst *SamplingContent) {
 func putSampling(dst []byte, key string, c SamplingContent, extra []byte, r Revision) []byte {
 	switch {
 	case len(c) == 1 && byValue(c[0]) != nil && !(r.since(Revision20251125) && writtenAsArray(extra)):
-		return c[0].AppendRevision(putKey(dst, key), r)
+		return c[0].appendRevision(putKey(dst, key), r)
 	case r.since(Revision20251125):
 		return putBlocks(dst, key, c, r)
 	}
@@ -434,7 +429,7 @@ func putMessages(dst []byte, key string, messages []SamplingMessage, r Revision)
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = m.AppendRevision(dst, r)
+		dst = m.appendRevision(dst, r)
 	}
 	for i := range messages {
 		m := messages[i]
@@ -453,10 +448,8 @@ func putMessages(dst []byte, key string, messages []SamplingMessage, r Revision)
 // Reference is the subject of a completion: a [PromptReference] or a [ResourceTemplateReference].
 // Decoding produces values, not pointers.
 type Reference interface {
-	// AppendJSON appends the JSON text of all fields that are set.
-	AppendJSON(dst []byte) []byte
-	// AppendRevision appends the JSON text without what the revision lacks.
-	AppendRevision(dst []byte, r Revision) []byte
+	// appendRevision appends the JSON text without what the revision lacks.
+	appendRevision(dst []byte, r Revision) []byte
 	isReference()
 }
 

@@ -20,27 +20,27 @@ func TestAppendJSON(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{"text", TextContent{Text: "a\n\"b\"\xff"}.AppendJSON([]byte("x")), `x{"type":"text","text":"a\n\"b\"` + "\ufffd" + `"}`},
-		{"text with all", TextContent{Text: "a", Annotations: notes, Meta: json.RawMessage("{\n\"k\": 1\n}")}.AppendJSON(nil),
+		{"text", TextContent{Text: "a\n\"b\"\xff"}.appendRevision([]byte("x"), RevisionNone), `x{"type":"text","text":"a\n\"b\"` + "\ufffd" + `"}`},
+		{"text with all", TextContent{Text: "a", Annotations: notes, Meta: json.RawMessage("{\n\"k\": 1\n}")}.appendRevision(nil, RevisionNone),
 			`{"type":"text","text":"a","annotations":{"audience":["user","assistant"],"priority":1,"lastModified":"2025-01-12T15:00:58.5+01:00"},"_meta":{"k":1}}`},
-		{"empty annotations", TextContent{Annotations: &Annotations{}}.AppendJSON(nil), `{"type":"text","text":"","annotations":{}}`},
-		{"image", ImageContent{Data: []byte{0xfb, 0xff}, MIMEType: "image/png"}.AppendJSON(nil), `{"type":"image","data":"+/8=","mimeType":"image/png"}`},
-		{"empty image", ImageContent{}.AppendJSON(nil), `{"type":"image","data":"","mimeType":""}`},
-		{"audio", AudioContent{Data: []byte("abc"), MIMEType: "audio/wav", Annotations: &Annotations{Priority: ptr(0.25)}}.AppendJSON(nil),
+		{"empty annotations", TextContent{Annotations: &Annotations{}}.appendRevision(nil, RevisionNone), `{"type":"text","text":"","annotations":{}}`},
+		{"image", ImageContent{Data: []byte{0xfb, 0xff}, MIMEType: "image/png"}.appendRevision(nil, RevisionNone), `{"type":"image","data":"+/8=","mimeType":"image/png"}`},
+		{"empty image", ImageContent{}.appendRevision(nil, RevisionNone), `{"type":"image","data":"","mimeType":""}`},
+		{"audio", AudioContent{Data: []byte("abc"), MIMEType: "audio/wav", Annotations: &Annotations{Priority: ptr(0.25)}}.appendRevision(nil, RevisionNone),
 			`{"type":"audio","data":"YWJj","mimeType":"audio/wav","annotations":{"priority":0.25}}`},
-		{"link", ResourceLink{URI: "a:b", Name: "n"}.AppendJSON(nil), `{"type":"resource_link","uri":"a:b","name":"n"}`},
-		{"link with all", ResourceLink{URI: "a:b", Name: "n", Title: "T", Description: "D", MIMEType: "m", Size: ptr(int64(0)), Icons: []Icon{{Src: "s"}}, Annotations: &Annotations{}, Meta: json.RawMessage("{}")}.AppendJSON(nil),
+		{"link", ResourceLink{URI: "a:b", Name: "n"}.appendRevision(nil, RevisionNone), `{"type":"resource_link","uri":"a:b","name":"n"}`},
+		{"link with all", ResourceLink{URI: "a:b", Name: "n", Title: "T", Description: "D", MIMEType: "m", Size: ptr(int64(0)), Icons: []Icon{{Src: "s"}}, Annotations: &Annotations{}, Meta: json.RawMessage("{}")}.appendRevision(nil, RevisionNone),
 			`{"type":"resource_link","uri":"a:b","name":"n","title":"T","description":"D","mimeType":"m","size":0,"icons":[{"src":"s"}],"annotations":{},"_meta":{}}`},
-		{"text resource", EmbeddedResource{Resource: ResourceContents{URI: "a:b", Text: "t"}}.AppendJSON(nil), `{"type":"resource","resource":{"uri":"a:b","text":"t"}}`},
-		{"binary resource", EmbeddedResource{Resource: ResourceContents{URI: "a:b", MIMEType: "m", Text: "not this", Blob: []byte{}, Meta: json.RawMessage("{}")}}.AppendJSON(nil),
+		{"text resource", EmbeddedResource{Resource: ResourceContents{URI: "a:b", Text: "t"}}.appendRevision(nil, RevisionNone), `{"type":"resource","resource":{"uri":"a:b","text":"t"}}`},
+		{"binary resource", EmbeddedResource{Resource: ResourceContents{URI: "a:b", MIMEType: "m", Text: "not this", Blob: []byte{}, Meta: json.RawMessage("{}")}}.appendRevision(nil, RevisionNone),
 			`{"type":"resource","resource":{"uri":"a:b","mimeType":"m","blob":"","_meta":{}}}`},
-		{"icon", (&Icon{Src: "a", MIMEType: "m", Sizes: []string{"48x48", "any"}, Theme: ThemeDark}).AppendJSON(nil),
+		{"icon", (&Icon{Src: "a", MIMEType: "m", Sizes: []string{"48x48", "any"}, Theme: ThemeDark}).appendRevision(nil, RevisionNone),
 			`{"src":"a","mimeType":"m","sizes":["48x48","any"],"theme":"dark"}`},
-		{"empty icon", (&Icon{}).AppendJSON(nil), `{"src":""}`},
-		{"tool annotations", (&ToolAnnotations{Title: "t", ReadOnlyHint: ptr(true), DestructiveHint: ptr(false), IdempotentHint: ptr(true), OpenWorldHint: ptr(false)}).AppendJSON(nil),
+		{"empty icon", (&Icon{}).appendRevision(nil, RevisionNone), `{"src":""}`},
+		{"tool annotations", (&ToolAnnotations{Title: "t", ReadOnlyHint: ptr(true), DestructiveHint: ptr(false), IdempotentHint: ptr(true), OpenWorldHint: ptr(false)}).appendRevision(nil, RevisionNone),
 			`{"title":"t","readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`},
-		{"no tool annotations", new(ToolAnnotations).AppendJSON(nil), `{}`},
-		{"implementation", (&Implementation{}).AppendJSON(nil), `{"name":"","version":""}`},
+		{"no tool annotations", new(ToolAnnotations).appendRevision(nil, RevisionNone), `{}`},
+		{"implementation", (&Implementation{}).appendRevision(nil, RevisionNone), `{"name":"","version":""}`},
 		{"revisions", AppendRevisions(nil, []Revision{Revision20260728, Revision20241105}), `["2026-07-28","2024-11-05"]`},
 		{"no revisions", AppendRevisions(nil, nil), `[]`},
 	} {
@@ -135,7 +135,7 @@ func FuzzContent(f *testing.F) {
 				continue
 			}
 			for r := RevisionNone; r <= LatestRevision; r++ {
-				text := c.AppendRevision(nil, r)
+				text := c.appendRevision(nil, r)
 				if err := jsonwire.Valid(text, 0); err != nil || !json.Valid(text) || strings.ContainsAny(string(text), "\n\r") {
 					t.Errorf("%v: %q", err, text)
 				}

@@ -8,11 +8,9 @@
 //
 // # Reading and writing
 //
-// Each type T has these methods; content blocks and references write by value.
+// [Append] writes a value in the form of a revision. Each type T also has these methods:
 //
-//	func (v *T) AppendJSON(dst []byte) []byte                 // all that is set
-//	func (v *T) AppendRevision(dst []byte, r Revision) []byte // without what revision r lacks
-//	func (v T) MarshalJSON() ([]byte, error)
+//	func (v T) MarshalJSON() ([]byte, error) // all that is set
 //	func (v *T) UnmarshalJSON(data []byte) error
 //
 // A decoded value is written as the same JSON value again, except for numbers that a

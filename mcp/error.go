@@ -33,7 +33,7 @@ func MissingRequiredClientCapability(required ClientCapabilities) *jsonrpc.Error
 	return &jsonrpc.Error{
 		Code:    CodeMissingRequiredClientCapability,
 		Message: "the client lacks a required capability",
-		Data:    data.AppendJSON(nil),
+		Data:    data.appendRevision(nil, RevisionNone),
 	}
 }
 
@@ -49,7 +49,7 @@ func URLElicitationRequired(elicitations ...ElicitRequestParams) *jsonrpc.Error 
 	return &jsonrpc.Error{
 		Code:    CodeURLElicitationRequired,
 		Message: "the user must open a URL first",
-		Data:    data.AppendRevision(nil, LatestLegacyRevision),
+		Data:    data.appendRevision(nil, LatestLegacyRevision),
 	}
 }
 

@@ -60,7 +60,7 @@ func recode(t *testing.T, kind string, text []byte, params map[string]string) []
 		if r.Params != nil {
 			r.Params = again(t, params[kind], r.Params)
 		}
-		return r.AppendJSON(nil)
+		return r.appendRevision(nil, RevisionNone)
 	}
 	return envelope(t, kind, text, params)
 }
@@ -105,7 +105,7 @@ func again(t *testing.T, typ string, text []byte) []byte {
 	if extra := reflect.ValueOf(v).Elem().FieldByName("Extra"); extra.Len() > 0 && string(extra.Bytes()) != `{"isError":false}` {
 		t.Errorf("%s: Extra is %s", typ, extra.Bytes())
 	}
-	return v.AppendJSON(nil)
+	return v.appendRevision(nil, RevisionNone)
 }
 
 func members(t *testing.T, text []byte) map[string]json.RawMessage {

@@ -16,7 +16,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(tt.typ, []byte(tt.text))
 	}
 	for _, typ := range []string{"Tool", "InputRequiredResult", "DetailedTask"} {
-		f.Add(typ, filled(f, typ, 0).AppendJSON(nil))
+		f.Add(typ, filled(f, typ, 0).appendRevision(nil, RevisionNone))
 	}
 	f.Add("Result", []byte("{ \"_meta\" : null,\n\"x\":\"\\ud800\",\"x\":1e5,\"resultType\":\"\"}"))
 	f.Add("CallToolResult", []byte(`{"content":[{"type":"tool_result","toolUseId":"","content":[{"type":"x"}]},{"type":"image","data":"\/w==","mimeType":"\""}]}`))
@@ -32,7 +32,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil || jsonwire.Valid(data, 0) != nil {
 			return
 		}
-		text := v.AppendJSON(nil)
+		text := v.appendRevision(nil, RevisionNone)
 		oneLine(t, text)
 		var want, got any
 		if json.Unmarshal(data, &want) != nil { // a number that is too large
@@ -49,11 +49,11 @@ func FuzzRead(f *testing.F) {
 		if err := back.UnmarshalJSON(text); err != nil {
 			t.Fatalf("%s: %v: %s", typ, err, text)
 		}
-		if again := back.AppendJSON(nil); string(again) != string(text) {
+		if again := back.appendRevision(nil, RevisionNone); string(again) != string(text) {
 			t.Errorf("%s: written %s, then %s", typ, text, again)
 		}
 		for _, r := range Revisions() {
-			oneLine(t, v.AppendRevision(nil, r))
+			oneLine(t, v.appendRevision(nil, r))
 		}
 	})
 }

@@ -23,11 +23,8 @@ type RequestParams struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *RequestParams) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *RequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *RequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -35,7 +32,7 @@ func (v *RequestParams) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v RequestParams) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v RequestParams) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *RequestParams) UnmarshalJSON(data []byte) error {
@@ -65,13 +62,8 @@ type NotificationParams struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *NotificationParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *NotificationParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *NotificationParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -80,7 +72,7 @@ func (v *NotificationParams) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v NotificationParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -112,13 +104,8 @@ type PaginatedRequestParams struct {
 	Extra  json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *PaginatedRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *PaginatedRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *PaginatedRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putStringPtr(dst, `"cursor":`, v.Cursor)
@@ -128,7 +115,7 @@ func (v *PaginatedRequestParams) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v PaginatedRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -164,11 +151,8 @@ type Result struct {
 	Extra      json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *Result) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *Result) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *Result) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if r.since(Revision20260728) {
@@ -179,7 +163,7 @@ func (v *Result) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v Result) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v Result) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *Result) UnmarshalJSON(data []byte) error {
@@ -217,17 +201,14 @@ type RequestMetaObject struct {
 	Extra              json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *RequestMetaObject) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *RequestMetaObject) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *RequestMetaObject) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"io.modelcontextprotocol/protocolVersion":`, v.ProtocolVersion)
-	dst = v.ClientCapabilities.AppendRevision(putKey(dst, `"io.modelcontextprotocol/clientCapabilities":`), r)
+	dst = v.ClientCapabilities.appendRevision(putKey(dst, `"io.modelcontextprotocol/clientCapabilities":`), r)
 	if v.ClientInfo != nil {
-		dst = v.ClientInfo.AppendRevision(putKey(dst, `"io.modelcontextprotocol/clientInfo":`), r)
+		dst = v.ClientInfo.appendRevision(putKey(dst, `"io.modelcontextprotocol/clientInfo":`), r)
 	}
 	dst = putLevel(dst, `"io.modelcontextprotocol/logLevel":`, v.LogLevel)
 	dst = putRaw(dst, `"progressToken":`, v.ProgressToken)
@@ -236,7 +217,7 @@ func (v *RequestMetaObject) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v RequestMetaObject) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -283,13 +264,8 @@ type NotificationMetaObject struct {
 	Extra          json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *NotificationMetaObject) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *NotificationMetaObject) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *NotificationMetaObject) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putRaw(dst, `"io.modelcontextprotocol/subscriptionId":`, v.SubscriptionID)
@@ -298,7 +274,7 @@ func (v *NotificationMetaObject) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v NotificationMetaObject) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -329,22 +305,19 @@ type ResultMetaObject struct {
 	Extra      json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ResultMetaObject) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ResultMetaObject) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ResultMetaObject) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if v.ServerInfo != nil {
-		dst = v.ServerInfo.AppendRevision(putKey(dst, `"io.modelcontextprotocol/serverInfo":`), r)
+		dst = v.ServerInfo.appendRevision(putKey(dst, `"io.modelcontextprotocol/serverInfo":`), r)
 	}
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v ResultMetaObject) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -376,17 +349,12 @@ type SubscriptionsListenResultMetaObject struct {
 	Extra          json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *SubscriptionsListenResultMetaObject) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *SubscriptionsListenResultMetaObject) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *SubscriptionsListenResultMetaObject) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if v.ServerInfo != nil {
-		dst = v.ServerInfo.AppendRevision(putKey(dst, `"io.modelcontextprotocol/serverInfo":`), r)
+		dst = v.ServerInfo.appendRevision(putKey(dst, `"io.modelcontextprotocol/serverInfo":`), r)
 	}
 	dst = putRaw(dst, `"io.modelcontextprotocol/subscriptionId":`, v.SubscriptionID)
 	return putEnd(dst, start, v.Extra)
@@ -394,7 +362,7 @@ func (v *SubscriptionsListenResultMetaObject) AppendRevision(dst []byte, r Revis
 
 // MarshalJSON implements [json.Marshaler].
 func (v SubscriptionsListenResultMetaObject) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

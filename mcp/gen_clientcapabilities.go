@@ -26,17 +26,12 @@ type ClientCapabilities struct {
 	Extra        json.RawMessage        // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ClientCapabilities) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ClientCapabilities) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ClientCapabilities) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if r.since(Revision20250618) && v.Elicitation != nil {
-		dst = v.Elicitation.AppendRevision(putKey(dst, `"elicitation":`), r)
+		dst = v.Elicitation.appendRevision(putKey(dst, `"elicitation":`), r)
 	}
 	if v.Experimental != nil {
 		dst = putRaws(dst, `"experimental":`, v.Experimental)
@@ -45,20 +40,20 @@ func (v *ClientCapabilities) AppendRevision(dst []byte, r Revision) []byte {
 		dst = putRaws(dst, `"extensions":`, v.Extensions)
 	}
 	if v.Roots != nil {
-		dst = v.Roots.AppendRevision(putKey(dst, `"roots":`), r)
+		dst = v.Roots.appendRevision(putKey(dst, `"roots":`), r)
 	}
 	if v.Sampling != nil {
-		dst = v.Sampling.AppendRevision(putKey(dst, `"sampling":`), r)
+		dst = v.Sampling.appendRevision(putKey(dst, `"sampling":`), r)
 	}
 	if r.is(Revision20251125) && v.Tasks != nil {
-		dst = v.Tasks.AppendRevision(putKey(dst, `"tasks":`), r)
+		dst = v.Tasks.appendRevision(putKey(dst, `"tasks":`), r)
 	}
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v ClientCapabilities) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -108,11 +103,8 @@ type RootsCapability struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *RootsCapability) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *RootsCapability) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *RootsCapability) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if r.until(Revision20251125) {
@@ -123,7 +115,7 @@ func (v *RootsCapability) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v RootsCapability) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -154,13 +146,8 @@ type SamplingCapability struct {
 	Extra   json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *SamplingCapability) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *SamplingCapability) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *SamplingCapability) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if r.since(Revision20251125) {
@@ -172,7 +159,7 @@ func (v *SamplingCapability) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v SamplingCapability) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -207,13 +194,8 @@ type ElicitationCapability struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ElicitationCapability) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ElicitationCapability) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ElicitationCapability) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if r.since(Revision20251125) {
@@ -225,7 +207,7 @@ func (v *ElicitationCapability) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ElicitationCapability) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -261,26 +243,21 @@ type ClientTasksCapability struct {
 	Extra    json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ClientTasksCapability) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ClientTasksCapability) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ClientTasksCapability) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putRaw(dst, `"cancel":`, v.Cancel)
 	dst = putRaw(dst, `"list":`, v.List)
 	if v.Requests != nil {
-		dst = v.Requests.AppendRevision(putKey(dst, `"requests":`), r)
+		dst = v.Requests.appendRevision(putKey(dst, `"requests":`), r)
 	}
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v ClientTasksCapability) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -319,27 +296,22 @@ type ClientTaskRequests struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ClientTaskRequests) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ClientTaskRequests) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ClientTaskRequests) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if v.Elicitation != nil {
-		dst = v.Elicitation.AppendRevision(putKey(dst, `"elicitation":`), r)
+		dst = v.Elicitation.appendRevision(putKey(dst, `"elicitation":`), r)
 	}
 	if v.Sampling != nil {
-		dst = v.Sampling.AppendRevision(putKey(dst, `"sampling":`), r)
+		dst = v.Sampling.appendRevision(putKey(dst, `"sampling":`), r)
 	}
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v ClientTaskRequests) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -373,13 +345,8 @@ type ElicitationTaskRequests struct {
 	Extra  json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ElicitationTaskRequests) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ElicitationTaskRequests) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ElicitationTaskRequests) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putRaw(dst, `"create":`, v.Create)
@@ -388,7 +355,7 @@ func (v *ElicitationTaskRequests) AppendRevision(dst []byte, r Revision) []byte 
 
 // MarshalJSON implements [json.Marshaler].
 func (v ElicitationTaskRequests) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -418,13 +385,8 @@ type SamplingTaskRequests struct {
 	Extra         json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *SamplingTaskRequests) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *SamplingTaskRequests) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *SamplingTaskRequests) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putRaw(dst, `"createMessage":`, v.CreateMessage)
@@ -433,7 +395,7 @@ func (v *SamplingTaskRequests) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v SamplingTaskRequests) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

@@ -24,21 +24,16 @@ type CompleteRequestParams struct {
 	Extra    json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *CompleteRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *CompleteRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *CompleteRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if v.Ref != nil {
-		dst = v.Ref.AppendRevision(putKey(dst, `"ref":`), r)
+		dst = v.Ref.appendRevision(putKey(dst, `"ref":`), r)
 	}
-	dst = v.Argument.AppendRevision(putKey(dst, `"argument":`), r)
+	dst = v.Argument.appendRevision(putKey(dst, `"argument":`), r)
 	if r.since(Revision20250618) && v.Context != nil {
-		dst = v.Context.AppendRevision(putKey(dst, `"context":`), r)
+		dst = v.Context.appendRevision(putKey(dst, `"context":`), r)
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -46,7 +41,7 @@ func (v *CompleteRequestParams) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v CompleteRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -89,11 +84,8 @@ type CompleteArgument struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *CompleteArgument) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *CompleteArgument) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *CompleteArgument) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"name":`, v.Name)
@@ -103,7 +95,7 @@ func (v *CompleteArgument) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v CompleteArgument) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -137,11 +129,8 @@ type CompleteContext struct {
 	Extra     json.RawMessage   // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *CompleteContext) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *CompleteContext) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *CompleteContext) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if v.Arguments != nil {
@@ -152,7 +141,7 @@ func (v *CompleteContext) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v CompleteContext) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -184,11 +173,8 @@ type PromptReference struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON implements [Reference].
-func (v PromptReference) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision implements [Reference].
-func (v PromptReference) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v PromptReference) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"ref/prompt"`...)
 	dst = putString(dst, `"name":`, v.Name)
@@ -200,7 +186,7 @@ func (v PromptReference) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v PromptReference) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -239,13 +225,8 @@ type ResourceTemplateReference struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON implements [Reference].
-func (v ResourceTemplateReference) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision implements [Reference].
-func (v ResourceTemplateReference) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v ResourceTemplateReference) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"ref/resource"`...)
 	dst = putString(dst, `"uri":`, v.URI)
@@ -254,7 +235,7 @@ func (v ResourceTemplateReference) AppendRevision(dst []byte, r Revision) []byte
 
 // MarshalJSON implements [json.Marshaler].
 func (v ResourceTemplateReference) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -291,14 +272,11 @@ type CompleteResult struct {
 	Extra      json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *CompleteResult) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *CompleteResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *CompleteResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = v.Completion.AppendRevision(putKey(dst, `"completion":`), r)
+	dst = v.Completion.appendRevision(putKey(dst, `"completion":`), r)
 	if r.since(Revision20260728) {
 		dst = putText(dst, `"resultType":`, v.ResultType)
 	}
@@ -308,7 +286,7 @@ func (v *CompleteResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v CompleteResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -348,11 +326,8 @@ type Completion struct {
 	Extra   json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *Completion) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *Completion) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *Completion) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putStrings(dst, `"values":`, v.Values)
@@ -362,7 +337,7 @@ func (v *Completion) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v Completion) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v Completion) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *Completion) UnmarshalJSON(data []byte) error {

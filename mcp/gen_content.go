@@ -23,11 +23,8 @@ type Annotations struct {
 	Extra        json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *Annotations) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *Annotations) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *Annotations) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if v.Audience != nil {
@@ -41,7 +38,7 @@ func (v *Annotations) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v Annotations) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v Annotations) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *Annotations) UnmarshalJSON(data []byte) error {
@@ -81,16 +78,13 @@ type TextContent struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON implements [ContentBlock].
-func (v TextContent) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision implements [ContentBlock].
-func (v TextContent) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v TextContent) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"text"`...)
 	dst = putString(dst, `"text":`, v.Text)
 	if v.Annotations != nil {
-		dst = v.Annotations.AppendRevision(putKey(dst, `"annotations":`), r)
+		dst = v.Annotations.appendRevision(putKey(dst, `"annotations":`), r)
 	}
 	if r.since(Revision20250618) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -99,7 +93,7 @@ func (v TextContent) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v TextContent) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v TextContent) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *TextContent) UnmarshalJSON(data []byte) error {
@@ -144,17 +138,14 @@ type ImageContent struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON implements [ContentBlock].
-func (v ImageContent) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision implements [ContentBlock].
-func (v ImageContent) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v ImageContent) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"image"`...)
 	dst = putBytes(dst, `"data":`, v.Data)
 	dst = putString(dst, `"mimeType":`, v.MIMEType)
 	if v.Annotations != nil {
-		dst = v.Annotations.AppendRevision(putKey(dst, `"annotations":`), r)
+		dst = v.Annotations.appendRevision(putKey(dst, `"annotations":`), r)
 	}
 	if r.since(Revision20250618) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -163,7 +154,7 @@ func (v ImageContent) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v ImageContent) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v ImageContent) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *ImageContent) UnmarshalJSON(data []byte) error {
@@ -212,11 +203,8 @@ type AudioContent struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON implements [ContentBlock].
-func (v AudioContent) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision implements [ContentBlock].
-func (v AudioContent) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v AudioContent) appendRevision(dst []byte, r Revision) []byte {
 	if !r.since(Revision20250326) {
 		return appendNote(dst, v.note(r))
 	}
@@ -225,7 +213,7 @@ func (v AudioContent) AppendRevision(dst []byte, r Revision) []byte {
 	dst = putBytes(dst, `"data":`, v.Data)
 	dst = putString(dst, `"mimeType":`, v.MIMEType)
 	if v.Annotations != nil {
-		dst = v.Annotations.AppendRevision(putKey(dst, `"annotations":`), r)
+		dst = v.Annotations.appendRevision(putKey(dst, `"annotations":`), r)
 	}
 	if r.since(Revision20250618) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -234,7 +222,7 @@ func (v AudioContent) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v AudioContent) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v AudioContent) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *AudioContent) UnmarshalJSON(data []byte) error {
@@ -288,11 +276,8 @@ type ResourceLink struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON implements [ContentBlock].
-func (v ResourceLink) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision implements [ContentBlock].
-func (v ResourceLink) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v ResourceLink) appendRevision(dst []byte, r Revision) []byte {
 	if !r.since(Revision20250618) {
 		return appendNote(dst, v.note(r))
 	}
@@ -305,17 +290,17 @@ func (v ResourceLink) AppendRevision(dst []byte, r Revision) []byte {
 	dst = putText(dst, `"mimeType":`, v.MIMEType)
 	dst = putIntPtr(dst, `"size":`, v.Size)
 	if r.since(Revision20251125) && v.Icons != nil {
-		dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).AppendRevision)
+		dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).appendRevision)
 	}
 	if v.Annotations != nil {
-		dst = v.Annotations.AppendRevision(putKey(dst, `"annotations":`), r)
+		dst = v.Annotations.appendRevision(putKey(dst, `"annotations":`), r)
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v ResourceLink) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v ResourceLink) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *ResourceLink) UnmarshalJSON(data []byte) error {
@@ -383,16 +368,13 @@ type EmbeddedResource struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON implements [ContentBlock].
-func (v EmbeddedResource) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision implements [ContentBlock].
-func (v EmbeddedResource) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v EmbeddedResource) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"resource"`...)
-	dst = v.Resource.AppendRevision(putKey(dst, `"resource":`), r)
+	dst = v.Resource.appendRevision(putKey(dst, `"resource":`), r)
 	if v.Annotations != nil {
-		dst = v.Annotations.AppendRevision(putKey(dst, `"annotations":`), r)
+		dst = v.Annotations.appendRevision(putKey(dst, `"annotations":`), r)
 	}
 	if r.since(Revision20250618) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -402,7 +384,7 @@ func (v EmbeddedResource) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v EmbeddedResource) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -448,11 +430,8 @@ type ToolUseContent struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON implements [ContentBlock].
-func (v ToolUseContent) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision implements [ContentBlock].
-func (v ToolUseContent) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v ToolUseContent) appendRevision(dst []byte, r Revision) []byte {
 	if !r.since(Revision20251125) {
 		return appendNote(dst, v.note(r))
 	}
@@ -467,7 +446,7 @@ func (v ToolUseContent) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ToolUseContent) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -518,11 +497,8 @@ type ToolResultContent struct {
 	Extra             json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON implements [ContentBlock].
-func (v ToolResultContent) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision implements [ContentBlock].
-func (v ToolResultContent) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v ToolResultContent) appendRevision(dst []byte, r Revision) []byte {
 	if !r.since(Revision20251125) {
 		return appendNote(dst, v.note(r))
 	}
@@ -540,7 +516,7 @@ func (v ToolResultContent) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ToolResultContent) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

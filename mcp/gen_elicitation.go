@@ -28,13 +28,8 @@ type ElicitRequestParams struct {
 	Extra           json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ElicitRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ElicitRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ElicitRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if r.since(Revision20251125) {
@@ -48,7 +43,7 @@ func (v *ElicitRequestParams) AppendRevision(dst []byte, r Revision) []byte {
 	if r.is(Revision20251125) {
 		dst = putText(dst, `"elicitationId":`, v.ElicitationID)
 		if v.Task != nil {
-			dst = v.Task.AppendRevision(putKey(dst, `"task":`), r)
+			dst = v.Task.appendRevision(putKey(dst, `"task":`), r)
 		}
 	}
 	if r.until(Revision20251125) {
@@ -59,7 +54,7 @@ func (v *ElicitRequestParams) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ElicitRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -116,11 +111,8 @@ type ElicitResult struct {
 	Extra   json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ElicitResult) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ElicitResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ElicitResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"action":`, v.Action)
@@ -132,7 +124,7 @@ func (v *ElicitResult) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v ElicitResult) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v ElicitResult) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *ElicitResult) UnmarshalJSON(data []byte) error {
@@ -170,13 +162,8 @@ type ElicitationCompleteNotificationParams struct {
 	Extra         json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ElicitationCompleteNotificationParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ElicitationCompleteNotificationParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ElicitationCompleteNotificationParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"elicitationId":`, v.ElicitationID)
@@ -186,7 +173,7 @@ func (v *ElicitationCompleteNotificationParams) AppendRevision(dst []byte, r Rev
 
 // MarshalJSON implements [json.Marshaler].
 func (v ElicitationCompleteNotificationParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

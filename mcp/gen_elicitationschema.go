@@ -27,11 +27,8 @@ type StringSchema struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *StringSchema) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *StringSchema) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *StringSchema) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"string"`...)
 	dst = putText(dst, `"title":`, v.Title)
@@ -46,7 +43,7 @@ func (v *StringSchema) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v StringSchema) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v StringSchema) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *StringSchema) UnmarshalJSON(data []byte) error {
@@ -105,11 +102,8 @@ type NumberSchema struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *NumberSchema) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *NumberSchema) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *NumberSchema) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"type":`, v.Type)
@@ -124,7 +118,7 @@ func (v *NumberSchema) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v NumberSchema) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v NumberSchema) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *NumberSchema) UnmarshalJSON(data []byte) error {
@@ -176,11 +170,8 @@ type BooleanSchema struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *BooleanSchema) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *BooleanSchema) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *BooleanSchema) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"boolean"`...)
 	dst = putText(dst, `"title":`, v.Title)
@@ -190,7 +181,7 @@ func (v *BooleanSchema) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v BooleanSchema) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v BooleanSchema) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *BooleanSchema) UnmarshalJSON(data []byte) error {
@@ -235,13 +226,8 @@ type UntitledSingleSelectEnumSchema struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *UntitledSingleSelectEnumSchema) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *UntitledSingleSelectEnumSchema) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *UntitledSingleSelectEnumSchema) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"string"`...)
 	dst = putText(dst, `"title":`, v.Title)
@@ -253,7 +239,7 @@ func (v *UntitledSingleSelectEnumSchema) AppendRevision(dst []byte, r Revision) 
 
 // MarshalJSON implements [json.Marshaler].
 func (v UntitledSingleSelectEnumSchema) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -303,25 +289,20 @@ type TitledSingleSelectEnumSchema struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *TitledSingleSelectEnumSchema) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *TitledSingleSelectEnumSchema) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *TitledSingleSelectEnumSchema) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"string"`...)
 	dst = putText(dst, `"title":`, v.Title)
 	dst = putText(dst, `"description":`, v.Description)
 	dst = putStringPtr(dst, `"default":`, v.Default)
-	dst = putList(dst, `"oneOf":`, v.OneOf, r, (*EnumOption).AppendRevision)
+	dst = putList(dst, `"oneOf":`, v.OneOf, r, (*EnumOption).appendRevision)
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v TitledSingleSelectEnumSchema) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -373,13 +354,8 @@ type UntitledMultiSelectEnumSchema struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *UntitledMultiSelectEnumSchema) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *UntitledMultiSelectEnumSchema) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *UntitledMultiSelectEnumSchema) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"array"`...)
 	dst = putText(dst, `"title":`, v.Title)
@@ -387,7 +363,7 @@ func (v *UntitledMultiSelectEnumSchema) AppendRevision(dst []byte, r Revision) [
 	if v.Default != nil {
 		dst = putStrings(dst, `"default":`, v.Default)
 	}
-	dst = v.Items.AppendRevision(putKey(dst, `"items":`), r)
+	dst = v.Items.appendRevision(putKey(dst, `"items":`), r)
 	dst = putIntPtr(dst, `"maxItems":`, v.MaxItems)
 	dst = putIntPtr(dst, `"minItems":`, v.MinItems)
 	return putEnd(dst, start, v.Extra)
@@ -395,7 +371,7 @@ func (v *UntitledMultiSelectEnumSchema) AppendRevision(dst []byte, r Revision) [
 
 // MarshalJSON implements [json.Marshaler].
 func (v UntitledMultiSelectEnumSchema) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -455,13 +431,8 @@ type TitledMultiSelectEnumSchema struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *TitledMultiSelectEnumSchema) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *TitledMultiSelectEnumSchema) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *TitledMultiSelectEnumSchema) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"array"`...)
 	dst = putText(dst, `"title":`, v.Title)
@@ -469,7 +440,7 @@ func (v *TitledMultiSelectEnumSchema) AppendRevision(dst []byte, r Revision) []b
 	if v.Default != nil {
 		dst = putStrings(dst, `"default":`, v.Default)
 	}
-	dst = v.Items.AppendRevision(putKey(dst, `"items":`), r)
+	dst = v.Items.appendRevision(putKey(dst, `"items":`), r)
 	dst = putIntPtr(dst, `"maxItems":`, v.MaxItems)
 	dst = putIntPtr(dst, `"minItems":`, v.MinItems)
 	return putEnd(dst, start, v.Extra)
@@ -477,7 +448,7 @@ func (v *TitledMultiSelectEnumSchema) AppendRevision(dst []byte, r Revision) []b
 
 // MarshalJSON implements [json.Marshaler].
 func (v TitledMultiSelectEnumSchema) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -537,13 +508,8 @@ type LegacyTitledEnumSchema struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *LegacyTitledEnumSchema) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *LegacyTitledEnumSchema) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *LegacyTitledEnumSchema) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"string"`...)
 	dst = putText(dst, `"title":`, v.Title)
@@ -560,7 +526,7 @@ func (v *LegacyTitledEnumSchema) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v LegacyTitledEnumSchema) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -611,11 +577,8 @@ type EnumOption struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *EnumOption) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *EnumOption) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *EnumOption) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"const":`, v.Const)
@@ -624,7 +587,7 @@ func (v *EnumOption) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v EnumOption) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v EnumOption) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *EnumOption) UnmarshalJSON(data []byte) error {
@@ -657,11 +620,8 @@ type UntitledEnumItems struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *UntitledEnumItems) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *UntitledEnumItems) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *UntitledEnumItems) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, `{"type":"string"`...)
 	dst = putStrings(dst, `"enum":`, v.Enum)
@@ -670,7 +630,7 @@ func (v *UntitledEnumItems) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v UntitledEnumItems) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -704,20 +664,17 @@ type TitledEnumItems struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *TitledEnumItems) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *TitledEnumItems) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *TitledEnumItems) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putList(dst, `"anyOf":`, v.AnyOf, r, (*EnumOption).AppendRevision)
+	dst = putList(dst, `"anyOf":`, v.AnyOf, r, (*EnumOption).appendRevision)
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v TitledEnumItems) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

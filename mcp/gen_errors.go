@@ -20,22 +20,17 @@ type MissingRequiredClientCapabilityData struct {
 	Extra                json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *MissingRequiredClientCapabilityData) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *MissingRequiredClientCapabilityData) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *MissingRequiredClientCapabilityData) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = v.RequiredCapabilities.AppendRevision(putKey(dst, `"requiredCapabilities":`), r)
+	dst = v.RequiredCapabilities.appendRevision(putKey(dst, `"requiredCapabilities":`), r)
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v MissingRequiredClientCapabilityData) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -66,13 +61,8 @@ type UnsupportedProtocolVersionData struct {
 	Extra     json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *UnsupportedProtocolVersionData) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *UnsupportedProtocolVersionData) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *UnsupportedProtocolVersionData) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putStrings(dst, `"supported":`, v.Supported)
@@ -82,7 +72,7 @@ func (v *UnsupportedProtocolVersionData) AppendRevision(dst []byte, r Revision) 
 
 // MarshalJSON implements [json.Marshaler].
 func (v UnsupportedProtocolVersionData) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -116,22 +106,17 @@ type URLElicitationRequiredData struct {
 	Extra        json.RawMessage       // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *URLElicitationRequiredData) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *URLElicitationRequiredData) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *URLElicitationRequiredData) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putList(dst, `"elicitations":`, v.Elicitations, r, (*ElicitRequestParams).AppendRevision)
+	dst = putList(dst, `"elicitations":`, v.Elicitations, r, (*ElicitRequestParams).appendRevision)
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v URLElicitationRequiredData) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

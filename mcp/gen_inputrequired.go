@@ -24,17 +24,12 @@ type InputRequiredResult struct {
 	Extra         json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *InputRequiredResult) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *InputRequiredResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *InputRequiredResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if v.InputRequests != nil {
-		dst = putMap(dst, `"inputRequests":`, v.InputRequests, r, (*InputRequest).AppendRevision)
+		dst = putMap(dst, `"inputRequests":`, v.InputRequests, r, (*InputRequest).appendRevision)
 	}
 	dst = putStringPtr(dst, `"requestState":`, v.RequestState)
 	dst = append(putKey(dst, `"resultType":`), `"input_required"`...)
@@ -44,7 +39,7 @@ func (v *InputRequiredResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v InputRequiredResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -88,11 +83,8 @@ type InputRequest struct {
 	Extra  json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *InputRequest) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *InputRequest) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *InputRequest) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"method":`, v.Method)
@@ -101,7 +93,7 @@ func (v *InputRequest) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v InputRequest) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v InputRequest) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *InputRequest) UnmarshalJSON(data []byte) error {

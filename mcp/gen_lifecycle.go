@@ -26,11 +26,8 @@ type Implementation struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *Implementation) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *Implementation) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *Implementation) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"name":`, v.Name)
@@ -42,7 +39,7 @@ func (v *Implementation) AppendRevision(dst []byte, r Revision) []byte {
 		dst = putText(dst, `"description":`, v.Description)
 		dst = putText(dst, `"websiteUrl":`, v.WebsiteURL)
 		if v.Icons != nil {
-			dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).AppendRevision)
+			dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).appendRevision)
 		}
 	}
 	return putEnd(dst, start, v.Extra)
@@ -50,7 +47,7 @@ func (v *Implementation) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v Implementation) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -104,11 +101,8 @@ type Icon struct {
 	Extra    json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *Icon) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *Icon) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *Icon) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"src":`, v.Src)
@@ -121,7 +115,7 @@ func (v *Icon) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v Icon) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v Icon) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *Icon) UnmarshalJSON(data []byte) error {
@@ -166,25 +160,20 @@ type InitializeRequestParams struct {
 	Extra           json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *InitializeRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *InitializeRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *InitializeRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"protocolVersion":`, v.ProtocolVersion)
-	dst = v.Capabilities.AppendRevision(putKey(dst, `"capabilities":`), r)
-	dst = v.ClientInfo.AppendRevision(putKey(dst, `"clientInfo":`), r)
+	dst = v.Capabilities.appendRevision(putKey(dst, `"capabilities":`), r)
+	dst = v.ClientInfo.appendRevision(putKey(dst, `"clientInfo":`), r)
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v InitializeRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -231,16 +220,13 @@ type InitializeResult struct {
 	Extra           json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *InitializeResult) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *InitializeResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *InitializeResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"protocolVersion":`, v.ProtocolVersion)
-	dst = v.Capabilities.AppendRevision(putKey(dst, `"capabilities":`), r)
-	dst = v.ServerInfo.AppendRevision(putKey(dst, `"serverInfo":`), r)
+	dst = v.Capabilities.appendRevision(putKey(dst, `"capabilities":`), r)
+	dst = v.ServerInfo.appendRevision(putKey(dst, `"serverInfo":`), r)
 	dst = putText(dst, `"instructions":`, v.Instructions)
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -248,7 +234,7 @@ func (v *InitializeResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v InitializeResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -301,15 +287,12 @@ type DiscoverResult struct {
 	Extra             json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *DiscoverResult) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *DiscoverResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *DiscoverResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putStrings(dst, `"supportedVersions":`, v.SupportedVersions)
-	dst = v.Capabilities.AppendRevision(putKey(dst, `"capabilities":`), r)
+	dst = v.Capabilities.appendRevision(putKey(dst, `"capabilities":`), r)
 	dst = putText(dst, `"instructions":`, v.Instructions)
 	dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
 	dst = putText(dst, `"cacheScope":`, v.CacheScope)
@@ -320,7 +303,7 @@ func (v *DiscoverResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v DiscoverResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

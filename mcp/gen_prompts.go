@@ -26,11 +26,8 @@ type Prompt struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *Prompt) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *Prompt) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *Prompt) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"name":`, v.Name)
@@ -39,10 +36,10 @@ func (v *Prompt) AppendRevision(dst []byte, r Revision) []byte {
 	}
 	dst = putText(dst, `"description":`, v.Description)
 	if v.Arguments != nil {
-		dst = putList(dst, `"arguments":`, v.Arguments, r, (*PromptArgument).AppendRevision)
+		dst = putList(dst, `"arguments":`, v.Arguments, r, (*PromptArgument).appendRevision)
 	}
 	if r.since(Revision20251125) && v.Icons != nil {
-		dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).AppendRevision)
+		dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).appendRevision)
 	}
 	if r.since(Revision20250618) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -51,7 +48,7 @@ func (v *Prompt) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v Prompt) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v Prompt) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *Prompt) UnmarshalJSON(data []byte) error {
@@ -104,11 +101,8 @@ type PromptArgument struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *PromptArgument) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *PromptArgument) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *PromptArgument) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"name":`, v.Name)
@@ -122,7 +116,7 @@ func (v *PromptArgument) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v PromptArgument) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -166,22 +160,19 @@ type PromptMessage struct {
 	Extra   json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *PromptMessage) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *PromptMessage) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *PromptMessage) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"role":`, string(v.Role))
 	if v.Content != nil {
-		dst = v.Content.AppendRevision(putKey(dst, `"content":`), r)
+		dst = v.Content.appendRevision(putKey(dst, `"content":`), r)
 	}
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v PromptMessage) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v PromptMessage) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *PromptMessage) UnmarshalJSON(data []byte) error {
@@ -220,14 +211,11 @@ type ListPromptsResult struct {
 	Extra      json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ListPromptsResult) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ListPromptsResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ListPromptsResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putList(dst, `"prompts":`, v.Prompts, r, (*Prompt).AppendRevision)
+	dst = putList(dst, `"prompts":`, v.Prompts, r, (*Prompt).appendRevision)
 	dst = putStringPtr(dst, `"nextCursor":`, v.NextCursor)
 	if r.since(Revision20260728) {
 		dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
@@ -240,7 +228,7 @@ func (v *ListPromptsResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ListPromptsResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -295,13 +283,8 @@ type GetPromptRequestParams struct {
 	Extra          json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *GetPromptRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *GetPromptRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *GetPromptRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"name":`, v.Name)
@@ -320,7 +303,7 @@ func (v *GetPromptRequestParams) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v GetPromptRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -370,15 +353,12 @@ type GetPromptResult struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *GetPromptResult) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *GetPromptResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *GetPromptResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putText(dst, `"description":`, v.Description)
-	dst = putList(dst, `"messages":`, v.Messages, r, (*PromptMessage).AppendRevision)
+	dst = putList(dst, `"messages":`, v.Messages, r, (*PromptMessage).appendRevision)
 	if r.since(Revision20260728) {
 		dst = putText(dst, `"resultType":`, v.ResultType)
 	}
@@ -388,7 +368,7 @@ func (v *GetPromptResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v GetPromptResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

@@ -29,11 +29,8 @@ type Resource struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *Resource) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *Resource) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *Resource) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"uri":`, v.URI)
@@ -45,10 +42,10 @@ func (v *Resource) AppendRevision(dst []byte, r Revision) []byte {
 	dst = putText(dst, `"mimeType":`, v.MIMEType)
 	dst = putIntPtr(dst, `"size":`, v.Size)
 	if r.since(Revision20251125) && v.Icons != nil {
-		dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).AppendRevision)
+		dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).appendRevision)
 	}
 	if v.Annotations != nil {
-		dst = v.Annotations.AppendRevision(putKey(dst, `"annotations":`), r)
+		dst = v.Annotations.appendRevision(putKey(dst, `"annotations":`), r)
 	}
 	if r.since(Revision20250618) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -57,7 +54,7 @@ func (v *Resource) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v Resource) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v Resource) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *Resource) UnmarshalJSON(data []byte) error {
@@ -126,11 +123,8 @@ type ResourceTemplate struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ResourceTemplate) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ResourceTemplate) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ResourceTemplate) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"uriTemplate":`, v.URITemplate)
@@ -141,10 +135,10 @@ func (v *ResourceTemplate) AppendRevision(dst []byte, r Revision) []byte {
 	dst = putText(dst, `"description":`, v.Description)
 	dst = putText(dst, `"mimeType":`, v.MIMEType)
 	if r.since(Revision20251125) && v.Icons != nil {
-		dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).AppendRevision)
+		dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).appendRevision)
 	}
 	if v.Annotations != nil {
-		dst = v.Annotations.AppendRevision(putKey(dst, `"annotations":`), r)
+		dst = v.Annotations.appendRevision(putKey(dst, `"annotations":`), r)
 	}
 	if r.since(Revision20250618) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -154,7 +148,7 @@ func (v *ResourceTemplate) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ResourceTemplate) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -218,16 +212,11 @@ type ListResourcesResult struct {
 	Extra      json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ListResourcesResult) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ListResourcesResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ListResourcesResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putList(dst, `"resources":`, v.Resources, r, (*Resource).AppendRevision)
+	dst = putList(dst, `"resources":`, v.Resources, r, (*Resource).appendRevision)
 	dst = putStringPtr(dst, `"nextCursor":`, v.NextCursor)
 	if r.since(Revision20260728) {
 		dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
@@ -240,7 +229,7 @@ func (v *ListResourcesResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ListResourcesResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -296,16 +285,11 @@ type ListResourceTemplatesResult struct {
 	Extra             json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ListResourceTemplatesResult) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ListResourceTemplatesResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ListResourceTemplatesResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putList(dst, `"resourceTemplates":`, v.ResourceTemplates, r, (*ResourceTemplate).AppendRevision)
+	dst = putList(dst, `"resourceTemplates":`, v.ResourceTemplates, r, (*ResourceTemplate).appendRevision)
 	dst = putStringPtr(dst, `"nextCursor":`, v.NextCursor)
 	if r.since(Revision20260728) {
 		dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
@@ -318,7 +302,7 @@ func (v *ListResourceTemplatesResult) AppendRevision(dst []byte, r Revision) []b
 
 // MarshalJSON implements [json.Marshaler].
 func (v ListResourceTemplatesResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -372,13 +356,8 @@ type ReadResourceRequestParams struct {
 	Extra          json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ReadResourceRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ReadResourceRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ReadResourceRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"uri":`, v.URI)
@@ -394,7 +373,7 @@ func (v *ReadResourceRequestParams) AppendRevision(dst []byte, r Revision) []byt
 
 // MarshalJSON implements [json.Marshaler].
 func (v ReadResourceRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -441,16 +420,11 @@ type ReadResourceResult struct {
 	Extra      json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ReadResourceResult) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ReadResourceResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ReadResourceResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putList(dst, `"contents":`, v.Contents, r, (*ResourceContents).AppendRevision)
+	dst = putList(dst, `"contents":`, v.Contents, r, (*ResourceContents).appendRevision)
 	if r.since(Revision20260728) {
 		dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
 		dst = putText(dst, `"cacheScope":`, v.CacheScope)
@@ -462,7 +436,7 @@ func (v *ReadResourceResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ReadResourceResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -510,13 +484,8 @@ type SubscribeRequestParams struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *SubscribeRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *SubscribeRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *SubscribeRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"uri":`, v.URI)
@@ -526,7 +495,7 @@ func (v *SubscribeRequestParams) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v SubscribeRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -562,13 +531,8 @@ type UnsubscribeRequestParams struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *UnsubscribeRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *UnsubscribeRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *UnsubscribeRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"uri":`, v.URI)
@@ -578,7 +542,7 @@ func (v *UnsubscribeRequestParams) AppendRevision(dst []byte, r Revision) []byte
 
 // MarshalJSON implements [json.Marshaler].
 func (v UnsubscribeRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -614,13 +578,8 @@ type ResourceUpdatedNotificationParams struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ResourceUpdatedNotificationParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ResourceUpdatedNotificationParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ResourceUpdatedNotificationParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"uri":`, v.URI)
@@ -630,7 +589,7 @@ func (v *ResourceUpdatedNotificationParams) AppendRevision(dst []byte, r Revisio
 
 // MarshalJSON implements [json.Marshaler].
 func (v ResourceUpdatedNotificationParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

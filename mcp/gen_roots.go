@@ -22,14 +22,11 @@ type ListRootsResult struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ListRootsResult) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ListRootsResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ListRootsResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putList(dst, `"roots":`, v.Roots, r, (*Root).AppendRevision)
+	dst = putList(dst, `"roots":`, v.Roots, r, (*Root).appendRevision)
 	if r.until(Revision20251125) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
 	}
@@ -38,7 +35,7 @@ func (v *ListRootsResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ListRootsResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -75,11 +72,8 @@ type Root struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *Root) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *Root) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *Root) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"uri":`, v.URI)
@@ -91,7 +85,7 @@ func (v *Root) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v Root) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v Root) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *Root) UnmarshalJSON(data []byte) error {

@@ -32,20 +32,15 @@ type CreateMessageRequestParams struct {
 	Extra            json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *CreateMessageRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *CreateMessageRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *CreateMessageRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putMessages(dst, `"messages":`, v.Messages, r)
 	dst = putInt(dst, `"maxTokens":`, v.MaxTokens)
 	dst = putText(dst, `"systemPrompt":`, v.SystemPrompt)
 	if v.ModelPreferences != nil {
-		dst = v.ModelPreferences.AppendRevision(putKey(dst, `"modelPreferences":`), r)
+		dst = v.ModelPreferences.appendRevision(putKey(dst, `"modelPreferences":`), r)
 	}
 	dst = putFloatPtr(dst, `"temperature":`, v.Temperature)
 	if v.StopSequences != nil {
@@ -54,15 +49,15 @@ func (v *CreateMessageRequestParams) AppendRevision(dst []byte, r Revision) []by
 	dst = putText(dst, `"includeContext":`, v.IncludeContext)
 	if r.since(Revision20251125) {
 		if v.Tools != nil {
-			dst = putList(dst, `"tools":`, v.Tools, r, (*Tool).AppendRevision)
+			dst = putList(dst, `"tools":`, v.Tools, r, (*Tool).appendRevision)
 		}
 		if v.ToolChoice != nil {
-			dst = v.ToolChoice.AppendRevision(putKey(dst, `"toolChoice":`), r)
+			dst = v.ToolChoice.appendRevision(putKey(dst, `"toolChoice":`), r)
 		}
 	}
 	dst = putRaw(dst, `"metadata":`, v.Metadata)
 	if r.is(Revision20251125) && v.Task != nil {
-		dst = v.Task.AppendRevision(putKey(dst, `"task":`), r)
+		dst = v.Task.appendRevision(putKey(dst, `"task":`), r)
 	}
 	if r.until(Revision20251125) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -72,7 +67,7 @@ func (v *CreateMessageRequestParams) AppendRevision(dst []byte, r Revision) []by
 
 // MarshalJSON implements [json.Marshaler].
 func (v CreateMessageRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -151,13 +146,8 @@ type CreateMessageResult struct {
 	Extra      json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *CreateMessageResult) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *CreateMessageResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *CreateMessageResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"role":`, string(v.Role))
@@ -170,7 +160,7 @@ func (v *CreateMessageResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v CreateMessageResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -219,11 +209,8 @@ type SamplingMessage struct {
 	Extra   json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *SamplingMessage) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *SamplingMessage) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *SamplingMessage) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"role":`, string(v.Role))
@@ -236,7 +223,7 @@ func (v *SamplingMessage) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v SamplingMessage) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -278,16 +265,13 @@ type ModelPreferences struct {
 	Extra                json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ModelPreferences) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ModelPreferences) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ModelPreferences) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putFloatPtr(dst, `"costPriority":`, v.CostPriority)
 	if v.Hints != nil {
-		dst = putList(dst, `"hints":`, v.Hints, r, (*ModelHint).AppendRevision)
+		dst = putList(dst, `"hints":`, v.Hints, r, (*ModelHint).appendRevision)
 	}
 	dst = putFloatPtr(dst, `"intelligencePriority":`, v.IntelligencePriority)
 	dst = putFloatPtr(dst, `"speedPriority":`, v.SpeedPriority)
@@ -296,7 +280,7 @@ func (v *ModelPreferences) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ModelPreferences) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -339,11 +323,8 @@ type ModelHint struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ModelHint) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ModelHint) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ModelHint) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putText(dst, `"name":`, v.Name)
@@ -351,7 +332,7 @@ func (v *ModelHint) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v ModelHint) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v ModelHint) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *ModelHint) UnmarshalJSON(data []byte) error {
@@ -381,11 +362,8 @@ type ToolChoice struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ToolChoice) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ToolChoice) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ToolChoice) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putText(dst, `"mode":`, v.Mode)
@@ -393,7 +371,7 @@ func (v *ToolChoice) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v ToolChoice) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v ToolChoice) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *ToolChoice) UnmarshalJSON(data []byte) error {

@@ -28,13 +28,8 @@ type ServerCapabilities struct {
 	Extra        json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ServerCapabilities) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ServerCapabilities) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ServerCapabilities) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if r.since(Revision20250326) {
@@ -48,23 +43,23 @@ func (v *ServerCapabilities) AppendRevision(dst []byte, r Revision) []byte {
 	}
 	dst = putRaw(dst, `"logging":`, v.Logging)
 	if v.Prompts != nil {
-		dst = v.Prompts.AppendRevision(putKey(dst, `"prompts":`), r)
+		dst = v.Prompts.appendRevision(putKey(dst, `"prompts":`), r)
 	}
 	if v.Resources != nil {
-		dst = v.Resources.AppendRevision(putKey(dst, `"resources":`), r)
+		dst = v.Resources.appendRevision(putKey(dst, `"resources":`), r)
 	}
 	if r.is(Revision20251125) && v.Tasks != nil {
-		dst = v.Tasks.AppendRevision(putKey(dst, `"tasks":`), r)
+		dst = v.Tasks.appendRevision(putKey(dst, `"tasks":`), r)
 	}
 	if v.Tools != nil {
-		dst = v.Tools.AppendRevision(putKey(dst, `"tools":`), r)
+		dst = v.Tools.appendRevision(putKey(dst, `"tools":`), r)
 	}
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v ServerCapabilities) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -122,11 +117,8 @@ type PromptsCapability struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *PromptsCapability) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *PromptsCapability) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *PromptsCapability) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putTrue(dst, `"listChanged":`, v.ListChanged)
@@ -135,7 +127,7 @@ func (v *PromptsCapability) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v PromptsCapability) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -166,13 +158,8 @@ type ResourcesCapability struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ResourcesCapability) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ResourcesCapability) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ResourcesCapability) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putTrue(dst, `"listChanged":`, v.ListChanged)
@@ -182,7 +169,7 @@ func (v *ResourcesCapability) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ResourcesCapability) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -216,11 +203,8 @@ type ToolsCapability struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ToolsCapability) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ToolsCapability) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ToolsCapability) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putTrue(dst, `"listChanged":`, v.ListChanged)
@@ -229,7 +213,7 @@ func (v *ToolsCapability) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ToolsCapability) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -261,26 +245,21 @@ type ServerTasksCapability struct {
 	Extra    json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ServerTasksCapability) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ServerTasksCapability) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ServerTasksCapability) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putRaw(dst, `"cancel":`, v.Cancel)
 	dst = putRaw(dst, `"list":`, v.List)
 	if v.Requests != nil {
-		dst = v.Requests.AppendRevision(putKey(dst, `"requests":`), r)
+		dst = v.Requests.appendRevision(putKey(dst, `"requests":`), r)
 	}
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v ServerTasksCapability) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -318,24 +297,19 @@ type ServerTaskRequests struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ServerTaskRequests) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ServerTaskRequests) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ServerTaskRequests) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if v.Tools != nil {
-		dst = v.Tools.AppendRevision(putKey(dst, `"tools":`), r)
+		dst = v.Tools.appendRevision(putKey(dst, `"tools":`), r)
 	}
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v ServerTaskRequests) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -365,11 +339,8 @@ type ToolTaskRequests struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ToolTaskRequests) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ToolTaskRequests) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ToolTaskRequests) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putRaw(dst, `"call":`, v.Call)
@@ -378,7 +349,7 @@ func (v *ToolTaskRequests) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ToolTaskRequests) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

@@ -22,23 +22,18 @@ type SubscriptionsListenRequestParams struct {
 	Extra         json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *SubscriptionsListenRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *SubscriptionsListenRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *SubscriptionsListenRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = v.Notifications.AppendRevision(putKey(dst, `"notifications":`), r)
+	dst = v.Notifications.appendRevision(putKey(dst, `"notifications":`), r)
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v SubscriptionsListenRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -77,13 +72,8 @@ type SubscriptionFilter struct {
 	Extra                 json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *SubscriptionFilter) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *SubscriptionFilter) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *SubscriptionFilter) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putTrue(dst, `"promptsListChanged":`, v.PromptsListChanged)
@@ -100,7 +90,7 @@ func (v *SubscriptionFilter) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v SubscriptionFilter) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -148,23 +138,18 @@ type SubscriptionsAcknowledgedNotificationParams struct {
 	Extra         json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *SubscriptionsAcknowledgedNotificationParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *SubscriptionsAcknowledgedNotificationParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *SubscriptionsAcknowledgedNotificationParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = v.Notifications.AppendRevision(putKey(dst, `"notifications":`), r)
+	dst = v.Notifications.appendRevision(putKey(dst, `"notifications":`), r)
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (v SubscriptionsAcknowledgedNotificationParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -200,13 +185,8 @@ type SubscriptionsListenResult struct {
 	Extra      json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *SubscriptionsListenResult) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *SubscriptionsListenResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *SubscriptionsListenResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putText(dst, `"resultType":`, v.ResultType)
@@ -216,7 +196,7 @@ func (v *SubscriptionsListenResult) AppendRevision(dst []byte, r Revision) []byt
 
 // MarshalJSON implements [json.Marshaler].
 func (v SubscriptionsListenResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

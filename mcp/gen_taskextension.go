@@ -28,11 +28,8 @@ type ExtensionTask struct {
 	Extra          json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ExtensionTask) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ExtensionTask) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ExtensionTask) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"taskId":`, v.TaskID)
@@ -46,7 +43,7 @@ func (v *ExtensionTask) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v ExtensionTask) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v ExtensionTask) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *ExtensionTask) UnmarshalJSON(data []byte) error {
@@ -101,13 +98,8 @@ type ExtensionCreateTaskResult struct {
 	Extra json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ExtensionCreateTaskResult) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ExtensionCreateTaskResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ExtensionCreateTaskResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"taskId":`, v.ExtensionTask.TaskID)
@@ -125,7 +117,7 @@ func (v *ExtensionCreateTaskResult) AppendRevision(dst []byte, r Revision) []byt
 
 // MarshalJSON implements [json.Marshaler].
 func (v ExtensionCreateTaskResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -193,11 +185,8 @@ type DetailedTask struct {
 	Extra         json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *DetailedTask) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *DetailedTask) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *DetailedTask) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"taskId":`, v.ExtensionTask.TaskID)
@@ -208,7 +197,7 @@ func (v *DetailedTask) AppendRevision(dst []byte, r Revision) []byte {
 	dst = putIntOrNull(dst, `"ttlMs":`, v.ExtensionTask.TTLMs)
 	dst = putIntPtr(dst, `"pollIntervalMs":`, v.ExtensionTask.PollIntervalMs)
 	if v.InputRequests != nil {
-		dst = putMap(dst, `"inputRequests":`, v.InputRequests, r, (*InputRequest).AppendRevision)
+		dst = putMap(dst, `"inputRequests":`, v.InputRequests, r, (*InputRequest).appendRevision)
 	}
 	dst = putRaw(dst, `"result":`, v.Result)
 	dst = putError(dst, `"error":`, v.Error)
@@ -219,7 +208,7 @@ func (v *DetailedTask) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v DetailedTask) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v DetailedTask) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *DetailedTask) UnmarshalJSON(data []byte) error {
@@ -294,13 +283,8 @@ type UpdateTaskRequestParams struct {
 	Extra          json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *UpdateTaskRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *UpdateTaskRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *UpdateTaskRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"taskId":`, v.TaskID)
@@ -311,7 +295,7 @@ func (v *UpdateTaskRequestParams) AppendRevision(dst []byte, r Revision) []byte 
 
 // MarshalJSON implements [json.Marshaler].
 func (v UpdateTaskRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

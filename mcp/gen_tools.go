@@ -29,11 +29,8 @@ type Tool struct {
 	Extra        json.RawMessage  // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *Tool) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *Tool) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *Tool) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"name":`, v.Name)
@@ -46,13 +43,13 @@ func (v *Tool) AppendRevision(dst []byte, r Revision) []byte {
 		dst = putRaw(dst, `"outputSchema":`, v.OutputSchema)
 	}
 	if r.since(Revision20250326) && v.Annotations != nil {
-		dst = v.Annotations.AppendRevision(putKey(dst, `"annotations":`), r)
+		dst = v.Annotations.appendRevision(putKey(dst, `"annotations":`), r)
 	}
 	if r.since(Revision20251125) && v.Icons != nil {
-		dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).AppendRevision)
+		dst = putList(dst, `"icons":`, v.Icons, r, (*Icon).appendRevision)
 	}
 	if r.is(Revision20251125) && v.Execution != nil {
-		dst = v.Execution.AppendRevision(putKey(dst, `"execution":`), r)
+		dst = v.Execution.appendRevision(putKey(dst, `"execution":`), r)
 	}
 	if r.since(Revision20250618) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -61,7 +58,7 @@ func (v *Tool) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v Tool) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v Tool) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *Tool) UnmarshalJSON(data []byte) error {
@@ -127,11 +124,8 @@ type ToolAnnotations struct {
 	Extra           json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ToolAnnotations) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ToolAnnotations) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ToolAnnotations) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putText(dst, `"title":`, v.Title)
@@ -144,7 +138,7 @@ func (v *ToolAnnotations) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ToolAnnotations) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -191,11 +185,8 @@ type ToolExecution struct {
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ToolExecution) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ToolExecution) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ToolExecution) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putText(dst, `"taskSupport":`, v.TaskSupport)
@@ -203,7 +194,7 @@ func (v *ToolExecution) AppendRevision(dst []byte, r Revision) []byte {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (v ToolExecution) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }
+func (v ToolExecution) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
 func (v *ToolExecution) UnmarshalJSON(data []byte) error {
@@ -238,14 +229,11 @@ type ListToolsResult struct {
 	Extra      json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *ListToolsResult) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *ListToolsResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *ListToolsResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putList(dst, `"tools":`, v.Tools, r, (*Tool).AppendRevision)
+	dst = putList(dst, `"tools":`, v.Tools, r, (*Tool).appendRevision)
 	dst = putStringPtr(dst, `"nextCursor":`, v.NextCursor)
 	if r.since(Revision20260728) {
 		dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
@@ -258,7 +246,7 @@ func (v *ListToolsResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v ListToolsResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -314,13 +302,8 @@ type CallToolRequestParams struct {
 	Extra          json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *CallToolRequestParams) AppendJSON(dst []byte) []byte {
-	return v.AppendRevision(dst, RevisionNone)
-}
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *CallToolRequestParams) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *CallToolRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putString(dst, `"name":`, v.Name)
@@ -332,7 +315,7 @@ func (v *CallToolRequestParams) AppendRevision(dst []byte, r Revision) []byte {
 		dst = putStringPtr(dst, `"requestState":`, v.RequestState)
 	}
 	if r.is(Revision20251125) && v.Task != nil {
-		dst = v.Task.AppendRevision(putKey(dst, `"task":`), r)
+		dst = v.Task.appendRevision(putKey(dst, `"task":`), r)
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -340,7 +323,7 @@ func (v *CallToolRequestParams) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v CallToolRequestParams) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
@@ -395,11 +378,8 @@ type CallToolResult struct {
 	Extra             json.RawMessage // members that no field holds, an object
 }
 
-// AppendJSON appends the JSON text of all that is set.
-func (v *CallToolResult) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
-
-// AppendRevision appends the JSON text without what the revision does not have.
-func (v *CallToolResult) AppendRevision(dst []byte, r Revision) []byte {
+// appendRevision implements [Value].
+func (v *CallToolResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	dst = putBlocks(dst, `"content":`, v.Content, r)
@@ -416,7 +396,7 @@ func (v *CallToolResult) AppendRevision(dst []byte, r Revision) []byte {
 
 // MarshalJSON implements [json.Marshaler].
 func (v CallToolResult) MarshalJSON() ([]byte, error) {
-	return v.AppendRevision(nil, RevisionNone), nil
+	return v.appendRevision(nil, RevisionNone), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].

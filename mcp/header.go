@@ -13,7 +13,8 @@ import (
 
 // A HeaderParam is a tool argument that HTTP clients repeat in a header, since 2026-07-28: its
 // schema has an x-mcp-header.
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters)
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http,
+// section "Custom Headers from Tool Parameters")
 type HeaderParam struct {
 	// Header is the header's name after Mcp-Param-. Names are case-insensitive.
 	Header string

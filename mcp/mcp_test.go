@@ -91,7 +91,7 @@ func TestImplementation(t *testing.T) {
 		text string
 		want Implementation
 	}{
-		{string(full.AppendJSON(nil)), full},
+		{string(full.appendRevision(nil, RevisionNone)), full},
 		{`{"name":"a\u0062","version":7,"title":null,"description":{},"icons":[1]}`, Implementation{Name: "ab"}},
 		{`{"icons":[{},{"src":"data:,x","theme":"dark"},{"src":7}]}`, Implementation{Icons: icons[1:]}},
 		{`{"icons":{"src":"data:,x"}}`, Implementation{}},

@@ -103,7 +103,7 @@ func TestAbsence(t *testing.T) {
 		"UpdateTaskRequestParams":          `{"taskId":"","inputResponses":{}}`,
 		"Result":                           `{}`,
 	} {
-		if diff := cmp.Diff(want, string(codecs[typ]().AppendJSON(nil))); diff != "" {
+		if diff := cmp.Diff(want, string(codecs[typ]().appendRevision(nil, RevisionNone))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", typ, diff)
 		}
 	}
@@ -118,15 +118,15 @@ func TestExtra(t *testing.T) {
 	if err := tool.UnmarshalJSON([]byte("{\"name\":\"n\",\"t\\u0069tle\":\"\",\"inputSchema\":{},\"x\": [1,\n2]}")); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(`{"name":"n","inputSchema":{},"t\u0069tle":"","x":[1,2]}`, string(tool.AppendJSON(nil))); diff != "" {
+	if diff := cmp.Diff(`{"name":"n","inputSchema":{},"t\u0069tle":"","x":[1,2]}`, string(tool.appendRevision(nil, RevisionNone))); diff != "" {
 		t.Errorf("as read (-want +got):\n%s", diff)
 	}
 	tool.Title = "T"
-	if diff := cmp.Diff(`y{"name":"n","title":"T","inputSchema":{},"x":[1,2]}`, string(tool.AppendJSON([]byte("y")))); diff != "" {
+	if diff := cmp.Diff(`y{"name":"n","title":"T","inputSchema":{},"x":[1,2]}`, string(tool.appendRevision([]byte("y"), RevisionNone))); diff != "" {
 		t.Errorf("with a title (-want +got):\n%s", diff)
 	}
 	task := GetTaskResult{Task: Task{TTL: new(int64), Extra: json.RawMessage(`{"ttl":1,"a":1}`)}, Extra: json.RawMessage(`{"a":2,"b":2,"_meta":{}}`), Meta: json.RawMessage(`{"c":3}`)}
-	if diff := cmp.Diff(`{"taskId":"","status":"","createdAt":"","lastUpdatedAt":"","ttl":0,"_meta":{"c":3},"a":1,"b":2}`, string(task.AppendJSON(nil))); diff != "" {
+	if diff := cmp.Diff(`{"taskId":"","status":"","createdAt":"","lastUpdatedAt":"","ttl":0,"_meta":{"c":3},"a":1,"b":2}`, string(task.appendRevision(nil, RevisionNone))); diff != "" {
 		t.Errorf("embedded (-want +got):\n%s", diff)
 	}
 }
@@ -139,7 +139,7 @@ func TestMissingContent(t *testing.T) {
 		if err := v.UnmarshalJSON([]byte(text)); err != nil || len(v.Content) > 0 || string(v.StructuredContent) != `{"a":1}` {
 			t.Errorf("%s: got %+v, %v", text, v, err)
 		}
-		if got, want := string(v.AppendJSON(nil)), `{"content":[],"structuredContent":{"a":1}}`; got != want {
+		if got, want := string(v.appendRevision(nil, RevisionNone)), `{"content":[],"structuredContent":{"a":1}}`; got != want {
 			t.Errorf("%s: written as %s, want %s", text, got, want)
 		}
 	}
@@ -149,7 +149,7 @@ func TestRoundTrip(t *testing.T) {
 	for typ := range codecs {
 		for variant := range variants(typ) {
 			v := filled(t, typ, variant)
-			text := v.AppendJSON(nil)
+			text := v.appendRevision(nil, RevisionNone)
 			back := codecs[typ]()
 			if err := json.Unmarshal(text, back); err != nil {
 				t.Errorf("%s: %v: %s", typ, err, text)
@@ -162,8 +162,8 @@ func TestRoundTrip(t *testing.T) {
 			if err != nil || string(marshaled) != string(text) {
 				t.Errorf("%s: Marshal: %s, %v; want %s", typ, marshaled, err, text)
 			}
-			if err := json.Unmarshal(text, back); err != nil || string(back.AppendJSON(nil)) != string(text) {
-				t.Errorf("%s: read over another value: %s, %v", typ, back.AppendJSON(nil), err)
+			if err := json.Unmarshal(text, back); err != nil || string(back.appendRevision(nil, RevisionNone)) != string(text) {
+				t.Errorf("%s: read over another value: %s, %v", typ, back.appendRevision(nil, RevisionNone), err)
 			}
 		}
 	}
@@ -260,7 +260,7 @@ func TestParseContent(t *testing.T) {
 // TestOwnMemory: what was read does not change with the text that it was read from.
 func TestOwnMemory(t *testing.T) {
 	for typ := range codecs {
-		text := append([]byte(nil), filled(t, typ, 0).AppendJSON(nil)...)
+		text := append([]byte(nil), filled(t, typ, 0).appendRevision(nil, RevisionNone)...)
 		text = append(text[:len(text)-1], `,"more":{"a":"b"}}`...)
 		if text[1] == ',' {
 			text = slices.Delete(text, 1, 2)
@@ -270,11 +270,11 @@ func TestOwnMemory(t *testing.T) {
 			t.Errorf("%s: %v", typ, err)
 			continue
 		}
-		before := string(v.AppendJSON(nil))
+		before := string(v.appendRevision(nil, RevisionNone))
 		for i := range text {
 			text[i] = 'x'
 		}
-		if diff := cmp.Diff(before, string(v.AppendJSON(nil))); diff != "" {
+		if diff := cmp.Diff(before, string(v.appendRevision(nil, RevisionNone))); diff != "" {
 			t.Errorf("%s changed with the text (-before +after):\n%s", typ, diff)
 		}
 	}

@@ -10,8 +10,7 @@ import (
 
 // A codec is what each type of the vocabulary is, by pointer.
 type codec interface {
-	AppendJSON(dst []byte) []byte
-	AppendRevision(dst []byte, r Revision) []byte
+	appendRevision(dst []byte, r Revision) []byte
 	MarshalJSON() ([]byte, error)
 	UnmarshalJSON(data []byte) error
 }

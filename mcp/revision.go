@@ -38,7 +38,7 @@ func (r Revision) String() string {
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
 func (r Revision) Modern() bool { return r >= Revision20260728 }
 
-// since, until and is are for the generated AppendRevision methods. RevisionNone has everything.
+// since, until and is are for the generated appendRevision methods. RevisionNone has everything.
 func (r Revision) since(first Revision) bool { return r == RevisionNone || r >= first }
 func (r Revision) until(last Revision) bool  { return r <= last }
 func (r Revision) is(one Revision) bool      { return r == RevisionNone || r == one }

@@ -12,7 +12,7 @@ func TestContentOfRevision(t *testing.T) {
 	use := ToolUseContent{ID: "1", Name: "add", Input: json.RawMessage(`{"a": 1}`)}
 	result := ToolResultContent{ToolUseID: "1", Content: []ContentBlock{TextContent{Text: "2"}, AudioContent{MIMEType: "audio/wav"}, &TextContent{Text: "3"}, nil, (*TextContent)(nil),
 		EmbeddedResource{Resource: ResourceContents{URI: "a:b"}}}}
-	note := func(text string) string { return string(TextContent{Text: text}.AppendJSON(nil)) }
+	note := func(text string) string { return string(TextContent{Text: text}.appendRevision(nil, RevisionNone)) }
 	for _, tt := range []struct {
 		c     ContentBlock
 		first Revision // that has it
@@ -26,11 +26,11 @@ func TestContentOfRevision(t *testing.T) {
 		{UnknownContent{Raw: json.RawMessage(`{ "type": "new" }`)}, Revision20241105, ""},
 	} {
 		for _, r := range Revisions() {
-			want := string(tt.c.AppendJSON(nil))
+			want := string(tt.c.appendRevision(nil, RevisionNone))
 			if r < tt.first {
 				want = tt.want
 			}
-			if diff := cmp.Diff(want, string(tt.c.AppendRevision(nil, r))); diff != "" {
+			if diff := cmp.Diff(want, string(tt.c.appendRevision(nil, r))); diff != "" {
 				t.Errorf("%T in %v (-want +got):\n%s", tt.c, r, diff)
 			}
 		}
@@ -60,7 +60,7 @@ func TestSamplingContent(t *testing.T) {
 			name, want string
 			v          codec
 		}{{"params", wantParams, &params}, {"result", wantResult, &result}, {"array of one", wantSingle, &single}} {
-			if diff := cmp.Diff(tt.want, string(tt.v.AppendRevision(nil, r))); diff != "" {
+			if diff := cmp.Diff(tt.want, string(tt.v.appendRevision(nil, r))); diff != "" {
 				t.Errorf("%s in %v (-want +got):\n%s", tt.name, r, diff)
 			}
 		}
@@ -74,7 +74,7 @@ func TestObjectsOnly(t *testing.T) {
 		result := CallToolResult{StructuredContent: json.RawMessage(text)}
 		for _, r := range Revisions() {
 			any := r == LatestRevision
-			has := func(v codec, name string) bool { return member(t, v.AppendRevision(nil, r), name) != nil }
+			has := func(v codec, name string) bool { return member(t, v.appendRevision(nil, r), name) != nil }
 			if got := has(&tool, "outputSchema"); got != (r >= Revision20250618 && (object || any)) {
 				t.Errorf("output schema %s in %v: %t", text, r, got)
 			}

@@ -177,7 +177,7 @@ func (s *spec) find(path string) any {
 // baseMembers may stand in all params and results: their definitions in place leave them out.
 var baseMembers = []string{"_meta"}
 
-// TestAppendRevision: of a value that has everything, AppendRevision gives each revision what its schema has, all of it and nothing else.
+// TestAppendRevision: of a value that has everything, appendRevision gives each revision what its schema has, all of it and nothing else.
 func TestAppendRevision(t *testing.T) {
 	specs := openSpecs(t)
 	params := paramsTypes(specs)
@@ -187,7 +187,7 @@ func TestAppendRevision(t *testing.T) {
 			checked[typ] = true
 			for variant := range variants(typ) {
 				v := filled(t, typ, variant)
-				text := v.AppendRevision(nil, s.revision)
+				text := v.appendRevision(nil, s.revision)
 				if of(path, variant) {
 					s.validate(t, path, text)
 					s.checkMembers(t, path, variant, text)

@@ -112,7 +112,7 @@ func (l *LoggingLevel) UnmarshalText(text []byte) error {
 const (
 	ResultTypeComplete      = "complete"
 	ResultTypeInputRequired = "input_required" // an InputRequiredResult
-	ResultTypeTask          = "task"           // an ExtensionCreateTaskResult, of the tasks extension
+	ResultTypeTask          = "task"           // an ExtensionCreateTaskResult
 )
 
 // Modes of elicitation. The default is a form.

@@ -31,7 +31,7 @@ func BenchmarkToolCall(b *testing.B) {
 		{"sdk", []server.Middleware{sdk.Server}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			srv := server.New("test", "1", nil)
+			srv := server.MustNew("test", "1", nil)
 			srv.Use(bb.middleware...)
 			if err := server.AddTool(srv, "t", "", func(context.Context, struct{}) (string, error) { return "ok", nil }); err != nil {
 				b.Fatal(err)

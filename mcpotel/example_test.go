@@ -25,7 +25,7 @@ func Example() {
 		Transport:      "pipe",
 	})
 
-	srv := server.New("calculator", "1.0.0", nil)
+	srv := server.MustNew("calculator", "1.0.0", nil)
 	srv.Use(tel.Server)
 	if err := server.AddTool(srv, "add", "", func(_ context.Context, in struct{ A, B int }) (int, error) { return in.A + in.B, nil }); err != nil {
 		log.Fatal(err)

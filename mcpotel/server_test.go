@@ -168,7 +168,7 @@ func (c *peer) close() {
 // traced returns a server with a tool that runs f and a few that fail.
 func traced(t *testing.T, r *recording, f func(ctx context.Context) (string, error)) *server.Server {
 	t.Helper()
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	srv.Use(r.Server)
 	tool := func(name string, f func(ctx context.Context) (string, error)) error {
 		return server.AddTool(srv, name, "", func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
@@ -384,7 +384,7 @@ func TestOptions(t *testing.T) {
 		r := record(mcpotel.Options{Content: true, Attributes: func(ctx context.Context, method string) []attribute.KeyValue {
 			return []attribute.KeyValue{attribute.String("mcp.session.id", server.CallOf(ctx).Principal().ID+" "+method)}
 		}})
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		srv.Use(r.Server)
 		if err := server.AddTool(srv, "echo", "", func(_ context.Context, in map[string]int) (map[string]int, error) { return in, nil }); err != nil {
 			t.Fatal(err)
@@ -424,7 +424,7 @@ func TestOptions(t *testing.T) {
 func TestWithoutSDK(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tel := mcpotel.New(nil)
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		srv.Use(tel.Server)
 		if err := server.AddTool(srv, "t", "", func(ctx context.Context, _ struct{}) (string, error) {
 			return "ok", server.CallOf(ctx).Progress(1, 0, "")

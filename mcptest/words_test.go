@@ -16,7 +16,7 @@ func newWords(t testing.TB) *server.Server {
 	type input struct {
 		Text string `json:"text" jsonschema:"the text to count"`
 	}
-	srv := server.New("words", "1.0.0", nil)
+	srv := server.MustNew("words", "1.0.0", nil)
 	err := errors.Join(
 		server.AddTool(srv, "word_count", "Count the words of a text.", func(_ context.Context, in input) (int, error) {
 			return len(strings.Fields(in.Text)), nil

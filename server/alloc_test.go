@@ -105,7 +105,7 @@ func TestListIsEncodedOnce(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	for i := range 1000 {
 		err := server.AddTool(srv, fmt.Sprintf("tool%d", i), "One of many.", func(context.Context, struct {
 			Text string `json:"text" jsonschema:"a text"`

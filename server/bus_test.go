@@ -27,7 +27,7 @@ func busServer(t *testing.T, bus server.Bus, change func(*server.Options)) *serv
 	if change != nil {
 		change(o)
 	}
-	srv := server.New("node", "1", o)
+	srv := server.MustNew("node", "1", o)
 	must(t,
 		server.AddTool(srv, "t", "", func(context.Context, struct{}) (string, error) { return "", nil }),
 		server.AddResource(srv, mcp.Resource{URI: "lib://a", Name: "a"}, server.Static("")),
@@ -406,7 +406,7 @@ func TestBusHangs(t *testing.T) {
 func TestBusStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := new(server.MemoryBus)
-		srv := server.New("empty", "1", &server.Options{Bus: bus})
+		srv := server.MustNew("empty", "1", &server.Options{Bus: bus})
 		defer srv.Close(context.Background())
 		as := server.WithPrincipal(context.Background(), &server.Principal{ID: "u"})
 		c := connectIn(as, t, srv, "2025-11-25")
@@ -441,7 +441,7 @@ func TestEventJSON(t *testing.T) {
 
 // BenchmarkNoBus is what Options.Bus costs those who have none.
 func BenchmarkNoBus(b *testing.B) {
-	srv := server.New("x", "1", nil)
+	srv := server.MustNew("x", "1", nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		srv.ResourceUpdated("lib://a")

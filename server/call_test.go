@@ -25,7 +25,7 @@ import (
 // with returns a server with one tool, t.
 func with(t testing.TB, opts *server.Options, fn func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error)) *server.Server {
 	t.Helper()
-	srv := server.New("test", "1", opts)
+	srv := server.MustNew("test", "1", opts)
 	if err := server.AddTool(srv, "t", "", func(ctx context.Context, _ empty) (*mcp.CallToolResult, error) {
 		return fn(ctx, server.CallOf(ctx))
 	}); err != nil {
@@ -423,7 +423,7 @@ func TestFailures(t *testing.T) {
 		{"encoding fails", given(badJSON{}), `-32603 internal error {"exception":"server_test.secretError"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			srv := server.New("test", "1", nil)
+			srv := server.MustNew("test", "1", nil)
 			if err := tt.add(srv); err != nil {
 				t.Fatal(err)
 			}

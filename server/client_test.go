@@ -430,7 +430,7 @@ func (r *reply) text() string {
 // withTool returns a server whose tool t is fn.
 func withTool(t testing.TB, opts *server.Options, fn func(c *server.Call) (string, error)) *server.Server {
 	t.Helper()
-	srv := server.New("test", "1", opts)
+	srv := server.MustNew("test", "1", opts)
 	addTool(t, srv, "t", fn)
 	return srv
 }

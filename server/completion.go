@@ -142,7 +142,7 @@ func (s *session) complete(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 			return dst, c.invalidResult("%v", err)
 		}
 	}
-	return c.endWithMeta(result.AppendRevision(dst, c.ex.Revision), nil), nil
+	return c.endWithMeta(mcp.Append(dst, &result, c.ex.Revision), nil), nil
 }
 
 // decodeParamsError is the error for params that do not have the form of the method's.

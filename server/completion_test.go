@@ -17,7 +17,7 @@ const completeA = `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a
 // TestCompletionAppears: the method is there from the first completer on.
 func TestCompletionAppears(t *testing.T) {
 	for _, revision := range append(legacyRevisions(), modern) {
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		must(t, server.AddPrompt(srv, mcp.Prompt{Name: "p"}, noPrompt[struct {
 			A string `json:"a"`
 		}]))
@@ -37,7 +37,7 @@ func TestCompletionAppears(t *testing.T) {
 
 // TestCompletionEnum: a completer takes the place of the one an enum has.
 func TestCompletionEnum(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	must(t, server.AddPrompt(srv, mcp.Prompt{Name: "p"}, noPrompt[struct {
 		A string  `json:"a" schema:"enum=x1|x2"`
 		B *string `json:"b" schema:"enum=y1|y2"`
@@ -53,7 +53,7 @@ func TestCompletionEnum(t *testing.T) {
 // Spec: S157
 func TestCompletionTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.New("test", "1", &server.Options{HandlerTimeout: time.Minute})
+		srv := server.MustNew("test", "1", &server.Options{HandlerTimeout: time.Minute})
 		must(t, server.AddPrompt(srv, mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}}, noPrompt[map[string]string],
 			server.Complete("a", func(ctx context.Context, _ server.CompleteRequest) ([]string, error) {
 				<-ctx.Done()

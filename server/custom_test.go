@@ -45,7 +45,7 @@ func addSum(_ context.Context, in sumArgs) (total, error) {
 // withMethods returns a server with the methods com.example/sum and com.example/raw, which answers its params in a member.
 func withMethods(t *testing.T) *server.Server {
 	t.Helper()
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	err := errors.Join(
 		server.AddMethod(srv, "com.example/sum", addSum),
 		server.AddMethod(srv, "com.example/who", func(ctx context.Context, in map[string]any) (map[string]string, error) {
@@ -115,7 +115,7 @@ func TestCustomMethods(t *testing.T) {
 // TestForeignMeta: a bridge hands on the metadata of others, whose keys may break the rules.
 func TestForeignMeta(t *testing.T) {
 	const foreign = `"_fastmcp":{"tags":["a"]}`
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	meta := json.RawMessage("{" + foreign + "}")
 	if err := srv.AddRawTool(mcp.Tool{Name: "t", Meta: meta}, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: "ok", Meta: meta}}, Meta: meta}, nil
@@ -173,10 +173,10 @@ func TestMethodNames(t *testing.T) {
 		{"notifications/initialized", "notification", ""},
 		{"notifications/cancelled", "notification", "cancels"},
 	} {
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		for what, got := range map[string][2]string{
 			"AddRawMethod":   {fmt.Sprint(srv.AddRawMethod(tt.name, raw)), tt.method},
-			"AddMethod":      {fmt.Sprint(server.AddMethod(server.New("test", "1", nil), tt.name, addSum)), tt.method},
+			"AddMethod":      {fmt.Sprint(server.AddMethod(server.MustNew("test", "1", nil), tt.name, addSum)), tt.method},
 			"OnNotification": {fmt.Sprint(srv.OnNotification(tt.name, hear)), tt.notification},
 		} {
 			if got[1] == "" && got[0] != "<nil>" || got[1] != "" && !strings.Contains(got[0], got[1]) {
@@ -217,7 +217,7 @@ func TestOnNotification(t *testing.T) {
 	for _, middleware := range []bool{false, true} {
 		t.Run(fmt.Sprintf("middleware %t", middleware), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := server.New("test", "1", nil)
+				srv := server.MustNew("test", "1", nil)
 				if middleware {
 					srv.Use(passOn)
 				}
@@ -283,7 +283,7 @@ func TestOnNotification(t *testing.T) {
 // TestNotificationMiddleware: a middleware can change a notification, and hold it back.
 func TestNotificationMiddleware(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		var got []string
 		if err := srv.OnNotification("com.example/n", func(ctx context.Context, params json.RawMessage) {
 			got = append(got, fmt.Sprint(string(params), ctx.Value(contextKey{})))
@@ -322,7 +322,7 @@ func TestExtensions(t *testing.T) {
 		Extensions:   map[string]json.RawMessage{"com.example/b": json.RawMessage("{ \"a\": [1, \n2] }"), "com.example/a": json.RawMessage("{}"), "io.modelcontextprotocol/tasks": json.RawMessage("{}")},
 		Experimental: map[string]json.RawMessage{"thing": json.RawMessage(`{"x":1}`)},
 	}
-	srv := server.New("test", "1", opts)
+	srv := server.MustNew("test", "1", opts)
 	opts.Extensions["com.example/a"] = json.RawMessage("[]") // it was copied
 	if err := server.AddTool(srv, "t", "", func(ctx context.Context, _ empty) (string, error) {
 		settings, ok := server.CallOf(ctx).ClientExtension("com.example/a")
@@ -361,7 +361,7 @@ func TestExtensions(t *testing.T) {
 			t.Errorf("legacy, %s: got %+v, %v", tt.capabilities, r, err)
 		}
 	}
-	if got := connect(t, server.New("test", "1", nil), modern).must("server/discover", "{}"); strings.Contains(got, `"extensions"`) || strings.Contains(got, `"experimental"`) {
+	if got := connect(t, server.MustNew("test", "1", nil), modern).must("server/discover", "{}"); strings.Contains(got, `"extensions"`) || strings.Contains(got, `"experimental"`) {
 		t.Errorf("without extensions: %s", got)
 	}
 	for _, tt := range []struct {
@@ -373,14 +373,9 @@ func TestExtensions(t *testing.T) {
 		{server.Options{Extensions: map[string]json.RawMessage{"com.example/a": json.RawMessage("true")}}, "object"},
 		{server.Options{Experimental: map[string]json.RawMessage{"a": json.RawMessage("[]")}}, "object"},
 	} {
-		func() {
-			defer func() {
-				if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), tt.want) {
-					t.Errorf("New: recovered %v, want one about %q", v, tt.want)
-				}
-			}()
-			server.New("test", "1", &tt.opts)
-		}()
+		if _, err := server.New("test", "1", &tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("New: got %v, want an error about %q", err, tt.want)
+		}
 	}
 }
 

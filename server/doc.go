@@ -1,7 +1,7 @@
 // Package server builds MCP servers. Register tools with [AddTool], resources with [AddResource] and [AddResourceTemplate], prompts with [AddPrompt], then
 // hand the [Server] to a transport:
 //
-//	srv := server.New("demo", "1.0.0", nil)
+//	srv := server.MustNew("demo", "1.0.0", nil)
 //	err := server.AddTool(srv, "word_count", "Count words in the input string.",
 //		func(ctx context.Context, in struct {
 //			Text string `json:"text" jsonschema:"text to count"`

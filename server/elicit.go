@@ -123,7 +123,7 @@ func (rs *InputRequests) elicit(q *inputRequest, p mcp.ElicitRequestParams, err 
 		err = fmt.Errorf("mode %q: there are form and url", p.Mode)
 	}
 	if err == nil {
-		q.params = p.AppendRevision(nil, c.ex.Features.Revision)
+		q.params = mcp.Append(nil, &p, c.ex.Features.Revision)
 	}
 	rs.add(q, err)
 }
@@ -492,7 +492,7 @@ func (s *Server) elicitationCompleteLocal(id string) {
 }
 
 func (s *session) notifyElicitationComplete(id string) {
-	s.notify(mcp.NotificationElicitationComplete, (&mcp.ElicitationCompleteNotificationParams{ElicitationID: id}).AppendJSON(nil))
+	s.notify(mcp.NotificationElicitationComplete, mcp.Append(nil, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id}, mcp.RevisionNone))
 }
 
 // convertURLRequired deals with the error by which a handler sends the user to web pages before it can do anything. It exists in one revision

@@ -246,7 +246,7 @@ func TestURLElicitationRequiredElsewhere(t *testing.T) {
 		{modern, mcp.URLElicitationRequired(mcp.ElicitRequestParams{Mode: "url", ElicitationID: "a", Message: "m", URL: "javascript:x"}), jsonrpc.CodeInternalError},
 		{"2025-11-25", mcp.URLElicitationRequired(mcp.ElicitRequestParams{Mode: "url", Message: "m", URL: "https://example.com"}), jsonrpc.CodeInternalError},
 	} {
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		if err := server.AddResource(srv, mcp.Resource{URI: "test:r", Name: "r"}, func(context.Context) (string, error) { return "", tt.err }); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ func ExampleBus() {
 	bus := &hub{ready: make(chan struct{}), subs: make(map[*func(server.Event)]bool)}
 	nodes := make([]*server.Server, 2)
 	for i := range nodes {
-		nodes[i] = server.New("library", "1.0.0", &server.Options{Bus: bus})
+		nodes[i] = server.MustNew("library", "1.0.0", &server.Options{Bus: bus})
 		defer nodes[i].Close(context.Background())
 		err := server.AddResource(nodes[i], mcp.Resource{URI: "lib://shelf", Name: "shelf"}, server.Static("Emma"))
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 // A handler that asks the user is the same for clients of all revisions. A legacy client is asked by a request, and the handler waits. A modern one gets
 // the question as the answer to its call, and calls again with what the user said: the handler runs from its beginning, and this time Elicit returns.
 func ExampleElicit() {
-	srv := server.New("shop", "1.0.0", nil)
+	srv := server.MustNew("shop", "1.0.0", nil)
 	type delivery struct {
 		Street string `json:"street" schema:"title=Street and number,minLength=1"`
 		Speed  string `json:"speed" schema:"enum=normal|express,default=normal"`
@@ -59,7 +59,7 @@ func ExampleElicit() {
 
 // What a handler does before a question would be done again in its next run, unless Once remembers it.
 func ExampleOnce() {
-	srv := server.New("shop", "1.0.0", nil)
+	srv := server.MustNew("shop", "1.0.0", nil)
 	type order struct {
 		Number int
 		Price  float64
@@ -96,7 +96,7 @@ func ExampleOnce() {
 
 // Several questions go to the client in one round.
 func ExampleCall_InputRequests() {
-	srv := server.New("assistant", "1.0.0", nil)
+	srv := server.MustNew("assistant", "1.0.0", nil)
 	type name struct {
 		Name string `json:"name"`
 	}
@@ -136,7 +136,7 @@ func ExampleCall_InputRequests() {
 
 // A model that may use a tool. Each answer in which it does takes another question, under another key.
 func ExampleCall_Sample() {
-	srv := server.New("assistant", "1.0.0", nil)
+	srv := server.MustNew("assistant", "1.0.0", nil)
 	err := server.AddTool(srv, "ask", "Ask the model.", func(ctx context.Context, in struct {
 		Question string `json:"question"`
 	}) (string, error) {
@@ -187,7 +187,7 @@ func ExampleCall_Sample() {
 
 // A web page that the user has to visit. What is random in its URL comes from Once, so that it is the same page when the handler runs again.
 func ExampleCall_ElicitURL() {
-	srv := server.New("shop", "1.0.0", nil)
+	srv := server.MustNew("shop", "1.0.0", nil)
 	connected := func(ctx context.Context, token string) error { // in earnest, this waits until the page says that the user is done there
 		return ctx.Err()
 	}

@@ -13,7 +13,7 @@ import (
 
 // A middleware that keeps an audit log of tool calls, and lets nobody but administrators erase anything.
 func ExampleServer_Use() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	for _, name := range []string{"search", "erase"} {
 		if err := server.AddTool(srv, name, "", func(context.Context, struct{}) (string, error) { return "done", nil }); err != nil {
 			log.Fatal(err)
@@ -48,7 +48,7 @@ func ExampleServer_Use() {
 }
 
 func ExampleAddMethod() {
-	srv := server.New("demo", "1.0.0", nil)
+	srv := server.MustNew("demo", "1.0.0", nil)
 	type move struct {
 		Square string `json:"square" jsonschema:"where to put the stone" schema:"pattern=^[A-T][0-9]+$"`
 	}
@@ -70,7 +70,7 @@ func ExampleAddMethod() {
 }
 
 func ExampleServer_OnNotification() {
-	srv := server.New("demo", "1.0.0", nil)
+	srv := server.MustNew("demo", "1.0.0", nil)
 	if err := srv.OnNotification("com.example/saved", func(ctx context.Context, params json.RawMessage) {
 		fmt.Printf("%s from %q\n", params, server.CallOf(ctx).Principal().ID)
 	}); err != nil {

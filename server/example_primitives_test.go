@@ -14,7 +14,7 @@ import (
 )
 
 func ExampleAddResource() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	// A text that never changes.
 	err := server.AddResource(srv, mcp.Resource{URI: "config://app", Name: "config", MIMEType: "application/json"}, server.Static(`{"debug":true}`))
 	if err != nil {
@@ -47,7 +47,7 @@ func ExampleAddResource() {
 }
 
 func ExampleAddResourceTemplate() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	rows := map[string]string{"users/42": "Ada"}
 	def := mcp.ResourceTemplate{URITemplate: "db:///{table}/{id}", Name: "row", MIMEType: "text/plain"}
 	err := server.AddResourceTemplate(srv, def, func(_ context.Context, vars server.Vars) (string, error) {
@@ -72,7 +72,7 @@ func ExampleAddResourceTemplate() {
 
 // Files below a folder. For those on a disk, use the FS of an os.Root, which nothing leads out of.
 func ExampleFiles() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	docs := fstest.MapFS{"guide/start.html": {Data: []byte("<h1>Start</h1>")}}
 	def := mcp.ResourceTemplate{URITemplate: "file:///srv/docs/{+path}", Name: "docs"}
 	if err := server.AddResourceTemplate(srv, def, server.Files(docs)); err != nil {
@@ -87,7 +87,7 @@ func ExampleFiles() {
 }
 
 func ExampleServer_ResourceUpdated() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	count := 0
 	err := server.AddResource(srv, mcp.Resource{URI: "counter://hits", Name: "hits"}, func(context.Context) (string, error) { return fmt.Sprint(count), nil })
 	if err != nil {
@@ -101,7 +101,7 @@ func ExampleServer_ResourceUpdated() {
 }
 
 func ExampleAddPrompt() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	type args struct {
 		Language string `json:"language" jsonschema:"the language of the code" schema:"enum=go|rust"`
 		Focus    string `json:"focus,omitempty" jsonschema:"what to look at"`
@@ -128,7 +128,7 @@ func ExampleAddPrompt() {
 
 // Arguments that are not known before the server runs, and several messages.
 func ExampleAddPrompt_map() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	def := mcp.Prompt{Name: "greet", Arguments: []mcp.PromptArgument{{Name: "name", Required: true}}}
 	err := server.AddPrompt(srv, def, func(_ context.Context, args map[string]string) ([]mcp.PromptMessage, error) {
 		return []mcp.PromptMessage{
@@ -146,7 +146,7 @@ func ExampleAddPrompt_map() {
 
 // A value that depends on another one that the user has chosen.
 func ExampleComplete() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	cities := map[string][]string{"no": {"Bergen", "Oslo"}, "nl": {"Breda"}}
 	type args struct {
 		Country string `json:"country" schema:"enum=nl|no"`

@@ -18,7 +18,7 @@ import (
 
 // A whole server. Here its standard input is a pipe that holds one request; in a main function, call stdio.Serve.
 func Example() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	err := server.AddTool(srv, "word_count", "Count words in the input string.",
 		func(_ context.Context, in struct {
 			Text string `json:"text" jsonschema:"text to count"`
@@ -65,7 +65,7 @@ func serve(srv *server.Server, requests ...string) {
 }
 
 func ExampleAddTool() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	type query struct {
 		Text  string `json:"text" jsonschema:"what to look for" schema:"minLength=1"`
 		Limit int    `json:"limit,omitempty" schema:"minimum=1,maximum=50,default=10"`
@@ -97,7 +97,7 @@ func ExampleAddTool() {
 }
 
 func ExampleAddToolWith() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	no := false
 	def := mcp.Tool{
 		Name:        "erase",
@@ -125,7 +125,7 @@ func ExampleAddToolWith() {
 }
 
 func ExampleServer_AddRawTool() {
-	srv := server.New("proxy", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("proxy", "1.0.0", &server.Options{Lenient: true})
 	err := srv.AddRawTool(mcp.Tool{
 		Name:        "forward",
 		InputSchema: json.RawMessage(`{"type": "object", "properties": {"to": {"enum": ["north", "south"]}}, "required": ["to"]}`),
@@ -144,7 +144,7 @@ func ExampleServer_AddRawTool() {
 }
 
 func ExampleCall_Progress() {
-	srv := server.New("demo", "1.0.0", &server.Options{Lenient: true})
+	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	err := server.AddTool(srv, "copy", "Copy files.", func(ctx context.Context, in struct {
 		Files []string `json:"files"`
 	}) (string, error) {

@@ -23,7 +23,7 @@ func TestFilesThatAreNone(t *testing.T) {
 	root, err := os.OpenRoot(dir)
 	must(t, err)
 	defer root.Close()
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "file:///{+path}", Name: "docs"}, server.Files(root.FS())))
 	c := connect(t, srv, modern)
 	for _, name := range []string{"pipe", "link", "device", "loop"} {

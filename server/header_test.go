@@ -24,7 +24,7 @@ func TestToolHeaders(t *testing.T) {
 		{"in a list", `{"type":"array","items":{"type":"string","x-mcp-header":"A"}}`, "x-mcp-header at /properties/a/items/x-mcp-header cannot be there"},
 		{"in a choice", `{"anyOf":[{"type":"string","x-mcp-header":"A"},{"type":"null"}]}`, "x-mcp-header at /properties/a/anyOf/0/x-mcp-header cannot be there"},
 	} {
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		def := mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":` + tt.a + `}}`)}
 		raw := srv.AddRawTool(def, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
 		srv.RemoveTools("t")

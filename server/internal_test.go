@@ -203,7 +203,7 @@ func TestUsedStatesOfCaller(t *testing.T) {
 
 // TestCallerID: whose states are counted together.
 func TestCallerID(t *testing.T) {
-	srv := New("s", "1", &Options{SingleUseState: true})
+	srv := MustNew("s", "1", &Options{SingleUseState: true})
 	ids := make(map[string]bool)
 	on := func(b *identity, s *session) string {
 		id := (&Call{session: s, sessionIdentity: b}).callerID()
@@ -261,7 +261,7 @@ func TestArgumentsKept(t *testing.T) {
 		Text shortText `json:"text"`
 	}
 	var kept []shortText
-	srv := New("test", "1", nil)
+	srv := MustNew("test", "1", nil)
 	def := mcp.Tool{Name: "keep", InputSchema: json.RawMessage(`{"type":"object"}`)}
 	if err := AddToolWith(srv, def, func(_ context.Context, in args) (string, error) {
 		kept = append(kept, in.Text)

@@ -151,7 +151,7 @@ func TestLimitedMethods(t *testing.T) {
 	} {
 		var got []string
 		for _, method := range methods {
-			srv := server.New("test", "1", &server.Options{
+			srv := server.MustNew("test", "1", &server.Options{
 				RateLimit: server.RateLimit{PerSecond: 0.001}, LimitedMethods: tt.option, AdvertiseKinds: []server.Kind{server.KindPrompt, server.KindResource, server.KindTool},
 			})
 			if err := errors.Join(
@@ -183,7 +183,7 @@ func TestLimitedMethods(t *testing.T) {
 // TestLimitedHandshake: what takes no handler can be limited too, with middleware and without.
 func TestLimitedHandshake(t *testing.T) {
 	for _, middleware := range []server.Middleware{nil, passOn} {
-		srv := server.New("test", "1", &server.Options{RateLimit: server.RateLimit{PerSecond: 0.001}, LimitedMethods: []string{"ping", "initialize"}})
+		srv := server.MustNew("test", "1", &server.Options{RateLimit: server.RateLimit{PerSecond: 0.001}, LimitedMethods: []string{"ping", "initialize"}})
 		if middleware != nil {
 			srv.Use(middleware)
 		}

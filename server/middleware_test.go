@@ -208,7 +208,7 @@ func TestMiddlewareSeesQuestions(t *testing.T) {
 // echoing returns a server whose raw tools echo and other say their name and arguments, and Call, context and deadline.
 func echoing(t *testing.T, middleware server.Middleware) *server.Server {
 	t.Helper()
-	srv := server.New("test", "1", &server.Options{ListTTL: time.Second})
+	srv := server.MustNew("test", "1", &server.Options{ListTTL: time.Second})
 	for _, name := range []string{"echo", "other"} {
 		if err := srv.AddRawTool(mcp.Tool{Name: name}, func(call *server.Call, args json.RawMessage) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: call.Name() + string(args)}}}, nil
@@ -407,7 +407,7 @@ func TestMiddlewareOrder(t *testing.T) {
 			}
 		}
 	}
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	srv.Use(named("a"), named("b"))
 	srv.Use(named("c"))
 	connect(t, srv, modern).must("server/discover", "{}")
@@ -417,7 +417,7 @@ func TestMiddlewareOrder(t *testing.T) {
 }
 
 func TestUseTooLate(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	connect(t, srv, modern).must("server/discover", "{}")
 	for _, middleware := range []server.Middleware{passOn, nil} {
 		func() {
@@ -427,7 +427,7 @@ func TestUseTooLate(t *testing.T) {
 				}
 			}()
 			if middleware == nil {
-				srv = server.New("test", "1", nil)
+				srv = server.MustNew("test", "1", nil)
 			}
 			srv.Use(middleware)
 		}()
@@ -533,7 +533,7 @@ func TestMiddlewarePipelined(t *testing.T) {
 	}{{"quick", 0, false}, {"slow", time.Second, false}, {"goroutines", 0, true}, {"goroutines, slow", time.Second, true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := server.New("n", "1", &server.Options{Goroutines: tt.goroutines})
+				srv := server.MustNew("n", "1", &server.Options{Goroutines: tt.goroutines})
 				addNumber(t, srv, 0)
 				srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
 					return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
@@ -669,7 +669,7 @@ func TestMiddlewareHeartbeat(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := server.New("test", "1", opts)
+				srv := server.MustNew("test", "1", opts)
 				def := mcp.Tool{Name: "t"}
 				if opts.Tasks != nil {
 					def.Execution = &mcp.ToolExecution{TaskSupport: mcp.TaskSupportOptional}

@@ -224,7 +224,7 @@ func TestOnceOutsideOfCalls(t *testing.T) {
 // Spec: S102
 func TestAskOtherMethods(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25", modern} {
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		ask := func(ctx context.Context) (string, error) {
 			c := server.CallOf(ctx)
 			if n, err := server.Once(ctx, "n", askOne); n != 1 || err != nil {

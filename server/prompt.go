@@ -32,7 +32,7 @@ type prompt struct {
 }
 
 func (p *prompt) appendDefinition(dst []byte, f *era.Features) []byte {
-	return p.def.AppendRevision(dst, f.Revision)
+	return mcp.Append(dst, &p.def, f.Revision)
 }
 
 // AddPrompt registers a prompt. In is a struct, whose fields are the arguments: strings, and what reads itself from one, such as a [time.Time].
@@ -181,7 +181,7 @@ func (c *Call) appendPrompt(dst []byte, description string, res *mcp.GetPromptRe
 	}
 	meta := out.Meta
 	out.Meta, out.ResultType = nil, ""
-	return c.endWithMeta(out.AppendRevision(dst, c.ex.Revision), meta), nil
+	return c.endWithMeta(mcp.Append(dst, &out, c.ex.Revision), meta), nil
 }
 
 // checkPromptMessage fills in what is missing, and returns an error if the message is none of a prompt.

@@ -17,7 +17,7 @@ import (
 func noPrompt[In any](context.Context, In) (string, error) { return "", nil }
 
 func TestPromptRegistrationErrors(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	must(t, server.AddPrompt(srv, mcp.Prompt{Name: "taken"}, noPrompt[struct{}]))
 	if err := server.AddPrompt(srv, mcp.Prompt{Name: "taken"}, noPrompt[struct{}]); !errors.Is(err, server.ErrDuplicate) {
 		t.Errorf("twice: %v", err)
@@ -89,7 +89,7 @@ func TestPromptOutput(t *testing.T) {
 		{"metadata", &mcp.GetPromptResult{Meta: json.RawMessage("[]")}, "_meta must be a JSON object"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			srv := server.New("test", "1", nil)
+			srv := server.MustNew("test", "1", nil)
 			must(t, server.AddPrompt(srv, mcp.Prompt{Name: "p"}, func(context.Context, struct{}) (*mcp.GetPromptResult, error) { return tt.out, nil }))
 			_, err := connect(t, srv, modern).call(t.Context(), "prompts/get", `{"name":"p"}`)
 			switch {
@@ -104,7 +104,7 @@ func TestPromptOutput(t *testing.T) {
 
 // TestPromptOutputIsNotChanged: what is filled in is the client's alone.
 func TestPromptOutputIsNotChanged(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	kept := &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: &mcp.EmbeddedResource{Resource: mcp.ResourceContents{URI: "a:b", Blob: []byte("x")}}}}}
 	read := &mcp.ReadResourceResult{Contents: []mcp.ResourceContents{{Text: "x"}}}
 	must(t, server.AddPrompt(srv, mcp.Prompt{Name: "p", Description: "D"}, func(context.Context, struct{}) (*mcp.GetPromptResult, error) { return kept, nil }),

@@ -42,7 +42,7 @@ type resource struct {
 }
 
 func (r *resource) appendDefinition(dst []byte, f *era.Features) []byte {
-	return r.def.AppendRevision(dst, f.Revision)
+	return mcp.Append(dst, &r.def, f.Revision)
 }
 
 // A reader appends the result of resources/read.
@@ -257,7 +257,7 @@ func (c *Call) appendRead(dst []byte, mimeType string, res *mcp.ReadResourceResu
 	}
 	meta := out.Meta
 	out.Meta, out.ResultType = nil, ""
-	return c.endWithMeta(out.AppendRevision(dst, c.ex.Revision), meta), nil
+	return c.endWithMeta(mcp.Append(dst, &out, c.ex.Revision), meta), nil
 }
 
 // setCacheHints fills in how long clients may keep the result. One that depends on what the user answered is nobody else's, and no other time's.
@@ -340,7 +340,7 @@ type template struct {
 }
 
 func (t *template) appendDefinition(dst []byte, f *era.Features) []byte {
-	return t.def.AppendRevision(dst, f.Revision)
+	return mcp.Append(dst, &t.def, f.Revision)
 }
 
 // AddResourceTemplate registers all resources whose URIs fit def.URITemplate, a URI template of RFC 6570 in which no variable stands twice. read is called

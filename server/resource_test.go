@@ -72,7 +72,7 @@ func TestResourceURIs(t *testing.T) {
 		{`a:\b`, `"\\" ` + escape},
 		{"a:{b}", `"{" ` + escape},
 	} {
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		err := server.AddResource(srv, mcp.Resource{URI: tt.uri, Name: "n"}, server.Static(""))
 		switch {
 		case tt.want == "" && err != nil:
@@ -84,7 +84,7 @@ func TestResourceURIs(t *testing.T) {
 }
 
 func TestResourceRegistrationErrors(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	good := mcp.Resource{URI: "a:b", Name: "n"}
 	must(t, server.AddResource(srv, good, server.Static("x")))
 	if err := server.AddResource(srv, good, server.Static("x")); !errors.Is(err, server.ErrDuplicate) {
@@ -118,7 +118,7 @@ func TestResourceRegistrationErrors(t *testing.T) {
 
 // TestResourceDefinitionIsCopied: what the caller changes later is not on the wire.
 func TestResourceDefinitionIsCopied(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	half, size := 0.5, int64(1)
 	def := mcp.Resource{
 		URI: "a:b", Name: "n", Size: &size, Icons: []mcp.Icon{{Src: "data:,"}}, Annotations: &mcp.Annotations{Priority: &half}, Meta: json.RawMessage(`{"a":1}`),
@@ -143,7 +143,7 @@ func TestResourceDefinitionIsCopied(t *testing.T) {
 // viewed returns a server whose callers see what their principal's scopes name.
 func viewed(t *testing.T) (*server.Server, func(scopes ...string) *client) {
 	t.Helper()
-	srv := server.New("test", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
+	srv := server.MustNew("test", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
 		return server.NewView(func(kind server.Kind, name string) bool {
 			for _, s := range p.Scopes {
 				if s == kind.String()+" "+name {
@@ -242,7 +242,7 @@ func TestHiddenResourcesAreNotWatched(t *testing.T) {
 
 // Spec: S116 S117 S119
 func TestReadHints(t *testing.T) {
-	srv := server.New("test", "1", &server.Options{ReadTTL: time.Minute, ReadPublic: true})
+	srv := server.MustNew("test", "1", &server.Options{ReadTTL: time.Minute, ReadPublic: true})
 	negative := int64(-1)
 	must(t,
 		server.AddResource(srv, mcp.Resource{URI: "a:default", Name: "n"}, server.Static("")),
@@ -267,7 +267,7 @@ func TestReadHints(t *testing.T) {
 
 // TestReadErrors: what an error of a resource's function becomes.
 func TestReadErrors(t *testing.T) {
-	srv := server.New("test", "1", &server.Options{HandlerTimeout: time.Minute})
+	srv := server.MustNew("test", "1", &server.Options{HandlerTimeout: time.Minute})
 	fails := map[string]error{
 		"a:gone": server.ErrNotFound, "a:wrapped": fmt.Errorf("x: %w", server.ErrNotFound), "a:fs": &fs.PathError{Op: "open", Path: "/secret", Err: fs.ErrNotExist},
 		"a:other": fs.ErrPermission, "a:own": jsonrpc.Errorf(7, "mine"), "a:both": errors.Join(jsonrpc.Errorf(7, "mine"), server.ErrNotFound),
@@ -292,7 +292,7 @@ func TestReadErrors(t *testing.T) {
 
 func TestReadTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.New("test", "1", &server.Options{HandlerTimeout: time.Minute})
+		srv := server.MustNew("test", "1", &server.Options{HandlerTimeout: time.Minute})
 		must(t, server.AddResource(srv, mcp.Resource{URI: "a:slow", Name: "n"}, func(ctx context.Context) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()
@@ -319,7 +319,7 @@ func TestFilesOnDisk(t *testing.T) {
 	root, err := os.OpenRoot(filepath.Join(dir, "docs"))
 	must(t, err)
 	defer root.Close()
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "file:///docs/{+path}", Name: "docs"}, server.Files(root.FS())),
 		server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "list:///docs{/path*}", Name: "docs"}, server.Files(root.FS())))
 	c := connect(t, srv, modern)
@@ -351,7 +351,7 @@ func (e endless) Open(name string) (fs.File, error) {
 }
 
 func TestFilesAreBounded(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "file:///{+path}", Name: "docs"}, server.Files(endless{fstest.MapFS{"a": {}}})))
 	if _, err := connect(t, srv, modern).read("file:///a"); code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "more than 33554432 bytes") {
 		t.Errorf("got %v", err)
@@ -360,7 +360,7 @@ func TestFilesAreBounded(t *testing.T) {
 
 // TestResourcesWhileChanging reads, lists and watches while resources come and go.
 func TestResourcesWhileChanging(t *testing.T) {
-	srv := server.New("test", "1", &server.Options{AdvertiseKinds: []server.Kind{server.KindResource, server.KindPrompt}})
+	srv := server.MustNew("test", "1", &server.Options{AdvertiseKinds: []server.Kind{server.KindResource, server.KindPrompt}})
 	must(t, server.AddResource(srv, mcp.Resource{URI: "a:stays", Name: "n"}, server.Static("here")))
 	var wg sync.WaitGroup
 	for _, revision := range append(legacyRevisions(), modern) {
@@ -396,7 +396,7 @@ func TestResourcesWhileChanging(t *testing.T) {
 func noTemplate(context.Context, server.Vars) (string, error) { return "", nil }
 
 func TestTemplateRegistrationErrors(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "a:{x}", Name: "n"}, noTemplate))
 	if err := server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "a:{x}", Name: "n"}, noTemplate); !errors.Is(err, server.ErrDuplicate) {
 		t.Errorf("twice: %v", err)
@@ -426,7 +426,7 @@ func TestTemplateRegistrationErrors(t *testing.T) {
 
 // TestTemplateOrder: the template that says most counts, of those that say as much the first.
 func TestTemplateOrder(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	for _, template := range []string{"{+all}", "a:{x}", "a:{+y}", "a:bc{x}", "a:{x}bcd", "a:b{x}d", "a:/{x}{?q}"} {
 		must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: template, Name: "n"}, func(context.Context, server.Vars) (string, error) { return template, nil }))
 	}
@@ -450,7 +450,7 @@ func FuzzRead(f *testing.F) {
 	root, err := os.OpenRoot(filepath.Join(dir, "docs"))
 	must(f, err)
 	f.Cleanup(func() { root.Close() })
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	must(f, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "file:///{+path}", Name: "n"}, server.Files(root.FS())),
 		server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "list:{/path*}{?q}", Name: "n"}, server.Files(root.FS())))
 	c := connect(f, srv, modern)

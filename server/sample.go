@@ -39,7 +39,7 @@ func (rs *InputRequests) Sample(key string, p *mcp.CreateMessageRequestParams) *
 	}
 	err := checkSampling(&s)
 	if err == nil {
-		q.params = s.AppendRevision(nil, c.ex.Features.Revision)
+		q.params = mcp.Append(nil, &s, c.ex.Features.Revision)
 	}
 	q.decode = func(text []byte) error {
 		res := new(mcp.CreateMessageResult)

@@ -110,9 +110,19 @@ type Server struct {
 	serving    bool
 }
 
-// New returns a server that offers nothing yet. opts may be nil; it is copied. New panics if Options.Revisions holds what is no revision, and if
-// Options.Extensions or Options.Experimental hold what is no identifier (see [mcp.CheckExtensionID]) or no JSON object.
-func New(name, version string, opts *Options) *Server {
+// MustNew is [New] for options that are known to be valid: it panics instead of returning an error.
+func MustNew(name, version string, opts *Options) *Server {
+	s, err := New(name, version, opts)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// New returns a server that offers nothing yet. opts may be nil; New copies it. The error says which
+// option is invalid: Options.Revisions may only have revisions that exist, and Options.Extensions
+// and Options.Experimental must map identifiers (see [mcp.CheckExtensionID]) to JSON objects.
+func New(name, version string, opts *Options) (*Server, error) {
 	s := &Server{name: name, sessions: make(map[*session]struct{})}
 	rand.Read(s.instance[:]) // never fails
 	s.tools.kind, s.resources.kind, s.templates.kind, s.prompts.kind = KindTool, KindResource, KindResourceTemplate, KindPrompt
@@ -129,7 +139,7 @@ func New(name, version string, opts *Options) *Server {
 	o.Revisions = slices.Compact(o.Revisions)
 	for _, r := range o.Revisions {
 		if _, err := r.MarshalText(); err != nil {
-			panic("server.New: Options.Revisions: " + err.Error())
+			return nil, fmt.Errorf("server.New: Options.Revisions: %w", err)
 		}
 	}
 	if o.PageSize <= 0 {
@@ -143,8 +153,13 @@ func New(name, version string, opts *Options) *Server {
 		}
 		o.Extensions[mcp.ExtensionTasks] = json.RawMessage("{}")
 	}
-	o.Extensions = checkDeclarations("Extensions", o.Extensions, mcp.CheckExtensionID)
-	o.Experimental = checkDeclarations("Experimental", o.Experimental, nil)
+	var err error
+	if o.Extensions, err = checkDeclarations("Extensions", o.Extensions, mcp.CheckExtensionID); err != nil {
+		return nil, err
+	}
+	if o.Experimental, err = checkDeclarations("Experimental", o.Experimental, nil); err != nil {
+		return nil, err
+	}
 	s.limits = newLimits(o)
 	if o.View != nil {
 		o.ListPublic, o.ReadPublic = false, false // a cache would show it to those who must not see it
@@ -163,7 +178,7 @@ func New(name, version string, opts *Options) *Server {
 		Name: name, Version: version, Title: o.Title, Description: o.Description, WebsiteURL: o.WebsiteURL, Icons: o.Icons,
 	})
 	s.initEras()
-	return s
+	return s, nil
 }
 
 // Serve answers one peer on f until its input ends, ctx ends, or the transport fails; f is closed then. When the input or ctx ends, requests that were
@@ -248,7 +263,7 @@ func (s *Server) initEras() {
 }
 
 // checkDeclarations checks and copies what New is given to declare: the settings of each name are on one line then.
-func checkDeclarations(option string, all map[string]json.RawMessage, check func(name string) error) map[string]json.RawMessage {
+func checkDeclarations(option string, all map[string]json.RawMessage, check func(name string) error) (map[string]json.RawMessage, error) {
 	own := make(map[string]json.RawMessage, len(all))
 	for name, settings := range all {
 		var err error
@@ -259,11 +274,11 @@ func checkDeclarations(option string, all map[string]json.RawMessage, check func
 			err = checkObject(settings)
 		}
 		if err != nil {
-			panic(fmt.Sprintf("server.New: Options.%s[%q]: %v", option, name, err))
+			return nil, fmt.Errorf("server.New: Options.%s[%q]: %w", option, name, err)
 		}
 		own[name] = jsonwire.AppendCompact(nil, settings)
 	}
-	return own
+	return own, nil
 }
 
 // appendDeclarations appends capabilities that somebody else than the protocol defines. Legacy revisions do not mention extensions, but their

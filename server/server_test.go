@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,22 +17,27 @@ import (
 // Spec: S36
 func TestRevisionOptions(t *testing.T) {
 	opts := &server.Options{Revisions: []mcp.Revision{mcp.Revision20260728, mcp.Revision20241105, mcp.Revision20260728}}
-	srv := server.New("test", "1", opts)
+	srv := server.MustNew("test", "1", opts)
 	opts.Revisions[1] = mcp.Revision20250618 // it was copied
 	got := connect(t, srv, modern).must("server/discover", "{}")
 	if want := `"supportedVersions":["2026-07-28","2024-11-05"]`; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s in it", got, want)
 	}
 	for _, r := range []mcp.Revision{mcp.RevisionNone, mcp.LatestRevision + 1, 255} {
-		func() {
-			defer func() {
-				if v := recover(); v == nil || !strings.Contains(v.(string), "Options.Revisions") {
-					t.Errorf("New with revision %d: recovered %v", r, v)
-				}
-			}()
-			server.New("test", "1", &server.Options{Revisions: []mcp.Revision{mcp.Revision20250618, r}})
-		}()
+		if _, err := server.New("test", "1", &server.Options{Revisions: []mcp.Revision{mcp.Revision20250618, r}}); err == nil || !strings.Contains(err.Error(), "Options.Revisions") {
+			t.Errorf("New with revision %d: got %v", r, err)
+		}
 	}
+}
+
+// TestMustNew: it panics with the error of New.
+func TestMustNew(t *testing.T) {
+	defer func() {
+		if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), "Options.Revisions") {
+			t.Errorf("recovered %v", v)
+		}
+	}()
+	server.MustNew("test", "1", &server.Options{Revisions: []mcp.Revision{mcp.RevisionNone}})
 }
 
 // Spec: S116 S117
@@ -45,7 +51,7 @@ func TestCacheHints(t *testing.T) {
 		{server.Options{ListTTL: 1500 * time.Microsecond, ListPublic: true}, `"ttlMs":1,"cacheScope":"public"`},
 	} {
 		tt.opts.AdvertiseKinds = []server.Kind{server.KindTool}
-		c := connect(t, server.New("test", "1", &tt.opts), modern)
+		c := connect(t, server.MustNew("test", "1", &tt.opts), modern)
 		for _, method := range []string{"server/discover", "tools/list"} {
 			if got := c.must(method, "{}"); !strings.Contains(got, tt.want) {
 				t.Errorf("%s: got %s, want %s in it", method, got, tt.want)
@@ -56,7 +62,7 @@ func TestCacheHints(t *testing.T) {
 
 // TestIdentity sees that each revision is told what it knows of an Implementation.
 func TestIdentity(t *testing.T) {
-	srv := server.New("n", "v", &server.Options{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}, AdvertiseKinds: []server.Kind{server.KindTool}})
+	srv := server.MustNew("n", "v", &server.Options{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}, AdvertiseKinds: []server.Kind{server.KindTool}})
 	short := `{"name":"n","version":"v"}`
 	titled := `{"name":"n","version":"v","title":"T"}`
 	full := `{"name":"n","version":"v","title":"T","description":"D","websiteUrl":"https://example.com","icons":[{"src":"data:,"}]}`
@@ -152,7 +158,7 @@ func TestTrace(t *testing.T) {
 // TestMaxInFlightBytes sees that requests wait while the messages of those being handled are too large.
 func TestMaxInFlightBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.New("test", "1", &server.Options{MaxInFlightBytes: 1})
+		srv := server.MustNew("test", "1", &server.Options{MaxInFlightBytes: 1})
 		running := make(chan struct{}, 2)
 		if err := server.AddTool(srv, "wait", "", func(ctx context.Context, _ empty) (string, error) {
 			running <- struct{}{}

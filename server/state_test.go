@@ -98,7 +98,7 @@ func TestForeignState(t *testing.T) {
 	refused(t, "no arguments", c, &runs, "tools/call", retry(`{"name":"t"}`, who, state))
 	refused(t, "one more parameter", c, &runs, "tools/call", retry(strings.Replace(with, `{`, `{"x":1,`, 1), who, state))
 	refused(t, "another server with the same keys", as(careful(t, &server.Options{StateKeys: keys, Title: "x"}, &runs), "bob"), &runs, "tools/call", retry(with, who, state))
-	other := server.New("other", "1", &server.Options{StateKeys: keys})
+	other := server.MustNew("other", "1", &server.Options{StateKeys: keys})
 	addTool(t, other, "t", func(*server.Call) (string, error) { runs++; return "", nil })
 	refused(t, "a server with another name", as(other, "alice"), &runs, "tools/call", retry(with, who, state))
 	refused(t, "a server with its own keys", as(careful(t, nil, &runs), "alice"), &runs, "tools/call", retry(with, who, state))

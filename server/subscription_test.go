@@ -167,7 +167,7 @@ func TestChangesWithoutAReader(t *testing.T) {
 func TestSubscriptionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log records
-		srv := server.New("test", "1", &server.Options{Logger: log.logger(slog.LevelWarn)})
+		srv := server.MustNew("test", "1", &server.Options{Logger: log.logger(slog.LevelWarn)})
 		near, far := net.Pipe()
 		ctx, stop := context.WithCancelCause(t.Context())
 		c := &client{t: t, revision: modern, served: make(chan error, 1)}
@@ -264,7 +264,7 @@ func TestStuckWrite(t *testing.T) {
 
 // watchable returns a server with a resource for each number.
 func watchable(t *testing.T) *server.Server {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "n:{x}", Name: "numbers"},
 		func(_ context.Context, vars server.Vars) (string, error) { return vars.Get("x"), nil }))
 	return srv
@@ -336,7 +336,7 @@ func TestPanicInViewOfAnUpdate(t *testing.T) {
 			}
 			return true
 		})
-		srv := server.New("test", "1", &server.Options{View: func(context.Context, *server.Principal) *server.View { return view }})
+		srv := server.MustNew("test", "1", &server.Options{View: func(context.Context, *server.Principal) *server.View { return view }})
 		for _, uri := range []string{"a:x", "a:x/bad", "a:x/good"} {
 			must(t, server.AddResource(srv, mcp.Resource{URI: uri, Name: "n"}, server.Static("")))
 		}

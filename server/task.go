@@ -309,7 +309,7 @@ func (s *session) taskMethod(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, e
 		return s.cancelTask(c, t, dst)
 	}
 	if t.Core {
-		return t.coreTask().AppendRevision(dst, c.ex.Revision), nil
+		return mcp.Append(dst, t.coreTask(), c.ex.Revision), nil
 	}
 	return s.appendDetailed(c, t, dst), nil
 }
@@ -328,7 +328,7 @@ func (s *session) cancelTask(c *Call, t *Task, dst []byte) ([]byte, error) {
 	case err != nil && !errors.Is(err, errTaskEnded):
 		return dst, err
 	case t.Core:
-		return now.coreTask().AppendRevision(dst, c.ex.Revision), nil
+		return mcp.Append(dst, now.coreTask(), c.ex.Revision), nil
 	}
 	return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 }
@@ -413,7 +413,7 @@ func (s *session) listTasks(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, er
 		}
 		page.Tasks = append(page.Tasks, *t.coreTask())
 	}
-	return page.AppendRevision(dst, c.ex.Revision), nil
+	return mcp.Append(dst, &page, c.ex.Revision), nil
 }
 
 // formatTime is the form of times in tasks.
@@ -461,12 +461,12 @@ func (s *session) notifyTask(id string) {
 	}
 	if t.Core {
 		if f := s.era.Legacy(); f != nil && f.CoreTasks {
-			s.notify(mcp.NotificationTaskStatus, t.coreTask().AppendJSON(nil))
+			s.notify(mcp.NotificationTaskStatus, mcp.Append(nil, t.coreTask(), mcp.RevisionNone))
 		}
 		return
 	}
 	d := t.detailedTask()
-	text := d.AppendJSON(nil)
+	text := mcp.Append(nil, &d, mcp.RevisionNone)
 	s.subs.mu.Lock()
 	defer s.subs.mu.Unlock()
 	for sub := range s.subs.active {
@@ -568,10 +568,10 @@ func (t *Task) detailedTask() mcp.DetailedTask {
 func (tr *taskRun) appendCreated(dst []byte) []byte {
 	c := tr.call
 	if tr.task.Core {
-		return (&mcp.CreateTaskResult{Task: *tr.task.coreTask()}).AppendRevision(dst, c.ex.Revision)
+		return mcp.Append(dst, &mcp.CreateTaskResult{Task: *tr.task.coreTask()}, c.ex.Revision)
 	}
 	t := tr.task.extensionTask()
-	return c.session.srv.results.EndAs(trimObject(t.AppendRevision(dst, c.ex.Revision)), c.ex.Features, resultTypeTask)
+	return c.session.srv.results.EndAs(trimObject(mcp.Append(dst, &t, c.ex.Revision)), c.ex.Features, resultTypeTask)
 }
 
 // resultTypeTask tells a task from a result.
@@ -580,7 +580,7 @@ const resultTypeTask = "task"
 // appendDetailed appends the answer to tasks/get of the extension.
 func (s *session) appendDetailed(c *Call, t *Task, dst []byte) []byte {
 	d := t.detailedTask()
-	return s.srv.results.End(trimObject(d.AppendRevision(dst, c.ex.Revision)), c.ex.Features)
+	return s.srv.results.End(trimObject(mcp.Append(dst, &d, c.ex.Revision)), c.ex.Features)
 }
 
 // trimObject takes off the brace that ends an object with members, so that more can follow.

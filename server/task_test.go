@@ -124,7 +124,7 @@ func TestTaskFailures(t *testing.T) {
 // Spec: T5 T7 T41 T42 T54 T58 T59 T32 T53
 func TestTaskRefusals(t *testing.T) {
 	srv := newTaskServer(t, server.TaskOptions{})
-	plain := server.New("test", "1", nil)
+	plain := server.MustNew("test", "1", nil)
 	if err := server.AddTool(plain, "plain", "", func(context.Context, struct{}) (string, error) { return "plain", nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +372,7 @@ func TestTaskLimits(t *testing.T) {
 // TestTaskList sees all pages of tasks/list, in the order in which the tasks were made.
 func TestTaskList(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		srv := server.New("test", "1", &server.Options{Tasks: &server.TaskOptions{}, PageSize: 2})
+		srv := server.MustNew("test", "1", &server.Options{Tasks: &server.TaskOptions{}, PageSize: 2})
 		if err := server.AddToolWith(srv, mcp.Tool{Name: "quick", Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskSupportRequired}},
 			func(context.Context, struct{}) (string, error) { return "", nil }); err != nil {
 			t.Fatal(err)

@@ -161,7 +161,7 @@ func (c *taskClient) get(id string) task {
 // newTaskServer returns a server whose tools run as tasks.
 func newTaskServer(t testing.TB, opts server.TaskOptions) *server.Server {
 	t.Helper()
-	srv := server.New("test", "1", &server.Options{Tasks: &opts})
+	srv := server.MustNew("test", "1", &server.Options{Tasks: &opts})
 	support := func(name string, how string) mcp.Tool {
 		return mcp.Tool{Name: name, Execution: &mcp.ToolExecution{TaskSupport: how}}
 	}

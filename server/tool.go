@@ -27,7 +27,7 @@ type tool struct {
 }
 
 func (t *tool) appendDefinition(dst []byte, f *era.Features) []byte {
-	return t.def.AppendRevision(dst, f.Revision)
+	return mcp.Append(dst, &t.def, f.Revision)
 }
 
 var errNotObject = errors.New(`input schema must have "type":"object" at its root: use a struct or a map for the input`)
@@ -366,7 +366,7 @@ func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.
 	structured := bytes.TrimLeft(res.StructuredContent, " \t\r\n")
 	dst = append(dst, `{"content":[`...)
 	if structured != nil && len(res.Content) == 0 {
-		dst = mcp.TextContent{Text: string(jsonwire.AppendCompact(nil, structured))}.AppendJSON(dst) // for clients that know no other
+		dst = mcp.Append(dst, mcp.TextContent{Text: string(jsonwire.AppendCompact(nil, structured))}, mcp.RevisionNone) // for clients that know no other
 	}
 	for i, block := range res.Content {
 		if i > 0 {
@@ -376,7 +376,7 @@ func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.
 		if err != nil {
 			return dst, c.invalidOutput(&outputError{fmt.Sprintf("content[%d]: %v", i, err)})
 		}
-		dst = block.AppendRevision(dst, c.ex.Revision)
+		dst = mcp.Append(dst, block, c.ex.Revision)
 	}
 	dst = append(dst, ']')
 	if structured != nil && c.ex.AllowsStructured(structured) {

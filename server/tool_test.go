@@ -91,7 +91,7 @@ func TestInputs(t *testing.T) {
 			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			srv := server.New("test", "1", nil)
+			srv := server.MustNew("test", "1", nil)
 			if err := tt.add(srv); err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +145,7 @@ func TestOutputs(t *testing.T) {
 		{"structured result with content", given(&mcp.CallToolResult{Content: []mcp.ContentBlock{text}, StructuredContent: json.RawMessage("1")}), "", result{Text: "hi", Structured: "1"}, result{Text: "hi"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			srv := server.New("test", "1", nil)
+			srv := server.MustNew("test", "1", nil)
 			if err := tt.add(srv); err != nil {
 				t.Fatal(err)
 			}
@@ -222,7 +222,7 @@ func TestAddToolErrors(t *testing.T) {
 		{"meta not JSON", with(mcp.Tool{Name: "t", Meta: json.RawMessage("{\"a\":\xff}")}), "_meta"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			srv := server.New("test", "1", nil)
+			srv := server.MustNew("test", "1", nil)
 			if err := server.AddTool(srv, "taken", "", ok); err != nil {
 				t.Fatal(err)
 			}
@@ -245,10 +245,10 @@ func TestAddToolErrors(t *testing.T) {
 func TestEngine(t *testing.T) {
 	def := mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":true},"unevaluatedProperties":false}`)}
 	handler := func(_ context.Context, in map[string]any) (string, error) { return fmt.Sprint(in), nil }
-	if err := server.AddToolWith(server.New("test", "1", nil), def, handler); err == nil {
+	if err := server.AddToolWith(server.MustNew("test", "1", nil), def, handler); err == nil {
 		t.Error("a schema was taken that cannot be checked")
 	}
-	srv := server.New("test", "1", &server.Options{SchemaEngine: fullschema.Engine})
+	srv := server.MustNew("test", "1", &server.Options{SchemaEngine: fullschema.Engine})
 	if err := server.AddToolWith(srv, def, handler); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func (own) JSONSchema() []byte { return []byte(`{"type":"string","unevaluatedIte
 
 // TestDefinitionIsCopied changes what a caller still has after it was registered.
 func TestDefinitionIsCopied(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	yes := true
 	def := mcp.Tool{
 		Name:        "t",
@@ -296,7 +296,7 @@ func TestDefinitionIsCopied(t *testing.T) {
 
 // TestOddNames: any text is a name, and is found under each spelling of it, but no other.
 func TestOddNames(t *testing.T) {
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	names := []string{"a b", "é☃😀", `a\u0062`, "ab", `quote"`, "\u2028", "</script>", "line\nbreak"}
 	for _, name := range names {
 		if err := server.AddTool(srv, name, "", func(ctx context.Context, _ empty) (string, error) { return server.CallOf(ctx).Name(), nil }); err != nil {

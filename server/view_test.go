@@ -20,7 +20,7 @@ import (
 // furnished returns a server that has an open and a secret one of each kind.
 func furnished(t *testing.T, opts *server.Options) *server.Server {
 	t.Helper()
-	srv := server.New("test", "1", opts)
+	srv := server.MustNew("test", "1", opts)
 	for _, name := range []string{"open", "secret"} {
 		err := errors.Join(
 			server.AddTool(srv, name, "", func(context.Context, empty) (string, error) { return "ok", nil }),
@@ -126,7 +126,7 @@ func TestViewOfSubscriptions(t *testing.T) {
 // TestViewOfParts sees that who watches a resource does not learn of those below it that are hidden.
 func TestViewOfParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.New("test", "1", &server.Options{View: insidersSee})
+		srv := server.MustNew("test", "1", &server.Options{View: insidersSee})
 		for _, uri := range []string{"x:/a", "x:/a/open", "x:/a/secret"} {
 			if err := server.AddResource(srv, mcp.Resource{URI: uri, Name: uri}, server.Static("ok")); err != nil {
 				t.Fatal(err)
@@ -181,7 +181,7 @@ func TestViewIsNotPublic(t *testing.T) {
 
 // TestViewPages: what is hidden takes no place in a page.
 func TestViewPages(t *testing.T) {
-	srv := server.New("test", "1", &server.Options{PageSize: 2, View: func(context.Context, *server.Principal) *server.View {
+	srv := server.MustNew("test", "1", &server.Options{PageSize: 2, View: func(context.Context, *server.Principal) *server.View {
 		return notSecret
 	}})
 	for i := range 9 {
@@ -226,7 +226,7 @@ func TestViewSeesTheCall(t *testing.T) {
 func TestListsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trusted atomic.Bool
-		srv := server.New("test", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
+		srv := server.MustNew("test", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
 			if p.ID == "a" && !trusted.Load() {
 				return notSecret
 			}
@@ -295,7 +295,7 @@ func TestViewsAreEncodedOnce(t *testing.T) {
 			return strings.HasPrefix(name, id)
 		})
 	}
-	srv := server.New("test", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View { return views[p.ID] }})
+	srv := server.MustNew("test", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View { return views[p.ID] }})
 	for _, name := range []string{"a1", "a2", "b1"} {
 		if err := server.AddTool(srv, name, "", func(context.Context, empty) (string, error) { return "ok", nil }); err != nil {
 			t.Fatal(err)
@@ -330,7 +330,7 @@ func TestViewsAreEncodedOnce(t *testing.T) {
 func ExampleOptions_view() {
 	everything := (*server.View)(nil)
 	readOnly := server.NewView(func(kind server.Kind, name string) bool { return kind != server.KindTool || name == "search" })
-	srv := server.New("demo", "1.0.0", &server.Options{
+	srv := server.MustNew("demo", "1.0.0", &server.Options{
 		View: func(_ context.Context, p *server.Principal) *server.View {
 			for _, scope := range p.Scopes {
 				if scope == "admin" {

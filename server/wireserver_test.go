@@ -80,7 +80,7 @@ type (
 // newWireServer returns the server that transcripts are played against, with the named tools or, if there are none, all.
 func newWireServer(t testing.TB, opts *server.Options, names []string) *server.Server {
 	t.Helper()
-	srv := server.New("wire", "1.0", opts)
+	srv := server.MustNew("wire", "1.0", opts)
 	register := func(name string, err error) {
 		t.Helper()
 		if err != nil {

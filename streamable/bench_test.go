@@ -34,11 +34,11 @@ func (s *sink) SetReadDeadline(t time.Time) error { return nil }
 
 // BenchmarkPost is what this package adds to net/http, for an echo of 64 bytes.
 func BenchmarkPost(b *testing.B) {
-	srv := server.New("bench", "1", nil)
+	srv := server.MustNew("bench", "1", nil)
 	if err := server.AddTool(srv, "echo", "", func(_ context.Context, in echoIn) (string, error) { return in.Text, nil }); err != nil {
 		b.Fatal(err)
 	}
-	h := streamable.NewHandler(srv, nil)
+	h := streamable.MustHandler(srv, nil)
 	defer h.Shutdown(context.Background())
 	const text = `{"text":"0123456789012345678901234567890123456789012345678901234567890123"}`
 	modern, modernHeaders := callPost(1, "echo", text)

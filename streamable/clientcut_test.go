@@ -154,7 +154,7 @@ func (s *cutStream) Write(p []byte) (int, error) {
 func TestClientCut(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20251125} {
 		t.Run(revision.String(), func(t *testing.T) {
-			srv := server.New("cut", "1", nil)
+			srv := server.MustNew("cut", "1", nil)
 			type args struct {
 				N int `json:"n"`
 			}
@@ -167,7 +167,7 @@ func TestClientCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := streamable.NewHandler(srv, &streamable.Options{
+			h := streamable.MustHandler(srv, &streamable.Options{
 				Events: streamable.NewMemoryEvents(&streamable.MemoryEventsOptions{MaxSessionEvents: 1 << 20, MaxSessionBytes: 1 << 30, MaxBytes: 1 << 30}),
 			})
 			proxy := &aborter{to: h, rand: rand.New(rand.NewPCG(1, 2))}

@@ -202,12 +202,12 @@ func TestClientUnreachable(t *testing.T) {
 
 // TestClientOfOurServer: the two halves of this package, in each revision.
 func TestClientOfOurServer(t *testing.T) {
-	s := server.New("test", "1", nil)
+	s := server.MustNew("test", "1", nil)
 	type in struct {
 		Name string `json:"name"`
 	}
 	server.AddTool(s, "greet", "greets", func(ctx context.Context, a in) (string, error) { return "hello " + a.Name, nil })
-	h := streamable.NewHandler(s, nil)
+	h := streamable.MustHandler(s, nil)
 	web := httptest.NewServer(h)
 	defer web.Close()
 	defer h.Shutdown(t.Context())

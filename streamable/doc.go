@@ -6,7 +6,7 @@
 // [NewHandler] makes a [Handler] for one URL, which serves a *server.Server. [ListenAndServe] runs it with the limits that a server on a network needs; it
 // can also be mounted in an [net/http.Server] that there is already:
 //
-//	h := streamable.NewHandler(srv, nil)
+//	h := streamable.MustHandler(srv, nil)
 //	mux.Handle("/mcp", h)
 //	err := streamable.ListenAndServe(ctx, ":8080", mux, &streamable.ServeOptions{OnShutdown: h.Shutdown})
 //

@@ -42,9 +42,9 @@ type echoIn struct {
 // newEndpoint serves a server with a few tools.
 func newEndpoint(t *testing.T, so *server.Options, o *streamable.Options) *endpoint {
 	t.Helper()
-	srv := server.New("test", "1", so)
+	srv := server.MustNew("test", "1", so)
 	addTools(t, srv)
-	h := streamable.NewHandler(srv, o)
+	h := streamable.MustHandler(srv, o)
 	e := &endpoint{t: t, srv: srv, h: h}
 	e.serve(h)
 	t.Cleanup(func() {
@@ -83,9 +83,9 @@ func inBubble(t *testing.T, h2 bool, o *streamable.Options, test func(e *endpoin
 func inBubbleOf(t *testing.T, h2 bool, o *streamable.Options, around func(e *endpoint) http.Handler, test func(e *endpoint)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		addTools(t, srv)
-		e := &endpoint{t: t, srv: srv, h: streamable.NewHandler(srv, o), url: "http://localhost"}
+		e := &endpoint{t: t, srv: srv, h: streamable.MustHandler(srv, o), url: "http://localhost"}
 		l := &bubbleListener{conns: make(chan net.Conn), done: make(chan struct{})}
 		e.dial = func() (net.Conn, error) {
 			near, far := net.Pipe()

@@ -18,7 +18,7 @@ import (
 
 // greeting returns a server with one tool.
 func greeting() *server.Server {
-	srv := server.New("greeter", "1.0.0", nil)
+	srv := server.MustNew("greeter", "1.0.0", nil)
 	err := server.AddTool(srv, "greet", "Say hello.", func(_ context.Context, in struct {
 		Name string `json:"name"`
 	}) (string, error) {
@@ -31,7 +31,7 @@ func greeting() *server.Server {
 }
 
 func ExampleNewHandler() {
-	h := streamable.NewHandler(greeting(), nil)
+	h := streamable.MustHandler(greeting(), nil)
 	defer h.Shutdown(context.Background())
 	web := httptest.NewServer(h) // in real life streamable.ListenAndServe
 	defer web.Close()
@@ -57,7 +57,7 @@ func ExampleNewHandler_auth() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	h := streamable.NewHandler(greeting(), &streamable.Options{
+	h := streamable.MustHandler(greeting(), &streamable.Options{
 		Guard: guard,
 		Scopes: func(method, name string) []string {
 			if method == "tools/call" {
@@ -89,7 +89,7 @@ func ExampleNewHandler_auth() {
 
 // Clients of revision 2024-11-05 open a stream, and are told by it where to post.
 func ExampleHandler_SSE() {
-	h := streamable.NewHandler(greeting(), nil)
+	h := streamable.MustHandler(greeting(), nil)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
 	old := h.SSE("/messages")

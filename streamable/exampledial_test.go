@@ -16,13 +16,13 @@ import (
 
 // greeter is a server that greets.
 func greeter() *streamable.Handler {
-	s := server.New("greeter", "1", nil)
+	s := server.MustNew("greeter", "1", nil)
 	server.AddTool(s, "greet", "greets", func(ctx context.Context, in struct {
 		Name string `json:"name"`
 	}) (string, error) {
 		return "hello " + in.Name, nil
 	})
-	return streamable.NewHandler(s, nil)
+	return streamable.MustHandler(s, nil)
 }
 
 // A client finds out what the server speaks.

@@ -27,11 +27,11 @@ func FuzzPost(f *testing.F) {
 	f.Add(request(1, "tools/call", `{"name":"steps","_meta":{"progressToken":1}}`), "Mcp-Session-Id: SESSION\nAccept: text/event-stream, application/json;q=0")
 	f.Add(request(1, "ping", "{}")+"\n"+modern+"\n", "Content-Type: application/x-ndjson")
 	f.Add(modern, "MCP-Protocol-Version: 2026-07-28\nMcp-Method: tools/call\nMcp-Name: =?base64?ZWNobw==?=\nMcp-Param-X: \xff")
-	srv := server.New("test", "1", nil)
+	srv := server.MustNew("test", "1", nil)
 	if err := server.AddTool(srv, "echo", "", func(_ context.Context, in echoIn) (string, error) { return in.Text, nil }); err != nil {
 		f.Fatal(err)
 	}
-	h := streamable.NewHandler(srv, &streamable.Options{NDJSON: true, MaxSessions: 100, MaxPerCaller: 100})
+	h := streamable.MustHandler(srv, &streamable.Options{NDJSON: true, MaxSessions: 100, MaxPerCaller: 100})
 	f.Cleanup(func() { h.Shutdown(context.Background()) })
 	session := post(h, initialize("2025-03-26", "{}"), "").Header().Get("Mcp-Session-Id")
 	post(h, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id: "+session)

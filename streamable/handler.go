@@ -152,9 +152,20 @@ type Handler struct {
 	idleOnce       sync.Once
 }
 
-// NewHandler returns a handler that brings what clients post to srv. opts may be nil; it is copied. It panics if Options.Hosts or Options.Origins hold what is
-// no host or no origin. Shut it down in the end, see [Handler.Shutdown].
-func NewHandler(srv Server, opts *Options) *Handler {
+// MustHandler is [NewHandler] for options that are known to be valid: it panics instead of returning
+// an error.
+func MustHandler(srv Server, opts *Options) *Handler {
+	h, err := NewHandler(srv, opts)
+	if err != nil {
+		panic(err)
+	}
+	return h
+}
+
+// NewHandler returns a handler that passes the messages of HTTP clients to srv. opts may be nil;
+// NewHandler copies it. The error says which entry of Options.Hosts or Options.Origins is invalid.
+// Shut the handler down in the end, see [Handler.Shutdown].
+func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	var modern peer
 	if c := srv.OpenStateless(); c != nil {
 		modern = serverConn{c}
@@ -168,11 +179,11 @@ func NewHandler(srv Server, opts *Options) *Handler {
 		}
 		return serverConn{c}, end
 	}
-	h = newHandler(srv, modern, open, opts)
-	return h
+	h, err := newHandler(srv, modern, open, opts)
+	return h, err
 }
 
-func newHandler(srv backend, modern peer, open openFunc, opts *Options) *Handler {
+func newHandler(srv backend, modern peer, open openFunc, opts *Options) (*Handler, error) {
 	h := &Handler{srv: srv, modern: modern, openPeer: open, instance: rand.Text()[:8], idle: make(chan struct{}), clock: clock{time.Now()}}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.forced, h.force = context.WithCancel(context.Background())
@@ -184,7 +195,7 @@ func newHandler(srv backend, modern peer, open openFunc, opts *Options) *Handler
 	h.unread.max = h.opts.MaxUnread
 	var err error
 	if h.access, err = newAccessPolicy(h.opts.Hosts, h.opts.Origins); err != nil {
-		panic("streamable.NewHandler: " + err.Error())
+		return nil, fmt.Errorf("streamable: %w", err)
 	}
 	for _, r := range srv.Revisions() {
 		if !r.Modern() {
@@ -199,7 +210,7 @@ func newHandler(srv backend, modern peer, open openFunc, opts *Options) *Handler
 	h.memoryEvents, _ = h.events.(*MemoryEvents)
 	h.sessions.init(h)
 	h.protected = h.protect(h.serve)
-	return h
+	return h, nil
 }
 
 // protect returns a handler that the guard stands before, if there is one.

@@ -116,8 +116,8 @@ func TestKeepAlive(t *testing.T) {
 // The deadline that a user's server has for writing counts from the beginning of a request. It neither cuts what takes longer, nor streams.
 func TestWriteTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.New("test", "1", nil)
-		h := streamable.NewHandler(srv, nil)
+		srv := server.MustNew("test", "1", nil)
+		h := streamable.MustHandler(srv, nil)
 		l := &bubbleListener{conns: make(chan net.Conn), done: make(chan struct{})}
 		web := &http.Server{Handler: h, WriteTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second}
 		served := make(chan error)

@@ -102,9 +102,9 @@ func TestLimitsOfServer(t *testing.T) {
 			{"2025-03-26 batch", "200 application/json [] " + `[{"jsonrpc":"2.0","id":2,` + refused + "]"},
 		} {
 			for _, always := range []bool{false, true} {
-				srv := server.New("test", "1", &server.Options{RateLimit: server.RateLimit{PerSecond: 0.25, Burst: 1}})
+				srv := server.MustNew("test", "1", &server.Options{RateLimit: server.RateLimit{PerSecond: 0.25, Burst: 1}})
 				addTools(t, srv)
-				h := streamable.NewHandler(srv, &streamable.Options{StreamAlways: always})
+				h := streamable.MustHandler(srv, &streamable.Options{StreamAlways: always})
 				e := &endpoint{t: t, srv: srv, h: h, url: "http://localhost", client: &http.Client{Transport: direct{h}}}
 				revision, batch := strings.CutSuffix(tt.revision, " batch")
 				if batch && always {

@@ -144,7 +144,7 @@ func TestScopes(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubbleOf(t, h2, nil, func(e *endpoint) http.Handler {
-			e.h = streamable.NewHandler(e.srv, &streamable.Options{Guard: serverHandler(e.t, time.Now().Add(time.Minute)), NDJSON: true})
+			e.h = streamable.MustHandler(e.srv, &streamable.Options{Guard: serverHandler(e.t, time.Now().Add(time.Minute)), NDJSON: true})
 			mux := http.NewServeMux()
 			mux.Handle("/", e.h)
 			mux.Handle("/sse", e.h.SSE("/messages"))

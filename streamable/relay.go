@@ -70,8 +70,8 @@ func rejectedError(err error) *RejectedError {
 
 // NewRelay returns a handler that brings what clients post to a relay. It does what one of [NewHandler] does, with what it sees of the server: Mcp-Param headers, of
 // which the schemas of tools tell, are held against the body once a list of the tools has passed. A message that can be read in two ways, because a member appears more than once
-// in an object at any level, is refused: what is judged, by [Options.Scopes] for example, is what the relay gets. opts may be nil; it is copied. It panics as NewHandler does.
-func NewRelay(r Relay, opts *Options) *Handler {
+// in an object at any level, is refused: what is judged, by [Options.Scopes] for example, is what the relay gets. opts may be nil; it is copied. The error is that of NewHandler.
+func NewRelay(r Relay, opts *Options) (*Handler, error) {
 	var modern peer
 	if p := r.Stateless(); p != nil {
 		var modernRevisions []mcp.Revision
@@ -91,9 +91,12 @@ func NewRelay(r Relay, opts *Options) *Handler {
 		}
 		return &relayConn{RelayPeer: p}, p.Close
 	}
-	h := newHandler(relayBackend{r}, modern, open, opts)
+	h, err := newHandler(relayBackend{r}, modern, open, opts)
+	if err != nil {
+		return nil, err
+	}
 	h.isRelay = true
-	return h
+	return h, nil
 }
 
 // Protect returns a handler that is to be reached by those only who may reach h: it checks host, origin and token as h does.

@@ -13,7 +13,7 @@ func TestLentOutlet(t *testing.T) {
 	var sent bytes.Buffer
 	w := httptest.NewRecorder()
 	w.Body = &sent
-	h := NewHandler(server.New("test", "1", nil), nil)
+	h := MustHandler(server.MustNew("test", "1", nil), nil)
 	defer h.Shutdown(t.Context())
 	p := h.newResponse(w, httptest.NewRequest("POST", "http://localhost/", nil), acceptedTypes{stream: true})
 	out, end := newRevocableSender(p)

@@ -24,7 +24,7 @@ func (w *timedWriter) Write(b []byte) (int, error) {
 // Signs of life come in time, however many responses the memory of this one served before, and none comes when it has ended.
 func TestWarmerServesOneAfterAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := NewHandler(server.New("test", "1", nil), &Options{KeepAlive: 15 * time.Second})
+		h := MustHandler(server.MustNew("test", "1", nil), &Options{KeepAlive: 15 * time.Second})
 		defer h.Shutdown(t.Context())
 		p := new(response)
 		serve := func(d time.Duration) (after []time.Duration) {

@@ -405,7 +405,7 @@ func untilReset(t *testing.T, c net.Conn, r *bufio.Reader) {
 
 // A body that somebody has put in the place of the real one, and that ends before it, does not have the server wait for the rest.
 func TestServeBodyReplaced(t *testing.T) {
-	inner := NewHandler(server.New("test", "1", nil), nil)
+	inner := MustHandler(server.MustNew("test", "1", nil), nil)
 	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = io.NopCloser(io.LimitReader(r.Body, 40))
 		r.ContentLength = 40

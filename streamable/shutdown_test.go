@@ -45,7 +45,7 @@ func (e *endpoint) addGate(goOn <-chan struct{}) {
 // withSSE serves the transport of 2024-11-05 at /sse beside the endpoint.
 func withSSE(o *streamable.Options) func(e *endpoint) http.Handler {
 	return func(e *endpoint) http.Handler {
-		e.h = streamable.NewHandler(e.srv, o)
+		e.h = streamable.MustHandler(e.srv, o)
 		mux := http.NewServeMux()
 		mux.Handle("/", e.h)
 		mux.Handle("/sse", e.h.SSE("/sse"))

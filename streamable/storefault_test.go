@@ -433,9 +433,9 @@ func TestBusySessionResumes(t *testing.T) {
 // Where requests are taken before notifications/initialized, one is as good as that.
 func TestLenientSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.New("test", "1", &server.Options{Lenient: true})
+		srv := server.MustNew("test", "1", &server.Options{Lenient: true})
 		addTools(t, srv)
-		h := streamable.NewHandler(srv, nil)
+		h := streamable.MustHandler(srv, nil)
 		e := &endpoint{t: t, srv: srv, h: h, url: "http://localhost", client: &http.Client{Transport: direct{h}}}
 		a := e.do("POST", initialize("2025-06-18", "{}"), nil)
 		session := map[string]string{"Mcp-Session-Id": a.header.Get("Mcp-Session-Id")}

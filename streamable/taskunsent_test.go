@@ -108,7 +108,7 @@ func TestTaskUnsent(t *testing.T) {
 					s := &taskSite{store: server.NewTaskStore()}
 					inBubbleOf(t, h2, nil, func(e *endpoint) http.Handler {
 						s.endpoint, s.hold = e, make(chan struct{})
-						e.srv = server.New("test", "1", &server.Options{Tasks: &server.TaskOptions{Store: s.store}})
+						e.srv = server.MustNew("test", "1", &server.Options{Tasks: &server.TaskOptions{Store: s.store}})
 						def := mcp.Tool{Name: "waits", Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskSupportOptional}}
 						if err := server.AddToolWith(e.srv, def, func(ctx context.Context, _ struct{}) (string, error) { <-ctx.Done(); return "", ctx.Err() }); err != nil {
 							t.Fatal(err)
@@ -120,7 +120,7 @@ func TestTaskUnsent(t *testing.T) {
 								return result, err
 							}
 						})
-						e.h = streamable.NewHandler(e.srv, &streamable.Options{StreamAlways: stream})
+						e.h = streamable.MustHandler(e.srv, &streamable.Options{StreamAlways: stream})
 						return e.h
 					}, func(*endpoint) {
 						ctx, cancel := context.WithCancel(s.t.Context())

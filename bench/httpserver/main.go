@@ -36,11 +36,11 @@ func serve(ctx context.Context, addr string, tools int, era string, stream, old 
 	if err != nil {
 		return err
 	}
-	srv := server.New("bench", "1.0.0", &server.Options{Revisions: revisions})
+	srv := server.MustNew("bench", "1.0.0", &server.Options{Revisions: revisions})
 	if err := offer.Tools(srv, tools, false); err != nil {
 		return err
 	}
-	h := streamable.NewHandler(srv, &streamable.Options{StreamAlways: stream, MaxPerCaller: 10_000})
+	h := streamable.MustHandler(srv, &streamable.Options{StreamAlways: stream, MaxPerCaller: 10_000})
 	if old {
 		sse := h.SSE("/messages")
 		mux := http.NewServeMux()

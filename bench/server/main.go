@@ -34,7 +34,7 @@ func serve(ctx context.Context, tools int, era string, everything bool) error {
 	if everything {
 		opts.Tasks = &server.TaskOptions{}
 	}
-	srv := server.New("bench", "1.0.0", opts)
+	srv := server.MustNew("bench", "1.0.0", opts)
 	if err := offer.Tools(srv, tools, everything); err != nil {
 		return err
 	}

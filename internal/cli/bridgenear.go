@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"mcpwire/auth"
@@ -28,24 +27,21 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 	if err != nil {
 		return usagef("bridge: %w", err)
 	}
-	var h *streamable.Handler
-	err = complaint("--host or --origin", func() {
-		h = b.Handler(&streamable.Options{
-			Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, ClientAddr: f.http.clientAddr(), MaxBody: f.maxFrame, SessionTimeout: sessionTimeout, MaxSessions: f.maxSessions, Logger: log,
-		})
+	h, err := b.Handler(&streamable.Options{
+		Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, ClientAddr: f.http.clientAddr(), MaxBody: f.maxFrame, SessionTimeout: sessionTimeout, MaxSessions: f.maxSessions, Logger: log,
 	})
 	if err != nil {
-		return err
+		return usagef("bridge: --host or --origin: %w", err)
 	}
-	mux := http.NewServeMux()
-	if complaint("--path", func() { f.route(mux, b, h, guard) }) != nil { // which names source files
-		return usagef("bridge: --path %s: something else is there, or it is no path", safeLine(f.http.path))
+	r, err := f.router(b, h, guard)
+	if err != nil {
+		return usagef("bridge: --path: %w", err)
 	}
 	scheme := "http"
 	if f.http.certFile != "" {
 		scheme = "https"
 	}
-	err = streamable.ListenAndServe(ctx, f.listen, mux, &streamable.ServeOptions{
+	err = streamable.ListenAndServe(ctx, f.listen, r, &streamable.ServeOptions{
 		AllowRemote: guard != nil || f.allowRemote,
 		CertFile:    f.http.certFile, KeyFile: f.http.keyFile,
 		OnListen:        func(a net.Addr) { log.Info("listening", "url", scheme+"://"+a.String()+f.http.path) },
@@ -60,38 +56,24 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 	return err
 }
 
-// complaint calls what panics if the value of a flag is wrong, and says so.
-func complaint(flag string, do func()) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = usagef("bridge: %s: %s", flag, strings.TrimPrefix(fmt.Sprint(v), "streamable.NewHandler: "))
-		}
-	}()
-	do()
-	return nil
-}
-
-// route has mux serve what there is over HTTP. It panics if the endpoint's path is that of something else, or none.
-func (f *bridgeFlags) route(mux *http.ServeMux, b *bridge.Bridge, h *streamable.Handler, guard *auth.Guard) {
-	mux.Handle(f.http.path, b.Recorded(h))
+// router returns what the bridge serves over HTTP. The error is that of the endpoint's path.
+func (f *bridgeFlags) router(b *bridge.Bridge, h *streamable.Handler, guard *auth.Guard) (*router, error) {
+	handlers := map[string]http.Handler{"/metrics": h.Protect(b.Metrics())}
 	if f.http.sse {
 		old := b.Recorded(h.SSE("/messages"))
-		mux.Handle("/sse", old)
-		mux.Handle("/messages", old)
+		handlers["/sse"], handlers["/messages"] = old, old
 	}
-	if remote := guard != nil || f.allowRemote; remote { // who asks there comes by an address, and has no token
-		mux.Handle("/healthz", b.Healthz())
-		mux.Handle("/readyz", b.Readyz(false))
+	if remote := guard != nil || f.allowRemote; remote { // whoever checks the health comes by an address, and has no token
+		handlers["/healthz"], handlers["/readyz"] = b.Healthz(), b.Readyz(false)
 	} else {
-		mux.Handle("/healthz", h.Protect(b.Healthz()))
-		mux.Handle("/readyz", h.Protect(b.Readyz(true)))
+		handlers["/healthz"], handlers["/readyz"] = h.Protect(b.Healthz()), h.Protect(b.Readyz(true))
 	}
-	mux.Handle("/metrics", h.Protect(b.Metrics()))
 	if guard != nil {
 		for _, path := range guard.MetadataPaths() {
-			mux.Handle(path, guard.Metadata())
+			handlers[path] = guard.Metadata()
 		}
 	}
+	return newRouter(f.http.path, b.Recorded(h), handlers)
 }
 
 // serveSocket has clients come to a unix socket or a TCP port, until ctx ends.

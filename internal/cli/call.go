@@ -236,7 +236,7 @@ func (v *callVerb) wireResult(s *session, r *mcp.CallToolResult) json.RawMessage
 	}
 	text, _ := s.trace.result(mcp.MethodToolsCall)
 	if text == nil {
-		return r.AppendJSON(nil)
+		return mcp.Append(nil, r, mcp.RevisionNone)
 	}
 	return text
 }

@@ -49,7 +49,7 @@ func constant(status int, header map[string]string, body string) http.HandlerFun
 }
 
 func TestDoctorWeb(t *testing.T) {
-	good := streamable.NewHandler(server.New("fixture", "1", nil), nil)
+	good := streamable.MustHandler(server.MustNew("fixture", "1", nil), nil)
 	t.Cleanup(func() { _ = good.Shutdown(t.Context()) })
 	for _, tt := range []struct {
 		name    string

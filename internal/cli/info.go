@@ -124,7 +124,7 @@ func versionsText(hello json.RawMessage) string {
 // capabilitiesText lists capabilities, each with what it includes.
 func capabilitiesText(c mcp.ServerCapabilities) string {
 	var all map[string]json.RawMessage
-	if json.Unmarshal(c.AppendJSON(nil), &all) != nil || len(all) == 0 {
+	if json.Unmarshal(mcp.Append(nil, &c, mcp.RevisionNone), &all) != nil || len(all) == 0 {
 		return "none"
 	}
 	var list []string

@@ -65,7 +65,7 @@ func toolDetails(t mcp.Tool) string {
 		writeArguments(&b, list)
 	}
 	if t.Annotations != nil {
-		if text := string(t.Annotations.AppendJSON(nil)); text != "{}" {
+		if text := string(mcp.Append(nil, t.Annotations, mcp.RevisionNone)); text != "{}" {
 			fmt.Fprintf(&b, "  annotations: %s\n", clipLine(text, 500))
 		}
 	}

@@ -293,29 +293,31 @@ func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *br
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer context.AfterFunc(srv.Ended(), stop)()
-	defer func() { // of the two options whose values are wrong at the command line
-		if v := recover(); v != nil {
-			err = usagef("mock: --host or --origin: %s", strings.TrimPrefix(fmt.Sprint(v), "streamable.NewHandler: "))
-		}
-	}()
 	opts := &streamable.Options{Hosts: f.http.hosts, Origins: f.http.origins, Logger: log}
-	mux := http.NewServeMux()
-	var old http.Handler
+	var endpoint, old http.Handler
 	var shutdown func(context.Context) error
 	if between != nil {
-		h := between.Handler(opts)
-		mux.Handle(f.http.path, h)
-		old, shutdown = h.SSE("/messages"), h.Shutdown
+		h, err := between.Handler(opts)
+		if err != nil {
+			return usagef("mock: --host or --origin: %w", err)
+		}
+		endpoint, old, shutdown = h, h.SSE("/messages"), h.Shutdown
 	} else {
-		h := srv.Handler(opts)
-		mux.Handle(f.http.path, h)
-		old, shutdown = h.SSE("/messages"), h.Shutdown
+		h, err := srv.Handler(opts)
+		if err != nil {
+			return usagef("mock: --host or --origin: %w", err)
+		}
+		endpoint, old, shutdown = h, h.SSE("/messages"), h.Shutdown
 	}
+	others := map[string]http.Handler{}
 	if f.http.sse {
-		mux.Handle("/sse", old)
-		mux.Handle("/messages", old)
+		others["/sse"], others["/messages"] = old, old
 	}
-	err = streamable.ListenAndServe(ctx, f.http.addr, mux, &streamable.ServeOptions{
+	r, err := newRouter(f.http.path, endpoint, others)
+	if err != nil {
+		return usagef("mock: --path: %w", err)
+	}
+	err = streamable.ListenAndServe(ctx, f.http.addr, r, &streamable.ServeOptions{
 		AllowRemote: f.http.insecure,
 		OnListen:    func(a net.Addr) { log.Info("listening", "url", "http://"+a.String()+f.http.path) },
 		OnShutdown:  shutdown,

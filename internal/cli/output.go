@@ -45,7 +45,7 @@ func contentPart(c mcp.ContentBlock) part {
 		}
 		return part{note: note + "]"}
 	}
-	return part{note: "[content of a kind that is not known: " + clipLine(string(c.AppendJSON(nil)), 500) + "]"}
+	return part{note: "[content of a kind that is not known: " + clipLine(string(mcp.Append(nil, c, mcp.RevisionNone)), 500) + "]"}
 }
 
 func resourcePart(r mcp.ResourceContents) part {

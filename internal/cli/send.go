@@ -347,7 +347,7 @@ func (o *outstanding) missing(v *sender, d *dialer) error {
 // initialize is the request that opens a session.
 func initializeRequest(r mcp.Revision) []byte {
 	params := mcp.InitializeRequestParams{ProtocolVersion: r.String(), ClientInfo: mcp.Implementation{Name: "mcpwire", Version: Version}}
-	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-init"), mcp.MethodInitialize, params.AppendJSON(nil))
+	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-init"), mcp.MethodInitialize, mcp.Append(nil, &params, mcp.RevisionNone))
 }
 
 // greeted reads the answer to initialize, notes it, and returns the revision that the server wants.

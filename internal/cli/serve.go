@@ -184,6 +184,9 @@ func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
 			log.Log(context.Background(), stdio.LevelTrace, arrow+string(message))
 		}
 	}
-	srv := server.New("mcpwire-demo", Version, opts)
+	srv, err := server.New("mcpwire-demo", Version, opts)
+	if err != nil {
+		return nil, err
+	}
 	return srv, errors.Join(addDemoTools(srv), addDemoPrimitives(srv))
 }

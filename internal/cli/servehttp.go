@@ -162,31 +162,31 @@ func (f *httpFlags) serve(ctx context.Context, srv *server.Server, maxBody int, 
 	if err != nil {
 		return err
 	}
-	defer func() { // of the two options whose values are wrong at the command line
-		if v := recover(); v != nil {
-			err = usagef("serve: --host or --origin: %s", strings.TrimPrefix(fmt.Sprint(v), "streamable.NewHandler: "))
-		}
-	}()
-	h := streamable.NewHandler(srv, &streamable.Options{
+	h, err := streamable.NewHandler(srv, &streamable.Options{
 		Hosts: f.publicHosts(), Origins: f.origins, Guard: guard, ClientAddr: f.clientAddr(), MaxBody: maxBody, NDJSON: f.ndjson, Logger: log,
 	})
-	mux := http.NewServeMux()
-	mux.Handle(f.path, h)
+	if err != nil {
+		return usagef("serve: --host or --origin: %w", err)
+	}
+	others := map[string]http.Handler{}
 	if f.sse {
 		old := h.SSE("/messages")
-		mux.Handle("/sse", old)
-		mux.Handle("/messages", old)
+		others["/sse"], others["/messages"] = old, old
 	}
 	if guard != nil {
 		for _, path := range guard.MetadataPaths() {
-			mux.Handle(path, guard.Metadata())
+			others[path] = guard.Metadata()
 		}
+	}
+	r, err := newRouter(f.path, h, others)
+	if err != nil {
+		return usagef("serve: --path: %w", err)
 	}
 	scheme := "http"
 	if f.certFile != "" {
 		scheme = "https"
 	}
-	err = streamable.ListenAndServe(ctx, f.addr, mux, &streamable.ServeOptions{
+	err = streamable.ListenAndServe(ctx, f.addr, r, &streamable.ServeOptions{
 		AllowRemote: guard != nil || f.insecure,
 		CertFile:    f.certFile, KeyFile: f.keyFile, H2C: f.h2c,
 		OnListen:   func(a net.Addr) { log.Info("listening", "url", scheme+"://"+a.String()+f.path) },

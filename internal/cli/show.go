@@ -31,7 +31,7 @@ of the event in the capture; -n shows everything about the exchange that an
 event belongs to: request, response, headers, times.
 
 Filters:  tool:search  method:/^tools/  status:error  -method:ping  dur>500ms
-          size>1MB  kind:stderr  has:_meta.traceparent  lint:RULE  n:12-20
+          size>1MB  kind:stderr  has:_meta.traceparent  finding:RULE  n:12-20
           jq:(.result.isError)  words "in payloads"  a | b  (a b)
 Statuses: ok, error, iserror, input_required, task, cancelled, pending,
           unanswered, http, or a code such as -32602 or 401.`,

@@ -222,12 +222,12 @@ func (l *lister) line(r *trace.Row, depth int, after string) error {
 		name += strings.Repeat(" ", max(0, 20-2*depth-trace.Width(name)))
 	}
 	rest := " " + trace.Summary(r) + after
-	lints := ""
+	findings := ""
 	if len(r.Findings) > 0 {
-		lints = fmt.Sprintf(" ▲%d", len(r.Findings))
+		findings = fmt.Sprintf(" ▲%d", len(r.Findings))
 	}
 	if l.width > 0 {
-		left := max(2, l.width-len(head)-trace.Width(glyph)-1-trace.Width(lints))
+		left := max(2, l.width-len(head)-trace.Width(glyph)-1-trace.Width(findings))
 		name = trace.Truncate(name, left)
 		if left -= trace.Width(name); left > 0 {
 			rest = trace.Truncate(rest, left)
@@ -236,7 +236,7 @@ func (l *lister) line(r *trace.Row, depth int, after string) error {
 		}
 	}
 	style := rowStyle(r)
-	_, err := io.WriteString(l.w, l.prefix+l.paint.in(dim, head)+l.paint.in(style, glyph+" "+name)+l.paint.in(restStyle(r, style), rest)+l.paint.in(yellow, lints)+"\n")
+	_, err := io.WriteString(l.w, l.prefix+l.paint.in(dim, head)+l.paint.in(style, glyph+" "+name)+l.paint.in(restStyle(r, style), rest)+l.paint.in(yellow, findings)+"\n")
 	return err
 }
 

@@ -48,7 +48,7 @@ func revisionsOf(era string) (list []mcp.Revision) {
 
 // victimServer is a server of one era, on standard input and output or, with an address, on HTTP.
 func victimServer() int {
-	srv := server.New("victim", "1", &server.Options{Revisions: revisionsOf(os.Getenv(victimEra))})
+	srv := server.MustNew("victim", "1", &server.Options{Revisions: revisionsOf(os.Getenv(victimEra))})
 	err := errors.Join(
 		server.AddTool(srv, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil }),
 		server.AddTool(srv, "steps", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -74,7 +74,7 @@ func victimServer() int {
 	if err == nil && os.Getenv(victimRole) == "web" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		err = streamable.ListenAndServe(ctx, os.Getenv(victimWhere), streamable.NewHandler(srv, nil), &streamable.ServeOptions{
+		err = streamable.ListenAndServe(ctx, os.Getenv(victimWhere), streamable.MustHandler(srv, nil), &streamable.ServeOptions{
 			OnListen: func(a net.Addr) { fmt.Println("url=http://" + a.String()) },
 		})
 	} else if err == nil {

@@ -454,7 +454,7 @@ func convertBlock(block []byte, to *Features) []byte {
 	if err != nil {
 		return block
 	}
-	return content.AppendRevision(nil, to.Revision)
+	return mcp.Append(nil, content, to.Revision)
 }
 
 // The two designs of tasks have the same states and name two members differently.

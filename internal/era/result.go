@@ -23,7 +23,7 @@ type Identity struct {
 func NewIdentity(info mcp.Implementation) *Identity {
 	id := new(Identity)
 	for _, r := range mcp.Revisions() {
-		id.infos[r] = info.AppendRevision(nil, r)
+		id.infos[r] = mcp.Append(nil, &info, r)
 	}
 	id.tails[0] = "}"
 	id.tails[1] = `,"resultType":"complete","_meta":{"` + mcp.MetaServerInfo + `":` + string(id.infos[mcp.LatestRevision]) + `}}`

@@ -87,8 +87,8 @@ func TestContent(t *testing.T) {
 		}},
 	} {
 		for i, r := range mcp.Revisions() {
-			got := string(tt.content.AppendRevision([]byte("x"), r))
-			if want := string(tt.want[i].AppendJSON([]byte("x"))); got != want {
+			got := string(mcp.Append([]byte("x"), tt.content, r))
+			if want := string(mcp.Append([]byte("x"), tt.want[i], mcp.RevisionNone)); got != want {
 				t.Errorf("%s in %v: got %s, want %s", tt.name, r, got, want)
 			}
 		}
@@ -124,14 +124,14 @@ func TestTool(t *testing.T) {
 		head + `"title":"T",` + tail + output + notes + `,"icons":[{"src":"data:,"}]` + meta,
 	}
 	for i, r := range mcp.Revisions() {
-		if diff := cmp.Diff(want[i], string(tool.AppendRevision(nil, r))); diff != "" {
+		if diff := cmp.Diff(want[i], string(mcp.Append(nil, &tool, r))); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", r, diff)
 		}
 	}
 	for _, schema := range []string{`{"type":"array"}`, `{"anyOf":[{"type":"object"}]}`, `{"type":["object","null"]}`, `true`} {
 		tool.OutputSchema = json.RawMessage(schema)
 		for _, r := range mcp.Revisions() {
-			if got := strings.Contains(string(tool.AppendRevision(nil, r)), "outputSchema"); got != r.Modern() {
+			if got := strings.Contains(string(mcp.Append(nil, &tool, r)), "outputSchema"); got != r.Modern() {
 				t.Errorf("output schema %s in %v: listed %t", schema, r, got)
 			}
 		}

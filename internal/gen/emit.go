@@ -278,21 +278,12 @@ func (p *printer) methods(t *goType) {
 	if value {
 		receiver = t.name
 	}
-	implements := "appends the JSON text of all that is set."
-	if value {
-		implements = "implements [" + map[bool]string{true: "ContentBlock", false: "Reference"}[block] + "]."
-	}
-	p.printf("// AppendJSON %s", implements)
-	p.printf("func (v %s) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }\n", receiver)
-	if !value {
-		implements = "appends the JSON text without what the revision does not have."
-	}
-	p.printf("// AppendRevision %s", implements)
-	p.printf("func (v %s) AppendRevision(dst []byte, r Revision) []byte {", receiver)
+	p.printf("// appendRevision implements [Value].")
+	p.printf("func (v %s) appendRevision(dst []byte, r Revision) []byte {", receiver)
 	p.appendBody(t, block)
 	p.printf("}\n")
 	p.printf("// MarshalJSON implements [json.Marshaler].")
-	p.printf("func (v %s) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }\n", t.name)
+	p.printf("func (v %s) MarshalJSON() ([]byte, error) { return v.appendRevision(nil, RevisionNone), nil }\n", t.name)
 	p.printf("// UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].")
 	p.printf("func (v *%s) UnmarshalJSON(data []byte) error {", t.name)
 	p.printf("*v = %s{}", t.name)
@@ -303,7 +294,7 @@ func (p *printer) methods(t *goType) {
 	p.printf("}\n")
 }
 
-// appendBody writes what AppendRevision does.
+// appendBody writes what appendRevision does.
 func (p *printer) appendBody(t *goType, block bool) {
 	if first := t.revs.first(); block && first > 0 {
 		p.printf("if !r.since(%s) {", first.ident())
@@ -398,13 +389,13 @@ func (p *printer) put(s fieldRef) (guard, call string) {
 		simple(map[form]string{formStrings: "putStrings", formTexts: "putTexts", formRawMap: "putRaws"}[k.form])
 		guard = nilGuard(s, optional)
 	case formStruct:
-		call = fmt.Sprintf("%s.AppendRevision(putKey(dst, %s), r)", s.expr, key)
+		call = fmt.Sprintf("%s.appendRevision(putKey(dst, %s), r)", s.expr, key)
 		guard = nilGuard(s, optional)
 	case formBlock, formRef:
-		call = fmt.Sprintf("%s.AppendRevision(putKey(dst, %s), r)", s.expr, key)
+		call = fmt.Sprintf("%s.appendRevision(putKey(dst, %s), r)", s.expr, key)
 		guard = s.expr + " != nil"
 	case formList, formMap:
-		call = fmt.Sprintf("%s(dst, %s, %s, r, (*%s).AppendRevision)", map[form]string{formList: "putList", formMap: "putMap"}[k.form], key, s.expr, k.elem)
+		call = fmt.Sprintf("%s(dst, %s, %s, r, (*%s).appendRevision)", map[form]string{formList: "putList", formMap: "putMap"}[k.form], key, s.expr, k.elem)
 		guard = nilGuard(s, optional)
 	case formBlocks, formMessages:
 		call = fmt.Sprintf("%s(dst, %s, %s, r)", map[form]string{formBlocks: "putBlocks", formMessages: "putMessages"}[k.form], key, s.expr)

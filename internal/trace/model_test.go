@@ -363,7 +363,7 @@ func TestFilter(t *testing.T) {
 		{"tool:search", true}, {"-tool:search", false}, {"id:x", true}, {`id:"\"x\""`, true}, {"session:3", true}, {"server:srv", true},
 		{"status:error", true}, {"status:-32602", true}, {"status:ok", false}, {"kind:progress", true}, {"dir:c2s", true}, {"n:2", true}, {"n:4", false},
 		{"dur>1ms", true}, {"dur>2ms", false}, {"size>10", true}, {"needle", true}, {"straw", true}, {"haystack", false}, {"needle straw -haystack", true},
-		{"has:arguments.q", true}, {"jq:(.error.code == -32602)", true}, {"lint:r", true}, {"lint:warning", true}, {"lint:other", false}, {"era:modern", false}, {"task:*", false},
+		{"has:arguments.q", true}, {"jq:(.error.code == -32602)", true}, {"finding:r", true}, {"finding:warning", true}, {"finding:other", false}, {"era:modern", false}, {"task:*", false},
 	} {
 		f, err := filter.Parse(tt.filter)
 		if err != nil {

@@ -39,7 +39,7 @@ type Record struct {
 	Counterparts    []uint64  `json:"others,omitempty"` // what it was made of, or became, on a bridge's other side: the events that those rows begin with
 	Children        []Record  `json:"inside,omitempty"`
 	EvictedChildren int       `json:"gone,omitempty"` // of those inside
-	Findings        []Finding `json:"lints,omitempty"`
+	Findings        []Finding `json:"findings,omitempty"`
 }
 
 // NewRecord returns a row as a [Record]. Texts in it are as the peers wrote them, if not in full, but for the summary.

@@ -125,7 +125,7 @@ func TestRoundTooDeepInside(t *testing.T) {
 	}
 }
 
-func TestManyLints(t *testing.T) {
+func TestManyFindings(t *testing.T) {
 	m := build(t, nil, `0 c2s 0/0 msg {"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	for i := range 40 {
 		m.AddFinding("c", 1, trace.Finding{Rule: "r", Severity: []string{"info", "warning"}[i%2]})

@@ -39,7 +39,7 @@ type visit struct {
 func newEndpoint(t *testing.T, options *streamable.Options) *endpoint {
 	t.Helper()
 	e := &endpoint{host: newHost()}
-	handler := streamable.NewHandler(e.server(t), options)
+	handler := streamable.MustHandler(e.server(t), options)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", e.record(handler))
 	if options != nil && options.Guard != nil {
@@ -68,7 +68,7 @@ func newEndpoint(t *testing.T, options *streamable.Options) *endpoint {
 
 func (e *endpoint) server(t *testing.T) *server.Server {
 	t.Helper()
-	srv := server.New("endpoint", "1.0.0", nil)
+	srv := server.MustNew("endpoint", "1.0.0", nil)
 	count := func(context.Context, empty) (int64, error) { return e.runs.Add(1), nil }
 	if err := server.AddTool(srv, "count", "Counts its calls.", count); err != nil {
 		t.Fatal(err)

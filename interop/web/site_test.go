@@ -68,7 +68,7 @@ func newSite(t *testing.T, is *issuer, format string, o siteOptions) *site {
 	s.origin = "http://" + ts.Listener.Addr().String()
 	s.url = s.origin + "/" + format + "/mcp"
 	s.server = s.newServer(t, &server.Options{Revisions: o.revisions})
-	handler := streamable.NewHandler(s.server, &streamable.Options{Scopes: needed})
+	handler := streamable.MustHandler(s.server, &streamable.Options{Scopes: needed})
 	guard, err := auth.NewGuard(s.guardOptions(t, format, o))
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func (s *site) verifier(t *testing.T, format string, change func(*auth.Introspec
 // newServer returns one whose tools count their calls.
 func (s *site) newServer(t *testing.T, o *server.Options) *server.Server {
 	t.Helper()
-	srv := server.New("site", "1.0.0", o)
+	srv := server.MustNew("site", "1.0.0", o)
 	err := server.AddTool(srv, "whoami", "Says who calls.", func(ctx context.Context, _ empty) (identity, error) {
 		s.calls.Add(1)
 		p, ok := server.CallOf(ctx).Principal().Claims.(*auth.Principal)

@@ -20,12 +20,12 @@ export async function axe(s) {
         await s.shoot(`${t}-${colorScheme}`)
       }
     }
-    await s.filter('lint:*')
+    await s.filter('finding:*')
     await s.page.locator('#grid .canvas .row').first().click()
-    await s.tab('lint')
+    await s.tab('findings')
     await s.page.locator('#panel .finding').first().waitFor()
-    await s.accessible('the page with the tab lint, ' + colorScheme, { colours })
-    await s.shoot('lint-' + colorScheme)
+    await s.accessible('the page with the tab findings, ' + colorScheme, { colours })
+    await s.shoot('findings-' + colorScheme)
     await s.filter('')
     await s.page.keyboard.press('Escape')
     for (const [button, name] of [['b-tools', 'tools'], ['b-sessions', 'sessions'], ['b-export', 'export'], ['b-help', 'help']]) {

@@ -34,7 +34,7 @@ func run(ctx context.Context) error {
 		//lint:ignore SA1019 the handshake is what this era is about
 		opts = append(opts, client.WithLegacyProtocolOnly())
 	}
-	t, err := transport(f)
+	t, err := newTransport(f)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func run(ctx context.Context) error {
 	})
 }
 
-func transport(f loop.Flags) (transport.Interface, error) {
+func newTransport(f loop.Flags) (transport.Interface, error) {
 	if f.URL != "" {
 		return transport.NewStreamableHTTP(f.URL, transport.WithHTTPBasicClient(loop.HTTPClient()))
 	}

@@ -34,7 +34,7 @@ func TestCleanStdio(t *testing.T) {
 // TestCleanHTTP is the same over HTTP. That lenient headers are taken is worth knowing, and not wrong.
 func TestCleanHTTP(t *testing.T) {
 	for _, always := range []bool{false, true} {
-		h := streamable.NewHandler(newServer(t), &streamable.Options{StreamAlways: always})
+		h := streamable.MustHandler(newServer(t), &streamable.Options{StreamAlways: always})
 		srv := httptest.NewServer(h)
 		report, err := Run(t.Context(), &Target{URL: srv.URL, Transport: srv.Client().Transport}, nil)
 		srv.Close()

@@ -13,7 +13,7 @@ import (
 )
 
 func ExampleRun() {
-	h := streamable.NewHandler(server.New("example", "1.0.0", nil), nil)
+	h := streamable.MustHandler(server.MustNew("example", "1.0.0", nil), nil)
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	defer h.Shutdown(context.Background())

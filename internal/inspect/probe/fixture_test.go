@@ -21,7 +21,7 @@ import (
 // newServer is a server that keeps to all rules.
 func newServer(t testing.TB) *server.Server {
 	t.Helper()
-	s := server.New("fixture", "1", nil)
+	s := server.MustNew("fixture", "1", nil)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

@@ -320,7 +320,7 @@ func jsonOK(b []byte) bool { return jsonwire.Valid(b, 0) == nil }
 // probeWeb probes a good server that a flaw stands before.
 func probeWeb(t *testing.T, flaw webFlaw, opts *Options) (*Report, error) {
 	t.Helper()
-	h := streamable.NewHandler(newServer(t), nil)
+	h := streamable.MustHandler(newServer(t), nil)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || flaw != nil && flaw(w, r, body) {
@@ -373,7 +373,7 @@ func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestSilentHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := streamable.NewHandler(newServer(t), nil)
+		h := streamable.MustHandler(newServer(t), nil)
 		report, err := Run(t.Context(), &Target{URL: "http://127.0.0.1/mcp", Transport: handlerTransport{h, `"` + noSuchMethod}}, &Options{
 			Revisions: []mcp.Revision{rev20260728}, Only: []string{"probe/unanswered", "probe/died"},
 		})

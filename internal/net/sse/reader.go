@@ -388,7 +388,7 @@ type window struct {
 
 type block struct{ buf []byte }
 
-// lineEnd returns the index of the next CR or LF, or w.end if there is none yet.
+// lineEnd returns the index of the next CR or LF, or w.end.
 func (w *window) lineEnd() int {
 	w.lf = find(w.buf[:w.end], '\n', max(w.lf, w.pos))
 	w.cr = find(w.buf[:w.end], '\r', max(w.cr, w.pos))

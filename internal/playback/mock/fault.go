@@ -246,7 +246,7 @@ func unknownTerm(text string) string {
 	}
 	for _, word := range strings.FieldsFunc(unquoted, func(r rune) bool { return strings.ContainsRune(" \t()|", r) }) {
 		word = strings.TrimLeft(word, "-!")
-		for _, field := range []string{"status", "lint", "dur", "size"} {
+		for _, field := range []string{"status", "finding", "dur", "size"} {
 			if rest, ok := strings.CutPrefix(strings.ToLower(word), field); ok && rest != "" && strings.ContainsRune(":<>=", rune(rest[0])) {
 				return field
 			}

@@ -44,7 +44,7 @@ func TestParseFault(t *testing.T) {
 		{`drop p=0`, `above 0`},
 		{`-status:ok drop`, `status cannot be known`},
 		{`(tool:a size>1kB) drop`, `size cannot be known`},
-		{`lint:x drop`, `lint cannot be known`},
+		{`finding:x drop`, `finding cannot be known`},
 		{`(tool:a drop`, `there is no action`},
 	} {
 		_, err := mock.ParseFault(x.text)
@@ -191,7 +191,10 @@ func TestWebFaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			web := srv.Handler(nil)
+			web, err := srv.Handler(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			ts := httptest.NewServer(web)
 			defer ts.Close()
 			defer srv.Close()

@@ -226,13 +226,17 @@ type Handler struct {
 }
 
 // Handler returns a handler for clients of the revisions that the capture has answers in. o may be nil. Shut it down before the server is closed.
-func (s *Server) Handler(o *streamable.Options) *Handler {
+func (s *Server) Handler(o *streamable.Options) (*Handler, error) {
 	var opts streamable.Options
 	if o != nil {
 		opts = *o
 	}
 	opts.StreamAlways = opts.StreamAlways || s.recording.streams
-	return &Handler{s, streamable.NewRelay(relay{s}, &opts)}
+	h, err := streamable.NewRelay(relay{s}, &opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Handler{s, h}, nil
 }
 
 // ServeHTTP implements http.Handler.

@@ -35,7 +35,7 @@ type greeting struct {
 
 // newServer is a real server of ours, of all revisions.
 func newServer(hello string) *server.Server {
-	srv := server.New("greeter", "1.0.0", &server.Options{PageSize: 2})
+	srv := server.MustNew("greeter", "1.0.0", &server.Options{PageSize: 2})
 	check := func(err error) {
 		if err != nil {
 			panic(err)
@@ -64,7 +64,7 @@ func newServer(hello string) *server.Server {
 // serveHTTP runs the server; all but /mcp is HTTP+SSE.
 func serveHTTP(t *testing.T, hello string) string {
 	t.Helper()
-	h := streamable.NewHandler(newServer(hello), nil)
+	h := streamable.MustHandler(newServer(hello), nil)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
 	mux.Handle("/", h.SSE("/messages"))

@@ -33,7 +33,7 @@ func serve(t *testing.T, h http.Handler) *resend.Origin {
 // oursHTTP runs a real server of ours; all but /mcp is HTTP+SSE.
 func oursHTTP(t *testing.T) *resend.Origin {
 	t.Helper()
-	h := streamable.NewHandler(newServer(), nil)
+	h := streamable.MustHandler(newServer(), nil)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
 	mux.Handle("/", h.SSE("/messages"))

@@ -62,7 +62,7 @@ type greeting struct {
 
 // newServer is a real server of ours, of all revisions.
 func newServer() *server.Server {
-	srv := server.New("greeter", "1.0.0", nil)
+	srv := server.MustNew("greeter", "1.0.0", nil)
 	check := func(err error) {
 		if err != nil {
 			panic(err)

@@ -16,7 +16,7 @@ import (
 
 // A client that knows no revision without a handshake reaches a server that knows no other.
 func Example() {
-	srv := server.New("modern", "1", &server.Options{Revisions: []mcp.Revision{mcp.LatestRevision}})
+	srv := server.MustNew("modern", "1", &server.Options{Revisions: []mcp.Revision{mcp.LatestRevision}})
 	err := server.AddTool(srv, "greet", "greets", func(_ context.Context, in struct{ Name string }) (string, error) { return "hello " + in.Name, nil })
 	if err != nil {
 		log.Fatal(err)

@@ -134,7 +134,7 @@ func TestReadyShared(t *testing.T) {
 
 // TestReadyWeb: a server on the web that has died is not ready as soon as a request has met that, and the client is told what it should look at.
 func TestReadyWeb(t *testing.T) {
-	upstream := httptest.NewServer(streamable.NewHandler(newServer(t, mcp.Revisions()), nil))
+	upstream := httptest.NewServer(streamable.MustHandler(newServer(t, mcp.Revisions()), nil))
 	defer upstream.Close()
 	transport := streamable.Dial(upstream.URL, nil)
 	connect := func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }

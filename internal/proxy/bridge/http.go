@@ -15,7 +15,7 @@ import (
 
 // Handler returns a handler for clients over HTTP, in the revisions that Options.ClientEra allows. Its options are those of streamable.NewRelay, but that zero for
 // MaxInFlightPerCaller means 2048: many agents may come from one address, and wait for a server that starts. o may be nil. Shut it down before the bridge is closed.
-func (b *Bridge) Handler(o *streamable.Options) *streamable.Handler {
+func (b *Bridge) Handler(o *streamable.Options) (*streamable.Handler, error) {
 	var opts streamable.Options
 	if o != nil {
 		opts = *o

@@ -39,7 +39,7 @@ func connectTo(t *testing.T, revisions []mcp.Revision) func(context.Context, io.
 }
 
 func newServer(t *testing.T, revisions []mcp.Revision) *server.Server {
-	srv := server.New("far", "1", &server.Options{Revisions: revisions})
+	srv := server.MustNew("far", "1", &server.Options{Revisions: revisions})
 	for _, err := range []error{
 		server.AddTool(srv, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil }),
 		server.AddTool(srv, "steps", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -78,7 +78,10 @@ func newServer(t *testing.T, revisions []mcp.Revision) *server.Server {
 
 // served serves a bridge over HTTP until the test ends.
 func served(t *testing.T, b *Bridge, o *streamable.Options) *httptest.Server {
-	h := b.Handler(o)
+	h, err := b.Handler(o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
 	old := h.SSE("/messages")
@@ -371,7 +374,7 @@ func TestGroupsModern(t *testing.T) {
 
 // upstreamHTTP returns a connect function to a modern server on HTTP, whose tool "where" wants its argument in a header too.
 func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
-	srv := server.New("far", "1", &server.Options{Revisions: EraModern.revisions()})
+	srv := server.MustNew("far", "1", &server.Options{Revisions: EraModern.revisions()})
 	def := mcp.Tool{Name: "where", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)}
 	err := server.AddToolWith(srv, def, func(_ context.Context, in struct {
 		Region string `json:"region"`
@@ -381,7 +384,7 @@ func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := streamable.NewHandler(srv, nil)
+	h := streamable.MustHandler(srv, nil)
 	ts := httptest.NewServer(h)
 	transport := streamable.Dial(ts.URL, nil)
 	t.Cleanup(func() {

@@ -47,7 +47,7 @@ func upstreamOptions(t *testing.T, transport string, revisions []mcp.Revision) *
 			return jsonrpc.NewFramer(conn, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader}), nil
 		}}
 	}
-	h := streamable.NewHandler(srv, nil)
+	h := streamable.MustHandler(srv, nil)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
 	old := h.SSE("/messages")

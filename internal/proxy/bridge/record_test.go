@@ -37,7 +37,7 @@ func TestRecordHTTP(t *testing.T) {
 func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 	t.Helper()
 	secrets := []string{"sesame-0123456789", "crumb-0123456789", "in-the-url-0123456789"}
-	behind := streamable.NewHandler(newServer(t, serverEra.revisions()), nil)
+	behind := streamable.MustHandler(newServer(t, serverEra.revisions()), nil)
 	upstream := httptest.NewServer(behind)
 	defer upstream.Close()
 	var text bytes.Buffer
@@ -47,7 +47,10 @@ func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 		Header:     http.Header{"Authorization": {"Bearer " + secrets[0]}, "Cookie": {"a=" + secrets[1]}},
 	})
 	b := newBridge(t, &Options{HTTP: true, Record: w, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }})
-	h := b.Handler(nil)
+	h, err := b.Handler(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", b.Recorded(h))
 	old := b.Recorded(h.SSE("/messages"))

@@ -162,7 +162,7 @@ func TestSessions(t *testing.T) {
 		t.Run(tt.far, func(t *testing.T) {
 			o := &Options{CallTimeout: 100 * time.Millisecond, IdleTimeout: 100 * time.Millisecond, MaxSessions: 10_000}
 			if o.Connect = connectTo(t, nil); tt.far == "http" {
-				upstream := httptest.NewServer(streamable.NewHandler(newServer(t, nil), &streamable.Options{MaxSessions: 10_000, KeepAlive: time.Second}))
+				upstream := httptest.NewServer(streamable.MustHandler(newServer(t, nil), &streamable.Options{MaxSessions: 10_000, KeepAlive: time.Second}))
 				t.Cleanup(upstream.Close)
 				transport := streamable.Dial(upstream.URL, nil)
 				o.HTTP, o.Connect = true, func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }

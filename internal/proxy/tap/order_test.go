@@ -20,7 +20,7 @@ import (
 func init() {
 	// A server that answers at once.
 	helpers["serve"] = func(args []string) int {
-		srv := server.New("test", "1", nil)
+		srv := server.MustNew("test", "1", nil)
 		type in struct {
 			Text string `json:"text"`
 		}

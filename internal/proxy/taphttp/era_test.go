@@ -24,7 +24,7 @@ type input struct {
 
 // realServer is one of ours, with the endpoint at /mcp and the older transport at /sse.
 func realServer(t *testing.T) (*server.Server, *httptest.Server) {
-	s := server.New("test", "1", nil)
+	s := server.MustNew("test", "1", nil)
 	server.AddTool(s, "greet", "greets", func(ctx context.Context, a input) (string, error) { return "hello " + a.Name, nil })
 	server.AddTool(s, "ask", "asks for roots", func(ctx context.Context, a input) (string, error) {
 		call := server.CallOf(ctx)
@@ -38,7 +38,7 @@ func realServer(t *testing.T) (*server.Server, *httptest.Server) {
 	server.AddTool(s, "later", "answers on another stream", func(ctx context.Context, a input) (string, error) {
 		return "later", streamable.CloseStream(ctx, time.Millisecond)
 	})
-	h := streamable.NewHandler(s, nil)
+	h := streamable.MustHandler(s, nil)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
 	old := h.SSE("/messages")

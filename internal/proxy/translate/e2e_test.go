@@ -33,7 +33,7 @@ func must(err error) {
 
 // house is a server with some of everything.
 func house(revisions ...mcp.Revision) *server.Server {
-	srv := server.New("house", "1", &server.Options{Revisions: revisions, Instructions: "knock", Tasks: &server.TaskOptions{PollInterval: time.Second}})
+	srv := server.MustNew("house", "1", &server.Options{Revisions: revisions, Instructions: "knock", Tasks: &server.TaskOptions{PollInterval: time.Second}})
 	type none struct{}
 	must(server.AddTool(srv, "add", "", func(_ context.Context, in struct{ A, B int }) (int, error) { return in.A + in.B, nil }))
 	must(server.AddTool(srv, "fail", "", func(context.Context, none) (int, error) { return 0, errors.New("it went wrong") }))

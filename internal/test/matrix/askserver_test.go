@@ -28,7 +28,7 @@ var question = &mcp.CreateMessageRequestParams{
 
 // newAskServer has tools, a prompt and a resource that ask the client.
 func newAskServer(func()) *server.Server {
-	srv := server.New("ask", "1", nil)
+	srv := server.MustNew("ask", "1", nil)
 	var runs, orders, changes counter
 	tool := func(name string, fn func(c *server.Call) (string, error)) {
 		must(server.AddTool(srv, name, "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -130,7 +130,7 @@ func sample(c *server.Call, q *mcp.CreateMessageRequestParams) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s %s %s", res.Model, res.StopReason, (&mcp.SamplingMessage{Role: res.Role, Content: res.Content}).AppendJSON(nil)), nil
+	return fmt.Sprintf("%s %s %s", res.Model, res.StopReason, mcp.Append(nil, &mcp.SamplingMessage{Role: res.Role, Content: res.Content}, mcp.RevisionNone)), nil
 }
 
 // A user answers what servers ask, and notes it.

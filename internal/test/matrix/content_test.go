@@ -25,7 +25,7 @@ var contents = []struct {
 
 // newContentServer returns each kind of content, from a tool and from a prompt.
 func newContentServer(func()) *server.Server {
-	srv := server.New("content", "1", nil)
+	srv := server.MustNew("content", "1", nil)
 	for _, c := range contents {
 		must(
 			server.AddTool(srv, c.name, "", func(context.Context, struct{}) (mcp.ContentBlock, error) { return c.block, nil }),

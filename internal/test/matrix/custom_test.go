@@ -63,7 +63,7 @@ type pair struct {
 
 // newCustomServer has methods and notifications of its own, and middleware.
 func newCustomServer(func()) *server.Server {
-	srv := server.New("custom", "1", nil)
+	srv := server.MustNew("custom", "1", nil)
 	l := new(log)
 	srv.Use(l.see)
 	var notes counter

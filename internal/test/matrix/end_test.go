@@ -20,7 +20,7 @@ import (
 
 // newCrashServer has tools that crash it.
 func newCrashServer(crash func()) *server.Server {
-	srv := server.New("crash", "1", nil)
+	srv := server.MustNew("crash", "1", nil)
 	var calls, released counter
 	type file struct{ Path string }
 	once := func(_ context.Context, in file) (string, error) {

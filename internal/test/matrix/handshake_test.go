@@ -15,7 +15,7 @@ import (
 
 // newHandshakeServer offers one of everything and says all that can be said of itself.
 func newHandshakeServer(func()) *server.Server {
-	srv := server.New("library", "3.1", &server.Options{
+	srv := server.MustNew("library", "3.1", &server.Options{
 		Title: "The library", Description: "All books.", WebsiteURL: "https://example.com/",
 		Icons:        []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: "image/png"}},
 		Instructions: "Ask for the shelf first.",
@@ -39,12 +39,12 @@ func newHandshakeServer(func()) *server.Server {
 }
 
 // newEmptyServer offers nothing.
-func newEmptyServer(func()) *server.Server { return server.New("empty", "1", nil) }
+func newEmptyServer(func()) *server.Server { return server.MustNew("empty", "1", nil) }
 
 // newServerOf returns a function that makes a server which speaks one revision.
 func newServerOf(r mcp.Revision) func(func()) *server.Server {
 	return func(func()) *server.Server {
-		return server.New("one", "1", &server.Options{Revisions: []mcp.Revision{r}})
+		return server.MustNew("one", "1", &server.Options{Revisions: []mcp.Revision{r}})
 	}
 }
 

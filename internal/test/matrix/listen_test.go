@@ -13,7 +13,7 @@ import (
 
 // newListenServer changes what it offers when it is told to.
 func newListenServer(func()) *server.Server {
-	srv := server.New("listen", "1", nil)
+	srv := server.MustNew("listen", "1", nil)
 	n := 0
 	must(
 		server.AddResource(srv, mcp.Resource{URI: "lib://a", Name: "a"}, server.Static("")),

@@ -19,7 +19,7 @@ const crowd = 64 // calls at once
 
 // newLoadServer has a tool for large messages, and one that waits for a crowd.
 func newLoadServer(func()) *server.Server {
-	srv := server.New("load", "1", nil)
+	srv := server.MustNew("load", "1", nil)
 	var arrived counter
 	must(
 		server.AddTool(srv, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil }),
@@ -34,14 +34,14 @@ func newLoadServer(func()) *server.Server {
 
 // newRateServer lets a caller make three calls, and no more for a long time.
 func newRateServer(func()) *server.Server {
-	srv := server.New("rate", "1", &server.Options{RateLimit: server.RateLimit{PerSecond: 1e-5, Burst: 3}})
+	srv := server.MustNew("rate", "1", &server.Options{RateLimit: server.RateLimit{PerSecond: 1e-5, Burst: 3}})
 	must(server.AddTool(srv, "t", "", func(context.Context, struct{}) (string, error) { return "ok", nil }))
 	return srv
 }
 
 // newSingleServer handles one call at a time. Reading the resource ends it.
 func newSingleServer(func()) *server.Server {
-	srv := server.New("single", "1", &server.Options{MaxConcurrent: 1, LimitedMethods: []string{mcp.MethodToolsCall}})
+	srv := server.MustNew("single", "1", &server.Options{MaxConcurrent: 1, LimitedMethods: []string{mcp.MethodToolsCall}})
 	var begun, released counter
 	must(
 		server.AddTool(srv, "hold", "", func(ctx context.Context, _ struct{}) (string, error) {

@@ -15,7 +15,7 @@ import (
 
 // newProgressServer has tools that tell how far they are, at the pace of the bubble's clock where they wait.
 func newProgressServer(func()) *server.Server {
-	srv := server.New("progress", "1", nil)
+	srv := server.MustNew("progress", "1", nil)
 	must(
 		server.AddTool(srv, "steps", "", func(ctx context.Context, in struct {
 			N     int           `json:"n"`

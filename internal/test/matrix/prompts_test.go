@@ -19,7 +19,7 @@ type review struct {
 
 // newPromptServer has prompts and a template, with suggestions for both.
 func newPromptServer(func()) *server.Server {
-	srv := server.New("prompts", "1", nil)
+	srv := server.MustNew("prompts", "1", nil)
 	must(
 		server.AddPrompt(srv, fullPrompt(), func(_ context.Context, in review) (*mcp.GetPromptResult, error) {
 			if in.Style == "rude" {

@@ -143,7 +143,7 @@ func (s *site) newNode() *node {
 	if s.web.stream {
 		o.StreamAlways, o.KeepAlive = true, 10*time.Millisecond
 	}
-	n.handler = streamable.NewHandler(principals{n.srv}, o)
+	n.handler = streamable.MustHandler(principals{n.srv}, o)
 	n.http = n.handler
 	if s.web.old {
 		sse, mux := n.handler.SSE(messagesPath), http.NewServeMux()

@@ -19,7 +19,7 @@ import (
 
 // newTaskServer has tools that run as tasks.
 func newTaskServer(func()) *server.Server {
-	srv := server.New("tasks", "1", &server.Options{Tasks: &server.TaskOptions{PollInterval: 50 * time.Millisecond, TTL: time.Minute}})
+	srv := server.MustNew("tasks", "1", &server.Options{Tasks: &server.TaskOptions{PollInterval: 50 * time.Millisecond, TTL: time.Minute}})
 	var released, hanging, cancelled counter
 	add := func(name, support string, fn func(c *server.Call) (string, error)) {
 		def := mcp.Tool{Name: name, Execution: &mcp.ToolExecution{TaskSupport: support}}

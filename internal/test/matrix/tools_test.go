@@ -27,7 +27,7 @@ type shelf struct {
 
 // newToolServer has a tool for each thing that can become of a call.
 func newToolServer(func()) *server.Server {
-	srv := server.New("tools", "1", nil)
+	srv := server.MustNew("tools", "1", nil)
 	must(
 		server.AddTool(srv, "count", "", func(_ context.Context, in struct{ Words []string }) (int, error) { return len(in.Words), nil }),
 		server.AddTool(srv, "find", "", func(_ context.Context, in book) (book, error) {
@@ -77,7 +77,7 @@ const (
 
 // newManyServer has many tools, and allows that its lists are kept.
 func newManyServer(func()) *server.Server {
-	srv := server.New("many", "1", &server.Options{PageSize: manyPage, ListTTL: time.Hour})
+	srv := server.MustNew("many", "1", &server.Options{PageSize: manyPage, ListTTL: time.Hour})
 	for i := range manyTools {
 		must(srv.AddRawTool(mcp.Tool{Name: fmt.Sprint("tool", i)}, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil }))
 	}

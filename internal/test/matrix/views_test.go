@@ -17,7 +17,7 @@ import (
 func newViewServer(func()) *server.Server {
 	var open atomic.Bool
 	public := server.NewView(func(_ server.Kind, name string) bool { return !strings.Contains(name, "secret") })
-	srv := server.New("views", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
+	srv := server.MustNew("views", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
 		if p.ID == "librarian" && open.Load() {
 			return nil
 		}

@@ -8,7 +8,7 @@
 //	dur>500ms  size>=1MB           took longer, is larger
 //	n:12-20                        has to do with the events of these numbers
 //	has:_meta.traceparent          a payload has the member, at the top, or in params, result or error
-//	lint:RULE                      a rule has found something there; by id or by severity
+//	finding:RULE                   a rule has found something there; by id or by severity
 //	jq:(.params.arguments.q == 1)  the jq program (https://jqlang.org/manual/) says true of a payload
 //	-method:ping                   not
 //	a | b, a or b, (a b)           one of both; a group

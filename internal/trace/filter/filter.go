@@ -86,7 +86,7 @@ const (
 	Side     Field = "side"
 	Era      Field = "era"
 	Revision Field = "rev"
-	Finding  Field = "lint"
+	Finding  Field = "finding"
 )
 
 // Fields returns the fields, in the order in which messages list them.

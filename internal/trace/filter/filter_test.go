@@ -83,9 +83,9 @@ func TestMatch(t *testing.T) {
 		{`server:"my server"`, true},
 		{"id:7 dir:c2s kind:progress status:isError session:2 era:modern rev:2026*", true},
 		{"id:7 dir:s2c", false},
-		{"lint:*", true},
-		{"lint:error", true},
-		{"lint:json-id -lint:other", true},
+		{"finding:*", true},
+		{"finding:error", true},
+		{"finding:json-id -finding:other", true},
 		{"status:-32602", false},
 		{"dur>500ms", true},
 		{"dur>600ms", false},
@@ -277,7 +277,7 @@ func TestNil(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
-		"tool:search -method:ping dur>500ms size>1MB", `has:_meta.traceparent "two \"words\"" /re\/x/i lint:*`, "n:12-20 | (a or -b)",
+		"tool:search -method:ping dur>500ms size>1MB", `has:_meta.traceparent "two \"words\"" /re\/x/i finding:*`, "n:12-20 | (a or -b)",
 		`jq:(.a | test("x)\(1)")) # `, "--(a)", "jq:(.\n#)\n)", "a|b|c",
 	} {
 		f.Add(s)
@@ -335,5 +335,5 @@ func ExampleParse() {
 	fmt.Println(strings.Cut(err.Error(), ";"))
 	// Output:
 	// tool:search dur>500ms -"not found" <nil>
-	// filter, column 1: there is no field "tol"  there are tool, target, method, id, task, dir, kind, status, server, session, side, era, rev, lint, n, has, jq, dur> and size>. To look for the text itself, put it in quotes true
+	// filter, column 1: there is no field "tol"  there are tool, target, method, id, task, dir, kind, status, server, session, side, era, rev, finding, n, has, jq, dur> and size>. To look for the text itself, put it in quotes true
 }

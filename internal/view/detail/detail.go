@@ -50,7 +50,7 @@ type Detail struct {
 	HTTP            *HTTP             `json:"http,omitempty"`
 	SSE             *SSE              `json:"sse,omitempty"`
 	Timing          Timing            `json:"timing"`
-	Findings        []Finding         `json:"lint,omitempty"`
+	Findings        []Finding         `json:"findings,omitempty"`
 	Translations    []Translation     `json:"translated,omitempty"`
 	Counterparts    []Counterpart     `json:"others,omitempty"` // on a bridge's other side, what it was made of or became
 	Session         trace.SessionInfo `json:"session"`
@@ -116,7 +116,7 @@ type Mark struct {
 	Label string  `json:"label"`
 }
 
-// A Lint is a finding, with what its rule says.
+// A Finding is a finding, with what its rule says.
 type Finding struct {
 	Rule     string `json:"rule"`
 	Severity string `json:"severity"`

@@ -54,7 +54,7 @@ type Line struct {
 	Depth    int    `json:"d,omitempty"` // how far it is indented; lines that follow and are deeper may be folded
 	Spans    []Span `json:"s"`
 	Blob     int    `json:"b,omitempty"` // a number in Blobs, counted from 1
-	Findings []int  `json:"l,omitempty"` // numbers in Detail.Lint, counted from 0, that point here
+	Findings []int  `json:"l,omitempty"` // numbers in Detail.Findings, counted from 0, that point here
 }
 
 // A Span is text of one kind.

@@ -204,8 +204,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestLintLines: findings are shown where they point to, or where what they miss should be.
-func TestLintLines(t *testing.T) {
+// TestFindingLines: findings are shown where they point to, or where what they miss should be.
+func TestFindingLines(t *testing.T) {
 	r := snapshotRecord("stdio").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","a/b":[0,{"c":1}]}}`)
 	for _, p := range []string{"/params/a~1b/1/c", "/params/_meta/x", "", "/nothing/at/all", "/params/a~1b/0"} {
 		r.model.AddFinding("c", 1, trace.Finding{Rule: "jsonrpc/id-null", Severity: "error", Message: "m\u202e", Pointer: p})

@@ -81,7 +81,7 @@ func (b *builder) sentences() []string {
 		add("it went over HTTP, which answered %d %s", h.Status, how)
 	}
 	if n := len(b.detail.Findings); n > 0 {
-		add("rules were broken: %s, see Lint", plural(n, "finding"))
+		add("rules were broken: %s, see Findings", plural(n, "finding"))
 	}
 	if b.detail.Redacted > 0 {
 		add("hidden because it may be secret: %s", plural(b.detail.Redacted, "place"))

@@ -95,7 +95,7 @@ type query struct {
 func (c *query) filter() (*filter.Filter, error) {
 	text := c.text
 	if c.findingsOnly {
-		text = "lint:*"
+		text = "finding:*"
 		if c.text != "" {
 			text += " (" + c.text + ")"
 		}

@@ -341,7 +341,7 @@ func (m *model) helpFilters() []line {
 	t := m.theme
 	out := []line{{{t.head, "Filters"}}}
 	for _, f := range [][2]string{
-		{"tool:search", "also target method id task dir kind status server session era rev lint"},
+		{"tool:search", "also target method id task dir kind status server session era rev finding"},
 		{"status:error", "ok error iserror input_required task cancelled pending unanswered http, or a code"},
 		{"dur>500ms size>1MB", "took longer, is larger"},
 		{"words \"two words\"", "in payloads; /regular expression/ as well"},

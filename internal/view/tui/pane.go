@@ -296,7 +296,7 @@ func tabText(t *tab, open bool, short int) string {
 
 // tabNames are the titles of all tabs: each has its number for every row, whichever of them that has, and the same one in the browser.
 func tabNames() []string {
-	return []string{"Summary", "Request", "Response", "Raw", "HTTP", "SSE", "Timing", "Lint", "Translated"}
+	return []string{"Summary", "Request", "Response", "Raw", "HTTP", "SSE", "Timing", "Findings", "Translated"}
 }
 
 // tabsOf returns the tabs that have something to say.
@@ -315,7 +315,7 @@ func tabsOf(d *detail.Detail) []tab {
 	add(d.HTTP != nil, "HTTP", httpTab)
 	add(d.SSE != nil, "SSE", sseTab)
 	add(len(d.Timing.Segments) > 0 || len(d.Timing.Marks) > 0, "Timing", timingTab)
-	add(len(d.Findings) > 0, "Lint", findingsTab)
+	add(len(d.Findings) > 0, "Findings", findingsTab)
 	add(len(d.Translations) > 0, "Translated", translatedTab)
 	return list
 }

@@ -61,7 +61,7 @@
 //	role "asked" "retry" "poll"            era "legacy" "modern"                          rev revision in force
 //	http status of HTTP                    stream true if the response is an event stream, which is open as long as not "ended"
 //	ended true: the HTTP exchange is over  nev events of the stream
-//	lint [errors, warnings, others] with those inside; absent if all are 0
+//	findings [errors, warnings, others] with those inside; absent if all are 0
 //	more how many rows inside it made room rounds N                                       task state of the task that it became: "working" "completed" …
 //	x    excerpt: arguments, params, text, as the peer wrote it (up to some hundred bytes)
 //

@@ -261,7 +261,7 @@ type row struct {
 	Glyph   string   `json:"g"`
 	Era     string   `json:"era"`
 	Rev     string   `json:"rev"`
-	Lint    []int    `json:"lint"`
+	Lint    []int    `json:"findings"`
 	Excerpt string   `json:"x"`
 }
 

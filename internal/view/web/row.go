@@ -212,7 +212,7 @@ func (o *jsonObject) findings(r *trace.Row) {
 		}
 	}
 	if errors+warnings+others > 0 {
-		o.numbers("lint", []uint64{errors, warnings, others})
+		o.numbers("findings", []uint64{errors, warnings, others})
 	}
 }
 

@@ -38,7 +38,7 @@ type recorder struct {
 
 func newRecorder(t *testing.T, revision mcp.Revision, tools map[string]string) *recorder {
 	t.Helper()
-	r := &recorder{Server: server.New("recorder", "1", &server.Options{
+	r := &recorder{Server: server.MustNew("recorder", "1", &server.Options{
 		Revisions:      []mcp.Revision{revision},
 		AdvertiseKinds: []server.Kind{server.KindTool, server.KindResource, server.KindPrompt},
 	})}

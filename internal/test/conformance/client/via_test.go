@@ -43,7 +43,7 @@ func serveVia(args []string) error {
 			return err
 		}
 	}
-	srv := server.New("via", "1", nil)
+	srv := server.MustNew("via", "1", nil)
 	err := srv.AddRawTool(mcp.Tool{Name: "add_numbers", InputSchema: []byte(`{"type":"object"}`)}, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: "8"}}}, nil
 	})

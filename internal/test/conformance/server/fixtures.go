@@ -14,7 +14,7 @@ import (
 
 // newServer makes the server with all that the suite asks for, in these revisions; nil is all. logger may be nil.
 func newServer(logger *slog.Logger, revisions []mcp.Revision) (*server.Server, error) {
-	srv := server.New("mcpwire-conformance", "1.0.0", &server.Options{
+	srv := server.MustNew("mcpwire-conformance", "1.0.0", &server.Options{
 		Title:        "mcpwire conformance server",
 		Revisions:    revisions,
 		SchemaEngine: fullschema.Engine,

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *address == "" {
 		return (&stdio.Config{Logger: log}).Serve(ctx, srv)
 	}
-	return serveHTTP(ctx, *address, streamable.NewHandler(srv, &streamable.Options{Logger: log}), stdout)
+	return serveHTTP(ctx, *address, streamable.MustHandler(srv, &streamable.Options{Logger: log}), stdout)
 }
 
 // revisionsOf returns the revisions of an era.

@@ -11,7 +11,7 @@ import { showTools } from "./dialog-tools.js";
 import { byId } from "./dom.js";
 import { focusFilter, setFilterText } from "./filterbox.js";
 import { resetFrames, unfolded } from "./items.js";
-import { applyFilter, clearFilter, close, current, focusList, goTo, indexOfRow, lookForWanted, match, move, page, redraw, select, setFollow, toggleFold, toggleLint } from "./listing.js";
+import { applyFilter, clearFilter, close, current, focusList, goTo, indexOfRow, lookForWanted, match, move, page, redraw, select, setFollow, toggleFold, toggleFindings } from "./listing.js";
 import { exported } from "./source.js";
 import { toggleFull } from "./split.js";
 import { emit, view, writeHash } from "./state.js";
@@ -129,7 +129,7 @@ export const actions = {
     applyFilter(filter);
     focusList();
   }),
-  lint: toggleLint,
+  findings: toggleFindings,
   export: () => exported || showExport(),
   restart: () => {
     if (exported) return;

@@ -7,7 +7,7 @@ import { exported } from "./source.js";
 import { on, view } from "./state.js";
 import { store } from "./store.js";
 
-const buttonActions = { "b-pause": "pause", "b-follow": "follow", "b-lint": "lint", "b-frames": "frames", "b-tools": "tools", "b-sessions": "sessions", "b-export": "export", "b-help": "help", "d-back": "back", "d-close": "back", "d-copy": "copy", "d-command": "copyCommand", "d-resend": "resend", "d-edit": "edit", "d-mark": "mark", "d-diff": "diff" };
+const buttonActions = { "b-pause": "pause", "b-follow": "follow", "b-findings": "findings", "b-frames": "frames", "b-tools": "tools", "b-sessions": "sessions", "b-export": "export", "b-help": "help", "d-back": "back", "d-close": "back", "d-copy": "copy", "d-command": "copyCommand", "d-resend": "resend", "d-edit": "edit", "d-mark": "mark", "d-diff": "diff" };
 
 // initButtons gives the buttons of the page their jobs.
 export function initButtons() {
@@ -21,7 +21,7 @@ export function initButtons() {
 function drawButtons() {
   const pressed = (id, on) => byId(id).setAttribute("aria-pressed", String(on));
   pressed("b-follow", view.follow);
-  pressed("b-lint", view.lint);
+  pressed("b-findings", view.findings);
   pressed("b-frames", view.frames);
   pressed("b-pause", store.paused);
   pressed("d-mark", page.marks.includes(page.row));

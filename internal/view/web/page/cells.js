@@ -79,8 +79,8 @@ export function fillCell(cell, key, item, before, compact) {
       return putOwn(cell, (item.frame && !item.back) || !r.rs ? "" : fmtSize(r.rs));
     case "latency":
       return putOwn(cell, item.frame && !item.back ? "" : latencyText(r));
-    case "lint":
-      return lint(cell, r);
+    case "findings":
+      return findings(cell, r);
   }
 }
 
@@ -130,15 +130,15 @@ function drawFold(button, item) {
   }
 }
 
-const lintParts = [["l-error", "✖", "error"], ["l-warning", "▲", "warning"], ["l-info", "ℹ", "remark"]];
+const findingParts = [["l-error", "✖", "error"], ["l-warning", "▲", "warning"], ["l-info", "ℹ", "remark"]];
 
-function lint(cell, r) {
-  const key = r.lint ? r.lint.join() : "";
+function findings(cell, r) {
+  const key = r.findings ? r.findings.join() : "";
   if (cell.shown === key) return;
   cell.shown = key;
   cell.textContent = "";
-  lintParts.forEach(([cls, sign, word], i) => {
-    const n = r.lint?.[i];
+  findingParts.forEach(([cls, sign, word], i) => {
+    const n = r.findings?.[i];
     if (n) cell.append(h("span", { class: cls }, h("span", { "aria-hidden": "true", text: sign + fmtCount(n) }), h("span", { class: "vh", text: plural(n, word) + " " })));
   });
 }

@@ -15,7 +15,7 @@ const columnList = [
   { key: "resb", label: "Res B", title: "Bytes of the response", from: 680, width: "4.9em", right: true },
   { key: "latency", label: "Latency", from: 0, width: "5em", right: true },
   { key: "wave", label: "Waterfall", from: 1100, width: "minmax(9em, 2fr)" },
-  { key: "lint", label: "Lint", title: "Findings: errors, warnings, others", from: 420, width: "5em" },
+  { key: "findings", label: "Findings", title: "Findings: errors, warnings, others", from: 420, width: "5em" },
 ];
 
 // columnsFor returns the columns of a list of a width in px, with its font size in px.

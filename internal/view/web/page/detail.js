@@ -6,7 +6,7 @@ import { isPending, statusText } from "./row.js";
 import { getDetail } from "./source.js";
 import { emit, view, writeHash } from "./state.js";
 import { tabHTTP } from "./tab-http.js";
-import { tabLint } from "./tab-lint.js";
+import { tabFindings } from "./tab-findings.js";
 import { tabPayload } from "./tab-payload.js";
 import { tabRaw } from "./tab-raw.js";
 import { tabSSE } from "./tab-sse.js";
@@ -15,7 +15,7 @@ import { tabTiming } from "./tab-timing.js";
 import { tabTranslated } from "./tab-translated.js";
 import { Tabs } from "./tabs.js";
 
-const tabNames = ["Summary", "Request", "Response", "Raw", "HTTP", "SSE", "Timing", "Lint", "Translated"];
+const tabNames = ["Summary", "Request", "Response", "Raw", "HTTP", "SSE", "Timing", "Findings", "Translated"];
 
 export const tabList = tabNames.map((label) => ({ id: label.toLowerCase(), label }));
 
@@ -75,7 +75,7 @@ export function hideRow() {
 }
 
 function signature(r) {
-  return [r.q, r.st, r.done, r.rs, r.rq, r.nev, r.ended, r.rounds, r.task, r.kids?.length, r.lint, r.o.length].join();
+  return [r.q, r.st, r.done, r.rs, r.rq, r.nev, r.ended, r.rounds, r.task, r.kids?.length, r.findings, r.o.length].join();
 }
 
 function drawHead(r) {
@@ -141,7 +141,7 @@ function count(d) {
   note("http", d.http ? 1 : 0);
   note("sse", d.sse?.events?.length || 0, true);
   note("timing", d.timing ? 1 : 0);
-  note("lint", d.lint?.length || 0, true);
+  note("findings", d.findings?.length || 0, true);
   note("translated", d.translated?.length || 0, true);
 }
 
@@ -151,7 +151,7 @@ const emptyTexts = {
   raw: "There are no bytes to show.",
   http: "This did not go over HTTP.",
   sse: "There is no event stream here.",
-  lint: "The rules have found nothing here.",
+  findings: "The rules have found nothing here.",
   translated: "No bridge has changed this.",
 };
 
@@ -187,8 +187,8 @@ function tabBody(d, tab) {
       return d.sse && tabSSE(d);
     case "timing":
       return d.timing && tabTiming(d);
-    case "lint":
-      return d.lint?.length && tabLint(d);
+    case "findings":
+      return d.findings?.length && tabFindings(d);
     case "translated":
       return d.translated?.length && tabTranslated(d, pane.go);
   }

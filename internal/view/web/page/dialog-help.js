@@ -4,13 +4,13 @@ import { h } from "./dom.js";
 import { keyHelp } from "./keys.js";
 
 const filterHelp = [
-  ["tool:search", "a field has the value: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, lint; * stands for anything"],
+  ["tool:search", "a field has the value: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, finding; * stands for anything"],
   ["timeout  \"two words\"", "a text is in a message"],
   ["method:/^tools\\//  /time.?out/i", "a regular expression"],
   ["dur>500ms  size>=1MB", "took longer, is larger"],
   ["n:12-20", "has to do with these events"],
   ["has:_meta.traceparent", "a message has the member"],
-  ["lint:error  lint:RULE", "findings, by severity or rule"],
+  ["finding:error  finding:RULE", "findings, by severity or rule"],
   ["jq:(.params.arguments.q == 1)", "a jq program says true"],
   ["-method:ping", "not"],
   ["a | b   (a b)", "one of both; a group"],

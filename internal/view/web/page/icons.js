@@ -5,7 +5,7 @@ const iconPaths = {
   pause: "M5 3v10M11 3v10",
   play: "M5 3l8 5-8 5z",
   follow: "M8 2v9M4 7.5L8 11.5l4-4M3 14h10",
-  lint: "M8 2.5L14.5 13.5h-13zM8 6.5v3.2M8 11.6v.4",
+  findings: "M8 2.5L14.5 13.5h-13zM8 6.5v3.2M8 11.6v.4",
   frames: "M2.5 5h9M9 2.5L11.5 5 9 7.5M13.5 11h-9M7 8.5L4.5 11 7 13.5",
   tools: "M2.5 13.5h11M4 11V7.5M8 11V3M12 11V5.5",
   sessions: "M2.5 3.5h11v9h-11zM5 10c0-2 3-2 3 0M10 6.5h2M10 9h2M6.5 6.2v.3",

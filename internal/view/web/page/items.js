@@ -1,5 +1,5 @@
 // The lines of the list: exchanges with what is unfolded, or frames in the order of time.
-import { hasLint } from "./row.js";
+import { hasFindings } from "./row.js";
 import { store } from "./store.js";
 import { view } from "./state.js";
 
@@ -23,13 +23,13 @@ function itemOf(r, depth) {
 }
 
 function shown(r) {
-  if (!view.lint || hasLint(r)) return true;
+  if (!view.findings || hasFindings(r)) return true;
   return false;
 }
 
 // exchangeItems are the lines of the timeline. Rows without an item get one when they are looked at, see itemAt.
 export function exchangeItems() {
-  const roots = view.lint ? store.roots.filter(shown) : store.roots;
+  const roots = view.findings ? store.roots.filter(shown) : store.roots;
   if (!unfolded.size) return roots;
   const out = [];
   for (const r of roots) {
@@ -100,7 +100,7 @@ export function frameItems(changed) {
       frames = frames.filter((f) => store.rows.get(f.row.q) === f.row);
     }
   }
-  return view.lint ? frames.filter((f) => hasLint(f.row)) : frames;
+  return view.findings ? frames.filter((f) => hasFindings(f.row)) : frames;
 }
 
 function noteFrames(r, add) {

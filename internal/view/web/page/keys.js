@@ -35,7 +35,7 @@ export const keyHelp = [
 const byKey = {
   j: "next", ArrowDown: "next", k: "previous", ArrowUp: "previous", Enter: "open", Escape: "back", ArrowRight: "unfold", ArrowLeft: "fold", " ": "toggle", "/": "filter", n: "nextMatch",
   N: "previousMatch", g: "first", Home: "first", G: "last", End: "last", PageUp: "pageUp", PageDown: "pageDown", f: "follow", p: "pause", x: "frames", t: "time", y: "copy", Y: "copyCommand",
-  r: "resend", E: "edit", m: "mark", d: "diff", c: "sessions", s: "tools", l: "lint", e: "export", w: "restart", "?": "help", z: "full", "*": "unfoldAll", b: "hex", o: "other", W: "wrap", J: "next", K: "previous",
+  r: "resend", E: "edit", m: "mark", d: "diff", c: "sessions", s: "tools", l: "findings", e: "export", w: "restart", "?": "help", z: "full", "*": "unfoldAll", b: "hex", o: "other", W: "wrap", J: "next", K: "previous",
 };
 
 const needsList = new Set(["Enter", " ", "ArrowRight", "ArrowLeft", "Home", "End", "PageUp", "PageDown", "ArrowDown", "ArrowUp"]);

@@ -64,7 +64,7 @@ function longSpan(el, s) {
   el.append(head, more);
 }
 
-// linesView shows lines. opts: {tree: fold it, lints: [finding…], blob: (number, element), number: show numbers}. It grows as one scrolls.
+// linesView shows lines. opts: {tree: fold it, findings: [finding…], blob: (number, element), number: show numbers}. It grows as one scrolls.
 export function linesView(lines, opts) {
   const box = h("div", { class: "lines" + (opts.tree ? " tree" : ""), role: "group", "aria-label": opts.label || "Payload" });
   const state = { lines, opts, box, at: 0, folded: new Set(), ends: opts.tree ? foldEnds(lines) : null };
@@ -133,7 +133,7 @@ function oneLine(state) {
     foldedInto(state, i, text, inside);
   }
   if (depth > maxIndent) el.prepend(h("span", { class: "deep", text: "depth " + depth }));
-  for (const n of line.l || []) state.opts.lint?.(n, el);
+  for (const n of line.l || []) state.opts.finding?.(n, el);
   if (line.b) state.opts.blob?.(line.b, el);
   return el;
 }

@@ -6,7 +6,7 @@ import { focusFilter, setFilterText } from "./filterbox.js";
 import { plural } from "./format.js";
 import { exchangeItems, frameItems, itemAt, resetFrames, unfolded } from "./items.js";
 import { localFilter } from "./localfilter.js";
-import { hasLint, isError, rowRef } from "./row.js";
+import { hasFindings, isError, rowRef } from "./row.js";
 import { exported } from "./source.js";
 import { toggleFull } from "./split.js";
 import { emit, view, writeHash } from "./state.js";
@@ -53,7 +53,7 @@ function countNews(changed) {
   let errors = 0;
   let findings = 0;
   for (const r of changed) {
-    const state = (isError(r) ? 1 : 0) + (hasLint(r) && !r.p ? 2 : 0);
+    const state = (isError(r) ? 1 : 0) + (hasFindings(r) && !r.p ? 2 : 0);
     const before = page.known.get(r.q) || 0;
     if (state === before) continue;
     page.known.set(r.q, state);
@@ -167,7 +167,7 @@ export function applyFilter(text) {
 }
 
 export function clearFilter() {
-  if (view.lint) toggleLint();
+  if (view.findings) toggleFindings();
   setFilterText("");
   if (view.filter) applyFilter("");
   focusFilter();
@@ -223,7 +223,7 @@ export function match(step) {
   if (i < 0) i = step > 0 ? -1 : n;
   for (i += step; i >= 0 && i < n; i += step) {
     const r = itemAt(page.list, i).row;
-    if (isError(r) || hasLint(r)) {
+    if (isError(r) || hasFindings(r)) {
       move(i);
       return;
     }
@@ -231,11 +231,11 @@ export function match(step) {
   toast("No further error or finding.");
 }
 
-// toggleLint shows only lines with findings, or all.
-export function toggleLint() {
-  view.lint = !view.lint;
+// toggleFindings shows only lines with findings, or all.
+export function toggleFindings() {
+  view.findings = !view.findings;
   writeHash();
   emit("buttons");
   redraw(new Set());
-  announce(view.lint ? "Only lines with findings: " + page.list.length : "All lines");
+  announce(view.findings ? "Only lines with findings: " + page.list.length : "All lines");
 }

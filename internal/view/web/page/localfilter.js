@@ -21,7 +21,7 @@ function term([, not, field, op, inQuotes, word]) {
 }
 
 function matcher(field, op, value) {
-  if (field === "lint") return (r) => r.lint !== null && (!["error", "warning"].includes(value) || r.lint[value === "error" ? 0 : 1] > 0);
+  if (field === "finding") return (r) => r.findings !== null && (!["error", "warning"].includes(value) || r.findings[value === "error" ? 0 : 1] > 0);
   if (op && op !== ":") return (r) => compareBy(op, field === "size" ? r.rq + r.rs : r.l, amount(value));
   if (field && Object.hasOwn(fieldOf, field)) return (r) => like(fieldOf[field](r).toLowerCase(), value);
   const words = field ? field + op + value : value;

@@ -46,7 +46,7 @@ export class Row {
     this.stream = !!j.stream;
     this.ended = !!j.ended;
     this.nev = j.nev || 0;
-    this.lint = j.lint || null;
+    this.findings = j.findings || null;
     this.more = j.more || 0;
     this.rounds = j.rounds || 0;
     this.task = j.task || "";
@@ -65,9 +65,9 @@ export function isError(r) {
   return r.st === "error" || r.st === "iserror" || r.st === "http" || r.st === "unanswered" || r.k === "invalid" || r.k === "gap";
 }
 
-// hasLint tells whether something was found in a row.
-export function hasLint(r) {
-  return r.lint !== null;
+// hasFindings tells whether something was found in a row.
+export function hasFindings(r) {
+  return r.findings !== null;
 }
 
 // rowEnd is when a row was over, or now.

@@ -1,4 +1,4 @@
-// What the reader has chosen. The part that makes a link (filter, row, tab, follow, frames, lint, time) is in the hash, taste (theme, split) in the browser's storage.
+// What the reader has chosen. The part that makes a link (filter, row, tab, follow, frames, findings, time) is in the hash, taste (theme, split) in the browser's storage.
 
 export const view = {
   filter: "",
@@ -7,7 +7,7 @@ export const view = {
   tab: "summary",
   follow: true,
   frames: false,
-  lint: false,
+  findings: false,
   time: "clock", // clock, start or delta
 };
 
@@ -37,7 +37,7 @@ export function readHash() {
   view.open = p.has("tab");
   view.follow = p.get("follow") !== "0";
   view.frames = p.get("frames") === "1";
-  view.lint = p.get("lint") === "1";
+  view.findings = p.get("findings") === "1";
   view.time = ["start", "delta"].includes(p.get("time")) ? p.get("time") : "clock";
   written = location.hash;
   return true;
@@ -56,7 +56,7 @@ function writeHashNow() {
   if (view.open) p.set("tab", view.tab);
   if (!view.follow) p.set("follow", "0");
   if (view.frames) p.set("frames", "1");
-  if (view.lint) p.set("lint", "1");
+  if (view.findings) p.set("findings", "1");
   if (view.time !== "clock") p.set("time", view.time);
   const text = p.toString();
   written = text ? "#" + text : "";

@@ -104,7 +104,7 @@ function showOffline(o) {
 // drawEmpty says why the list is empty, if it is, and what to do.
 export function drawEmpty(shown, clearFilter) {
   const el = byId("empty");
-  const state = shown ? "" : !store.synced && !exported ? "loading" : view.filter || view.lint ? "filtered" : "none";
+  const state = shown ? "" : !store.synced && !exported ? "loading" : view.filter || view.findings ? "filtered" : "none";
   if (el.dataset.state === state && state !== "filtered") return;
   el.dataset.state = state;
   el.hidden = !state;

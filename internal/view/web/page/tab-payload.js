@@ -57,10 +57,10 @@ function rawOf(d, payload) {
 
 function body(d, payload, mode) {
   if (payload.form === "empty" || payload.len === 0) return h("p", { class: "hint", text: "It is empty." });
-  const lints = d.lint || [];
+  const findings = d.findings || [];
   const opts = {
     tree: mode === "tree",
-    lint: (n, line) => lints[n] && markLint(line, lints[n]),
+    finding: (n, line) => findings[n] && markFinding(line, findings[n]),
     blob: (n, line) => payload.blobs?.[n - 1] && line.append(mediaView(payload.blobs[n - 1])),
   };
   return linesView(mode === "raw" ? rawOf(d, payload).lines : payload.lines || [], opts);
@@ -68,10 +68,10 @@ function body(d, payload, mode) {
 
 const severities = { error: ["✖", "l-error"], warning: ["▲", "l-warning"] };
 
-function markLint(line, lint) {
-  const [glyph, cls] = severities[lint.severity] || ["ℹ", "l-info"];
-  const note = h("span", { class: "linenote " + cls }, glyph + " ", isolated(lint.message));
-  line.classList.add("linted");
+function markFinding(line, finding) {
+  const [glyph, cls] = severities[finding.severity] || ["ℹ", "l-info"];
+  const note = h("span", { class: "linenote " + cls }, glyph + " ", isolated(finding.message));
+  line.classList.add("has-finding");
   line.append(note);
 }
 

@@ -1,19 +1,19 @@
-// The tab Lint: what the rules have found, why it matters and how to mend it.
+// The tab Findings: what the rules have found, why it matters and how to fix it.
 import { h } from "./dom.js";
 import { isolated } from "./safetext.js";
 
-const lintSigns = { error: ["✖", "l-error"], warning: ["▲", "l-warning"] };
+const findingSigns = { error: ["✖", "l-error"], warning: ["▲", "l-warning"] };
 const specHost = "https://modelcontextprotocol.io/";
 
-// tabLint shows findings.
-export function tabLint(d) {
-  const box = h("div", { class: "lints" });
-  for (const l of d.lint) box.append(finding(l));
+// tabFindings shows findings.
+export function tabFindings(d) {
+  const box = h("div", { class: "findings" });
+  for (const l of d.findings) box.append(finding(l));
   return box;
 }
 
 function finding(l) {
-  const [glyph, cls] = lintSigns[l.severity] || ["ℹ", "l-info"];
+  const [glyph, cls] = findingSigns[l.severity] || ["ℹ", "l-info"];
   const box = h("article", { class: "finding " + cls });
   box.append(h("h3", {}, h("span", { class: cls, text: glyph + " " }), isolated(l.message || l.title)));
   const facts = h("dl", { class: "facts" });
