@@ -474,7 +474,8 @@ type MessageTransport interface {
 	Framer
 	// OnResponse sets the function for responses that do not come through ReadFrame, which saves a
 	// wake-up. It is called before the other methods. Many goroutines may call answer at once. A
-	// frame that was passed to it must not change. Its error says that the frame is not a response.
+	// frame that was passed to it must not change. An error of answer means that the frame is not a
+	// response.
 	OnResponse(answer func(frame []byte) error)
 	// Post is like WriteFrame, but does not wait for the peer, and many goroutines may call it at
 	// once. It uses the values of ctx and ignores its end. An error means that neither this message

@@ -24,8 +24,8 @@ type Delivery struct {
 	// that its handler makes. Nil means the connection's sender. It is not used after Deliver
 	// returns, unless the response is deferred.
 	Sender Sender
-	// Untracked says that ids need not be unique and that only the end of its context cancels a
-	// request: the connection does not track the request.
+	// Untracked says that the id need not be unique and that only the end of its context cancels
+	// the request: the connection does not track it.
 	Untracked bool
 	// Batch says that the request came in a batch.
 	Batch bool
