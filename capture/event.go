@@ -11,22 +11,22 @@ type Kind string
 
 // The kinds of event. What each of them has besides is said in doc/capture-format.md.
 const (
-	KindHead      Kind = "head"  // the first line of a capture; written by whoever writes the capture, see Head
-	KindStart     Kind = "start" // a process was started: Start
-	KindMessage   Kind = "msg"   // a frame, or the body of an HTTP message that is one: Data
-	KindInvalid   Kind = "bad"   // bytes in the place of a frame that are not JSON, such as stray output of a server: Data. Record them as KindMessage
-	KindStderr    Kind = "err"   // what a process wrote to its standard error: Data
-	KindEOF       Kind = "eof"   // the end of what Dir sends
-	KindExit      Kind = "exit"  // a process has ended: Exit
-	KindRequest   Kind = "req"   // the head of an HTTP request: Request
-	KindResponse  Kind = "res"   // the head of an HTTP response: Response
-	KindBody      Kind = "body"  // the body of an HTTP message, or a part of it, that is no frame: Data
-	KindSSE       Kind = "sse"   // an event of an event stream that has no message: SSE, and Data
-	KindEnd       Kind = "end"   // an HTTP exchange is over: Data says why, if it was not the normal end
-	KindTranslate Kind = "xlate" // a bridge has turned one event into others: Xlate
-	KindNote      Kind = "note"  // a remark of whoever records: Data
-	KindGap       Kind = "gap"   // events are missing: Gap
-	KindTail      Kind = "tail"  // the last line of a capture that was closed: Tail
+	KindHead      Kind = "head"      // the first line of a capture; written by whoever writes the capture, see Head
+	KindStart     Kind = "start"     // a process was started: Start
+	KindMessage   Kind = "msg"       // a frame, or the body of an HTTP message that is one: Data
+	KindInvalid   Kind = "invalid"   // bytes in the place of a frame that are not JSON, such as stray output of a server: Data. Record them as KindMessage
+	KindStderr    Kind = "err"       // what a process wrote to its standard error: Data
+	KindEOF       Kind = "eof"       // the end of what Dir sends
+	KindExit      Kind = "exit"      // a process has ended: Exit
+	KindRequest   Kind = "req"       // the head of an HTTP request: Request
+	KindResponse  Kind = "res"       // the head of an HTTP response: Response
+	KindBody      Kind = "body"      // the body of an HTTP message, or a part of it, that is no frame: Data
+	KindSSE       Kind = "sse"       // an event of an event stream that has no message: SSE, and Data
+	KindEnd       Kind = "end"       // an HTTP exchange is over: Data says why, if it was not the normal end
+	KindTranslate Kind = "translate" // a bridge has turned one event into others: Xlate
+	KindNote      Kind = "note"      // a remark of whoever records: Data
+	KindGap       Kind = "gap"       // events are missing: Gap
+	KindTail      Kind = "tail"      // the last line of a capture that was closed: Tail
 )
 
 // A Dir is a direction.
@@ -43,8 +43,8 @@ type Side string
 
 // The sides. Captures of one conversation have none.
 const (
-	Downstream Side = "near" // between the clients and the bridge
-	Upstream   Side = "far"  // between the bridge and the server
+	Downstream Side = "downstream" // between the clients and the bridge
+	Upstream   Side = "upstream"   // between the bridge and the server
 )
 
 // A Framing tells how a frame was set apart from its neighbours in a stream of bytes. The bytes of the framing are not in Data.

@@ -228,8 +228,8 @@ func TestSchemaRefuses(t *testing.T) {
 		`{}`, `[]`, `{"k":""}`, `{"k":"eof","dir":"c2s"}`, `{"k":"eof","n":1,"t":0}`, `{"k":"eof","n":0,"t":0,"dir":"c2s"}`, `{"k":"eof","n":1,"t":-1,"dir":"c2s"}`,
 		`{"k":"head","v":1,"id":"a","at":"2026-11-20T12:00:00+01:00","redact":"off"}`, `{"k":"head","v":2,"id":"a","at":"2026-11-20T12:00:00Z","redact":"off"}`, `{"k":"head"}`,
 		`{"k":"msg","n":1,"t":0,"len":1}`, `{"k":"msg","n":1,"t":0,"msg":{}}`, `{"k":"msg","n":1,"t":0,"len":1,"msg":1,"raw":"1"}`, `{"k":"msg","n":1,"t":0,"len":1,"b64":"*"}`,
-		`{"k":"bad","n":1,"t":0,"len":1,"why":"not-json","msg":1}`, `{"k":"bad","n":1,"t":0,"len":1,"raw":"x"}`, `{"k":"exit","n":1,"t":0}`, `{"k":"req","n":1,"t":0,"req":{}}`,
-		`{"k":"res","n":1,"t":0,"res":{"status":200,"headers":[["a"]]}}`, `{"k":"gap","n":1,"t":0,"lost":1}`, `{"k":"tail","n":1,"t":0}`, `{"k":"xlate","n":1,"t":0,"of":1}`, `{"k":"sse","n":1,"t":0}`,
+		`{"k":"invalid","n":1,"t":0,"len":1,"why":"not-json","msg":1}`, `{"k":"invalid","n":1,"t":0,"len":1,"raw":"x"}`, `{"k":"exit","n":1,"t":0}`, `{"k":"req","n":1,"t":0,"req":{}}`,
+		`{"k":"res","n":1,"t":0,"res":{"status":200,"headers":[["a"]]}}`, `{"k":"gap","n":1,"t":0,"lost":1}`, `{"k":"tail","n":1,"t":0}`, `{"k":"translate","n":1,"t":0,"of":1}`, `{"k":"sse","n":1,"t":0}`,
 		`{"k":"start","n":1,"t":0,"cmd":[1]}`, `{"k":"eof","n":1,"t":0,"dir":"up"}`, `{"k":"eof","n":1,"t":0,"dir":"c2s","red":["x"]}`,
 	} {
 		if v.Validate([]byte(line)) == nil {

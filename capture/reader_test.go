@@ -61,8 +61,8 @@ func TestReaderTolerates(t *testing.T) {
 		{"members of other types", `{"k":"msg","n":"x","t":[],"dir":1,"s":-1,"x":1.5,"len":"y","red":{},"raw":5,"sse":[],"req":1}` + "\n", "msg"},
 		{"not an event", "{}\n[]\n5\n{\"k\":5}\n{\"k\":\"eof\"}\n", "gap:malformed gap:malformed gap:malformed gap:malformed eof"},
 		{"garbage", "\x00\xff\n" + headLine, "gap:malformed head"},
-		{"bad base64", `{"k":"bad","b64":"!!"}` + "\n", "gap:malformed"},
-		{"escaped base64", `{"k":"bad","b64":"Pz8\/"}` + "\n", "bad:???"},
+		{"bad base64", `{"k":"invalid","b64":"!!"}` + "\n", "gap:malformed"},
+		{"escaped base64", `{"k":"invalid","b64":"Pz8\/"}` + "\n", "invalid:???"},
 		{"cut line", headLine + `{"n":1,"t":0,"k":"no`, "head gap:truncated"},
 		{"no last line end", headLine + `{"k":"eof"}`, "head eof"},
 		{"long line", headLine + `{"k":"note","raw":"` + strings.Repeat("x", 200<<10) + `"}` + "\n" + `{"k":"eof"}`, "head gap:limit eof"},
@@ -347,7 +347,7 @@ func TestSide(t *testing.T) {
 		capture.Event{Kind: capture.KindNote, Data: []byte("of none")},
 	)
 	for side, want := range map[capture.Side]string{
-		"":                 "head - near1 far2 xlate3 note4 tail - ",
+		"":                 "head - downstream1 upstream2 translate3 note4 tail - ",
 		capture.Downstream: "head - 1 note4 tail - ",
 		capture.Upstream:   "head - 2 note4 tail - ",
 	} {

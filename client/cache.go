@@ -12,25 +12,29 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Cache keeps responses for as long as the server said they stay good, up to a number of bytes; what was not used for longest goes first
-// (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching).
+// A Cache keeps responses for as long as the server allows, up to a limit in bytes
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching). It evicts
+// the least recently used first.
 //
-// Each [Client] of a modern server has one of its own. Handed to several clients as [Options.Cache], a Cache is where responses that the server has
-// marked public are shared among them; private ones stay with each client. All clients that share a Cache must be connected to the same
-// server: nothing in a response says for certain whose it is. Calls with [WithMeta] pass caches by.
+// Each [Client] of a modern server has its own. Clients that share a Cache as [Options.Cache] share
+// the responses that the server marked public; private ones stay with each client. They must all be
+// connected to the same server, because a response does not identify its server. Calls with
+// [WithMeta] bypass caches.
 //
-// A Cache may be used by many goroutines at once.
+// Multiple goroutines may use a Cache at once.
 type Cache struct {
 	maxBytes int
 
-	mu          sync.Mutex
-	bytes       int
-	entries     map[cacheKey]*list.Element
-	lru         list.List         // of *cacheEntry, the last used first
-	generations map[string]uint64 // by method: how often its entries were dropped
+	mu      sync.Mutex
+	bytes   int
+	entries map[cacheKey]*list.Element
+	// lru holds *cacheEntry values, the last used first.
+	lru list.List
+	// generations counts by method how often entries were dropped.
+	generations map[string]uint64
 }
 
-// NewCache returns an empty Cache that holds at most maxBytes bytes; 0 is 16 MiB.
+// NewCache returns an empty Cache that holds at most maxBytes bytes. Zero means 16 MiB.
 func NewCache(maxBytes int) *Cache {
 	if maxBytes <= 0 {
 		maxBytes = defaultCacheBytes
@@ -40,16 +44,18 @@ func NewCache(maxBytes int) *Cache {
 
 const (
 	defaultCacheBytes = 16 << 20
-	entryOverhead     = 200                  // bytes of an entry besides its texts
-	maxTTL            = 365 * 24 * time.Hour // longer ones are cut: they may overflow a Duration
+	entryOverhead     = 200                  // size of an entry without its texts, in bytes
+	maxTTL            = 365 * 24 * time.Hour // limit that avoids overflow of a Duration
 )
 
-// A cacheKey is a method and the text of its params, without _meta. The texts that this package makes are the same for the same params.
+// A cacheKey is a method and the text of its params without _meta. This package encodes equal
+// params to equal texts.
 type cacheKey struct{ method, params string }
 
 type cacheEntry struct {
-	key     cacheKey
-	result  []byte // never changed
+	key cacheKey
+	// result is immutable.
+	result  []byte
 	expires time.Time
 }
 
@@ -57,7 +63,7 @@ func (e *cacheEntry) size() int {
 	return len(e.key.method) + len(e.key.params) + len(e.result) + entryOverhead
 }
 
-// get returns a result and when it stops being fresh, or nil.
+// get returns a result and its expiry time, or nil.
 func (c *Cache) get(key cacheKey) (result []byte, expires time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,14 +76,16 @@ func (c *Cache) get(key cacheKey) (result []byte, expires time.Time) {
 	return e.result, e.expires
 }
 
-// generation returns what put wants to know: a result that was asked for before its kind was dropped may be older than what the drop was for.
+// generation returns the argument for put. It lets put reject a result that was requested before
+// its method was invalidated, because that result may be stale.
 func (c *Cache) generation(method string) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.generations[method]
 }
 
-// put keeps a result, which nobody may change any more, unless entries of the method were dropped since the epoch.
+// put stores a result unless entries of the method were dropped since generation. The cache owns
+// result, which must not change.
 func (c *Cache) put(key cacheKey, generation uint64, result []byte, expires time.Time) {
 	e := &cacheEntry{key, result, expires}
 	c.mu.Lock()
@@ -105,7 +113,7 @@ func (c *Cache) removeLocked(el *list.Element) {
 	c.bytes -= e.size()
 }
 
-// invalidate forgets the entries of a method whose params gone says are stale; nil means all.
+// invalidate drops the entries of a method for which stale returns true. A nil stale means all.
 func (c *Cache) invalidate(method string, stale func(params string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +125,7 @@ func (c *Cache) invalidate(method string, stale func(params string) bool) {
 	}
 }
 
-// clear forgets everything.
+// clear drops all entries.
 func (c *Cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,13 +137,13 @@ func (c *Cache) clear() {
 	}
 }
 
-// cacheableMethods are those whose results say how long they are good.
+// cacheableMethods are the methods whose results have cache hints.
 var cacheableMethods = []string{
 	mcp.MethodDiscover, mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodResourcesRead,
 }
 
-// cacheHints reads how long a result stays good and whether it may serve other users. What is missing or makes no sense counts as: not at
-// all, and private.
+// cacheHints returns how long a result stays fresh and whether other users may share it. Missing or
+// invalid hints mean zero and private.
 func cacheHints(result []byte) (ttl time.Duration, public bool) {
 	members := jsonwire.ObjectMembers(result)
 	for members.Next() {
@@ -150,10 +158,11 @@ func cacheHints(result []byte) (ttl time.Duration, public bool) {
 	return ttl, public
 }
 
-// overlaps reports whether a change of one resource may be one of the other: a server may tell of a part of a resource, or of the whole.
+// overlaps reports whether one URI is a part of the other, so that a change of one may be a change
+// of the other. A server may report a part of a resource, or the whole.
 func overlaps(a, b string) bool { return isPartOf(a, b) || isPartOf(b, a) }
 
-// isPartOf reports whether a URI is that of the whole or of a part of it.
+// isPartOf reports whether uri identifies whole or a part of it.
 func isPartOf(uri, whole string) bool {
 	rest, ok := strings.CutPrefix(uri, whole)
 	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
@@ -164,7 +173,8 @@ func isJSONString(text []byte, s string) bool {
 	return len(text) >= 2 && text[0] == '"' && jsonwire.RawEqual(text[1:len(text)-1], s)
 }
 
-// getCacheable sends a request whose answer may be kept, if the server is modern and says so, and decodes the answer. Such requests are safe to repeat.
+// getCacheable sends a request that is safe to repeat and decodes the result. It uses the caches if
+// the server is modern and its cache hints allow it.
 func getCacheable[T any, P interface {
 	*T
 	json.Unmarshaler
@@ -189,12 +199,13 @@ func getCacheable[T any, P interface {
 	return v, nil
 }
 
-// A fetch is one request whose answer may come from a cache, or go there.
+// A cachedRequest is one request whose result may come from a cache or go into one.
 type cachedRequest struct {
-	c           *Client
-	req         *request
-	key         cacheKey
-	generations [2]uint64 // of the caches before the request was sent
+	c   *Client
+	req *request
+	key cacheKey
+	// generations are those of the caches before the request was sent.
+	generations [2]uint64
 }
 
 func (c *Client) newCachedRequest(r *request) *cachedRequest {
@@ -205,10 +216,11 @@ func (c *Client) newCachedRequest(r *request) *cachedRequest {
 	return cr
 }
 
-// usesCache reports whether the request may be answered from a cache. One with a _meta of its own may not: nobody knows what the server makes of it.
+// usesCache reports whether caches may serve the request. A request with caller-supplied _meta must
+// go to the server, which may depend on it.
 func (cr *cachedRequest) usesCache() bool { return cr.c.Modern() && len(cr.req.opts.meta) == 0 }
 
-// do returns the result, and whether a cache had it.
+// do returns the result and whether it came from a cache.
 func (cr *cachedRequest) do(ctx context.Context) (raw []byte, cached bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
@@ -236,7 +248,8 @@ func (cr *cachedRequest) do(ctx context.Context) (raw []byte, cached bool, err e
 	return nil, false, err
 }
 
-// store puts a result where it belongs, if it says that it stays good for some time. One that took questions to the user is never kept.
+// store puts a result into the cache that its hints select. It never stores the result of a call
+// that took input rounds.
 func (cr *cachedRequest) store(raw []byte) {
 	if !cr.usesCache() || cr.req.inputRounds > 0 {
 		return

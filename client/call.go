@@ -15,12 +15,33 @@ import (
 	"mcpwire/mcp"
 )
 
-// Call sends a request of any method. params is nil, a [json.RawMessage], an [mcp.Value], or what
-// encoding/json can marshal to an object. result is nil, a *json.RawMessage, or what encoding/json can unmarshal into. Unless [WithRetry] says so, it is not
-// repeated when the connection is lost.
+// The flow of a call is:
 //
-// The error wraps a *[jsonrpc.Error] if, and only if, the server answered one; a *[NotConnectedError], a *[TimeoutError], a *[ProtocolError],
-// [jsonrpc.ErrClosed] or the context's error otherwise.
+//	Call, CallTool, getCacheable …  encode params; cachedRequest.do may answer from a cache
+//	roundTrip                       runs the middleware around roundTripDirect
+//	roundTripDirect                 counts input rounds; each is one activeCall.roundTrip
+//	activeCall.roundTrip            sends requests until one has a result or the call fails:
+//	  connection                    waits until supervise publishes a connection
+//	  send                          buildParams (_meta, input responses), then wait
+//	  wait                          answer, callbacks, timeouts; cancels the request
+//	  checkResult                   final, or input required
+//	  handleFailure                 error of the call, or retry: waitRetry, switchRevision,
+//	                                reprobe, relistTools, handleCallError (HTTP)
+//	handleInputRequired             answerInputs runs the handlers; then the next input round
+//
+// Connections are made apart from calls. Dial calls establish, which opens a connection and runs
+// the steps of a negotiation (useProfile, discover, handshake). When a connection ends, supervise
+// calls reconnect, which repeats establish with backoff, and useConnection wakes the waiting calls.
+// The flow of an incoming message is described in input.go.
+
+// Call sends a request of any method and decodes its result. params is nil, a [json.RawMessage], an
+// [mcp.Value], or a value that encoding/json marshals to an object. result is nil, a
+// *json.RawMessage, or a pointer that encoding/json can decode into. Call does not repeat the
+// request when the connection is lost, unless [WithRetry] is given.
+//
+// The error wraps a *[jsonrpc.Error] if and only if the server answered with one. Otherwise it is a
+// *[NotConnectedError], a *[TimeoutError], a *[ProtocolError] or a *[jsonrpc.CallError], or wraps
+// [jsonrpc.ErrClosed] or the context's error.
 func (c *Client) Call(ctx context.Context, method string, params, result any, opts ...CallOption) error {
 	text, err := encodeParams(params)
 	if err != nil {
@@ -38,8 +59,8 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 	return decodeCallResult(method, text, result)
 }
 
-// Notify sends a notification of any method. params is as for [Client.Call]. Without a connection it waits for one, as calls do: see
-// [ReconnectPolicy.MaxWait].
+// Notify sends a notification of any method. params is as for [Client.Call]. Without a connection,
+// Notify waits for one as calls do: see [ReconnectPolicy.MaxWait].
 func (c *Client) Notify(ctx context.Context, method string, params any) error {
 	text, err := encodeParams(params)
 	if err != nil {
@@ -71,7 +92,8 @@ func (c *Client) notifyDirect(ctx context.Context, method string, text []byte) e
 	}
 }
 
-// notificationParams returns the params of a notification with what the terms want in its _meta.
+// notificationParams returns the params of a notification with the _meta that the revision
+// requires.
 func (n *negotiated) notificationParams(text []byte) []byte {
 	rest, meta := splitMeta(text)
 	if !n.Modern || bytes.Contains(meta, []byte(mcp.MetaProtocolVersion)) {
@@ -88,7 +110,7 @@ func (n *negotiated) notificationParams(text []byte) []byte {
 	return append(dst, '}')
 }
 
-// encodeParams returns the JSON text of params, which is an object, or nil.
+// encodeParams returns the JSON text of params, which must be an object or nil.
 func encodeParams(params any) ([]byte, error) {
 	text, err := encodeValue(params)
 	if err != nil || text == nil {
@@ -100,7 +122,7 @@ func encodeParams(params any) ([]byte, error) {
 	return text, nil
 }
 
-// encodeValue returns the JSON text of any value; nil of nil.
+// encodeValue returns the JSON text of any value, or nil for nil.
 func encodeValue(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:
@@ -116,7 +138,7 @@ func encodeValue(v any) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// decodeCallResult reads a result into what the caller gave.
+// decodeCallResult decodes the result of Call.
 func decodeCallResult(method string, text []byte, result any) error {
 	var err error
 	switch v := result.(type) {
@@ -134,32 +156,43 @@ func decodeCallResult(method string, text []byte, result any) error {
 	return nil
 }
 
-// A request is one call of the server, in the form of no particular revision.
+// A request is one call in a form that does not depend on the revision.
 type request struct {
-	method     string
-	params     []byte // JSON text of an object, without _meta (see splitMeta); nil is {}
-	repeatable bool   // doing it twice changes nothing: lists, reads, tools that say so
+	method string
+	// params is the JSON text of an object without _meta (see splitMeta). Nil means {}.
+	params []byte
+	// repeatable is set if the request is safe to repeat: lists, reads, tools that say so.
+	repeatable bool
 	opts       callOptions
-	internal   bool           // the client makes it by itself on each new connection: that it was answered says nothing about how the server serves
-	asTask     bool           // it asks a legacy server for a task, and is not cancelled otherwise than as one
-	callbacks  *callbackQueue // of a task, which outlasts the request; nil if what opts want ends with it
+	// internal is set if the client sends the request on each new connection. Its success does not
+	// mark the connection as serving.
+	internal bool
+	// asTask is set if the request asks a legacy server for a task. To cancel it, cancel the task.
+	asTask bool
+	// callbacks belong to a task, which outlasts the request. It is nil if the callbacks end with
+	// the request.
+	callbacks *callbackQueue
 
-	deadline time.Time // when the time of the whole call is over that the request is a part of; the zero time if it is all of it
+	// deadline is the end of the whole call that the request is a part of. Zero means that the
+	// request is the whole call.
+	deadline time.Time
 
-	inputRounds int // of questions that it took; set by roundTrip
+	// inputRounds is the number of input rounds so far; roundTrip sets it.
+	inputRounds int
 }
 
-// ErrTooManyRounds is wrapped by what a call fails with whose server keeps asking for input, see [Options.MaxRounds].
+// ErrTooManyRounds is wrapped by the error of a call that exceeds [Options.MaxRounds].
 var ErrTooManyRounds = errors.New("the server asks for input again and again")
 
-// roundTrip sends a request and returns the result, the text of a JSON object: with "resultType":"complete" or none, or another one that an extension
-// which this client declares adds ("task"). It sees to _meta, the server's questions, timeouts, retries and callbacks.
+// roundTrip sends a request and returns the text of the result object. Its resultType is absent,
+// "complete", or one that a declared extension adds ("task"). roundTrip handles _meta, input
+// rounds, timeouts, retries and callbacks.
 func (c *Client) roundTrip(ctx context.Context, r *request) (result []byte, err error) {
 	if r.opts.err != nil {
 		return nil, fmt.Errorf("call %s: %w", r.method, r.opts.err)
 	}
 	if c.chain != nil {
-		q := *r // so that the caller's need not be allocated
+		q := *r // a copy, so that r does not escape
 		result, err = c.roundTripChain(ctx, &q)
 		r.inputRounds = q.inputRounds
 		return result, err
@@ -186,7 +219,7 @@ func (c *Client) roundTripDirect(ctx context.Context, r *request) (result []byte
 	}
 }
 
-// roundTrip gets one result: it sends the request again where the protocol or the caller allows it.
+// roundTrip gets one result. It repeats the request where the protocol or the caller allows it.
 func (ac *activeCall) roundTrip(ctx context.Context) (result []byte, needsInput bool, err error) {
 	ac.startTimer()
 	for {
@@ -214,19 +247,21 @@ func (ac *activeCall) roundTrip(ctx context.Context) (result []byte, needsInput 
 	}
 }
 
-// markServed notes that a link serves.
+// markServed records that the connection has served a call.
 func (ac *activeCall) markServed(conn *connection) {
 	if !ac.req.internal && !conn.served.Load() {
 		conn.served.Store(true)
 	}
 }
 
-// handleFailure decides what becomes of a request that failed: its error is the call's or, if failed returns nil, it is sent again.
+// handleFailure decides what happens to a failed request. It returns the error of the call, or nil
+// to send the request again.
 func (ac *activeCall) handleFailure(ctx context.Context, conn *connection, neg *negotiated, sent bool, err error) error {
 	if _, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
-		return err // it has been carried out, and would be as large the next time
+		return err // the server processed it; a repetition would be as large
 	}
-	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && !errors.Is(err, jsonrpc.ErrMalformed) { // first: what it wraps may be an error of the server's, which is no answer
+	// First, because a CallError may wrap an error of the server that does not answer the call.
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && !errors.Is(err, jsonrpc.ErrMalformed) {
 		return ac.handleCallError(ctx, conn, neg, e, err)
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
@@ -249,7 +284,7 @@ func (ac *activeCall) handleFailure(ctx context.Context, conn *connection, neg *
 	}
 	ac.c.dropConnection(conn)
 	if !sent {
-		return nil // nothing has happened: it is not even a repetition
+		return nil // the server has not seen it: this does not count as a retry
 	}
 	if !ac.mayRepeat() {
 		return err
@@ -258,7 +293,8 @@ func (ac *activeCall) handleFailure(ctx context.Context, conn *connection, neg *
 	return ac.waitRetry(ctx, ac.c.opts.Retry.backoff(ac.attempts-1), err)
 }
 
-// switchRevision goes on in a revision that the server names in an error about the version. The request was not carried out, so it may be sent again.
+// switchRevision switches to a revision that the server names in a version error. The server did
+// not process the request, so it is safe to send it again.
 func (ac *activeCall) switchRevision(conn *connection, neg *negotiated, e *jsonrpc.Error, err error) error {
 	c := ac.c
 	if ac.revisionSwitches++; ac.revisionSwitches > maxRevisionSwitches {
@@ -267,7 +303,7 @@ func (ac *activeCall) switchRevision(conn *connection, neg *negotiated, e *jsonr
 	names := era.SupportedVersions(e)
 	modern, legacy := era.Common(c.opts.Revisions, names)
 	switch {
-	case conn.negotiated.Load() != neg: // another call did it
+	case conn.negotiated.Load() != neg: // another call has switched already
 	case modern != mcp.RevisionNone:
 		profile := *neg.profile
 		profile.Revision = modern
@@ -281,7 +317,8 @@ func (ac *activeCall) switchRevision(conn *connection, neg *negotiated, e *jsonr
 	return nil
 }
 
-// reprobe looks whether a server whose first answer is an error is as modern as [Options.Profile] says. If it is not, the connection is made anew.
+// reprobe checks that the server is modern, as [Options.Profile] says, after its first answer is an
+// error. If not, it replaces the connection.
 func (ac *activeCall) reprobe(ctx context.Context, conn *connection, neg *negotiated, err error) error {
 	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
@@ -306,14 +343,15 @@ func (ac *activeCall) reprobe(ctx context.Context, conn *connection, neg *negoti
 	return nil
 }
 
-// isRepeatableTool reports whether a request that the server may have carried out may be sent once more.
+// mayRepeat reports whether a request that the server may have processed may be sent again.
 func (ac *activeCall) mayRepeat() bool {
 	req := &ac.req
 	repeatable := req.opts.retry == retryAlways || req.repeatable && req.opts.retry != retryNever
 	return repeatable && ac.attempts < ac.c.opts.Retry.MaxAttempts
 }
 
-// waitRetry waits before a request is sent again that failed with err, nil if it did not fail. If the call has not so much time left, it fails with err at once.
+// waitRetry waits for d before a request is sent again. err is the reason, or nil if the request
+// did not fail. waitRetry returns err at once if the call does not have that much time left.
 func (ac *activeCall) waitRetry(ctx context.Context, d time.Duration, err error) error {
 	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
@@ -326,7 +364,7 @@ func (ac *activeCall) waitRetry(ctx context.Context, d time.Duration, err error)
 	return nil
 }
 
-// withDeadline returns a context that also ends when the time of the whole call is over.
+// withDeadline returns a context that also ends at the deadline of the whole call.
 func (ac *activeCall) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ac.maxTimeout == 0 {
 		return ctx, func() {}
@@ -334,7 +372,8 @@ func (ac *activeCall) withDeadline(ctx context.Context) (context.Context, contex
 	return context.WithDeadlineCause(ctx, ac.deadline, &TimeoutError{Method: ac.req.method, After: ac.maxTimeout, Max: true})
 }
 
-// contextError is the error of a call whose context, as bounded gave it, has ended between two requests.
+// contextError returns the error of a call whose context from withDeadline has ended between two
+// requests.
 func (ac *activeCall) contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if _, ok := errors.AsType[*TimeoutError](cause); ok {
@@ -343,7 +382,7 @@ func (ac *activeCall) contextError(ctx context.Context) error {
 	return fmt.Errorf("call %s: %w", ac.req.method, cause)
 }
 
-// splitMeta returns params without _meta, and what _meta was; nil if there was none.
+// splitMeta returns params without _meta, and the value of _meta, or nil without one.
 func splitMeta(params []byte) (rest, meta []byte) {
 	if !bytes.Contains(params, []byte("_meta")) && bytes.IndexByte(params, '\\') < 0 {
 		return params, nil
@@ -367,7 +406,7 @@ func splitMeta(params []byte) (rest, meta []byte) {
 	return append(rest, '}'), meta
 }
 
-// objectBody returns the members of an object's text, without the brackets.
+// objectBody returns the members of an object's text, without the braces.
 func objectBody(object []byte) []byte {
 	object = bytes.TrimSpace(object)
 	if len(object) < 2 {
@@ -376,28 +415,41 @@ func objectBody(object []byte) []byte {
 	return bytes.TrimSpace(object[1 : len(object)-1])
 }
 
-// An exchange is one call from its first request to its last answer: a request may be sent again when its connection is lost, under another revision, and
-// with answers to what the server asked. It is used again by later calls.
+// An activeCall is one call from its first request to its last answer. It may send several
+// requests: retries, requests in another revision, and requests with the responses to input
+// requests. A pool reuses the values.
 type activeCall struct {
-	c           *Client
-	req         request // a copy, so that the caller's need not be allocated
-	timer       *time.Timer
-	idleTimeout time.Duration // until an answer or progress; 0 is for ever
-	maxTimeout  time.Duration // of the whole call; 0 is for ever
-	deadline    time.Time     // when that is over
+	c *Client
+	// req is a copy, so that the caller's request does not escape.
+	req   request
+	timer *time.Timer
+	// idleTimeout limits the wait for an answer or progress. Zero means no limit.
+	idleTimeout time.Duration
+	// maxTimeout limits the whole call. Zero means no limit.
+	maxTimeout time.Duration
+	// deadline is the end of maxTimeout.
+	deadline time.Time
 
-	params         []byte // of the request at hand
-	inputResponses []byte // text of inputResponses for it; nil if there are none
-	requestState   []byte // text of the requestState that goes with them; nil if the server gave none
+	// params is the text of the current request's params.
+	params []byte
+	// inputResponses is the text of that member of params. Nil means none.
+	inputResponses []byte
+	// requestState is the text of that member of params. Nil means none.
+	requestState []byte
 
-	attempts         int            // after losses of the connection, with the first
-	revisionSwitches int            // revisions that the server wanted instead
-	sessionRenewals  int            // sessions that the server has ended meanwhile
-	toolsRelisted    bool           // the tools have been listed anew, since the headers of a call were not those that the server wants
-	callbacks        *callbackQueue // nil if no callback wants anything
+	// attempts counts the first attempt and the retries.
+	attempts int
+	// revisionSwitches counts switches to another revision.
+	revisionSwitches int
+	// sessionRenewals counts sessions that the server has ended during the call.
+	sessionRenewals int
+	// toolsRelisted is set if the tools were listed again because of a header mismatch.
+	toolsRelisted bool
+	// callbacks is nil if the call has no callbacks.
+	callbacks *callbackQueue
 }
 
-// maxRevisionSwitches bounds how often a server may want a request in another revision.
+// maxRevisionSwitches limits how often a call may switch to another revision.
 const maxRevisionSwitches = 2
 
 func (c *Client) newActiveCall(r *request) *activeCall {
@@ -418,7 +470,7 @@ func (c *Client) newActiveCall(r *request) *activeCall {
 	return ac
 }
 
-// effectiveTimeout returns the timeout of a call, 0 for none.
+// effectiveTimeout returns the timeout of a call. Zero means no limit.
 func effectiveTimeout(override, fallback time.Duration) time.Duration {
 	if override == 0 {
 		override = fallback
@@ -426,7 +478,7 @@ func effectiveTimeout(override, fallback time.Duration) time.Duration {
 	return max(override, 0)
 }
 
-// maxPooledBytes is the largest buffer that an exchange keeps for the next call.
+// maxPooledBytes is the size of the largest buffer that is kept for reuse.
 const maxPooledBytes = 64 << 10
 
 func (ac *activeCall) release() {
@@ -441,17 +493,17 @@ func (ac *activeCall) release() {
 	ac.c.callPool.Put(ac)
 }
 
-// stopCallbacks makes notifications that come late miss the call, unless a task goes on with them.
+// stopCallbacks stops notifications to the call, unless a task goes on with them.
 func (ac *activeCall) stopCallbacks() {
 	if ac.req.callbacks == nil {
 		ac.c.callbacks.remove(ac.callbacks)
 	}
 }
 
-// startTimer sets the timer for the wait that begins now.
+// startTimer starts the timer for the next wait.
 func (ac *activeCall) startTimer() { ac.startTimerFor(ac.idleTimeout) }
 
-// startTimerFor sets the timer to go off after d, or when the time of the whole call is over. A d of 0 is for ever.
+// startTimerFor sets the timer to the earlier of d and the deadline. A d of 0 means no limit.
 func (ac *activeCall) startTimerFor(d time.Duration) {
 	if ac.maxTimeout > 0 {
 		if remaining := max(time.Until(ac.deadline), 0); d == 0 || remaining < d {
@@ -470,7 +522,7 @@ func (ac *activeCall) startTimerFor(d time.Duration) {
 	}
 }
 
-// sendTimeout is how long the call may wait before it is even sent; 0 is for ever.
+// sendTimeout returns how long the call may wait until the request is sent. Zero means no limit.
 func (ac *activeCall) sendTimeout() time.Duration {
 	if ac.maxTimeout == 0 {
 		return ac.idleTimeout
@@ -482,7 +534,7 @@ func (ac *activeCall) sendTimeout() time.Duration {
 	return min(ac.idleTimeout, remaining)
 }
 
-// timerC is the timer's channel; nil if there is none.
+// timerC returns the timer's channel, or nil without a timer.
 func (ac *activeCall) timerC() <-chan time.Time {
 	if ac.timer == nil {
 		return nil
@@ -490,12 +542,12 @@ func (ac *activeCall) timerC() <-chan time.Time {
 	return ac.timer.C
 }
 
-// pastDeadline reports whether the time of the whole call is over.
+// pastDeadline reports whether the deadline of the whole call has passed.
 func (ac *activeCall) pastDeadline() bool {
 	return ac.maxTimeout > 0 && !time.Now().Before(ac.deadline)
 }
 
-// timeoutError returns the error for a timer that went off.
+// timeoutError returns the error for an expired timer.
 func (ac *activeCall) timeoutError() error {
 	if ac.pastDeadline() {
 		return &TimeoutError{Method: ac.req.method, After: ac.maxTimeout, Max: true}
@@ -503,7 +555,7 @@ func (ac *activeCall) timeoutError() error {
 	return &TimeoutError{Method: ac.req.method, After: ac.idleTimeout}
 }
 
-// connection waits until there is a connection.
+// connection waits for a connection within the limits of the call.
 func (ac *activeCall) connection(ctx context.Context) (*connection, error) {
 	conn, err := ac.c.waitConnection(ctx, ac.req.method, ac.timerC())
 	if err == nil {
@@ -515,8 +567,9 @@ func (ac *activeCall) connection(ctx context.Context) (*connection, error) {
 	return nil, fmt.Errorf("call %s: %w", ac.req.method, err)
 }
 
-// waitConnection waits for the next connection, no longer than ReconnectPolicy.MaxWait. The error is a *NotConnectedError if there was none in time, without an Err if that was because of
-// expired, and otherwise why there will never be one.
+// waitConnection waits for a connection, at most for ReconnectPolicy.MaxWait. If the wait ends
+// first, the error is a *NotConnectedError, with a nil Err if expired fired. For a Client that has
+// ended, it is the reason.
 func (c *Client) waitConnection(ctx context.Context, method string, expired <-chan time.Time) (*connection, error) {
 	if conn, _, err := c.current(); conn != nil || err != nil {
 		return conn, err
@@ -528,7 +581,7 @@ func (c *Client) waitConnection(ctx context.Context, method string, expired <-ch
 		}
 		return e
 	}
-	var maxWait <-chan time.Time // nil is for ever
+	var maxWait <-chan time.Time // nil means no limit
 	if d := c.opts.Reconnect.MaxWait; d > 0 {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
@@ -551,7 +604,8 @@ func (c *Client) waitConnection(ctx context.Context, method string, expired <-ch
 	}
 }
 
-// send makes one request and waits for its answer. sent tells whether the server may have seen it.
+// send sends one request and waits for its answer. sent reports whether the server may have seen
+// it.
 func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiated) (result []byte, sent bool, err error) {
 	p, err := conn.rpc.NewCall(ac.req.method)
 	if err != nil {
@@ -570,13 +624,14 @@ func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiate
 	return result, true, err
 }
 
-// wait waits for the answer and runs callbacks meanwhile, all that came before it.
+// wait waits for the answer and runs the callbacks. Those of notifications that arrived before the
+// answer run before wait returns.
 func (ac *activeCall) wait(ctx context.Context, conn *connection, p *jsonrpc.Pending) ([]byte, error) {
 	detached := false
 	if ac.callbacks != nil {
 		defer func() {
 			if !detached {
-				p.Cancel("gave up") // if a callback panics; else there is nothing left to cancel
+				p.Cancel("gave up") // if a callback panics; else there is nothing to cancel
 			}
 		}()
 	}
@@ -595,7 +650,7 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *jsonrpc.Pen
 			}
 			continue
 		case <-ctx.Done():
-			reason = ctx.Err().Error() // the cause is no business of the server's
+			reason = ctx.Err().Error() // without the cause, which is private
 			if err = context.Cause(ctx); !errors.Is(err, ctx.Err()) {
 				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
@@ -616,16 +671,17 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *jsonrpc.Pen
 			ac.callbacks.deliver()
 			return nil, err
 		}
-		<-p.Done() // the answer was first, by a hair
+		<-p.Done() // the answer came first
 	}
 }
 
-// mayBeTask reports whether the server may make a task of the call without being asked to.
+// mayBeTask reports whether the server may turn the call into a task unasked.
 func (ac *activeCall) mayBeTask(conn *connection) bool {
 	return conn.negotiated.Load().Modern && ac.c.opts.acceptsResultType(ac.req.method, mcp.ResultTypeTask)
 }
 
-// buildParams writes the params of the request, in the shape of the terms, and registers the call for notifications.
+// buildParams encodes the params of the request for the negotiated revision, and registers the call
+// for notifications.
 func (ac *activeCall) buildParams(neg *negotiated) {
 	req := &ac.req
 	if ac.callbacks != nil && req.callbacks == nil {
@@ -657,14 +713,14 @@ func (ac *activeCall) buildParams(neg *negotiated) {
 		dst = append(dst, req.opts.meta...)
 	}
 	if len(dst) == start && !neg.Modern {
-		dst = dst[:open] // there is nothing to say
+		dst = dst[:open] // no _meta
 	} else {
 		dst = append(dst, '}')
 	}
 	ac.params = ac.appendParams(dst, open)
 }
 
-// appendParams appends the members of the request's params, and what the round adds to them.
+// appendParams appends the members of the request's params and those of the input round.
 func (ac *activeCall) appendParams(dst []byte, open int) []byte {
 	separate := func(dst []byte) []byte {
 		if len(dst) > open {
@@ -684,13 +740,13 @@ func (ac *activeCall) appendParams(dst []byte, open int) []byte {
 	return append(dst, '}')
 }
 
-// checkResult says what is wrong with a result of these terms, and otherwise whether the server asks for input.
+// checkResult validates a result and reports whether the server requires input.
 func (ac *activeCall) checkResult(neg *negotiated, result []byte) (needsInput bool, err error) {
 	if len(result) == 0 || result[0] != '{' {
 		return false, &ProtocolError{Method: ac.req.method, Reason: "the result is no object"}
 	}
 	if !neg.Modern {
-		return false, nil // a member of that name means nothing
+		return false, nil // legacy revisions do not have resultType
 	}
 	switch kind := era.ResultType(result); {
 	case kind == "" || kind == mcp.ResultTypeComplete:
@@ -704,10 +760,11 @@ func (ac *activeCall) checkResult(neg *negotiated, result []byte) (needsInput bo
 	}
 }
 
-// maxRetryAfter is the longest time that a server may ask for before a request is sent again. If it wants more, the caller may as well know.
+// maxRetryAfter is the longest delay of a retry that a server may ask for. Beyond it the call
+// fails.
 const maxRetryAfter = 30 * time.Second
 
-// handleCallError decides what becomes of a request that its transport could not bring to an answer, as failed does.
+// handleCallError is handleFailure for a request that failed in its transport.
 func (ac *activeCall) handleCallError(ctx context.Context, conn *connection, neg *negotiated, e *jsonrpc.CallError, err error) error {
 	connLost := isConnectionLost(err)
 	if connLost {
@@ -719,7 +776,7 @@ func (ac *activeCall) handleCallError(ctx context.Context, conn *connection, neg
 			if ac.sessionRenewals++; ac.sessionRenewals > 1 {
 				return err
 			}
-			return nil // on the session that takes the place of the old one
+			return nil // retry in a new session
 		}
 		if ac.req.opts.retry == retryNever || ac.attempts >= ac.c.opts.Retry.MaxAttempts {
 			return err
@@ -740,16 +797,19 @@ func (ac *activeCall) handleCallError(ctx context.Context, conn *connection, neg
 		return err
 	}
 	ac.attempts++
-	return ac.waitRetry(ctx, e.RetryAfter+ac.c.opts.Retry.backoff(ac.attempts-1), err) // which is random: not all come back at the same moment
+	// The backoff is random, so that not all clients come back at the same time.
+	return ac.waitRetry(ctx, e.RetryAfter+ac.c.opts.Retry.backoff(ac.attempts-1), err)
 }
 
-// backoff returns how long to wait after so many failures.
+// backoff returns the wait after that many failures.
 func (p *RetryPolicy) backoff(failures int) time.Duration {
 	return backoff(p.MinBackoff, p.MaxBackoff, failures)
 }
 
-// relistTools has the tools listed anew, since the transport learns from the list which arguments the server wants in headers
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters). The request was not carried out, and can be sent again.
+// relistTools lists the tools again, because the transport learns from the list which arguments the
+// server wants in headers. The server did not process the request, so it is safe to send it again.
+// Spec, custom headers from tool parameters:
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func (ac *activeCall) relistTools(ctx context.Context) error {
 	ac.toolsRelisted = true
 	ctx, cancel := ac.withDeadline(ctx)
@@ -762,7 +822,8 @@ func (ac *activeCall) relistTools(ctx context.Context) error {
 	return nil
 }
 
-// invalidateAfterGap is for a legacy server's notifications, when the transport has lost some: whatever they tell of may have changed.
+// invalidateAfterGap treats everything that a legacy server notifies about as changed, because the
+// transport has lost notifications.
 func (c *Client) invalidateAfterGap() {
 	for _, kind := range []EventKind{ToolsListChanged, PromptsListChanged, ResourcesListChanged} {
 		c.invalidate(Event{Kind: kind})
@@ -777,19 +838,21 @@ func (c *Client) invalidateAfterGap() {
 	}
 }
 
-// indicatesLegacy reports whether a probe that failed so tells of a server from before the modern era: it answered, but not as a modern one would. That it is out of
-// order, or wants to know who asks, says nothing about that.
+// indicatesLegacy reports whether this failure of a probe indicates a legacy server: the server
+// answered, but not like a modern one. An overload or a missing authorization says nothing about
+// the era.
 func indicatesLegacy(e *jsonrpc.CallError) bool {
 	return e.Outcome == jsonrpc.OutcomeRejected || errors.Is(e, jsonrpc.ErrMalformed)
 }
 
-// isRefused reports whether a request failed that would fail again.
+// isRefused reports whether a request failed for a reason that a retry does not change.
 func isRefused(err error) bool {
 	e, ok := errors.AsType[*jsonrpc.CallError](err)
 	return ok && (e.Outcome == jsonrpc.OutcomeRejected || e.Outcome == jsonrpc.OutcomeDenied)
 }
 
-// retryStep goes on after an opening request that its transport could not bring to an answer: with the step that sent it, if that may help.
+// retryStep decides what follows an opening request that failed in its transport. It waits and
+// returns retry if another attempt may help.
 func (n *negotiation) retryStep(ctx context.Context, retry step, callErr *jsonrpc.CallError, err error) (step, error) {
 	if n.failureCount++; n.failureCount >= maxOpeningAttempts || callErr.RetryAfter > maxRetryAfter || isRefused(err) || errors.Is(err, jsonrpc.ErrMalformed) {
 		return nil, err
@@ -801,7 +864,7 @@ func (n *negotiation) retryStep(ctx context.Context, retry step, callErr *jsonrp
 	return retry, nil
 }
 
-// get sends a request whose answer nobody keeps, and decodes it.
+// get sends a request whose result is not cached, and decodes the result.
 func (c *Client) get(ctx context.Context, r *request, result json.Unmarshaler) error {
 	raw, err := c.roundTrip(ctx, r)
 	if err != nil {
@@ -813,7 +876,7 @@ func (c *Client) get(ctx context.Context, r *request, result json.Unmarshaler) e
 	return decodeResult(r.method, raw, result)
 }
 
-// checkFinal makes sure that a result is the last word: not one of a kind that an extension adds, for methods that know none.
+// checkFinal returns an error for a result of an extension's type, which the method does not have.
 func (c *Client) checkFinal(method string, raw []byte) error {
 	if kind := era.ResultType(raw); c.Modern() && kind != "" && kind != mcp.ResultTypeComplete {
 		return &ProtocolError{Method: method, Reason: fmt.Sprintf("resultType is %.40q", kind)}
@@ -829,7 +892,7 @@ func decodeResult(method string, raw []byte, v json.Unmarshaler) error {
 	return nil
 }
 
-// stringValue decodes a JSON string; ok is false for any other text.
+// stringValue decodes a JSON string. ok is false for any other text.
 func stringValue(text []byte) (s string, ok bool) {
 	if len(text) < 2 || text[0] != '"' {
 		return "", false
@@ -837,13 +900,13 @@ func stringValue(text []byte) (s string, ok bool) {
 	return jsonwire.UnquoteString(text[1 : len(text)-1]), true
 }
 
-// appendMember adds a member to an object that has some.
+// appendMember adds a member to an object that is not empty. name includes the colon.
 func appendMember(object []byte, name string, value []byte) []byte {
 	object = append(append(object[:len(object)-1], ','), name...)
 	return append(append(object, value...), '}')
 }
 
-// cursorParams are the params of a list request.
+// cursorParams returns the params of a list request.
 func cursorParams(cursor *string) []byte {
 	if cursor == nil {
 		return nil
@@ -851,7 +914,7 @@ func cursorParams(cursor *string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"cursor":`), *cursor), '}')
 }
 
-// uriParams are the params of a request about one resource; parseURIParam reads them.
+// uriParams returns the params of a request about one resource. parseURIParam decodes them.
 func uriParams(uri string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
 }

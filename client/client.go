@@ -14,41 +14,54 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Client is a connection to one server, made again when it is lost. Make one with [Dial]. Its methods may be called by many goroutines at once.
+// A Client talks to one server and replaces the connection when it is lost. Create one with [Dial].
+// Multiple goroutines may call its methods at once.
 type Client struct {
-	opts        Options
-	serverState // of tools, lists, subscriptions and tasks
+	opts Options
+	// state of tools, lists, subscriptions and tasks
+	serverState
 
-	transport            Transport
-	offer                era.ClientProfile
-	chain                HandlerFunc // all middleware; nil if there is none
-	log                  *slog.Logger
-	ids                  atomic.Int64 // of requests, on all connections
-	tokens               atomic.Int64 // of progress
-	conn                 atomic.Pointer[connection]
-	negotiated           atomic.Pointer[negotiated] // the last that were agreed on
-	profile              atomic.Pointer[Profile]
-	lastFailure          atomic.Pointer[error] // how the last connection ended, or why the last attempt failed
+	transport Transport
+	offer     era.ClientProfile
+	// chain runs all middleware. It is nil without middleware.
+	chain HandlerFunc
+	log   *slog.Logger
+	// ids numbers the requests of all connections.
+	ids atomic.Int64
+	// tokens numbers progress tokens.
+	tokens atomic.Int64
+	conn   atomic.Pointer[connection]
+	// negotiated is the result of the last negotiation.
+	negotiated atomic.Pointer[negotiated]
+	profile    atomic.Pointer[Profile]
+	// lastFailure is the end of the last connection or the error of the last attempt to connect.
+	lastFailure          atomic.Pointer[error]
 	notificationHandlers notificationHandlers
 	callbacks            callbackRegistry
 	callPool             sync.Pool
 
-	mu             sync.Mutex
-	changed        chan struct{} // closed, and replaced, when live or ended is set
-	endErr         error         // why no call can be made any more
-	err            error         // what Err returns
-	reconnectHooks []func()      // of onReconnect
+	mu sync.Mutex
+	// changed is closed when conn or endErr is set. publish replaces it.
+	changed chan struct{}
+	// endErr is the error of all calls after the end.
+	endErr error
+	// err is the result of Err.
+	err error
+	// reconnectHooks are the functions that onReconnect registered.
+	reconnectHooks []func()
 
-	stop context.CancelFunc // of supervise
+	// stop ends supervise.
+	stop context.CancelFunc
 	wg   sync.WaitGroup
 	done chan struct{}
 }
 
-// Dial connects to a server, finds out which era and revision it speaks and agrees on one. ctx covers the dialing only; close the Client in the end. opts
-// may be nil; it is copied.
+// Dial connects to a server and negotiates the era and revision. ctx covers the dialing only; the
+// caller must close the Client. opts may be nil; Dial copies it.
 //
-// The error is an *[IncompatibleError] if there is no revision that both sides speak, a *[ProtocolError] or a *[TimeoutError], wraps a *[jsonrpc.Error] if the
-// server refused, and otherwise says why there is no connection.
+// The error is an *[IncompatibleError] if both sides have no revision in common, a
+// *[ProtocolError], or a *[TimeoutError]. It wraps a *[jsonrpc.Error] if the server refused, or
+// else the error of the transport.
 func Dial(ctx context.Context, transport Transport, opts *Options) (*Client, error) {
 	c := &Client{transport: transport, changed: make(chan struct{}), done: make(chan struct{})}
 	if opts != nil {
@@ -75,8 +88,8 @@ func Dial(ctx context.Context, transport Transport, opts *Options) (*Client, err
 	return c, nil
 }
 
-// Close ends the connection and waits for everything that belongs to it. Calls under way fail with an error that wraps [jsonrpc.ErrClosed]. It may be
-// called more than once.
+// Close closes the connection and waits for all goroutines and handlers of the Client. Calls in
+// flight fail with an error that wraps [jsonrpc.ErrClosed]. Close may be called more than once.
 func (c *Client) Close() error {
 	c.stop()
 	<-c.done
@@ -85,10 +98,11 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Done is closed when the Client has ended: because it was closed, or because its connection is lost for good.
+// Done returns a channel that is closed when the Client has ended, by Close or because it cannot
+// connect again.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err returns why the Client has ended, once Done is closed; nil after Close.
+// Err returns the reason for the end once Done is closed. It is nil after Close.
 func (c *Client) Err() error {
 	select {
 	case <-c.done:
@@ -101,13 +115,13 @@ func (c *Client) Err() error {
 // Revision returns the protocol revision in use.
 func (c *Client) Revision() mcp.Revision { return c.negotiated.Load().Revision }
 
-// Modern reports whether the revision in use is stateless.
+// Modern reports whether the revision in use belongs to the modern, stateless era.
 func (c *Client) Modern() bool { return c.negotiated.Load().Modern }
 
-// ServerInfo returns what the server says of itself, which is not to be relied on.
+// ServerInfo returns the name and version that the server claims.
 func (c *Client) ServerInfo() mcp.Implementation { return c.negotiated.Load().profile.Server }
 
-// ServerCapabilities returns what the server declared.
+// ServerCapabilities returns the capabilities that the server declared.
 func (c *Client) ServerCapabilities() mcp.ServerCapabilities {
 	return c.negotiated.Load().profile.Capabilities
 }
@@ -115,18 +129,20 @@ func (c *Client) ServerCapabilities() mcp.ServerCapabilities {
 // Instructions returns the server's hints for the model, or "".
 func (c *Client) Instructions() string { return c.negotiated.Load().profile.Instructions }
 
-// Profile returns what is known of the server, for [Options.Profile].
+// Profile returns what the Client learned about the server, for [Options.Profile].
 func (c *Client) Profile() Profile { return *c.negotiated.Load().profile }
 
 type clientKey struct{}
 
-// FromContext returns the Client that a handler of [Options] is called for, or nil: which server asks is for the user to know.
+// FromContext returns the Client that runs a handler of [Options], or nil. A handler can tell the
+// user which server asks.
 func FromContext(ctx context.Context) *Client {
 	c, _ := ctx.Value(clientKey{}).(*Client)
 	return c
 }
 
-// RootsChanged tells a legacy server that [Options.Roots] would return something else now. Modern servers ask when they want to know.
+// RootsChanged tells a legacy server that [Options.Roots] would return a different list now. It
+// does nothing for modern servers, which ask when they need the list.
 func (c *Client) RootsChanged(ctx context.Context) error {
 	if neg := c.negotiated.Load(); neg.Modern || !neg.accepts.Roots {
 		return nil
@@ -136,7 +152,8 @@ func (c *Client) RootsChanged(ctx context.Context) error {
 
 var errClosedByUser = errors.New("the client was closed")
 
-// current returns the connection; if there is none, a channel that is closed when that may have changed; or why there will never be one.
+// current returns the connection. Without one it returns a channel that is closed when that may
+// have changed, or the error of a Client that has ended.
 func (c *Client) current() (*connection, <-chan struct{}, error) {
 	if conn := c.conn.Load(); conn != nil {
 		return conn, nil, nil
@@ -149,7 +166,7 @@ func (c *Client) current() (*connection, <-chan struct{}, error) {
 	return nil, c.changed, c.endErr
 }
 
-// publish makes l the connection that calls use.
+// publish makes conn the connection that calls use.
 func (c *Client) publish(conn *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,10 +175,10 @@ func (c *Client) publish(conn *connection) {
 	c.changed = make(chan struct{})
 }
 
-// dropConnection takes a connection that has ended out of use.
+// dropConnection stops calls from using conn.
 func (c *Client) dropConnection(conn *connection) { c.conn.CompareAndSwap(conn, nil) }
 
-// end makes all calls fail, those to come as well. why is nil after Close.
+// end makes all present and future calls fail. reason is nil after Close.
 func (c *Client) end(reason error) {
 	if fn := c.opts.OnEnd; fn != nil {
 		defer fn(c, reason)
@@ -178,27 +195,35 @@ func (c *Client) end(reason error) {
 	close(c.done)
 }
 
-// serverState is what a Client knows and does beyond sending requests. The zero value is ready; prepare makes what needs the Client.
+// serverState is the state of a Client beyond sending requests. The zero value is ready to use;
+// trackChanges sets up the parts that need the Client.
 type serverState struct {
-	trackOnce   sync.Once
-	ownCache    atomic.Pointer[Cache] // of this client alone; nil keeps nothing
-	tools       toolCatalog
-	outputTypes sync.Map // by reflect.Type: its *schema.Typed, for results
+	trackOnce sync.Once
+	// ownCache belongs to this client alone. It is nil if the client caches nothing.
+	ownCache atomic.Pointer[Cache]
+	tools    toolCatalog
+	// outputTypes maps a reflect.Type to its *schema.Typed, for results.
+	outputTypes sync.Map
 	subs        subscriptions
-	goroutines  goroutineGroup // goroutines of subscriptions and tasks
+	// goroutines of subscriptions and tasks
+	goroutines goroutineGroup
 
-	withdrawnCalls withdrawnCalls // calls that were given up, and may be tasks
+	// withdrawnCalls are canceled calls that may have become tasks.
+	withdrawnCalls withdrawnCalls
 
-	noTaskUpdates atomic.Bool   // the server does not tell of tasks by itself
-	logLevel      atomic.Uint32 // the mcp.LoggingLevel that SetLevel has set
+	// noTaskUpdates is set if the server sends no task notifications.
+	noTaskUpdates atomic.Bool
+	// logLevel is the mcp.LoggingLevel that SetLevel has set.
+	logLevel atomic.Uint32
 }
 
-// trackChanges has the client listen to what the server tells without being asked. It is called by whatever keeps something that can become stale, before it
-// asks the server for it.
+// trackChanges registers the handlers of change notifications. Methods that keep something that can
+// become stale call it before they ask the server.
 func (c *Client) trackChanges() {
 	c.trackOnce.Do(func() {
 		if c.opts.CacheBytes >= 0 {
-			c.ownCache.Store(NewCache(c.opts.CacheBytes)) // the reader may look at it just now
+			// before the handlers: the reader may use it at once
+			c.ownCache.Store(NewCache(c.opts.CacheBytes))
 		}
 		for method, kind := range changeKinds {
 			c.onNotify(method, func(params []byte) { c.handleChange(kind, params) })
@@ -212,17 +237,17 @@ func (c *Client) trackChanges() {
 	})
 }
 
-// wait waits for the goroutines of the features, which end when the connection has ended for good.
+// wait waits for the goroutines of subscriptions and tasks, which end after the last connection.
 func (ss *serverState) wait() { ss.goroutines.wait() }
 
-// A crew is goroutines that somebody waits for in the end. The zero value has none.
+// A goroutineGroup is a set of goroutines to wait for. The zero value is empty.
 type goroutineGroup struct {
 	mu     sync.Mutex
 	closed bool
 	wg     sync.WaitGroup
 }
 
-// start runs fn on a goroutine, unless the end has come.
+// start runs fn on a new goroutine. It returns false if wait was called before.
 func (g *goroutineGroup) start(fn func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -239,8 +264,8 @@ func (g *goroutineGroup) wait() {
 	g.wg.Wait()
 }
 
-// ForgetCached drops all responses that the client has cached for itself, and what it knows of the server's tools. It has to be called when the client gets
-// other credentials: what one user may see is not another's.
+// ForgetCached drops the client's own cached responses and its knowledge of the server's tools.
+// Call it when the client gets other credentials, because another user may see other data.
 func (c *Client) ForgetCached() {
 	c.trackChanges()
 	c.clearCaches()
@@ -253,7 +278,7 @@ func (c *Client) clearCaches() {
 	}
 }
 
-// invalidate acts on the news that something has changed: responses that tell of it are not good any more.
+// invalidate drops the cached responses that e makes stale.
 func (c *Client) invalidate(e Event) {
 	drop := func(method string, gone func(params string) bool) {
 		for _, cache := range c.caches() {
@@ -274,7 +299,7 @@ func (c *Client) invalidate(e Event) {
 	}
 }
 
-// caches returns those that the client uses, its own first.
+// caches returns the caches in use, the client's own first.
 func (c *Client) caches() []*Cache {
 	var all []*Cache
 	for _, cache := range []*Cache{c.ownCache.Load(), c.opts.Cache} {
@@ -285,7 +310,8 @@ func (c *Client) caches() []*Cache {
 	return all
 }
 
-// Ping asks the server for a sign of life: by ping if it is a legacy one, by server/discover if it is a modern one.
+// Ping asks the server for any answer: it sends ping to a legacy server and server/discover to a
+// modern one.
 func (c *Client) Ping(ctx context.Context, opts ...CallOption) error {
 	r := &request{method: mcp.MethodPing, repeatable: true, opts: newCallOptions(opts)}
 	if !era.Of(c.Revision()).HasMethod([]byte(mcp.MethodPing)) {
@@ -295,8 +321,9 @@ func (c *Client) Ping(ctx context.Context, opts ...CallOption) error {
 	return err
 }
 
-// Discover asks a modern server what it is and what it can do. Legacy servers say so in the handshake, see [Client.ServerInfo], [Client.ServerCapabilities]
-// and [Client.Instructions]; for them the error wraps [errors.ErrUnsupported].
+// Discover asks a modern server for its identity and capabilities. Legacy servers give theirs in
+// the handshake, see [Client.ServerInfo], [Client.ServerCapabilities] and [Client.Instructions];
+// for them the error wraps [errors.ErrUnsupported].
 func (c *Client) Discover(ctx context.Context, opts ...CallOption) (*mcp.DiscoverResult, error) {
 	if !c.Modern() {
 		return nil, fmt.Errorf("discover: revision %v: %w", c.Revision(), errors.ErrUnsupported)
@@ -304,9 +331,9 @@ func (c *Client) Discover(ctx context.Context, opts ...CallOption) (*mcp.Discove
 	return getCacheable[mcp.DiscoverResult](ctx, c, mcp.MethodDiscover, nil, opts)
 }
 
-// SetLevel tells a legacy server from which level on to send log messages; they go to [Options.OnNotification]. Modern servers know no such state: they send
-// the messages of one request, at the level that the request itself asks for, so give the calls [WithLog] instead. For them the error
-// wraps [errors.ErrUnsupported]. When the connection is lost, the server of the next one is told again.
+// SetLevel sets the lowest level of the log messages that a legacy server sends to
+// [Options.OnNotification]. The Client sets it again after a reconnect. Modern servers take the
+// level from each request: use [WithLog] instead. For them the error wraps [errors.ErrUnsupported].
 func (c *Client) SetLevel(ctx context.Context, level mcp.LoggingLevel, opts ...CallOption) error {
 	if c.Modern() {
 		return fmt.Errorf("set level: revision %v has levels for each request: use WithLog: %w", c.Revision(), errors.ErrUnsupported)
@@ -324,7 +351,7 @@ func (c *Client) SetLevel(ctx context.Context, level mcp.LoggingLevel, opts ...C
 	return err
 }
 
-// restoreLogLevel tells the server of a new connection from which level on to send log messages, if anybody has wanted to.
+// restoreLogLevel sets the log level on a new connection if SetLevel was called before.
 func (c *Client) restoreLogLevel() {
 	level := mcp.LoggingLevel(c.logLevel.Load())
 	if level == mcp.LevelNone || c.Modern() {

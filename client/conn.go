@@ -15,27 +15,29 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Transport opens connections to one server. *stdio.Cmd is one: each connection is a fresh process.
+// A Transport opens connections to one server. A *stdio.Cmd starts a new process for each.
 type Transport interface {
-	// Connect opens a connection. ctx covers the opening only; when a lost connection is replaced, it ends with the Client and not before, so what may hang
-	// needs a bound of its own. The framer is closed when the connection is no longer used. An error that wraps
-	// [ErrNoReconnect] means that there will never be another one.
+	// Connect opens a connection. ctx covers the opening only. For a reconnect it ends with the
+	// Client, so a Connect that may hang needs its own timeout. The Client closes the framer after
+	// use. An error that wraps [ErrNoReconnect] rules out further connections.
 	Connect(ctx context.Context) (jsonrpc.Framer, error)
 }
 
-// TransportFunc is a Transport that calls itself.
+// A TransportFunc is a function used as a Transport.
 type TransportFunc func(ctx context.Context) (jsonrpc.Framer, error)
 
 // Connect implements [Transport].
 func (f TransportFunc) Connect(ctx context.Context) (jsonrpc.Framer, error) { return f(ctx) }
 
-// ErrNoReconnect is wrapped by what [Transport.Connect] returns when the transport cannot open another connection.
+// ErrNoReconnect is wrapped by the error of [Transport.Connect] if the transport cannot open
+// another connection.
 var ErrNoReconnect = errors.New("transport cannot connect again")
 
-// Over returns the Transport of one connection that exists already, a socket or a net.Pipe for example (see [jsonrpc.NewFramer]). It connects once.
+// Over returns the Transport of one existing connection, such as a socket or a net.Pipe (see
+// [jsonrpc.NewFramer]). It connects once.
 func Over(f jsonrpc.Framer) Transport { return &singleTransport{framer: f} }
 
-// A single is what Over returns.
+// A singleTransport is the Transport that Over returns.
 type singleTransport struct {
 	framer jsonrpc.Framer
 	used   atomic.Bool
@@ -50,29 +52,39 @@ func (s *singleTransport) Connect(context.Context) (jsonrpc.Framer, error) {
 }
 
 const (
-	drainTimeout = 2 * time.Second        // that handlers of a connection that has ended may take to notice
-	flushTimeout = 250 * time.Millisecond // that a server may take to read the last that it is sent
+	drainTimeout = 2 * time.Second        // for handlers of a connection that has ended
+	flushTimeout = 250 * time.Millisecond // for the last messages to be written
 )
 
-// A link is one connection, from its opening to its end.
+// A connection is one connection, from its opening to its end.
 type connection struct {
-	c          *Client
-	rpc        *jsonrpc.Conn
-	openedAt   time.Time
-	negotiated atomic.Pointer[negotiated]       // nil until they are agreed on
-	accepts    atomic.Pointer[era.InputSupport] // what a legacy server may ask for: it may do so before the terms are here
+	c        *Client
+	rpc      *jsonrpc.Conn
+	openedAt time.Time
+	// negotiated is nil until the negotiation has finished.
+	negotiated atomic.Pointer[negotiated]
+	// accepts are the input requests that a legacy server may send. It is set before negotiated,
+	// because the server may send them during the handshake.
+	accepts atomic.Pointer[era.InputSupport]
 
-	runningHandlers int           // of the user's that run just now, to answer the server; guarded by mu, as are
-	handlersSince   time.Time     // since when at least one does
-	handlerTime     time.Duration // how long it was so before
-	retired         chan struct{} // closed when the link is to be replaced though it works
-	served          atomic.Bool   // a call of the user's was answered on it
+	// runningHandlers counts the user's handlers that serve the server now. mu guards it and the
+	// next two fields.
+	runningHandlers int
+	// handlersSince is the time since which at least one handler runs.
+	handlersSince time.Time
+	// handlerTime is the total time of earlier handlers.
+	handlerTime time.Duration
+	// retired is closed when the connection must be replaced although it works.
+	retired chan struct{}
+	// served is set when a call of the user was answered.
+	served atomic.Bool
 
-	mu      sync.Mutex
-	streams map[int64]chan struct{} // by request id: closed when the server cancels it
+	mu sync.Mutex
+	// streams maps request ids to channels that are closed when the server cancels the request.
+	streams map[int64]chan struct{}
 }
 
-// open connects.
+// open opens a connection without negotiating.
 func (c *Client) open(ctx context.Context) (*connection, error) {
 	f, err := c.transport.Connect(ctx)
 	if err != nil {
@@ -95,17 +107,17 @@ func (c *Client) open(ctx context.Context) (*connection, error) {
 	return conn, nil
 }
 
-// flush gives what was sent before the end, notifications above all, a moment to be written.
+// flush waits briefly until all messages, notifications above all, are written.
 func (cn *connection) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	cn.rpc.Flush(ctx)
 }
 
-// close ends the connection and waits for that.
+// close closes the connection and waits for its end.
 func (cn *connection) close() { cn.rpc.Close() }
 
-// ended reports whether nothing more will be read.
+// ended reports whether the connection reads no more messages.
 func (cn *connection) ended() bool {
 	select {
 	case <-cn.rpc.Draining():
@@ -115,7 +127,7 @@ func (cn *connection) ended() bool {
 	}
 }
 
-// closeReason says how the connection has ended.
+// closeReason returns the reason why the connection has ended.
 func (cn *connection) closeReason() error {
 	if err := cn.rpc.Err(); err != nil {
 		return err
@@ -123,7 +135,7 @@ func (cn *connection) closeReason() error {
 	return errors.New("the server closed the connection")
 }
 
-// retire has the link replaced by one that begins with what is known; nil is nothing.
+// retire requests a new connection that starts with profile, which is nil if nothing is known.
 func (cn *connection) retire(profile *Profile) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -137,7 +149,8 @@ func (cn *connection) retire(profile *Profile) {
 	close(cn.retired)
 }
 
-// setNegotiated is called once by whoever agreed on them, and again when a modern server turns out to speak another revision.
+// setNegotiated stores the result of a negotiation. It is called again when a modern server turns
+// out to speak another revision.
 func (cn *connection) setNegotiated(neg *negotiated) {
 	cn.accepts.Store(&neg.accepts)
 	cn.rpc.SetPolicy(era.ClientPolicy(neg.Features))
@@ -145,9 +158,9 @@ func (cn *connection) setNegotiated(neg *negotiated) {
 	cn.c.negotiated.Store(neg)
 }
 
-// sendInitialized tells a legacy server that its answer was understood.
+// sendInitialized sends a legacy server the initialized notification.
 func (cn *connection) sendInitialized(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, cn.c.opts.HandshakeTimeout) // it may not read
+	ctx, cancel := context.WithTimeout(ctx, cn.c.opts.HandshakeTimeout) // the server may not read
 	defer cancel()
 	if cn.c.chain == nil {
 		return cn.rpc.Notify(ctx, mcp.NotificationInitialized, nil)
@@ -161,7 +174,8 @@ func (cn *connection) sendInitialized(ctx context.Context) error {
 	return err
 }
 
-// openingCall sends a request of the opening exchange. Such a request is never cancelled: that would be the first thing that a legacy server hears.
+// openingCall sends a request that opens a connection. It never cancels the request, because a
+// legacy server would then see a cancellation as its first message.
 func (cn *connection) openingCall(ctx context.Context, method string, params []byte, timeout time.Duration) ([]byte, error) {
 	if cn.c.chain == nil {
 		return cn.openingCallDirect(ctx, method, params, timeout)
@@ -174,7 +188,7 @@ func (cn *connection) openingCall(ctx context.Context, method string, params []b
 	})
 }
 
-// openingCallDirect is ask without the middleware.
+// openingCallDirect is openingCall without the middleware.
 func (cn *connection) openingCallDirect(ctx context.Context, method string, params []byte, timeout time.Duration) ([]byte, error) {
 	p, err := cn.rpc.NewCall(method)
 	if err != nil {
@@ -201,14 +215,15 @@ func (cn *connection) openingCallDirect(ctx context.Context, method string, para
 	return p.Result()
 }
 
-// A cancellation is that of MCP, but for modern servers: they send no requests that could be cancelled, and mean one of this side's, which is
-// then an ordinary notification.
+// A cancellation is MCP's cancellation with an exception for modern servers. They send no requests
+// that could be canceled, so their cancellation refers to a request of this side and is handled
+// like any other notification.
 type cancellation struct {
 	era.Cancellation
 	conn *connection
 }
 
-// Notice implements [jsonrpc.Cancellation]. What was withdrawn is not cancelled once more.
+// Notice implements [jsonrpc.Cancellation]. It does not cancel a withdrawn call again.
 func (c cancellation) Notice(id jsonrpc.ID, method, reason string) (name string, params []byte) {
 	if c.conn.c.withdrawnCalls.has(id) {
 		return "", nil
@@ -224,7 +239,7 @@ func (c cancellation) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 	return c.Cancellation.Target(n)
 }
 
-// beginHandler notes that a handler of the user's runs for the server, until done is called.
+// beginHandler records that a handler serves the server until done is called.
 func (cn *connection) beginHandler() (done func()) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -240,7 +255,7 @@ func (cn *connection) beginHandler() (done func()) {
 	}
 }
 
-// totalHandlerTime returns how long the server has waited for handlers so far, all in all, and whether it does so now.
+// totalHandlerTime returns how long handlers have run so far, and whether one runs now.
 func (cn *connection) totalHandlerTime() (total time.Duration, running bool) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -250,10 +265,11 @@ func (cn *connection) totalHandlerTime() (total time.Duration, running bool) {
 	return cn.handlerTime, false
 }
 
-// An excuse is what a server has for being late with an answer: it has had no time while it waited for a handler.
+// A handlerGrace extends the server's time to answer by the time that it waits for handlers.
 type handlerGrace struct {
-	conn        *connection
-	handlerTime time.Duration // of the link, when the wait began or was last prolonged
+	conn *connection
+	// handlerTime is the connection's total when the wait began or was last extended.
+	handlerTime time.Duration
 }
 
 func (cn *connection) handlerGrace() handlerGrace {
@@ -261,10 +277,10 @@ func (cn *connection) handlerGrace() handlerGrace {
 	return handlerGrace{cn, busy}
 }
 
-// minHandlerGrace is for how long at least a wait is prolonged while a handler runs, so as not to look too often.
+// minHandlerGrace is the shortest extension while a handler runs. It limits how often wait checks.
 const minHandlerGrace = 100 * time.Millisecond
 
-// extension returns how much longer the server may take, after a wait that is over.
+// extension returns how much longer the server may take after an expired wait.
 func (g *handlerGrace) extension() time.Duration {
 	busy, running := g.conn.totalHandlerTime()
 	d := busy - g.handlerTime
@@ -275,7 +291,7 @@ func (g *handlerGrace) extension() time.Duration {
 	return d
 }
 
-// supervise replaces connections that are lost, until ctx ends or there can be no other.
+// supervise replaces lost connections until ctx ends or reconnecting fails.
 func (c *Client) supervise(ctx context.Context, conn *connection) {
 	failures, trusted := 0, false
 	for conn != nil {
@@ -300,14 +316,14 @@ func (c *Client) supervise(ctx context.Context, conn *connection) {
 		case time.Since(conn.openedAt) >= c.opts.Reconnect.StableAfter:
 			failures = 0
 		case conn.served.Load():
-			failures = 1 // it works, now and then
+			failures = 1 // it works now and then
 		default:
 			failures++
 		}
 		conn.retire(c.profile.Load())
 		neg := conn.negotiated.Load()
 		if trusted = trusted || neg.confirmed.Load(); !trusted {
-			c.profile.CompareAndSwap(neg.profile, nil) // what Options.Profile says has never been seen to be so
+			c.profile.CompareAndSwap(neg.profile, nil) // Options.Profile was never confirmed
 		}
 		c.log.Warn("connection lost", "error", reason)
 		c.lastFailure.Store(&reason)
@@ -320,7 +336,8 @@ func (c *Client) supervise(ctx context.Context, conn *connection) {
 	c.end(nil)
 }
 
-// reconnect connects again after failures in a row. The error says why that is given up.
+// reconnect connects again after that many consecutive failures. The error is the reason to give
+// up.
 func (c *Client) reconnect(ctx context.Context, failures int, reason error) (*connection, error) {
 	p := &c.opts.Reconnect
 	if p.Disabled {
@@ -352,7 +369,7 @@ func (c *Client) reconnect(ctx context.Context, failures int, reason error) (*co
 	}
 }
 
-// useConnection has the calls use a new connection, after those have been told who keep something of the old one.
+// useConnection runs the reconnect hooks and then publishes the connection.
 func (c *Client) useConnection(conn *connection) {
 	c.mu.Lock()
 	reconnectHooks := c.reconnectHooks
@@ -363,7 +380,8 @@ func (c *Client) useConnection(conn *connection) {
 	c.publish(conn)
 }
 
-// backoff returns how long to wait after so many failures in a row: up to half less than twice as long as after the one before.
+// backoff returns the wait after that many consecutive failures. It doubles from minDelay up to
+// maxDelay; a random part of up to half is subtracted.
 func backoff(minDelay, maxDelay time.Duration, failures int) time.Duration {
 	d := minDelay
 	for range failures - 1 {
@@ -377,7 +395,7 @@ func backoff(minDelay, maxDelay time.Duration, failures int) time.Duration {
 	return d - time.Duration(rand.Float64()*float64(d)/2)
 }
 
-// sleep waits, and reports whether it did to the end.
+// sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,21 +10,23 @@ import (
 	"mcpwire/mcp"
 )
 
-// IsPeer reports whether err is one that the server answered. Its code and data are in the *[jsonrpc.Error] that err wraps; errors that arose on this side
-// never wrap one. A call that the server did not take at all, as one beyond its limits over HTTP, was not answered: see [*jsonrpc.CallError].
+// IsPeer reports whether err is the server's answer. err then wraps a *[jsonrpc.Error] with the
+// code and data; local errors never wrap one. A call that the server rejected unprocessed, for
+// example because of a limit over HTTP, has no answer: see [jsonrpc.CallError].
 func IsPeer(err error) bool {
 	_, ok := errors.AsType[*jsonrpc.Error](err)
 	_, undelivered := errors.AsType[*jsonrpc.CallError](err)
 	return ok && !undelivered
 }
 
-// IsNotFound reports whether err is the server's answer that a resource does not exist. Legacy servers have a code for that; modern ones answer as to any
-// other params that cannot be.
+// IsNotFound reports whether err is the server's answer that a resource does not exist. Legacy
+// servers use a dedicated code. Modern servers use the code for invalid params, so IsNotFound is
+// true for those as well.
 func IsNotFound(err error) bool {
 	return hasCode(err, mcp.CodeResourceNotFound) || isInvalidParams(err)
 }
 
-// isConnectionLost reports whether err says that the connection has ended.
+// isConnectionLost reports whether err means that the connection has ended.
 func isConnectionLost(err error) bool { return errors.Is(err, jsonrpc.ErrClosed) }
 
 func isInvalidParams(err error) bool  { return hasCode(err, jsonrpc.CodeInvalidParams) }
@@ -35,13 +37,17 @@ func hasCode(err error, code jsonrpc.Code) bool {
 	return ok && e.Code == code
 }
 
-// A TimeoutError is what a call fails with that took too long. The server was told that it is cancelled. It unwraps to [context.DeadlineExceeded].
+// A TimeoutError is the error of a call that took too long. The Client has canceled the call,
+// unless it opens a connection. It unwraps to [context.DeadlineExceeded].
 type TimeoutError struct {
 	Method string
-	After  time.Duration // the bound that was exceeded
-	Max    bool          // it was that of the whole call, not that of the wait for an answer or for progress
+	// After is the limit that was exceeded.
+	After time.Duration
+	// Max is set if After limits the whole call, not the wait for an answer or for progress.
+	Max bool
 
-	option string // that sets the bound; "" is WithTimeout
+	// option names the option that sets the limit. "" means WithTimeout.
+	option string
 }
 
 func (e *TimeoutError) Error() string {
@@ -52,7 +58,7 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("call %s: %s %s", e.Method, what, e.bound())
 }
 
-// bound says which bound was exceeded, and what sets it.
+// bound describes the limit that was exceeded and the option that sets it.
 func (e *TimeoutError) bound() string {
 	word, option := "within", "WithTimeout"
 	switch {
@@ -67,17 +73,18 @@ func (e *TimeoutError) bound() string {
 // Unwrap makes errors.Is(err, context.DeadlineExceeded) true.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// Timeout reports true, as net.Error wants it.
+// Timeout returns true, for net.Error.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// A NotConnectedError is what a call or a notification fails with that was not sent: the connection was lost, and there was no other in time. Nothing of it has
-// been carried out.
+// A NotConnectedError is the error of a call or notification that was not sent, because a lost
+// connection was not replaced in time.
 type NotConnectedError struct {
 	// Method is the method of the call or the notification.
 	Method string
-	// Err is what ended the wait: a *[TimeoutError], or the cause of the context's end.
+	// Err is the reason why the wait ended: a *[TimeoutError], or the cause of the context's end.
 	Err error
-	// Last says how the last connection ended, or why the last attempt to connect failed. Unwrap does not lead to it: it is not about this call.
+	// Last is the end of the last connection or the error of the last attempt to connect. Unwrap
+	// does not return it, because it is not about this call.
 	Last error
 }
 
@@ -95,11 +102,13 @@ func (e *NotConnectedError) Error() string {
 // Unwrap returns Err.
 func (e *NotConnectedError) Unwrap() error { return e.Err }
 
-// A ProtocolError is an answer of the server that the protocol does not allow.
+// A ProtocolError is an answer of the server that violates the protocol.
 type ProtocolError struct {
-	Method string // of the request
+	// Method is the method of the request.
+	Method string
 	Reason string
-	Err    error // that decoding the answer met; may be nil
+	// Err is the error of decoding the answer. It may be nil.
+	Err error
 }
 
 func (e *ProtocolError) Error() string {
@@ -112,11 +121,14 @@ func (e *ProtocolError) Error() string {
 // Unwrap returns Err.
 func (e *ProtocolError) Unwrap() error { return e.Err }
 
-// An IncompatibleError is what [Dial] fails with if there is no revision that both sides speak.
+// An IncompatibleError is the error of [Dial] if both sides have no revision in common.
 type IncompatibleError struct {
-	Client []mcp.Revision // that were to be spoken
-	Server []string       // that the server named; nil if it named none
-	Err    error          // that the server answered instead; may be nil
+	// Client has the revisions that the client wants to speak.
+	Client []mcp.Revision
+	// Server has the revisions that the server named. It is nil if it named none.
+	Server []string
+	// Err is the server's error. It may be nil.
+	Err error
 }
 
 func (e *IncompatibleError) Error() string {

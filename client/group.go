@@ -14,18 +14,22 @@ import (
 	"mcpwire/mcp"
 )
 
-// GroupOptions are the options of [NewGroup]. The zero value is ready to use, and what nil means.
+// GroupOptions are the options of [NewGroup]. The zero value is ready to use, and nil means the
+// zero value.
 type GroupOptions struct {
-	Separator   string        // between the name of a member and that of its tool; "" is "__"
-	Parallel    int           // members that are asked or closed at once; 0 is 8
-	ListTimeout time.Duration // for the whole list of one member; 0 is 30 s
+	// Separator separates the names of member and tool. "" means "__".
+	Separator string
+	// Parallel limits how many members are listed or closed at once. Zero means 8.
+	Parallel int
+	// ListTimeout limits the listing of one member's tools. Zero means 30 s.
+	ListTimeout time.Duration
 }
 
-// A Group is one agent's many servers: clients under names, whose tools are listed together and called by name. Make one with [NewGroup]. Its methods
-// may be called by many goroutines at once.
+// A Group holds the clients of one agent under names, lists their tools together and calls tools by
+// name. Create one with [NewGroup]. Multiple goroutines may call its methods at once.
 //
-// A tool is called by the member's name, the separator and its own name: "files__read". Which member is meant is always clear, whatever tools
-// are called, since [Group.Add] refuses names in which the separator could be seen too early.
+// The group's name for a tool is the member's name, the separator and the tool's own name:
+// "files__read". [Group.Add] rejects ambiguous member names, so each name identifies one member.
 type Group struct {
 	opts GroupOptions
 
@@ -35,13 +39,13 @@ type Group struct {
 }
 
 var (
-	// ErrMemberName is wrapped by the error of [Group.Add] for a name that is taken or cannot be told from a tool's.
+	// ErrMemberName is wrapped by the error of [Group.Add] for a name that is taken or ambiguous.
 	ErrMemberName = errors.New("name cannot be used for a member of the group")
-	// ErrNoMember is wrapped by the error for a tool whose name begins with that of no member.
+	// ErrNoMember is wrapped by the error for a tool name that does not begin with a member's name.
 	ErrNoMember = errors.New("no such member of the group")
 )
 
-// A MemberError is what went wrong with one member of a [Group].
+// A MemberError is the error of one member of a [Group].
 type MemberError struct {
 	Member string
 	Err    error
@@ -52,7 +56,7 @@ func (e *MemberError) Error() string { return fmt.Sprintf("%s: %v", e.Member, e.
 // Unwrap returns Err.
 func (e *MemberError) Unwrap() error { return e.Err }
 
-// NewGroup returns a group without members. opts may be nil; it is copied.
+// NewGroup returns an empty group. opts may be nil; NewGroup copies it.
 func NewGroup(opts *GroupOptions) *Group {
 	g := &Group{members: make(map[string]*Client)}
 	if opts != nil {
@@ -70,9 +74,10 @@ func NewGroup(opts *GroupOptions) *Group {
 	return g
 }
 
-// Add makes a client a member, which the group closes in the end. The name must not be taken, not be empty, and not have the separator in it, nor end so
-// that one begins there: with "__" between, "my__server" and "server_" are refused with [ErrMemberName]. After [Group.Close] it fails with
-// [jsonrpc.ErrClosed]. A client that was not added remains the caller's to close.
+// Add makes a client a member. [Group.Close] closes it. The name must not be empty or taken, must
+// not contain the separator, and must not end with the beginning of one: with "__", "my__server"
+// and "server_" fail with [ErrMemberName]. After Close, Add fails with [jsonrpc.ErrClosed]. On
+// error the caller still owns the client.
 func (g *Group) Add(name string, c *Client) error {
 	if name == "" || strings.Index(name+g.opts.Separator, g.opts.Separator) != len(name) {
 		return fmt.Errorf("add %q: %w: it must not be empty nor hold the separator %q", name, ErrMemberName, g.opts.Separator)
@@ -89,7 +94,8 @@ func (g *Group) Add(name string, c *Client) error {
 	return nil
 }
 
-// Remove takes a member out and returns it, for the caller to close; nil if there is none of that name. Calls under way go on.
+// Remove removes a member and returns it, or nil if the name is unknown. The caller must close
+// it. Calls in flight go on.
 func (g *Group) Remove(name string) *Client {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,17 +111,18 @@ func (g *Group) Member(name string) *Client {
 	return g.members[name]
 }
 
-// Members returns the names of the members, sorted.
+// Members returns the sorted names of the members.
 func (g *Group) Members() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Sorted(maps.Keys(g.members))
 }
 
-// Tools lists the tools of all members, under the names by which [Group.CallTool] calls them: by member, and in the order of each server. What a server
-// lists twice is there once.
+// Tools lists the tools of all members under the names that [Group.CallTool] takes, sorted by
+// member and then in the server's order. It drops duplicates of one server.
 //
-// Members that fail do not keep the others' tools back: the error joins a *[MemberError] for each of them.
+// Tools returns the tools of the other members even if some fail. The error joins a *[MemberError]
+// for each failure.
 func (g *Group) Tools(ctx context.Context) ([]mcp.Tool, error) {
 	names := g.Members()
 	lists := make([][]mcp.Tool, len(names))
@@ -128,17 +135,17 @@ func (g *Group) Tools(ctx context.Context) ([]mcp.Tool, error) {
 	return slices.Concat(lists...), err
 }
 
-// maxGroupTools bounds the tools of one member, in bytes. No model takes as many.
+// maxGroupTools limits the tools of one member, in bytes. No model takes as many.
 const maxGroupTools = 64 << 20
 
-// list returns the tools of one member, prefixed, or none.
+// list returns the tools of one member with prefixed names.
 func (g *Group) list(ctx context.Context, member string, c *Client) ([]mcp.Tool, error) {
 	var tools []mcp.Tool
 	seen := make(map[string]bool)
 	size, text := 0, []byte(nil)
 	for tool, err := range c.Tools(ctx) {
 		if c.ServerCapabilities().Tools == nil && isMethodNotFound(err) {
-			return nil, nil // a server need not have tools
+			return nil, nil // servers without tools are valid
 		}
 		if err != nil {
 			return nil, err
@@ -156,7 +163,8 @@ func (g *Group) list(ctx context.Context, member string, c *Client) ([]mcp.Tool,
 	return tools, nil
 }
 
-// each does something with all members at once, a bounded number at a time, and joins what goes wrong in the order of the names.
+// each calls do for all members, at most opts.Parallel at once, and joins the errors in the order
+// of names.
 func (g *Group) each(names []string, do func(i int, c *Client) error) error {
 	failed := make([]error, len(names))
 	turns := make(chan struct{}, g.opts.Parallel)
@@ -164,7 +172,7 @@ func (g *Group) each(names []string, do func(i int, c *Client) error) error {
 	for i, name := range names {
 		c := g.Member(name)
 		if c == nil {
-			continue // it was removed meanwhile
+			continue // removed meanwhile
 		}
 		turns <- struct{}{}
 		wg.Go(func() {
@@ -178,7 +186,8 @@ func (g *Group) each(names []string, do func(i int, c *Client) error) error {
 	return errors.Join(failed...)
 }
 
-// Route splits the name under which the group knows a tool into the member and the tool's own name, for calls with [CallTool]:
+// Route splits the group's name for a tool into the member and the tool's own name, for calls with
+// the function [CallTool]:
 //
 //	c, tool, err := g.Route("library__count")
 //	n, err := client.CallTool[int](ctx, c, tool, args)
@@ -195,7 +204,8 @@ func (g *Group) Route(name string) (c *Client, tool string, err error) {
 	return c, tool, nil
 }
 
-// CallTool calls a tool by the name under which the group lists it, see [Client.CallTool]. An error of the member's is a *[MemberError].
+// CallTool calls a tool by the group's name for it, as [Client.CallTool] does. An error of the
+// member is a *[MemberError].
 func (g *Group) CallTool(ctx context.Context, name string, args any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	c, tool, err := g.Route(name)
 	if err != nil {
@@ -209,7 +219,8 @@ func (g *Group) CallTool(ctx context.Context, name string, args any, opts ...Cal
 	return result, nil
 }
 
-// Close closes all members and waits for them. The error joins a *[MemberError] for each that failed. It may be called more than once.
+// Close closes all members and waits for them. The error joins a *[MemberError] for each failure.
+// Close may be called more than once.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	g.closed = true

@@ -19,13 +19,32 @@ import (
 	"mcpwire/schema"
 )
 
-// ErrRefused is what [Options.Sample] returns when the user does not want it. Legacy servers are answered -1, as the specification has it.
+// The flow of an incoming message is:
+//
+//	jsonrpc.Conn.Run               reads it; a response ends activeCall.wait, and a legacy
+//	                               server's cancellation ends the ctx of its handler
+//	connection.Prepare             on the reading goroutine, in the order of arrival:
+//	  handleNotification           by method:
+//	    progress, log message      callbackRegistry → callbackQueue → activeCall.wait
+//	    cancellation               endStream, for a modern server's end of a subscription
+//	  notificationHandlers         handleChange → caches and Subscriptions; acknowledged
+//	connection.Handle              on its own goroutine unless Prepare returned Immediate;
+//	                               with middleware, in runIncomingChain:
+//	  callOnNotification           Options.OnNotification
+//	  answerRequest                a legacy server's request: ping, or serveInput
+//	serveInput                     the handler: serveElicit, serveSample, serveRoots
+//
+// Modern servers send input requests within a result. Those come from
+// activeCall.handleInputRequired or Task.answerInputRequests through answerInputs to serveInput.
+
+// ErrRefused is the error that [Options.Sample] returns when the user refuses. The Client answers a
+// legacy server with the code -1, as the specification requires.
 var ErrRefused = errors.New("refused by the user")
 
 const codeRefused jsonrpc.Code = -1
 
-// Prepare implements [jsonrpc.Handler]. What notifications are to the client is done here, in the order in which they come and before answers behind them
-// are delivered.
+// Prepare implements [jsonrpc.Handler]. It handles notifications in the order of arrival, before
+// later responses are delivered.
 func (cn *connection) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	if r.Kind == jsonrpc.KindNotification {
 		cn.handleNotification(&r.Message)
@@ -40,7 +59,8 @@ func (cn *connection) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	return nil
 }
 
-// Handle implements [jsonrpc.Handler]: it answers a legacy server's requests.
+// Handle implements [jsonrpc.Handler]. It answers the requests of a legacy server and calls
+// OnNotification.
 func (cn *connection) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	if cn.c.usesChain(r) {
 		ctx := new(jsonrpc.Context)
@@ -72,7 +92,7 @@ func (cn *connection) callOnNotification(r *jsonrpc.Request, params []byte) {
 	}
 }
 
-// answerRequest appends the result of what a legacy server asks.
+// answerRequest appends the result of a legacy server's request.
 func (cn *connection) answerRequest(ctx context.Context, dst []byte, method string, params []byte) ([]byte, error) {
 	if method == mcp.MethodPing {
 		return append(dst, "{}"...), nil
@@ -99,14 +119,17 @@ func (cn *connection) answerRequest(ctx context.Context, dst []byte, method stri
 	return dst, err
 }
 
-// An input is something that a server asks for, as a request of its own or within a result.
+// An inputRequest is a request of a legacy server, or an input request within a result.
 type inputRequest struct {
 	method string
-	params []byte      // text of an object; may be nil
-	conn   *connection // on which it came; nil if it came within a result
+	// params is the text of an object. It may be nil.
+	params []byte
+	// conn is the connection of a legacy server's request. It is nil for an input request within a
+	// result.
+	conn *connection
 }
 
-// A refusal says why an input is none that the server may ask for.
+// An inputRejectedError says why the server may not send an input request.
 type inputRejectedError struct {
 	code   jsonrpc.Code
 	reason string
@@ -122,7 +145,7 @@ func invalidInputError(format string, args ...any) error {
 	return &inputRejectedError{jsonrpc.CodeInvalidParams, "invalid params: " + fmt.Sprintf(format, args...)}
 }
 
-// serveInput has a handler answer what the server asks for, and appends the bare result.
+// serveInput runs the handler of an input request and appends its result without an envelope.
 func (c *Client) serveInput(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
 	ctx = context.WithValue(ctx, clientKey{}, c)
 	start := len(dst)
@@ -140,13 +163,13 @@ func (c *Client) serveInput(ctx context.Context, dst []byte, in *inputRequest, a
 	if err != nil {
 		return dst, err
 	}
-	if err := jsonwire.Valid(dst[start:], 0); err != nil { // raw JSON that a handler gave goes out as it is
+	if err := jsonwire.Valid(dst[start:], 0); err != nil { // a handler's raw JSON is sent unchanged
 		return dst, fmt.Errorf("the handler for %s gave what is no JSON: %w", in.method, err)
 	}
 	return dst, nil
 }
 
-// runHandler runs a handler of the user's. The server is not blamed for the time that it takes.
+// runHandler runs a user's handler. Its time extends the server's timeout.
 func runHandler[T any](in *inputRequest, handler func() (T, error)) (T, error) {
 	if in.conn != nil {
 		defer in.conn.beginHandler()()
@@ -154,7 +177,7 @@ func runHandler[T any](in *inputRequest, handler func() (T, error)) (T, error) {
 	return handler()
 }
 
-// appendRelatedTask marks a result as one that belongs to a task if its request does
+// appendRelatedTask marks the result as related to a task if its request is
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks).
 func appendRelatedTask(dst []byte, start int, params []byte) []byte {
 	task := jsonwire.Lookup(jsonwire.Lookup(params, "_meta"), mcp.MetaRelatedTask)
@@ -189,7 +212,7 @@ func (c *Client) serveRoots(ctx context.Context, dst []byte, in *inputRequest, a
 	return mcp.Append(dst, &mcp.ListRootsResult{Roots: roots}, r), nil
 }
 
-// checkRoot returns an error unless uri is a file URI that leads nowhere but where it says.
+// checkRoot returns an error unless uri is a file URI without ".." in its path.
 func checkRoot(uri string) error {
 	u, err := url.Parse(uri)
 	switch {
@@ -224,7 +247,7 @@ func (c *Client) serveSample(ctx context.Context, dst []byte, in *inputRequest, 
 	return mcp.Append(dst, result, r), nil
 }
 
-// paramsObject returns the params, {} if there are none.
+// paramsObject returns the params, or {} without any.
 func (in *inputRequest) paramsObject() []byte {
 	if in.params == nil {
 		return []byte("{}")
@@ -257,20 +280,21 @@ func (c *Client) serveElicit(ctx context.Context, dst []byte, in *inputRequest, 
 	}
 	trimmed := *result
 	if result.Action != mcp.ElicitActionAccept || !form {
-		trimmed.Content = nil // what was not accepted, or not put into a form, has no content
+		trimmed.Content = nil // only an accepted form has content
 	} else if err := c.checkContent(&p, result.Content); err != nil {
 		return dst, fmt.Errorf("client.Options.Elicit: %w", err)
 	}
 	return mcp.Append(dst, &trimmed, r), nil
 }
 
-// isWebPage reports whether a URL is one that can be shown to a user and opened in a browser, and not one that does something else when it is opened.
+// isWebPage reports whether a URL is safe to show to a user and to open in a browser.
 func isWebPage(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
 }
 
-// checkContent holds what was put into a form against the form. A form that makes no sense is not held against the user.
+// checkContent validates the content of a form. It accepts any content if the server's schema is
+// unusable.
 func (c *Client) checkContent(p *mcp.ElicitRequestParams, content json.RawMessage) error {
 	if content == nil {
 		content = json.RawMessage("{}")
@@ -297,12 +321,13 @@ func (c *Client) checkContent(p *mcp.ElicitRequestParams, content json.RawMessag
 }
 
 const (
-	maxInputRequests    = 100 // that one result may ask for
-	maxConcurrentInputs = 8   // handlers that answer them at once
+	maxInputRequests    = 100 // in one result
+	maxConcurrentInputs = 8   // handlers that run at once
 )
 
-// handleInputRequired reads an InputRequiredResult (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr) and gets what it asks for. The state is
-// the server's: it is handed back as it came, and not looked into.
+// handleInputRequired reads an InputRequiredResult and gets the responses to its input requests
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr). It returns
+// requestState to the server unchanged and unread.
 func (ac *activeCall) handleInputRequired(ctx context.Context, result []byte) error {
 	var requests []byte
 	ac.inputResponses, ac.requestState = nil, nil
@@ -327,7 +352,8 @@ func (ac *activeCall) handleInputRequired(ctx context.Context, result []byte) er
 		if ac.requestState == nil {
 			return ac.protocolError("input is required, but neither inputRequests nor requestState says what to do")
 		}
-		return ac.waitRetry(ctx, ac.c.opts.Retry.backoff(ac.req.inputRounds+1), nil) // the server is busy, or wants the request elsewhere
+		// The server is busy, or wants the request elsewhere.
+		return ac.waitRetry(ctx, ac.c.opts.Retry.backoff(ac.req.inputRounds+1), nil)
 	}
 	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
@@ -348,17 +374,20 @@ func (ac *activeCall) protocolError(reason string) error {
 	return &ProtocolError{Method: ac.req.method, Reason: reason}
 }
 
-// An InputError is what a call fails with because the server needed input that a handler of [Options] did not give.
+// An InputError is the error of a call that failed because a handler of [Options] did not give the
+// input that the server required.
 type InputError struct {
-	Method string // what the server asked for: sampling/createMessage, for example
-	Err    error  // of the handler, or what is wrong with what it gave
+	// Method is the method of the input request, such as sampling/createMessage.
+	Method string
+	// Err is the error of the handler or of the check of its result.
+	Err error
 }
 
 func (e *InputError) Error() string {
 	return fmt.Sprintf("no answer to the server's %s: %v", e.Method, e.Err)
 }
 
-// Unwrap returns Err, but for a *jsonrpc.Error: that would look as if the server had answered it.
+// Unwrap returns Err, except for a *jsonrpc.Error, which would look like the server's answer.
 func (e *InputError) Unwrap() error {
 	if IsPeer(e.Err) {
 		return nil
@@ -366,8 +395,9 @@ func (e *InputError) Unwrap() error {
 	return e.Err
 }
 
-// answerInputs has the handlers answer what the server asks for. requests is the text of an InputRequests object, responses that of the matching
-// InputResponses object. The error is an *InputError, or says what is wrong with the requests.
+// answerInputs runs the handlers of input requests. requests is the text of an InputRequests
+// object, responses that of the matching InputResponses object. The error is an *InputError, or an
+// *inputRejectedError for an invalid request.
 func (c *Client) answerInputs(ctx context.Context, requests []byte) (responses []byte, err error) {
 	keys, inputs, err := parseInputRequests(requests)
 	if err != nil {
@@ -385,7 +415,7 @@ func (c *Client) answerInputs(ctx context.Context, requests []byte) (responses [
 			defer func() { <-slots }()
 			var err error
 			if results[i], err = c.runInputHandler(ctx, &inputs[i], neg); err != nil {
-				cancel(err) // only the first counts
+				cancel(err) // only the first one counts
 			}
 		})
 	}
@@ -404,7 +434,7 @@ func (c *Client) answerInputs(ctx context.Context, requests []byte) (responses [
 	return append(responses, '}'), nil
 }
 
-// runInputHandler runs a handler and turns its panic into an error.
+// runInputHandler runs a handler and turns a panic into an error.
 func (c *Client) runInputHandler(ctx context.Context, in *inputRequest, neg *negotiated) (result []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -422,7 +452,7 @@ func (c *Client) runInputHandler(ctx context.Context, in *inputRequest, neg *neg
 	return result, err
 }
 
-// parseInputRequests takes an InputRequests object apart. The keys are as they stand between the quotes.
+// parseInputRequests splits an InputRequests object. The keys keep their JSON escapes.
 func parseInputRequests(requests []byte) (keys [][]byte, inputs []inputRequest, err error) {
 	members := jsonwire.ObjectMembers(requests)
 	for members.Next() {

@@ -13,33 +13,42 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Message is a request or a notification on its way through the middleware. Its slices are valid until the [HandlerFunc] it was given to returns.
+// A Message is a request or a notification that passes through the middleware. Its slices are valid
+// until its [HandlerFunc] returns.
 type Message struct {
-	Direction    jsonrpc.Direction
-	Notification bool       // nothing answers it, and no result matters
-	Method       string     // to change it has no effect
-	ID           jsonrpc.ID // of an incoming request; nil for all else
+	Direction jsonrpc.Direction
+	// Notification is set for a message without an answer. Its result is ignored.
+	Notification bool
+	// Method is the method. Changes have no effect.
+	Method string
+	// ID is the id of an incoming request. It is nil for all other messages.
+	ID jsonrpc.ID
 
-	// Params is the text of the params object, or nil if there are none. A middleware may put others in its place, but must not write into the slice. What
-	// goes out has no more _meta yet than its caller gave it: what the revision wants there, and a token for progress, are added.
+	// Params is the text of the params object, or nil. A middleware may replace it but must not
+	// write into it. In an outgoing message, _meta holds only the caller's members; the Client adds
+	// those of the revision and the progress token afterwards.
 	Params json.RawMessage
 
-	Client   *Client
-	Revision mcp.Revision // that is spoken; RevisionNone until that is agreed on
+	Client *Client
+	// Revision is the revision in use, or RevisionNone during the negotiation.
+	Revision mcp.Revision
 
-	deliver HandlerFunc // what the end of the chain does with it
+	// deliver handles the message at the end of the chain.
+	deliver HandlerFunc
 }
 
-// A HandlerFunc takes a message on and returns what became of it. result is the text of the whole result object; for a notification it is nil. It must
-// not be written to. An error that wraps a *[jsonrpc.Error] is what the peer answered, or is answered with.
+// A HandlerFunc handles a message and returns its result, the text of an object, or nil for a
+// notification. The caller must not write into it. An error that wraps a *[jsonrpc.Error] is the
+// peer's answer to an outgoing request, or the answer to an incoming one.
 type HandlerFunc func(ctx context.Context, m *Message) (result json.RawMessage, err error)
 
-// A Middleware returns a HandlerFunc that does something before, after or instead of next: see [Options.Middleware]. It may change the context, the
-// params and the result, return a result of its own without calling next, and call next more than once, but not at the same time. One that gives up on next
-// and returns is waited for: the context that next was given should end. It is called by many goroutines at once.
+// A Middleware returns a HandlerFunc that runs before, after or instead of next: see
+// [Options.Middleware]. It may change the context, the params and the result, return a result
+// without calling next, and call next several times in sequence. If it returns before next does,
+// the Client waits for next, so the context of next should end. It may be called concurrently.
 type Middleware func(next HandlerFunc) HandlerFunc
 
-// newChain makes the chain of the middleware; nil if there is none.
+// newChain returns the chain of the middleware, or nil without any.
 func newChain(middleware []Middleware) HandlerFunc {
 	if len(middleware) == 0 {
 		return nil
@@ -62,8 +71,9 @@ var (
 	errNotObject       = errors.New("it must be a JSON object")
 )
 
-// runChain sends m by way of the chain. The result is an object, or nil if m is a notification. It returns when what is at the end of the chain has: a
-// middleware may give up on next, but the memory of what came in is used again.
+// runChain sends m through the chain. The result is an object, or nil for a notification. A
+// middleware may return before the end of the chain does. runChain waits for that, because the
+// memory of incoming messages is reused.
 func (c *Client) runChain(ctx context.Context, m *Message) ([]byte, error) {
 	m.Client = c
 	if neg := c.negotiated.Load(); neg != nil {
@@ -101,7 +111,7 @@ func (c *Client) runChain(ctx context.Context, m *Message) ([]byte, error) {
 	return jsonwire.AppendCompact(nil, result), nil
 }
 
-// sameMemory reports whether a and b are the same piece of memory.
+// sameMemory reports whether a and b share the same memory.
 func sameMemory(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
@@ -116,7 +126,7 @@ func checkObject(text []byte) error {
 	return nil
 }
 
-// roundTripChain sends a request by way of the chain.
+// roundTripChain sends a request through the chain.
 func (c *Client) roundTripChain(ctx context.Context, r *request) ([]byte, error) {
 	return c.runChain(ctx, &Message{
 		Direction: jsonrpc.Outgoing, Method: r.method, Params: joinMeta(r.params, r.opts.meta),
@@ -132,7 +142,7 @@ func (c *Client) roundTripChain(ctx context.Context, r *request) ([]byte, error)
 	})
 }
 
-// joinMeta is the reverse of splitMeta; meta are the members of _meta.
+// joinMeta is the inverse of splitMeta. meta has the members of _meta.
 func joinMeta(params, meta []byte) []byte {
 	if len(meta) == 0 {
 		return params
@@ -144,7 +154,8 @@ func joinMeta(params, meta []byte) []byte {
 	return append(out, '}')
 }
 
-// usesChain reports whether a server's message goes through the chain: it is one that the protocol has.
+// usesChain reports whether an incoming message goes through the chain. Unknown notifications do
+// only if OnNotification is set.
 func (c *Client) usesChain(r *jsonrpc.Request) bool {
 	if c.chain == nil {
 		return false
@@ -160,7 +171,7 @@ func (c *Client) usesChain(r *jsonrpc.Request) bool {
 	return c.opts.OnNotification != nil && r.Kind == jsonrpc.KindNotification
 }
 
-// runIncomingChain takes what the server sends by way of the chain, at whose end deliver gets it.
+// runIncomingChain sends an incoming message through the chain to deliver.
 func (c *Client) runIncomingChain(ctx context.Context, r *jsonrpc.Request, deliver func(ctx context.Context, params []byte) ([]byte, error)) ([]byte, error) {
 	return c.runChain(ctx, &Message{
 		Notification: r.Kind == jsonrpc.KindNotification, Method: string(r.Method), ID: r.ID, Params: r.Params,

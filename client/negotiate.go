@@ -11,29 +11,38 @@ import (
 	"mcpwire/mcp"
 )
 
-// maxOpeningAttempts bounds how often either kind of opening request is sent for one connection: versions may be negotiated, but not for ever.
+// maxOpeningAttempts limits the attempts with each kind of opening request, so that a server cannot
+// negotiate versions without end.
 const maxOpeningAttempts = 3
 
-// An agreement is the search for what both sides speak (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning). It is a chain of
-// steps. A server that knows nothing of the modern era may answer the probe with any error, with silence, or by exiting; only an error that legacy
-// servers cannot know says that it is modern.
+// A negotiation finds the revision to speak. It is a chain of steps. A legacy server may answer the
+// probe with any error, with silence, or by exiting; only an error that legacy servers do not know
+// identifies a modern server. Spec:
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 type negotiation struct {
-	c              *Client
-	conn           *connection
-	modern, legacy mcp.Revision // to try next; RevisionNone if that era is not wanted
-	discoverCount  int          // requests sent so far
+	c    *Client
+	conn *connection
+	// modern and legacy are the revisions to try next. RevisionNone rules out the era.
+	modern, legacy mcp.Revision
+	// discoverCount and handshakeCount count the requests of each kind.
+	discoverCount  int
 	handshakeCount int
-	failureCount   int         // of them that their transport could not bring to an answer
-	probedConn     *connection // the connection that the probe went to
-	probeTimedOut  bool        // it had no answer: perhaps the server was only slow
-	priorErr       error       // what became of the handshake on that connection
-	initializeErr  error       // what initialize was answered with, if there is only one thing left to try
+	// failureCount counts those that failed in their transport.
+	failureCount int
+	// probedConn is the connection that carried the probe.
+	probedConn *connection
+	// probeTimedOut is set if the probe had no answer: the server may only be slow.
+	probeTimedOut bool
+	// priorErr is the error of the probe, or of the handshake after it on the same connection.
+	priorErr error
+	// initializeErr is the error of initialize while discover is the last alternative.
+	initializeErr error
 }
 
-// A step returns the next one; nil at the end.
+// A step returns the next step, or nil at the end.
 type step func(context.Context) (step, error)
 
-// establish opens a connection and agrees on its terms.
+// establish opens a connection and negotiates.
 func (c *Client) establish(ctx context.Context) (*connection, error) {
 	n := &negotiation{c: c}
 	n.modern, n.legacy = era.Newest(c.opts.Revisions)
@@ -58,7 +67,7 @@ func (c *Client) establish(ctx context.Context) (*connection, error) {
 	return n.conn, nil
 }
 
-// connect makes sure that there is a connection.
+// connect opens a connection unless one is open.
 func (n *negotiation) connect(ctx context.Context) error {
 	if n.conn != nil && !n.conn.ended() {
 		return nil
@@ -83,7 +92,7 @@ func (n *negotiation) drop() {
 	}
 }
 
-// useProfile takes up what is known already. Nothing is sent.
+// useProfile uses a known profile without sending anything.
 func (n *negotiation) useProfile(ctx context.Context) (step, error) {
 	if err := n.connect(ctx); err != nil {
 		return nil, err
@@ -92,7 +101,7 @@ func (n *negotiation) useProfile(ctx context.Context) (step, error) {
 	return nil, nil
 }
 
-// discover asks a server that may be modern what it speaks.
+// discover probes the server with server/discover.
 func (n *negotiation) discover(ctx context.Context) (step, error) {
 	if n.discoverCount++; n.discoverCount > maxOpeningAttempts {
 		return nil, &ProtocolError{Method: mcp.MethodDiscover, Reason: fmt.Sprintf("no agreement on a revision after %d tries", maxOpeningAttempts)}
@@ -102,7 +111,7 @@ func (n *negotiation) discover(ctx context.Context) (step, error) {
 	}
 	timeout := n.c.opts.ProbeTimeout
 	if n.legacy == mcp.RevisionNone || n.handshakeCount > 0 {
-		timeout = n.c.opts.HandshakeTimeout // there is nothing else to try
+		timeout = n.c.opts.HandshakeTimeout // the last alternative
 	}
 	n.probedConn = n.conn
 	result, err := n.conn.openingCall(ctx, mcp.MethodDiscover, n.c.discoverParams(n.modern), timeout)
@@ -136,7 +145,8 @@ func (c *Client) discoverParams(r mcp.Revision) []byte {
 	return append(c.offer.AppendMeta([]byte(`{"_meta":`), f, capabilities), "}}"...)
 }
 
-// selectRevision chooses among the versions that a modern server names. hello is nil if it named them in an error.
+// selectRevision selects one of the versions that the server names. info is nil if the server named
+// them in an error.
 func (n *negotiation) selectRevision(names []string, info *era.ServerProfile, cause error) (step, error) {
 	modern, legacy := era.Common(n.c.opts.Revisions, names)
 	switch {
@@ -152,7 +162,7 @@ func (n *negotiation) selectRevision(names []string, info *era.ServerProfile, ca
 	return nil, &IncompatibleError{Client: n.c.opts.Revisions, Server: names, Err: cause}
 }
 
-// fallBackToLegacy goes on after a probe that no modern server would have taken so.
+// fallBackToLegacy continues after an answer to the probe that no modern server gives.
 func (n *negotiation) fallBackToLegacy(err error) (step, error) {
 	if n.initializeErr != nil {
 		return nil, n.initializeErr
@@ -191,7 +201,7 @@ func (n *negotiation) handshake(ctx context.Context) (step, error) {
 	case answered && !undelivered:
 		return n.initializeRejected(e, err)
 	case undelivered && callErr.Outcome == jsonrpc.OutcomeRejected && n.probeTimedOut && n.modern != mcp.RevisionNone && n.initializeErr == nil:
-		n.initializeErr = err // it was only slow to answer the probe
+		n.initializeErr = err // the server was slow to answer the probe
 		return n.discover, nil
 	case undelivered:
 		n.handshakeCount--
@@ -205,8 +215,8 @@ func (n *negotiation) handshake(ctx context.Context) (step, error) {
 	return nil, err
 }
 
-// initializeRejected goes on after an error that initialize was answered with. By the specification a server names another version in its result; some
-// name those they have in an error.
+// initializeRejected continues after initialize was answered with an error. The specification wants
+// a server to name another version in its result, but some name their versions in an error.
 func (n *negotiation) initializeRejected(e *jsonrpc.Error, err error) (step, error) {
 	names := era.SupportedVersions(e)
 	modern, legacy := era.Common(n.c.opts.Revisions, names)
@@ -222,13 +232,13 @@ func (n *negotiation) initializeRejected(e *jsonrpc.Error, err error) (step, err
 	case n.modern != mcp.RevisionNone && (n.discoverCount == 0 || n.probeTimedOut):
 		n.initializeErr = err
 		return n.discover, nil
-	case n.modern == mcp.RevisionNone && era.IsModernError(e): // only a modern server says so
+	case n.modern == mcp.RevisionNone && era.IsModernError(e): // only a modern server answers so
 		return nil, &IncompatibleError{Client: n.c.opts.Revisions, Err: err}
 	}
 	return nil, err
 }
 
-// finish ends the search with a modern revision.
+// finish stores the result of the negotiation.
 func (n *negotiation) finish(method string, r mcp.Revision, info *era.ServerProfile) error {
 	profile, err := newProfile(method, r, info)
 	if err != nil {
@@ -240,7 +250,7 @@ func (n *negotiation) finish(method string, r mcp.Revision, info *era.ServerProf
 	return nil
 }
 
-// finishHandshake ends the search with what a server answered to initialize.
+// finishHandshake ends the negotiation with the result of initialize.
 func (n *negotiation) finishHandshake(ctx context.Context, result []byte) error {
 	info, decodeErr := era.ReadInitialize(result)
 	if decodeErr != nil {
@@ -256,31 +266,37 @@ func (n *negotiation) finishHandshake(ctx context.Context, result []byte) error 
 	return n.conn.sendInitialized(ctx)
 }
 
-// A Profile is what [Dial] found out about a server. It can be kept, as JSON too, and given to a later Dial to the same server as [Options.Profile].
+// A Profile is what [Dial] learned about a server. It can be stored, also as JSON, and passed as
+// [Options.Profile] to a later Dial to the same server.
 type Profile struct {
-	Revision     mcp.Revision           `json:"revision"` // to speak with it
+	// Revision is the revision to speak.
+	Revision     mcp.Revision           `json:"revision"`
 	Server       mcp.Implementation     `json:"server"`
 	Capabilities mcp.ServerCapabilities `json:"capabilities"`
 	Instructions string                 `json:"instructions,omitempty"`
 
-	discovered bool // by this Client: nothing is missing
+	// discovered is set if this Client made the profile, which is then complete.
+	discovered bool
 }
 
-// complete reports whether the verdict says more than a revision to try.
+// complete reports whether the profile holds more than a revision.
 func (p *Profile) complete() bool {
 	return p.discovered || p.Server.Name != "" || p.Server.Version != ""
 }
 
-// negotiated are what the two sides have agreed on. They do not change.
+// A negotiated is the result of a negotiation. All but confirmed is immutable.
 type negotiated struct {
 	*era.Features
-	profile   *Profile
-	accepts   era.InputSupport // what the server may ask for
-	meta      []byte           // modern: `"_meta":{…` of each request, without the bracket that closes it
-	confirmed atomic.Bool      // the server has shown that it is so; false of a Profile that nobody has checked yet
+	profile *Profile
+	// accepts are the input requests that the server may send.
+	accepts era.InputSupport
+	// meta is `"_meta":{…` of each modern request, without the closing brace.
+	meta []byte
+	// confirmed is set once the server has confirmed the profile.
+	confirmed atomic.Bool
 }
 
-// terms returns the terms of a verdict.
+// newNegotiated returns the result of a negotiation that ended with profile.
 func (c *Client) newNegotiated(profile *Profile) *negotiated {
 	neg := &negotiated{Features: era.Of(profile.Revision), profile: profile}
 	capabilities, accepts := c.offer.Capabilities(neg.Features)
@@ -291,14 +307,14 @@ func (c *Client) newNegotiated(profile *Profile) *negotiated {
 	return neg
 }
 
-// confirm notes that the server speaks as the terms say.
+// confirm records that the server speaks the negotiated revision.
 func (n *negotiated) confirm() {
 	if !n.confirmed.Load() {
 		n.confirmed.Store(true)
 	}
 }
 
-// newProfile makes a verdict of what a server says of itself.
+// newProfile returns the profile of a server that describes itself as info.
 func newProfile(method string, r mcp.Revision, info *era.ServerProfile) (*Profile, error) {
 	profile := &Profile{Revision: r, Server: info.Info, Instructions: info.Instructions, discovered: true}
 	if err := profile.Capabilities.UnmarshalJSON(info.Capabilities); err != nil {

@@ -15,8 +15,9 @@ type notificationHandlers struct {
 	byMethod map[string][]*func(params []byte)
 }
 
-// onNotify registers fn for the notifications of a method. It is called in the order in which they come, on the goroutine that reads: it must not block,
-// and params, nil or the text of an object, is valid until it returns. Results that the server sent later are not delivered before.
+// onNotify registers fn for the notifications of a method. fn runs on the reading goroutine, in the
+// order of arrival, and before later responses are delivered. It must not block. params is nil or
+// the text of an object, and is valid until fn returns.
 func (c *Client) onNotify(method string, fn func(params []byte)) (remove func()) {
 	nh := &c.notificationHandlers
 	nh.mu.Lock()
@@ -35,7 +36,7 @@ func (c *Client) onNotify(method string, fn func(params []byte)) (remove func())
 	}
 }
 
-// dispatch calls those who wait for notifications of a method. They may register others meanwhile.
+// dispatch calls the functions registered for a method. They may register more.
 func (nh *notificationHandlers) dispatch(method, params []byte) {
 	nh.mu.RLock()
 	list := nh.byMethod[string(method)]
@@ -45,14 +46,15 @@ func (nh *notificationHandlers) dispatch(method, params []byte) {
 	}
 }
 
-// onReconnect registers fn to be called when a lost connection was replaced, before calls use the new one. It must not block.
+// onReconnect registers fn to run when a lost connection was replaced, before calls use the new
+// one. fn must not block.
 func (c *Client) onReconnect(fn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reconnectHooks = append(slices.Clip(c.reconnectHooks), fn)
 }
 
-// handleNotification acts on a notification, on the goroutine that reads.
+// handleNotification handles a notification on the reading goroutine.
 func (cn *connection) handleNotification(n *jsonrpc.Message) {
 	c := cn.c
 	if len(n.Params) > 0 && n.Params[0] != '{' {
@@ -79,14 +81,14 @@ func (cn *connection) handleNotification(n *jsonrpc.Message) {
 	c.notificationHandlers.dispatch(n.Method, n.Params)
 }
 
-// callbackRegistry are the calls and the tasks that want to see notifications while they last.
+// A callbackRegistry holds the callback queues of calls and tasks in flight.
 type callbackRegistry struct {
 	mu      sync.Mutex
 	byToken map[int64]*callbackQueue
 	logs    map[*callbackQueue]struct{}
 }
 
-// add registers a watch for what the server sends under its token, and for log messages if it wants any.
+// add registers a queue for its progress token and for log messages, as far as it has callbacks.
 func (cr *callbackRegistry) add(q *callbackQueue) {
 	cr.mu.Lock()
 	defer cr.mu.Unlock()
@@ -101,7 +103,7 @@ func (cr *callbackRegistry) add(q *callbackQueue) {
 	}
 }
 
-// remove takes a watch out again, if there is one.
+// remove unregisters a queue, which may be nil or not registered.
 func (cr *callbackRegistry) remove(q *callbackQueue) {
 	if q == nil {
 		return
@@ -123,7 +125,7 @@ func (cr *callbackRegistry) enqueueProgress(token int64, params []byte) {
 func (cr *callbackRegistry) enqueueLog(level mcp.LoggingLevel, params []byte) {
 	cr.mu.Lock()
 	defer cr.mu.Unlock()
-	var shared []byte // one copy for all
+	var shared []byte // one copy for all queues
 	for q := range cr.logs {
 		if level < q.level {
 			continue
@@ -135,34 +137,40 @@ func (cr *callbackRegistry) enqueueLog(level mcp.LoggingLevel, params []byte) {
 	}
 }
 
-// Bounds of the notifications that wait for the callbacks of one call.
+// Limits of the notifications that wait for the callbacks of one call.
 const (
 	maxPendingNotifications     = 256
-	maxPendingNotificationBytes = 4 << 20 // but one may be larger
+	maxPendingNotificationBytes = 4 << 20 // one notification may exceed it
 )
 
-// A watch is what a call wants to hear of while it lasts. It holds the notifications until the goroutine that waits for the answer takes them.
+// A callbackQueue holds the notifications of one call until the goroutine that waits for the answer
+// takes them.
 type callbackQueue struct {
-	c        *Client
-	token    int64 // under which progress comes
-	level    mcp.LoggingLevel
-	progress func(mcp.ProgressNotificationParams) // may be nil
+	c *Client
+	// token is the progress token.
+	token int64
+	level mcp.LoggingLevel
+	// progress and log are the callbacks. Either may be nil.
+	progress func(mcp.ProgressNotificationParams)
 	log      func(mcp.LoggingMessageNotificationParams)
 
-	deliverMu sync.Mutex // held while callbacks run: of a task, several goroutines may hear
+	// deliverMu is held while callbacks run: several goroutines may wait for one task.
+	deliverMu sync.Mutex
 
 	mu      sync.Mutex
 	pending []pendingNotification
 	bytes   int
-	wake    chan struct{} // has a token when there are items
+	// wake has a token when pending may not be empty.
+	wake chan struct{}
 }
 
 type pendingNotification struct {
-	log    bool // it is a log message, else progress
+	// log is set for a log message, not for progress.
+	log    bool
 	params []byte
 }
 
-// newCallbackQueue returns what the options want to hear, or nil if that is nothing.
+// newCallbackQueue returns the queue for the callbacks in o, or nil without callbacks.
 func (c *Client) newCallbackQueue(o *callOptions) *callbackQueue {
 	if o.progress == nil && o.log == nil {
 		return nil
@@ -170,13 +178,14 @@ func (c *Client) newCallbackQueue(o *callOptions) *callbackQueue {
 	return &callbackQueue{c: c, level: o.logLevel, progress: o.progress, log: o.log, wake: make(chan struct{}, 1)}
 }
 
-// register has the notifications come from now on, under a token of their own.
+// register starts the notifications, under a new token.
 func (q *callbackQueue) register() {
 	q.token = q.c.tokens.Add(1)
 	q.c.callbacks.add(q)
 }
 
-// enqueue adds a notification. If there is no room the oldest go: of progress, the newest says all.
+// enqueue adds a notification. It drops the oldest beyond the limits, because the newest progress
+// is the one that counts.
 func (q *callbackQueue) enqueue(n pendingNotification) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,7 +205,7 @@ func (q *callbackQueue) signal() {
 	}
 }
 
-// dequeueAll returns what has come.
+// dequeueAll removes and returns all notifications.
 func (q *callbackQueue) dequeueAll() []pendingNotification {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -205,7 +214,7 @@ func (q *callbackQueue) dequeueAll() []pendingNotification {
 	return pending
 }
 
-// ready is a channel that has something when there may be something to take; nil if there is no watch.
+// ready returns a channel that receives when there may be notifications, or nil for a nil queue.
 func (q *callbackQueue) ready() <-chan struct{} {
 	if q == nil {
 		return nil
@@ -213,10 +222,10 @@ func (q *callbackQueue) ready() <-chan struct{} {
 	return q.wake
 }
 
-// deliver passes what has come to the callbacks, and reports whether there was progress.
+// deliver runs the callbacks for all pending notifications. It reports whether any was progress.
 func (q *callbackQueue) deliver() (progress bool) {
 	if q == nil || !q.deliverMu.TryLock() {
-		return false // somebody is at it
+		return false // another goroutine delivers
 	}
 	defer q.endDelivery()
 	for _, n := range q.dequeueAll() {
@@ -228,7 +237,7 @@ func (q *callbackQueue) deliver() (progress bool) {
 	return progress
 }
 
-// endDelivery ends deliver. What came too late for it is for the next one, whoever that is.
+// endDelivery ends deliver. It wakes the next deliver if notifications came too late for this one.
 func (q *callbackQueue) endDelivery() {
 	q.deliverMu.Unlock()
 	q.mu.Lock()

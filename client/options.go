@@ -16,120 +16,172 @@ import (
 	"mcpwire/schema"
 )
 
-// Options are the options of [Dial]. The zero value is ready to use, and what nil means.
+// Options are the options of [Dial]. The zero value is ready to use, and nil means the zero value.
 type Options struct {
-	Name        string // of this client, as it presents itself; "" is "mcpwire"
-	Version     string // "" is "0"
-	Title       string // shown to people
+	// Name is the client's name. "" means "mcpwire".
+	Name string
+	// Version is the client's version. "" means "0".
+	Version string
+	// Title is the name shown to people.
+	Title       string
 	Description string
 	WebsiteURL  string
 	Icons       []mcp.Icon
 
-	// Capabilities are declared besides those that the handlers below imply. A member that both have is taken from here.
+	// Capabilities are declared in addition to those that the handlers below imply. They take
+	// precedence over implied capabilities of the same name.
 	Capabilities map[string]json.RawMessage
-	// Extensions are declared as capabilities.extensions: the settings object of each, {} if there is nothing to set.
+	// Extensions are declared as capabilities.extensions. Each value is the extension's settings
+	// object, {} if it has no settings.
 	Extensions map[string]json.RawMessage
-	// ResultTypes are the values of resultType that Extensions add. Results with others are errors.
+	// ResultTypes are the values of resultType that Extensions add. Results of other types are
+	// errors.
 	ResultTypes []string
 
-	Revisions []mcp.Revision // the only ones to speak; nil is all
-	Profile   *Profile       // what is known of the server already, from [Client.Profile]: it is not probed
+	// Revisions are the revisions to speak. Nil means all.
+	Revisions []mcp.Revision
+	// Profile is the result of an earlier [Client.Profile] for this server. Dial then skips the
+	// probe. It still probes if a modern Profile holds nothing but a revision.
+	Profile *Profile
 
-	ProbeTimeout     time.Duration // without an answer to the probe, after which the server counts as legacy; 0 is 5 s
-	HandshakeTimeout time.Duration // without an answer to initialize; 0 is 30 s
-	CallTimeout      time.Duration // of calls without WithTimeout; 0 is 5 min, negative none
-	MaxCallTimeout   time.Duration // of calls without WithMaxTimeout; 0 or negative is none
+	// ProbeTimeout limits the wait for an answer to the probe. After that the server counts as
+	// legacy. Zero means 5 s.
+	ProbeTimeout time.Duration
+	// HandshakeTimeout limits the wait for an answer to initialize. Zero means 30 s.
+	HandshakeTimeout time.Duration
+	// CallTimeout limits the wait of calls without WithTimeout. Zero means 5 min; negative means no
+	// limit.
+	CallTimeout time.Duration
+	// MaxCallTimeout limits the total time of calls without WithMaxTimeout. Zero or negative means
+	// no limit.
+	MaxCallTimeout time.Duration
 
 	Retry     RetryPolicy
 	Reconnect ReconnectPolicy
-	MaxRounds int // in which a server may ask for input before it answers one request, or ends one task; 0 is 10
+	// MaxRounds limits the input rounds of one call or task. Zero means 10.
+	MaxRounds int
 
-	// IgnoreHints is for servers that are not trusted: tools that say of themselves that they are read-only or idempotent are not believed, so that their
-	// calls are not repeated.
+	// IgnoreHints makes the Client ignore the tool annotations that say read-only or idempotent, so
+	// that it does not repeat calls. Set it for untrusted servers.
 	IgnoreHints bool
 
-	// The handlers below have to return when their ctx ends: the answer is not wanted any more then, and the call, or Close, waits for them. They may be
-	// called many at once. [FromContext] tells which server asks.
+	// The handlers below must return when their ctx ends: nobody needs the answer then, and the
+	// call, or Close, waits for them. They may run concurrently. [FromContext] returns the Client
+	// of the server that asks.
 
-	// Elicit asks the user: to fill in a form, p.RequestedSchema, which the content of the result is held against, or to visit a web page, p.URL. An error
-	// is taken as the user's cancel.
-	Elicit      func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
-	ElicitModes ElicitModes // that Elicit can do; 0 is ElicitForm
-	// Sample asks the user's model. An error refuses, and is the error of the call that the server wanted it for.
-	Sample      func(ctx context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error)
-	SampleTools bool // Sample takes tools and a tool choice
-	// Roots lists the folders that the server may know of, by file URIs without "..". An error refuses, as that of Sample does.
+	// Elicit asks the user to fill in a form, p.RequestedSchema, or to visit a web page, p.URL. The
+	// Client validates the content of a form against the schema. It reports an error to the server
+	// as canceled by the user.
+	Elicit func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
+	// ElicitModes are the modes that Elicit supports. Zero means ElicitForm.
+	ElicitModes ElicitModes
+	// Sample asks the user's model. An error refuses the request; the call that needed the answer
+	// fails with it.
+	Sample func(ctx context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error)
+	// SampleTools declares that Sample supports tools and a tool choice.
+	SampleTools bool
+	// Roots lists the folders that the server may know of, as file URIs without "..". An error
+	// refuses the request, as for Sample.
 	Roots func(ctx context.Context) ([]mcp.Root, error)
 
-	// OnNotification sees each notification of the server, in order, one at a time, on a goroutine of its own. params is valid until it returns.
+	// OnNotification receives each notification of the server in order, one at a time, on its own
+	// goroutine. params is valid until it returns.
 	OnNotification func(method string, params json.RawMessage)
 
-	// Middleware sees all messages in both directions, the first one as the outermost: calls (once each, however often they are repeated and asked about, and
-	// only those that the cache does not answer), the requests that open a connection, what legacy servers ask, and notifications that the protocol has,
-	// or that OnNotification sees. What a modern server asks is part of a result, and cancellations of this side's calls go past it. With middleware,
-	// pings are answered on goroutines of their own. Without, none of this costs anything.
+	// Middleware wraps all messages in both directions; the first one is the outermost. It sees
+	// each call once, whatever the retries and input rounds, unless the cache answers it. It also
+	// sees opening requests, the requests of legacy servers, and the notifications that the
+	// protocol defines or OnNotification receives. It does not see cancellations by this side, nor
+	// the input requests of modern servers, which are part of a result. With middleware, the Client
+	// answers each ping on its own goroutine.
 	Middleware []Middleware
-	// OnEnd is called once, when the Client has ended, with what [Client.Err] returns; [Client.Close] waits for it. It must not call Close.
+	// OnEnd is called once when the Client has ended, with the result of [Client.Err].
+	// [Client.Close] waits for it, so it must not call Close.
 	OnEnd func(c *Client, err error)
 
-	Cache        *Cache        // of responses that the server marked public, shared by clients of the same server; nil is none
-	CacheBytes   int           // of responses that this client keeps for itself; 0 is 16 MiB, negative keeps none
-	StaleIfError time.Duration // how long after its end a cached response still serves if the server cannot be reached; 0 is not at all
-	MaxPages     int           // of a list in one iteration; 0 is 10,000
+	// Cache holds responses that the server marked public. Clients of the same server may share it.
+	// Nil means no shared cache.
+	Cache *Cache
+	// CacheBytes limits the client's own cache. Zero means 16 MiB; negative disables the cache.
+	CacheBytes int
+	// StaleIfError is how long the Client may use an expired response when it cannot reach the
+	// server. Zero disables that.
+	StaleIfError time.Duration
+	// MaxPages limits the pages of a list in one iteration. Zero means 10,000.
+	MaxPages int
 
-	SchemaEngine       schema.Engine // for output schemas and forms with keywords that package schema lacks; see schema/fullschema, which is for servers that are trusted
-	NoOutputValidation bool          // take tools' results without holding them against their output schemas
-	Tasks              bool          // take tasks: a tool may answer with one instead of a result. Declares the extension io.modelcontextprotocol/tasks
+	// SchemaEngine validates output schemas and forms with keywords that package schema does not
+	// support. Use schema/fullschema for trusted servers only. Nil means package schema alone.
+	SchemaEngine schema.Engine
+	// NoOutputValidation skips the validation of tool results against their output schemas.
+	NoOutputValidation bool
+	// Tasks declares the extension io.modelcontextprotocol/tasks: a tool call may return a task
+	// instead of a result.
+	Tasks bool
 
-	MaxDepth    int // levels of nesting in a message; 0 is 512
-	MaxRequests int // of a legacy server being handled at once; 0 is 64
+	// MaxDepth limits the nesting of a message, in levels. Zero means 512.
+	MaxDepth int
+	// MaxRequests limits the concurrent requests of a legacy server. Zero means 64.
+	MaxRequests int
 
-	Logger *slog.Logger                                // nil discards
-	Trace  func(dir jsonrpc.Direction, message []byte) // sees each message; must not keep the slice. May be called by many goroutines at once
+	// Logger receives the Client's log messages. Nil discards them.
+	Logger *slog.Logger
+	// Trace receives each message and must not keep the slice. It may be called concurrently.
+	Trace func(dir jsonrpc.Direction, message []byte)
 }
 
 // ElicitModes are the ways in which a client can ask its user.
 type ElicitModes uint8
 
-// The modes, to be joined with |.
+// The modes, to be combined with |.
 const (
-	ElicitForm ElicitModes = 1 << iota // by a form of the client's
-	ElicitURL                          // by sending the user to a web page; since 2025-11-25
+	ElicitForm ElicitModes = 1 << iota // the client shows a form
+	ElicitURL                          // the user visits a web page; since 2025-11-25
 )
 
-// A RetryPolicy says how often requests are sent again that are safe to repeat and whose connection was lost, or that were certainly not carried out: a server over HTTP that
-// is overloaded (503) or limits its callers (429) says when it wants the next attempt (Retry-After), which is obeyed up to 30 s. A call that has not so much time left fails
-// at once, with the server's reason. The zero value is ready to use.
+// A RetryPolicy controls how often the Client repeats requests. It repeats a request that is safe
+// to repeat when the connection is lost, and any request that the server certainly did not process.
+// An HTTP server that is overloaded (503) or rate-limits its clients (429) can delay the next
+// attempt by up to 30 s (Retry-After). A call without enough time left fails at once with the
+// server's error. The zero value is ready to use.
 type RetryPolicy struct {
-	// MaxAttempts is the number of times that a request is sent at most. Zero means 3; 1 or less never sends one again.
+	// MaxAttempts limits the attempts of one request. Zero means 3; 1 or less disables retries.
 	MaxAttempts int
-	// MinBackoff is the wait before the second attempt. It doubles with each, up to a half of it is taken off at random, and what the server asks for is added. Zero means 100 ms.
+	// MinBackoff is the wait before the second attempt. It doubles with each attempt. A random part
+	// of up to half is subtracted, and the delay that the server asks for is added. Zero means 100
+	// ms.
 	MinBackoff time.Duration
-	// MaxBackoff limits that wait, without what the server asks for. Zero means 5 s.
+	// MaxBackoff limits that wait, not including the server's delay. Zero means 5 s.
 	MaxBackoff time.Duration
 }
 
-// A ReconnectPolicy says what becomes of a Client whose connection is lost. The zero value is ready to use.
+// A ReconnectPolicy controls how a Client replaces a lost connection. The zero value is ready to
+// use.
 //
-// A failure is an attempt to connect that fails, and a connection that ends before StableAfter. Failures are in a row unless a call was answered in
-// between: a server that serves and crashes now and then is started again after MinBackoff, for ever.
+// Failures are failed attempts to connect, and connections that end before StableAfter. A
+// successful call resets the count of consecutive failures: the Client restarts a server that works
+// but crashes now and then after MinBackoff, without end.
 type ReconnectPolicy struct {
-	// Disabled ends the Client with its connection.
+	// Disabled ends the Client when its connection ends.
 	Disabled bool
-	// MinBackoff is the wait after the first failure. It doubles with each further one in a row, and up to a half of it is taken off at random. Zero means 200 ms.
+	// MinBackoff is the wait after the first failure. It doubles with each consecutive failure, and
+	// a random part of up to half is subtracted. Zero means 200 ms.
 	MinBackoff time.Duration
 	// MaxBackoff limits that wait. Zero means 30 s.
 	MaxBackoff time.Duration
-	// MaxFailures is the number of failures in a row after which the Client ends. Zero means 8; a negative number, never.
+	// MaxFailures is the number of consecutive failures that the Client tolerates; one more ends
+	// it. Zero means 8; negative means no limit.
 	MaxFailures int
-	// StableAfter is the life after which the end of a connection is no failure: the next attempt comes at once. Zero means 10 s.
+	// StableAfter is the age from which the end of a connection does not count as a failure. The
+	// next attempt then follows at once. Zero means 10 s.
 	StableAfter time.Duration
-	// MaxWait limits the time for which a call or a notification waits for a connection before it fails with a *[NotConnectedError]. Zero means 1 min; a
-	// negative duration, as long as the call's own time limits and its context allow.
+	// MaxWait limits how long a call or a notification waits for a connection before it fails with
+	// a *[NotConnectedError]. Zero means 1 min; negative means no limit but the call's own timeouts
+	// and its context.
 	MaxWait time.Duration
 }
 
-// resolve puts the defaults in place of zero values and checks the rest.
+// resolve replaces zero values by the defaults and validates the options.
 func (o *Options) resolve() error {
 	setDefault(&o.Name, "mcpwire")
 	setDefault(&o.Version, "0")
@@ -179,7 +231,7 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// checkJSONValues checks that the values are JSON, and what else is to be checked.
+// checkJSONValues checks that the values are valid JSON and pass check, which may be nil.
 func checkJSONValues(option string, texts map[string]json.RawMessage, check func(name string, text json.RawMessage) error) error {
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		err := jsonwire.Valid(texts[name], 0)
@@ -193,7 +245,7 @@ func checkJSONValues(option string, texts map[string]json.RawMessage, check func
 	return nil
 }
 
-// offer is what the options come to for the server.
+// offer returns what the client declares to the server.
 func (o *Options) offer() era.ClientProfile {
 	elicits := o.Elicit != nil
 	offer := era.ClientProfile{
@@ -217,7 +269,7 @@ func (o *Options) offer() era.ClientProfile {
 	return offer
 }
 
-// acceptsResultType reports whether an extension that the client declares has results of that kind.
+// acceptsResultType reports whether a declared extension adds that resultType for the method.
 func (o *Options) acceptsResultType(method, kind string) bool {
 	if kind == mcp.ResultTypeTask && method == mcp.MethodToolsCall && (o.Tasks || o.Extensions[mcp.ExtensionTasks] != nil) {
 		return true
@@ -228,21 +280,26 @@ func (o *Options) acceptsResultType(method, kind string) bool {
 // A CallOption changes one call.
 type CallOption func(*callOptions)
 
-// callOptions are the options of one call. The zero value is what the Client's Options say.
+// callOptions are the options of one call. The zero value means the Client's Options.
 type callOptions struct {
-	timeout    time.Duration // 0 is Options.CallTimeout, negative none
-	maxTimeout time.Duration // 0 is Options.MaxCallTimeout, negative none
+	// timeout limits the wait for an answer. Zero means Options.CallTimeout; negative, no limit.
+	timeout time.Duration
+	// maxTimeout limits the whole call. Zero means Options.MaxCallTimeout; negative, no limit.
+	maxTimeout time.Duration
 	progress   func(mcp.ProgressNotificationParams)
 	logLevel   mcp.LoggingLevel
 	log        func(mcp.LoggingMessageNotificationParams)
-	meta       []byte // members for _meta, JSON text: `"key":value,"key":value`
-	err        error  // of an option that cannot be
-	retry      retryMode
-	fresh      bool // not from the cache
-	task       taskOptions
+	// meta has the members of _meta as JSON text: `"key":value,"key":value`.
+	meta []byte
+	// err is the error of an invalid option.
+	err   error
+	retry retryMode
+	// fresh bypasses the cache.
+	fresh bool
+	task  taskOptions
 }
 
-// A retryMode says whether a request may be sent again when its connection is lost.
+// A retryMode controls whether a request may be repeated when its connection is lost.
 type retryMode uint8
 
 const (
@@ -259,23 +316,27 @@ func newCallOptions(opts []CallOption) (o callOptions) {
 	return o
 }
 
-// WithTimeout bounds how long the call waits for its answer, or for progress if [WithProgress] is given too: each progress notification starts the
-// time again. The time that handlers of the server's own questions take does not count. A negative d is no bound.
+// WithTimeout limits how long the call waits for its answer. With [WithProgress], each progress
+// notification restarts the time. The time that handlers take for input requests does not count. A
+// negative d means no limit.
 func WithTimeout(d time.Duration) CallOption { return func(o *callOptions) { o.timeout = d } }
 
-// WithMaxTimeout bounds the whole call: progress, retries and rounds of questions included. A negative d is no bound.
+// WithMaxTimeout limits the whole call, including progress, retries and input rounds. A negative d
+// means no limit.
 func WithMaxTimeout(d time.Duration) CallOption { return func(o *callOptions) { o.maxTimeout = d } }
 
-// WithProgress asks the server for progress notifications and passes them to fn, in order, on the goroutine that made the call and before it returns.
-// If fn cannot keep up, older ones are dropped. Of a call that becomes a task, legacy servers go on to tell until the task has ended, to whoever waits for
-// it or polls; modern ones do not: see [WithTaskStatus].
+// WithProgress asks the server for progress notifications and passes them to fn, in order, on the
+// goroutine that made the call and before it returns. The Client drops the oldest ones if fn is too
+// slow. If the call becomes a task, a legacy server reports progress until the task ends, to the
+// goroutine that waits for the task or polls it. Modern servers do not: see [WithTaskStatus].
 func WithProgress(fn func(mcp.ProgressNotificationParams)) CallOption {
 	return func(o *callOptions) { o.progress = fn }
 }
 
-// WithLog asks the server for log messages of the level and above and passes them to fn as [WithProgress] does. On a connection that several calls
-// share at once nothing in a message says which of them it is for: each that wants its level gets it. Legacy servers are not asked: they send what
-// logging/setLevel wants.
+// WithLog asks the server for log messages of the level and above, and passes them to fn as
+// [WithProgress] does. Messages do not name their call: of the concurrent calls on a connection,
+// each with a matching level receives them. Legacy servers ignore this option and use the level of
+// [Client.SetLevel].
 func WithLog(level mcp.LoggingLevel, fn func(mcp.LoggingMessageNotificationParams)) CallOption {
 	return func(o *callOptions) {
 		if _, err := level.MarshalText(); err != nil {
@@ -285,8 +346,9 @@ func WithLog(level mcp.LoggingLevel, fn func(mcp.LoggingMessageNotificationParam
 	}
 }
 
-// WithMeta adds a member to the request's _meta. value is as params of [Client.Call], but may be any JSON value. The call fails if the key is not one that the
-// specification allows, or one that this package sets itself.
+// WithMeta adds a member to the request's _meta. value is like the params of [Client.Call], but may
+// be any JSON value. The call fails if the specification does not allow the key or this package
+// sets it itself.
 func WithMeta(key string, value any) CallOption {
 	return func(o *callOptions) {
 		text, err := encodeValue(value)
@@ -313,7 +375,7 @@ func (o *callOptions) addMeta(object []byte) {
 	}
 }
 
-// addMember adds one, given as JSON texts.
+// addMember adds a member whose key and value are JSON text.
 func (o *callOptions) addMember(key, value []byte) {
 	name := jsonwire.UnquoteString(key[1 : len(key)-1])
 	if err := mcp.CheckMetaKey(name); err != nil {
@@ -331,11 +393,11 @@ func (o *callOptions) addMember(key, value []byte) {
 	o.meta = append(append(append(o.meta, key...), ':'), value...)
 }
 
-// WithoutRetry makes the call fail if its connection is lost, even if it could be repeated safely.
+// WithoutRetry makes the call fail when its connection is lost, even if it is safe to repeat.
 func WithoutRetry() CallOption { return func(o *callOptions) { o.retry = retryNever } }
 
-// WithRetry tells that the call may be repeated if its connection is lost, although nothing says that this is safe.
+// WithRetry declares that the call is safe to repeat when its connection is lost.
 func WithRetry() CallOption { return func(o *callOptions) { o.retry = retryAlways } }
 
-// WithFresh has the answer come from the server, not from the cache. The cache keeps it.
+// WithFresh bypasses the cache for this call. The response is cached as usual.
 func WithFresh() CallOption { return func(o *callOptions) { o.fresh = true } }

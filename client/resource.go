@@ -14,28 +14,31 @@ import (
 )
 
 var (
-	// ErrCursorLoop is wrapped by the error that ends an iteration when the server gives a cursor that it has given in this walk already, which
-	// would go on for ever.
+	// ErrCursorLoop is wrapped by the error that ends an iteration when the server repeats a
+	// cursor, which would make the iteration endless.
 	ErrCursorLoop = errors.New("the server gave the same cursor twice")
-	// ErrTooManyPages is wrapped by the error that ends an iteration over a list with more pages than [Options.MaxPages].
+	// ErrTooManyPages is wrapped by the error that ends an iteration over a list of more than
+	// [Options.MaxPages] pages.
 	ErrTooManyPages = errors.New("the list has too many pages")
 )
 
 const defaultMaxPages = 10_000
 
-// A pager walks one of the server's lists, page by page
+// A pager iterates over one of the server's lists, page by page
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination).
 type pager[T any] struct {
-	maxPages   int // pages
-	fetch      func(ctx context.Context, cursor *string) (items []T, next *string, err error)
-	key        func(*T) string // tells items apart
-	invalidate func()          // drops cached pages
+	maxPages int
+	fetch    func(ctx context.Context, cursor *string) (items []T, next *string, err error)
+	// key returns the identity of an item.
+	key func(*T) string
+	// invalidate drops the cached pages.
+	invalidate func()
 }
 
-// items yields the items in the server's order. Pages are fetched as the loop gets to them.
+// items yields the items in the server's order and fetches pages as needed.
 //
-// A cursor may become invalid between two pages, when the server restarts or the list changes. Then all cached pages are dropped and the walk
-// begins anew, once, passing over the items that were yielded already.
+// A cursor becomes invalid when the server restarts or the list changes. items then drops all
+// cached pages and starts again, once, without repeating items.
 func (p *pager[T]) items(ctx context.Context) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -72,11 +75,13 @@ func (p *pager[T]) items(ctx context.Context) iter.Seq2[T, error] {
 	}
 }
 
-// A cursor is where a walk stands. The zero value is at the first page. Cursors are opaque: the empty string is one like any other.
+// A pagePosition is a position in a list. The zero value is the first page. Cursors are opaque, and
+// "" is a valid one.
 type pagePosition struct {
 	value *string
 	seen  hashSet
-	pages int // behind the first
+	// pages is the number of pages after the first.
+	pages int
 }
 
 func (p *pagePosition) advance(next *string, maxPages int) error {
@@ -93,20 +98,21 @@ func (p *pagePosition) advance(next *string, maxPages int) error {
 	return nil
 }
 
-// hashSet is a set of texts that a server may have made long, and chosen so as to collide if it could. Of each, 8 bytes are kept.
+// A hashSet is a set of texts, which the server may choose to be long or to collide. It keeps 8
+// bytes of each.
 type hashSet struct {
 	seed maphash.Seed
 	sums map[uint64]struct{}
 }
 
-// maxHashes bounds a set; what is added beyond it is forgotten.
+// maxHashes limits a set. Further texts are not added.
 const maxHashes = 1 << 20
 
 func newHashSet() hashSet {
 	return hashSet{maphash.MakeSeed(), make(map[uint64]struct{})}
 }
 
-// add reports whether the text is new.
+// add adds a text and reports whether it is new.
 func (h *hashSet) add(text string) bool {
 	sum := maphash.String(h.seed, text)
 	_, old := h.sums[sum]
@@ -118,7 +124,7 @@ func (h *hashSet) add(text string) bool {
 
 func (h *hashSet) full() bool { return len(h.sums) >= maxHashes }
 
-// listAll yields a list's items with the client's bounds.
+// listAll yields the items of a list within the client's limits.
 func listAll[T any](ctx context.Context, c *Client, method string, fetch func(context.Context, *string) ([]T, *string, error), key func(*T) string) iter.Seq2[T, error] {
 	p := &pager[T]{maxPages: c.opts.MaxPages, fetch: fetch, key: key, invalidate: func() {
 		for _, cache := range c.caches() {
@@ -131,13 +137,14 @@ func listAll[T any](ctx context.Context, c *Client, method string, fetch func(co
 	return p.items(ctx)
 }
 
-// ListResources returns one page of the server's resources: the first if cursor is nil, else the one behind the page whose NextCursor it is.
-// [Client.Resources] walks all pages.
+// ListResources returns one page of the server's resources: the first if cursor is nil, or else the
+// page after the one with that NextCursor. [Client.Resources] iterates over all pages.
 func (c *Client) ListResources(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListResourcesResult, error) {
 	return getCacheable[mcp.ListResourcesResult](ctx, c, mcp.MethodResourcesList, cursorParams(cursor), opts)
 }
 
-// Resources yields the server's resources, page by page. An error ends the loop; see [Client.Tools].
+// Resources yields the server's resources, page by page. An error ends the loop; see
+// [Client.Tools].
 func (c *Client) Resources(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Resource, error] {
 	return listAll(ctx, c, mcp.MethodResourcesList,
 		func(ctx context.Context, cursor *string) ([]mcp.Resource, *string, error) {
@@ -150,12 +157,14 @@ func (c *Client) Resources(ctx context.Context, opts ...CallOption) iter.Seq2[mc
 		func(r *mcp.Resource) string { return r.URI })
 }
 
-// ListResourceTemplates returns one page of the templates of the server's resources, as [Client.ListResources] does.
+// ListResourceTemplates returns one page of the server's resource templates, as
+// [Client.ListResources] does.
 func (c *Client) ListResourceTemplates(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListResourceTemplatesResult, error) {
 	return getCacheable[mcp.ListResourceTemplatesResult](ctx, c, mcp.MethodResourceTemplatesList, cursorParams(cursor), opts)
 }
 
-// ResourceTemplates yields the templates of the server's resources, page by page. An error ends the loop; see [Client.Tools].
+// ResourceTemplates yields the server's resource templates, page by page. An error ends the loop;
+// see [Client.Tools].
 func (c *Client) ResourceTemplates(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.ResourceTemplate, error] {
 	return listAll(ctx, c, mcp.MethodResourceTemplatesList,
 		func(ctx context.Context, cursor *string) ([]mcp.ResourceTemplate, *string, error) {
@@ -168,14 +177,15 @@ func (c *Client) ResourceTemplates(ctx context.Context, opts ...CallOption) iter
 		func(t *mcp.ResourceTemplate) string { return t.URITemplate })
 }
 
-// ReadResource reads a resource, which may have several parts. A modern server may say for how long the answer stays good; it is cached until then, and
-// [WithFresh] asks anew. The error for a resource that does not exist makes [IsNotFound] true.
+// ReadResource reads a resource, which may have several parts. A modern server may allow the client
+// to cache the response; [WithFresh] bypasses the cache. For a resource that does not exist,
+// [IsNotFound] is true for the error.
 func (c *Client) ReadResource(ctx context.Context, uri string, opts ...CallOption) (*mcp.ReadResourceResult, error) {
 	return getCacheable[mcp.ReadResourceResult](ctx, c, mcp.MethodResourcesRead, uriParams(uri), opts)
 }
 
-// ListPrompts returns one page of the server's prompts: the first if cursor is nil, else the one behind the page whose NextCursor it is. [Client.Prompts]
-// walks all pages.
+// ListPrompts returns one page of the server's prompts: the first if cursor is nil, or else the
+// page after the one with that NextCursor. [Client.Prompts] iterates over all pages.
 func (c *Client) ListPrompts(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListPromptsResult, error) {
 	return getCacheable[mcp.ListPromptsResult](ctx, c, mcp.MethodPromptsList, cursorParams(cursor), opts)
 }
@@ -193,7 +203,7 @@ func (c *Client) Prompts(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.
 		func(p *mcp.Prompt) string { return p.Name })
 }
 
-// Prompt fills in a prompt: it returns its messages. args may be nil.
+// Prompt returns the messages of a prompt, with the arguments filled in. args may be nil.
 func (c *Client) Prompt(ctx context.Context, name string, args map[string]string, opts ...CallOption) (*mcp.GetPromptResult, error) {
 	params := jsonwire.AppendQuote([]byte(`{"name":`), name)
 	if len(args) > 0 {
@@ -207,7 +217,7 @@ func (c *Client) Prompt(ctx context.Context, name string, args map[string]string
 	return result, nil
 }
 
-// appendStringMap appends an object, its members in the order of their names.
+// appendStringMap appends m as an object, sorted by name.
 func appendStringMap(dst []byte, m map[string]string) []byte {
 	dst = append(dst, '{')
 	for i, key := range slices.Sorted(maps.Keys(m)) {
@@ -220,10 +230,10 @@ func appendStringMap(dst []byte, m map[string]string) []byte {
 	return append(dst, '}')
 }
 
-// Complete returns what the value of an argument could go on as, at most 100 values
-// (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion). ref says whose argument it is: an [mcp.PromptReference] or an
-// [mcp.ResourceTemplateReference]. known are the values of other arguments that the user has settled on, which servers take into account since
-// 2025-06-18; it may be nil.
+// Complete returns up to 100 completions for the value of an argument
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion). ref is
+// the [mcp.PromptReference] or [mcp.ResourceTemplateReference] that has the argument. known has the
+// values of other arguments, which servers use since 2025-06-18. It may be nil.
 func (c *Client) Complete(ctx context.Context, ref mcp.Reference, argument mcp.CompleteArgument, known map[string]string, opts ...CallOption) (*mcp.Completion, error) {
 	p := mcp.CompleteRequestParams{Ref: ref, Argument: argument}
 	if len(known) > 0 {

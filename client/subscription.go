@@ -17,34 +17,42 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Subscription tells of changes on the server, until it is closed or the server ends it. Make one with [Client.Listen]. Its methods may be called by many
-// goroutines at once.
+// A Subscription receives change notifications until the caller closes it or the server ends it.
+// Create one with [Client.Listen]. Multiple goroutines may call its methods at once.
 //
-// When the connection is lost and made again, so is the subscription: what happened in between was missed, so there is an event that says so
-// ([Resubscribed]) and, with [Event.Missed] set, one for everything that the subscription is about.
+// After a reconnect the Client renews the subscription. It then sends the event [Resubscribed], and
+// an event with [Event.Missed] set for everything in the filter, because notifications in between
+// were lost.
 type Subscription struct {
 	c         *Client
 	requested mcp.SubscriptionFilter
 	queue     *eventQueue
 	stop      context.CancelFunc
-	done      chan struct{} // closed when run has returned
+	// done is closed when run has returned.
+	done chan struct{}
 
-	acknowledged chan struct{} // closed when the server has acknowledged it once
+	// acknowledged is closed at the first acknowledgment by the server.
+	acknowledged chan struct{}
 
-	mu         sync.Mutex
-	accepted   mcp.SubscriptionFilter
-	ackPending bool // for the acknowledgement of this connection
-	closing    bool // by Close
-	err        error
+	mu       sync.Mutex
+	accepted mcp.SubscriptionFilter
+	// ackPending is set until this connection's acknowledgment.
+	ackPending bool
+	// closing is set by Close.
+	closing bool
+	err     error
 }
 
-// Listen subscribes to changes and waits until the server has said to which ones it can: see [Subscription.Accepted]. ctx covers that only; close the
-// Subscription in the end. It works the same in both eras: a modern server is sent a subscriptions/listen
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions); of what a legacy server tells everybody, it picks out what was asked
-// for, and subscribes to the resources.
+// Listen subscribes to changes and waits for the acknowledgment: [Subscription.Accepted] returns
+// what the server accepted. ctx covers the wait only; the caller must close the Subscription. A
+// modern server gets a subscriptions/listen request
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions). For a
+// legacy server, the Client subscribes to the resources and filters the notifications that all
+// clients get.
 //
-// It fails with the server's error if that can tell of nothing at all, and if the filter names tasks without [Options.Tasks]; with a *[TimeoutError] if the
-// server says nothing for [Options.CallTimeout].
+// The error is the server's if it supports no subscriptions, or if the filter names tasks without
+// [Options.Tasks]. It is a *[TimeoutError] if the server does not answer within
+// [Options.CallTimeout].
 func (c *Client) Listen(ctx context.Context, filter mcp.SubscriptionFilter) (*Subscription, error) {
 	s := c.openSubscription(ctx, cloneFilter(filter))
 	if s == nil {
@@ -54,7 +62,7 @@ func (c *Client) Listen(ctx context.Context, filter mcp.SubscriptionFilter) (*Su
 	case <-s.acknowledged:
 		return s, nil
 	case <-s.done:
-		if s.established() { // and ended right afterwards
+		if s.established() { // it ended right after the acknowledgment
 			return s, nil
 		}
 		if err := s.Err(); err != nil {
@@ -67,8 +75,9 @@ func (c *Client) Listen(ctx context.Context, filter mcp.SubscriptionFilter) (*Su
 	}
 }
 
-// ListenFunc is [Client.Listen] for those who would rather be called: fn gets each event, one at a time, on a goroutine that ends with the Subscription. fn
-// may close the Subscription, but not the Client, which waits for it.
+// ListenFunc is [Client.Listen] with a callback. fn receives one event at a time, on a goroutine
+// that ends with the Subscription. fn may close the Subscription, but not the Client, which waits
+// for fn.
 func (c *Client) ListenFunc(ctx context.Context, filter mcp.SubscriptionFilter, fn func(Event)) (*Subscription, error) {
 	s, err := c.Listen(ctx, filter)
 	if err != nil {
@@ -77,7 +86,7 @@ func (c *Client) ListenFunc(ctx context.Context, filter mcp.SubscriptionFilter, 
 	started := c.goroutines.start(func() {
 		for e, err := range s.Events(context.Background()) {
 			if err != nil {
-				return // it is there for Err
+				return // Err returns it
 			}
 			fn(e)
 		}
@@ -89,7 +98,8 @@ func (c *Client) ListenFunc(ctx context.Context, filter mcp.SubscriptionFilter, 
 	return s, nil
 }
 
-// openSubscription begins to subscribe and does not wait for the acknowledgement. It returns nil if the client has ended.
+// openSubscription starts a subscription without waiting for the acknowledgment. It returns nil if
+// the client has ended.
 func (c *Client) openSubscription(ctx context.Context, requested mcp.SubscriptionFilter) *Subscription {
 	c.trackChanges()
 	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -102,18 +112,20 @@ func (c *Client) openSubscription(ctx context.Context, requested mcp.Subscriptio
 	return s
 }
 
-// Accepted returns the part of the filter that the server tells of. It may differ after a reconnect.
+// Accepted returns the part of the filter that the server accepted. It may change after a
+// reconnect.
 func (s *Subscription) Accepted() mcp.SubscriptionFilter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return cloneFilter(s.accepted)
 }
 
-// Events yields what happens. The loop ends when ctx ends, and then yields its error; when the Subscription ends because it was lost for good, and then
-// yields [Subscription.Err]; and without an error when the Subscription was closed or the server has ended it. Each event goes to one loop. Leaving the loop
-// does not close the Subscription.
+// Events yields events as they happen. When ctx ends, the loop yields its error and ends. When the
+// Subscription is lost for good, the loop yields [Subscription.Err] and ends. After Close, or when
+// the server ends the Subscription, the loop ends without an error. Each event goes to one loop.
+// Leaving the loop does not close the Subscription.
 //
-// Events that nobody takes do not pile up: the same change is told once, however often it happened.
+// Events that are not read do not accumulate: a repeated change is reported once.
 func (s *Subscription) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -132,18 +144,19 @@ func (s *Subscription) Events(ctx context.Context) iter.Seq2[Event, error] {
 	}
 }
 
-// Done is closed when the Subscription has ended.
+// Done returns a channel that is closed when the Subscription has ended.
 func (s *Subscription) Done() <-chan struct{} { return s.done }
 
-// Err returns why the Subscription has ended; nil as long as it has not, after Close, and if the server ended it on purpose.
+// Err returns the reason for the end of the Subscription. It is nil before the end, after Close,
+// and if the server ended the Subscription on purpose.
 func (s *Subscription) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Close ends the Subscription and lets the server know, which a legacy one has 5 s to confirm. Events that were not taken are dropped. It may be called more
-// than once, and always returns nil.
+// Close ends the Subscription and tells the server. It waits up to 5 s for a legacy server to
+// confirm. It drops unread events. Close may be called more than once and always returns nil.
 func (s *Subscription) Close() error {
 	s.mu.Lock()
 	s.closing = true
@@ -154,7 +167,7 @@ func (s *Subscription) Close() error {
 	return nil
 }
 
-// finish records how the subscription has ended.
+// finish records the end of the subscription.
 func (s *Subscription) finish(err error) {
 	s.stop()
 	s.mu.Lock()
@@ -166,15 +179,15 @@ func (s *Subscription) finish(err error) {
 	close(s.done)
 }
 
-// Waits before a subscription that was lost is made again.
+// Waits before a lost subscription is renewed.
 const (
 	minResubscribe = 100 * time.Millisecond
 	maxResubscribe = 30 * time.Second
 )
 
-// run keeps the subscription up. It returns nil if the server has ended it, or ctx.
+// run keeps the subscription alive. It returns nil if the server or ctx has ended it.
 func (s *Subscription) run(ctx context.Context) error {
-	tries := 0 // before it was established
+	tries := 0 // since the last acknowledgment
 	for wait := minResubscribe; ; wait = min(2*wait, maxResubscribe) {
 		began := time.Now()
 		reconnected := s.c.subs.nextConnection()
@@ -184,7 +197,8 @@ func (s *Subscription) run(ctx context.Context) error {
 		}
 		_, malformed := errors.AsType[*ProtocolError](err)
 		callErr, unsent := errors.AsType[*jsonrpc.CallError](err)
-		unsent = unsent && callErr.Outcome == jsonrpc.OutcomeUnprocessed && !isConnectionLost(err) // whatever the server says of it
+		// An unprocessed request may be sent again, whatever error the server gives.
+		unsent = unsent && callErr.Outcome == jsonrpc.OutcomeUnprocessed && !isConnectionLost(err)
 		if tries++; s.established() {
 			tries = 0
 		}
@@ -214,13 +228,13 @@ func (s *Subscription) run(ctx context.Context) error {
 	}
 }
 
-// endError returns the error that all calls of a Client fail with that has ended.
+// endError returns the error of all calls after the end of the Client.
 func (c *Client) endError() error {
 	_, _, err := c.current()
 	return err
 }
 
-// serve makes the subscription on the connection that there is, and returns when it ends.
+// serve subscribes on the current connection and returns when that subscription ends.
 func (s *Subscription) serve(ctx context.Context, reconnected <-chan struct{}) error {
 	s.mu.Lock()
 	s.ackPending = true
@@ -247,14 +261,14 @@ func (s *Subscription) serve(ctx context.Context, reconnected <-chan struct{}) e
 	return err
 }
 
-// isAckPending reports whether there is no acknowledgement yet on this connection.
+// isAckPending reports whether this connection's acknowledgment is missing.
 func (s *Subscription) isAckPending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ackPending
 }
 
-// established reports whether the server has acknowledged the subscription.
+// established reports whether the server has ever acknowledged the subscription.
 func (s *Subscription) established() bool {
 	select {
 	case <-s.acknowledged:
@@ -264,7 +278,8 @@ func (s *Subscription) established() bool {
 	}
 }
 
-// acknowledge takes what the server is ready to tell. When it is not the first time, whatever there is may have changed.
+// acknowledge records the filter that the server accepted. After the first time, it reports
+// everything in the filter as possibly changed.
 func (s *Subscription) acknowledge(accepted mcp.SubscriptionFilter) {
 	s.mu.Lock()
 	wasPending := s.ackPending
@@ -274,7 +289,7 @@ func (s *Subscription) acknowledge(accepted mcp.SubscriptionFilter) {
 	}
 	s.mu.Unlock()
 	switch {
-	case !wasPending: // there was one before
+	case !wasPending: // a repeated acknowledgment
 		return
 	case !s.established():
 		close(s.acknowledged)
@@ -287,14 +302,14 @@ func (s *Subscription) acknowledge(accepted mcp.SubscriptionFilter) {
 	}
 }
 
-// enqueue puts an event into the queue if it was asked for.
+// enqueue adds an event to the queue if it matches the filter.
 func (s *Subscription) enqueue(e Event) {
 	if matchesFilter(&s.requested, e) {
 		s.queue.put(e)
 	}
 }
 
-// missed returns an event for everything that the subscription is about.
+// missed returns an event with Missed set for everything in the accepted filter.
 func (s *Subscription) missed() []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,11 +318,11 @@ func (s *Subscription) missed() []Event {
 
 var errReconnected = errors.New("the connection was made anew")
 
-// unsubscribeTimeout is how long the end of a subscription waits for a legacy server to say that it has heard.
+// unsubscribeTimeout limits the wait for a legacy server to confirm the end of subscriptions.
 const unsubscribeTimeout = 5 * time.Second
 
-// serveLegacy does for a legacy server what subscriptions/listen does for a modern one: it subscribes to the resources, one by one, and leaves it to noticed
-// to pick out the notifications. It returns when the connection is lost.
+// serveLegacy is serve for a legacy server. It subscribes to each resource and leaves filtering of
+// the notifications to enqueueLegacy. It returns when the connection is lost or ctx ends.
 func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struct{}) error {
 	subs := &s.c.subs
 	subs.mu.Lock()
@@ -322,7 +337,7 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 		subs.mu.Unlock()
 	}()
 	accepted := s.acceptedLists()
-	accepted.TaskIDs = s.requested.TaskIDs // it may tell of them, or not
+	accepted.TaskIDs = s.requested.TaskIDs // the server may or may not report them
 	var uris []string
 	if caps := s.c.ServerCapabilities(); caps.Resources != nil && caps.Resources.Subscribe {
 		uris = s.requested.ResourceSubscriptions
@@ -352,7 +367,7 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 	}
 }
 
-// acceptedLists returns what the server tells everybody of its lists.
+// acceptedLists returns the list changes in the filter that the server announces.
 func (s *Subscription) acceptedLists() mcp.SubscriptionFilter {
 	caps := s.c.ServerCapabilities()
 	return intersectFilters(&s.requested, &mcp.SubscriptionFilter{
@@ -362,7 +377,7 @@ func (s *Subscription) acceptedLists() mcp.SubscriptionFilter {
 	})
 }
 
-// enqueueLegacy is tell for what the server tells everybody.
+// enqueueLegacy is enqueue for a notification that all clients get.
 func (s *Subscription) enqueueLegacy(e Event) {
 	if e.Kind == ResourceUpdated && !slices.ContainsFunc(s.requested.ResourceSubscriptions, func(uri string) bool { return isPartOf(e.URI, uri) }) {
 		return
@@ -370,8 +385,8 @@ func (s *Subscription) enqueueLegacy(e Event) {
 	s.enqueue(e)
 }
 
-// lockLegacy waits until nobody else changes what a legacy server is subscribed to: of a subscription and the end of another to the same resource
-// only one order is right.
+// lockLegacy serializes changes to a legacy server's resource subscriptions. Otherwise an
+// unsubscribe could overtake a later subscribe to the same resource.
 func (ss *subscriptions) lockLegacy(ctx context.Context) (release func(), err error) {
 	ss.mu.Lock()
 	if ss.legacySlot == nil {
@@ -387,7 +402,7 @@ func (ss *subscriptions) lockLegacy(ctx context.Context) (release func(), err er
 	}
 }
 
-// adjustCount changes how many subscriptions a resource has by n and returns how many it has then.
+// adjustCount adds n to the number of subscriptions to a resource and returns the sum.
 func (ss *subscriptions) adjustCount(uri string, n int) int {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -402,7 +417,7 @@ func (ss *subscriptions) adjustCount(uri string, n int) int {
 	return remaining
 }
 
-// dropURIs forgets subscriptions of a connection that is gone.
+// dropURIs releases the subscriptions of a lost connection.
 func (ss *subscriptions) dropURIs(uris []string) {
 	for _, uri := range uris {
 		ss.adjustCount(uri, -1)
@@ -422,7 +437,7 @@ func (c *Client) subscribe(ctx context.Context, uri string) error {
 	return nil
 }
 
-// unsubscribe ends the subscriptions to resources that nobody else wants to hear of.
+// unsubscribe releases subscriptions and unsubscribes from resources that no other one needs.
 func (c *Client) unsubscribe(uris []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeTimeout)
 	defer cancel()
@@ -442,24 +457,28 @@ func (c *Client) unsubscribe(uris []string) {
 	}
 }
 
-// changeKinds are the notifications that tell of a change.
+// changeKinds maps change notifications to kinds of event.
 var changeKinds = map[string]EventKind{
 	mcp.NotificationToolsChanged:     ToolsListChanged,
 	mcp.NotificationPromptsChanged:   PromptsListChanged,
 	mcp.NotificationResourcesChanged: ResourcesListChanged,
 	mcp.NotificationResourceUpdated:  ResourceUpdated,
-	mcp.NotificationTasks:            TaskUpdated, // the extension's
-	mcp.NotificationTaskStatus:       TaskUpdated, // the legacy one
+	mcp.NotificationTasks:            TaskUpdated, // of the extension
+	mcp.NotificationTaskStatus:       TaskUpdated, // of legacy servers
 }
 
-// subscriptions are those of a client. The zero value has none.
+// subscriptions holds the subscriptions of a client. The zero value is empty.
 type subscriptions struct {
-	mu         sync.Mutex
-	modern     map[string]*Subscription // by the id of its listen request
-	legacy     map[*Subscription]struct{}
-	uriCounts  map[string]int // how many legacy subscriptions have subscribed to a resource
-	nextConn   chan struct{}  // closed when the connection was made anew; made by nextConnection
-	legacySlot chan struct{}  // has a token while somebody subscribes to a legacy server's resources, or unsubscribes; made by lockLegacy
+	mu sync.Mutex
+	// modern maps the id of a listen request to its subscription.
+	modern map[string]*Subscription
+	legacy map[*Subscription]struct{}
+	// uriCounts counts the legacy subscriptions to each resource.
+	uriCounts map[string]int
+	// nextConn is closed after a reconnect. nextConnection creates it.
+	nextConn chan struct{}
+	// legacySlot has a token while the lock of lockLegacy is held. lockLegacy creates it.
+	legacySlot chan struct{}
 }
 
 func (ss *subscriptions) add(id string, s *Subscription) {
@@ -474,7 +493,7 @@ func (ss *subscriptions) add(id string, s *Subscription) {
 func (ss *subscriptions) remove(id string, s *Subscription) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.modern[id] == s { // on another connection the id may be another's
+	if ss.modern[id] == s { // on another connection the id may belong to another one
 		delete(ss.modern, id)
 	}
 }
@@ -486,12 +505,12 @@ func (ss *subscriptions) find(params []byte) *Subscription {
 	return ss.modern[id]
 }
 
-// subscriptionID returns the JSON text by which a notification says whose it is, or "".
+// subscriptionID returns the JSON text of the subscription id in a notification, or "".
 func subscriptionID(params []byte) string {
 	return string(jsonwire.Lookup(jsonwire.Lookup(params, "_meta"), mcp.MetaSubscriptionID))
 }
 
-// nextConnection returns a channel that is closed when the connection is made anew.
+// nextConnection returns a channel that is closed after the next reconnect.
 func (ss *subscriptions) nextConnection() <-chan struct{} {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -510,14 +529,14 @@ func (ss *subscriptions) reconnected() {
 	}
 }
 
-// acknowledged takes notifications/subscriptions/acknowledged.
+// acknowledged handles notifications/subscriptions/acknowledged.
 func (ss *subscriptions) acknowledged(params []byte) {
 	if s := ss.find(params); s != nil {
 		s.acknowledge(parseFilter(jsonwire.Lookup(params, "notifications")))
 	}
 }
 
-// handleChange takes a notification that tells of a change.
+// handleChange handles a change notification.
 func (c *Client) handleChange(kind EventKind, params []byte) {
 	e := Event{Kind: kind}
 	switch kind {
@@ -546,12 +565,12 @@ func cloneFilter(f mcp.SubscriptionFilter) mcp.SubscriptionFilter {
 	return f
 }
 
-// filterSize is how many things a filter is about, at most.
+// filterSize returns an upper limit of the distinct changes that match a filter.
 func filterSize(f *mcp.SubscriptionFilter) int {
 	return 3 + len(f.ResourceSubscriptions) + len(f.TaskIDs)
 }
 
-// missedEvents returns an event for everything that a filter is about.
+// missedEvents returns an event with Missed set for everything in a filter.
 func missedEvents(f *mcp.SubscriptionFilter) []Event {
 	var all []Event
 	add := func(yes bool, e Event) {
@@ -572,7 +591,8 @@ func missedEvents(f *mcp.SubscriptionFilter) []Event {
 	return all
 }
 
-// matchesFilter reports whether an event is of a kind that was asked for. A modern server decides itself which resources are parts of the ones asked for.
+// matchesFilter reports whether an event matches a filter. It accepts every resource if any is in
+// the filter, because a modern server decides which ones are parts of those.
 func matchesFilter(f *mcp.SubscriptionFilter, e Event) bool {
 	switch e.Kind {
 	case ToolsListChanged:
@@ -589,7 +609,7 @@ func matchesFilter(f *mcp.SubscriptionFilter, e Event) bool {
 	return true
 }
 
-// intersectFilters returns what is in both filters.
+// intersectFilters returns the common part of two filters.
 func intersectFilters(f, g *mcp.SubscriptionFilter) mcp.SubscriptionFilter {
 	return mcp.SubscriptionFilter{
 		ToolsListChanged:      f.ToolsListChanged && g.ToolsListChanged,
@@ -600,7 +620,7 @@ func intersectFilters(f, g *mcp.SubscriptionFilter) mcp.SubscriptionFilter {
 	}
 }
 
-// intersect returns the elements of a that b has too.
+// intersect returns the elements of a that are also in b.
 func intersect(a, b []string) []string {
 	in := make(map[string]struct{}, len(b))
 	for _, s := range b {
@@ -615,7 +635,7 @@ func intersect(a, b []string) []string {
 	return shared
 }
 
-// parseFilter reads a filter. What is not of the right type counts as absent: the server does not honour it.
+// parseFilter decodes a filter. It treats members of the wrong type as absent.
 func parseFilter(text []byte) (f mcp.SubscriptionFilter) {
 	members := jsonwire.ObjectMembers(text)
 	for members.Next() {
@@ -648,22 +668,24 @@ func stringValues(text []byte) []string {
 	return all
 }
 
-// An Event is something that a [Subscription] tells of.
+// An Event is a change that a [Subscription] reports.
 type Event struct {
-	Kind   EventKind
-	URI    string // of ResourceUpdated: the resource, or the part of it, that changed
-	TaskID string // of TaskUpdated
-	// Missed is set if no notification says that this has happened: it may have, while nothing could be told.
+	Kind EventKind
+	// URI is the resource, or the part of it, that changed. It is set for ResourceUpdated.
+	URI string
+	// TaskID is the task that changed. It is set for TaskUpdated.
+	TaskID string
+	// Missed is set if the change is only possible, because notifications may have been lost.
 	Missed bool
 }
 
-// EventKind tells what an [Event] is about.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
 // The kinds of event.
 const (
-	// Resubscribed says that the connection was lost and the subscription made again: what happened in between was missed. An event for everything
-	// that it is about follows, with Missed set.
+	// Resubscribed means that the subscription was renewed after a reconnect and that notifications
+	// in between were lost. Events with Missed set follow for everything in the filter.
 	Resubscribed EventKind = iota + 1
 	ToolsListChanged
 	PromptsListChanged
@@ -690,31 +712,36 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
-// Bounds of the events that wait to be taken, besides one for each thing that the subscription is about.
+// Limits of the unread events. The capacity also has room for one of each distinct change.
 const (
 	maxPendingEvents     = 1024
-	maxPendingEventBytes = 1 << 20 // of what they name; one event may go beyond it
+	maxPendingEventBytes = 1 << 20 // of URIs and task ids; one event may exceed it
 )
 
-// An eventQueue holds what has happened until somebody takes it. All events say that something is not what it was, so one that waits already is
-// not put in again.
+// An eventQueue holds events until they are read. Each event says that something has changed, so
+// the queue drops duplicates.
 type eventQueue struct {
-	onOverflow func() []Event // what to put in place of more events than there is room for, with Missed set
+	// onOverflow returns the events, with Missed set, that replace a full queue.
+	onOverflow func() []Event
 
-	mu       sync.Mutex
-	queued   []Event        // without Missed
-	pending  map[Event]bool // the same, and whether they were missed
-	bytes    int            // that they name
+	mu sync.Mutex
+	// queued has the events in order, without Missed.
+	queued []Event
+	// pending maps the queued events to their Missed.
+	pending map[Event]bool
+	// bytes is the size of the URIs and task ids in queued.
+	bytes    int
 	capacity int
 	closed   bool
-	ready    chan struct{} // has a token when there may be something to take
+	// ready has a token when queued may not be empty.
+	ready chan struct{}
 }
 
 func newEventQueue(capacity int, onOverflow func() []Event) *eventQueue {
 	return &eventQueue{onOverflow: onOverflow, pending: make(map[Event]bool), capacity: capacity, ready: make(chan struct{}, 1)}
 }
 
-// put adds events. It does not wait.
+// put adds events without blocking.
 func (q *eventQueue) put(events ...Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -734,7 +761,7 @@ func (q *eventQueue) put(events ...Event) {
 	q.signal()
 }
 
-// fullLocked reports whether there is no room for an event that does not wait yet.
+// fullLocked reports whether the queue has no room for e. A duplicate always fits.
 func (q *eventQueue) fullLocked(e Event) bool {
 	e.Missed = false
 	if _, isPending := q.pending[e]; isPending {
@@ -761,7 +788,7 @@ func (q *eventQueue) signal() {
 	}
 }
 
-// close lets takers know that nothing more comes; drop forgets what is there.
+// close ends the queue. discard drops the queued events.
 func (q *eventQueue) close(discard bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -772,7 +799,7 @@ func (q *eventQueue) close(discard bool) {
 	q.signal()
 }
 
-// next waits for an event. ok is false at the end; the error is the context's.
+// next waits for an event. ok is false at the end of the queue. The error is the cause of ctx.
 func (q *eventQueue) next(ctx context.Context) (e Event, ok bool, err error) {
 	for {
 		if e, ok, ended := q.tryNext(); ok || ended {
@@ -791,7 +818,7 @@ func (q *eventQueue) tryNext() (e Event, ok, ended bool) {
 	defer q.mu.Unlock()
 	if len(q.queued) == 0 {
 		if q.closed {
-			q.signal() // for other takers
+			q.signal() // wakes other readers
 		}
 		return Event{}, false, q.closed
 	}
@@ -807,8 +834,9 @@ func (q *eventQueue) tryNext() (e Event, ok, ended bool) {
 	return e, true, false
 }
 
-// stream sends a request that goes on for as long as the server likes, without a timeout and without retries. onID is called before the request is
-// sent. The result is nil when the server ended it with a cancellation instead of an answer.
+// stream sends a request that lasts until the server ends it, without a timeout and without
+// retries. It calls onID before it sends the request. The result is nil if the server ended the
+// request with a cancellation instead of an answer.
 func (c *Client) stream(ctx context.Context, method string, params []byte, onID func(id jsonrpc.ID)) (result []byte, err error) {
 	r := &request{method: method, params: params, opts: callOptions{timeout: -1, maxTimeout: -1}}
 	if c.chain == nil {
@@ -874,7 +902,7 @@ func (c *Client) streamDirect(ctx context.Context, r *request, onID func(id json
 	return result, nil
 }
 
-// addStream registers a request for the server's cancellation.
+// addStream returns a channel that is closed when the server cancels the request.
 func (cn *connection) addStream(id int64) <-chan struct{} {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -892,7 +920,7 @@ func (cn *connection) removeStream(id int64) {
 	delete(cn.streams, id)
 }
 
-// endStream acts on the server's cancellation of a request of ours.
+// endStream handles the server's cancellation of a request of this side.
 func (cn *connection) endStream(id []byte) {
 	n, ok := jsonwire.ParseInt(id)
 	if !ok {

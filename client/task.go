@@ -18,40 +18,52 @@ import (
 	"mcpwire/mcp"
 )
 
-// ErrTaskCanceled is wrapped by the error of [Task.Wait] if the task was cancelled.
+// ErrTaskCanceled is wrapped by the error of [Task.Wait] if the task was canceled.
 var ErrTaskCanceled = errors.New("the task was cancelled")
 
-// TaskState is what a server last said of a task, in the terms of no particular revision.
+// TaskState is the last known state of a task, in a form that does not depend on the revision.
 type TaskState struct {
-	ID           string
-	Status       mcp.TaskStatus
-	Message      string // for people
-	Created      time.Time
-	Updated      time.Time
-	TTL          time.Duration // from Created, after which the server may forget the task; negative is never
-	PollInterval time.Duration // the server's wish; 0 is none
+	ID     string
+	Status mcp.TaskStatus
+	// Message is a description for people.
+	Message string
+	Created time.Time
+	Updated time.Time
+	// TTL is the time after Created when the server may forget the task. Negative means never.
+	TTL time.Duration
+	// PollInterval is the interval that the server suggests. Zero means none.
+	PollInterval time.Duration
 }
 
-// A Task is a handle on a tool call that a server goes on with after it has answered. There are two designs: the extension io.modelcontextprotocol/tasks of
-// modern servers, which decide themselves what to make a task of and must be told by [Options.Tasks] that they may, and that of revision 2025-11-25, where
-// the client asks for one. A Task behaves the same for both. Its methods may be called by many goroutines at once.
+// A Task is a handle on a tool call that the server continues after its answer. Modern servers use
+// the extension io.modelcontextprotocol/tasks: they decide which calls become tasks, if
+// [Options.Tasks] allows it. In revision 2025-11-25, the client asks for a task. A Task behaves the
+// same for both. Multiple goroutines may call its methods at once.
 //
-// The server holds the task, not this Task: it goes on when nobody waits, and [Client.Task] makes a handle from an id that was kept.
+// The task belongs to the server. It goes on when nobody waits, and [Client.Task] returns a handle
+// for a stored id.
 type Task struct {
-	c         *Client
-	tool      string // "" if it is not known
-	opts      callOptions
-	callbacks *callbackQueue // for what a legacy server tells until the end; nil if nobody wants to hear it
+	c *Client
+	// tool is the tool's name, or "" if unknown.
+	tool string
+	opts callOptions
+	// callbacks receive a legacy server's notifications until the end. It is nil without callbacks.
+	callbacks *callbackQueue
 
-	waitSlot     chan struct{}       // has a token while somebody waits for the end; guards:
-	answeredKeys map[string]struct{} // keys of questions
-	inputRounds  int                 // of questions
+	// waitSlot has a token while a goroutine waits for the end. It guards the next two fields.
+	waitSlot chan struct{}
+	// answeredKeys are the keys of answered input requests.
+	answeredKeys map[string]struct{}
+	// inputRounds counts the input rounds.
+	inputRounds int
 
-	mu     sync.Mutex
-	state  TaskState
-	ended  bool
-	result []byte // text of a CallToolResult, once ended
-	err    error  // instead of it
+	mu    sync.Mutex
+	state TaskState
+	ended bool
+	// result is the text of a CallToolResult after the end.
+	result []byte
+	// err is set instead of result if the task failed.
+	err error
 }
 
 // taskOptions are the options of calls that become tasks.
@@ -60,17 +72,21 @@ type taskOptions struct {
 	status func(TaskState)
 }
 
-// WithTaskTTL tells a legacy server how long a task, and its result, should be kept. Modern servers decide that themselves.
+// WithTaskTTL sets how long a legacy server should keep a task and its result. Modern servers
+// decide that themselves.
 func WithTaskTTL(d time.Duration) CallOption { return func(o *callOptions) { o.task.ttl = d } }
 
-// WithTaskStatus has fn called with what the server says of the call's task, whenever that has changed, on the goroutine that waits for the task or polls.
+// WithTaskStatus sets a callback for changes of the task's state. fn runs on the goroutine that
+// waits for the task or polls it.
 func WithTaskStatus(fn func(TaskState)) CallOption {
 	return func(o *callOptions) { o.task.status = fn }
 }
 
-// StartTool calls a tool as [Client.CallTool] does, without waiting for the task that the server makes of it, if it may (see [Options.Tasks]). A server
-// that answers with the result right away makes a Task that has ended already, so callers need not care. A legacy server is asked for a task if the tool can
-// be one (the client lists the tools if it doesn't know it). The end of ctx cancels a call that has not become a task yet, and does nothing to a task.
+// StartTool calls a tool like [Client.CallTool], but does not wait for the task that the server may
+// create (see [Options.Tasks]). If the server answers with the result, the Task has already ended.
+// StartTool asks a legacy server for a task if the tool supports it, and lists the tools if it does
+// not know the tool. The end of ctx cancels a call that is not a task yet, but does not affect a
+// task.
 func (c *Client) StartTool(ctx context.Context, name string, args any, opts ...CallOption) (*Task, error) {
 	startedAt := time.Now()
 	info := c.tools.lookup(name)
@@ -97,7 +113,8 @@ func (c *Client) StartTool(ctx context.Context, name string, args any, opts ...C
 	return task, nil
 }
 
-// requestTask makes the request one for a task of a legacy server, which tells of progress until that has ended. release undoes the latter.
+// requestTask asks a legacy server for a task, which reports progress until its end. release stops
+// the progress.
 func (c *Client) requestTask(r *request) (release func()) {
 	r.params = appendMember(r.params, `"task":`, taskParam(r.opts.task.ttl))
 	q := c.newCallbackQueue(&r.opts)
@@ -108,7 +125,7 @@ func (c *Client) requestTask(r *request) (release func()) {
 	return func() { c.callbacks.remove(q) }
 }
 
-// hasCoreTasks reports whether the server takes calls of tools as tasks, by the design of 2025-11-25.
+// hasCoreTasks reports whether the server supports tool calls as tasks of revision 2025-11-25.
 func (c *Client) hasCoreTasks() bool {
 	if !era.Of(c.Revision()).CoreTasks {
 		return false
@@ -117,7 +134,7 @@ func (c *Client) hasCoreTasks() bool {
 	return tasks != nil && tasks.Requests != nil && tasks.Requests.Tools != nil && tasks.Requests.Tools.Call != nil
 }
 
-// taskParam is the text of params.task.
+// taskParam returns the text of params.task.
 func taskParam(ttl time.Duration) []byte {
 	if ttl <= 0 {
 		return []byte("{}")
@@ -125,8 +142,8 @@ func taskParam(ttl time.Duration) []byte {
 	return append(strconv.AppendInt([]byte(`{"ttl":`), ttl.Milliseconds(), 10), '}')
 }
 
-// Task returns a handle on a task that was started before, by this client or another one of the same user. Nothing is known of its state until
-// [Task.Poll] or [Task.Wait] has asked the server.
+// Task returns a handle on a task that this client, or another one of the same user, started
+// before. Its state is unknown until [Task.Poll] or [Task.Wait] has asked the server.
 func (c *Client) Task(id string, opts ...CallOption) *Task {
 	return c.newTask(TaskState{ID: id}, "", newCallOptions(opts), nil)
 }
@@ -134,15 +151,15 @@ func (c *Client) Task(id string, opts ...CallOption) *Task {
 func (c *Client) newTask(state TaskState, tool string, o callOptions, q *callbackQueue) *Task {
 	t := &Task{c: c, tool: tool, opts: o, state: state, callbacks: q, waitSlot: make(chan struct{}, 1), answeredKeys: make(map[string]struct{})}
 	if q != nil {
-		runtime.AddCleanup(t, c.callbacks.remove, q) // of a task that nobody waits for
+		runtime.AddCleanup(t, c.callbacks.remove, q) // for a task that nobody waits for
 	}
 	return t
 }
 
-// ID returns the id by which the server knows the task; "" if it has answered with the result instead of making one.
+// ID returns the server's id of the task, or "" if the server answered with the result.
 func (t *Task) ID() string { return t.State().ID }
 
-// State returns what was last heard of the task.
+// State returns the last known state.
 func (t *Task) State() TaskState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,12 +178,13 @@ func (t *Task) Poll(ctx context.Context) (TaskState, error) {
 	return state, nil
 }
 
-// Cancel asks the server to give the task up. It may take some time to do so, or be done before: [Task.Wait] tells.
+// Cancel asks the server to cancel the task. The server may do so later, or the task may end first:
+// [Task.Wait] returns the outcome.
 func (t *Task) Cancel(ctx context.Context) error {
 	if t.hasEnded() {
 		return nil
 	}
-	// A legacy server refuses the second time.
+	// A legacy server refuses to cancel a task twice.
 	_, err := t.c.roundTrip(ctx, &request{method: mcp.MethodTasksCancel, params: taskParams(t.ID()), repeatable: t.c.Modern()})
 	if err != nil {
 		return t.wrapError(err)
@@ -182,7 +200,7 @@ func (t *Task) hasEnded() bool {
 	return t.ended
 }
 
-// end records how the task has ended.
+// end records the outcome of the task.
 func (t *Task) end(result []byte, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +208,7 @@ func (t *Task) end(result []byte, err error) {
 	t.c.callbacks.remove(t.callbacks)
 }
 
-// refresh asks for the task's state and keeps it. raw is all that was answered.
+// refresh asks the server for the task's state and stores it. raw is the whole answer.
 func (t *Task) refresh(ctx context.Context) (state TaskState, raw []byte, err error) {
 	id := t.ID()
 	raw, err = t.c.roundTrip(ctx, &request{method: mcp.MethodTasksGet, params: taskParams(id), repeatable: true, callbacks: t.callbacks})
@@ -218,7 +236,7 @@ func taskParams(id string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), '}')
 }
 
-// parseTaskResult returns the task that a tool call was answered with, nil if it was answered with something else.
+// parseTaskResult returns the task in the answer to a tool call, or nil if the answer is a result.
 func (c *Client) parseTaskResult(raw []byte) (*TaskState, error) {
 	text := raw
 	if c.Modern() {
@@ -235,7 +253,7 @@ func (c *Client) parseTaskResult(raw []byte) (*TaskState, error) {
 	return &state, nil
 }
 
-// parseTask reads a task of either design. ok is false if it has no id or no status.
+// parseTask decodes a task of either era. ok is false if it has no id or no status.
 func parseTask(text []byte) (s TaskState, ok bool) {
 	s.TTL = -1
 	millis := func(text []byte) (time.Duration, bool) {
@@ -244,7 +262,7 @@ func parseTask(text []byte) (s TaskState, ok bool) {
 	}
 	stamp := func(text []byte) time.Time {
 		name, _ := stringValue(text)
-		at, _ := time.Parse(time.RFC3339, name) // the zero time if it is malformed: it is for people
+		at, _ := time.Parse(time.RFC3339, name) // zero if malformed: it is for people
 		return at
 	}
 	members := jsonwire.ObjectMembers(text)
@@ -278,11 +296,13 @@ func parseError(text []byte) *jsonrpc.Error {
 	return (&jsonrpc.Message{Kind: jsonrpc.KindError, Error: text}).Err()
 }
 
-// Wait waits for the end of the task and returns the tool's result, as [Client.CallTool] does. It asks the server for the task's state from time to
-// time, at the pace that the server wishes, and at once when the server tells of a change. Questions that the task has go to the handlers of [Options].
+// Wait waits for the end of the task and returns the tool's result, as [Client.CallTool] does. It
+// polls at the interval that the server suggests, and at once when the server reports a change. The
+// handlers in [Options] serve the task's input requests.
 //
-// A task that failed is the *[jsonrpc.Error] that the server answers in place of a result, one that was cancelled is [ErrTaskCanceled]. When ctx ends, or the
-// server cannot be reached, the task goes on and Wait can be called again.
+// The error of a failed task is the server's *[jsonrpc.Error], and that of a canceled task is
+// [ErrTaskCanceled]. When ctx ends or the server cannot be reached, the task goes on, and Wait can
+// be called again.
 func (t *Task) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
 	tr, err := t.wait(ctx)
 	if err != nil {
@@ -291,7 +311,7 @@ func (t *Task) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
 	return tr.decode()
 }
 
-// WaitTask is [Task.Wait] with the result decoded as the function [CallTool] does it.
+// WaitTask is [Task.Wait] followed by the decoding of the function [CallTool].
 func WaitTask[Out any](ctx context.Context, t *Task) (Out, error) {
 	tr, err := t.wait(ctx)
 	if err != nil {
@@ -324,7 +344,8 @@ func (t *Task) wait(ctx context.Context) (tr toolResult, err error) {
 	return tr, err
 }
 
-// pollUntilDone polls until the task has ended, and returns its result or its error. If it has not, the error says why nobody follows it any more.
+// pollUntilDone polls until the task has ended and returns its result or error. If ended is false,
+// the error is the reason why polling stopped before.
 func (t *Task) pollUntilDone(ctx context.Context) (result []byte, err error, ended bool) {
 	var poll pollBackoff
 	var updates *Subscription
@@ -335,7 +356,7 @@ func (t *Task) pollUntilDone(ctx context.Context) (result []byte, err error, end
 	}()
 	state, raw := t.State(), []byte(nil)
 	for {
-		if state.Status != "" { // a new handle knows nothing
+		if state.Status != "" { // a new handle has no state
 			if err := poll.wait(ctx, state.PollInterval, updates, t.callbacks); err != nil {
 				return nil, err, false
 			}
@@ -353,7 +374,7 @@ func (t *Task) pollUntilDone(ctx context.Context) (result []byte, err error, end
 			if !t.c.Modern() {
 				result, err, ended := t.fetchResult(ctx)
 				if ended {
-					t.refresh(ctx) // what has become of it; the result stands if that cannot be told
+					t.refresh(ctx) // for the final state; the result is valid without it
 				}
 				return result, err, ended
 			}
@@ -376,7 +397,7 @@ func (t *Task) pollUntilDone(ctx context.Context) (result []byte, err error, end
 	}
 }
 
-// taskOutcome takes the result or the error out of a task that has ended, as the extension has it.
+// taskOutcome returns the result or the error of a task of the extension that has ended.
 func taskOutcome(status mcp.TaskStatus, raw []byte) (result []byte, err error, ended bool) {
 	name := "result"
 	if status == mcp.TaskStatusFailed {
@@ -392,14 +413,15 @@ func taskOutcome(status mcp.TaskStatus, raw []byte) (result []byte, err error, e
 	return text, nil, true
 }
 
-// fetchResult gets a legacy task's result, which waits for the end of the task. It is also how the server gets to ask its questions.
+// fetchResult waits for a legacy task's end and returns the result. The server sends its input
+// requests meanwhile.
 func (t *Task) fetchResult(ctx context.Context) (result []byte, err error, ended bool) {
 	r := &request{method: mcp.MethodTasksResult, params: taskParams(t.ID()), repeatable: true, opts: callOptions{timeout: -1, maxTimeout: -1}, callbacks: t.callbacks}
 	result, err = t.c.roundTrip(ctx, r)
 	return result, err, err == nil || IsPeer(err)
 }
 
-// answerInputRequests has the handlers answer those of the task's questions that were not answered yet.
+// answerInputRequests runs the handlers of the task's input requests that were not answered yet.
 func (t *Task) answerInputRequests(ctx context.Context, requests []byte) error {
 	var keys []string
 	pending := []byte{'{'}
@@ -407,7 +429,7 @@ func (t *Task) answerInputRequests(ctx context.Context, requests []byte) error {
 	for members.Next() {
 		key := members.KeyString()
 		if _, done := t.answeredKeys[key]; done {
-			continue // the server has not taken the answer in yet
+			continue // the server has not processed the response yet
 		}
 		if len(keys) > 0 {
 			pending = append(pending, ',')
@@ -436,7 +458,8 @@ func (t *Task) answerInputRequests(ctx context.Context, requests []byte) error {
 	return nil
 }
 
-// subscribeTask has the server tell of changes to a task, if it can; else nil.
+// subscribeTask subscribes to changes of a task. It returns nil if the server does not support
+// that.
 func (c *Client) subscribeTask(ctx context.Context, id string) *Subscription {
 	if c.noTaskUpdates.Load() {
 		return nil
@@ -461,7 +484,8 @@ func (c *Client) subscribeTask(ctx context.Context, id string) *Subscription {
 	return s
 }
 
-// waitToolTask waits for the task that a call has become. The task is given up when nobody waits for it any more: it has no other handle.
+// waitToolTask waits for the task of a tool call. It cancels the task if the wait ends first,
+// because the caller has no handle.
 func (c *Client) waitToolTask(ctx context.Context, t *Task, r *request) (toolResult, error) {
 	ctx, cancel := c.withToolDeadline(ctx, r)
 	defer cancel()
@@ -476,7 +500,7 @@ func (c *Client) waitToolTask(ctx context.Context, t *Task, r *request) (toolRes
 	return tr, err
 }
 
-// cancelTask cancels a task that nobody waits for any more.
+// cancelTask cancels a task that nobody waits for.
 func (c *Client) cancelTask(t *Task) {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
 	defer cancel()
@@ -485,8 +509,8 @@ func (c *Client) cancelTask(t *Task) {
 	}
 }
 
-// cancelPendingTask cancels the task that a legacy server makes of a call, once it has a name: the call itself must not be cancelled. It reports false if the
-// client has ended.
+// cancelPendingTask cancels the task that a legacy server creates for a call, once its id is known.
+// The call itself must not be canceled. It returns false if the client has ended.
 func (c *Client) cancelPendingTask(p *jsonrpc.Pending) bool {
 	return c.goroutines.start(func() {
 		timer := time.NewTimer(cancelTimeout)
@@ -500,8 +524,8 @@ func (c *Client) cancelPendingTask(p *jsonrpc.Pending) bool {
 	})
 }
 
-// cancelLateTask cancels the task that a call has become whose answer nobody else waits for. A result or
-// an error is dropped.
+// cancelLateTask cancels the task in the answer to a call that nobody waits for. It drops a result
+// or an error.
 func (c *Client) cancelLateTask(p *jsonrpc.Pending) {
 	raw, err := p.Result()
 	if err != nil {
@@ -512,9 +536,9 @@ func (c *Client) cancelLateTask(p *jsonrpc.Pending) {
 	}
 }
 
-// cancelPossibleTask gives up a call of which a modern server may make a task: the server is told, as
-// [jsonrpc.Pending.Cancel] does it, and if it has made a task all the same, that is cancelled when
-// its name gets here. It reports false if the call is to be given up like any other.
+// cancelPossibleTask cancels a call that a modern server may turn into a task. It notifies the
+// server like [jsonrpc.Pending.Cancel], and cancels a task that the server has created all the same
+// once its id arrives. It returns false if the call must be canceled like any other.
 func (cn *connection) cancelPossibleTask(p *jsonrpc.Pending, reason string) bool {
 	select {
 	case <-p.Done():
@@ -525,7 +549,7 @@ func (cn *connection) cancelPossibleTask(p *jsonrpc.Pending, reason string) bool
 	evicted := w.add(p)
 	name, params := era.Cancellation{}.Notice(p.ID(), mcp.MethodToolsCall, reason)
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // so that nothing waits for a server that does not read
+	cancel() // do not wait for a server that does not read
 	if cn.rpc.Notify(ctx, name, params) != nil {
 		w.remove(p)
 		return false
@@ -549,28 +573,30 @@ func (cn *connection) cancelPossibleTask(p *jsonrpc.Pending, reason string) bool
 	return true
 }
 
-// maxWithdrawn is how many calls may be withdrawn at once. One more, and the oldest is forgotten.
+// maxWithdrawn limits the withdrawn calls. Beyond it, the oldest one is dropped.
 const maxWithdrawn = 256
 
-// withdrawnCalls are the calls that [link.withdraw] has given up and that have no answer yet. The zero
-// value has none.
+// withdrawnCalls are the calls that cancelPossibleTask has canceled and that have no answer yet.
+// The zero value is empty.
 type withdrawnCalls struct {
-	mu    sync.Mutex
-	calls []withdrawnCall // the oldest first
+	mu sync.Mutex
+	// calls has the oldest call first.
+	calls []withdrawnCall
 }
 
 type withdrawnCall struct {
 	*jsonrpc.Pending
-	id      jsonrpc.ID
-	evicted chan struct{} // closed when its answer is of no interest any more
+	id jsonrpc.ID
+	// evicted is closed when the call is dropped for a newer one.
+	evicted chan struct{}
 }
 
-// add lists a call.
+// add adds a call. The channel is closed when the call is evicted.
 func (w *withdrawnCalls) add(p *jsonrpc.Pending) (forgotten <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.calls) >= maxWithdrawn {
-		if oldest := w.calls[0]; oldest.Abandon() { // else its answer is about to be looked at
+		if oldest := w.calls[0]; oldest.Abandon() { // else its answer is being handled
 			close(oldest.evicted)
 		}
 		w.calls = slices.Delete(w.calls, 0, 1)
@@ -586,28 +612,30 @@ func (w *withdrawnCalls) remove(p *jsonrpc.Pending) {
 	w.calls = slices.DeleteFunc(w.calls, func(c withdrawnCall) bool { return c.Pending == p })
 }
 
-// has reports whether the call with that id is listed.
+// has reports whether the call with that id is withdrawn.
 func (w *withdrawnCalls) has(id jsonrpc.ID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.calls, func(c withdrawnCall) bool { return c.id.Equal(id) })
 }
 
-// cancelTimeout is how long either step of the cancellation of a task may take that nobody waits for.
+// cancelTimeout limits each step of the cancellation of a task that nobody waits for.
 const cancelTimeout = 5 * time.Second
 
-// Waits between two questions for a task's state. A server that has no wish is asked less and less often as long as nothing changes.
+// Waits between two polls of a task. Without a suggestion by the server, they grow while the state
+// stays the same.
 const (
 	minTaskPoll        = 100 * time.Millisecond
 	initialTaskPoll    = 500 * time.Millisecond
 	maxDefaultTaskPoll = 15 * time.Second
-	maxTaskPoll        = 5 * time.Minute // however long a server wishes
+	maxTaskPoll        = 5 * time.Minute // limit of the server's suggestion
 )
 
-// A pollBackoff says when to ask next. The zero value is for when something has just changed.
+// A pollBackoff computes the wait before the next poll. The zero value follows a change of state.
 type pollBackoff struct{ last time.Duration }
 
-// next returns how long to wait. Some of it is left to chance, so that clients that began together do not go on together.
+// next returns how long to wait. A random part keeps clients that started together from polling
+// together.
 func (p *pollBackoff) next(requested time.Duration) time.Duration {
 	d := min(max(requested, minTaskPoll), maxTaskPoll)
 	if requested <= 0 {
@@ -617,7 +645,8 @@ func (p *pollBackoff) next(requested time.Duration) time.Duration {
 	return d + rand.N(d/5)
 }
 
-// wait waits until it is time to ask, or until the server has news. Meanwhile it runs the callbacks of the watch.
+// wait waits until it is time to poll or the server reports a change. Meanwhile it runs the
+// callbacks in q.
 func (p *pollBackoff) wait(ctx context.Context, requested time.Duration, updates *Subscription, q *callbackQueue) error {
 	timer := time.NewTimer(p.next(requested))
 	defer timer.Stop()
@@ -643,8 +672,9 @@ func (p *pollBackoff) wait(ctx context.Context, requested time.Duration, updates
 	}
 }
 
-// Tasks yields the tasks that a legacy server has for this client, page by page. Modern servers do not list tasks, nor do those of revisions without
-// them: the error wraps [errors.ErrUnsupported]. Keep the ids, see [Client.Task].
+// Tasks yields the tasks that a legacy server has for this client, page by page. Modern servers,
+// and legacy revisions without tasks, do not list them: the error wraps [errors.ErrUnsupported].
+// Store the ids instead, see [Client.Task].
 func (c *Client) Tasks(ctx context.Context) iter.Seq2[TaskState, error] {
 	return listAll(ctx, c, mcp.MethodTasksList, c.listTasks, func(t *TaskState) string { return t.ID })
 }

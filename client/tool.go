@@ -17,11 +17,11 @@ import (
 	"mcpwire/schema"
 )
 
-// ListTools returns one page of the server's tools: the first if cursor is nil, else the one behind the page whose NextCursor it is. [Client.Tools] walks
-// all pages.
+// ListTools returns one page of the server's tools: the first if cursor is nil, or else the page
+// after the one with that NextCursor. [Client.Tools] iterates over all pages.
 //
-// What the client has seen of a tool in a list serves it when the tool is called: a tool that says that it is read-only or idempotent is called again
-// if the connection is lost meanwhile, and results are held against the output schema.
+// The client remembers listed tools. It repeats a lost call of a tool that is annotated as
+// read-only or idempotent, and validates results against the tool's output schema.
 func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListToolsResult, error) {
 	c.trackChanges()
 	generation := c.tools.currentGeneration()
@@ -32,8 +32,8 @@ func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOpti
 	return page, err
 }
 
-// Tools yields the server's tools, page by page. An error ends the loop. If the server's list has an end that never comes, the error wraps
-// [ErrCursorLoop] or [ErrTooManyPages].
+// Tools yields the server's tools, page by page. An error ends the loop. The error for an endless
+// list wraps [ErrCursorLoop] or [ErrTooManyPages].
 func (c *Client) Tools(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Tool, error] {
 	return listAll(ctx, c, mcp.MethodToolsList,
 		func(ctx context.Context, cursor *string) ([]mcp.Tool, *string, error) {
@@ -46,13 +46,15 @@ func (c *Client) Tools(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.To
 		func(t *mcp.Tool) string { return t.Name })
 }
 
-// A ToolError is what a tool call fails with if the tool itself says that it failed. It is written for the model that made the call.
+// A ToolError is the error of a tool call if the tool reports failure. Its text is meant for the
+// model that made the call.
 type ToolError struct {
-	Tool   string
-	Result *mcp.CallToolResult // with IsError set
+	Tool string
+	// Result is the whole result, with IsError set.
+	Result *mcp.CallToolResult
 }
 
-// maxErrorText bounds the text of a ToolError, in bytes. All of it is in the Result.
+// maxErrorText limits the text of a ToolError, in bytes. Result has all of it.
 const maxErrorText = 2048
 
 func (e *ToolError) Error() string {
@@ -74,15 +76,17 @@ func (e *ToolError) Error() string {
 	return fmt.Sprintf("tool %q failed: %s", e.Tool, text)
 }
 
-// CallTool calls a tool and returns its result, also if that says that the tool failed (IsError): a model that called it should see that.
-// The function [CallTool] decodes the result instead.
+// CallTool calls a tool and returns its result, even if the tool reports failure (IsError), which a
+// model should see. The function [CallTool] decodes the result instead.
 //
-// args are the arguments, an object: a struct or a map that encoding/json can marshal, a [json.RawMessage], or nil for none. The server checks them.
+// args is a JSON object: a struct or map that encoding/json can marshal, a [json.RawMessage], or
+// nil for no arguments. The server validates it.
 //
-// If the client knows the tool from a list (see [Client.ListTools]), a result that breaks its output schema is an *[OutputError]. If the server makes a
-// task of the call, CallTool waits for the task, for as long as ctx and [WithMaxTimeout] allow, and cancels it then; [Client.StartTool] does not wait.
-// A task that the server has made while the call was being given up is cancelled too, if the server says so within 5 s; over HTTP, where its answer
-// cannot get here any more, that is up to the server.
+// If the client knows the tool from a list (see [Client.ListTools]), a result that violates its
+// output schema is an *[OutputError]. If the server creates a task, CallTool waits for it until ctx
+// or [WithMaxTimeout] ends, and then cancels it; [Client.StartTool] does not wait. After the
+// cancellation of the call itself, CallTool cancels a task that the server reports within 5 s. Over
+// HTTP the report cannot arrive, so the task is up to the server.
 func (c *Client) CallTool(ctx context.Context, name string, args any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	tr, err := c.callTool(ctx, name, args, opts)
 	if err != nil {
@@ -91,15 +95,17 @@ func (c *Client) CallTool(ctx context.Context, name string, args any, opts ...Ca
 	return tr.decode()
 }
 
-// CallTool calls a tool as [Client.CallTool] does and decodes what it answers by the type Out:
-//   - a string gets the text blocks, joined by line breaks,
-//   - a []mcp.ContentBlock gets the content,
-//   - an mcp.CallToolResult, or a pointer to one, gets everything,
-//   - a json.RawMessage gets the JSON text of the structured content,
-//   - every other type is decoded from the structured content, see [schema.Of]; members that it has no field for are ignored.
+// CallTool calls a tool as [Client.CallTool] does and decodes the result into the type Out:
+//   - a string receives the text blocks, joined by line breaks,
+//   - a []mcp.ContentBlock receives the content,
+//   - an mcp.CallToolResult, or a pointer to one, receives everything,
+//   - a json.RawMessage receives the JSON text of the structured content,
+//   - any other type is decoded from the structured content, see [schema.Of]; unknown members are
+//     ignored.
 //
-// Tools of servers from before structured content answer with JSON in a text block: that is decoded instead if there is one text block and no structured
-// content. A tool that says that it failed is a *[ToolError], whatever the type. Out needs no instance: client.CallTool[int](ctx, c, "count", args).
+// Without structured content, CallTool decodes the JSON in the only text block, which older servers
+// use instead. The error is a *[ToolError] if the tool reports failure. Out is the only type
+// argument to give: client.CallTool[int](ctx, c, "count", args).
 func CallTool[Out any](ctx context.Context, c *Client, name string, args any, opts ...CallOption) (Out, error) {
 	tr, err := c.callTool(ctx, name, args, opts)
 	if err != nil {
@@ -109,7 +115,7 @@ func CallTool[Out any](ctx context.Context, c *Client, name string, args any, op
 	return toolOutput[Out](c, name, &tr)
 }
 
-// callTool calls a tool and sees to tasks and to the output schema.
+// callTool calls a tool, waits for its task and validates the result against the output schema.
 func (c *Client) callTool(ctx context.Context, name string, args any, opts []CallOption) (tr toolResult, err error) {
 	startedAt := time.Now()
 	info := c.tools.lookup(name)
@@ -125,7 +131,7 @@ func (c *Client) callTool(ctx context.Context, name string, args any, opts []Cal
 		case findErr != nil:
 			err = findErr
 		case found.requiresTask():
-			raw, task, err = c.sendTool(ctx, r, name, true) // that was what it meant; it has done nothing yet
+			raw, task, err = c.sendTool(ctx, r, name, true) // it wants a task
 		}
 	}
 	switch {
@@ -140,7 +146,8 @@ func (c *Client) callTool(ctx context.Context, name string, args any, opts []Cal
 	return tr, err
 }
 
-// sendTool sends the request and returns the result, or the task that the server has made of it. asTask asks a legacy server for one.
+// sendTool sends the request and returns the result, or the task that the server created. asTask
+// asks a legacy server for a task.
 func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask bool) (raw []byte, task *Task, err error) {
 	if asTask {
 		release := c.requestTask(r)
@@ -181,12 +188,14 @@ func (c *Client) toolRequest(name string, args any, info *toolInfo, o callOption
 	return r, nil
 }
 
-// isRepeatableTool reports whether what is known of a tool, nil is nothing, says that calling it twice changes nothing.
+// isRepeatableTool reports whether it is safe to call a tool twice. info is nil if the tool is
+// unknown.
 func (c *Client) isRepeatableTool(info *toolInfo) bool {
 	return info != nil && info.repeatable && !c.opts.IgnoreHints
 }
 
-// withToolDeadline returns a context that also ends when the time of the whole tool call is over, with a *TimeoutError as its cause.
+// withToolDeadline returns a context that also ends at the deadline of the tool call, with a
+// *TimeoutError as its cause.
 func (c *Client) withToolDeadline(ctx context.Context, r *request) (context.Context, context.CancelFunc) {
 	if r.deadline.IsZero() {
 		return ctx, func() {}
@@ -195,7 +204,8 @@ func (c *Client) withToolDeadline(ctx context.Context, r *request) (context.Cont
 	return context.WithDeadlineCause(ctx, r.deadline, &TimeoutError{Method: r.method, After: timeout, Max: true})
 }
 
-// findToolWithin is findTool within the time of a tool call. The error is that of a call whose time or context has ended meanwhile.
+// findToolWithin is findTool within the deadline of a tool call. It fails like the call if that or
+// ctx ends.
 func (c *Client) findToolWithin(ctx context.Context, r *request, name string) (*toolInfo, error) {
 	ctx, cancel := c.withToolDeadline(ctx, r)
 	defer cancel()
@@ -208,7 +218,7 @@ func (c *Client) findToolWithin(ctx context.Context, r *request, name string) (*
 
 var errArgumentsNotObject = errors.New("they must be a JSON object: use a struct or a map")
 
-// appendArguments appends the JSON object of a tool's arguments.
+// appendArguments appends a tool's arguments as a JSON object.
 func appendArguments(dst []byte, args any) ([]byte, error) {
 	var text []byte
 	switch args := args.(type) {
@@ -235,7 +245,7 @@ func appendArguments(dst []byte, args any) ([]byte, error) {
 	return jsonwire.AppendCompact(dst, text), nil
 }
 
-// An encoder is encoding/json's, without its care for HTML, and with the memory that it writes to.
+// An encoder is an encoding/json encoder without HTML escaping, and its buffer.
 type encoder struct {
 	buf  bytes.Buffer
 	json *json.Encoder
@@ -255,11 +265,13 @@ func (e *encoder) release() {
 	}
 }
 
-// A toolResult is the text of a CallToolResult, and where its parts are.
+// A toolResult is the text of a CallToolResult and of its parts.
 type toolResult struct {
-	raw        []byte
-	content    []byte // an array
-	structured []byte // nil if there is none; null is a value
+	raw []byte
+	// content is the text of an array.
+	content []byte
+	// structured is nil without structured content; null is a value.
+	structured []byte
 	isError    bool
 }
 
@@ -283,7 +295,7 @@ func parseToolResult(raw []byte) (toolResult, error) {
 	return tr, nil
 }
 
-// decode decodes all of it.
+// decode decodes the whole result.
 func (tr *toolResult) decode() (*mcp.CallToolResult, error) {
 	r := new(mcp.CallToolResult)
 	if err := decodeResult(mcp.MethodToolsCall, tr.raw, r); err != nil {
@@ -292,7 +304,7 @@ func (tr *toolResult) decode() (*mcp.CallToolResult, error) {
 	return r, nil
 }
 
-// text returns the text blocks, joined by line breaks, and how many there are.
+// text returns the text blocks, joined by line breaks, and their number.
 func (tr *toolResult) text() (all string, n int) {
 	var joined strings.Builder
 	blocks := jsonwire.ArrayElements(tr.content)
@@ -317,7 +329,7 @@ func (tr *toolResult) text() (all string, n int) {
 	return all, n
 }
 
-// stringOutput returns what a string gets of the answer: the text or, if there is none, structured content that is a string.
+// stringOutput returns the text or, without text blocks, structured content that is a string.
 func (tr *toolResult) stringOutput() string {
 	all, n := tr.text()
 	if s, ok := stringValue(tr.structured); ok && n == 0 {
@@ -328,7 +340,7 @@ func (tr *toolResult) stringOutput() string {
 
 var errNoOutput = errors.New("the result has no structured content, and no single text block with JSON in its place")
 
-// jsonOutput returns the JSON text of what the tool has to say: the structured content, or what stands for it in servers that know none.
+// jsonOutput returns the structured content or, without it, the JSON in the only text block.
 func (tr *toolResult) jsonOutput() (json.RawMessage, error) {
 	if tr.structured != nil {
 		return tr.structured, nil
@@ -344,7 +356,7 @@ func (tr *toolResult) jsonOutput() (json.RawMessage, error) {
 	return text, nil
 }
 
-// toolOutput decodes what a tool answered.
+// toolOutput decodes the result of a tool call.
 func toolOutput[Out any](c *Client, name string, tr *toolResult) (Out, error) {
 	var none Out
 	if tr.isError {
@@ -354,7 +366,7 @@ func toolOutput[Out any](c *Client, name string, tr *toolResult) (Out, error) {
 		}
 		return none, &ToolError{Tool: name, Result: result}
 	}
-	if _, ok := any(none).(string); ok { // the most usual one, without allocating a variable for it
+	if _, ok := any(none).(string); ok { // the most common type, without an allocation
 		return any(tr.stringOutput()).(Out), nil
 	}
 	return decodeOutput[Out](c, name, tr)
@@ -385,7 +397,7 @@ func decodeOutput[Out any](c *Client, name string, tr *toolResult) (out Out, err
 	return out, nil
 }
 
-// decodeDirect decodes types that say which part of the result they want. It reports false for others.
+// decodeDirect decodes a part of the result for types that select one. It returns false for others.
 func (tr *toolResult) decodeDirect(out any) (done bool, err error) {
 	switch out := out.(type) {
 	case *json.RawMessage:
@@ -408,7 +420,7 @@ func (tr *toolResult) decodeDirect(out any) (done bool, err error) {
 	return true, err
 }
 
-// outputType returns Out, compiled for decoding, which it does once for a client.
+// outputType returns Out compiled for decoding. It compiles each type once for a client.
 func outputType[Out any](c *Client) (*schema.Typed[Out], error) {
 	key := reflect.TypeFor[Out]()
 	if typed, ok := c.outputTypes.Load(key); ok {
@@ -422,12 +434,14 @@ func outputType[Out any](c *Client) (*schema.Typed[Out], error) {
 	return typed, nil
 }
 
-// An OutputError is what a tool call fails with whose result is not what the tool's output schema promises
+// An OutputError is the error of a tool call if the result violates the tool's output schema
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema).
 type OutputError struct {
-	Tool   string
-	Result *mcp.CallToolResult // all that the server sent
-	Err    error               // usually a *[schema.Error]
+	Tool string
+	// Result is the whole result.
+	Result *mcp.CallToolResult
+	// Err is the reason, usually a *[schema.Error].
+	Err error
 }
 
 func (e *OutputError) Error() string {
@@ -439,10 +453,11 @@ func (e *OutputError) Unwrap() error { return e.Err }
 
 var errNoStructured = errors.New("it has an output schema, but the result has no structured content")
 
-// maxSchemaBytes is the largest schema that is compiled, in bytes: compiled it takes some hundred times as much.
+// maxSchemaBytes limits the schemas that are compiled, in bytes. Compiled, a schema takes some
+// hundred times as much.
 const maxSchemaBytes = 512 << 10
 
-// compileServerSchema compiles a schema of the server's.
+// compileServerSchema compiles a schema from the server.
 func compileServerSchema(text []byte, engine schema.Engine) (*schema.Validator, error) {
 	if len(text) > maxSchemaBytes {
 		return nil, fmt.Errorf("it has %d bytes; schemas of more than %d are not used", len(text), maxSchemaBytes)
@@ -450,47 +465,54 @@ func compileServerSchema(text []byte, engine schema.Engine) (*schema.Validator, 
 	return schema.Compile(text, engine)
 }
 
-// Bounds of what is kept of a server's tools: their names and output schemas.
+// Limits of the names and output schemas in a toolCatalog.
 const (
 	maxCatalogBytes = 16 << 20
-	toolOverhead    = 256 // bytes of an entry besides
+	toolOverhead    = 256 // size of an entry without its texts, in bytes
 )
 
-// maxToolAge is how old the knowledge of a tool must be for a result that breaks its schema to raise the question whether the schema is still the same.
+// maxToolAge is the age from which the client lists a tool again before it reports a result that
+// violates the tool's output schema. The schema may have changed.
 const maxToolAge = time.Minute
 
-// A toolCatalog is what a client knows of the server's tools from having listed them. The zero value knows nothing.
+// A toolCatalog holds what a client learned about the server's tools from lists. The zero value is
+// empty.
 type toolCatalog struct {
-	mu         sync.Mutex
-	byName     map[string]*toolInfo
-	bytes      int
-	generation int // how often everything was forgotten
+	mu     sync.Mutex
+	byName map[string]*toolInfo
+	bytes  int
+	// generation counts how often the catalog was cleared.
+	generation int
 }
 
-// A toolInfo is what calling a tool takes.
+// A toolInfo describes a tool for calls.
 type toolInfo struct {
-	repeatable   bool // it is safe to call it again, or so it says: one that lies is called twice, and could have done twice the harm in one call
-	taskSupport  string
-	outputSchema []byte // schema; nil if it has none
+	// repeatable is set if the tool claims to be safe to repeat. A tool that lies is called twice,
+	// but it could do as much harm in one call.
+	repeatable  bool
+	taskSupport string
+	// outputSchema is nil if the tool has none.
+	outputSchema []byte
 	listedAt     time.Time
 
 	compileOnce sync.Once
-	validator   *schema.Validator // of output; nil if that cannot be compiled
+	// validator validates outputSchema. It is nil if the schema is unusable.
+	validator *schema.Validator
 }
 
-// requiresTask reports whether a legacy server refuses to run the tool otherwise. Nothing is known of a nil tool.
+// requiresTask reports whether a legacy server runs the tool only as a task. ti may be nil.
 func (ti *toolInfo) requiresTask() bool {
 	return ti != nil && ti.taskSupport == mcp.TaskSupportRequired
 }
 
-// currentGeneration returns what learn wants to know: when the list was asked for.
+// currentGeneration returns the argument for add, from before the list was requested.
 func (tc *toolCatalog) currentGeneration() int {
 	tc.mu.Lock()
 	defer tc.mu.Unlock()
 	return tc.generation
 }
 
-// add takes in tools that were listed, unless everything was forgotten since the list was asked for.
+// add adds listed tools unless the catalog was cleared since generation.
 func (tc *toolCatalog) add(generation int, tools []mcp.Tool) {
 	tc.mu.Lock()
 	defer tc.mu.Unlock()
@@ -536,14 +558,15 @@ func (tc *toolCatalog) clear() {
 	tc.generation++
 }
 
-// lookup returns what is known of a tool, or nil.
+// lookup returns the info about a tool, or nil.
 func (tc *toolCatalog) lookup(name string) *toolInfo {
 	tc.mu.Lock()
 	defer tc.mu.Unlock()
 	return tc.byName[name]
 }
 
-// isStale reports whether the tool was listed too long ago for its schema to be sure. Until it is listed again, it does so once in a while.
+// isStale reports whether the info about a tool is too old to rely on its schema. It then counts as
+// new, so that the tool is listed again only once in a while.
 func (tc *toolCatalog) isStale(info *toolInfo) bool {
 	tc.mu.Lock()
 	defer tc.mu.Unlock()
@@ -554,7 +577,7 @@ func (tc *toolCatalog) isStale(info *toolInfo) bool {
 	return true
 }
 
-// checkOutput holds a result against the tool's output schema, if that is known.
+// checkOutput validates a result against the tool's output schema, if that is known.
 func (c *Client) checkOutput(ctx context.Context, name string, tr *toolResult) error {
 	info := c.tools.lookup(name)
 	if info == nil || tr.isError || c.opts.NoOutputValidation {
@@ -576,10 +599,11 @@ func (c *Client) checkOutput(ctx context.Context, name string, tr *toolResult) e
 	return &OutputError{Tool: name, Result: result, Err: err}
 }
 
-// findToolTimeout bounds how long a tool is looked for. The call goes on without it then.
+// findToolTimeout limits the search for a tool. The call then goes on without its info.
 const findToolTimeout = 30 * time.Second
 
-// findTool lists the tools anew, until it finds one, and returns what is known of that then.
+// findTool lists the tools until it finds the named one, bypassing the cache, and returns the info
+// about it, or nil.
 func (c *Client) findTool(ctx context.Context, name string) *toolInfo {
 	ctx, cancel := context.WithTimeout(ctx, findToolTimeout)
 	defer cancel()

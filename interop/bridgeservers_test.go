@@ -27,8 +27,8 @@ type shore struct {
 }
 
 var (
-	farLegacy = []string{"--far-era", "legacy"}
-	farModern = []string{"--far-era", "modern"}
+	farLegacy = []string{"--server-era", "legacy"}
+	farModern = []string{"--server-era", "modern"}
 )
 
 // inFlight are what may be on its way already when the server is told that it is not wanted any more, which the bridge does while the next request is under way.

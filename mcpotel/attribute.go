@@ -14,7 +14,7 @@ import (
 	"mcpwire/server"
 )
 
-// Attributes, by their names in the conventions.
+// These are the attributes of the conventions.
 const (
 	attrMethod     = attribute.Key("mcp.method.name")
 	attrVersion    = attribute.Key("mcp.protocol.version")
@@ -30,7 +30,7 @@ const (
 	attrTransport  = attribute.Key("network.transport")
 )
 
-// Values of error.type that are no JSON-RPC codes.
+// These are the values of error.type other than JSON-RPC codes.
 const (
 	errorTool     = "tool_error"
 	errorTimeout  = "timeout"
@@ -40,14 +40,17 @@ const (
 	errorOther    = "_OTHER"
 )
 
-// A failure is what the conventions say of an operation that failed. The zero failure is a success.
+// A failure describes a failed operation in terms of the conventions. The zero failure is a
+// success.
 type failure struct {
-	errorType string       // error.type
-	code      jsonrpc.Code // of the JSON-RPC error; 0 if the operation ended without one
-	message   string
+	// errorType is the value of error.type.
+	errorType string
+	// code is the code of the JSON-RPC error, or 0.
+	code    jsonrpc.Code
+	message string
 }
 
-// failureOf says how an operation failed. answered tells that the peer will be answered with err, in the words of the wire.
+// failureOf returns the failure for an error. answered is set if the peer gets err as a response.
 func failureOf(err error, answered bool) failure {
 	var e *jsonrpc.Error
 	switch {
@@ -79,12 +82,12 @@ func (f failure) attributes() []attribute.KeyValue {
 	return attrs
 }
 
-// toolFailed reports whether a tool's result says isError.
+// toolFailed reports whether a tool's result has isError.
 func toolFailed(result []byte) bool {
 	return string(jsonwire.Lookup(result, "isError")) == "true"
 }
 
-// stringMember returns a string that is a member of an object, or "".
+// stringMember returns a string member of an object, or "".
 func stringMember(object []byte, name string) string {
 	v := jsonwire.Lookup(object, name)
 	if len(v) < 2 || v[0] != '"' {
@@ -93,7 +96,7 @@ func stringMember(object []byte, name string) string {
 	return jsonwire.UnquoteString(v[1 : len(v)-1])
 }
 
-// requestID returns the id as the conventions spell it.
+// requestID returns the id in the form of the conventions.
 func requestID(id jsonrpc.ID) string {
 	if s, ok := id.Text(); ok {
 		return s
@@ -101,7 +104,7 @@ func requestID(id jsonrpc.ID) string {
 	return id.String()
 }
 
-// namesResource reports whether messages of the method name a resource.
+// namesResource reports whether messages of the method have a URI.
 func namesResource(method string) bool {
 	switch method {
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.NotificationResourceUpdated:
@@ -111,17 +114,19 @@ func namesResource(method string) bool {
 }
 
 const (
-	maxNames     = 1000 // that metrics of a Telemetry's clients have
-	maxNameBytes = 200  // of one
+	maxNames     = 1000 // recorded by the metrics of clients
+	maxNameBytes = 200
 )
 
-// nameSet are those of tools and prompts that servers were seen to have. What a client calls need not be there: models make names up.
+// nameSet holds the names of tools and prompts that are known to exist. A client may call others,
+// since models make names up.
 type nameSet struct {
 	mu    sync.Mutex
 	known map[string]struct{}
 }
 
-// allow reports whether metrics may have a name. exists tells that a server has just answered with what it names.
+// allow reports whether metrics may record a name. exists is set if a server has just answered for
+// it.
 func (n *nameSet) allow(name string, exists bool) bool {
 	if len(name) > maxNameBytes {
 		return false
@@ -139,7 +144,8 @@ func (n *nameSet) allow(name string, exists bool) bool {
 	return true
 }
 
-// withKnownCode returns what metrics say of a failure that the peer has answered with: it can make up any code.
+// withKnownCode returns the failure for metrics. It removes unknown codes, since a peer can send
+// any code.
 func (f failure) withKnownCode() failure {
 	switch f.code {
 	case 0, jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeInternalError,
@@ -150,6 +156,6 @@ func (f failure) withKnownCode() failure {
 	return failure{errorType: errorOther}
 }
 
-// codeUserRejected is what the specification's clients answer with if the user does not want to be asked
+// codeUserRejected is the specification's error code for a user who rejects an input request
 // (https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling).
 const codeUserRejected jsonrpc.Code = -1

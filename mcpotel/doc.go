@@ -1,5 +1,7 @@
-// Package mcpotel records traces and metrics of MCP with OpenTelemetry, by its semantic conventions for MCP
-// (https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md), which are in development and may change. A server:
+// Package mcpotel records traces and metrics of MCP with OpenTelemetry. It follows
+// the semantic conventions for MCP, which are in development and may change
+// (https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md).
+// A server:
 //
 //	tel := mcpotel.New(&mcpotel.Options{Transport: "pipe"})
 //	srv.Use(tel.Server)
@@ -7,33 +9,44 @@
 //
 // A client:
 //
-//	c, err := tel.Dial(ctx, carrier, nil)
+//	c, err := tel.Dial(ctx, transport, nil)
 //
-// Each request and each notification is a span: of kind server for what comes in, of kind client for what goes out. The trace context and the
-// baggage travel in _meta, as traceparent, tracestate and baggage (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta). A
-// span that came in is the parent of what a handler does: its context has it, and what it sends to other servers carries it on.
+// Each request and each notification is a span, of kind server for incoming and of
+// kind client for outgoing messages. _meta carries the trace context and the baggage
+// as traceparent, tracestate and baggage
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta). The span of
+// an incoming message is in the handler's context, so it is the parent of the
+// handler's spans and of its requests to other servers.
 //
-// The metrics are the histograms mcp.server.operation.duration, mcp.client.operation.duration, mcp.server.session.duration and
-// mcp.client.session.duration, in seconds. Their attributes have few values, whatever peers and models make up: names of tools and prompts only if a
-// server has them registered, or a client was answered by them; of what peers answer with only codes that are known, the others being _OTHER; and never
-// a URI. Spans have it all.
+// The metrics are the histograms mcp.server.operation.duration,
+// mcp.client.operation.duration, mcp.server.session.duration and
+// mcp.client.session.duration, in seconds. Their attributes have a bounded number of
+// values, whatever peers send: a server records only names of registered tools and
+// prompts, a client only names that a server has answered for. Unknown error codes of
+// peers are recorded as _OTHER, and URIs are not recorded. Spans have all of these.
 //
-// Only the OpenTelemetry API is linked. Without an SDK that is set up nothing is recorded, but trace contexts are passed on.
+// The package depends only on the OpenTelemetry API. Without an SDK it records
+// nothing, but still propagates trace contexts.
 //
 // # Trust
 //
-// What a peer says of its trace is taken on trust: which trace a span is in, whether it is sampled (unless the sampler decides for itself), and the baggage,
-// which handlers see and which goes out with what they send, to other servers too. And each peer is sent the baggage of the context. Where that is too
-// much, set [Options.Propagator]: propagation.TraceContext{} neither takes nor sends baggage, and with an empty composite
-// (propagation.NewCompositeTextMapPropagator()) no peer decides of which trace a span is.
+// The package trusts the trace data of peers: the trace of a span, the sampling
+// decision (unless the sampler decides itself), and the baggage, which handlers see
+// and which their requests to other servers carry. It also sends the baggage of the
+// context to each peer. To trust less, set [Options.Propagator]:
+// propagation.TraceContext{} neither accepts nor sends baggage. With an empty
+// composite (propagation.NewCompositeTextMapPropagator()) peers do not determine the
+// trace of a span either.
 //
 // # Concurrency
 //
-// A [Telemetry] may be used by many servers, clients and goroutines at once.
+// A [Telemetry] may be used by multiple servers, clients and goroutines at once.
 //
 // # Errors
 //
-// There are none: what the API complains of goes to its error handler. The attribute error.type is the JSON-RPC error code if there is one, or
-// tool_error (a tool's result with isError), panic (of a handler; it is answered with -32603), and if there is no answer timeout, cancelled (by the one
-// who waits for it), closed (the connection ended), or _OTHER.
+// The package returns no errors of the API; they go to the API's error handler. The
+// attribute error.type is the code of the JSON-RPC error if there is one. It is
+// tool_error for a tool's result with isError, and panic for a handler that panics
+// (answered with -32603). Without a response it is timeout, cancelled (by the
+// caller), closed (the connection ended), or _OTHER.
 package mcpotel

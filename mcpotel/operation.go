@@ -19,12 +19,13 @@ import (
 	"mcpwire/mcp"
 )
 
-// An operation is a message while it is under way.
+// An operation is a message in progress.
 type operation struct {
 	*Telemetry
-	kind     trace.SpanKind
-	method   string
-	target   string // name of the tool or the prompt; a server has only those that are registered
+	kind   trace.SpanKind
+	method string
+	// target is the name of the tool or the prompt. On a server it is a registered one.
+	target   string
 	id       jsonrpc.ID
 	revision mcp.Revision
 	params   []byte
@@ -33,10 +34,10 @@ type operation struct {
 	start time.Time
 }
 
-// A step takes the message on in a context.
+// A nextFunc passes the message on with a context.
 type nextFunc func(ctx context.Context) (json.RawMessage, error)
 
-// run takes the message on within a span, and measures it.
+// run passes the message on within a span and records its duration.
 func (o *operation) run(ctx context.Context, link trace.SpanContext, next nextFunc) (json.RawMessage, error) {
 	o.start = time.Now()
 	opts := []trace.SpanStartOption{trace.WithSpanKind(o.kind), trace.WithAttributes(o.spanAttributes(ctx)...)}
@@ -53,7 +54,8 @@ func (o *operation) run(ctx context.Context, link trace.SpanContext, next nextFu
 		if ended {
 			return
 		}
-		f := failure{errorType: errorPanic, message: "the handler panicked"} // or it has ended the goroutine
+		// It panicked or called runtime.Goexit.
+		f := failure{errorType: errorPanic, message: "the handler panicked"}
 		if len(o.id) > 0 {
 			f.code = jsonrpc.CodeInternalError
 		}
@@ -79,7 +81,7 @@ func (o *operation) run(ctx context.Context, link trace.SpanContext, next nextFu
 	return result, err
 }
 
-// end records how it went.
+// end records the result of the operation.
 func (o *operation) end(ctx context.Context, f failure) {
 	o.span.SetAttributes(f.attributes()...)
 	if f.errorType != "" {
@@ -98,7 +100,7 @@ func (o *operation) end(ctx context.Context, f failure) {
 	h.Record(ctx, time.Since(o.start).Seconds(), metric.WithAttributes(attrs...))
 }
 
-// commonAttributes are the attributes that spans and metrics both have.
+// commonAttributes returns the attributes of both spans and metrics.
 func (o *operation) commonAttributes() []attribute.KeyValue {
 	attrs := []attribute.KeyValue{attrMethod.String(o.method)}
 	switch o.method {
@@ -142,20 +144,20 @@ func (o *operation) spanAttributes(ctx context.Context) []attribute.KeyValue {
 	return attrs
 }
 
-// receive runs an operation that the peer began: what it says of its trace is the parent, and what was there before is linked.
+// receive runs an incoming operation. The peer's span is the parent; a span in ctx becomes a link.
 func (o *operation) receive(ctx context.Context, next nextFunc) (json.RawMessage, error) {
 	o.kind = trace.SpanKindServer
 	ambient := trace.SpanContextFromContext(ctx)
 	ctx = o.extract(ctx, o.params)
 	if trace.SpanContextFromContext(ctx).Equal(ambient) {
-		ambient = trace.SpanContext{} // it is the parent
+		ambient = trace.SpanContext{} // already the parent
 	}
 	return o.run(ctx, ambient, func(ctx context.Context) (json.RawMessage, error) {
 		return next(withTraceContext(ctx))
 	})
 }
 
-// send runs an operation that begins here.
+// send runs an outgoing operation.
 func (o *operation) send(ctx context.Context, next func(ctx context.Context, params []byte) (json.RawMessage, error)) (json.RawMessage, error) {
 	o.kind = trace.SpanKindClient
 	return o.run(ctx, trace.SpanContext{}, func(ctx context.Context) (json.RawMessage, error) {
@@ -163,7 +165,7 @@ func (o *operation) send(ctx context.Context, next func(ctx context.Context, par
 	})
 }
 
-// withTraceContext makes the span in ctx the parent of what is sent to other peers without the help of this package.
+// withTraceContext makes the span in ctx the parent of messages that are sent without this package.
 func withTraceContext(ctx context.Context) context.Context {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
@@ -173,14 +175,15 @@ func withTraceContext(ctx context.Context) context.Context {
 	return jsonrpc.WithTrace(ctx, jsonrpc.Trace{Parent: carrier["traceparent"], State: carrier["tracestate"]})
 }
 
-// A session is a connection while it is open.
+// A connection tracks an open connection.
 type connection struct {
-	revision atomic.Uint32 // of its last request
+	// revision is that of the last request.
+	revision atomic.Uint32
 }
 
 type connectionKey struct{}
 
-// sessionAttributes are those of the metrics about sessions.
+// sessionAttributes returns the attributes of session metrics.
 func (t *Telemetry) sessionAttributes(r mcp.Revision, err error) []attribute.KeyValue {
 	var attrs []attribute.KeyValue
 	if r != mcp.RevisionNone {
@@ -195,10 +198,10 @@ func (t *Telemetry) sessionAttributes(r mcp.Revision, err error) []attribute.Key
 	return attrs
 }
 
-// maxMetaValueBytes is the longest value, in bytes of JSON text, that is taken from _meta.
+// maxMetaValueBytes is the longest JSON text of a value that is read from _meta.
 const maxMetaValueBytes = 8 << 10
 
-// extract returns ctx with what the _meta of params carries.
+// extract returns ctx with the trace data in the _meta of params.
 func (t *Telemetry) extract(ctx context.Context, params []byte) context.Context {
 	meta := jsonwire.Lookup(params, "_meta")
 	if len(meta) == 0 || meta[0] != '{' {
@@ -216,7 +219,8 @@ func (t *Telemetry) extract(ctx context.Context, params []byte) context.Context 
 	return t.propagator.Extract(ctx, carrier)
 }
 
-// inject returns params whose _meta carries what is in ctx, in place of what it carried before. params is the text of an object, or nil.
+// inject returns params with the trace data of ctx in _meta. It replaces older trace data. params
+// is the text of an object or nil.
 func (t *Telemetry) inject(ctx context.Context, params []byte) []byte {
 	carrier := propagation.MapCarrier{}
 	t.propagator.Inject(ctx, carrier)
@@ -225,10 +229,11 @@ func (t *Telemetry) inject(ctx context.Context, params []byte) []byte {
 	}
 	old := jsonwire.Lookup(params, "_meta")
 	if len(old) > 0 && old[0] != '{' {
-		return params // it is no business of this package to mend that
+		return params // invalid; the receiver reports it
 	}
 	meta := appendMembers([]byte("{"), old, func(key string) bool {
-		return carrier[key] == "" && (key != "tracestate" || carrier["traceparent"] == "") // the state is that of the trace
+		// The old tracestate belongs to the replaced traceparent.
+		return carrier[key] == "" && (key != "tracestate" || carrier["traceparent"] == "")
 	})
 	for _, key := range slices.Sorted(maps.Keys(carrier)) {
 		meta = appendComma(meta)
@@ -238,7 +243,7 @@ func (t *Telemetry) inject(ctx context.Context, params []byte) []byte {
 	return append(appendMembers(out, params, func(key string) bool { return key != "_meta" }), '}')
 }
 
-// appendMembers appends the members of an object whose keys are to be kept.
+// appendMembers appends the members of an object for whose key keep returns true.
 func appendMembers(dst, object []byte, keep func(key string) bool) []byte {
 	if len(object) == 0 {
 		return dst
@@ -253,7 +258,7 @@ func appendMembers(dst, object []byte, keep func(key string) bool) []byte {
 	return dst
 }
 
-// appendComma appends one unless the object has no member yet.
+// appendComma appends a comma unless the object is empty.
 func appendComma(dst []byte) []byte {
 	if dst[len(dst)-1] == '{' {
 		return dst

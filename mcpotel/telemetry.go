@@ -18,27 +18,32 @@ import (
 	"mcpwire/server"
 )
 
-// Options are the options of [New]. The zero value is ready to use, and what nil means.
+// Options are the options of [New]. The zero value is ready to use; a nil *Options means the same.
 type Options struct {
-	TracerProvider trace.TracerProvider // nil is the global one
-	MeterProvider  metric.MeterProvider // nil is the global one
+	// TracerProvider creates the tracer. Nil means the global one.
+	TracerProvider trace.TracerProvider
 
-	// Propagator reads contexts from _meta and writes them there; the keys it uses get no prefix. nil is W3C Trace Context and W3C Baggage, which the
-	// specification names, whatever the global one is.
+	// MeterProvider creates the meter. Nil means the global one.
+	MeterProvider metric.MeterProvider
+
+	// Propagator reads and writes trace data in _meta, with its keys unprefixed. Nil means W3C
+	// Trace Context and W3C Baggage, which the specification names, and not the global one.
 	Propagator propagation.TextMapPropagator
 
-	// Transport is the attribute network.transport: "pipe" for standard input and output, "tcp" or "quic" for HTTP, "unix" for a socket. "" leaves it
-	// out.
+	// Transport is the attribute network.transport: "pipe" for standard input and output, "tcp" or
+	// "quic" for HTTP, "unix" for a socket. If it is empty, the attribute is left out.
 	Transport string
 
-	// Content records tools' arguments, and the results of those that did not fail, on their spans, as JSON text. They may hold anything, secrets among it.
+	// Content records the arguments and the successful results of tools on spans, as JSON text.
+	// They may contain secrets.
 	Content bool
 
-	// Attributes returns more attributes for the span of a message, mcp.session.id for example; nil adds none. It may be called by many goroutines at once.
+	// Attributes returns additional attributes for a message's span, for example mcp.session.id.
+	// Nil adds none. It may be called by multiple goroutines at once.
 	Attributes func(ctx context.Context, method string) []attribute.KeyValue
 }
 
-// A Telemetry records. Make one with [New].
+// A Telemetry records traces and metrics. Create one with [New].
 type Telemetry struct {
 	opts       Options
 	tracer     trace.Tracer
@@ -51,10 +56,10 @@ type Telemetry struct {
 
 const scope = "mcpwire/mcpotel"
 
-// durationBuckets are those of the buckets that the conventions ask for, in seconds.
+// durationBuckets are the bucket boundaries of the conventions, in seconds.
 var durationBuckets = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
-// New returns a Telemetry. opts may be nil; it is copied.
+// New returns a Telemetry. It copies opts, which may be nil.
 func New(opts *Options) *Telemetry {
 	t := &Telemetry{}
 	if opts != nil {
@@ -90,8 +95,8 @@ func histogram(m metric.Meter, name, description string) metric.Float64Histogram
 	return h
 }
 
-// Server is a [server.Middleware] that records what a server receives and sends. What other middleware does is part of what is recorded if Server is
-// added before it.
+// Server is a [server.Middleware] that records a server's incoming and outgoing messages. Add it
+// before other middleware to include their time.
 func (t *Telemetry) Server(next server.HandlerFunc) server.HandlerFunc {
 	return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
 		o := &operation{Telemetry: t, method: m.Method, id: m.ID, params: m.Params}
@@ -115,12 +120,12 @@ func (t *Telemetry) Server(next server.HandlerFunc) server.HandlerFunc {
 	}
 }
 
-// A Server serves a connection with each call of Serve; *[server.Server] is one.
+// A Server serves a connection in each call of Serve. *[server.Server] implements it.
 type Server interface {
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 
-// WrapServer returns a Server that serves as s does, and records how long each connection lasts.
+// WrapServer returns a Server that calls s and records the duration of each connection.
 func (t *Telemetry) WrapServer(s Server) Server { return recordingServer{t, s} }
 
 type recordingServer struct {
@@ -137,8 +142,8 @@ func (rs recordingServer) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	return err
 }
 
-// Client is a [client.Middleware] that records what a client sends and receives. A call is one operation, with all that it takes: the server's
-// questions, and what was sent again. [Telemetry.Dial] records the session besides.
+// Client is a [client.Middleware] that records a client's outgoing and incoming messages. A call is
+// one operation, including input requests and retries. [Telemetry.Dial] also records the session.
 func (t *Telemetry) Client(next client.HandlerFunc) client.HandlerFunc {
 	return func(ctx context.Context, m *client.Message) (json.RawMessage, error) {
 		o := &operation{Telemetry: t, method: m.Method, id: m.ID, revision: m.Revision, params: m.Params}
@@ -152,13 +157,13 @@ func (t *Telemetry) Client(next client.HandlerFunc) client.HandlerFunc {
 				return next(withTraceContext(ctx), m)
 			})
 		case m.Notification && !serverNotifications[m.Method]:
-			return next(ctx, m) // a server may send as many kinds of them as it likes
+			return next(ctx, m) // the kinds of notifications from a server are unbounded
 		}
 		return o.receive(ctx, func(ctx context.Context) (json.RawMessage, error) { return next(ctx, m) })
 	}
 }
 
-// serverNotifications are those that servers send.
+// serverNotifications holds the notifications that servers send.
 var serverNotifications = map[string]bool{
 	mcp.NotificationCancelled:           true,
 	mcp.NotificationProgress:            true,
@@ -173,7 +178,8 @@ var serverNotifications = map[string]bool{
 	mcp.NotificationTasks:               true,
 }
 
-// Dial is [client.Dial] with [Telemetry.Client] as the outermost middleware, and records how long the Client lasts.
+// Dial is [client.Dial] with [Telemetry.Client] as the outermost middleware. It records the
+// duration of the session.
 func (t *Telemetry) Dial(ctx context.Context, transport client.Transport, opts *client.Options) (*client.Client, error) {
 	var o client.Options
 	if opts != nil {

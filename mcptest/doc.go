@@ -1,9 +1,11 @@
-// Package mcptest tests servers and clients of the Model Context Protocol in memory, on the level of calls and on that of the wire.
-// [Connect] gives you a client of your server. Most tests need nothing else:
+// Package mcptest tests servers and clients of the Model Context Protocol in
+// memory, at the level of calls and at the level of messages. [Connect] returns a
+// client of the server under test. Most tests need nothing else:
 //
 //	func TestWeather(t *testing.T) {
-//		c := mcptest.Connect(t, newServer(t), nil) // newServer returns the *server.Server under test
-//		got, err := client.CallTool[Weather](t.Context(), c, "weather", map[string]any{"city": "Oslo"})
+//		c := mcptest.Connect(t, newServer(t), nil) // newServer returns a *server.Server
+//		args := map[string]any{"city": "Oslo"}
+//		got, err := client.CallTool[Weather](t.Context(), c, "weather", args)
 //		if err != nil {
 //			t.Fatal(err)
 //		}
@@ -12,39 +14,44 @@
 //		}
 //	}
 //
-// For the others:
+// For other tests:
 //
-//   - [Serve] and [NewPeer] let you play the client by hand: send this message, expect that one. See [Peer] for what expectations may leave open.
-//   - [Script] lets you play a server, to test a client.
-//   - [Golden] plays recorded sessions from files, and writes the files.
-//   - [CheckLeaks] sees that no goroutine is left, and [Pipe] is what all of it runs over.
+//   - [Serve] and [NewPeer] let a test act as the client, one message at a time. See
+//     [Peer] for the patterns of expected messages.
+//   - [Script] acts as a server, to test a client.
+//   - [Golden] runs recorded sessions from files, and updates the files.
+//   - [CheckLeaks] reports leaked goroutines, and [Pipe] is the transport of all
+//     these.
 //
-// [Request], [Result] and the functions beside them build the messages that scripts are made of, for any revision.
+// [Request], [Result] and similar functions build messages of any revision.
 //
-// # What a failure shows
+// # Failures
 //
-// What differs, with the path of each place; the message that was expected and the one that came; and the session so far, in the format of [Golden]:
+// A failure shows the differences with their paths, the expected and the received
+// message, and the session so far in the format of [Golden]:
 //
 //	weather_test.go:24: Expect: another message came
 //	    result.content[0].text: got "21 °C", want "20 °C"
 //	want: {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"20 °C"}]}}
 //	got:  {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"21 °C"}]}}
 //	the session so far:
-//	  > {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"weather","arguments":{"city":"Oslo"}}}
+//	  > {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"weather"}}
 //	  < {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"21 °C"}]}}
 //
 // # Time
 //
-// Every wait is bounded, by [Peer].Timeout or a constant, and nothing here sleeps to see whether something happens, except where its comment says
-// so. All of it works in a bubble of testing/synctest, which makes timeouts of the code under test exact and free: make pipes, servers and peers
-// inside the bubble, with the bubble's *testing.T.
+// Every wait is bounded by [Peer].Timeout or a constant. Nothing sleeps to see
+// whether something happens, except where documented. Everything works in a bubble
+// of testing/synctest, where the timeouts of the code under test are exact and take
+// no time. Create pipes, servers and peers inside the bubble, with its *testing.T.
 //
 // # Concurrency
 //
-// A [Peer] is for one goroutine. The ends of a [Pipe] are for any number. Everything that is started here belongs to the test that it was given:
-// it is stopped and waited for when that ends.
+// A [Peer] must be used by one goroutine at a time. The ends of a [Pipe] may be used
+// by multiple goroutines at once. At the end of a test, the package stops whatever it
+// has started for that test and waits for it.
 //
 // # Compatibility
 //
-// The package imports testing, so it is for test files only.
+// The package imports testing, so use it in test files only.
 package mcptest

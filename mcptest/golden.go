@@ -18,24 +18,29 @@ import (
 	"mcpwire/mcp"
 )
 
-// GoldenOptions are the options of [Golden]. The zero value is ready to use, and what nil means.
+// GoldenOptions are the options of [Golden]. The zero value is ready to use; a nil *GoldenOptions
+// means the same.
 type GoldenOptions struct {
-	// Bubble plays each session in a bubble of testing/synctest: the clock begins at 2000-01-01T00:00:00Z and goes on only when everything waits,
-	// so that times can be compared and waiting costs nothing. It is for servers that do no real I/O and leave no goroutine behind.
+	// Bubble runs each session in a bubble of testing/synctest. Its clock starts at
+	// 2000-01-01T00:00:00Z and advances only when all goroutines are blocked, so times are
+	// comparable and waiting takes no time. It requires servers without real I/O or leaked
+	// goroutines.
 	Bubble bool
 
-	Timeout time.Duration // of each wait; 0 is DefaultTimeout
+	// Timeout bounds each wait. Zero means DefaultTimeout.
+	Timeout time.Duration
 }
 
-// Golden plays recorded sessions with a server and compares what it answers. files is a pattern of package filepath, "testdata/*.txtar" say; each
-// file holds sessions, one behind the other, in the format of txtar, and each is a subtest, with a server and a connection of its own:
+// Golden runs recorded sessions with a server and compares its messages. files is a pattern of
+// package filepath, such as "testdata/*.txtar". Each file holds sessions in the txtar format. Each
+// session is a subtest with its own server and connection:
 //
-//	What stands in front of the first session is for the reader.
+//	The text before the first session is for the reader.
 //
 //	-- echo --
 //	# A comment.
-//	> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":"$modern","name":"echo","arguments":{"text":"hi"}}}
-//	< {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hi"}],"$any":"$any"}}
+//	> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":"$modern","name":"echo"}}
+//	< {"jsonrpc":"2.0","id":1,"result":{"content":[],"$any":"$any"}}
 //	-- ping --
 //	@handshake 2025-11-25
 //	> {"jsonrpc":"2.0","id":1,"method":"ping"}
@@ -43,24 +48,28 @@ type GoldenOptions struct {
 //
 // A line begins with a word:
 //
-//	>           sends the message behind it
-//	>raw        sends a frame as it is, even if it is not JSON
-//	<           the message that must come before the next one is sent
-//	@handshake  begins the session with a handshake, in the revision behind it; the answer is not looked at
-//	@unordered  the messages between two that are sent may come in any order
-//	@eof        ends the input; what is still answered stands behind it. Each session ends so anyway
-//	#           a comment
+//	>           sends the message
+//	>raw        sends the frame unchanged, even if it is not JSON
+//	<           expects the message before the next one is sent
+//	@handshake  first makes a handshake in the revision, ignoring the result
+//	@unordered  allows the messages between two sent ones in any order
+//	@eof        ends the input, as the end of the session does; expects what follows
+//	#           is a comment
 //
-// Messages are patterns, with variables, as those of [Peer] are. A message that no line expects fails the test.
+// Messages are patterns with variables, as for [Peer]. A message that no line expects fails the
+// test.
 //
 // # Updating
 //
-// If the environment has MCPTEST_UPDATE=1, or the test binary has a flag -update and it is set, what comes is written into the files instead of
-// being compared. A session that has nothing but messages to send is a good beginning. A message that matches its line leaves it as it is; in
-// others, the variables that still stand for something stay. To tell which message came in answer to which, Golden waits until a request is
-// answered, at most two seconds, and then until nothing has come for a tenth of a second. Read the difference before you commit it.
+// If the environment contains MCPTEST_UPDATE=1, or the test binary has a flag -update and it is
+// set, Golden writes the received messages into the files instead of comparing them. Start with a
+// session that only sends messages. An update keeps lines that match and, in other lines, the
+// variables that still match. To assign messages to requests, Golden waits at most two seconds
+// until a request is answered, and then until nothing has arrived for a tenth of a second. Review
+// the differences before committing them.
 //
-// Golden does not declare the flag, because a test package that declares it too would not start. To have it, declare it:
+// Golden does not declare the flag, because a test package that also declares it would not start.
+// Declare it like this:
 //
 //	var _ = flag.Bool("update", false, "write what the server answers into testdata")
 func Golden[S Server](t *testing.T, files string, newServer func(t testing.TB) S, opts *GoldenOptions) {
@@ -84,7 +93,7 @@ func Golden[S Server](t *testing.T, files string, newServer func(t testing.TB) S
 	}
 }
 
-// updateRequested reports whether files are to be written.
+// updateRequested reports whether Golden updates the files.
 func updateRequested() bool {
 	if os.Getenv("MCPTEST_UPDATE") == "1" {
 		return true
@@ -103,7 +112,7 @@ type goldenRunner struct {
 	newServer func(t testing.TB) Server
 }
 
-// runFile plays the sessions of a file.
+// runFile runs the sessions of a file.
 func (g *goldenRunner) runFile(t *testing.T, name string) {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -142,7 +151,7 @@ func (g *goldenRunner) runFile(t *testing.T, name string) {
 	}
 }
 
-// runCase plays one session, and leaves what came in its steps.
+// runCase runs one session. For an update it records the received messages in the steps.
 func (g *goldenRunner) runCase(t testing.TB, gc *goldenCase) {
 	t.Helper()
 	p := NewPeer(t, Serve(t, g.newServer(t)))
@@ -172,25 +181,29 @@ func (g *goldenRunner) runCase(t testing.TB, gc *goldenCase) {
 	p.location = gc.location(0)
 }
 
-// A session is one section of a golden file; [Golden] says what stands in it.
+// A goldenCase is one session of a golden file. See [Golden] for the format.
 type goldenCase struct {
 	file, name string
-	firstLine  int // the number of its first line in the file
-	lines      []string
+	// firstLine is the number of its first line in the file.
+	firstLine int
+	lines     []string
 
-	handshake     mcp.Revision // RevisionNone without one
+	// handshake is RevisionNone without a handshake.
+	handshake     mcp.Revision
 	handshakeLine int
 	unordered     bool
 	steps         []step
 }
 
-// A step is something that is sent, and what comes then.
+// A step sends something and expects messages.
 type step struct {
 	kind stepKind
 	text string
-	line int // index in session.lines
+	// line is an index in goldenCase.lines.
+	line int
 	want []expected
-	got  []string // patterns of what came, for an update
+	// got holds the patterns for an update.
+	got []string
 }
 
 type stepKind uint8
@@ -201,13 +214,13 @@ const (
 	stepEOF
 )
 
-// An expected message is a pattern and the line where it stands.
+// An expected message is a pattern and its line.
 type expected struct {
 	pattern string
 	line    int
 }
 
-// sectionLine returns the number of the line with which the data of a section begins in its file.
+// sectionLine returns the line number in the file of a section's first line.
 func sectionLine(archive *txtar.Archive, i int) int {
 	before := &txtar.Archive{Comment: archive.Comment, Files: archive.Files[:i]}
 	return bytes.Count(txtar.Format(before), []byte("\n")) + 2
@@ -260,7 +273,7 @@ func (gc *goldenCase) parseLine(i int, line string) error {
 	return nil
 }
 
-// location names a line, by its index, in front of a message.
+// location returns the prefix of failures for the line with index i.
 func (gc *goldenCase) location(i int) string {
 	return fmt.Sprintf("%s:%d: session %q: ", gc.file, gc.firstLine+i, gc.name)
 }
@@ -277,7 +290,7 @@ func (st *step) send(p *Peer) {
 	}
 }
 
-// check sees that what comes after a step is what should.
+// check expects the messages of a step.
 func (st *step) check(p *Peer, gc *goldenCase) {
 	p.t.Helper()
 	if gc.unordered {
@@ -294,13 +307,14 @@ func (st *step) check(p *Peer, gc *goldenCase) {
 	}
 }
 
-// How long an update waits: for the answer to a request, and for what else may come.
+// These limit how long an update waits: answerWait for the response to a request, quietWait for
+// other messages.
 const (
 	answerWait = 2 * time.Second
 	quietWait  = 100 * time.Millisecond
 )
 
-// recordStep takes what comes after a step instead of comparing it.
+// recordStep records the messages of a step instead of comparing them.
 func (gc *goldenCase) recordStep(p *Peer, st *step) {
 	p.t.Helper()
 	if st.kind == stepEOF {
@@ -309,12 +323,12 @@ func (gc *goldenCase) recordStep(p *Peer, st *step) {
 	}
 	text := st.text
 	if st.kind == stepSend {
-		text, _ = p.vars.expand(text) // it was sent
+		text, _ = p.vars.expand(text) // the message was sent, so it has no error
 	}
 	gc.mergeStep(p, st, p.readReplies(text))
 }
 
-// recordEnd ends the input. If something still comes then, that gets a step of its own.
+// recordEnd ends the input. It adds a step for further messages.
 func (gc *goldenCase) recordEnd(p *Peer) {
 	p.t.Helper()
 	if gc.steps[len(gc.steps)-1].kind == stepEOF {
@@ -328,7 +342,8 @@ func (gc *goldenCase) recordEnd(p *Peer) {
 	}
 }
 
-// mustReadRest returns what comes until the other side hangs up, which it must.
+// mustReadRest returns the messages until the other side closes the connection. It fails the test
+// if the other side doesn't.
 func (p *Peer) mustReadRest() []string {
 	p.t.Helper()
 	got, err := p.readRest()
@@ -338,8 +353,8 @@ func (p *Peer) mustReadRest() []string {
 	return got
 }
 
-// readReplies returns what comes after a message was sent: its answer, if it wants one, and what follows within quietWait. It ends after the peer's
-// Timeout in any case.
+// readReplies returns the messages after one was sent: the response, if it is a request, and those
+// that follow within quietWait. It returns after the peer's Timeout in any case.
 func (p *Peer) readReplies(sent string) []string {
 	var request jsonrpc.Message
 	waiting := jsonrpc.Parse([]byte(sent), &request, maxDepth) == nil && request.Kind == jsonrpc.KindRequest
@@ -362,7 +377,7 @@ func (p *Peer) readReplies(sent string) []string {
 	return got
 }
 
-// mergeStep makes patterns of what came after a step, out of those that were expected.
+// mergeStep merges the messages of a step with the expected patterns.
 func (gc *goldenCase) mergeStep(p *Peer, st *step, replies []string) {
 	p.t.Helper()
 	if gc.unordered {
@@ -386,7 +401,8 @@ func (gc *goldenCase) mergeStep(p *Peer, st *step, replies []string) {
 	}
 }
 
-// orderByPattern puts what came in the order of the patterns that it matches. What matches none fills the gaps, and stands behind.
+// orderByPattern sorts messages by the patterns that they match. Those without a match fill the
+// gaps and the end.
 func (st *step) orderByPattern(p *Peer, got []string) []string {
 	p.t.Helper()
 	rest := slices.Clone(got)
@@ -410,9 +426,10 @@ func (st *step) orderByPattern(p *Peer, got []string) []string {
 	return append(places, rest...)
 }
 
-// format is the session with what came in the place of what was expected. Comments stay where they are.
+// format returns the session with the recorded messages instead of the expected ones. Comments stay
+// in place.
 func (gc *goldenCase) format() []byte {
-	replaced := map[int]string{} // of the expected messages, by line; "" is nothing
+	replaced := map[int]string{} // expected messages by line; "" removes one
 	added := map[int][]string{}
 	for _, st := range gc.steps {
 		at := st.line

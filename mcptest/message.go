@@ -9,16 +9,17 @@ import (
 // Initialized is the notification that ends a handshake.
 const Initialized = `{"jsonrpc":"2.0","method":"` + mcp.NotificationInitialized + `"}`
 
-// Initialize returns the request, with the id 0, that begins a handshake: a client without capabilities asks for a revision. Expect an answer, then
-// send [Initialized].
+// Initialize returns the request, with the id 0, that begins a handshake for a revision. The client
+// has no capabilities. Expect a result, then send [Initialized].
 func Initialize(r mcp.Revision) string {
 	params := append([]byte(`{"protocolVersion":`), revisionText(r)...)
 	params = append(params, `,"capabilities":{},"clientInfo":{"name":"mcptest","version":"1"}}`...)
 	return string(jsonrpc.AppendRequest(nil, jsonrpc.IntID(0), mcp.MethodInitialize, params))
 }
 
-// Request returns a request of a revision. params is the text of an object, a pattern (see [Peer]) if need be; "" is none. In a modern revision
-// params._meta gets the members that each request must have (the revision, and no capabilities of the client), unless params has them already.
+// Request returns a request of a revision. params is the text of an object, which may be a pattern
+// (see [Peer]), or "" for none. In a modern revision Request adds the required members of
+// params._meta that are missing: the revision, and no capabilities of the client.
 func Request[ID int | string](r mcp.Revision, id ID, method, params string) string {
 	if r.Modern() {
 		params = withMeta(r, params)
@@ -26,18 +27,18 @@ func Request[ID int | string](r mcp.Revision, id ID, method, params string) stri
 	return string(jsonrpc.AppendRequest(nil, idOf(id), method, paramsOrNil(params)))
 }
 
-// Notification returns a notification. params is as for [Request], and never gets anything added.
+// Notification returns a notification. params is as for [Request], but nothing is added.
 func Notification(method, params string) string {
 	return string(jsonrpc.AppendNotification(nil, method, paramsOrNil(params)))
 }
 
-// Result returns the answer to a request: a scripted server sends it, a scripted client expects it. The id may be a variable, and result a pattern
-// (see [Peer]). Nothing is added to it: modern results have a member resultType, and most have _meta.
+// Result returns the response to a request. id may be a variable, and result a pattern (see
+// [Peer]). Nothing is added: modern results need resultType, and most need _meta.
 func Result[ID int | string](id ID, result string) string {
 	return string(jsonrpc.AppendResult(nil, idOf(id), []byte(result)))
 }
 
-// Error returns the answer to a request that failed. The id may be a variable, see [Peer].
+// Error returns the error response to a request. id may be a variable, see [Peer].
 func Error[ID int | string](id ID, code jsonrpc.Code, message string) string {
 	return string(jsonrpc.AppendError(nil, idOf(id), &jsonrpc.Error{Code: code, Message: message}, false))
 }
@@ -61,12 +62,13 @@ func paramsOrNil(params string) []byte {
 
 func revisionText(r mcp.Revision) []byte { return jsonwire.AppendQuote(nil, r.String()) }
 
-// modernMeta are the members that the _meta of a modern request must have, in pairs of a name and a JSON text.
+// modernMeta returns the required _meta members of a modern request as pairs of name and JSON text.
 func modernMeta(r mcp.Revision) [][2]string {
 	return [][2]string{{mcp.MetaProtocolVersion, string(revisionText(r))}, {mcp.MetaClientCapabilities, "{}"}}
 }
 
-// withMeta adds the metadata of a modern request to params. What is no object stays as it is: a test may want to send it.
+// withMeta adds the metadata of a modern request to params. It returns params that are not an
+// object unchanged, since a test may want to send them.
 func withMeta(r mcp.Revision, params string) string {
 	if params == "" {
 		params = "{}"

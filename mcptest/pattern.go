@@ -11,17 +11,20 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// maxDiffs is how many differences a failure lists.
+// maxDiffs limits the differences in a failure.
 const maxDiffs = 20
 
 // A match compares a message with a pattern.
 type match struct {
-	vars     variables // those from before, and those that the message gave a value
-	diffs    []string  // what differs, each with its path; none means that the message fits
-	verbatim bool      // strings of the pattern are what they are
+	// vars holds the earlier variables and those that the message has set.
+	vars variables
+	// diffs lists the differences with their paths. It is empty if the message matches.
+	diffs []string
+	// verbatim disables variables in the pattern.
+	verbatim bool
 }
 
-// compare compares a message with a pattern. vars is left alone.
+// compare compares a message with a pattern. It does not modify vars.
 func compare(want, got value, vars variables) *match {
 	m := &match{vars: maps.Clone(vars)}
 	m.compareValue("", want, got)
@@ -126,7 +129,7 @@ func (m *match) compareArray(path string, want, got value) {
 	}
 }
 
-// diffText lists the problems, indented.
+// diffText lists the differences, indented.
 func (m *match) diffText() string {
 	text := ""
 	for i, p := range m.diffs {
@@ -139,8 +142,8 @@ func (m *match) diffText() string {
 	return text
 }
 
-// literalName is the name that a member of a pattern has in the message: "$$any" is "$any". Others with dollar signs, "$ref" and "$schema" among
-// them, stand for themselves.
+// literalName returns the name that a pattern's member has in the message: "$$any" becomes "$any".
+// Other names with dollar signs, such as "$ref" and "$schema", do not change.
 func literalName(name string) string {
 	if escapedAny.MatchString(name) {
 		return name[1:]
@@ -148,7 +151,7 @@ func literalName(name string) string {
 	return name
 }
 
-// escapeName is the reverse of literalName.
+// escapeName is the inverse of literalName.
 func escapeName(name string) string {
 	if name == anything || escapedAny.MatchString(name) {
 		return "$" + name
@@ -172,10 +175,10 @@ func joinPath(path, name string) string {
 	return path + "." + name
 }
 
-// brief is a value in a message to a person.
+// brief formats a value for a failure.
 func brief(v value) string { return clip(v.String(), 200) }
 
-// clip cuts a text that is too long to read.
+// clip shortens a long text.
 func clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -183,8 +186,9 @@ func clip(text string, limit int) string {
 	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:limit], ""), len(text))
 }
 
-// merge appends the pattern of a message that came where another was expected: what was a variable in the old pattern, and still has a value,
-// stays one; the rest is as it came. want is nil where there is no old pattern. Variables get their values as in compare.
+// merge appends the pattern of a message that replaces an expected one. It keeps the variables of
+// the old pattern that still match and copies the rest. want is nil without an old pattern.
+// Variables are set as in compare.
 func (m *match) merge(dst []byte, want *value, got value) []byte {
 	if want != nil {
 		if _, ok := want.variable(); ok {
@@ -241,10 +245,10 @@ func (m *match) mergeObject(dst []byte, want *value, got value) []byte {
 	return append(dst, '}')
 }
 
-// anything is the variable that stands for any value, and keeps none.
+// anything is the variable that matches any value and is never set.
 const anything = "$any"
 
-// variables are JSON texts by name, without the dollar sign.
+// variables maps names, without the dollar sign, to values.
 type variables map[string]value
 
 var (
@@ -252,7 +256,7 @@ var (
 	escapedText  = regexp.MustCompile(`^\$\$+[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// variable returns the name of the variable that v stands for, if it does.
+// variable returns the name of the variable if v is one.
 func (v value) variable() (name string, ok bool) {
 	if v.kind != '"' || !variableText.MatchString(v.text) {
 		return "", false
@@ -260,7 +264,7 @@ func (v value) variable() (name string, ok bool) {
 	return v.text[1:], true
 }
 
-// literal is the string that a string of a pattern stands for: "$$name" for "$name".
+// literal returns the string that a pattern's string matches: "$$name" becomes "$name".
 func literal(text string) string {
 	if escapedText.MatchString(text) {
 		return text[1:]
@@ -268,7 +272,7 @@ func literal(text string) string {
 	return text
 }
 
-// escape is the reverse of literal.
+// escape is the inverse of literal.
 func escape(text string) string {
 	if variableText.MatchString(text) || escapedText.MatchString(text) {
 		return "$" + text
@@ -276,13 +280,13 @@ func escape(text string) string {
 	return text
 }
 
-// allowsExtra reports whether an object of a pattern leaves room for further members.
+// allowsExtra reports whether a pattern's object allows other members.
 func (v value) allowsExtra() bool {
 	rest := v.member(anything)
 	return rest != nil && rest.kind == '"' && rest.text == anything
 }
 
-// expand replaces the variables of a text that is to be sent. The rest goes out as it stands, but for white space.
+// expand replaces the variables of a text to send. It keeps the rest, except white space.
 func (vs variables) expand(text string) (string, error) {
 	v, err := parse(text)
 	if err != nil {
@@ -328,7 +332,7 @@ func (vs variables) append(dst []byte, v value) ([]byte, error) {
 	return append(dst, v.raw...), nil
 }
 
-// names lists the variables, for messages.
+// names lists the variables for failures.
 func (vs variables) names() string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(vs)) {
@@ -344,25 +348,29 @@ func appendComma(dst []byte, i int) []byte {
 	return dst
 }
 
-// maxDepth is how deep messages and patterns may nest, somewhat deeper than servers take.
+// maxDepth limits the nesting of messages and patterns. It is greater than the limit of servers.
 const maxDepth = 2000
 
-// A value is a parsed JSON value, of a message or of a pattern.
+// A value is a parsed JSON value of a message or a pattern.
 type value struct {
-	kind    byte   // one of { [ " 0 t f n
-	raw     []byte // the text of a scalar, and what it was parsed from of the others
-	text    string // the decoded string
+	// kind is one of { [ " 0 t f n.
+	kind byte
+	// raw is the JSON text.
+	raw []byte
+	// text is the decoded string.
+	text    string
 	members []member
 	elems   []value
 }
 
 type member struct {
-	rawKey []byte // as it stands between the quotes
+	// rawKey is the undecoded key without quotes.
+	rawKey []byte
 	name   string
 	value  value
 }
 
-// parse reads one JSON text. The error names the place.
+// parse parses a JSON text. Its error names the position.
 func parse(text string) (value, error) {
 	if err := jsonwire.Valid([]byte(text), maxDepth); err != nil {
 		return value{}, err
@@ -370,7 +378,7 @@ func parse(text string) (value, error) {
 	return parseValid([]byte(strings.TrimSpace(text))), nil
 }
 
-// parseValid reads what is known to be valid, without white space around it.
+// parseValid parses valid JSON without surrounding white space.
 func parseValid(raw []byte) value {
 	v := value{kind: raw[0], raw: raw}
 	switch v.kind {
@@ -401,7 +409,7 @@ func (v value) member(name string) *value {
 	return nil
 }
 
-// duplicate returns the name of a member that stands twice in an object, if one does.
+// duplicate returns the name of a member that occurs more than once in an object.
 func (v value) duplicate() (name string, ok bool) {
 	seen := make(map[string]bool, len(v.members))
 	for _, m := range v.members {
@@ -416,7 +424,7 @@ func (v value) duplicate() (name string, ok bool) {
 // String returns the value's text without white space.
 func (v value) String() string { return string(jsonwire.AppendCompact(nil, v.raw)) }
 
-// sameNumber reports whether two JSON numbers have the same value, however they are written. It is exact: no digits are lost.
+// sameNumber reports whether two JSON numbers have exactly the same value.
 func sameNumber(a, b string) bool {
 	if a == b {
 		return true
@@ -426,14 +434,15 @@ func sameNumber(a, b string) bool {
 	return ok && ok2 && x == y
 }
 
-// A decimal is digits × 10^exponent, with neither leading nor trailing zeros in digits, so that equal numbers are equal decimals.
+// A decimal is digits × 10^exponent. digits has no leading or trailing zeros, so equal numbers are
+// equal decimals.
 type decimal struct {
 	negative bool
 	digits   string
 	exponent int64
 }
 
-// parseDecimal takes a JSON number. ok is false if its exponent is beyond all reason.
+// parseDecimal parses a JSON number. ok is false if the exponent does not fit in 32 bits.
 func parseDecimal(number string) (d decimal, ok bool) {
 	number, d.negative = strings.CutPrefix(number, "-")
 	mantissa, exponent := number, ""

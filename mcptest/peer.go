@@ -15,35 +15,43 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Peer plays one end of a connection as a test says, a message at a time. Make one with [NewPeer] to play the client of a server under test; one
-// that plays the server of a client under test comes from [Script].
+// A Peer is one end of a connection that a test controls message by message. [NewPeer] returns one
+// that acts as the client of a server under test. [Script] runs one that acts as the server of a
+// client under test.
 //
-// Messages are JSON text; white space in it does not matter. A string "$name" in the place of a value, the name being made of letters, digits and
-// underscores, is a variable:
+// Messages are JSON text; white space does not matter. A string "$name" in place of a value is a
+// variable. Its name consists of letters, digits and underscores:
 //
-//   - In what is expected, a variable without a value matches any value and takes it. One with a value matches that value.
-//   - In what is sent, a variable is replaced by its value.
-//   - "$any" matches any value each time, and takes none. A member "$any":"$any" matches all members of the object that are not named.
-//   - "$modern" has the _meta of a modern request as its value: the latest revision, and no capabilities.
+//   - In an expected message, a variable without a value matches any value and is set to it. A
+//     variable with a value matches that value.
+//   - In a sent message, a variable is replaced with its value.
+//   - "$any" matches any value and is never set. A member "$any":"$any" matches all other members
+//     of the object.
+//   - "$modern" is the _meta of a modern request: the latest revision, and no capabilities.
 //   - "$$name" is the string "$name".
 //
-// Everything else is compared as JSON: the order of members and the way in which strings and numbers are written do not matter; a member that is
-// missing or not named does.
+// Everything else is compared as JSON. The order of members and the notation of strings and numbers
+// do not matter. Missing and additional members do.
 //
-// No wait is longer than Timeout. What fails ends the test as t.Fatal does, and shows what differs and the session so far. When the test ends, the
-// peer ends its output, lets the other side finish, and fails the test for each message that nobody expected.
+// No wait is longer than Timeout. A failure ends the test like t.Fatal and shows the differences
+// and the session so far. At the end of the test the peer closes its output and lets the other side
+// finish. It fails the test for each unexpected message.
 //
-// A Peer is for one goroutine, that of the test, or of the script. All of it works in a bubble of testing/synctest; there, a message that does
-// not come is noticed at once.
+// A Peer must be used by one goroutine, that of the test or of the script. It works in a bubble of
+// testing/synctest, where a missing message is noticed at once.
 type Peer struct {
-	// Timeout bounds each wait: for a message, for one to be taken, for the other side to hang up. It is DefaultTimeout until it is set.
+	// Timeout bounds each wait: for a message, for a message to be read, and for the other side to
+	// close the connection. It is initially DefaultTimeout.
 	Timeout time.Duration
 
-	t          testing.TB
-	framer     jsonrpc.Framer
-	script     bool   // it runs on a goroutine of its own
-	location   string // in front of failures; may be empty
-	hint       string // behind them
+	t      testing.TB
+	framer jsonrpc.Framer
+	// script is set if the peer runs on its own goroutine.
+	script bool
+	// location is the prefix of failures. It may be empty.
+	location string
+	// hint is appended to failures.
+	hint       string
 	vars       variables
 	transcript transcript
 
@@ -53,13 +61,13 @@ type Peer struct {
 	workers  sync.WaitGroup
 }
 
-// DefaultTimeout is how long a [Peer] waits unless it is told otherwise.
+// DefaultTimeout is the initial Timeout of a [Peer].
 const DefaultTimeout = 10 * time.Second
 
-// maxArrivals is how many messages may wait to be looked at; then reading waits, and so does the other side in the end.
+// maxArrivals limits the messages that wait to be processed. Further ones block the other side.
 const maxArrivals = 64
 
-// An arrival is a message that came, or what came instead.
+// An arrival is a received message or a read error.
 type arrival struct {
 	text string
 	err  error
@@ -67,14 +75,14 @@ type arrival struct {
 
 var errClosed = errors.New("the peer itself has hung up")
 
-// isLast reports whether nothing can come after it: a frame that was unusable is not the end.
+// isLast reports whether nothing can follow. An invalid frame is not the end.
 func (a arrival) isLast() bool {
 	_, bad := errors.AsType[*jsonrpc.FrameError](a.err)
 	return a.err != nil && !bad
 }
 
-// NewPeer returns a peer that plays this end of f, which may be an [End] or any other transport: a jsonrpc.NewFramer over the process that
-// stdio.Command starts, for example. It closes f when the test ends.
+// NewPeer returns a peer that uses f, which may be an [End] or any other transport, for example a
+// jsonrpc.NewFramer over the process that stdio.Command starts. It closes f at the end of the test.
 func NewPeer(t testing.TB, f jsonrpc.Framer) *Peer {
 	t.Helper()
 	p := newPeer(t, f)
@@ -98,7 +106,7 @@ func newPeer(t testing.TB, f jsonrpc.Framer) *Peer {
 	return p
 }
 
-// read takes what comes until nothing comes any more.
+// read receives messages until the end of input.
 func (p *Peer) read() {
 	for {
 		frame, err := p.framer.ReadFrame()
@@ -124,7 +132,8 @@ func (p *Peer) Send(message string) {
 	p.write("Send", text)
 }
 
-// SendRaw sends a frame as it is, JSON or not, without looking for variables. If the transport frames by lines, the text must not have any line breaks.
+// SendRaw sends a frame unchanged, JSON or not, without replacing variables. If the transport uses
+// one line per frame, the text must not contain line breaks.
 func (p *Peer) SendRaw(frame string) {
 	p.t.Helper()
 	p.write("SendRaw", frame)
@@ -147,8 +156,8 @@ func (p *Peer) write(op, frame string) {
 	}
 }
 
-// CloseWrite ends the peer's output and goes on reading: a server answers what it has accepted, and hangs up. The transport must be able to do that,
-// as an [End] is.
+// CloseWrite closes the peer's output and continues reading. A server then answers the accepted
+// requests and closes the connection. The transport must be able to do that, as an [End] is.
 func (p *Peer) CloseWrite() {
 	p.t.Helper()
 	w, ok := p.framer.(closeWriter)
@@ -163,7 +172,8 @@ func (p *Peer) CloseWrite() {
 
 type closeWriter interface{ CloseWrite() error }
 
-// Close hangs up. Messages that come, or have come and were not looked at, are no failure then. It may be called more than once.
+// Close closes the connection. Unread messages are not a failure then. It may be called more than
+// once.
 func (p *Peer) Close() {
 	p.t.Helper()
 	if p.closed {
@@ -179,7 +189,7 @@ func (p *Peer) Close() {
 	}
 }
 
-// waitTimeout waits until a group is, for as long as d.
+// waitTimeout waits for a group, at most for d. It reports whether the group was done.
 func waitTimeout(group *sync.WaitGroup, d time.Duration) bool {
 	done := make(chan struct{})
 	go func() {
@@ -196,7 +206,7 @@ func waitTimeout(group *sync.WaitGroup, d time.Duration) bool {
 	}
 }
 
-// Set gives a variable, named without the dollar sign, a value, which is JSON text.
+// Set sets a variable, named without the dollar sign, to a JSON text.
 func (p *Peer) Set(name, json string) {
 	p.t.Helper()
 	v, err := parse(json)
@@ -209,7 +219,8 @@ func (p *Peer) Set(name, json string) {
 	p.vars[name] = v
 }
 
-// Value returns the value of a variable, named without the dollar sign, as JSON text. The test fails if it has none.
+// Value returns the JSON text of a variable, named without the dollar sign. It fails the test if
+// the variable is not set.
 func (p *Peer) Value(name string) string {
 	p.t.Helper()
 	v, ok := p.vars[name]
@@ -219,7 +230,8 @@ func (p *Peer) Value(name string) string {
 	return v.String()
 }
 
-// next waits for what comes next, for as long as d. ok is false if nothing does. The end comes again and again.
+// next waits for the next arrival, at most for d. ok is false if there was nothing. The last
+// arrival is returned again and again.
 func (p *Peer) next(d time.Duration) (a arrival, ok bool) {
 	if p.closed {
 		return arrival{err: errClosed}, true
@@ -239,7 +251,7 @@ func (p *Peer) next(d time.Duration) (a arrival, ok bool) {
 	return a, true
 }
 
-// logArrival writes what came into the transcript, and keeps the end for the next one who asks.
+// logArrival adds an arrival to the transcript. It requeues the last one for the next call.
 func (p *Peer) logArrival(a arrival) {
 	switch {
 	case a.err == nil:
@@ -248,17 +260,17 @@ func (p *Peer) logArrival(a arrival) {
 		p.transcript.add('!', endText(a.err))
 	default:
 		p.transcript.end(endText(a.err))
-		p.arrivals <- a // there is room, as it was the last
+		p.arrivals <- a // does not block: nothing follows the last arrival
 	}
 }
 
-// fatalf fails the test and ends the goroutine.
+// fatalf fails the test and exits the goroutine.
 func (p *Peer) fatalf(format string, args ...any) {
 	p.t.Helper()
 	text := p.failureText(format, args...)
 	if p.script {
 		p.t.Error(text)
-		p.Close() // so that the other side does not wait for what will not come
+		p.Close() // or the other side would wait for messages
 		runtime.Goexit()
 	}
 	p.t.Fatal(text)
@@ -277,8 +289,8 @@ func (p *Peer) Expect(pattern string) {
 	p.vars = m.vars
 }
 
-// ExpectUnordered waits for as many messages as there are patterns, and takes them in any order: each message is that of the first pattern that it
-// matches and that has none yet.
+// ExpectUnordered waits for as many messages as there are patterns, in any order. Each message uses
+// up the first remaining pattern that it matches.
 func (p *Peer) ExpectUnordered(patterns ...string) {
 	p.t.Helper()
 	var left []value
@@ -307,7 +319,8 @@ func (p *Peer) ExpectUnordered(patterns ...string) {
 	}
 }
 
-// ExpectRaw waits for the next message, which must be the frame, byte for byte. There are no variables in it.
+// ExpectRaw waits for the next message, which must equal frame byte for byte. It does not use
+// variables.
 func (p *Peer) ExpectRaw(frame string) {
 	p.t.Helper()
 	if got := p.nextMessage("ExpectRaw", frame); got != frame {
@@ -319,14 +332,15 @@ func (p *Peer) ExpectRaw(frame string) {
 	}
 }
 
-// Receive waits for the next message and returns it as it came.
+// Receive waits for the next message and returns it unchanged.
 func (p *Peer) Receive() string {
 	p.t.Helper()
 	return p.nextMessage("Receive")
 }
 
-// ExpectSilence sees that no message comes for as long as d. In a bubble of testing/synctest that takes no time and is certain. Elsewhere it really
-// waits, and a message that comes later goes unnoticed: it is surer to send a request and to expect its answer as the next message.
+// ExpectSilence checks that no message arrives for d. In a bubble of testing/synctest this takes no
+// time and is reliable. Elsewhere it really waits and misses later messages: prefer to send a
+// request and expect its response as the next message.
 func (p *Peer) ExpectSilence(d time.Duration) {
 	p.t.Helper()
 	switch a, ok := p.next(d); {
@@ -338,7 +352,7 @@ func (p *Peer) ExpectSilence(d time.Duration) {
 	}
 }
 
-// ExpectClose waits for the other side to hang up, before which no message may come.
+// ExpectClose waits for the other side to close the connection. No message may arrive before.
 func (p *Peer) ExpectClose() {
 	p.t.Helper()
 	switch a, ok := p.next(p.Timeout); {
@@ -351,7 +365,7 @@ func (p *Peer) ExpectClose() {
 	}
 }
 
-// endText says in words why no message came.
+// endText describes why no message arrived.
 func endText(err error) string {
 	if errors.Is(err, io.EOF) {
 		return "the other side has hung up"
@@ -359,7 +373,7 @@ func endText(err error) string {
 	return err.Error()
 }
 
-// nextMessage returns the next message. patterns are those that are waited for.
+// nextMessage returns the next message. patterns are the expected ones, for a failure.
 func (p *Peer) nextMessage(op string, patterns ...string) string {
 	p.t.Helper()
 	a, ok := p.next(p.Timeout)
@@ -372,7 +386,7 @@ func (p *Peer) nextMessage(op string, patterns ...string) string {
 	return a.text
 }
 
-// wantLines lists patterns in a failure.
+// wantLines lists patterns for a failure.
 func wantLines(patterns []string) string {
 	text := ""
 	for _, pattern := range patterns {
@@ -407,7 +421,8 @@ func (p *Peer) parseMessage(op, text string) value {
 	return v
 }
 
-// closeAndCheck is the end of a peer: the other side may finish what it has accepted, and nothing may come that nobody expected.
+// closeAndCheck ends a peer. It lets the other side finish the accepted requests, and fails the
+// test if unexpected messages arrive.
 func (p *Peer) closeAndCheck() {
 	p.t.Helper()
 	defer p.Close()
@@ -429,7 +444,7 @@ func (p *Peer) closeAndCheck() {
 	}
 }
 
-// readRest returns all that comes until the other side hangs up.
+// readRest returns the messages until the other side closes the connection.
 func (p *Peer) readRest() (messages []string, err error) {
 	for {
 		switch a, ok := p.next(p.Timeout); {
@@ -446,18 +461,20 @@ func (p *Peer) readRest() (messages []string, err error) {
 }
 
 const (
-	maxShownBytes      = 4000 // bytes of a message that is shown by itself
-	maxLineBytes       = 1000 // bytes of one in a transcript
-	maxTranscriptLines = 50   // lines of a transcript
+	maxShownBytes      = 4000 // of a message in a failure
+	maxLineBytes       = 1000 // of a message in a transcript
+	maxTranscriptLines = 50
 )
 
-// lateMessageWait is how long a failure waits for messages that are still on the way, so that it can show them.
+// lateMessageWait is how long a failure waits for late messages, to show them.
 const lateMessageWait = 50 * time.Millisecond
 
-// A transcript is the session so far, as failures show it: "> " is what was sent, "< " what came, "! " what happened besides.
+// A transcript is the session so far, for failures. Its lines begin with "> " for a sent message,
+// "< " for a received message, and "! " for other events.
 type transcript struct {
-	lines   []string
-	dropped int // earlier ones
+	lines []string
+	// dropped counts the earlier lines that were removed.
+	dropped int
 	ended   bool
 }
 
@@ -470,7 +487,7 @@ func (tr *transcript) add(mark byte, text string) {
 	tr.lines = append(tr.lines, string(mark)+" "+clip(text, maxLineBytes))
 }
 
-// end adds the line that tells of the end, once.
+// end adds a line for the end of the session, once.
 func (tr *transcript) end(text string) {
 	if !tr.ended {
 		tr.ended = true
@@ -489,7 +506,7 @@ func (tr *transcript) String() string {
 	return b.String()
 }
 
-// failureText makes the text of a failure: what it is, and the session so far.
+// failureText returns the text of a failure with the session so far.
 func (p *Peer) failureText(format string, args ...any) string {
 	text := p.location + fmt.Sprintf(format, args...)
 	for n := 0; n < maxTranscriptLines; n++ {

@@ -5,39 +5,45 @@ import (
 	"sync"
 )
 
-// maxPipeBytes is what may lie in one direction of a Pipe, as in a pipe of the system.
+// maxPipeBytes limits the unread bytes in one direction of a Pipe, as in a pipe of the operating
+// system.
 const maxPipeBytes = 64 << 10
 
-// An End is one of the two ends of a [Pipe]: a [jsonrpc.Framer] that can also end its output alone. Its methods may be called by any number of
-// goroutines at once.
+// An End is one of the two ends of a [Pipe]. It is a [jsonrpc.Framer] that can also close only its
+// output. Its methods may be called by multiple goroutines at once.
 type End struct{ in, out *queue }
 
-// Pipe connects two ends in memory: what is written to one is read from the other, a frame at a time and byte for byte, whatever is in it. A write
-// waits while 64 KiB lie unread in its direction; a frame of any size fits into an empty one.
+// Pipe returns two connected ends. Frames written to one are read from the other, byte for byte,
+// whether or not they are valid JSON. A write blocks while more than 64 KiB would be unread in its
+// direction; an empty direction takes a frame of any size.
 //
-// It has no timers and no goroutines, so it works in a bubble of testing/synctest, where waiting for it counts as being blocked. Make it in the
-// bubble where it is used.
+// Pipe has no timers and no goroutines, so it works in a bubble of testing/synctest, where waiting
+// for it is durably blocking. Create it inside the bubble.
 func Pipe() (a, b *End) {
 	aToB, bToA := newQueue(), newQueue()
 	return &End{in: bToA, out: aToB}, &End{in: aToB, out: bToA}
 }
 
-// ReadFrame waits for the next frame, which belongs to the caller. After the other end's Close or CloseWrite it returns what was written before,
-// then io.EOF; after a Close of this end, io.ErrClosedPipe.
+// ReadFrame waits for the next frame, which the caller owns. After the other end's Close or
+// CloseWrite it returns the frames written before, then io.EOF. After Close of this end it returns
+// io.ErrClosedPipe.
 func (e *End) ReadFrame() ([]byte, error) { return e.in.read() }
 
-// WriteFrame sends a copy of msg. It returns io.ErrClosedPipe once either end is closed, or this end's output is.
+// WriteFrame sends a copy of msg. It returns io.ErrClosedPipe after either end or this end's output
+// was closed.
 func (e *End) WriteFrame(msg []byte) error { return e.out.write(msg) }
 
-// CloseWrite ends this end's output, as closing its standard input does to a server: the other end reads what was written before, then io.EOF,
-// and can still answer. It returns nil and may be called more than once.
+// CloseWrite closes this end's output, like closing the standard input of a server. The other end
+// reads the frames written before, then io.EOF, and can still write. CloseWrite returns nil and may
+// be called more than once.
 func (e *End) CloseWrite() error {
 	e.out.closeWrite()
 	return nil
 }
 
-// Close ends both directions. Reads and writes of this end that are waiting return, and what was not read is lost. The other end can read what was
-// written before. It returns nil and may be called more than once.
+// Close closes both directions. Blocked reads and writes of this end return, and unread frames are
+// dropped. The other end can still read the frames written before. Close returns nil and may be
+// called more than once.
 func (e *End) Close() error {
 	e.out.closeWrite()
 	e.in.closeRead()
@@ -46,12 +52,15 @@ func (e *End) Close() error {
 
 // A queue is one direction of a Pipe.
 type queue struct {
-	mu          sync.Mutex
-	changed     sync.Cond
-	frames      [][]byte
-	bytes       int  // in frames
-	writeClosed bool // nothing more is written
-	readClosed  bool // nothing more is read
+	mu      sync.Mutex
+	changed sync.Cond
+	frames  [][]byte
+	// bytes is the size of frames.
+	bytes int
+	// writeClosed is set by the writer's end.
+	writeClosed bool
+	// readClosed is set by the reader's end.
+	readClosed bool
 }
 
 func newQueue() *queue {
@@ -95,7 +104,7 @@ func (q *queue) read() ([]byte, error) {
 	return frame, nil
 }
 
-// closeWrite is what the writer does last.
+// closeWrite closes the queue for writing.
 func (q *queue) closeWrite() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,7 +112,7 @@ func (q *queue) closeWrite() {
 	q.changed.Broadcast()
 }
 
-// closeRead is what the reader does last.
+// closeRead closes the queue for reading and drops the unread frames.
 func (q *queue) closeRead() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

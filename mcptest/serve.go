@@ -13,20 +13,24 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A Server answers what a framer reads. *server.Server is one, and whatever wraps it for package stdio.
+// A Server serves the peer of a framer. *server.Server implements it, and so do its wrappers for
+// package stdio.
 type Server interface {
-	// Serve runs until the framer's input ends and what it accepted is answered, or until ctx ends.
+	// Serve runs until the framer's input ends and the accepted requests are answered, or until ctx
+	// ends.
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 
-// serveTimeout is how long a server may take to return once its connection is closed. Those of package server have deadlines of their own, which
-// are shorter.
+// serveTimeout limits how long a server may run after its connection was closed. The timeouts of
+// package server are shorter.
 const serveTimeout = 30 * time.Second
 
-// Serve runs a server in memory and returns the client's end of its connection: for [NewPeer], or for a client to dial. When the test ends, the
-// connection is closed; the test fails if the server then returns an error, or does not return within 30 seconds.
+// Serve runs a server in memory and returns the client's end of its connection, for [NewPeer] or
+// for a client to dial. At the end of the test it closes the connection. The test fails if the
+// server then returns an error, or does not return within 30 seconds.
 //
-// That a client hangs up before it has read all answers is not the server's error.
+// A client that closes the connection before it has read all responses is not an error of the
+// server.
 func Serve(t testing.TB, srv Server) *End {
 	t.Helper()
 	clientEnd, serverEnd := Pipe()
@@ -34,7 +38,7 @@ func Serve(t testing.TB, srv Server) *End {
 	served := make(chan error, 1)
 	go func() {
 		served <- srv.Serve(ctx, serverEnd)
-		serverEnd.Close() // as it should have been
+		serverEnd.Close() // in case the server did not
 	}()
 	t.Cleanup(func() {
 		t.Helper()
@@ -54,8 +58,9 @@ func Serve(t testing.TB, srv Server) *End {
 	return clientEnd
 }
 
-// Connect runs a server in memory, as [Serve] does, and dials it. opts may be nil; with the zero value, the newest revision is spoken that both have.
-// Options.Revisions is how to test the others. The client is closed when the test ends, and the test fails at once if it cannot be dialed.
+// Connect runs a server in memory, like [Serve], and dials it. opts may be nil. The zero value
+// negotiates the newest common revision; set Options.Revisions to test others. Connect fails the
+// test at once if dialing fails. It closes the client at the end of the test.
 func Connect(t testing.TB, srv Server, opts *client.Options) *client.Client {
 	t.Helper()
 	c, err := client.Dial(t.Context(), client.Over(Serve(t, srv)), opts)
@@ -71,15 +76,17 @@ func Connect(t testing.TB, srv Server, opts *client.Options) *client.Client {
 	return c
 }
 
-// scriptTimeout is how long a script may go on when the test has ended, beyond what its waits take.
+// scriptTimeout limits how long a script may run after the end of the test.
 const scriptTimeout = 30 * time.Second
 
-// Script runs play on a goroutine of its own, with a peer that plays the server, and returns the other end of its connection: for the client under
-// test to dial. In play, what fails ends play alone, and hangs up, so that the client's calls fail too. Play must not call methods of t that end
-// the test, such as t.Fatal.
+// Script runs script on its own goroutine, with a peer that acts as the server. It returns the
+// other end of the connection, for the client under test to dial. A failure in script ends only
+// script and closes the connection, so that the client's calls fail too. script must not call
+// methods of t that end the test, such as t.Fatal.
 //
-// The connection stays open when play has returned. When the test ends, play must have been played to its end, and the client should have hung up;
-// messages that came and that play did not expect fail the test.
+// The connection stays open after script has returned. At the end of the test, script must return,
+// and the client should have closed the connection. Messages that script did not expect fail the
+// test.
 func Script(t testing.TB, script func(p *Peer)) *End {
 	t.Helper()
 	clientEnd, serverEnd := Pipe()
@@ -107,16 +114,18 @@ func Script(t testing.TB, script func(p *Peer)) *End {
 	return clientEnd
 }
 
-// CheckLeaks fails the test if goroutines that have been started since still run when it ends, and shows their stacks. It gives them half a second
-// to return. Call it first, so that it looks last, behind the cleanup of [Serve] and [NewPeer]:
+// CheckLeaks fails the test if goroutines that were started after the call still run at its end,
+// and shows their stacks. It gives them half a second to return. Call it first, so that it runs
+// after the cleanup of [Serve] and [NewPeer]:
 //
 //	func TestServer(t *testing.T) {
 //		mcptest.CheckLeaks(t)
 //		p := mcptest.NewPeer(t, mcptest.Serve(t, newServer(t)))
 //		…
 //
-// It sees all goroutines of the process, so a test that runs in parallel with others cannot use it. A bubble of testing/synctest needs no such
-// check: it panics if a goroutine is left waiting when its test has ended.
+// It checks all goroutines of the process, so parallel tests cannot use it. A bubble of
+// testing/synctest needs no such check: it panics if a goroutine is blocked after its test has
+// ended.
 func CheckLeaks(t testing.TB) {
 	t.Helper()
 	since := goleak.IgnoreCurrent()

@@ -9,52 +9,73 @@ import (
 	"time"
 )
 
-// A Bus connects servers that serve the same clients from several processes, so that what happens in one of them reaches the subscriptions at all: see
-// [Options.Bus]. An implementation is a few lines around a message broker's client. It delivers to those who are subscribed when an event is published, at
-// most once; events may overtake each other and may be lost, since all that one says is that something is not what it was.
+// A Bus connects servers in several processes that serve the same clients, so that a change in one
+// server reaches the subscribers of all. See [Options.Bus]. An implementation is a few lines around
+// a message broker's client. It delivers an event at most once, to the servers that are subscribed
+// when it is published. Events may be reordered or lost: an event only says that something has
+// changed.
 //
-// Whoever can publish can have the clients of all servers told things, and whoever can subscribe learns URIs and the ids of tasks and principals: the
-// broker has to know who is who, as one that holds the sessions has.
+// The broker must authenticate its clients, like one that stores sessions. Anyone who can publish
+// can notify the clients of all servers. Anyone who can subscribe learns URIs and the ids of tasks
+// and principals.
 type Bus interface {
-	// Publish hands an event to the other servers. It is called by one goroutine at a time, with a ctx that ends after 5 s, and may take as long. The event
-	// is lost if it fails; the server logs the error.
+	// Publish sends an event to the other servers. One goroutine at a time calls it, with a ctx
+	// that expires after 5 seconds. If it fails, the event is lost and the server logs the error.
 	Publish(ctx context.Context, e Event) error
-	// Subscribe calls deliver for each event until ctx ends, or it can receive no more; the error says why. It is called again then, after a while. deliver does
-	// not wait for anybody, and may be called by many goroutines at once, but not when Subscribe has returned. Events of this server may come back:
-	// it knows them.
+	// Subscribe calls deliver for each event until ctx ends or the subscription fails. After a
+	// failure the server calls it again with a backoff. deliver does not block. It may be called by
+	// multiple goroutines at once, but not after Subscribe has returned. The server ignores events
+	// that it published itself.
 	Subscribe(ctx context.Context, deliver func(Event)) error
 }
 
-// An Event is something that has happened in one server and that the clients of others may want to hear of. It is made of plain text, and can be kept as JSON.
+// An Event is a change in one server that the clients of others may need to know. It is plain text
+// and can be stored as JSON.
 type Event struct {
-	From string    `json:"from"`           // the server: a random text, another one for each [Server]
-	Kind EventKind `json:"kind"`           // what has happened
-	Name string    `json:"name,omitempty"` // to what, as the kind says; at most 8 KiB
-	// Owner is whose the task is that TaskUpdated is about, as [Task.Owner]; it is empty for tasks of the extension, of which only those hear who name them.
+	// From identifies the publishing [Server] by a random text.
+	From string `json:"from"`
+	// Kind is the kind of change.
+	Kind EventKind `json:"kind"`
+	// Name is the subject of the change; its meaning depends on the kind. At most 8 KiB.
+	Name string `json:"name,omitempty"`
+	// Owner is the [Task.Owner] for TaskUpdated. It is empty for tasks of the extension, which
+	// notify only subscribers of their ids.
 	Owner string `json:"owner,omitempty"`
 }
 
-// An EventKind is what an [Event] says. Those that a server does not know, because a newer one has sent them, it passes over.
+// An EventKind is the kind of an [Event]. A server ignores unknown kinds, which a newer one may
+// send.
 type EventKind string
 
-// The kinds of event.
+// The kinds of events.
 const (
-	ToolsListChanged     EventKind = "tools"
-	ResourcesListChanged EventKind = "resources" // or that of the templates
-	PromptsListChanged   EventKind = "prompts"
-	ViewChanged          EventKind = "view"        // of the principal with the ID Name, or of all; see [Server.ListsChanged]
-	ResourceUpdated      EventKind = "resource"    // with the URI Name
-	TaskUpdated          EventKind = "task"        // with the id Name. The servers share a [TaskStore], from which they take what it is by now
-	ElicitationDone      EventKind = "elicitation" // with the id Name, see [Server.ElicitationComplete]
+	// ToolsListChanged reports a change to the list of tools.
+	ToolsListChanged EventKind = "tools"
+	// ResourcesListChanged reports a change to the list of resources or of resource templates.
+	ResourcesListChanged EventKind = "resources"
+	// PromptsListChanged reports a change to the list of prompts.
+	PromptsListChanged EventKind = "prompts"
+	// ViewChanged reports another View for the principal whose ID is Name, or for all principals if
+	// Name is empty. See [Server.ListsChanged].
+	ViewChanged EventKind = "view"
+	// ResourceUpdated reports an update of the resource with the URI Name.
+	ResourceUpdated EventKind = "resource"
+	// TaskUpdated reports an update of the task with the id Name. The servers read the task from a
+	// shared [TaskStore].
+	TaskUpdated EventKind = "task"
+	// ElicitationDone reports the end of the elicitation with the id Name. See
+	// [Server.ElicitationComplete].
+	ElicitationDone EventKind = "elicitation"
 )
 
-// A MemoryBus is a [Bus] within one process, for servers that share it, and for tests. The zero value is ready to use.
+// A MemoryBus is a [Bus] within one process, for tests and for servers that share it. The zero
+// value is ready to use.
 type MemoryBus struct {
 	mu   sync.RWMutex
 	subs map[*func(Event)]struct{}
 }
 
-// Publish implements [Bus]. When it returns, all who are subscribed have the event. The error is nil.
+// Publish implements [Bus]. It returns nil after all subscribers have received the event.
 func (b *MemoryBus) Publish(_ context.Context, e Event) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -64,7 +85,7 @@ func (b *MemoryBus) Publish(_ context.Context, e Event) error {
 	return nil
 }
 
-// Subscribe implements [Bus]. The error is ctx's.
+// Subscribe implements [Bus]. It returns the error of ctx.
 func (b *MemoryBus) Subscribe(ctx context.Context, deliver func(Event)) error {
 	b.mu.Lock()
 	if b.subs == nil {
@@ -79,7 +100,7 @@ func (b *MemoryBus) Subscribe(ctx context.Context, deliver func(Event)) error {
 	return ctx.Err()
 }
 
-// receive has the sessions of this server told of what has happened in another one. It does not wait for anybody.
+// receive notifies this server's sessions of an event from another server. It does not block.
 func (s *Server) receive(e Event) {
 	for _, c := range listChanges {
 		if e.Kind == c.event && s.advertises(c.bit) {
@@ -105,34 +126,42 @@ func (s *Server) receive(e Event) {
 }
 
 const (
-	maxPendingEvents = 4096            // that wait to be published
-	maxEventName     = 8 << 10         // bytes of what one is about
-	busTimeout       = 5 * time.Second // for the bus to take an event, and to return when it is told to
+	maxPendingEvents = 4096            // waiting to be published
+	maxEventName     = 8 << 10         // bytes of Event.Name
+	busTimeout       = 5 * time.Second // for Publish, and for the bus to stop
 	minBusBackoff    = 100 * time.Millisecond
-	maxBusBackoff    = 30 * time.Second // between two attempts to subscribe
-	busResetAfter    = time.Minute      // after which the end of a subscription is no failure
+	maxBusBackoff    = 30 * time.Second // between attempts to subscribe
+	// A subscription that lasted this long resets the backoff.
+	busResetAfter = time.Minute
 )
 
-// A relay connects a server to its bus. One goroutine of it listens to the bus from when the server first serves until the server is closed; another one
-// publishes, and is there only while there is something to publish. Nobody else ever waits for the bus.
+// A busClient connects a server to its bus. One goroutine subscribes from the server's first use
+// until it is closed. Another one publishes and runs only while events are pending. Nothing else
+// waits for the bus. The methods of a nil busClient do nothing.
 type busClient struct {
-	bus             Bus
-	id              string
-	receive         func(Event)
-	log             *slog.Logger
-	subscribeCtx    context.Context // ends first
+	bus     Bus
+	id      string
+	receive func(Event)
+	log     *slog.Logger
+	// subscribeCtx ends before publishCtx.
+	subscribeCtx    context.Context
 	cancelSubscribe context.CancelFunc
 	publishCtx      context.Context
 	cancelPublish   context.CancelFunc
 	wg              sync.WaitGroup
 
-	mu          sync.Mutex
-	started     bool // the server serves and is not closed
-	closed      bool
-	pending     map[Event]struct{} // once each, however often they have happened
-	dropped     int                // of which there were too many
-	publishing  bool               // there is a goroutine that publishes
-	publishDone chan struct{}      // closed when there is none any more
+	mu sync.Mutex
+	// started is set while the server serves and is not closed.
+	started bool
+	closed  bool
+	// pending holds each event once, no matter how often it happened.
+	pending map[Event]struct{}
+	// dropped counts the events that exceeded the limits.
+	dropped int
+	// publishing is set while a goroutine publishes.
+	publishing bool
+	// publishDone is closed when that goroutine ends.
+	publishDone chan struct{}
 }
 
 func newBusClient(bus Bus, receive func(Event), log *slog.Logger) *busClient {
@@ -142,7 +171,7 @@ func newBusClient(bus Bus, receive func(Event), log *slog.Logger) *busClient {
 	return bc
 }
 
-// start is called when the server first serves. What happens before that is nobody else's business. r may be nil, as in the methods below.
+// start subscribes when the server first serves. Earlier events are not published.
 func (bc *busClient) start() {
 	if bc == nil {
 		return
@@ -156,7 +185,7 @@ func (bc *busClient) start() {
 	bc.wg.Go(bc.subscribe)
 }
 
-// subscribe takes what the bus delivers until the server is closed.
+// subscribe receives events until the server is closed.
 func (bc *busClient) subscribe() {
 	deliver := func(e Event) {
 		if e.From != bc.id && bc.subscribeCtx.Err() == nil {
@@ -183,7 +212,7 @@ func (bc *busClient) subscribe() {
 	}
 }
 
-// publish has an event published soon.
+// publish queues an event.
 func (bc *busClient) publish(e Event) {
 	if bc == nil {
 		return
@@ -209,7 +238,7 @@ func (bc *busClient) publish(e Event) {
 	}
 }
 
-// publishPending publishes until there is nothing left to publish.
+// publishPending publishes until no events are pending.
 func (bc *busClient) publishPending() {
 	for {
 		events, dropped := bc.next()
@@ -233,7 +262,7 @@ func (bc *busClient) publishPending() {
 	}
 }
 
-// next returns what is to be published; nil ends the goroutine that does it.
+// next returns the pending events. Nil ends the publishing goroutine.
 func (bc *busClient) next() (events map[Event]struct{}, dropped int) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -259,7 +288,8 @@ func (bc *busClient) publishOne(e Event) error {
 
 var errBusTimeout = errors.New("the bus does not return though its context has ended")
 
-// close ends the subscription, publishes what waits if that does not take long, and waits for the goroutines, as long as ctx lets it.
+// close ends the subscription, publishes the pending events within busTimeout, and waits for the
+// goroutines until ctx ends.
 func (bc *busClient) close(ctx context.Context) error {
 	if bc == nil {
 		return nil
@@ -280,7 +310,7 @@ func (bc *busClient) close(ctx context.Context) error {
 	}
 	bc.cancelPublish()
 	done := make(chan struct{})
-	go func() { // it ends with the two
+	go func() { // ends with the other two
 		bc.wg.Wait()
 		close(done)
 	}()

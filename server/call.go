@@ -19,36 +19,45 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Call is one request while its handler runs: a tools/call, resources/read, prompts/get, completion/complete, or one of a custom method. It is the
-// handler's context: it ends when the client cancels, when the handler's time is up, when the connection ends, and when the handler has
-// returned. Its methods may be called by many goroutines at once.
+// A Call is a request while its handler runs: tools/call, resources/read, prompts/get,
+// completion/complete or a custom method. It is the handler's context. It ends when the client
+// cancels, when the handler's timeout expires, when the connection ends, and when the handler has
+// returned. Its methods may be called by multiple goroutines at once.
 type Call struct {
 	jsonrpc.Context
-	derived         atomic.Pointer[derivedContext] // the same, with the handler's timeout and what middleware added; nil if there is none of that
-	session         *session
-	sessionIdentity *identity // nil: as the context says, see who
+	// derived holds the handler's timeout and the values of middleware. It is nil without either.
+	derived atomic.Pointer[derivedContext]
+	session *session
+	// sessionIdentity is nil if the context supplies the identity.
+	sessionIdentity *identity
 	method          string
-	name            string // of the tool or the prompt, the URI of the resource
-	ex              era.Request
-	view            *View
-	id              *string                    // for the log; nil if nothing is logged
-	input           atomic.Pointer[inputState] // with the client; nil as long as there is none
+	// name is the name of the tool or the prompt, or the URI of the resource.
+	name string
+	ex   era.Request
+	view *View
+	// id is for the log. It is nil if nothing is logged.
+	id *string
+	// input is nil until the handler asks the client.
+	input atomic.Pointer[inputState]
 
-	run atomic.Pointer[taskRun] // if it is, or may become, a task
+	// run is set if the call is, or may become, a task.
+	run atomic.Pointer[taskRun]
 
-	progress atomic.Pointer[progressState] // nil until there is some
+	// progress is nil until the first progress.
+	progress atomic.Pointer[progressState]
 }
 
-// A tally is how far a call has come.
+// A progressState holds the last progress of a call.
 type progressState struct {
-	mu   sync.Mutex // held while sending, so that the order on the wire is that of the numbers
+	// mu is held while sending, so that the notifications are in the order of the numbers.
+	mu   sync.Mutex
 	last float64
 }
 
-// A limited is a context that stems from a Call's.
+// A derivedContext is a context that derives from a Call's.
 type derivedContext struct{ context.Context }
 
-// newCall returns the Call of a request, whose context it becomes.
+// newCall returns the Call of a request and initializes its context.
 func (s *session) newCall(r *jsonrpc.Request, ex era.Request) *Call {
 	c := &Call{session: s, method: internMethod(r.Method), ex: ex}
 	if s.log.Enabled(context.Background(), slog.LevelError) {
@@ -56,7 +65,7 @@ func (s *session) newCall(r *jsonrpc.Request, ex era.Request) *Call {
 		c.id = &id
 	}
 	r.InitContext(&c.Context, ex.Meta.Trace)
-	if !s.detached { // else it is of each request, which may know more, or have other scopes, than the one that opened the session
+	if !s.detached { // else each request has its own, possibly with other scopes than the session's
 		c.sessionIdentity = s.identity
 	}
 	if v := s.srv.opts.View; v != nil {
@@ -65,7 +74,8 @@ func (s *session) newCall(r *jsonrpc.Request, ex era.Request) *Call {
 	return c
 }
 
-// identity returns on whose behalf the request comes. Few ask, so it is looked up then.
+// identity returns the identity of the request. It is looked up on demand because few handlers need
+// it.
 func (c *Call) identity() *identity {
 	if c.sessionIdentity != nil {
 		return c.sessionIdentity
@@ -73,14 +83,15 @@ func (c *Call) identity() *identity {
 	return identityOf(&c.Context)
 }
 
-// setName sets what the request names. Middleware may have changed that; where it has not, it may be reading the name.
+// setName sets the name of the request's target. It does not write an equal name, which middleware
+// may be reading.
 func (c *Call) setName(name string) {
 	if c.name != name {
 		c.name = name
 	}
 }
 
-// startTimer gives the handler the time it may take. The caller calls stop when it has returned.
+// startTimer starts the handler's timeout. The caller must call stop when the handler has returned.
 func (c *Call) startTimer() (stop context.CancelFunc) {
 	d := c.session.srv.opts.HandlerTimeout
 	if d <= 0 {
@@ -90,22 +101,22 @@ func (c *Call) startTimer() (stop context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(c.context(), d, errHandlerTimeout)
 	c.derived.Store(&derivedContext{ctx})
 	return func() {
-		c.derived.Store(before) // middleware may go on with the call
+		c.derived.Store(before) // middleware may continue with the call
 		cancel()
 	}
 }
 
-// errHandlerTimeout tells the end of [Options.HandlerTimeout] from other deadlines.
+// errHandlerTimeout distinguishes [Options.HandlerTimeout] from other deadlines.
 var errHandlerTimeout = errors.New("the handler's time is up")
 
-// listRequest returns how the call asks for a list.
+// listRequest returns the parameters of a list for this call.
 func (c *Call) listRequest(kind Kind, member string) listRequest {
 	return listRequest{srv: c.session.srv, kind: kind, member: member, view: c.view, features: c.ex.Features}
 }
 
 type callKey struct{}
 
-// CallOf returns the Call that ctx stems from, or nil.
+// CallOf returns the Call that ctx derives from, or nil.
 func CallOf(ctx context.Context) *Call {
 	c, _ := ctx.Value(callKey{}).(*Call)
 	return c
@@ -128,7 +139,7 @@ func (c *Call) Done() <-chan struct{} { return c.context().Done() }
 // Err implements [context.Context].
 func (c *Call) Err() error { return c.context().Err() }
 
-// AfterFunc is what package context uses to derive contexts without a goroutine.
+// AfterFunc lets package context derive contexts without a goroutine.
 func (c *Call) AfterFunc(f func()) (stop func() bool) {
 	if l := c.derived.Load(); l != nil {
 		return context.AfterFunc(l.Context, f)
@@ -146,22 +157,26 @@ func (c *Call) context() context.Context {
 // Method returns the request's method.
 func (c *Call) Method() string { return c.method }
 
-// Name returns the name of the tool or the prompt that the request names, or the URI of the resource; "" for other requests.
+// Name returns the name of the tool or the prompt, or the URI of the resource. It is empty for
+// other requests.
 func (c *Call) Name() string { return c.name }
 
-// Principal returns on whose behalf the request comes, which is never nil. It is shared and must not be changed.
+// Principal returns the principal of the request. It is never nil. It is shared and must not be
+// modified.
 func (c *Call) Principal() *Principal { return c.identity().principal }
 
-// Revision returns the revision of the protocol that the request is of.
+// Revision returns the protocol revision of the request.
 func (c *Call) Revision() mcp.Revision { return c.ex.Revision }
 
-// ClientInfo returns what the client says it is. It is not to be trusted, and may be empty.
+// ClientInfo returns the client's description of itself. It is untrusted and may be empty.
 func (c *Call) ClientInfo() mcp.Implementation { return c.ex.Client.Info }
 
-// ClientHas reports whether the client declared a capability, such as ClientHas("elicitation", "url").
+// ClientHas reports whether the client declared a capability, for example
+// ClientHas("elicitation", "url").
 func (c *Call) ClientHas(path ...string) bool { return c.ex.Client.Has(path...) }
 
-// Meta returns the JSON text of the request's _meta object, or nil. It may be kept, but must not be changed.
+// Meta returns the JSON text of the request's _meta object, or nil. The caller may keep it but must
+// not modify it.
 func (c *Call) Meta() json.RawMessage { return c.ex.Meta.Text() }
 
 // WantsProgress reports whether the client asked for progress notifications.
@@ -172,8 +187,10 @@ var (
 	errLevel    = errors.New("no such logging level")
 )
 
-// Progress tells the client how far the tool is, if it asked for that. progress must grow with each call; total is left out if it is 0, message if it
-// is empty. The notification is on the wire before the result. If there is one to send, it fails with [jsonrpc.ErrRequestEnded] once the call has ended.
+// Progress notifies the client of the call's progress, if it asked for that. progress must grow
+// with each call. A zero total and an empty message are left out. The notification is sent before
+// the result. Progress returns [jsonrpc.ErrRequestEnded] if there is a notification to send and the
+// call has ended.
 func (c *Call) Progress(progress, total float64, message string) error {
 	if math.IsNaN(progress) || math.IsInf(progress, 0) || math.IsNaN(total) || math.IsInf(total, 0) {
 		return errProgress
@@ -214,11 +231,13 @@ func appendNumber(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'g', -1, 64)
 }
 
-// Log sends a log message to the client, if the client wants messages of that level: a legacy
-// client says so with logging/setLevel, for the requests that it sends behind that (until it does,
-// it gets all), a modern one with each request. data is any value that encoding/json can encode.
-// Logging is deprecated by the specification since 2026-07-28; what is meant for the server's
-// operator belongs into the [Call.Logger].
+// Log sends a log message to the client if the client wants messages of that level. A legacy client
+// selects the level with logging/setLevel for its later requests; until then it gets all messages.
+// A modern client selects the level in each request. data is any value that encoding/json can
+// encode.
+//
+// The specification deprecates logging since 2026-07-28. Use [Call.Logger] for messages to the
+// server's operator.
 func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
 	if level.String() == "" {
 		return errLevel
@@ -234,7 +253,7 @@ func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
 	}
 	text, err := json.Marshal(data)
 	if err == nil {
-		err = jsonwire.Valid(text, 0) // MarshalJSON methods, and json.RawMessage, can make it anything but UTF-8
+		err = jsonwire.Valid(text, 0) // MarshalJSON methods can return invalid UTF-8
 	}
 	if err != nil {
 		return fmt.Errorf("log data: %w", err)
@@ -247,7 +266,8 @@ func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
 	return c.sendNotification(mcp.NotificationMessage, append(params, '}'))
 }
 
-// Logger returns the server's log with the request's id, its method and what it names, and the trace id if the request carries one.
+// Logger returns the server's logger with the request's id, method and target, and its trace id if
+// it has one.
 func (c *Call) Logger() *slog.Logger {
 	id := ""
 	if c.id != nil {
@@ -263,7 +283,7 @@ func (c *Call) Logger() *slog.Logger {
 	return log
 }
 
-// setLevel acts on logging/setLevel.
+// setLevel handles logging/setLevel.
 func (s *session) setLevel(r *jsonrpc.Request) error {
 	name, err := stringParam(r, "level")
 	if err != nil {
@@ -277,7 +297,8 @@ func (s *session) setLevel(r *jsonrpc.Request) error {
 	return nil
 }
 
-// callTool answers tools/call (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#calling-tools).
+// callTool answers tools/call
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#calling-tools).
 func (s *session) callTool(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	t, _ := r.Route.(*tool)
 	if t == nil || !c.view.shows(KindTool, t.key) {
@@ -314,7 +335,7 @@ func (s *session) callTool(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 
 var emptyObject = []byte("{}")
 
-// nameAttr is what the log calls that which a request of the method names.
+// nameAttr returns the log attribute for the target of the method's requests.
 func nameAttr(method string) string {
 	switch method {
 	case mcp.MethodToolsCall:
@@ -327,22 +348,28 @@ func nameAttr(method string) string {
 	return "name"
 }
 
-// A ClientFeature is something that a handler can ask the client for, if the client has declared the capability.
+// A ClientFeature is a feature that a handler can ask the client for if the client has declared the
+// capability.
 type ClientFeature uint8
 
-// The features.
+// The client features.
 const (
-	FormElicitation ClientFeature = iota // the user fills in a form
-	URLElicitation                       // the user is sent to a web page
-	Sampling                             // the client's model continues a conversation
-	SamplingTools                        // the same, with tools that the model may use
-	Roots                                // the folders that the client works in
+	// FormElicitation asks the user to fill in a form.
+	FormElicitation ClientFeature = iota
+	// URLElicitation sends the user to a web page.
+	URLElicitation
+	// Sampling lets the client's model continue a conversation.
+	Sampling
+	// SamplingTools is Sampling with tools that the model may use.
+	SamplingTools
+	// Roots returns the folders that the client works in.
+	Roots
 	numClientFeatures
 )
 
 var clientFeatureNames = [numClientFeatures]string{"elicitation by form", "elicitation by URL", "sampling", "sampling with tools", "roots"}
 
-// String returns what the feature is called in messages.
+// String returns the feature's name for messages.
 func (f ClientFeature) String() string {
 	if f >= numClientFeatures {
 		return "unknown"
@@ -350,10 +377,10 @@ func (f ClientFeature) String() string {
 	return clientFeatureNames[f]
 }
 
-// Supports reports whether the client can be asked for the feature: the revision has it and the client has declared it.
+// Supports reports whether the revision has the feature and the client has declared it.
 func (c *Call) Supports(f ClientFeature) bool {
 	switch f {
-	case FormElicitation: // an empty capability stands for it
+	case FormElicitation: // an empty capability means forms
 		return c.ex.Elicitation && c.ClientHas("elicitation") &&
 			(!c.ex.URLElicitation || c.ClientHas("elicitation", "form") || !c.ClientHas("elicitation", "url"))
 	case URLElicitation:
@@ -368,8 +395,8 @@ func (c *Call) Supports(f ClientFeature) bool {
 	return false
 }
 
-// Require fails with an [*UnsupportedError] that names the features which the client does not have. What asks for one of them fails with it too, but a
-// handler that calls Require first has not done anything by then.
+// Require returns an [*UnsupportedError] with the features that the client lacks, or nil. Input
+// requests return the same error, but a handler that calls Require first has not done anything yet.
 func (c *Call) Require(features ...ClientFeature) error {
 	var missing []ClientFeature
 	for _, f := range features {
@@ -385,20 +412,23 @@ func (c *Call) Require(features ...ClientFeature) error {
 	case c.ex.Modern:
 		e.wire = mcp.MissingRequiredClientCapability(capabilitiesFor(missing))
 		e.wire.Message = e.Error()
-	case c.method != mcp.MethodToolsCall: // a tool can say so in its result
+	case c.method != mcp.MethodToolsCall: // a tool reports it in its result
 		e.wire = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "%s", e.Error())
 	}
 	return e
 }
 
-// An UnsupportedError says that the client was to be asked for what it has not declared that it can do. A handler may do without, or return the error.
-// It is answered as the error -32021, with the capabilities that are required, where the revision has that
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/index#error-codes). In legacy revisions a tool's result says so with isError, so that
-// the model can tell the user, and other requests get the error -32600.
+// An UnsupportedError reports that the client has not declared features that a handler needs. A
+// handler may do without them or return the error. The client then gets the error -32021 with the
+// required capabilities if the revision has that error
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/index#error-codes). In legacy
+// revisions a tool's result says it with isError, so that the model can tell the user; other
+// requests get the error -32600.
 type UnsupportedError struct {
 	Missing []ClientFeature
 
-	wire *jsonrpc.Error // nil if it becomes the result of a tool
+	// wire is nil if the error becomes the result of a tool.
+	wire *jsonrpc.Error
 }
 
 func (e *UnsupportedError) Error() string {
@@ -409,7 +439,7 @@ func (e *UnsupportedError) Error() string {
 	return "the client has not declared what is needed here: " + strings.Join(names, ", ")
 }
 
-// Unwrap returns the [*jsonrpc.Error] that it is answered as, or nil.
+// Unwrap returns the [*jsonrpc.Error] that is sent for the error, or nil.
 func (e *UnsupportedError) Unwrap() error {
 	if e.wire == nil {
 		return nil
@@ -417,7 +447,7 @@ func (e *UnsupportedError) Unwrap() error {
 	return e.wire
 }
 
-// capabilitiesFor returns the capabilities that a client declares if it has the features.
+// capabilitiesFor returns the capabilities of a client that has the features.
 func capabilitiesFor(features []ClientFeature) mcp.ClientCapabilities {
 	var caps mcp.ClientCapabilities
 	for _, f := range features {

@@ -10,27 +10,34 @@ import (
 	"mcpwire/mcp"
 )
 
-// maxCompletions is how many values a client gets at once
+// maxCompletions limits the values in one completion
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion#completion-results).
 const maxCompletions = 100
 
 // A CompleteRequest is what a user has typed so far.
 type CompleteRequest struct {
-	Prompt      string            // whose argument it is; or
-	URITemplate string            // the resource template whose variable it is
-	Argument    string            // the name of the argument or variable
-	Value       string            // what is typed of it, maybe nothing
-	Arguments   map[string]string // the values of others, as far as the client says, since 2025-06-18. They are unchecked
+	// Prompt is the name of the prompt, or empty for a resource template.
+	Prompt string
+	// URITemplate is the URI template of the resource template, or empty for a prompt.
+	URITemplate string
+	// Argument is the name of the argument or variable.
+	Argument string
+	// Value is the typed part of its value. It may be empty.
+	Value string
+	// Arguments holds the values of other arguments, as the client reports them since 2025-06-18.
+	// They are not validated.
+	Arguments map[string]string
 }
 
-// CompletionOutput is what a function for [Complete] returns: all values, of which the client gets the first hundred and the number; or some values,
-// with what is known of the others.
+// CompletionOutput is the result type of a function for [Complete]. A []string holds all values;
+// the client gets the first hundred and their number. An [mcp.Completion] also describes the values
+// that it leaves out.
 type CompletionOutput interface {
 	[]string | mcp.Completion
 }
 
-// A Completer suggests values for one argument of a prompt, or one variable of a resource template. It is given to [AddPrompt] or [AddResourceTemplate].
-// Make one with [Complete] or [CompleteFrom].
+// A Completer suggests values for an argument of a prompt or a variable of a resource template.
+// Pass it to [AddPrompt] or [AddResourceTemplate]. Create one with [Complete] or [CompleteFrom].
 type Completer struct {
 	name    string
 	suggest suggestFunc
@@ -38,8 +45,9 @@ type Completer struct {
 
 type suggestFunc func(ctx context.Context, req CompleteRequest) (mcp.Completion, error)
 
-// Complete returns a Completer for the argument or variable of that name. f returns values that begin with what was typed, or are a good guess for
-// other reasons, the best first. It should return nothing that the caller may not know: see [Call.Principal].
+// Complete returns a Completer for the argument or variable of that name. f returns suggestions,
+// the best first; they need not begin with the typed text. f must not reveal values that the caller
+// may not know: see [Call.Principal].
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion)
 func Complete[Out CompletionOutput](name string, f func(ctx context.Context, req CompleteRequest) (Out, error)) Completer {
 	if f == nil {
@@ -51,7 +59,8 @@ func Complete[Out CompletionOutput](name string, f func(ctx context.Context, req
 	}}
 }
 
-// CompleteFrom returns a Completer that suggests those of the values that begin with what was typed, in upper or lower case.
+// CompleteFrom returns a Completer that suggests the values that begin with the typed text,
+// ignoring case.
 func CompleteFrom(name string, values ...string) Completer {
 	return Complete(name, func(_ context.Context, req CompleteRequest) ([]string, error) {
 		var matching []string
@@ -65,7 +74,7 @@ func CompleteFrom(name string, values ...string) Completer {
 	})
 }
 
-// completionOf returns what the client gets.
+// completionOf converts a function's result to a completion.
 func completionOf[Out CompletionOutput](out Out) mcp.Completion {
 	var v mcp.Completion
 	switch out := any(out).(type) {
@@ -80,7 +89,8 @@ func completionOf[Out CompletionOutput](out Out) mcp.Completion {
 	return v
 }
 
-// completers are those of one prompt or template by the names of all of its arguments. It is nil for an argument without one.
+// completers holds the function of each argument of a prompt or template by name. It is nil for an
+// argument without a completer.
 type completers map[string]suggestFunc
 
 var errNoSuggest = errors.New("its completer needs a function")
@@ -105,7 +115,7 @@ func newCompleters(names []string, list []Completer) (completers, error) {
 	return all, nil
 }
 
-// noteCompleters takes note of what was registered: with the first completer, the server has completion.
+// noteCompleters enables the completions capability if there is a completer.
 func (s *Server) noteCompleters(all completers) {
 	for _, f := range all {
 		if f != nil {
@@ -114,7 +124,8 @@ func (s *Server) noteCompleters(all completers) {
 	}
 }
 
-// complete answers completion/complete. An argument without a completer has no suggestions; one that does not exist is an error.
+// complete answers completion/complete. An argument without a completer has no suggestions; an
+// unknown argument is an error.
 func (s *session) complete(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	var params mcp.CompleteRequestParams
 	if err := params.UnmarshalJSON(r.Params); err != nil {
@@ -145,7 +156,7 @@ func (s *session) complete(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 	return c.endWithMeta(mcp.Append(dst, &result, c.ex.Revision), nil), nil
 }
 
-// decodeParamsError is the error for params that do not have the form of the method's.
+// decodeParamsError returns the error for params that do not match the method's type.
 func decodeParamsError(err error) error {
 	var e *mcp.DecodeError
 	if errors.As(err, &e) && e.Path != "" {
@@ -154,7 +165,7 @@ func decodeParamsError(err error) error {
 	return invalidParams("params: %v", err)
 }
 
-// completersOf returns those of what is referred to, if the caller sees it.
+// completersOf returns the completers of the referenced prompt or template, if the caller sees it.
 func (s *session) completersOf(c *Call, ref mcp.Reference, req *CompleteRequest) (completers, error) {
 	switch ref := ref.(type) {
 	case mcp.PromptReference:
@@ -172,7 +183,7 @@ func (s *session) completersOf(c *Call, ref mcp.Reference, req *CompleteRequest)
 	return nil, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown resource template: %s", clip(c.name))
 }
 
-// checkExtra returns an error unless members that go into an object are nil or those of one.
+// checkExtra returns an error unless extra is nil or a JSON object.
 func checkExtra(extra []byte) error {
 	if extra == nil {
 		return nil

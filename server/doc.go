@@ -1,5 +1,7 @@
-// Package server builds MCP servers. Register tools with [AddTool], resources with [AddResource] and [AddResourceTemplate], prompts with [AddPrompt], then
-// hand the [Server] to a transport:
+// Package server builds Model Context Protocol servers
+// (https://modelcontextprotocol.io/specification/2026-07-28). Register tools with
+// [AddTool], resources with [AddResource] and [AddResourceTemplate], and prompts
+// with [AddPrompt]. Then pass the [Server] to a transport:
 //
 //	srv := server.MustNew("demo", "1.0.0", nil)
 //	err := server.AddTool(srv, "word_count", "Count words in the input string.",
@@ -13,50 +15,74 @@
 //		log.Fatal(err)
 //	}
 //
-// One server speaks all revisions of the protocol, to legacy clients that start with the initialize handshake and to modern ones whose requests
-// carry their own metadata, on the same connection if need be. Handlers do not see the difference.
+// One server speaks all revisions of the protocol. It serves legacy clients, which
+// start with the initialize handshake, and modern clients, whose requests carry
+// their own metadata, even on the same connection. Handlers do not see the
+// difference.
 //
 // # Asking the client
 //
-// A handler of a tool, a resource or a prompt can ask the client: [Call.Elicit] and [Elicit] the user, [Call.Sample] its model, [Call.Roots] for the folders
-// it works in, [Call.InputRequests] for several things at once. The same code serves all revisions, but it does not run in the same way, so read this:
+// The handler of a tool, a resource or a prompt can ask the client for input.
+// [Call.Elicit] and [Elicit] ask the user, [Call.Sample] asks the model,
+// [Call.Roots] asks for the client's folders, and [Call.InputRequests] asks for
+// several things at once. The same code serves all revisions, but it runs
+// differently, so read this:
 //
-// In legacy revisions the question is a request to the client, and the handler waits for the answer.
+// In legacy revisions an input request is a request to the client, and the handler
+// waits for the response.
 //
-// In modern ones NOTHING WAITS. The method returns [ErrInputRequired]; the handler returns; the client gets the questions as the answer to its request,
-// and sends the request again with what the user said, maybe to another process. Then the handler RUNS AGAIN FROM ITS BEGINNING, and this time the method
-// returns the answer. A handler that asks three things, one after the other, runs four times. So
+// In modern revisions NOTHING WAITS. The method returns [ErrInputRequired] and the
+// handler returns. The client gets the input requests as the result of its request.
+// It sends the request again with the responses, possibly to another process. Then
+// the handler RUNS AGAIN FROM ITS BEGINNING, and this time the method returns the
+// response. A handler with three input requests, one after the other, runs four
+// times. Therefore:
 //
-//   - return the error that asking returns. (If a handler does not, the client is asked all the same, and what it returned is dropped.)
-//   - do nothing twice: what has an effect comes behind the last question, or into [Once], which remembers what a function returned.
-//   - ask the same in each run: under the same key, with the same text. An answer counts only for the question that it was given to. What is random, or
-//     depends on the time, comes from [Once].
-//   - ask everything at once if you can, and call [Call.Require] first if there is no point in asking a client that cannot answer everything.
+//   - Return the error that the method returned. If a handler doesn't, the client is
+//     asked anyway and the handler's result is dropped.
+//   - Do nothing twice. Put side effects after the last input request, or into
+//     [Once], which remembers a function's result.
+//   - Ask the same in each run: under the same key, with the same text. A response
+//     counts only for the input request that it was given to. Take random values and
+//     times from [Once].
+//   - Ask for everything at once if you can. If the handler needs several features of
+//     the client, call [Call.Require] first.
 //
-// What a call remembers, its answers and what Once returned, travels with the client in the request state. It is encrypted and authenticated, and good
-// only for the same principal, method, name and arguments, for [Options.StateTTL]. A state that is not is refused as invalid params, before the handler
-// runs. Processes that are to take up each other's calls share [Options.StateKeys].
+// The request state travels with the client. It holds the responses and the results
+// of Once. It is encrypted and authenticated, and valid only for the same principal,
+// method, name and arguments, for [Options.StateTTL]. The server rejects an invalid
+// state as invalid params before the handler runs. Processes that continue each
+// other's calls must share [Options.StateKeys].
 //
 // # Around handlers
 //
-// [Server.Use] adds middleware, which sees all messages in both directions. [Options.View] shows each caller its part of the server, [Options.RateLimit] and
-// [Options.MaxConcurrent] limit what one may ask for. [AddMethod] and [Server.OnNotification] are for what the protocol does not have.
+// [Server.Use] adds middleware, which sees the messages in both directions.
+// [Options.View] limits what each caller sees of the server. [Options.RateLimit] and
+// [Options.MaxConcurrent] limit the requests of one caller. [AddMethod] and
+// [Server.OnNotification] add methods and notifications that the protocol doesn't
+// have.
 //
 // # Several processes
 //
-// Servers that serve the same clients, behind a load balancer say, share what clients come back for: [Options.StateKeys], the [TaskStore] of [Options.Tasks],
-// and the sessions and events of their transport. [Options.Bus] has each of them tell its own clients what is announced at the others: that a list has
-// changed, a resource was updated, a task has gone on. A [Bus] is a few lines around a message broker's client; [MemoryBus] is one within a process.
+// Servers behind a load balancer share what their clients come back for:
+// [Options.StateKeys], the [TaskStore] of [Options.Tasks], and the sessions and
+// events of the transport. With [Options.Bus] each server also notifies its own
+// clients of what happens at the others: a changed list, an updated resource, the
+// progress of a task. A [Bus] is a few lines around a message broker's client;
+// [MemoryBus] works within one process.
 //
 // # Concurrency
 //
-// A Server's methods may be called by many goroutines at once, and while it serves. Handlers run concurrently, on goroutines that belong to the
-// server; [Options.MaxInFlight] bounds how many. A handler that is known to return within microseconds may run on the goroutine that
-// reads the connection; one that then blocks is moved off within milliseconds.
+// A Server's methods may be called by multiple goroutines, also while it serves.
+// Handlers run concurrently on goroutines of the server; [Options.MaxInFlight] limits
+// their number. A handler that usually returns within microseconds may run on the
+// goroutine that reads the connection. If it blocks there, reading moves to another
+// goroutine within milliseconds.
 //
 // # Errors
 //
-// What the function of a tool returns as an error is the tool's failure: the client gets a result with isError, whose text is the error's. Resources, prompts
-// and completions have no such results: there the client gets an internal error without the text. An error that wraps a [jsonrpc.Error] is answered as
-// that protocol error instead. A panic is answered as an internal error, and logged.
+// An error from a tool's function becomes a result with isError and the error's text.
+// Resources, prompts and completions have no such results: the client gets an
+// internal error without the text. An error that wraps a [jsonrpc.Error] is sent as
+// that protocol error instead. A panic is logged and answered as an internal error.
 package server

@@ -22,36 +22,42 @@ import (
 	"mcpwire/schema"
 )
 
-// Elicit asks the user, by way of the client: to fill in a form, or, with p.Mode "url", to visit a web page
-// (https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation). The result's Action says what the user did. That a user declines or
-// dismisses the question is an answer and no error; there is content if and only if a form was accepted, and it is valid by p.RequestedSchema.
+// Elicit asks the user through the client to fill in a form or, if p.Mode is "url", to visit a web
+// page (https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation). The result's
+// Action says what the user did. Declining or dismissing is a response, not an error. There is
+// content only if the user accepted a form; it is valid for p.RequestedSchema.
 //
-// In modern revisions the handler is RUN AGAIN FROM ITS BEGINNING to get the answer, see [InputRequests.Wait] for that and for the errors. key tells the
-// question from the others of the call. Each run has to ask the same under it: if the message or the schema changed, the user is asked again.
+// In modern revisions the handler RUNS AGAIN FROM ITS BEGINNING to get the response; see
+// [InputRequests.Wait] for that and for the errors. key identifies the input request within the
+// call. Each run must ask the same under it: if the message or the schema changes, the user is
+// asked again.
 //
-// A form must not ask for secrets. What a web page asks for does not pass through the client, and accepting only means that the user agreed to go
-// there: the page has to make sure that it is the same user, and to tell the server what came of it. For clients of 2025-11-25, p.ElicitationID is
-// what [Server.ElicitationComplete] refers to then; it is made up if it is empty.
+// A form must not ask for secrets. Data that the user enters in a web page does not pass through
+// the client. Accepting only means that the user agreed to go there: the page must check that it is
+// the same user and report the result to the server. For clients of 2025-11-25, pass
+// p.ElicitationID to [Server.ElicitationComplete] then. An empty one is generated.
 //
-// p is not changed and not kept.
+// Elicit does not modify or keep p.
 func (c *Call) Elicit(ctx context.Context, key string, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.ElicitResult] { return q.Elicit(key, p) })
 }
 
-// ElicitURL is [Call.Elicit] for a web page. The URL must be the same each time the handler runs: what is random in it comes from [Once].
+// ElicitURL is [Call.Elicit] for a web page. The URL must be the same in each run of the handler.
+// Take its random parts from [Once].
 //
-// A handler may return [mcp.URLElicitationRequired] instead. Clients of 2025-11-25 get this error. Those of 2026-07-28 are asked, and the handler runs again
-// when the user has agreed; if it does so before the user is done there, they are asked again. Older ones are told where the user has to go.
+// A handler may return [mcp.URLElicitationRequired] instead. Clients of 2025-11-25 get this error.
+// Clients of 2026-07-28 are asked, and the handler runs again when the user has agreed; if the user
+// is not done yet by then, they are asked again. Older clients get an error that names the page.
 func (c *Call) ElicitURL(ctx context.Context, key, message, url string) (*mcp.ElicitResult, error) {
 	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.ElicitResult] { return q.ElicitURL(key, message, url) })
 }
 
-// ElicitURL adds what [Call.ElicitURL] asks.
+// ElicitURL adds the input request of [Call.ElicitURL].
 func (rs *InputRequests) ElicitURL(key, message, url string) *Reply[*mcp.ElicitResult] {
 	return rs.Elicit(key, &mcp.ElicitRequestParams{Mode: mcp.ElicitModeURL, Message: message, URL: url})
 }
 
-// Elicit adds what [Call.Elicit] asks.
+// Elicit adds the input request of [Call.Elicit].
 func (rs *InputRequests) Elicit(key string, p *mcp.ElicitRequestParams) *Reply[*mcp.ElicitResult] {
 	q := &inputRequest{key: key, method: mcp.MethodElicit}
 	r := new(Reply[*mcp.ElicitResult])
@@ -92,7 +98,7 @@ var (
 	errNoContent = errors.New("accepted, but the content is missing")
 )
 
-// elicit completes and adds the question.
+// elicit completes and adds the request.
 func (rs *InputRequests) elicit(q *inputRequest, p mcp.ElicitRequestParams, err error) {
 	c := rs.call
 	switch {
@@ -128,7 +134,7 @@ func (rs *InputRequests) elicit(q *inputRequest, p mcp.ElicitRequestParams, err 
 	rs.add(q, err)
 }
 
-// checkURL makes sure that a page can be visited and that nobody is logged in by its address.
+// checkURL checks that a web page can be visited and that its URL contains no credentials.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -139,13 +145,13 @@ func checkURL(text string) error {
 	case u.User != nil:
 		return errors.New("url: it must not hold a name or a password")
 	}
-	if err := checkURI(text); err != nil { // url.Parse takes more than there may be
+	if err := checkURI(text); err != nil { // url.Parse accepts more than RFC 3986
 		return fmt.Errorf("url: %w", err)
 	}
 	return nil
 }
 
-// readElicitResult reads an answer. What came with a question that was not accepted counts for nothing.
+// readElicitResult decodes a response. It drops the content of a response that is not accepted.
 func readElicitResult(text []byte) (*mcp.ElicitResult, error) {
 	res := new(mcp.ElicitResult)
 	if err := res.UnmarshalJSON(text); err != nil {
@@ -161,19 +167,22 @@ func readElicitResult(text []byte) (*mcp.ElicitResult, error) {
 	return res, nil
 }
 
-// An Answer is what a user made of a form.
+// An Answer is a user's response to a form.
 type Answer[T any] struct {
-	Action string // accept, decline or cancel
-	Value  T      // what was filled in, if it was accepted
+	// Action is accept, decline or cancel.
+	Action string
+	// Value is the content of the form, if the user accepted.
+	Value T
 }
 
-// Accepted reports whether there is a value.
+// Accepted reports whether the user accepted and Value is set.
 func (a Answer[T]) Accepted() bool { return a.Action == mcp.ElicitActionAccept }
 
-// Elicit asks the user to fill in a form with the fields of the struct T: strings, numbers, booleans, times, and strings with a list of values, of
-// which a slice lets the user choose several. Names, titles, descriptions, bounds, formats and defaults come from its tags, see
-// package [schema]; fields that need not be filled in are pointers, or have omitempty or a default. ctx must stem from a [Call], whose [Call.Elicit] this is:
-// the handler is RUN AGAIN to get the answer.
+// Elicit asks the user to fill in a form with the fields of the struct T. Fields may be strings,
+// numbers, booleans, times, strings with an enum, and slices of those to select several values.
+// Names, titles, descriptions, bounds, formats and defaults come from the tags (see package
+// [schema]). Optional fields are pointers or have omitempty or a default. ctx must derive from a
+// [Call]. As with [Call.Elicit], the handler RUNS AGAIN to get the response.
 //
 //	type delivery struct {
 //		Street string `json:"street" schema:"title=Street and number,minLength=1"`
@@ -196,7 +205,7 @@ func Elicit[T any](ctx context.Context, key, message string) (Answer[T], error) 
 
 var errNoCall = errors.New("the context does not stem from a call, whose client could be asked")
 
-// Form adds what [Elicit] asks.
+// Form adds the input request of [Elicit].
 func Form[T any](qs *InputRequests, key, message string) *Reply[Answer[T]] {
 	r := new(Reply[Answer[T]])
 	q := &inputRequest{key: key, method: mcp.MethodElicit}
@@ -225,11 +234,12 @@ func Form[T any](qs *InputRequests, key, message string) *Reply[Answer[T]] {
 
 // A form is a Go type that users fill in.
 type form[T any] struct {
-	typed     *schema.Typed[T]
-	requested json.RawMessage // its schema, in the part of JSON Schema that forms have
+	typed *schema.Typed[T]
+	// requested is the schema of the type, reduced to the JSON Schema subset of forms.
+	requested json.RawMessage
 }
 
-// formOf returns the form of a struct type, which is made once.
+// formOf returns the form of a struct type. It is compiled once.
 func formOf[T any](s *Server) (*form[T], error) {
 	key := reflect.TypeFor[T]()
 	if f, ok := s.forms.Load(key); ok {
@@ -253,7 +263,7 @@ func (f *form[T]) decode(res *mcp.ElicitResult, v *T) error {
 	return checkFilled(res, f.requested, func(content []byte) error { return f.typed.Decode(content, v) })
 }
 
-// compileForm returns what the content of an accepted form is checked with.
+// compileForm returns the validator for the content of an accepted form.
 func compileForm(p *mcp.ElicitRequestParams, features *era.Features, engine schema.Engine) (*schema.Validator, error) {
 	if p.RequestedSchema == nil {
 		return nil, errors.New("a form needs a requestedSchema")
@@ -271,12 +281,12 @@ func compileForm(p *mcp.ElicitRequestParams, features *era.Features, engine sche
 	return v, nil
 }
 
-// checkContent checks what was filled in.
+// checkContent checks the content of an accepted form against its schema.
 func checkContent(v *schema.Validator, res *mcp.ElicitResult) error {
 	return checkFilled(res, v.JSON(), v.Validate)
 }
 
-// checkFilled checks the content of a form that was accepted. One that was left empty may have none.
+// checkFilled checks the content of an accepted form. An empty form may have no content.
 func checkFilled(res *mcp.ElicitResult, requested []byte, check func(content []byte) error) error {
 	missing := res.Content == nil
 	if missing {
@@ -302,8 +312,9 @@ var (
 	errFormList       = errors.New("clients of the revision do not let users choose several values")
 )
 
-// checkForm makes sure that a schema is flat, as those of forms are
-// (https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#requested-schema). text is valid JSON.
+// checkForm checks that a schema is flat, as forms require
+// (https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#requested-schema).
+// text must be valid JSON.
 func checkForm(text []byte, f *era.Features) error {
 	if !isObjectSchema(bytes.TrimLeft(text, " \t\r\n")) {
 		return errFormObject
@@ -341,11 +352,12 @@ func checkField(field []byte, f *era.Features) error {
 	return errFormNested
 }
 
-// fieldKeywords are those that the fields of forms have. What else a Go type says of them is checked when the answer is decoded.
+// fieldKeywords are the keywords of form fields. Other constraints of a Go type are checked when
+// the response is decoded.
 var fieldKeywords = []string{"type", "title", "description", "default", "enum", "enumNames", "oneOf", "minLength", "maxLength", "format", "minimum", "maximum",
 	"minItems", "maxItems", "items"}
 
-// requestedSchema makes the schema of a struct, as package schema writes it, that of a form.
+// requestedSchema converts a struct's schema from package schema to the schema of a form.
 func requestedSchema(text []byte) (json.RawMessage, error) {
 	if !isObjectSchema(text) || jsonwire.Lookup(text, "properties") == nil {
 		return nil, errors.New("it must be a struct")
@@ -369,7 +381,8 @@ func requestedSchema(text []byte) (json.RawMessage, error) {
 	return append(dst, '}'), nil
 }
 
-// appendField appends the schema of a field without what forms do not have. A pointer may be null in Go; a form leaves the field out.
+// appendField appends the schema of a field without keywords that forms lack. It removes null: a Go
+// pointer may be null, but a form leaves the field out.
 func appendField(dst, field []byte) []byte {
 	dst = append(dst, '{')
 	first := true
@@ -391,7 +404,7 @@ func appendField(dst, field []byte) []byte {
 	return append(dst, '}')
 }
 
-// withoutNull returns an array without null, or, if it is to be a single value, its first other element.
+// withoutNull returns an array without null or, if single is set, its first other element.
 func withoutNull(array []byte, single bool) []byte {
 	dst := []byte{'['}
 	elements := jsonwire.ArrayElements(array)
@@ -412,7 +425,8 @@ func withoutNull(array []byte, single bool) []byte {
 
 var formFormats = []string{`"email"`, `"uri"`, `"date"`, `"date-time"`}
 
-// checkFormats holds the strings of the content against the formats of the schema, which are annotations in JSON Schema but meant in forms.
+// checkFormats checks the strings of the content against the formats of the schema. JSON Schema
+// treats formats as annotations, but forms mean them.
 func checkFormats(schema, content []byte) error {
 	properties := jsonwire.Lookup(schema, "properties")
 	members := jsonwire.ObjectMembers(content)
@@ -457,10 +471,11 @@ func hasFormat(format, s string) bool {
 	return err == nil
 }
 
-// maxURLElicitations is how many pages that its client was sent to a session remembers.
+// maxURLElicitations limits the elicitation ids that a session remembers.
 const maxURLElicitations = 256
 
-// rememberElicitation remembers that the client was told of an elicitation. The oldest is forgotten if there are too many.
+// rememberElicitation stores the id of an elicitation that the client was sent. It drops the oldest
+// if there are too many.
 func (s *session) rememberElicitation(id string) {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
@@ -470,9 +485,10 @@ func (s *session) rememberElicitation(id string) {
 	s.urlElicitations = append(s.urlElicitations, id)
 }
 
-// ElicitationComplete tells the client that was sent to a web page with that elicitation id that the user is done there: the id is the ElicitationID
-// of the question, or of the error [mcp.URLElicitationRequired]. It does nothing for an id that it does not know: of a client that has gone, of a
-// revision without such ids (all but 2025-11-25), of more than 256 questions ago. It does not wait for anybody.
+// ElicitationComplete notifies the client that the user has finished an elicitation with a web
+// page. id is the ElicitationID of the input request or of [mcp.URLElicitationRequired]. An unknown
+// id is ignored: that of a client that has gone, of a revision other than 2025-11-25, or of more
+// than 256 elicitations ago. It does not block.
 // (https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#completion-notifications-for-url-mode-elicitation)
 func (s *Server) ElicitationComplete(id string) {
 	s.elicitationCompleteLocal(id)
@@ -495,9 +511,11 @@ func (s *session) notifyElicitationComplete(id string) {
 	s.notify(mcp.NotificationElicitationComplete, mcp.Append(nil, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id}, mcp.RevisionNone))
 }
 
-// convertURLRequired deals with the error by which a handler sends the user to web pages before it can do anything. It exists in one revision
-// (https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error). In modern ones it becomes questions;
-// where there is no such thing, or the client has not declared it, the text of the failure says where to go.
+// convertURLRequired converts the error with which a handler sends the user to web pages first.
+// Only one revision has it
+// (https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error).
+// In modern revisions it becomes input requests. In other revisions, or if the client has not
+// declared the feature, the text of the failure names the pages.
 func (c *Call) convertURLRequired(head, out []byte, err error) ([]byte, error) {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Code != mcp.CodeURLElicitationRequired {
@@ -521,7 +539,7 @@ func (c *Call) convertURLRequired(head, out []byte, err error) ([]byte, error) {
 	return head, e
 }
 
-// requiredElicitations reads what the error asks for.
+// requiredElicitations decodes the elicitations of the error.
 func requiredElicitations(e *jsonrpc.Error) ([]mcp.ElicitRequestParams, error) {
 	var data mcp.URLElicitationRequiredData
 	if err := data.UnmarshalJSON(e.Data); err != nil {
@@ -542,8 +560,10 @@ func requiredElicitations(e *jsonrpc.Error) ([]mcp.ElicitRequestParams, error) {
 	return data.Elicitations, nil
 }
 
-// elicitRequired asks for the pages, unless the user has said no before. A handler that requires a page once more, though the user agreed to visit it, has it
-// asked once more: accepting does not say that the user is done there. The keys are not the elicitation ids, since a handler may make new ones in each run.
+// elicitRequired asks for the pages unless the user has declined before. If a handler requires a
+// page again after the user has agreed, the user is asked again, because accepting doesn't mean
+// that the user is done. The keys are not the elicitation ids, since a handler may generate new
+// ones in each run.
 func (c *Call) elicitRequired(rd *inputRound, head []byte, e *jsonrpc.Error, pages []mcp.ElicitRequestParams) ([]byte, error) {
 	rs := c.InputRequests()
 	for i, p := range pages {
@@ -557,7 +577,7 @@ func (c *Call) elicitRequired(rd *inputRound, head []byte, e *jsonrpc.Error, pag
 	return head, rs.Wait(c)
 }
 
-// failRequest says that the request cannot be done as things are: by a tool in words for the model.
+// failRequest fails the request with a text: for a tool, as a result for the model.
 func (c *Call) failRequest(head []byte, text string) ([]byte, error) {
 	if c.method == mcp.MethodToolsCall {
 		return c.appendFailure(head, text), nil
@@ -573,7 +593,7 @@ func urlRequiredText(e *jsonrpc.Error, pages []mcp.ElicitRequestParams) string {
 	return strings.Join(lines, "\n")
 }
 
-// dropResponse takes out the answer to a question and returns what the user did; "" if there is none.
+// dropResponse removes the response under a key and returns its action, or "".
 func (rd *inputRound) dropResponse(key string) string {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()

@@ -7,9 +7,10 @@ import (
 	"mcpwire/mcp"
 )
 
-// OpenSession is for transports that bring each message by itself, as HTTP does: it returns a connection (see [jsonrpc.NewDetached]) that is the session of
-// one client of a legacy revision, which opens it with initialize. out takes what belongs to no request; ctx says on whose behalf the
-// session is. end closes the connection and forgets the session; it must be called, once.
+// OpenSession returns a connection for one session of a legacy client, which starts with
+// initialize. It is for transports that deliver each message separately, such as HTTP; see
+// [jsonrpc.NewDetached]. out takes messages that belong to no request. ctx supplies the identity.
+// The caller must call end once, which closes the connection and removes the session.
 func (s *Server) OpenSession(ctx context.Context, out jsonrpc.Sender) (c *jsonrpc.Conn, end func()) {
 	s.start()
 	sess := s.newSession(ctx, s.eras.legacy)
@@ -19,15 +20,17 @@ func (s *Server) OpenSession(ctx context.Context, out jsonrpc.Sender) (c *jsonrp
 	return sess.conn, sess.close
 }
 
-// close ends the session with its connection.
+// close closes the connection and removes the session.
 func (s *session) close() {
 	s.conn.Close()
 	s.release()
 }
 
-// OpenStateless is for the same transports: it returns a connection for the requests of all clients of modern revisions, which are to be delivered with
-// [jsonrpc.Delivery.Free] set and an outlet of their own, and a context that [Server.WithIdentity] made. When it is closed, its subscriptions end; those that were
-// delivered with Stand are the transport's to finish. A server that speaks no modern revision has none: c is nil.
+// OpenStateless returns a connection for the requests of all modern clients. It is for the same
+// transports as OpenSession. Each [jsonrpc.Delivery] must be Untracked and have its own Sender, and
+// a context from [Server.WithIdentity]. Closing the connection ends its subscriptions, but the
+// transport must finish those delivered with AllowDeferred. OpenStateless returns nil if the server
+// speaks no modern revision.
 func (s *Server) OpenStateless() (c *jsonrpc.Conn) {
 	if s.eras.modern == nil {
 		return nil
@@ -40,18 +43,20 @@ func (s *Server) OpenStateless() (c *jsonrpc.Conn) {
 	return sess.conn
 }
 
-// Revisions returns those that the server speaks, in ascending order.
+// Revisions returns the revisions that the server speaks, in ascending order.
 func (s *Server) Revisions() []mcp.Revision { return append([]mcp.Revision(nil), s.opts.Revisions...) }
 
-// discardSender is where messages go that belong to no request of a stateless connection. There are none.
+// discardSender is the Sender of a stateless connection for messages that belong to no request.
+// There are no such messages.
 type discardSender struct{}
 
 func (discardSender) Send([]byte) error { return nil }
 
-// A shared is a session that answers the requests of many clients. It has no state of theirs.
+// A statelessSession answers the requests of many clients and keeps no state for them.
 type statelessSession struct{ session *session }
 
-// listenInOwnSession answers subscriptions/listen with a session of its own, because the limits on subscriptions are for each client.
+// listenInOwnSession answers subscriptions/listen with a new session, because the limits on
+// subscriptions apply to each client.
 func (ss *statelessSession) listenInOwnSession(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	parent := ss.session
 	sess := &session{srv: parent.srv, era: parent.era, conn: parent.conn, log: parent.log, ctxValues: c, identity: c.identity(), detached: true}
@@ -69,13 +74,13 @@ func (ss *statelessSession) listenInOwnSession(c *Call, r *jsonrpc.Request, dst 
 	return dst, err
 }
 
-// A mirror is an outlet of a transport that repeats arguments of tools elsewhere, as HTTP does in headers. CheckHeaderParams returns the error to answer with if what
-// is there does not agree with the arguments.
+// A headerChecker is a Sender whose transport repeats arguments of tools in headers, as HTTP does.
+// CheckHeaderParams returns an error if the headers do not match the arguments.
 type headerChecker interface {
 	CheckHeaderParams(params []mcp.HeaderParam, arguments []byte) error
 }
 
-// checkHeaderParams checks the arguments of a call against what the transport has of them.
+// checkHeaderParams checks the arguments of a call against their copies in the transport's headers.
 func (c *Call) checkHeaderParams(r *jsonrpc.Request, t *tool, arguments []byte) error {
 	if len(t.headerParams) == 0 || !c.ex.Modern {
 		return nil

@@ -22,15 +22,17 @@ import (
 	"mcpwire/mcp"
 )
 
-// maxInputRequests is how many questions one run of a handler may ask.
+// maxInputRequests limits the input requests of one run of a handler.
 const maxInputRequests = 64
 
 var (
-	// ErrInputRequired is what asking the client fails with if the answer is not there yet and the revision has no way to wait for it. The handler should
-	// return, with this error or another: the client is told what is asked, and when it comes back with the answers, the handler runs again from its
-	// beginning. Whatever it returned is dropped.
+	// ErrInputRequired is returned by input requests whose response is not there yet, in revisions
+	// that cannot wait for it. The handler should return with any error. The server sends the input
+	// requests to the client and drops the handler's result. When the client returns with the
+	// responses, the handler runs again from its beginning.
 	ErrInputRequired = errors.New("the client has to answer first; the handler will run again")
-	// ErrCannotAsk is what asking the client fails with in requests of other methods than tools/call, prompts/get and resources/read
+	// ErrCannotAsk is returned by input requests in methods other than tools/call, prompts/get and
+	// resources/read
 	// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr).
 	ErrCannotAsk = errors.New("the client can be asked in tools/call, prompts/get and resources/read only")
 
@@ -39,13 +41,17 @@ var (
 	errTooManyInputRequests = fmt.Errorf("more than %d questions in one call", maxInputRequests)
 )
 
-// An InputError says that a client did not answer a question in a way that can be used: what it sent is not what was asked for, or, in legacy
-// revisions, it answered with an error. That a user declines is no error, but an answer.
+// An InputError reports an unusable response to an input request: its value is invalid or, in
+// legacy revisions, it is an error. A user who declines is not an error but a response.
 type InputError struct {
-	Key     string
-	Method  string // that the client was asked with
-	Refused bool   // the client answered with an error
-	Err     error  // if Refused, the client's *jsonrpc.Error. Not unwrapped: an error of the client is not one of this server
+	Key string
+	// Method is the method of the input request.
+	Method string
+	// Refused is set if the client responded with an error.
+	Refused bool
+	// Err is the client's *jsonrpc.Error if Refused is set. Unwrap does not return it: an error of
+	// the client is not an error of this server.
+	Err error
 }
 
 func (e *InputError) Error() string {
@@ -55,19 +61,21 @@ func (e *InputError) Error() string {
 	return fmt.Sprintf("%s %q: the client's answer cannot be used: %v", e.Method, e.Key, e.Err)
 }
 
-// A question is one thing that the client is asked.
+// An inputRequest is one input request to the client.
 type inputRequest struct {
-	key     string
-	method  string
-	params  []byte // in the shape of the call's revision; nil is none
+	key    string
+	method string
+	// params has the form of the call's revision. Nil means none.
+	params  []byte
 	feature ClientFeature
-	id      string // elicitationId, where the revision has it
+	// id is the elicitationId, in revisions that have it.
+	id string
 
-	// decode decodes and checks an answer, and leaves it where the handler looks for it. It keeps nothing of the text.
+	// decode checks a response and stores it where the handler reads it. It does not keep the text.
 	decode func(answer []byte) error
 }
 
-// A digest tells questions apart.
+// A digest identifies the content of an input request.
 type digest [16]byte
 
 func (ir *inputRequest) digest() digest {
@@ -78,35 +86,41 @@ func (ir *inputRequest) digest() digest {
 	return digest(h.Sum(nil)[:len(digest{})])
 }
 
-// invalid is the error for an answer that cannot be used.
+// invalid returns the error for an unusable response.
 func (ir *inputRequest) invalid(err error) error {
 	return &InputError{Key: ir.key, Method: ir.method, Err: err}
 }
 
-// An asker has questions answered in the way of an era. Its methods may be called by many goroutines at once.
+// An inputRequester sends input requests in the way of an era. Its methods may be called by
+// multiple goroutines at once.
 type inputRequester interface {
-	// ask hands each question its answer, or fails. The questions are legitimate: the client has the features, and no other question has their keys.
+	// ask decodes the response to each request or fails. The caller has checked that the client has
+	// the features and that the keys are unique.
 	ask(ctx context.Context, questions []*inputRequest) error
-	// respond turns what the handler returned, which is appended to head, into the answer to the request. It is called once, last.
+	// respond converts the handler's result, appended to head, into the response to the request. It
+	// is called once, at the end.
 	respond(d *inputState, r *jsonrpc.Request, head, out []byte, err error) ([]byte, error)
 }
 
-// A dialogue is what one run of a handler asks the client, and what it must not do a second time.
+// An inputState holds the input requests of one run of a handler and its results of Once.
 type inputState struct {
 	requester inputRequester
-	stamp     seal.Stamp // of the state that the request came with
+	// stamp identifies the request state that came with the request.
+	stamp seal.Stamp
 
-	mu          sync.Mutex
-	ended       bool // the handler has returned
-	asked       map[string]struct{}
-	onceResults map[string]*onceResult // see Once
+	mu sync.Mutex
+	// ended is set when the handler has returned.
+	ended bool
+	asked map[string]struct{}
+	// onceResults holds the results of Once by key.
+	onceResults map[string]*onceResult
 }
 
 func newInputState(requester inputRequester) *inputState {
 	return &inputState{requester: requester, asked: make(map[string]struct{}), onceResults: make(map[string]*onceResult)}
 }
 
-// inputState returns that of the call, which begins with its first question.
+// inputState returns the input state of the call. The first use creates it.
 func (c *Call) inputState() *inputState {
 	if d := c.input.Load(); d != nil {
 		return d
@@ -133,8 +147,8 @@ func mayRequestInput(method string) bool {
 	return false
 }
 
-// respond makes the answer to the request of what its handler returned, which is appended to head: a call with questions that are open is answered with
-// them. It is the last thing that is done for a call that may ask.
+// respond converts the handler's result, appended to head, into the response to the request. If
+// input requests are pending, they are the response. It is the last step of a call that may ask.
 func (c *Call) respond(r *jsonrpc.Request, head, out []byte, err error) ([]byte, error) {
 	if err != nil {
 		out, err = c.convertURLRequired(head, out, err)
@@ -149,7 +163,7 @@ func (c *Call) respond(r *jsonrpc.Request, head, out []byte, err error) ([]byte,
 	return d.requester.respond(d, r, head, out, err)
 }
 
-// reserveKeys makes sure that the questions may be asked, and that nobody else does it.
+// reserveKeys checks that the requests may be sent and reserves their keys.
 func (is *inputState) reserveKeys(requests []*inputRequest) error {
 	is.mu.Lock()
 	defer is.mu.Unlock()
@@ -174,7 +188,7 @@ func (is *inputState) reserveKeys(requests []*inputRequest) error {
 	return nil
 }
 
-// noInput is the asker of calls that may not ask.
+// noInput is the inputRequester of methods that may not ask.
 type noInput struct{}
 
 func (noInput) ask(context.Context, []*inputRequest) error { return ErrCannotAsk }
@@ -183,15 +197,17 @@ func (noInput) respond(_ *inputState, _ *jsonrpc.Request, _, out []byte, err err
 	return out, err
 }
 
-// InputRequests are put to the client together: in one round, and at the same time where it is asked by requests. Make some with [Call.InputRequests]. They are
-// for one goroutine; several may have their own.
+// InputRequests are input requests that are sent together: in one input round, or in parallel to
+// legacy clients. Create a set with [Call.InputRequests]. A set must not be used by multiple
+// goroutines at once; each may have its own.
 type InputRequests struct {
 	call *Call
 	list []*inputRequest
 	err  error
 }
 
-// InputRequests returns an empty set of questions. Add them, then call [InputRequests.Wait].
+// InputRequests returns an empty set of input requests. Add requests, then call
+// [InputRequests.Wait].
 //
 //	q := call.InputRequests()
 //	roots := q.Roots("roots")
@@ -202,19 +218,19 @@ type InputRequests struct {
 //	use(roots.Value(), name.Value())
 func (c *Call) InputRequests() *InputRequests { return &InputRequests{call: c} }
 
-// A Reply is where the answer to one of [InputRequests] is, once Wait has returned nil.
+// A Reply holds the response to one of the [InputRequests] after Wait has returned nil.
 type Reply[T any] struct{ value T }
 
-// Value returns the answer. It is the zero value as long as there is none.
+// Value returns the response, or the zero value before there is one.
 func (r *Reply[T]) Value() T { return r.value }
 
-// add adds a question, or the reason why it cannot be asked.
+// add adds an input request, or records why it is invalid.
 func (rs *InputRequests) add(q *inputRequest, err error) {
 	switch {
 	case err != nil:
 	case q.key == "" || !utf8.ValidString(q.key):
 		err = errInvalidKey
-	case q.params != nil: // JSON texts in it may be anything
+	case q.params != nil: // it may contain raw JSON from the caller
 		err = jsonwire.Valid(q.params, 0)
 	}
 	if err != nil {
@@ -224,16 +240,18 @@ func (rs *InputRequests) add(q *inputRequest, err error) {
 	rs.list = append(rs.list, q)
 }
 
-// Wait asks the client what was added, all at once, and returns when each question is answered.
+// Wait sends all added input requests at once and returns when each has its response.
 //
-// In modern revisions no handler waits: Wait fails with [ErrInputRequired], the handler returns, and when the client comes back with the answers it RUNS
-// AGAIN FROM ITS BEGINNING. This time Wait returns nil at once. What is done before a question is done as often as the handler runs, so put side effects
-// behind the last question or into [Once].
+// In modern revisions no handler waits: Wait returns [ErrInputRequired] and the handler returns.
+// When the client returns with the responses, the handler RUNS AGAIN FROM ITS BEGINNING and Wait
+// returns nil at once. Code before an input request runs as often as the handler, so put side
+// effects after the last one or into [Once].
 //
-// None is asked if one of them cannot be: a key is missing or was used before, a question has a fault, there are more than 64 in one run of the handler, or
-// the client lacks a feature, which is an [*UnsupportedError]. An answer that cannot be used is an [*InputError]. When ctx or the call ends first, the client is told that it need not
-// answer any more. In legacy revisions the time that the client takes is part of [Options.HandlerTimeout]; if ctx has no deadline, Wait gives up after
-// [Options.StateTTL].
+// Wait sends no request if one of them is invalid: if a key is missing or was used before, if its
+// content is invalid, if there are more than 64 in one run of the handler, or if the client lacks a
+// feature (an [*UnsupportedError]). An unusable response is an [*InputError]. If ctx or the call
+// ends first, the client's requests are canceled. In legacy revisions the waiting time counts
+// toward [Options.HandlerTimeout]; if ctx has no deadline, Wait gives up after [Options.StateTTL].
 func (rs *InputRequests) Wait(ctx context.Context) error {
 	list, err := rs.list, rs.err
 	rs.list, rs.err = nil, nil
@@ -267,7 +285,7 @@ func (rs *InputRequests) Wait(ctx context.Context) error {
 	return d.requester.ask(ctx, list)
 }
 
-// askOne asks a single question.
+// askOne sends a single input request.
 func askOne[T any](ctx context.Context, c *Call, add func(*InputRequests) *Reply[T]) (T, error) {
 	q := c.InputRequests()
 	r := add(q)
@@ -278,15 +296,15 @@ func askOne[T any](ctx context.Context, c *Call, add func(*InputRequests) *Reply
 	return r.Value(), nil
 }
 
-// A legacyRequester asks by requests to the client, and waits: the way of legacy revisions.
+// A legacyRequester sends requests to the client and waits for the responses.
 type legacyRequester struct{ call *Call }
 
 func (*legacyRequester) respond(_ *inputState, _ *jsonrpc.Request, _, out []byte, err error) ([]byte, error) {
 	return out, err
 }
 
-// ask sends all questions at once. When one fails, the others are cancelled. The answers are read by the goroutine of the handler, as that may call code of
-// the user's, which may panic.
+// ask sends all requests at once. When one fails, the others are canceled. The handler's goroutine
+// decodes the responses because decoding may call the user's code, which may panic.
 func (lr *legacyRequester) ask(ctx context.Context, requests []*inputRequest) error {
 	ctx, cancel := lr.call.joinContext(ctx)
 	defer cancel()
@@ -317,7 +335,7 @@ func (lr *legacyRequester) ask(ctx context.Context, requests []*inputRequest) er
 	return nil
 }
 
-// request asks one question and returns the answer as it came.
+// request sends one request and returns the raw response.
 func (lr *legacyRequester) request(ctx context.Context, q *inputRequest) ([]byte, error) {
 	if q.id != "" {
 		lr.call.session.rememberElicitation(q.id)
@@ -336,7 +354,8 @@ func (lr *legacyRequester) request(ctx context.Context, q *inputRequest) ([]byte
 	return nil, err
 }
 
-// joinContext returns a context that stems from the call, so that a request made with it is one of the call, and that ends with ctx too.
+// joinContext returns a context that derives from the call, so that requests belong to it, and that
+// also ends with ctx.
 func (c *Call) joinContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if CallOf(ctx) == c {
 		return context.WithCancel(ctx)
@@ -346,29 +365,37 @@ func (c *Call) joinContext(ctx context.Context) (context.Context, context.Cancel
 	return joined, func() { stop(); cancel(nil) }
 }
 
-// A round is one run of a handler in a modern revision, whose questions go out in the answer to the request. The client sends the request again with
-// the answers (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr), to whichever process: nothing waits for it here. It is
-// the asker of such a call.
+// An inputRound is one run of a handler in a modern revision. The input requests are the result of
+// the request. The client sends the request again with the responses, possibly to another process,
+// so nothing waits here. It is the inputRequester of such a call.
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr)
 type inputRound struct {
 	call *Call
 
-	mu         sync.Mutex
-	rounds     int                       // how often the client was asked in the rounds before
-	answers    map[string]*inputResponse // by key
-	pending    []*inputRequest
-	handlerErr error // an answer that this request brought cannot be used: what the handler was told, and
-	wireErr    error // what the client is told
+	mu sync.Mutex
+	// rounds counts the earlier input rounds.
+	rounds int
+	// answers holds the responses by key.
+	answers map[string]*inputResponse
+	pending []*inputRequest
+	// handlerErr is set if a response in this request is unusable. The handler gets it.
+	handlerErr error
+	// wireErr is what the client gets instead of handlerErr.
+	wireErr error
 }
 
-// An answer is what the client said to the question with that digest. One that came without a state is to whatever is asked first under its key.
+// An inputResponse is the client's response to the input request with the digest. An unbound one
+// came without a request state and belongs to the first request under its key.
 type inputResponse struct {
-	digest  digest
-	unbound bool // there is no digest
+	digest digest
+	// unbound is set if digest is unset.
+	unbound bool
 	text    json.RawMessage
 }
 
-// ask implements asker. An answer counts only for the question that it was given to: if a handler that runs again asks something else under the same
-// key, what the user agreed to is not what would be done, so the client is asked again.
+// ask implements inputRequester. A response counts only for the request that it was given to. If
+// the handler asks something else under the same key, the client is asked again, because the user
+// agreed to something else.
 func (rd *inputRound) ask(_ context.Context, requests []*inputRequest) error {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
@@ -404,10 +431,10 @@ func invalidResponse(key string, err error) error {
 	return invalidParams("params.inputResponses[%q]: %v", clip(key), err)
 }
 
-// resumeInput takes up what the client brings of earlier rounds. It comes before anything of the handler runs.
+// resumeInput loads the client's request state and responses. It runs before the handler.
 func (c *Call) resumeInput(r *jsonrpc.Request) error {
 	var before seal.Stamp
-	if c.input.Load() != nil { // a middleware has the request handled more than once
+	if c.input.Load() != nil { // middleware may handle the request more than once
 		if d := c.input.Swap(nil); d != nil {
 			before = d.stamp
 		}
@@ -452,8 +479,9 @@ func (c *Call) resumeInput(r *jsonrpc.Request) error {
 	return nil
 }
 
-// readResponses takes the answers to the questions that are open and no other. Without a state nobody knows which are: a client that dropped it starts
-// over, and its answers count for the questions with these keys.
+// readResponses stores the responses to pending requests and ignores others. Without a request
+// state it doesn't know the pending requests. Then the client starts over, and its responses count
+// for the requests with their keys.
 func (rd *inputRound) readResponses(responses []byte, pending map[string]pendingRequest, unbound bool) error {
 	seen := make(map[string]struct{})
 	members := jsonwire.ObjectMembers(responses)
@@ -477,7 +505,7 @@ func (rd *inputRound) readResponses(responses []byte, pending map[string]pending
 	return nil
 }
 
-// checkResponse looks at an answer as far as it can be judged before the handler runs.
+// checkResponse checks a response as far as possible before the handler runs.
 func checkResponse(f ClientFeature, text []byte) error {
 	switch f {
 	case FormElicitation, URLElicitation:
@@ -491,7 +519,7 @@ func checkResponse(f ClientFeature, text []byte) error {
 	return nil
 }
 
-// respond implements asker: as long as there are open questions the answer is these, whatever the handler made of it.
+// respond implements inputRequester. Pending input requests replace the handler's result.
 func (rd *inputRound) respond(d *inputState, r *jsonrpc.Request, head, out []byte, err error) ([]byte, error) {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
@@ -525,7 +553,7 @@ func (rd *inputRound) respond(d *inputState, r *jsonrpc.Request, head, out []byt
 	return rd.call.session.srv.results.EndAs(dst, rd.call.ex.Features, mcp.ResultTypeInputRequired), nil
 }
 
-// requestState returns what the next round has to know.
+// requestState returns the state for the next round.
 func (rd *inputRound) requestState(d *inputState) *requestState {
 	m := &requestState{
 		Rounds:  rd.rounds + 1,
@@ -534,7 +562,7 @@ func (rd *inputRound) requestState(d *inputState) *requestState {
 		Once:    d.onceValues(),
 	}
 	for key, got := range rd.answers {
-		if !got.unbound { // else it was not asked for
+		if !got.unbound { // else no request matched it
 			m.Answers[key] = savedResponse{got.digest, got.text}
 		}
 	}
@@ -544,13 +572,14 @@ func (rd *inputRound) requestState(d *inputState) *requestState {
 	return m
 }
 
-// StateKeys are the secrets with which a server seals what it gives clients to keep: between the
-// rounds of a call, and the cursors of lists. Whoever has one of them can make a call believe that
-// it was answered. Servers of the same name that share them, in any number of processes, take up
-// each other's calls and lists. They may be replaced at any time, by any goroutine.
+// StateKeys are the secrets that seal the data that clients keep: request states and list cursors.
+// Anyone with a secret can forge responses to input requests. Servers of the same name that share
+// the keys continue each other's calls and lists. StateKeys may be used by multiple goroutines at
+// once.
 type StateKeys struct{ ring seal.Ring }
 
-// NewStateKeys returns keys made of secrets of 32 random bytes or more. The first one seals, all of them open.
+// NewStateKeys returns keys made of secrets of at least 32 random bytes. The first secret seals;
+// all of them open.
 func NewStateKeys(secrets ...[]byte) (*StateKeys, error) {
 	k := new(StateKeys)
 	if err := k.Replace(secrets...); err != nil {
@@ -559,8 +588,9 @@ func NewStateKeys(secrets ...[]byte) (*StateKeys, error) {
 	return k, nil
 }
 
-// Replace takes other secrets. To rotate without an interruption: put the new one behind the current ones in all processes; then to the front in all
-// processes; and take the old one out when [Options.StateTTL] has passed. If it fails, the keys stay as they were.
+// Replace replaces the secrets. To rotate without interruption, add the new secret after the
+// current ones in all processes, then move it to the front in all processes, and remove the old one
+// after [Options.StateTTL]. If Replace fails, the keys do not change.
 func (k *StateKeys) Replace(secrets ...[]byte) error {
 	if err := k.ring.Replace(secrets...); err != nil {
 		return fmt.Errorf("state keys: %w", err)
@@ -574,10 +604,10 @@ const (
 	defaultMaxRounds       = 8
 	maxUsedStates          = 1 << 16
 	maxUsedStatesPerCaller = maxUsedStates / 16
-	statePurpose           = "request state 1" // a number for each format of memory
+	statePurpose           = "request state 1" // increment for each format of requestState
 )
 
-// setStateDefaults fills in what the options leave open.
+// setStateDefaults fills in the zero options.
 func (o *Options) setStateDefaults() {
 	if o.StateKeys == nil {
 		o.StateKeys = new(StateKeys)
@@ -593,13 +623,15 @@ func (o *Options) setStateDefaults() {
 	}
 }
 
-// A memory is what a call has to know of the rounds before. The client keeps it, sealed.
+// A requestState is what a call remembers between input rounds. The client keeps it, sealed.
 type requestState struct {
-	Expires int64 // in milliseconds since 1970
+	// Expires is in milliseconds since 1970.
+	Expires int64
 	Rounds  int
 	Answers map[string]savedResponse
-	Open    map[string]pendingRequest // that the client was asked in the last round
-	Once    map[string]json.RawMessage
+	// Open holds the requests of the last round.
+	Open map[string]pendingRequest
+	Once map[string]json.RawMessage
 }
 
 type savedResponse struct {
@@ -627,7 +659,8 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// appendJSON appends the memory as json.Unmarshal reads it. Answers keep their text, which json.Marshal would change.
+// appendJSON appends the state in the form of json.Unmarshal. Unlike json.Marshal it keeps the text
+// of responses.
 func (rs *requestState) appendJSON(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `{"Expires":`...), rs.Expires, 10)
 	dst = strconv.AppendInt(append(dst, `,"Rounds":`...), int64(rs.Rounds), 10)
@@ -660,7 +693,7 @@ func appendMap[T any](dst []byte, m map[string]T, appendValue func([]byte, T) []
 	return append(dst, '}')
 }
 
-// sealState returns the text of the memory. The clock of its expiry starts now.
+// sealState returns the sealed state. Its StateTTL starts now.
 func (c *Call) sealState(r *jsonrpc.Request, m *requestState) ([]byte, error) {
 	s := c.session.srv
 	m.Expires = time.Now().Add(s.opts.StateTTL).UnixMilli()
@@ -676,8 +709,8 @@ func (c *Call) sealState(r *jsonrpc.Request, m *requestState) ([]byte, error) {
 	return text, nil
 }
 
-// openState is the reverse of sealState, but that it counts as a use, unless the state is the one that this request was let in with before. There is one
-// error for all that can be wrong with the text, so that it tells nothing to one who made it.
+// openState opens a sealed state and counts its use, unless it is the one that this request was
+// admitted with before. All failures return the same error, so that it tells a forger nothing.
 func (c *Call) openState(r *jsonrpc.Request, text string, before seal.Stamp) (*requestState, seal.Stamp, error) {
 	s := c.session.srv
 	plaintext, stamp, err := s.opts.StateKeys.ring.Open(text, s.opts.MaxStateBytes, statePurpose, c.stateBinding(r))
@@ -699,7 +732,8 @@ func (c *Call) openState(r *jsonrpc.Request, text string, before seal.Stamp) (*r
 
 var errState = invalidParams("params.requestState is not valid for this request, or not any more: start over without requestState and inputResponses")
 
-// stateBinding returns what a state is good for: this server, caller, method and thing, with these parameters.
+// stateBinding returns what a state is bound to: the server, the caller, the method, its target and
+// its parameters.
 func (c *Call) stateBinding(r *jsonrpc.Request) []byte {
 	var binding []byte
 	for _, text := range []string{c.session.srv.name, c.Principal().ID, c.method, c.name} {
@@ -708,8 +742,8 @@ func (c *Call) stateBinding(r *jsonrpc.Request) []byte {
 	return append(binding, digestParams(r.Params)...)
 }
 
-// digestParams digests all parameters but those that differ between the rounds. A client that writes them in another order, or with other white space
-// between them, says the same.
+// digestParams hashes all parameters except those that change between rounds. The order of members
+// and white space do not matter.
 func digestParams(params []byte) []byte {
 	byKey := make(map[string][]byte)
 	members := jsonwire.ObjectMembers(params)
@@ -729,13 +763,14 @@ func digestParams(params []byte) []byte {
 	return h.Sum(nil)
 }
 
-// usedStates remembers which states were used, for as long as they could be used again. No caller
-// can take all its places.
+// usedStates remembers the used states until they expire. It limits the states of each caller.
 type usedStates struct {
-	mu       sync.Mutex
-	seen     map[seal.Stamp]struct{}
-	byCaller map[string]int // how many each caller has used
-	queue    []usedState    // in the order of their use, which is about that of their ends
+	mu   sync.Mutex
+	seen map[seal.Stamp]struct{}
+	// byCaller counts the states of each caller.
+	byCaller map[string]int
+	// queue is in order of use, which is roughly the order of expiry.
+	queue []usedState
 }
 
 type usedState struct {
@@ -753,8 +788,8 @@ var (
 	}
 )
 
-// use fails if the state was used before, or the caller has used too many. The times are in
-// milliseconds since 1970.
+// use records a state. It fails if the state was used before or the caller has used too many. Times
+// are in milliseconds since 1970.
 func (u *usedStates) use(caller string, s seal.Stamp, now, expires int64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -788,7 +823,7 @@ func (u *usedStates) removeLocked(s usedState) {
 	}
 }
 
-// A memo is the result of a function that is run once in a call, or will be.
+// A onceResult is the result of a function that runs once in a call.
 type onceResult struct {
 	done  chan struct{}
 	value json.RawMessage
@@ -797,19 +832,23 @@ type onceResult struct {
 
 var errOncePanicked = errors.New("the function panicked")
 
-// Once runs fn, unless an earlier run of the handler has done it for the same call: then it returns what fn returned then. It is for what must not be
-// done again when the handler is run again after a question to the client: a side effect, or something that has to stay the same, such as a random
-// number or the time. Several calls of Once with the same key, in one or many goroutines, run fn once.
+// Once runs fn unless an earlier run of the handler for the same call has done so; then it returns
+// the earlier result. Use it for code that must not run again after an input request: side effects,
+// random numbers, the time. Calls with the same key, also from multiple goroutines, run fn once.
 //
-//	order, err := server.Once(ctx, "order", func(ctx context.Context) (Order, error) { return shop.Place(ctx, in.Item) })
+//	order, err := server.Once(ctx, "order", func(ctx context.Context) (Order, error) {
+//		return shop.Place(ctx, in.Item)
+//	})
 //
-// The result is remembered in the state that the client keeps, where it can be neither read nor changed, and must fit there (see
-// [Options.MaxStateBytes]). It is what encoding/json makes of it, in the first run too. An error is not remembered: the next run tries again. What
-// fn has not finished when the handler returns is not remembered either.
+// The result must fit into the request state that the client keeps (see [Options.MaxStateBytes]).
+// The client can neither read nor change it. It passes through encoding/json, also in the first
+// run. Errors are not remembered: the next run calls fn again. A result is lost if fn finishes
+// after the handler has returned.
 //
-// A client that repeats a call, or a round of one, has it done again: see [Options.SingleUseState], or give what fn calls an idempotency key that
-// comes from the client. So has a [Middleware] that calls next again. fn must not call Once with the same key, which would wait for itself. If ctx does
-// not stem from a call, fn just runs.
+// If a client repeats a call or a round, fn runs again: see [Options.SingleUseState], or give fn an
+// idempotency key from the client. The same is true for a [Middleware] that calls next again. fn
+// must not call Once with the same key, which would deadlock. If ctx does not derive from a call,
+// Once just runs fn.
 func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, error)) (T, error) {
 	var v T
 	c := CallOf(ctx)
@@ -845,7 +884,7 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 	return v, nil
 }
 
-// once runs fn unless it is known what it returns.
+// once returns the result of fn, or a remembered one.
 func (is *inputState) once(ctx context.Context, key string, fn func() (json.RawMessage, error)) (json.RawMessage, error) {
 	is.mu.Lock()
 	m := is.onceResults[key]
@@ -869,7 +908,7 @@ func (is *inputState) once(ctx context.Context, key string, fn func() (json.RawM
 	}
 }
 
-// runOnce runs fn, and forgets it again if it fails.
+// runOnce runs fn and removes the result if it is an error.
 func (is *inputState) runOnce(key string, m *onceResult, fn func() (json.RawMessage, error)) {
 	defer func() {
 		is.mu.Lock()
@@ -888,10 +927,10 @@ var closedChan = func() chan struct{} {
 	return c
 }()
 
-// savedOnce returns the memo of an earlier run.
+// savedOnce returns the result of an earlier run.
 func savedOnce(value json.RawMessage) *onceResult { return &onceResult{done: closedChan, value: value} }
 
-// onceValues returns the results there are.
+// onceValues returns the finished results.
 func (is *inputState) onceValues() map[string]json.RawMessage {
 	is.mu.Lock()
 	defer is.mu.Unlock()

@@ -14,49 +14,57 @@ import (
 	"mcpwire/mcp"
 )
 
-// A RateLimit says how many requests one caller may make. A caller is a [Principal], over all its connections; of principals without an ID each
-// connection is one, or each network address if there are no connections, as in HTTP. What exceeds the limit is answered with [CodeTooManyRequests]. A request that comes again with the client's answers counts again. The zero
-// value sets no limit.
+// A RateLimit limits the request rate of one caller. A caller is a [Principal], over all its
+// connections. Without an ID, a caller is a connection, or a network address if the transport has
+// no connections (HTTP). A request over the limit fails with [CodeTooManyRequests]. Each input
+// round counts as a request. The zero value sets no limit.
 type RateLimit struct {
-	PerSecond float64 // on average; 0 or less sets no limit
-	Burst     int     // at once, after a pause; 0 is PerSecond, but at least 1
+	// PerSecond is the average rate. Zero or less means no limit.
+	PerSecond float64
+	// Burst is the number of requests allowed at once after a pause. Zero means PerSecond, but at
+	// least 1.
+	Burst int
 }
 
-// CodeTooManyRequests is the code of the error that refuses a request because its caller has made
-// too many, or has too many under way. Its data is an object: "limit" is "rate" or "concurrency",
-// or "states" with [Options.SingleUseState], and "retryAfterMs", if it is there, says after how
-// many milliseconds another try makes sense; if it is not, one does when another request of the
-// caller has been answered.
+// CodeTooManyRequests is the error code for a caller with too many requests. The error's data is an
+// object. Its "limit" is "rate" or "concurrency", or "states" with [Options.SingleUseState]. Its
+// "retryAfterMs", if present, is the number of milliseconds after which the caller may retry;
+// otherwise it may retry when one of its requests has been answered.
 //
-// The specification leaves codes outside of -32768 … -32000 to applications, and has none for this. The number is that of the same refusal in HTTP,
-// where it is the status of the response, with Retry-After, unless that has begun or is of a batch.
+// The specification leaves codes outside of -32768 … -32000 to applications and has none for this.
+// The number is the HTTP status with the same meaning. Over HTTP it is also the response's status,
+// with Retry-After, unless the response has begun or belongs to a batch.
 const CodeTooManyRequests jsonrpc.Code = 429
 
-// maxCallers is how many principals the limits remember, besides those that have requests under way. Who is forgotten begins anew.
+// maxCallers limits the idle callers that the limits remember. A forgotten caller starts over.
 const maxCallers = 10_000
 
-// limits are those of the callers of a server.
+// limits tracks the callers of a server.
 type limits struct {
 	rate       rate.Limit
 	burst      int
 	concurrent int
 	methods    map[string]bool
-	refillTime time.Duration // after which a caller that was idle is as good as new
+	// refillTime is how long an idle caller takes to fill its bucket.
+	refillTime time.Duration
 
-	mu   sync.Mutex
-	byID map[string]*list.Element // of recent, by the ID of the principal, or by address
-	lru  list.List                // of *caller: who was there last is in front
+	mu sync.Mutex
+	// byID holds the recent callers by the principal's ID or the address.
+	byID map[string]*list.Element
+	// lru holds each *caller, the most recent first.
+	lru list.List
 }
 
-// A caller is one whose requests are counted. It is guarded by limits.mu.
+// A caller counts the requests of one caller. It is guarded by limits.mu.
 type caller struct {
-	id       string
-	bucket   *rate.Limiter // nil without a limit on the rate
+	id string
+	// bucket is nil without a rate limit.
+	bucket   *rate.Limiter
 	inFlight int
 	lastSeen time.Time
 }
 
-// newLimits returns the limits that the options set; nil if they set none.
+// newLimits returns the limits of the options, or nil if they set none.
 func newLimits(o *Options) *limits {
 	if o.RateLimit.PerSecond <= 0 && o.MaxConcurrent <= 0 {
 		return nil
@@ -79,12 +87,12 @@ func newLimits(o *Options) *limits {
 	return l
 }
 
-// seconds returns the duration, or the longest there is.
+// seconds converts s to a duration, capped to avoid overflow.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(s*float64(time.Second), float64(math.MaxInt64/2)))
 }
 
-// dispatchLimited answers a request if its caller's limits let it.
+// dispatchLimited answers a request if its caller is within the limits.
 func (s *session) dispatchLimited(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	l := s.srv.limits
 	if !l.methods[c.method] {
@@ -98,11 +106,11 @@ func (s *session) dispatchLimited(c *Call, r *jsonrpc.Request, dst []byte) ([]by
 	return s.dispatch(c, r, dst)
 }
 
-// admit counts a request, or says why it must not be.
+// admit counts a request or rejects it.
 func (l *limits) admit(c *Call) (*caller, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now() // under the lock, as a bucket whose clock is set back fills twice
+	now := time.Now() // under the lock: a bucket whose clock goes backwards refills twice
 	cl := l.callerLocked(c, now)
 	if l.concurrent > 0 && cl.inFlight >= l.concurrent {
 		return nil, l.concurrencyError()
@@ -124,7 +132,7 @@ func (l *limits) release(cl *caller) {
 	l.mu.Unlock()
 }
 
-// callerLocked returns who makes the call.
+// callerLocked returns the caller of the call.
 func (l *limits) callerLocked(c *Call, now time.Time) *caller {
 	ident, s := c.identity(), c.session
 	id := ident.principal.ID
@@ -157,8 +165,9 @@ func (l *limits) newCaller(id string) *caller {
 	return cl
 }
 
-// evictLocked drops a few of those that were not there for longest: who would begin anew anyway, and the first if there are too many, but not latest, who
-// asks just now. Each request adds one at most, so that they become fewer.
+// evictLocked evicts up to two of the least recent callers: those whose bucket is full again, and
+// any if there are too many, but not latest. A request adds at most one caller, so their number
+// shrinks.
 func (l *limits) evictLocked(latest *caller) {
 	for range 2 {
 		e := l.lru.Back()
@@ -167,7 +176,7 @@ func (l *limits) evictLocked(latest *caller) {
 		case cl == latest:
 			return
 		case cl.inFlight > 0:
-			l.lru.MoveToFront(e) // it is there after all
+			l.lru.MoveToFront(e) // still active
 		case l.lru.Len() > maxCallers, latest.lastSeen.Sub(cl.lastSeen) >= l.refillTime:
 			l.lru.Remove(e)
 			delete(l.byID, cl.id)

@@ -18,7 +18,7 @@ import (
 	"mcpwire/schema"
 )
 
-// methodNames are those that the server itself answers, so that their names need not be made anew for each request.
+// methodNames holds the names of the server's methods, so that requests need not allocate them.
 var methodNames = func() map[string]string {
 	names := make(map[string]string)
 	for _, name := range []string{
@@ -32,9 +32,9 @@ var methodNames = func() map[string]string {
 	return names
 }()
 
-// internMethod returns the name of a method, without allocating for those that are known.
+// internMethod returns the name of a method without allocating for known names.
 func internMethod(method []byte) string {
-	if string(method) == mcp.MethodToolsCall { // nearly all are
+	if string(method) == mcp.MethodToolsCall { // by far the most frequent
 		return mcp.MethodToolsCall
 	}
 	if name, ok := methodNames[string(method)]; ok {
@@ -43,7 +43,7 @@ func internMethod(method []byte) string {
 	return string(method)
 }
 
-// offers reports whether the server has what the method is about. A method of a capability that is not declared does not exist.
+// offers reports whether the server has the capability of the method. Other methods do not exist.
 func (s *Server) offers(method []byte) bool {
 	switch string(method) {
 	case mcp.MethodToolsList, mcp.MethodToolsCall:
@@ -60,7 +60,8 @@ func (s *Server) offers(method []byte) bool {
 	return true
 }
 
-// advertises reports whether the capabilities name the primitive whose changes c are: something of the kind is or was registered, or will be.
+// advertises reports whether the server advertises the capability of the list: an item is or was
+// registered, or Options.AdvertiseKinds names it.
 func (s *Server) advertises(c listChange) bool {
 	switch c {
 	case toolsChanged:
@@ -81,13 +82,14 @@ var (
 	errOutObject      = errors.New("a result must be a JSON object: use a struct or a map for the output, or Server.AddRawMethod")
 )
 
-// AddMethod registers a method that the protocol does not have, for clients that know of it; those of all revisions may call it. In and Out must be
-// structs or maps. What does not fit In is answered with invalid params and never reaches fn; In does not have the _meta: see [Call.Meta].
-// An error of fn is answered as [jsonrpc.ErrorOf] says. [CallOf] finds the Call in fn's context.
+// AddMethod registers a method that the protocol doesn't have. Clients of all revisions may call
+// it. In and Out must be structs or maps. Params that do not match In are rejected as invalid
+// params before fn runs. In does not contain _meta: see [Call.Meta]. [jsonrpc.ErrorOf] maps the
+// errors of fn. [CallOf] returns the Call from fn's context.
 //
-// A name should begin with something that nobody else uses, such as com.example/. AddMethod fails on a duplicate name (with [ErrDuplicate]), on
-// those of the protocol, on those that begin with "rpc." or "notifications/", and on types that have no schema. It may be called while the
-// server runs.
+// Begin the name with a unique prefix such as com.example/. AddMethod fails for a duplicate name
+// (with [ErrDuplicate]), for the protocol's names, for names that begin with "rpc." or
+// "notifications/", and for types without a schema. It may be called while the server runs.
 func AddMethod[In, Out any](s *Server, name string, fn func(context.Context, In) (Out, error)) error {
 	if fn == nil {
 		return methodError(name, errNoFunc)
@@ -125,8 +127,9 @@ func AddMethod[In, Out any](s *Server, name string, fn func(context.Context, In)
 	})
 }
 
-// AddRawMethod is AddMethod for one who reads and writes the JSON text. params is that of an object, with its _meta, and valid until fn returns. The
-// result must be an object; nil is an empty one. What each result of the revision has is added to it.
+// AddRawMethod is AddMethod for JSON text. params is the text of an object, including _meta, and
+// valid until fn returns. The result must be an object; nil means an empty one. The server adds the
+// members that each result of the revision has.
 func (s *Server) AddRawMethod(name string, fn func(c *Call, params json.RawMessage) (json.RawMessage, error)) error {
 	if fn == nil {
 		return methodError(name, errNoFunc)
@@ -146,13 +149,13 @@ func (s *Server) AddRawMethod(name string, fn func(c *Call, params json.RawMessa
 	})
 }
 
-// A method is one that the protocol does not have.
+// A customMethod is a method that the protocol doesn't have.
 type customMethod struct {
 	cost   jsonrpc.CostEstimate
 	invoke func(c *Call, params []byte) (result []byte, err error)
 }
 
-// callMethod answers a request for a method that the protocol does not have.
+// callMethod answers a request for a custom method.
 func (s *session) callMethod(c *Call, m *customMethod, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	defer c.startTimer()()
 	params := r.Params
@@ -184,7 +187,7 @@ func withoutMeta(object []byte) []byte {
 	return append(rest, '}')
 }
 
-// customMethods holds what the protocol does not have: methods, and functions for notifications.
+// customMethods holds the custom methods and the notification handlers.
 type customMethods struct {
 	mu                   sync.Mutex
 	methods              atomic.Pointer[map[string]*customMethod]
@@ -216,7 +219,7 @@ func (cm *customMethods) addNotificationHandler(name string, fn func(context.Con
 	return nil
 }
 
-// addCopyOnWrite adds to a map that is read without a lock.
+// addCopyOnWrite adds an entry to a map that is read without a lock.
 func addCopyOnWrite[V any](mu *sync.Mutex, p *atomic.Pointer[map[string]V], name string, v V) error {
 	mu.Lock()
 	defer mu.Unlock()
@@ -262,7 +265,8 @@ func checkMethodName(name string) error {
 	return nil
 }
 
-// isProtocolMethod reports whether the protocol has the request, in any revision and either direction.
+// isProtocolMethod reports whether the protocol has the request in any revision and either
+// direction.
 func isProtocolMethod(name string) bool {
 	for _, r := range mcp.Revisions() {
 		if era.Of(r).HasMethod([]byte(name)) {
@@ -276,13 +280,16 @@ func isProtocolMethod(name string) bool {
 	return false
 }
 
-// OnNotification has fn called for the client's notifications of a method: one that the protocol has, such as notifications/initialized,
-// notifications/roots/list_changed and notifications/progress, or one that it does not have. [CallOf] finds in ctx a Call that says from whom
-// the notification is; its Revision is [mcp.RevisionNone] if nobody knows. params is the text of an object, or nil, and valid until fn returns.
+// OnNotification calls fn for the client's notifications of a method. The method may be one of the
+// protocol, such as notifications/initialized, notifications/roots/list_changed and
+// notifications/progress, or any other. [CallOf] returns a Call from ctx that identifies the
+// client; its Revision is [mcp.RevisionNone] if it is unknown. params is the text of an object or
+// nil, and valid until fn returns.
 //
-// The notifications of one connection are handled one after another in the order in which they came, but requests that came behind them may be
-// handled before. OnNotification fails if the method has a function already (with [ErrDuplicate]), and for notifications/cancelled, which
-// ends the context of its request instead. It may be called while the server runs.
+// The notifications of a connection are handled one after another in order of arrival, but later
+// requests may be handled before them. OnNotification fails if the method has a handler (with
+// [ErrDuplicate]), and for notifications/cancelled, which ends the context of its request. It may
+// be called while the server runs.
 func (s *Server) OnNotification(method string, fn func(ctx context.Context, params json.RawMessage)) error {
 	switch {
 	case fn == nil:
@@ -298,7 +305,8 @@ func (s *Server) OnNotification(method string, fn func(ctx context.Context, para
 	return s.custom.addNotificationHandler(method, fn)
 }
 
-// prepareNotification says at which pace a notification is handled. What it says of the state of the handshake holds for the next request already.
+// prepareNotification returns the cost estimate of a notification. The state of the handshake that
+// it changes already applies to the next request.
 func (s *session) prepareNotification(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	if string(r.Method) == mcp.NotificationInitialized && !s.era.Initialized() {
 		s.log.Warn("notifications/initialized out of place")
@@ -312,7 +320,7 @@ func (s *session) prepareNotification(r *jsonrpc.Request) *jsonrpc.CostEstimate 
 	return nil
 }
 
-// handleNotification takes one that nobody need be told of, unless somebody handles it or there is middleware.
+// handleNotification passes a notification to its handler or the middleware. Others are ignored.
 func (s *session) handleNotification(r *jsonrpc.Request) error {
 	if s.srv.custom.notificationHandler(r.Method) == nil && (s.srv.chain == nil || !isClientNotification(r.Method)) {
 		s.log.Debug("notification ignored", "method", clip(string(r.Method)))
@@ -333,14 +341,14 @@ func (s *session) handleNotification(r *jsonrpc.Request) error {
 	return err
 }
 
-// callNotificationHandler hands a notification to who handles it.
+// callNotificationHandler calls the handler of a notification, if there is one.
 func (s *session) callNotificationHandler(c *Call, r *jsonrpc.Request) {
 	if fn := s.srv.custom.notificationHandler(r.Method); fn != nil {
 		fn(c, json.RawMessage(r.Params))
 	}
 }
 
-// isClientNotification reports whether clients of some revision send the notification.
+// isClientNotification reports whether clients of any revision send the notification.
 func isClientNotification(method []byte) bool {
 	switch string(method) {
 	case mcp.NotificationInitialized, mcp.NotificationProgress, mcp.NotificationRootsChanged, mcp.NotificationTaskStatus:

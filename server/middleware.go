@@ -13,26 +13,34 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Message is a request or a notification on its way through the middleware. Its slices are valid until the [HandlerFunc] it was given to returns.
+// A Message is a request or a notification on its way through the middleware. Its slices are valid
+// until the [HandlerFunc] that received it returns.
 type Message struct {
-	Direction    jsonrpc.Direction
-	Notification bool       // nothing answers it, and no result matters
-	Method       string     // to change it has no effect
-	ID           jsonrpc.ID // of an incoming request; nil for all else
+	Direction jsonrpc.Direction
+	// Notification is set for notifications, which have no response and no result.
+	Notification bool
+	// Method is read-only; a change has no effect.
+	Method string
+	// ID is the id of an incoming request. It is nil for other messages.
+	ID jsonrpc.ID
 
-	// Params is the text of the params object, with its _meta, or nil if there are none. A middleware may put others in its place, but must not
-	// write into the slice. What _meta says of an incoming request has been read before: to change it there has no effect.
+	// Params is the text of the params object, including _meta, or nil. Middleware may replace it
+	// but must not write into the slice. The _meta of an incoming request has already been read, so
+	// changing it has no effect.
 	Params json.RawMessage
 
-	// Call is the request that the message is, or belongs to: what a handler asks and notifies belongs to its Call. An incoming notification has one
-	// of its own. It is nil for what the server sends of its own accord, that a list has changed for example.
+	// Call is the incoming request. For messages that a handler sends, it is the handler's Call. An
+	// incoming notification has its own. It is nil for messages that the server sends on its own,
+	// such as list changes.
 	Call *Call
 
 	session *session
-	deliver HandlerFunc // what the end of the chain does with it
+	// deliver is called at the end of the chain.
+	deliver HandlerFunc
 }
 
-// Principal returns on whose behalf the peer is connected, which is never nil. It is shared and must not be changed.
+// Principal returns the principal of the peer. It is never nil. It is shared and must not be
+// modified.
 func (m *Message) Principal() *Principal {
 	if m.Call != nil {
 		return m.Call.Principal()
@@ -40,41 +48,48 @@ func (m *Message) Principal() *Principal {
 	return m.session.identity.principal
 }
 
-// A HandlerFunc takes a message on and returns what became of it. result is the text of the whole result object in the form that the request's
-// revision has, so that of a modern tools/call has resultType and _meta; for a notification it is nil. result is valid until the function that
-// the caller is returns, and must not be written to.
+// A HandlerFunc handles a message and returns its result. result is the text of the whole result
+// object in the form of the request's revision: that of a modern tools/call has resultType and
+// _meta. It is nil for a notification. result is valid until the calling function returns and must
+// not be modified.
 //
-// An error is what the requester gets, as the errors of handlers are; a tool that failed is no error here but a result with isError.
+// The error is sent to the requester like a handler's error. A failed tool is not an error here but
+// a result with isError.
 type HandlerFunc func(ctx context.Context, m *Message) (result json.RawMessage, err error)
 
-// A Middleware returns a HandlerFunc that does something before, after or instead of next. Examples are an audit log, a cache, a check of permissions.
+// A Middleware returns a HandlerFunc that does something before, after or instead of next. Examples
+// are an audit log, a cache and a permission check.
 //
-//   - It may call next with a context that has more values or ends earlier: handlers run in it, and [CallOf] finds the Call in it.
-//   - It may change m.Params, or call next with a changed copy of m.
-//   - It may return a result of its own, without calling next if it likes. What each result of the revision has and its own lacks (resultType,
-//     the server's identity, and ttlMs and cacheScope in lists and the like) is added. The rest is up to it: nothing is left out for clients of
-//     older revisions. A nil result is an empty object.
-//   - It may call next more than once. Calls at the same time wait for each other.
-//   - It may give up on next and return. The request is answered when next has returned too, for which the context that next was given should end; next
-//     fails if it is called later than that.
+//   - It may call next with a context that has more values or ends earlier. Handlers run in that
+//     context, and [CallOf] returns the Call from it.
+//   - It may change m.Params, or call next with a modified copy of m.
+//   - It may return its own result, without calling next. The server adds members that each result
+//     of the revision has (resultType, the server's identity, and ttlMs and cacheScope in cacheable
+//     results) if they are missing. It doesn't adapt the result to older revisions. A nil result is
+//     an empty object.
+//   - It may call next more than once. Concurrent calls run one after another.
+//   - It may return before next does, but must end next's context. The request is answered when
+//     next has returned too. A later call of next fails.
 //
-// A panic in it fails the one request, or the one notification.
+// A panic fails only the request or notification.
 type Middleware func(next HandlerFunc) HandlerFunc
 
-// Use adds middleware; the first that was added is the outermost. All messages in both directions go through it:
+// Use adds middleware. The first one added is the outermost. All messages in both directions pass
+// through it:
 //
-//   - requests, once they have been found to be in order: of a revision that is spoken here, with the metadata they need, for a method that
-//     there is. What is no such request is refused before. The handshake is made when initialize is read; a middleware can change or refuse the
-//     answer, but a client that goes on regardless has a session.
-//   - notifications that the protocol has, or that somebody handles ([Server.OnNotification]). A cancellation is not among them: it ends the
-//     context of its request at once.
-//   - what handlers ask legacy clients. What they ask modern ones is part of the result, which says resultType input_required then.
-//   - notifications that are sent: progress, log messages, changes.
+//   - requests that have passed the general checks of revision, metadata and method. Others are
+//     rejected before. The handshake is made when initialize is read: middleware can change or
+//     reject the response, but a client that continues anyway has a session.
+//   - notifications of the protocol, and others with a handler ([Server.OnNotification]), but not
+//     cancellations, which end the context of their request at once.
+//   - requests of handlers to legacy clients. Input requests to modern clients are part of the
+//     result, with resultType input_required.
+//   - notifications that the server sends: progress, log messages, changes.
 //
-// Answers to the client's ping, and others that take microseconds, are given by the goroutine that reads the connection; with middleware, which
-// may block, they go the way that slower ones go. Without middleware none of this costs anything.
+// Without middleware, the goroutine that reads the connection answers ping and other quick requests
+// directly. With middleware, which may block, they are scheduled like handlers.
 //
-// Use panics when the server has begun to serve, or if a Middleware is nil.
+// Use panics if the server already serves or if a Middleware is nil.
 func (s *Server) Use(middleware ...Middleware) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +104,7 @@ func (s *Server) Use(middleware ...Middleware) {
 	s.middleware = append(s.middleware, middleware...)
 }
 
-// start makes the chain of the middleware before the first connection is served.
+// start builds the middleware chain and starts the bus before the first connection.
 func (s *Server) start() {
 	s.mu.Lock()
 	s.serving = true
@@ -107,7 +122,7 @@ func (s *Server) start() {
 		s.costs.methods = make(map[string]*jsonrpc.CostEstimate, len(methodNames))
 		for name := range methodNames {
 			p := new(jsonrpc.CostEstimate)
-			p.Seed(0) // the method itself is quick; if the middleware is not, that will show
+			p.Seed(0) // assume a quick method until measured otherwise
 			s.costs.methods[name] = p
 		}
 	})
@@ -123,8 +138,9 @@ func deliver(ctx context.Context, m *Message) (json.RawMessage, error) {
 	return m.deliver(ctx, m)
 }
 
-// A root is the context that the chain of an incoming message starts with: the message's own, in which its Call can be found. It does not have what
-// a middleware adds, unlike the Call, which stands for the context that the handler runs in.
+// A chainContext is the context at the start of the chain of an incoming message. It derives from
+// the message's context, and CallOf finds the Call in it. Unlike the Call it does not have the
+// values of middleware.
 type chainContext struct {
 	*jsonrpc.Context
 	call *Call
@@ -137,7 +153,7 @@ func (cc chainContext) Value(key any) any {
 	return cc.Context.Value(key)
 }
 
-// setContext makes ctx, which stems from the call's root, what the call stands for.
+// setContext makes ctx, which derives from the call's chainContext, the context of the call.
 func (c *Call) setContext(ctx context.Context) {
 	if r, ok := ctx.(chainContext); ok && r.call == c {
 		c.derived.Store(nil)
@@ -151,17 +167,22 @@ type inbound struct {
 	session *session
 	call    *Call
 	request *jsonrpc.Request
-	dst     []byte // of a request's answer; the first result is appended to it
+	// dst is the buffer of the response. The first result is appended to it.
+	dst []byte
 
-	sem      chan struct{} // full while somebody is at the end of the chain, and has these; a Mutex would hold up the clock of a testing/synctest bubble
-	returned bool          // the chain has returned
-	out      []byte        // dst with the first result; nil as long as there is none
-	result   json.RawMessage
-	dstUsed  bool
+	// sem guards the end of the chain and the fields below. A Mutex would stop the clock of a
+	// testing/synctest bubble.
+	sem chan struct{}
+	// returned is set when the chain has returned.
+	returned bool
+	// out is dst with the first result. It is nil before that.
+	out     []byte
+	result  json.RawMessage
+	dstUsed bool
 }
 
-// run sends the message through the chain. Once it returns nothing uses the request's memory any more: a middleware that did not wait for next is waited
-// for.
+// run passes the message through the chain. It waits for calls of next that the middleware did not
+// wait for, so that nothing uses the request's memory afterwards.
 func (in *inbound) run(m *Message) (json.RawMessage, error) {
 	in.sem = make(chan struct{}, 1)
 	defer func() {
@@ -176,7 +197,7 @@ func (in *inbound) run(m *Message) (json.RawMessage, error) {
 
 var errNextAfterReturn = errors.New("a middleware called next after it had returned")
 
-// runChain answers a request by way of the chain.
+// runChain answers a request through the chain.
 func (s *session) runChain(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	c.name = s.targetName(r)
 	in := &inbound{session: s, call: c, request: r, dst: dst}
@@ -202,7 +223,7 @@ func (s *session) runChain(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 		}
 		hints = &h
 	}
-	// result may be a part of what stands behind dst already
+	// result may alias the memory after dst
 	return append(dst, s.srv.results.Complete(nil, c.ex.Features, hints, result)...), nil
 }
 
@@ -257,7 +278,7 @@ func (in *inbound) notify(ctx context.Context, m *Message) (json.RawMessage, err
 	return nil, nil
 }
 
-// requestWith returns the request as m has it.
+// requestWith returns the request with the params of m.
 func (in *inbound) requestWith(m *Message) (*jsonrpc.Request, error) {
 	if sameSlice(m.Params, in.request.Params) {
 		return in.request, nil
@@ -275,12 +296,12 @@ func (in *inbound) requestWith(m *Message) (*jsonrpc.Request, error) {
 	return r, nil
 }
 
-// sameSlice reports whether a and b are the same piece of memory.
+// sameSlice reports whether a and b are the same slice of memory.
 func sameSlice(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 && (a == nil) == (b == nil) || len(a) > 0 && &a[0] == &b[0])
 }
 
-// checkObject returns an error unless text is that of an object whose _meta, if it has one, is an object.
+// checkObject returns an error unless text is an object whose _meta, if present, is an object.
 func checkObject(text []byte) error {
 	if err := jsonwire.Valid(text, 0); err != nil {
 		return err
@@ -302,8 +323,9 @@ var (
 	errMetaNoObject = errors.New("its _meta must be a JSON object")
 )
 
-// targetName names what a request is about: a tool or a prompt only if it is registered, so that whoever counts calls by name has not too many names; a resource
-// by whatever URI is asked for, since a template may stand for it.
+// targetName returns the name of a request's target. An unregistered tool or prompt has none, so
+// that metrics by name stay bounded. A resource is named by the requested URI, since a template may
+// match it.
 func (s *session) targetName(r *jsonrpc.Request) string {
 	switch v := r.Route.(type) {
 	case item:
@@ -317,7 +339,7 @@ func (s *session) targetName(r *jsonrpc.Request) string {
 	return ""
 }
 
-// cacheable reports whether results of the method say how long they may be kept.
+// cacheable reports whether results of the method carry cache hints.
 func cacheable(method string) bool {
 	switch method {
 	case mcp.MethodDiscover, mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList,
@@ -327,8 +349,8 @@ func cacheable(method string) bool {
 	return false
 }
 
-// Notify sends a notification that belongs to the call, and is on the wire before its answer. It fails with [jsonrpc.ErrRequestEnded] once the call has
-// ended. params is the text of an object, or nil.
+// Notify sends a notification that belongs to the call, before its response. It returns
+// [jsonrpc.ErrRequestEnded] after the call has ended. params is the text of an object or nil.
 func (c *Call) Notify(method string, params []byte) error {
 	s := c.session
 	if s.srv.chain == nil {
@@ -344,8 +366,8 @@ func (s *session) notify(method string, params []byte) {
 	s.logDropped(method, s.sendNotification(s.context(), nil, method, params))
 }
 
-// sendNotification sends a notification that no answer waits for. c is the Call that it belongs to, or nil. It waits for a peer that does not read, so that what
-// there is to tell meanwhile is told once.
+// sendNotification sends a notification that no response waits for. c is its Call or nil. It blocks
+// while the peer does not read, so that later changes are merged.
 func (s *session) sendNotification(ctx context.Context, c *Call, method string, params []byte) error {
 	if s.srv.chain == nil {
 		return s.conn.Notify(context.WithoutCancel(ctx), method, params)
@@ -355,7 +377,7 @@ func (s *session) sendNotification(ctx context.Context, c *Call, method string, 
 	})
 }
 
-// call asks the client on the connection, which has to be a legacy one. c is the Call whose handler asks.
+// call sends a request to a legacy client. c is the Call of the handler that asks.
 func (s *session) call(ctx context.Context, c *Call, method string, params []byte) ([]byte, error) {
 	if s.srv.chain == nil {
 		return s.conn.Call(ctx, method, params)
@@ -380,7 +402,8 @@ func (s *session) outboundNotification(ctx context.Context, c *Call, method stri
 	return err
 }
 
-// outbound sends a message by way of the chain. A panic there becomes an error, since the goroutine may be one that belongs to no request.
+// outbound sends a message through the chain. It converts a panic to an error, since the goroutine
+// may belong to no request.
 func (s *session) outbound(ctx context.Context, m *Message) (result json.RawMessage, err error) {
 	defer func() {
 		if v := recover(); v != nil {

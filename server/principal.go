@@ -7,37 +7,44 @@ import (
 	"slices"
 )
 
-// A Principal is on whose behalf a request comes, as far as the transport has made sure of it: by a verified token, by the credentials of a socket's peer.
-// What a client says of itself is never part of it. The zero Principal is nobody in particular, as on standard input and output.
+// A Principal is the authenticated identity that a request comes from: the transport has verified a
+// token or the credentials of a socket's peer. It never contains a client's claims about itself.
+// The zero Principal is anonymous, as on standard input and output.
 type Principal struct {
-	ID     string   // unique among all principals, an issuer and a subject say
-	Scopes []string // what it was granted
-	Claims any      // what else is known of it
+	// ID is unique among all principals, for example an issuer and a subject.
+	ID string
+	// Scopes lists the granted scopes.
+	Scopes []string
+	// Claims holds other verified data.
+	Claims any
 }
 
 type identityKey struct{}
 
-// A behalf is whose requests a context is for.
+// An identity is the principal and the address of a request.
 type identity struct {
 	principal *Principal
-	address   string // of the peer, which tells apart who is nobody in particular; "" if each connection is one caller
+	// address is the peer's network address, which identifies anonymous callers. If it is empty,
+	// each connection is one caller.
+	address string
 }
 
-// WithPrincipal returns a context for [Server.Serve] whose requests come on behalf of p.
+// WithPrincipal returns a context for [Server.Serve] whose requests come from p.
 func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, identityKey{}, &identity{principal: p})
 }
 
-// WithIdentity is for transports that do not import this package, and know of each request whose it is: it returns a context for one that comes on behalf of the
-// [Principal] with these fields. If id is empty, that is nobody in particular, and the limits tell callers apart by their network address;
-// a server that limits no callers returns ctx itself then, which transports may rely on.
+// WithIdentity returns a context for a request that comes from the [Principal] with these fields.
+// It is for transports that know the identity of each request and do not import this package. If id
+// is empty, the principal is anonymous and the limits identify callers by their network address; a
+// server without such limits then returns ctx itself, and transports may rely on that.
 func (s *Server) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
 	p := anonymous
 	switch {
 	case id != "":
 		p = &Principal{ID: id, Scopes: scopes, Claims: claims}
 	case s.limits == nil && !s.opts.SingleUseState:
-		return ctx // nobody asks
+		return ctx // the identity is never used
 	}
 	return context.WithValue(ctx, identityKey{}, &identity{p, address})
 }
@@ -47,7 +54,7 @@ var (
 	anonymousIdentity = &identity{principal: anonymous}
 )
 
-// identityOf returns on whose behalf the requests of ctx come.
+// identityOf returns the identity in ctx, or the anonymous one.
 func identityOf(ctx context.Context) *identity {
 	if b, _ := ctx.Value(identityKey{}).(*identity); b != nil && b.principal != nil {
 		return b
@@ -55,7 +62,7 @@ func identityOf(ctx context.Context) *identity {
 	return anonymousIdentity
 }
 
-// callerID tells who makes the call from other callers, as limits do; see [RateLimit].
+// callerID returns a text that identifies the caller for limits; see [RateLimit].
 func (c *Call) callerID() string {
 	id := c.identity()
 	switch {
@@ -67,22 +74,25 @@ func (c *Call) callerID() string {
 	return fmt.Sprintf("\x00%p", c.session)
 }
 
-// A View is what some callers see of a server: what it hides is in no list for them, and to call, read or get it is answered as if it did not
-// exist. Lists are encoded once for each View, so make a View for each group of callers and not for each request. It is immutable.
+// A View is the part of a server that some callers see. Hidden items are in no list, and requests
+// for them fail as if they did not exist. Lists are encoded once for each View, so create a View
+// for each group of callers, not for each request. A View is immutable.
 type View struct {
 	sees func(kind Kind, name string) bool
 }
 
-// NewView returns the View of what sees reports true for: the name is that of a tool or a prompt, the URI of a resource, the URI template
-// of a resource template. A resource that a template stands for is visible with its template. sees must answer the same each time, quickly, and may be called by many
-// goroutines at once.
+// NewView returns the View of the items for which sees returns true. name is the name of a tool or
+// a prompt, the URI of a resource, or the URI template of a resource template. A resource of a
+// template is visible if its template is. sees must be quick, must always return the same result
+// for the same item, and may be called by multiple goroutines at once.
 func NewView(sees func(kind Kind, name string) bool) *View { return &View{sees: sees} }
 
-// shows reports whether an item is there for the caller. A nil View shows everything.
+// shows reports whether the caller sees an item. A nil View shows everything.
 func (v *View) shows(kind Kind, name string) bool { return v == nil || v.sees(kind, name) }
 
-// hidesResource reports whether there is a resource with the URI that the view does not show. Of URIs that nobody has registered nothing is hidden. A view
-// that panics, on the goroutine of an announcer which is no request's, hides it.
+// hidesResource reports whether the URI belongs to an item that the view hides. It returns false
+// for unregistered URIs. If the view panics, which may be on a notifier's goroutine, it returns
+// true.
 func (s *Server) hidesResource(v *View, uri string) (hidden bool) {
 	if v == nil {
 		return false
@@ -97,9 +107,11 @@ func (s *Server) hidesResource(v *View, uri string) (hidden bool) {
 	return ok && !v.shows(kind, key)
 }
 
-// ListsChanged tells the clients of the principals with these IDs, of all if there are none, that their lists have changed: [Options.View] gives them
-// another View than before. Without it clients learn of that only when they ask again. What was encoded for views that are gone is dropped. Clients go on
-// hearing of updates, by the URI alone, of resources that they watch already.
+// ListsChanged notifies clients that their lists have changed because [Options.View] returns
+// another View. It notifies the clients of the principals with the given IDs, or all clients if
+// there are no IDs. Without it clients notice only when they ask again. It drops the encoded lists
+// of all views. Clients continue to get updates, by URI only, of resources that they have
+// subscribed to.
 func (s *Server) ListsChanged(principals ...string) {
 	s.listsChangedLocal(principals)
 	if len(principals) == 0 {
@@ -131,7 +143,7 @@ func (s *Server) listsChangedLocal(principals []string) {
 	}
 }
 
-// reset drops what was encoded.
+// reset drops the encoded lists.
 func (r *registry[T]) reset() {
 	r.mu.Lock()
 	r.current.Store(nil)

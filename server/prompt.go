@@ -17,8 +17,8 @@ import (
 	"mcpwire/schema"
 )
 
-// PromptOutput is what the function of a prompt returns: the text of one message of the user, messages, or the whole result. A description that is missing is
-// that of the prompt.
+// PromptOutput is the result type of a prompt's function: the text of one user message, a list of
+// messages, or the whole result. A missing description is filled in from the prompt.
 type PromptOutput interface {
 	string | []mcp.PromptMessage | *mcp.GetPromptResult
 }
@@ -35,24 +35,28 @@ func (p *prompt) appendDefinition(dst []byte, f *era.Features) []byte {
 	return mcp.Append(dst, &p.def, f.Revision)
 }
 
-// AddPrompt registers a prompt. In is a struct, whose fields are the arguments: strings, and what reads itself from one, such as a [time.Time].
+// AddPrompt registers a prompt. In is a struct whose fields are the arguments. A field is a string
+// or a type that decodes from one, such as [time.Time].
 //
 //	type args struct {
-//		Language string `json:"language" jsonschema:"the language of the code" schema:"enum=go|rust"`
+//		Language string `json:"language" jsonschema:"programming language" schema:"enum=go|rust"`
 //		Style    string `json:"style,omitempty" jsonschema:"how to say it"`
 //	}
 //
-// Tags are those of package schema, so an argument is required unless it has omitempty, is a pointer or has a default. Values of an enum are suggested to
-// the user as they type. Or In is a map[string]string; def.Arguments says which arguments there are then.
+// The tags are those of package schema: an argument is required unless it has omitempty, is a
+// pointer or has a default. The values of an enum are suggested to the user as completions. In may
+// also be a map[string]string; then def.Arguments lists the arguments.
 //
-// An argument that is missing, is none of the prompt's or does not fit is refused before get runs, with an error that names it. An error of get is the
-// server's failure: the client gets an internal error, and the text stays in the log. One that wraps a [jsonrpc.Error] is answered as what it is.
+// Arguments that are missing, unknown or invalid are rejected before get runs, with an error that
+// names them. An error of get is a failure of the server: the client gets an internal error, and
+// the text is logged. If it wraps a [jsonrpc.Error], that error is sent instead.
 //
-// Messages without a role are the user's. Content that a client's revision does not have becomes a text that says what was there. Images and sounds need a MIME
-// type; embedded resources without one are text/plain or application/octet-stream.
+// Messages without a role get the role user. Content that the client's revision doesn't have is
+// replaced with a text that describes it. Images and audio need a MIME type. Embedded resources
+// without one are text/plain or application/octet-stream.
 //
-// AddPrompt fails on a duplicate name (with [ErrDuplicate]), on a missing one, and on types that cannot be arguments. It may be called while the
-// server runs: clients are told that the list has changed.
+// AddPrompt fails for a duplicate name (with [ErrDuplicate]), for an empty name, and for types that
+// cannot be arguments. It may be called while the server runs: clients are notified of the change.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/prompts)
 func AddPrompt[In any, Out PromptOutput](s *Server, def mcp.Prompt, get func(ctx context.Context, args In) (Out, error), complete ...Completer) error {
 	if get == nil {
@@ -102,14 +106,16 @@ func (s *Server) addPrompt(def mcp.Prompt, complete []Completer, get func(c *Cal
 	return nil
 }
 
-// RemovePrompts takes prompts out and tells clients that the list has changed. Names that are not registered are passed over. Requests under way go on.
+// RemovePrompts removes prompts and notifies clients of the change. It ignores unknown names.
+// Running requests continue.
 func (s *Server) RemovePrompts(names ...string) {
 	if s.prompts.remove(names) {
 		s.announce(promptsChanged)
 	}
 }
 
-// getPrompt answers prompts/get (https://modelcontextprotocol.io/specification/2026-07-28/server/prompts#getting-a-prompt).
+// getPrompt answers prompts/get
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/prompts#getting-a-prompt).
 func (s *session) getPrompt(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	p, _ := r.Route.(*prompt)
 	if p == nil || !c.view.shows(KindPrompt, p.key) {
@@ -139,7 +145,8 @@ func unknownPrompt(name string) error {
 	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown prompt: %s", clip(name))
 }
 
-// invalidArguments is the error for arguments that do not fit a prompt. Unlike a tool's, they are not a model's mistake.
+// invalidArguments returns the error for a prompt's invalid arguments. Unlike for a tool, it is a
+// protocol error: no model made the mistake.
 func invalidArguments(err error) error {
 	var e *schema.Error
 	if errors.As(err, &e) {
@@ -148,7 +155,7 @@ func invalidArguments(err error) error {
 	return invalidParams("%v", err)
 }
 
-// promptResultOf returns the result that a function meant, or nil.
+// promptResultOf converts a function's output to a result, or nil.
 func promptResultOf[Out PromptOutput](out Out) *mcp.GetPromptResult {
 	switch v := any(out).(type) {
 	case string:
@@ -161,7 +168,7 @@ func promptResultOf[Out PromptOutput](out Out) *mcp.GetPromptResult {
 	return nil
 }
 
-// appendPrompt appends the result.
+// appendPrompt checks and appends the result.
 func (c *Call) appendPrompt(dst []byte, description string, res *mcp.GetPromptResult) ([]byte, error) {
 	if res == nil {
 		return dst, c.invalidResult("there is none")
@@ -184,7 +191,7 @@ func (c *Call) appendPrompt(dst []byte, description string, res *mcp.GetPromptRe
 	return c.endWithMeta(mcp.Append(dst, &out, c.ex.Revision), meta), nil
 }
 
-// checkPromptMessage fills in what is missing, and returns an error if the message is none of a prompt.
+// checkPromptMessage fills in missing members of a message and checks that a prompt may have it.
 func checkPromptMessage(m *mcp.PromptMessage) (err error) {
 	switch m.Role {
 	case "":
@@ -229,13 +236,15 @@ var (
 	errPromptArguments = errors.New("its arguments come from the type of its input, so there must be none in its definition; use a map[string]string to name them there")
 )
 
-// promptArgs decode and check those of a prompt.
+// promptArgs decodes and checks the arguments of a prompt.
 type promptArgs[In any] struct {
 	decode func(text []byte, in *In) error
-	enums  map[string][]string // by the names of arguments
+	// enums holds the enum values by the name of the argument.
+	enums map[string][]string
 }
 
-// newPromptArgs finds out which arguments the prompt has, and fills them into the definition if it is the type that says so.
+// newPromptArgs returns the decoder of a prompt's arguments. If In is a struct, it also sets
+// def.Arguments.
 func newPromptArgs[In any](def *mcp.Prompt) (*promptArgs[In], error) {
 	if _, ok := any(new(In)).(*map[string]string); ok {
 		return newNamedPromptArgs[In](def.Arguments)
@@ -263,7 +272,7 @@ func newPromptArgs[In any](def *mcp.Prompt) (*promptArgs[In], error) {
 	return a, nil
 }
 
-// newNamedPromptArgs are those that the definition lists. In is map[string]string.
+// newNamedPromptArgs returns the decoder of the arguments in a definition. In is map[string]string.
 func newNamedPromptArgs[In any](list []mcp.PromptArgument) (*promptArgs[In], error) {
 	text := []byte(`{"type":"object","additionalProperties":false,"properties":{`)
 	required := []byte(`},"required":[`)
@@ -302,7 +311,7 @@ func newNamedPromptArgs[In any](list []mcp.PromptArgument) (*promptArgs[In], err
 	}}, nil
 }
 
-// withEnumCompleters adds a completer for each argument that has an enum but none.
+// withEnumCompleters adds a completer for each argument that has an enum and no completer.
 func (a *promptArgs[In]) withEnumCompleters(list []Completer) []Completer {
 	has := make(map[string]bool)
 	for _, c := range list {
@@ -316,7 +325,8 @@ func (a *promptArgs[In]) withEnumCompleters(list []Completer) []Completer {
 	return list
 }
 
-// checkStrings returns an error unless all members are strings: what a type can read from null or a number is no argument of a prompt.
+// checkStrings returns an error unless all members are strings. A type may decode from null or a
+// number, but the arguments of a prompt are strings.
 func checkStrings(args []byte) error {
 	members := jsonwire.ObjectMembers(args)
 	for members.Next() {
@@ -327,7 +337,7 @@ func checkStrings(args []byte) error {
 	return nil
 }
 
-// argumentsFromSchema returns the arguments that the schema of a struct describes, and collects their enums.
+// argumentsFromSchema returns the arguments in the schema of a struct and collects their enums.
 func argumentsFromSchema(text []byte, enums map[string][]string) ([]mcp.PromptArgument, error) {
 	var list []mcp.PromptArgument
 	properties := jsonwire.ObjectMembers(jsonwire.Lookup(text, "properties"))
@@ -347,7 +357,7 @@ func argumentsFromSchema(text []byte, enums map[string][]string) ([]mcp.PromptAr
 			case keywords.KeyIs("enum"):
 				values := jsonwire.ArrayElements(value)
 				for values.Next() {
-					if values.Value()[0] == '"' { // not the null of a pointer
+					if values.Value()[0] == '"' { // skip the null of a pointer
 						enums[a.Name] = append(enums[a.Name], unquote(values.Value()))
 					}
 				}

@@ -18,10 +18,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// An entry is what registered items of all kinds have in common. They embed it.
+// An entry is the common part of registered items, which embed it.
 type entry struct {
-	key  string // name or URI, unique among its kind
-	seq  uint64 // order of registration
+	// key is the name or URI.
+	key string
+	// seq is the order of registration.
+	seq  uint64
 	cost jsonrpc.CostEstimate
 }
 
@@ -30,12 +32,13 @@ func (e *entry) base() *entry { return e }
 // An item is a registered tool, resource, resource template or prompt.
 type item interface {
 	base() *entry
-	// appendDefinition appends what a list says of it.
+	// appendDefinition appends the item's definition for a list.
 	appendDefinition(dst []byte, f *era.Features) []byte
 }
 
 var (
-	// ErrDuplicate is wrapped by the error of a registration under a name or URI that is taken.
+	// ErrDuplicate is wrapped by the error of a registration whose name or URI is already
+	// registered.
 	ErrDuplicate = errors.New("it is registered already")
 	errNoName    = errors.New("it needs a name")
 	errName      = errors.New("its name must be valid UTF-8")
@@ -44,33 +47,40 @@ var (
 
 // A registry holds the items of one kind.
 type registry[T item] struct {
-	kind      Kind
-	normalize func(key string) string // another spelling by which an item is found too; nil if there is none
+	kind Kind
+	// normalize returns another key under which an item is also found. It may be nil.
+	normalize func(key string) string
 
-	mu       sync.Mutex
-	items    map[string]T
-	nextSeq  uint64
-	hadItems atomic.Bool                // something was registered, though it may be gone
-	current  atomic.Pointer[catalog[T]] // what the items looked like at the last use; nil after a change
+	mu      sync.Mutex
+	items   map[string]T
+	nextSeq uint64
+	// hadItems is set once an item is registered and never reset.
+	hadItems atomic.Bool
+	// current is the catalog of the items. It is nil after a change.
+	current atomic.Pointer[catalog[T]]
 }
 
-// A catalog is what the items of one kind were between two changes, with what was encoded of them.
+// A catalog is an immutable snapshot of the items of one kind, with its encoded lists.
 type catalog[T item] struct {
-	byKey map[string]T // and by what registry.same makes of the key
-	list  []T          // in the order of registration
+	// byKey holds the items by key and by normalized key.
+	byKey map[string]T
+	// list is in the order of registration.
+	list []T
 
-	mu         sync.Mutex
-	firstPages map[pageKey][]byte // the results that are a list's first page
+	mu sync.Mutex
+	// firstPages caches encoded results.
+	firstPages map[pageKey][]byte
 }
 
-// A pageKey tells lists of the same items apart.
+// A pageKey identifies an encoded first page of a catalog.
 type pageKey struct {
 	features *era.Features
 	view     *View
-	sealer   [8]byte // of the cursor
+	// sealer identifies the key that sealed the cursor.
+	sealer [8]byte
 }
 
-// maxFirstPages is how many encoded lists a catalog keeps.
+// maxFirstPages limits the encoded pages that a catalog caches.
 const maxFirstPages = 64
 
 func registrationError(k Kind, name string, err error) error {
@@ -102,7 +112,7 @@ func (r *registry[T]) add(it T) error {
 	return nil
 }
 
-// remove takes items out and reports whether there were any.
+// remove removes items and reports whether there were any.
 func (r *registry[T]) remove(keys []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +129,7 @@ func (r *registry[T]) remove(keys []string) bool {
 	return removed
 }
 
-// catalog returns the current items.
+// catalog returns the catalog of the current items.
 func (r *registry[T]) catalog() *catalog[T] {
 	if c := r.current.Load(); c != nil {
 		return c
@@ -147,7 +157,7 @@ func (r *registry[T]) catalog() *catalog[T] {
 	return c
 }
 
-// A Kind is one of the primitives that a server offers.
+// A Kind is a kind of item that a server offers.
 type Kind uint8
 
 // The kinds.
@@ -161,7 +171,7 @@ const (
 
 var kindNames = [numKinds]string{"tool", "resource", "resource template", "prompt"}
 
-// String returns what the kind is called in messages.
+// String returns the kind's name for messages.
 func (k Kind) String() string {
 	if k >= numKinds {
 		return "unknown"
@@ -169,7 +179,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// A change is something that clients are told of when it changes: lists, of which resources and their templates share one.
+// A listChange is a set of changed lists. Resources and resource templates share one bit.
 type listChange uint8
 
 const (
@@ -178,7 +188,8 @@ const (
 	promptsChanged
 )
 
-// listChanges are all of them, with the notification for each, its member in the filter of subscriptions/listen, and what other servers hear.
+// listChanges lists all bits, with the notification of each, its member in the filter of
+// subscriptions/listen, and its bus event.
 var listChanges = [...]struct {
 	bit          listChange
 	notification string
@@ -190,7 +201,7 @@ var listChanges = [...]struct {
 	{promptsChanged, mcp.NotificationPromptsChanged, "promptsListChanged", PromptsListChanged},
 }
 
-// listChange returns what a change to the registered items of the kind is to clients.
+// listChange returns the bit of the kind's list.
 func (k Kind) listChange() listChange {
 	switch k {
 	case KindTool:
@@ -201,18 +212,19 @@ func (k Kind) listChange() listChange {
 	return resourcesChanged
 }
 
-// A listing is how a request asks for the items of one kind.
+// A listRequest holds the parameters of a request for a list.
 type listRequest struct {
-	srv      *Server
-	kind     Kind
-	member   string // of the result, that holds the items
+	srv  *Server
+	kind Kind
+	// member is the name of the result's member with the items.
+	member   string
 	view     *View
 	features *era.Features
 }
 
-// answerList answers a request for a page of a list. Pages are cut in the order of registration, so
-// that a change between two of them neither repeats nor skips an item that was there throughout.
-// See position for other servers that take the cursor.
+// answerList answers a request for a page of a list. Pages are in the order of registration, so a
+// change between two requests neither repeats nor skips an item that existed throughout. See
+// position for cursors of other servers.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination)
 func answerList[T item](l listRequest, c *catalog[T], r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	cursor, ok := r.Param("cursor")
@@ -230,7 +242,7 @@ func answerList[T item](l listRequest, c *catalog[T], r *jsonrpc.Request, dst []
 	return appendPage(dst, l, itemsAfter(&l, c.list, p))
 }
 
-// firstPage returns the encoded first page, which is kept for the next who asks.
+// firstPage returns the encoded first page from the cache, or encodes it.
 func firstPage[T item](l listRequest, c *catalog[T]) ([]byte, error) {
 	key := pageKey{l.features, l.view, l.srv.opts.StateKeys.ring.KeyID()}
 	c.mu.Lock()
@@ -239,7 +251,7 @@ func firstPage[T item](l listRequest, c *catalog[T]) ([]byte, error) {
 	if page != nil {
 		return page, nil
 	}
-	page, err := appendPage(nil, l, c.list) // without the lock: a view is the user's code
+	page, err := appendPage(nil, l, c.list) // without the lock: a View calls the user's code
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +263,7 @@ func firstPage[T item](l listRequest, c *catalog[T]) ([]byte, error) {
 	return page, nil
 }
 
-// appendPage appends the result with the first of the items that the view shows.
+// appendPage appends a result with the first PageSize of the items that the view shows.
 func appendPage[T item](dst []byte, l listRequest, items []T) ([]byte, error) {
 	dst = append(jsonwire.AppendQuote(append(dst, '{'), l.member), ":["...)
 	n, more := 0, false
@@ -282,28 +294,30 @@ func appendPage[T item](dst []byte, l listRequest, items []T) ([]byte, error) {
 	return l.srv.results.End(dst, l.features), nil
 }
 
-// A position is where a page of a list ends. The client keeps it as a cursor, sealed with
-// [Options.StateKeys]: it can only come back with one that it was given, and every server that
-// shares the keys takes it.
+// A position is the end of a page of a list. The client keeps it as a cursor, sealed with
+// [Options.StateKeys], so it cannot be forged and every server with the same keys accepts it.
 //
-// The number is exact in the server that made the cursor: what is registered again has another.
-// Other servers may have registered the same items in another order. They go on behind the item of
-// that name in their own; if they don't have it, behind the number, which is its place wherever the
-// same program registers its items in the same order.
+// seq is exact in the server that made the cursor: an item that is registered again gets another
+// number. Other servers may have registered the items in another order. They continue after the
+// item with the name or, if they don't have it, after seq, which is its place if the same program
+// registers its items in the same order.
 type position struct {
-	server [8]byte // which made it
-	seq    uint64  // of the last item of the page
-	name   string  // of that item, see cursorName
+	// server is the instance of the server that made it.
+	server [8]byte
+	// seq is the number of the page's last item.
+	seq uint64
+	// name is the cursorName of that item.
+	name string
 }
 
 const (
-	cursorPurpose = "list cursor 1" // a number for each format of position
+	cursorPurpose = "list cursor 1" // increment for each format of position
 	maxCursorName = 256
 	maxCursor     = 1 << 10 // characters
 )
 
-// cursorName returns what stands for an item's name in a cursor: its digest if it is long. The
-// first byte tells the two apart.
+// cursorName returns an item's key for a cursor, or the digest of a long key. The first byte
+// distinguishes them.
 func cursorName(key string) string {
 	if len(key) <= maxCursorName {
 		return "n" + key
@@ -312,7 +326,7 @@ func cursorName(key string) string {
 	return "d" + string(sum[:])
 }
 
-// matches reports whether the position names the item with that key.
+// matches reports whether the position names the item with the key.
 func (p *position) matches(key string) bool {
 	if len(key) <= maxCursorName {
 		return p.name[0] == 'n' && p.name[1:] == key
@@ -320,7 +334,7 @@ func (p *position) matches(key string) bool {
 	return p.name[0] == 'd' && p.name == cursorName(key)
 }
 
-// sealCursor makes the cursor of the page behind an item.
+// sealCursor returns the cursor of the page after an item.
 func (lr *listRequest) sealCursor(last *entry) ([]byte, error) {
 	plaintext := append(make([]byte, 0, 64), lr.srv.instance[:]...)
 	plaintext = append(binary.AppendUvarint(plaintext, last.seq), cursorName(last.key)...)
@@ -328,7 +342,7 @@ func (lr *listRequest) sealCursor(last *entry) ([]byte, error) {
 	return text, err
 }
 
-// openCursor is the reverse of sealCursor.
+// openCursor opens a cursor of sealCursor.
 func (lr *listRequest) openCursor(cursor string) (p position, ok bool) {
 	plaintext, _, err := lr.srv.opts.StateKeys.ring.Open(cursor, maxCursor, cursorPurpose, lr.cursorBinding())
 	if err != nil || len(plaintext) < len(p.server) {
@@ -343,10 +357,10 @@ func (lr *listRequest) openCursor(cursor string) (p position, ok bool) {
 	return p, true
 }
 
-// cursorBinding returns what a cursor is good for: the lists of one kind of servers of one name.
+// cursorBinding returns what a cursor is bound to: the kind of the list and the server's name.
 func (lr *listRequest) cursorBinding() []byte { return append([]byte{byte(lr.kind)}, lr.srv.name...) }
 
-// itemsAfter returns the items that come after the position.
+// itemsAfter returns the items after the position.
 func itemsAfter[T item](l *listRequest, items []T, p position) []T {
 	if p.server != l.srv.instance {
 		if i := slices.IndexFunc(items, func(it T) bool { return p.matches(it.base().key) }); i >= 0 {

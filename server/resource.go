@@ -20,16 +20,18 @@ import (
 	"mcpwire/mcp"
 )
 
-// ErrNotFound is what the function of a resource or of a resource template returns, or wraps, if there is nothing at the URI. The client is told so in the
-// way of its revision. An [fs.ErrNotExist] does the same.
+// ErrNotFound reports that a resource does not exist. The function of a resource or a resource
+// template returns or wraps it. The client gets the corresponding error of its revision. An
+// [fs.ErrNotExist] has the same effect.
 var ErrNotFound = errors.New("resource not found")
 
-// ResourceOutput is what the function of a resource returns: a text, binary data, contents with a URI, a MIME type or metadata of their own, several
-// of them, or the whole result. A URI and a MIME type that are missing are those of the resource. No contents at all means that there is no
-// such resource: see [ErrNotFound].
+// ResourceOutput is the result type of a resource's function: a text, binary data, one or more
+// contents with their own URI, MIME type or metadata, or the whole result. A missing URI and MIME
+// type are those of the resource. A result without contents means that the resource doesn't exist:
+// see [ErrNotFound].
 //
-// A result's TTLMs and CacheScope say how long clients may keep it, and whether a cache may serve it to other users; those that are missing are
-// [Options.ReadTTL] and [Options.ReadPublic].
+// A result's TTLMs and CacheScope tell clients how long they may cache it, and whether a shared
+// cache may serve it to other users. They default to [Options.ReadTTL] and [Options.ReadPublic].
 type ResourceOutput interface {
 	string | []byte | mcp.ResourceContents | []mcp.ResourceContents | *mcp.ReadResourceResult
 }
@@ -45,17 +47,18 @@ func (r *resource) appendDefinition(dst []byte, f *era.Features) []byte {
 	return mcp.Append(dst, &r.def, f.Revision)
 }
 
-// A reader appends the result of resources/read.
+// A readFunc appends the result of resources/read.
 type readFunc func(c *Call, dst []byte) ([]byte, error)
 
-// AddResource registers a resource at def.URI, which must be a URI with a scheme (RFC 3986); file: and custom schemes are as good as any. read is called
-// whenever a client reads it; [Static] is for what never changes. The name is needed too: people see it if there is no title.
+// AddResource registers a resource at def.URI, which must be a URI with a scheme (RFC 3986); file:
+// and custom schemes are allowed. read is called each time a client reads the resource; use
+// [Static] for constant contents. def.Name is required: clients show it if Title is empty.
 //
-// An error of read is the server's failure: the client gets an internal error, and the text stays in the log. One that wraps [ErrNotFound] or a
-// [jsonrpc.Error] is answered as what it is.
+// An error of read is a failure of the server: the client gets an internal error, and the text is
+// logged. If it wraps [ErrNotFound] or a [jsonrpc.Error], the client gets that error instead.
 //
-// AddResource fails on a URI that is taken (with [ErrDuplicate]) or is none. It may be called while the server runs: clients are told that the list has
-// changed.
+// AddResource fails for a duplicate URI (with [ErrDuplicate]) and for an invalid one. It may be
+// called while the server runs: clients are notified of the change.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/resources)
 func AddResource[Out ResourceOutput](s *Server, def mcp.Resource, read func(ctx context.Context) (Out, error)) error {
 	if read == nil {
@@ -99,7 +102,7 @@ func clonePointer[T any](p *T) *T {
 	return new(*p)
 }
 
-// checkDefinition checks what resources and templates have in common.
+// checkDefinition checks the common members of resources and templates.
 func checkDefinition(def mcp.Resource) error {
 	if def.Name == "" {
 		return errNoName
@@ -108,15 +111,16 @@ func checkDefinition(def mcp.Resource) error {
 	return err
 }
 
-// RemoveResources takes resources out and tells clients that the list has changed. URIs that are not registered are passed over. Reads under way go on, and
-// clients that watch the resource go on doing so.
+// RemoveResources removes resources and notifies clients of the change. It ignores unknown URIs.
+// Running reads continue, and so do subscriptions to the resources.
 func (s *Server) RemoveResources(uris ...string) {
 	if s.resources.remove(uris) {
 		s.announce(resourcesChanged)
 	}
 }
 
-// resourceAt returns the resource that is registered at the URI, however it is percent-encoded, or nil.
+// resourceAt returns the resource registered at the URI, or nil. Percent-encoding of the URI does
+// not matter.
 func (s *Server) resourceAt(uri string) *resource {
 	byKey := s.resources.catalog().byKey
 	if v := byKey[uri]; v != nil {
@@ -125,7 +129,8 @@ func (s *Server) resourceAt(uri string) *resource {
 	return byKey[uritemplate.Normalize(uri)]
 }
 
-// itemAt returns what the URI belongs to: a resource or, if there is none, a resource template.
+// itemAt returns the resource at the URI or else the resource template that matches
+// it.
 func (s *Server) itemAt(uri string) (kind Kind, key string, ok bool) {
 	if v := s.resourceAt(uri); v != nil {
 		return KindResource, v.key, true
@@ -142,8 +147,8 @@ func (s *Server) hasResource(v *View, uri string) bool {
 	return ok && v.shows(kind, key)
 }
 
-// readResource answers resources/read. A registered resource comes before any template that its URI fits, and if the caller does not see what
-// the URI belongs to, nothing else stands in for it. Nor does it help to write the URI in another way.
+// readResource answers resources/read. A registered resource takes precedence over templates that
+// match its URI. If the caller doesn't see it, no template replaces it, however the URI is encoded.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#reading-resources)
 func (s *session) readResource(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	v, _ := r.Route.(*resource)
@@ -178,7 +183,8 @@ func (c *Call) invokeRead(read readFunc, r *jsonrpc.Request, dst []byte) ([]byte
 	return c.respond(r, dst, out, err)
 }
 
-// resourceParam returns params.uri, and the resource that is registered there, or nil if it may be one of a template.
+// resourceParam returns params.uri and the resource registered there, or nil if a template may
+// match it.
 func (s *session) resourceParam(r *jsonrpc.Request) (v *resource, uri string, err error) {
 	if uri, err = stringParam(r, "uri"); err != nil {
 		return nil, "", err
@@ -195,10 +201,10 @@ func (s *session) resourceParam(r *jsonrpc.Request) (v *resource, uri string, er
 	return nil, uri, nil
 }
 
-// resourceNotFound is the error for a URI that the caller cannot read.
+// resourceNotFound returns the error for a URI that the caller cannot read.
 func (c *Call) resourceNotFound() error { return mcp.ResourceNotFound(c.name, c.ex.Revision) }
 
-// readError returns what is answered to the error of the function of a resource.
+// readError converts the error of a resource's function to the one that is sent.
 func (c *Call) readError(err error) error {
 	var e *jsonrpc.Error
 	switch {
@@ -210,7 +216,7 @@ func (c *Call) readError(err error) error {
 	return err
 }
 
-// readResultOf returns the result that a function meant, or nil.
+// readResultOf converts a function's output to a result, or nil.
 func readResultOf[Out ResourceOutput](out Out) *mcp.ReadResourceResult {
 	switch v := any(out).(type) {
 	case string:
@@ -230,7 +236,7 @@ func readResultOf[Out ResourceOutput](out Out) *mcp.ReadResourceResult {
 	return nil
 }
 
-// appendRead appends the result. mimeType is that of the resource.
+// appendRead checks and appends the result. mimeType is the MIME type of the resource.
 func (c *Call) appendRead(dst []byte, mimeType string, res *mcp.ReadResourceResult) ([]byte, error) {
 	if res == nil || len(res.Contents) == 0 {
 		return dst, c.resourceNotFound()
@@ -260,7 +266,8 @@ func (c *Call) appendRead(dst []byte, mimeType string, res *mcp.ReadResourceResu
 	return c.endWithMeta(mcp.Append(dst, &out, c.ex.Revision), meta), nil
 }
 
-// setCacheHints fills in how long clients may keep the result. One that depends on what the user answered is nobody else's, and no other time's.
+// setCacheHints fills in the result's cache hints. A result that depends on the client's input must
+// not be cached.
 func (c *Call) setCacheHints(res *mcp.ReadResourceResult) error {
 	hints := c.session.srv.readHints()
 	ttl, scope := hints.TTLMillis, mcp.CacheScopePrivate
@@ -284,8 +291,9 @@ func (c *Call) setCacheHints(res *mcp.ReadResourceResult) error {
 	return nil
 }
 
-// CacheFor returns what an [AddResource] function returns if clients may keep it for a while. scope is [mcp.CacheScopePrivate], or [mcp.CacheScopePublic] if it is the
-// same for all users and caches may serve it to any of them.
+// CacheFor returns a result for an [AddResource] function that clients may cache for ttl. scope is
+// [mcp.CacheScopePrivate], or [mcp.CacheScopePublic] if shared caches may serve the result to all
+// users.
 func CacheFor[Out ResourceOutput](out Out, ttl time.Duration, scope string) *mcp.ReadResourceResult {
 	res := readResultOf(out)
 	if res == nil {
@@ -296,7 +304,7 @@ func CacheFor[Out ResourceOutput](out Out, ttl time.Duration, scope string) *mcp
 	return &cached
 }
 
-// checkContents returns an error if contents cannot be sent.
+// checkContents returns an error if the contents cannot be sent.
 func checkContents(v mcp.ResourceContents) error {
 	if err := checkURI(v.URI); err != nil {
 		return fmt.Errorf("URI %q: %w", clip(v.URI), err)
@@ -305,24 +313,26 @@ func checkContents(v mcp.ResourceContents) error {
 	return err
 }
 
-// invalidResult is the error for what a handler returned and the protocol cannot carry: the server's fault, and not the caller's.
+// invalidResult returns the error for a handler's output that the protocol cannot represent. It is
+// the server's fault, not the caller's.
 func (c *Call) invalidResult(format string, args ...any) error {
 	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s of %s: invalid result: %s", c.method, clip(c.name), fmt.Sprintf(format, args...))
 }
 
-// endWithMeta closes a result object that has been closed without its _meta.
+// endWithMeta adds _meta to a complete result object.
 func (c *Call) endWithMeta(dst, meta []byte) []byte {
 	return c.session.srv.results.EndWithMeta(dst[:len(dst)-1], c.ex.Features, meta)
 }
 
-// Vars are the variables of a resource template, with their percent-encoding undone: {id} in db:///{table}/{id} is "a/b" for the URI db:///users/a%2Fb. A variable
-// that a URI leaves out is absent. Only a variable with a star, as in {/path*}, can have more than one value.
+// Vars holds the variables of a resource template, without percent-encoding: {id} in
+// db:///{table}/{id} is "a/b" for the URI db:///users/a%2Fb. A variable that the URI leaves out is
+// absent. Only a variable with a star, as in {/path*}, can have more than one value.
 //
-// A variable is what a stranger chose. It may hold slashes, dots, NUL and everything else that UTF-8 has, so never join one to the path of a file: use
-// [Files], or an [os.Root].
+// Clients control the variables. They may contain slashes, dots, NUL and any other UTF-8 character,
+// so never join one to a file path: use [Files] or an [os.Root].
 type Vars map[string][]string
 
-// Get returns the value of a variable, the first if it has several, or "".
+// Get returns the first value of a variable, or "".
 func (v Vars) Get(name string) string {
 	if values := v[name]; len(values) > 0 {
 		return values[0]
@@ -343,19 +353,24 @@ func (t *template) appendDefinition(dst []byte, f *era.Features) []byte {
 	return mcp.Append(dst, &t.def, f.Revision)
 }
 
-// AddResourceTemplate registers all resources whose URIs fit def.URITemplate, a URI template of RFC 6570 in which no variable stands twice. read is called
-// when a client reads one of them; [Call.Name] is its URI. It should return [ErrNotFound] if there is no such resource. The rest is as with [AddResource].
+// AddResourceTemplate registers all resources whose URIs match def.URITemplate, an RFC 6570 URI
+// template without repeated variables. read is called when a client reads one of them; [Call.Name]
+// returns its URI. It should return [ErrNotFound] if the resource doesn't exist. Otherwise
+// AddResourceTemplate is like [AddResource].
 //
-// Which URIs fit:
+// These rules decide which URIs match:
 //
-//   - {id} is a string without any of the characters that URIs give a meaning to, unless they are percent-encoded. {+path} may have them. Neither is ever empty. A
-//     string in {/seg}, {?q}, {.ext} and the like may be left out, with the character before it.
-//   - {/seg*} and {?tag*} are lists; a variable without a star is never one. Names in {?a,b} may come in any order, each once, and no other.
-//   - A variable takes as much as it can, the first one first.
+//   - {id} is a string without reserved characters, unless they are percent-encoded. {+path} may
+//     contain them. Neither is empty. A string in {/seg}, {?q}, {.ext} and the like may be left
+//     out, with the character before it.
+//   - {/seg*} and {?tag*} are lists; a variable without a star is not. Names in {?a,b} may come in
+//     any order, each at most once. Other names do not match.
+//   - A variable matches as much as it can, the first one first.
 //
-// If a URI fits several templates, that with the longest text outside of braces counts, and of those as long, the first that was registered. A resource
-// that [AddResource] registered comes before all templates. It makes no difference which characters a URI has percent-encoded, if it need not have. URIs of
-// more than 8 KiB fit no template.
+// If several templates match a URI, the one with the longest text outside of braces is used, then
+// the one registered first. A resource that [AddResource] registered takes precedence over all
+// templates. Unnecessary percent-encoding makes no difference. URIs longer than 8 KiB match no
+// template.
 //
 // Completers suggest values for the variables, see [Complete].
 func AddResourceTemplate[Out ResourceOutput](s *Server, def mcp.ResourceTemplate, read func(ctx context.Context, vars Vars) (Out, error), complete ...Completer) error {
@@ -403,15 +418,16 @@ func (t *template) prepare(complete []Completer) (err error) {
 	return nil
 }
 
-// RemoveResourceTemplates takes resource templates out and tells clients that the list has changed. What is not registered is passed over. Reads under way
-// go on.
+// RemoveResourceTemplates removes resource templates and notifies clients of the change. It ignores
+// unknown ones. Running reads continue.
 func (s *Server) RemoveResourceTemplates(uriTemplates ...string) {
 	if s.templates.remove(uriTemplates) {
 		s.announce(resourcesChanged)
 	}
 }
 
-// templateOf returns the template that the URI belongs to, and the variables, or nil. It does not look at the resources.
+// templateOf returns the template that matches the URI, and its variables, or nil. It ignores
+// registered resources.
 func (s *Server) templateOf(uri string) (best *template, vars Vars) {
 	if len(uri) > maxURI {
 		return nil, nil
@@ -438,20 +454,21 @@ func (s *Server) templateOf(uri string) (best *template, vars Vars) {
 // maxFile is the largest file that Files reads, in bytes.
 const maxFile = 32 << 20
 
-// Files returns a function for [AddResourceTemplate] that reads the files of a file system. The template has a variable path, as in
-// file:///srv/docs/{+path} or docs://all{/path*}:
+// Files returns a function for [AddResourceTemplate] that reads files of a file system. The
+// template must have a variable path, as in file:///srv/docs/{+path} or docs://all{/path*}:
 //
 //	root, err := os.OpenRoot("/srv/docs")
 //	…
 //	def := mcp.ResourceTemplate{URITemplate: "file:///srv/docs/{+path}", Name: "docs"}
 //	err = server.AddResourceTemplate(srv, def, server.Files(root.FS()))
 //
-// Use the file system of an [os.Root], or one that is not on a disk: an [os.DirFS] follows symbolic links to wherever they lead. Paths with NUL, backslashes,
-// or elements that are ., .. or empty are those of no file, however they are encoded. Nor are folders files. A file that cannot be opened, for whatever reason,
-// is answered as one that does not exist; the log says why.
+// Use the file system of an [os.Root] or one that isn't on a disk: an [os.DirFS] follows symbolic
+// links out of its folder. Paths with NUL, backslashes, or elements that are ".", ".." or empty do
+// not exist, however they are encoded. Neither do folders. A file that cannot be opened for any
+// reason is reported as not found; the reason is logged.
 //
-// What is UTF-8 is sent as text, all else as a blob. The MIME type is that of the file's extension or, if it is unknown, of the template. A file of
-// more than 32 MiB is an error.
+// UTF-8 files are sent as text, others as a blob. The MIME type comes from the file's extension or
+// else from the template. A file larger than 32 MiB is an error.
 func Files(files fs.FS) func(ctx context.Context, vars Vars) (mcp.ResourceContents, error) {
 	return func(_ context.Context, vars Vars) (contents mcp.ResourceContents, err error) {
 		name := strings.Join(vars["path"], "/")
@@ -472,13 +489,13 @@ func Files(files fs.FS) func(ctx context.Context, vars Vars) (mcp.ResourceConten
 	}
 }
 
-// readFile reads a file that is not too large, even if it grows meanwhile.
+// readFile reads a file of limited size, even if the file grows meanwhile.
 func readFile(files fs.FS, name string) ([]byte, error) {
 	info, err := fs.Stat(files, name)
 	if err != nil {
 		return nil, openError(err)
 	}
-	if !info.Mode().IsRegular() { // to open a pipe could take for ever
+	if !info.Mode().IsRegular() { // opening a pipe could block
 		return nil, fmt.Errorf("%s is no file: %w", name, ErrNotFound)
 	}
 	f, err := files.Open(name)
@@ -496,10 +513,11 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 	return data, nil
 }
 
-// openError says that there is no file: whether a link leads out, a part of the path is no folder or permission is missing is nothing to tell a stranger.
+// openError wraps err as ErrNotFound. A client must not learn whether a link leads out, a part of
+// the path isn't a folder, or permission is missing.
 func openError(err error) error { return fmt.Errorf("%w: %w", ErrNotFound, err) }
 
-// maxURI is the longest URI, in bytes, that is held against the resource templates. A longer one is that of no resource but a registered one.
+// maxURI is the longest URI, in bytes, that is matched with resource templates.
 const maxURI = 8 << 10
 
 var (
@@ -507,14 +525,15 @@ var (
 	errLongURI  = fmt.Errorf("it is longer than %d bytes", maxURI)
 )
 
-// checkURI returns an error unless the text is a URI with a scheme (https://www.rfc-editor.org/rfc/rfc3986, appendix A).
+// checkURI returns an error unless the text is a URI with a scheme
+// (https://www.rfc-editor.org/rfc/rfc3986, appendix A).
 func checkURI(uri string) error {
 	rest := uri[schemeEnd(uri):]
 	if rest == uri {
 		return errNoScheme
 	}
 	rest, fragment, _ := strings.Cut(rest, "#")
-	authority := 0 // where it ends: brackets may stand in it and nowhere else
+	authority := 0 // its end; only the authority may contain brackets
 	if strings.HasPrefix(rest, "//") {
 		if authority = strings.IndexAny(rest[2:], "/?") + 2; authority < 2 {
 			authority = len(rest)
@@ -528,7 +547,7 @@ func checkURI(uri string) error {
 	return nil
 }
 
-// schemeEnd returns the index behind the colon of the scheme, or 0 if there is none.
+// schemeEnd returns the index after the colon of the scheme, or 0.
 func schemeEnd(uri string) int {
 	for i := 0; i < len(uri); i++ {
 		switch c := uri[i]; {

@@ -9,19 +9,23 @@ import (
 	"mcpwire/schema"
 )
 
-// Sample has the client's model continue a conversation (https://modelcontextprotocol.io/specification/2026-07-28/client/sampling): p is the messages so
-// far, how many tokens there may be, and perhaps tools that the model may use. If the result's StopReason is [mcp.StopReasonToolUse], run the tools that it
-// names and ask again, under another key, with the result and what the tools returned added to the messages.
+// Sample asks the client's model to continue a conversation
+// (https://modelcontextprotocol.io/specification/2026-07-28/client/sampling). p holds the messages,
+// the token limit, and optionally tools that the model may use. If the result's StopReason is
+// [mcp.StopReasonToolUse], run the tools, add the result and their results to the messages, and
+// call Sample again under another key.
 //
-// In modern revisions the handler is RUN AGAIN FROM ITS BEGINNING to get the answer, see [InputRequests.Wait] for that and for the errors. Each run has to
-// ask the same under the same key. Sampling is deprecated by the specification since 2026-07-28.
+// In modern revisions the handler RUNS AGAIN FROM ITS BEGINNING to get the response; see
+// [InputRequests.Wait] for that and for the errors. Each run must ask the same under the same key.
+// The specification deprecates sampling since 2026-07-28.
 //
-// A client that has not declared that it lets servers have context is not asked for any: then IncludeContext is left out. p is not changed and not kept.
+// If the client has not declared the context capability, IncludeContext is left out. Sample does
+// not modify or keep p.
 func (c *Call) Sample(ctx context.Context, key string, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.CreateMessageResult] { return q.Sample(key, p) })
 }
 
-// Sample adds what [Call.Sample] asks.
+// Sample adds the input request of [Call.Sample].
 func (rs *InputRequests) Sample(key string, p *mcp.CreateMessageRequestParams) *Reply[*mcp.CreateMessageResult] {
 	c := rs.call
 	r := new(Reply[*mcp.CreateMessageResult])
@@ -76,7 +80,7 @@ func checkRole(r mcp.Role) error {
 	return nil
 }
 
-// checkSampling checks what clients have to refuse.
+// checkSampling checks what clients must reject.
 func checkSampling(p *mcp.CreateMessageRequestParams) error {
 	switch {
 	case p.MaxTokens <= 0:
@@ -123,7 +127,7 @@ func inRange(p *mcp.ModelPreferences) bool {
 		return true
 	}
 	for _, f := range []*float64{p.CostPriority, p.SpeedPriority, p.IntelligencePriority} {
-		if f != nil && !(*f >= 0 && *f <= 1) { // nor NaN
+		if f != nil && !(*f >= 0 && *f <= 1) { // also rejects NaN
 			return false
 		}
 	}
@@ -144,7 +148,8 @@ func checkSampledTool(t *mcp.Tool) error {
 	return nil
 }
 
-// usesTools reports whether tools are spoken of, which not all clients understand.
+// usesTools reports whether the messages contain tool uses or results, which not all clients
+// support.
 func usesTools(messages []mcp.SamplingMessage) bool {
 	for i := range messages {
 		for _, block := range messages[i].Content {
@@ -157,10 +162,10 @@ func usesTools(messages []mcp.SamplingMessage) bool {
 	return false
 }
 
-// checkConversation checks that each use of a tool is answered by the next message, which then holds results and nothing else
+// checkConversation checks that the message after each tool use holds its results and nothing else
 // (https://modelcontextprotocol.io/specification/2026-07-28/client/sampling#message-content-constraints).
 func checkConversation(messages []mcp.SamplingMessage) error {
-	var open map[string]bool // uses in the message before
+	var open map[string]bool // tool uses in the previous message
 	for i := range messages {
 		uses, results, err := checkMessage(&messages[i])
 		if err != nil {
@@ -189,7 +194,7 @@ func checkConversation(messages []mcp.SamplingMessage) error {
 	return nil
 }
 
-// checkMessage checks a message by itself and returns the uses of tools and the results in it.
+// checkMessage checks a single message and returns the ids of its tool uses and results.
 func checkMessage(m *mcp.SamplingMessage) (uses, results []string, err error) {
 	if err := checkRole(m.Role); err != nil {
 		return nil, nil, err
@@ -221,16 +226,18 @@ func checkMessage(m *mcp.SamplingMessage) (uses, results []string, err error) {
 	return uses, results, nil
 }
 
-// Roots asks the client for the folders that it works in (https://modelcontextprotocol.io/specification/2026-07-28/client/roots). They say what the client
-// would like the server to keep to; what it may do is for the operating system to say. The URIs are the client's and not checked.
+// Roots asks the client for the folders that it works in
+// (https://modelcontextprotocol.io/specification/2026-07-28/client/roots). Roots are a hint for the
+// server, not an access control. The client supplies the URIs; they are not validated.
 //
-// In modern revisions the handler is RUN AGAIN FROM ITS BEGINNING to get the answer, see [InputRequests.Wait] for that and for the errors. Roots are
-// deprecated by the specification since 2026-07-28.
+// In modern revisions the handler RUNS AGAIN FROM ITS BEGINNING to get the response; see
+// [InputRequests.Wait] for that and for the errors. The specification deprecates roots since
+// 2026-07-28.
 func (c *Call) Roots(ctx context.Context, key string) ([]mcp.Root, error) {
 	return askOne(ctx, c, func(q *InputRequests) *Reply[[]mcp.Root] { return q.Roots(key) })
 }
 
-// Roots adds what [Call.Roots] asks.
+// Roots adds the input request of [Call.Roots].
 func (rs *InputRequests) Roots(key string) *Reply[[]mcp.Root] {
 	r := new(Reply[[]mcp.Root])
 	rs.add(&inputRequest{key: key, method: mcp.MethodRootsList, feature: Roots, decode: func(text []byte) error {

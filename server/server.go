@@ -21,88 +21,169 @@ import (
 	"mcpwire/schema"
 )
 
-// Options are the options of New. The zero value is ready to use, and what nil means.
+// Options are the options of [New]. The zero value is ready to use; a nil *Options means the same.
 type Options struct {
-	Title        string // shown to people
-	Description  string
-	WebsiteURL   string
-	Icons        []mcp.Icon
-	Instructions string // for the model: how to use the server
+	// Title is a name for people.
+	Title       string
+	Description string
+	WebsiteURL  string
+	Icons       []mcp.Icon
 
-	Revisions []mcp.Revision // the only ones to speak; nil is all
-	Lenient   bool           // take requests before the handshake is complete, as some hosts send them
+	// Instructions tells the model how to use the server.
+	Instructions string
 
-	AdvertiseKinds []Kind // what to declare though nothing of the kind is registered yet, for servers that register later
+	// Revisions limits the revisions that the server speaks. Nil means all.
+	Revisions []mcp.Revision
 
-	// View says what a caller sees of the server; nil, and a nil View, is everything. It is asked for each request, and must be quick.
+	// Lenient accepts requests before the handshake is complete, as some hosts send them.
+	Lenient bool
+
+	// AdvertiseKinds lists the kinds to advertise before any item is registered. It is for servers
+	// that register items later.
+	AdvertiseKinds []Kind
+
+	// View returns the part of the server that a caller sees. A nil function and a nil View show
+	// everything. It is called for each request, possibly by multiple goroutines at once, and must
+	// be quick.
 	View func(ctx context.Context, p *Principal) *View
 
-	PageSize     int           // items in one page of a list; 0 is 1000
-	ListTTL      time.Duration // how long clients may keep a list or the answer to server/discover
-	ListPublic   bool          // the lists are the same for all users, so a cache may serve them to others; not with a View
-	ReadTTL      time.Duration // how long clients may keep what a resource holds, unless its function says otherwise
-	ReadPublic   bool          // what the resources hold is the same for all users, likewise; not with a View, but for what a function's own result says
-	SchemaEngine schema.Engine // for hand-written schemas with keywords that package schema lacks; see schema/fullschema
+	// PageSize is the number of items in a page of a list. Zero means 1000.
+	PageSize int
 
-	Extensions   map[string]json.RawMessage // that the server has, by their identifiers: the settings object of each, {} if there is nothing to set
-	Experimental map[string]json.RawMessage // capabilities that no specification has: an object for each
+	// ListTTL is how long clients may cache a list or the result of server/discover. Zero means not
+	// at all.
+	ListTTL time.Duration
 
-	RateLimit      RateLimit // of one caller's requests
-	MaxConcurrent  int       // requests of one caller being handled at once, over all its connections; 0 is no limit but MaxInFlight
-	LimitedMethods []string  // that both limits are for; nil is tools/call, prompts/get, resources/read and completion/complete
+	// ListPublic lets shared caches serve the lists to all users. It is ignored if View is set.
+	ListPublic bool
 
-	Tasks *TaskOptions // lets tools run as tasks; nil does not
+	// ReadTTL is how long clients may cache a resource's contents. A function's result can override
+	// it. Zero means not at all.
+	ReadTTL time.Duration
 
-	// Bus connects servers, in this process or others, that serve the same clients, as those behind a load balancer do: what one announces, the sessions of all hear.
-	// That is changes of lists and of views, updates of resources and of tasks, and [Server.ElicitationComplete]. Each server registers its tools by
-	// itself; what one registers before it first serves is not announced. nil: this server is alone. With one, call [Server.Close] in the end.
+	// ReadPublic lets shared caches serve resources to all users. It is ignored if View is set. A
+	// function's result can override both.
+	ReadPublic bool
+
+	// SchemaEngine validates hand-written schemas with keywords that package schema lacks. See
+	// schema/fullschema.
+	SchemaEngine schema.Engine
+
+	// Extensions holds the settings object of each extension that the server supports, by
+	// identifier. Use {} for an extension without settings.
+	Extensions map[string]json.RawMessage
+
+	// Experimental holds the objects of experimental capabilities, by name.
+	Experimental map[string]json.RawMessage
+
+	// RateLimit limits the request rate of one caller.
+	RateLimit RateLimit
+
+	// MaxConcurrent limits the requests of one caller that are in flight, over all its connections.
+	// Zero means no limit other than MaxInFlight.
+	MaxConcurrent int
+
+	// LimitedMethods lists the methods that RateLimit and MaxConcurrent apply to. Nil means
+	// tools/call, prompts/get, resources/read and completion/complete.
+	LimitedMethods []string
+
+	// Tasks lets tools run as tasks. Nil means that none does.
+	Tasks *TaskOptions
+
+	// Bus connects servers that serve the same clients, for example behind a load balancer. A
+	// change that one server announces reaches the sessions of all of them: changed lists and
+	// views, updated resources and tasks, and [Server.ElicitationComplete]. Each server registers
+	// its items itself; registrations before it first serves are not published. Nil means that the
+	// server is alone. With a Bus, call [Server.Close] at the end.
 	Bus Bus
 
-	StateKeys      *StateKeys    // that seal what a client keeps between the rounds of a call that asks it, and cursors; nil is a random key, of this server alone
-	StateTTL       time.Duration // how long a client may take to answer; 0 is 10 min. A legacy one may take until the handler's context ends, if that has a deadline
-	MaxStateBytes  int           // of what a call remembers between rounds: the answers and what Once returned, sealed; 0 is 256 KiB
-	MaxRounds      int           // how often one call may ask the client; 0 is 8. Legacy clients are asked by requests, which are not counted
-	SingleUseState bool          // refuse a request state that this process has had before, and callers with more than 4096 in StateTTL. A client whose connection broke has to start over
+	// StateKeys seals request states and list cursors, which clients keep. Nil means a random key
+	// of this server.
+	StateKeys *StateKeys
 
-	MaxInFlight      int           // requests of a connection being handled at once, subscriptions among them; 0 is 256
-	MaxInFlightBytes int           // messages of these requests; 0 is 256 MiB
-	MaxQueueBytes    int           // requests of a connection that wait for that; 0 is 16 MiB
-	MaxDepth         int           // levels of nesting in a message; 0 is 512
-	HandlerTimeout   time.Duration // after which a handler's context expires; 0 is never
-	DrainTimeout     time.Duration // how long handlers may go on after the end of input; 0 is 10 s
-	Goroutines       bool          // a goroutine for each request, see jsonrpc.Options
+	// StateTTL is how long a client may take to respond to an input request. Zero means 10 minutes.
+	// A context with a deadline replaces it for legacy clients.
+	StateTTL time.Duration
 
-	Logger *slog.Logger                                // nil discards
-	Trace  func(dir jsonrpc.Direction, message []byte) // sees each message; must not keep the slice
+	// MaxStateBytes limits the size of a sealed request state: the responses and the results of
+	// Once. Zero means 256 KiB.
+	MaxStateBytes int
+
+	// MaxRounds limits the input rounds of one call. Zero means 8. It does not apply to legacy
+	// clients.
+	MaxRounds int
+
+	// SingleUseState rejects a request state that this process has seen before. It also rejects
+	// callers that use more than 4096 states in StateTTL. A client whose connection broke must
+	// start over.
+	SingleUseState bool
+
+	// MaxInFlight limits the requests of one connection that are in flight, including
+	// subscriptions. Zero means 256.
+	MaxInFlight int
+
+	// MaxInFlightBytes limits the size of the messages of these requests. Zero means 256 MiB.
+	MaxInFlightBytes int
+
+	// MaxQueueBytes limits the size of the requests of one connection that wait for MaxInFlight.
+	// Zero means 16 MiB.
+	MaxQueueBytes int
+
+	// MaxDepth limits the levels of nesting in a message. Zero means 512.
+	MaxDepth int
+
+	// HandlerTimeout is the time after which a handler's context expires. Zero means never.
+	HandlerTimeout time.Duration
+
+	// DrainTimeout limits how long handlers may run after the end of input. Zero means 10 seconds.
+	DrainTimeout time.Duration
+
+	// Goroutines starts a goroutine for each request. See [jsonrpc.Options].
+	Goroutines bool
+
+	// Logger receives the server's log. Nil discards it.
+	Logger *slog.Logger
+
+	// Trace sees each message. It must not keep the slice. Nil disables tracing.
+	Trace func(dir jsonrpc.Direction, message []byte)
 }
 
 const defaultPageSize = 1000
 
-// A Server is a set of tools, resources and prompts that any number of connections use at once. Make one with [New].
+// A Server is a set of tools, resources and prompts. It serves any number of connections at once.
+// Create one with [New].
 type Server struct {
-	name     string
-	opts     Options
-	results  *era.Identity
-	log      *slog.Logger
-	instance [8]byte  // in cursors
-	forms    sync.Map // by reflect.Type: forms that users were asked to fill in
-	used     usedStates
+	name    string
+	opts    Options
+	results *era.Identity
+	log     *slog.Logger
+	// instance is a random identifier that list cursors carry.
+	instance [8]byte
+	// forms caches the compiled forms by reflect.Type.
+	forms sync.Map
+	used  usedStates
 
-	tools        registry[*tool]
-	resources    registry[*resource]
-	templates    registry[*template]
-	prompts      registry[*prompt]
-	tasks        *taskManager // nil without Options.Tasks
-	advertised   listChange   // by Options.AdvertiseKinds
-	hasCompleter atomic.Bool  // there is or was a Completer
+	tools     registry[*tool]
+	resources registry[*resource]
+	templates registry[*template]
+	prompts   registry[*prompt]
+	// tasks is nil without Options.Tasks.
+	tasks *taskManager
+	// advertised holds the kinds of Options.AdvertiseKinds.
+	advertised listChange
+	// hasCompleter is set once a Completer is registered and never reset.
+	hasCompleter atomic.Bool
 	costs        methodCosts
 	custom       customMethods
-	limits       *limits    // nil if there are none
-	bus          *busClient // nil without Options.Bus
-	eras         eras
+	// limits is nil without limits on callers.
+	limits *limits
+	// bus is nil without Options.Bus.
+	bus  *busClient
+	eras eras
 
 	startOnce sync.Once
-	chain     HandlerFunc // all middleware; nil if there is none
+	// chain runs all middleware. It is nil without middleware.
+	chain HandlerFunc
 
 	mu         sync.Mutex
 	sessions   map[*session]struct{}
@@ -110,7 +191,7 @@ type Server struct {
 	serving    bool
 }
 
-// MustNew is [New] for options that are known to be valid: it panics instead of returning an error.
+// MustNew is [New] for options that are known to be valid. It panics instead of returning an error.
 func MustNew(name, version string, opts *Options) *Server {
 	s, err := New(name, version, opts)
 	if err != nil {
@@ -119,9 +200,9 @@ func MustNew(name, version string, opts *Options) *Server {
 	return s
 }
 
-// New returns a server that offers nothing yet. opts may be nil; New copies it. The error says which
-// option is invalid: Options.Revisions may only have revisions that exist, and Options.Extensions
-// and Options.Experimental must map identifiers (see [mcp.CheckExtensionID]) to JSON objects.
+// New returns a server without items. It copies opts, which may be nil. It returns an error if
+// Options.Revisions contains an invalid revision, or if Options.Extensions or Options.Experimental
+// contain an invalid identifier (see [mcp.CheckExtensionID]) or a value that isn't a JSON object.
 func New(name, version string, opts *Options) (*Server, error) {
 	s := &Server{name: name, sessions: make(map[*session]struct{})}
 	rand.Read(s.instance[:]) // never fails
@@ -162,7 +243,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 	}
 	s.limits = newLimits(o)
 	if o.View != nil {
-		o.ListPublic, o.ReadPublic = false, false // a cache would show it to those who must not see it
+		o.ListPublic, o.ReadPublic = false, false // a shared cache would ignore the View
 	}
 	o.setStateDefaults()
 	for _, k := range o.AdvertiseKinds {
@@ -181,9 +262,10 @@ func New(name, version string, opts *Options) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers one peer on f until its input ends, ctx ends, or the transport fails; f is closed then. When the input or ctx ends, requests that were
-// accepted are still answered, within [Options.DrainTimeout]. The error is nil at the end of input; see [jsonrpc.Conn.Run] for others.
-// It may be called for many framers at once.
+// Serve answers the peer on f until its input ends, ctx ends, or the transport fails. Then it
+// closes f. When the input or ctx ends, Serve still answers the accepted requests within
+// [Options.DrainTimeout]. It returns nil at the end of input; see [jsonrpc.Conn.Run] for other
+// errors. Serve may be called by multiple goroutines, each with its own framer.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	s.start()
 	sess := s.newSession(ctx, s.eras.both)
@@ -197,7 +279,8 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	return nil
 }
 
-// newSession returns the session of a peer. ctx says on whose behalf it is; that it ends means nothing.
+// newSession returns a session for a peer. ctx supplies the peer's identity and context values; its
+// cancellation has no effect.
 func (s *Server) newSession(ctx context.Context, rules *era.Rules) *session {
 	sess := &session{srv: s, log: s.log, ownEra: era.Session{Rules: rules}, ctxValues: ctx, identity: identityOf(ctx)}
 	sess.era = &sess.ownEra
@@ -207,7 +290,7 @@ func (s *Server) newSession(ctx context.Context, rules *era.Rules) *session {
 	return sess
 }
 
-// connOptions are those of a connection whose messages h handles.
+// connOptions returns the options of a connection with the handler h.
 func (s *Server) connOptions(h jsonrpc.Handler, p jsonrpc.Policy) *jsonrpc.Options {
 	return &jsonrpc.Options{
 		Handler:          h,
@@ -218,22 +301,23 @@ func (s *Server) connOptions(h jsonrpc.Handler, p jsonrpc.Policy) *jsonrpc.Optio
 		MaxInFlight:      s.opts.MaxInFlight,
 		MaxQueueBytes:    s.opts.MaxQueueBytes,
 		DrainTimeout:     s.opts.DrainTimeout,
-		CallTimeout:      s.opts.StateTTL, // all calls are questions to the client
+		CallTimeout:      s.opts.StateTTL, // all outgoing calls are input requests
 		Goroutines:       s.opts.Goroutines,
 		Logger:           s.log,
 		Trace:            s.opts.Trace,
 	}
 }
 
-// trackSession has the session told of what changes, until it leaves.
+// trackSession registers the session for notifications until untrack.
 func (s *Server) trackSession(sess *session) {
 	s.mu.Lock()
 	s.sessions[sess] = struct{}{}
 	s.mu.Unlock()
 }
 
-// Close ends the tasks of the server's tools and waits for their handlers, and then leaves the bus, as long as ctx lets it. A server without tasks and a bus need
-// not be closed, nor one whose process ends anyway. Connections are none of its business: they end with their own contexts.
+// Close cancels all tasks, waits for their handlers, and then disconnects from the bus, all until
+// ctx ends. Only servers with tasks or a bus need it, and only if the process goes on. Connections
+// are not affected: they end with their own contexts.
 func (s *Server) Close(ctx context.Context) (err error) {
 	if s.tasks != nil {
 		err = s.tasks.close(ctx)
@@ -241,7 +325,8 @@ func (s *Server) Close(ctx context.Context) (err error) {
 	return errors.Join(err, s.bus.close(ctx))
 }
 
-// eras are the rules of sessions that have both eras, or only one; nil if the server speaks no revision of it.
+// eras holds the rules of sessions with both eras or only one. A field is nil if the server speaks
+// no revision of that era.
 type eras struct{ both, legacy, modern *era.Rules }
 
 func (s *Server) initEras() {
@@ -262,7 +347,8 @@ func (s *Server) initEras() {
 	s.eras = eras{both: rules(s.opts.Revisions), legacy: rules(legacy), modern: rules(modern)}
 }
 
-// checkDeclarations checks and copies what New is given to declare: the settings of each name are on one line then.
+// checkDeclarations checks and copies a map of New's options. The copied settings contain no
+// line breaks.
 func checkDeclarations(option string, all map[string]json.RawMessage, check func(name string) error) (map[string]json.RawMessage, error) {
 	own := make(map[string]json.RawMessage, len(all))
 	for name, settings := range all {
@@ -281,8 +367,9 @@ func checkDeclarations(option string, all map[string]json.RawMessage, check func
 	return own, nil
 }
 
-// appendDeclarations appends capabilities that somebody else than the protocol defines. Legacy revisions do not mention extensions, but their
-// capabilities are an open set, and hosts look for extensions there. Tasks are the exception: those revisions have some of their own.
+// appendDeclarations appends the experimental capabilities and the extensions. Legacy revisions do
+// not define extensions, but their capabilities are an open set, and hosts look for extensions
+// there. The tasks extension is left out for them because they have their own design of tasks.
 func (s *Server) appendDeclarations(dst []byte, f *era.Features) []byte {
 	dst = appendObjectMember(dst, "experimental", s.opts.Experimental, "")
 	omit := ""
@@ -292,7 +379,8 @@ func (s *Server) appendDeclarations(dst []byte, f *era.Features) []byte {
 	return appendObjectMember(dst, "extensions", s.opts.Extensions, omit)
 }
 
-// appendObjectMember appends a member behind others, unless it would be an empty object.
+// appendObjectMember appends a member, preceded by a comma, unless its object would be empty. The
+// object leaves out the key omit.
 func appendObjectMember(dst []byte, name string, members map[string]json.RawMessage, omit string) []byte {
 	start := len(dst)
 	dst = append(jsonwire.AppendQuote(append(dst, ','), name), ":{"...)
@@ -313,8 +401,9 @@ func appendObjectMember(dst []byte, name string, members map[string]json.RawMess
 	return append(dst, '}')
 }
 
-// ClientExtension returns the settings object that the client declared for an extension; ok is false if it did not declare it. Whatever belongs to the
-// extension has to stay out of the answer then, or the request be refused ([mcp.MissingRequiredClientCapability]). Settings must not be changed.
+// ClientExtension returns the settings object that the client declared for an extension. ok is
+// false if it did not declare the extension; then the result must not use it, or the handler must
+// reject the request ([mcp.MissingRequiredClientCapability]). The caller must not modify settings.
 func (c *Call) ClientExtension(id string) (settings json.RawMessage, ok bool) {
 	settings = c.ex.Client.Extension(c.ex.Features, id)
 	return settings, settings != nil

@@ -14,46 +14,81 @@ import (
 	"mcpwire/mcp"
 )
 
-// A session answers one peer. It is the Handler of its connection. What each request looks at comes first, so that it lies together: the sessions of a busy server
-// are too many for the processor to have them all at hand.
+// The flow of an inbound request is:
+//
+//	Serve, OpenSession, OpenStateless  create a session and its jsonrpc.Conn
+//	  jsonrpc.Conn                     parses the message; the session is its Handler
+//	    session.Prepare                notes the state of the handshake, in order of arrival
+//	      session.route                finds the item (tool, …) and its cost: inline or goroutine
+//	    session.Handle
+//	      session.answer               checks revision, metadata and method; makes the Call
+//	        session.runChain           with middleware; it ends in inbound.handle
+//	        session.handle             rejects the request if its caller exceeds a limit
+//	          session.dispatch         selects by method:
+//	            session.callTool       checks the View, the arguments and their HTTP headers
+//	              Call.resumeInput     opens the request state of earlier input rounds
+//	              session.callAsTask   if Call.wantsTask: answers with a task, or as below
+//	              tool.invoke          decodes arguments, calls the function, encodes its result
+//	              Call.respond         keeps the result, or replaces it with input requests
+//	  jsonrpc.Conn                     sends the result or the error
+//
+// session.prepareNotification and session.handleNotification handle notifications.
+
+// A session answers one peer. It is the Handler of its connection. The fields that each request
+// reads come first: with many sessions, a request should touch few cache lines.
 type session struct {
-	srv      *Server
-	log      *slog.Logger
-	era      *era.Session
-	ownEra   era.Session // that era is, unless it is another session's
-	detached bool        // the connection is: each request says for itself on whose behalf it comes
+	srv *Server
+	log *slog.Logger
+	era *era.Session
+	// ownEra is what era points to, unless the session shares the era of another one.
+	ownEra era.Session
+	// detached is set if each request on the connection carries its own identity.
+	detached bool
 	conn     *jsonrpc.Conn
 
-	ctxValues     context.Context // of what belongs to no request, see base
-	identity      *identity
-	stateless     *statelessSession    // it is the session of many clients; nil if it is of one
-	caller        *caller              // whose limits hold if the principal is nobody in particular
-	handshakeCost jsonrpc.CostEstimate // of initialize with middleware: taken in order, unless that blocks
+	// ctxValues supplies the values of contexts that belong to no request. See sessionContext.
+	ctxValues context.Context
+	identity  *identity
+	// stateless is set if the session serves many clients.
+	stateless *statelessSession
+	// caller counts requests of principals without an ID and an address. It is guarded by
+	// limits.mu.
+	caller *caller
+	// handshakeCost is the cost of initialize with middleware. It runs in order unless it blocks.
+	handshakeCost jsonrpc.CostEstimate
 
 	subs       subscriptions
 	legacySubs legacySubscriptions
 
-	policyMu   sync.Mutex // held while the policy is being set
+	// policyMu is held while the policy of conn is set.
+	policyMu   sync.Mutex
 	modernSeen atomic.Bool
 
-	anonymousTaskOwner string       // of a legacy client's tasks, if the principal is nobody in particular
-	taskWaits          atomic.Int32 // tasks/result requests that wait
+	// anonymousTaskOwner owns the tasks of a legacy client without a principal.
+	anonymousTaskOwner string
+	// taskWaits counts the tasks/result requests that wait.
+	taskWaits atomic.Int32
 
-	notifier        sync.WaitGroup
-	pending         pendingNotifications // guarded by Server.mu
-	subscribedURIs  map[string]int       // how often each resource is watched; guarded by Server.mu
-	subscribedTasks map[string]int       // the same of tasks
-	urlElicitations []string             // elicitation ids of those that the client was sent to; guarded by Server.mu
+	notifier sync.WaitGroup
+	// pending is guarded by Server.mu.
+	pending pendingNotifications
+	// subscribedURIs counts the subscriptions to each resource. It is guarded by Server.mu.
+	subscribedURIs map[string]int
+	// subscribedTasks counts the subscriptions to each task. It is guarded by Server.mu.
+	subscribedTasks map[string]int
+	// urlElicitations holds the elicitation ids that the client was sent. It is guarded by
+	// Server.mu.
+	urlElicitations []string
 }
 
-// eraStateOf returns the state that the request found when it arrived: it is judged by what came
-// before it, whatever has been read behind it when its turn comes.
+// eraStateOf returns the state of the handshake when the request arrived. Later messages do not
+// affect it.
 func eraStateOf(r *jsonrpc.Request) *era.State {
 	state, _ := r.State.(*era.State)
 	return state
 }
 
-// untrack undoes [Server.enlist].
+// untrack undoes [Server.trackSession].
 func (s *session) untrack() {
 	s.srv.mu.Lock()
 	delete(s.srv.sessions, s)
@@ -61,7 +96,7 @@ func (s *session) untrack() {
 	s.waitNotifier()
 }
 
-// release forgets the session of a connection that has ended.
+// release removes the session of a closed connection and ends its tasks.
 func (s *session) release() {
 	s.untrack()
 	if t := s.srv.tasks; t != nil {
@@ -69,7 +104,8 @@ func (s *session) release() {
 	}
 }
 
-// Prepare implements [jsonrpc.Handler]: handlers of the user's run at their own pace, everything else is answered at once.
+// Prepare implements [jsonrpc.Handler]. It returns the estimate of the user's handler, or Immediate
+// for requests that need none.
 func (s *session) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	if r.Kind != jsonrpc.KindRequest {
 		return s.prepareNotification(r)
@@ -89,22 +125,22 @@ func (s *session) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	return cost
 }
 
-// detectModern finds out whether the first requests of a peer are modern ones.
+// detectModern checks whether the first request of a peer is modern.
 func (s *session) detectModern(r *jsonrpc.Request) {
 	if ex, err := s.era.OpenAt(r, nil); err == nil && ex.Modern {
 		s.markModern()
 	}
 }
 
-// markModern notes that the peer has sent a modern message.
+// markModern records that the peer has sent a modern message.
 func (s *session) markModern() {
 	if !s.modernSeen.Swap(true) {
 		s.setPolicy()
 	}
 }
 
-// PrepareBatch implements [jsonrpc.BatchHandler]: a client that puts a modern message into an array
-// would not understand an array as the answer.
+// PrepareBatch implements [jsonrpc.BatchHandler]. It rejects a batch with a modern message: that
+// client would not understand an array as the response.
 func (s *session) PrepareBatch(members []jsonrpc.Entry) error {
 	for i := range members {
 		e := &members[i]
@@ -117,7 +153,8 @@ func (s *session) PrepareBatch(members []jsonrpc.Entry) error {
 	return nil
 }
 
-// route finds what the request is for, and its pace.
+// route finds the item that the request is for, stores it in r.Route, and returns its cost
+// estimate.
 func (s *session) route(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	switch string(r.Method) {
 	case mcp.MethodToolsCall:
@@ -141,7 +178,7 @@ func (s *session) route(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	case mcp.MethodSubscriptionsListen:
 		return jsonrpc.LongRunning
 	case mcp.MethodTasksResult:
-		return nil // it waits, and nobody learns from that
+		return nil // it waits, which says nothing about its cost
 	case mcp.MethodTasksGet, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
 		return &s.srv.costs.tasks
 	}
@@ -152,7 +189,7 @@ func (s *session) route(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	return jsonrpc.Immediate
 }
 
-// middlewareCost is the pace of what would be immediate without middleware.
+// middlewareCost returns the estimate of a method that would be immediate without middleware.
 func (s *session) middlewareCost(method []byte) *jsonrpc.CostEstimate {
 	if string(method) == mcp.MethodInitialize {
 		return &s.handshakeCost
@@ -160,17 +197,18 @@ func (s *session) middlewareCost(method []byte) *jsonrpc.CostEstimate {
 	if p := s.srv.costs.methods[string(method)]; p != nil {
 		return p
 	}
-	return jsonrpc.Immediate // there is no such method
+	return jsonrpc.Immediate // unknown method
 }
 
-// methodCosts are those of what has no item with a pace of its own.
+// methodCosts holds the estimates of methods without registered items.
 type methodCosts struct {
 	template, complete, tasks jsonrpc.CostEstimate
 
-	methods map[string]*jsonrpc.CostEstimate // with middleware
+	// methods is set with middleware only.
+	methods map[string]*jsonrpc.CostEstimate
 }
 
-// find finds the item that a request's param names; nil if there is none.
+// find returns the item that a parameter of the request names, or nil.
 func find[T item](reg *registry[T], r *jsonrpc.Request, param string) (found T) {
 	name, ok := r.Param(param)
 	if !ok || len(name) < 2 || name[0] != '"' {
@@ -195,7 +233,7 @@ func (s *session) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	return s.answerLogged(r, dst)
 }
 
-// answerLogged answers a request and logs that.
+// answerLogged answers a request and logs it.
 func (s *session) answerLogged(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	began := time.Now()
 	dst, err := s.answer(r, dst)
@@ -208,7 +246,7 @@ func (s *session) answerLogged(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	return dst, err
 }
 
-// Describe implements [jsonrpc.Describer]: it names the tool, the resource or the prompt.
+// Describe implements [jsonrpc.Describer]. It names the tool, the resource or the prompt.
 func (s *session) Describe(r *jsonrpc.Request) []any {
 	switch v := r.Route.(type) {
 	case *tool:
@@ -230,10 +268,10 @@ func (s *session) answer(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 		s.markModern()
 	}
 	if s.srv.chain == nil && s.srv.limits == nil && string(r.Method) == mcp.MethodPing {
-		return s.srv.results.Empty(dst, ex.Features, nil), nil // it needs no Call
+		return s.srv.results.Empty(dst, ex.Features, nil), nil // ping needs no Call
 	}
 	c := s.newCall(r, ex)
-	sent := false // not if middleware panics
+	sent := false // stays false if middleware panics
 	if s.srv.tasks != nil {
 		defer func() { c.cancelIfUnsent(r, sent) }()
 	}
@@ -246,7 +284,7 @@ func (s *session) answer(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	return dst, err
 }
 
-// handle answers a request that has passed all general checks, if the caller's limits let it.
+// handle answers a request that has passed all general checks. It applies the caller's limits.
 func (s *session) handle(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	if s.srv.limits == nil {
 		return s.dispatch(c, r, dst)
@@ -299,7 +337,7 @@ func (s *session) dispatch(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 	return dst, jsonrpc.MethodNotFound(string(r.Method))
 }
 
-// setPolicy tells the connection what is known of the peer by now. Requests that say something about it may run at the same time.
+// setPolicy passes the state of the handshake to the connection. Requests may call it concurrently.
 func (s *session) setPolicy() {
 	s.policyMu.Lock()
 	defer s.policyMu.Unlock()
@@ -317,7 +355,7 @@ func clip(s string) string {
 	return s
 }
 
-// stringParam returns a member of params that must be a string.
+// stringParam returns a member of params, which must be a string.
 func stringParam(r *jsonrpc.Request, name string) (string, error) {
 	v, ok := r.Param(name)
 	if !ok {
@@ -329,10 +367,12 @@ func stringParam(r *jsonrpc.Request, name string) (string, error) {
 	return jsonwire.UnquoteString(v[1 : len(v)-1]), nil
 }
 
-// A base is the context of what belongs to no request of a session: it ends with the connection. It is made when it is needed, which it never is in most sessions.
+// A sessionContext is the context of messages that belong to no request of the session. It ends
+// with the connection. It is created on demand, since most sessions need none.
 type sessionContext struct {
-	context.Context // has the values
-	conn            *jsonrpc.Conn
+	// Context supplies the values.
+	context.Context
+	conn *jsonrpc.Conn
 }
 
 func (s *session) context() context.Context {
@@ -355,7 +395,7 @@ func (sc *sessionContext) Err() error {
 	}
 }
 
-// appendCapabilities appends what the server can do.
+// appendCapabilities appends the server's capabilities.
 func (s *Server) appendCapabilities(dst []byte, f *era.Features) []byte {
 	dst = append(dst, `{"logging":{}`...)
 	if f.Completions && s.hasCompleter.Load() {
@@ -376,25 +416,25 @@ func (s *Server) appendCapabilities(dst []byte, f *era.Features) []byte {
 	return append(s.appendDeclarations(dst, f), '}')
 }
 
-// A greeting is the handshake that was made when initialize arrived, for the middleware to take its
-// time over the answer.
+// A handshakeResult is the outcome of a handshake that was made when initialize arrived, before the
+// middleware ran.
 type handshakeResult struct {
 	features *era.Features
 	err      error
 }
 
-// startHandshake makes the handshake of an initialize request that has just arrived: the messages behind it
-// are judged by it.
+// startHandshake makes the handshake of an initialize request on arrival, because the messages
+// after it depend on it.
 func (s *session) startHandshake(r *jsonrpc.Request) {
 	if _, err := s.era.OpenAt(r, eraStateOf(r)); err != nil {
-		return // which is the answer
+		return // answer returns the same error
 	}
 	h := new(handshakeResult)
 	h.features, h.err = s.negotiate(r, s.era.Initialize)
 	r.Route = h
 }
 
-// negotiate makes a step of the handshake.
+// negotiate runs a step of the handshake and updates the policy.
 func (s *session) negotiate(r *jsonrpc.Request, step func(*jsonrpc.Request) (*era.Features, error)) (*era.Features, error) {
 	f, err := step(r)
 	if err == nil {
@@ -403,8 +443,8 @@ func (s *session) negotiate(r *jsonrpc.Request, step func(*jsonrpc.Request) (*er
 	return f, err
 }
 
-// negotiated returns what the handshake agreed on, which has been made if there is middleware.
-// Middleware may have changed the request since.
+// negotiated returns the result of the handshake. With middleware startHandshake has made it
+// already, unless middleware has changed the request since.
 func (s *session) negotiated(r *jsonrpc.Request) (*era.Features, error) {
 	if h, ok := r.Route.(*handshakeResult); ok {
 		return h.features, h.err
@@ -415,7 +455,7 @@ func (s *session) negotiated(r *jsonrpc.Request) (*era.Features, error) {
 	return s.negotiate(r, s.era.Initialize)
 }
 
-// initialize answers the handshake of a legacy client
+// initialize answers the initialize request of a legacy client
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization).
 func (s *session) initialize(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	f, err := s.negotiated(r)
@@ -428,7 +468,8 @@ func (s *session) initialize(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	return append(s.srv.appendInstructions(dst), '}'), nil
 }
 
-// discover answers server/discover (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
+// discover answers server/discover
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
 func (s *Server) discover(f *era.Features, dst []byte) []byte {
 	newest := make([]mcp.Revision, 0, len(s.opts.Revisions))
 	for i := len(s.opts.Revisions) - 1; i >= 0; i-- {
@@ -452,10 +493,10 @@ func (s *Server) cacheHints() era.CacheHints {
 	return era.CacheHints{TTLMillis: max(s.opts.ListTTL.Milliseconds(), 0), Public: s.opts.ListPublic}
 }
 
-// readHints are those of what resources hold.
+// readHints returns the default cache hints of resources.
 func (s *Server) readHints() era.CacheHints {
 	return era.CacheHints{TTLMillis: max(s.opts.ReadTTL.Milliseconds(), 0), Public: s.opts.ReadPublic}
 }
 
-// unquote returns what the text of a JSON string means.
+// unquote decodes the text of a JSON string.
 func unquote(text []byte) string { return jsonwire.UnquoteString(text[1 : len(text)-1]) }

@@ -11,29 +11,34 @@ import (
 )
 
 const (
-	maxSubscriptions       = 64   // of one connection
-	maxSubscribedResources = 1024 // resources that one connection may watch
+	maxSubscriptions       = 64   // per connection
+	maxSubscribedResources = 1024 // per connection
 )
 
 var errTooManySubscribed = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many resources watched on this connection (limit %d)", maxSubscribedResources)
 
-// subscriptions are the subscriptions/listen requests of a session.
+// subscriptions holds the subscriptions/listen requests of a session.
 type subscriptions struct {
 	mu     sync.Mutex
 	active map[*subscription]struct{}
 }
 
 type subscription struct {
-	call  *Call
-	meta  []byte // the _meta that its notifications carry
+	call *Call
+	// meta is the _meta of its notifications.
+	meta  []byte
 	wants listChange
-	uris  []string // of resources
-	tasks []string // ids
+	// uris lists the URIs of resources.
+	uris []string
+	// tasks lists the ids of tasks.
+	tasks []string
 }
 
-// listen answers subscriptions/listen: first an acknowledgement that says what will be told, then what happens, and a result when the server ends it
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions). The page on cancellation asks for a
-// notifications/cancelled besides. Clients take that for an abrupt end if it comes before the result, and for nothing behind it, so there is none.
+// listen answers subscriptions/listen: first an acknowledgement with the accepted filter, then
+// notifications, and a result when the server ends the subscription
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions). The page
+// on cancellation also asks for a notifications/cancelled. The server sends none: clients treat it
+// as an abrupt end before the result, and ignore it after.
 func (s *session) listen(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	filter, ok := r.Param("notifications")
 	if !ok || filter[0] != '{' {
@@ -55,17 +60,17 @@ func (s *session) listen(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error
 		s.unsubscribeURIs(sub.uris)
 		return s.srv.results.Empty(dst, c.ex.Features, sub.meta)
 	}
-	if r.MayDefer() && s.srv.chain == nil { // middleware has to see the end
+	if r.MayDefer() && s.srv.chain == nil { // middleware must see the end
 		return dst, &jsonrpc.Deferred{Result: end}
 	}
 	select {
-	case <-sub.call.Done(): // it was cancelled: nothing is sent
+	case <-sub.call.Done(): // canceled: the response is not sent
 	case <-s.conn.Draining():
 	}
 	return end(dst), nil
 }
 
-// subscribeTo begins to watch what the subscription is about, and acknowledges it.
+// subscribeTo registers and acknowledges the subscription.
 func (s *session) subscribeTo(sub *subscription) (err error) {
 	if err := s.subscribeURIs(sub.uris); err != nil {
 		return err
@@ -81,12 +86,12 @@ func (s *session) subscribeTo(sub *subscription) (err error) {
 	return err
 }
 
-// readFilter takes from the filter what the server honours.
+// readFilter reads the parts of the filter that the server supports.
 func (s *session) readFilter(sub *subscription, v *View, filter []byte) (err error) {
 	members := jsonwire.ObjectMembers(filter)
 	for members.Next() {
 		switch {
-		case string(members.Value()) == "null": // as if it were absent
+		case string(members.Value()) == "null": // as if absent
 			continue
 		case members.KeyIs("resourceSubscriptions"):
 			uris, ok := stringArray(members.Value())
@@ -113,7 +118,7 @@ func (s *session) readFilter(sub *subscription, v *View, filter []byte) (err err
 	return nil
 }
 
-// appendFilter appends the filter that the acknowledgement echoes.
+// appendFilter appends the accepted filter for the acknowledgement.
 func (s *subscription) appendFilter(dst []byte) []byte {
 	dst = append(dst, `,"notifications":{`...)
 	start := len(dst)
@@ -130,7 +135,7 @@ func (s *subscription) appendFilter(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// appendStrings appends a member that is an array, and a comma, unless the array is empty.
+// appendStrings appends an array member and a comma, unless the array is empty.
 func appendStrings(dst []byte, head string, list []string) []byte {
 	if len(list) == 0 {
 		return dst
@@ -161,12 +166,13 @@ func stringArray(text []byte) (list []string, ok bool) {
 	return list, true
 }
 
-// params returns the params of one of its notifications, with other members, each with a comma before it.
+// params returns the params of a notification. Each of the other members must have a comma before
+// it.
 func (s *subscription) params(members []byte) []byte {
 	return append(append(append([]byte(`{"_meta":`), s.meta...), members...), '}')
 }
 
-// add acknowledges the subscription, and only then lets notifications follow.
+// add acknowledges the subscription before it enables notifications.
 func (ss *subscriptions) add(sub *subscription) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -189,13 +195,14 @@ func (ss *subscriptions) remove(sub *subscription) {
 	ss.mu.Unlock()
 }
 
-// covers reports whether one who watches a resource is told of an update of another: the same one, or one below it.
+// covers reports whether a subscription to a resource includes an updated one: the same resource,
+// or one below it.
 func covers(subscribed, updated string) bool {
 	rest, ok := strings.CutPrefix(updated, subscribed)
 	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(subscribed, "/"))
 }
 
-// subscribable returns those of the URIs that the caller can read, each once.
+// subscribable returns the URIs that the caller can read, without duplicates.
 func (s *session) subscribable(v *View, uris []string) (list []string, err error) {
 	if len(uris) > maxSubscribedResources {
 		return nil, errTooManySubscribed
@@ -210,7 +217,7 @@ func (s *session) subscribable(v *View, uris []string) (list []string, err error
 	return list, nil
 }
 
-// subscribeURIs counts resources that the peer wants to hear of.
+// subscribeURIs counts subscriptions to resources.
 func (s *session) subscribeURIs(uris []string) error {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
@@ -236,7 +243,8 @@ func (s *session) unsubscribeURIs(uris []string) {
 	}
 }
 
-// subscribe answers resources/subscribe of legacy clients, which does nothing the second time; modern ones list the resources in subscriptions/listen.
+// subscribe answers resources/subscribe of legacy clients. Repeating it has no effect. Modern
+// clients list resources in subscriptions/listen.
 // (https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions)
 func (s *session) subscribe(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	_, uri, err := s.resourceParam(r)
@@ -261,7 +269,8 @@ func (s *session) subscribe(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, er
 	return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 }
 
-// unsubscribe answers resources/unsubscribe. What is not watched, maybe because it does not exist any more, is passed over.
+// unsubscribe answers resources/unsubscribe. It ignores URIs without a subscription, whose resource
+// may be gone.
 func (s *session) unsubscribe(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	uri, err := stringParam(r, "uri")
 	if err != nil {
@@ -277,16 +286,22 @@ func (s *session) unsubscribe(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, 
 	return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 }
 
-// pendingNotifications are what a session has yet to tell its peer. They are guarded by Server.mu.
+// pendingNotifications are the notifications that a session has not sent yet. They are guarded by
+// Server.mu.
 type pendingNotifications struct {
-	changed      listChange
-	updated      map[string]struct{} // URIs of resources, all of which are watched
-	elicitations []string            // elicitation ids of web pages where the user is done
-	tasks        map[string]struct{} // ids of tasks, each of which the peer wants to hear of
-	sending      bool                // a goroutine of announcer is at it
+	changed listChange
+	// updated holds the URIs of updated resources.
+	updated map[string]struct{}
+	// elicitations holds the ids of finished elicitations with web pages.
+	elicitations []string
+	// tasks holds the ids of changed tasks.
+	tasks map[string]struct{}
+	// sending is set while the notifier goroutine runs.
+	sending bool
 }
 
-// announce tells every session that a list has changed, here and at the other servers of the bus. It does not wait for anybody.
+// announce notifies all sessions of a list change, here and, through the bus, at other servers. It
+// does not block.
 func (s *Server) announce(c listChange) {
 	s.announceLocal(c)
 	for _, l := range listChanges {
@@ -305,8 +320,9 @@ func (s *Server) announceLocal(c listChange) {
 	}
 }
 
-// ResourceUpdated tells the clients that watch the resource, or one that it is a part of, that it has changed. It does not wait for them; updates
-// in quick succession are told once. (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions)
+// ResourceUpdated notifies the clients that are subscribed to the resource, or to one that contains
+// it, of an update. It does not wait for them. Updates in quick succession are merged.
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions)
 func (s *Server) ResourceUpdated(uri string) {
 	s.resourceUpdatedLocal(uri)
 	s.bus.publish(Event{Kind: ResourceUpdated, Name: uri})
@@ -326,7 +342,8 @@ func (s *Server) resourceUpdatedLocal(uri string) {
 	}
 }
 
-// anyCovers reports whether somebody who watches one of these resources is told of an update of uri, without looking at all of them; see watches.
+// anyCovers reports whether a subscription to one of the resources includes uri. It is like covers,
+// without a loop over the subscriptions.
 func anyCovers(subscribed map[string]int, uri string) bool {
 	if subscribed[uri] > 0 {
 		return true
@@ -339,10 +356,11 @@ func anyCovers(subscribed map[string]int, uri string) bool {
 	return false
 }
 
-// maxPendingUpdates is how many updates a session keeps for a peer that does not read. What is beyond it is lost to that peer.
+// maxPendingUpdates limits the pending updates of a session whose peer does not read. Further ones
+// are lost.
 const maxPendingUpdates = 4096
 
-// startNotifierLocked starts the announcer unless it runs. The caller has Server.mu.
+// startNotifierLocked starts the notifier goroutine unless it runs. The caller must hold Server.mu.
 func (s *session) startNotifierLocked() {
 	if !s.pending.sending {
 		s.pending.sending = true
@@ -350,7 +368,8 @@ func (s *session) startNotifierLocked() {
 	}
 }
 
-// sendPending tells the peer until there is nothing left to tell. Changes in quick succession, or while the peer does not read, are told once.
+// sendPending sends notifications until none are pending. Changes in quick succession, or while the
+// peer does not read, are merged.
 func (s *session) sendPending() {
 	for {
 		n := s.takePending()
@@ -426,10 +445,11 @@ func (s *session) logDropped(method string, err error) {
 	}
 }
 
-// notifierTimeout is how long the end of a session waits for its announcer: a write that nothing can interrupt leaves it behind.
+// notifierTimeout limits how long the end of a session waits for its notifier goroutine. A write
+// that cannot be interrupted is abandoned.
 const notifierTimeout = time.Second
 
-// waitNotifier waits for the announcer of a session that has ended, and is not among the server's any more.
+// waitNotifier waits for the notifier goroutine of a session that has ended and is untracked.
 func (s *session) waitNotifier() {
 	s.srv.mu.Lock()
 	sending := s.pending.sending
@@ -449,7 +469,8 @@ func (s *session) waitNotifier() {
 	}
 }
 
-// A legacyWatch is the resources that a legacy client watches, by resources/subscribe, with what the client saw then.
+// legacySubscriptions holds the resources that a legacy client has subscribed to with
+// resources/subscribe, each with the client's View at that time.
 type legacySubscriptions struct {
 	mu   sync.Mutex
 	uris map[string]*View

@@ -12,29 +12,45 @@ import (
 	"mcpwire/mcp"
 )
 
-// TaskOptions let tools run as tasks: work that goes on after the request was answered, and whose result the client comes back for. A tool takes part if its
-// definition's Execution says so: with "required" it always runs as a task, with "optional" where the client can deal with one.
+// TaskOptions lets tools run as tasks: the work continues after the request was answered, and the
+// client fetches the result later. The Execution of a tool's definition decides: with "required"
+// the tool always runs as a task, with "optional" if the client supports tasks.
 //
-// Two designs of the protocol are served: that of 2025-11-25, in which the client asks for a task
-// (https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks), and the extension io.modelcontextprotocol/tasks of modern revisions,
-// in which the server decides.
+// The server supports both designs of the protocol. In 2025-11-25 the client asks for a task
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks). With the
+// extension io.modelcontextprotocol/tasks of modern revisions the server decides.
 //
-// The context of a handler that runs as a task does not end with its request, nor with [Options.HandlerTimeout]. It ends when the task is cancelled, when
-// its TTL is over, and with [Server.Close]; that of a 2025-11-25 client without a principal also with its connection, since nobody else could ask
-// for the task.
+// The context of a task's handler does not end with its request or with [Options.HandlerTimeout].
+// It ends when the task is canceled, when its TTL expires, and with [Server.Close]. For a
+// 2025-11-25 client without a principal it also ends with the connection, since no other connection
+// can access the task.
 //
-// A task of the extension of which the client has not been told, because it has cancelled the request or gone before the answer was written, is cancelled at
-// once. After that only tasks/cancel cancels it.
+// A task of the extension is canceled at once if the client was not told of it, because it canceled
+// the request or disconnected before the response was written. Otherwise only tasks/cancel cancels
+// it.
 type TaskOptions struct {
-	Store        TaskStore     // nil keeps tasks in memory
-	TTL          time.Duration // how long a task is kept after it was made, and how long it may run; a 2025-11-25 client may ask for less. 0 is an hour
-	PollInterval time.Duration // how often clients should come back; 0 is a second
-	MaxTasks     int           // of one caller that have not expired, with their results; who has no principal shares. 0 is 1000
-	MaxRunning   int           // of the whole server, those that may yet become tasks among them; 0 is 256
+	// Store keeps the tasks. Nil keeps them in memory.
+	Store TaskStore
 
-	// After is when an optional tool that has not answered yet becomes a task, for clients of modern revisions. 0 is at once. What the tool asks the
-	// client until then is asked in the answer to the request, see [Call.Elicit]; a tool that has asked so answers directly, and so does one that
-	// cannot become a task, because the store fails or the caller has too many.
+	// TTL is how long a task is kept after its creation, and how long it may run. A 2025-11-25
+	// client may ask for less. Zero means 1 hour.
+	TTL time.Duration
+
+	// PollInterval is how often clients should poll a task. Zero means 1 second.
+	PollInterval time.Duration
+
+	// MaxTasks limits the unexpired tasks of one owner, including finished ones. Modern callers
+	// without a principal share one limit. Zero means 1000.
+	MaxTasks int
+
+	// MaxRunning limits the running tasks of the whole server, including calls that may yet become
+	// tasks. Zero means 256.
+	MaxRunning int
+
+	// After is the time after which a running call of an optional tool becomes a task, for clients
+	// of modern revisions. Zero means at once. Input requests before that are sent in the response
+	// to the request, see [Call.Elicit]. The call then never becomes a task. It also continues as a
+	// plain call if the store fails or the caller has too many tasks.
 	After time.Duration
 }
 
@@ -45,13 +61,20 @@ const (
 	defaultMaxRunning = 256
 )
 
-// A Task is one task, as a [TaskStore] keeps it.
+// A Task is the state of a task in a [TaskStore].
 type Task struct {
-	ID     string // unguessable; those of one process grow
-	Owner  string // who may ask for it: the principal's ID, else that of a legacy session; "" is whoever knows the ID
-	Core   bool   // a task of the core protocol of 2025-11-25, not of the extension
+	// ID is unguessable. IDs of one process are in ascending order.
+	ID string
+
+	// Owner identifies who may access the task: a principal or a legacy session. If it is empty,
+	// anyone who knows the ID may.
+	Owner string
+
+	// Core is set for tasks of the core protocol of 2025-11-25. Others belong to the extension.
+	Core   bool
 	Method string
-	Name   string // of the tool
+	// Name is the name of the tool.
+	Name string
 
 	Status        mcp.TaskStatus
 	StatusMessage string
@@ -60,20 +83,25 @@ type Task struct {
 	TTL           time.Duration
 	PollInterval  time.Duration
 
-	Result json.RawMessage // of a task that has one
-	Error  *jsonrpc.Error  // of one that failed with it, or was cancelled
+	// Result is the result of a completed task, or of a core task that failed with isError.
+	Result json.RawMessage
 
-	// Questions to the client that have no answer, and answers that the tool has not taken yet.
+	// Error is the error of a failed or canceled task.
+	Error *jsonrpc.Error
+
+	// InputRequests holds the pending input requests; InputResponses holds the responses that the
+	// tool has not processed yet.
 	InputRequests  map[string]mcp.InputRequest
 	InputResponses map[string]json.RawMessage
 
-	Version uint64 // grows with each update; the store's
+	// Version grows with each update. The store sets it.
+	Version uint64
 }
 
-// Expires returns when the store may forget the task.
+// Expires returns the time after which the store may delete the task.
 func (t *Task) Expires() time.Time { return t.Created.Add(t.TTL) }
 
-// Ended reports whether the status is one that nothing can change any more.
+// Ended reports whether the status is final.
 func (t *Task) Ended() bool {
 	switch t.Status {
 	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled:
@@ -82,26 +110,28 @@ func (t *Task) Ended() bool {
 	return false
 }
 
-// ErrTaskNotFound is what a TaskStore returns for a task that it does not have, or not any more.
+// ErrTaskNotFound is returned by a TaskStore for an unknown or expired task.
 var ErrTaskNotFound = errors.New("there is no such task")
 
-// A TaskStore keeps tasks until they expire. Its methods may be called by many goroutines at once; the tasks they return are the caller's, but for the
-// JSON texts in them, which nobody changes. Their errors wrap [ErrTaskNotFound], or the context's, or say that the store is not available.
+// A TaskStore keeps tasks until they expire. Its methods may be called by multiple goroutines at
+// once. The caller owns the returned tasks but must not modify the JSON texts in them. Errors wrap
+// [ErrTaskNotFound] or the context's error, or report that the store is unavailable.
 type TaskStore interface {
-	// Create adds a copy of a task, and sets the Version of t; once it has returned, the task can be asked for.
+	// Create stores a copy of t and sets t.Version. When it returns, the task is accessible.
 	Create(ctx context.Context, t *Task) error
 	// Task returns a task.
 	Task(ctx context.Context, id string) (*Task, error)
-	// Update changes a task and returns what it is then. Between the task that change sees and the one it leaves, no other update takes place; change
-	// may be called more than once. If it returns an error, nothing is changed, and that error is returned.
+	// Update changes a task atomically and returns the new state. It may call change more than
+	// once. If change returns an error, Update changes nothing and returns that error.
 	Update(ctx context.Context, id string, change func(*Task) error) (*Task, error)
-	// Wait returns the task as soon as its version is greater.
+	// Wait returns the task as soon as its version is greater than version.
 	Wait(ctx context.Context, id string, version uint64) (*Task, error)
-	// Tasks returns the owner's tasks whose ids are greater than after, in the order of their ids, which is that in which they were made.
+	// Tasks returns up to limit tasks of the owner with IDs greater than after, in order of ID,
+	// which is the order of creation.
 	Tasks(ctx context.Context, owner, after string, limit int) ([]*Task, error)
 }
 
-// A taskSupport is whether a tool can run as a task.
+// A taskSupport says whether a tool can run as a task.
 type taskSupport uint8
 
 const (
@@ -110,7 +140,7 @@ const (
 	taskRequired
 )
 
-// taskSupportOf reads what a tool's definition says.
+// taskSupportOf reads a tool's definition. It returns false for an invalid value.
 func taskSupportOf(def *mcp.Tool) (taskSupport, bool) {
 	if def.Execution == nil {
 		return taskForbidden, true
@@ -131,7 +161,7 @@ var (
 	errNoTasks     = errors.New("its execution.taskSupport says that it runs as a task: set Options.Tasks")
 )
 
-// wantsTask decides whether the call of a tool may become a task, and for how long that would be kept.
+// wantsTask decides whether a tool call may become a task, and its TTL.
 func (c *Call) wantsTask(t *tool, r *jsonrpc.Request) (ttl time.Duration, yes bool, err error) {
 	tm := c.session.srv.tasks
 	if tm == nil {
@@ -161,7 +191,7 @@ func (c *Call) wantsTask(t *tool, r *jsonrpc.Request) (ttl time.Duration, yes bo
 	return 0, false, nil
 }
 
-// requestedTTL is what the client asks for, or what the server has at most.
+// requestedTTL returns the TTL that the client asks for, up to limit.
 func requestedTTL(task []byte, limit time.Duration) (time.Duration, error) {
 	var meta mcp.TaskMetadata
 	if err := meta.UnmarshalJSON(task); err != nil {
@@ -182,19 +212,20 @@ func (c *Call) hasTasks() bool {
 	return ok
 }
 
-// missingTasksCapability is the error for a client that has not declared the tasks extension.
+// missingTasksCapability returns the error for a client that has not declared the tasks extension.
 func missingTasksCapability() *jsonrpc.Error {
 	return mcp.MissingRequiredClientCapability(mcp.ClientCapabilities{Extensions: map[string]jsonText{mcp.ExtensionTasks: jsonText("{}")}})
 }
 
-// callAsTask answers the call of a tool that may become a task: with the task, or with what the tool returned before it became one.
+// callAsTask answers a tool call that may become a task: with the task, or with the tool's result
+// if that comes first.
 func (s *session) callAsTask(c *Call, t *tool, r *jsonrpc.Request, args, dst []byte, ttl time.Duration) ([]byte, error) {
-	reqCtx := c.context() // from here on the Call stands for that of the task
+	reqCtx := c.context() // newRun replaces the call's context with the task's
 	run, err := s.srv.tasks.newRun(c, args, ttl)
 	if err != nil {
 		return dst, err
 	}
-	defer run.releaseUnlessTask() // not before what the handler returned is settled, for which the Call must go on
+	defer run.releaseUnlessTask() // respond, below, still needs the call's context
 	d := c.inputState()
 	d.requester = &taskRequester{run: run, inner: d.requester}
 	after := s.srv.tasks.opts.After
@@ -220,7 +251,7 @@ func (s *session) callAsTask(c *Call, t *tool, r *jsonrpc.Request, args, dst []b
 		if begun {
 			return run.appendCreated(dst), nil
 		}
-		if err != nil { // the handler is at work, and to end it half-way is worse than to wait
+		if err != nil { // waiting is better than canceling a running handler
 			c.Logger().Warn("no task was made of a call, which is waited for", "error", err)
 		}
 		<-run.done
@@ -228,9 +259,9 @@ func (s *session) callAsTask(c *Call, t *tool, r *jsonrpc.Request, args, dst []b
 	return c.respond(r, dst, append(dst, run.out...), run.err)
 }
 
-// cancelIfUnsent cancels the task that the call has become, if it has, should the client not be told of
-// it: because the answer is not sent, or is an error of a middleware's, and told is false. A task of
-// the core protocol goes on: its owner finds it in the list.
+// cancelIfUnsent cancels the call's task if the client does not learn of it: because the response
+// is not delivered or, if sent is false, because middleware replaced it with an error. A core task
+// continues: its owner finds it in the list.
 func (c *Call) cancelIfUnsent(r *jsonrpc.Request, sent bool) {
 	run := c.run.Load()
 	switch {
@@ -242,8 +273,9 @@ func (c *Call) cancelIfUnsent(r *jsonrpc.Request, sent bool) {
 	}
 }
 
-// sendNotification sends a notification that belongs to the call. What a task has to tell cannot belong to a request any more: the core protocol keeps the token
-// for as long as the task goes on, the extension has neither progress nor log messages.
+// sendNotification sends a notification that belongs to the call. A task's notifications cannot
+// belong to a request. In the core protocol the progress token stays valid as long as the task
+// runs. The extension has neither progress nor log messages.
 func (c *Call) sendNotification(method string, params []byte) error {
 	run := c.run.Load()
 	switch {
@@ -257,17 +289,17 @@ func (c *Call) sendNotification(method string, params []byte) error {
 	return c.session.sendNotification(c, c, method, withRelatedTask(params, run.task.ID))
 }
 
-// anonymousTaskOwner returns who may ask for the tasks that the call makes.
+// taskOwner returns the owner of the tasks that the call creates.
 func (c *Call) taskOwner() string {
 	if c.ex.Modern && c.Principal().ID == "" {
-		return "" // whoever knows the id
+		return "" // anyone who knows the id
 	}
 	return c.session.legacyTaskOwner()
 }
 
 func unknownTask(id string) error { return invalidParams("there is no task %q", clip(id)) }
 
-// findTask returns the task that the request names, if the caller may ask for it.
+// findTask returns the task that the request names if the caller may access it.
 func (s *session) findTask(c *Call, r *jsonrpc.Request) (*Task, error) {
 	id, err := stringParam(r, "taskId")
 	if err != nil {
@@ -314,7 +346,8 @@ func (s *session) taskMethod(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, e
 	return s.appendDetailed(c, t, dst), nil
 }
 
-// cancelTask answers tasks/cancel: the core protocol with the task, which must not have ended, the extension with nothing.
+// cancelTask answers tasks/cancel. The core protocol returns the task, which must not have ended;
+// the extension returns an empty result.
 func (s *session) cancelTask(c *Call, t *Task, dst []byte) ([]byte, error) {
 	now, err := s.srv.updateTask(c, t.ID, canceled("The task was cancelled by request."))
 	if err == nil {
@@ -333,10 +366,10 @@ func (s *session) cancelTask(c *Call, t *Task, dst []byte) ([]byte, error) {
 	return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 }
 
-// maxTaskWaits is how many tasks/result requests of one connection may wait at once.
+// maxTaskWaits limits the tasks/result requests of one connection that wait.
 const maxTaskWaits = 64
 
-// taskResult answers tasks/result, when the task has ended, with what the request would have been answered with.
+// taskResult answers tasks/result with the task's result or error when the task has ended.
 func (s *session) taskResult(c *Call, t *Task, dst []byte) ([]byte, error) {
 	if !t.Ended() {
 		if s.taskWaits.Add(1) > maxTaskWaits {
@@ -361,7 +394,8 @@ func (s *session) taskResult(c *Call, t *Task, dst []byte) ([]byte, error) {
 	return append(dst, withRelatedTask(t.Result, t.ID)...), nil
 }
 
-// updateTaskInput takes the answers of tasks/update to questions that are open. Others are passed over.
+// updateTaskInput stores the responses of tasks/update to pending input requests. Others are
+// ignored.
 func (s *session) updateTaskInput(c *Call, r *jsonrpc.Request, t *Task) error {
 	responses, ok := r.Param("inputResponses")
 	if !ok || responses[0] != '{' {
@@ -375,8 +409,8 @@ func (s *session) updateTaskInput(c *Call, r *jsonrpc.Request, t *Task) error {
 		return err
 	})
 	switch {
-	case errors.Is(err, errNoResponse), errors.Is(err, errTaskEnded): // nobody waits for it, which the client need not know
-		return nil
+	case errors.Is(err, errNoResponse), errors.Is(err, errTaskEnded):
+		return nil // the client need not know that nothing waits
 	case errors.Is(err, ErrTaskNotFound):
 		return unknownTask(t.ID)
 	}
@@ -385,7 +419,7 @@ func (s *session) updateTaskInput(c *Call, r *jsonrpc.Request, t *Task) error {
 
 var errNoResponse = errors.New("no question is answered")
 
-// listTasks answers tasks/list. Tasks of the extension, which the owner may have too, make pages shorter.
+// listTasks answers tasks/list. Pages may be shorter because tasks of the extension are left out.
 func (s *session) listTasks(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	after := ""
 	if cursor, ok := r.Param("cursor"); ok && string(cursor) != "null" {
@@ -416,14 +450,14 @@ func (s *session) listTasks(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, er
 	return mcp.Append(dst, &page, c.ex.Revision), nil
 }
 
-// formatTime is the form of times in tasks.
+// formatTime returns the format of times in tasks.
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// maxSubscribedTasks is how many tasks the subscriptions of one connection may name.
+// maxSubscribedTasks limits the tasks that the subscriptions of one connection name.
 const maxSubscribedTasks = 1024
 
-// taskChanged tells the sessions that want to know: the one of the task's owner in the core protocol, those with a subscription to it in the extension. Those at
-// the other servers of the bus are told too, unless the owner is a session, which is here.
+// taskChanged notifies the task's owner in the core protocol, or its subscribers in the extension.
+// It also notifies other servers through the bus, unless the owner is a session, which is local.
 func (s *Server) taskChanged(t *Task) {
 	owner := ""
 	if t.Core {
@@ -435,7 +469,7 @@ func (s *Server) taskChanged(t *Task) {
 	}
 }
 
-// taskChangedLocal is told of the owner in the core protocol only.
+// taskChangedLocal notifies the sessions of this server. owner is set for the core protocol only.
 func (s *Server) taskChangedLocal(id, owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -450,7 +484,7 @@ func (s *Server) taskChangedLocal(id, owner string) {
 	}
 }
 
-// notifyTask sends what the task is by now.
+// notifyTask sends the task's current state.
 func (s *session) notifyTask(id string) {
 	ctx, cancel := context.WithTimeout(s.context(), storeTimeout)
 	defer cancel()
@@ -479,7 +513,7 @@ func (s *session) notifyTask(id string) {
 	}
 }
 
-// legacyTaskOwner is whose tasks a legacy client of the session makes.
+// legacyTaskOwner returns the owner of tasks that a legacy client of the session creates.
 func (s *session) legacyTaskOwner() string {
 	if s.identity.principal.ID != "" {
 		return principalOwner(s.identity.principal)
@@ -489,7 +523,8 @@ func (s *session) legacyTaskOwner() string {
 
 func principalOwner(p *Principal) string { return "principal " + p.ID }
 
-// subscribeTasks counts the tasks that a subscription wants to hear of, of those that the caller may ask for. It returns these.
+// subscribeTasks counts a subscription to tasks. It ignores tasks that the caller may not access
+// and returns the others.
 func (s *session) subscribeTasks(c *Call, ids []string) ([]string, error) {
 	if len(ids) == 0 || s.srv.tasks == nil {
 		return nil, nil
@@ -529,10 +564,10 @@ func (s *session) unsubscribeTasks(ids []string) {
 
 type jsonText = json.RawMessage
 
-// taskIDLen is how many bytes a task's id encodes.
+// taskIDLen is the length of a decoded task id in bytes.
 const taskIDLen = 8 + 16
 
-// coreTask returns the task in the shape of 2025-11-25.
+// coreTask returns the task in the form of 2025-11-25.
 func (t *Task) coreTask() *mcp.Task {
 	ttl, poll := t.TTL.Milliseconds(), t.PollInterval.Milliseconds()
 	return &mcp.Task{
@@ -541,7 +576,7 @@ func (t *Task) coreTask() *mcp.Task {
 	}
 }
 
-// extensionTask returns the task in the shape of the extension.
+// extensionTask returns the task in the form of the extension.
 func (t *Task) extensionTask() mcp.ExtensionTask {
 	ttl, poll := t.TTL.Milliseconds(), t.PollInterval.Milliseconds()
 	return mcp.ExtensionTask{
@@ -550,7 +585,8 @@ func (t *Task) extensionTask() mcp.ExtensionTask {
 	}
 }
 
-// detailedTask returns the task with all that its status has: the open questions, the result or the error.
+// detailedTask returns the task with the data of its status: the pending input requests, the result
+// or the error.
 func (t *Task) detailedTask() mcp.DetailedTask {
 	d := mcp.DetailedTask{ExtensionTask: t.extensionTask()}
 	switch t.Status {
@@ -564,7 +600,7 @@ func (t *Task) detailedTask() mcp.DetailedTask {
 	return d
 }
 
-// appendCreated appends the answer to the request whose call has become a task.
+// appendCreated appends the response to a request whose call has become a task.
 func (tr *taskRun) appendCreated(dst []byte) []byte {
 	c := tr.call
 	if tr.task.Core {
@@ -574,14 +610,14 @@ func (tr *taskRun) appendCreated(dst []byte) []byte {
 	return c.session.srv.results.EndAs(trimObject(mcp.Append(dst, &t, c.ex.Revision)), c.ex.Features, resultTypeTask)
 }
 
-// resultTypeTask tells a task from a result.
+// resultTypeTask is the resultType of a task.
 const resultTypeTask = "task"
 
-// appendDetailed appends the answer to tasks/get of the extension.
+// appendDetailed appends the result of tasks/get of the extension.
 func (s *session) appendDetailed(c *Call, t *Task, dst []byte) []byte {
 	d := t.detailedTask()
 	return s.srv.results.End(trimObject(mcp.Append(dst, &d, c.ex.Revision)), c.ex.Features)
 }
 
-// trimObject takes off the brace that ends an object with members, so that more can follow.
+// trimObject removes the closing brace of a nonempty object, so that more members can follow.
 func trimObject(dst []byte) []byte { return dst[:len(dst)-1] }

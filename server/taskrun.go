@@ -16,16 +16,20 @@ import (
 	"mcpwire/mcp"
 )
 
-// taskManager is what a server with TaskOptions has for them.
+// taskManager manages the tasks of a server with TaskOptions.
 type taskManager struct {
-	opts  TaskOptions
-	slots chan struct{} // one for each that runs
+	opts TaskOptions
+	// slots holds one element for each running task.
+	slots chan struct{}
 
-	mu     sync.Mutex
-	runs   map[string]*taskRun // by the ids of the tasks, also while there is none yet
-	lastID uint64              // what the last id began with
+	mu sync.Mutex
+	// runs holds the runs by task ID, including those that are not tasks yet.
+	runs map[string]*taskRun
+	// lastID is the number in the last ID.
+	lastID uint64
 	closed bool
-	wg     sync.WaitGroup // of runs, and what belongs to them
+	// wg counts the runs and their goroutines.
+	wg sync.WaitGroup
 }
 
 func newTaskManager(opts TaskOptions) *taskManager {
@@ -49,15 +53,18 @@ func newTaskManager(opts TaskOptions) *taskManager {
 	return &taskManager{opts: opts, slots: make(chan struct{}, opts.MaxRunning), runs: make(map[string]*taskRun)}
 }
 
-// A taskRun is a tool call whose handler has a goroutine of its own, so that it can go on as a task when the request has been answered.
+// A taskRun is a tool call whose handler runs on its own goroutine, so that it can continue as a
+// task.
 //
-// It is in one of three states, which mu guards: the request is waiting for it; it is a task (begun), and has nothing to do with the request any more;
-// or it will be answered directly (direct), because the handler has returned or wants the client to answer questions first.
+// It is in one of three states, guarded by mu: the request waits for it; it is a task, independent
+// of the request (becameTask); or it will be answered directly, because the handler has returned or
+// needs input from the client first (direct).
 type taskRun struct {
 	tasks *taskManager
 	call  *Call
-	task  Task // as it was made; id and owner do not change
-	args  []byte
+	// task is the initial task. Its ID and Owner do not change.
+	task Task
+	args []byte
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -65,9 +72,11 @@ type taskRun struct {
 	mu         sync.Mutex
 	becameTask bool
 	direct     bool
-	release    func() // of the slot
+	// release frees the slot.
+	release func()
 
-	done chan struct{} // closed when the handler has returned
+	// done is closed when the handler has returned.
+	done chan struct{}
 	out  []byte
 	err  error
 }
@@ -79,7 +88,8 @@ var (
 	errTaskExited   = errors.New("handler ended its goroutine")
 )
 
-// newRun takes a slot for the call of a tool and makes what it needs to become a task. The caller must end it with releaseUnlessTask.
+// newRun takes a slot for a tool call and prepares it to become a task. The caller must end it with
+// releaseUnlessTask.
 func (tm *taskManager) newRun(c *Call, args []byte, ttl time.Duration) (*taskRun, error) {
 	tm.mu.Lock()
 	defer tm.mu.Unlock()
@@ -117,19 +127,19 @@ func (tm *taskManager) newRun(c *Call, args []byte, ttl time.Duration) (*taskRun
 	return run, nil
 }
 
-// newIDLocked returns an id that nobody can guess, and that is greater than earlier ones.
+// newIDLocked returns an unguessable ID that is greater than earlier ones.
 func (tm *taskManager) newIDLocked(now time.Time) string {
-	tm.lastID = max(tm.lastID+1, uint64(now.UnixNano())) // clocks are coarse, and may be set back
+	tm.lastID = max(tm.lastID+1, uint64(now.UnixNano())) // clocks are coarse and may go backwards
 	b := make([]byte, taskIDLen)
 	binary.BigEndian.PutUint64(b, tm.lastID)
 	rand.Read(b[8:]) // never fails
 	return taskIDEncoding.EncodeToString(b)
 }
 
-// taskIDEncoding keep the order of what they encode.
+// taskIDEncoding preserves the order of IDs.
 var taskIDEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
 
-// start runs the handler. Should it end its goroutine, that fails this task alone.
+// start runs the handler. If the handler exits its goroutine, only this task fails.
 func (tr *taskRun) start(invoke func(c *Call, args, dst []byte) ([]byte, error)) {
 	go func() {
 		defer func() {
@@ -145,14 +155,14 @@ func (tr *taskRun) start(invoke func(c *Call, args, dst []byte) ([]byte, error))
 	}()
 }
 
-// releaseUnlessTask releases the run, unless it goes on as a task.
+// releaseUnlessTask releases the run unless it continues as a task.
 func (tr *taskRun) releaseUnlessTask() {
 	if !tr.isTask() {
 		tr.release()
 	}
 }
 
-// handlerReturned takes what the handler returned.
+// handlerReturned stores the handler's result.
 func (tr *taskRun) handlerReturned(out []byte, err error) {
 	tr.mu.Lock()
 	begun := tr.becameTask
@@ -164,7 +174,7 @@ func (tr *taskRun) handlerReturned(out []byte, err error) {
 	}
 }
 
-// invoke calls the handler. A panic fails this task alone.
+// invoke calls the handler. If the handler panics, only this task fails.
 func (tr *taskRun) invoke(invoke func(c *Call, args, dst []byte) ([]byte, error)) (out []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -174,7 +184,8 @@ func (tr *taskRun) invoke(invoke func(c *Call, args, dst []byte) ([]byte, error)
 	return invoke(tr.call, tr.args, nil)
 }
 
-// becomeTask makes a task of it, which the store has when begin returns true. If it does not, there will be none, and the request is answered directly.
+// becomeTask creates a task in the store. If it returns false, it has created no task and the
+// request is answered directly.
 func (tr *taskRun) becomeTask(ctx context.Context) (ok bool, err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -201,14 +212,14 @@ func (tr *taskRun) becomeTask(ctx context.Context) (ok bool, err error) {
 	return true, nil
 }
 
-// isTask reports whether it is a task, which has nothing to do with the request any more.
+// isTask reports whether the run has become a task, independent of the request.
 func (tr *taskRun) isTask() bool {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return tr.becameTask
 }
 
-// cancelUnlessTask ends the handler if the request that it serves has ended, and it is no task.
+// cancelUnlessTask cancels the handler when its request has ended, unless it is a task.
 func (tr *taskRun) cancelUnlessTask(cause error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -218,14 +229,14 @@ func (tr *taskRun) cancelUnlessTask(cause error) {
 	}
 }
 
-// cancelUnsent cancels a task whose id nobody knows, because its request has ended without an answer.
-// It does not wait; Server.Close waits for it.
+// cancelUnsent cancels a task whose ID the client never got. It does not block; Server.Close waits
+// for it.
 func (tr *taskRun) cancelUnsent() {
 	tm := tr.tasks
 	tm.mu.Lock()
 	defer tm.mu.Unlock()
 	if tm.closed {
-		return // all tasks end
+		return // close cancels all runs
 	}
 	tm.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(tr.ctx), storeTimeout)
@@ -235,7 +246,7 @@ func (tr *taskRun) cancelUnsent() {
 	})
 }
 
-// canceled returns the change to a task that somebody cancels. message says how that came about.
+// canceled returns the change that cancels a task, with a status message.
 func canceled(message string) func(*Task) error {
 	return func(t *Task) error {
 		t.Status, t.StatusMessage = mcp.TaskStatusCancelled, message
@@ -245,7 +256,8 @@ func canceled(message string) func(*Task) error {
 	}
 }
 
-// watchStore ends the handler when somebody has cancelled the task in another process, or the store has it no more.
+// watchStore cancels the handler when the task has ended in the store, for example by another
+// process, or is gone.
 func (tr *taskRun) watchStore() {
 	for version := tr.task.Version; ; {
 		t, err := tr.tasks.opts.Store.Wait(tr.ctx, tr.task.ID, version)
@@ -265,7 +277,7 @@ func (tr *taskRun) watchStore() {
 
 var errTaskEnded = errors.New("the task has ended already")
 
-// storeResult stores what became of the task. One that was cancelled stays so.
+// storeResult stores the result of the task. A canceled task stays canceled.
 func (tr *taskRun) storeResult(out []byte, err error) {
 	if err != nil {
 		out, err = tr.call.convertURLRequired(nil, out, err)
@@ -291,11 +303,11 @@ func (tr *taskRun) storeResult(out []byte, err error) {
 }
 
 const (
-	storeTimeout       = 10 * time.Second // how long a task that ends waits for its store
-	storeRetryInterval = time.Second      // how often it tries a store that fails
+	storeTimeout       = 10 * time.Second // for a task's final updates
+	storeRetryInterval = time.Second      // between attempts if the store fails
 )
 
-// updateRetrying changes the stored task, if need be when the store is available again.
+// updateRetrying updates the stored task. It retries while the store fails, until ctx ends.
 func (tr *taskRun) updateRetrying(ctx context.Context, change func(*Task) error) {
 	for {
 		_, err := tr.update(ctx, change)
@@ -309,12 +321,12 @@ func (tr *taskRun) updateRetrying(ctx context.Context, change func(*Task) error)
 	}
 }
 
-// update changes the stored task, unless it has ended, and tells who wants to know.
+// update changes the stored task unless it has ended, and sends notifications.
 func (tr *taskRun) update(ctx context.Context, change func(*Task) error) (*Task, error) {
 	return tr.call.session.srv.updateTask(ctx, tr.task.ID, change)
 }
 
-// updateTask changes a stored task that has not ended, and tells who wants to know.
+// updateTask changes a stored task unless it has ended, and sends notifications.
 func (s *Server) updateTask(ctx context.Context, id string, change func(*Task) error) (*Task, error) {
 	t, err := s.tasks.opts.Store.Update(ctx, id, func(t *Task) error {
 		if t.Ended() {
@@ -343,7 +355,7 @@ func isErrorResult(result []byte) bool {
 	return false
 }
 
-// close ends all tasks and waits for their handlers, as long as ctx lets it.
+// close cancels all runs and waits for their handlers until ctx ends.
 func (tm *taskManager) close(ctx context.Context) error {
 	tm.mu.Lock()
 	tm.closed = true
@@ -364,7 +376,7 @@ func (tm *taskManager) close(ctx context.Context) error {
 	}
 }
 
-// cancelRun ends the handler of a task that was cancelled, if it runs in this process.
+// cancelRun cancels the handler of a task if it runs in this process.
 func (tm *taskManager) cancelRun(id string) {
 	tm.mu.Lock()
 	defer tm.mu.Unlock()
@@ -373,7 +385,7 @@ func (tm *taskManager) cancelRun(id string) {
 	}
 }
 
-// endSession ends the tasks that only the session could have asked for, and has the store forget them.
+// endSession cancels the tasks that only this session can access, and expires them in the store.
 func (tm *taskManager) endSession(s *session) {
 	if f := s.era.Legacy(); f == nil || !f.CoreTasks || s.legacyTaskOwner() != s.anonymousTaskOwner {
 		return
@@ -398,16 +410,19 @@ func (tm *taskManager) endSession(s *session) {
 	}
 }
 
-// A taskRequester asks the client from a call that is, or may become, a task. While it is not one, the era's own asker does it.
+// A taskRequester is the inputRequester of a call that is, or may become, a task. Before it is one,
+// the requester of the era does the work.
 type taskRequester struct {
 	run   *taskRun
 	inner inputRequester
 
-	mu      sync.Mutex
-	waiting int // how often askWithTask waits
+	mu sync.Mutex
+	// waiting counts the concurrent calls of askWithTask.
+	waiting int
 }
 
-// inputRound returns the asker whose questions go out in the answer to the request; nil if they do not, or there is a task, so that they cannot any more.
+// inputRound returns the inputRound of a call whose input requests go into the response to the
+// request. It returns nil for other calls and for tasks.
 func (c *Call) inputRound() *inputRound {
 	a := c.inputState().requester
 	if t, ok := a.(*taskRequester); ok && !t.run.isTask() {
@@ -417,14 +432,15 @@ func (c *Call) inputRound() *inputRound {
 	return r
 }
 
-// ask implements asker.
+// ask implements inputRequester.
 func (rq *taskRequester) ask(ctx context.Context, requests []*inputRequest) error {
 	run := rq.run
 	run.mu.Lock()
 	if !run.becameTask {
 		defer run.mu.Unlock()
 		err := rq.inner.ask(ctx, requests)
-		run.direct = run.direct || errors.Is(err, ErrInputRequired) // the client answers first; there is no task before
+		// If the client must respond first, no task is created.
+		run.direct = run.direct || errors.Is(err, ErrInputRequired)
 		return err
 	}
 	run.mu.Unlock()
@@ -440,7 +456,8 @@ func (rq *taskRequester) ask(ctx context.Context, requests []*inputRequest) erro
 	return rq.askInTask(ctx, requests)
 }
 
-// applyEarlier hands those questions their answers that were answered in the rounds before there was a task, and returns the others.
+// applyEarlier decodes the responses from input rounds before the task, and returns the requests
+// without one.
 func (rd *inputRound) applyEarlier(requests []*inputRequest) (pending []*inputRequest, err error) {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
@@ -455,19 +472,20 @@ func (rd *inputRound) applyEarlier(requests []*inputRequest) (pending []*inputRe
 	return pending, nil
 }
 
-// respond implements asker. A task's result is settled when it is stored.
+// respond implements inputRequester. The result of a task is not converted here but in storeResult.
 func (rq *taskRequester) respond(d *inputState, r *jsonrpc.Request, head, out []byte, err error) ([]byte, error) {
 	return rq.inner.respond(d, r, head, out, err)
 }
 
-// askWithTask asks by requests that name the task, which needs input meanwhile.
+// askWithTask sends requests that name the task. Meanwhile the task's status is input_required.
 func (rq *taskRequester) askWithTask(ctx context.Context, requests []*inputRequest) error {
 	for _, q := range requests {
 		q.params = withRelatedTask(q.params, rq.run.task.ID)
 	}
 	err := rq.addWaiting(ctx, 1, mcp.TaskStatusInputRequired)
 	if err == nil {
-		// The client may not know the task yet: what belongs to it does not go where the client waits for that.
+		// The client may not know the task yet, so the requests must not belong to the original
+		// one.
 		err = rq.inner.ask(jsonrpc.WithoutRequest(ctx), requests)
 	}
 	ctx, cancel := cleanupContext(ctx)
@@ -478,7 +496,8 @@ func (rq *taskRequester) askWithTask(ctx context.Context, requests []*inputReque
 	return err
 }
 
-// addWaiting counts those who wait for the client. The first one, and the last one, give the task its status.
+// addWaiting changes the count of waiting calls. The first and the last one update the task's
+// status.
 func (rq *taskRequester) addWaiting(ctx context.Context, more int, status mcp.TaskStatus) error {
 	rq.mu.Lock()
 	defer rq.mu.Unlock()
@@ -491,12 +510,12 @@ func (rq *taskRequester) addWaiting(ctx context.Context, more int, status mcp.Ta
 	return err
 }
 
-// cleanupContext returns a context for what has to be done though ctx may have ended.
+// cleanupContext returns a context for cleanup after ctx has ended.
 func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 }
 
-// askInTask puts the questions into the task and waits until the client has answered them with tasks/update.
+// askInTask stores the requests in the task and waits for the responses from tasks/update.
 func (rq *taskRequester) askInTask(ctx context.Context, requests []*inputRequest) error {
 	ctx, cancel := rq.run.call.joinContext(ctx)
 	defer cancel()
@@ -541,7 +560,7 @@ func allAnswered(t *Task, requests []*inputRequest) bool {
 	return true
 }
 
-// removeRequests takes out questions and their answers.
+// removeRequests removes input requests and their responses.
 func (t *Task) removeRequests(requests []*inputRequest) {
 	for _, q := range requests {
 		delete(t.InputRequests, q.key)
@@ -550,15 +569,15 @@ func (t *Task) removeRequests(requests []*inputRequest) {
 	t.resumeIfAnswered()
 }
 
-// resumeIfAnswered has the task go on if nothing is asked any more.
+// resumeIfAnswered sets the status to working if no input request is pending.
 func (t *Task) resumeIfAnswered() {
 	if len(t.InputRequests) == 0 {
 		t.Status = mcp.TaskStatusWorking
 	}
 }
 
-// applyResponses takes the answers to questions that are open, which are not any more then. It passes over others, and fails if one is not usable. It reports
-// whether there were any.
+// applyResponses stores the responses to pending input requests, which are then no longer pending.
+// It ignores others, fails if one is unusable, and reports whether it stored any.
 func (t *Task) applyResponses(responses []byte) (found bool, err error) {
 	members := jsonwire.ObjectMembers(responses)
 	for members.Next() {
@@ -581,7 +600,7 @@ func (t *Task) applyResponses(responses []byte) (found bool, err error) {
 	return found, nil
 }
 
-// featureOf returns a feature that clients are asked for with the method.
+// featureOf returns a client feature that the method belongs to.
 func featureOf(method string) ClientFeature {
 	switch method {
 	case mcp.MethodCreateMessage:
@@ -612,7 +631,7 @@ func withRelatedTask(params []byte, id string) []byte {
 	return append(append(append(dst, '}'), rest...), '}')
 }
 
-// appendMembers appends the members of an object but for one, with a comma before each.
+// appendMembers appends the members of an object except one, each with a leading comma.
 func appendMembers(dst, object []byte, without string) []byte {
 	members := jsonwire.ObjectMembers(object)
 	for members.Next() {

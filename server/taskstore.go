@@ -13,17 +13,19 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A memoryTaskStore is a TaskStore that lasts as long as the process. Expired tasks are dropped when another one is made, so what it holds is bounded by
-// the limit on tasks for each caller, and by the rate at which there are new callers.
+// A memoryTaskStore is a TaskStore in memory. It removes expired tasks when tasks are created or
+// updated, so the limit on tasks for each caller and the rate of new callers bound its size.
 type memoryTaskStore struct {
-	mu         sync.Mutex
-	tasks      map[string]*storedTask
-	nextExpiry time.Time // when the next task expires
+	mu    sync.Mutex
+	tasks map[string]*storedTask
+	// nextExpiry is when the next task expires.
+	nextExpiry time.Time
 }
 
 type storedTask struct {
 	Task
-	changed chan struct{} // closed at the next update
+	// changed is closed at the next update.
+	changed chan struct{}
 }
 
 // NewTaskStore returns a store that keeps tasks in memory.
@@ -54,14 +56,14 @@ func (m *memoryTaskStore) Create(_ context.Context, t *Task) error {
 	return nil
 }
 
-// scheduleExpiry makes sure that forget looks for what has expired by then.
+// scheduleExpiry makes removeExpired check at the given time or earlier.
 func (m *memoryTaskStore) scheduleExpiry(at time.Time) {
 	if m.nextExpiry.IsZero() || at.Before(m.nextExpiry) {
 		m.nextExpiry = at
 	}
 }
 
-// removeExpired drops what has expired.
+// removeExpired removes expired tasks.
 func (m *memoryTaskStore) removeExpired() {
 	now := time.Now()
 	if m.nextExpiry.IsZero() || now.Before(m.nextExpiry) {
@@ -142,7 +144,7 @@ func (m *memoryTaskStore) Wait(ctx context.Context, id string, version uint64) (
 	}
 }
 
-// waitUntil waits for the channel, but not longer than until the time.
+// waitUntil waits for the channel or the deadline. It returns an error if ctx ends first.
 func waitUntil(ctx context.Context, changed <-chan struct{}, deadline time.Time) error {
 	expired := time.NewTimer(time.Until(deadline))
 	defer expired.Stop()
@@ -174,8 +176,8 @@ func (m *memoryTaskStore) Tasks(_ context.Context, owner, after string, limit in
 	return own, nil
 }
 
-// A guardedTaskStore is a TaskStore of the user's. Much of what is asked of it is asked on goroutines that belong to no request: a panic there becomes an
-// error, as it does in a handler.
+// A guardedTaskStore wraps a TaskStore of the user. Many of its calls are on goroutines that belong
+// to no request, so it converts panics to errors.
 type guardedTaskStore struct{ TaskStore }
 
 func catchPanic[T any](fn func() (T, error)) (v T, err error) {

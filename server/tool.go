@@ -20,9 +20,10 @@ import (
 // A tool is a registered tool.
 type tool struct {
 	entry
-	def          mcp.Tool
-	taskSupport  taskSupport
-	headerParams []mcp.HeaderParam // arguments that come in HTTP headers as well
+	def         mcp.Tool
+	taskSupport taskSupport
+	// headerParams are the arguments that HTTP headers repeat.
+	headerParams []mcp.HeaderParam
 	invoke       func(c *Call, args, dst []byte) ([]byte, error)
 }
 
@@ -32,22 +33,23 @@ func (t *tool) appendDefinition(dst []byte, f *era.Features) []byte {
 
 var errNotObject = errors.New(`input schema must have "type":"object" at its root: use a struct or a map for the input`)
 
-// AddTool registers a tool whose input and output schemas are those of the Go types, see [schema.Of]. In must be a struct or a map. Arguments are
-// checked against the schema before fn runs; what does not fit is answered with isError and a text that says which field and what was
-// expected.
+// AddTool registers a tool. Its input and output schemas come from the Go types, see [schema.Of].
+// In must be a struct or a map. Arguments are validated before fn runs. Invalid ones are answered
+// with isError and a text that names the field and the expected value.
 //
-// Out decides what the client gets: a string is a text block, an [mcp.ContentBlock] or a slice of them is the content, an [mcp.CallToolResult] (or a
-// pointer to one) is the whole result, and anything else becomes structured content, with its JSON text in a text block for clients that
-// know no other. A CallToolResult that has structured content and nothing else gets that block too.
+// Out determines the result: a string is a text block, an [mcp.ContentBlock] or a slice of them is
+// the content, and an [mcp.CallToolResult] (or a pointer to one) is the whole result. Any other
+// type becomes structured content; clients that don't support it get its JSON text in a text block.
+// A CallToolResult with only structured content also gets that block.
 //
-// AddTool fails on a duplicate name (with [ErrDuplicate]), on a missing one, and on types that have no schema. It may be called while the server runs: clients are told that the list
-// has changed.
+// AddTool fails for a duplicate name (with [ErrDuplicate]), for an empty name, and for types
+// without a schema. It may be called while the server runs: clients are notified of the change.
 func AddTool[In, Out any](s *Server, name, description string, fn func(context.Context, In) (Out, error)) error {
 	return AddToolWith(s, mcp.Tool{Name: name, Description: description}, fn)
 }
 
-// AddToolWith is AddTool with all that can be said of a tool. A schema in def takes the place of the one derived from the type: arguments have to
-// satisfy both.
+// AddToolWith is AddTool with a full definition. A schema in def is listed instead of the one
+// derived from the type. Arguments must be valid for both.
 func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, In) (Out, error)) error {
 	if fn == nil {
 		return toolError(def.Name, errNoFunc)
@@ -64,7 +66,8 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 		arg In
 		out Out
 	}
-	var pool sync.Pool // of *values, if they are plain
+	// pool holds *values if reuse is set.
+	var pool sync.Pool
 	reuse := methodFree(reflect.TypeFor[values]())
 	return s.addTool(def, func(c *Call, args, dst []byte) ([]byte, error) {
 		v, _ := pool.Get().(*values)
@@ -87,9 +90,10 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 	})
 }
 
-// AddRawTool registers a tool with a hand-written input schema (JSON Schema 2020-12 unless it says otherwise; no reference is ever fetched). fn gets
-// the arguments' JSON text, checked against the schema; it is valid until fn returns. A structured result is checked against def.OutputSchema
-// if there is one.
+// AddRawTool registers a tool with a hand-written input schema (JSON Schema 2020-12 unless it says
+// otherwise; references are never fetched). fn gets the JSON text of the arguments, which is valid
+// for the schema and may be used until fn returns. A structured result is validated against
+// def.OutputSchema if there is one.
 func (s *Server) AddRawTool(def mcp.Tool, fn func(c *Call, args json.RawMessage) (*mcp.CallToolResult, error)) error {
 	if fn == nil {
 		return toolError(def.Name, errNoFunc)
@@ -117,10 +121,11 @@ func (s *Server) AddRawTool(def mcp.Tool, fn func(c *Call, args json.RawMessage)
 	})
 }
 
-// An input decodes and checks a tool's arguments.
+// A toolInput decodes and checks a tool's arguments.
 type toolInput[In any] struct {
 	typed *schema.Typed[In]
-	extra *schema.Validator // of a schema that was given; nil if none was
+	// extra validates against the definition's schema. It is nil without one.
+	extra *schema.Validator
 }
 
 func newToolInput[In any](def *mcp.Tool, engine schema.Engine) (*toolInput[In], error) {
@@ -146,7 +151,7 @@ func (in *toolInput[In]) decode(args []byte, v *In) error {
 	return in.typed.Decode(args, v)
 }
 
-// compileSchema compiles a hand-written schema and puts its text on one line.
+// compileSchema compiles a hand-written schema and compacts its text.
 func compileSchema(text *json.RawMessage, engine schema.Engine) (*schema.Validator, error) {
 	v, err := schema.Compile(*text, engine)
 	if err != nil {
@@ -198,7 +203,7 @@ func (s *Server) addTool(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([
 	return nil
 }
 
-// cloneTool copies what the caller could still change. The schemas are the server's already.
+// cloneTool copies what the caller could still modify. The server already owns the schemas.
 func cloneTool(def mcp.Tool) mcp.Tool {
 	def.Meta, def.Extra = bytes.Clone(def.Meta), bytes.Clone(def.Extra)
 	def.Icons = slices.Clone(def.Icons)
@@ -213,14 +218,16 @@ func cloneTool(def mcp.Tool) mcp.Tool {
 	return def
 }
 
-// RemoveTools takes tools out and tells clients that the list has changed. Names that are not registered are passed over. Calls under way go on.
+// RemoveTools removes tools and notifies clients of the change. It ignores unknown names. Running
+// calls continue.
 func (s *Server) RemoveTools(names ...string) {
 	if s.tools.remove(names) {
 		s.announce(toolsChanged)
 	}
 }
 
-// appendHandlerError answers what a handler returned as its error: a protocol error if it is one, else a result that says what went wrong.
+// appendHandlerError converts a handler's error: a protocol error is returned, others become a
+// result with isError.
 func (c *Call) appendHandlerError(dst []byte, err error) ([]byte, error) {
 	var e *jsonrpc.Error
 	switch {
@@ -233,7 +240,7 @@ func (c *Call) appendHandlerError(dst []byte, err error) ([]byte, error) {
 	return c.appendFailure(dst, err.Error()), nil
 }
 
-// appendFailure appends the result of a tool that failed.
+// appendFailure appends a result with isError.
 func (c *Call) appendFailure(dst []byte, text string) []byte {
 	dst = jsonwire.AppendQuote(append(dst, `{"content":[{"type":"text","text":`...), text)
 	return c.session.srv.results.End(append(dst, `}],"isError":true`...), c.ex.Features)
@@ -242,7 +249,7 @@ func (c *Call) appendFailure(dst []byte, text string) []byte {
 // An encoder appends the result of a tool that returned out.
 type encoder[Out any] func(c *Call, dst []byte, out *Out) ([]byte, error)
 
-// newEncoder chooses the encoder by the type, and fills in the output schema if the type has one.
+// newEncoder selects the encoder for the type and fills in the output schema if the type has one.
 func newEncoder[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], error) {
 	var extra *schema.Validator
 	if def.OutputSchema != nil {
@@ -271,7 +278,7 @@ func newEncoder[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], err
 	return encode, nil
 }
 
-// contentEncoder returns the encoder of a type that is content and nothing else, or nil.
+// contentEncoder returns the encoder for a type that is only content, or nil.
 func contentEncoder[Out any]() encoder[Out] {
 	block := reflect.TypeFor[mcp.ContentBlock]()
 	t := reflect.TypeFor[Out]()
@@ -336,8 +343,8 @@ func structuredEncoder[Out any](def *mcp.Tool, extra *schema.Validator, engine s
 
 func (c *Call) endResult(dst []byte) []byte { return c.session.srv.results.End(dst, c.ex.Features) }
 
-// invalidOutput is the error of a tool that broke its own promise: the server's fault, not the caller's. An err that comes from the tool's own code,
-// a MarshalJSON method for example, is for the log alone.
+// invalidOutput returns the error for a tool with invalid output. It is the server's fault, not the
+// caller's. An error of the tool's own code, such as a MarshalJSON method, appears only in the log.
 func (c *Call) invalidOutput(err error) error {
 	var bad *outputError
 	var invalid *schema.Error
@@ -350,12 +357,13 @@ func (c *Call) invalidOutput(err error) error {
 	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "tool %s returned invalid output: %v", c.name, err)
 }
 
-// An outputError says what is wrong with a result, in words that clients may see.
+// An outputError describes an invalid result in words that clients may see.
 type outputError struct{ text string }
 
 func (e *outputError) Error() string { return e.text }
 
-// appendResult appends a result that the tool made itself. A nil result is an empty one; one that is only structured gets its text as content.
+// appendResult appends a result that the tool built. A nil result is empty; one that is only
+// structured also gets its text as content.
 func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.Validator) ([]byte, error) {
 	if res == nil {
 		res = &mcp.CallToolResult{}
@@ -366,7 +374,8 @@ func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.
 	structured := bytes.TrimLeft(res.StructuredContent, " \t\r\n")
 	dst = append(dst, `{"content":[`...)
 	if structured != nil && len(res.Content) == 0 {
-		dst = mcp.Append(dst, mcp.TextContent{Text: string(jsonwire.AppendCompact(nil, structured))}, mcp.RevisionNone) // for clients that know no other
+		// For clients without structured content.
+		dst = mcp.Append(dst, mcp.TextContent{Text: string(jsonwire.AppendCompact(nil, structured))}, mcp.RevisionNone)
 	}
 	for i, block := range res.Content {
 		if i > 0 {
@@ -388,7 +397,7 @@ func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.
 	return c.session.srv.results.EndWithMeta(dst, c.ex.Features, res.Meta), nil
 }
 
-// checkToolResult looks at all but the content.
+// checkToolResult checks everything but the content.
 func checkToolResult(res *mcp.CallToolResult, output *schema.Validator) error {
 	if err := mcp.CheckMeta(res.Meta); err != nil {
 		return &outputError{err.Error()}
@@ -407,7 +416,8 @@ func checkToolResult(res *mcp.CallToolResult, output *schema.Validator) error {
 	return nil
 }
 
-// methodFree reports whether nothing in values of the type has methods. Only what decodes and encodes such values sees where they are in memory; methods could keep that.
+// methodFree reports whether no value within the type has methods. Methods could keep pointers to
+// pooled values; the decoder and the encoder do not.
 func methodFree(t reflect.Type) bool { return allMethodFree(t, make(map[reflect.Type]bool)) }
 
 func allMethodFree(t reflect.Type, seen map[reflect.Type]bool) bool {
@@ -416,7 +426,7 @@ func allMethodFree(t reflect.Type, seen map[reflect.Type]bool) bool {
 	}
 	seen[t] = true
 	if t.Kind() == reflect.Interface {
-		return true // what is in it is elsewhere
+		return true // its value is allocated elsewhere
 	}
 	if reflect.PointerTo(t).NumMethod() > 0 {
 		return false

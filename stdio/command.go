@@ -17,30 +17,36 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A Cmd says how to run a server as a child process. It is not changed by being started and may be started any number of times, also at once;
-// set its fields before.
+// A Cmd describes how to run a server as a child process. Set its fields before the first use; it
+// may then be started any number of times, also concurrently.
 type Cmd struct {
-	Path string   // of the program; without a separator it is looked up in PATH. There is no shell
-	Args []string // not including the program's name. Everybody on the machine can read them: secrets belong into Env
-	Dir  string   // working directory; "" is the parent's
+	// Path is the program. Without a separator it is looked up in PATH. No shell is used.
+	Path string
+	// Args are the arguments without the program's name. Every user of the machine can read them,
+	// so put secrets into Env.
+	Args []string
+	// Dir is the working directory. "" means the parent's.
+	Dir string
 
-	// Env is added to what the child inherits, as "NAME=value"; later entries win.
+	// Env is added to the inherited environment, as "NAME=value". Later entries win.
 	Env []string
-	// EnvAllow names the variables the child inherits; "LC_*" stands for all that begin so. nil inherits everything, as os/exec does;
-	// MinimalEnv is a list that gives away no secrets.
+	// EnvAllow names the variables that the child inherits. "LC_*" stands for all names with that
+	// prefix. Nil inherits everything; MinimalEnv returns a list without secrets.
 	EnvAllow []string
 
-	// Stderr gets a copy of the child's standard error, in whole lines. The child does not wait for it: lines for which it is not ready, beyond
-	// 256 KiB, are dropped. The last 64 KiB are kept for error messages in any case.
+	// Stderr receives a copy of the child's standard error in whole lines. Nil discards it. The
+	// child never waits for a slow Stderr: lines beyond a buffer of 256 KiB are dropped. The
+	// Process keeps the last 64 KiB for error messages in any case.
 	Stderr io.Writer
 
-	// Of Connect: how messages are told apart, of which FramingAuto is a line for each, and the largest in bytes, of which 0 is
-	// jsonrpc.DefaultMaxFrame.
+	// Framing is the framing that Connect uses. FramingAuto means one line per message. MaxFrame
+	// limits a message, in bytes. Zero means jsonrpc.DefaultMaxFrame.
 	Framing  jsonrpc.Framing
 	MaxFrame int
 
-	// The steps of Process.Close: after standard input was closed the child has StopWait to exit, after SIGTERM TermWait, and SIGKILL is given
-	// KillWait to take effect. 0 is 2 s, 3 s and 5 s; a negative time does not wait.
+	// StopWait, TermWait and KillWait limit the steps of Process.Close: the child has StopWait to
+	// exit after the end of its standard input, TermWait after SIGTERM, and KillWait after SIGKILL.
+	// Zero means 2 s, 3 s and 5 s; a negative value skips the wait.
 	StopWait, TermWait, KillWait time.Duration
 }
 
@@ -50,11 +56,11 @@ const (
 	defaultKillWait = 5 * time.Second
 )
 
-// Command returns the Cmd that runs the named program with the arguments, with default options.
+// Command returns a Cmd for the named program and arguments, with default options.
 func Command(name string, args ...string) *Cmd { return &Cmd{Path: name, Args: args} }
 
-// String names the server in messages: the program and its arguments up to the first that is no option, which keeps values of options, and
-// with them secrets that should not be there, out of logs.
+// String returns a name of the server for messages: the program and its arguments up to the first
+// that is not an option. It omits the values of options, which may be secrets.
 func (c *Cmd) String() string {
 	name := filepath.Base(c.Path)
 	for i, arg := range c.Args {
@@ -77,15 +83,18 @@ func (c *Cmd) String() string {
 	return name
 }
 
-// Start starts the child. ctx only covers the starting: a child outlives it, and ends when its Process is closed. To tie it to a context, use
-// context.AfterFunc(ctx, func() { p.Close() }).
+// Start starts the child. ctx covers the start only: the child runs until its Process is closed. To
+// tie it to a context, call context.AfterFunc(ctx, func() { p.Close() }).
 //
-// The child leads a process group of its own (on Windows, is in a job object), so that Close reaches what it has started, and a Ctrl-C in
-// the terminal does not reach it. If this process dies without closing it, its standard input ends, and the group is ended too: on Windows with its job; elsewhere a shell,
-// /bin/sh, waits for that next to each child, and sends SIGTERM then, and SIGKILL 2 s later.
+// The child leads a new process group (on Windows, it is in a job object), so Close ends its
+// descendants too, and a Ctrl-C in the terminal does not reach it. If this process dies without
+// closing the child, the child's standard input ends, and its group is ended. On Windows the job
+// does that. Elsewhere a shell, /bin/sh, waits next to each child and sends SIGTERM, and SIGKILL 2
+// s later.
 //
-// On Windows, the arguments of a batch file, such as npx.cmd, are quoted for cmd.exe, so that the program behind it gets them unchanged. Arguments
-// with a line break, and more than 8191 characters in all, cannot be passed to a batch file and are refused.
+// On Windows, Start quotes the arguments of a batch file, such as npx.cmd, for cmd.exe, so that the
+// program gets them unchanged. It returns an error for arguments that a batch file cannot take:
+// those with a line break, or of more than 8191 characters in total.
 func (c *Cmd) Start(ctx context.Context) (*Process, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("start %q: %w", c, err)
@@ -124,7 +133,7 @@ func (c *Cmd) Start(ctx context.Context) (*Process, error) {
 	return p, nil
 }
 
-// childPipes are the three pipes to a child. The indices are its descriptors.
+// childPipes are the three pipes to a child, indexed by descriptor.
 type childPipes struct {
 	parent, child [3]*os.File
 }
@@ -153,14 +162,14 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// environ returns the child's environment; nil inherits all.
+// environ returns the child's environment. Nil means to inherit everything.
 func (c *Cmd) environ() []string {
 	if c.EnvAllow == nil && c.Env == nil {
 		return nil
 	}
 	env := []string{}
 	for _, entry := range os.Environ() {
-		// On Windows, entries such as "=C:=C:\dir" have a name that begins with '='.
+		// On Windows, names of entries such as "=C:=C:\dir" begin with '='.
 		name, _, _ := strings.Cut(entry[min(1, len(entry)):], "=")
 		name = entry[:min(1, len(entry))] + name
 		if c.EnvAllow == nil || matchesAny(name, c.EnvAllow) {
@@ -182,8 +191,9 @@ func matchesAny(name string, list []string) bool {
 	return false
 }
 
-// MinimalEnv returns a list for Cmd.EnvAllow: what programs need to find files, other programs and the user's language, and nothing that usually
-// holds a secret. The list is the caller's to extend.
+// MinimalEnv returns a list for Cmd.EnvAllow. It has the variables that programs need to find
+// files, other programs and the user's language, and none that usually holds a secret. The caller
+// owns the list.
 func MinimalEnv() []string {
 	if runtime.GOOS == "windows" {
 		return []string{
@@ -195,11 +205,13 @@ func MinimalEnv() []string {
 	return []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_*"}
 }
 
-// errStillRunning is what reads return when a child has closed its standard output and goes on.
+// errStillRunning is the error of reads from a child that has closed its standard output and runs
+// on.
 var errStillRunning = errors.New("closed its standard output but is still running")
 
-// Connect starts the child and returns a framer over its standard input and output, which is what package client wants of a transport. Each call starts a
-// fresh process. Closing the framer closes the process, see [Process.Close]. When the process ends by itself, reading the framer returns the *ExitError.
+// Connect starts the child and returns a framer over its standard input and output. It implements
+// client.Transport. Each call starts a new process. Closing the framer closes the process, see
+// [Process.Close]. When the process ends by itself, reads from the framer return the *ExitError.
 func (c *Cmd) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	p, err := c.Start(ctx)
 	if err != nil {
@@ -207,7 +219,7 @@ func (c *Cmd) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	}
 	framing := c.Framing
 	if framing == jsonrpc.FramingAuto {
-		framing = jsonrpc.FramingLine // a client speaks first, so there is nothing to find it out from
+		framing = jsonrpc.FramingLine // a client speaks first, so there is nothing to detect
 	}
 	return jsonrpc.NewFramer(p, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: c.MaxFrame}), nil
 }

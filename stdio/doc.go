@@ -1,28 +1,37 @@
-// Package stdio carries the Model Context Protocol over standard input and output
-// (https://modelcontextprotocol.io/specification), from both ends: [Serve] runs a server on the process's own
-// descriptors, [Command] runs one as a child process, [Supervise] keeps such a child alive, and [LogHandler] writes to a standard error that
-// nobody may be reading.
+// Package stdio connects the Model Context Protocol to standard input and
+// output (https://modelcontextprotocol.io/specification). [Serve] runs a server
+// on the process's own descriptors, [Command] runs one as a child process,
+// [Supervise] restarts such a child, and [LogHandler] logs to a standard error
+// that may have no reader.
 //
-// Framing is package jsonrpc's business: here are the bytes, the processes and the signals.
+// Package jsonrpc frames the messages. This package handles bytes, processes
+// and signals.
 //
-// # Standard output is sacred
+// # Standard output
 //
-// While [Serve] runs, the protocol has descriptors of its own. Descriptor 1 leads to a pipe whose content is logged with a warning, so a stray
-// fmt.Println, a C library or a child of a handler cannot corrupt the stream; descriptor 0 is empty, so none of them can eat requests. Both are
-// put back when Serve returns.
+// While [Serve] runs, only the protocol uses the real standard input and output.
+// Descriptor 1 is a pipe, and Serve logs what arrives there as a warning. A
+// stray fmt.Println, a C library or a child of a handler cannot corrupt the
+// stream. Descriptor 0 is empty, so none of them can read requests. Serve
+// restores both when it returns.
 //
 // # Concurrency
 //
-// A [Process] may be read, written and closed by different goroutines at once. A [Supervisor] and a [LogHandler] may be used by any number.
-// Every goroutine that is started here has an owner whose Close, Wait or return waits for it; the exceptions say so.
+// Different goroutines may read, write and close a [Process] at once. Multiple
+// goroutines may use a [Supervisor] or a [LogHandler] at once. Every goroutine
+// of this package has an owner that waits for it in Close, Wait or before it
+// returns; the documentation names the exceptions.
 //
 // # Errors
 //
-// How a child process ended is an [*ExitError], which reads from its output return too, so that whatever waits for an answer fails with the
-// reason. A [Supervisor] that has given up returns a [*GaveUpError].
+// An [*ExitError] describes the end of a child process. Reads from its output
+// return it, so pending calls fail with the reason. A [Supervisor] that has
+// given up returns a [*GaveUpError].
 //
 // # Compatibility
 //
-// Linux, where reads and writes bypass os.File and can be interrupted; other Unix systems with poll(2); Windows, where descriptor 1 is
-// guarded for Go code and for whoever asks for the standard handle, and a child is ended through a job object.
+// On Linux, reads and writes bypass os.File and can be interrupted. Other Unix
+// systems use poll(2). On Windows, the protection of descriptor 1 covers Go
+// code and code that uses the standard handle, and a job object ends a child
+// with its descendants.
 package stdio

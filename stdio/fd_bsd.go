@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newInput takes over fd if it succeeds.
+// newInput returns an input for fd, and owns fd unless it fails.
 func newInput(fd int) (input, error) {
 	in, err := newPolledInput(fd)
 	if err != nil {
@@ -17,7 +17,7 @@ func newInput(fd int) (input, error) {
 	return in, nil
 }
 
-// newOutput takes over fd.
+// newOutput returns an output that owns fd.
 func newOutput(fd int) output { return newPolledOutput(fd) }
 
 func cloexecPipe(p []int) error {

@@ -13,27 +13,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An fdInput reads a pipe or a socket. A read is one system call when there is something to read, and never changes the flags of an open file, which
-// other processes may share:
+// An fdInput reads a pipe or a socket. A read is one system call if data is available. It never
+// changes the flags of an open file, which other processes may share:
 //
-//   - A pipe is opened a second time through /proc. The second open file does not block; the first is read by ReadIdle.
-//   - A socket cannot be opened again, but recv(2) takes a flag not to block for one call.
+//   - A pipe is opened a second time through /proc. The second open file does not block; ReadIdle
+//     reads the first.
+//   - A socket cannot be opened again, but recv(2) has a flag for one call that does not block.
 type fdInput struct {
 	gate
-	fd         int // blocks, unless it was handed to us otherwise
-	nonblockFD int // does not block; -1 for a socket
+	// fd blocks unless this process inherited it nonblocking.
+	fd int
+	// nonblockFD does not block. It is -1 for a socket.
+	nonblockFD int
 	idling     atomic.Bool
 
-	// For the one reader.
-	waiter  *waiter
-	armed   bool
-	onReady func(uintptr) bool // reads into buf
+	// The fields below belong to the one reader.
+	waiter *waiter
+	armed  bool
+	// onReady reads into buf.
+	onReady func(uintptr) bool
 	buf     []byte
 	n       int
 	err     error
 }
 
-// newInput takes over fd if it succeeds.
+// newInput returns an input for fd, and owns fd unless it fails.
 func newInput(fd int) (input, error) {
 	if in, err := newFDInput(fd); err == nil {
 		return in, nil
@@ -45,7 +49,7 @@ func newInput(fd int) (input, error) {
 	return in, nil
 }
 
-// newFDInput takes over fd if it succeeds.
+// newFDInput returns an input for fd, and owns fd unless it fails.
 func newFDInput(fd int) (*fdInput, error) {
 	nonblockFD, err := openNonblocking(fd, unix.O_RDONLY)
 	if err != nil {
@@ -76,7 +80,8 @@ func newFDInput(fd int) (*fdInput, error) {
 	return in, nil
 }
 
-// openNonblocking returns a descriptor for the pipe under fd that does not block, -1 if fd is a socket, and an error if it is neither.
+// openNonblocking returns a descriptor for the pipe under fd that does not block, or -1 if fd is a
+// socket. It returns an error for any other file.
 func openNonblocking(fd, mode int) (int, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
@@ -91,12 +96,12 @@ func openNonblocking(fd, mode int) (int, error) {
 	return -1, errors.ErrUnsupported
 }
 
-// reopen opens the pipe under fd again, so that the new open file has flags of its own.
+// reopen opens the pipe under fd again, so that the new open file has its own flags.
 func reopen(fd, mode int) (int, error) {
 	return unix.Open("/proc/self/fd/"+strconv.Itoa(fd), mode|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 }
 
-// waitFD is the descriptor that await waits for.
+// waitFD returns the descriptor that waitRead waits for.
 func (in *fdInput) waitFD() int {
 	if in.nonblockFD >= 0 {
 		return in.nonblockFD
@@ -158,7 +163,7 @@ func (in *fdInput) ReadIdle(p []byte) (int, error) {
 	return in.finish(n, err, len(p))
 }
 
-// finish ends a read.
+// finish ends a read and converts its result.
 func (in *fdInput) finish(n int, err error, want int) (int, error) {
 	stopped := in.stopped()
 	in.leave()
@@ -173,8 +178,9 @@ func (in *fdInput) finish(n int, err error, want int) (int, error) {
 
 func (in *fdInput) stop() { in.gate.stop(in.wake) }
 
-// wake makes the reads under way return. Nothing interrupts a read(2) that blocks, other than something to read: a blank line is put into the
-// pipe, a socket is shut down for reading. What is in the input after that is lost to whoever would read it next; it was ours alone.
+// wake makes pending reads return. Only input ends a blocking read(2), so wake writes a blank line
+// into a pipe and shuts down a socket for reading. Later readers lose the rest of the input, but it
+// belonged to this process alone.
 func (in *fdInput) wake() {
 	in.waiter.interrupt()
 	if !in.idling.Load() {
@@ -196,7 +202,7 @@ func (in *fdInput) Close() error {
 	return nil
 }
 
-// transfer is recv(2) or send(2); their wrappers allocate.
+// transfer is recv(2) or send(2), whose wrappers allocate.
 func transfer(trap uintptr, fd int, p []byte, flags uintptr) (int, error) {
 	for {
 		n, _, errno := unix.Syscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0)
@@ -212,21 +218,27 @@ func transfer(trap uintptr, fd int, p []byte, flags uintptr) (int, error) {
 
 func cloexecPipe(p []int) error { return unix.Pipe2(p, unix.O_CLOEXEC) }
 
-// largePipeBytes is what a pipe's capacity is raised to when a message did not fit: as quick as writes that block, and a hundred such processes
-// stay within what Linux grants one user in pipes (fs.pipe-user-pages-soft, 64 MiB).
+// largePipeBytes is the capacity of a pipe after a message did not fit. It makes writes as fast as
+// blocking ones, and a hundred such processes stay within Linux's limit for one user
+// (fs.pipe-user-pages-soft, 64 MiB).
 const largePipeBytes = 512 << 10
 
-// An fdOutput writes to a pipe or a socket the way an fdInput reads. No write blocks a thread, and Close interrupts them.
+// An fdOutput writes to a pipe or a socket the way an fdInput reads. A write does not block a
+// thread, and Close interrupts it.
 type fdOutput struct {
 	gate
-	fd       int  // of its own, and does not block, for a pipe
-	socket   bool // does not matter whether fd blocks
-	enlarged bool // the pipe's capacity was raised, or could not be
+	// fd does not block if it is a pipe. The fdOutput owns it.
+	fd int
+	// socket is set if fd is a socket, which may block.
+	socket bool
+	// enlarged is set after the attempt to raise the pipe's capacity.
+	enlarged bool
 
-	waiter atomic.Pointer[waiter] // made when it is first needed, by the one writer
+	// waiter is nil until the one writer needs it.
+	waiter atomic.Pointer[waiter]
 }
 
-// newOutput takes over fd.
+// newOutput returns an output that owns fd.
 func newOutput(fd int) output {
 	if out, err := newFDOutput(fd); err == nil {
 		return out
@@ -234,7 +246,7 @@ func newOutput(fd int) output {
 	return newPolledOutput(fd)
 }
 
-// newFDOutput takes over fd if it succeeds.
+// newFDOutput returns an output for fd, and owns fd unless it fails.
 func newFDOutput(fd int) (*fdOutput, error) {
 	nonblockFD, err := openNonblocking(fd, unix.O_WRONLY)
 	if err != nil {
@@ -277,7 +289,7 @@ func (o *fdOutput) tryWrite(p []byte) (int, error) {
 	return n, err
 }
 
-// writeAvailable writes what there is room for.
+// writeAvailable writes as much of p as fits without waiting.
 func (o *fdOutput) writeAvailable(p []byte) (n int, err error) {
 	if o.socket {
 		n, err = transfer(unix.SYS_SENDTO, o.fd, p, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
@@ -290,11 +302,12 @@ func (o *fdOutput) writeAvailable(p []byte) (n int, err error) {
 	return n, os.NewSyscallError("write", err)
 }
 
-// waitWrite writes p, for which there is no room now, as the reader makes some.
+// waitWrite writes p as the reader makes room.
 func (o *fdOutput) waitWrite(p []byte) (n int, err error) {
 	if !o.socket && !o.enlarged {
 		o.enlarged = true
-		unix.FcntlInt(uintptr(o.fd), unix.F_SETPIPE_SZ, largePipeBytes) // an optimisation; failing is no harm
+		// An optimization: failure is harmless.
+		unix.FcntlInt(uintptr(o.fd), unix.F_SETPIPE_SZ, largePipeBytes)
 	}
 	w := o.waiter.Load()
 	if w == nil {
@@ -339,15 +352,20 @@ func (o *fdOutput) Close() error {
 	return nil
 }
 
-// A waiter lets a goroutine wait in the runtime's poller for a descriptor that is not registered there.
+// A waiter lets a goroutine wait in the runtime's poller for a descriptor that is not registered
+// there.
 //
-// Registering it would be simpler, but lasts: every message that arrives would then wake the thread that sits in the poller as well as the one that
-// reads, which doubles the time and the processor use of a round trip (measured with two processors; one network connection of a handler is enough for a
-// thread to sit there). So the poller gets an epoll descriptor of ours, and the descriptor is in that one only while somebody waits.
+// Registering the descriptor would be simpler, but permanent: every message would then wake the
+// thread in the poller as well as the reader. That doubles the time and the CPU use of a round trip
+// (measured with two processors; one network connection of a handler puts a thread into the
+// poller). So the waiter registers an epoll descriptor, which contains the descriptor only during a
+// wait.
 type waiter struct {
-	file *os.File // the epoll descriptor, in the runtime's poller
+	// file is the epoll descriptor in the runtime's poller.
+	file *os.File
 	conn syscall.RawConn
-	ep   int // of file
+	// ep is the descriptor of file.
+	ep int
 }
 
 func newWaiter() (*waiter, error) {
@@ -355,12 +373,12 @@ func newWaiter() (*waiter, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	if err := unix.SetNonblock(ep, true); err != nil { // os.NewFile looks at that
+	if err := unix.SetNonblock(ep, true); err != nil { // os.NewFile requires it
 		unix.Close(ep)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	w := &waiter{file: os.NewFile(uintptr(ep), "epoll"), ep: ep}
-	// Fails if the poller did not take the descriptor.
+	// SetReadDeadline fails if the poller did not accept the descriptor.
 	if err := w.file.SetReadDeadline(time.Time{}); err != nil {
 		w.file.Close()
 		return nil, err
@@ -369,7 +387,7 @@ func newWaiter() (*waiter, error) {
 	return w, nil
 }
 
-// arm has events of fd wake who waits.
+// arm makes events of fd wake the waiting goroutine.
 func (w *waiter) arm(fd int, events uint32) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(w.ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}))
 }
@@ -377,10 +395,10 @@ func (w *waiter) arm(fd int, events uint32) error {
 // disarm undoes arm.
 func (w *waiter) disarm(fd int) { unix.EpollCtl(w.ep, unix.EPOLL_CTL_DEL, fd, nil) }
 
-// wait calls try until it returns true, whenever something has happened to the armed descriptor.
+// wait calls onReady after each event of the armed descriptor until it returns true.
 func (w *waiter) wait(onReady func(uintptr) bool) error { return w.conn.Read(onReady) }
 
-// interrupt makes wait return, now and whenever it is called.
+// interrupt makes current and future waits return.
 func (w *waiter) interrupt() { w.file.SetReadDeadline(time.Unix(1, 0)) }
 
 func (w *waiter) close() { w.file.Close() }

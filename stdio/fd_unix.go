@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isBrokenPipe reports whether a write failed because nobody is left to read.
+// isBrokenPipe reports whether a write failed because the reader is gone.
 func isBrokenPipe(err error) bool {
 	return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 }
 
-// openInput returns an input with descriptors of its own for f, or for descriptor 0 if f is nil: os.Stdin may be something else by now.
+// openInput returns an input with a new descriptor for f, or for descriptor 0 if f is nil, because
+// os.Stdin may be another file by now.
 func openInput(f *os.File) (input, error) {
 	fd, err := dup(f, unix.Stdin)
 	if err != nil {
@@ -30,7 +31,7 @@ func openInput(f *os.File) (input, error) {
 	return in, err
 }
 
-// openOutput returns an output with descriptors of its own for f, or for descriptor 1 if f is nil.
+// openOutput returns an output with a new descriptor for f, or for descriptor 1 if f is nil.
 func openOutput(f *os.File) (output, error) {
 	fd, err := dup(f, unix.Stdout)
 	if err != nil {
@@ -39,8 +40,9 @@ func openOutput(f *os.File) (output, error) {
 	return newOutput(fd), nil
 }
 
-// dup returns another descriptor for f's open file, or for fd if f is nil. Programs that are started later do not inherit it. f.Fd is not used
-// because it would switch the open file, which other processes may share, to blocking.
+// dup returns a new descriptor for f's open file, or for fd if f is nil. Child processes do not
+// inherit it. dup avoids f.Fd, which would switch the open file to blocking; other processes may
+// share it.
 func dup(f *os.File, fd int) (int, error) {
 	if f == nil {
 		return dupFD(fd)
@@ -59,7 +61,7 @@ func dupFD(fd int) (int, error) {
 	return own, os.NewSyscallError("dup", err)
 }
 
-// readFD is read(2) without interruptions by signals.
+// readFD is read(2) with a retry after signals.
 func readFD(fd int, p []byte) (int, error) {
 	for {
 		n, err := unix.Read(fd, p)
@@ -69,7 +71,7 @@ func readFD(fd int, p []byte) (int, error) {
 	}
 }
 
-// writeFD is write(2) without interruptions by signals. It may write less than len(p).
+// writeFD is write(2) with a retry after signals. It may write less than len(p).
 func writeFD(fd int, p []byte) (int, error) {
 	for {
 		n, err := unix.Write(fd, p)
@@ -79,7 +81,8 @@ func writeFD(fd int, p []byte) (int, error) {
 	}
 }
 
-// pollFDs is poll(2) without interruptions by signals; timeout is in milliseconds, negative for none.
+// pollFDs is poll(2) with a retry after signals. timeout is in milliseconds; negative means no
+// limit.
 func pollFDs(fds []unix.PollFd, timeout int) (int, error) {
 	for {
 		n, err := unix.Poll(fds, timeout)
@@ -89,7 +92,7 @@ func pollFDs(fds []unix.PollFd, timeout int) (int, error) {
 	}
 }
 
-// readResult turns what read(2) reported into what io.Reader wants.
+// readResult converts the result of read(2) for io.Reader.
 func readResult(n int, err error, want int) (int, error) {
 	switch {
 	case err != nil:
@@ -100,23 +103,25 @@ func readResult(n int, err error, want int) (int, error) {
 	return n, nil
 }
 
-// A gate keeps descriptors from being closed under a system call that uses them. os.File has a lock for that which also queues readers; the
-// hot path gets by with two atomic additions.
+// A gate prevents the closing of descriptors during system calls that use them. The lock of os.File
+// does that too, but it also queues readers. The gate costs the hot path two atomic additions.
 //
-// Invariant: release runs once, after shut, when nobody is inside.
+// Invariant: release runs once, after shut, when no user is inside.
 type gate struct {
-	state   atomic.Int64 // gateStopped, gateShut, and gateUser for each user inside
+	// state is gateStopped, gateShut, and gateUser for each user inside.
+	state   atomic.Int64
 	release func()
 	once    sync.Once
 }
 
 const (
-	gateStopped = 1 << iota // no more users
-	gateShut                // and release when the last one leaves
+	gateStopped = 1 << iota // no new users
+	gateShut                // call release when the last user leaves
 	gateUser
 )
 
-// enter lets a user in, unless the gate is stopped. Each enter that returned true needs a leave.
+// enter admits a user and returns true unless the gate is stopped. Each successful enter needs a
+// leave.
 func (g *gate) enter() bool {
 	if g.state.Add(gateUser)&gateStopped != 0 {
 		g.leave()
@@ -125,12 +130,12 @@ func (g *gate) enter() bool {
 	return true
 }
 
-// leave lets a user out.
+// leave removes a user.
 func (g *gate) leave() { g.maybeRelease(g.state.Add(-gateUser)) }
 
-// stop keeps new users out. If some are inside still, it has wake called, once in the gate's life, before anything is released.
+// stop rejects new users. If users are inside, the first stop calls wake before release can run.
 func (g *gate) stop(wake func()) {
-	g.state.Add(gateUser) // so that nothing is released under wake
+	g.state.Add(gateUser) // keeps release from running during wake
 	if before := g.state.Or(gateStopped); before&gateStopped == 0 && before/gateUser > 1 {
 		wake()
 	}
@@ -140,7 +145,7 @@ func (g *gate) stop(wake func()) {
 // stopped reports whether stop or shut was called.
 func (g *gate) stopped() bool { return g.state.Load()&gateStopped != 0 }
 
-// shut keeps new users out and has release called when nobody is inside.
+// shut rejects new users and calls release when no user is inside.
 func (g *gate) shut() {
 	const bits = gateStopped | gateShut
 	g.maybeRelease(g.state.Or(bits) | bits)
@@ -152,16 +157,17 @@ func (g *gate) maybeRelease(state int64) {
 	}
 }
 
-// A polledInput waits with poll(2) for its descriptor or for being stopped. That serves any kind of file on any Unix, at one more system call for
-// each read and a thread for the waiting.
+// A polledInput waits with poll(2) for input or for stop. It supports any kind of file on any Unix,
+// but costs one more system call per read and a thread that waits.
 type polledInput struct {
 	gate
-	fd           int
-	wakeR, wakeW int // a pipe; a byte in it wakes poll
+	fd int
+	// wakeR and wakeW are the ends of a pipe. A byte in it wakes poll.
+	wakeR, wakeW int
 	canPoll      bool
 }
 
-// newPolledInput takes over fd.
+// newPolledInput returns an input for fd, and owns fd unless it fails.
 func newPolledInput(fd int) (*polledInput, error) {
 	var wake [2]int
 	if err := cloexecPipe(wake[:]); err != nil {
@@ -187,7 +193,7 @@ func (in *polledInput) Read(p []byte) (int, error) {
 			if _, err := pollFDs(fds, -1); err != nil {
 				return 0, os.NewSyscallError("poll", err)
 			}
-			// Some systems cannot poll some devices; a plain read waits on those all the same.
+			// Some systems cannot poll some devices. A plain read waits for those.
 			in.canPoll = fds[0].Revents&unix.POLLNVAL == 0
 		}
 		if in.stopped() {
@@ -222,7 +228,7 @@ type polledOutput struct {
 	fd int
 }
 
-// newPolledOutput takes over fd.
+// newPolledOutput returns an output that owns fd.
 func newPolledOutput(fd int) *polledOutput {
 	out := &polledOutput{fd: fd}
 	out.release = func() { unix.Close(out.fd) }
@@ -250,7 +256,8 @@ func (o *polledOutput) Write(p []byte) (int, error) {
 	}
 }
 
-// waitWritable waits for room on a descriptor that does not block. It looks up now and then so that Close is noticed.
+// waitWritable waits for room on a descriptor that does not block. It checks for Close at
+// intervals.
 func (o *polledOutput) waitWritable() error {
 	const lookUp = 100 // milliseconds
 	for !o.stopped() {
@@ -262,10 +269,11 @@ func (o *polledOutput) waitWritable() error {
 	return os.ErrClosed
 }
 
-// pipeBuf is what a pipe takes at once when poll says that it is writable (PIPE_BUF).
+// pipeBuf is the size of a write that does not block if poll reports the pipe as writable
+// (PIPE_BUF).
 const pipeBuf = 4096
 
-// tryWrite asks poll first, and leaves what may be more than there is room for to Write.
+// tryWrite calls poll first. It leaves writes of more than pipeBuf bytes to Write.
 func (o *polledOutput) tryWrite(p []byte) (int, error) {
 	if !o.enter() {
 		return 0, os.ErrClosed

@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// isBrokenPipe reports whether a write failed because nobody is left to read.
+// isBrokenPipe reports whether a write failed because the reader is gone.
 func isBrokenPipe(err error) bool {
 	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA) || errors.Is(err, windows.ERROR_PIPE_NOT_CONNECTED)
 }
 
-// openInput returns an input for f, or os.Stdin if f is nil. The file stays open when the input is closed.
+// openInput returns an input for f, or for os.Stdin if f is nil. Closing the input leaves the file
+// open.
 func openInput(f *os.File) (input, error) {
 	if f == nil {
 		f = os.Stdin
@@ -20,7 +21,8 @@ func openInput(f *os.File) (input, error) {
 	return newPumpedInput(f), nil
 }
 
-// openOutput returns an output for f, or os.Stdout if f is nil. The file stays open when the output is closed.
+// openOutput returns an output for f, or for os.Stdout if f is nil. Closing the output leaves the
+// file open.
 func openOutput(f *os.File) (output, error) {
 	if f == nil {
 		f = os.Stdout
@@ -28,7 +30,7 @@ func openOutput(f *os.File) (output, error) {
 	return fileOutput{f}, nil
 }
 
-// A fileOutput has only blocking writes.
+// A fileOutput has blocking writes only.
 type fileOutput struct{ file *os.File }
 
 func (o fileOutput) Write(p []byte) (int, error)    { return o.file.Write(p) }

@@ -9,8 +9,8 @@ import (
 
 func processGroupAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// reap waits for the process and ends what is left of its group. There is no portable way to wait without giving the number of the group
-// free, so the two follow each other at once.
+// reap waits for the process and kills the rest of its group. Waiting frees the group's id, and no
+// portable way avoids that, so kill follows at once.
 func (p *Process) reap(cmd *exec.Cmd) {
 	cmd.Wait()
 	p.mu.Lock()

@@ -9,16 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lingerWait is how long what a server has left running may hold on to its pipes after the server's own end.
+// lingerWait limits how long the descendants of a server may hold its pipes open after its end.
 const lingerWait = 250 * time.Millisecond
 
 func processGroupAttr() *syscall.SysProcAttr {
-	// SIGTERM and not SIGKILL: launchers such as npx pass it on to the server they have started.
+	// SIGTERM, not SIGKILL: launchers such as npx forward it to the server.
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
 }
 
-// reap waits until the process has ended, then a little until what it has left running lets go of the pipes, ends what is left of the
-// group, and takes the exit status. Up to then the dead process keeps the group's number from being reused.
+// reap waits until the process has ended, and then briefly until its descendants have closed the
+// pipes. It kills the rest of the group before it collects the exit status, because until then the
+// dead process keeps the group's id from being reused.
 func (p *Process) reap(cmd *exec.Cmd) {
 	for {
 		if err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
@@ -35,7 +36,7 @@ func (p *Process) reap(cmd *exec.Cmd) {
 	cmd.Wait()
 }
 
-// awaitHangup waits until nobody can write to the pipe any more, or d has passed.
+// awaitHangup waits until the pipe has no writers or d has passed.
 func awaitHangup(f *os.File, d time.Duration) {
 	conn, err := f.SyscallConn()
 	if err != nil {

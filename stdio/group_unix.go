@@ -9,17 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A group is a process group that we created. The zero value is none, and signalling it does nothing.
+// A processGroup is a process group that this package created. The zero value has no group and
+// ignores signals.
 type processGroup struct{ id int }
 
-// newProcessGroup returns the group of a process that was started with processGroupAttr.
+// newProcessGroup returns the group of a process started with processGroupAttr.
 func newProcessGroup(leader *os.Process) processGroup { return processGroup{leader.Pid} }
 
 func (pg processGroup) terminate() { pg.signal(unix.SIGTERM) }
 func (pg processGroup) kill()      { pg.signal(unix.SIGKILL) }
 
 func (pg processGroup) signal(s syscall.Signal) {
-	if pg.id > 1 { // 0 is our own group, and -1 everybody
+	if pg.id > 1 { // 0 is our group, and -1 is every process
 		unix.Kill(-pg.id, s)
 	}
 }

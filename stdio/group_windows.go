@@ -8,7 +8,7 @@ import (
 	"mcpwire/internal/proc/winjob"
 )
 
-// A group is the job that holds a child and what it starts.
+// A processGroup is the job object of a child and its descendants.
 type processGroup struct{ job winjob.Job }
 
 func processGroupAttr() *syscall.SysProcAttr { return winjob.Attr() }
@@ -20,7 +20,7 @@ func (pg processGroup) kill()      { pg.job.Kill() }
 
 func exitSignal(*os.ProcessState) os.Signal { return nil }
 
-// reap waits for the process and ends what is left of its job.
+// reap waits for the process and ends its job.
 func (p *Process) reap(cmd *exec.Cmd) {
 	cmd.Wait()
 	p.mu.Lock()

@@ -14,30 +14,37 @@ const (
 	strayMessage     = "stray output on stdout was kept out of the protocol"
 	strayHint        = "stdout carries protocol messages only; print to stderr, or use slog"
 	strayBufferBytes = 4 << 10
-	strayShownBytes  = 512 // bytes that a warning shows
-	strayBurst       = 20  // warnings in a row
+	strayShownBytes  = 512 // in one warning
+	strayBurst       = 20  // warnings per strayInterval
 	strayInterval    = time.Second
 )
 
-// A guard stands in for the standard output, and the standard input, while the protocol has the real ones. What is written to descriptor 1 is
-// logged.
+// A guard replaces the standard output and input while the protocol uses the real ones. It logs
+// what is written to descriptor 1.
 type guard struct {
-	pipe    *os.File // the read end; nil if stdout could not be guarded
-	restore func()   // puts the real ones back
+	// pipe is the read end. It is nil if stdout is not guarded.
+	pipe *os.File
+	// restore restores the real files.
+	restore func()
 	watchWG sync.WaitGroup
 
-	// Reading never waits for the logger, which may be slow, blocked, or, by mistake, writing to the very pipe that is read.
-	mu        sync.Mutex
-	log       *slog.Logger
-	stray     []byte // not reported yet, at most strayBufferBytes
-	dropped   int    // stray bytes that there was no room for
+	// mu guards the fields below. Reading never waits for the logger, which may be slow, blocked,
+	// or by mistake write to the pipe itself.
+	mu  sync.Mutex
+	log *slog.Logger
+	// stray has unreported bytes, at most strayBufferBytes.
+	stray []byte
+	// dropped counts the bytes beyond that.
+	dropped   int
 	reporting bool
 	reportWG  sync.WaitGroup
 
-	// For the reporter alone.
-	burst      int // warnings since burstStart
+	// The fields below belong to the reporter.
+	// burst counts the warnings since burstStart.
+	burst      int
 	burstStart time.Time
-	suppressed int // bytes that no warning showed
+	// suppressed counts the bytes that no warning showed.
+	suppressed int
 	looped     bool
 }
 
@@ -53,7 +60,7 @@ func (g *guard) watch() {
 	}
 }
 
-// add has b reported.
+// add adds stray bytes for the reporter.
 func (g *guard) add(b []byte) {
 	if len(b) == 0 {
 		return
@@ -69,7 +76,7 @@ func (g *guard) add(b []byte) {
 	}
 }
 
-// reportAll logs what has come until nothing is left.
+// reportAll logs stray bytes until none is left.
 func (g *guard) reportAll() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,10 +90,11 @@ func (g *guard) reportAll() {
 	g.reporting = false
 }
 
-// report logs stray bytes, not more often than some twenty times a second. more bytes came that are not kept.
+// report logs stray bytes, at most strayBurst times per strayInterval. dropped is the number of
+// bytes that were not kept.
 func (g *guard) report(b []byte, dropped int) {
 	if bytes.Contains(b, []byte(strayMessage)) && !g.looped {
-		// The logger itself writes to stdout. Each warning would cause the next.
+		// The logger itself writes to stdout: each warning would cause the next.
 		g.looped = true
 		h := NewLogHandler(os.Stderr, nil)
 		defer h.Flush(context.Background())
@@ -113,17 +121,18 @@ func (g *guard) reportSuppressed() {
 	}
 }
 
-// release logs what was written until now, puts the descriptors back and waits for the guard's goroutines, unless the logger is stuck.
+// release logs the last stray bytes, restores the descriptors and waits for the guard's goroutines,
+// unless the logger hangs.
 func (g *guard) release() {
 	if g.pipe == nil {
 		g.restore()
 		return
 	}
-	// Somebody may have inherited the write end, so the end of input may never come.
+	// A child may have inherited the write end, so the end of input may never come.
 	canInterrupt := g.pipe.SetReadDeadline(time.Unix(1, 0)) == nil
 	if canInterrupt {
 		g.watchWG.Wait()
-		// Twice, for what the logger itself may have written to stdout, which must not get out now.
+		// Twice, because the logger itself may write to stdout, and that must not reach the client.
 		g.drainPipe()
 		g.drainPipe()
 	}
@@ -137,10 +146,10 @@ func (g *guard) release() {
 	g.pipe.Close()
 }
 
-// drainPipe has what is in the pipe reported, and reports whether that is finished.
+// drainPipe reports what is in the pipe. It returns false if the reporter does not finish in time.
 func (g *guard) drainPipe() bool {
 	buf := make([]byte, strayBufferBytes)
-	for range 16 { // as much as a pipe holds, should somebody go on writing
+	for range 16 { // the capacity of a pipe, in case someone keeps writing
 		n := readAvailable(g.pipe, buf)
 		if n <= 0 {
 			break
@@ -150,7 +159,7 @@ func (g *guard) drainPipe() bool {
 	return waitTimeout(&g.reportWG, strayInterval)
 }
 
-// waitTimeout waits for wg, no longer than d, and reports whether wg is done.
+// waitTimeout waits for wg, at most for d, and reports whether wg is done.
 func waitTimeout(wg *sync.WaitGroup, d time.Duration) bool {
 	done := make(chan struct{})
 	go func() {

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newGuard replaces descriptor 1 by a pipe and descriptor 0 by the null device, as asked. What it could not replace it says and leaves alone.
+// newGuard replaces descriptor 1 by a pipe and descriptor 0 by the null device, as requested. It
+// logs a warning for a descriptor that it cannot replace.
 func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
 	g := &guard{log: log}
 	var undo []func()
@@ -41,7 +42,7 @@ func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
 	return g
 }
 
-// replaceFD makes target mean what fd means, and returns what undoes that. It closes fd.
+// replaceFD duplicates fd as target and closes fd. It returns a function that restores target.
 func replaceFD(fd, target int) (func(), error) {
 	defer unix.Close(fd)
 	saved, err := dupFD(target)
@@ -66,7 +67,8 @@ func replaceStdin() (func(), error) {
 	return replaceFD(null, unix.Stdin)
 }
 
-// replaceStdout makes g.pipe read what is written to descriptor 1. The write end blocks, because C code does not expect anything else.
+// replaceStdout makes g.pipe read what is written to descriptor 1. The write end blocks, because C
+// code expects that.
 func (g *guard) replaceStdout() (func(), error) {
 	var p [2]int
 	if err := cloexecPipe(p[:]); err != nil {
@@ -90,7 +92,8 @@ func (g *guard) replaceStdout() (func(), error) {
 	return nil, errors.New("the pipe cannot be polled")
 }
 
-// readAvailable reads what is there, without waiting and whatever the file's deadline; 0 if nothing is. The file's descriptor must not block.
+// readAvailable reads what is available without waiting, regardless of the file's deadline. It
+// returns 0 if nothing is. The file's descriptor must not block.
 func readAvailable(f *os.File, p []byte) (n int) {
 	conn, err := f.SyscallConn()
 	if err != nil {

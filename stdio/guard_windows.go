@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// newGuard replaces os.Stdout and the process's standard output handle by a pipe, and the standard input handle by the null device. The C
-// runtime keeps descriptors of its own, which stay as they are.
+// newGuard replaces os.Stdout and the standard output handle by a pipe, and the standard input
+// handle by the null device. It does not change the descriptors of the C runtime.
 func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
 	g := &guard{log: log}
 	var undo []func()
@@ -37,7 +37,8 @@ func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
 	return g
 }
 
-// replaceHandle swaps f in, and returns what swaps it out and closes it.
+// replaceHandle replaces *variable and the standard handle by f. It returns a function that
+// restores both and closes f.
 func replaceHandle(variable **os.File, f *os.File, std uint32) func() {
 	old := *variable
 	oldHandle, err := windows.GetStdHandle(std)
@@ -52,5 +53,5 @@ func replaceHandle(variable **os.File, f *os.File, std uint32) func() {
 	}
 }
 
-// readAvailable finds nothing: closing the write end has made the guard's goroutine read everything.
+// readAvailable returns 0. When the write end is closed, the guard's goroutine has read everything.
 func readAvailable(*os.File, []byte) int { return 0 }

@@ -11,16 +11,23 @@ import (
 	"unicode/utf8"
 )
 
-// LevelTrace is the level of records that show raw messages; it lies below slog.LevelDebug.
+// LevelTrace is the level of records with raw messages. It is below slog.LevelDebug.
 const LevelTrace = slog.LevelDebug - 4
 
 // LogOptions are the options of NewLogHandler. The zero value is ready to use.
 type LogOptions struct {
-	Level    slog.Leveler // lowest level that is written; nil is slog.LevelInfo
-	JSON     bool         // write each record as a JSON object, as slog.JSONHandler does
-	Time     bool         // begin text with the time; hosts usually stamp the lines themselves. JSON always has it
-	MaxLine  int          // bytes of a line; 0 is 8 KiB. What is longer is cut
-	MaxQueue int          // bytes that wait while nobody reads; 0 is 256 KiB. Records beyond it are dropped and counted
+	// Level is the lowest level that is written. Nil means slog.LevelInfo.
+	Level slog.Leveler
+	// JSON writes each record as a JSON object, like slog.JSONHandler.
+	JSON bool
+	// Time begins each line of text with the time, which hosts usually add themselves. JSON always
+	// has it.
+	Time bool
+	// MaxLine limits a line, in bytes. Longer lines are cut. Zero means 8 KiB.
+	MaxLine int
+	// MaxQueue limits the bytes that wait for a reader. Records beyond it are dropped and counted.
+	// Zero means 256 KiB.
+	MaxQueue int
 }
 
 const (
@@ -29,27 +36,33 @@ const (
 	closeFlushTimeout = time.Second
 )
 
-// A LogHandler is a slog.Handler for a server's standard error: one line for each record, of bounded length, with control characters
-// escaped, and never blocking for a reader that does not read.
+// A LogHandler is a slog.Handler for a server's standard error. It writes one line of limited
+// length for each record, escapes control characters, and never blocks if nobody reads.
 //
-// As text, errors begin with "Error: ", records below slog.LevelDebug with "[TRACE] ", the others with "Warning: ", "Info: " or "Debug: ".
-// Attributes follow the message as key=value, quoted where they need it.
+// In text, errors begin with "Error: ", records below slog.LevelDebug with "[TRACE] ", and others
+// with "Warning: ", "Info: " or "Debug: ". Attributes follow the message as key=value, quoted if
+// necessary.
 //
-// It may be used by many goroutines at once. Handlers made by WithAttrs and WithGroup share the queue. On Windows, and for writers that are not
-// files, lines are written by a goroutine, so call Flush or Close before the process exits.
+// Multiple goroutines may use a LogHandler at once. Handlers from WithAttrs and WithGroup share its
+// queue. On Windows, and for writers that are not files, a goroutine writes the lines, so call
+// Flush or Close before the process exits.
 type LogHandler struct {
 	level   slog.Leveler
 	time    bool
 	maxLine int
 	queue   *queue
 
-	prefix  string // of attribute keys: the open groups, each with a dot
-	attrs   string // formatted already
-	json    slog.Handler
-	jsonBuf *lineBuffer // what json writes to
+	// prefix is the prefix of attribute keys: the open groups, each with a dot.
+	prefix string
+	// attrs are formatted attributes.
+	attrs string
+	json  slog.Handler
+	// jsonBuf receives the output of json.
+	jsonBuf *lineBuffer
 }
 
-// NewLogHandler returns a handler that writes to w, normally os.Stderr. nil options are the defaults.
+// NewLogHandler returns a handler that writes to w, normally os.Stderr. opts may be nil for the
+// defaults.
 func NewLogHandler(w io.Writer, opts *LogOptions) *LogHandler {
 	var o LogOptions
 	if opts != nil {
@@ -77,7 +90,8 @@ func (h *LogHandler) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= h.level.Level()
 }
 
-// Handle implements slog.Handler. It always returns nil: nobody could do anything about a log that cannot be written.
+// Handle implements slog.Handler. It always returns nil, because callers cannot handle a failing
+// log.
 func (h *LogHandler) Handle(_ context.Context, r slog.Record) error {
 	buf := linePool.Get().(*[]byte)
 	*buf = h.append((*buf)[:0], r)
@@ -90,7 +104,7 @@ func (h *LogHandler) Handle(_ context.Context, r slog.Record) error {
 
 var linePool = sync.Pool{New: func() any { return new([]byte) }}
 
-// append appends the record's line, newline included.
+// append appends the record's line with its newline.
 func (h *LogHandler) append(dst []byte, r slog.Record) []byte {
 	start := len(dst)
 	if h.json != nil {
@@ -128,34 +142,35 @@ func (h *LogHandler) WithGroup(name string) slog.Handler {
 	return &c
 }
 
-// Flush waits until everything was written or ctx ends, which it then returns the cause of.
+// Flush waits until everything is written. If ctx ends first, it returns the cause.
 func (h *LogHandler) Flush(ctx context.Context) error { return h.queue.flush(ctx) }
 
-// Dropped returns how many records were dropped because nobody read the log, or because writing it failed.
+// Dropped returns the number of records that were dropped because nobody read the log or writing
+// failed.
 func (h *LogHandler) Dropped() int { return h.queue.dropCount() }
 
-// Close waits up to a second for everything to be written, and gives up what is left then. Later records are dropped. It does not close the
-// writer that NewLogHandler was given.
+// Close waits up to a second until everything is written and discards the rest. Later records are
+// dropped. Close does not close the writer of NewLogHandler.
 func (h *LogHandler) Close() error { return h.queue.closeWithin(closeFlushTimeout) }
 
 func (h *LogHandler) dropNotice(n int) []byte {
 	return h.append(nil, slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprintf("%d log records were dropped because nobody read the log", n), 0))
 }
 
-// A lineBuffer collects what slog.JSONHandler writes, a line at a time.
+// A lineBuffer collects the output of slog.JSONHandler, one line at a time.
 type lineBuffer struct {
 	mu sync.Mutex
 	b  []byte
 }
 
-// Write is called with the lock held.
+// Write appends p. The caller holds mu.
 func (l *lineBuffer) Write(p []byte) (int, error) {
 	l.b = append(l.b, p...)
 	return len(p), nil
 }
 
-// jsonLine returns a copy of the record's line. One that is too long in spite of cut strings loses its attributes; an escaped
-// byte takes six.
+// jsonLine returns a copy of the record's line. Cut strings can still exceed the limit, because an
+// escaped byte takes six. The line then loses its attributes.
 func (h *LogHandler) jsonLine(r slog.Record) []byte {
 	l := h.jsonBuf
 	l.mu.Lock()
@@ -176,7 +191,7 @@ func (h *LogHandler) jsonLine(r slog.Record) []byte {
 	return line
 }
 
-// replaceJSON names our level and cuts long strings.
+// replaceJSON names LevelTrace and cuts long strings.
 func (h *LogHandler) replaceJSON(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.LevelKey {
 		if level, ok := a.Value.Any().(slog.Level); ok && level < slog.LevelDebug {
@@ -190,7 +205,8 @@ func (h *LogHandler) replaceJSON(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// truncate shortens dst[start:] to at most limit bytes and says so in them. It does not split a character.
+// truncate cuts dst[start:] to at most limit bytes, including a mark. It does not split a
+// character.
 func truncate(dst []byte, start, limit int) []byte {
 	const mark = "… (cut)"
 	if len(dst)-start <= limit {
@@ -213,12 +229,12 @@ func (h *LogHandler) appendText(dst []byte, r slog.Record) []byte {
 	dst = append(dst, h.attrs...)
 	r.Attrs(func(a slog.Attr) bool {
 		dst = appendAttr(dst, h.prefix, a, h.maxLine)
-		return len(dst) < 2*h.maxLine // the rest would be cut anyway
+		return len(dst) < 2*h.maxLine // the rest would be cut
 	})
 	return dst
 }
 
-// levelPrefix is what a line begins with.
+// levelPrefix returns the prefix of a line.
 func levelPrefix(l slog.Level) string {
 	switch {
 	case l < slog.LevelDebug:
@@ -234,7 +250,8 @@ func levelPrefix(l slog.Level) string {
 	}
 }
 
-// appendAttr appends " key=value", for a group one of them for each member. limit bounds how much of a text is looked at.
+// appendAttr appends " key=value", or one of these for each member of a group. limit bounds the
+// bytes of a text that it reads.
 func appendAttr(dst []byte, prefix string, a slog.Attr, limit int) []byte {
 	a.Value = a.Value.Resolve()
 	if a.Equal(slog.Attr{}) {
@@ -256,7 +273,8 @@ func appendAttr(dst []byte, prefix string, a slog.Attr, limit int) []byte {
 	return appendValue(dst, a.Value, limit)
 }
 
-// appendValue appends a value as text. A value whose own method panics says so, as in package fmt.
+// appendValue appends a value as text. If a method of the value panics, it appends a mark, like
+// package fmt.
 func appendValue(dst []byte, v slog.Value, limit int) (out []byte) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -299,8 +317,8 @@ func appendQuoted(dst []byte, s string, limit int) []byte {
 	return append(dst, s...)
 }
 
-// appendEscaped appends s with whatever is not printable escaped: line ends, terminal controls, bytes that are not UTF-8, and marks that
-// reorder text.
+// appendEscaped appends s and escapes line ends, terminal controls, invalid UTF-8, and characters
+// that reorder text.
 func appendEscaped(dst []byte, s string, limit int) []byte {
 	s = clip(s, limit)
 	for len(s) > 0 {
@@ -321,5 +339,5 @@ func appendEscaped(dst []byte, s string, limit int) []byte {
 	return dst
 }
 
-// clip bounds s to a little more than limit bytes, so that a line made of it is known to be too long and cut.
+// clip cuts s to limit+1 bytes, so that a line with a cut text exceeds its limit and is marked.
 func clip(s string, limit int) string { return s[:min(len(s), limit+1)] }

@@ -17,11 +17,13 @@ import (
 	"mcpwire/internal/proc/guardian"
 )
 
-// A Process is a running server. Reading it reads the server's standard output, writing it writes its standard input, so jsonrpc.NewFramer
-// takes it. Close it in the end, even when it has ended by itself.
+// A Process is a running server. Read reads the server's standard output and Write writes its
+// standard input, so jsonrpc.NewFramer accepts a Process. The caller must close it, even when it
+// has ended by itself.
 //
-// When the server has ended, reads return what it wrote before, and then the *ExitError that says how it ended; io.EOF only if it exited with
-// status 0 after its input was closed. A server that closes its standard output and goes on makes reads fail, unless its input was closed before.
+// After the server's end, reads return the rest of its output and then the *ExitError, or io.EOF if
+// it exited with status 0 after its input was closed. If the server closes its standard output but
+// runs on, reads fail unless its input was closed before.
 type Process struct {
 	cmd       *Cmd
 	name      string
@@ -29,9 +31,11 @@ type Process struct {
 
 	stdin, stdout, stderr *os.File
 	tail                  tail
-	forward               *queue // to cmd.Stderr; may be nil
+	// forward copies standard error to cmd.Stderr. It may be nil.
+	forward *queue
 
-	closingInput atomic.Bool // CloseWrite was called
+	// closingInput is set by CloseWrite.
+	closingInput atomic.Bool
 	closeInput   sync.Once
 	closeOnce    sync.Once
 	closeErr     error
@@ -39,19 +43,22 @@ type Process struct {
 	wg         sync.WaitGroup
 	stderrDone chan struct{}
 
-	mu    sync.Mutex
-	pid   int
-	group processGroup // only until the process is reaped: its number may be given to somebody else then
+	mu  sync.Mutex
+	pid int
+	// group is reset when the process is reaped, because its id may be reused then.
+	group processGroup
 
 	done chan struct{}
-	exit *ExitError // set before done is closed
-	err  error      // exit, or nil after a clean end
+	// exit is set before done is closed.
+	exit *ExitError
+	// err is exit, or nil after a clean end.
+	err error
 }
 
 const (
-	// stderrWait is how long the rest of standard error may take after the process was reaped.
+	// stderrWait is the time to read the rest of standard error after the process was reaped.
 	stderrWait = 100 * time.Millisecond
-	// exitWait is how long a server may take to exit after its standard output has ended.
+	// exitWait is the time that a server has to exit after the end of its standard output.
 	exitWait = 500 * time.Millisecond
 )
 
@@ -68,8 +75,8 @@ func newProcess(c *Cmd, pipes *childPipes) *Process {
 	return p
 }
 
-// run starts the process and sees it to its end. It keeps a thread of its own: waiting needs one anyway, and Linux sends the parent death signal
-// when the thread that forked ends.
+// run starts the process and waits for its end. It locks its thread: waiting needs one anyway, and
+// Linux sends the parent death signal when the thread that forked ends.
 func (p *Process) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -94,11 +101,11 @@ func (p *Process) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error)
 		p.err = p.exit
 	}
 	close(p.done)
-	// Whoever waits for more output is told; what is in the pipe is still read, see Read.
+	// This wakes pending reads. Read still returns what is in the pipe.
 	p.stdout.SetReadDeadline(time.Unix(1, 0))
 }
 
-// readStderr drains standard error, so that the server never waits for us.
+// readStderr drains standard error, so that the server never waits for a reader.
 func (p *Process) readStderr() {
 	defer close(p.stderrDone)
 	io.Copy(&p.tail, p.stderr)
@@ -112,7 +119,7 @@ func (p *Process) Read(b []byte) (int, error) {
 		return n, nil
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		// The process has ended, yet somebody outside its group may hold the pipe open.
+		// The process has ended, but a process outside its group may hold the pipe open.
 		if n := readAvailable(p.stdout, b); n > 0 {
 			return n, nil
 		}
@@ -129,7 +136,7 @@ func (p *Process) Read(b []byte) (int, error) {
 	return 0, fmt.Errorf("server %q %w", p.name, errStillRunning)
 }
 
-// Write writes to the server's standard input. When the server has ended it returns the *ExitError.
+// Write writes to the server's standard input. After the server's end it returns the *ExitError.
 func (p *Process) Write(b []byte) (int, error) {
 	n, err := p.stdin.Write(b)
 	if err != nil && isBrokenPipe(err) && waitClosed(p.done, exitWait) && p.err != nil {
@@ -138,7 +145,8 @@ func (p *Process) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite closes the server's standard input, which asks it to finish and exit. Reading goes on.
+// CloseWrite closes the server's standard input, which asks the server to finish and exit. Reads go
+// on.
 func (p *Process) CloseWrite() error {
 	var err error
 	p.closeInput.Do(func() {
@@ -148,25 +156,26 @@ func (p *Process) CloseWrite() error {
 	return err
 }
 
-// Done is closed when the process has ended and its standard error was read.
+// Done returns a channel that is closed when the process has ended and its standard error was read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits until the process has ended. It returns an *ExitError, or nil if the process exited with status 0 after its input was closed.
+// Wait waits for the end of the process. It returns an *ExitError, or nil if the process exited
+// with status 0 after its input was closed.
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
 }
 
-// Pid returns the process id. Once the process has ended, the system may give it to another one.
+// Pid returns the process id. The system may reuse it after the end of the process.
 func (p *Process) Pid() int { return p.pid }
 
-// Stderr returns the last lines the server wrote to standard error, at most 64 KiB.
+// Stderr returns the last lines of the server's standard error, at most 64 KiB.
 func (p *Process) Stderr() string { return p.tail.String() }
 
-// String names the server, as Cmd.String does.
+// String returns the server's name, see [Cmd.String].
 func (p *Process) String() string { return p.name }
 
-// waitClosed waits for done, no longer than d, and reports whether it was closed.
+// waitClosed waits for done, at most for d, and reports whether it was closed.
 func waitClosed(done <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-done:
@@ -186,10 +195,11 @@ func waitClosed(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// Close ends the server, one step at a time: it closes standard input and waits, sends SIGTERM to the server's process group and waits, sends
-// SIGKILL and waits (see Cmd for the times; on Windows, Ctrl-Break and the end of the job). What the server writes meanwhile is
-// discarded, so that it does not wait for us. Close returns as Wait does, or an error if even SIGKILL did not help in time. It may
-// be called more than once and at once; each call waits for the end.
+// Close ends the server in steps, each with a wait (see Cmd): it closes standard input, sends
+// SIGTERM to the server's process group, and sends SIGKILL. On Windows the last two are Ctrl-Break
+// and the end of the job. Meanwhile it discards the server's output, so that the server does not
+// block. Close returns the result of Wait, or an error if the server survives SIGKILL. It may be
+// called more than once and concurrently; each call waits for the end.
 func (p *Process) Close() error {
 	p.closeOnce.Do(func() { p.closeErr = p.shutdown() })
 	return p.closeErr
@@ -231,7 +241,7 @@ func (p *Process) closeForward() {
 	}
 }
 
-// signal has send signal the group, if it is still ours.
+// signal calls send with the group, which is the zero value once the process was reaped.
 func (p *Process) signal(send func(processGroup)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,13 +255,18 @@ func orDefault(d, ifZero time.Duration) time.Duration {
 	return d
 }
 
-// An ExitError says how a server's process ended.
+// An ExitError describes the end of a server's process.
 type ExitError struct {
-	Name   string        // of the server, as Cmd.String gives it
-	Code   int           // exit status; -1 if a signal ended it
-	Signal os.Signal     // that ended it; nil if none did
-	After  time.Duration // that it ran
-	Stderr string        // the end of what it wrote to standard error, at most 64 KiB
+	// Name is the server's name, see [Cmd.String].
+	Name string
+	// Code is the exit status, or -1 if a signal ended the process.
+	Code int
+	// Signal is the signal that ended the process, or nil.
+	Signal os.Signal
+	// After is the time that the process ran.
+	After time.Duration
+	// Stderr is the end of the process's standard error, at most 64 KiB.
+	Stderr string
 }
 
 const (
@@ -259,7 +274,7 @@ const (
 	tailBytes = 2 << 10
 )
 
-// Error names the server and how it ended, and shows the last few lines it wrote to standard error.
+// Error returns the server's name, how it ended, and the last lines of its standard error.
 func (e *ExitError) Error() string {
 	var b strings.Builder
 	if e.Signal != nil {
@@ -282,7 +297,8 @@ func (e *ExitError) Error() string {
 	return b.String()
 }
 
-// lastLines returns the last lines that are not blank, as many as an error message can bear.
+// lastLines returns the last lines of s that are not blank, at most tailLines lines of about
+// tailBytes in total.
 func lastLines(s string) []string {
 	var lines []string
 	size := 0
@@ -302,7 +318,7 @@ func lastLines(s string) []string {
 	return lines
 }
 
-// newExitError makes one of what Wait returned.
+// newExitError returns the error for a process that was waited for.
 func newExitError(cmd *exec.Cmd, name string, after time.Duration, stderr string) *ExitError {
 	e := &ExitError{Name: name, Code: -1, After: after, Stderr: stderr}
 	if state := cmd.ProcessState; state != nil {
@@ -318,16 +334,19 @@ const (
 	tailCutMark = "… (cut)\n"
 )
 
-// A tail keeps the last lines of a text that may be endless, in bounded memory, and passes the lines on.
+// A tail keeps the last lines of a text of any length in limited memory, and forwards the lines.
 type tail struct {
-	mu         sync.Mutex
-	buf        []byte // the end of buf is what counts; it is moved to the front when there is twice as much
-	line       []byte // the line that has not ended yet
-	truncating bool   // the rest of line is being dropped
+	mu sync.Mutex
+	// buf ends with the last lines. Its end is moved to the front when it exceeds 2*tailSize.
+	buf []byte
+	// line is the unfinished line.
+	line []byte
+	// truncating is set while the rest of line is dropped.
+	truncating bool
 	forward    io.Writer
 }
 
-// Write takes part of the text.
+// Write adds a part of the text.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -346,7 +365,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush takes what has come of a last line as a line.
+// flush ends an unfinished line.
 func (t *tail) flush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -371,7 +390,7 @@ func (t *tail) endLine() {
 	t.line, t.truncating = t.line[:0], false
 }
 
-// String returns the last lines, at most tailSize bytes, and the beginning of the line that has not ended.
+// String returns the last lines, at most tailSize bytes, including the unfinished line.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,20 +8,23 @@ import (
 	"sync"
 )
 
-// A pumpedInput reads a file that nothing can interrupt (on Windows, a pipe's end as programs inherit it) on a goroutine of its own, so that
-// at least whoever waits for it can be let go.
+// A pumpedInput reads a file whose reads cannot be interrupted (on Windows, an inherited end of a
+// pipe) on another goroutine, so that Close can at least release the reader.
 //
-// Windows needs it; Linux has it for its tests.
+// Windows needs it; on Linux only its tests do.
 //
-// That goroutine is left behind in its read when the input is closed: it ends with the process, or when something arrives.
+// After Close that goroutine stays in its read until input arrives or the process ends.
 type pumpedInput struct {
 	chunks chan pumpedChunk
-	free   chan []byte // memory for the next read, given back
-	ended  chan struct{}
-	once   sync.Once
+	// free returns buffers for the next read.
+	free  chan []byte
+	ended chan struct{}
+	once  sync.Once
 
-	buf  []byte // of the last chunk
-	rest []byte // of buf
+	// buf is the buffer of the last chunk.
+	buf []byte
+	// rest is the unread part of buf.
+	rest []byte
 	err  error
 }
 

@@ -8,27 +8,35 @@ import (
 	"time"
 )
 
-// A queue writes to a sink that may block for ever, such as a pipe that nobody reads, without ever blocking its own users for long: what can be
-// written at once is, the rest waits in bounded memory, and what does not fit is dropped and counted.
+// A queue writes to a sink that may block without end, such as a pipe that nobody reads, but never
+// blocks its users for long. It writes at once what it can, keeps the rest in limited memory, and
+// drops and counts what does not fit.
 //
-// It has a goroutine only while something waits. Each Write is kept or dropped as a whole.
+// It has a goroutine only while data waits. It keeps or drops each Write as a whole.
 type queue struct {
-	out        output
-	maxPending int                      // bytes waiting
-	notice     func(dropped int) []byte // what to write once there is room again; may be nil
+	out output
+	// maxPending limits pending, in bytes.
+	maxPending int
+	// notice returns the text to write when there is room again after drops. It may be nil.
+	notice func(dropped int) []byte
 
-	mu         sync.Mutex
-	pending    []byte
-	drainDone  chan struct{} // closed when the goroutine ends; nil while there is none
-	dropped    int           // writes, since the last notice
-	allDropped int           // writes dropped ever
+	mu      sync.Mutex
+	pending []byte
+	// drainDone is closed when the goroutine ends. It is nil without one.
+	drainDone chan struct{}
+	// dropped counts the writes dropped since the last notice.
+	dropped int
+	// allDropped counts all dropped writes.
+	allDropped int
 	closed     bool
-	failed     bool // the sink fails
+	// failed is set if the sink returned an error.
+	failed bool
 }
 
 const defaultQueueBytes = 256 << 10
 
-// newQueue returns a queue for w. Files are written to directly, other writers by the queue's goroutine.
+// newQueue returns a queue for w. It writes to files directly and to other writers on the queue's
+// goroutine.
 func newQueue(w io.Writer, limit int, notice func(int) []byte) *queue {
 	if limit <= 0 {
 		limit = defaultQueueBytes
@@ -36,8 +44,8 @@ func newQueue(w io.Writer, limit int, notice func(int) []byte) *queue {
 	return &queue{out: openSink(w), maxPending: limit, notice: notice}
 }
 
-// openSink returns an output for w. For a file it has descriptors of its own: SIGPIPE, which Go raises for descriptors 1 and 2 only, would end
-// the process otherwise.
+// openSink returns an output for w. For a file it uses a new descriptor, because Go raises SIGPIPE
+// for descriptors 1 and 2, which would end the process.
 func openSink(w io.Writer) output {
 	if f, ok := w.(*os.File); ok {
 		if out, err := openOutput(f); err == nil {
@@ -47,13 +55,13 @@ func openSink(w io.Writer) output {
 	return writerSink{w}
 }
 
-// A writerSink is an io.Writer of which nothing is known.
+// A writerSink is an io.Writer that may block.
 type writerSink struct{ io.Writer }
 
 func (writerSink) tryWrite([]byte) (int, error) { return 0, nil }
 func (writerSink) Close() error                 { return nil }
 
-// Write takes p, or drops it, and never fails.
+// Write writes, queues or drops p. It never fails.
 func (q *queue) Write(p []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -74,7 +82,7 @@ func (q *queue) Write(p []byte) (int, error) {
 		}
 		rest = p[n:]
 	}
-	// The rest of a line whose beginning is out goes in, however much it is.
+	// The rest of a line is queued whatever its size if its beginning was written.
 	if len(q.pending)+len(rest) > q.maxPending && len(rest) == len(p) {
 		q.dropped++
 		q.allDropped++
@@ -88,7 +96,7 @@ func (q *queue) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// drain writes until nothing waits.
+// drain writes until nothing is pending.
 func (q *queue) drain(drainDone chan struct{}) {
 	defer close(drainDone)
 	var batch []byte
@@ -114,7 +122,7 @@ func (q *queue) drain(drainDone chan struct{}) {
 	}
 }
 
-// flush waits until nothing is waiting to be written or ctx ends.
+// flush waits until nothing is pending or ctx ends.
 func (q *queue) flush(ctx context.Context) error {
 	q.mu.Lock()
 	drainDone := q.drainDone
@@ -130,8 +138,8 @@ func (q *queue) flush(ctx context.Context) error {
 	}
 }
 
-// closeWithin flushes for as long as d, then gives up what is left and closes the sink. A sink whose writes cannot be interrupted keeps the
-// queue's goroutine until the write returns.
+// closeWithin flushes for at most d, discards the rest and closes the sink. If the sink's writes
+// cannot be interrupted, the queue's goroutine stays until the write returns.
 func (q *queue) closeWithin(d time.Duration) error {
 	q.mu.Lock()
 	q.closed = true
@@ -150,7 +158,7 @@ func (q *queue) closeWithin(d time.Duration) error {
 	return err
 }
 
-// dropCount returns how many writes were dropped.
+// dropCount returns the number of dropped writes.
 func (q *queue) dropCount() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -14,60 +14,68 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A Server answers what a framer reads. *server.Server is one.
+// A Server answers the messages of a framer. *server.Server implements it.
 type Server interface {
-	// Serve runs until the framer's input ends, what it accepted is answered or its own deadline for that has passed, or until ctx ends.
+	// Serve runs until ctx ends, or until the framer's input ends and the accepted requests are
+	// answered or the server's own deadline for them has passed.
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 
-// Config says how a server is run on standard input and output. The zero value is ready to use.
+// Config configures a server on standard input and output. The zero value is ready to use.
 type Config struct {
-	Framing  jsonrpc.Framing // the default takes the client's
-	MaxFrame int             // bytes; 0 is jsonrpc.DefaultMaxFrame
+	// Framing is the framing to use. The zero value detects the client's.
+	Framing jsonrpc.Framing
+	// MaxFrame limits a message, in bytes. Zero means jsonrpc.DefaultMaxFrame.
+	MaxFrame int
 
-	// Logger gets what Serve itself has to say. nil writes warnings and errors as text to stderr. If its handler is a LogHandler, Serve flushes it.
+	// Logger receives the log of Serve. Nil writes warnings and errors as text to stderr. Serve
+	// flushes a LogHandler before it returns.
 	Logger *slog.Logger
 
-	// Stdin and Stdout take the place of the process's own, which nil means. Serve leaves them open.
+	// Stdin and Stdout replace the process's standard input and output. Nil means the process's
+	// own. Serve leaves them open.
 	Stdin, Stdout *os.File
 
-	// KeepSignals leaves SIGINT, SIGTERM and SIGPIPE to the program. Otherwise the first SIGINT or SIGTERM is the end of input, a second ends the
-	// process at once, with the status a shell would show (130 or 143), and SIGPIPE does nothing, as long as Serve runs.
+	// KeepSignals leaves SIGINT, SIGTERM and SIGPIPE to the program. Otherwise, while Serve runs,
+	// the first SIGINT or SIGTERM acts like the end of input, the second exits the process at once
+	// with a shell's status (130 or 143), and SIGPIPE has no effect.
 	KeepSignals bool
 
-	// StopTimeout is how long Serve waits for the server after a signal, or after ctx ended, before it returns without it. 0 is 15 s. The server
-	// has a deadline of its own for finishing what it accepted; this one is for servers that do not keep to theirs.
+	// StopTimeout limits how long Serve waits for the server after a signal, after ctx ends, or
+	// after the client stops reading. Zero means 15 s. A server has its own deadline to finish
+	// accepted requests; this one is for servers that miss theirs.
 	StopTimeout time.Duration
 }
 
 const (
 	defaultStopTimeout = 15 * time.Second
-	exitFlushTimeout   = 100 * time.Millisecond // for the log, when the process is about to end
+	exitFlushTimeout   = 100 * time.Millisecond // for the log before an exit
 )
 
-// ErrInUse is returned by Serve when another call of it has the process's standard input or output.
+// ErrInUse is returned by Serve if another call uses the process's standard input or output.
 var ErrInUse = errors.New("standard input and output are being served already")
 
 // inUse is process-wide because descriptors 0 and 1 are.
 var inUse atomic.Bool
 
-// Serve is Config.Serve with the defaults.
+// Serve calls Config.Serve with the zero Config.
 func Serve(ctx context.Context, srv Server) error { return new(Config).Serve(ctx, srv) }
 
-// Serve runs srv on standard input and output until the input ends or the client stops reading,
-// SIGINT or SIGTERM arrives, or ctx ends. In each case reading stops and srv finishes what it has
-// accepted. The result is nil except when ctx ended first (its cause), when srv failed, when it did
-// not finish in time (a *[jsonrpc.DrainError], if it says so), or when the descriptors are
-// unusable; so a main function exits with status 0 after
+// Serve runs srv on standard input and output until the input ends, the client stops reading,
+// SIGINT or SIGTERM arrives, or ctx ends. In each case Serve stops reading and srv finishes the
+// accepted requests. Serve returns nil, except if ctx ended first (its cause), if srv failed, if
+// srv did not finish in time (a *[jsonrpc.DrainError] if srv returns one), or if the descriptors
+// are unusable. So a main function exits with status 0 after
 //
 //	if err := stdio.Serve(ctx, srv); err != nil {
 //		log.Fatal(err)
 //	}
 //
-// While it runs, what is written to os.Stdout or descriptor 1 is logged instead, and os.Stdin is empty (see the package documentation), unless
-// the Config names other files.
+// While Serve runs, output to os.Stdout or descriptor 1 is logged, and os.Stdin is empty (see the
+// package documentation), unless the Config names other files.
 //
-// If srv does not return in time, its goroutine is left behind; so is a read that the system has no way to interrupt.
+// If srv does not return in time, its goroutine keeps running, and so does a read that the system
+// cannot interrupt.
 func (c *Config) Serve(ctx context.Context, srv Server) error {
 	log, flush := c.logger()
 	defer flush()
@@ -79,7 +87,7 @@ func (c *Config) Serve(ctx context.Context, srv Server) error {
 	return r.serve(ctx, srv)
 }
 
-// logger returns the logger and what flushes it.
+// logger returns the logger and a function that flushes it.
 func (c *Config) logger() (*slog.Logger, func()) {
 	if c.Logger == nil {
 		h := NewLogHandler(os.Stderr, &LogOptions{Level: slog.LevelWarn})
@@ -98,15 +106,16 @@ func flushLog(log *slog.Logger, d time.Duration) {
 
 // A run is one call of Serve.
 type run struct {
-	config     *Config
-	log        *slog.Logger
-	stream     stream
-	guard      *guard
-	ownsStdio  bool // of inUse
+	config *Config
+	log    *slog.Logger
+	stream stream
+	guard  *guard
+	// ownsStdio is set if this run has set inUse.
+	ownsStdio  bool
 	clientGone chan struct{}
 }
 
-// open takes the descriptors and puts the guard in their place.
+// open opens the streams and installs the guard.
 func (r *run) open() (err error) {
 	c := r.config
 	ownIn, ownOut := c.Stdin == nil, c.Stdout == nil
@@ -133,7 +142,7 @@ func (r *run) open() (err error) {
 	return nil
 }
 
-// close gives everything back.
+// close closes the streams and restores the descriptors.
 func (r *run) close() {
 	if r.stream.in != nil {
 		r.stream.in.Close()
@@ -179,7 +188,7 @@ func (r *run) serve(ctx context.Context, srv Server) error {
 		case <-clientGone:
 			clientGone = nil
 			r.log.Debug("the client has stopped reading")
-			cancel() // nobody is left to answer
+			cancel() // nobody reads the answers
 		case <-stop:
 			stop = nil
 		case <-timeout:
@@ -202,7 +211,7 @@ func (c *Config) stopTimeout() time.Duration {
 	return c.StopTimeout
 }
 
-// result says what Serve returns when srv has returned err.
+// result returns the result of Serve after srv has returned err.
 func (r *run) result(err error, sig os.Signal) error {
 	switch {
 	case r.stream.broken.Load():
@@ -219,7 +228,7 @@ func (r *run) result(err error, sig os.Signal) error {
 	return err
 }
 
-// isUnfinished reports whether err says that something accepted was not finished.
+// isUnfinished reports whether err means that accepted requests were not finished.
 func isUnfinished(err error) bool {
 	if _, ok := errors.AsType[*stopError](err); ok {
 		return true
@@ -228,10 +237,11 @@ func isUnfinished(err error) bool {
 	return ok
 }
 
-// A stopError says that a server was left behind.
+// A stopError means that a server did not return in time.
 type stopError struct {
 	after time.Duration
-	cause error // of the end of the context; nil if that has not ended
+	// cause is the cause of the context's end, or nil if it has not ended.
+	cause error
 }
 
 func (e *stopError) Error() string {
@@ -240,15 +250,17 @@ func (e *stopError) Error() string {
 
 func (e *stopError) Unwrap() error { return e.cause }
 
-// signals returns the channel on which the signals that end Serve arrive, and what gives them back to the program.
+// signals returns a channel for the signals that end Serve, and a function that stops the
+// notifications.
 func (c *Config) signals() (<-chan os.Signal, func()) {
 	if c.KeepSignals {
 		return nil, func() {}
 	}
 	stop := make(chan os.Signal, 2)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
-	// A handler that prints to a closed stderr must not end the server: Go programs die of SIGPIPE on descriptors 1 and 2, unless somebody listens
-	// for it. Ignoring it would be inherited by child processes; listening is not.
+	// A handler that prints to a closed stderr must not end the server: Go programs die of SIGPIPE
+	// on descriptors 1 and 2 unless they are notified of it. Child processes would inherit an
+	// ignored signal, but not a notification.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	return stop, func() {
@@ -257,7 +269,7 @@ func (c *Config) signals() (<-chan os.Signal, func()) {
 	}
 }
 
-// exit ends the process as the signal would have, except that the log is flushed.
+// exit flushes the log and exits with the status that the signal would cause.
 func (r *run) exit(s os.Signal) {
 	status := 1
 	if n, ok := s.(syscall.Signal); ok {
@@ -268,34 +280,39 @@ func (r *run) exit(s os.Signal) {
 	os.Exit(status)
 }
 
-// An input is where requests come from. One goroutine reads at a time; the other methods may be called by any.
+// An input is the source of requests. One goroutine may read at a time. Any goroutine may call the
+// other methods.
 type input interface {
-	// Read waits in the runtime's poller where there is one for the descriptor: a waiting goroutine holds no processor.
+	// Read waits in the runtime's poller if that supports the descriptor, so that a waiting
+	// goroutine holds no processor.
 	Read(p []byte) (int, error)
-	// ReadIdle is the cheapest way to wait, one blocking read(2). It is for when nothing else in the process needs the processor.
+	// ReadIdle waits in one blocking read(2), which is cheapest if nothing else in the process
+	// needs the processor.
 	ReadIdle(p []byte) (int, error)
-	// stop makes reads, those under way included, return io.EOF.
+	// stop makes current and future reads return io.EOF.
 	stop()
-	// Close stops the input and gives its descriptors back.
+	// Close stops the input and releases its descriptors.
 	Close() error
 }
 
-// An output is where replies go.
+// An output is the sink of messages.
 type output interface {
-	// Write writes all of p, waiting as long as that takes.
+	// Write writes all of p and waits for room if necessary.
 	Write(p []byte) (int, error)
-	// tryWrite writes what can be written without waiting. It returns less than len(p) with a nil error if that is not all.
+	// tryWrite writes what fits without waiting. If that is less than len(p), the error is nil.
 	tryWrite(p []byte) (int, error)
-	// Close interrupts a Write where the system has a way to, and gives the descriptors back.
+	// Close interrupts a Write if the system supports that, and releases the descriptors.
 	Close() error
 }
 
-// A stream joins the two for a framer.
+// A stream combines an input and an output for a framer.
 type stream struct {
-	in       input
-	out      output
-	broken   atomic.Bool // the client does not read any more
-	onBroken func()      // called when broken becomes true
+	in  input
+	out output
+	// broken is set when the client has stopped reading.
+	broken atomic.Bool
+	// onBroken is called once when broken is set.
+	onBroken func()
 }
 
 func (s *stream) Read(p []byte) (int, error)     { return s.in.Read(p) }

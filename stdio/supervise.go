@@ -13,18 +13,22 @@ import (
 
 // SuperviseOptions are the options of Supervise. The zero value is ready to use.
 type SuperviseOptions struct {
-	// MinBackoff is the wait before the first restart. It doubles with each further failure in a row. Zero means 200 ms.
+	// MinBackoff is the wait before the first restart. It doubles with each consecutive failure.
+	// Zero means 200 ms.
 	MinBackoff time.Duration
 	// MaxBackoff limits that wait. Zero means 30 s.
 	MaxBackoff time.Duration
-	// StableAfter is the life after which the end of a process is no failure; nor is it after [Supervisor.Served]. Zero means 30 s.
+	// StableAfter is the age from which the end of a process does not count as a failure. After
+	// [Supervisor.Served] it never does. Zero means 30 s.
 	StableAfter time.Duration
-	// MaxFailures is the number of failures in a row after which the supervisor gives up. Zero means 8; a negative number, never.
+	// MaxFailures is the number of consecutive failures after which the supervisor gives up. Zero
+	// means 8; negative means no limit.
 	MaxFailures int
 	// ConnectTimeout limits the connect function. Zero means 30 s.
 	ConnectTimeout time.Duration
 
-	Logger *slog.Logger // of starts and ends; nil discards
+	// Logger receives the starts and ends of processes. Nil discards them.
+	Logger *slog.Logger
 }
 
 func (o *SuperviseOptions) setDefaults() {
@@ -49,12 +53,12 @@ func (o *SuperviseOptions) setDefaults() {
 	}
 }
 
-// Phase is what a Supervisor is at.
+// Phase is a phase of a Supervisor.
 type Phase int
 
 // The phases.
 const (
-	PhaseStarting Phase = iota // starting a process, or connecting to it
+	PhaseStarting Phase = iota // starting a process or connecting to it
 	PhaseRunning
 	PhaseWaiting // until the next start
 	PhaseGaveUp
@@ -69,21 +73,28 @@ func (p Phase) String() string {
 	return names[p]
 }
 
-// SupervisorState is a look at a Supervisor.
+// SupervisorState is a snapshot of a Supervisor's state.
 type SupervisorState struct {
-	Phase     Phase
-	Since     time.Time // of the phase
-	Pid       int       // of the process; 0 if there is none
-	Starts    int       // that were tried
-	Failures  int       // in a row
-	LastErr   error     // why the last process ended or could not be started; nil at first
-	NextStart time.Time // in PhaseWaiting
+	Phase Phase
+	// Since is the start of the phase.
+	Since time.Time
+	// Pid is the id of the process, or 0 without one.
+	Pid int
+	// Starts counts the attempts to start a process.
+	Starts int
+	// Failures counts the consecutive failures.
+	Failures int
+	// LastErr is the reason why the last process ended or could not be started. It is nil at first.
+	LastErr error
+	// NextStart is the time of the next start in PhaseWaiting.
+	NextStart time.Time
 }
 
-// A GaveUpError is what a Supervisor returns when it has given up.
+// A GaveUpError is returned by a Supervisor that has given up.
 type GaveUpError struct {
 	Failures int
-	Last     error // often an *ExitError, with the end of the server's standard error
+	// Last is the last failure, often an *ExitError with the end of the server's standard error.
+	Last error
 }
 
 func (e *GaveUpError) Error() string {
@@ -95,7 +106,7 @@ func (e *GaveUpError) Unwrap() error { return e.Last }
 // ErrSupervisorClosed is returned by Supervisor.Conn after Close.
 var ErrSupervisorClosed = errors.New("stdio: supervisor is closed")
 
-// A supervised is what a Supervisor wants of a process.
+// A childProcess is the part of a Process that a Supervisor uses.
 type childProcess interface {
 	Pid() int
 	Done() <-chan struct{}
@@ -103,35 +114,41 @@ type childProcess interface {
 	Close() error
 }
 
-// A Supervisor keeps a server running: when its process ends, it starts another one, sooner or later, and connects to it. C is what connecting
-// yields. Its methods may be called by many goroutines at once.
+// A Supervisor restarts a server when its process ends and connects to the new process. C is the
+// type of a connection. Multiple goroutines may call its methods at once.
 type Supervisor[C any] struct {
 	start   func(context.Context) (childProcess, error)
 	connect func(context.Context, childProcess) (C, error)
 	opts    SuperviseOptions
-	random  func() float64 // in [0, 1)
+	// random returns a number in [0, 1).
+	random func() float64
 
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	served atomic.Bool // since the process was connected to
+	// served is set if the current process has answered a request.
+	served atomic.Bool
 
-	mu      sync.Mutex
-	state   SupervisorState
-	conn    C
-	changed chan struct{} // closed, and replaced, when state changes
+	mu    sync.Mutex
+	state SupervisorState
+	conn  C
+	// changed is closed and replaced when state changes.
+	changed chan struct{}
 }
 
-// Supervise starts a server with start, (*Cmd).Start say, and whenever its process ends, again: after MinBackoff, doubled for each failure in a
-// row up to MaxBackoff, of which a random part of up to a half is taken off so that many servers do not restart in step. To
-// not get started, to not get connected, and to end before StableAfter without having served (see [Supervisor.Served]) are failures; after MaxFailures of them
-// the supervisor gives up.
+// Supervise starts a server with start, such as (*Cmd).Start, and starts it again whenever its
+// process ends. The wait before is MinBackoff, doubled for each consecutive failure up to
+// MaxBackoff, minus a random part of up to half, so that many servers do not restart in step. A
+// failure is a failed start, a failed connect, or a process that ends before StableAfter without
+// having served (see [Supervisor.Served]). After MaxFailures of them the supervisor gives up.
 //
-// connect is called for each process and makes of it what Conn returns: it wraps it in a connection, repeats the handshake and the like. Its context
-// ends with the process, after ConnectTimeout, and with Close. If it fails, the process is closed. It does not own the process, but may
-// close it, and so may whoever uses the connection: that makes the supervisor start another one.
+// Supervise calls connect for each process. It returns the value for Conn, typically after it has
+// wrapped the process in a connection and done the handshake. Its context ends with the process,
+// after ConnectTimeout, and with Close. If connect fails, the supervisor closes the process.
+// connect does not own the process, but it or the user of the connection may close it; the
+// supervisor then starts another one.
 //
-// Calls under way when a process ends fail at once by themselves, because reading the process then returns an *ExitError.
+// Calls in flight fail when their process ends, because reads from it return an *ExitError.
 func Supervise[C any](start func(context.Context) (*Process, error), connect func(context.Context, *Process) (C, error), opts *SuperviseOptions) *Supervisor[C] {
 	return newSupervisor(
 		func(ctx context.Context) (childProcess, error) {
@@ -158,7 +175,7 @@ func newSupervisor[C any](start func(context.Context) (childProcess, error), con
 	return s
 }
 
-// run is the supervisor's goroutine.
+// run starts processes until Close or until the supervisor gives up.
 func (s *Supervisor[C]) run(ctx context.Context) {
 	for {
 		err := s.runOnce(ctx)
@@ -186,7 +203,7 @@ func (s *Supervisor[C]) run(ctx context.Context) {
 	}
 }
 
-// runOnce runs one process to its end, which is always an error, and records what that means for the failures.
+// runOnce runs one process to its end, records whether that is a failure, and returns the reason.
 func (s *Supervisor[C]) runOnce(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -227,8 +244,9 @@ func (s *Supervisor[C]) runOnce(ctx context.Context) error {
 	}
 }
 
-// Served tells the supervisor that the running server has answered a request: however soon the process ends, it is no failure, and earlier failures are forgotten. Call it
-// with each answer, or the first of each process; it costs next to nothing.
+// Served records that the running server has answered a request. The end of the process is then not
+// a failure, and earlier failures are forgotten. Call it with each answer, or with the first of
+// each process; repeated calls are cheap.
 func (s *Supervisor[C]) Served() {
 	if s.served.Load() || s.served.Swap(true) {
 		return
@@ -240,7 +258,8 @@ func (s *Supervisor[C]) Served() {
 	})
 }
 
-// recordEnd records the end of a process, or that there was none. After a stable time, and service, that is no failure.
+// recordEnd records the end of a process or a failed start. It counts as a failure unless stable is
+// set.
 func (s *Supervisor[C]) recordEnd(err error, stable bool) error {
 	var none C
 	s.updateState(func(st *SupervisorState) {
@@ -252,7 +271,7 @@ func (s *Supervisor[C]) recordEnd(err error, stable bool) error {
 	return err
 }
 
-// connectTo calls connect. If the process ends meanwhile, that is the error.
+// connectTo calls connect. If the process ends meanwhile, the error wraps the reason.
 func (s *Supervisor[C]) connectTo(ctx context.Context, p childProcess) (C, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.ConnectTimeout, fmt.Errorf("no connection within %v", s.opts.ConnectTimeout))
 	defer cancel()
@@ -280,7 +299,7 @@ func (s *Supervisor[C]) connectTo(ctx context.Context, p childProcess) (C, error
 	return conn, nil
 }
 
-// backoff returns how long to wait after so many failures in a row.
+// backoff returns the wait after that many consecutive failures. random is in [0, 1).
 func backoff(minDelay, maxDelay time.Duration, failures int, random float64) time.Duration {
 	d := minDelay
 	for range failures - 1 {
@@ -294,7 +313,7 @@ func backoff(minDelay, maxDelay time.Duration, failures int, random float64) tim
 	return d - time.Duration(random*float64(d)/2)
 }
 
-// updateState changes the state and wakes those who wait for that.
+// updateState changes the state with f and wakes the goroutines that wait for a change.
 func (s *Supervisor[C]) updateState(f func(*SupervisorState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,15 +326,15 @@ func (s *Supervisor[C]) updateState(f func(*SupervisorState)) {
 	s.changed = make(chan struct{})
 }
 
-// State returns what the supervisor is at.
+// State returns the current state.
 func (s *Supervisor[C]) State() SupervisorState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
 }
 
-// Conn returns what connecting to the running server yielded. While there is none it waits; it fails with the cause of ctx when that ends, with
-// a *GaveUpError, or with ErrSupervisorClosed. The server may end the moment after.
+// Conn returns the connection to the running server and waits until there is one. It fails with the
+// cause of ctx, a *GaveUpError or ErrSupervisorClosed. The server may end right after Conn returns.
 func (s *Supervisor[C]) Conn(ctx context.Context) (C, error) {
 	var none C
 	for {
@@ -342,7 +361,8 @@ func (s *Supervisor[C]) Conn(ctx context.Context) (C, error) {
 	}
 }
 
-// Close ends the server's process as Process.Close does, and waits until everything has ended. It may be called more than once.
+// Close ends the server's process like Process.Close and waits for the end of everything. It may be
+// called more than once.
 func (s *Supervisor[C]) Close() error {
 	s.cancel()
 	s.wg.Wait()

@@ -11,17 +11,21 @@ import (
 	"sync/atomic"
 )
 
-// An access decides which requests may come in by where they say that they are for, and where they come from. It protects servers that a browser can reach:
-// a page that the user happens to have open must not get at them, whether it asks across origins or has its own name point at this machine (DNS rebinding).
-// Who the caller is, is for package auth. An access does not change but for what it remembers, and may be used by many goroutines at once.
+// An accessPolicy accepts requests by their Host and Origin headers. It protects servers that a
+// browser can reach from pages that the user happens to have open, whether these send cross-origin
+// requests or resolve their name to this machine (DNS rebinding). Package auth identifies callers.
+// An accessPolicy is immutable except for a cache, and safe for concurrent use.
 type accessPolicy struct {
-	hosts    map[hostName]struct{} // besides the loopback's; with port 0 on any port
-	origins  map[webOrigin]struct{}
-	lastHost atomic.Pointer[string] // Host header that was good; most requests have the same
+	// hosts has the allowed hosts other than the loopback's. Port 0 allows any port.
+	hosts   map[hostName]struct{}
+	origins map[webOrigin]struct{}
+	// lastHost is the last Host header that was accepted. Most requests have the same one.
+	lastHost atomic.Pointer[string]
 }
 
-// newAccessPolicy returns an access for [Options.Hosts] and [Options.Origins]. What is wrong with an entry is an error: something that never matches is as likely
-// a mistake as something that always does.
+// newAccessPolicy returns the policy for [Options.Hosts] and [Options.Origins]. It returns an error
+// for an invalid entry, because one that never matches is as likely a mistake as one that always
+// does.
 func newAccessPolicy(hosts, origins []string) (*accessPolicy, error) {
 	a := &accessPolicy{hosts: make(map[hostName]struct{}, len(hosts)), origins: make(map[webOrigin]struct{}, len(origins))}
 	for _, s := range hosts {
@@ -41,7 +45,7 @@ func newAccessPolicy(hosts, origins []string) (*accessPolicy, error) {
 	return a, nil
 }
 
-// A refusal of an access is a whole body: nothing of the request is in it.
+// Bodies of status 403. They contain nothing of the request.
 const (
 	forbiddenHost = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the Host header is neither localhost nor an address of the loopback. ` +
 		`If this server is meant to be reached under that name, its operator has to add it to the allowed hosts (Options.Hosts)."}}` + "\n"
@@ -51,8 +55,9 @@ const (
 		`If its pages are meant to use the server, its operator has to add their origin to the allowed ones (Options.Origins)."}}` + "\n"
 )
 
-// check reports whether the request may be handled. If not, it has been answered. It also adds the headers that let pages of allowed origins see the answer,
-// and answers their preflight requests, so it has to come before everything that looks at who is asking: a preflight request has no credentials.
+// check reports whether the request may be handled. If not, it has answered the request. It adds
+// the headers that let pages of allowed origins read the response, and answers preflight requests.
+// Call it before authentication: a preflight request has no credentials.
 func (a *accessPolicy) check(w http.ResponseWriter, r *http.Request) bool {
 	values := r.Header["Origin"]
 	host, ok := a.host(r, values == nil)
@@ -84,8 +89,8 @@ func (a *accessPolicy) check(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// host returns the host that the request says it is for, and whether the server may be reached as that. Where the request is plain, without an Origin, it is not
-// needed and, if it is known to be good, not looked at.
+// host returns the host of the request, and reports whether it is allowed. Without an Origin the
+// host is not needed, and a cached Host header is not parsed.
 func (a *accessPolicy) host(r *http.Request, noOrigin bool) (host hostName, ok bool) {
 	last := a.lastHost.Load()
 	known := last != nil && *last == r.Host
@@ -102,7 +107,7 @@ func (a *accessPolicy) host(r *http.Request, noOrigin bool) (host hostName, ok b
 	return host, true
 }
 
-// allowsHost reports whether the server may be reached as h.
+// allowsHost reports whether clients may reach the server as h.
 func (a *accessPolicy) allowsHost(h hostName) bool {
 	if h.isLocal() {
 		return true
@@ -112,7 +117,8 @@ func (a *accessPolicy) allowsHost(h hostName) bool {
 	}
 	ports := [...]uint16{0, h.port, h.port}
 	if h.port == 0 {
-		ports = [...]uint16{0, portHTTP, portHTTPS} // whichever the scheme implies: TLS may end before this process
+		// The scheme implies one of them. TLS may end before this process.
+		ports = [...]uint16{0, portHTTP, portHTTPS}
 	}
 	for _, port := range ports {
 		h.port = port
@@ -123,8 +129,8 @@ func (a *accessPolicy) allowsHost(h hostName) bool {
 	return false
 }
 
-// isSameOrigin reports whether the origin is that of the server itself, as which it was asked. Where TLS ends in this process, what came without it is of another
-// origin; elsewhere the scheme cannot be told.
+// isSameOrigin reports whether the origin is that of the server, given the host of the request. If
+// TLS ends in this process, a page without TLS has another origin. Otherwise the scheme is unknown.
 func (o webOrigin) isSameOrigin(host hostName, secure bool) bool {
 	implied := impliedPort(o.scheme)
 	if implied == 0 || secure && o.scheme != "https" {
@@ -136,50 +142,55 @@ func (o webOrigin) isSameOrigin(host hostName, secure bool) bool {
 	return o.host == host
 }
 
-// isSameOriginFetch reports whether the browser says that the request comes from the server's own pages, or from the user. It is a second layer: browsers omit Origin where a
-// page cannot see the answer, and what it did would be done all the same (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header).
+// isSameOriginFetch reports whether the browser says that the request comes from the server's own
+// pages or from the user. It is a second layer: browsers omit Origin if a page cannot read the
+// response, but the request would still take effect
+// (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header).
 func isSameOriginFetch(r *http.Request) bool {
 	v := r.Header["Sec-Fetch-Site"]
 	return len(v) == 1 && (v[0] == "same-origin" || v[0] == "none")
 }
 
-// forbid answers with 403 and returns false.
+// forbid answers with status 403 and returns false.
 func forbid(w http.ResponseWriter, body string) bool {
 	h := w.Header()
 	setHeader(h, jsonType)
 	h["X-Content-Type-Options"] = noSniff
 	w.WriteHeader(http.StatusForbidden)
-	io.WriteString(w, body) // whoever does not want to read it need not
+	io.WriteString(w, body) // the client need not read it
 	return false
 }
 
-// noSniff is shared by responses; nobody changes it.
+// noSniff is shared by responses and never changed.
 var noSniff = []string{"nosniff"}
 
-// Values of headers of the CORS protocol (https://fetch.spec.whatwg.org/#http-cors-protocol), which nobody changes. There is no Access-Control-Allow-Credentials:
-// tokens come in a header that pages set themselves, and cookies or client certificates would let a page act for a user without having anything of theirs.
+// Header values of the CORS protocol (https://fetch.spec.whatwg.org/#http-cors-protocol), never
+// changed. Access-Control-Allow-Credentials is not sent: pages set tokens in a header themselves,
+// and cookies or client certificates would let a page act for the user without a token.
 var (
 	corsMethods = []string{"POST, GET, DELETE"}
 	corsExposed = []string{"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After, DPoP-Nonce"}
-	corsMaxAge  = []string{"7200"} // seconds; browsers take no more
+	corsMaxAge  = []string{"7200"} // seconds; the most that browsers accept
 	varyOrigin  = []string{"Origin"}
 )
 
-// corsHeaders are those that requests may have besides what the CORS protocol always allows. Any that begins with mcpPrefix may come too.
+// corsHeaders are the allowed request headers, in addition to those that CORS always allows.
+// Headers that begin with mcpPrefix are allowed too.
 const (
 	corsHeaders = "Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, DPoP, traceparent, tracestate, baggage"
 	mcpPrefix   = "mcp-"
 )
 
 const (
-	maxCORSHeader  = 256  // bytes of a header's name that is asked for and may be allowed
-	maxCORSHeaders = 8192 // and of all of them
+	maxCORSHeader  = 256  // bytes of one requested header name
+	maxCORSHeaders = 8192 // bytes of all of them
 )
 
-// writeCORS lets the page see the answer. It reports whether there is something to be handled: a preflight request is answered.
+// writeCORS lets the page read the response. It reports false if it has answered a preflight
+// request.
 func (a *accessPolicy) writeCORS(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
-	h["Access-Control-Allow-Origin"] = r.Header["Origin"][:1:1] // which has been parsed, so nothing else can be in it
+	h["Access-Control-Allow-Origin"] = r.Header["Origin"][:1:1] // parsed: contains nothing else
 	if r.Method != http.MethodOptions || r.Header["Access-Control-Request-Method"] == nil {
 		h["Access-Control-Expose-Headers"] = corsExposed
 		return true
@@ -191,7 +202,7 @@ func (a *accessPolicy) writeCORS(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// allowedHeaders returns the headers that may come, given those that are asked for.
+// allowedHeaders returns the allowed headers, given the requested ones.
 func allowedHeaders(requested []string) string {
 	var b strings.Builder
 	b.WriteString(corsHeaders)
@@ -210,7 +221,7 @@ func allowedHeaders(requested []string) string {
 	return b.String()
 }
 
-// isToken checks what RFC 9110, section 5.6.2, has.
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -223,7 +234,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// addVary tells caches that the answer depends on the origin.
+// addVary tells caches that the response depends on the origin.
 func addVary(h http.Header) {
 	if h["Vary"] == nil {
 		h["Vary"] = varyOrigin[:1:1] // appending to it copies it
@@ -232,17 +243,22 @@ func addVary(h http.Header) {
 	h["Vary"] = append(h["Vary"], varyOrigin[0])
 }
 
-// A hostName is the host and port of a Host header or of an origin, in the one form in which they are compared. One of name and addr is set.
+// A hostName is the normalized host and port of a Host header or an origin. Either name or addr is
+// set.
 type hostName struct {
-	name string     // lower case, without the dot of the root
-	addr netip.Addr // without a zone, IPv4 in IPv6 unwrapped
-	port uint16     // 0 if there is none
+	// name is in lower case, without the root's dot.
+	name string
+	// addr has no zone, and IPv4 in IPv6 is unwrapped.
+	addr netip.Addr
+	// port is 0 if absent.
+	port uint16
 }
 
-const maxHost = 300 // bytes: a name has 253 at most, a port 5
+const maxHost = 300 // in bytes: a name has at most 253, a port 5
 
-// parseHost reads host [ ":" port ] as in RFC 9110, section 7.2. Names are of the characters that occur in DNS and the files of hosts; internationalised
-// ones are in their ASCII form. It does not allocate unless there are capital letters.
+// parseHost parses host [ ":" port ] of RFC 9110, section 7.2. Names have the characters that occur
+// in DNS and hosts files; internationalized names are in ASCII form. It allocates only for
+// upper-case letters.
 func parseHost(s string) (h hostName, ok bool) {
 	if s == "" || len(s) > maxHost {
 		return hostName{}, false
@@ -261,12 +277,13 @@ func parseHost(s string) (h hostName, ok bool) {
 	} else if addr, err := netip.ParseAddr(name); err == nil {
 		h.addr = addr
 	} else {
-		return hostName{}, false // such as 127.1, which programs differ about
+		return hostName{}, false // such as 127.1, which programs interpret differently
 	}
 	return h.withPort(port, colon)
 }
 
-// parseBracketed reads the address of an IPv6 host. A zone means nothing to anybody but the sender (RFC 6874, section 3), so it is left out.
+// parseBracketed parses an IPv6 host. It drops the zone, which only means something to the sender
+// (RFC 6874, section 3).
 func parseBracketed(s string) (h hostName, ok bool) {
 	text, rest, ok := strings.Cut(s[1:], "]")
 	if !ok {
@@ -290,7 +307,8 @@ func parseBracketed(s string) (h hostName, ok bool) {
 	return h.withPort(port, colon)
 }
 
-// hostCharacters reports whether s can be a name, or the dotted form of an address, in which there are no letters.
+// hostCharacters reports whether s can be a name or an IPv4 address. letters is false for an
+// address.
 func hostCharacters(s string) (letters, ok bool) {
 	if s == "" {
 		return false, false
@@ -309,7 +327,7 @@ func hostCharacters(s string) (letters, ok bool) {
 }
 
 func (h hostName) withPort(port string, colon bool) (hostName, bool) {
-	if !colon || port == "" { // an empty port is none: RFC 3986, section 3.2.3
+	if !colon || port == "" { // an empty port is allowed (RFC 3986, section 3.2.3)
 		return h, true
 	}
 	if port[0] < '0' || port[0] > '9' {
@@ -323,10 +341,11 @@ func (h hostName) withPort(port string, colon bool) (hostName, bool) {
 	return h, true
 }
 
-// isLocal reports whether the host is this machine's loopback by whatever the resolver may say.
+// isLocal reports whether the host is this machine's loopback, independent of the resolver.
 func (h hostName) isLocal() bool { return h.name == "localhost" || h.addr.IsLoopback() }
 
-// A webOrigin is an origin as in RFC 6454, section 4, in the one form in which it is compared. A port that the scheme implies is there.
+// A webOrigin is a normalized origin (RFC 6454, section 4). It includes the port that the scheme
+// implies.
 type webOrigin struct {
 	scheme string
 	host   hostName
@@ -337,7 +356,7 @@ const (
 	portHTTPS = 443
 )
 
-// impliedPort returns the port of URLs that name none, 0 if the scheme is not one of the web.
+// impliedPort returns the port of URLs without one, or 0 if the scheme is not http or https.
 func impliedPort(scheme string) uint16 {
 	switch scheme {
 	case "http":
@@ -348,7 +367,8 @@ func impliedPort(scheme string) uint16 {
 	return 0
 }
 
-// parseOrigin reads scheme "://" host [ ":" port ]. The scheme may be another than those of the web, because editors and browser extensions have their own.
+// parseOrigin parses scheme "://" host [ ":" port ]. It accepts all schemes, because editors and
+// browser extensions have others than http and https.
 func parseOrigin(s string) (o webOrigin, ok bool) {
 	scheme, host, ok := strings.Cut(s, "://")
 	if !ok || !isScheme(scheme) {
@@ -364,7 +384,7 @@ func parseOrigin(s string) (o webOrigin, ok bool) {
 	return o, true
 }
 
-// isScheme checks what RFC 3986, section 3.1, has.
+// isScheme reports whether s is a scheme (RFC 3986, section 3.1).
 func isScheme(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -377,11 +397,10 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
-// ForwardedFor returns a function for [Options].ClientAddr and auth.GuardOptions.ClientAddr: the
-// address that a request comes from, where it comes through proxies that add the address of whom
-// they got it from to the header X-Forwarded-For. It believes what proxies have added, whose
-// addresses are in the networks given, and nothing that came before. The function may be called by
-// many goroutines at once.
+// ForwardedFor returns a function for [Options].ClientAddr and auth.GuardOptions.ClientAddr. The
+// function returns the address that a request comes from if proxies add the address of their client
+// to the header X-Forwarded-For. It trusts only entries that proxies in the given networks have
+// added. It is safe for concurrent use.
 func ForwardedFor(proxies ...netip.Prefix) func(*http.Request) netip.Addr {
 	proxies = slices.Clone(proxies)
 	isProxy := func(addr netip.Addr) bool {
@@ -412,7 +431,7 @@ func ForwardedFor(proxies ...netip.Prefix) func(*http.Request) netip.Addr {
 	}
 }
 
-// parseForwarded reads an address as proxies write it, which may have a port.
+// parseForwarded parses an address as proxies write it, with or without a port.
 func parseForwarded(s string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if err != nil {

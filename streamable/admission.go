@@ -11,50 +11,58 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A caller is a principal, or a network address where there is none, with what it has in flight.
+// A caller is a principal, or a network address for anonymous requests, with its requests in
+// flight.
 type caller struct {
 	id    string
 	shard *callerShard
 
-	// Guarded by part.mu.
-	active int // requests being handled, without streams
-	refs   int // requests and streams that have a pointer to the caller; it is forgotten with the last
-	next   *caller
+	// active counts the requests being handled, without streams. Guarded by shard.mu.
+	active int
+	// refs counts requests and streams that refer to the caller. The last one removes it. Guarded
+	// by shard.mu.
+	refs int
+	next *caller
 }
 
-// A callerTable has the callers that have something in flight. It is in parts so that requests do
-// not all wait for one lock.
+// A callerTable has the callers with requests or streams in flight. Its shards have separate locks.
 type callerTable struct {
 	seed   maphash.Seed
 	shards [16]callerShard
 }
 
 type callerShard struct {
-	mu         sync.Mutex
-	byID       map[string]*caller
-	admissions *admission // the requests being handled, in no order
-	spare      *caller    // callers to use again, linked by next
-	spares     int
+	mu   sync.Mutex
+	byID map[string]*caller
+	// admissions lists the requests being handled, in no order.
+	admissions *admission
+	// spare is a free list of callers, linked by next.
+	spare  *caller
+	spares int
 }
 
-// maxSpares is how many callers a part keeps to use again.
+// maxSpares limits the free list of a shard.
 const maxSpares = 64
 
-// A pending is the place of a request among those being handled.
+// An admission is a request's entry among those being handled.
 type admission struct {
 	prev, next *admission
-	target     aborter // nil if the request is not listed
-	aborted    bool    // somebody answers it in place of its handler, and uses it after it was served
-	requests   int     // that it was admitted as
+	// target is nil if the request is not listed.
+	target aborter
+	// aborted means that abort answers the request in place of its handler, and may use it after it
+	// was served.
+	aborted bool
+	// requests is the number of requests admitted: more than one for a batch.
+	requests int
 }
 
-// A cutter answers its request at once, though the handler has not returned.
+// An aborter answers its request at once, though the handler has not returned.
 type aborter interface{ abort() }
 
 func (t *callerTable) init() { t.seed = maphash.MakeSeed() }
 
-// acquire counts a request of the caller, and lists it if p is not nil. n is how many requests the
-// caller has in flight, with this one.
+// acquire counts a request of the caller, and lists it if a is not nil. n is the number of the
+// caller's requests in flight, including this one.
 func (t *callerTable) acquire(id string, a *admission, target aborter) (c *caller, n int64) {
 	shard := &t.shards[maphash.String(t.seed, id)%uint64(len(t.shards))]
 	shard.mu.Lock()
@@ -90,8 +98,8 @@ func (s *callerShard) addLocked(id string) *caller {
 	return c
 }
 
-// release takes back what enter did. p is the one that enter was called with, unless it was unlisted
-// since. It reports whether somebody else answers the request: its memory must not be used again.
+// release undoes acquire. a is the argument of acquire, or nil if that was nil or unlisted since.
+// aborted means that abort answers the request: its memory must not be reused.
 func (c *caller) release(a *admission) (aborted bool) {
 	shard := c.shard
 	shard.mu.Lock()
@@ -111,7 +119,7 @@ func (c *caller) release(a *admission) (aborted bool) {
 	return aborted
 }
 
-// unlist takes a request out of the list of those being handled, and reports what leave does.
+// unlist removes a request from the list. aborted is that of release.
 func (c *caller) unlist(a *admission) (aborted bool) {
 	c.shard.mu.Lock()
 	defer c.shard.mu.Unlock()
@@ -134,8 +142,7 @@ func (s *callerShard) unlistLocked(a *admission) (aborted bool) {
 	return a.aborted
 }
 
-// add counts n more requests of the caller, which may be less than 0, and returns how many there
-// are then.
+// add adds n, which may be negative, to the caller's requests and returns their number.
 func (c *caller) add(n int) int64 {
 	c.shard.mu.Lock()
 	defer c.shard.mu.Unlock()
@@ -143,22 +150,22 @@ func (c *caller) add(n int) int64 {
 	return int64(c.active)
 }
 
-// fairShare is how many requests a caller may have in flight for each one that could still be
-// admitted. A single caller gets fairShare/(fairShare+1) of MaxInFlight, k of them that want all of
-// it get fairShare/(k*fairShare+1) each; the rest stays free for those that have few in flight.
+// fairShare is the number of requests that a caller may have in flight for each free place. A
+// single caller gets at most fairShare/(fairShare+1) of MaxInFlight; k greedy callers get
+// fairShare/(k*fairShare+1) each. The rest remains free for callers with few requests.
 const fairShare = 2
 
-// A verdict says whether a request is handled.
+// A decision is the result of admission control.
 type decision uint8
 
 const (
 	admitted    decision = iota
-	rateLimited          // its caller has its share in flight already
+	rateLimited          // the caller has its share in flight
 	overloaded
 )
 
-// decide decides on a request whose caller has n requests in flight, of inFlight in all, both with
-// this one.
+// decide decides on a request. n is the number of its caller's requests in flight, inFlight that of
+// all, both including this one.
 func decide(n, perCaller, inFlight, max int64) decision {
 	switch {
 	case n > perCaller:
@@ -171,7 +178,7 @@ func decide(n, perCaller, inFlight, max int64) decision {
 	return admitted
 }
 
-// reject answers a request that is not handled, and reports whether it did.
+// reject answers a request that is not admitted, and reports whether it did.
 func (h *Handler) reject(w http.ResponseWriter, v decision) bool {
 	switch v {
 	case rateLimited:
@@ -186,11 +193,12 @@ func (h *Handler) reject(w http.ResponseWriter, v decision) bool {
 	return true
 }
 
-// admitHTTP counts a request, or refuses it. It is listed as one being handled if p is not nil. Streams
-// are none of those that are being handled.
+// admitHTTP counts an HTTP request, or rejects it. It lists the request if a is not nil. Streams do
+// not count as requests being handled.
 func (h *Handler) admitHTTP(w http.ResponseWriter, r *http.Request, from requester, a *admission, target aborter) (c *caller, n int64, ok bool) {
 	active := h.active.Add(1)
-	if h.closing.Load() && !(r.Method == http.MethodPost && r.Header[headerSession] != nil) { // which may be the answer that a request waits for
+	// A POST in a session may be the response that a pending request waits for.
+	if h.closing.Load() && !(r.Method == http.MethodPost && r.Header[headerSession] != nil) {
 		h.requestDone()
 		w.Header()["Connection"] = closeConnection
 		writeUnavailable(w, "the server is shutting down")
@@ -204,8 +212,8 @@ func (h *Handler) admitHTTP(w http.ResponseWriter, r *http.Request, from request
 	return c, n, true
 }
 
-// admitRequest refuses a request, which has been counted as the n-th of its caller, if no more are
-// taken. Answers and cancellations are taken longer, so that what is in flight can end.
+// admitRequest rejects a JSON-RPC request, the n-th of its caller, beyond the limits. Responses and
+// cancellations have higher limits, so that pending requests can end.
 func (h *Handler) admitRequest(w http.ResponseWriter, c *caller, a *admission, n int64) bool {
 	if h.closing.Load() {
 		writeUnavailable(w, "the server is shutting down")
@@ -219,11 +227,11 @@ func (h *Handler) admitRequest(w http.ResponseWriter, c *caller, a *admission, n
 	return h.tryAdmit(w, a, n, 1)
 }
 
-// tryAdmit counts so many requests as being handled, or rejects them.
+// tryAdmit counts requests as being handled, or rejects them.
 func (h *Handler) tryAdmit(w http.ResponseWriter, a *admission, n int64, requests int) bool {
 	inFlight := h.requests.Add(int64(requests))
 	v := decide(n, int64(h.opts.MaxInFlightPerCaller), inFlight, int64(h.opts.MaxInFlight))
-	if v != admitted { // first, because to reject it takes its time
+	if v != admitted { // first, because rejecting is slow
 		h.requests.Add(int64(-requests))
 		h.reject(w, v)
 		return false
@@ -232,7 +240,7 @@ func (h *Handler) tryAdmit(w http.ResponseWriter, a *admission, n int64, request
 	return true
 }
 
-// releaseAdmission takes back what admit did.
+// releaseAdmission undoes tryAdmit.
 func (h *Handler) releaseAdmission(a *admission) {
 	if a.requests > 0 {
 		h.requests.Add(int64(-a.requests))
@@ -240,7 +248,7 @@ func (h *Handler) releaseAdmission(a *admission) {
 	}
 }
 
-// admitBatch counts n more requests that came with one which has been counted, or rejects them.
+// admitBatch counts the n further requests of a batch, or rejects them.
 func (h *Handler) admitBatch(w http.ResponseWriter, c *caller, a *admission, n int) bool {
 	if n <= 0 {
 		return true
@@ -252,7 +260,7 @@ func (h *Handler) admitBatch(w http.ResponseWriter, c *caller, a *admission, n i
 	return true
 }
 
-// releaseHTTP takes back what enter did, see [caller.leave], and admit.
+// releaseHTTP undoes admitHTTP, see [caller.release], and tryAdmit.
 func (h *Handler) releaseHTTP(c *caller, a *admission) (aborted bool) {
 	if a != nil {
 		h.releaseAdmission(a)
@@ -262,7 +270,7 @@ func (h *Handler) releaseHTTP(c *caller, a *admission) (aborted bool) {
 	return aborted
 }
 
-// requestDone counts a request as done.
+// requestDone counts an HTTP request as done.
 func (h *Handler) requestDone() {
 	if h.active.Add(-1) == 0 && h.closing.Load() {
 		h.idleOnce.Do(func() { close(h.idle) })
@@ -270,14 +278,17 @@ func (h *Handler) requestDone() {
 }
 
 const (
-	abortTimeout        = time.Second // for the clients of requests that are cut off to take the answer
-	maxConcurrentAborts = 64          // requests that are cut off at the same time
+	// abortTimeout limits the time for clients to read the errors of aborted requests.
+	abortTimeout = time.Second
+	// maxConcurrentAborts limits the requests that are aborted at the same time.
+	maxConcurrentAborts = 64
 )
 
-// abortRequests answers the requests being handled with an error, as it is not waited for their handlers
-// any longer. It gives up on clients that do not read.
+// abortRequests answers all pending requests with an error, without waiting for their handlers. It
+// gives up on clients that do not read.
 func (h *Handler) abortRequests() {
-	h.aborting.Store(true) // first, for those that are listed but cannot be answered yet
+	// First, for requests that are listed but cannot be answered yet.
+	h.aborting.Store(true)
 	all := h.callers.markAborted()
 	if len(all) == 0 {
 		return
@@ -291,7 +302,8 @@ func (h *Handler) abortRequests() {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for range min(maxConcurrentAborts, len(all)) {
-		wg.Go(func() { // one whose client does not read ends when its connection is closed
+		// A client that does not read ends it when its connection is closed.
+		wg.Go(func() {
 			for c := range next {
 				c.abort()
 			}
@@ -307,7 +319,7 @@ func (h *Handler) abortRequests() {
 	}
 }
 
-// markAborted returns the requests being handled. They are not used again when they have been served.
+// markAborted returns the requests being handled, and keeps them from being reused.
 func (t *callerTable) markAborted() []aborter {
 	var all []aborter
 	for i := range t.shards {
@@ -322,33 +334,38 @@ func (t *callerTable) markAborted() []aborter {
 	return all
 }
 
-// An unreadBudget bounds the bytes of answers that clients have not taken yet, by caller and in all.
-// Answers of up to maxWrite bytes are not counted; there are no more of them than requests in flight.
+// An unreadBudget bounds the bytes of responses that clients have not read yet, by caller and in
+// all. Responses of up to maxWrite bytes do not count; there are no more of them than requests in
+// flight.
 //
-// An answer that finds no room waits for it, as long as there is not too much waiting as well. Beyond
-// that, it is dropped, and its request fails.
+// A response that does not fit waits, unless too much waits already. After unreadTimeout it is
+// dropped, and its request fails.
 type unreadBudget struct {
-	max   int
-	bytes atomic.Int64 // bytes that are counted, also those that wait
+	max int
+	// bytes counts the bytes being written and waiting.
+	bytes atomic.Int64
 	mu    sync.Mutex
 	total unreadUse
-	byID  map[string]unreadUse // callers that have something
-	freed chan struct{}        // closed when there is room again; nil if nobody waits
+	// byID has the callers with any bytes.
+	byID map[string]unreadUse
+	// freed is closed when bytes are released. It is nil if nobody waits.
+	freed chan struct{}
 }
 
-// An unreadUse is what one caller has, or all have, in bytes.
+// An unreadUse has the bytes of one caller, or of all.
 type unreadUse struct{ writing, waiting int }
 
-// callerShareDivisor is which part of the budget one caller may have.
+// callerShareDivisor is the divisor of the budget that gives one caller's share.
 const callerShareDivisor = 4
 
-// unreadTimeout is how long an answer waits for room.
+// unreadTimeout limits how long a response waits.
 const unreadTimeout = 3 * time.Second
 
-// errUnread fails a request whose answer has no room. It has been carried out.
+// errUnread fails a request whose response was dropped. It has been carried out.
 var errUnread = jsonrpc.Errorf(jsonrpc.CodeInternalError, "the answer was dropped: the client has not read too many others yet; the request was carried out")
 
-// acquire waits until the caller may have n bytes more, and reports false if that takes too long.
+// acquire waits until the caller may use n more bytes. It reports false after a timeout, or if too
+// much waits.
 func (b *unreadBudget) acquire(ctx context.Context, caller string, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -387,9 +404,9 @@ func (b *unreadBudget) acquire(ctx context.Context, caller string, n int) bool {
 	}
 }
 
-// fitsLocked reports whether the caller may have n bytes more. One that has none gets what is free;
-// one that has some leaves as much as it has to others, so that k callers that do not read cannot
-// have more than k/(k+1) of all. An answer is never too large if it is the only one.
+// fitsLocked reports whether the caller may use n more bytes. A caller without bytes may use what
+// is free. Others must leave as much free as they use, so that k callers that do not read get at
+// most k/(k+1) of the budget. A single response always fits.
 func (b *unreadBudget) fitsLocked(caller string, n int) bool {
 	own := b.byID[caller].writing
 	free := b.max - b.total.writing - n
@@ -419,7 +436,7 @@ func (b *unreadBudget) addLocked(caller string, writing, waiting int) {
 	b.bytes.Add(int64(writing + waiting))
 }
 
-// release gives back what acquire gave.
+// release undoes acquire.
 func (b *unreadBudget) release(caller string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -430,7 +447,8 @@ func (b *unreadBudget) release(caller string, n int) {
 	}
 }
 
-// isExhausted reports whether the caller has its share, so that it is to read before it asks for more.
+// isExhausted reports whether the caller uses its share, and must read before it sends more
+// requests.
 func (b *unreadBudget) isExhausted(caller string) bool {
 	if b.bytes.Load() < int64(b.max/callerShareDivisor) {
 		return false
@@ -441,8 +459,8 @@ func (b *unreadBudget) isExhausted(caller string) bool {
 	return u.writing+u.waiting >= b.max/callerShareDivisor
 }
 
-// reserveUnread has room for the answer before it is written, or makes it a failure. done gives the room
-// back.
+// reserveUnread reserves budget for the response, or replaces the response by an error. The caller
+// calls release after the write.
 func (pr *postRequest) reserveUnread(ctx context.Context, err error) (release func(), _ error) {
 	n := len(pr.answer)
 	if n <= maxWrite {

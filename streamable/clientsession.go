@@ -20,18 +20,25 @@ import (
 	"mcpwire/mcp"
 )
 
-// A clientSession is what ties the requests of a legacy connection together. It does not change once there is one, but for its end.
+// A clientSession is the state of a legacy session. It is immutable once set, except for its end.
 type clientSession struct {
-	id            string   // that the server gave; "" if it keeps none
-	version       []string // that the two sides agreed on; nil before that
-	gone          bool     // the server does not know it any more
-	listenStarted bool     // there is a goroutine that listens to the server
-	mayAsk        bool     // the server may ask for something
+	// id is the id that the server assigned, or "".
+	id string
+	// version is the negotiated version header. It is nil before.
+	version []string
+	// gone means that the server has forgotten the session.
+	gone bool
+	// listenStarted means that a goroutine keeps the GET stream open.
+	listenStarted bool
+	// mayAsk means that the server may send requests.
+	mayAsk bool
 
-	listening <-chan struct{} // closed when the server knows that somebody listens to its questions; nil if that is of no interest
+	// listening is closed when the server knows the client's stream for its requests. It is nil if
+	// calls need not wait for that.
+	listening <-chan struct{}
 }
 
-// maxSessionIDBytes bounds the id of a session, in bytes.
+// maxSessionIDBytes limits the id of a session, in bytes.
 const maxSessionIDBytes = 4096
 
 func (f *framer) currentSession() clientSession {
@@ -52,7 +59,7 @@ func (t *Transport) legacyHeader(s *clientSession) http.Header {
 	return h
 }
 
-// setSessionID notes the id that the server gave a new session.
+// setSessionID stores the id that the server assigned to a new session.
 func (f *framer) setSessionID(h http.Header) error {
 	id := h.Get(headerSession)
 	for i := range len(id) {
@@ -66,18 +73,19 @@ func (f *framer) setSessionID(h http.Header) error {
 	return nil
 }
 
-// setNegotiated notes the version that the server has chosen.
+// setNegotiated stores the version that the server chose.
 func (f *framer) setNegotiated(m *jsonrpc.Message) {
 	version := jsonwire.Text(jsonwire.Lookup(m.Result, "protocolVersion"))
 	if version == "" || !era.PlainHeaderValue(version) || len(version) > len(valueModern[0]) {
-		return // the client is not going to agree
+		return // the client is going to reject it
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.session.version = []string{version}
 }
 
-// loseSession ends the connection, since the server does not know its session any more. Other requests that are under way get a moment to end by themselves.
+// loseSession ends the connection because the server has forgotten the session. Pending requests
+// get drainTimeout to end.
 func (f *framer) loseSession() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +103,7 @@ func (f *framer) loseSession() {
 	})
 }
 
-// endSession tells the server that the session is not needed any more. It need not agree to that.
+// endSession tells the server that the session has ended. It ignores a refusal.
 func (f *framer) endSession() {
 	s := f.currentSession()
 	if s.id == "" || s.gone {
@@ -112,11 +120,13 @@ func (f *framer) endSession() {
 	drainBody(resp.Body)
 }
 
-// listenTimeout is how long the first calls of a session wait for the stream that the server's questions about them may come on. Servers drop what they have
-// to say while there is none; and some do not begin to answer before they have something. Calls that no questions can come of do not wait.
+// listenTimeout limits how long the first calls of a session wait for the GET stream, on which the
+// server may send requests. Servers drop such messages without a stream; and some begin their
+// response to GET only with the first message. Calls that cannot cause server requests do not wait.
 const listenTimeout = time.Second
 
-// prepareListenLocked returns what to close when the server knows that somebody listens, and lets calls wait for that if it matters; nil if nobody is to listen.
+// prepareListenLocked returns a channel to close when the server knows the GET stream, and lets
+// calls wait for that if they need it. It returns nil if no stream is needed.
 func (f *framer) prepareListenLocked() chan<- struct{} {
 	if f.session.listenStarted || f.closing || f.transport.opts.NoListening || f.sse != nil {
 		return nil
@@ -129,7 +139,8 @@ func (f *framer) prepareListenLocked() chan<- struct{} {
 	return listening
 }
 
-// startListening has a goroutine take what the server says of itself, and closes listens when the server knows, or seems not to tell. It is called once the session has begun.
+// startListening opens the GET stream of a new session, and closes listening when the server has
+// responded or listenTimeout has passed.
 func (f *framer) startListening(listening chan<- struct{}) {
 	answered := make(chan struct{})
 	f.wg.Go(func() { f.listen(answered) })
@@ -145,7 +156,8 @@ func (f *framer) startListening(listening chan<- struct{}) {
 	})
 }
 
-// listen keeps a stream open for what the server says of itself, as long as it offers one. It closes answered when that is known.
+// listen keeps the GET stream open while the server offers one. It closes answered at the first
+// response.
 func (f *framer) listen(answered chan<- struct{}) {
 	reportGap := func() { f.enqueue(inbound{err: jsonrpc.ErrGap}) }
 	s := &clientStream{f: f, onSkip: reportGap}
@@ -159,14 +171,15 @@ func (f *framer) listen(answered chan<- struct{}) {
 			return
 		case err == nil:
 			offered = true
-			if missed && !s.resumable() { // from now on nothing is
+			if missed && !s.resumable() { // from now on nothing is missed
 				reportGap()
 			}
 			began := time.Now()
 			s.read(resp.Body, f.enqueueFrames(resp.Request.Context()))
 			resp.Body.Close()
 			missed = true
-			if s.progressed || time.Since(began) >= maxRetry { // one that lasted is no failure, though there was nothing to say
+			// A stream that lasted is not a failure, even without messages.
+			if s.progressed || time.Since(began) >= maxRetry {
 				failures = 0
 			} else {
 				failures++
@@ -193,7 +206,8 @@ func (f *framer) listen(answered chan<- struct{}) {
 	}
 }
 
-// keepListening reports whether it is worth asking again after an error: most servers that have no stream say so, in various ways.
+// keepListening reports whether to repeat the GET after an error: most servers without a stream say
+// so in various ways.
 func (f *framer) keepListening(err error, offered *bool, s *clientStream) bool {
 	e, _ := errors.AsType[*jsonrpc.CallError](err)
 	status, answered := errors.AsType[*StatusError](err)
@@ -203,7 +217,7 @@ func (f *framer) keepListening(err error, offered *bool, s *clientStream) bool {
 		f.loseSession()
 		return false
 	case s.lastID != "" && e.Outcome == jsonrpc.OutcomeRejected:
-		s.lastID = "" // perhaps it was that which the server cannot do
+		s.lastID = "" // resuming may be the problem
 		return true
 	case e.Outcome == jsonrpc.OutcomeRejected || e.Outcome == jsonrpc.OutcomeDenied:
 		f.log.Debug("the server has no stream of its own", "error", err)
@@ -212,8 +226,10 @@ func (f *framer) keepListening(err error, offered *bool, s *clientStream) bool {
 	return true
 }
 
-// isSessionRejected reports whether a refusal of a message in a session says that the server no longer knows the session. The protocol has 404 for that. Many servers, those that
-// follow the examples of the TypeScript SDK for one, answer 400 instead, as for any other bad request, without the request's id. Then the server is asked.
+// isSessionRejected reports whether the rejection of a message means that the server has forgotten
+// the session. The protocol's status for that is 404. Many servers, such as those that follow the
+// examples of the TypeScript SDK, respond with 400 and without the request's id, as to any invalid
+// request. Then isSessionGone asks the server.
 func (f *framer) isSessionRejected(r *httpError, id string) bool {
 	switch r.status.StatusCode {
 	case http.StatusNotFound:
@@ -224,8 +240,9 @@ func (f *framer) isSessionRejected(r *httpError, id string) bool {
 	return false
 }
 
-// isSessionGone asks whether the server still knows the session: 404 may also mean that it has no stream, and 400 anything, and this once nobody else may ask for long. 400 counts
-// only in a session that has worked: nothing is wrong with the question then but the session.
+// isSessionGone asks the server whether it still knows the session, by a ping: 404 may also mean
+// that the server has no stream, and 400 anything. 400 counts only in a session that has worked:
+// then only the session can be wrong with the ping.
 func (f *framer) isSessionGone() bool {
 	s := f.currentSession()
 	if s.gone {
@@ -249,7 +266,7 @@ func (f *framer) isSessionGone() bool {
 	return !r.isMethodNotFound() && !r.answersID(id.String())
 }
 
-// enqueueFrames passes on what the server says of itself.
+// enqueueFrames returns a function that passes on the messages of the GET stream.
 func (f *framer) enqueueFrames(from context.Context) func(frame []byte) (bool, error) {
 	return func(frame []byte) (bool, error) {
 		f.enqueue(inbound{frame: frame, from: from})
@@ -259,30 +276,42 @@ func (f *framer) enqueueFrames(from context.Context) func(frame []byte) (bool, e
 
 var errSSEEnded = fmt.Errorf("the stream that brings the answers has ended: %w", jsonrpc.ErrClosed)
 
-// Bounds of streams.
+// Limits of streams.
 const (
-	defaultRetry  = time.Second // between a stream that broke and the next, if the server did not say
-	minRetry      = 100 * time.Millisecond
-	maxRetry      = time.Minute
-	maxFailures   = 8                      // in a row, without progress, after which a stream is given up
-	lingerTimeout = 250 * time.Millisecond // that a server has to end a response behind its last event, so that the connection can be used again
+	// Delay before a stream is resumed, unless the server sets it.
+	defaultRetry = time.Second
+	minRetry     = 100 * time.Millisecond
+	maxRetry     = time.Minute
+	// Failures in a row without progress after which a stream is abandoned.
+	maxFailures = 8
+	// Time for a server to end a response after its last event, so that the connection can be
+	// reused.
+	lingerTimeout = 250 * time.Millisecond
 )
 
-// A clientStream is a sequence of events, which goes on over several HTTP responses if it can be resumed
+// A clientStream is a sequence of events, which continues over several HTTP responses if it can be
+// resumed
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery).
 type clientStream struct {
-	f           *framer
-	lastID      string        // of the last event that had one; "" cannot be resumed
-	retry       time.Duration // that the server wants to be waited; 0 if it did not say
-	progressed  bool          // the last response brought something that was new
-	interrupted bool          // it did not end as the server meant it to
-	tooLargeErr error         // what was too large to be read in it
-	resumedAt   time.Time     // when a stream that broke was last taken up again at once
+	f *framer
+	// lastID is the last event id. A stream with "" cannot be resumed.
+	lastID string
+	// retry is the delay that the server requested, or 0.
+	retry time.Duration
+	// progressed means that the last response contained something new.
+	progressed bool
+	// interrupted means that the last response broke off.
+	interrupted bool
+	// tooLargeErr is the error of an event that was too large.
+	tooLargeErr error
+	// resumedAt is the time when a broken stream was last resumed at once.
+	resumedAt time.Time
 
-	onSkip func() // is called for what is too large; may be nil
+	// onSkip is called for an event that is too large. It may be nil.
+	onSkip func()
 }
 
-// read takes the messages of one response, until that ends or take returns true.
+// read reads the events of one response until it ends or handle returns true or an error.
 func (s *clientStream) read(body io.Reader, handle func(frame []byte) (done bool, err error)) (done bool, err error) {
 	r := sse.NewReader(body, s.f.transport.opts.MaxFrame)
 	r.SetLastEventID(s.lastID)
@@ -320,10 +349,11 @@ func (s *clientStream) read(body io.Reader, handle func(frame []byte) (done bool
 	}
 }
 
-// delay is how long is waited before the stream is taken up again, after so many failures in a row. The first time after it broke, that is not at all: what retry means is how long
-// a server wants to be left alone that has ended the stream itself
-// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server), and the longer the wait, the more events there are to be kept. A stream that breaks
-// all the time waits a little.
+// delay returns the delay before the stream is resumed, after a number of failures in a row. The
+// first time after a break it is 0, or a little if the stream breaks all the time: retry is meant
+// for streams that the server ends itself
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server),
+// and a longer wait means more events to store.
 func (s *clientStream) delay(failures int) time.Duration {
 	if s.interrupted {
 		if failures == 0 {
@@ -341,7 +371,8 @@ func (s *clientStream) delay(failures int) time.Duration {
 	return d
 }
 
-// pause waits as long, and at least so long as a server that refused the last attempt wants. It reports whether ctx did not end before.
+// pause waits for delay, or longer if the server that refused the last attempt requested it. It
+// reports false if ctx ended first.
 func (s *clientStream) pause(ctx context.Context, failures int, refused error) bool {
 	d := s.delay(failures)
 	if e, ok := errors.AsType[*jsonrpc.CallError](refused); ok {
@@ -356,7 +387,8 @@ func (s *clientStream) pause(ctx context.Context, failures int, refused error) b
 	return true
 }
 
-// isUnavailable reports whether an error says that the server is not there, though its machine, or one that stands before it, is.
+// isUnavailable reports whether the error means that the server is down, though its machine or a
+// proxy in front is up.
 func isUnavailable(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.StatusCode >= 500
@@ -364,7 +396,7 @@ func isUnavailable(err error) bool {
 	return neterror.IsRefused(err)
 }
 
-// resumable reports whether the server can be asked to go on behind the last event.
+// resumable reports whether the server can resume the stream after the last event.
 func (s *clientStream) resumable() bool {
 	for i := range len(s.lastID) {
 		if s.lastID[i] < ' ' || s.lastID[i] > '~' {
@@ -374,7 +406,8 @@ func (s *clientStream) resumable() bool {
 	return s.lastID != ""
 }
 
-// readStream takes the answer out of a stream that began with body, and closes the bodies of the responses that it goes on in.
+// readStream reads the response from a stream that begins with body, and resumes it if necessary.
+// It closes all bodies.
 func (p *post) readStream(body io.ReadCloser) error {
 	s := &clientStream{f: p.f}
 	defer func() { body.Close() }()
@@ -388,7 +421,8 @@ func (p *post) readStream(body io.ReadCloser) error {
 		if e, ok := errors.AsType[*jsonrpc.CallError](err); ok {
 			return e
 		}
-		if s.tooLargeErr != nil { // it was the answer, and would be as large the next time
+		// The response was too large, and would be again.
+		if s.tooLargeErr != nil {
 			return lostError(s.tooLargeErr)
 		}
 		err = fmt.Errorf("the stream ended before the answer: %w", err)
@@ -404,18 +438,20 @@ func (p *post) readStream(body io.ReadCloser) error {
 	}
 }
 
-// linger gives the server a moment to end a response that has nothing more of interest. cancel ends the request otherwise.
+// linger gives the server a moment to end a finished response, and then calls cancel.
 func linger(body io.Reader, cancel context.CancelFunc) {
 	t := time.AfterFunc(lingerTimeout, cancel)
 	defer t.Stop()
 	drainBody(body)
 }
 
-// A ResumeError is what a [*jsonrpc.CallError] wraps when the stream that was to bring a legacy answer ended before it, and could not be resumed.
+// A ResumeError is wrapped by a [*jsonrpc.CallError] when the stream of a legacy response ended
+// early and could not be resumed.
 type ResumeError struct {
 	// Err says how the stream ended.
 	Err error
-	// Reason says why it was not resumed. It is, or wraps, a [*StatusError] if the server refused; Unwrap does not lead to it, since it answers another HTTP request than the call's.
+	// Reason says why it was not resumed. It is, or wraps, a [*StatusError] if the server refused.
+	// Unwrap does not return it, since it belongs to another HTTP request than the call's.
 	Reason error
 }
 
@@ -431,7 +467,8 @@ var (
 	errNoProgress   = errors.New("it ended again and again, without any event in between")
 )
 
-// resume asks the server to go on with a stream that broke. It returns the response, or why there is none.
+// resume asks the server to resume a broken stream. It returns the response, or the reason for the
+// failure.
 func (p *post) resume(s *clientStream, failures *int) (*http.Response, error) {
 	if !s.resumable() {
 		return nil, errNotResumable
@@ -489,10 +526,12 @@ func (f *framer) get(ctx context.Context, lastID string) (*http.Response, error)
 	return nil, readHTTPError(resp, 0).callError()
 }
 
-// endpointTimeout is how long a server may take to say where messages are to be posted. Those that mean something else with their stream never do.
+// endpointTimeout limits the wait for the endpoint event. Servers whose GET stream is not HTTP+SSE
+// never send it.
 const endpointTimeout = 5 * time.Second
 
-// An oldStream is a connection by the HTTP+SSE transport of 2024-11-05: messages are posted to one URL, and all that the server has to say comes on one stream
+// An sseConn is a connection by the HTTP+SSE transport of 2024-11-05: the client posts messages to
+// one URL, and one stream has all messages of the server
 // (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
 type sseConn struct {
 	endpoint *url.URL
@@ -504,7 +543,7 @@ func (f *framer) currentSSE() *sseConn {
 	return f.sse
 }
 
-// mayBeSSE reports whether the httpError of initialize may come from a server that knows only HTTP+SSE.
+// mayBeSSE reports whether a server that only knows HTTP+SSE may have rejected initialize this way.
 func (p *post) mayBeSSE(r *httpError) bool {
 	switch r.status.StatusCode {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
@@ -514,7 +553,7 @@ func (p *post) mayBeSSE(r *httpError) bool {
 	return !p.f.transport.opts.NoSSE && (r.message == nil || !era.IsModernError(r.message.Err()) && r.message.Err().Code != jsonrpc.CodeMethodNotFound)
 }
 
-// openSSE tries to open the stream of such a server. It returns nil if there is none, and notes in the httpError why.
+// openSSE tries to open an HTTP+SSE stream. It returns nil on failure.
 func (f *framer) openSSE(ctx context.Context, r *httpError) *sseConn {
 	streamCtx, cancel := context.WithCancel(f.baseCtx) // the stream outlasts the request
 	stop := context.AfterFunc(ctx, cancel)
@@ -552,7 +591,7 @@ func (f *framer) openSSE(ctx context.Context, r *httpError) *sseConn {
 	return conn
 }
 
-// readEndpoint reads the first event.
+// readEndpoint reads the endpoint event.
 func (f *framer) readEndpoint(r *sse.Reader) (*sseConn, error) {
 	for {
 		e, err := r.Read()
@@ -576,12 +615,12 @@ func (f *framer) readEndpoint(r *sse.Reader) (*sseConn, error) {
 	}
 }
 
-// readSSE takes the messages of the stream until it ends, and the connection with it.
+// readSSE receives the messages of the stream. The connection ends with it.
 func (f *framer) readSSE(r *sse.Reader, from context.Context) {
 	for {
 		e, err := r.Read()
 		if large, ok := errors.AsType[*sse.TooLargeError](err); ok {
-			// Whose answer it was is not known, if it was one: the only call under way fails.
+			// The call is unknown: a FrameError without an id fails the only pending call.
 			f.enqueue(inbound{err: &jsonrpc.FrameError{
 				Code: jsonrpc.CodeInvalidRequest, Reason: large.Error(),
 				Err: &jsonrpc.TooLargeError{Limit: f.transport.opts.MaxFrame, Kind: jsonrpc.KindResponse},
@@ -598,7 +637,7 @@ func (f *framer) readSSE(r *sse.Reader, from context.Context) {
 	}
 }
 
-// roundTripSSE posts a request. Its answer comes on the stream.
+// roundTripSSE posts a request. Its response arrives on the stream.
 func (p *post) roundTripSSE(conn *sseConn) error {
 	h := p.f.transport.header(2)
 	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
@@ -615,7 +654,8 @@ func (p *post) roundTripSSE(conn *sseConn) error {
 	}
 	r := readHTTPError(resp, 0)
 	switch {
-	case resp.StatusCode == http.StatusNotFound && !r.isMethodNotFound() && p.method != mcp.MethodInitialize: // though the stream of the session has not ended, or not yet
+	// The session is gone, though its stream has not ended yet.
+	case resp.StatusCode == http.StatusNotFound && !r.isMethodNotFound() && p.method != mcp.MethodInitialize:
 		p.f.loseSession()
 		return sessionGoneError(r)
 	case !r.isAnswer():

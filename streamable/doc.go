@@ -1,72 +1,106 @@
-// Package streamable carries MCP over HTTP, on both sides and in all revisions
+// Package streamable implements the HTTP transports of MCP, client and server, in
+// all revisions
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
 //
 // # Server
 //
-// [NewHandler] makes a [Handler] for one URL, which serves a *server.Server. [ListenAndServe] runs it with the limits that a server on a network needs; it
-// can also be mounted in an [net/http.Server] that there is already:
+// [NewHandler] makes a [Handler] for one URL, which serves a *server.Server.
+// [ListenAndServe] runs it with the limits that a server on a network needs. The
+// Handler can also be mounted in an existing [net/http.Server]:
 //
 //	h := streamable.MustHandler(srv, nil)
 //	mux.Handle("/mcp", h)
-//	err := streamable.ListenAndServe(ctx, ":8080", mux, &streamable.ServeOptions{OnShutdown: h.Shutdown})
+//	err := streamable.ListenAndServe(ctx, ":8080", mux,
+//		&streamable.ServeOptions{OnShutdown: h.Shutdown})
 //
-// Each request is told apart by what it says of itself. Modern ones stand alone: there is no session, and a client that hangs up has cancelled. Their
-// headers must agree with their body; what is wrong with a request is a status of 400 or 404, with a JSON-RPC error. Legacy clients have a session, which
-// begins with initialize; their requests go on when they hang up. The answer is JSON, or an event stream if something precedes it, or if it takes longer than
-// [Options.KeepAlive].
+// The Handler recognizes the era of each request by its metadata and headers.
+// Modern requests are independent: they have no session, and a client that hangs
+// up cancels its request. Their headers must agree with the body; an invalid
+// request gets status 400 or 404 with a JSON-RPC error. A legacy client opens a
+// session with initialize; its requests continue when it hangs up. The response is
+// JSON. It is an event stream if a message precedes the result, or if the result
+// takes longer than [Options.KeepAlive].
 //
-// [Handler.SSE] serves the transport of revision 2024-11-05, on paths of its own. With [Options].NDJSON, programs that only pipe can post any number of
-// messages, one on each line, and get lines back while they still send. Neither is on unless asked for.
+// [Handler.SSE] serves the HTTP+SSE transport of revision 2024-11-05 on separate
+// paths. With [Options].NDJSON, a program can post any number of messages, one a
+// line, and reads the responses as lines while it still sends. Both are off by
+// default.
 //
 // # Client
 //
-// [Dial] makes a transport for package client: client.Dial(ctx, streamable.Dial(url, nil), nil). It finds out what the server speaks, sends the headers
-// that repeat what is in the body, keeps the stream of a legacy session open and resumes it, and puts an OAuth client of package auth to use as the
+// [Dial] makes a transport for package client:
+// client.Dial(ctx, streamable.Dial(url, nil), nil). It detects the era of the
+// server, sends the headers that repeat the body, and keeps the stream of a legacy
+// session open and resumes it. An OAuth client of package auth serves as the
 // Transport of its HTTP client.
 //
 // # Security defaults
 //
-// A server that only this machine is to reach is still within reach of every page in its browsers. So a Handler refuses, with status 403, requests whose
-// Host header is neither local nor among [Options].Hosts, and those of pages whose origin is not among [Options].Origins. Bodies must say that they are JSON,
-// cannot be compressed, and are bounded, as is everything else in [Options] and [ServeOptions]: what is too much is answered with 429 or 503, and
-// Retry-After. [ListenAndServe] takes no address that other machines reach unless [ServeOptions].AllowRemote is set.
+// Every page in a local browser can reach a server that listens on the loopback
+// interface. A Handler therefore rejects, with status 403, requests whose Host
+// header is neither local nor in [Options].Hosts, and requests of pages whose
+// origin is not in [Options].Origins. Bodies must have the type application/json
+// and must not be compressed. The limits of [Options] and [ServeOptions] bound
+// everything; a request beyond them gets status 429 or 503 and Retry-After.
+// [ListenAndServe] accepts only loopback addresses unless
+// [ServeOptions].AllowRemote is set.
 //
-// [Options].Guard asks for tokens. Sessions, their streams and their events belong to the principal whose token opened them, and do not exist for others;
-// that a request has the id of a session proves nothing. What lasts, such as the stream of a subscription, ends when the token does. [Options].Scopes says
-// what a request needs besides, whatever the revision.
+// [Options].Guard requires tokens. Sessions, their streams and their events belong
+// to the principal that opened them and do not exist for others; the id of a
+// session proves nothing. Streams such as that of a subscription end when the
+// token expires. [Options].Scopes names the scopes that a request needs in
+// addition, in all revisions.
 //
-// Requests in flight are shared among callers, which are principals, or network addresses where there
-// are none ([Options].ClientAddr says which, behind a proxy): [Options].MaxInFlightPerCaller limits
-// those of one, and when [Options].MaxInFlight is nearly reached, the callers with the most are
-// rejected first. A caller over its share gets status 429; 503 means that the server as a whole has
-// too much to do. Both come with Retry-After, and so do the limits of the server's own options.
+// Callers share the capacity for requests in flight. A caller is a principal, or a
+// network address for anonymous requests ([Options].ClientAddr returns it behind a
+// proxy). [Options].MaxInFlightPerCaller limits one caller, and when
+// [Options].MaxInFlight is nearly reached, the callers with the most requests are
+// rejected first. Status 429 means that the caller exceeds its share, 503 that the
+// server is overloaded. Both come with Retry-After, and so do the limits of the
+// server's own options.
 //
 // # Streams and resumption
 //
-// What a legacy session sends by event streams is kept in an [EventStore], by default in memory and bounded in bytes, number and age, so that a client whose
-// connection broke gets the rest, by a GET with the id of the last event that it had. If that cannot be done without a gap, the status is 400. An answer
-// that nothing precedes is kept only in 2025-11-25, where streams begin with an id: others have none to come back with. What belongs
-// to no request comes by a GET stream; while nobody listens, the first 128 of it are kept, until the client listens. The GET stream that was opened last is
-// the one that counts. [CloseStream] lets a handler that takes long give up the connection until there is something to say.
+// An [EventStore] keeps what a legacy session sends in event streams. The default
+// store is in memory and bounded in bytes, events and age. A client whose
+// connection broke gets the rest by a GET with the id of the last event it has
+// seen. If that would leave a gap, the status is 400. A result that nothing
+// precedes is kept only in 2025-11-25, where streams begin with an id; other
+// revisions have no id to resume from. A GET stream carries the messages that
+// belong to no request. While no client listens, the first 128 of them are kept.
+// The GET stream opened last replaces earlier ones. [CloseStream] lets a slow
+// handler release the connection until it has a result.
 //
-// Modern streams are not resumed: a request whose stream breaks is cancelled, and a subscription has to be made again.
+// Modern streams cannot be resumed: a request whose stream breaks is canceled, and
+// a client must repeat its subscription.
 //
 // # Scaling out
 //
-// Modern requests can go to any process, as long as the servers share what server.Options says. So can those of legacy sessions if the handlers share
-// [Options].Sessions and [Options].Events: a process that does not know a session takes it over, by having its initialize handled again. What else a client has
-// told the other process does not come along, such as its log level and subscriptions to resources; and a session that ends by DELETE at one process
-// lives on at others that know it, until it is idle for [Options].SessionTimeout. A [SessionStore] that fails makes requests of sessions that the process does not know fail with status 503, an [EventStore] that fails makes streams that cannot be resumed, but loses nothing that a connected client is sent. Balancers should therefore send a session to the same process while
-// they can. Without these stores they have to. Requests that wait for an answer of the client get it only at the process that they are at.
+// Any process can serve modern requests if the servers share what server.Options
+// documents. That is also true of legacy sessions if the handlers share
+// [Options].Sessions and [Options].Events: a process that does not know a session
+// takes it over by handling its initialize again. Other state of the session, such
+// as the log level and resource subscriptions, is lost. After a DELETE at one
+// process, the session remains at others that know it until it has been idle for
+// [Options].SessionTimeout. If the [SessionStore] fails, requests of sessions that
+// are unknown to the process fail with status 503. If the [EventStore] fails,
+// streams cannot be resumed, but connected clients lose nothing. A load balancer
+// should send a session to the same process if possible, and must do so without
+// these stores. The client's response to a server's request must reach the process
+// that sent the request.
 //
 // # Concurrency
 //
-// Handlers and transports may be used by many goroutines at once. Handlers of requests run on the goroutine that net/http has for them, but those of legacy
-// requests of HTTP/2, which may outlast their stream, on one of their own. [Handler.Shutdown] ends streams and sessions, and waits for what is under way.
+// Handlers and transports are safe for concurrent use. A request's handler runs on
+// the goroutine of net/http; handlers of legacy HTTP/2 requests run on a separate
+// one because they may outlast their stream. [Handler.Shutdown] ends streams and
+// sessions, and waits for pending requests.
 //
 // # Errors
 //
-// [ErrRemoteAddress] is what [ListenAndServe] and [Serve] return for an address that other machines reach. [ErrNotResumable] is what [CloseStream] returns
-// where clients would not come back. [ErrEventGone] is what an [EventStore] returns for an event that it does not have. Calls of a client fail with a
-// *jsonrpc.CallError, around a [*StatusError] if the server answered with a status that is none of success.
+// [ListenAndServe] and [Serve] return [ErrRemoteAddress] for an address that other
+// machines can reach. [CloseStream] returns [ErrNotResumable] if the client would
+// not resume the stream. An [EventStore] returns [ErrEventGone] for an event that
+// it does not have. Calls of a client fail with a *jsonrpc.CallError, which wraps a
+// [*StatusError] if the server responded with a status other than 2xx.
 package streamable

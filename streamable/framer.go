@@ -16,60 +16,84 @@ import (
 	"mcpwire/mcp"
 )
 
-// Bounds of one connection.
+// Limits of one connection.
 const (
-	maxQueued       = 4096                   // requests that wait for others to end
-	maxOneWay       = 64                     // notifications and answers under way at once
-	maxQueuedOneWay = 1024                   // and with those that wait; further ones are dropped: a server that asks without end does not take what it is answered
-	maxInbound      = 64                     // messages that were read and nobody has taken
-	oneWayTimeout   = 30 * time.Second       // for the server to take a notification or an answer
-	drainTimeout    = 500 * time.Millisecond // for what is under way when the session has ended, and for notifications at the end
-	closeTimeout    = 2 * time.Second        // for the server to take leave, and for goroutines to end
-	cancelGrace     = 10 * time.Second       // until a legacy request that was cancelled is not waited for any more
+	maxQueued = 4096 // requests that wait for a slot
+	maxOneWay = 64   // notifications and responses in flight
+	// Pending notifications and responses; more are dropped. A server that sends requests without
+	// end may not read the responses.
+	maxQueuedOneWay = 1024
+	maxInbound      = 64               // messages not received yet
+	oneWayTimeout   = 30 * time.Second // for sending a notification or a response
+	// For pending requests after the session was lost, and for notifications on Close.
+	drainTimeout = 500 * time.Millisecond
+	closeTimeout = 2 * time.Second  // for ending the session, and for goroutines
+	cancelGrace  = 10 * time.Second // for a canceled legacy request
 )
 
-// A framer is one connection: a stateless one to a modern server, or a session of a legacy one. It has a goroutine for each HTTP request under way, and one for each stream that
-// a legacy server keeps open. All of them send what they read to in, and end with ctx.
+// A framer is one connection: a stateless one to a modern server, or a session of a legacy one. It
+// has a goroutine for each HTTP request in flight, and one for each stream that a legacy server
+// keeps open. They send received messages to in, and end with ctx.
 type framer struct {
 	transport *Transport
 	log       *slog.Logger
 
-	ctx           context.Context // of all requests; ends with Close
-	cancel        context.CancelFunc
-	baseCtx       context.Context // ctx with the values of who made the connection, for requests that nobody has asked for
-	in            chan inbound
-	deliverAnswer func([]byte) error // takes answers that need not stand behind anything in in
-	done          chan struct{}      // closed when nothing more is read; end says why
-	wg            sync.WaitGroup
-	oneWays       sync.WaitGroup // notifications and answers, which are a part of wg
+	// ctx is the parent of all requests. It ends with Close.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// baseCtx is ctx with the values of Connect's context, for the connection's own requests.
+	baseCtx context.Context
+	in      chan inbound
+	// deliverAnswer takes responses that need not keep their order with in.
+	deliverAnswer func([]byte) error
+	// done is closed when there is nothing more to receive; endErr has the reason.
+	done chan struct{}
+	wg   sync.WaitGroup
+	// oneWays counts notifications and responses. wg includes them.
+	oneWays sync.WaitGroup
 
-	work        chan *post    // for goroutines that have done with another request: their stacks have grown already
-	idleWorkers atomic.Int32  // of them
-	slots       chan struct{} // has an element for each request under way
-	oneWaySlots chan struct{} // and for each notification or answer
-	oneWayCount atomic.Int32  // of those, with the ones that wait
-	dropLogged  sync.Once     // of one of them has been reported
+	// work passes requests to idle workers, whose stacks have grown already.
+	work chan *post
+	// idleWorkers counts the goroutines that receive from work.
+	idleWorkers atomic.Int32
+	// slots has an element for each request in flight.
+	slots chan struct{}
+	// oneWaySlots has an element for each notification or response in flight.
+	oneWaySlots chan struct{}
+	// oneWayCount counts pending notifications and responses.
+	oneWayCount atomic.Int32
+	// dropLogged guards the log of the first dropped message.
+	dropLogged sync.Once
 
-	sessionServed atomic.Bool // a request was taken in the session
+	// sessionServed means that a request of the session has succeeded.
+	sessionServed atomic.Bool
 
-	mu               sync.Mutex
-	pending          map[string]*post // requests without an answer yet, by the text of their id
-	modernVersion    []string         // header of the last modern request
-	endErr           error            // set before over is closed
-	ended            bool
-	closing          bool
-	closed           chan struct{} // closed when Close is done; nil before
-	initialized      chan struct{} // closed when the server knows that the session is initialized; nil before that is said
-	lastNotification chan struct{} // closed when the last notification has been taken
+	mu sync.Mutex
+	// pending has requests without a response yet, by the text of their id.
+	pending map[string]*post
+	// modernVersion is the version header of the last modern request.
+	modernVersion []string
+	// endErr is set before done is closed.
+	endErr  error
+	ended   bool
+	closing bool
+	// closed is closed when Close is done. It is nil before Close.
+	closed chan struct{}
+	// initialized is closed when notifications/initialized was sent. It is nil before.
+	initialized chan struct{}
+	// lastNotification is closed when the last notification was sent.
+	lastNotification chan struct{}
 	session          clientSession
-	sse              *sseConn // what the server speaks is HTTP+SSE; nil if it is not
+	// sse is nil unless the server speaks HTTP+SSE.
+	sse *sseConn
 }
 
-// inbound is what Receive returns.
+// An inbound is a result of Receive.
 type inbound struct {
 	frame []byte
 	err   error
-	from  context.Context // nil of errors but those of calls
+	// from is nil for errors, except those of calls.
+	from context.Context
 }
 
 func newFramer(ctx context.Context, t *Transport) *framer {
@@ -101,14 +125,14 @@ func (f *framer) Receive() ([]byte, context.Context, error) {
 	case <-f.done:
 	}
 	select {
-	case m := <-f.in: // what came before the end
+	case m := <-f.in: // messages before the end
 		return m.frame, m.from, m.err
 	default:
 		return nil, nil, f.endErr
 	}
 }
 
-// enqueue hands something to the reader.
+// enqueue passes a message or an error to the reader.
 func (f *framer) enqueue(m inbound) {
 	select {
 	case f.in <- m:
@@ -122,7 +146,7 @@ func (f *framer) enqueue(m inbound) {
 	}
 }
 
-// finish ends the reading.
+// finish makes Receive return err after the pending messages.
 func (f *framer) finish(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,7 +166,7 @@ func (f *framer) OnResponse(answer func([]byte) error) { f.deliverAnswer = answe
 // WriteFrame implements [jsonrpc.Framer].
 func (f *framer) WriteFrame(msg []byte) error { return f.Post(context.Background(), msg) }
 
-// Post implements [jsonrpc.MessageTransport]. What is wrong with a request becomes the error of its call.
+// Post implements [jsonrpc.MessageTransport]. A request's error becomes the error of its call.
 func (f *framer) Post(ctx context.Context, msg []byte) error {
 	env := readEnvelope(msg)
 	f.mu.Lock()
@@ -164,7 +188,7 @@ func (f *framer) Post(ctx context.Context, msg []byte) error {
 	return nil
 }
 
-// startRequestLocked has a request sent.
+// startRequestLocked starts a request.
 func (f *framer) startRequestLocked(ctx context.Context, env *envelope, msg []byte) {
 	p := &post{f: f, id: string(env.id), method: env.method, modern: env.version != nil, initialized: f.initialized}
 	if mayAskClient(env.method) {
@@ -199,13 +223,15 @@ func (f *framer) startRequestLocked(ctx context.Context, env *envelope, msg []by
 	}
 }
 
-// requestContext returns a context that ends with the framer, or when it is cancelled, and has the values of ctx, for the round tripper: a trace, or on whose behalf it is.
+// requestContext returns a context that ends with the framer or the cancel function. It has the
+// values of ctx, such as a trace or an identity, for the round tripper.
 func (f *framer) requestContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	own, cancel := context.WithCancel(f.ctx)
 	return valueContext{own, ctx}, cancel
 }
 
-// A valueContext is a context with the values of another one as well. Its own come first: the context package looks up there how to be told of the end.
+// A valueContext adds the values of another context. Its own values come first: package context
+// looks up there how to propagate cancellation.
 type valueContext struct {
 	context.Context
 	values context.Context
@@ -218,10 +244,10 @@ func (c valueContext) Value(key any) any {
 	return c.values.Value(key)
 }
 
-// maxIdleWorkers is how many goroutines wait for further requests.
+// maxIdleWorkers limits the goroutines that wait for more requests.
 const maxIdleWorkers = 64
 
-// serve deals with a request, and with others that come later.
+// serve runs a request, and later ones.
 func (f *framer) serve(p *post) {
 	for {
 		if p.sendErr != nil {
@@ -244,7 +270,7 @@ func (f *framer) serve(p *post) {
 	}
 }
 
-// remove takes a request out of those that are open.
+// remove removes a request from the pending ones.
 func (f *framer) remove(p *post) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,18 +278,20 @@ func (f *framer) remove(p *post) {
 	if p.cancelTimer != nil {
 		p.cancelTimer.Stop()
 	}
-	if f.session.gone && len(f.pending) == 0 { // nothing else has to be told what became of it
+	if f.session.gone && len(f.pending) == 0 { // no other call waits for its error
 		f.finishLocked(errSessionGone)
 	}
 }
 
-// cancelLocked acts on the cancellation of a request of this side. It reports whether the server has to be told: a modern one sees that its response is not wanted any more.
+// cancelLocked cancels a request of this side. It reports whether the server needs the
+// notification: a modern one notices the closed response.
 func (f *framer) cancelLocked(env *envelope) bool {
 	p := f.pending[string(env.requestID)]
 	switch {
 	case p == nil:
-		return f.sse != nil // which does not keep requests open
-	case p.modern || !p.sent.Load() || p.method == mcp.MethodInitialize: // of which a server must not be told that it is cancelled
+		return f.sse != nil // HTTP+SSE does not keep requests open
+	// A client must not send a cancellation of initialize.
+	case p.modern || !p.sent.Load() || p.method == mcp.MethodInitialize:
 		p.cancel()
 		return false
 	}
@@ -271,7 +299,8 @@ func (f *framer) cancelLocked(env *envelope) bool {
 	return true
 }
 
-// startOneWayLocked has a notification or an answer sent. Notifications go one after the other.
+// startOneWayLocked starts the sending of a notification or a response. Notifications keep their
+// order.
 func (f *framer) startOneWayLocked(ctx context.Context, env *envelope, msg []byte) {
 	if f.session.gone {
 		return
@@ -297,7 +326,7 @@ func (f *framer) startOneWayLocked(ctx context.Context, env *envelope, msg []byt
 		f.lastNotification = o.done
 	}
 	if env.method == mcp.NotificationInitialized {
-		f.initialized = o.done // nothing may overtake it
+		f.initialized = o.done // no later message may overtake it
 		o.listening = f.prepareListenLocked()
 	}
 	f.oneWays.Add(1)
@@ -308,7 +337,7 @@ func (f *framer) startOneWayLocked(ctx context.Context, env *envelope, msg []byt
 	})
 }
 
-// Close implements [jsonrpc.Framer]. It takes leave of a legacy server, and takes no longer than 5 s.
+// Close implements [jsonrpc.Framer]. It ends a legacy session, and takes at most 5 s.
 func (f *framer) Close() error {
 	f.mu.Lock()
 	if f.closed != nil {
@@ -354,7 +383,7 @@ func waitTimeout(d time.Duration, wait func()) bool {
 	}
 }
 
-// sleep waits, and reports whether it did to the end.
+// sleep waits for d, and reports false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -366,28 +395,37 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// A post is a request of this side and the HTTP request that it is. It belongs to one goroutine; cancel may be called by others.
+// A post is a request of this side and its HTTP request. One goroutine uses it; others may call
+// cancel.
 type post struct {
-	f           *framer
-	id          string // JSON text
-	method      string
-	modern      bool
-	header      http.Header // nil of a legacy request until the session says what is in it
-	body        []byte
-	initialized <-chan struct{} // to wait for, as is
-	listening   <-chan struct{} // both may be nil
+	f *framer
+	// id is JSON text.
+	id     string
+	method string
+	modern bool
+	// header is nil for a legacy request until roundTrip sets it from the session.
+	header http.Header
+	body   []byte
+	// initialized and listening are awaited before the request is sent. Both may be nil.
+	initialized <-chan struct{}
+	listening   <-chan struct{}
 
-	sendErr     error           // why it is not to be sent; nil for most
-	mustEnqueue bool            // there are messages in framer.in that the answer has to stand behind
-	from        context.Context // of the HTTP request whose response is being read
+	// sendErr says why the request must not be sent. It is usually nil.
+	sendErr error
+	// mustEnqueue means that the response must follow messages in framer.in.
+	mustEnqueue bool
+	// from is the context of the HTTP request whose response is being read.
+	from context.Context
 
-	ctx         context.Context
-	cancel      context.CancelFunc
-	sent        atomic.Bool // the server may have seen it
-	cancelTimer *time.Timer // ends the wait for a request that was cancelled; guarded by framer.mu
+	ctx    context.Context
+	cancel context.CancelFunc
+	// sent means that the server may have seen the request.
+	sent atomic.Bool
+	// cancelTimer ends the wait for a canceled request. Guarded by framer.mu.
+	cancelTimer *time.Timer
 }
 
-// run sends the request and sees to it that there is an answer, or an error.
+// run sends the request and ensures that the call gets a response or an error.
 func (p *post) run() {
 	select {
 	case p.f.slots <- struct{}{}:
@@ -403,7 +441,7 @@ func (p *post) run() {
 	}
 }
 
-// awaitClosed waits until a channel is closed, unless it is nil, and reports whether ctx did not end before.
+// awaitClosed waits until c, which may be nil, is closed. It reports false if ctx ended first.
 func awaitClosed(ctx context.Context, c <-chan struct{}) bool {
 	if c == nil {
 		return true
@@ -416,7 +454,7 @@ func awaitClosed(ctx context.Context, c <-chan struct{}) bool {
 	}
 }
 
-// fail makes the call fail. Nobody waits for one that was cancelled.
+// fail makes the call fail, unless it was canceled.
 func (p *post) fail(err error) {
 	if p.ctx.Err() != nil {
 		return
@@ -474,7 +512,7 @@ func (p *post) roundTrip() error {
 	}
 }
 
-// handleErrorStatus deals with a response that is none of success.
+// handleErrorStatus handles a response with a status other than 200.
 func (p *post) handleErrorStatus(resp *http.Response, inSession bool) error {
 	if resp.StatusCode/100 == 2 {
 		return malformedError("a request was answered with HTTP status %d, as if it were a notification", resp.StatusCode)
@@ -493,11 +531,11 @@ func (p *post) handleErrorStatus(resp *http.Response, inSession bool) error {
 	if !r.isAnswer() {
 		return r.callError()
 	}
-	// What error it is matters, and that it belongs to this request is certain, whatever id it has.
+	// Only the error matters. It certainly belongs to this request, whatever its id.
 	return p.complete(jsonrpc.AppendError(nil, jsonrpc.ID(p.id), r.message.Err(), false))
 }
 
-// readJSON takes an answer that is one message.
+// readJSON reads a response that is one message.
 func (p *post) readJSON(resp *http.Response) error {
 	frame, err := readBody(resp, p.f.transport.opts.MaxFrame)
 	if err != nil {
@@ -510,15 +548,16 @@ func (p *post) readJSON(resp *http.Response) error {
 	return err
 }
 
-// tooLargeError is the error of a request whose answer is larger than DialOptions.MaxFrame. size is how large it is at least, in bytes; 0 if that is not known.
+// tooLargeError is the error of a request whose response exceeds DialOptions.MaxFrame. size is its
+// minimum size in bytes, or 0 if unknown.
 func tooLargeError(limit int, size int64) *jsonrpc.CallError {
 	return lostError(&jsonrpc.TooLargeError{Limit: limit, Size: size, Kind: jsonrpc.KindResponse})
 }
 
-// maxPreallocated is the largest body for which memory is taken because its length is announced.
+// maxPreallocated is the largest buffer that is allocated for a Content-Length, in bytes.
 const maxPreallocated = 1 << 20
 
-// readBody reads all of a response.
+// readBody reads the whole body of a response.
 func readBody(resp *http.Response, limit int) ([]byte, error) {
 	if resp.ContentLength > int64(limit) {
 		return nil, tooLargeError(limit, resp.ContentLength)
@@ -540,8 +579,9 @@ func readBody(resp *http.Response, limit int) ([]byte, error) {
 	return body, nil
 }
 
-// handleMessage looks at a message that came as a response to the request, and passes it on if the protocol lets it come there. answered tells that it is the answer. sole tells that nothing
-// else can be.
+// handleMessage handles a message of the HTTP response, and passes it on if the protocol allows it
+// there. answered means that it is the response to the request. sole means that no other message
+// follows.
 func (p *post) handleMessage(frame []byte, sole bool) (answered bool, err error) {
 	frame = bytes.TrimPrefix(frame, bom)
 	var m jsonrpc.Message
@@ -570,13 +610,13 @@ func (p *post) handleMessage(frame []byte, sole bool) (answered bool, err error)
 	return false, nil
 }
 
-// enqueue hands a message to the reader that is not the answer.
+// enqueue passes a message other than the response to the reader.
 func (p *post) enqueue(frame []byte) {
 	p.mustEnqueue = true
 	p.f.enqueue(inbound{frame: frame, from: p.from})
 }
 
-// complete hands on what the call waits for.
+// complete delivers the response.
 func (p *post) complete(frame []byte) error {
 	if p.mustEnqueue || p.f.deliverAnswer == nil {
 		p.f.enqueue(inbound{frame: frame, from: p.from})
@@ -588,7 +628,7 @@ func (p *post) complete(frame []byte) error {
 	return nil
 }
 
-// handleResponse is take for a response.
+// handleResponse is handleMessage for a response.
 func (p *post) handleResponse(frame []byte, m *jsonrpc.Message, sole bool) (answered bool, err error) {
 	switch {
 	case string(m.ID) == p.id || m.ID.Equal(jsonrpc.ID(p.id)):
@@ -598,7 +638,7 @@ func (p *post) handleResponse(frame []byte, m *jsonrpc.Message, sole bool) (answ
 		p.f.log.Warn("response to another request dropped", "id", clip(string(m.ID)), "want", p.id)
 		return false, nil
 	default:
-		p.enqueue(frame) // legacy servers replay what was meant for other streams
+		p.enqueue(frame) // legacy servers replay messages of other streams
 		return false, nil
 	}
 	switch {
@@ -610,7 +650,8 @@ func (p *post) handleResponse(frame []byte, m *jsonrpc.Message, sole bool) (answ
 	return true, p.complete(frame)
 }
 
-// handleBatch passes on an array of messages, which there are in one legacy revision. That the answer is in it is enough for it to be found.
+// handleBatch passes on an array of messages, which one legacy revision allows. The reader finds
+// the response in it.
 func (p *post) handleBatch(frame []byte) (answered bool, err error) {
 	entries, err := jsonrpc.ParseBatch(frame, 0)
 	if err != nil {
@@ -624,18 +665,23 @@ func (p *post) handleBatch(frame []byte) (answered bool, err error) {
 	return answered, nil
 }
 
-// An aside is a notification or an answer of this side, which the server only takes note of.
+// A oneWayPost is a notification or a response of this side, which gets no JSON-RPC response.
 type oneWayPost struct {
-	f           *framer
-	method      string // "" of an answer
-	header      http.Header
-	body        []byte
-	ctx         context.Context
-	cancel      context.CancelFunc
-	previous    <-chan struct{} // to wait for, as is
-	initialized <-chan struct{} // both may be nil
-	done        chan struct{}   // closed in the end; may be nil
-	listening   chan<- struct{} // closed when the server knows that somebody listens; nil unless that is to be done
+	f *framer
+	// method is "" for a response.
+	method string
+	header http.Header
+	body   []byte
+	ctx    context.Context
+	cancel context.CancelFunc
+	// previous and initialized are awaited before the message is sent. Both may be nil.
+	previous    <-chan struct{}
+	initialized <-chan struct{}
+	// done is closed at the end. It may be nil.
+	done chan struct{}
+	// listening is closed when the server knows the client's stream. It is nil unless this message
+	// starts that stream.
+	listening chan<- struct{}
 }
 
 func (o *oneWayPost) run() {
@@ -672,10 +718,11 @@ func (o *oneWayPost) sendInOrder() {
 	}
 }
 
-// maxOneWayTries is how often a message is sent at most that the server certainly did not take in: nobody else would send it again.
+// maxOneWayTries limits the attempts to send a message that the server certainly did not process:
+// the caller would not repeat it.
 const maxOneWayTries = 4
 
-// send posts it. Servers are not agreed on how to say that they have taken it, so each status of success will do.
+// send posts the message. Servers confirm with various statuses, so each 2xx counts as success.
 func (o *oneWayPost) send() error {
 	f, h, to := o.f, o.header, o.f.transport.url
 	session := f.currentSession()

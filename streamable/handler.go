@@ -18,7 +18,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Server is what a [Handler] brings messages to. *server.Server is one; its documentation says what the methods do.
+// A Server handles the messages that a [Handler] receives. *server.Server implements it and
+// documents the methods.
 type Server interface {
 	Revisions() []mcp.Revision
 	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
@@ -27,64 +28,93 @@ type Server interface {
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 
-// Options are the options of [NewHandler]. The zero value is ready to use, and what nil means: safe on a developer's machine, where web pages must not reach
-// the server.
+// Options are the options of [NewHandler]. The zero value, like nil, is safe on a developer's
+// machine, where web pages must not reach the server.
 type Options struct {
-	// Hosts are the names and addresses, with or without a port, under which the server is reached besides localhost and the loopback addresses. Requests
-	// with another Host header are refused, because a page whose name points at this machine (DNS rebinding) sends that name.
+	// Hosts lists names and addresses under which clients reach the server, with or without a port,
+	// in addition to localhost and the loopback addresses. Requests with another Host header are
+	// rejected: a page whose name resolves to this machine (DNS rebinding) sends that name.
 	Hosts []string
-	// Origins are those of web pages that may use the server, such as https://app.example.com; they get CORS headers. Pages of the server's own
-	// origin may; others, and all with the origin "null", are refused. "*" is no origin here.
+	// Origins lists the origins of web pages that may use the server, such as
+	// https://app.example.com; they get CORS headers. Pages of the server's own origin are always
+	// allowed. Others, and the origin "null", are rejected. The entry "*" is invalid.
 	Origins []string
-	// Guard lets in who has a good token, see package auth; nil lets in everyone who comes by an allowed host and origin. It stands here, and not around the
-	// Handler, because what browsers ask before a request has no token. Serve its [auth.Guard.Metadata] at its [auth.Guard.MetadataPaths].
+	// Guard accepts requests that have a valid token, see package auth. Nil accepts every request
+	// with an allowed host and origin. Set the guard here, not around the Handler, because a
+	// browser's preflight request has no token. Serve its [auth.Guard.Metadata] at its
+	// [auth.Guard.MetadataPaths].
 	Guard *auth.Guard
-	// Scopes says which scopes a request needs, by its method and by the tool, prompt, URI or task that it is about; nil is none. A caller without them gets the
-	// 403 that makes clients ask for more. It is asked for each request of each revision, after the Guard has let the caller in.
+	// Scopes returns the scopes that a request needs, given its method and the tool, prompt, URI or
+	// task that it names. A caller without them gets status 403, which makes clients request more.
+	// The Handler calls it for each request of each revision, after the Guard. Nil requires no
+	// scopes.
 	Scopes func(method, name string) []string
 
-	MaxBody      int           // bytes of a request's body; 0 is 4 MiB
-	BodyTimeout  time.Duration // for a request's body to arrive; 0 is 30 s
-	WriteTimeout time.Duration // for a client to take each 64 KiB of what is written; 0 is 10 s
-	KeepAlive    time.Duration // between signs of life on a stream, and until a slow answer becomes a stream; 0 is 15 s
-	MaxInFlight  int           // requests being handled at once, without streams; 0 is 4096. As many answers, notifications and DELETEs besides
-	// MaxInFlightPerCaller limits the requests of one principal, or of one network address where
-	// there is none, that are handled at once; as many answers and notifications besides. Zero means
-	// 512, twice what a client of [Dial] sends at once. A caller that has it is answered with status
-	// 429; so is the one with the most in flight when MaxInFlight is nearly reached, before others
-	// are answered with 503.
+	// MaxBody limits a request's body, in bytes. Zero means 4 MiB.
+	MaxBody int
+	// BodyTimeout limits the time in which a request's body must arrive. Zero means 30 s.
+	BodyTimeout time.Duration
+	// WriteTimeout limits the time in which a client must read each 64 KiB. Zero means 10 s.
+	WriteTimeout time.Duration
+	// KeepAlive is the interval between keep-alive comments on a stream, and the time after which a
+	// pending response becomes a stream. Zero means 15 s.
+	KeepAlive time.Duration
+	// MaxInFlight limits the requests that are handled at once, without streams. Zero means 4096.
+	// With responses, notifications, GETs and DELETEs, at most twice as many are.
+	MaxInFlight int
+	// MaxInFlightPerCaller limits the requests of one principal, or of one network address for
+	// anonymous requests, that are handled at once. With responses and notifications, at most twice
+	// as many are. Zero means 512, twice what a client of [Dial] sends at once. A caller beyond it
+	// gets status 429. When MaxInFlight is nearly reached, the callers with the most requests get
+	// 429 before others get 503.
 	MaxInFlightPerCaller int
 	// ClientAddr returns the address that a request comes from, for the limits by caller. Behind a
-	// proxy it has to take it from what the proxy says, see [ForwardedFor]; give the Guard the same.
-	// Nil, and an invalid address, mean that of the connection: all clients behind one proxy are one
-	// caller then.
+	// proxy it must read the proxy's headers, see [ForwardedFor]; give the Guard the same function.
+	// If it is nil or returns an invalid address, the address of the connection counts, and all
+	// clients behind one proxy are one caller.
 	ClientAddr func(*http.Request) netip.Addr
 
-	// MaxUnread limits the bytes of answers that clients have not taken yet, not counting answers of up
-	// to 64 KiB; zero means 256 MiB. One caller may have a quarter of it, and is answered with 429 while
-	// it has. An answer that finds no room for 3 s is dropped, and its request fails with status 500.
+	// MaxUnread limits the bytes of responses that clients have not read yet. Responses of up to 64
+	// KiB do not count. Zero means 256 MiB. One caller may use a quarter of it, and gets status 429
+	// beyond that. A response that doesn't fit within 3 s is dropped, and its request fails with
+	// status 500.
 	MaxUnread int
 
-	MaxStreams   int // standing streams at once: subscriptions/listen, GET, bodies of lines; 0 is 10,000
-	MaxPerCaller int // streams, and as many sessions, of one principal, or of one network address (IPv6: /64) where there is none; 0 is 1000
-	MaxSessions  int // of legacy clients at once; 0 is 10,000
-	// SessionTimeout is after which a session ends that has neither a stream nor a request, or up to
-	// 30 s later. Zero means 30 min. One whose client has not sent notifications/initialized ends
-	// after 30 s.
+	// MaxStreams limits the standing streams: subscriptions/listen, GET, NDJSON bodies. Zero means
+	// 10,000.
+	MaxStreams int
+	// MaxPerCaller limits the streams, and separately the sessions, of one principal, or of one
+	// network address (IPv6: /64) for anonymous requests. Zero means 1000.
+	MaxPerCaller int
+	// MaxSessions limits the sessions of legacy clients. Zero means 10,000.
+	MaxSessions int
+	// SessionTimeout is the idle time after which a session expires that has neither a stream nor a
+	// request. The session may live up to 30 s longer. Zero means 30 min. A session whose client
+	// has not sent notifications/initialized expires after 30 s.
 	SessionTimeout time.Duration
-	// AbandonTimeout is after which a session ends whose client has gone, and has neither a stream nor
-	// sends anything, though requests of it are still being handled; they are canceled. Zero means
-	// 10 min.
+	// AbandonTimeout is the time after which a session expires whose client is gone, though
+	// requests are still being handled: the client has no stream and sends nothing. The requests
+	// are canceled. Zero means 10 min.
 	AbandonTimeout time.Duration
-	StreamAlways   bool // answer requests by event streams whenever the client takes them, even if nothing precedes the result
+	// StreamAlways makes each response an event stream if the client accepts one, even if nothing
+	// precedes the result.
+	StreamAlways bool
 
-	Events   EventStore    // of legacy streams, for clients that resume one; nil keeps them in memory
-	Sessions SessionStore  // lets another process take a legacy session over; nil does not
-	Retry    time.Duration // that legacy clients are asked to wait before they resume a stream; 0 is 1 s
+	// Events keeps the events of legacy streams, for clients that resume one. Nil keeps them in
+	// memory.
+	Events EventStore
+	// Sessions lets another process take over a legacy session. Nil disables that.
+	Sessions SessionStore
+	// Retry is the delay that legacy clients are asked to wait before they resume a stream. Zero
+	// means 1 s.
+	Retry time.Duration
 
-	NDJSON bool // also take bodies of application/x-ndjson: any number of messages, answered in one body of lines as they come
+	// NDJSON also accepts bodies of type application/x-ndjson: any number of messages, with the
+	// responses as lines of one body as soon as they are ready.
+	NDJSON bool
 
-	Logger *slog.Logger // nil discards
+	// Logger receives the log. Nil discards it.
+	Logger *slog.Logger
 }
 
 func (o *Options) setDefaults() {
@@ -112,48 +142,68 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// A Handler serves all revisions of the protocol at one URL. Make one with [NewHandler]. It may be used by many goroutines at once.
+// A Handler serves all revisions of the protocol at one URL. Make one with [NewHandler]. It is safe
+// for concurrent use.
 type Handler struct {
-	srv                   backend
-	openPeer              openFunc
-	opts                  Options
-	access                *accessPolicy
-	protected             http.Handler // behind access
-	modern                peer         // nil if the server speaks no modern revision
-	legacy                []mcp.Revision
-	versionHeaderOptional bool // it speaks a revision whose requests do not name it in a header
-	isRelay               bool // it is a relay's, which gets messages as they are
-	instance              string
-	clock                 clock
-	events                EventStore
-	memoryEvents          *MemoryEvents // that events are; nil if it is another store, which can fail, and take its time
-	needsAddress          bool          // srv wants to know the addresses of those who are nobody in particular
-	sessions              sessionTable
-	callers               callerTable
-	unread                unreadBudget
+	srv      backend
+	openPeer openFunc
+	opts     Options
+	access   *accessPolicy
+	// protected runs after access.
+	protected http.Handler
+	// modern is nil if the server speaks no modern revision.
+	modern peer
+	legacy []mcp.Revision
+	// versionHeaderOptional means that the server speaks a revision without a version header.
+	versionHeaderOptional bool
+	// isRelay means that the handler serves a relay, which gets messages unchanged.
+	isRelay  bool
+	instance string
+	clock    clock
+	events   EventStore
+	// memoryEvents is events if that is a MemoryEvents. It is nil for another store, which can fail
+	// and be slow.
+	memoryEvents *MemoryEvents
+	// needsAddress means that srv wants the addresses of anonymous callers.
+	needsAddress bool
+	sessions     sessionTable
+	callers      callerTable
+	unread       unreadBudget
+	// sessionsPerCaller and streamsPerCaller count the sessions and streams of each caller.
 	sessionsPerCaller,
-	streamsPerCaller callerCounts // who has sessions, and streams
-	posts sync.Pool // of *exchange; not for all handlers, because tests have clocks of their own
+	streamsPerCaller callerCounts
+	// posts pools *postRequest. It is per handler because tests have their own clocks.
+	posts sync.Pool
 
-	active         atomic.Int64 // requests and streams
-	streams        atomic.Int64
-	requests       atomic.Int64  // that were admitted
-	rateLimited    atomic.Uint64 // requests that were rejected because of what their caller had in flight
-	unresumable    atomic.Uint64 // streams that the store of events has not taken all of
-	storeDownUntil atomic.Int64  // until when the store of events is not asked to keep any, by the clock
-	overloaded     atomic.Uint64 // those because of what was in flight in all
-	closing        atomic.Bool
-	aborting       atomic.Bool     // what is in flight is not waited for any longer
-	closed         context.Context // ends when closing is set
-	close          context.CancelFunc
-	forced         context.Context // ends when running requests are no longer waited for
-	force          context.CancelFunc
-	idle           chan struct{} // closed when nothing is active, after closing
-	idleOnce       sync.Once
+	// active counts HTTP requests and streams.
+	active  atomic.Int64
+	streams atomic.Int64
+	// requests counts admitted requests.
+	requests atomic.Int64
+	// rateLimited counts requests rejected because of their caller's requests in flight.
+	rateLimited atomic.Uint64
+	// unresumable counts streams that the event store has not kept completely.
+	unresumable atomic.Uint64
+	// storeDownUntil is the clock's time until which no event is stored.
+	storeDownUntil atomic.Int64
+	// overloaded counts requests rejected because of all requests in flight.
+	overloaded atomic.Uint64
+	closing    atomic.Bool
+	// aborting means that Shutdown no longer waits for requests.
+	aborting atomic.Bool
+	// closed ends when closing is set.
+	closed context.Context
+	close  context.CancelFunc
+	// forced ends when Shutdown no longer waits for requests.
+	forced context.Context
+	force  context.CancelFunc
+	// idle is closed when nothing is active after closing.
+	idle     chan struct{}
+	idleOnce sync.Once
 }
 
-// MustHandler is [NewHandler] for options that are known to be valid: it panics instead of returning
-// an error.
+// MustHandler is [NewHandler] for options that are known to be valid. It panics if NewHandler
+// returns an error.
 func MustHandler(srv Server, opts *Options) *Handler {
 	h, err := NewHandler(srv, opts)
 	if err != nil {
@@ -174,7 +224,8 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	var opened atomic.Int64
 	open := func(ctx context.Context, out jsonrpc.Sender) (peer, func()) {
 		c, end := srv.OpenSession(ctx, out)
-		if h.opts.Sessions != nil { // what another process has asked in the session may be answered here
+		// responses to requests of another process may arrive here
+		if h.opts.Sessions != nil {
 			c.SetCallPrefix(fmt.Sprintf("%s.%d", h.instance, opened.Add(1)))
 		}
 		return serverConn{c}, end
@@ -213,7 +264,7 @@ func newHandler(srv backend, modern peer, open openFunc, opts *Options) (*Handle
 	return h, nil
 }
 
-// protect returns a handler that the guard stands before, if there is one.
+// protect returns a handler that runs serve behind the guard, if there is one.
 func (h *Handler) protect(serve http.HandlerFunc) http.Handler {
 	if h.opts.Guard == nil {
 		return serve
@@ -254,8 +305,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isModern reports whether a GET or DELETE is of the modern era, which has neither: it has no
-// session, and the version of a modern client.
+// isModern reports whether a GET or DELETE is of the modern era, which allows neither: it has no
+// session and names a modern version.
 func (h *Handler) isModern(r *http.Request, from requester) bool {
 	if h.modern == nil || r.Header[headerSession] != nil || len(from.versions) != 1 {
 		return false
@@ -264,8 +315,8 @@ func (h *Handler) isModern(r *http.Request, from requester) bool {
 	return revision.Modern() || !ok
 }
 
-// writeMethodNotAllowed answers a method that the endpoint does not have. modern says that it is asked as one
-// of the modern era.
+// writeMethodNotAllowed responds to a method that the endpoint does not support. modern selects the
+// methods of the modern era.
 func (h *Handler) writeMethodNotAllowed(w http.ResponseWriter, modern bool) {
 	allow := "POST, GET, DELETE"
 	if modern {
@@ -275,20 +326,24 @@ func (h *Handler) writeMethodNotAllowed(w http.ResponseWriter, modern bool) {
 	writeError(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this endpoint takes "+allow)
 }
 
-// Shutdown ends the standing streams and refuses further requests with status 503, waits until those under way have been answered, or ctx ends, and then ends
-// the sessions. While it waits, clients may still answer what they were asked. If ctx ends first, the
-// requests under way are answered with an error, of status 503 if their response has not begun, and
-// the error is ctx's; the handlers of legacy requests are cancelled then, those of
-// modern ones when their HTTP server is closed. It may be called more than once.
+// Shutdown ends the standing streams, rejects further requests with status 503, waits until pending
+// ones are answered or ctx ends, and then ends the sessions. While it waits, clients may still
+// respond to input requests. If ctx ends first, Shutdown answers pending requests with an error, of
+// status 503 if their response has not begun, and returns ctx's error. It then cancels the handlers
+// of legacy requests; those of modern ones are canceled when their HTTP server closes. It may be
+// called more than once.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	if !h.closing.Swap(true) {
 		h.close()
 		h.active.Add(1)
-		h.requestDone() // if nothing was active, nobody else says so
+		// closes idle if nothing was active
+		h.requestDone()
 	}
 	ended := make(chan struct{})
 	aborted := make(chan struct{})
-	go func() { // it ends with ctx or the requests; after that it is waited for what handlers of notifications take, which is bounded
+	// This goroutine ends with ctx or the requests. After that it only waits for handlers of
+	// notifications, which are bounded.
+	go func() {
 		defer close(ended)
 		if h.modern != nil {
 			h.modern.close()
@@ -315,7 +370,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// retryAfter is what a client is asked to wait that was refused because there is too much going on, in seconds.
+// retryAfter is the Retry-After of rejected requests, in seconds.
 const retryAfter = "1"
 
 func writeUnavailable(w http.ResponseWriter, why string) {
@@ -328,12 +383,12 @@ func writeRateLimited(w http.ResponseWriter, why string) {
 	writeError(w, http.StatusTooManyRequests, jsonrpc.CodeInternalError, "too many: "+why)
 }
 
-// writeError answers with an error that belongs to no request.
+// writeError responds with an error that belongs to no request.
 func writeError(w http.ResponseWriter, status int, code jsonrpc.Code, message string) {
 	writeErrorID(w, status, nil, &jsonrpc.Error{Code: code, Message: message})
 }
 
-// writeErrorID answers with an error. An empty id is left out.
+// writeErrorID responds with an error. It leaves out an empty id.
 func writeErrorID(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Error) {
 	body := append(jsonrpc.AppendError(nil, id, e, false), '\n')
 	setHeader(w.Header(), jsonType)
@@ -342,13 +397,13 @@ func writeErrorID(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.E
 }
 
 var (
-	// errClientGone is why a stream ends whose client does not read.
+	// errClientGone ends a stream whose client does not read.
 	errClientGone = errors.New("the client is gone")
-	// errClientTakesNoStream is why a question fails whose client could not be asked.
+	// errClientTakesNoStream fails an input request to a client that accepts no stream.
 	errClientTakesNoStream = errors.New("the client takes no stream that it could be asked by")
 )
 
-// Values of headers that are the same in many responses, so that they need not be made anew.
+// Header values that many responses share.
 var (
 	jsonType    = []string{"application/json"}
 	sseType     = []string{"text/event-stream"}
@@ -361,28 +416,35 @@ func setHeader(header http.Header, contentType []string) {
 	header["Cache-Control"] = noStore
 }
 
-// A clock tells the time by asking for what has passed since another, which takes half as long as to ask for the time of day as well. Its times are good for deadlines
-// and for comparing them with each other.
+// A clock returns monotonic time relative to base, which costs half as much as time.Now. Use its
+// times for deadlines and comparisons.
 type clock struct{ base time.Time }
 
-// elapsed returns what has passed since base.
+// elapsed returns the time since base.
 func (c clock) elapsed() time.Duration { return time.Since(c.base) }
 
-// now returns the time.
+// now returns base plus the elapsed time.
 func (c clock) now() time.Time { return c.base.Add(c.elapsed()) }
 
-// Stats are counts of a [Handler].
+// Stats are counters of a [Handler].
 type Stats struct {
-	InFlight int // requests being handled
-	Streams  int // standing streams
-	Sessions int // of legacy clients
+	// InFlight is the number of requests being handled.
+	InFlight int
+	// Streams is the number of standing streams.
+	Streams int
+	// Sessions is the number of legacy sessions.
+	Sessions int
 
-	RateLimited uint64 // requests that were rejected with status 429 because of what their caller had in flight
-	Overloaded  uint64 // requests that were rejected with status 503 because of what was in flight in all
-	Unresumable uint64 // streams that cannot be resumed because the EventStore failed
+	// RateLimited counts requests rejected with status 429 because of their caller's requests in
+	// flight.
+	RateLimited uint64
+	// Overloaded counts requests rejected with status 503 because of all requests in flight.
+	Overloaded uint64
+	// Unresumable counts streams that cannot be resumed because the EventStore failed.
+	Unresumable uint64
 }
 
-// Stats returns the counts of now, and of all that was rejected since the handler was made.
+// Stats returns the current numbers, and the counts since the handler was made.
 func (h *Handler) Stats() Stats {
 	return Stats{
 		InFlight: int(h.requests.Load()), Streams: int(h.streams.Load()), Sessions: int(h.sessions.count.Load()),

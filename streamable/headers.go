@@ -19,7 +19,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// Headers of the protocol, in the form in which net/http keeps them.
+// Headers of the protocol, in net/http's canonical form.
 const (
 	headerVersion = "Mcp-Protocol-Version"
 	headerMethod  = "Mcp-Method"
@@ -29,7 +29,8 @@ const (
 	headerLastID  = "Last-Event-Id"
 )
 
-// versionOf returns the text of the protocol version that a request's _meta names, without quotes, and whether there is one, whatever it is.
+// versionOf returns the protocol version in a request's _meta, without quotes, and reports whether
+// _meta has the member, even with an invalid value.
 func versionOf(m *jsonrpc.Message) (version []byte, ok bool) {
 	meta, ok := m.Param("_meta")
 	if !ok || meta[0] != '{' {
@@ -47,7 +48,8 @@ func versionOf(m *jsonrpc.Message) (version []byte, ok bool) {
 	return nil, false
 }
 
-// firstVersion returns the version if it comes first in _meta and is spelled as nearly every client does; nil if it has to be looked for.
+// firstVersion returns the version if it is the first member of _meta in the usual form, and nil if
+// a search is necessary.
 func firstVersion(meta []byte) []byte {
 	const head = `{"` + mcp.MetaProtocolVersion + `":"`
 	if len(meta) < len(head) || string(meta[:len(head)]) != head {
@@ -64,10 +66,11 @@ func firstVersion(meta []byte) []byte {
 	return nil
 }
 
-// maxFirstVersion is how long firstVersion looks, in bytes.
+// maxFirstVersion limits the version that firstVersion finds, in bytes.
 const maxFirstVersion = 16
 
-// stringValue returns the value of a JSON string, which aliases text where it can; nil of anything else.
+// stringValue returns the value of a JSON string, and nil for other values. It aliases text if
+// possible.
 func stringValue(text []byte) []byte {
 	if len(text) < 2 || text[0] != '"' {
 		return nil
@@ -79,7 +82,7 @@ func stringValue(text []byte) []byte {
 	return jsonwire.AppendUnquote([]byte{}, text)
 }
 
-// nameOf returns what a request names, as the value of the param that Mcp-Name would repeat; nil if there is none.
+// nameOf returns the value of the param that Mcp-Name repeats, or nil.
 func nameOf(m *jsonrpc.Message) []byte {
 	param := era.NameParam(m.Method)
 	if param == "" {
@@ -92,7 +95,8 @@ func nameOf(m *jsonrpc.Message) []byte {
 	return stringValue(value)
 }
 
-// subjectOf returns what a request is about: what it names, or would if it had a header for that; nil if nothing.
+// subjectOf returns the name that a request is about, also for methods without an Mcp-Name header,
+// or nil.
 func subjectOf(m *jsonrpc.Message) []byte {
 	param := "uri"
 	switch string(m.Method) {
@@ -109,8 +113,9 @@ func subjectOf(m *jsonrpc.Message) []byte {
 	return stringValue(value)
 }
 
-// checkHeaders holds the headers of a modern message against its body
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#server-validation). version is that of the body.
+// checkHeaders compares the headers of a modern message with its body
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#server-validation).
+// version is the body's.
 func checkHeaders(header http.Header, m *jsonrpc.Message, version []byte) *jsonrpc.Error {
 	request := m.Kind == jsonrpc.KindRequest
 	if e := checkHeader(header, headerVersion, version, true); e != nil {
@@ -140,7 +145,7 @@ func checkHeaders(header http.Header, m *jsonrpc.Message, version []byte) *jsonr
 	return nil
 }
 
-// checkHeader checks a header whose value is the text itself.
+// checkHeader checks a header that repeats a text without encoding.
 func checkHeader(header http.Header, name string, want []byte, required bool) *jsonrpc.Error {
 	values := header[name]
 	if values == nil && !required {
@@ -156,7 +161,7 @@ func checkHeader(header http.Header, name string, want []byte, required bool) *j
 	return nil
 }
 
-// singleValue returns the value of a header that must stand there once, without the white space around it.
+// singleValue returns the trimmed value of a header that must occur exactly once.
 func singleValue(values []string, name string) (string, *jsonrpc.Error) {
 	switch len(values) {
 	case 0:
@@ -167,7 +172,7 @@ func singleValue(values []string, name string) (string, *jsonrpc.Error) {
 	return "", headerMismatch("header %s stands there %d times", name, len(values))
 }
 
-// trimBlank is strings.Trim for blanks and tabs, which few values have at their ends.
+// trimBlank is strings.Trim for blanks and tabs. Few values begin or end with one.
 func trimBlank(s string) string {
 	if s != "" && s[0] > ' ' && s[len(s)-1] > ' ' {
 		return s
@@ -179,7 +184,7 @@ func headerMismatch(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "header mismatch: " + fmt.Sprintf(format, args...)}
 }
 
-// checkParams holds the headers that repeat a tool's arguments against these.
+// checkParams compares the headers that repeat a tool's arguments with the arguments.
 func checkParams(header http.Header, params []mcp.HeaderParam, arguments []byte) *jsonrpc.Error {
 	for i := range params {
 		if e := checkParam(header, http.CanonicalHeaderKey(headerParam+params[i].Header), params[i].Path, arguments); e != nil {
@@ -189,7 +194,7 @@ func checkParams(header http.Header, params []mcp.HeaderParam, arguments []byte)
 	return nil
 }
 
-// checkParam holds one of them, by its name in header, against the argument at the path.
+// checkParam compares the header called name with the argument at the path.
 func checkParam(header http.Header, name string, path []string, arguments []byte) *jsonrpc.Error {
 	value, ok := lookupArgument(arguments, path)
 	if !ok {
@@ -212,7 +217,7 @@ func checkParam(header http.Header, name string, path []string, arguments []byte
 	return nil
 }
 
-// lookupArgument finds the argument at the path. null counts as absent.
+// lookupArgument returns the argument at the path. It treats null as absent.
 func lookupArgument(object []byte, path []string) (value []byte, ok bool) {
 	for _, name := range path {
 		if len(object) == 0 || object[0] != '{' {
@@ -229,8 +234,9 @@ func lookupArgument(object []byte, path []string) (value []byte, ok bool) {
 	return object, len(object) > 0 && string(object) != "null"
 }
 
-// isSameValue reports whether a header's value is that of an argument: numbers are compared as such, anything else as text. An argument of a type that no
-// header can have has to be refused by the tool's schema.
+// isSameValue reports whether a header has the value of an argument: it compares numbers by value,
+// others as text. It accepts objects and arrays, which no header can have; the tool's schema must
+// reject them.
 func isSameValue(value []byte, header string) bool {
 	switch value[0] {
 	case '"':
@@ -253,7 +259,8 @@ const (
 	mediaStream = "text/event-stream"
 )
 
-// Values that are in all requests, made once. Nobody writes to them: http.Header's methods replace slices, and these have no room to append to.
+// Header values of all requests. They are never changed: http.Header's methods replace slices, and
+// these have no capacity to append to.
 var (
 	valueJSON   = []string{mediaJSON}[:1:1]
 	valueAccept = []string{mediaJSON + ", " + mediaStream}[:1:1]
@@ -263,19 +270,25 @@ var (
 	bom         = []byte("\xef\xbb\xbf")
 )
 
-// An envelope is what the transport wants to know of a message that goes out. The slices alias the message; they hold JSON text but for method.
+// An envelope has the parts of an outbound message that the transport needs. Its slices alias the
+// message and hold JSON text.
 type envelope struct {
-	kind      jsonrpc.Kind // of a response, KindResponse also for an error
-	id        []byte
-	method    string
-	version   []byte // _meta's protocol version, of modern messages
-	name      []byte // params.name, params.uri or params.taskId, whichever the method is about
+	// kind is KindResponse also for an error.
+	kind   jsonrpc.Kind
+	id     []byte
+	method string
+	// version is the protocol version in the _meta of a modern message.
+	version []byte
+	// name is params.name, params.uri or params.taskId, depending on the method.
+	name      []byte
 	arguments []byte
-	requestID []byte // params.requestId
-	mayAsk    bool   // of initialize: the server may ask for something in return
+	// requestID is params.requestId.
+	requestID []byte
+	// mayAsk means that an initialize request allows the server to send input requests.
+	mayAsk bool
 }
 
-// readEnvelope looks at a message, which is valid JSON, since package jsonrpc wrote it.
+// readEnvelope reads a message. It must be valid JSON, as package jsonrpc writes it.
 func readEnvelope(msg []byte) (e envelope) {
 	var params []byte
 	members := jsonwire.ObjectMembers(msg)
@@ -317,7 +330,7 @@ func readEnvelope(msg []byte) (e envelope) {
 	return e
 }
 
-// declaresClientRequests reports whether a client with these capabilities can be asked for something.
+// declaresClientRequests reports whether a client with these capabilities accepts requests.
 func declaresClientRequests(capabilities []byte) bool {
 	for _, name := range []string{"elicitation", "sampling", "roots"} {
 		if jsonwire.Lookup(capabilities, name) != nil {
@@ -327,7 +340,7 @@ func declaresClientRequests(capabilities []byte) bool {
 	return false
 }
 
-// mayAskClient reports whether a server may ask something while it does this.
+// mayAskClient reports whether a server may send input requests while it handles the method.
 func mayAskClient(method string) bool {
 	switch method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
@@ -336,7 +349,7 @@ func mayAskClient(method string) bool {
 	return false
 }
 
-// methodName returns the string that text is, without allocating for the usual methods.
+// methodName returns the string value of text, without allocating for common methods.
 func methodName(text []byte) string {
 	switch string(text) {
 	case `"` + mcp.MethodToolsCall + `"`:
@@ -359,7 +372,7 @@ func versionValue(text []byte) []string {
 	return []string{era.EncodeHeaderValue(jsonwire.Text(text))}
 }
 
-// header returns a header for one request, with what the user wants in each. n is how many more there will be.
+// header returns the header of one request, with the user's headers and room for n more.
 func (t *Transport) header(n int) http.Header {
 	h := make(http.Header, len(t.opts.Header)+n+1)
 	h["User-Agent"] = valueAgent
@@ -369,8 +382,9 @@ func (t *Transport) header(n int) http.Header {
 	return h
 }
 
-// modernHeader returns the header of a POST in the modern era: it repeats what the message says
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers). The error says why it cannot.
+// modernHeader returns the header of a POST in the modern era, which repeats parts of the message
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers).
+// It returns an error if an argument cannot be repeated.
 func (t *Transport) modernHeader(e *envelope, version []string) (http.Header, error) {
 	h := t.header(6)
 	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
@@ -389,7 +403,7 @@ func (t *Transport) modernHeader(e *envelope, version []string) (http.Header, er
 	return h, nil
 }
 
-// headerValue returns the value of the header for an argument; ok is false if it has none.
+// headerValue returns the header value for an argument. ok is false if the argument has none.
 func headerValue(text []byte) (value string, ok bool, err error) {
 	switch text[0] {
 	case '"':
@@ -409,7 +423,7 @@ func headerValue(text []byte) (value string, ok bool, err error) {
 	return string(text), true, nil
 }
 
-// mediaTypeOf returns the media type of the content, in lower case, and "" if that cannot be told.
+// mediaTypeOf returns the media type of the content in lower case, or "".
 func mediaTypeOf(h http.Header) string {
 	switch v := h.Get("Content-Type"); v {
 	case mediaJSON, mediaStream:
@@ -417,36 +431,39 @@ func mediaTypeOf(h http.Header) string {
 	default:
 		kind, _, err := mime.ParseMediaType(v)
 		if err != nil {
-			kind, _, _ = strings.Cut(v, ";") // the parameters are of no interest
+			kind, _, _ = strings.Cut(v, ";") // ignore bad parameters
 			kind = strings.ToLower(strings.TrimSpace(kind))
 		}
 		return kind
 	}
 }
 
-// toolHeaders remembers which arguments of which tools are repeated in headers
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters), as the last list of them said that came by. The
-// zero value is ready; it may be used by many goroutines at once.
+// toolHeaders records which arguments of which tools are repeated in headers
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters),
+// according to the latest tools/list result. The zero value is ready to use. It is safe for
+// concurrent use.
 type toolHeaders struct {
-	nonEmpty atomic.Bool // there is any
+	// nonEmpty means that some tool has had headers.
+	nonEmpty atomic.Bool
 	mu       sync.RWMutex
 	byTool   map[string][]toolHeader
 }
 
-// A toolHeader is one argument that is repeated.
+// A toolHeader is one repeated argument.
 type toolHeader struct {
-	key  string // of the http.Header
+	// key is the canonical header name.
+	key  string
 	path []string
 }
 
 const (
-	maxHeaderTools  = 10000 // that are remembered
-	maxHeaderParams = 64    // of one tool: more than that no server wants, and none would take
+	maxHeaderTools  = 10000 // of all tools
+	maxHeaderParams = 64    // of one tool
 )
 
 var errInexact = errors.New("it must be between ±(2^53-1) to be exact in a header")
 
-// apply puts the arguments of a call into its header.
+// apply sets the headers that repeat the arguments of a call.
 func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error {
 	if !t.nonEmpty.Load() || len(arguments) == 0 {
 		return nil
@@ -472,14 +489,14 @@ func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error 
 	return nil
 }
 
-// forTool returns what is known of a tool.
+// forTool returns the headers of a tool.
 func (t *toolHeaders) forTool(tool string) []toolHeader {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byTool[tool]
 }
 
-// check holds the header of a call against its arguments.
+// check compares the headers of a call with its arguments.
 func (t *toolHeaders) check(h http.Header, tool string, arguments []byte) *jsonrpc.Error {
 	if !t.nonEmpty.Load() {
 		return nil
@@ -492,7 +509,7 @@ func (t *toolHeaders) check(h http.Header, tool string, arguments []byte) *jsonr
 	return nil
 }
 
-// set remembers what a tool wants in headers.
+// set records the headers of a tool.
 func (t *toolHeaders) set(tool string, params []mcp.HeaderParam) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -504,7 +521,7 @@ func (t *toolHeaders) set(tool string, params []mcp.HeaderParam) {
 		t.byTool = make(map[string][]toolHeader)
 	}
 	if _, known := t.byTool[tool]; !known && len(t.byTool) >= maxHeaderTools {
-		for other := range t.byTool { // any: a list of so many tools is no use to anybody
+		for other := range t.byTool { // any: so large a list is unusual
 			delete(t.byTool, other)
 			break
 		}
@@ -517,7 +534,8 @@ func (t *toolHeaders) set(tool string, params []mcp.HeaderParam) {
 	t.nonEmpty.Store(true)
 }
 
-// filterTools reads the answer to tools/list and returns it without the tools that must not be used over HTTP: those whose x-mcp-header breaks the rules. m is the frame, parsed.
+// filterTools reads the result of tools/list and returns it without the tools whose x-mcp-header is
+// invalid: clients must not use them over HTTP. m is the parsed frame.
 func (t *toolHeaders) filterTools(frame []byte, m *jsonrpc.Message, log *slog.Logger) []byte {
 	if m.Kind != jsonrpc.KindResponse || !t.nonEmpty.Load() && !bytes.Contains(frame, []byte("mcp-header")) && !bytes.Contains(frame, []byte(`\u`)) {
 		return frame
@@ -526,7 +544,7 @@ func (t *toolHeaders) filterTools(frame []byte, m *jsonrpc.Message, log *slog.Lo
 	if len(tools) == 0 || tools[0] != '[' {
 		return frame
 	}
-	start := cap(frame) - cap(tools) // where tools is in frame
+	start := cap(frame) - cap(tools) // the offset of tools in frame
 	kept, dropped := []byte{'['}, false
 	elements := jsonwire.ArrayElements(tools)
 	for elements.Next() {
@@ -552,7 +570,7 @@ func (t *toolHeaders) filterTools(frame []byte, m *jsonrpc.Message, log *slog.Lo
 
 func (t *toolHeaders) addTool(tool []byte) (name string, err error) {
 	if tool[0] != '{' {
-		return "", nil // for those to complain of who read the result
+		return "", nil // the reader of the result reports it
 	}
 	var schema []byte
 	members := jsonwire.ObjectMembers(tool)

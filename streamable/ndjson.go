@@ -11,8 +11,9 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// serveNDJSON serves a body of lines, each a message, as standard input is served: the answers are lines too, written as they come. Both eras can be spoken, and
-// the session, if there is one, ends with the body. Scopes are asked for each request.
+// serveNDJSON serves a body of lines, each a message, like standard input: the responses are lines
+// too, written as soon as they are ready. Both eras work. A session ends with the body. Each
+// request is checked for its scopes.
 func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, c *caller) {
 	release, ok := h.admitStream(w, c)
 	if !ok {
@@ -20,7 +21,7 @@ func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, c *caller)
 	}
 	defer release()
 	rc := http.NewResponseController(w)
-	rc.EnableFullDuplex() // HTTP/2 always is
+	rc.EnableFullDuplex() // HTTP/2 is always full duplex
 	rc.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header()["Cache-Control"] = noStore
@@ -29,7 +30,7 @@ func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, c *caller)
 	rc.Flush()
 	ctx, cancel := auth.WithExpiry(r.Context())
 	defer cancel()
-	defer context.AfterFunc(h.closed, cancel)() // what was asked is answered still
+	defer context.AfterFunc(h.closed, cancel)() // pending requests are still answered
 	deadlineSet := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(deadlineSet)
@@ -37,7 +38,7 @@ func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, c *caller)
 	})
 	defer func() {
 		if !stop() {
-			<-deadlineSet // the response must not be used once the request has been served
+			<-deadlineSet // the response must not be used after that
 		}
 	}()
 	b := &ndjsonBody{h: h, r: r, w: w, rc: rc}
@@ -47,7 +48,7 @@ func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, c *caller)
 	b.Close()
 }
 
-// A ndjsonBody is the two bodies of a request as one stream of bytes.
+// An ndjsonBody joins the two bodies of a request to one byte stream.
 type ndjsonBody struct {
 	h  *Handler
 	r  *http.Request
@@ -76,11 +77,11 @@ func (b *ndjsonBody) Write(p []byte) (n int, err error) {
 		}
 	}
 	err = b.rc.Flush()
-	b.rc.SetWriteDeadline(time.Time{}) // one of HTTP/2 ends the stream even if nothing is being written
+	b.rc.SetWriteDeadline(time.Time{}) // an HTTP/2 deadline ends the stream even without a write
 	return n, err
 }
 
-// Close makes a Read that is under way return.
+// Close makes a pending Read return.
 func (b *ndjsonBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +93,7 @@ func (b *ndjsonBody) Close() error {
 	return nil
 }
 
-// framer returns the lines as frames. Where scopes are needed, each request is held against them.
+// framer returns a Framer for the lines, which checks scopes if Options.Scopes is set.
 func (b *ndjsonBody) framer() jsonrpc.Framer {
 	f := jsonrpc.NewFramer(b, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine, MaxFrame: b.h.opts.MaxBody})
 	if b.h.opts.Scopes == nil {
@@ -101,11 +102,12 @@ func (b *ndjsonBody) framer() jsonrpc.Framer {
 	return &scopedFramer{Framer: f, body: b}
 }
 
-// A scopedFramer answers requests itself whose caller lacks the scopes for them.
+// A scopedFramer answers requests whose caller lacks scopes.
 type scopedFramer struct {
 	jsonrpc.Framer
 	body *ndjsonBody
-	mu   sync.Mutex // held while writing
+	// mu is held while writing.
+	mu sync.Mutex
 }
 
 // ReadFrame implements [jsonrpc.Framer].
@@ -134,7 +136,8 @@ func (f *scopedFramer) WriteFrame(message []byte) error {
 	return f.Framer.WriteFrame(message)
 }
 
-// rejections returns the answers to the requests in a frame if one of them must not be made. What cannot be parsed is for others to refuse.
+// rejections returns error responses to all requests in a frame if the caller lacks scopes for one
+// of them. It ignores frames that cannot be parsed, which the server rejects.
 func (f *scopedFramer) rejections(frame []byte) (answers [][]byte) {
 	entries := make([]jsonrpc.Entry, 1)
 	if jsonrpc.IsBatch(frame) {

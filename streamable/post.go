@@ -20,7 +20,26 @@ import (
 	"mcpwire/mcp"
 )
 
-// An exchange is one POST, with the memory that it takes. Most are used again by a later one.
+// The flow of a POST is:
+//
+//	Handler.ServeHTTP     accessPolicy.check rejects a foreign Host or Origin; Options.Guard
+//	                      requires a token
+//	Handler.serve         chooses by HTTP method: servePost, serveGet or serveDelete
+//	Handler.servePost     admission: admitHTTP counts the request for its caller, or rejects it
+//	postRequest.serve     body: checks Content-Type and Accept, readBody reads it, Delivery.Parse
+//	                      parses it; NDJSON goes to serveNDJSON, an array to serveBatch
+//	  isModern            era: chooses serveModern or serveLegacy
+//	  serveModern         checkHeaders compares headers and body, admitRequest applies the limits
+//	                      of requests, allowed asks Options.Scopes; subscriptions go to
+//	                      serveSubscription, others to serveModernRequest
+//	  serveLegacy         session: initialize goes to serveInitialize, acquireSession finds the
+//	                      session of others, which serveLegacyRequest handles
+//	  peer.deliverRequest deliver: runs the server's handler and returns the response
+//	  response.end        response: JSON, or the last event if Send or a keep-alive made it a
+//	                      stream; legacy requests end with stream.finish, which stores events
+//	postRequest.release   release: ends the admission, and reset puts the memory back
+
+// A postRequest is one POST with its memory, which later requests usually reuse.
 type postRequest struct {
 	h      *Handler
 	w      http.ResponseWriter
@@ -29,32 +48,45 @@ type postRequest struct {
 
 	requester
 
-	caller    *caller
-	inFlight  int64 // requests that the caller had in flight, with this one
+	caller *caller
+	// inFlight is the number of the caller's requests in flight, including this one.
+	inFlight  int64
 	admission admission
-	state     atomic.Uint32   // what cutOff finds, see exchangeState
-	batch     []jsonrpc.Entry // of the batch that it is; nil if it is one message
+	// state tells abort how to respond: postStateNew and so on.
+	state atomic.Uint32
+	// batch has the batch's messages. It is nil for a single message.
+	batch []jsonrpc.Entry
 
-	readAt        time.Duration    // when its body was, or began to be, read, by the clock of h: they do not differ where it is a time that matters
-	body          []byte           // of the request
-	delivery      jsonrpc.Delivery // of the message in it, if it is one
-	response      response
-	stream        *stream // that a session's answer is, if it has become none of events: nobody else has it then, see Delivery.Outlet; nil before there was one
-	answer        []byte
-	extraRequests int  // requests besides the first that are counted for it
-	detached      bool // a goroutine has it that goes on when the request has been served: it must not be used again
-	referenced    bool // a function may run that has its response and its stream: they must not be used again
-	hijacked      bool // a goroutine has its connection that goes on when the request has been served
+	// readAt is the clock's time when the body was read. If one read was enough, it is the time
+	// before that read.
+	readAt time.Duration
+	body   []byte
+	// delivery has the message of the body, unless that is a batch.
+	delivery jsonrpc.Delivery
+	response response
+	// stream carries the response to a legacy request. It is nil until the first one, and reused
+	// unless it became an event stream, which others may refer to.
+	stream *stream
+	answer []byte
+	// extraRequests counts the batch's requests beyond the first.
+	extraRequests int
+	// detached means that a goroutine uses the postRequest after the HTTP request was served. It
+	// must not be reused.
+	detached bool
+	// referenced means that a function may still use response and stream. They must not be reused.
+	referenced bool
+	// hijacked means that a goroutine uses the connection after the HTTP request was served.
+	hijacked bool
 }
 
-// How far an exchange is.
+// States of a postRequest.
 const (
 	postStateNew    = iota // nothing can be answered yet
-	postStateModern        // it is answered by its response
-	postStateLegacy        // it is answered by its stream
+	postStateModern        // the response answers it
+	postStateLegacy        // the stream answers it
 )
 
-// markAbortable notes that the exchange can be cut off from now on.
+// markAbortable notes that abort can answer the request from now on.
 func (pr *postRequest) markAbortable(state uint32) {
 	pr.state.Store(state)
 	if pr.h.aborting.Load() {
@@ -62,7 +94,7 @@ func (pr *postRequest) markAbortable(state uint32) {
 	}
 }
 
-// abort implements cutter.
+// abort implements aborter.
 func (pr *postRequest) abort() {
 	switch pr.state.Load() {
 	case postStateModern:
@@ -72,10 +104,11 @@ func (pr *postRequest) abort() {
 	}
 }
 
-// errAborted answers a request that takes longer than the shutdown may. Its handler may go on.
+// errAborted answers a request that is still pending when shutdown stops waiting. Its handler may
+// go on.
 var errAborted = jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server is shutting down and does not wait for this request any longer; it may have been carried out")
 
-// errorResponse returns a response to the message, or to each request of the batch, that has the error.
+// errorResponse returns the error as response to the message, or to each request of the batch.
 func (pr *postRequest) errorResponse(e *jsonrpc.Error) []byte {
 	if pr.batch == nil {
 		return jsonrpc.AppendError(nil, pr.id(), e, false)
@@ -92,7 +125,7 @@ func (pr *postRequest) errorResponse(e *jsonrpc.Error) []byte {
 	return append(all, ']')
 }
 
-// maxReusedBuffer is the largest buffer that is used again, in bytes.
+// maxReusedBuffer is the largest buffer that is reused, in bytes.
 const maxReusedBuffer = 64 << 10
 
 func (h *Handler) newPostRequest(w http.ResponseWriter, r *http.Request) *postRequest {
@@ -105,7 +138,7 @@ func (h *Handler) newPostRequest(w http.ResponseWriter, r *http.Request) *postRe
 	return pr
 }
 
-// release is called when the request has been.
+// release runs when the HTTP request has been served.
 func (pr *postRequest) release() {
 	aborted := false
 	switch {
@@ -122,7 +155,7 @@ func (pr *postRequest) release() {
 	}
 }
 
-// reset lets another request use the memory.
+// reset returns the memory to the pool.
 func (pr *postRequest) reset() {
 	h := pr.h
 	if !pr.response.reset() {
@@ -135,7 +168,7 @@ func (pr *postRequest) reset() {
 		pr.stream = nil
 	}
 	if cap(pr.body) > maxReusedBuffer {
-		pr.delivery = jsonrpc.Delivery{} // what it knows of the message is part of the body
+		pr.delivery = jsonrpc.Delivery{} // it aliases the body
 	} else {
 		d := &pr.delivery
 		d.Message, d.Sender, d.Lifetime, d.Untracked, d.AllowDeferred = nil, nil, nil, false, false
@@ -144,7 +177,7 @@ func (pr *postRequest) reset() {
 	h.posts.Put(pr)
 }
 
-// id returns the id of the message; none of a batch.
+// id returns the id of the message, and nil for a batch.
 func (pr *postRequest) id() jsonrpc.ID {
 	if pr.delivery.Message == nil {
 		return nil
@@ -152,7 +185,7 @@ func (pr *postRequest) id() jsonrpc.ID {
 	return pr.delivery.Message.ID
 }
 
-// shrink returns a buffer that is empty, and not large.
+// shrink returns an empty buffer that reuses b unless b is large.
 func shrink(b []byte) []byte {
 	if cap(b) > maxReusedBuffer {
 		return nil
@@ -160,7 +193,8 @@ func shrink(b []byte) []byte {
 	return b[:0]
 }
 
-// setReadDeadline sets the deadline for reading. Most ResponseWriters can do that by themselves, which spares the memory of a controller.
+// setReadDeadline sets the read deadline. Most ResponseWriters implement it, which avoids
+// allocating a controller.
 func (pr *postRequest) setReadDeadline(t time.Time) error {
 	if d, ok := pr.w.(interface{ SetReadDeadline(time.Time) error }); ok {
 		return d.SetReadDeadline(t)
@@ -168,8 +202,8 @@ func (pr *postRequest) setReadDeadline(t time.Time) error {
 	return http.NewResponseController(pr.w).SetReadDeadline(t)
 }
 
-// markBodyConsumed notes that the body was read to its end, so that net/http does not look for more of it. Another body that somebody has put in its place may have ended
-// before.
+// markBodyConsumed notes that the body was read to its end, so that net/http does not look for
+// more. If a middleware replaced the body, the original one may have more.
 func (pr *postRequest) markBodyConsumed() {
 	if g, ok := pr.w.(*trackingWriter); ok && g.body == pr.r.Body {
 		g.bodyConsumed = true
@@ -177,14 +211,16 @@ func (pr *postRequest) markBodyConsumed() {
 	}
 }
 
-// beginResponse returns the response. It must be ended or stopped before the request has been served.
+// beginResponse returns the response. The caller must end or stop it before the HTTP request has
+// been served.
 func (pr *postRequest) beginResponse() *response {
 	rs := &pr.response
 	rs.begin(pr.h, pr.w, pr.r, pr.accept)
 	return rs
 }
 
-// beginStream returns the stream that the answer to a session's request is, carried by out. left is closed when out is to end, if somebody waits for that.
+// beginStream returns the stream that carries the response of a legacy request over out. If
+// notifyDetach is set, detached is closed when out must end.
 func (pr *postRequest) beginStream(s *session, out *response, notifyDetach bool) (st *stream, detached chan struct{}) {
 	if pr.stream == nil {
 		pr.stream = new(stream)
@@ -197,23 +233,26 @@ func (pr *postRequest) beginStream(s *session, out *response, notifyDetach bool)
 	return st, st.detached
 }
 
-// withIdentity returns ctx with what is known of the caller.
+// withIdentity returns ctx with the caller's identity.
 func (pr *postRequest) withIdentity(ctx context.Context) context.Context {
 	return pr.h.withIdentity(ctx, pr.r, pr.principal)
 }
 
-// admitRequest refuses the request if no more are taken.
+// admitRequest admits the request, or rejects it.
 func (pr *postRequest) admitRequest() bool {
 	return pr.h.admitRequest(pr.w, pr.caller, &pr.admission, pr.inFlight)
 }
 
-// An asker is what a request says of who sends it.
+// A requester has what a request says about its sender.
 type requester struct {
-	versions  []string        // of the protocol, by the header; nil if there is none
-	principal *auth.Principal // nil if it is nobody in particular
+	// versions are the protocol versions in the header. Nil means none.
+	versions []string
+	// principal is nil for an anonymous request.
+	principal *auth.Principal
 }
 
-// requesterOf reads that. The principal is looked for only if somebody may have set one since the request came in.
+// requesterOf returns the requester of r. It looks for a principal only if a middleware may have
+// set one.
 func requesterOf(w http.ResponseWriter, r *http.Request) requester {
 	a := requester{versions: r.Header[headerVersion]}
 	if g, ok := w.(*trackingWriter); !ok || g.anonymousCtx != r.Context() {
@@ -234,7 +273,7 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request) {
 	pr.serve()
 }
 
-// serve takes what a client posts: a message, or a batch from clients that may send one.
+// serve handles the body of a POST: a message, or a batch from clients that may send one.
 func (pr *postRequest) serve() {
 	h, w, r := pr.h, pr.w, pr.r
 	kind := bodyKindOf(r)
@@ -279,7 +318,8 @@ func (pr *postRequest) serve() {
 	}
 }
 
-// rejectNotification answers a notification that a relay must not forward, which its peer would drop.
+// rejectNotification rejects a notification that a relay must not forward because its peer would
+// drop it.
 func (h *Handler) rejectNotification(w http.ResponseWriter, frame []byte, m *jsonrpc.Message) bool {
 	if !h.isRelay || m.Kind != jsonrpc.KindNotification {
 		return false
@@ -291,7 +331,8 @@ func (h *Handler) rejectNotification(w http.ResponseWriter, frame []byte, m *jso
 	return err != nil
 }
 
-// isModern reports whether a message belongs to the modern era: because its metadata names a version, or, if it has none, because a header does.
+// isModern reports whether a message belongs to the modern era: its metadata names a version, or,
+// without metadata, a header does.
 func (pr *postRequest) isModern(named bool) bool {
 	h := pr.h
 	switch {
@@ -314,7 +355,7 @@ func (pr *postRequest) serveModern(version []byte) {
 		e = checkHeaders(r.Header, m, version)
 	} else if pr.versions == nil && string(m.Method) != mcp.MethodInitialize {
 		e = h.missingVersionError()
-	} // else it is told that the metadata lack one, or, if it is the handshake, which versions there are
+	} // otherwise the server reports the missing metadata, or, to initialize, its versions
 	if e != nil {
 		writeErrorID(w, http.StatusBadRequest, m.ID, e)
 		return
@@ -333,19 +374,20 @@ func (pr *postRequest) serveModern(version []byte) {
 	}
 }
 
-// missingVersionError is the error of a message that does not name its version anywhere, and is of none that need not.
+// missingVersionError returns the error of a message that names no version though its revision
+// requires one.
 func (h *Handler) missingVersionError() *jsonrpc.Error {
 	return headerMismatch("header MCP-Protocol-Version is missing: this server speaks %v", h.srv.Revisions())
 }
 
-// serveModernRequest has a modern request answered, as one that ends with ctx.
+// serveModernRequest handles a modern request, which ends with ctx.
 func (pr *postRequest) serveModernRequest(ctx context.Context) {
 	rs := pr.beginResponse()
 	pr.markAbortable(postStateModern)
 	rs.startKeepAliveAt(nil, pr.readAt)
 	returned := false
 	defer func() {
-		if !returned { // the handler has ended the goroutine
+		if !returned { // the handler ended the goroutine
 			rs.fail(pr.id())
 			rs.stop()
 			pr.delivery.ReportSent(false)
@@ -358,16 +400,17 @@ func (pr *postRequest) serveModernRequest(ctx context.Context) {
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), auth.ErrExpired) {
 		rs.stop()
 		pr.delivery.ReportSent(false)
-		return // the client is not to hear that all went well
+		return // don't report success
 	}
 	release, err := pr.reserveUnread(ctx, err)
 	defer release()
-	clientGone := ctx.Err() != nil // what is written all the same is read by nobody
+	clientGone := ctx.Err() != nil // nobody reads what is written
 	sent := rs.end(pr.answer, err)
 	pr.delivery.ReportSent(sent && !clientGone)
 }
 
-// serveSubscription answers subscriptions/listen, by a stream that lasts as long as the client's authorization.
+// serveSubscription answers subscriptions/listen with a stream that lasts as long as the client's
+// authorization.
 func (pr *postRequest) serveSubscription() {
 	if !pr.accept.stream {
 		writeError(pr.w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
@@ -377,13 +420,13 @@ func (pr *postRequest) serveSubscription() {
 	if !ok {
 		return
 	}
-	pr.h.releaseAdmission(&pr.admission) // it is a stream from now on
+	pr.h.releaseAdmission(&pr.admission) // it counts as a stream from now on
 	ss := &standingStream{h: pr.h, caller: pr.caller, response: pr.h.newResponse(pr.w, pr.r, pr.accept), release: release}
 	defer func() { pr.hijacked = ss.done() }()
 	ss.subscribe(pr)
 }
 
-// withIdentity returns the context of a request with what is known of its caller. p is ctx's principal.
+// withIdentity returns ctx with the identity of the caller. p is the principal of ctx.
 func (h *Handler) withIdentity(ctx context.Context, r *http.Request, p *auth.Principal) context.Context {
 	if p == nil && !h.needsAddress {
 		return ctx
@@ -394,8 +437,7 @@ func (h *Handler) withIdentity(ctx context.Context, r *http.Request, p *auth.Pri
 	return h.srv.WithIdentity(ctx, p.ID(), "", p.Scopes, p)
 }
 
-// callerID names whose requests they are: those of a principal, or of a network address. p is the
-// principal of r.
+// callerID returns the id of the principal p of r, or the network address if p is nil.
 func (h *Handler) callerID(r *http.Request, p *auth.Principal) string {
 	if p != nil {
 		if id := p.ID(); id != "" {
@@ -405,7 +447,7 @@ func (h *Handler) callerID(r *http.Request, p *auth.Principal) string {
 	return h.clientAddress(r)
 }
 
-// clientAddress returns the network address of the client, see [addressOf].
+// clientAddress returns the network address of the client, see [networkOf].
 func (h *Handler) clientAddress(r *http.Request) string {
 	if h.opts.ClientAddr != nil {
 		if addr := h.opts.ClientAddr(r); addr.IsValid() {
@@ -415,12 +457,13 @@ func (h *Handler) clientAddress(r *http.Request) string {
 	return peerAddress(r)
 }
 
-// principalIDOf returns the id of the principal, "" if there is none.
+// principalIDOf returns the id of the principal, or "".
 func principalIDOf(r *http.Request) string {
 	return auth.PrincipalOf(r.Context()).ID()
 }
 
-// peerAddress returns the address of the peer, without the port. Of IPv6 it is the network, since who has one address has all in it.
+// peerAddress returns the address of the connection, without the port. For IPv6 it returns the
+// network, since one host usually has all its addresses.
 func peerAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -436,7 +479,7 @@ func peerAddress(r *http.Request) string {
 	return networkOf(addr)
 }
 
-// networkOf returns what counts as one address.
+// networkOf returns the address that limits apply to: an IPv4 address or an IPv6 network.
 func networkOf(addr netip.Addr) string {
 	if addr = addr.Unmap().WithZone(""); addr.Is4() {
 		return addr.String()
@@ -448,10 +491,12 @@ func networkOf(addr netip.Addr) string {
 	return network.String()
 }
 
-// networkBits is how many bits of an IPv6 address name the network that a host is in (RFC 4291, section 2.5.4).
+// networkBits is the length of the IPv6 prefix that names a host's network (RFC 4291, section
+// 2.5.4).
 const networkBits = 64
 
-// allowed asks whether the caller has the scopes that the request needs, and answers it if not.
+// allowed reports whether the caller has the scopes that the request needs. If not, it has answered
+// the request.
 func (h *Handler) allowed(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) bool {
 	if h.opts.Scopes == nil || m.Kind != jsonrpc.KindRequest {
 		return true
@@ -463,12 +508,12 @@ func (h *Handler) allowed(w http.ResponseWriter, r *http.Request, m *jsonrpc.Mes
 	return true
 }
 
-// authorize says what the caller lacks for the request; nil if nothing.
+// authorize returns an error if the caller lacks scopes for the request.
 func (h *Handler) authorize(ctx context.Context, m *jsonrpc.Message) error {
 	return auth.Require(ctx, h.opts.Scopes(string(m.Method), string(subjectOf(m)))...)
 }
 
-// serveBatch answers an array of messages, which only one revision has.
+// serveBatch answers an array of messages, which only one revision allows.
 func (pr *postRequest) serveBatch() {
 	entries, err := jsonrpc.ParseBatch(pr.body, 0)
 	if err != nil {
@@ -484,7 +529,7 @@ func (pr *postRequest) serveBatch() {
 	pr.serveLegacyBatch(entries)
 }
 
-// serveLegacyBatch answers an array of messages by an array of answers.
+// serveLegacyBatch answers an array of messages with an array of responses.
 func (pr *postRequest) serveLegacyBatch(entries []jsonrpc.Entry) {
 	h, w, r := pr.h, pr.w, pr.r
 	s := h.acquireSession(w, r, pr.requester, pr.caller)
@@ -521,8 +566,8 @@ func (pr *postRequest) serveLegacyBatch(entries []jsonrpc.Entry) {
 	pr.serveLegacyRequest(s, entries)
 }
 
-// deliverBatch handles the messages at the same time, but each by what came before it, and appends the
-// array of the answers; nothing if there are none, because all were cancelled.
+// deliverBatch handles the messages concurrently, but starts each after the one before is prepared.
+// It appends the array of responses to dst, or nothing if all requests were canceled.
 func (s *session) deliverBatch(ctx context.Context, st *stream, entries []jsonrpc.Entry, dst []byte) []byte {
 	answers := make([][]byte, len(entries))
 	var wg sync.WaitGroup
@@ -539,7 +584,7 @@ func (s *session) deliverBatch(ctx context.Context, st *stream, entries []jsonrp
 				d := &jsonrpc.Delivery{Message: &e.Message, Sender: st, Lifetime: s.ctx, Batch: true, OnPrepared: place}
 				answers[i], _ = s.peer.deliverRequest(ctx, nil, d, nil)
 			})
-			if _, ok := s.peer.(serverConn); ok { // what a relay does with it is for the relay to say
+			if _, ok := s.peer.(serverConn); ok { // a relay decides on the order itself
 				<-placed
 			}
 		default:
@@ -565,7 +610,7 @@ func (s *session) deliverBatch(ctx context.Context, st *stream, entries []jsonrp
 	return dst
 }
 
-// Kinds of body that are taken.
+// A bodyKind is a kind of body.
 type bodyKind uint8
 
 const (
@@ -574,8 +619,8 @@ const (
 	bodyNDJSON
 )
 
-// bodyKindOf tells what a request says its body is. A type is compared as a whole, since what only contains the name of another is what pages can send
-// without asking.
+// bodyKindOf returns the kind that the Content-Type declares. It compares the whole type, since
+// pages can send types that merely contain the name without a preflight request.
 func bodyKindOf(r *http.Request) bodyKind {
 	values := r.Header["Content-Type"]
 	if len(values) != 1 {
@@ -597,26 +642,28 @@ func bodyKindOf(r *http.Request) bodyKind {
 	return bodyOther
 }
 
-// isEncoded reports whether the body is compressed, or encoded otherwise.
+// isEncoded reports whether the body is compressed or encoded in another way.
 func isEncoded(r *http.Request) bool {
 	values, ok := r.Header["Content-Encoding"]
 	return ok && (len(values) != 1 || !strings.EqualFold(values[0], "identity"))
 }
 
-// errBodyTooLarge is what readBody fails with beyond Options.MaxBody.
+// errBodyTooLarge is the error of readBody beyond Options.MaxBody.
 var errBodyTooLarge = errors.New("body too large")
 
-// minBodyBuffer is the first buffer for a body whose length is not known, in bytes.
+// minBodyBuffer is the size of the first buffer for a body of unknown length, in bytes.
 const minBodyBuffer = 512
 
-// readBody reads the body. A body whose length is known takes one buffer of that size; one that lies about it is read no further than it says.
+// readBody reads the body. For a body of known length it reads into one buffer of that size, and no
+// further than the declared length.
 func (pr *postRequest) readBody() (err error) {
 	h, r := pr.h, pr.r
 	limit := h.opts.MaxBody
 	if r.ContentLength > int64(limit) {
 		return errBodyTooLarge
 	}
-	// net/http takes the deadline away itself when it sees the end of a body of HTTP/1, because it reads on then to see whether the client goes.
+	// net/http removes the deadline itself at the end of an HTTP/1 body, because it reads on to
+	// detect that the client hangs up.
 	pr.readAt = h.clock.elapsed()
 	if r.ContentLength != 0 && pr.setReadDeadline(h.clock.base.Add(pr.readAt+h.opts.BodyTimeout)) == nil {
 		defer func() {
@@ -626,9 +673,9 @@ func (pr *postRequest) readBody() (err error) {
 		}()
 	}
 	b := pr.body[:0]
-	size := int(r.ContentLength) + 1 // one more, so that the end is seen without growing
+	size := int(r.ContentLength) + 1 // one more, to see the end without growing
 	if n := min(size, maxReusedBuffer); n > cap(b) {
-		b = make([]byte, 0, n) // no more at once, as long as the client has not sent any
+		b = make([]byte, 0, n) // no more before the client has sent anything
 	}
 	defer func() { pr.body = b }()
 	for reads := 1; ; reads++ {
@@ -643,7 +690,7 @@ func (pr *postRequest) readBody() (err error) {
 		case err != nil && err != io.EOF:
 			return err
 		case err != nil:
-			if reads > 1 { // it took its time
+			if reads > 1 { // the body arrived slowly
 				pr.readAt = h.clock.elapsed()
 			}
 			pr.markBodyConsumed()
@@ -652,10 +699,10 @@ func (pr *postRequest) readBody() (err error) {
 	}
 }
 
-// writeBodyError answers for a body that could not be read.
+// writeBodyError responds to a body that could not be read.
 func (h *Handler) writeBodyError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.ProtoMajor == 1 {
-		w.Header()["Connection"] = closeConnection // what follows need not be read
+		w.Header()["Connection"] = closeConnection // the rest need not be read
 	}
 	if errors.Is(err, errBodyTooLarge) {
 		writeError(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", h.opts.MaxBody))
@@ -669,16 +716,16 @@ func (h *Handler) writeBodyError(w http.ResponseWriter, r *http.Request, err err
 	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the body is not what its header or its chunks say, or ends early")
 }
 
-// acceptedTypes is what a client takes as the answer to a request.
+// acceptedTypes has the response types that a client accepts.
 type acceptedTypes struct{ json, stream bool }
 
-// parseAccept reads the Accept headers. A client that sends none takes everything.
+// parseAccept reads the Accept headers. A client without one accepts both types.
 func parseAccept(r *http.Request) acceptedTypes {
 	values := r.Header["Accept"]
 	if len(values) == 0 || len(values) == 1 && (values[0] == "application/json, text/event-stream" || values[0] == "*/*") {
 		return acceptedTypes{json: true, stream: true}
 	}
-	var a, not acceptedTypes // what is named, with whatever weight, overrules what only fits
+	var a, not acceptedTypes // a named type overrules a matching range
 	var any, anyText, anyApplication bool
 	for _, value := range values {
 		for part := range strings.SplitSeq(value, ",") {
@@ -703,7 +750,7 @@ func parseAccept(r *http.Request) acceptedTypes {
 	return a
 }
 
-// hasZeroWeight reports whether the parameters of a media range have a weight of 0.
+// hasZeroWeight reports whether the parameters of a media range contain a weight of 0.
 func hasZeroWeight(params string) bool {
 	for p := range strings.SplitSeq(params, ";") {
 		key, value, _ := strings.Cut(strings.Trim(p, " \t"), "=")

@@ -15,62 +15,72 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Relay is what a [Handler] made by [NewRelay] brings messages to: one that passes them on as they are, as a bridge does, where a [Server] answers them itself.
-// Its methods may be called by many goroutines at once.
+// A Relay handles the messages of a [Handler] made by [NewRelay]. It forwards messages unchanged,
+// as a bridge does, where a [Server] answers them itself. It must be safe for concurrent use.
 type Relay interface {
-	// Revisions are those that clients may use.
+	// Revisions returns the revisions that clients may use.
 	Revisions() []mcp.Revision
-	// Stateless returns the peer of all requests without a session; nil if there are to be none. It is called once.
+	// Stateless returns the peer of all requests without a session, or nil to reject them. It is
+	// called once.
 	Stateless() RelayPeer
-	// Session returns the peer of one session. What belongs to no request of it goes to out. ctx has the values of the request that opens it, such as
-	// [auth.PrincipalOf], and does not end. nil refuses the session.
+	// Session returns the peer of one session, or nil to reject the session. The peer sends
+	// messages that belong to no request to out. ctx has the values of the request that opens the
+	// session, such as [auth.PrincipalOf], and does not end.
 	Session(ctx context.Context, out jsonrpc.Sender) RelayPeer
-	// Serve relays what comes by a framer, of a client that pipes lines (see [Options.NDJSON]). The framer's messages have not been checked for duplicate members.
+	// Serve relays the messages of f, from a client that posts lines (see [Options.NDJSON]). They
+	// have not been checked for duplicate members.
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 
-// A RelayPeer takes the messages of one session, or those that have none. Its methods may be called by many goroutines at once. Messages and frames are good
-// until the method returns.
+// A RelayPeer receives the messages of one session, or of all requests without one. It must be safe
+// for concurrent use. Messages and frames are valid until the method returns.
 type RelayPeer interface {
-	// Request relays a request and appends the response to dst, the whole message with the id of the request. Without one it returns dst and an error: when ctx has
-	// ended, or the peer was closed, or a *[RejectedError] for a request that was not relayed. Frame is the text that m was parsed from, nil if it came in a batch. What belongs to the request and goes before its response goes to out,
-	// which may be nil, and fails when the method has returned.
+	// Request relays a request and appends the response to dst: the whole message, with the id of
+	// the request. Without a response it returns dst and an error: when ctx has ended or the peer
+	// was closed, or a *[RejectedError] for a request that was not relayed. frame is the text of m,
+	// or nil if m came in a batch. Messages that precede the response go to out, which may be nil,
+	// and fails once the method has returned.
 	Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error)
 	// Notification relays a notification.
 	Notification(ctx context.Context, frame []byte, m *jsonrpc.Message)
-	// Response relays the answer to a request that was sent to an outlet.
+	// Response relays the response to a request that was sent to a Sender.
 	Response(ctx context.Context, frame []byte, m *jsonrpc.Message)
-	// Close ends the session: what is still under way is given up. It does not wait.
+	// Close ends the session and cancels its pending requests. It does not wait.
 	Close()
 }
 
-// A RejectedError is why a [RelayPeer] has not relayed a request: too much is in flight. The client gets the status, if nothing precedes it, and so knows that the request was not
+// A RejectedError says that a [RelayPeer] has not relayed a request because of its limits. The
+// client gets the status, if nothing precedes the response, and so knows that the request was not
 // carried out.
 type RejectedError struct {
-	// Status is that of the response, http.StatusTooManyRequests if the client itself has too much in flight, and otherwise http.StatusServiceUnavailable.
+	// Status is http.StatusTooManyRequests if the client itself exceeds a limit, and otherwise
+	// http.StatusServiceUnavailable.
 	Status int
-	// RetryAfter is how long the client is asked to wait. It is rounded up to seconds, and at least one.
+	// RetryAfter is the delay that the client is asked to wait. It is rounded up to seconds, at
+	// least one.
 	RetryAfter time.Duration
-	// Reason is the message of the JSON-RPC error, whose code is -32603.
+	// Reason is the message of the JSON-RPC error, which has the code -32603.
 	Reason string
 }
 
 func (e *RejectedError) Error() string { return e.Reason }
 
-// seconds is the value of the header Retry-After.
+// seconds returns the value of the header Retry-After.
 func (e *RejectedError) seconds() string {
 	return strconv.FormatInt(int64(max(e.RetryAfter+time.Second-1, time.Second)/time.Second), 10)
 }
 
-// rejectedError returns why a request was rejected; nil if err is another error, or nil.
+// rejectedError returns the RejectedError in err, or nil.
 func rejectedError(err error) *RejectedError {
 	e, _ := errors.AsType[*RejectedError](err)
 	return e
 }
 
-// NewRelay returns a handler that brings what clients post to a relay. It does what one of [NewHandler] does, with what it sees of the server: Mcp-Param headers, of
-// which the schemas of tools tell, are held against the body once a list of the tools has passed. A message that can be read in two ways, because a member appears more than once
-// in an object at any level, is refused: what is judged, by [Options.Scopes] for example, is what the relay gets. opts may be nil; it is copied. The error is that of NewHandler.
+// NewRelay returns a handler that passes the messages of HTTP clients to a relay. It checks what
+// [NewHandler] checks, as far as it can see the server: after a list of tools has passed, it
+// compares Mcp-Param headers with the body. It rejects a message with a duplicate member in any
+// object, so that the relay reads the message as the checks do, for example [Options.Scopes]. It
+// copies opts, which may be nil. The error is that of NewHandler.
 func NewRelay(r Relay, opts *Options) (*Handler, error) {
 	var modern peer
 	if p := r.Stateless(); p != nil {
@@ -80,7 +90,7 @@ func NewRelay(r Relay, opts *Options) (*Handler, error) {
 				modernRevisions = append(modernRevisions, revision)
 			}
 		}
-		// Whether a method exists, and what for, is up to the other side.
+		// The upstream server decides which methods exist.
 		all := func([]byte) bool { return true }
 		modern = &relayConn{RelayPeer: p, rules: era.NewSession(era.Config{Revisions: modernRevisions, Custom: all})}
 	}
@@ -99,7 +109,7 @@ func NewRelay(r Relay, opts *Options) (*Handler, error) {
 	return h, nil
 }
 
-// Protect returns a handler that is to be reached by those only who may reach h: it checks host, origin and token as h does.
+// Protect returns a handler that checks host, origin and token as h does, and then calls next.
 func (h *Handler) Protect(next http.Handler) http.Handler {
 	inner := h.protect(next.ServeHTTP)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,8 +119,8 @@ func (h *Handler) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// A peer is the other side of a session, or of requests without one: a connection of a server's, or that of a relay. Frame is the text of the message, nil if it is
-// not known.
+// A peer handles the messages of a session, or of requests without one: a server's connection, or a
+// relay's. frame is the text of the message, or nil.
 type peer interface {
 	deliverRequest(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) (response []byte, err error)
 	deliverNotification(ctx context.Context, frame []byte, m *jsonrpc.Message)
@@ -118,10 +128,10 @@ type peer interface {
 	close()
 }
 
-// An opener opens a session, and returns what ends it.
+// An openFunc opens a session, and returns a function that ends it.
 type openFunc func(ctx context.Context, out jsonrpc.Sender) (p peer, end func())
 
-// serverConn is the peer that a server's connection is.
+// serverConn is the peer of a server's connection.
 type serverConn struct{ *jsonrpc.Conn }
 
 func (c serverConn) deliverRequest(ctx context.Context, _ []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
@@ -136,14 +146,15 @@ func (c serverConn) deliverResponse(_ context.Context, _ []byte, m *jsonrpc.Mess
 }
 func (c serverConn) close() { c.Close() }
 
-// relayConn is the peer of a relay. rules are those of requests without a session; nil for others. tools are what such requests repeat in headers.
+// relayConn is the peer of a relay. For requests without a session, rules checks them and tools has
+// their headers; otherwise rules is nil.
 type relayConn struct {
 	RelayPeer
 	rules *era.Session
 	tools toolHeaders
 }
 
-// deliverRequest implements peer. The error is what the response says, for the status.
+// deliverRequest implements peer. It returns the response's error, for the status.
 func (rc *relayConn) deliverRequest(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
 	m := d.Message
 	if d.Lifetime != nil {
@@ -172,18 +183,19 @@ func (rc *relayConn) deliverRequest(ctx context.Context, frame []byte, d *jsonrp
 	case answer.Kind == jsonrpc.KindError:
 		err = answer.Err()
 	case string(m.Method) == mcp.MethodToolsList:
-		rc.tools.filterTools(dst[n:], &answer, slog.New(slog.DiscardHandler)) // what may be called is for the client to say
+		// The client decides which tools it may call.
+		rc.tools.filterTools(dst[n:], &answer, slog.New(slog.DiscardHandler))
 	}
 	return dst, err
 }
 
-// check returns what is wrong with a request without a session.
+// check returns an error for an invalid request without a session.
 func (rc *relayConn) check(d *jsonrpc.Delivery) error {
 	m := d.Message
 	if _, err := rc.rules.Open(&jsonrpc.Request{Message: *m}); err != nil {
 		return err
 	}
-	r, ok := d.Sender.(*response) // what comes otherwise has no headers
+	r, ok := d.Sender.(*response) // other senders have no headers
 	if !ok || string(m.Method) != mcp.MethodToolsCall {
 		return nil
 	}
@@ -194,14 +206,15 @@ func (rc *relayConn) check(d *jsonrpc.Delivery) error {
 	return nil
 }
 
-// deliverNotification implements peer. What must not be forwarded is dropped.
+// deliverNotification implements peer. It drops a notification that must not be forwarded.
 func (rc *relayConn) deliverNotification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	if era.CheckForwarded(frame, m) == nil {
 		rc.Notification(ctx, frame, m)
 	}
 }
 
-// deliverResponse implements peer. In place of an answer that must not be forwarded the server gets an error, so that it does not wait.
+// deliverResponse implements peer. It replaces a response that must not be forwarded by an error,
+// so that the server does not wait.
 func (rc *relayConn) deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	if err := era.CheckForwarded(frame, m); err != nil {
 		frame = jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false)
@@ -215,7 +228,7 @@ func (rc *relayConn) deliverResponse(ctx context.Context, frame []byte, m *jsonr
 
 func (rc *relayConn) close() { rc.Close() }
 
-// rejectingPeer is the peer of a session that there is not.
+// rejectingPeer is the peer of a rejected session.
 type rejectingPeer struct{}
 
 func (rejectingPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Sender, dst []byte) ([]byte, error) {
@@ -225,37 +238,40 @@ func (rejectingPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
 func (rejectingPeer) Response(context.Context, []byte, *jsonrpc.Message)     {}
 func (rejectingPeer) Close()                                                 {}
 
-// relayBackend is the part of a Server that a Handler needs of a relay.
+// relayBackend adapts a Relay to backend.
 type relayBackend struct{ Relay }
 
 func (relayBackend) WithIdentity(ctx context.Context, id, address string, _ []string, _ any) context.Context {
 	return context.WithValue(ctx, callerKey{}, cmp.Or(id, address))
 }
 
-// callerKey is the key of the caller in the context of a relay's methods.
+// callerKey is the context key of the caller in a relay's methods.
 type callerKey struct{}
 
-// CallerOf returns whose request a method of a [Relay] or [RelayPeer] was called for, by its context: the id of the principal, or the network address where there is none. Elsewhere it
-// returns "".
+// CallerOf returns the caller of a [Relay] or [RelayPeer] method from its context: the id of the
+// principal, or the network address of an anonymous client. For other contexts it returns "".
 func CallerOf(ctx context.Context) string {
 	caller, _ := ctx.Value(callerKey{}).(string)
 	return caller
 }
 
-// backend is what a Handler asks a server for besides its peers.
+// A backend is the part of a Server that a Handler uses in addition to its peers.
 type backend interface {
 	Revisions() []mcp.Revision
 	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 
-// A lent is an outlet that is used again by another request when the one that it is lent to has been answered.
+// A revocableSender is a Sender that can be revoked, because another request reuses out after this
+// one was answered.
 type revocableSender struct {
-	mu  sync.Mutex
-	out jsonrpc.Sender // nil if it has been taken back
+	mu sync.Mutex
+	// out is nil after revoke.
+	out jsonrpc.Sender
 }
 
-// newRevocableSender returns an outlet that is out until end is called; nil for nil.
+// newRevocableSender returns a Sender that forwards to out until revoke is called, or nil if out is
+// nil.
 func newRevocableSender(out jsonrpc.Sender) (_ jsonrpc.Sender, revoke func()) {
 	if out == nil {
 		return nil, func() {}

@@ -18,54 +18,75 @@ import (
 	"mcpwire/mcp"
 )
 
-// A response is the HTTP response to one request. It is one JSON text, unless something precedes the result or the result is so late that the client, or
-// something between, could take the connection for dead: then it is a stream of events. What may be said by a status must be known before.
+// A response is the HTTP response to one request. It is one JSON text, or an event stream if a
+// message precedes the result, or if the result is so late that the client or a proxy could
+// consider the connection dead. A status that reports an error must be known before that.
 type response struct {
-	h               *Handler
-	w               http.ResponseWriter
-	rc              *http.ResponseController
-	header          http.Header // of the request
-	accept          acceptedTypes
-	hijackable      bool // the connection can be taken from net/http, to end the response before its handler has returned
-	chunked         bool // the body has parts, of which the last has to be marked
-	closeConn       bool // the connection ends with it, at least if it becomes a stream
-	isHTTP2         bool // a deadline is the stream's own, and ends it even if nothing is being written
-	hasWriteTimeout bool // the server has a deadline for writing, which counts from the beginning of the request
+	h  *Handler
+	w  http.ResponseWriter
+	rc *http.ResponseController
+	// header is the request's.
+	header http.Header
+	accept acceptedTypes
+	// hijackable means that the connection can be hijacked, to end the response before its handler
+	// returns.
+	hijackable bool
+	// chunked means that the body has chunks, of which the last needs a mark.
+	chunked bool
+	// closeConn makes an event stream of HTTP/1 close its connection.
+	closeConn bool
+	// isHTTP2 means that a deadline belongs to the HTTP/2 stream, and ends it even if no write is
+	// running.
+	isHTTP2 bool
+	// hasWriteTimeout means that the server has a WriteTimeout, which counts from the beginning of
+	// the request.
+	hasWriteTimeout bool
 
-	mu          sync.Mutex
-	conn        net.Conn // that it is held on; nil if net/http has the connection
-	streaming   bool
-	ended       bool            // nothing more may be written
-	writeErr    error           // why nothing can be
-	keepAlive   *keepAliveTimer // nil until there was one
-	hasDeadline bool            // a deadline is set
-	final       bool            // what is written now is the end, which net/http flushes with its own
-	tickRunning bool            // tick could not be kept from running, and may do so still
-	clientGone  context.Context // ends when the client seems to have gone; nil if nobody asks
-	stream      *stream         // whose signs of life they are; nil if there is no stream but the response
-	buf         []byte
+	mu sync.Mutex
+	// conn is the hijacked connection. It is nil while net/http has the connection.
+	conn      net.Conn
+	streaming bool
+	// ended means that nothing more may be written.
+	ended bool
+	// writeErr is the first error of a write.
+	writeErr error
+	// keepAlive is nil until its first use.
+	keepAlive *keepAliveTimer
+	// hasDeadline means that a write deadline is set.
+	hasDeadline bool
+	// final means that the end of the response is being written, which net/http flushes itself.
+	final bool
+	// tickRunning means that tick could not be stopped and may still run.
+	tickRunning bool
+	// clientGone ends when the client seems to be gone. It is nil if the stream doesn't watch the
+	// client.
+	clientGone context.Context
+	// stream writes the keep-alives. If it is nil, the response does.
+	stream *stream
+	buf    []byte
 }
 
-// begin makes p the response to a request. It must be ended or stopped before the request has been served.
+// begin prepares rs as the response to r. The caller must end or stop it before the HTTP request
+// has been served.
 func (rs *response) begin(h *Handler, w http.ResponseWriter, r *http.Request, accept acceptedTypes) {
 	rs.h, rs.w, rs.header, rs.accept = h, w, r.Header, accept
 	rs.chunked, rs.isHTTP2 = r.ProtoAtLeast(1, 1), r.ProtoMajor > 1
 	if _, ours := w.(*trackingWriter); ours {
-		return // no server of Serve has one
+		return // servers of Serve have no WriteTimeout
 	}
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
 		rs.hasWriteTimeout = s.WriteTimeout > 0
 	}
 }
 
-// newResponse returns the response to a request that is no POST.
+// newResponse returns the response to a request that doesn't reuse a postRequest's.
 func (h *Handler) newResponse(w http.ResponseWriter, r *http.Request, accept acceptedTypes) *response {
 	rs := new(response)
 	rs.begin(h, w, r, accept)
 	return rs
 }
 
-// reset makes p ready for another request, and reports whether that is possible. It has been stopped.
+// reset prepares rs, which was stopped, for another request. It reports whether that is possible.
 func (rs *response) reset() bool {
 	if rs.tickRunning {
 		return false
@@ -75,10 +96,10 @@ func (rs *response) reset() bool {
 	return true
 }
 
-// startKeepAlive sends signs of life, by st if that is not nil, until the response has ended.
+// startKeepAlive sends keep-alives until the response has ended, by st unless it is nil.
 func (rs *response) startKeepAlive(st *stream) { rs.startKeepAliveAt(st, rs.h.clock.elapsed()) }
 
-// startKeepAliveAt is startKeepAlive for a response that began at that time.
+// startKeepAliveAt is startKeepAlive for a response that began at that time of the clock.
 func (rs *response) startKeepAliveAt(st *stream, began time.Duration) {
 	if !rs.accept.stream {
 		return
@@ -92,7 +113,7 @@ func (rs *response) startKeepAliveAt(st *stream, began time.Duration) {
 	rs.keepAlive.start(rs, began)
 }
 
-// tick is called by the warmer. It reports whether it wants to be called again.
+// tick is called by the keepAliveTimer. It reports whether it wants to be called again.
 func (rs *response) tick() bool {
 	if rs.stream != nil {
 		rs.stream.keepAlive(rs)
@@ -104,10 +125,10 @@ func (rs *response) tick() bool {
 	return !rs.ended && rs.writeErr == nil
 }
 
-// keepAliveComment is a comment that means nothing.
+// keepAliveComment is the text of keep-alive comments.
 const keepAliveComment = "keep-alive"
 
-// Send implements [jsonrpc.Sender]. What a client that takes no stream is sent is lost: it has said so.
+// Send implements [jsonrpc.Sender]. If the client does not accept a stream, Send drops the message.
 func (rs *response) Send(message []byte) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -123,7 +144,7 @@ func (rs *response) Send(message []byte) error {
 	return rs.writeMessageLocked(message)
 }
 
-// CheckHeaderParams is for package server: it asks whether the headers say what a tool's arguments do.
+// CheckHeaderParams checks that the headers agree with a tool's arguments. Package server calls it.
 func (rs *response) CheckHeaderParams(params []mcp.HeaderParam, arguments []byte) error {
 	if e := checkParams(rs.header, params, arguments); e != nil {
 		return e
@@ -138,7 +159,7 @@ func (rs *response) isStreaming() bool {
 	return rs.streaming
 }
 
-// startRequestLocked makes the response a stream.
+// startLocked makes the response a stream.
 func (rs *response) startLocked() error {
 	if rs.streaming || rs.writeErr != nil {
 		return rs.writeErr
@@ -160,17 +181,17 @@ func (rs *response) writeMessageLocked(message []byte) error {
 	return rs.writeLocked()
 }
 
-// maxWrite is what a client must take within Options.WriteTimeout, in bytes.
+// maxWrite is the number of bytes that a client must read within Options.WriteTimeout.
 const maxWrite = 64 << 10
 
-// writeLocked writes p.buf.
+// writeLocked writes rs.buf.
 func (rs *response) writeLocked() error {
 	err := rs.writeTextLocked(rs.buf)
 	rs.buf = shrink(rs.buf)
 	return err
 }
 
-// writeTextLocked writes text, with mu held, and sees that it leaves this machine.
+// writeTextLocked writes and flushes text.
 func (rs *response) writeTextLocked(text []byte) error {
 	if rs.writeErr != nil {
 		return rs.writeErr
@@ -200,30 +221,30 @@ func (rs *response) writeTextLocked(text []byte) error {
 	return rs.writeErr
 }
 
-// setWriteDeadline bounds the writes that follow. Not every ResponseWriter can do that; the ones that cannot are those of tests.
+// setWriteDeadline limits the writes that follow. Only ResponseWriters of tests do not support it.
 func (rs *response) setWriteDeadline(t time.Time) {
 	rs.hasDeadline = !t.IsZero()
 	rs.rc.SetWriteDeadline(t)
 }
 
-// markFinal notes that what is written from now on is the end.
+// markFinal notes that the next write ends the response.
 func (rs *response) markFinal() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.final = true
 }
 
-// wantsStream reports whether the answer to a request is to be a stream though nothing precedes it. One that was cancelled is not answered, but has to have a response:
-// a stream without events is one.
+// wantsStream reports whether the response must be a stream though nothing precedes the result. A
+// canceled request has no result but needs a response: an empty stream.
 func (rs *response) wantsStream(answer []byte) bool {
 	return rs.accept.stream && (len(answer) == 0 || rs.h.opts.StreamAlways || !rs.accept.json)
 }
 
-// end writes the answer to the request, which is empty if there is to be none. err is what it says, to choose the status by.
-// It reports whether the answer was written, as far as that is known.
+// end writes the response to the request, unless answer is empty. err selects the status; it is the
+// error that answer has. end reports whether the answer was written, as far as known.
 func (rs *response) end(answer []byte, err error) (sent bool) { return rs.endWhen(answer, err, false) }
 
-// endEarly is end, called though the handler has not returned.
+// endEarly is end for a handler that has not returned.
 func (rs *response) endEarly(answer []byte, err error) { rs.endWhen(answer, err, true) }
 
 func (rs *response) endWhen(answer []byte, err error, early bool) (sent bool) {
@@ -235,7 +256,8 @@ func (rs *response) endWhen(answer []byte, err error, early bool) (sent bool) {
 	defer rs.stopLocked()
 	status := statusOf(err)
 	if early && rs.isHTTP2 && rs.accept.stream {
-		status = http.StatusOK // what ends a body that is no stream comes when the handler has returned
+		// Over HTTP/2 a JSON body would only end when the handler returns.
+		status = http.StatusOK
 	}
 	if rs.streaming || (rs.wantsStream(answer) || early && rs.isHTTP2 && rs.accept.stream) && (status == http.StatusOK || len(answer) == 0) {
 		if rs.startLocked() == nil && len(answer) > 0 {
@@ -248,7 +270,9 @@ func (rs *response) endWhen(answer []byte, err error, early bool) (sent bool) {
 		rs.w.WriteHeader(http.StatusAccepted)
 		return false
 	}
-	header := rs.w.Header() // without Cache-Control: no answer to a POST is kept that does not ask for it (RFC 9110, section 9.3.3)
+	// Without Cache-Control: a response to POST is only cached if it asks for that (RFC 9110,
+	// section 9.3.3).
+	header := rs.w.Header()
 	header["Content-Type"] = jsonType
 	if e := rejectedError(err); e != nil {
 		header.Set("Retry-After", e.seconds())
@@ -258,7 +282,8 @@ func (rs *response) endWhen(answer []byte, err error, early bool) (sent bool) {
 	if early && !rs.isHTTP2 {
 		header["Connection"] = closeConnection
 	}
-	if early || len(answer) > maxImpliedLength { // clients that know the length take memory for it once
+	// Clients that know the length allocate memory once.
+	if early || len(answer) > maxImpliedLength {
 		header.Set("Content-Length", strconv.Itoa(len(answer)))
 	}
 	if status != http.StatusOK {
@@ -273,11 +298,11 @@ func (rs *response) endWhen(answer []byte, err error, early bool) (sent bool) {
 }
 
 const (
-	maxImpliedLength = 2 << 10 // whose length net/http says by itself, in bytes
-	maxBuffered      = 4 << 10 // what net/http takes without writing it, in bytes
+	maxImpliedLength = 2 << 10 // net/http sets Content-Length up to this, in bytes
+	maxBuffered      = 4 << 10 // net/http buffers this much, in bytes
 )
 
-// endNow ends a stream now, where that does not happen by itself.
+// endNow ends a stream before its handler returns. Over HTTP/2 that needs no action here.
 func (rs *response) endNow() error {
 	if !rs.hijackable {
 		return nil
@@ -299,7 +324,7 @@ func (rs *response) endNow() error {
 	return nil
 }
 
-// endUnanswered answers a request that nobody has answered, because its session has ended meanwhile. It may have been carried out.
+// endUnanswered answers a request whose session has ended before. It may have been carried out.
 func (rs *response) endUnanswered(id jsonrpc.ID) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -310,15 +335,15 @@ func (rs *response) endUnanswered(id jsonrpc.ID) {
 	writeErrorID(rs.w, http.StatusInternalServerError, id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended before the request was answered"))
 }
 
-// fail answers a request whose handler has ended the goroutine, which is that of the response.
+// fail answers a request whose handler ended the goroutine.
 func (rs *response) fail(id jsonrpc.ID) {
 	rs.end(jsonrpc.AppendError(nil, id, errHandlerExited, false), errHandlerExited)
-	http.NewResponseController(rs.w).Flush() // what net/http does at the end is not done
+	http.NewResponseController(rs.w).Flush() // net/http's final flush does not run
 }
 
 var errHandlerExited = jsonrpc.Errorf(jsonrpc.CodeInternalError, "internal error")
 
-// stop makes sure that nothing is written any more, as it must not be once the request has been served.
+// stop makes sure that nothing more is written, as required once the request has been served.
 func (rs *response) stop() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -336,18 +361,20 @@ func (rs *response) stopLocked() {
 	switch {
 	case rs.conn != nil:
 		rs.closeHijackedLocked()
-	case rs.isHTTP2 || rs.hasDeadline && rs.hasWriteTimeout: // for what is written at the end; the deadline of a stream ends with it, and a server that has one sets it again
+	// The deadline covers the final writes of net/http. An HTTP/2 deadline ends with its stream,
+	// and a server with a WriteTimeout sets it again.
+	case rs.isHTTP2 || rs.hasDeadline && rs.hasWriteTimeout:
 		if rs.rc == nil {
 			rs.rc = http.NewResponseController(rs.w)
 		}
 		rs.setWriteDeadline(rs.h.clock.now().Add(rs.h.opts.WriteTimeout))
 	case !rs.hasDeadline:
 	default:
-		rs.setWriteDeadline(time.Time{}) // the connection may serve others
+		rs.setWriteDeadline(time.Time{}) // the connection may serve other requests
 	}
 }
 
-// statusOf returns the status that goes with the error of an answer
+// statusOf returns the status for the error of a response
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#error-handling).
 func statusOf(err error) int {
 	if err == nil {
@@ -357,7 +384,8 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	}
 	if err == errAborted {
-		return http.StatusServiceUnavailable // without Retry-After: clients repeat on their own what was certainly not carried out
+		// Without Retry-After: clients automatically repeat what was certainly not carried out.
+		return http.StatusServiceUnavailable
 	}
 	if err == errUnread {
 		return http.StatusInternalServerError
@@ -376,12 +404,12 @@ func statusOf(err error) int {
 	return http.StatusOK
 }
 
-// codeTooManyRequests is server.CodeTooManyRequests: what the limits of a server answer before
-// anything was carried out.
+// codeTooManyRequests is server.CodeTooManyRequests, with which the limits of a server reject a
+// request.
 const codeTooManyRequests jsonrpc.Code = http.StatusTooManyRequests
 
-// retrySeconds returns after how many seconds a request makes sense again that was refused with
-// codeTooManyRequests. The error says so in milliseconds, if it knows.
+// retrySeconds returns the seconds after which a client may repeat a request that failed with
+// codeTooManyRequests. The error's data may have them in milliseconds.
 func retrySeconds(err error) int {
 	data := jsonrpc.ErrorOf(err).Data
 	if len(data) == 0 || data[0] != '{' {
@@ -399,12 +427,13 @@ func retrySeconds(err error) int {
 	return 1
 }
 
-// A client that only listens should not cost what one does that asks: a goroutine deep in net/http, another that looks whether it is there, and buffers. So the
-// connection of a stream that stands is taken from net/http, where that is possible (HTTP/1), and held by a goroutine that does nothing but wait for
-// the client to go.
+// A client that only listens should cost less than one that sends requests, which needs a goroutine
+// deep in net/http, another that detects hang-ups, and buffers. So the handler hijacks the
+// connection of a standing stream where possible (HTTP/1). A small goroutine waits for the client
+// to hang up.
 
-// hijack takes the connection of the stream that p is, and reports whether it did. p is no longer bound to the request then, and is ended or stopped when
-// waitClosed has returned.
+// hijack takes the stream's connection from net/http, and reports whether it did. The response is
+// then no longer bound to the request. The caller ends or stops it when waitClosed returns.
 func (rs *response) hijack() bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -413,27 +442,28 @@ func (rs *response) hijack() bool {
 	}
 	conn, _, err := rs.rc.Hijack()
 	if err != nil {
-		return false // it goes on as it is
+		return false // net/http keeps it
 	}
 	rs.conn = conn
 	rs.w, rs.rc, rs.header, rs.buf, rs.hasDeadline = nil, nil, nil, nil, false
 	return true
 }
 
-// isHijacked reports whether the connection is not net/http's any more.
+// isHijacked reports whether the connection was hijacked.
 func (rs *response) isHijacked() bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return rs.conn != nil
 }
 
-// waitClosed waits until the client is gone, or the response has ended. A client has nothing to say on the connection as long as the stream lasts.
+// waitClosed waits until the client hangs up or the response has ended. The client sends nothing on
+// the connection while the stream lasts.
 func (rs *response) waitClosed() {
 	var b [1]byte
 	rs.conn.Read(b[:])
 }
 
-// writeHijackedLocked writes a message of the stream, with mu held. A client may take its time for each part of it.
+// writeHijackedLocked writes a message to the hijacked connection. Each part has its own deadline.
 func (rs *response) writeHijackedLocked(text []byte) error {
 	for len(text) > 0 {
 		part := text[:min(len(text), maxWrite)]
@@ -452,15 +482,16 @@ func (rs *response) writeHijackedLocked(text []byte) error {
 	return nil
 }
 
-// streamCloseTimeout is how long a client may take to be told that a stream has ended.
+// streamCloseTimeout limits the write of a stream's last chunk.
 const streamCloseTimeout = time.Second
 
-// closeHijackedLocked ends the stream and the connection, with mu held.
+// closeHijackedLocked ends the stream and closes the connection.
 func (rs *response) closeHijackedLocked() {
 	endBody(rs.conn, rs.chunked && rs.writeErr == nil, streamCloseTimeout)
 }
 
-// endBody marks the end of a body that comes in parts (RFC 9112, section 7.1), and closes the connection. A body that does not ends with the connection.
+// endBody writes the last chunk of a chunked body (RFC 9112, section 7.1), and closes the
+// connection.
 func endBody(conn net.Conn, chunked bool, timeout time.Duration) error {
 	if !chunked {
 		return conn.Close()
@@ -473,22 +504,27 @@ func endBody(conn net.Conn, chunked bool, timeout time.Duration) error {
 	return err
 }
 
-// A warmer calls a response again and again, for as long as that has not ended. Hardly any response lasts until the first time, and to start and stop a timer for
-// each costs more than all else that is done for it: the timer of a warmer runs on, and looks when it comes whether it came too early or for nothing. It is
-// used by one response after another.
+// A keepAliveTimer calls a response's tick at intervals until the response has ended. Hardly any
+// response lasts for one interval, and to start and stop a timer for each would cost more than all
+// else: so the timer keeps running, and checks when it fires whether it is early or has nothing to
+// do. Successive responses share it.
 type keepAliveTimer struct {
 	interval time.Duration
-	clock    clock // that since is of
+	clock    clock
 
-	mu       sync.Mutex
-	timer    *time.Timer
-	armed    bool          // the timer runs, or what it calls does
-	ticking  bool          // a response is being called
-	response *response     // that is to be called; nil if none is
-	since    time.Duration // when that began, or was called
+	mu    sync.Mutex
+	timer *time.Timer
+	// armed means that the timer or its function runs.
+	armed bool
+	// ticking means that tick is running.
+	ticking bool
+	// response is the response to call, or nil.
+	response *response
+	// since is the clock's time of the response's start, or of its last tick.
+	since time.Duration
 }
 
-// start has p called, which began at that time.
+// start starts the calls of rs, which began at that time.
 func (k *keepAliveTimer) start(rs *response, began time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -504,7 +540,8 @@ func (k *keepAliveTimer) start(rs *response, began time.Duration) {
 	k.armed = true
 }
 
-// stop has the response not called any more. It reports false if it may be called just now: it must not be used by another request then.
+// stop ends the calls. It reports false if one may be running: then another request must not reuse
+// the response.
 func (k *keepAliveTimer) stop() (quiet bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -512,7 +549,7 @@ func (k *keepAliveTimer) stop() (quiet bool) {
 	return !k.ticking
 }
 
-// fire is called by the timer.
+// fire is the function of the timer.
 func (k *keepAliveTimer) fire() {
 	rs := k.next()
 	if rs == nil {
@@ -528,7 +565,7 @@ func (k *keepAliveTimer) fire() {
 	}
 }
 
-// next returns the response that is to be called now; nil if there is none.
+// next returns the response to call now, or nil.
 func (k *keepAliveTimer) next() *response {
 	k.mu.Lock()
 	defer k.mu.Unlock()

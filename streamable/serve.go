@@ -17,36 +17,53 @@ import (
 	"mcpwire/auth"
 )
 
-// ServeOptions are the options of [ListenAndServe] and [Serve]. The zero value is ready to use, and what nil means: HTTP/1.1 on this machine's loopback.
+// ServeOptions are the options of [ListenAndServe] and [Serve]. The zero value, like nil, serves
+// HTTP/1.1 on the loopback interface.
 type ServeOptions struct {
-	// AllowRemote permits addresses that other machines reach. Without it they are an error, because a server that lets everybody in is rarely meant for
-	// everybody: set it once something checks who is asking, such as package auth.
+	// AllowRemote permits addresses that other machines can reach. They are an error otherwise,
+	// because an open server is rarely meant for everybody: set it once something authenticates
+	// callers, such as package auth.
 	AllowRemote bool
 
-	// CertFile and KeyFile turn TLS on, and HTTP/2 with it. They are in PEM, the certificate followed by those that lead to the root. When they change they are
-	// read again; if they then make no pair, the last one that did is used on.
+	// CertFile and KeyFile turn on TLS and HTTP/2. They are in PEM; the certificate is followed by
+	// the chain to the root. The server reloads them when they change, and keeps the last valid
+	// pair.
 	CertFile, KeyFile string
-	// TLS turns TLS on with a configuration that has certificates itself, or adds to CertFile and KeyFile, for example ClientCAs. It is copied, and takes no
-	// version before 1.2.
+	// TLS turns on TLS with a configuration that contains certificates, or adds to CertFile and
+	// KeyFile, for example ClientCAs. It is copied. The minimum version is 1.2.
 	TLS *tls.Config
-	// H2C also takes HTTP/2 without TLS, from clients that know that they may speak it (RFC 9113, section 3.3). It is for proxies in front.
+	// H2C also accepts HTTP/2 without TLS from clients with prior knowledge (RFC 9113, section
+	// 3.3), such as a proxy in front.
 	H2C bool
 
-	MaxConns        int           // at once; more wait to be accepted; 0 is 20,000
-	MaxConnStreams  int           // requests of one HTTP/2 connection at once; 0 is 250
-	MaxHeader       int           // bytes of a request's header; 0 is 64 KiB
-	HeaderTimeout   time.Duration // for a request's header to arrive, and for what the handler has left of the body; 0 is 5 s
-	WriteTimeout    time.Duration // for a client to take up to 64 KiB that are written at once, up to twice that with HTTP/1, unless the handler sets a deadline; 0 is 10 s
-	IdleTimeout     time.Duration // of a connection between requests, up to twice that with HTTP/1 and without TLS; 0 is 2 min
-	ShutdownTimeout time.Duration // for all that is under way to end; 0 is 10 s
+	// MaxConns limits the open connections. More wait to be accepted. Zero means 20,000.
+	MaxConns int
+	// MaxConnStreams limits the requests of one HTTP/2 connection. Zero means 250.
+	MaxConnStreams int
+	// MaxHeader limits a request's header, in bytes. Zero means 64 KiB.
+	MaxHeader int
+	// HeaderTimeout limits the time for a request's header to arrive, and for the part of the body
+	// that the handler has not read. Zero means 5 s.
+	HeaderTimeout time.Duration
+	// WriteTimeout limits the time for a client to read up to 64 KiB of one write, unless the
+	// handler sets a deadline. With HTTP/1 it may last twice as long. Zero means 10 s.
+	WriteTimeout time.Duration
+	// IdleTimeout limits the time between requests of a connection. With HTTP/1 without TLS it may
+	// last twice as long. Zero means 2 min.
+	IdleTimeout time.Duration
+	// ShutdownTimeout is the grace period for pending requests. Zero means 10 s.
+	ShutdownTimeout time.Duration
 
 	// OnListen is called with the address before the first connection is accepted.
 	OnListen func(net.Addr)
-	// OnShutdown is called when no more is to be served, with a context that ends after ShutdownTimeout. It has to end what would never end by itself. nil
-	// calls the method Shutdown(context.Context) error of the handler, if it has that: [Handler.Shutdown]. Set this if the handler wraps one.
+	// OnShutdown is called on shutdown, with a context that ends after ShutdownTimeout. It must end
+	// requests that would never end themselves. Nil calls the handler's method
+	// Shutdown(context.Context) error, if any, such as [Handler.Shutdown]. Set OnShutdown if the
+	// handler wraps one.
 	OnShutdown func(context.Context) error
 
-	Logger *slog.Logger // nil discards
+	// Logger receives the log. Nil discards it.
+	Logger *slog.Logger
 }
 
 func (o *ServeOptions) setDefaults() {
@@ -62,11 +79,13 @@ func (o *ServeOptions) setDefaults() {
 	}
 }
 
-// ErrRemoteAddress is why a server does not begin to listen where other machines reach it: see [ServeOptions.AllowRemote].
+// ErrRemoteAddress is the error for an address that other machines can reach, see
+// [ServeOptions.AllowRemote].
 var ErrRemoteAddress = errors.New("other machines could reach this address, so something has to check who is asking")
 
-// ListenAndServe listens at a TCP address and calls [Serve]. An address without a host, such as ":8080", is on 127.0.0.1, and "" is any free port there; to
-// listen everywhere, name 0.0.0.0 or [::] and set [ServeOptions.AllowRemote].
+// ListenAndServe listens at a TCP address and calls [Serve]. An address without a host, such as
+// ":8080", means 127.0.0.1, and "" a free port there. To listen on all interfaces, use 0.0.0.0 or
+// [::] and set [ServeOptions.AllowRemote].
 func ListenAndServe(ctx context.Context, addr string, h http.Handler, o *ServeOptions) error {
 	addr, err := localAddress(addr, o != nil && o.AllowRemote)
 	if err != nil {
@@ -80,7 +99,8 @@ func ListenAndServe(ctx context.Context, addr string, h http.Handler, o *ServeOp
 	return Serve(ctx, l, h, o)
 }
 
-// localAddress completes an address. It refuses those of which it is clear already that they are not local; of the others that is seen when there is a listener.
+// localAddress completes an address. It rejects remote IP addresses; Serve checks the others when
+// there is a listener.
 func localAddress(addr string, remote bool) (string, error) {
 	if addr == "" {
 		addr = ":0"
@@ -102,12 +122,16 @@ func remoteAddressError(addr string) error {
 	return fmt.Errorf("not listening at %.100q: %w; then set ServeOptions.AllowRemote, or listen at 127.0.0.1", addr, ErrRemoteAddress)
 }
 
-// Serve accepts connections from l until ctx ends, and then shuts down: it calls [ServeOptions.OnShutdown], closes the listener, waits for the requests under
-// way, and cuts off those that are not done within [ServeOptions.ShutdownTimeout]. It returns nil if none had to be. The contexts of requests do not
-// end with ctx, but when their client is gone or they are cut off; handlers that ignore that are left behind.
+// Serve accepts connections from l until ctx ends, and then shuts down: it calls
+// [ServeOptions.OnShutdown], closes the listener, waits for pending requests, and aborts those that
+// take longer than [ServeOptions.ShutdownTimeout]. It returns nil if it aborted none. The contexts
+// of requests do not end with ctx, but when the client hangs up or the request is aborted. Serve
+// does not wait for handlers that ignore that.
 //
-// A panic in the handler costs its request: the client gets status 500, or, if the answer has begun, sees it break off. o may be nil; it is copied. l is closed
-// in any case. The error is [ErrRemoteAddress] for a TCP listener that is not at a loopback address, without [ServeOptions.AllowRemote].
+// A panic in the handler only fails its request: the client gets status 500, or a truncated
+// response if it has begun. Serve copies o, which may be nil, and always closes l. It returns
+// [ErrRemoteAddress] for a TCP listener that is not on a loopback address, without
+// [ServeOptions.AllowRemote].
 func Serve(ctx context.Context, l net.Listener, h http.Handler, o *ServeOptions) error {
 	var opts ServeOptions
 	if o != nil {
@@ -132,7 +156,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, o *ServeOptions)
 		opts.OnListen(l.Addr())
 	}
 	failed := make(chan error, 1)
-	go func() { // it ends when the listener is closed, which shutdown waits for
+	// This goroutine ends when the listener is closed, which shutdown waits for.
+	go func() {
 		if config != nil {
 			failed <- srv.ServeTLS(bounded, "", "")
 		} else {
@@ -149,8 +174,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, o *ServeOptions)
 	return err
 }
 
-// httpServer returns the server. It has no WriteTimeout and no ReadTimeout, since both would end streams that are alive: what they are for is bounded by the
-// handler, its guard, and the connection.
+// httpServer returns the HTTP server. It has no WriteTimeout and no ReadTimeout, since both would
+// end live streams: the handler, serverHandler and the connection set the limits instead.
 func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *tls.Config) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -178,11 +203,12 @@ func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *
 	return srv
 }
 
-// onlyHTTP1 reports whether nothing else is spoken, and nothing lies between the server and its connections. These then bound the wait for a request, and for its
-// header: net/http would ask for the time for that, twice in each request.
+// onlyHTTP1 reports whether the server speaks HTTP/1 only, directly on its boundedConns. These then
+// limit the wait for a request and for its header: net/http would read the clock for that, twice in
+// each request.
 func (o *ServeOptions) onlyHTTP1(config *tls.Config) bool { return config == nil && !o.H2C }
 
-// connLimits returns those of the server's connections.
+// connLimits returns the limits of the server's connections.
 func (o *ServeOptions) connLimits(config *tls.Config) connLimits {
 	b := connLimits{slots: make(chan struct{}, o.MaxConns), epoch: time.Now(), writeTimeout: o.WriteTimeout}
 	if o.onlyHTTP1(config) {
@@ -191,14 +217,14 @@ func (o *ServeOptions) connLimits(config *tls.Config) connLimits {
 	return b
 }
 
-// How soon it is seen that the other end of an HTTP/2 connection is gone without a word. For HTTP/1.1 that is up to the signs of life that streams
-// have, and to those of TCP, which the standard library turns on.
+// Intervals that detect a lost HTTP/2 peer. HTTP/1.1 depends on the keep-alives of streams, and of
+// TCP, which the standard library turns on.
 const (
 	h2PingInterval = 30 * time.Second // without a frame
 	h2PingTimeout  = 15 * time.Second
 )
 
-// shutdown ends everything, gently at first.
+// shutdown shuts the server down within ShutdownTimeout.
 func (o *ServeOptions) shutdown(ctx context.Context, srv *http.Server, h http.Handler) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.ShutdownTimeout)
 	defer cancel()
@@ -217,11 +243,12 @@ func (o *ServeOptions) shutdown(ctx context.Context, srv *http.Server, h http.Ha
 	return nil
 }
 
-// A guard is around the handler of a server: it has what every request needs and net/http leaves to handlers.
+// A serverHandler wraps the handler of a server with the duties that net/http leaves to handlers.
 type serverHandler struct {
-	next         http.Handler
-	opts         *ServeOptions
-	hasPrincipal bool // the context of all requests has a principal
+	next http.Handler
+	opts *ServeOptions
+	// hasPrincipal means that the base context has a principal.
+	hasPrincipal bool
 }
 
 // ServeHTTP implements [http.Handler].
@@ -232,8 +259,9 @@ func (sh *serverHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	out.body = r.Body
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// A length that came together with it has been removed, so that it cannot be told from a chunked request without one. What stands between may have
-		// gone by the length: nothing more is taken from there (RFC 9112, section 6.1).
+		// net/http has removed a Content-Length next to it, so a request with both looks like a
+		// plain chunked one. A proxy may have used the length: accept nothing more on the
+		// connection (RFC 9112, section 6.1).
 		w.Header()["Connection"] = closeConnection
 	}
 	defer sh.setFinishDeadline(out, r)
@@ -241,11 +269,12 @@ func (sh *serverHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sh.next.ServeHTTP(out, r)
 }
 
-// closeConnection is shared by responses; nobody changes it.
+// closeConnection is shared by responses and never changed.
 var closeConnection = []string{"close"}
 
-// setFinishDeadline bounds what net/http does when the handler has returned: with HTTP/1 it reads what is left of a small body, and with HTTP/2 it waits until the client has
-// room for what is left of the answer, before anything is written to the connection, which is bounded by itself.
+// setFinishDeadline limits net/http's work after the handler has returned: with HTTP/1 it reads the
+// rest of a small body, and with HTTP/2 it waits until the client has room for the rest of the
+// response. Writes to the connection have their own limit.
 func (sh *serverHandler) setFinishDeadline(w *trackingWriter, r *http.Request) {
 	switch {
 	case w.hijacked:
@@ -267,7 +296,7 @@ func (sh *serverHandler) recoverPanic(w *trackingWriter, r *http.Request) {
 	}
 	sh.opts.Logger.ErrorContext(r.Context(), "a handler panicked", "panic", v, "stack", string(debug.Stack()))
 	if w.wroteHeader {
-		panic(http.ErrAbortHandler) // lets the client see that the answer is not whole
+		panic(http.ErrAbortHandler) // truncates the response
 	}
 	h := w.Header()
 	clear(h)
@@ -279,14 +308,20 @@ func (sh *serverHandler) recoverPanic(w *trackingWriter, r *http.Request) {
 	w.Write([]byte(`{"jsonrpc":"2.0","error":{"code":-32603,"message":"internal error"}}` + "\n"))
 }
 
-// A trackingWriter knows what became of a request and its answer.
+// A trackingWriter records the state of a request and its response.
 type trackingWriter struct {
 	http.ResponseWriter
-	anonymousCtx context.Context // of the request: as long as it has no other, it comes from nobody in particular; nil if that is not sure
-	body         io.ReadCloser   // of the request, as net/http gave it
-	wroteHeader  bool            // the answer has
-	hijacked     bool            // the connection is not net/http's any more
-	bodyConsumed bool            // the body was read to its end
+	// anonymousCtx is the request's context: while the request has it, it is anonymous. It is nil
+	// if that is unknown.
+	anonymousCtx context.Context
+	// body is the request's body from net/http.
+	body io.ReadCloser
+	// wroteHeader means that the response has begun.
+	wroteHeader bool
+	// hijacked means that net/http no longer has the connection.
+	hijacked bool
+	// bodyConsumed means that the body was read to its end.
+	bodyConsumed bool
 }
 
 // WriteHeader implements [http.ResponseWriter].

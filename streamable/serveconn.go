@@ -12,23 +12,27 @@ import (
 	"time"
 )
 
-// A boundedListener accepts no more connections while as many as may be are open. The others wait in the queue of the operating system, which is bounded too.
+// A boundedListener accepts no connections beyond a limit. Further ones wait in the bounded queue
+// of the operating system.
 type boundedListener struct {
 	net.Listener
 	connLimits
-	log  *slog.Logger
-	done chan struct{} // closed by Close
+	log *slog.Logger
+	// done is closed by Close.
+	done chan struct{}
 	once sync.Once
-	err  error // of Close
+	// err is the error of Close.
+	err error
 
-	lastWarning time.Time // of Accept, which one goroutine calls
+	// lastWarning is used by Accept, which one goroutine calls.
+	lastWarning time.Time
 }
 
 func newBoundedListener(l net.Listener, b connLimits, log *slog.Logger) *boundedListener {
 	return &boundedListener{Listener: l, connLimits: b, log: log, done: make(chan struct{})}
 }
 
-// warnInterval is how often it is logged at most that there are too many connections.
+// warnInterval is the shortest interval between warnings of too many connections.
 const warnInterval = time.Minute
 
 // Accept implements [net.Listener].
@@ -63,41 +67,58 @@ func (l *boundedListener) Close() error {
 	return l.err
 }
 
-// A boundedConn is a connection that gives its place back when it is closed, and whose deadlines cost little.
+// A boundedConn is a connection that frees its slot when it is closed, and makes deadlines cheap.
 //
-// For each request of HTTP/1 a server sets about ten deadlines, nearly all of which are replaced before anything could have waited for them, and each moves a
-// timer. Here a deadline is only noted. The connection beneath gets one when something is about to wait, and keeps it as long as it is not too late: if
-// it then turns out to be too early, the wait goes on with the right one. What a caller sees of the deadlines that it sets is the same.
+// For each HTTP/1 request a server sets about ten deadlines. It replaces most of them before
+// anything waits, and each moves a timer. A boundedConn only records a deadline. It sets one on the
+// underlying connection when a call is about to wait, and keeps it unless it is too late. If it
+// turns out too early, the wait continues with the right one. Callers see no difference.
 //
-// The peer must take what is written in good time also where no deadline was set, and must send a request's header in good time once it has begun. When each
-// write, or wait for a request, began is not noted for that: a deadline that was set for one before counts as well, but not alone, so that it may take twice as long.
+// A boundedConn also limits writes without a deadline, and the time for a request's header once the
+// header has begun. It does not record when each write, or each wait for a request, began: an
+// underlying deadline of an earlier one may serve, but only once, so that a limit may last twice as
+// long.
 //
-// It is small, since a server has many, and each request finds its own gone from the processor's memory.
+// It is small: a server has many, and each request finds its own out of the processor's cache.
 type boundedConn struct {
 	net.Conn
 	limits        *connLimits
 	reads, writes deadline
 	once          sync.Once
-	exactWrites   bool // a deadline that has come spoils the connection beneath: it must not have one that is too early
+	// exactWrites means that an expired deadline makes the underlying connection unusable. It must
+	// not get one that is too early.
+	exactWrites bool
 
-	// What net/http waits for. Its goroutine has these, or the one that it has read on its behalf.
-	waitingForRequest bool  // it has begun to wait for a request since it was idle
-	readingHeader     bool  // what is read next is a request's header, or the rest of it
-	headerDeadline    int64 // when that must have come; 0 if nobody waits for it yet
+	// The following fields track the wait for a request. They belong to net/http's goroutine, or to
+	// the one that reads on its behalf.
+	// waitingForRequest means that the wait for a request has begun since the connection was idle.
+	waitingForRequest bool
+	// readingHeader means that the next read returns a request's header, or more of it.
+	readingHeader bool
+	// headerDeadline is the header's deadline. It is 0 if no read waits for the header yet.
+	headerDeadline int64
 }
 
-// connLimits are what connections have in common. They do not change.
+// connLimits has the limits that connections share. It is immutable.
 type connLimits struct {
-	slots chan struct{} // has an element for each connection
-	epoch time.Time     // what deadlines are counted from
+	// slots has an element for each connection.
+	slots chan struct{}
+	// epoch is the time that deadlines count from.
+	epoch time.Time
 
-	writeTimeout  time.Duration // for a peer to take maxWrite bytes, up to twice that, unless a deadline is set; 0 is no bound
-	idleTimeout   time.Duration // between requests, up to twice that; 0 leaves both this and the header to net/http
-	headerTimeout time.Duration // of a request, from its first bytes; of the first one, from when it is waited for
+	// writeTimeout limits the time for a peer to read maxWrite bytes, up to twice that, unless a
+	// deadline is set. Zero means no limit.
+	writeTimeout time.Duration
+	// idleTimeout limits the time between requests, up to twice that. Zero leaves it and the header
+	// to net/http.
+	idleTimeout time.Duration
+	// headerTimeout limits the time for a request's header, from its first bytes. For the first
+	// request it counts from the first read.
+	headerTimeout time.Duration
 }
 
 func newBoundedConn(c net.Conn, limits *connLimits) *boundedConn {
-	_, isWrapper := c.(interface{ NetConn() net.Conn }) // as crypto/tls has it
+	_, isWrapper := c.(interface{ NetConn() net.Conn }) // like crypto/tls.Conn
 	b := &boundedConn{Conn: c, limits: limits, exactWrites: isWrapper, readingHeader: limits.idleTimeout > 0}
 	for _, d := range [...]*deadline{&b.reads, &b.writes} {
 		d.wanted.Store(never)
@@ -107,8 +128,9 @@ func newBoundedConn(c net.Conn, limits *connLimits) *boundedConn {
 	return b
 }
 
-// onConnState is told by a server of HTTP/1 what the connection is about. Between requests, it then sets the deadline twice, to none: before it waits, and when it has seen
-// the beginning of a request, which may be in what it had read before.
+// onConnState is the ConnState function of an HTTP/1 server. Between requests, net/http clears the
+// read deadline twice: before it waits, and when the next request has begun, which may be in bytes
+// read earlier.
 func onConnState(c net.Conn, state http.ConnState) {
 	b, ok := c.(*boundedConn)
 	if !ok {
@@ -118,12 +140,13 @@ func onConnState(c net.Conn, state http.ConnState) {
 	case http.StateIdle:
 		b.waitingForRequest = false
 		b.reads.implied.Store(true)
-	case http.StateActive: // the header is there, and net/http has taken its deadline away
+	case http.StateActive: // net/http has removed the header's deadline
 		b.readingHeader, b.headerDeadline = false, 0
 	}
 }
 
-// clearImplied is for who takes a connection over: there are no deadlines but those that are set from now on. Nothing is being written.
+// clearImplied removes the implied write limit of a connection that was hijacked. No write may be
+// running.
 func clearImplied(c net.Conn) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
@@ -140,7 +163,7 @@ func (c *boundedConn) Close() error {
 	return err
 }
 
-// CloseWrite lets net/http send the end of a last answer before the connection is reset.
+// CloseWrite lets net/http flush the last response before it resets the connection.
 func (c *boundedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -170,7 +193,7 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 	}
 }
 
-// requestBegun notes that a request has begun, which is no wait between requests any more.
+// requestBegun notes that a request has begun, which ends the wait between requests.
 func (c *boundedConn) requestBegun() {
 	c.reads.implied.Store(false)
 	c.readingHeader = true
@@ -218,7 +241,7 @@ func (c *boundedConn) SetDeadline(t time.Time) error {
 
 // SetReadDeadline implements [net.Conn].
 func (c *boundedConn) SetReadDeadline(t time.Time) error {
-	if c.reads.implied.Load() { // see follow
+	if c.reads.implied.Load() { // see onConnState
 		if c.waitingForRequest {
 			c.requestBegun()
 		}
@@ -230,27 +253,33 @@ func (c *boundedConn) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline implements [net.Conn].
 func (c *boundedConn) SetWriteDeadline(t time.Time) error { return c.setWanted(&c.writes, t) }
 
-// A deadline is that of one direction of a connection. While nobody waits, the connection beneath may have any; while somebody does, it has one that is not later
-// than the one that is wanted. Times are counted from bounds.base.
+// A deadline is the deadline of one direction of a connection. While no call waits, the underlying
+// connection may have any deadline; while one does, it has one that is not later than the wanted
+// one. Times count from connLimits.epoch.
 type deadline struct {
-	wanted   atomic.Int64 // by the caller
-	armed    atomic.Int64 // what the connection beneath has, or spent; it is changed with mu held
-	waiters  atomic.Int32 // calls under way
-	explicit atomic.Bool  // armed is not implied, but was wanted; changed with armed
-	implied  atomic.Bool  // a wait ends by itself if no deadline is wanted: see patience
-	mu       sync.Mutex
+	// wanted is the deadline that the caller set.
+	wanted atomic.Int64
+	// armed is the deadline of the underlying connection, or fired. It changes with mu held.
+	armed atomic.Int64
+	// waiters counts pending calls.
+	waiters atomic.Int32
+	// explicit means that armed was wanted and is not implied. It changes with armed.
+	explicit atomic.Bool
+	// implied means that a wait without a wanted deadline has a limit, see impliedTimeout.
+	implied atomic.Bool
+	mu      sync.Mutex
 }
 
 const (
 	never = math.MaxInt64 // no deadline is wanted
-	fired = math.MinInt64 // the one that the connection beneath has has come
+	fired = math.MinInt64 // the underlying deadline has expired
 )
 
-// now returns the time as deadlines are counted.
+// now returns the time since the epoch.
 func (c *boundedConn) now() int64 { return int64(time.Since(c.limits.epoch)) }
 
-// setWanted is what callers set a deadline by. That it stores first and looks for waits then, and begin counts first and looks for what is wanted then, makes
-// one of them see the other.
+// setWanted sets the deadline that a caller wants. It stores the deadline and then looks for waits,
+// while beginWait counts the wait and then looks for the deadline: so one of them sees the other.
 func (c *boundedConn) setWanted(d *deadline, t time.Time) error {
 	at := int64(never)
 	if !t.IsZero() {
@@ -270,10 +299,10 @@ func (c *boundedConn) setWanted(d *deadline, t time.Time) error {
 	return nil
 }
 
-// isExact reports whether a deadline of the connection beneath must be the one that is wanted while somebody waits, and not only no later.
+// isExact reports whether the underlying deadline must equal the wanted one during a wait.
 func (c *boundedConn) isExact(d *deadline) bool { return c.exactWrites && d == &c.writes }
 
-// impliedTimeout is how long a wait goes on where no deadline is wanted and one is implied.
+// impliedTimeout returns the limit of a wait without a wanted deadline.
 func (c *boundedConn) impliedTimeout(d *deadline) time.Duration {
 	if d == &c.writes {
 		return c.limits.writeTimeout
@@ -281,7 +310,7 @@ func (c *boundedConn) impliedTimeout(d *deadline) time.Duration {
 	return c.limits.idleTimeout
 }
 
-// setBeneath gives the connection beneath a deadline.
+// setBeneath sets the deadline of the underlying connection.
 func (c *boundedConn) setBeneath(d *deadline, t time.Time) error {
 	if d == &c.writes {
 		return c.Conn.SetWriteDeadline(t)
@@ -289,7 +318,8 @@ func (c *boundedConn) setBeneath(d *deadline, t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// arm gives the connection beneath the deadline that is wanted, or implied, and reports whether it was the latter.
+// arm sets the underlying deadline to the wanted or the implied one, and reports whether it was
+// implied.
 func (c *boundedConn) arm(d *deadline) (implied bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -310,17 +340,19 @@ func (c *boundedConn) arm(d *deadline) (implied bool, err error) {
 		}
 		if d.wanted.Load() >= at {
 			return implied, nil
-		} // else somebody has wanted an earlier one meanwhile, and may have compared it with the one before
+		} // else the wanted deadline moved earlier meanwhile
 	}
 }
 
-// A wait is what a call that may wait has to know of its deadline.
+// A wait is the state of one call that may wait.
 type wait struct {
-	implied bool // the deadline beneath is an implied one that was set for it
-	rearmed bool // it has come too early once, and was set anew
+	// implied means that an implied deadline was set for the call.
+	implied bool
+	// rearmed means that the deadline expired early and was set again.
+	rearmed bool
 }
 
-// beginWait is called before a wait, which the caller ends, unless there is an error.
+// beginWait is called before a wait. The caller calls endWait unless there is an error.
 func (c *boundedConn) beginWait(d *deadline) (w wait, err error) {
 	d.waiters.Add(1)
 	if c.isArmedFor(d, d.wanted.Load(), d.armed.Load()) {
@@ -336,7 +368,7 @@ func (c *boundedConn) beginWait(d *deadline) (w wait, err error) {
 	return w, err
 }
 
-// isArmedFor reports whether the connection beneath may be waited for with the deadline that it has.
+// isArmedFor reports whether the underlying deadline allows a wait.
 func (c *boundedConn) isArmedFor(d *deadline, at, armed int64) bool {
 	implied := at == never && d.implied.Load()
 	if c.isExact(d) {
@@ -345,11 +377,11 @@ func (c *boundedConn) isArmedFor(d *deadline, at, armed int64) bool {
 	return at >= armed && armed != fired && (!implied || armed != never && !d.explicit.Load())
 }
 
-// hasPassed reports whether the deadline that is wanted has come.
+// hasPassed reports whether the wanted deadline has passed.
 func (c *boundedConn) hasPassed(d *deadline) (passed bool, now int64) {
 	switch at := d.wanted.Load(); {
 	case at == never:
-	case at <= 0: // as net/http sets it to end a wait at once
+	case at <= 0: // net/http ends a wait this way
 		return true, 0
 	default:
 		now = c.now()
@@ -358,8 +390,9 @@ func (c *boundedConn) hasPassed(d *deadline) (passed bool, now int64) {
 	return passed, now
 }
 
-// rearm reports whether err is of a deadline that was too early, and sets the right one then. It does so again only when that has come too: there are connections
-// that go on to fail by a deadline that they do not have any more.
+// rearm reports whether err comes from a deadline that was too early. If so, it sets the right one.
+// It does so again only when that has passed too: some connections keep failing by a deadline that
+// they no longer have.
 func (c *boundedConn) rearm(d *deadline, err error, w *wait) bool {
 	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || c.isExact(d) {
 		return false
@@ -371,7 +404,7 @@ func (c *boundedConn) rearm(d *deadline, err error, w *wait) bool {
 	}
 	if passed {
 		d.mu.Lock()
-		if d.armed.Load() <= now { // or somebody else has set another meanwhile
+		if d.armed.Load() <= now { // or another call has set it meanwhile
 			d.armed.Store(fired)
 		}
 		d.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// tlsConfig returns the configuration of TLS, nil if there is to be none.
+// tlsConfig returns the TLS configuration, or nil to serve without TLS.
 func (o *ServeOptions) tlsConfig() (*tls.Config, error) {
 	switch {
 	case (o.CertFile == "") != (o.KeyFile == ""):
@@ -43,17 +43,20 @@ func (o *ServeOptions) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// certFiles are a certificate and its key in files. Whether they have changed is looked up at each handshake, which takes a thousand times as long as that.
+// certFiles loads a certificate and its key from files. Each handshake checks whether they have
+// changed, which takes a thousandth of the handshake's time.
 type certFiles struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
-	mu    sync.Mutex
-	cert  *tls.Certificate // the last that could be read
-	state [2]fileState     // of the files when that was last tried
+	mu sync.Mutex
+	// cert is the last valid certificate.
+	cert *tls.Certificate
+	// state is that of the files at the last attempt to load them.
+	state [2]fileState
 }
 
-// fileState is what changes when a file does.
+// A fileState changes when a file does.
 type fileState struct {
 	changed time.Time
 	size    int64
@@ -70,7 +73,7 @@ func newCertFiles(certFile, keyFile string, log *slog.Logger) (*certFiles, error
 	return f, nil
 }
 
-// stat returns the state of both files; that of one that cannot be seen is zero.
+// stat returns the state of both files, zero for one that cannot be read.
 func (f *certFiles) stat() (s [2]fileState) {
 	for i, name := range [...]string{f.certFile, f.keyFile} {
 		if info, err := os.Stat(name); err == nil {
@@ -80,8 +83,9 @@ func (f *certFiles) stat() (s [2]fileState) {
 	return s
 }
 
-// certificate is for [tls.Config.GetCertificate]. The state is taken before the files are read, so that a change meanwhile is seen the next time; and two
-// files that do not go together are looked at again only when one of them has changed, as they will while they are being replaced.
+// certificate implements [tls.Config.GetCertificate]. It takes the state before it reads the files,
+// so that the next handshake sees a concurrent change. After a failure it reads files that do not
+// match only when one has changed again, as happens while they are being replaced.
 func (f *certFiles) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

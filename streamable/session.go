@@ -20,43 +20,62 @@ import (
 	"mcpwire/mcp"
 )
 
-// A session is that of one legacy client (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management). It belongs to the
-// principal that opened it: to others it does not exist.
+// A session belongs to one legacy client
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management)
+// and to the principal that opened it: for others it does not exist.
 type session struct {
-	// What each request looks at comes first, so that it lies together.
-	h           *Handler
-	principalID string // the principal's id; "" if it is nobody's in particular
+	// Hot fields first: each request touches them.
+	h *Handler
+	// principalID is the id of the principal, "" for an anonymous client.
+	principalID string
 	peer        peer
 	ctx         context.Context
-	active      atomic.Int32 // requests and streams
-	used        atomic.Bool  // since it was seen; a request notes that, and not the time, which would cost as much as all the rest of leave and enter
-	orphaned    atomic.Int32 // requests whose client has gone and has nothing to resume them with
+	// active counts requests and streams.
+	active atomic.Int32
+	// used is set by requests and cleared by the sweeper. A flag avoids reading the clock, which
+	// would cost as much as acquire and release.
+	used atomic.Bool
+	// orphaned counts requests whose client is gone and cannot resume them.
+	orphaned atomic.Int32
 
-	id         string
-	callerID   string // who is charged for it
-	endPeer    func() // ends it on the server's side
-	cancel     context.CancelFunc
-	standalone stream // what belongs to no request
+	id string
+	// callerID is the caller that the session counts for.
+	callerID string
+	// endPeer ends the session of the server.
+	endPeer func()
+	cancel  context.CancelFunc
+	// standalone carries messages that belong to no request.
+	standalone stream
 
-	features    atomic.Pointer[era.Features] // that initialize has agreed on; nil before
-	initialized atomic.Bool                  // the client has sent notifications/initialized
+	// features are those of the negotiated revision. They are nil before.
+	features atomic.Pointer[era.Features]
+	// initialized means that the client has sent notifications/initialized.
+	initialized atomic.Bool
 
-	// By the handler's clock. The sweeper's, once the session is listed.
-	lastUsed    time.Duration // when it was opened, or found to have been used
-	lastAwaited time.Duration // when it was opened, or found to have a client that waits for something
-	lastTouched time.Duration // when the store of sessions was last asked for it
+	// lastUsed, lastAwaited and lastTouched are times of the handler's clock. Once the session is
+	// listed, only the sweeper uses them.
+	//
+	// lastUsed is the time when the session was opened, or last found used.
+	lastUsed time.Duration
+	// lastAwaited is the time when the session was opened, or last found with a waiting client.
+	lastAwaited time.Duration
+	// lastTouched is the time when the session store was last asked for the session.
+	lastTouched time.Duration
 
-	mu         sync.Mutex
-	streams    map[string]*stream // that have a name and are not done
-	lastStream int                // stream named by number
-	gaps       map[string]bool    // names of streams that lack an event which the store has not taken
-	ended      bool
+	mu sync.Mutex
+	// streams has the pending streams that have a name.
+	streams map[string]*stream
+	// lastStream is the number of the last named stream.
+	lastStream int
+	// gaps has the names of streams that lack an event in the store.
+	gaps  map[string]bool
+	ended bool
 }
 
 // standaloneName is the name of the stream that belongs to no request.
 const standaloneName = "s"
 
-// newSession makes a session for a client that wants to initialize one; nil if its caller has too many. It is not listed yet.
+// newSession makes a session that is not listed yet. It returns nil if the caller has too many.
 func (h *Handler) newSession(r *http.Request, caller string) *session {
 	s := &session{h: h, id: rand.Text(), principalID: principalIDOf(r), callerID: strings.Clone(caller), lastUsed: h.clock.elapsed()}
 	s.lastAwaited, s.lastTouched = s.lastUsed, s.lastUsed
@@ -69,8 +88,8 @@ func (h *Handler) newSession(r *http.Request, caller string) *session {
 	return s
 }
 
-// close ends the session with everything that belongs to it. The caller has taken it out of the table. drop says that it does not live elsewhere either, so
-// that nobody wants its events any more.
+// close ends the session with its streams. The caller has removed it from the table. drop also
+// drops its events, because no other process has the session.
 func (s *session) close(drop bool) {
 	s.mu.Lock()
 	if s.ended {
@@ -97,7 +116,7 @@ func (s *session) close(drop bool) {
 	}
 }
 
-// dropEvents forgets the events.
+// dropEvents removes the session's events from the store.
 func (s *session) dropEvents() (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), storeTimeout)
 	defer cancel()
@@ -105,7 +124,7 @@ func (s *session) dropEvents() (err error) {
 	return s.h.events.Drop(ctx, s.id)
 }
 
-// acquire notes that the session is in use, until leave is called.
+// acquire marks the session as used until release is called.
 func (s *session) acquire() { s.active.Add(1) }
 
 func (s *session) release() {
@@ -115,12 +134,12 @@ func (s *session) release() {
 	s.active.Add(-1)
 }
 
-// handshakeTimeout is after which a session ends that nobody uses, and whose client has not sent
+// handshakeTimeout is the idle time after which a session expires whose client has not sent
 // notifications/initialized.
 const handshakeTimeout = 30 * time.Second
 
-// isExpired reports whether the session is to end: because nobody uses it, or nobody waits for what it
-// does. It is not called twice at once.
+// isExpired reports whether the session must end, because it is idle or no client waits for its
+// requests. It must not be called concurrently.
 func (s *session) isExpired() bool {
 	now, o := s.h.clock.elapsed(), &s.h.opts
 	active, used := s.active.Load(), s.used.Swap(false)
@@ -139,14 +158,14 @@ func (s *session) isExpired() bool {
 	return now-s.lastUsed >= o.SessionTimeout
 }
 
-// isAwaited reports whether a client waits for one of the busy requests and streams.
+// isAwaited reports whether a client waits for one of the active requests and streams.
 func (s *session) isAwaited(active int32) bool {
 	abandoned := s.orphaned.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.streams {
 		if !st.mu.TryLock() {
-			continue // something is being written, or read from the store
+			continue // a write, or a read from the store, is in progress
 		}
 		if st.out == nil && !st.done {
 			abandoned++
@@ -156,13 +175,13 @@ func (s *session) isAwaited(active int32) bool {
 	return active > abandoned
 }
 
-// needsTouch reports whether the store of sessions has to be asked for the session, so that it keeps one
-// that is in use.
+// needsTouch reports whether the session store must be asked for the session to keep it alive.
 func (s *session) needsTouch() bool {
 	return s.lastUsed > s.lastTouched && s.h.clock.elapsed()-s.lastTouched >= s.h.opts.SessionTimeout/4
 }
 
-// register names a stream, so that it can be found again. The name is one that no other process gives, if another may have the session.
+// register names a stream so that it can be found again. The name is unique among processes if they
+// share sessions.
 func (s *session) register(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +198,7 @@ func (s *session) register(st *stream) {
 	}
 }
 
-// findStream returns a stream that is not done; nil if it is.
+// findStream returns a pending stream by its name, or nil.
 func (s *session) findStream(name string) *stream {
 	if name == standaloneName {
 		return &s.standalone
@@ -189,7 +208,7 @@ func (s *session) findStream(name string) *stream {
 	return s.streams[name]
 }
 
-// streamAfter returns the stream that an event is of.
+// streamAfter returns the stream that has the event.
 func (s *session) streamAfter(ctx context.Context, id string) (*stream, error) {
 	name, _, err := s.h.events.After(ctx, s.id, id)
 	if errors.Is(err, ErrEventGone) {
@@ -207,11 +226,12 @@ func (s *session) streamAfter(ctx context.Context, id string) (*stream, error) {
 		return st, nil
 	}
 	remote := s.h.opts.Sessions != nil && !strings.HasSuffix(name, "."+s.h.instance)
-	return &stream{session: s, name: name, done: true, remote: remote}, nil // all there is of it is in the store
+	// all of it is in the store
+	return &stream{session: s, name: name, done: true, remote: remote}, nil
 }
 
-// streamEndingWith returns the stream whose newest event has that id; nil if none has. It needs no store, which forgets what is old: on a quiet stream, there is nothing
-// behind an event all the same.
+// streamEndingWith returns the stream whose newest event has that id, or nil. It works without the
+// store, which forgets old events: on a quiet stream nothing follows the event.
 func (s *session) streamEndingWith(id string) *stream {
 	s.mu.Lock()
 	streams := append(slices.Collect(maps.Values(s.streams)), &s.standalone)
@@ -224,8 +244,8 @@ func (s *session) streamEndingWith(id string) *stream {
 	return nil
 }
 
-// maxGaps is how many streams with gaps a session remembers. When there are more, none of its
-// streams is resumed any more.
+// maxGaps limits the streams with gaps that a session remembers. Beyond it, none of its streams can
+// be resumed.
 const maxGaps = 256
 
 // noteGap notes that a stream lacks an event, so that it must not be resumed.
@@ -240,7 +260,7 @@ func (s *session) noteGap(name string) {
 	}
 }
 
-// hasGap reports whether a stream may lack an event. The one that belongs to no request knows itself.
+// hasGap reports whether a stream may lack an event. The standalone stream tracks that itself.
 func (s *session) hasGap(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,13 +273,14 @@ func (s *session) unregister(st *stream) {
 	s.mu.Unlock()
 }
 
-// polling reports whether clients of the session resume streams that are closed on purpose.
+// polling reports whether clients of the session resume streams that the server closed.
 func (s *session) polling() bool {
 	f := s.features.Load()
 	return f != nil && f.Polling
 }
 
-// setNegotiated notes what the server has answered to initialize, and reports whether that was a result.
+// setNegotiated stores the revision of the response to initialize. It reports false if that is not
+// a valid result.
 func (s *session) setNegotiated(answer []byte) bool {
 	var m jsonrpc.Message
 	if jsonrpc.Parse(answer, &m, 0) != nil || m.Kind != jsonrpc.KindResponse {
@@ -276,7 +297,7 @@ func (s *session) setNegotiated(answer []byte) bool {
 	return ok
 }
 
-// A sessionTable holds the sessions of a handler, in parts so that they do not all wait for one lock.
+// A sessionTable has the sessions of a handler, in shards with separate locks.
 type sessionTable struct {
 	h      *Handler
 	count  atomic.Int64
@@ -297,23 +318,23 @@ func (t *sessionTable) init(h *Handler) {
 	t.sweeper.Stop()
 }
 
-// shardOf returns the number of the part that has the id. Ids of this handler are random from their first character on.
+// shardOf returns the shard of the id. The ids of a handler are random in every character.
 func shardOf(id string) int { return int(id[len(id)-1]) % 16 }
 
-// acquire returns a session by its id, which must not be empty; nil if there is none.
+// acquire returns a session by its id, which must not be empty, or nil if it isn't listed.
 func (t *sessionTable) acquire(id string) *session {
 	p := &t.shards[shardOf(id)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.byID[id]
 	if s != nil {
-		s.acquire() // so that it is not reaped just now
+		s.acquire() // so that it does not expire now
 	}
 	return s
 }
 
-// add lists a session, and reports false if there are too many or the handler is shutting down. One that lives already under the id is kept instead, and is in
-// use until the caller leaves it.
+// add lists a session. It reports false if there are too many or the handler is shutting down. If a
+// session with the id exists already, add acquires and returns that one.
 func (t *sessionTable) add(s *session) (live *session, ok bool) {
 	if t.count.Add(1) > int64(t.h.opts.MaxSessions) {
 		t.count.Add(-1)
@@ -342,10 +363,10 @@ func (t *sessionTable) add(s *session) (live *session, ok bool) {
 	return s, true
 }
 
-// isLocal reports whether sessions live here only.
+// isLocal reports whether no other process knows the sessions.
 func (t *sessionTable) isLocal() bool { return t.h.opts.Sessions == nil }
 
-// end takes a session out and closes it.
+// end removes a session and closes it.
 func (t *sessionTable) end(s *session, drop bool) {
 	p := &t.shards[shardOf(s.id)]
 	p.mu.Lock()
@@ -360,7 +381,7 @@ func (t *sessionTable) end(s *session, drop bool) {
 	}
 }
 
-// removeIf takes out the sessions for which over holds. Nobody gets hold of them any more.
+// removeIf removes and returns the sessions for which match reports true.
 func (t *sessionTable) removeIf(match func(*session) bool) []*session {
 	var list []*session
 	for i := range t.shards {
@@ -378,13 +399,13 @@ func (t *sessionTable) removeIf(match func(*session) bool) []*session {
 	return list
 }
 
-// sweepInterval is how often idle sessions are looked for.
+// sweepInterval returns the time between sweeps.
 func (t *sessionTable) sweepInterval() time.Duration {
 	return max(min(t.h.opts.SessionTimeout/4, 15*time.Second), 100*time.Millisecond)
 }
 
-// sweep ends the sessions that are idle or abandoned, and has the store keep the others. It goes on
-// for as long as there are any.
+// sweep ends idle and abandoned sessions, and makes the store keep the others. It reschedules
+// itself while there are sessions.
 func (t *sessionTable) sweep() {
 	var due []*session
 	expired := t.removeIf(func(s *session) bool {
@@ -407,11 +428,11 @@ func (t *sessionTable) sweep() {
 	}
 }
 
-// maxTouchTime bounds how long a sweep asks the store for sessions.
+// maxTouchTime limits the time that a sweep spends asking the store for sessions.
 const maxTouchTime = time.Minute
 
-// touch asks the store for sessions that are in use, which makes it keep them. What fails is tried
-// again at the next sweep.
+// touch asks the store for sessions that are in use, which makes it keep them. The next sweep
+// retries failed ones.
 func (t *sessionTable) touch(due []*session) {
 	until := t.h.clock.elapsed() + maxTouchTime
 	for _, s := range due {
@@ -435,7 +456,7 @@ func (t *sessionTable) endAll() {
 	t.sweeper.Stop()
 }
 
-// cancelAll cancels what the sessions have under way. It does not wait for anything.
+// cancelAll cancels the pending requests of all sessions. It does not wait.
 func (t *sessionTable) cancelAll() {
 	for i := range t.shards {
 		p := &t.shards[i]
@@ -447,13 +468,13 @@ func (t *sessionTable) cancelAll() {
 	}
 }
 
-// callerCounts counts what each caller has open.
+// callerCounts counts sessions or streams of each caller.
 type callerCounts struct {
 	mu   sync.Mutex
 	byID map[string]int
 }
 
-// acquire counts one more for the caller, and reports false if that is more than max.
+// acquire counts one more for the caller, and reports false if that exceeds max.
 func (c *callerCounts) acquire(caller string, max int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -498,7 +519,7 @@ func (pr *postRequest) serveLegacy() {
 	}
 }
 
-// deliverOneWay acts on a message that is not answered.
+// deliverOneWay delivers a notification or a response.
 func (s *session) deliverOneWay(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	if m.Kind == jsonrpc.KindNotification {
 		if !s.initialized.Load() && string(m.Method) == mcp.NotificationInitialized {
@@ -529,12 +550,13 @@ func (pr *postRequest) serveInitialize() {
 	}()
 	rs := pr.beginResponse()
 	defer rs.stop()
-	// It has no outlet of its own: the id of the session must be in the header of what comes first, and is not agreed on before the answer.
+	// The delivery has no Sender: the first response must carry the session's id in its header, and
+	// the session is not negotiated before the result.
 	var err error
 	pr.answer, err = s.peer.deliverRequest(pr.withIdentity(r.Context()), pr.body, &pr.delivery, pr.answer[:0])
 	if err != nil || !s.setNegotiated(pr.answer) {
 		if rejectedError(err) == nil {
-			err = nil // the status is that of any other answer
+			err = nil // the status is that of any other response
 		}
 		rs.end(pr.answer, err)
 		return
@@ -554,7 +576,7 @@ func (pr *postRequest) serveInitialize() {
 	rs.end(pr.answer, nil)
 }
 
-// saveSession keeps the session for other processes.
+// saveSession stores the session for other processes.
 func (h *Handler) saveSession(ctx context.Context, s *session, body []byte) error {
 	if h.opts.Sessions == nil {
 		return nil
@@ -564,7 +586,7 @@ func (h *Handler) saveSession(ctx context.Context, s *session, body []byte) erro
 	})
 }
 
-// loadSession returns a session that another process may have saved; nil if there is none.
+// loadSession returns a session that another process may have saved, or nil.
 func (h *Handler) loadSession(ctx context.Context, id string) (saved *SavedSession, err error) {
 	err = h.callStore(ctx, func(ctx context.Context) (err error) {
 		saved, err = h.opts.Sessions.Load(ctx, id)
@@ -573,7 +595,7 @@ func (h *Handler) loadSession(ctx context.Context, id string) (saved *SavedSessi
 	return saved, err
 }
 
-// callStore calls the store of sessions, which has only so much time.
+// callStore calls the session store with storeTimeout.
 func (h *Handler) callStore(ctx context.Context, call func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -581,7 +603,8 @@ func (h *Handler) callStore(ctx context.Context, call func(context.Context) erro
 	return call(ctx)
 }
 
-// acquireSession returns the session that a request names, in use until the caller leaves it, or answers the request.
+// acquireSession returns the session that a request names, which the caller must release. On
+// failure it answers the request and returns nil.
 func (h *Handler) acquireSession(w http.ResponseWriter, r *http.Request, from requester, c *caller) *session {
 	if h.legacy == nil {
 		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this server has no sessions")
@@ -617,8 +640,9 @@ func (h *Handler) acquireSession(w http.ResponseWriter, r *http.Request, from re
 	return s
 }
 
-// checkLegacyVersion refuses a request that names a version which is none of the server's. One that names another than was agreed on is let through: clients do
-// that, and it means nothing.
+// checkLegacyVersion rejects a request that names a version which the server doesn't support. It
+// accepts one that differs from the negotiated version: some clients send that, and it has no
+// effect.
 func (h *Handler) checkLegacyVersion(w http.ResponseWriter, versions []string) bool {
 	switch len(versions) {
 	case 0:
@@ -632,11 +656,11 @@ func (h *Handler) checkLegacyVersion(w http.ResponseWriter, versions []string) b
 	return false
 }
 
-// maxStoredID is the longest id of a session that is looked up elsewhere.
+// maxStoredID limits the length of ids that are looked up in the store.
 const maxStoredID = 64
 
-// takeOver makes a session live here that another process has opened; nil if there is none. It has
-// refused the request if that cannot be told, or there is no room for the session.
+// takeOver creates a session here that another process has opened, or returns nil. refused means
+// that it has answered the request, because the store failed or there are too many sessions.
 func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, c *caller, id, principalID string) (s *session, refused bool) {
 	if h.opts.Sessions == nil || len(id) > maxStoredID {
 		return nil, false
@@ -669,7 +693,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, c *caller, id
 	s.acquire()
 	live, ok := h.sessions.add(s)
 	if live != s {
-		s.close(false) // its events are those of the one that lives
+		s.close(false) // keep the events of the live one
 	}
 	if !ok {
 		writeUnavailable(w, "too many sessions")
@@ -678,7 +702,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, c *caller, id
 	return live, false
 }
 
-// initializedNotification is what a client sends when it has understood the answer to initialize.
+// initializedNotification is the client's notifications/initialized.
 var initializedNotification = func() *jsonrpc.Message {
 	m := new(jsonrpc.Message)
 	if err := jsonrpc.Parse(jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil), m, 0); err != nil {
@@ -687,12 +711,13 @@ var initializedNotification = func() *jsonrpc.Message {
 	return m
 }()
 
-// serveLegacyRequest has the request handled, or the batch if entries are not nil, and answers it. It goes on when the client has gone: that is no cancellation in these
-// revisions.
+// serveLegacyRequest handles the request, or the batch if entries is not nil, and answers it. The
+// handler continues when the client hangs up: in these revisions that does not cancel a request.
 func (pr *postRequest) serveLegacyRequest(s *session, entries []jsonrpc.Entry) {
 	rs := pr.beginResponse()
-	// A response of HTTP/1 can be ended while the handler goes on, see response.cut. One of HTTP/2 ends when this returns, so the handler must be elsewhere. To
-	// have it there always would double what a quick request costs.
+	// Over HTTP/1 the response can end while the handler goes on, see response.endNow. Over HTTP/2
+	// it ends when this function returns, so the handler needs another goroutine. Doing that for
+	// HTTP/1 too would double the cost of a quick request.
 	if rs.hijackable = pr.r.ProtoMajor == 1; rs.hijackable {
 		rs.clientGone = pr.r.Context()
 	}
@@ -706,7 +731,8 @@ func (pr *postRequest) serveLegacyRequest(s *session, entries []jsonrpc.Entry) {
 		}
 	}()
 	rs.startKeepAliveAt(st, pr.readAt)
-	if rs.hijackable && !pr.accept.stream { // nothing is written that would fail when the client has gone
+	// Without a stream no write would fail when the client hangs up.
+	if rs.hijackable && !pr.accept.stream {
 		stopWatch := context.AfterFunc(pr.r.Context(), func() { st.markSuspect(rs) })
 		defer func() {
 			if !stopWatch() {
@@ -734,7 +760,8 @@ func (pr *postRequest) serveLegacyRequest(s *session, entries []jsonrpc.Entry) {
 	rs.endUnanswered(pr.id())
 }
 
-// handleLegacyRequest is the work of await. It returns the response that the answer has ended, which may be another by now; nil if none.
+// handleLegacyRequest runs the handler for serveLegacyRequest. It returns the response that the
+// result has ended, which may be another by now, or nil.
 func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []jsonrpc.Entry) (ended *response) {
 	defer func() {
 		if pr.extraRequests > 0 {
@@ -743,10 +770,11 @@ func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []jso
 	}()
 	returned := false
 	defer func() {
-		if !returned { // the handler has ended the goroutine
+		if !returned { // the handler ended the goroutine
 			st.finish(jsonrpc.AppendError(nil, pr.id(), errHandlerExited, false), nil)
 			if pr.r.ProtoMajor == 1 {
-				http.NewResponseController(pr.w).Flush() // what net/http does at the end is not done
+				// net/http's final flush does not run
+				http.NewResponseController(pr.w).Flush()
 			}
 		}
 	}()
@@ -758,7 +786,7 @@ func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []jso
 		pr.delivery.Sender, pr.delivery.Lifetime = st, s.ctx
 		pr.answer, err = s.peer.deliverRequest(ctx, pr.body, &pr.delivery, pr.answer[:0])
 		if err == nil && !s.initialized.Load() && string(pr.delivery.Message.Method) != mcp.MethodPing {
-			s.initialized.Store(true) // as good as saying so, where the server takes requests without
+			s.initialized.Store(true) // the server takes requests before the notification
 		}
 		if statusOf(err) != http.StatusTooManyRequests && rejectedError(err) == nil {
 			err = nil // other errors of these revisions have status 200
@@ -773,9 +801,9 @@ func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []jso
 	return st.finish(pr.answer, err)
 }
 
-// serveGet opens the stream of what belongs to no request, or resumes another
+// serveGet opens the standalone stream, or resumes another
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server).
-// It reports whether a goroutine goes on with it, which has to leave then.
+// detached means that a goroutine continues with the stream and releases the caller.
 func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requester, c *caller) (detached bool) {
 	if h.legacy == nil || h.isModern(r, from) {
 		h.writeMethodNotAllowed(w, true)
@@ -818,16 +846,18 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requeste
 		}
 	}
 	ss.serveStream(ctx, st, last)
-	return // what served says
+	return // the deferred call sets detached
 }
 
-// serveStream has the listener's response carry a stream, from behind an event on, until there is no more of it, or ctx ends.
+// serveStream makes the response carry st from after the event lastID until the stream is complete
+// or ctx ends.
 func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID string) {
 	h, rs := ss.h, ss.response
 	detached, err := st.resume(ctx, rs, lastID)
 	switch {
 	case err == nil && st.isComplete() && !rs.isStreaming():
-		// A stream without anything, a client would resume again, and some as the session's own, which takes the place of the one that they have.
+		// A client would resume an empty stream again. Some clients would use it as the standalone
+		// stream, in place of the one they have.
 		setHeader(rs.w.Header(), sseType)
 		rs.w.WriteHeader(http.StatusNoContent)
 		return
@@ -852,7 +882,7 @@ func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID st
 	}
 }
 
-// writeNotResumable answers a request to resume what cannot be.
+// writeNotResumable responds to a GET that cannot resume its stream.
 func (h *Handler) writeNotResumable(w http.ResponseWriter, err error) {
 	if errors.Is(err, ErrEventGone) {
 		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the stream cannot be resumed: its events are gone, or Last-Event-ID is none of this session's")
@@ -862,7 +892,7 @@ func (h *Handler) writeNotResumable(w http.ResponseWriter, err error) {
 	writeUnavailable(w, "the events could not be loaded")
 }
 
-// admitStream counts a standing stream, or refuses it.
+// admitStream counts a standing stream, or rejects it.
 func (h *Handler) admitStream(w http.ResponseWriter, c *caller) (release func(), ok bool) {
 	if h.streams.Add(1) > int64(h.opts.MaxStreams) {
 		h.streams.Add(-1)
@@ -882,7 +912,7 @@ func (h *Handler) admitStream(w http.ResponseWriter, c *caller) (release func(),
 	}, true
 }
 
-// serveDelete ends a session at its client's wish.
+// serveDelete ends a session when its client asks for it.
 func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, from requester, c *caller) {
 	if h.legacy == nil || h.isModern(r, from) {
 		h.writeMethodNotAllowed(w, true)
@@ -905,7 +935,7 @@ func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, from reque
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// A lasting context has the values of a request, and ends with the session.
+// A sessionContext has the values of a request, and ends with the session.
 type sessionContext struct {
 	context.Context
 	values context.Context

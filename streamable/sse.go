@@ -11,19 +11,21 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// An SSEHandler serves the transport that revision 2024-11-05 had, on two paths of its own
-// (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse): a GET of one opens a stream, whose first event says where to
-// post messages; all answers come by the stream, and when it ends, the session does. Make one with [Handler.SSE].
+// An SSEHandler serves the HTTP+SSE transport of revision 2024-11-05 on two paths
+// (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse). A GET
+// of one path opens a stream. Its first event names the other path, to which clients post messages.
+// The stream carries all responses, and the session ends with it. Make one with [Handler.SSE].
 type SSEHandler struct {
 	h            *Handler
 	messagesPath string
-	protected    http.Handler // behind access
+	// protected runs after access.
+	protected http.Handler
 
 	mu   sync.Mutex
-	byID map[string]*sseSession // by id
+	byID map[string]*sseSession
 }
 
-// An sseSession is one stream and what is posted for it.
+// An sseSession is one stream and the messages posted for it.
 type sseSession struct {
 	id          string
 	principalID string
@@ -33,8 +35,9 @@ type sseSession struct {
 	wg          sync.WaitGroup
 }
 
-// SSE returns a handler for the older transport, with the options and limits of h, and shut down with it. Serve it at the path of the stream and at messages, a
-// path such as /messages, which clients are told.
+// SSE returns a handler for the HTTP+SSE transport, which shares the options, limits and shutdown
+// of h. Serve it at the path of the stream and at messages, a path such as /messages, which the
+// stream announces to clients.
 func (h *Handler) SSE(messages string) *SSEHandler {
 	s := &SSEHandler{h: h, messagesPath: messages, byID: make(map[string]*sseSession)}
 	s.protected = h.protect(s.serve)
@@ -75,10 +78,10 @@ func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sessionParam is where the id of the session stands in the address that clients post to.
+// sessionParam is the query parameter of the post URL that has the session's id.
 const sessionParam = "sessionId"
 
-// serveStream serves the stream.
+// serveStream serves the GET that opens a session.
 func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, c *caller) {
 	if !parseAccept(r).stream {
 		writeError(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
@@ -112,20 +115,21 @@ func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, c *call
 	select {
 	case <-ctx.Done():
 	case <-s.h.closed.Done():
-		s.remove(ses) // first, so that nothing more comes
+		s.remove(ses) // first, so that no more messages come
 		defer context.AfterFunc(s.h.forced, cancel)()
-		ses.wg.Wait() // with cancel, or for the answers
+		ses.wg.Wait() // for the responses, or cancel
 	}
 }
 
-// remove makes sure that nothing is posted for a session any more.
+// remove makes the session unreachable for posts.
 func (s *SSEHandler) remove(ses *sseSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byID, ses.id)
 }
 
-// servePost takes a message for a session. It reports whether a goroutine goes on with it, which leaves then.
+// servePost handles a posted message. It reports whether a goroutine continues with it, which
+// releases the caller.
 func (s *SSEHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseRequest, c *caller, n int64) (detached bool) {
 	s.mu.Lock()
 	ses := s.byID[r.URL.Query().Get(sessionParam)]
@@ -167,12 +171,13 @@ func (s *SSEHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseR
 type sseRequest struct {
 	pending admission
 
-	mu      sync.Mutex
-	session *sseSession // nil before it can be answered, and when it has been
+	mu sync.Mutex
+	// session is nil before the request can be answered, and after it was.
+	session *sseSession
 	id      jsonrpc.ID
 }
 
-// markAbortable notes that the request can be cut off from now on.
+// markAbortable notes that abort can answer the request from now on.
 func (r *sseRequest) markAbortable(h *Handler, ses *sseSession, id jsonrpc.ID) {
 	r.mu.Lock()
 	r.session, r.id = ses, id
@@ -182,7 +187,7 @@ func (r *sseRequest) markAbortable(h *Handler, ses *sseSession, id jsonrpc.ID) {
 	}
 }
 
-// abort implements cutter.
+// abort implements aborter.
 func (r *sseRequest) abort() {
 	r.mu.Lock()
 	answer := jsonrpc.AppendError(nil, r.id, errAborted, false)
@@ -190,7 +195,7 @@ func (r *sseRequest) abort() {
 	r.send(answer)
 }
 
-// send sends the answer. Only the first call counts.
+// send sends the response. Only the first call counts.
 func (r *sseRequest) send(answer []byte) {
 	r.mu.Lock()
 	ses := r.session
@@ -201,11 +206,11 @@ func (r *sseRequest) send(answer []byte) {
 	}
 }
 
-// serveRequest has a request handled, and sends the answer.
+// serveRequest handles a request and sends the response.
 func (s *sseSession) serveRequest(ctx context.Context, frame []byte, m *jsonrpc.Message, req *sseRequest, unread *unreadBudget, caller string) {
 	returned := false
 	defer func() {
-		if !returned { // the handler has ended the goroutine
+		if !returned { // the handler ended the goroutine
 			req.send(jsonrpc.AppendError(nil, m.ID, errHandlerExited, false))
 		}
 	}()
@@ -221,13 +226,14 @@ func (s *sseSession) serveRequest(ctx context.Context, frame []byte, m *jsonrpc.
 	req.send(answer)
 }
 
-// readMessage returns the message in a body, and that, in memory of its own; nil if it has answered the request.
+// readMessage returns the message in a body and its text, in their own memory. It returns nil if it
+// has answered the HTTP request.
 func (s *SSEHandler) readMessage(w http.ResponseWriter, r *http.Request) (m *jsonrpc.Message, frame []byte) {
 	if isEncoded(r) || bodyKindOf(r) != bodyJSON {
 		writeError(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json, and the body not compressed")
 		return nil, nil
 	}
-	pr := &postRequest{h: s.h, w: w, r: r} // the body stays with the message
+	pr := &postRequest{h: s.h, w: w, r: r} // the body belongs to the message
 	if err := pr.readBody(); err != nil {
 		s.h.writeBodyError(w, r, err)
 		return nil, nil
@@ -239,7 +245,7 @@ func (s *SSEHandler) readMessage(w http.ResponseWriter, r *http.Request) (m *jso
 	return pr.delivery.Message, pr.body
 }
 
-// An sseSender sends messages by the stream of a session.
+// An sseSender sends messages on the stream of a session.
 type sseSender struct{ response *response }
 
 // Send implements [jsonrpc.Sender].

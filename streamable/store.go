@@ -16,132 +16,156 @@ import (
 	"time"
 )
 
-// An EventStore keeps what was sent on the streams of legacy sessions, so that a client that lost one can have the rest
-// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery). Its methods may be called by many goroutines at
-// once; those of one stream come in order. session and stream are names of at most 64 characters without spaces.
+// An EventStore keeps the events of legacy sessions' streams, so that a client can resume one
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery).
+// It must be safe for concurrent use; calls for one stream come in order. The names session and
+// stream have at most 64 characters and no spaces.
 type EventStore interface {
-	// Append keeps an event and returns its id: visible ASCII, unique in the session, and such that After finds the stream by it. data is empty for an
-	// event that only has an id. The slice is valid until Append returns.
-	// If it fails, a client that is connected gets the event without an id, and the stream cannot be
-	// resumed any more.
+	// Append stores an event and returns its id: visible ASCII, unique in the session, and such
+	// that After finds the stream by it. data is empty for an event that only has an id. It is
+	// valid until Append returns. If Append fails, a connected client gets the event without an id,
+	// and the stream can no longer be resumed.
 	Append(ctx context.Context, session, stream string, data []byte) (id string, err error)
-	// After returns the stream that the event with that id is of, and the events behind it, in order. The error is [ErrEventGone] if the store does not have the
-	// event (any more). The data may be kept, but not be changed.
+	// After returns the stream of the event with that id, and the events after it, in order. The
+	// error is [ErrEventGone] if the store does not have the event. The caller may keep the data,
+	// but must not change it.
 	After(ctx context.Context, session, id string) (stream string, events iter.Seq2[StoredEvent, error], err error)
-	// Drop forgets a session.
+	// Drop removes the events of a session.
 	Drop(ctx context.Context, session string) error
 }
 
 // A StoredEvent is one event of a stream.
 type StoredEvent struct {
-	ID   string
-	Data []byte // empty if the event only has an id
+	ID string
+	// Data is empty if the event only has an id.
+	Data []byte
 }
 
-// ErrEventGone says that a stream cannot be resumed behind an event, because the store does not have it.
+// ErrEventGone is the error for an event that the store does not have. Its stream cannot be resumed
+// from there.
 var ErrEventGone = errors.New("no such event")
 
-// A SessionStore keeps what another process, or the same one after a restart, needs to take over a session of a legacy client. Its methods may be called
-// by many goroutines at once.
+// A SessionStore keeps the state from which another process, or the same one after a restart, can
+// take over a legacy session. It must be safe for concurrent use.
 type SessionStore interface {
-	// Save keeps a session until it is deleted, or until nobody has saved or loaded it for some time
-	// that is the store's. That should be at least [Options].SessionTimeout: a session that is in use
-	// is loaded again after a quarter of it.
+	// Save stores a session until it is deleted, or has been neither saved nor loaded for a time
+	// that the store chooses. The time should be at least [Options].SessionTimeout: a session in
+	// use is loaded again after a quarter of that.
 	Save(ctx context.Context, id string, s *SavedSession) error
-	// Load returns a session, nil without an error if there is none. If the error is not nil, the
-	// request of the client is answered with status 503.
+	// Load returns a session, or nil without an error if the store does not have it. On an error
+	// the client's request fails with status 503.
 	Load(ctx context.Context, id string) (*SavedSession, error)
-	// Delete forgets a session.
+	// Delete removes a session.
 	Delete(ctx context.Context, id string) error
 }
 
-// A SavedSession is how a session came about. It can be kept as JSON.
+// A SavedSession has the data to recreate a session. It can be stored as JSON.
 type SavedSession struct {
-	Principal  string `json:"principal,omitempty"` // whose it is, as auth.Principal.ID says; "" if nobody's in particular
-	Initialize []byte `json:"initialize"`          // the client's initialize request
+	// Principal is the owner's auth.Principal.ID, or "" for an anonymous client.
+	Principal string `json:"principal,omitempty"`
+	// Initialize is the client's initialize request.
+	Initialize []byte `json:"initialize"`
 }
 
-// MemoryEventsOptions are the bounds of [MemoryEvents]. Where one would be exceeded, events go that a
-// client was sent before those that none was sent yet, and the older ones first.
+// MemoryEventsOptions are the limits of [MemoryEvents]. Beyond a limit, events that a client was
+// sent are evicted before others, and older ones first.
 type MemoryEventsOptions struct {
-	MaxBytes         int           // of memory for the events of all sessions; 0 is 64 MiB. The caller whose events take the most loses some first
-	MaxSessionBytes  int           // for those of one session; 0 is 8 MiB
-	MaxSessionEvents int           // of one session, without those of streams whose client is away; 0 is 1000
-	MaxAge           time.Duration // 0 is 1 h
+	// MaxBytes limits the memory for the events of all sessions. The caller with the most bytes
+	// loses events first. Zero means 64 MiB.
+	MaxBytes int
+	// MaxSessionBytes limits the memory for the events of one session. Zero means 8 MiB.
+	MaxSessionBytes int
+	// MaxSessionEvents limits the events of one session, without streams whose client is away. Zero
+	// means 1000.
+	MaxSessionEvents int
+	// MaxAge limits the age of events. Zero means 1 h.
+	MaxAge time.Duration
 }
 
-// eventOverhead is what an event takes besides its data, in bytes, so that many small ones are not for nothing.
+// eventOverhead is the memory of an event without its data, in bytes, so that many small ones
+// count.
 const eventOverhead = 256
 
-// maxExpiredPerCall is how many events that are too old a call gets rid of, so that none takes long. It is more than one call adds.
+// maxExpiredPerCall limits the events that one call expires, so that each call is fast. One call
+// adds fewer.
 const maxExpiredPerCall = 64
 
-// maxAway is how long the events of a stream are kept for a client that is away, rather than those of
-// streams that have one.
+// maxAway limits the time for which the events of a stream with an absent client are preferred over
+// those of other streams.
 const maxAway = 2 * time.Minute
 
-// MemoryEvents is an [EventStore] that lasts as long as the process. It has no goroutine: what is too old is given back when the store is next used, and
-// not found before that. Its methods may be called by many goroutines at once.
+// MemoryEvents is an [EventStore] in memory. It has no goroutine: a call expires old events, which
+// are unreachable before. It is safe for concurrent use.
 //
-// Events leave a stream at the front only, unless their session is dropped. So if an event is there,
-// all those behind it in its stream are, too; none can be missing unnoticed.
+// Events leave a stream only at its front, unless their session is dropped. So if the stream has an
+// event, it also has all later ones; no gap can go unnoticed.
 type MemoryEvents struct {
 	opts MemoryEventsOptions
 
-	mu         sync.Mutex
-	lastNumber uint64     // number of the newest event; numbers are never used again, whatever is forgotten
-	queue      *list.List // of *memoryEvent, by number
-	sessions   map[string]*memorySession
-	owners     map[string]*memoryOwner
-	largest    memoryHeap // of *memoryOwner
-	bytes      int
+	mu sync.Mutex
+	// lastNumber is the number of the newest event. Numbers are never reused.
+	lastNumber uint64
+	// queue has *memoryEvent in the order of their numbers.
+	queue    *list.List
+	sessions map[string]*memorySession
+	owners   map[string]*memoryOwner
+	// largest has *memoryOwner.
+	largest memoryHeap
+	bytes   int
 }
 
-// A memoryOwner is a caller that has sessions. It has at least one.
+// A memoryOwner is a caller with at least one session.
 type memoryOwner struct {
 	memoryUse
-	id      string
-	largest memoryHeap // of *memorySession
+	id string
+	// largest has *memorySession.
+	largest memoryHeap
 }
 
-// A memorySession has at least one event.
+// A memorySession is a session with at least one event.
 type memorySession struct {
 	memoryUse
 	id      string
 	owner   *memoryOwner
 	streams map[string]*memoryStream
-	// Events by number: held are those of streams that wait for their client, free are the others.
+	// free and away have events by number: away those of streams that wait for their client, free
+	// the others.
 	free, away list.List
 }
 
-// A memoryStream has at least one event.
+// A memoryStream is a stream with at least one event.
 type memoryStream struct {
-	session   *memorySession
-	name      string
-	events    []*memoryEvent
-	awaySince time.Time // when it began to wait for its client; zero if it does not
+	session *memorySession
+	name    string
+	events  []*memoryEvent
+	// awaySince is the time when the stream began to wait for its client. It is zero if the client
+	// is there.
+	awaySince time.Time
 }
 
 type memoryEvent struct {
-	stream       *memoryStream
-	queueElement *list.Element // in MemoryEvents.queue
-	listElement  *list.Element // in free or held of its session
-	number       uint64
-	data         []byte
-	added        time.Time
+	stream *memoryStream
+	// queueElement is the element of MemoryEvents.queue.
+	queueElement *list.Element
+	// listElement is the element of free or away of the session.
+	listElement *list.Element
+	number      uint64
+	data        []byte
+	added       time.Time
 }
 
 func (e *memoryEvent) size() int { return eventOverhead + len(e.stream.name) + len(e.data) }
 
-// id returns what finds the event again. The number alone would do that; the stream is there for people who read the wire.
+// id returns the event's id. The number would be enough; the stream's name is for people who read
+// the traffic.
 func (e *memoryEvent) id() string { return e.stream.name + "-" + strconv.FormatUint(e.number, 10) }
 
-// A memoryUse is what something takes, and its place in a heap.
+// A memoryUse is the memory that an item uses, and its index in a heap.
 type memoryUse struct{ bytes, index int }
 
 func (u *memoryUse) use() *memoryUse { return u }
 
-// A memoryHeap has what takes the most at its root.
+// A memoryHeap has the largest item at its root.
 type memoryHeap []interface{ use() *memoryUse }
 
 func (h memoryHeap) Len() int           { return len(h) }
@@ -167,7 +191,7 @@ func (h *memoryHeap) Pop() any {
 	return x
 }
 
-// NewMemoryEvents returns an empty store. o may be nil; it is copied.
+// NewMemoryEvents returns an empty store. It copies o, which may be nil.
 func NewMemoryEvents(o *MemoryEventsOptions) *MemoryEvents {
 	m := &MemoryEvents{queue: list.New(), sessions: make(map[string]*memorySession), owners: make(map[string]*memoryOwner)}
 	if o != nil {
@@ -180,13 +204,13 @@ func NewMemoryEvents(o *MemoryEventsOptions) *MemoryEvents {
 	return m
 }
 
-// Append implements [EventStore]. An event that is too large to be kept gets an id all the same, and no event before it can be resumed behind any more.
+// Append implements [EventStore]. An event that is too large to store gets an id, but the stream
+// cannot be resumed from before it.
 func (m *MemoryEvents) Append(_ context.Context, session, stream string, data []byte) (id string, err error) {
 	return m.append(session, session, stream, data, false)
 }
 
-// append is Append for a session of the owner. away says that the client is, so that the stream waits
-// for it.
+// append is Append for a session of the owner. away means that the stream waits for its client.
 func (m *MemoryEvents) append(owner, session, stream string, data []byte, away bool) (id string, err error) {
 	if !isVisibleASCII(stream) {
 		return "", fmt.Errorf("streamable: %.100q cannot be the name of a stream: it has something else than visible ASCII", stream)
@@ -216,7 +240,7 @@ func (m *MemoryEvents) append(owner, session, stream string, data []byte, away b
 	return e.id(), nil
 }
 
-// streamLocked returns a stream, which gets an event.
+// streamLocked returns a stream, and creates it if necessary. The caller adds an event.
 func (m *MemoryEvents) streamLocked(owner, session, name string) *memoryStream {
 	s := m.sessions[session]
 	if s == nil {
@@ -238,7 +262,7 @@ func (m *MemoryEvents) streamLocked(owner, session, name string) *memoryStream {
 	return st
 }
 
-// addBytesLocked notes that a session takes n bytes more.
+// addBytesLocked counts n more bytes of a session.
 func (m *MemoryEvents) addBytesLocked(s *memorySession, n int) {
 	m.bytes += n
 	s.bytes += n
@@ -247,7 +271,7 @@ func (m *MemoryEvents) addBytesLocked(s *memorySession, n int) {
 	heap.Fix(&m.largest, s.owner.index)
 }
 
-// setClientAway says whether the client of a stream is away, so that the stream waits for it.
+// setAway sets whether a stream waits for its client.
 func (m *MemoryEvents) setAway(session, stream string, away bool) {
 	now := time.Now()
 	m.mu.Lock()
@@ -257,7 +281,7 @@ func (m *MemoryEvents) setAway(session, stream string, away bool) {
 	}
 }
 
-// eventList returns the queue that the events of the stream are in.
+// eventList returns the list that has the events of the stream.
 func (st *memoryStream) eventList() *list.List {
 	if st.awaySince.IsZero() {
 		return &st.session.free
@@ -265,7 +289,7 @@ func (st *memoryStream) eventList() *list.List {
 	return &st.session.away
 }
 
-// setAway has the stream wait for its client, or not.
+// setAway sets whether the stream waits for its client, and moves its events.
 func (st *memoryStream) setAway(away bool, now time.Time) {
 	if away != st.awaySince.IsZero() {
 		return
@@ -290,8 +314,8 @@ func (st *memoryStream) setAway(away bool, now time.Time) {
 	}
 }
 
-// evictionCandidate returns the event that goes next: one whose client has had it, and if there is none, one whose
-// client is away. It is the first of its stream.
+// evictionCandidate returns the event to evict next: a sent one, or, without any, one whose client
+// is away. It is the first of its stream.
 func (s *memorySession) evictionCandidate(now time.Time) *memoryEvent {
 	for e := s.away.Front(); e != nil; e = s.away.Front() {
 		st := e.Value.(*memoryEvent).stream
@@ -307,7 +331,7 @@ func (s *memorySession) evictionCandidate(now time.Time) *memoryEvent {
 	return e.Value.(*memoryEvent)
 }
 
-// After implements [EventStore]. The events are those that were there when it was called.
+// After implements [EventStore]. It returns the events stored at the time of the call.
 func (m *MemoryEvents) After(_ context.Context, session, id string) (stream string, events iter.Seq2[StoredEvent, error], err error) {
 	now := time.Now()
 	m.mu.Lock()
@@ -351,7 +375,7 @@ func (m *MemoryEvents) Drop(_ context.Context, session string) error {
 	return nil
 }
 
-// find returns the stream of an event, and its place in there; nil if it is not there.
+// find returns the stream of an event and the event's index, or nil.
 func (s *memorySession) find(id string) (*memoryStream, int) {
 	dash := strings.LastIndexByte(id, '-')
 	if dash < 0 {
@@ -369,7 +393,7 @@ func (s *memorySession) find(id string) (*memoryStream, int) {
 	return st, i
 }
 
-// oldestLocked returns the oldest event, nil if there is none.
+// oldestLocked returns the oldest event, or nil.
 func (m *MemoryEvents) oldestLocked() *memoryEvent {
 	front := m.queue.Front()
 	if front == nil {
@@ -378,7 +402,7 @@ func (m *MemoryEvents) oldestLocked() *memoryEvent {
 	return front.Value.(*memoryEvent)
 }
 
-// expireLocked forgets some of what is too old.
+// expireLocked removes some expired events.
 func (m *MemoryEvents) expireLocked(now time.Time) {
 	for range maxExpiredPerCall {
 		e := m.oldestLocked()
@@ -389,7 +413,7 @@ func (m *MemoryEvents) expireLocked(now time.Time) {
 	}
 }
 
-// evictLocked forgets the first event of a stream, the stream with its last one, and so on.
+// evictLocked removes the first event of a stream, and its stream and session if they become empty.
 func (m *MemoryEvents) evictLocked(e *memoryEvent) {
 	st := e.stream
 	s := st.session
@@ -406,7 +430,7 @@ func (m *MemoryEvents) evictLocked(e *memoryEvent) {
 	}
 }
 
-// removeSessionLocked forgets a session that has no events, and its owner with the last one.
+// removeSessionLocked removes an empty session, and its owner with the last one.
 func (m *MemoryEvents) removeSessionLocked(s *memorySession) {
 	delete(m.sessions, s.id)
 	o := s.owner
@@ -417,7 +441,8 @@ func (m *MemoryEvents) removeSessionLocked(s *memorySession) {
 	}
 }
 
-// isVisibleASCII reports whether s is of visible ASCII, so that it can stand in a header and in a field of an event.
+// isVisibleASCII reports whether s has only visible ASCII, and fits a header and a field of an
+// event.
 func isVisibleASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {
@@ -427,23 +452,28 @@ func isVisibleASCII(s string) bool {
 	return true
 }
 
-// MemorySessionsOptions are the bounds of [MemorySessions]. Where one would be exceeded, the sessions go that were not used for the longest time.
+// MemorySessionsOptions are the limits of [MemorySessions]. Beyond a limit, the sessions unused for
+// the longest time are evicted.
 type MemorySessionsOptions struct {
-	MaxSessions int           // 0 is 10,000
-	MaxBytes    int           // of memory for all of them; 0 is 64 MiB
-	MaxIdle     time.Duration // since a session was last saved or loaded; 0 is 1 h
+	// MaxSessions limits the number of sessions. Zero means 10,000.
+	MaxSessions int
+	// MaxBytes limits the memory of all sessions. Zero means 64 MiB.
+	MaxBytes int
+	// MaxIdle limits the time since a session was last saved or loaded. Zero means 1 h.
+	MaxIdle time.Duration
 }
 
-// sessionOverhead is what a session takes besides its texts, in bytes.
+// sessionOverhead is the memory of a session without its texts, in bytes.
 const sessionOverhead = 256
 
-// MemorySessions is a [SessionStore] that lasts as long as the process: it lets several handlers in it share their sessions. It has no goroutine. Its
-// methods may be called by many goroutines at once.
+// MemorySessions is a [SessionStore] in memory. Several handlers of a process can share it. It has
+// no goroutine. It is safe for concurrent use.
 type MemorySessions struct {
 	opts MemorySessionsOptions
 
-	mu    sync.Mutex
-	queue *list.List // of *storedSession, the one that goes next in front
+	mu sync.Mutex
+	// queue has *storedSession, the next one to evict in front.
+	queue *list.List
 	byID  map[string]*list.Element
 	bytes int
 }
@@ -458,7 +488,7 @@ func (s *storedSession) size() int {
 	return sessionOverhead + len(s.id) + len(s.saved.Principal) + len(s.saved.Initialize)
 }
 
-// NewMemorySessions returns an empty store. o may be nil; it is copied.
+// NewMemorySessions returns an empty store. It copies o, which may be nil.
 func NewMemorySessions(o *MemorySessionsOptions) *MemorySessions {
 	m := &MemorySessions{queue: list.New(), byID: make(map[string]*list.Element)}
 	if o != nil {
@@ -476,7 +506,7 @@ func (s *SavedSession) clone() SavedSession {
 	return c
 }
 
-// Save implements [SessionStore]. A session that alone is larger than the store is an error.
+// Save implements [SessionStore]. It returns an error if the session alone exceeds MaxBytes.
 func (m *MemorySessions) Save(_ context.Context, id string, s *SavedSession) error {
 	stored := &storedSession{id: id, saved: s.clone(), used: time.Now()}
 	if n := stored.size(); n > m.opts.MaxBytes {
@@ -494,7 +524,7 @@ func (m *MemorySessions) Save(_ context.Context, id string, s *SavedSession) err
 	return nil
 }
 
-// Load implements [SessionStore]. What it returns is the caller's.
+// Load implements [SessionStore]. The caller owns the result.
 func (m *MemorySessions) Load(_ context.Context, id string) (*SavedSession, error) {
 	now := time.Now()
 	m.mu.Lock()
@@ -528,7 +558,7 @@ func (m *MemorySessions) isExpired(s *storedSession, now time.Time) bool {
 	return now.Sub(s.used) >= m.opts.MaxIdle
 }
 
-// expireLocked forgets some of those that nobody has used.
+// expireLocked removes some expired sessions.
 func (m *MemorySessions) expireLocked(now time.Time) {
 	for range maxExpiredPerCall {
 		e := m.queue.Front()
@@ -539,7 +569,7 @@ func (m *MemorySessions) expireLocked(now time.Time) {
 	}
 }
 
-// removeLocked forgets a session; e may be nil.
+// removeLocked removes a session. e may be nil.
 func (m *MemorySessions) removeLocked(e *list.Element) {
 	if e == nil {
 		return

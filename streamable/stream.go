@@ -15,38 +15,55 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A stream is what a legacy session sends in one place: the answer to a request with what goes before it, or what belongs to no request. It outlasts the
-// responses that carry it: a client that lost one asks for the rest, by the id of the last event that it had. It is the outlet of its request, or of the
-// session.
+// A stream carries messages of a legacy session: the response to a request with the messages before
+// it, or messages that belong to no request. It outlasts the HTTP responses that carry it: a client
+// that lost one requests the rest, by the id of its last event. The stream is the Sender of its
+// request, or of the session.
 type stream struct {
 	session *session
 	name    string
 
-	mu         sync.Mutex
-	out        *response     // that carries it now; nil if none does
-	detached   chan struct{} // closed when out is to end
-	streaming  bool          // it is one of events: there is no plain JSON any more
-	done       bool          // nothing more will be sent from here
-	suspect    bool          // its client seems to have gone
-	stopWatch  func()        // ends the wait for the client to go; nil if there is none
-	orphaned   bool          // its client has gone, and has nothing to resume it with
-	remote     bool          // another process may send more
-	gap        bool          // an event is missing in the store, so that no client may resume behind what came before it
-	restarted  bool          // what comes behind the gap is kept: a client has begun the stream anew
-	afterGapID string        // the first event behind a gap; "" if there is no gap, or nothing behind it yet
-	lastSentID string        // the last event that a client was sent, or the one before the first
-	lastID     string        // the newest event
-	backlog    int           // events since a client had one, while none listened
+	mu sync.Mutex
+	// out is the response that carries the stream now, or nil.
+	out *response
+	// detached is closed when out must end.
+	detached chan struct{}
+	// streaming means that the stream has events, and its response can no longer be JSON.
+	streaming bool
+	// done means that this process sends nothing more.
+	done bool
+	// suspect means that the client seems to be gone.
+	suspect bool
+	// stopWatch stops watching for the client to hang up. It may be nil.
+	stopWatch func()
+	// orphaned means that the client is gone and cannot resume the stream.
+	orphaned bool
+	// remote means that another process may send more.
+	remote bool
+	// gap means that the store lacks an event. No client may resume from before the gap.
+	gap bool
+	// restarted means that events after the gap are stored, because a client has begun the stream
+	// anew.
+	restarted bool
+	// afterGapID is the id of the first event after a gap, or "".
+	afterGapID string
+	// lastSentID is the id of the last event sent to a client, or of the one before the first.
+	lastSentID string
+	// lastID is the id of the newest event.
+	lastID string
+	// backlog counts events stored while no client listened.
+	backlog int
 }
 
-// attachLocked makes out the response that carries the stream, instead of the one that did. left is closed when it is to end.
+// attachLocked makes out carry the stream in place of the current response. detached is closed when
+// out must end.
 func (st *stream) attachLocked(out *response) (detached chan struct{}) {
 	st.detachLocked()
 	st.out, st.detached = out, make(chan struct{})
 	return st.detached
 }
 
-// detachLocked makes the response end that carries the stream.
+// detachLocked ends the response that carries the stream.
 func (st *stream) detachLocked() {
 	if st.detached != nil {
 		close(st.detached)
@@ -55,7 +72,7 @@ func (st *stream) detachLocked() {
 		st.setClientAway(true)
 	}
 	if st.out != nil && st.out.isHijacked() {
-		st.out.stop() // nobody waits for left
+		st.out.stop() // nobody waits for detached
 	}
 	if st.stopWatch != nil {
 		st.stopWatch()
@@ -63,15 +80,15 @@ func (st *stream) detachLocked() {
 	st.out, st.detached, st.stopWatch, st.suspect = nil, nil, nil, false
 }
 
-// setClientAway tells the store that the stream waits for its client, or does not.
+// setClientAway tells the memory store whether the stream waits for its client.
 func (st *stream) setClientAway(away bool) {
 	if m := st.session.h.memoryEvents; m != nil {
 		m.setAway(st.session.id, st.name, away)
 	}
 }
 
-// markSuspect notes that the client seems to have gone. It may only have said that it sends nothing more,
-// and still read.
+// markSuspect notes that the client seems to be gone. It may only have closed its sending side and
+// still read.
 func (st *stream) markSuspect(out *response) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -86,7 +103,7 @@ func (st *stream) markSuspect(out *response) {
 	st.orphanLocked()
 }
 
-// orphanLocked notes that nobody can come back for the stream.
+// orphanLocked notes that no client can resume the stream.
 func (st *stream) orphanLocked() {
 	if !st.streaming && !st.done && !st.orphaned {
 		st.orphaned = true
@@ -94,14 +111,15 @@ func (st *stream) orphanLocked() {
 	}
 }
 
-// hijack takes the connection of out, which carries the stream, from net/http, and reports whether it did.
+// hijack hijacks the connection of out, and reports whether it did. It does nothing if out does not
+// carry the stream.
 func (st *stream) hijack(out *response) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.out == out && out.hijack()
 }
 
-// detach is called when out ends, for whatever reason.
+// detach is called when out ends, for any reason.
 func (st *stream) detach(out *response) {
 	st.mu.Lock()
 	if st.out == out {
@@ -112,7 +130,7 @@ func (st *stream) detach(out *response) {
 	out.stop()
 }
 
-// close makes the response end that carries the stream, because there is nothing more to come.
+// close ends the stream and the response that carries it.
 func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -120,7 +138,8 @@ func (st *stream) close() {
 	st.detachLocked()
 }
 
-// reset makes ready for another request, and reports false if somebody may still have it: it is one of events.
+// reset prepares the stream for another request. It reports false if the stream has events, because
+// others may still refer to it.
 func (st *stream) reset() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -131,7 +150,7 @@ func (st *stream) reset() bool {
 	return true
 }
 
-// isComplete reports whether nothing more will come.
+// isComplete reports whether no process sends more.
 func (st *stream) isComplete() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -145,14 +164,14 @@ func (st *stream) isAttached() bool {
 	return st.out != nil
 }
 
-// endsWith reports whether the newest event is the one with that id.
+// endsWith reports whether the newest event has that id.
 func (st *stream) endsWith(id string) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.lastID == id
 }
 
-// Send implements [jsonrpc.Sender]. It fails only if the message can neither be sent nor kept.
+// Send implements [jsonrpc.Sender]. It fails only if the message can be neither sent nor stored.
 func (st *stream) Send(message []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -165,7 +184,8 @@ func (st *stream) Send(message []byte) error {
 	return st.sendLocked(message)
 }
 
-// maxStandaloneBacklog is how many events are kept of what belongs to no request, for a client that does not listen. Many never do, and there is only so much memory for all.
+// maxStandaloneBacklog limits the stored events of a standalone stream without a listening client.
+// Many clients never listen, and all share the store.
 const maxStandaloneBacklog = 128
 
 func (st *stream) sendLocked(message []byte) error {
@@ -176,9 +196,9 @@ func (st *stream) sendLocked(message []byte) error {
 		if isRequest(message) {
 			return errClientTakesNoStream
 		}
-		return nil // the client has said that it takes none
+		return nil // the client accepts no stream
 	case st.out == nil && !st.streaming:
-		return errClientGone // it has nothing to come back with
+		return errClientGone // the client cannot resume it
 	}
 	if !st.streaming {
 		if err := st.startLocked(); err != nil {
@@ -205,10 +225,10 @@ func (st *stream) sendLocked(message []byte) error {
 			return errors.Join(err, failed)
 		}
 	}
-	return nil // if it is not kept, the client has it all the same
+	return nil // the client has it, even if it is not stored
 }
 
-// isRequest reports whether a message wants an answer.
+// isRequest reports whether a message is a request.
 func isRequest(message []byte) bool {
 	var m jsonrpc.Message
 	return jsonrpc.Parse(message, &m, 0) == nil && m.Kind == jsonrpc.KindRequest
@@ -226,18 +246,20 @@ func (st *stream) writeLocked(id string, message []byte, retry time.Duration) er
 	return nil
 }
 
-// startRequestLocked makes the answer a stream.
+// startLocked makes the response a stream.
 func (st *stream) startLocked() error {
 	st.streaming = true
 	st.session.register(st)
-	if out := st.out; out != nil && out.clientGone != nil { // what it was sent is of use to it, if it has not read that
+	// A client that is gone may resume the stream to get events that it has not read.
+	if out := st.out; out != nil && out.clientGone != nil {
 		stop := context.AfterFunc(out.clientGone, func() { st.markSuspect(out) })
 		st.stopWatch = func() { stop() }
 	}
 	return st.primeLocked()
 }
 
-// primeLocked begins a response with an event that has nothing but an id, to come back with, for clients that know of it.
+// primeLocked begins a response with an event that only has an id, for clients that can resume from
+// it.
 func (st *stream) primeLocked() error {
 	if st.out == nil || !st.session.polling() {
 		return nil
@@ -246,16 +268,16 @@ func (st *stream) primeLocked() error {
 	if err != nil && st.session.ctx.Err() != nil {
 		return err
 	} else if err != nil {
-		return nil // it begins without an id
+		return nil // the response begins without an id
 	}
 	return st.writeLocked(id, nil, st.session.h.opts.Retry)
 }
 
-// storeTimeout bounds how long a store may take.
+// storeTimeout limits one call of a store.
 const storeTimeout = 5 * time.Second
 
-// persist stores an event and returns its id. If that fails, nothing more of the stream is stored, and
-// it cannot be resumed: a client that did would not know that something is missing.
+// persist stores an event and returns its id. If that fails, it stores nothing more of the stream,
+// which cannot be resumed then: the client would not notice the missing event.
 func (st *stream) persist(message []byte) (id string, err error) {
 	if st.gap && st.afterGapID == "" && !st.restarted {
 		return "", errGap
@@ -273,10 +295,10 @@ func (st *stream) persist(message []byte) (id string, err error) {
 	return id, err
 }
 
-// errGap is why no more events of a stream are kept.
+// errGap is the error for events of a stream that has a gap.
 var errGap = errors.New("the stream has a gap in the store of events")
 
-// noteGapLocked notes that the store has not taken an event.
+// noteGapLocked notes that the store lacks an event.
 func (st *stream) noteGapLocked(err error) {
 	h := st.session.h
 	h.unresumable.Add(1)
@@ -287,7 +309,7 @@ func (st *stream) noteGapLocked(err error) {
 	st.gap, st.restarted, st.afterGapID, st.lastSentID = true, false, "", ""
 }
 
-// isBehindGapLocked reports whether an event came before something that is missing, or may have.
+// isBehindGapLocked reports whether the event precedes a gap, or may.
 func (st *stream) isBehindGapLocked(ctx context.Context, id string) bool {
 	if !st.gap || id == st.afterGapID && id != "" {
 		return false
@@ -310,7 +332,7 @@ func (st *stream) isBehindGapLocked(ctx context.Context, id string) bool {
 	return true
 }
 
-// store is keep without its bookkeeping.
+// store stores an event without tracking gaps.
 func (st *stream) store(message []byte) (id string, err error) {
 	ctx, h := st.session.ctx, st.session.h
 	if h.memoryEvents == nil {
@@ -322,7 +344,7 @@ func (st *stream) store(message []byte) (id string, err error) {
 		defer cancel()
 	}
 	if ctx.Err() != nil {
-		return "", errClientGone // the session has ended: nobody would drop it any more
+		return "", errClientGone // the session has ended: nobody would drop the event
 	}
 	defer recoverStore(&err)
 	if h.memoryEvents != nil {
@@ -337,27 +359,27 @@ func (st *stream) store(message []byte) (id string, err error) {
 	return id, nil
 }
 
-// storePause is how long a store of events that has not answered in time is not asked to keep any,
-// so that not every message waits for it.
+// storePause is the time for which an event store gets no events after a timeout, so that not every
+// message waits for it.
 const storePause = 10 * time.Second
 
 var errStoreDown = errors.New("the store of events has not answered in time lately")
 
-// recoverStore makes the panic of a store an error. Not all goroutines that use one are net/http's, which would.
+// recoverStore turns the panic of a store into an error. Some goroutines that call stores are not
+// net/http's, which would recover.
 func recoverStore(err *error) {
 	if v := recover(); v != nil {
 		*err = fmt.Errorf("the store panicked: %v\n%s", v, debug.Stack())
 	}
 }
 
-// finish sends the answer to the request, which is empty if there is to be none. err is what it says
-// where a status can say it too; nil if that is 200. Only the first call counts. It returns the
-// response that it has ended; nil if none.
+// finish sends the response to the request, unless answer is empty. err selects the status, nil is
+// 200. Only the first call counts. finish returns the HTTP response that it has ended, or nil.
 func (st *stream) finish(answer []byte, err error) (ended *response) {
 	return st.finishWhen(answer, err, false)
 }
 
-// finishEarly is finish, called though the handler has not returned.
+// finishEarly is finish for a handler that has not returned.
 func (st *stream) finishEarly(answer []byte, err error) { st.finishWhen(answer, err, true) }
 
 func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *response) {
@@ -372,14 +394,17 @@ func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *respo
 	}
 	out := st.out
 	switch {
-	case len(answer) == 0 && !st.streaming && st.session.ctx.Err() != nil: // the client is told why there is no answer
+	// Here endUnanswered responds.
+	case len(answer) == 0 && !st.streaming && st.session.ctx.Err() != nil:
 	case !st.streaming && out != nil && (err != nil || !(st.session.polling() && out.wantsStream(answer))):
-		out.endWhen(answer, err, early) // not stored, if it is an event: who has got nothing before has no id to come back with
+		// The result is not stored, even as an event: a client that got nothing before has no id to
+		// resume from.
+		out.endWhen(answer, err, early)
 		ended = out
 	case st.streaming || out != nil:
 		if len(answer) > 0 {
 			if out != nil && !early {
-				out.markFinal() // the answer need not be flushed by itself
+				out.markFinal() // the end flushes it
 			}
 			if err := st.sendLocked(answer); err != nil {
 				st.session.h.opts.Logger.Warn("an answer is lost", "error", err)
@@ -389,16 +414,16 @@ func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *respo
 			out.end(nil, nil)
 			ended = out
 		}
-	} // else nobody waits for it, and nobody can come back
+	} // else no client waits or can come back
 	st.done = true
 	if st.streaming {
-		st.session.unregister(st) // now that all of it is in the store
+		st.session.unregister(st) // all of it is in the store
 	}
 	st.detachLocked()
 	return ended
 }
 
-// keepAlive is called when nothing has been written for a while.
+// keepAlive writes a keep-alive. It is called when nothing has been written for a while.
 func (st *stream) keepAlive(out *response) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -415,8 +440,9 @@ func (st *stream) keepAlive(out *response) {
 	}
 }
 
-// resume has out carry the stream from behind an event on, or from where nobody has had anything if that is "". left is closed when it is to end. The error is
-// the store's; nothing has changed then, unless something was written.
+// resume makes out carry the stream from after the event lastID, or from the first event that no
+// client has received if lastID is "". detached is closed when out must end. The error is the
+// store's; it changes nothing unless something was written.
 func (st *stream) resume(ctx context.Context, out *response, lastID string) (detached chan struct{}, err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -432,7 +458,7 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 	if lastSentID != "" && lastSentID != st.lastID {
 		_, events, err = st.session.h.events.After(ctx, st.session.id, lastSentID)
 		if errors.Is(err, ErrEventGone) && lastID == "" {
-			lastSentID, err = "", nil // it begins anew with what there is
+			lastSentID, err = "", nil // begin with what the store has
 		}
 		if err != nil {
 			return nil, err
@@ -449,14 +475,14 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 	if complete && err == nil {
 		st.setClientAway(false)
 	}
-	noMore := st.done && !st.remote // so that there may be nothing to begin a response with
+	noMore := st.done && !st.remote // there may be nothing to write
 	if err != nil || noMore || out.writeKeepAlive() != nil || st.done {
 		st.detachLocked()
 	}
 	return detached, err
 }
 
-// replayLocked writes what the store has of the stream, and reports whether the client has taken it.
+// replayLocked writes stored events, and reports whether the client has taken all of them.
 func (st *stream) replayLocked(events iter.Seq2[StoredEvent, error]) (complete bool, err error) {
 	for e, err := range events {
 		if err != nil {
@@ -466,19 +492,21 @@ func (st *stream) replayLocked(events iter.Seq2[StoredEvent, error]) (complete b
 			continue
 		}
 		if st.writeLocked(e.ID, e.Data, 0) != nil {
-			return false, nil // as the next write will find out
+			return false, nil // the next write fails too
 		}
 	}
 	return true, nil
 }
 
-// ErrNotResumable is what [CloseStream] returns where the client would not come back.
+// ErrNotResumable is the error of [CloseStream] if the client would not resume the stream.
 var ErrNotResumable = errors.New("the client cannot resume the stream")
 
-// CloseStream ends the HTTP response that waits for the request which ctx is the context of, while its handler goes on, so that no connection is kept open
-// for work that takes long: the client comes back after retry, by a GET, for the rest and the answer. 0 is Options.Retry. Only clients of one revision do that
-// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server); for others, and where ctx is of no request
-// that came by a [Handler], the error is [ErrNotResumable].
+// CloseStream ends the HTTP response of the request that ctx belongs to while the handler
+// continues, so that slow work does not keep a connection open: the client resumes after retry, by
+// a GET, for the remaining events and the result. If retry is 0, Options.Retry counts. Only clients
+// of one revision do that
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server).
+// For others, and for a ctx without a request of a [Handler], the error is [ErrNotResumable].
 func CloseStream(ctx context.Context, retry time.Duration) error {
 	r := jsonrpc.RequestContext(ctx)
 	if r == nil {
@@ -497,7 +525,7 @@ func (st *stream) closeEarly(retry time.Duration) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.out == nil {
-		return nil // nobody waits
+		return nil // no response is open
 	}
 	if !st.out.accept.stream {
 		return ErrNotResumable
@@ -512,7 +540,7 @@ func (st *stream) closeEarly(retry time.Duration) error {
 		return ErrNotResumable
 	}
 	if retry > 0 {
-		st.out.writeEvent("", nil, retry) // the id that it has is good enough if this fails
+		st.out.writeEvent("", nil, retry) // the client's last id is enough if this fails
 	}
 	if err := st.out.endNow(); err != nil {
 		return err
@@ -521,7 +549,7 @@ func (st *stream) closeEarly(retry time.Duration) error {
 	return nil
 }
 
-// writeEvent writes an event of a stream that may be resumed.
+// writeEvent writes an event of a resumable stream.
 func (rs *response) writeEvent(id string, message []byte, retry time.Duration) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -539,7 +567,7 @@ func (rs *response) writeEvent(id string, message []byte, retry time.Duration) e
 	return rs.writeLocked()
 }
 
-// writeKeepAlive writes a sign of life.
+// writeKeepAlive writes a keep-alive comment.
 func (rs *response) writeKeepAlive() error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -553,23 +581,28 @@ func (rs *response) writeKeepAlive() error {
 	return rs.writeLocked()
 }
 
-// A listener is a client with a standing stream: a subscription, or what belongs to no request of a session. It lasts as long as the client's authorization, and
-// its request, unless its connection is held (see response.hijacked).
+// A standingStream is a subscription, or the standalone or resumed stream of a session. It lasts as
+// long as the client's authorization and the request, or the connection once that is hijacked.
 type standingStream struct {
 	h        *Handler
 	caller   *caller
 	response *response
-	release  func() // gives up its place among the streams
+	// release releases the stream's admission.
+	release func()
 
-	// end ends what the stream is about, with an answer if the client is to have one; nil if there is nothing yet.
-	end           func(answered bool)
-	once          sync.Once
-	cancel        context.CancelFunc // of what begin returned
-	unbindRequest func() bool        // from the request
+	// end ends the subscription or detaches the stream, with a result if answered is set. It may be
+	// nil.
+	end  func(answered bool)
+	once sync.Once
+	// cancel cancels the context of begin.
+	cancel context.CancelFunc
+	// unbindRequest stops the request's end from canceling that context.
+	unbindRequest func() bool
 	hijacked      bool
 }
 
-// begin returns the context of the stream. It ends with the request's until the connection is held.
+// begin returns the context of the stream. It ends with the request until the connection is
+// hijacked.
 func (ss *standingStream) begin(r *http.Request) context.Context {
 	ss.response.closeConn = true
 	ctx, cancel := auth.WithExpiry(context.WithoutCancel(r.Context()))
@@ -591,7 +624,8 @@ func (ss *standingStream) finish(answered bool) {
 	})
 }
 
-// done is called when the request has been. It reports whether a goroutine goes on with it, which has to leave then.
+// done is called when the request has been served. It reports whether a goroutine continues with
+// the stream and releases the caller.
 func (ss *standingStream) done() (detached bool) {
 	if !ss.hijacked {
 		ss.finish(true)
@@ -599,8 +633,9 @@ func (ss *standingStream) done() (detached bool) {
 	return ss.hijacked
 }
 
-// serveHijacked has the stream end when the client is gone, the authorization ends, or the handler shuts down, whichever is first. The connection has been taken, and with
-// it the place of the request among those that are counted: a client that sees the stream may ask for more before the request has been served.
+// serveHijacked ends the stream when the client hangs up, the authorization expires or the handler
+// shuts down. It takes over the request's place among the active ones, because the client may send
+// more before this request has been served.
 func (ss *standingStream) serveHijacked(ctx context.Context) {
 	ss.hijacked = true
 	ss.unbindRequest()
@@ -621,7 +656,7 @@ func (ss *standingStream) subscribe(pr *postRequest) {
 	ss.response.startKeepAlive(nil)
 	returned := false
 	defer func() {
-		if !returned { // middleware has ended the goroutine
+		if !returned { // middleware ended the goroutine
 			ss.response.fail(pr.id())
 		}
 	}()
@@ -630,7 +665,7 @@ func (ss *standingStream) subscribe(pr *postRequest) {
 	answer, err := ss.h.modern.deliverRequest(pr.withIdentity(ctx), pr.body, &pr.delivery, nil)
 	returned = true
 	deferred, ok := err.(*jsonrpc.Deferred)
-	if !ok { // it was refused, or has ended
+	if !ok { // it was rejected, or has ended
 		if ctx.Err() == nil {
 			ss.response.end(answer, err)
 		}
@@ -638,7 +673,8 @@ func (ss *standingStream) subscribe(pr *postRequest) {
 	}
 	ss.end = func(answered bool) {
 		answer := deferred.Finish(nil)
-		if answered && ctx.Err() == nil { // the client is not to hear that all went well if it has lost its authorization
+		// Do not report success to a client that has lost its authorization.
+		if answered && ctx.Err() == nil {
 			ss.response.end(answer, nil)
 		}
 	}

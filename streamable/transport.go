@@ -25,61 +25,87 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// DialOptions are the options of [Dial]. The zero value is ready to use, and what nil means.
+// DialOptions are the options of [Dial]. The zero value is ready to use; nil means the same.
 type DialOptions struct {
-	// HTTPClient makes the requests. Of it, Transport and Jar are used. Timeout is not, since streams last, and redirects go by the rules of [Dial]. An OAuth client is a
-	// Transport here, such as that of package auth; it sees the values of the caller's context. If an error that it returns is an [*auth.AuthorizationError], or has a method
-	// Denied() bool that returns true, the request counts as refused for want of authorization, and is not repeated. nil is a client of this transport's own: with proxies from the environment, HTTP/2, and timeouts for connecting, but none for an answer, which is up to the caller.
+	// HTTPClient makes the requests. The transport uses its Transport and Jar. It ignores Timeout,
+	// since streams last, and CheckRedirect, since redirects follow the rules of [Dial]. An OAuth
+	// client, such as that of package auth, is the client's Transport; it sees the values of the
+	// caller's context. If it returns an [*auth.AuthorizationError], or an error with a method
+	// Denied() bool that returns true, the request fails as denied and is not repeated. Nil means a
+	// private client with proxies from the environment, HTTP/2, and timeouts for connecting.
+	// Timeouts for responses are up to the caller.
 	HTTPClient *http.Client
-	// TLS configures the client of this transport's own; it cannot go with HTTPClient. nil is crypto/tls's default.
+	// TLS configures the private client. It must be nil if HTTPClient is set. Nil means the default
+	// of crypto/tls.
 	TLS *tls.Config
-	// Header is sent with each request. What the protocol itself has in headers cannot be set.
+	// Header is sent with each request. It must not contain headers that the protocol uses.
 	Header http.Header
 
-	MaxFrame    int // bytes of one message that is read; 0 is [jsonrpc.DefaultMaxFrame]
-	MaxRequests int // that are under way at once, streams included; 0 is 256. Further ones wait, up to 4096
+	// MaxFrame limits an inbound message, in bytes. Zero means [jsonrpc.DefaultMaxFrame].
+	MaxFrame int
+	// MaxRequests limits the requests in flight, including streams. Zero means 256. Up to 4096 more
+	// wait.
+	MaxRequests int
 
-	NoListening bool // do not hold a GET stream open for what a legacy server has to say outside of calls: its requests and notifications may be missed
-	NoSSE       bool // do not try the HTTP+SSE transport of 2024-11-05 when a server refuses initialize
+	// NoListening disables the GET stream for messages that a legacy server sends outside of calls.
+	// The client may miss such requests and notifications.
+	NoListening bool
+	// NoSSE disables the fallback to the HTTP+SSE transport of 2024-11-05 when a server refuses
+	// initialize.
+	NoSSE bool
 
-	// UnavailableTimeout is how long a stream that broke is tried to be resumed while the server's machine refuses connections, or answers with a status of 500 or more: for those whom
-	// an error soon serves better. 0 is as long as if the machine cannot be reached: some minutes.
+	// UnavailableTimeout limits the attempts to resume a broken stream while the server's machine
+	// refuses connections or responds with status 500 or higher. Zero means the same limit as for
+	// an unreachable machine: some minutes.
 	UnavailableTimeout time.Duration
 
-	Logger *slog.Logger // nil discards
+	// Logger receives the log. Nil discards it.
+	Logger *slog.Logger
 }
 
-// A Transport opens connections to a server over HTTP. It is a client.Transport. Make one with [Dial]. It may be used by many goroutines at once, and more than once: what it
-// learns of the server's tools, for the headers of their calls, serves all its connections.
+// A Transport opens connections to a server over HTTP. It is a client.Transport. Make one with
+// [Dial]. It is safe for concurrent use and may open several connections, which share what it
+// learns about the headers of the server's tools.
 type Transport struct {
-	opts  DialOptions
-	url   *url.URL
-	err   error // why the options cannot be used
+	opts DialOptions
+	url  *url.URL
+	// err says why the options are invalid.
+	err   error
 	log   *slog.Logger
 	tools toolHeaders
 
-	template     *http.Request // of each request
+	// template is copied for each request.
+	template     *http.Request
 	roundTripper http.RoundTripper
-	ownTransport *http.Transport // which transport is; nil if the user has given a client
-	conns        dialedConns     // of own
-	jar          http.CookieJar  // nil is none
-	sawHTTP2     atomic.Bool     // the server has answered over HTTP/2
+	// ownTransport is the private roundTripper. It is nil if the user gave a client.
+	ownTransport *http.Transport
+	// conns are the connections of ownTransport.
+	conns dialedConns
+	// jar may be nil.
+	jar http.CookieJar
+	// sawHTTP2 means that the server has responded over HTTP/2.
+	sawHTTP2 atomic.Bool
 }
 
 // Dial returns a transport to the server at rawURL, for package client:
 //
 //	c, err := client.Dial(ctx, streamable.Dial("https://example.com/mcp", nil), nil)
 //
-// Nothing is sent before that, and a bad URL or option is reported then. It speaks Streamable HTTP in all revisions
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http) and, if a server refuses initialize as one from before that does, the HTTP+SSE
-// transport that 2024-11-05 had (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
+// Dial sends nothing; client.Dial reports an invalid URL or option. The transport speaks Streamable
+// HTTP in all revisions
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http). If a
+// server refuses initialize like one from before Streamable HTTP, it speaks the HTTP+SSE transport
+// of 2024-11-05
+// (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
 //
-// Each call is an HTTP request of its own. One that fails makes its call fail, with a [*jsonrpc.CallError] that says whether the server may have carried it out, and around a
-// [*StatusError] if the server answered; others are not affected. The connection as a whole ends when the server has forgotten the session (404), and when the stream of HTTP+SSE
-// breaks; the client makes another one then.
+// Each call is a separate HTTP request. If it fails, only its call fails, with a
+// [*jsonrpc.CallError] that says whether the server may have carried it out. The error wraps a
+// [*StatusError] if the server responded. The connection as a whole ends when the server has
+// forgotten the session (404), and when the stream of HTTP+SSE breaks; the client then makes
+// another one.
 //
-// Redirects are followed if they have status 307 or 308 and stay within the origin (RFC 6454), at most 3 in a row. Others make the call fail: what the request carries is for this
-// server only.
+// The transport follows redirects of status 307 and 308 within the origin (RFC 6454), at most 3 in
+// a row. Others make the call fail: the request is for this server only.
 func Dial(rawURL string, opts *DialOptions) *Transport {
 	c := &Transport{}
 	if opts != nil {
@@ -104,16 +130,20 @@ func Dial(rawURL string, opts *DialOptions) *Transport {
 	return c
 }
 
-// A Receiver is what [Transport.Connect] returns, for who forwards what a server says and wants to know where it has said that.
+// A Receiver is the connection that [Transport.Connect] returns. A proxy uses it to learn which
+// HTTP response a message came by.
 type Receiver interface {
 	jsonrpc.MessageTransport
-	// Receive is ReadFrame. Besides it returns the context of the HTTP request by whose response the frame came, or by which a call failed; nil with other errors. It has the values of the context that the request
-	// was posted with, of that of Connect if nobody posted it, and those that the round tripper gave it, if [http.Response.Request] says so.
+	// Receive is ReadFrame, and also returns the context of the HTTP request whose response
+	// contained the frame, or that failed the call. The context is nil with other errors. It has
+	// the values of the context that the request was posted with, or of Connect's for the
+	// connection's own requests, and those that the round tripper added, if [http.Response.Request]
+	// has them.
 	Receive() (frame []byte, from context.Context, err error)
 }
 
-// Connect opens a connection, which is a [Receiver]. It sends nothing yet. Requests that the connection makes by itself have the values of ctx. The error says what is wrong with the
-// URL or the options.
+// Connect opens a connection, which is a [Receiver]. It sends nothing yet. The connection's own
+// requests have the values of ctx. Connect returns an error if the URL or the options are invalid.
 func (t *Transport) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	if t.err != nil {
 		return nil, fmt.Errorf("streamable: %w", t.err)
@@ -129,7 +159,7 @@ func parseURL(raw string) (*url.URL, error) {
 	switch {
 	case err != nil:
 		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err // without the URL, which may have secrets in it
+			err = inner.Err // without the URL, which may contain secrets
 		}
 		return nil, fmt.Errorf("bad URL: %w", err)
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -143,12 +173,13 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkHeaderOption complains of headers that are the transport's business.
+// checkHeaderOption returns an error for a header that the transport must set itself.
 func checkHeaderOption(h http.Header) error {
 	for name, values := range h {
 		switch key := http.CanonicalHeaderKey(name); {
 		case strings.HasPrefix(key, "Mcp-"):
-		case key == "Idempotency-Key", key == "X-Idempotency-Key": // net/http takes them as leave to send a request twice, and they would be the same for all requests
+		// net/http repeats requests that have such a key, and all requests would have the same one.
+		case key == "Idempotency-Key", key == "X-Idempotency-Key":
 		case key == "Accept", key == "Content-Type", key == "Content-Length", key == "Content-Encoding", key == "Transfer-Encoding", key == "Connection", key == "Host", key == headerLastID:
 		case key != name:
 			return fmt.Errorf("DialOptions.Header has %.40q: write it %.40q", name, key)
@@ -162,19 +193,19 @@ func checkHeaderOption(h http.Header) error {
 	return nil
 }
 
-// Bounds of the transport's own HTTP client.
+// Limits of the private HTTP client.
 const (
 	dialTimeout    = 15 * time.Second
 	tlsTimeout     = 15 * time.Second
 	idleTimeout    = 90 * time.Second
-	pingInterval   = 30 * time.Second // without a byte, after which a connection is asked whether it still works
+	pingInterval   = 30 * time.Second // without a byte, until a ping
 	maxHeaderBytes = 256 << 10
 	maxIdleConns   = 64
 	maxRedirects   = 3
 	pingTimeout    = 15 * time.Second
 )
 
-// setTransport decides on what makes the requests.
+// setTransport chooses the round tripper.
 func (t *Transport) setTransport() {
 	given := t.opts.HTTPClient
 	switch {
@@ -204,11 +235,11 @@ func (t *Transport) newTransport() *http.Transport {
 		MaxIdleConnsPerHost:    maxIdleConns,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-		DisableCompression:     true, // what is small on the wire may be large in memory
+		DisableCompression:     true, // little on the wire may be much in memory
 	}
 }
 
-// checkProxy looks at what a proxy answers to CONNECT. Whatever it is, the request itself has not been sent.
+// checkProxy checks a proxy's response to CONNECT. The request itself has not been sent.
 func checkProxy(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
@@ -220,7 +251,7 @@ func checkProxy(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Respo
 	return e
 }
 
-// sameOrigin compares origins as RFC 6454, section 5, does.
+// sameOrigin compares origins (RFC 6454, section 5).
 func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
 }
@@ -236,9 +267,10 @@ func portOf(u *url.URL) string {
 	}
 }
 
-// send makes an HTTP request, and those that redirects lead to. body is nil if it has none; neither it nor h may be changed afterwards.
+// send makes an HTTP request and follows its redirects. body may be nil; neither it nor h may
+// change afterwards.
 //
-// It does what there is of an http.Client's work: that one copies the header of each request, in case that it is redirected.
+// It replaces http.Client, which copies the header of each request in case of a redirect.
 func (t *Transport) send(ctx context.Context, method string, to *url.URL, h http.Header, body []byte) (*http.Response, error) {
 	for hops := 0; ; hops++ {
 		resp, err := t.roundTrip(ctx, method, to, h, body)
@@ -295,13 +327,16 @@ func (t *Transport) roundTrip(ctx context.Context, method string, to *url.URL, h
 	return resp, nil
 }
 
-// mayResend reports whether net/http may have a body a second time, without which it does not send a request again. Over HTTP/1 it does that only with requests of which it has written
-// nothing (and with those that have an idempotency key, see checkHeaderOption). Over HTTP/2 it also does that after RST_STREAM with PROTOCOL_ERROR, which many servers and proxies send when
-// the response is bad: the request has been carried out by then. What a server certainly did not carry out is known by its error there, see sendError. Whatever round tripper the user has may
-// need the body again, to log in.
+// mayResend reports whether net/http gets the body a second time, which it needs to repeat a
+// request. Over HTTP/1 it only repeats requests of which it has written nothing (and those with an
+// idempotency key, see checkHeaderOption). Over HTTP/2 it also repeats after RST_STREAM with
+// PROTOCOL_ERROR, which many servers and proxies send for a bad response: the request has been
+// carried out by then. Errors show which requests were certainly not carried out, see sendError. A
+// user's round tripper may need the body again, to log in.
 func (t *Transport) mayResend() bool { return t.ownTransport == nil || !t.sawHTTP2.Load() }
 
-// redirectTarget returns where a response leads that may be followed: one that asks for the same request at the same origin. Of others the response is returned, see describeRedirect.
+// redirectTarget returns the target of a redirect to follow: the same request at the same origin.
+// It returns nil for other responses, see describeRedirect.
 func redirectTarget(resp *http.Response, from *url.URL) *url.URL {
 	if resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
 		return nil
@@ -318,20 +353,23 @@ func redirectTarget(resp *http.Response, from *url.URL) *url.URL {
 	return to
 }
 
-// maxDrain is how much of a body that is of no interest is read, so that its connection can be used again.
+// maxDrain limits how much of an unused body is read so that its connection can be reused, in
+// bytes.
 const maxDrain = 16 << 10
 
 func drainBody(body io.Reader) { io.CopyN(io.Discard, body, maxDrain) }
 
-// dialedConns are the network connections of a transport's own HTTP client. They end with the last framer: what net/http is told to close when idle may look busy for a moment longer, and
-// stays for as long as it may be idle then. So does what it was about to dial. The zero value has none, and no framer.
+// dialedConns are the network connections of a private HTTP client. They close with the last
+// framer: a connection that net/http should close when idle may look busy for a moment longer, and
+// would then stay open for the idle timeout, and so would one being dialed. The zero value is ready
+// to use.
 type dialedConns struct {
 	mu      sync.Mutex
 	framers int
 	conns   map[*dialedConn]struct{}
 }
 
-// A dialedConn is one of them.
+// A dialedConn is one of the dialedConns.
 type dialedConn struct {
 	net.Conn
 	set *dialedConns
@@ -346,7 +384,7 @@ func (c *dialedConn) Close() error {
 
 var errTransportClosed = errors.New("the transport has no connections any more")
 
-// dialer returns a function that dials as dial does.
+// dialer returns a function that calls dial and adds the connection.
 func (dc *dialedConns) dialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
@@ -368,14 +406,14 @@ func (dc *dialedConns) dialer(dial func(ctx context.Context, network, address st
 	}
 }
 
-// acquire counts a framer in.
+// acquire counts a framer.
 func (dc *dialedConns) acquire() {
 	dc.mu.Lock()
 	defer dc.mu.Unlock()
 	dc.framers++
 }
 
-// release counts a framer out, and closes everything after the last one.
+// release uncounts a framer, and closes all connections after the last one.
 func (dc *dialedConns) release() {
 	dc.mu.Lock()
 	dc.framers--
@@ -391,11 +429,16 @@ func (dc *dialedConns) release() {
 	}
 }
 
-// A StatusError is an HTTP response that is no answer to the message that was sent. It is what a [*jsonrpc.CallError] of this transport wraps when there was a response at all.
+// A StatusError is an HTTP response without a JSON-RPC response to the message. A
+// [*jsonrpc.CallError] of this transport wraps it if the server responded at all.
 type StatusError struct {
 	StatusCode int
-	Text       string // the beginning of the body if that is text, or the message of the JSON-RPC error in it; chosen by the peer, at most 200 bytes
-	Location   string // of a redirect that was not followed: the origin that it leads to, or what is wrong with it
+	// Text is the beginning of a text body, or the message of a JSON-RPC error in the body. It
+	// comes from the peer and has at most 200 bytes.
+	Text string
+	// Location is the origin that an unfollowed redirect leads to, or says why the redirect is
+	// invalid.
+	Location string
 }
 
 func (e *StatusError) Error() string {
@@ -413,31 +456,33 @@ func (e *StatusError) Error() string {
 }
 
 const (
-	maxErrorBody = 1 << 20 // bytes of the body of an error that are read
-	maxErrorText = 200     // and that are told
+	maxErrorBody = 1 << 20 // bytes of an error's body that are read
+	maxErrorText = 200     // bytes of StatusError.Text
 
-	errorBodyTimeout = 5 * time.Second // for the body of an error
+	errorBodyTimeout = 5 * time.Second // for reading an error's body
 )
 
-// errSessionGone is why a connection ends whose session the server has forgotten.
+// errSessionGone ends a connection when the server has forgotten the session.
 var errSessionGone = fmt.Errorf("the server has ended the session: %w", jsonrpc.ErrClosed)
 
-// sessionGoneError is the error of a request that was refused because of that.
+// sessionGoneError is the error of a request that the server rejected for that reason.
 func sessionGoneError(r *httpError) *jsonrpc.CallError {
 	return &jsonrpc.CallError{Err: fmt.Errorf("%w: %w", errSessionGone, r.status), Outcome: jsonrpc.OutcomeUnprocessed}
 }
 
-// lostError is the error of a request that cannot have an answer any more, though the server may have carried it out.
+// lostError is the error of a request that gets no response, though the server may have carried it
+// out.
 func lostError(err error) *jsonrpc.CallError {
 	return &jsonrpc.CallError{Err: err, Outcome: jsonrpc.OutcomeUnknown}
 }
 
-// malformedError is the error of a request that was answered with something else than the protocol has.
+// malformedError is the error of a request with a response that violates the protocol.
 func malformedError(format string, args ...any) *jsonrpc.CallError {
 	return lostError(fmt.Errorf("%w: %s", jsonrpc.ErrMalformed, fmt.Sprintf(format, args...)))
 }
 
-// checkContentEncoding complains of a content that was compressed though nobody asked for that. (A Transport that did ask has undone it.)
+// checkContentEncoding returns an error for compressed content that was not requested. (A Transport
+// that requested it has decompressed it.)
 func checkContentEncoding(h http.Header) error {
 	coding := h.Get("Content-Encoding")
 	if coding == "" || strings.EqualFold(coding, "identity") {
@@ -446,8 +491,10 @@ func checkContentEncoding(h http.Header) error {
 	return fmt.Errorf("%w: the content has the coding %.40q, which was not asked for", jsonrpc.ErrMalformed, coding)
 }
 
-// http2RefusedPrefixes are the errors of net/http for requests that a server has refused over HTTP/2 before it looked at them (RFC 9113, section 8.7), and that net/http would have repeated by
-// itself, see mayResend. There is nothing else to tell them by. If the text changes, they count as lost, and are not repeated.
+// http2RefusedPrefixes are the beginnings of net/http's errors for requests that an HTTP/2 server
+// refused before processing (RFC 9113, section 8.7), and that net/http would have repeated itself,
+// see mayResend. Only the text identifies them. If it changes, the requests count as lost and are
+// not repeated.
 var http2RefusedPrefixes = []string{
 	"http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] ",
 	"http2: Transport: cannot retry err [stream error: stream ID ",
@@ -462,13 +509,14 @@ func isHTTP2Refused(err error) bool {
 	return ok && strings.HasPrefix(strings.TrimLeft(rest, "0123456789"), "; REFUSED_STREAM; ")
 }
 
-// sendError says what became of a request whose sending failed. Only what certainly came before sending it counts as unsent.
+// sendError returns the error of a request that could not be sent. Only a failure that certainly
+// precedes sending counts as unprocessed.
 func sendError(err error) *jsonrpc.CallError {
-	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok { // of the proxy
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok { // from the proxy
 		return &jsonrpc.CallError{Err: e.Err, Outcome: e.Outcome}
 	}
 	if outer, ok := errors.AsType[*url.Error](err); ok {
-		err = outer.Err // without the URL, which may have secrets in it
+		err = outer.Err // without the URL, which may contain secrets
 	}
 	e := lostError(err)
 	var (
@@ -483,7 +531,7 @@ func sendError(err error) *jsonrpc.CallError {
 	switch {
 	case errors.As(err, &login) && errors.Is(err, auth.ErrUnreachable):
 		e.Outcome = jsonrpc.OutcomeUnprocessed
-	case login != nil, errors.Is(err, auth.ErrNotReplayable): // the server wanted to know first who asks
+	case login != nil, errors.Is(err, auth.ErrNotReplayable): // the server rejected the login
 		e.Outcome = jsonrpc.OutcomeDenied
 	case errors.As(err, &denied) && denied.Denied(), errors.As(err, &trust), errors.As(err, &unknown):
 		e.Outcome = jsonrpc.OutcomeDenied
@@ -493,20 +541,21 @@ func sendError(err error) *jsonrpc.CallError {
 	return e
 }
 
-// A httpError is a response whose status is none of success.
+// An httpError is a response whose status is not 2xx.
 type httpError struct {
-	status     *StatusError
-	message    *jsonrpc.Message // the JSON-RPC error in the body; nil if there is none
+	status *StatusError
+	// message is the JSON-RPC error in the body, or nil.
+	message    *jsonrpc.Message
 	retryAfter time.Duration
 }
 
-// readHTTPError reads a response whose status is none of success.
+// readHTTPError reads a response whose status is not 2xx.
 func readHTTPError(resp *http.Response, depth int) *httpError {
 	r := &httpError{status: &StatusError{StatusCode: resp.StatusCode}, retryAfter: parseRetryAfter(resp.Header, time.Now())}
 	if resp.StatusCode/100 == 3 {
 		r.status.Location = describeRedirect(resp)
 	}
-	late := time.AfterFunc(errorBodyTimeout, func() { resp.Body.Close() }) // the status is known already
+	late := time.AfterFunc(errorBodyTimeout, func() { resp.Body.Close() }) // keep the status
 	defer late.Stop()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody+1))
 	if err != nil || len(body) > maxErrorBody {
@@ -523,7 +572,7 @@ func readHTTPError(resp *http.Response, depth int) *httpError {
 	return r
 }
 
-// isText reports whether the body is worth showing to people.
+// isText reports whether the body is readable text.
 func isText(h http.Header) bool {
 	kind := mediaTypeOf(h)
 	return kind == "text/plain" || kind == mediaJSON || kind == "application/problem+json"
@@ -539,7 +588,7 @@ func clip(s string) string {
 	return s
 }
 
-// describeRedirect says where a redirect leads, without what may be secret in it.
+// describeRedirect describes the target of a redirect without possible secrets.
 func describeRedirect(resp *http.Response) string {
 	to, err := resp.Location()
 	switch {
@@ -553,7 +602,7 @@ func describeRedirect(resp *http.Response) string {
 	return fmt.Sprintf("to another origin, %.100q", to.Scheme+"://"+to.Host)
 }
 
-// callError is what a call fails with that was refused so.
+// callError returns the error of a call that got this response.
 func (he *httpError) callError() *jsonrpc.CallError {
 	e := &jsonrpc.CallError{Err: he.status, Outcome: jsonrpc.OutcomeRejected, RetryAfter: he.retryAfter}
 	if he.status.StatusCode == http.StatusTooManyRequests && he.message != nil && he.message.Err().Code == codeTooManyRequests {
@@ -570,7 +619,7 @@ func (he *httpError) callError() *jsonrpc.CallError {
 	return e
 }
 
-// A rateLimitError is the error of a request that the limits of the server have refused.
+// A rateLimitError is the error of a request that exceeds the limits of the server.
 type rateLimitError struct {
 	status   *StatusError
 	rpcError *jsonrpc.Error
@@ -579,7 +628,8 @@ type rateLimitError struct {
 func (e *rateLimitError) Error() string   { return e.status.Error() }
 func (e *rateLimitError) Unwrap() []error { return []error{e.status, e.rpcError} }
 
-// isAnswer reports whether the error in the body answers the request, rather than that some server on the way has something to say.
+// isAnswer reports whether the JSON-RPC error in the body answers the request, and isn't that of a
+// server in between.
 func (he *httpError) isAnswer() bool {
 	if he.message == nil {
 		return false
@@ -588,17 +638,17 @@ func (he *httpError) isAnswer() bool {
 	return fate == jsonrpc.OutcomeRejected || fate == jsonrpc.OutcomeUnknown
 }
 
-// answersID reports whether the error in the body is the answer to the request with that id.
+// answersID reports whether the error in the body has that id.
 func (he *httpError) answersID(id string) bool {
 	return he.message != nil && id != "" && he.message.ID.Equal(jsonrpc.ID(id))
 }
 
-// isMethodNotFound reports whether a 404 is about the method rather than about the session.
+// isMethodNotFound reports whether a 404 concerns the method, and not the session.
 func (he *httpError) isMethodNotFound() bool {
 	return he.message != nil && he.message.Err().Code == jsonrpc.CodeMethodNotFound
 }
 
-// parseRetryAfter returns how long a Retry-After wants to be waited (RFC 9110, section 10.2.3); 0 if there is none.
+// parseRetryAfter returns the delay of Retry-After (RFC 9110, section 10.2.3), or 0.
 func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	const most = 24 * time.Hour
 	text := strings.TrimSpace(h.Get("Retry-After"))

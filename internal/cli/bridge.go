@@ -34,8 +34,8 @@ a host's configuration. With --listen any number come to an address: HOST:PORT
 is Streamable HTTP, at /mcp; unix:PATH and tcp:HOST:PORT are sockets.
 
 Messages pass as they are if both sides are of the same era, and are translated
-if not. The bridge finds out what each side speaks, unless --era, --near-era or
---far-era say what it may.
+if not. The bridge finds out what each side speaks, unless --era, --client-era or
+--server-era say what it may.
 
 Each client has a process or a session of the server to itself, which ends with
 it, or a few minutes after a client on HTTP has left without a word
@@ -97,7 +97,7 @@ func newBridgeCommand(e *env) *cobra.Command {
 	f.register(c.Flags())
 	eras := []string{bridge.EraAuto.String(), bridge.EraLegacy.String(), bridge.EraModern.String()}
 	for name, values := range map[string][]string{
-		"era": eras, "near-era": eras, "far-era": eras, "near-framing": {"auto", "line", "header"}, "sessions": {"per-client", "shared"}, "redact": {"default", "off"},
+		"era": eras, "client-era": eras, "server-era": eras, "client-framing": {"auto", "line", "header"}, "sessions": {"per-client", "shared"}, "redact": {"default", "off"},
 	} {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for a flag that is not there
 	}

@@ -67,10 +67,10 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	f.target.set = all
 	all.StringVar(&f.listen, "listen", "", "`ADDRESS` that clients come to, such as 127.0.0.1:8080, unix:PATH or tcp:127.0.0.1:9000")
 	f.registerHTTP(all)
-	all.Func("near-framing", "`KIND` of framing of clients on standard input or a socket: line, header, or auto (the default) for whichever they use", f.setNearFraming)
+	all.Func("client-framing", "`KIND` of framing of clients on standard input or a socket: line, header, or auto (the default) for whichever they use", f.setNearFraming)
 	all.Func("era", "`ERA` that both sides may speak: legacy, modern, or auto (the default) for either", eraFlag(&f.era))
-	all.Func("near-era", "`ERA` that clients may speak, if not that of --era", eraFlag(&f.nearEra))
-	all.Func("far-era", "`ERA` that the server speaks, if not that of --era; the server is not asked then", eraFlag(&f.farEra))
+	all.Func("client-era", "`ERA` that clients may speak, if not that of --era", eraFlag(&f.nearEra))
+	all.Func("server-era", "`ERA` that the server speaks, if not that of --era; the server is not asked then", eraFlag(&f.farEra))
 	all.DurationVar(&f.target.loginTimeout, "login-timeout", 3*time.Minute, "how long the user may take to log in; other times do not count meanwhile")
 	all.StringVar(&f.sessions, "sessions", "per-client", "per-client, or shared for one process or session that clients of a kind use together: `HOW` they use the server")
 	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long the server may take to answer, or to tell of progress; 0 is for ever")
@@ -141,10 +141,10 @@ func (f *bridgeFlags) level() slog.Level {
 
 // check complains of flags that do not go together. set tells which were given.
 func (f *bridgeFlags) check(set func(name string) bool) error {
-	if !set("near-era") {
+	if !set("client-era") {
 		f.nearEra = f.era
 	}
-	if !set("far-era") {
+	if !set("server-era") {
 		f.farEra = f.era
 	}
 	_, _, socket := socketAddress(f.listen)
@@ -154,8 +154,8 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 		}
 	}
 	switch {
-	case set("near-framing") && f.listen != "" && !socket:
-		return usagef("bridge: --near-framing is for standard input and output and sockets, not for HTTP")
+	case set("client-framing") && f.listen != "" && !socket:
+		return usagef("bridge: --client-framing is for standard input and output and sockets, not for HTTP")
 	case set("allow-remote") && f.listen == "":
 		return usagef("bridge: --allow-remote needs --listen")
 	case !strings.HasPrefix(f.http.path, "/"):

@@ -23,7 +23,7 @@ const sketchLegacy = `
 0 - 0/0 start node server.js --token hunter2hunter2
 1 - 0/0 err starting` + " \x1b[31mred\x1b[0m" + `
 5 c2s 0/0 msg {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"host","version":"1.0"}}}
-7 s2c 0/0 bad hello from console.log
+7 s2c 0/0 invalid hello from console.log
 9 s2c 0/0 msg {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"shop","version":"2.1"}}}
 10 c2s 0/0 msg {"jsonrpc":"2.0","method":"notifications/initialized"}
 12 c2s 0/0 msg {"jsonrpc":"2.0","id":1,"method":"tools/list"}
@@ -91,7 +91,7 @@ var sketchHostile = `
 0 c2s 0/0 msg {"jsonrpc":"2.0","id":"` + "\u202e" + `1","method":"tools/call","params":{"name":"a` + "\u202egnp.exe\u200b" + `b\u001b]0;owned\u0007","arguments":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}}
 1 s2c 0/0 msg {"jsonrpc":"2.0","id":"` + "\u202e" + `1","result":{"content":[{"type":"text","text":"\u001b[2J` + "\u2066" + `"}],"isError":true}}
 2 - 0/0 err ` + "\x1b[2J\x07\u009b31m" + `
-3 s2c 0/0 bad ` + "\x1b]8;;http://evil\x07click" + `
+3 s2c 0/0 invalid ` + "\x1b]8;;http://evil\x07click" + `
 `
 
 // scriptCaptures are the captures by their names in the scripts.

@@ -212,7 +212,7 @@ func (l *lister) line(r *trace.Row, depth int, after string) error {
 	}
 	name = trace.Escape(name)
 	if side := r.Session.Side; side != "" {
-		name = fmt.Sprintf("%-4s ", side) + name
+		name = fmt.Sprintf("%-4s ", trace.SideLabel(side)) + name
 	}
 	if l.server {
 		name = trace.Truncate(trace.Escape(r.Capture.Name), 12) + " " + name

@@ -126,7 +126,7 @@ func TestModel(t *testing.T) {
 		{"handshake, process, stray output", `
 0 - 0/0 start node s.js
 1 c2s 0/0 msg {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{"listChanged":true}},"clientInfo":{"name":"host","version":"1"}}}
-2 s2c 0/0 bad hello from console.log
+2 s2c 0/0 invalid hello from console.log
 2 - 0/0 err starting
 3 s2c 0/0 msg {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":false},"logging":{}},"serverInfo":{"name":"s","version":"2"}}}
 4 c2s 0/0 msg {"jsonrpc":"2.0","method":"notifications/initialized"}

@@ -13,7 +13,7 @@ type Record struct {
 	Server          string    `json:"server,omitempty"`
 	Capture         string    `json:"capture,omitempty"`
 	Session         uint64    `json:"session,omitempty"`
-	Side            string    `json:"side,omitempty"` // of a bridge: "near" or "far"
+	Side            string    `json:"side,omitempty"` // of a bridge: "downstream" or "upstream"
 	Dir             string    `json:"dir,omitempty"`
 	Role            Role      `json:"role,omitempty"`
 	Method          string    `json:"method,omitempty"`

@@ -252,7 +252,7 @@ const (
 	Body         Kind = "body" // of an HTTP message, which is no message of the protocol
 	Gap          Kind = "gap"
 	Note         Kind = "note"
-	Translate    Kind = "xlate" // a bridge made one event into others
+	Translate    Kind = "translate" // a bridge made one event into others
 )
 
 // A Status says what became of a request, or of an HTTP exchange.
@@ -432,3 +432,6 @@ func (r *Row) WorstSeverity() (worst string) {
 	}
 	return worst
 }
+
+// SideLabel returns the name of a bridge's side for narrow columns: "down" or "up".
+func SideLabel(s capture.Side) string { return strings.TrimSuffix(string(s), "stream") }

@@ -226,7 +226,7 @@ func (m *Model) capabilityNames(v []byte) []string {
 type SessionInfo struct {
 	Capture    string    `json:"capture"`
 	Session    uint64    `json:"session"`        // its number in the capture
-	Side       string    `json:"side,omitempty"` // of a bridge: "near" or "far"
+	Side       string    `json:"side,omitempty"` // of a bridge: "downstream" or "upstream"
 	Name       string    `json:"name"`           // of the server, as the user knows it
 	Transport  string    `json:"transport"`
 	URL        string    `json:"url,omitempty"`  // of the server

@@ -10,7 +10,7 @@ export async function axe(s) {
       ['server:old tool:slow', 'slow', ['summary', 'request', 'response', 'raw', 'timing']],
       ['server:web tool:slow', 'slow', ['http', 'sse']],
       ['tool:no_such_tool', 'no_such_tool', ['summary', 'response']],
-      ['side:far tool:slow', 'slow', ['translated']],
+      ['side:upstream tool:slow', 'slow', ['translated']],
     ]) {
       await s.filter(filter)
       await s.pick(text)

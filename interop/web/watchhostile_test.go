@@ -41,10 +41,10 @@ func writeHostile(t *testing.T, dir string) int {
 			r.server(`{"jsonrpc":"2.0","id":` + quote(name) + `,"result":{"content":[{"type":"text","text":` + quote(text) + `},{"type":"resource_link","uri":` + quote(text) + `,"name":` + quote(text) +
 				`},{"type":"image","mimeType":"image/svg+xml","data":"PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIG9ubG9hZD0icHduZWQoKSI+PC9zdmc+"}],"isError":true}}`)
 			r.add(&event{Kind: "err", Len: len(text), Raw: text})
-			r.add(&event{Kind: "bad", Dir: toClient, Framing: "lf", Len: len(text), Raw: text, Why: "not-json"})
+			r.add(&event{Kind: "invalid", Dir: toClient, Framing: "lf", Len: len(text), Raw: text, Why: "not-json"})
 			count += 2
 		}
-		r.add(&event{Kind: "bad", Dir: toClient, Framing: "lf", Len: 18, Base64: []byte("\xff\xfe no UTF-8 \xc0\xaf"), Why: "utf8"})
+		r.add(&event{Kind: "invalid", Dir: toClient, Framing: "lf", Len: 18, Base64: []byte("\xff\xfe no UTF-8 \xc0\xaf"), Why: "utf8"})
 		r.client(`{"jsonrpc":"2.0","id":"lone","method":"tools/call","params":{"name":"lone \ud800 surrogate","arguments":{"\udfff":"\u0000\u202e"}}}`)
 		count++
 		twice := `{"jsonrpc":"2.0","id":1,"id":2,"method":"__proto__","__proto__":{"polluted":true}}`

@@ -37,7 +37,7 @@ export async function filter(s) {
   await s.filter('tool:word_count')
   await s.wait('two rows', () => document.getElementById('grid').getAttribute('aria-rowcount') === '3')
   s.equal(await s.row('word_count').count(), 2, 'rows of tool:word_count')
-  await s.filter('tool:slow status:ok -server:web -side:near -side:far')
+  await s.filter('tool:slow status:ok -server:web -side:downstream -side:upstream')
   await s.wait('one row', () => document.getElementById('grid').getAttribute('aria-rowcount') === '2')
   await s.filter('"gone with the wire"')
   await s.wait('the row with a text', () => document.getElementById('grid').getAttribute('aria-rowcount') === '2' && document.querySelector('#grid .canvas').textContent.includes('echo'))
@@ -81,7 +81,7 @@ const tabTexts = [
   ['server:web tool:slow', 'slow', 'http', /POST[^]*200[^]*text\/event-stream/],
   ['server:web tool:slow', 'slow', 'sse', /notifications\/progress/],
   ['tool:no_such_tool', 'no_such_tool', 'response', /-32602/],
-  ['side:near tool:slow', 'slow', 'translated', /near #\d+[^]*⇄[^]*far #\d+[^]*− _meta[^]*far #\d+[^]*⇄[^]*near #\d+[^]*\+ resultType/],
+  ['side:downstream tool:slow', 'slow', 'translated', /downstream #\d+[^]*⇄[^]*upstream #\d+[^]*− _meta[^]*upstream #\d+[^]*⇄[^]*downstream #\d+[^]*\+ resultType/],
 ]
 
 // detail: opens rows, and every tab of theirs.
@@ -109,12 +109,12 @@ export async function detail(s) {
   s.check(/slow/.test(await s.text('#d-title')), 'the title of the detail')
   const halves = await s.page.locator('#panel .pairs').first().evaluate((box) => ({ differ: box.querySelectorAll('.differs').length, same: box.querySelectorAll('.old.equal').length, tops: getComputedStyle(box).display !== 'grid' || [...box.querySelectorAll('.old.equal')].every((el) => el.offsetTop === el.nextElementSibling.offsetTop) }))
   s.check(halves.differ > 3 && halves.same > 3 && halves.tops, 'before and after do not stand beside each other: ' + JSON.stringify(halves))
-  await s.filter('tool:slow (side:near | side:far)')
+  await s.filter('tool:slow (side:downstream | side:upstream)')
   await s.pick('slow')
   await s.page.keyboard.press('o')
-  await s.wait('the row of the far side', () => document.querySelector('#grid .row.selected.far'))
+  await s.wait('the row of the upstream side', () => document.querySelector('#grid .row.selected.upstream'))
   await s.page.keyboard.press('o')
-  await s.wait('the row of the near side', () => document.querySelector('#grid .row.selected.near'))
+  await s.wait('the row of the downstream side', () => document.querySelector('#grid .row.selected.downstream'))
 
   await s.filter('finding:*')
   await s.page.locator('#grid .canvas .row').first().click()

@@ -13,7 +13,7 @@
 //	-method:ping                   not
 //	a | b, a or b, (a b)           one of both; a group
 //
-// The fields are tool, target (a tool, a prompt, a URI), method, id, task, dir (c2s, s2c), kind, status, server, session, side (of a bridge: near, far), era, rev and lint. What an exchange has inside it
+// The fields are tool, target (a tool, a prompt, a URI), method, id, task, dir (c2s, s2c), kind, status, server, session, side (of a bridge: downstream, upstream), era, rev and lint. What an exchange has inside it
 // counts as well: method:elicitation/create finds the call in which the server asked.
 //
 // Terms about payloads hold if they do for any message of the exchange. They are looked at one message at a time ([Filter.Scan]), so that whoever reads a capture need not

@@ -364,9 +364,9 @@ func fieldValues(f Field) []string {
 	case Era:
 		return []string{"legacy", "modern"}
 	case Side:
-		return []string{"near", "far"}
+		return []string{"downstream", "upstream"}
 	case Kind:
-		return []string{"request", "notification", "response", "invalid", "progress", "log", "stdout", "stderr", "start", "exit", "eof", "http", "sse", "body", "gap", "note", "xlate"}
+		return []string{"request", "notification", "response", "invalid", "progress", "log", "stdout", "stderr", "start", "exit", "eof", "http", "sse", "body", "gap", "note", "translate"}
 	case Status:
 		return []string{"ok", "error", "iserror", "input_required", "task", "cancelled", "pending", "unanswered", "http", "failed"}
 	}

@@ -67,7 +67,7 @@ func TestRun(t *testing.T) {
 {"session_id":"b","server_label":"files","seq":3,"ts":"2026-11-20T12:00:00.5Z","direction":"s2c","transport":"stdio","text":"hello"}
 {"session_id":"a","server_label":"files","seq":4,"ts":"2026-11-20T12:00:02Z","direction":"stderr","transport":"stdio","text":"oops"}
 `, importer.MCPSnoop, []string{
-			"0s head files stdio 2026-11-20T12:00:00Z", "0s start s1 node s.js in /p", `1s msg c2s s1 {"jsonrpc":"2.0","id":1,"method":"ping"}`, "1s bad s2c s2 hello", "2s err s1 oops",
+			"0s head files stdio 2026-11-20T12:00:00Z", "0s start s1 node s.js in /p", `1s msg c2s s1 {"jsonrpc":"2.0","id":1,"method":"ping"}`, "1s invalid s2c s2 hello", "2s err s1 oops",
 		}},
 		{"Claude Desktop", `2025-07-12T05:51:44.500Z [chatlog] [info] Initializing server... { metadata: undefined }
 2025-07-12T05:51:44.601Z [chatlog] [info] Message from client: {"method":"initialize","params":{"a":"} { metadata"},"jsonrpc":"2.0","id":0} { metadata: undefined }
@@ -77,7 +77,7 @@ Traceback (most recent call last):
 `, importer.ClaudeDesktop, []string{
 			"0s head chatlog stdio 2025-07-12T05:51:44.5Z", "0s note Initializing server... { metadata: undefined }",
 			`101ms msg c2s {"method":"initialize","params":{"a":"} { metadata"},"jsonrpc":"2.0","id":0}`, "101ms err Traceback (most recent call last):",
-			`1.101s msg s2c {"jsonrpc":"2.0","id":0,"result":{}}`, `2.101s bad s2c {"jsonrpc":"2.0","id":0,"resu...`,
+			`1.101s msg s2c {"jsonrpc":"2.0","id":0,"result":{}}`, `2.101s invalid s2c {"jsonrpc":"2.0","id":0,"resu...`,
 		}},
 		{"VS Code", `2026-07-24 02:03:14.031 [info] Starting server tasks
 2026-07-24 02:03:14.089 [debug] [editor -> server] {"jsonrpc":"2.0","id":1,"method":"initialize"}

@@ -21,7 +21,7 @@ func hostile(t testing.TB) *fake {
 	f.add(t, "X", "n"+nasty, "stdio", strings.Join([]string{
 		"0 - 1/0 start sh -c " + nasty,
 		"1 err 1/0 text " + nasty,
-		"2 s2c 1/0 bad " + nasty,
+		"2 s2c 1/0 invalid " + nasty,
 		`3 c2s 1/0 msg {"jsonrpc":"2.0","id":"` + "\u202e" + `x","method":"tools/call","params":{"name":"` + "\u202eevil\u200b" + `","arguments":{"a":"` + "\u2066\u009b" + `"}}}`,
 		`4 s2c 1/0 msg {"jsonrpc":"2.0","id":"` + "\u202e" + `x","error":{"code":-32000,"message":"\u001b[31mred\u202e` + "\u202e" + `"}}`,
 		`5 c2s 1/0 msg {"jsonrpc":"2.0","id":1,"method":"` + "\u202emethod\u200b漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字" + `","params":` + deep + `}`,

@@ -347,7 +347,7 @@ func summaryTab(m *model, d *detail.Detail) []line {
 		out = append(out, nil, line{{t.head, "On the other side of the bridge"}})
 	}
 	for _, o := range d.Counterparts {
-		out = append(out, line{{t.dim, "  " + padLeft(number(o.N), 6) + " " + pad(string(o.Side), 5)}, {t.text, safe(o.Glyph) + " " + safe(o.Summary)}})
+		out = append(out, line{{t.dim, "  " + padLeft(number(o.N), 6) + " " + pad(trace.SideLabel(o.Side), 5)}, {t.text, safe(o.Glyph) + " " + safe(o.Summary)}})
 	}
 	for _, x := range d.Missing {
 		out = append(out, nil, line{{t.finding, fmt.Sprintf("▲ Event #%d cannot be read again: %s", x.N, safe(x.Why))}})

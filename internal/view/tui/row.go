@@ -83,10 +83,10 @@ func (m *model) newRow(s position, e entry) rowView {
 // serverLabel is what the column of the server says: which one, and which side if a bridge has recorded it, or that alone if there is no other.
 func (m *model) serverLabel(r *trace.Row) string {
 	if m.singleBridge && r.Session.Side != "" {
-		return string(r.Session.Side)
+		return trace.SideLabel(r.Session.Side)
 	}
 	if r.Session.Side != "" { // the end of a long name is cut off
-		return string(r.Session.Side) + " " + r.Capture.Name
+		return trace.SideLabel(r.Session.Side) + " " + r.Capture.Name
 	}
 	return r.Capture.Name
 }

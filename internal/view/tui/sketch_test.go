@@ -170,7 +170,7 @@ const legacy = `
 250 s2c 1/0 msg {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p1","progress":1,"total":3,"message":"looking"}}
 300 s2c 1/0 msg {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"found it"}}
 420 s2c 1/0 msg {"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]}}
-500 s2c 1/0 bad hello from console.log
+500 s2c 1/0 invalid hello from console.log
 600 c2s 1/0 msg {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"order","arguments":{"item":"tea"}}}
 640 s2c 1/0 msg {"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"message":"Really order tea?","requestedSchema":{"type":"object","properties":{}}}}
 1640 c2s 1/0 msg {"jsonrpc":"2.0","id":0,"result":{"action":"accept","content":{}}}

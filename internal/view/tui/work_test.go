@@ -52,7 +52,7 @@ func TestOneDetailAtOnce(t *testing.T) {
 func TestFarProblem(t *testing.T) {
 	f := newFake()
 	var b strings.Builder
-	b.WriteString("0 s2c 1/0 bad first\n" + strings.Repeat("1 err 1/0 text x\n", 2*maxScanRows+10) + "2 s2c 1/0 bad last")
+	b.WriteString("0 s2c 1/0 invalid first\n" + strings.Repeat("1 err 1/0 text x\n", 2*maxScanRows+10) + "2 s2c 1/0 invalid last")
 	f.add(t, "A", "files", "stdio", b.String())
 	d := drive(t, f, &Options{Colors: NoColor}).size(80, 24)
 	d.keys("g", "n").has("❯  12:13:03  ▲ stray output: last")

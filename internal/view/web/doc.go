@@ -46,7 +46,7 @@
 //	q    SEQ (always)                      p   SEQ of the row that it stands in
 //	n    number of its first event         rn  number of the event with the response      ev [N…] numbers of all its events, at most 32
 //	c    id of the capture (always)        s   number of the session in it                srv name of the server, with the side
-//	sd   "near" "far": side of a bridge    o   [SEQ…] rows of a bridge's other side that it was made of or became
+//	sd   "downstream" "upstream": side of a bridge    o   [SEQ…] rows of a bridge's other side that it was made of or became
 //	k    kind: request notification response invalid progress log stdout stderr start exit eof http sse body gap note xlate (always)
 //	at   when (always)                     t   ms since the capture began                 d   "c2s" or "s2c"
 //	m    method                            tg  target: tool, prompt, URI                  id  JSON text of the request's id

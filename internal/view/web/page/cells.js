@@ -147,7 +147,7 @@ function findings(cell, r) {
 export function rowClass(item, selected, marked) {
   const r = item.row;
   let s = "row tone-" + (item.back && toneOf(r) === "ask" ? "answer" : toneOf(r)) + " d" + Math.min(item.depth, 6);
-  if (r.sd) s += " " + (r.sd === "far" ? "far" : "near");
+  if (r.sd) s += " " + r.sd;
   if (isPending(r)) s += " going";
   if (selected) s += " selected";
   if (marked) s += " marked";

@@ -132,7 +132,7 @@ export function statusText(r) {
 
 const kindWords = {
   request: "request", notification: "notification", response: "stray response", invalid: "no message", progress: "progress", log: "log", stdout: "stray stdout", stderr: "stderr",
-  start: "start", exit: "exit", eof: "end of input", http: "HTTP", sse: "SSE event", body: "HTTP body", gap: "gap", note: "note", xlate: "translated",
+  start: "start", exit: "exit", eof: "end of input", http: "HTTP", sse: "SSE event", body: "HTTP body", gap: "gap", note: "note", translate: "translated",
 };
 
 // kindText says what a row is.
