@@ -56,9 +56,9 @@ func (d *Delivery) Parse(frame []byte, maxDepth int) error {
 	return Parse(frame, d.Message, maxDepth)
 }
 
-// ReportSent reports whether the response that [Conn.Deliver] returned was sent. The handler may
-// wait for that, see [Request.OnUnsent]. A transport that knows calls it after each Deliver, with
-// false if the peer was gone before the response was written. It does not block.
+// ReportSent reports whether the response that [Conn.Deliver] returned was sent. A transport that
+// knows calls it after each Deliver, with false if the peer was gone before the response was
+// written; then it calls the function of [Request.OnUnsent]. It does not block.
 func (d *Delivery) ReportSent(sent bool) {
 	f := d.onUnsent
 	d.onUnsent = nil
