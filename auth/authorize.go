@@ -20,23 +20,27 @@ import (
 	"time"
 )
 
-// authorizationTimeout is how long an authorization may take from its beginning to the answer.
+// authorizationTimeout limits the time from the start of an authorization to its callback.
 const authorizationTimeout = 10 * time.Minute
 
-// AuthorizationCode is for clients that act for a user, who logs in with a browser. PKCE with S256 is always used; an authorization server that does not
-// say that it supports it is refused. See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization.
+// AuthorizationCode is a grant for clients that act for a user, who logs in with a browser. It
+// always uses PKCE with S256, and refuses an authorization server that does not advertise it. See
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization.
 type AuthorizationCode struct {
-	// Prompter brings the user to the authorization server and back, as [LoopbackPrompter] and [ManualPrompter] do. If it is nil, stored tokens are used and refreshed,
-	// and a request that would need the user fails with [ErrConsentRequired].
+	// Prompter takes the user to the authorization server and back, as [LoopbackPrompter] and
+	// [ManualPrompter] do. If it is nil, stored tokens are used and refreshed, and a request that
+	// needs the user fails with [ErrConsentRequired].
 	Prompter Prompter
-	// NoOfflineAccess stops the client from asking for offline_access, and with that for a refresh token, where the authorization server offers it.
+	// NoOfflineAccess stops the client from requesting the scope offline_access, and so a refresh
+	// token.
 	NoOfflineAccess bool
-	// OnWait, unless it is nil, is called when requests begin to wait for the user: own if this client is about to ask, not if another process does that shares its
-	// [LoginLocker]. What it returns is called when they wait no more. It may be called for several servers at once.
+	// OnWait, if not nil, is called when requests start to wait for the user. own is false if
+	// another process that shares the [LoginLocker] asks the user. over is called when the wait
+	// ends. OnWait may be called for several servers at once.
 	OnWait func(own bool) (over func())
 }
 
-// notifyWait calls OnWait, if it is there.
+// notifyWait calls OnWait if it is set.
 func (g AuthorizationCode) notifyWait(own bool) (over func()) {
 	if g.OnWait == nil {
 		return func() {}
@@ -44,28 +48,31 @@ func (g AuthorizationCode) notifyWait(own bool) (over func()) {
 	return g.OnWait(own)
 }
 
-// A Prompter brings users to authorization servers and their answers back.
+// A Prompter takes users to authorization servers and returns their answers.
 type Prompter interface {
-	// Prepare returns what one authorization takes. known are the redirect URIs that the client is registered with, of which one is to be used, if need be
-	// with another port; it is empty if the client will be registered with the one that is returned.
+	// Prepare prepares one authorization. known are the registered redirect URIs of the client; the
+	// prompt uses one of them, with another port if necessary. If known is empty, the client
+	// registers the URI of the returned Prompt.
 	Prepare(ctx context.Context, known []string) (Prompt, error)
 }
 
 // A Prompt is one authorization.
 type Prompt interface {
-	// URI is the redirect URI.
+	// URI returns the redirect URI.
 	URI() string
-	// Authorize sends the user to a URL, which is http or https, and returns the URL that the user was sent back to, with its query. It is called once.
+	// Authorize sends the user to an http or https URL, and returns the URL, with its query, that
+	// the user was redirected to. It is called once.
 	Authorize(ctx context.Context, authorizeURL string) (callbackURL string, err error)
 	// Close is called once, at the end.
 	Close() error
 }
 
-// ManualPrompter is a [Prompter] for users who have no browser on this machine, and for tests.
+// ManualPrompter is a [Prompter] for users without a browser on this machine, and for tests.
 type ManualPrompter struct {
-	// RedirectURI is https, or http on the machine itself. Nobody has to listen there if the user copies the URL out of the browser.
+	// RedirectURI is https, or http on a loopback host. It needs no listener if the user copies the
+	// URL from the browser.
 	RedirectURI string
-	// Visit sends the user to a URL and returns the one that the user was sent back to.
+	// Visit sends the user to a URL and returns the URL that the user was redirected to.
 	Visit func(ctx context.Context, authorizeURL string) (callbackURL string, err error)
 }
 
@@ -143,7 +150,7 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (_ *Tokens, _ st
 	return t, cred.id, nil
 }
 
-// credentialsFor returns credentials that the redirect URI is registered with.
+// credentialsFor returns credentials for which the redirect URI is registered.
 func (f *flow) credentialsFor(ctx context.Context, cred *credentials, redirectURI string) (*credentials, error) {
 	if err := checkRedirectURI(redirectURI); err != nil {
 		return nil, err
@@ -157,7 +164,8 @@ func (f *flow) credentialsFor(ctx context.Context, cred *credentials, redirectUR
 	return f.client.register(ctx, f.discovery, redirectURI)
 }
 
-// forgetClient forgets a registration that the authorization server does not know any more, so that the next attempt makes a new one. It returns err.
+// forgetClient deletes a registration that the authorization server no longer knows, so that the
+// next attempt registers again. It returns err.
 func (c *Client) forgetClient(ctx context.Context, issuer string, cred *credentials, err error) error {
 	if cred.dynamic && isOAuthError(err, "invalid_client", "unauthorized_client") {
 		return errors.Join(err, c.opts.Store.Delete(ctx, c.registrationKey(issuer)))
@@ -167,8 +175,9 @@ func (c *Client) forgetClient(ctx context.Context, issuer string, cred *credenti
 
 const offlineAccess = "offline_access"
 
-// adjustOfflineAccess asks for a refresh token if the authorization server has a scope for that, and does not ask for it if it has not. A request without scopes
-// gets no scope thereby: it would no longer be for the default.
+// adjustOfflineAccess adds or removes the scope for refresh tokens, depending on what the
+// authorization server supports. It does not add it to a request without scopes, which asks for the
+// default scopes.
 func (f *flow) adjustOfflineAccess(not bool) {
 	offered := slices.Contains(f.discovery.as.ScopesSupported, offlineAccess)
 	switch {
@@ -183,11 +192,12 @@ func withoutScope(scopes []string, scope string) []string {
 	return slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return s == scope })
 }
 
-// authorizationRequest is what must be remembered of an authorization until its answer comes: it is made before the user is sent away, and used once.
+// authorizationRequest is the state of an authorization until its callback. It is made before the
+// user is sent away, and used once.
 type authorizationRequest struct {
 	issuer, clientID, redirectURI string
 	state, verifier               string
-	// issAdvertised is set if an answer without iss is not the authorization server's.
+	// issAdvertised says that a callback without iss must be rejected.
 	issAdvertised bool
 	deadline      time.Time
 }
@@ -206,8 +216,9 @@ func newAuthorizationRequest(f *flow, cred *credentials, redirectURI string) *au
 	}
 }
 
-// authorizeURL returns where the user is to go. It is made of a parsed URL, has a scheme of the web and a host, and so begins with neither a dash nor anything else
-// that means something to a program that is given it.
+// authorizeURL returns the URL to send the user to. It is built from a parsed URL with the scheme
+// http or https and a host, so it never starts with a dash or another character that is special to
+// a program that receives it.
 func (r *authorizationRequest) authorizeURL(f *flow) (string, error) {
 	u, err := url.Parse(f.discovery.as.AuthorizationEndpoint)
 	if err != nil {
@@ -228,7 +239,9 @@ func (r *authorizationRequest) authorizeURL(f *flow) (string, error) {
 	if len(f.scopes) > 0 {
 		q.Set("scope", strings.Join(f.scopes, " "))
 	}
-	if slices.Contains(f.scopes, offlineAccess) { // or OpenID providers leave that scope out: https://openid.net/specs/openid-connect-core-1_0.html#OfflineAccess
+	// OpenID providers drop the scope without this:
+	// https://openid.net/specs/openid-connect-core-1_0.html#OfflineAccess
+	if slices.Contains(f.scopes, offlineAccess) {
 		q.Set("prompt", "consent")
 	}
 	if f.proof != nil {
@@ -238,7 +251,7 @@ func (r *authorizationRequest) authorizeURL(f *flow) (string, error) {
 	return u.String(), nil
 }
 
-// prompt sends the user away and returns the code of the answer.
+// prompt sends the user away and returns the code from the callback.
 func (r *authorizationRequest) prompt(ctx context.Context, prompt Prompt, address string) (string, error) {
 	within, cancel := context.WithDeadline(ctx, r.deadline)
 	defer cancel()
@@ -252,8 +265,8 @@ func (r *authorizationRequest) prompt(ctx context.Context, prompt Prompt, addres
 	return r.checkCallback(callback)
 }
 
-// checkCallback checks an answer and returns its code. Nothing of the answer is used before state and iss are what they must be.
-// See https://www.rfc-editor.org/rfc/rfc9207#section-2.4.
+// checkCallback checks a callback and returns its code. It uses nothing else of the callback before
+// it has checked state and iss. See https://www.rfc-editor.org/rfc/rfc9207#section-2.4.
 func (r *authorizationRequest) checkCallback(callback string) (string, error) {
 	u, err := url.Parse(callback)
 	if err != nil {
@@ -284,7 +297,7 @@ func (r *authorizationRequest) checkCallback(callback string) (string, error) {
 	return q.Get("code"), nil
 }
 
-// isRedirectURI reports whether u is the redirect URI but for its query.
+// isRedirectURI reports whether u is the redirect URI, ignoring the query.
 func isRedirectURI(u *url.URL, redirectURI string) bool {
 	r, err := url.Parse(redirectURI)
 	return err == nil && u.Scheme == r.Scheme && u.Host == r.Host && strings.TrimPrefix(u.EscapedPath(), "/") == strings.TrimPrefix(r.EscapedPath(), "/")
@@ -295,31 +308,31 @@ const (
 	loopbackShutdown       = time.Second
 )
 
-// loopbackPage is all that the listener ever shows. It has nothing of the request in it.
+// loopbackPage is the only page of the listener. It contains nothing from the request.
 const loopbackPage = `<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Done</title></head>
 <body><p>You can close this window and go back to the application.</p></body></html>
 `
 
-// LoopbackPrompter is a [Prompter] for users with a browser on this machine. It listens on the machine itself for one answer and stops.
-// See https://www.rfc-editor.org/rfc/rfc8252#section-7.3.
+// LoopbackPrompter is a [Prompter] for users with a browser on this machine. It listens on a
+// loopback address for one callback. See https://www.rfc-editor.org/rfc/rfc8252#section-7.3.
 type LoopbackPrompter struct {
-	// Show is given the URL that the user has to open. One of Show and Browse is required.
+	// Show receives the URL for the user to open. One of Show and Browse is required.
 	Show func(authorizeURL string)
 	// Browse opens the URL in the user's browser, with their consent. It is called after Show and
-	// may ask for the consent: the answer of a user who opens the URL otherwise is taken meanwhile,
-	// and ends ctx. It must return when the browser was started or ctx has ended. It must not use a
-	// shell: the URL is checked to be one of the web, but it was chosen by a server. If it fails,
-	// and there is Show, the user can still open the URL.
+	// may ask for the consent. If the user opens the URL in another way meanwhile, the callback is
+	// accepted and ends ctx. Browse must return when the browser was started or ctx has ended. It
+	// must not use a shell: the URL is a checked http or https URL, but a server chose it. If
+	// Browse fails and Show is set, the user can still open the URL.
 	Browse func(ctx context.Context, authorizeURL string) error
-	// Port is the port to listen on; 0 means a random one.
+	// Port is the port to listen on. Zero means a random port.
 	Port int
-	// Timeout is how long the user may take. 0 means 3 minutes.
+	// Timeout limits how long the user may take. Zero means 3 minutes.
 	Timeout time.Duration
 }
 
-// Prepare implements [Prompter]: it listens, where the known redirect URIs say that is on this machine, or else on 127.0.0.1 (on ::1 if there is no
-// IPv4) and on a path that nobody can guess.
+// Prepare implements [Prompter]. It listens on the loopback host of the known redirect URIs. If
+// known is empty, it listens on 127.0.0.1 (or ::1 without IPv4), on a path that cannot be guessed.
 func (l LoopbackPrompter) Prepare(_ context.Context, known []string) (Prompt, error) {
 	if l.Show == nil && l.Browse == nil {
 		return nil, errors.New("Loopback has neither Show nor Browse")
@@ -337,7 +350,8 @@ func (l LoopbackPrompter) Prepare(_ context.Context, known []string) (Prompt, er
 	return r, nil
 }
 
-// loopbackHosts returns the path of the first redirect URI on this machine, and the hosts of all that have this path.
+// loopbackHosts returns the path of the first loopback redirect URI, and the hosts of all that have
+// this path.
 func loopbackHosts(known []string) (hosts []string, path string) {
 	for _, k := range known {
 		u, err := url.Parse(k)
@@ -360,15 +374,15 @@ type loopbackPrompt struct {
 	listeners  []net.Listener
 	server     *http.Server
 	serving    sync.WaitGroup
-	// answers gets the one answer.
+	// answers receives the query of the callback.
 	answers chan string
 
 	mu sync.Mutex
-	// state is what an answer must have; "" while none is wanted.
+	// state is the expected state of the callback. It is "" if no callback is expected.
 	state string
 }
 
-// listen listens on the first of the hosts on which it can.
+// listen listens on the first of the hosts where it can.
 func (lp *loopbackPrompt) listen(hosts []string, port int) error {
 	var errs []error
 	for _, host := range hosts {
@@ -384,7 +398,8 @@ func (lp *loopbackPrompt) listen(hosts []string, port int) error {
 	return fmt.Errorf("listening for the answer: %w", errors.Join(errs...))
 }
 
-// listenLoopback listens on an address of this machine. A browser may take "localhost" for either of two, so it is listened on both, if there are both.
+// listenLoopback listens on a loopback address. A browser may resolve "localhost" to IPv4 or IPv6,
+// so it listens on both if possible.
 func listenLoopback(host string, port int) ([]net.Listener, error) {
 	if host != "localhost" {
 		ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -462,8 +477,9 @@ func (lp *loopbackPrompt) serve() {
 	}
 }
 
-// handle takes the one request that is an answer: to the host and the path that the redirect URI has, and to the question that was asked. All others, as
-// those that a page in the user's browser can make, change nothing.
+// handle accepts the one request that is the callback: with the host and the path of the redirect
+// URI, and with the expected state. Other requests, which a page in the user's browser can make,
+// change nothing.
 func (lp *loopbackPrompt) handle(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -480,7 +496,7 @@ func (lp *loopbackPrompt) handle(w http.ResponseWriter, req *http.Request) {
 	lp.answers <- req.URL.RawQuery
 }
 
-// acceptState reports whether an answer with this state is wanted. It says so once.
+// acceptState reports whether a callback with this state is expected. It reports true once.
 func (lp *loopbackPrompt) acceptState(state string) bool {
 	lp.mu.Lock()
 	defer lp.mu.Unlock()
@@ -491,7 +507,7 @@ func (lp *loopbackPrompt) acceptState(state string) bool {
 	return true
 }
 
-// Close implements [Prompt]. The page that answers the last request is sent first.
+// Close implements [Prompt]. It lets the page of the last request be sent first.
 func (lp *loopbackPrompt) Close() error {
 	if lp.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), loopbackShutdown)

@@ -15,59 +15,71 @@ import (
 	"time"
 )
 
-// DPoPMode says whether tokens are bound to a key of the client's (https://www.rfc-editor.org/rfc/rfc9449), so that they are of no use to a thief.
+// DPoPMode says whether tokens are bound to a key of the client
+// (https://www.rfc-editor.org/rfc/rfc9449), which makes a stolen token useless.
 type DPoPMode int
 
 const (
 	// DPoPAuto binds tokens if the MCP server asks for it and the authorization server supports it.
 	DPoPAuto DPoPMode = iota
-	// DPoPOn takes no other tokens.
+	// DPoPOn accepts only bound tokens.
 	DPoPOn
-	// DPoPOff binds none.
+	// DPoPOff does not bind tokens.
 	DPoPOff
 )
 
-// ClientOptions are the options of [NewClient]. nil, and the zero value, are an [AuthorizationCode] client without anybody to ask, with tokens in memory.
+// ClientOptions are the options of [NewClient]. Nil and the zero value mean an [AuthorizationCode]
+// client without a Prompter, with tokens in memory.
 type ClientOptions struct {
-	// Grant is how the first token is got. nil means AuthorizationCode{}.
+	// Grant gets the first token. Nil means AuthorizationCode{}.
 	Grant Grant
-	// Store keeps tokens and registrations. nil means a new memory store. See [NewFileStore].
+	// Store keeps tokens and registrations. Nil means a new memory store. See [NewFileStore].
 	Store Store
-	// Account parts the records of users who share a store.
+	// Account separates the records of users who share a store.
 	Account string
 
-	// ClientID is that of a client which is registered by hand, at the authorization server ClientIssuer and nowhere else. With it, ClientIssuer is required.
+	// ClientID is the id of a client that is registered at the authorization server ClientIssuer,
+	// which is then required.
 	ClientID string
-	// ClientSecret and ClientKey authenticate the client; at most one of them is set. ClientKey also goes with ClientIDMetadataURL.
+	// ClientSecret and ClientKey authenticate the client. At most one of them is set. ClientKey
+	// also works with ClientIDMetadataURL.
 	ClientSecret Secret
 	ClientKey    *ClientKey
-	// ClientIssuer is the only authorization server that is accepted, compared as text, or [TrustFirstIssuer].
+	// ClientIssuer is the only accepted authorization server, compared as text, or
+	// [TrustFirstIssuer].
 	ClientIssuer string
-	// TokenAuthMethod is how a client with ClientID authenticates at the token endpoint. "" chooses among what the authorization server supports.
+	// TokenAuthMethod is how a client with ClientID authenticates at the token endpoint. Empty
+	// means a method that the authorization server supports.
 	TokenAuthMethod string
-	// ClientIDMetadataURL is the https URL of the client's metadata document, which is its id where the authorization server supports that. See
-	// [Client.MetadataDocument]. Without it and without ClientID the client registers by itself.
+	// ClientIDMetadataURL is the https URL of the client's metadata document. It is the client's id
+	// if the authorization server supports that. See [Client.MetadataDocument]. Without it and
+	// without ClientID, the client registers dynamically.
 	ClientIDMetadataURL string
 	Registration        Registration
 
-	// Scopes are asked for besides those that the server names when it refuses a request, and instead of those that its metadata lists.
+	// Scopes are requested in addition to the scopes that the server names when it rejects a
+	// request, and in place of those in its metadata.
 	Scopes []string
 	DPoP   DPoPMode
 
-	// MetadataTransport sends the requests for metadata, registrations and tokens. nil means a [GuardedTransport]. Its redirects are not followed.
+	// MetadataTransport sends the requests for metadata, registrations and tokens. Nil means a
+	// [GuardedTransport]. Redirects are not followed.
 	MetadataTransport http.RoundTripper
-	// MetadataOrigins are origins, as "https://example.com", besides the server's own, that resource_metadata may be on.
+	// MetadataOrigins are additional origins, such as "https://example.com", that resource_metadata
+	// may be on.
 	MetadataOrigins []string
-	// RequireMetadata refuses servers without metadata that names an authorization server. Otherwise such a server is taken for its own authorization server.
+	// RequireMetadata rejects servers without metadata that names an authorization server. By
+	// default such a server is its own authorization server.
 	RequireMetadata bool
-	// AllowLoopbackHTTP allows http, and servers on the machine itself. It is for development.
+	// AllowLoopbackHTTP allows http and loopback addresses. It is for development.
 	AllowLoopbackHTTP bool
 
-	// Logf gets a line for what a client does besides the caller's requests. There are no secrets in it. nil means silence.
+	// Logf logs the client's actions, without secrets. Nil means no log.
 	Logf func(format string, args ...any)
 }
 
-// A Client gets, keeps and renews the tokens for MCP servers. It may be used by many goroutines at once. It has no goroutines of its own and needs no Close.
+// A Client gets, stores and renews the tokens for MCP servers. Many goroutines may use it at once.
+// It starts no goroutines and need not be closed.
 type Client struct {
 	opts   ClientOptions
 	fetch  *fetcher
@@ -77,7 +89,8 @@ type Client struct {
 	servers map[string]*serverAuth
 }
 
-// NewClient returns a Client, or an error if the options contradict each other. It copies opts, which may be nil.
+// NewClient returns a Client, or an error if the options contradict each other. It copies opts,
+// which may be nil.
 func NewClient(opts *ClientOptions) (*Client, error) {
 	var o ClientOptions
 	if opts != nil {
@@ -139,17 +152,23 @@ func (o *ClientOptions) check() error {
 	return o.Grant.check(o)
 }
 
-// Transport returns a transport that authorizes requests to one MCP server, whose endpoint's URL is server, and sends them by base; nil means
-// [http.DefaultTransport]. Transports for the same server share its tokens.
+// Transport returns a transport that authorizes requests to the MCP server with the endpoint URL
+// server, and sends them by base. Nil means [http.DefaultTransport]. Transports for the same server
+// share its tokens.
 //
-// Only requests to the origin of server get a token, and only if they have no Authorization of their own; others go to base as they are. A response with
-// status 401, or 403 with the error insufficient_scope, makes the client get a token, for which the user may have to log in, and send the request again.
-// That happens once for a 401, or as often as other processes had got the token meanwhile, and for more scopes at most twice in ten minutes for one operation,
-// see [WithOperation], and ten times for all. A response that still says no is returned as it is. The body of any other response is not touched.
+// Only requests to the origin of server without an Authorization header get a token; others go to
+// base unchanged. After a response with status 401, or 403 with the error insufficient_scope, the
+// client gets a token, for which the user may have to log in, and sends the request again. It does
+// that once for a 401, and again if another process had got the token. For more scopes it does that
+// at most twice in ten minutes for one operation, see [WithOperation], and ten times for all. If
+// the server still rejects the request, the response is returned unchanged. The body of any other
+// response is not read.
 //
-// RoundTrip fails with an [*AuthorizationError] if no token can be had, and with [ErrNotReplayable] if one can, but the request has a body and no GetBody.
+// RoundTrip fails with an [*AuthorizationError] if the client gets no token, and with
+// [ErrNotReplayable] if it gets one but the request has a body and no GetBody.
 //
-// server must be https, unless [ClientOptions.AllowLoopbackHTTP] is set and it is on the machine itself.
+// server must be https, unless [ClientOptions.AllowLoopbackHTTP] is set and the host is a loopback
+// host.
 func (c *Client) Transport(server string, base http.RoundTripper) (http.RoundTripper, error) {
 	s, err := c.serverAuth(server)
 	if err != nil {
@@ -161,7 +180,8 @@ func (c *Client) Transport(server string, base http.RoundTripper) (http.RoundTri
 	return &clientTransport{s, base}, nil
 }
 
-// Forget forgets the tokens for a server, in the store too, and whatever was denied there. The registration of the client stays.
+// Forget deletes the tokens for a server, also in the store, and resets its failures. The
+// registration of the client stays.
 func (c *Client) Forget(ctx context.Context, server string) error {
 	s, err := c.serverAuth(server)
 	if err != nil {
@@ -198,53 +218,63 @@ func (c *Client) logf(format string, args ...any) {
 
 type operationKey struct{}
 
-// WithOperation names the operation that requests with this context are part of, as "tools/call weather". How often a client asks for more scopes is
-// counted for each operation of a server. The message that a request brings names it otherwise, by its method and what that is about; all that bring none are one operation.
+// WithOperation names the operation that the requests of this context belong to, such as
+// "tools/call weather". The client limits how often it asks for more scopes for each operation of a
+// server. By default the name is the method and the subject of the request's message. All requests
+// without a message are one operation.
 func WithOperation(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, operationKey{}, name)
 }
 
 type withoutLoginKey struct{}
 
-// WithoutLogin returns a context for requests that are not worth a user's time, as those of a monitor: they go with the token that there is, or that can be had without anybody's
-// help, and fail with [ErrConsentRequired] if that is not enough. Such a failure counts for them only: the next request has the user log in.
+// WithoutLogin returns a context for requests that must not make a user log in, such as those of a
+// monitor. They use a token that is available without the user, and otherwise fail with
+// [ErrConsentRequired]. Such a failure affects only them: the next request has the user log in.
 func WithoutLogin(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withoutLoginKey{}, true)
 }
 
 func loginAllowed(ctx context.Context) bool { return ctx.Value(withoutLoginKey{}) == nil }
 
-// What an [AuthorizationError] wraps tells what can be done about it.
+// Errors that an [AuthorizationError] wraps. They say what can be done.
 var (
-	// ErrConsentRequired: the user has to log in, and there is nobody to ask, or they did not answer in time.
+	// ErrConsentRequired means that the user must log in, and cannot be asked or did not answer in
+	// time.
 	ErrConsentRequired = errors.New("the user has to log in")
-	// ErrDenied: the user, or the authorization server in their name, said no.
+	// ErrDenied means that the user, or the authorization server on their behalf, denied access.
 	ErrDenied = errors.New("access was denied")
-	// ErrRefused: the authorization server refuses this client, its credentials, its scopes or its request.
+	// ErrRefused means that the authorization server rejects this client, its credentials, its
+	// scopes or its request.
 	ErrRefused = errors.New("the authorization server refuses")
-	// ErrUntrusted: what a server said contradicts what it should have said, and might be an attack. Nothing of it was used.
+	// ErrUntrusted means that a server's answer contradicts what it should be, and might be an
+	// attack. The answer was not used.
 	ErrUntrusted = errors.New("not to be trusted")
-	// ErrUnregistered: there is no client id for this authorization server and no way to get one.
+	// ErrUnregistered means that the client has no id for this authorization server and cannot get
+	// one.
 	ErrUnregistered = errors.New("no client id for this authorization server")
-	// ErrUnreachable: a server did not answer, or said that it cannot at the moment. It may later.
+	// ErrUnreachable means that a server did not answer or is temporarily unavailable.
 	ErrUnreachable = errors.New("not available")
-	// ErrNotReplayable: the client is authorized now, but the request whose response asked for it cannot be sent again because it has no GetBody.
+	// ErrNotReplayable means that the client is now authorized, but cannot send the request again
+	// because it has no GetBody.
 	ErrNotReplayable = errors.New("authorized, but the request cannot be sent again")
 )
 
-// An AuthorizationError says why a client has no token. It wraps one of the errors above, or a context's error, or what a [Store], a [Prompter] or a
-// source of assertions failed with. Its text has no tokens, codes, secrets or URLs with parameters.
+// An AuthorizationError says why a client has no token. It wraps one of the errors above, a
+// context's error, or the error of a [Store], a [Prompter] or a source of assertions. Its text has
+// no tokens, codes, secrets or URLs with parameters.
 type AuthorizationError struct {
-	// Op is what failed: "discover", "register", "authorize", "token", "refresh" or "store".
+	// Op is the failed operation: "discover", "register", "authorize", "token", "refresh" or
+	// "store".
 	Op string
 	// Server is the MCP endpoint.
 	Server string
-	// Issuer is the authorization server, or "" if none is known yet.
+	// Issuer is the authorization server, or "" if it is not known yet.
 	Issuer string
-	// Code and Description are what the authorization server said, as "invalid_grant"; "" if it said nothing. Description is its own words, without control
-	// characters and cut off at 200 bytes.
+	// Code and Description are the authorization server's error, for example "invalid_grant", or
+	// "". Description has no control characters and at most 200 bytes.
 	Code, Description string
-	// Err is never nil.
+	// Err is the cause. It is never nil.
 	Err error
 }
 
@@ -264,7 +294,8 @@ func (e *AuthorizationError) Error() string {
 // Unwrap returns Err.
 func (e *AuthorizationError) Unwrap() error { return e.Err }
 
-// oauthError is an error that an authorization server answered with. See https://www.rfc-editor.org/rfc/rfc6749#section-5.2.
+// oauthError is an error response of an authorization server. See
+// https://www.rfc-editor.org/rfc/rfc6749#section-5.2.
 type oauthError struct {
 	code, description string
 	kind              error
@@ -273,7 +304,7 @@ type oauthError struct {
 func (e *oauthError) Error() string { return fmt.Sprintf("%v: %s", e.kind, e.code) }
 func (e *oauthError) Unwrap() error { return e.kind }
 
-// newOAuthError makes an error of what a server said, in which everything is a peer's text.
+// newOAuthError returns the error for a server's code and description, which are untrusted text.
 func newOAuthError(code, description string) *oauthError {
 	e := &oauthError{code: printable(code, 64), description: printable(description, 200), kind: ErrRefused}
 	switch code {
@@ -300,7 +331,7 @@ func printable(s string, limit int) string {
 	}, s)
 }
 
-// authorizationError makes an AuthorizationError of an error, unless it is one.
+// authorizationError wraps err in an AuthorizationError, unless it is one.
 func authorizationError(op, server, issuer string, err error) error {
 	if _, ok := errors.AsType[*AuthorizationError](err); ok {
 		return err
@@ -328,20 +359,21 @@ func isOAuthError(err error, codes ...string) bool {
 	return false
 }
 
-// Limits on requests for metadata and tokens. They hold with every transport; a [GuardedTransport] has its own.
+// Limits of requests for metadata and tokens. They apply to every transport; a [GuardedTransport]
+// has its own in addition.
 const (
 	clientFetchTimeout  = 10 * time.Second
 	maxClientFetchBytes = 256 << 10
 )
 
-// A fetcher sends the requests that authorization takes.
+// A fetcher sends requests for metadata, registrations and tokens.
 type fetcher struct {
 	rt http.RoundTripper
-	// loopback allows http to the machine itself.
+	// loopback allows http to loopback hosts.
 	loopback bool
 }
 
-// A reply is a response that was read to its end.
+// An httpResponse is a response with its whole body.
 type httpResponse struct {
 	status int
 	header http.Header
@@ -376,7 +408,8 @@ func (f *fetcher) do(ctx context.Context, req *http.Request) (*httpResponse, err
 	return &httpResponse{resp.StatusCode, resp.Header, body}, nil
 }
 
-// transportError describes an error of the transport. The caller's own context, if it has ended, is the reason.
+// transportError returns the error for a failed request. It is the caller's context error if that
+// context has ended.
 func (f *fetcher) transportError(req *http.Request, err error) error {
 	if req.Context().Err() != nil {
 		return req.Context().Err()
@@ -384,7 +417,7 @@ func (f *fetcher) transportError(req *http.Request, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnreachable, req.URL.Host, err)
 }
 
-// get asks for a document. A status of 4xx means that there is none: found is false then.
+// get fetches a document. found is false if it does not exist: for a status other than 200.
 func (f *fetcher) get(ctx context.Context, address string) (body []byte, found bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -398,14 +431,15 @@ func (f *fetcher) get(ctx context.Context, address string) (body []byte, found b
 	if r.status != http.StatusOK {
 		return nil, false, nil
 	}
-	// Sites that answer every path with their front page have no metadata.
+	// Some sites answer every path with their front page.
 	if t := r.header.Get("Content-Type"); strings.HasPrefix(t, "text/html") {
 		return nil, false, nil
 	}
 	return r.body, true, nil
 }
 
-// post sends a body and returns whatever is answered, but for redirects and what says that the server is not available.
+// post sends a body and returns any response except redirects and those that mean an unavailable
+// server.
 func (f *fetcher) post(ctx context.Context, address, contentType string, body []byte, header http.Header) (*httpResponse, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
@@ -419,7 +453,7 @@ func (f *fetcher) post(ctx context.Context, address, contentType string, body []
 	return f.do(ctx, req)
 }
 
-// checkURL says whether requests may go to a URL that somebody else chose.
+// checkURL reports whether requests may go to a URL that somebody else chose.
 func (f *fetcher) checkURL(u *url.URL) error {
 	if u.Host == "" || u.Opaque != "" || u.User != nil || u.Fragment != "" {
 		return fmt.Errorf("%w: a URL that is not absolute, or has a password or a fragment", ErrUntrusted)
@@ -430,7 +464,7 @@ func (f *fetcher) checkURL(u *url.URL) error {
 	return fmt.Errorf("%w: %s is not https", ErrUntrusted, printable(u.Scheme+"://"+u.Host, 200))
 }
 
-// checkEndpoint is checkURL for text.
+// checkEndpoint is checkURL for a text.
 func (f *fetcher) checkEndpoint(name, text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -442,7 +476,7 @@ func (f *fetcher) checkEndpoint(name, text string) error {
 	return nil
 }
 
-// decodeObject decodes a JSON object. Errors of the decoder are not passed on: they can quote what is secret.
+// decodeObject decodes a JSON object. It drops the decoder's errors, which can quote secrets.
 func decodeObject(body []byte, v any) error {
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
 		return fmt.Errorf("%w: not a JSON object", ErrUntrusted)

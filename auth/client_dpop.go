@@ -18,18 +18,19 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// dpopAlgorithm is the algorithm of all proofs.
+// dpopAlgorithm is the signature algorithm of all proofs.
 const dpopAlgorithm = "ES256"
 
-// A proofKey makes proofs of possession. See https://www.rfc-editor.org/rfc/rfc9449. It may be used by many goroutines at once.
+// A proofKey makes proofs of possession. See https://www.rfc-editor.org/rfc/rfc9449. Many
+// goroutines may use it at once.
 type proofKey struct {
 	private *ecdsa.PrivateKey
 	signer  jose.Signer
-	// thumbprint is that of the public key, as dpop_jkt has it.
+	// thumbprint is the thumbprint of the public key, as in dpop_jkt.
 	thumbprint string
 }
 
-// newProofKey makes a key.
+// newProofKey generates a key.
 func newProofKey() (*proofKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -38,7 +39,7 @@ func newProofKey() (*proofKey, error) {
 	return proofKeyOf(key)
 }
 
-// parseProofKey is the reverse of proofKey.seal.
+// parseProofKey is the inverse of proofKey.seal.
 func parseProofKey(stored Secret) (*proofKey, error) {
 	der, err := base64.StdEncoding.DecodeString(stored.Reveal())
 	if err != nil {
@@ -69,7 +70,7 @@ func proofKeyOf(key *ecdsa.PrivateKey) (*proofKey, error) {
 	return &proofKey{key, signer, base64.RawURLEncoding.EncodeToString(sum)}, nil
 }
 
-// seal returns the key in the form in which it is stored.
+// seal returns the key in its stored form.
 func (k *proofKey) seal() (Secret, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
@@ -84,11 +85,12 @@ type proofClaims struct {
 	URL      string `json:"htu"`
 	IssuedAt int64  `json:"iat"`
 	Nonce    string `json:"nonce,omitempty"`
-	// TokenHash is there if the proof goes with an access token.
+	// TokenHash is set if the proof belongs to an access token.
 	TokenHash string `json:"ath,omitempty"`
 }
 
-// proof makes a proof for one request. Each is used once: it has a random id. token is the access token that goes with the request, or empty.
+// proof returns a proof for one request. It has a random id, so it can be used once. token is the
+// access token of the request, or empty.
 func (k *proofKey) proof(method string, u *url.URL, token Secret, nonce string) (string, error) {
 	bare := *u
 	bare.RawQuery, bare.ForceQuery, bare.Fragment, bare.RawFragment, bare.User = "", false, "", "", nil
@@ -119,15 +121,16 @@ func signClaims(signer jose.Signer, claims any) (string, error) {
 	return signed.CompactSerialize()
 }
 
-// A nonceCache remembers the last nonce that each origin sent. Nonces of an authorization server are not those of the resource, which may be elsewhere;
-// at one origin both are taken, and one that is wrong costs a round.
+// A nonceCache holds the last nonce of each origin. Nonces of an authorization server differ from
+// those of the resource, which may be elsewhere. At one origin both are accepted, and a wrong one
+// costs a round trip.
 type nonceCache struct {
 	mu sync.Mutex
-	// byKey has few entries: those of the servers that are talked to.
+	// byKey has one entry for each server in use.
 	byKey map[string]string
 }
 
-// maxNonces is far above the number of servers that one resource has to do with.
+// maxNonces is far above the number of servers of one resource.
 const maxNonces = 32
 
 func (c *nonceCache) get(owner string) string {
@@ -136,7 +139,7 @@ func (c *nonceCache) get(owner string) string {
 	return c.byKey[owner]
 }
 
-// store takes the nonce of a response, if it has one, and reports whether it is new.
+// store stores the nonce of a response, if it has one, and reports whether it is new.
 func (c *nonceCache) store(owner string, h http.Header) bool {
 	nonce := h.Get("DPoP-Nonce")
 	if nonce == "" || len(nonce) > 1024 || !isVisible(nonce) {

@@ -11,47 +11,53 @@ import (
 )
 
 const (
-	// renewBefore is how long before its end a token is refreshed, but at most a quarter of its life.
+	// renewBefore is how long before its expiry a token is refreshed, but at most a quarter of its
+	// life.
 	renewBefore = 30 * time.Second
-	// How long a failure is the answer to all that need a token: nobody is asked again because of each request.
+	// denialBackoff and refusalBackoff are how long a failure applies to all requests that need a
+	// token, so that the user is not asked again for each request.
 	denialBackoff  = 10 * time.Minute
 	refusalBackoff = 30 * time.Second
-	// outageBackoff is how long a token is used on that could not be refreshed.
+	// outageBackoff is how long a token that could not be refreshed stays in use.
 	outageBackoff = 5 * time.Second
 )
 
-// A session is what a client knows of one server.
+// A serverAuth is the client's state for one server.
 type serverAuth struct {
 	client       *Client
 	server       *url.URL
 	name, origin string
 
-	// renewal is held by whoever gets or renews tokens: one at a time. It has room for one.
+	// renewal is a lock for getting or renewing tokens. It has room for one.
 	renewal chan struct{}
 
-	mu     sync.Mutex
-	loaded bool   // whether the store was asked
-	tok    *token // never changed, only replaced; nil if there is none
-	// failureCount counts attempts that failed, the last with failed, which holds until failedUntil.
+	mu sync.Mutex
+	// loaded says that the store was read.
+	loaded bool
+	// tok is replaced, never changed. It may be nil.
+	tok *token
+	// failureCount counts failed attempts. lastFailure is the error of the last one, which applies
+	// until failedUntil.
 	failureCount uint64
 	lastFailure  error
 	failedUntil  time.Time
 	stepUps      map[string]*stepUpState
 
-	// boundIssuer is the issuer that [TrustFirstIssuer] came to mean. It is for who holds turn.
+	// boundIssuer is the issuer that [TrustFirstIssuer] stands for. The holder of renewal may use
+	// it.
 	boundIssuer string
 }
 
-// A token is what requests are sent with.
+// A token is the token that requests are sent with.
 type token struct {
 	*Tokens
 	issuer, clientID string
 	proof            *proofKey
-	// renewAt is when it should be refreshed; zero if never.
+	// renewAt is when to refresh the token. Zero means never.
 	renewAt time.Time
-	// unsaved is set if the store failed to keep it.
+	// unsaved says that the store failed to save the token.
 	unsaved bool
-	// fromOtherProcess is set if another process got it, of which nothing is known but that it was kept.
+	// fromOtherProcess says that another process got the token, so only its record is known.
 	fromOtherProcess bool
 }
 
@@ -64,14 +70,14 @@ func newToken(t *Tokens, issuer, clientID string, proof *proofKey) *token {
 	return k
 }
 
-// needsRenewal reports whether something is to be done before the token is used.
+// needsRenewal reports whether the token must be saved or refreshed before it is used.
 func (t *token) needsRenewal(now time.Time) bool {
 	return t.unsaved || !t.renewAt.IsZero() && !now.Before(t.renewAt)
 }
 
 func (t *token) expired(now time.Time) bool { return !t.Expiry.IsZero() && !now.Before(t.Expiry) }
 
-// sameAccess reports whether requests with a and b are the same; both may be nil.
+// sameAccess reports whether a and b have the same access token. Both may be nil.
 func sameAccess(a, b *token) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -79,7 +85,7 @@ func sameAccess(a, b *token) bool {
 	return a.Access.Reveal() == b.Access.Reveal()
 }
 
-// lockRenewal waits for the turn.
+// lockRenewal waits for the lock renewal.
 func (s *serverAuth) lockRenewal(ctx context.Context) (release func(), err error) {
 	select {
 	case s.renewal <- struct{}{}:
@@ -95,14 +101,14 @@ func (s *serverAuth) snapshot() (t *token, loaded bool) {
 	return s.tok, s.loaded
 }
 
-// install makes t the token. t may be nil.
+// install sets the token. t may be nil.
 func (s *serverAuth) install(t *token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tok = t
 }
 
-// current returns the token for the next request, nil if there is none.
+// current returns the token for the next request, or nil.
 func (s *serverAuth) current(ctx context.Context) (*token, error) {
 	t, loaded := s.snapshot()
 	if loaded && (t == nil || !t.needsRenewal(time.Now())) {
@@ -130,8 +136,8 @@ func (s *serverAuth) current(ctx context.Context) (*token, error) {
 	return s.renew(ctx, t)
 }
 
-// renew refreshes a token that is about to expire. If that fails for the moment the token is used as long as it is good, and if it fails for good, the
-// server will say what it wants instead.
+// renew refreshes a token that is about to expire. If that fails temporarily, the token is used
+// while it is valid. If it fails permanently, the server's next response says what it requires.
 func (s *serverAuth) renew(ctx context.Context, t *token) (*token, error) {
 	err := s.refresh(ctx, t)
 	if err == nil {
@@ -164,15 +170,16 @@ func withoutRefreshToken(t *Tokens) *Tokens {
 	return &c
 }
 
-// failuresSoFar tells how many attempts to get a token have failed.
+// failuresSoFar returns the number of failed attempts to get a token.
 func (s *serverAuth) failuresSoFar() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failureCount
 }
 
-// authorize gets a token after a response that demanded one, or a better one than seen, which the request was sent with. If another caller got one
-// meanwhile that is it, and if another caller failed since failures was the count, it has failed. For more scopes step names the operation.
+// authorize gets a token after a response that required one, or a better one than used. If another
+// caller has got one meanwhile, it returns nil. If another caller has failed since failures was
+// read, it returns that error. For more scopes, step names the operation.
 func (s *serverAuth) authorize(ctx context.Context, used *token, d authRequirement, step *string, failures uint64) error {
 	release, err := s.lockRenewal(ctx)
 	if err != nil {
@@ -190,7 +197,7 @@ func (s *serverAuth) authorize(ctx context.Context, used *token, d authRequireme
 	}
 	var entry *stepUpState
 	noPrompt := s.noPrompt(ctx)
-	if step != nil && !noPrompt { // which would come to nothing
+	if step != nil && !noPrompt {
 		if entry = s.stepUpLocked(*step, time.Now()); entry == nil {
 			s.mu.Unlock()
 			return errNothingToRequest
@@ -205,10 +212,11 @@ func (s *serverAuth) authorize(ctx context.Context, used *token, d authRequireme
 	return err
 }
 
-// errNothingToRequest says that asking for more makes no sense: the server's response is what the caller gets.
+// errNothingToRequest means that the client cannot ask for more, so the caller gets the server's
+// response.
 var errNothingToRequest = errors.New("nothing more to ask for")
 
-// recordFailure keeps a failure, unless it is only about one caller's patience.
+// recordFailure records a failure, unless it belongs to one caller's context.
 func (s *serverAuth) recordFailure(ctx context.Context, err error, entry *stepUpState) {
 	if err == nil || ctx.Err() != nil || errors.Is(err, errNothingToRequest) {
 		return
@@ -231,7 +239,8 @@ func (s *serverAuth) recordFailure(ctx context.Context, err error, entry *stepUp
 	}
 }
 
-// obtain gets a token, from the other processes, by refreshing or by the grant. It is for who holds the turn.
+// obtain gets a token: from another process, by refreshing, or by the grant. The caller holds
+// renewal.
 func (s *serverAuth) obtain(ctx context.Context, d authRequirement, step bool) error {
 	if g, ok := s.client.opts.Grant.(Preissued); ok {
 		return s.reissue(ctx, g, step)
@@ -263,7 +272,7 @@ func (s *serverAuth) obtain(ctx context.Context, d authRequirement, step bool) e
 	return s.withLoginLock(ctx, disc.issuer, used, func() error { return s.runGrant(ctx, f) })
 }
 
-// runGrant gets a token as the caller wants it got.
+// runGrant gets a token by the configured grant.
 func (s *serverAuth) runGrant(ctx context.Context, f *flow) error {
 	disc, proof := f.discovery, f.proof
 	tokens, clientID, err := s.client.opts.Grant.tokens(ctx, f)
@@ -277,7 +286,8 @@ func (s *serverAuth) runGrant(ctx context.Context, f *flow) error {
 	return s.save(ctx, newToken(tokens, disc.issuer, clientID, proof))
 }
 
-// discover finds out who authorizes, and holds the client to the first issuer if it shall have only one.
+// discover finds the authorization server. It restricts the client to the first issuer if the
+// options say so.
 func (s *serverAuth) discover(ctx context.Context, d authRequirement) (*discovery, error) {
 	o := &s.client.opts
 	disc, err := (&discoverer{
@@ -296,7 +306,8 @@ func (s *serverAuth) discover(ctx context.Context, d authRequirement) (*discover
 	return disc, nil
 }
 
-// reuse tries what spares the grant: another process's token, and the refresh token. An error is one that the grant would not help against.
+// reuse tries to avoid the grant: it uses another process's token or the refresh token. An error
+// means that the grant would not help.
 func (s *serverAuth) reuse(ctx context.Context, old *token) (done bool, err error) {
 	if r, err := s.client.opts.Store.Load(ctx, s.tokenKey(old.issuer, old.clientID)); err == nil && s.adopt(r, old) {
 		return true, nil
@@ -317,8 +328,9 @@ func (s *serverAuth) reuse(ctx context.Context, old *token) (done bool, err erro
 	return false, err
 }
 
-// requestScopes returns what to ask for: what the server demands, which counts, or else what the caller or the metadata has; and whatever was asked for before, so
-// that more scopes for one operation do not cost another its own.
+// requestScopes returns the scopes to request: those that the server requires, or else those of the
+// caller or the metadata, and all that were requested before, so that more scopes for one operation
+// do not remove those of another.
 func (s *serverAuth) requestScopes(disc *discovery, d authRequirement, old *token) []string {
 	scopes := unionScopes(d.scopes, s.client.opts.Scopes)
 	if len(scopes) == 0 {
@@ -333,7 +345,7 @@ func (s *serverAuth) requestScopes(disc *discovery, d authRequirement, old *toke
 	return scopes
 }
 
-// proofKeyFor returns the key to bind a token to, nil if it shall not be bound.
+// proofKeyFor returns the key to bind a token to, or nil if the token is not bound.
 func (s *serverAuth) proofKeyFor(disc *discovery, d authRequirement, old *token) (*proofKey, error) {
 	algorithms := disc.as.DPoPAlgorithms
 	able := slices.Contains(algorithms, dpopAlgorithm)
@@ -355,7 +367,7 @@ func (s *serverAuth) proofKeyFor(disc *discovery, d authRequirement, old *token)
 	return newProofKey()
 }
 
-// reissue asks the source of a token that is not this client's.
+// reissue asks the source of preissued tokens for another token.
 func (s *serverAuth) reissue(ctx context.Context, g Preissued, step bool) error {
 	old, _ := s.snapshot()
 	t, _, err := g.tokens(ctx, nil)
@@ -373,12 +385,12 @@ func (s *serverAuth) tokenKey(issuer, clientID string) RecordKey {
 	return RecordKey{Issuer: issuer, Resource: s.name, ClientID: clientID, Account: s.client.opts.Account}
 }
 
-// indexKey is of the record that says which tokens are the server's.
+// indexKey returns the key of the record that says which tokens belong to the server.
 func (s *serverAuth) indexKey() RecordKey {
 	return RecordKey{Resource: s.name, Account: s.client.opts.Account}
 }
 
-// load asks the store for the server's token, once. It is for who holds the turn.
+// load loads the server's token from the store, once. The caller holds renewal.
 func (s *serverAuth) load(ctx context.Context) error {
 	if _, loaded := s.snapshot(); loaded {
 		return nil
@@ -425,7 +437,7 @@ func (s *serverAuth) loadStored(ctx context.Context) (*token, error) {
 	return openRecord(r, index.Issuer, index.ClientID)
 }
 
-// openRecord makes a token of a record; nil if it has none that can be used.
+// openRecord returns the token of a record, or nil if the record has no usable token.
 func openRecord(r *Record, issuer, clientID string) (*token, error) {
 	if r.Tokens == nil || !isVisible(r.Tokens.Access.Reveal()) {
 		return nil, nil
@@ -444,7 +456,8 @@ func openRecord(r *Record, issuer, clientID string) (*token, error) {
 	return newToken(r.Tokens, issuer, clientID, proof), nil
 }
 
-// adopt takes the token of a record if it is another than old, as it is if another process refreshed it.
+// adopt installs the token of a record if it differs from old, which means that another process
+// refreshed it. It reports whether it did.
 func (s *serverAuth) adopt(r *Record, old *token) bool {
 	t, err := openRecord(r, old.issuer, old.clientID)
 	if err != nil || t == nil || t.Access.Reveal() == old.Access.Reveal() || t.expired(time.Now()) {
@@ -455,8 +468,9 @@ func (s *serverAuth) adopt(r *Record, old *token) bool {
 	return true
 }
 
-// save keeps a token and then installs it: a refresh token that was rotated must not be lost, since the one before is of no use any more. If the store fails
-// so does the request, and the next one tries to keep it again.
+// save stores a token and then installs it: a rotated refresh token must not be lost, since the
+// previous one has become invalid. If the store fails, the request fails, and the next one saves
+// again.
 func (s *serverAuth) save(ctx context.Context, t *token) error {
 	kept := *t
 	err := s.store(ctx, t)
@@ -469,7 +483,7 @@ func (s *serverAuth) save(ctx context.Context, t *token) error {
 }
 
 func (s *serverAuth) store(ctx context.Context, t *token) error {
-	// A caller that gives up now would cost the user a login.
+	// Canceling now would cost the user a login.
 	ctx = context.WithoutCancel(ctx)
 	r := &Record{Tokens: t.Tokens}
 	if t.proof != nil {
@@ -484,7 +498,7 @@ func (s *serverAuth) store(ctx context.Context, t *token) error {
 	return s.client.opts.Store.Save(ctx, s.indexKey(), &Record{Issuer: t.issuer, ClientID: t.clientID})
 }
 
-// forget removes the server's tokens.
+// forget deletes the server's tokens.
 func (s *serverAuth) forget(ctx context.Context) error {
 	release, err := s.lockRenewal(ctx)
 	if err != nil {
@@ -508,8 +522,8 @@ func (s *serverAuth) forget(ctx context.Context) error {
 	return err
 }
 
-// refresh gets new tokens for the refresh token, which is sent to the token endpoint that it is from and to no other, whatever the server's metadata says by
-// now. It is for who holds the turn.
+// refresh gets new tokens for the refresh token. It sends the refresh token only to the token
+// endpoint that issued it, whatever the server's metadata says now. The caller holds renewal.
 func (s *serverAuth) refresh(ctx context.Context, t *token) error {
 	if locker, ok := s.client.opts.Store.(StoreLocker); ok {
 		unlock, err := locker.Lock(ctx)
@@ -540,7 +554,8 @@ func (s *serverAuth) requestRefresh(ctx context.Context, t *token) (*Tokens, err
 		cred:     cred,
 		proof:    t.proof,
 	}
-	// Once sent, the refresh token may be used up: the answer is waited for even if the caller goes. The request has a timeout of its own.
+	// Once sent, the refresh token may be used up, so wait for the response even if the caller
+	// goes. The request has its own timeout.
 	a, err := s.client.requestToken(context.WithoutCancel(ctx), r)
 	if err != nil {
 		return nil, s.client.forgetClient(ctx, t.issuer, cred, err)
@@ -563,7 +578,7 @@ func (s *serverAuth) requestRefresh(ctx context.Context, t *token) (*Tokens, err
 	return fresh, nil
 }
 
-// credentialsOf returns what the client authenticates with where a token is from.
+// credentialsOf returns the client's credentials at the issuer of a token.
 func (s *serverAuth) credentialsOf(ctx context.Context, t *token) (*credentials, error) {
 	o := &s.client.opts
 	if t.clientID == o.ClientID {
@@ -582,8 +597,9 @@ func (s *serverAuth) credentialsOf(ctx context.Context, t *token) (*credentials,
 	return cred, nil
 }
 
-// withLoginLock calls login, unless what it would get is there already: of several processes that share a store one asks the user, and the others get the same token, or the same
-// failure. seen is the token that does not do; it may be nil.
+// withLoginLock calls login, unless another process has done so: of several processes that share a
+// store, one asks the user, and the others get the same token or the same failure. used is the
+// insufficient token. It may be nil.
 func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *token, login func() error) (err error) {
 	g, asks := s.client.opts.Grant.(AuthorizationCode)
 	locker, ok := s.client.opts.Store.(LoginLocker)
@@ -612,13 +628,13 @@ func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *tok
 	return login()
 }
 
-// noPrompt reports whether the user is not to be asked for a request, where others would have them asked.
+// noPrompt reports whether the user must not be asked because of this request.
 func (s *serverAuth) noPrompt(ctx context.Context) bool {
 	_, asks := s.client.opts.Grant.(AuthorizationCode)
 	return asks && !loginAllowed(ctx)
 }
 
-// useStored is withLoginLock for requests that are not worth a login: they get what is there.
+// useStored is withLoginLock for requests that must not cause a login: they get the stored token.
 func (s *serverAuth) useStored(ctx context.Context, issuer string, used *token) error {
 	if found, err := s.adoptStored(ctx, issuer, used); found || err != nil {
 		return err
@@ -626,7 +642,8 @@ func (s *serverAuth) useStored(ctx context.Context, issuer string, used *token) 
 	return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w, and is not asked because of this request", ErrConsentRequired))
 }
 
-// adoptStored takes a token that another process has got meanwhile, and reports whether there was one.
+// adoptStored installs a token that another process has got meanwhile, and reports whether there
+// was one.
 func (s *serverAuth) adoptStored(ctx context.Context, issuer string, used *token) (found bool, err error) {
 	bound := s.boundIssuer
 	t, err := s.loadStored(ctx)

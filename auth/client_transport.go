@@ -11,23 +11,26 @@ import (
 	"time"
 )
 
-// maxDrainBytes is what is read of a refusal so that its connection can be used again.
+// maxDrainBytes limits what is read of a rejection so that its connection can be reused.
 const maxDrainBytes = 64 << 10
 
-// clientTransport is what [Client.Transport] returns.
+// clientTransport is the transport of [Client.Transport].
 type clientTransport struct {
 	server *serverAuth
 	base   http.RoundTripper
 }
 
-// An attempt counts what was done for one request.
+// An attempt counts the retries of one request.
 type attempt struct {
 	authorized, stepUps int
 	retriedNonce        bool
-	failures            uint64 // of the session, when the request was begun: it may have waited for one of them before it was sent
+	// failures is the failure count when the request began. The request may have waited for a
+	// failing attempt before it was sent.
+	failures uint64
 }
 
-// maxAuthorizations is how many tokens a request may need: one that another process got may be as bad as the one before.
+// maxAuthorizations limits the tokens for one request: a token of another process may be rejected
+// too.
 const maxAuthorizations = 3
 
 // RoundTrip implements [http.RoundTripper].
@@ -50,7 +53,7 @@ func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The request with the token is nobody else's business.
+		// Do not expose the request with the token.
 		resp.Request = req
 		again, err := t.handleResponse(req, tok, resp, &a)
 		if err == nil && !again {
@@ -66,7 +69,7 @@ func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// closeOnError closes the body of a request that is not sent.
+// closeOnError closes the body of a request that is not sent, and returns err.
 func (t *clientTransport) closeOnError(req *http.Request, first bool, err error) error {
 	if first {
 		closeBody(req)
@@ -74,7 +77,7 @@ func (t *clientTransport) closeOnError(req *http.Request, first bool, err error)
 	return err
 }
 
-// CloseIdleConnections lets [http.Client.CloseIdleConnections] reach base.
+// CloseIdleConnections closes the idle connections of base, for [http.Client.CloseIdleConnections].
 func (t *clientTransport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -85,7 +88,8 @@ func canReplay(req *http.Request) bool {
 	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 }
 
-// authorize returns a copy of the request with the token. The first one has the request's own body.
+// authorize returns a copy of the request with the token. The first copy uses the request's own
+// body.
 func (t *clientTransport) authorize(req *http.Request, tok *token, first bool) (*http.Request, error) {
 	out := req.Clone(req.Context())
 	if !first && req.GetBody != nil {
@@ -114,7 +118,7 @@ func (t *clientTransport) authorize(req *http.Request, tok *token, first bool) (
 
 func (s *serverAuth) nonceKey() string { return s.origin + " rs" }
 
-// handleResponse does what a response demands and reports whether the request is to be sent again.
+// handleResponse handles a response and reports whether to send the request again.
 func (t *clientTransport) handleResponse(req *http.Request, tok *token, resp *http.Response, a *attempt) (again bool, err error) {
 	fresh := tok != nil && tok.Type == "DPoP" && t.server.client.nonces.store(t.server.nonceKey(), resp.Header)
 	if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
@@ -148,7 +152,8 @@ func (t *clientTransport) handleResponse(req *http.Request, tok *token, resp *ht
 	return err == nil, err
 }
 
-// drain reads the little that a refusal has and closes it. One whose length is not known is only closed: it could go on for ever.
+// drain reads a short rejection and closes it. A response of unknown length is only closed, since
+// it may be endless.
 func drain(resp *http.Response) {
 	if resp.ContentLength > 0 && resp.ContentLength <= maxDrainBytes {
 		io.CopyN(io.Discard, resp.Body, resp.ContentLength)
@@ -157,26 +162,28 @@ func drain(resp *http.Response) {
 }
 
 const (
-	// maxStepUps is how often more scopes are asked for, for one operation within stepUpWindow, and maxAllStepUps for all together: what operations there are, servers say.
+	// maxStepUps limits the requests for more scopes for one operation within stepUpWindow, and
+	// maxAllStepUps those for all operations, whose names a server may choose.
 	maxStepUps    = 2
 	maxAllStepUps = 10
 	stepUpWindow  = 10 * time.Minute
-	// maxOperations bounds what is remembered of operations, whose names may be a server's, and maxOperationName each in bytes.
+	// maxOperations limits the tracked operations, and maxOperationName the bytes of each name.
 	maxOperations    = 1024
 	maxOperationName = 256
-	// maxOperationBody is how much of a request is read to find out what operation it is part of.
+	// maxOperationBody limits how much of a request is read to find its operation.
 	maxOperationBody = 4 << 20
 )
 
-// stepUpState is what is remembered of one operation.
+// stepUpState is the state of one operation.
 type stepUpState struct {
 	count int
 	since time.Time
-	// denied is what the last attempt failed with.
+	// denied is the error of the last attempt, if access was denied.
 	denied error
 }
 
-// stepUpLocked returns the entry of an operation, or nil if no more scopes may be asked for. It is for who holds s.mu.
+// stepUpLocked returns the entry of an operation, or nil if no more scopes may be requested. The
+// caller holds s.mu.
 func (s *serverAuth) stepUpLocked(operation string, now time.Time) *stepUpState {
 	all := 0
 	for name, e := range s.stepUps {
@@ -203,7 +210,8 @@ func (s *serverAuth) stepUpLocked(operation string, now time.Time) *stepUpState 
 	return e
 }
 
-// operationOf returns what a request is part of: what its context says, or what it brings. It reads that once more, which only requests that were refused cost.
+// operationOf returns the operation of a request, from its context or from its message. It reads
+// the message again, but only for rejected requests.
 func operationOf(req *http.Request) string {
 	if name, ok := req.Context().Value(operationKey{}).(string); ok {
 		return name
@@ -218,7 +226,8 @@ func operationOf(req *http.Request) string {
 	defer body.Close()
 	var m struct {
 		Method string
-		Params struct{ Name, URI string } // what a method may be about; there is none with both
+		// Params names the subject of a method. No method has both.
+		Params struct{ Name, URI string }
 	}
 	if json.NewDecoder(io.LimitReader(body, maxOperationBody)).Decode(&m) != nil {
 		return ""
@@ -230,7 +239,7 @@ func operationOf(req *http.Request) string {
 	return name[:min(len(name), maxOperationName)]
 }
 
-// Limits on what a server may say in WWW-Authenticate. Beyond them the rest is not read.
+// Limits of a server's WWW-Authenticate headers. Anything beyond is not read.
 const (
 	maxChallengeBytes  = 16 << 10
 	maxChallenges      = 16
@@ -238,22 +247,24 @@ const (
 	maxScopes          = 128
 )
 
-// ErrChallenge is returned by [ParseChallenges] for text that is not a list of challenges.
+// ErrChallenge is the error of [ParseChallenges] for text that is not a list of challenges.
 var ErrChallenge = errors.New("malformed WWW-Authenticate")
 
-// A Challenge is one way in which a server says it wants to be asked, with what it says about it.
-// See https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1.
+// A Challenge is one authentication scheme that a server offers, with its parameters. See
+// https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1.
 type Challenge struct {
-	// Scheme is in lower case, as "bearer".
+	// Scheme is in lower case, for example "bearer".
 	Scheme string
-	// Token is the one text without a name that a challenge may have instead of parameters.
+	// Token is the token68 text that a challenge may have instead of parameters.
 	Token string
-	// Params has the parameters by their names in lower case, unquoted. If a name comes twice the first counts.
+	// Params maps the lower-case names of the parameters to their unquoted values. The first of
+	// several values counts.
 	Params map[string]string
 }
 
-// ParseChallenges reads the values of a response's WWW-Authenticate headers. It returns the challenges that it could read, along with [ErrChallenge] if
-// what follows them cannot be read or is beyond the limits: 16 KiB, 16 challenges, 32 parameters each. The result does not alias values.
+// ParseChallenges parses the values of a response's WWW-Authenticate headers. If a part is
+// malformed or beyond the limits (16 KiB, 16 challenges, 32 parameters each), it returns the
+// challenges before it and [ErrChallenge]. The result does not alias values.
 func ParseChallenges(values []string) ([]Challenge, error) {
 	var out []Challenge
 	left := maxChallengeBytes
@@ -277,7 +288,8 @@ type challengeParser struct {
 	list []Challenge
 }
 
-// run reads a list in which commas part both challenges and their parameters. What follows a comma begins a challenge unless it is "name=value".
+// run parses a list in which commas separate challenges and also their parameters. The text after a
+// comma starts a challenge unless it is "name=value".
 func (p *challengeParser) run() error {
 	for {
 		p.skip(" \t,")
@@ -302,12 +314,13 @@ func (p *challengeParser) run() error {
 	}
 }
 
-// isParam reports whether "=" comes next, as it does after the name of a parameter and never after a scheme.
+// isParam reports whether "=" comes next, as after the name of a parameter and never after a
+// scheme.
 func (p *challengeParser) isParam() bool {
 	return strings.HasPrefix(strings.TrimLeft(p.rest, " \t"), "=")
 }
 
-// challenge reads what follows a scheme, up to the first comma.
+// challenge parses the text after a scheme, up to the first comma.
 func (p *challengeParser) challenge(scheme string) error {
 	if len(p.list) == maxChallenges {
 		return ErrChallenge
@@ -328,13 +341,13 @@ func (p *challengeParser) challenge(scheme string) error {
 	}
 	name := p.token()
 	if name == "" || !p.isParam() {
-		return ErrChallenge // neither a parameter nor the one text
+		return ErrChallenge // neither a parameter nor a token68
 	}
 	p.list = append(p.list, c)
 	return p.param(name)
 }
 
-// param reads "=value" into the last challenge.
+// param parses "=value" into the last challenge.
 func (p *challengeParser) param(name string) error {
 	p.skip(" \t")
 	p.rest = p.rest[1:] // "="
@@ -351,7 +364,7 @@ func (p *challengeParser) param(name string) error {
 	return nil
 }
 
-// value reads a token or a quoted string.
+// value parses a token or a quoted string.
 func (p *challengeParser) value() (string, bool) {
 	if p.rest == "" || p.rest[0] != '"' {
 		t := p.token()
@@ -376,7 +389,7 @@ func (p *challengeParser) value() (string, bool) {
 	return "", false
 }
 
-// token68 reads the one text without a name, if that is all there is up to a comma.
+// token68 parses a token68, if nothing else comes before the next comma.
 func (p *challengeParser) token68() (string, bool) {
 	end := strings.IndexByte(p.rest, ',')
 	if end < 0 {
@@ -397,7 +410,7 @@ func isToken68(r rune) bool {
 
 func (p *challengeParser) skip(set string) { p.rest = strings.TrimLeft(p.rest, set) }
 
-// token reads the longest token, which may be empty.
+// token parses the longest token, which may be empty.
 func (p *challengeParser) token() string {
 	i := 0
 	for i < len(p.rest) && isTokenByte(p.rest[i]) {
@@ -412,7 +425,7 @@ func isTokenByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// A demand is what a response to a request with or without a token asks for, from all of its challenges.
+// An authRequirement is what a response requires, from all its challenges.
 type authRequirement struct {
 	// metadata is resource_metadata, or "".
 	metadata string
@@ -423,7 +436,8 @@ type authRequirement struct {
 	bearer, dpop bool
 }
 
-// authRequirementOf reads the challenges of a response. What cannot be read is as if it were not there: the metadata can be found without it.
+// authRequirementOf reads the challenges of a response. It ignores malformed parts: the metadata
+// can be found without them.
 func authRequirementOf(h http.Header) authRequirement {
 	var d authRequirement
 	list, _ := ParseChallenges(h.Values("WWW-Authenticate"))
@@ -446,13 +460,13 @@ func authRequirementOf(h http.Header) authRequirement {
 	return d
 }
 
-// parseScopes splits a list of scopes. Those with characters that no scope has are dropped, as is what is beyond the limit.
-// See https://www.rfc-editor.org/rfc/rfc6749#section-3.3.
+// parseScopes splits a list of scopes. It drops invalid scopes and those beyond the limit. See
+// https://www.rfc-editor.org/rfc/rfc6749#section-3.3.
 func parseScopes(text string) []string {
 	return unionScopes(nil, strings.Split(text, " "))
 }
 
-// unionScopes returns a and what b has besides, in the order they come. It does not change a.
+// unionScopes returns a and the scopes of b that a lacks, in order. It does not change a.
 func unionScopes(a, b []string) []string {
 	out := slices.Clip(a)
 	for _, s := range b {

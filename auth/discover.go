@@ -9,39 +9,43 @@ import (
 	"strings"
 )
 
-// Well-known URIs. See https://www.rfc-editor.org/rfc/rfc8414#section-3 and https://www.rfc-editor.org/rfc/rfc9728#section-3.
+// Well-known paths. See https://www.rfc-editor.org/rfc/rfc8414#section-3 and
+// https://www.rfc-editor.org/rfc/rfc9728#section-3.
 const (
 	wellKnownPRM  = "/.well-known/oauth-protected-resource"
 	wellKnownAS   = "/.well-known/oauth-authorization-server"
 	wellKnownOIDC = "/.well-known/openid-configuration"
 )
 
-// A discovery is what is known of a server's authorization.
+// A discovery is the result of finding a server's authorization server.
 type discovery struct {
-	// resource names the server in requests to the authorization server, byte for byte as its metadata has it.
+	// resource is the server's name in requests to the authorization server, exactly as in its
+	// metadata.
 	resource string
-	// scopes are those that the resource's metadata lists.
+	// scopes are the scopes in the resource's metadata.
 	scopes []string
-	// dpopRequired is set if the resource's metadata demands it.
+	// dpopRequired says that the resource's metadata requires DPoP.
 	dpopRequired bool
 	issuer       string
 	as           *issuerDocument
 }
 
-// A discoverer finds out who authorizes clients of a server.
+// A discoverer finds the authorization server of an MCP server.
 type discoverer struct {
 	fetch  *fetcher
 	server *url.URL
-	// origins are those, besides the server's, that its metadata may come from.
+	// origins are the additional origins that the server's metadata may come from.
 	origins         []string
 	requireMetadata bool
-	// issuer is the only one that is accepted, unless it is "" or [TrustFirstIssuer].
+	// issuer is the only accepted issuer, unless it is "" or [TrustFirstIssuer].
 	issuer string
 }
 
-// discover follows the order that the specification demands: what the header names, the well-known URI with the server's path, the one at the root, and, if there
-// is none of them, what servers did before there was such metadata.
-// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-server-location.
+// discover follows the order of the specification: the URL in the header, the well-known URI with
+// the server's path, the one at the root, and otherwise the rules from before such metadata
+// existed.
+// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// (section "Authorization Server Location").
 func (d *discoverer) discover(ctx context.Context, metadata string) (*discovery, error) {
 	doc, err := d.resource(ctx, metadata)
 	if err != nil {
@@ -73,7 +77,7 @@ func (d *discoverer) discover(ctx context.Context, metadata string) (*discovery,
 	}, nil
 }
 
-// resource returns the metadata of the server, or nil if there is none.
+// resource returns the metadata of the server, or nil if it has no metadata.
 func (d *discoverer) resource(ctx context.Context, metadata string) (*resourceDocument, error) {
 	if metadata != "" {
 		u, err := url.Parse(metadata)
@@ -104,7 +108,7 @@ func (d *discoverer) resource(ctx context.Context, metadata string) (*resourceDo
 	return nil, nil
 }
 
-// resourceURLs lists where the metadata of a server may be.
+// resourceURLs returns the possible URLs of a server's metadata, in order.
 func resourceURLs(server *url.URL) []string {
 	root := originOf(server) + wellKnownPRM
 	path := strings.TrimSuffix(server.EscapedPath(), "/")
@@ -117,7 +121,7 @@ func resourceURLs(server *url.URL) []string {
 	return []string{root + path, root}
 }
 
-// chooseIssuer picks an authorization server.
+// chooseIssuer chooses an authorization server.
 func (d *discoverer) chooseIssuer(issuers []string) (string, error) {
 	if len(issuers) == 0 {
 		return "", fmt.Errorf("%w: the server's metadata names no authorization server", ErrUntrusted)
@@ -152,8 +156,9 @@ func (d *discoverer) metadata(ctx context.Context, issuer string) (*issuerDocume
 	return nil, fmt.Errorf("%w: the authorization server has no metadata", ErrUntrusted)
 }
 
-// issuerURLs lists where the metadata of an issuer may be, in the order in which it is looked for.
-// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-server-metadata-discovery.
+// issuerURLs returns the possible URLs of an issuer's metadata, in order.
+// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// (section "Authorization Server Metadata Discovery").
 func issuerURLs(issuer string) ([]string, error) {
 	u, err := url.Parse(issuer)
 	if err != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || hasDotSegment(u.EscapedPath()) {
@@ -171,8 +176,9 @@ func issuerURLs(issuer string) ([]string, error) {
 	}, nil
 }
 
-// legacy is for servers that are their own authorization server, as all were before there was metadata of resources: the metadata is at the root of the
-// server, and without any the endpoints have names that everybody knows.
+// legacy handles servers that are their own authorization server, as all were before resources had
+// metadata. The issuer's metadata is at the server's root; without it the endpoints have default
+// names.
 func (d *discoverer) legacy(ctx context.Context) (*discovery, error) {
 	issuer := originOf(d.server)
 	if d.issuer != "" && d.issuer != TrustFirstIssuer && d.issuer != issuer {
@@ -197,10 +203,11 @@ func (d *discoverer) legacy(ctx context.Context) (*discovery, error) {
 	return out, d.fetch.checkEndpoint("the server", issuer)
 }
 
-// errNoPKCE is wrapped when an authorization server does not say that it supports PKCE with S256.
+// errNoPKCE means that an authorization server does not advertise PKCE with S256.
 var errNoPKCE = errors.New("the authorization server does not list S256 in code_challenge_methods_supported")
 
-// checkPKCE says whether codes of this authorization server can be had safely. A server without metadata cannot say so; it gets S256 like all others.
+// checkPKCE checks that the authorization server supports PKCE. Without metadata the support is
+// assumed.
 func (d *issuerDocument) checkPKCE() error {
 	if d.AuthorizationEndpoint == "" {
 		return fmt.Errorf("%w: the authorization server has no authorization endpoint", ErrUntrusted)
@@ -211,7 +218,8 @@ func (d *issuerDocument) checkPKCE() error {
 	return nil
 }
 
-// resourceDocument is what a client reads of the metadata of a protected resource. See https://www.rfc-editor.org/rfc/rfc9728#section-2.
+// resourceDocument is the part of a protected resource's metadata that a client uses. See
+// https://www.rfc-editor.org/rfc/rfc9728#section-2.
 type resourceDocument struct {
 	Resource             string   `json:"resource"`
 	AuthorizationServers []string `json:"authorization_servers"`
@@ -227,8 +235,8 @@ func decodeResourceDocument(body []byte) (*resourceDocument, error) {
 	return &d, nil
 }
 
-// issuerDocument is what a client reads of the metadata of an authorization server, whether it is by RFC 8414 or by OpenID Connect. See
-// https://www.rfc-editor.org/rfc/rfc8414#section-2.
+// issuerDocument is the part of an authorization server's metadata that a client uses, for both RFC
+// 8414 and OpenID Connect. See https://www.rfc-editor.org/rfc/rfc8414#section-2.
 type issuerDocument struct {
 	Issuer                string   `json:"issuer"`
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
@@ -240,17 +248,18 @@ type issuerDocument struct {
 	IssInResponse         bool     `json:"authorization_response_iss_parameter_supported"`
 	ClientIDMetadata      bool     `json:"client_id_metadata_document_supported"`
 	DPoPAlgorithms        []string `json:"dpop_signing_alg_values_supported"`
-	// assumed is set if there was no document, and the endpoints are those of section 2.3.3 of the specification's first revision with authorization.
+	// assumed says that there was no document. The endpoints are then those of section 2.3.3 of the
+	// first revision of the specification with authorization.
 	assumed bool
 }
 
-// decodeIssuerDocument decodes the metadata of an issuer and checks that it is that issuer's.
+// decodeIssuerDocument decodes the metadata of an issuer and checks that it belongs to the issuer.
 func decodeIssuerDocument(body []byte, issuer string, f *fetcher) (*issuerDocument, error) {
 	var d issuerDocument
 	if err := decodeObject(body, &d); err != nil {
 		return nil, fmt.Errorf("metadata of the authorization server: %w", err)
 	}
-	// As text, without any normalisation: two issuers may differ by a slash.
+	// Compare as text without normalization: two issuers may differ by a slash.
 	if d.Issuer != issuer {
 		return nil, fmt.Errorf("%w: the metadata of %q is of another issuer, %q", ErrUntrusted, printable(issuer, 200), printable(d.Issuer, 200))
 	}
@@ -272,8 +281,10 @@ func decodeIssuerDocument(body []byte, issuer string, f *fetcher) (*issuerDocume
 	return &d, nil
 }
 
-// canonicalServer parses the URL of an MCP endpoint and returns it in the form in which it is compared and sent as resource.
-// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#canonical-server-uri.
+// canonicalServer parses the URL of an MCP endpoint and returns the canonical form, for comparison
+// and for the parameter resource.
+// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// (section "Canonical Server URI").
 func canonicalServer(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -293,7 +304,7 @@ func canonicalServer(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// canonicalHost returns the host in lower case, without the port if it is the scheme's.
+// canonicalHost returns the host in lower case, without the scheme's default port.
 func canonicalHost(u *url.URL) string {
 	host, port := strings.ToLower(u.Hostname()), u.Port()
 	if strings.Contains(host, ":") {
@@ -314,15 +325,15 @@ func hasDotSegment(path string) bool {
 	return false
 }
 
-// originOf returns scheme and host of a URL in the form in which they are compared.
+// originOf returns the canonical scheme and host of a URL.
 func originOf(u *url.URL) string {
 	v := *u
 	v.Scheme = strings.ToLower(v.Scheme)
 	return v.Scheme + "://" + canonicalHost(&v)
 }
 
-// checkResource says whether metadata that names this resource may be used for a server: it must be the server, or contain it. See
-// https://www.rfc-editor.org/rfc/rfc9728#section-3.3.
+// checkResource checks that metadata for this resource may be used for a server: the resource must
+// be the server or contain it. See https://www.rfc-editor.org/rfc/rfc9728#section-3.3.
 func checkResource(resource string, server *url.URL) error {
 	mismatch := fmt.Errorf("%w: the metadata is for the resource %q, not for this server", ErrUntrusted, printable(resource, 200))
 	u, err := canonicalServer(resource)

@@ -25,24 +25,28 @@ import (
 const (
 	maxProof    = 8 << 10 // bytes
 	maxProofAge = 60 * time.Second
-	// replayTTL is longer than any proof is good: with iat from one window behind the clock to one before it, or with a nonce for two slots.
+	// replayTTL exceeds the validity of any proof: iat may be one window before or after the clock,
+	// and a nonce is valid for two slots.
 	replayTTL = 2*max(maxProofAge, nonceSlot) + 10*time.Second
 )
 
-// DPoPOptions turn on proofs of possession, https://www.rfc-editor.org/rfc/rfc9449, with which a stolen token is of no use without its client's key.
-// The zero DPoPOptions accept proofs but do not require them.
+// DPoPOptions configure proofs of possession (https://www.rfc-editor.org/rfc/rfc9449), which make a
+// stolen token useless without its client's key. The zero DPoPOptions accept proofs but do not
+// require them.
 type DPoPOptions struct {
-	// Required refuses tokens that are not bound to a key.
+	// Required rejects tokens that are not bound to a key.
 	Required bool
-	// Algorithms of proofs, named as in [JWTOptions.Algorithms]; nil means ES256, ES384, EdDSA, PS256 and RS256.
+	// Algorithms lists the accepted algorithms of proofs, named as in [JWTOptions.Algorithms]. Nil
+	// means ES256, ES384, EdDSA, PS256 and RS256.
 	Algorithms []string
-	// Replay remembers proofs that were used, for 130 s each; nil means a [MemoryReplayCache]. Processes that serve one resource must share one.
+	// Replay remembers used proofs for 130 seconds. Nil means a [MemoryReplayCache]. Processes that
+	// serve one resource must share one cache.
 	Replay ReplayCache
-	// Nonces demands a nonce of the server's in each proof, so that none can be made in advance. It costs clients a request now and then. With nonces the
-	// clocks of clients do not matter.
+	// Nonces requires a nonce of the server in each proof, so that no proof can be made in advance.
+	// It sometimes costs clients an extra request. With nonces the clients' clocks do not matter.
 	Nonces bool
-	// NonceKeys are at least 32 random bytes each, shared by processes that serve one resource: the first makes nonces, all are good for checking them. Nil
-	// means a random key.
+	// NonceKeys are random keys of at least 32 bytes, shared by processes that serve one resource.
+	// The first key makes nonces; all keys check them. Nil means a random key.
 	NonceKeys [][]byte
 }
 
@@ -50,9 +54,11 @@ type DPoPOptions struct {
 type dpopChecker struct {
 	required   bool
 	algorithms []jose.SignatureAlgorithm
-	names      []string // of the algorithms
-	replay     ReplayCache
-	nonces     *nonces // nil if none are demanded
+	// names are the names of algorithms.
+	names  []string
+	replay ReplayCache
+	// nonces is nil if nonces are not required.
+	nonces *nonces
 }
 
 func newDPoPChecker(o *DPoPOptions) (*dpopChecker, error) {
@@ -75,7 +81,7 @@ func newDPoPChecker(o *DPoPOptions) (*dpopChecker, error) {
 	return c, err
 }
 
-// Errors of check, besides ErrUnavailable.
+// Errors of dpopChecker.check. It also returns ErrUnavailable and ErrReplayQuota.
 var (
 	errProof = errors.New("invalid DPoP proof")
 	errNonce = errors.New("a proof with another nonce is needed")
@@ -83,7 +89,7 @@ var (
 
 func invalidProof(reason string) error { return fmt.Errorf("%w: %s", errProof, reason) }
 
-// A proof is what a DPoP header says, its signature checked, and nothing else.
+// A dpopProof holds the content of a DPoP header with a verified signature.
 type dpopProof struct {
 	thumbprint               string
 	method, address, ath, id string
@@ -91,8 +97,9 @@ type dpopProof struct {
 	issued                   time.Time
 }
 
-// check judges the proof in a request of address for a token that is bound to the key with the given thumbprint. The order of the checks is such that only
-// the holder of both the token and the key can put anything into the replay cache. staleNonce says that the client should get a new nonce.
+// check checks the proof in a request of address for a token that is bound to the key with the
+// given thumbprint. Because of the order of the checks, only the holder of both the token and the
+// key can write to the replay cache. staleNonce says that the client should get a new nonce.
 func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) (staleNonce bool, err error) {
 	headers := r.Header.Values("DPoP")
 	if len(headers) != 1 {
@@ -128,7 +135,7 @@ func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) 
 	return staleNonce, c.checkReplay(r.Context(), p)
 }
 
-// checkReplay notes the proof as used.
+// checkReplay records the proof as used, and returns an error if it was used before.
 func (c *dpopChecker) checkReplay(ctx context.Context, p *dpopProof) error {
 	key := sha256.Sum256([]byte(p.thumbprint + "\x00" + p.id)) // a thumbprint has no NUL
 	text := base64.RawURLEncoding.EncodeToString(key[:])
@@ -148,7 +155,7 @@ func (c *dpopChecker) checkReplay(ctx context.Context, p *dpopProof) error {
 	return nil
 }
 
-// parse reads a proof and checks its signature with the key that it brings along.
+// parse parses a proof and verifies its signature with the key that it contains.
 func (c *dpopChecker) parse(text string) (*dpopProof, error) {
 	if len(text) > maxProof {
 		return nil, invalidProof("it is too long")
@@ -215,7 +222,8 @@ func parseProof(claims claimSet) (*dpopProof, error) {
 	return &p, nil
 }
 
-// sameURL tells whether two URLs are the same but for query and fragment, as https://www.rfc-editor.org/rfc/rfc9449#section-4.3 wants it.
+// sameURL reports whether two URLs are equal except for query and fragment. See
+// https://www.rfc-editor.org/rfc/rfc9449#section-4.3.
 func sameURL(a, b string) bool {
 	na, ok := normalizeURL(a)
 	if !ok {
@@ -225,7 +233,7 @@ func sameURL(a, b string) bool {
 	return ok && na == nb
 }
 
-// normalizeURL normalizes a URL, without query and fragment.
+// normalizeURL returns the normalized URL without query and fragment.
 func normalizeURL(address string) (string, bool) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Opaque != "" {
@@ -238,7 +246,7 @@ func normalizeURL(address string) (string, bool) {
 	return canonicalOrigin(u) + normalizePath(path), true
 }
 
-// normalizePath returns an escaped path with escapes in upper case, and without those that are not needed.
+// normalizePath returns an escaped path with upper-case escapes, and without unnecessary ones.
 func normalizePath(path string) string {
 	if !strings.Contains(path, "%") {
 		return path
@@ -265,8 +273,9 @@ const (
 	minNonceKey = 32 // bytes
 )
 
-// nonces makes and checks nonces for proofs (https://www.rfc-editor.org/rfc/rfc9449#section-9). A nonce is the MAC of the slot of time that it was made
-// in, and good in that slot and the next. So nothing has to be stored, and processes with the same keys take each other's.
+// nonces makes and checks nonces for proofs (https://www.rfc-editor.org/rfc/rfc9449#section-9). A
+// nonce is the MAC of a time slot, and valid in that slot and the next. So no state is needed, and
+// processes with the same keys accept each other's nonces.
 type nonces struct{ keys [][]byte }
 
 func newNonces(keys [][]byte) (*nonces, error) {
@@ -300,7 +309,7 @@ func (n *nonces) nonceAt(key []byte, slot int64) string {
 // current returns the nonce that clients should use now.
 func (n *nonces) current(now time.Time) string { return n.nonceAt(n.keys[0], slotOf(now)) }
 
-// check tells whether a nonce is good, and whether it will be for a while yet.
+// check reports whether a nonce is valid, and whether it stays valid for a while.
 func (n *nonces) check(nonce string, now time.Time) (good, fresh bool) {
 	slot := slotOf(now)
 	for i, key := range n.keys {
@@ -314,47 +323,49 @@ func (n *nonces) check(nonce string, now time.Time) (good, fresh bool) {
 	return false, false
 }
 
-// A ReplayCache remembers what was used, so that nothing is used twice. Several processes that serve one resource must share one, or a proof that was
-// used at one can be used again at another.
+// A ReplayCache remembers used keys, so that each is used only once. Processes that serve one
+// resource must share one, or a proof can be used again at another process.
 //
-// Once notes key, which must be remembered for at least ttl, and returns whether it is the first to note it in that time. Of several calls at
-// once with the same key exactly one gets true. An error means that it is not known; then the request is refused. It may be called by many goroutines
-// at once.
+// Once records key for at least ttl, and reports whether it was not recorded before. Of several
+// concurrent calls with the same key, exactly one returns true. An error means that the result is
+// unknown; then the request is rejected. Many goroutines may call Once at once.
 type ReplayCache interface {
 	Once(ctx context.Context, key string, ttl time.Duration) (bool, error)
 }
 
-// An OwnedReplayCache is a [ReplayCache] that knows on whose behalf a key is noted, so that one owner
-// cannot take the room of all others. A [Guard] prefers OnceForOwner where a cache has it.
+// An OwnedReplayCache is a [ReplayCache] that knows the owner of each key, so that one owner cannot
+// fill the cache. A [Guard] prefers OnceForOwner to Once.
 type OwnedReplayCache interface {
 	ReplayCache
-	// OnceForOwner does what Once does, for an owner. Keys of different owners are different. ErrReplayQuota
-	// refuses the request as one too many of its owner.
+	// OnceForOwner is like Once for the keys of one owner. Keys of different owners are different.
+	// ErrReplayQuota means that the owner has too many keys.
 	OnceForOwner(ctx context.Context, owner, key string, ttl time.Duration) (bool, error)
 }
 
-// ErrReplayCacheFull is what a [MemoryReplayCache] returns when it cannot note any more.
+// ErrReplayCacheFull is the error of a [MemoryReplayCache] that is full.
 var ErrReplayCacheFull = errors.New("replay cache is full")
 
-// ErrReplayQuota is what a [MemoryReplayCache] returns when the owner has noted as much as one may. A
-// [Guard] answers it with status 429.
+// ErrReplayQuota is the error of a [MemoryReplayCache] if the owner has too many keys. A [Guard]
+// answers it with status 429.
 var ErrReplayQuota = errors.New("too many proofs of one key")
 
-// A MemoryReplayCache is an [OwnedReplayCache] for one process. What it has noted it never forgets too early: when it is full, it takes nothing more until
-// something has run out. One owner gets a sixteenth of it; keys noted with Once have no owner, and may take all of it.
+// A MemoryReplayCache is an [OwnedReplayCache] for one process. It never drops a key early: when it
+// is full, it records no more keys until one expires. One owner can use a sixteenth of it. Keys of
+// Once have no owner, and can fill it.
 type MemoryReplayCache struct {
-	max         int
-	mu          sync.Mutex
-	seen        map[[sha256.Size]byte]struct{}
-	owners      map[[sha256.Size]byte]int // how many keys each has noted
+	max  int
+	mu   sync.Mutex
+	seen map[[sha256.Size]byte]struct{}
+	// owners counts the keys of each owner.
+	owners      map[[sha256.Size]byte]int
 	expirations replayHeap
 }
 
-// ownerShare is which part of the cache one owner may take.
+// ownerShare is the inverse of the part of the cache that one owner may use.
 const ownerShare = 16
 
-// NewMemoryReplayCache returns a cache for max keys, of about 200 bytes each; 0 means
-// 262,144, which is enough for 2000 proofs a second, and for 126 a second of one key.
+// NewMemoryReplayCache returns a cache for max keys of about 200 bytes each. Zero means 262,144,
+// which is enough for 2000 proofs a second, and for 126 a second of one key.
 func NewMemoryReplayCache(max int) *MemoryReplayCache {
 	if max <= 0 {
 		max = 1 << 18
@@ -367,8 +378,8 @@ func (c *MemoryReplayCache) Once(ctx context.Context, key string, ttl time.Durat
 	return c.OnceForOwner(ctx, "", key, ttl)
 }
 
-// OnceForOwner implements [OwnedReplayCache]. Its error is [ErrReplayQuota] or [ErrReplayCacheFull]. An empty
-// owner is none.
+// OnceForOwner implements [OwnedReplayCache]. Its error is [ErrReplayQuota] or
+// [ErrReplayCacheFull]. An empty owner has no quota.
 func (c *MemoryReplayCache) OnceForOwner(_ context.Context, owner, key string, ttl time.Duration) (bool, error) {
 	now, digest := time.Now(), sha256.Sum256([]byte(owner+"\x00"+key))
 	var ownerKey [sha256.Size]byte
@@ -397,7 +408,7 @@ func (c *MemoryReplayCache) OnceForOwner(_ context.Context, owner, key string, t
 	return true, nil
 }
 
-// evict drops a key that has run out.
+// evict removes an expired key.
 func (c *MemoryReplayCache) evict(e replayExpiration) {
 	delete(c.seen, e.key)
 	if c.owners[e.owner]--; c.owners[e.owner] <= 0 {
@@ -406,12 +417,13 @@ func (c *MemoryReplayCache) evict(e replayExpiration) {
 }
 
 type replayExpiration struct {
-	key   [sha256.Size]byte
-	owner [sha256.Size]byte // zero if it has none
+	key [sha256.Size]byte
+	// owner is zero if the key has no owner.
+	owner [sha256.Size]byte
 	at    time.Time
 }
 
-// replayHeap has what ends next at its root.
+// replayHeap has the next key to expire at its root.
 type replayHeap []replayExpiration
 
 func (h replayHeap) Len() int           { return len(h) }

@@ -20,34 +20,39 @@ const (
 	maxEgressHeaderBytes  = 64 << 10
 )
 
-// ErrEgressBlocked is what a request fails with that a [GuardedTransport] does not let out, or whose response it does not let in.
+// ErrEgressBlocked is the error of a request or response that a [GuardedTransport] blocks.
 var ErrEgressBlocked = errors.New("refused by the guard of outgoing requests")
 
 // EgressOptions are the exceptions and limits of a [GuardedTransport].
 type EgressOptions struct {
-	// AllowLoopback lets requests go to the machine itself, by http too. It is for development and tests.
+	// AllowLoopback allows loopback addresses, also with http. It is for development and tests.
 	AllowLoopback bool
-	// AllowNetworks are networks that requests may go to although they are not public, as those that an organisation's own authorization server is in.
+	// AllowNetworks are additional networks that are not public, for example that of an
+	// organization's own authorization server.
 	AllowNetworks []netip.Prefix
-	// Timeout is for the whole request, its body included. 0 means 10 seconds.
+	// Timeout limits the whole request, with its body. Zero means 10 seconds.
 	Timeout time.Duration
-	// MaxBytes limits a response's body. 0 means 256 KiB.
+	// MaxBytes limits a response's body, in bytes. Zero means 256 KiB.
 	MaxBytes int64
-	// TLS is used as it is, and may be nil.
+	// TLS is the TLS configuration. It may be nil.
 	TLS *tls.Config
 }
 
-// GuardedTransport returns a transport for requests to addresses that somebody else chose, who must not be able to make them reach what only this machine
-// can reach:
+// GuardedTransport returns a transport for requests to addresses that somebody else chose. It
+// prevents them from reaching what only this machine can reach:
 //
-//   - The address is judged when the connection is made, after names were resolved, so a name that means something else the second time gains nothing.
-//   - Only public addresses are connected to: none of a private network, of the machine, of the link (where clouds have their metadata services), and none
-//     that smuggles such an address in another.
-//   - Only https, by IPv4 and IPv6, without a proxy from the environment.
-//   - No redirects: a response with one is an error, also for an [http.Client] that would follow it.
-//   - No cookies in either direction, no compression, and limits on time and size.
+//   - It checks the address when it connects, after names were resolved, so a name that later
+//     resolves to another address gains nothing.
+//   - It connects only to public addresses: not to private networks, the machine itself, link-local
+//     addresses (where clouds have their metadata services), or addresses that embed such an
+//     address.
+//   - It allows only https, over IPv4 and IPv6, without a proxy from the environment.
+//   - It rejects redirects: such a response is an error, also for an [http.Client] that would
+//     follow it.
+//   - It drops cookies in both directions, does not compress, and limits time and size.
 //
-// What it refuses fails with an error that wraps [ErrEgressBlocked]. The transport may be used by many goroutines at once. opts may be nil.
+// Blocked requests fail with an error that wraps [ErrEgressBlocked]. Many goroutines may use the
+// transport at once. opts may be nil.
 //
 // See https://modelcontextprotocol.io/docs/tutorials/security/security_best_practices.
 func GuardedTransport(opts *EgressOptions) http.RoundTripper {
@@ -72,7 +77,8 @@ func GuardedTransport(opts *EgressOptions) http.RoundTripper {
 
 type egressTransport struct {
 	opts EgressOptions
-	// loopbackHTTP is for http, which is for the machine itself only. It is a transport of its own because the dialer is not told the scheme.
+	// loopbackHTTP is for http, which is only for loopback addresses. It is separate because the
+	// dialer does not know the scheme.
 	https, loopbackHTTP *http.Transport
 }
 
@@ -98,7 +104,7 @@ func (o *EgressOptions) transport(allowed func(netip.Addr) bool) *http.Transport
 	}
 }
 
-// checkDial judges the address of a connection that is about to be made.
+// checkDial checks the address of a connection before it is made.
 func checkDial(network, address string, allowed func(netip.Addr) bool) error {
 	if network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("%w: network %q", ErrEgressBlocked, network)
@@ -148,7 +154,7 @@ func (t *egressTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// choose returns the transport for a request, or why there is none.
+// choose returns the transport for a request, or an error if it is blocked.
 func (t *egressTransport) choose(req *http.Request) (*http.Transport, error) {
 	if req.URL.User != nil {
 		return nil, fmt.Errorf("%w: a URL with a password", ErrEgressBlocked)
@@ -168,7 +174,7 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// isLoopbackHost reports whether host, without a port, names the machine itself without asking anybody.
+// isLoopbackHost reports whether host, without a port, is this machine. It does not use DNS.
 func isLoopbackHost(host string) bool {
 	if host == "localhost" {
 		return true
@@ -177,7 +183,8 @@ func isLoopbackHost(host string) bool {
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
-// limitedBody fails when more than left bytes come, and ends the request's timeout when it is closed.
+// limitedBody fails after more than left bytes, and releases the request's timeout when it is
+// closed.
 type limitedBody struct {
 	io.ReadCloser
 	left   int64
@@ -188,7 +195,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, fmt.Errorf("%w: the response is too large", ErrEgressBlocked)
 	}
-	// One byte more than there may be tells a body that is too large from one that ends here.
+	// One byte more distinguishes a body that is too large from one that ends here.
 	if int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
 	}
@@ -205,20 +212,22 @@ func (b *limitedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// publicIPv6 is all of IPv6 that is given out to the public. What is outside of it is refused unseen: loopback, link-local, site-local and unique local
-// addresses, multicast, the forms that carry an address of IPv4 (compatible, mapped, translated, NAT64) and whatever is reserved today.
+// publicIPv6 is the public part of IPv6. Addresses outside of it are rejected: loopback,
+// link-local, site-local and unique local addresses, multicast, forms that embed an IPv4 address
+// (compatible, mapped, translated, NAT64) and reserved addresses.
 var publicIPv6 = netip.MustParsePrefix("2000::/3")
 
-// specialPrefixes are the blocks of IANA's registries of special purposes that are not the public internet, or that are a way into something that may
-// not be. IPv6 outside of [publicIPv6] needs no row.
+// specialPrefixes are the blocks in IANA's special-purpose registries that are not the public
+// internet, or that may lead elsewhere. IPv6 outside of [publicIPv6] needs no entry.
 //
-// https://www.iana.org/assignments/iana-ipv4-special-registry, https://www.iana.org/assignments/iana-ipv6-special-registry
+// https://www.iana.org/assignments/iana-ipv4-special-registry,
+// https://www.iana.org/assignments/iana-ipv6-special-registry
 var specialPrefixes = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),       // this network; 0.0.0.0 is the host itself on many systems
+	netip.MustParsePrefix("0.0.0.0/8"),       // this network, often the host itself
 	netip.MustParsePrefix("10.0.0.0/8"),      // private
-	netip.MustParsePrefix("100.64.0.0/10"),   // transport-grade NAT, and metadata services of some clouds
+	netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT, some metadata services
 	netip.MustParsePrefix("127.0.0.0/8"),     // loopback
-	netip.MustParsePrefix("169.254.0.0/16"),  // link-local, and metadata services of most clouds
+	netip.MustParsePrefix("169.254.0.0/16"),  // link-local, most metadata services
 	netip.MustParsePrefix("172.16.0.0/12"),   // private
 	netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
 	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
@@ -235,12 +244,13 @@ var specialPrefixes = []netip.Prefix{
 
 	netip.MustParsePrefix("2001::/23"),         // protocol assignments: Teredo, ORCHID, benchmarks
 	netip.MustParsePrefix("2001:db8::/32"),     // documentation
-	netip.MustParsePrefix("2002::/16"),         // 6to4, which carries an address of IPv4
+	netip.MustParsePrefix("2002::/16"),         // 6to4, which embeds an IPv4 address
 	netip.MustParsePrefix("2620:4f:8000::/48"), // AS112
 	netip.MustParsePrefix("3fff::/20"),         // documentation
 }
 
-// isPublic reports whether addr is an address of the public internet. Addresses with a zone are not.
+// isPublic reports whether addr is an address of the public internet. Addresses with a zone are
+// not.
 func isPublic(addr netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return false

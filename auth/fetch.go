@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	maxFetchBytes = 256 << 10        // of metadata, key sets and introspection answers, in bytes
-	fetchTimeout  = 10 * time.Second // for the whole exchange
+	maxFetchBytes = 256 << 10        // of metadata, key sets and introspection responses, in bytes
+	fetchTimeout  = 10 * time.Second // for the whole request
 )
 
-// newFetchClient returns a client for the resource server's own requests: no redirects, which could lead anywhere and take secrets along, and no cookies. What
-// is asked comes from the configuration, or from metadata that has been asked by it, so that private addresses are allowed.
+// newFetchClient returns a client for the resource server's own requests. It follows no redirects,
+// which could lead anywhere with secrets, and uses no cookies. The addresses come from the
+// configuration, or from metadata at such addresses, so private addresses are allowed.
 func newFetchClient(c *http.Client) *http.Client {
 	var own http.Client
 	if c != nil {
@@ -41,12 +42,13 @@ func newFetchClient(c *http.Client) *http.Client {
 	return &own
 }
 
-// A statusError is an answer with another status than 200.
+// A statusError is a response with a status other than 200.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
 
-// fetchBody sends req and returns the body of the answer, which must have the status 200. Errors do not contain the URL's query or the request's body.
+// fetchBody sends req and returns the body of the response, which must have status 200. Errors
+// contain neither the URL's query nor the request's body.
 func fetchBody(c *http.Client, req *http.Request) (body []byte, contentType string, err error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.Do(req)
@@ -82,7 +84,8 @@ func fetchDocument(ctx context.Context, c *http.Client, address string) ([]byte,
 	return body, err
 }
 
-// checkEndpoint returns an error unless address is an absolute URL with https, or with http of this machine's own, without user, password and fragment.
+// checkEndpoint parses address. It must be an absolute URL without user, password and fragment, and
+// use https, or http with a loopback host.
 func checkEndpoint(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -98,7 +101,7 @@ func checkEndpoint(address string) (*url.URL, error) {
 	return nil, fmt.Errorf("%q does not use https", address)
 }
 
-// isLocalhost tells whether a host is this machine, without asking DNS.
+// isLocalhost reports whether a host is this machine. It does not use DNS.
 func isLocalhost(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

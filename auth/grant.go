@@ -21,11 +21,12 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// A Grant is how a client gets its first token: [AuthorizationCode], [ClientCredentials], [JWTBearer], [EnterpriseManaged] or [Preissued].
+// A Grant is how a client gets its first token: [AuthorizationCode], [ClientCredentials],
+// [JWTBearer], [EnterpriseManaged] or [Preissued].
 type Grant interface {
-	// check reports mistakes of the caller.
+	// check reports mistakes in the options.
 	check(*ClientOptions) error
-	// tokens gets tokens and returns them with the client id that they are for.
+	// tokens gets tokens and returns them with their client id.
 	tokens(ctx context.Context, f *flow) (*Tokens, string, error)
 }
 
@@ -33,13 +34,13 @@ type Grant interface {
 type flow struct {
 	client    *Client
 	discovery *discovery
-	// scopes are all that are to be asked for; nil to ask for none in particular.
+	// scopes are the scopes to request. Nil means the authorization server's default.
 	scopes []string
 	// proof may be nil.
 	proof *proofKey
 }
 
-// form returns what all token requests have.
+// form returns the common parameters of token requests.
 func (f *flow) form(grantType string) url.Values {
 	form := url.Values{"grant_type": {grantType}, "resource": {f.discovery.resource}}
 	if len(f.scopes) > 0 {
@@ -58,8 +59,9 @@ func (f *flow) request(ctx context.Context, form url.Values, cred *credentials) 
 	return a.tokens(r, f.client.opts.DPoP)
 }
 
-// ClientCredentials is for clients that act for themselves, not for a user. They authenticate with [ClientOptions.ClientSecret] or
-// [ClientOptions.ClientKey]. See https://modelcontextprotocol.io/extensions/auth/oauth-client-credentials.
+// ClientCredentials is a grant for clients that act for themselves, not for a user. They
+// authenticate with [ClientOptions.ClientSecret] or [ClientOptions.ClientKey]. See
+// https://modelcontextprotocol.io/extensions/auth/oauth-client-credentials.
 type ClientCredentials struct{}
 
 func (ClientCredentials) check(o *ClientOptions) error {
@@ -78,7 +80,8 @@ func (ClientCredentials) tokens(ctx context.Context, f *flow) (*Tokens, string, 
 	return t, cred.id, err
 }
 
-// needIssuer is for grants without a user, who would see where they are being led.
+// needIssuer requires ClientIssuer for grants without a user, who would see the authorization
+// server.
 func needIssuer(o *ClientOptions) error {
 	if o.ClientIssuer == "" {
 		return errors.New("this grant needs ClientIssuer: credentials are for one authorization server")
@@ -88,14 +91,17 @@ func needIssuer(o *ClientOptions) error {
 
 // An AssertionRequest says what an assertion is for.
 type AssertionRequest struct {
-	// Issuer, TokenEndpoint and Resource are those of the authorization server and of the MCP server. An assertion's audience is Issuer.
+	// Issuer and TokenEndpoint belong to the authorization server, Resource is the MCP server. An
+	// assertion's audience is Issuer.
 	Issuer, TokenEndpoint, Resource string
 }
 
-// JWTBearer is for workloads that a platform vouches for with a JWT. See https://www.rfc-editor.org/rfc/rfc7523#section-2.1. Each assertion is sent once: if
-// it is refused, the request that needed a token fails.
+// JWTBearer is a grant for workloads with a JWT from their platform. See
+// https://www.rfc-editor.org/rfc/rfc7523#section-2.1. Each assertion is sent once: if it is
+// rejected, the request that needed a token fails.
 type JWTBearer struct {
-	// Assertion returns a JWT. It is called for each token request, and by one goroutine at a time for a server.
+	// Assertion returns a JWT. It is called for each token request, by one goroutine at a time for
+	// each server.
 	Assertion func(context.Context, AssertionRequest) (Secret, error)
 }
 
@@ -116,7 +122,8 @@ func (g JWTBearer) tokens(ctx context.Context, f *flow) (*Tokens, string, error)
 	return f.exchangeAssertion(ctx, assertion)
 }
 
-// exchangeAssertion trades an assertion for tokens. A client without an id or without credentials does not authenticate.
+// exchangeAssertion exchanges an assertion for tokens. A client without an id or without
+// credentials does not authenticate.
 func (f *flow) exchangeAssertion(ctx context.Context, assertion Secret) (*Tokens, string, error) {
 	var cred *credentials
 	if f.client.opts.ClientID != "" {
@@ -131,21 +138,24 @@ func (f *flow) exchangeAssertion(ctx context.Context, assertion Secret) (*Tokens
 	return t, f.client.opts.ClientID, err
 }
 
-// EnterpriseManaged is for users whose organisation decides what they may use: the organisation's identity provider turns the token that the user logged in
-// with into an assertion for the MCP server's authorization server, where [ClientOptions.ClientID] is registered.
-// See https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization.
+// EnterpriseManaged is a grant for users whose organization controls access. The organization's
+// identity provider turns the token from the user's login into an assertion for the MCP server's
+// authorization server, where [ClientOptions.ClientID] is registered. See
+// https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization.
 type EnterpriseManaged struct {
-	// TokenEndpoint is the identity provider's. Required.
+	// TokenEndpoint is the identity provider's token endpoint. It is required.
 	TokenEndpoint string
-	// Issuer is the identity provider's, and needed only with ClientKey, whose assertions are for it.
+	// Issuer is the identity provider's issuer, the audience of ClientKey's assertions. It is
+	// required only with ClientKey.
 	Issuer string
-	// ClientID, ClientSecret and ClientKey are the client's at the identity provider.
+	// ClientID, ClientSecret and ClientKey are the client's credentials at the identity provider.
 	ClientID     string
 	ClientSecret Secret
 	ClientKey    *ClientKey
-	// SubjectToken returns the token that the user logged in with. It is called for each exchange.
+	// SubjectToken returns the token from the user's login. It is called for each exchange.
 	SubjectToken func(context.Context) (Secret, error)
-	// SubjectTokenType is "urn:ietf:params:oauth:token-type:id_token" if it is "".
+	// SubjectTokenType is the type of that token. Empty means
+	// "urn:ietf:params:oauth:token-type:id_token".
 	SubjectTokenType string
 }
 
@@ -204,8 +214,9 @@ func (g EnterpriseManaged) credentials() *credentials {
 	return cred
 }
 
-// Preissued is for tokens that come from elsewhere: from a file, a command or the environment of a job. Nothing is discovered and nothing stored. A token
-// that the server refuses is asked for once more, and if it is the same the server's response is the caller's.
+// Preissued is a grant for tokens from elsewhere: a file, a command or the environment of a job. It
+// uses no discovery and no store. If the server rejects a token, the client asks once more for a
+// token; if it gets the same one, the caller gets the server's response.
 type Preissued struct {
 	// Token returns the token.
 	Token func(context.Context) (Secret, error)
@@ -230,27 +241,29 @@ func (g Preissued) tokens(ctx context.Context, _ *flow) (*Tokens, string, error)
 }
 
 const (
-	// maxTokenBytes limits tokens that a client takes.
+	// maxTokenBytes limits the tokens that a client accepts.
 	maxTokenBytes = 16 << 10
-	// maxLifetime limits what a token endpoint says in expires_in.
+	// maxLifetime limits expires_in.
 	maxLifetime = 10 * 365 * 24 * time.Hour
-	// assertionLifetime is how long an assertion can be used that authenticates the client.
+	// assertionLifetime is the lifetime of an assertion that authenticates the client.
 	assertionLifetime = time.Minute
 )
 
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// A ClientKey authenticates a client by private_key_jwt. See https://www.rfc-editor.org/rfc/rfc7523#section-2.2.
+// A ClientKey authenticates a client by private_key_jwt. See
+// https://www.rfc-editor.org/rfc/rfc7523#section-2.2.
 type ClientKey struct {
 	// Key is an [*ecdsa.PrivateKey], an [*rsa.PrivateKey] or an [ed25519.PrivateKey].
 	Key crypto.Signer
-	// Algorithm is one of JWS that fits the key, as "ES256". "" means ES256, ES384 or ES512, PS256 or EdDSA, as the key is.
+	// Algorithm is a JWS algorithm for the key, for example "ES256". Empty means, depending on the
+	// key, ES256, ES384 or ES512, PS256, or EdDSA.
 	Algorithm string
-	// KeyID is sent as kid unless it is "".
+	// KeyID is sent as kid. Empty means none.
 	KeyID string
 }
 
-// Format implements [fmt.Formatter] and does not tell the key.
+// Format implements [fmt.Formatter] without revealing the key.
 func (k *ClientKey) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
 
 func (k *ClientKey) signer() (jose.Signer, error) {
@@ -289,7 +302,8 @@ type assertionClaims struct {
 	Expiry   int64  `json:"exp"`
 }
 
-// assertion makes one that authenticates the client. Its audience is the issuer, so that no other authorization server can make use of it.
+// assertion returns an assertion that authenticates the client. Its audience is the issuer, so that
+// no other authorization server can use it.
 func (k *ClientKey) assertion(clientID, issuer string) (string, error) {
 	signer, err := k.signer()
 	if err != nil {
@@ -299,17 +313,17 @@ func (k *ClientKey) assertion(clientID, issuer string) (string, error) {
 	return signClaims(signer, assertionClaims{clientID, clientID, issuer, rand.Text(), now.Unix(), now.Add(assertionLifetime).Unix()})
 }
 
-// A tokenRequest is one to a token endpoint.
+// A tokenRequest is a request to a token endpoint.
 type tokenRequest struct {
 	endpoint, issuer string
 	form             url.Values
-	// cred may be nil, for grants in which the client does not authenticate.
+	// cred is nil for grants in which the client does not authenticate.
 	cred *credentials
 	// proof may be nil.
 	proof *proofKey
 }
 
-// tokenResponse is a successful answer. See https://www.rfc-editor.org/rfc/rfc6749#section-5.1.
+// tokenResponse is a successful response. See https://www.rfc-editor.org/rfc/rfc6749#section-5.1.
 type tokenResponse struct {
 	AccessToken  string          `json:"access_token"`
 	TokenType    string          `json:"token_type"`
@@ -319,7 +333,8 @@ type tokenResponse struct {
 	IssuedType   string          `json:"issued_token_type"`
 }
 
-// requestToken sends the request, once more if the authorization server wants its nonce in the proof.
+// requestToken sends the request. It repeats it if the authorization server requires a nonce in the
+// proof.
 func (c *Client) requestToken(ctx context.Context, r *tokenRequest) (*tokenResponse, error) {
 	a, retry, err := c.sendTokenRequest(ctx, r)
 	if retry {
@@ -372,7 +387,7 @@ func cloneForm(form url.Values) url.Values {
 	return out
 }
 
-// authenticate adds what tells the token endpoint who the client is.
+// authenticate adds the client's authentication for the token endpoint.
 func (cred *credentials) authenticate(form url.Values, header http.Header, issuer string) error {
 	if cred == nil {
 		return nil
@@ -406,7 +421,7 @@ func (cred *credentials) authenticate(form url.Values, header http.Header, issue
 	return nil
 }
 
-// responseError makes an error of an answer that is one.
+// responseError returns the error of an error response.
 func responseError(r *httpResponse) error {
 	var body struct {
 		Error       string `json:"error"`
@@ -418,7 +433,7 @@ func responseError(r *httpResponse) error {
 	return newOAuthError(body.Error, body.Description)
 }
 
-// tokens makes Tokens of the answer to r.
+// tokens returns the Tokens of the response to r.
 func (a *tokenResponse) tokens(r *tokenRequest, mode DPoPMode) (*Tokens, error) {
 	t := &Tokens{
 		Access:   NewSecret(a.AccessToken),
@@ -448,7 +463,7 @@ func (a *tokenResponse) tokens(r *tokenRequest, mode DPoPMode) (*Tokens, error) 
 	return t, nil
 }
 
-// lifetime reads expires_in, which is a number; some servers send it as a string.
+// lifetime parses expires_in, which is a number; some servers send a string.
 func (a *tokenResponse) lifetime() (time.Duration, bool) {
 	seconds, err := strconv.ParseFloat(strings.Trim(string(a.ExpiresIn), `"`), 64)
 	if err != nil || seconds < 0 || seconds != seconds {

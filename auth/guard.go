@@ -17,62 +17,73 @@ import (
 	"time"
 )
 
-// GuardOptions say who gets past a [Guard]. Verifier is required, Resource for a guard with AuthorizationServers or DPoP.
+// GuardOptions are the options of a [Guard]. Verifier is required. Resource is required with
+// AuthorizationServers or DPoP.
 type GuardOptions struct {
-	// Resource is the public URL of what is guarded, as clients know it. It is made canonical ([CanonicalResource]) and is what tokens should be
-	// issued for; give the verifiers the same.
+	// Resource is the public URL of the protected server, as clients know it. Its canonical form
+	// ([CanonicalResource]) is the audience of tokens; give the verifiers the same.
 	Resource string
-	// Verifier judges tokens.
+	// Verifier verifies tokens.
 	Verifier Verifier
-	// AuthorizationServers are the issuers that clients can get tokens from, as they are named in their own metadata. If there are none, as with fixed tokens,
-	// there is no metadata either.
+	// AuthorizationServers are the issuers that clients can get tokens from, as named in the
+	// issuers' metadata. Without them, as with fixed tokens, the guard has no metadata.
 	AuthorizationServers []string
-	// ScopesSupported are the scopes that clients ask for if nothing else tells them what to ask for. Keep them few: see
-	// https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#scope-selection-strategy. offline_access is refused.
+	// ScopesSupported are the scopes that clients request by default. Keep them few; see
+	// https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+	// (section "Scope Selection Strategy"). offline_access is an error.
 	ScopesSupported []string
-	// RequiredScopes are those without which no request is let through. Challenges name them.
+	// RequiredScopes are the scopes that every request needs. Challenges name them.
 	RequiredScopes []string
-	// ScopeIncludes says which scopes are included in another: {"admin": {"write"}, "write": {"read"}} lets admin do everything.
+	// ScopeIncludes maps a scope to the scopes that it includes: {"admin": {"write"}, "write":
+	// {"read"}} lets admin do everything.
 	ScopeIncludes map[string][]string
-	// DPoP turns on proofs of possession; nil means that tokens are bearer tokens, and those that are bound to a key are refused.
+	// DPoP enables proofs of possession. Nil means bearer tokens only: tokens that are bound to a
+	// key are rejected.
 	DPoP *DPoPOptions
-	// FailureLimit bounds failures; nil means the defaults.
+	// FailureLimit limits failures. Nil means the defaults.
 	FailureLimit *FailureLimit
-	// ClientAddr returns where a request comes from, for FailureLimit. Behind a proxy it has to get that from what the proxy says. An invalid
-	// address is not limited. Nil means http.Request.RemoteAddr, unless that is of this machine: then it is probably a proxy's, and not limited.
+	// ClientAddr returns the client's address for FailureLimit. Behind a proxy it must use the
+	// proxy's headers. An invalid address is not limited. Nil means http.Request.RemoteAddr, except
+	// for loopback addresses, which are probably a proxy and not limited.
 	ClientAddr func(*http.Request) netip.Addr
-	// PublicURL returns the URL that the client sent a request to, for DPoP. Nil means the scheme and host of Resource, with the path of the request. It is
-	// needed where a proxy or a handler in front changes the path. It must not believe the Host header.
+	// PublicURL returns the URL that the client sent a request to, for DPoP. Nil means the scheme
+	// and host of Resource with the path of the request. Set it if a proxy or an outer handler
+	// changes the path. It must not trust the Host header.
 	PublicURL func(*http.Request) string
-	// MetadataURL is where clients find the metadata, if it is not at the well-known place below the resource's origin.
+	// MetadataURL is where clients find the metadata, if not at the well-known path below the
+	// resource's origin.
 	MetadataURL string
-	// Name and Documentation are resource_name and resource_documentation of the metadata.
+	// Name and Documentation are resource_name and resource_documentation in the metadata.
 	Name, Documentation string
-	// Realm is named in challenges, if there is one.
+	// Realm is the realm in challenges. It may be empty.
 	Realm string
-	// Logger gets refusals at level debug, and verifiers that are unavailable at level warn; nil means nobody. Neither has anything of a token.
+	// Logger receives rejections at level debug and unavailable verifiers at level warn, without
+	// any part of a token. Nil means no log.
 	Logger *slog.Logger
 }
 
-// A Guard lets requests through that have a good token, and answers the others. It may be used by many goroutines at once, has none of its own and need not be
-// closed.
+// A Guard passes requests with a valid token and answers the others. Many goroutines may use it at
+// once. It starts no goroutines and need not be closed.
 type Guard struct {
-	verifier      Verifier
-	resource      string // canonical; may be empty
-	metadataURL   string // empty without metadata
+	verifier Verifier
+	// resource is canonical. It may be empty.
+	resource string
+	// metadataURL is empty without metadata.
+	metadataURL   string
 	metadataPaths []string
 	metadata      []byte
 	required      []string
 	hierarchy     scopeHierarchy
-	dpop          *dpopChecker // nil if off
-	failures      *failureLimiter
-	clientAddr    func(*http.Request) netip.Addr
-	publicURL     func(*http.Request) string
-	realm         string
-	log           *slog.Logger
+	// dpop is nil if DPoP is off.
+	dpop       *dpopChecker
+	failures   *failureLimiter
+	clientAddr func(*http.Request) netip.Addr
+	publicURL  func(*http.Request) string
+	realm      string
+	log        *slog.Logger
 }
 
-// NewGuard returns a guard. Its error says which option is wrong.
+// NewGuard returns a guard. Its error names the invalid option.
 func NewGuard(o *GuardOptions) (*Guard, error) {
 	if o == nil || o.Verifier == nil {
 		return nil, errors.New("auth: a guard needs a verifier")
@@ -130,10 +141,12 @@ func checkGuardTexts(o *GuardOptions) error {
 	return nil
 }
 
-// CanonicalResource returns the canonical form of a server's URL, which its tokens are issued for: scheme and host in lower case, without a default port,
-// and without a slash at the end. It is an error if the URL has a user, a query, a fragment or dots as segments of its path, or does not use https, but for
-// http of this machine's own.
-// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#canonical-server-uri.
+// CanonicalResource returns the canonical form of a server's URL, which is the audience of its
+// tokens: scheme and host in lower case, without a default port and without a trailing slash. It
+// returns an error if the URL has a user, a query, a fragment or dot segments, or does not use
+// https, or http with a loopback host.
+// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// (section "Canonical Server URI").
 func CanonicalResource(address string) (string, error) {
 	u, err := checkEndpoint(address)
 	if err != nil {
@@ -170,7 +183,8 @@ func originURL(canonical string) string {
 	return scheme + "://" + host
 }
 
-// remoteAddr returns the address at the other end of the connection; none if that is on this machine.
+// remoteAddr returns the address of the connection's peer, or an invalid address if it is a
+// loopback address.
 func remoteAddr(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if addr := ap.Addr().Unmap(); err == nil && !addr.IsLoopback() {
@@ -179,19 +193,22 @@ func remoteAddr(r *http.Request) netip.Addr {
 	return netip.Addr{}
 }
 
-// Protect returns a handler that passes requests with a good token on to next. The others are answered here:
+// Protect returns a handler that passes requests with a valid token to next. It answers the others:
 //
-//   - 401 without a token, and with one that is not valid, or whose proof is not,
-//   - 400 for what is malformed: several Authorization headers, a token in the query, a text that cannot be a token,
+//   - 401 without a token, or with an invalid token or proof,
+//   - 400 for malformed requests: several Authorization headers, a token in the query, a text that
+//     cannot be a token,
 //   - 403 if one of [GuardOptions.RequiredScopes] is missing,
 //   - 429 after too many failures, see [FailureLimit],
-//   - 503 if the token cannot be verified at the moment.
+//   - 503 if the token cannot be verified now.
 //
-// Each request is judged by itself; there are no sessions. The context of next's request has the principal, for [PrincipalOf], [Require] and [Deny]. Its
-// headers have neither the token nor the proof, so that they cannot be passed on to anyone else.
+// It checks each request separately, without sessions. The context of next's request has the
+// principal, for [PrincipalOf], [Require] and [Deny]. Its headers contain neither the token nor the
+// proof, so that they cannot be forwarded.
 //
-// Preflight requests of browsers have no token and get a 401: what answers them has to be in front.
-// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#token-requirements.
+// Preflight requests of browsers have no token and get a 401: handle them in front of the guard.
+// See
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#token-requirements.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		adm, rejected := g.admit(r)
@@ -212,11 +229,12 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// admission is what is known of a request that is let through.
+// An admission is the result for an accepted request.
 type admission struct {
 	principal *Principal
 	scheme    scheme
-	nonce     string // a new one for the client; may be empty
+	// nonce is a new nonce for the client. It may be empty.
+	nonce string
 }
 
 // admit decides on a request.
@@ -242,7 +260,7 @@ func (g *Guard) admit(r *http.Request) (admission, *rejection) {
 		if !errors.Is(err, ErrInvalidToken) {
 			return admission{}, &rejection{status: http.StatusServiceUnavailable, retryAfter: retryUnavailable, err: err}
 		}
-		// What is wrong with how a token was presented says nothing of the token.
+		// A wrong presentation of a token says nothing about the token.
 		g.failures.addFailure(addr, digest, p == nil)
 		return admission{}, &rejection{status: http.StatusUnauthorized, scheme: s, code: "invalid_token", err: err}
 	}
@@ -265,7 +283,7 @@ func (g *Guard) admit(r *http.Request) (admission, *rejection) {
 
 var errTooManyFailures = errors.New("too many failures")
 
-// verify asks the verifier, and does not rely on it for what can be seen from the principal.
+// verify calls the verifier, and checks itself what the principal shows.
 func (g *Guard) verify(ctx context.Context, token string) (*Principal, error) {
 	found, err := g.verifier.Verify(ctx, token)
 	switch {
@@ -281,7 +299,7 @@ func (g *Guard) verify(ctx context.Context, token string) (*Principal, error) {
 	return &p, nil
 }
 
-// checkProof returns a new nonce if the client should get one.
+// checkProof checks the proof. It returns a new nonce if the client should get one.
 func (g *Guard) checkProof(r *http.Request, token, thumbprint string) (nonce string, _ *rejection) {
 	stale, err := g.dpop.check(r, g.publicURL(r), token, thumbprint)
 	if g.dpop.nonces != nil && (stale || errors.Is(err, errNonce)) {
@@ -300,7 +318,7 @@ func (g *Guard) checkProof(r *http.Request, token, thumbprint string) (nonce str
 	return "", &rejection{status: http.StatusUnauthorized, scheme: schemeDPoP, code: "invalid_dpop_proof", nonce: nonce, err: err}
 }
 
-// credentials returns the token of a request, whose text is checked, and how it was presented.
+// credentials returns the token of a request, which has a valid syntax, and its scheme.
 func (g *Guard) credentials(r *http.Request) (scheme, string, *rejection) {
 	malformed := func(err error) (scheme, string, *rejection) {
 		return "", "", &rejection{status: http.StatusBadRequest, code: "invalid_request", err: err}
@@ -332,8 +350,9 @@ func (g *Guard) credentials(r *http.Request) (scheme, string, *rejection) {
 	return s, token, nil
 }
 
-// parseAuthorization reads an Authorization header. The token is "" if the scheme is none of ours.
-// See https://www.rfc-editor.org/rfc/rfc6750#section-2.1 and https://www.rfc-editor.org/rfc/rfc9449#section-7.1.
+// parseAuthorization parses an Authorization header. The token is "" if the scheme is unknown. See
+// https://www.rfc-editor.org/rfc/rfc6750#section-2.1 and
+// https://www.rfc-editor.org/rfc/rfc9449#section-7.1.
 func parseAuthorization(header string) (scheme, string, error) {
 	name, token, _ := strings.Cut(header, " ")
 	known := []scheme{schemeBearer, schemeDPoP}
@@ -351,7 +370,7 @@ func parseAuthorization(header string) (scheme, string, error) {
 	return known[i], token, nil
 }
 
-// validToken tells whether s is a b64token.
+// validToken reports whether s is a b64token.
 func validToken(s string) bool {
 	body := strings.TrimRight(s, "=")
 	for i := range len(body) {
@@ -363,7 +382,7 @@ func validToken(s string) bool {
 	return body != ""
 }
 
-// A scheme is one of the ways to present a token.
+// A scheme is an authentication scheme for tokens.
 type scheme string
 
 const (
@@ -371,15 +390,21 @@ const (
 	schemeDPoP   scheme = "DPoP"
 )
 
-// A refusal is an answer to a request that is not let through.
+// A rejection is the response to a rejected request.
 type rejection struct {
-	status     int
-	scheme     scheme   // that the request used; empty if none
-	code       string   // of https://www.rfc-editor.org/rfc/rfc6750#section-3.1 or https://www.rfc-editor.org/rfc/rfc9449#section-12.2; may be empty
-	scopes     []string // that are needed
+	status int
+	// scheme is the scheme of the request. It may be empty.
+	scheme scheme
+	// code is an error code of https://www.rfc-editor.org/rfc/rfc6750#section-3.1 or
+	// https://www.rfc-editor.org/rfc/rfc9449#section-12.2. It may be empty.
+	code string
+	// scopes are the required scopes.
+	scopes     []string
 	retryAfter time.Duration
-	nonce      string // may be empty
-	err        error  // what was wrong, for the log
+	// nonce may be empty.
+	nonce string
+	// err is the cause, for the log.
+	err error
 }
 
 var errorDescriptions = map[string]string{
@@ -392,7 +417,7 @@ var errorDescriptions = map[string]string{
 
 type guardKey struct{}
 
-// passedGuard is what Deny has to know of how a request got past a guard.
+// passedGuard is what Deny needs to know about the guard that a request passed.
 type passedGuard struct {
 	guard  *Guard
 	scheme scheme
@@ -403,15 +428,18 @@ func passedGuardOf(ctx context.Context) passedGuard {
 	return p
 }
 
-// Deny answers a request that is authenticated but must not be served because of err: with 403 and a challenge that names all scopes of the operation if
-// err is, or wraps, a [*ScopeError]; with 401 if it is [ErrUnauthenticated] or [ErrInvalidToken]; with 503 if it is [ErrUnavailable]; else with 403. Nothing
-// of the error's text is sent. Nothing must have been written to w. The challenge is that of the [Guard] which r passed; if it passed none, it says less.
-// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#runtime-insufficient-scope-errors.
+// Deny rejects an authenticated request because of err. It answers a [*ScopeError] in err's chain
+// with 403 and a challenge that names all scopes of the operation, [ErrUnauthenticated] and
+// [ErrInvalidToken] with 401, [ErrUnavailable] with 503, and other errors with 403. It sends no
+// part of the error's text. Nothing may be written to w before. The challenge is that of the
+// [Guard] that r passed; without one it has fewer parameters.
+// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// (section "Runtime Insufficient Scope Errors").
 func Deny(w http.ResponseWriter, r *http.Request, err error) {
 	passedGuardOf(r.Context()).guard.Deny(w, r, err)
 }
 
-// Deny is [Deny] for a handler that knows its guard. A nil Guard has no metadata to point to.
+// Deny is [Deny] for a handler that knows its guard. A nil Guard has no metadata.
 func (g *Guard) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	used := passedGuardOf(r.Context()).scheme
 	if used == "" {
@@ -422,7 +450,9 @@ func (g *Guard) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &scopeErr):
 		scopes := scopeErr.Scopes
 		if g != nil {
-			scopes = slices.Concat(g.required, scopes) // these the operation needs too, and some clients ask for no more than they are told
+			// The operation needs these too, and some clients request only the scopes in the
+			// challenge.
+			scopes = slices.Concat(g.required, scopes)
 		}
 		g.reject(w, r, &rejection{status: http.StatusForbidden, scheme: used, code: "insufficient_scope", scopes: scopes, err: err})
 	case errors.Is(err, ErrInvalidToken):
@@ -436,10 +466,10 @@ func (g *Guard) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// retryUnavailable is how long clients are told to wait for an issuer.
+// retryUnavailable is the Retry-After of clients when a verifier is unavailable.
 const retryUnavailable = 5 * time.Second
 
-// reject writes the answer. A nil guard is one that nothing is known of.
+// reject writes the response. A nil guard has no settings.
 func (g *Guard) reject(w http.ResponseWriter, r *http.Request, f *rejection) {
 	if g != nil {
 		g.logRejection(r, f)
@@ -475,7 +505,7 @@ func (g *Guard) reject(w http.ResponseWriter, r *http.Request, f *rejection) {
 	}
 }
 
-// logRejection logs a refusal.
+// logRejection logs a rejection.
 func (g *Guard) logRejection(r *http.Request, f *rejection) {
 	if f.status == http.StatusServiceUnavailable {
 		g.log.WarnContext(r.Context(), "cannot verify token", "error", f.err)
@@ -484,8 +514,8 @@ func (g *Guard) logRejection(r *http.Request, f *rejection) {
 	g.log.DebugContext(r.Context(), "request refused", "status", f.status, "code", f.code, "error", f.err)
 }
 
-// challenges returns the values of WWW-Authenticate: that of the scheme which the request used comes first, and only it says what was wrong. When the
-// scheme was right, but not the scope, it is the only one.
+// challenges returns the values of WWW-Authenticate. The scheme of the request comes first, and
+// only it has the error. For a missing scope it is the only one.
 func (g *Guard) challenges(f *rejection) []string {
 	offered := []scheme{schemeBearer}
 	if g != nil && g.dpop != nil {
@@ -510,8 +540,8 @@ func (g *Guard) challenges(f *rejection) []string {
 	return list
 }
 
-// challenge returns one challenge. What it quotes was checked when the guard was made, is a constant, or goes through validScope: there is nothing to
-// escape.
+// challenge returns one challenge. Its texts need no escaping: they were checked when the guard was
+// made, are constants, or are checked by validScope.
 func (g *Guard) challenge(s scheme, f *rejection, code string) string {
 	var params []string
 	add := func(name, value string) {
@@ -556,7 +586,7 @@ type resourceMetadata struct {
 	DPoPRequired         bool     `json:"dpop_bound_access_tokens_required,omitempty"`
 }
 
-// buildMetadata makes the metadata, if there are authorization servers.
+// buildMetadata builds the metadata, if there are authorization servers.
 func (g *Guard) buildMetadata(o *GuardOptions) error {
 	servers := unique(o.AuthorizationServers)
 	if len(servers) == 0 {
@@ -584,7 +614,7 @@ func (g *Guard) buildMetadata(o *GuardOptions) error {
 		if err != nil {
 			return fmt.Errorf("auth: metadata: %w", err)
 		}
-		g.metadataURL = u.String() // escapes what would not fit into a quoted string
+		g.metadataURL = u.String() // escapes what does not fit into a quoted string
 	}
 	doc := resourceMetadata{
 		Resource: g.resource, AuthorizationServers: servers, ScopesSupported: unique(o.ScopesSupported), BearerMethods: []string{"header"},
@@ -598,15 +628,18 @@ func (g *Guard) buildMetadata(o *GuardOptions) error {
 	return err
 }
 
-// MetadataPaths returns the paths that the metadata should be served at: the well-known one of the resource, and that of the root, where some clients look
-// too. A resource without a path has one, a guard without authorization servers none.
-// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#protected-resource-metadata-discovery-requirements.
+// MetadataPaths returns the paths to serve the metadata at: the well-known path of the resource,
+// and that of the root, which some clients use. A resource without a path has one path; a guard
+// without authorization servers has no path.
+// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// (section "Protected Resource Metadata Discovery Requirements").
 func (g *Guard) MetadataPaths() []string { return slices.Clone(g.metadataPaths) }
 
-// MetadataURL returns where clients are told to find the metadata, or "" if there is none.
+// MetadataURL returns the URL of the metadata in challenges, or "" without metadata.
 func (g *Guard) MetadataURL() string { return g.metadataURL }
 
-// Metadata returns a handler that serves the metadata of the resource (https://www.rfc-editor.org/rfc/rfc9728), to everyone and every web page. Without
+// Metadata returns a handler that serves the metadata of the resource
+// (https://www.rfc-editor.org/rfc/rfc9728) to everyone, including web pages of any origin. Without
 // authorization servers it answers 404.
 func (g *Guard) Metadata() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -637,7 +670,7 @@ func (g *Guard) Metadata() http.Handler {
 	})
 }
 
-// Handler returns a handler that serves the metadata at [Guard.MetadataPaths], and protects next from everything else.
+// Handler returns a handler that serves the metadata at [Guard.MetadataPaths] and protects next.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	metadata, protected := g.Metadata(), g.Protect(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

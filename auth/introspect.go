@@ -19,33 +19,38 @@ const (
 	maxIntrospections     = 64 // at once
 )
 
-// IntrospectionOptions say whom to ask about tokens. All but the last four are required.
+// IntrospectionOptions are the options of NewIntrospection. All but the last four are required.
 type IntrospectionOptions struct {
 	// Endpoint is the URL of the issuer's introspection endpoint.
 	Endpoint string
-	// Issuer is the authorization server's identifier, which the answer's iss must be, exactly.
+	// Issuer is the authorization server's identifier. The response's iss must be equal.
 	Issuer string
-	// Audiences are the names of this server, of which the answer's aud must have one, exactly, as with [JWTOptions.Audiences]. An answer without
-	// aud is refused: a token that does not say whom it is for may have been issued for anyone.
+	// Audiences are the names of this server. The response's aud must contain one exactly, as with
+	// [JWTOptions.Audiences]. A response without aud is rejected: such a token may have been issued
+	// for anyone.
 	Audiences []string
-	// ClientID and ClientSecret are this server's own credentials at the issuer. They are sent in the Authorization header.
+	// ClientID and ClientSecret are this server's credentials at the issuer. They are sent in the
+	// Authorization header.
 	ClientID     string
 	ClientSecret Secret
-	// SecretInBody sends them in the body of the request instead (client_secret_post).
+	// SecretInBody sends the credentials in the body of the request instead (client_secret_post).
 	SecretInBody bool
-	// IssuerOptional accepts answers without iss. It is for an endpoint that knows the tokens of no other issuer.
+	// IssuerOptional accepts responses without iss. It is for endpoints that know only this
+	// issuer's tokens.
 	IssuerOptional bool
-	// CacheTTL is how long an answer is used, at most until the token expires, and at most 60 s; 0 means 60 s, less than 0 not at all. So long a token that
-	// was revoked goes on to work.
+	// CacheTTL limits how long a response is used, and so how long a revoked token still works. The
+	// maximum is 60 s, or the token's expiry. Zero means 60 s; a negative value disables the cache.
 	CacheTTL time.Duration
-	// HTTPClient sends the requests; nil means one of its own. Its cookies and its handling of redirects are not used: redirects fail.
+	// HTTPClient sends the requests. Nil means a new client. Its cookies and its handling of
+	// redirects are not used: redirects fail.
 	HTTPClient *http.Client
 }
 
-// Introspection verifies tokens by asking their issuer, https://www.rfc-editor.org/rfc/rfc7662. It may be used by many goroutines at once, has none of its
-// own and need not be closed.
+// Introspection verifies tokens by asking their issuer (https://www.rfc-editor.org/rfc/rfc7662).
+// Many goroutines may use it at once. It starts no goroutines and need not be closed.
 //
-// Good answers are cached, up to 10,000, by the token's hash. Requests for one token are sent once, and at most 64 at a time.
+// It caches up to 10,000 positive responses by the token's hash. It sends one request at a time for
+// each token, and at most 64 at a time in all.
 type Introspection struct {
 	opts   IntrospectionOptions
 	client *http.Client
@@ -53,7 +58,8 @@ type Introspection struct {
 
 	mu    sync.Mutex
 	cache recentCache[[sha256.Size]byte, cachedPrincipal]
-	calls map[[sha256.Size]byte]*introspectionCall // under way
+	// calls are the pending requests.
+	calls map[[sha256.Size]byte]*introspectionCall
 }
 
 type cachedPrincipal struct {
@@ -61,9 +67,10 @@ type cachedPrincipal struct {
 	until     time.Time
 }
 
-// An introspectionCall is one request to the issuer, and who waits for it.
+// An introspectionCall is one request to the issuer, which several callers may wait for.
 type introspectionCall struct {
-	done      chan struct{} // closed when the rest is set
+	// done is closed when the other fields are set.
+	done      chan struct{}
 	principal *Principal
 	err       error
 }
@@ -95,7 +102,8 @@ func NewIntrospection(o *IntrospectionOptions) (*Introspection, error) {
 	return v, nil
 }
 
-// Verify returns whose token it is. It waits at most 10 s for the issuer, even if ctx ends before.
+// Verify returns the token's principal. It waits at most 10 s for the issuer, even if ctx ends
+// earlier.
 func (in *Introspection) Verify(ctx context.Context, token string) (*Principal, error) {
 	if len(token) > maxToken {
 		return nil, invalid("it is too long")
@@ -122,14 +130,14 @@ func (in *Introspection) Verify(ctx context.Context, token string) (*Principal, 
 	in.calls[key] = call
 	in.mu.Unlock()
 	defer in.complete(key, call, now)
-	// The others that wait do not care whether this request is cancelled.
+	// Other waiting requests must not fail if this request is canceled.
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
 	call.principal, call.err = in.introspect(detached, token)
 	return call.principal, call.err
 }
 
-// complete hands the answer of a call out, and notes it if it is a good one.
+// complete returns the result of a call to its waiters, and caches it if it is positive.
 func (in *Introspection) complete(key [sha256.Size]byte, call *introspectionCall, asked time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -145,7 +153,7 @@ func (in *Introspection) complete(key [sha256.Size]byte, call *introspectionCall
 	in.cache.put(key, cachedPrincipal{call.principal, until})
 }
 
-// introspect sends the request and judges the answer.
+// introspect sends the request and checks the response.
 func (in *Introspection) introspect(ctx context.Context, token string) (*Principal, error) {
 	select {
 	case in.slots <- struct{}{}:
@@ -164,7 +172,7 @@ func (in *Introspection) introspect(ctx context.Context, token string) (*Princip
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if !in.opts.SecretInBody {
-		// https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1 has both encoded first.
+		// Both are form-encoded first. See https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1.
 		req.SetBasicAuth(url.QueryEscape(in.opts.ClientID), url.QueryEscape(in.opts.ClientSecret.Reveal()))
 	}
 	body, contentType, err := fetchBody(in.client, req)
@@ -178,7 +186,7 @@ func (in *Introspection) introspect(ctx context.Context, token string) (*Princip
 	return in.principalOf(answer)
 }
 
-// principalOf returns the principal that the issuer tells of.
+// principalOf returns the principal of the issuer's response.
 func (in *Introspection) principalOf(answer claimSet) (*Principal, error) {
 	switch active := string(answer["active"]); active {
 	case "true":

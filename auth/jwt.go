@@ -26,38 +26,48 @@ import (
 
 const maxLeeway = 60 * time.Second
 
-// JWTOptions say which tokens a [JWT] accepts. Issuer and Audiences are required.
+// JWTOptions are the options of NewJWT. Issuer and Audiences are required.
 type JWTOptions struct {
-	// Issuer is the authorization server's identifier, exactly as in its metadata and in the claim iss.
+	// Issuer is the authorization server's identifier, exactly as in its metadata and in the claim
+	// iss.
 	Issuer string
-	// Audiences are the names of this server, of which the claim aud must have one, exactly: the canonical URL of the resource ([CanonicalResource]), and
-	// others only if the issuer cannot be made to use that. A name that several services share lets each use the tokens of the others.
+	// Audiences are the names of this server. The claim aud must contain one exactly: the canonical
+	// URL of the resource ([CanonicalResource]), or other names only if the issuer cannot use that.
+	// If several services share a name, each can use the tokens of the others.
 	Audiences []string
-	// JWKSURL is where the issuer's keys are. If it is empty, the issuer's metadata says so (RFC 8414 or OpenID Connect Discovery).
+	// JWKSURL is the URL of the issuer's keys. Empty means the URL in the issuer's metadata (RFC
+	// 8414 or OpenID Connect Discovery).
 	JWKSURL string
-	// Algorithms that signatures may use: ES256, ES384, ES512, EdDSA, PS256, PS384, PS512, RS256, RS384 or RS512. Nil means ES256, ES384, EdDSA, PS256 and
-	// RS256. A key that names its algorithm is good for that one only.
+	// Algorithms lists the accepted signature algorithms: ES256, ES384, ES512, EdDSA, PS256, PS384,
+	// PS512, RS256, RS384 or RS512. Nil means ES256, ES384, EdDSA, PS256 and RS256. A key that
+	// names its algorithm is valid only for that.
 	Algorithms []string
-	// Strict demands all of https://www.rfc-editor.org/rfc/rfc9068: the type at+jwt, and the claims client_id, iat and jti. Without it the type may also be
-	// JWT, or missing, as with issuers that do not know that document.
+	// Strict requires all of https://www.rfc-editor.org/rfc/rfc9068: the type at+jwt, and the
+	// claims client_id, iat and jti. Without it the type may also be JWT or missing, as with older
+	// issuers.
 	Strict bool
-	// ClientIDClaims are the claims that may have the client's id; the first that is there counts. Nil means client_id and azp. Strict only knows
-	// client_id.
+	// ClientIDClaims are the claims that may contain the client's id. The first that is present
+	// counts. Nil means client_id and azp. Strict uses only client_id.
 	ClientIDClaims []string
-	// Leeway is by how much the issuer's clock may be ahead, at most 60 s; 0 means 30 s, less than 0 none. There is none for exp.
+	// Leeway is the tolerance for an issuer's clock that is ahead, at most 60 s. Zero means 30 s; a
+	// negative value means no tolerance. It does not apply to exp.
 	Leeway time.Duration
-	// RefreshInterval is how long keys are used before they are fetched again; 0 means 15 min. So long may a key go on to work after the issuer has withdrawn
-	// it; an hour longer while the issuer does not answer.
+	// RefreshInterval is how long keys are used before they are fetched again, and so how long a
+	// withdrawn key still works; an hour longer while the issuer does not answer. Zero means 15
+	// minutes.
 	RefreshInterval time.Duration
-	// HTTPClient fetches metadata and keys; nil means one of its own. Its cookies and its handling of redirects are not used: redirects fail.
+	// HTTPClient fetches metadata and keys. Nil means a new client. Its cookies and its handling of
+	// redirects are not used: redirects fail.
 	HTTPClient *http.Client
 }
 
-// JWT verifies tokens that are signed by one issuer, by https://www.rfc-editor.org/rfc/rfc9068 and https://www.rfc-editor.org/rfc/rfc8725. It may be used
-// by many goroutines at once, has no goroutines of its own and need not be closed.
+// JWT verifies tokens that are signed by one issuer, as in https://www.rfc-editor.org/rfc/rfc9068
+// and https://www.rfc-editor.org/rfc/rfc8725. Many goroutines may use it at once. It starts no
+// goroutines and need not be closed.
 //
-// The issuer's keys are fetched with the first token, when they are older than [JWTOptions.RefreshInterval], and for a key id that is not known, but for
-// that at most once in 30 s. At most 100 keys in 256 KiB are taken. While the issuer does not answer, old keys go on to be used for an hour.
+// It fetches the issuer's keys for the first token, when they are older than
+// [JWTOptions.RefreshInterval], and at most every 30 s for an unknown key id. It accepts at most
+// 100 keys in 256 KiB. While the issuer does not answer, it uses old keys for up to an hour.
 type JWT struct {
 	issuer         string
 	audiences      []string
@@ -68,10 +78,10 @@ type JWT struct {
 	keys           *keySet
 }
 
-// defaultAlgorithms is what is accepted unless options say otherwise.
+// defaultAlgorithms are the algorithms that are accepted by default.
 var defaultAlgorithms = []string{"ES256", "ES384", "EdDSA", "PS256", "RS256"}
 
-// parseAlgorithms returns the algorithms by name. None that is symmetric, or "none", is known.
+// parseAlgorithms returns the algorithms by name. It knows no symmetric algorithm and not "none".
 func parseAlgorithms(names []string) ([]jose.SignatureAlgorithm, error) {
 	if names == nil {
 		names = defaultAlgorithms
@@ -91,7 +101,7 @@ func parseAlgorithms(names []string) ([]jose.SignatureAlgorithm, error) {
 	return algorithms, nil
 }
 
-// NewJWT returns a verifier of signed tokens. It fetches nothing yet.
+// NewJWT returns a verifier of signed tokens. It does not fetch anything yet.
 func NewJWT(o *JWTOptions) (*JWT, error) {
 	if o == nil {
 		o = &JWTOptions{}
@@ -130,8 +140,9 @@ func NewJWT(o *JWTOptions) (*JWT, error) {
 	return j, nil
 }
 
-// Verify returns whose token it is. What the token claims is looked at first, and only a token that would be good if it were genuine can make the issuer's
-// keys be fetched, which ends after 10 s even if ctx ends before.
+// Verify returns the token's principal. It checks the claims first, so that only a token that would
+// be valid if genuine can cause a fetch of the issuer's keys. The fetch is limited to 10 s, even if
+// ctx ends earlier.
 func (j *JWT) Verify(ctx context.Context, token string) (*Principal, error) {
 	head, claims, ok := parseJWT(token)
 	if !ok {
@@ -147,7 +158,7 @@ func (j *JWT) Verify(ctx context.Context, token string) (*Principal, error) {
 	return p, nil
 }
 
-// parseJWT returns the header and the claims of a token, without any judgment on them.
+// parseJWT returns the header and the claims of a token, unchecked.
 func parseJWT(token string) (head, claims claimSet, ok bool) {
 	parts := strings.SplitN(token, ".", 4)
 	if len(token) > maxToken || len(parts) != 3 {
@@ -198,8 +209,9 @@ func (j *JWT) verify(ctx context.Context, token string, head, claims claimSet) (
 	return nil, invalid("the signature is wrong")
 }
 
-// checkHeader returns the algorithm, or why the header is refused. Keys and certificates in it, or where they could be had, do not count:
-// jku, x5u and x5c are passed over, and jwk is refused, since nothing but an attack on this very check has it.
+// checkHeader returns the algorithm, or the reason why the header is rejected. It does not use keys
+// and certificates in the header or their URLs: it ignores jku, x5u and x5c, and rejects jwk, which
+// only an attack on this check would contain.
 func (j *JWT) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason string) {
 	name, _ := head.str("alg")
 	alg := jose.SignatureAlgorithm(name)
@@ -224,7 +236,7 @@ func (j *JWT) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason stri
 	return alg, ""
 }
 
-// checkClaims returns the principal that the token would stand for, or why it would not.
+// checkClaims returns the principal of the claims, or the reason why they are invalid.
 func (j *JWT) checkClaims(claims claimSet) (_ *Principal, reason string) {
 	if aud, _ := claims.strs("aud"); !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(j.audiences, a) }) {
 		return nil, "it is for somebody else"
@@ -260,34 +272,41 @@ func (j *JWT) checkClaims(claims claimSet) (_ *Principal, reason string) {
 const (
 	maxKeys               = 100
 	defaultRefresh        = 15 * time.Minute
-	maxStale              = time.Hour        // beyond the refresh interval
+	maxStale              = time.Hour        // in addition to the refresh interval
 	minRefetch            = 30 * time.Second // between two attempts
-	minRefetchWithoutKeys = 5 * time.Second  // between two attempts when there are no keys at all
-	staleTimeout          = 2 * time.Second  // of a refresh that a request waits for although it has a key
+	minRefetchWithoutKeys = 5 * time.Second  // between two attempts without any keys
+	staleTimeout          = 2 * time.Second  // of a refresh by a request that has a key
 	minRSA                = 2048             // bits
-	maxRSA                = 8192             // bits; larger ones cost the server more than the client
-	maxCandidates         = 4                // keys that are tried for one signature
+	maxRSA                = 8192             // bits; larger ones cost the server too much
+	maxCandidates         = 4                // keys to try for one signature
 )
 
 // A publicKey is a key of an issuer.
 type publicKey struct {
-	id  string
-	alg jose.SignatureAlgorithm // "" if the key does not say
-	key any                     // *ecdsa.PublicKey, *rsa.PublicKey or ed25519.PublicKey
+	id string
+	// alg is "" if the key does not say.
+	alg jose.SignatureAlgorithm
+	// key is an *ecdsa.PublicKey, *rsa.PublicKey or ed25519.PublicKey.
+	key any
 }
 
-// keySet has the keys of an issuer, and fetches them.
+// keySet holds the keys of an issuer, and fetches them.
 type keySet struct {
-	issuer, url     string // url may be empty
+	// url may be empty.
+	issuer, url     string
 	client          *http.Client
 	refreshInterval time.Duration
-	fetchLock       chan struct{} // held by the one who fetches
+	// fetchLock is a lock for fetching the keys.
+	fetchLock chan struct{}
 
-	mu          sync.Mutex
-	keys        []publicKey
-	fetchedAt   time.Time // when keys were; zero if never
-	attemptedAt time.Time // when the last attempt began
-	lastErr     error     // of the last attempt
+	mu   sync.Mutex
+	keys []publicKey
+	// fetchedAt is the time of the keys. Zero means never.
+	fetchedAt time.Time
+	// attemptedAt is the start of the last attempt.
+	attemptedAt time.Time
+	// lastErr is the error of the last attempt.
+	lastErr error
 }
 
 func newKeySet(o *JWTOptions) *keySet {
@@ -298,12 +317,15 @@ func newKeySet(o *JWTOptions) *keySet {
 	return s
 }
 
-// keyLookup is what the keys that are there say, at one moment.
+// A keyLookup is the result of a search in the current keys.
 type keyLookup struct {
-	found    []publicKey
-	usable   bool // there are keys, not too old
-	stale    bool // they should be fetched again
-	mayFetch bool // enough time has passed since the last attempt
+	found []publicKey
+	// usable says that there are keys that are not too old.
+	usable bool
+	// stale says that the keys should be fetched again.
+	stale bool
+	// mayFetch says that enough time has passed since the last attempt.
+	mayFetch bool
 	err      error
 }
 
@@ -322,7 +344,8 @@ func (s *keySet) lookup(kid string, alg jose.SignatureAlgorithm) keyLookup {
 	return l
 }
 
-// candidates returns the keys that may have made a signature. Without a key id it must be clear which key it is.
+// candidates returns the keys that may have made a signature. Without a key id, only one key may
+// match.
 func candidates(keys []publicKey, kid string, alg jose.SignatureAlgorithm) []publicKey {
 	var found []publicKey
 	for _, k := range keys {
@@ -336,8 +359,8 @@ func candidates(keys []publicKey, kid string, alg jose.SignatureAlgorithm) []pub
 	return found[:min(len(found), maxCandidates)]
 }
 
-// find returns the keys of an id, at least one. A missing key id is "". If keys have to be fetched, one goroutine does it and the others that need them
-// wait.
+// find returns the keys with the given id, at least one. A missing key id is "". One goroutine
+// fetches keys and the others that need them wait.
 func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorithm) ([]publicKey, error) {
 	l := s.lookup(kid, alg)
 	if len(l.found) > 0 && l.stale && l.mayFetch && s.tryRefresh(ctx) {
@@ -361,13 +384,13 @@ func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorit
 	switch {
 	case len(l.found) > 0:
 		return l.found, nil
-	case l.err != nil: // it may well be a new key
+	case l.err != nil: // it may be a new key
 		return nil, unavailable("keys of the issuer", l.err)
 	}
 	return nil, invalid("its key is not known")
 }
 
-// tryRefresh fetches the keys, unless someone else is at it.
+// tryRefresh fetches the keys, unless another goroutine does. It reports whether it did.
 func (s *keySet) tryRefresh(ctx context.Context) bool {
 	select {
 	case s.fetchLock <- struct{}{}:
@@ -379,8 +402,8 @@ func (s *keySet) tryRefresh(ctx context.Context) bool {
 	}
 }
 
-// refresh fetches the keys. It goes on when the caller's request is cancelled: whoever can make requests and cancel them could keep the keys from ever
-// being fetched.
+// refresh fetches the keys. It continues when the caller's request is canceled: otherwise a client
+// could prevent the fetch by canceling its requests.
 func (s *keySet) refresh(ctx context.Context, timeout time.Duration) {
 	now := time.Now()
 	s.mu.Lock()
@@ -412,8 +435,9 @@ func (s *keySet) fetch(ctx context.Context) ([]publicKey, error) {
 	return parseKeySet(text)
 }
 
-// discover returns where the issuer's metadata says that the keys are.
-// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-server-metadata-discovery.
+// discover returns the URL of the keys in the issuer's metadata.
+// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// (section "Authorization Server Metadata Discovery").
 func (s *keySet) discover(ctx context.Context) (string, error) {
 	var failed error
 	for _, address := range metadataURLs(s.issuer) {
@@ -445,7 +469,7 @@ func (s *keySet) discover(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no metadata of the issuer: %w", failed)
 }
 
-// metadataURLs returns where the metadata of an issuer may be, in order.
+// metadataURLs returns the possible URLs of an issuer's metadata, in order.
 func metadataURLs(issuer string) []string {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -460,7 +484,8 @@ func metadataURLs(issuer string) []string {
 	return []string{origin + oauth + path, origin + oidc + path, origin + path + oidc}
 }
 
-// parseKeySet reads a JWK set. Keys that are of no use, private ones above all, are left out; a set with none that is of use is an error.
+// parseKeySet parses a JWK set. It omits unusable keys, such as private ones. A set without a
+// usable key is an error.
 func parseKeySet(text []byte) ([]publicKey, error) {
 	doc, ok := parseObject(text)
 	if !ok {
@@ -485,7 +510,7 @@ func parseKeySet(text []byte) ([]publicKey, error) {
 	return keys, nil
 }
 
-// parseKey reads a JWK that is the public half of a key for signatures.
+// parseKey parses a JWK that is a public signature key.
 func parseKey(text []byte) (publicKey, bool) {
 	jwk, ok := parseObject(text)
 	if !ok {
@@ -506,7 +531,7 @@ func parseKey(text []byte) (publicKey, bool) {
 	k.id, _ = jwk.str("kid")
 	alg, _ := jwk.str("alg")
 	k.alg = jose.SignatureAlgorithm(alg)
-	// The certificates of a key, and where more could be had, are none of our business.
+	// Ignore certificates and URLs.
 	maps.DeleteFunc(jwk, func(name string, _ json.RawMessage) bool {
 		return !slices.Contains([]string{"kty", "crv", "x", "y", "n", "e"}, name)
 	})
@@ -522,7 +547,7 @@ func parseKey(text []byte) (publicKey, bool) {
 	return k, true
 }
 
-// suitsAlgorithm tells whether a key can be one of an algorithm, and is strong enough.
+// suitsAlgorithm reports whether a key fits an algorithm and is strong enough.
 func suitsAlgorithm(key any, alg jose.SignatureAlgorithm) bool {
 	switch k := key.(type) {
 	case *ecdsa.PublicKey:
@@ -538,10 +563,11 @@ func suitsAlgorithm(key any, alg jose.SignatureAlgorithm) bool {
 	return false
 }
 
-// rawBase64 is the encoding of tokens and proofs. Strict: one value has one text.
+// rawBase64 is the encoding of tokens and proofs. It is strict: each value has one text.
 var rawBase64 = base64.RawURLEncoding.Strict()
 
-// decodeSegment decodes a part of a compact serialization, which has no line breaks, whatever encoding/base64 thinks of them.
+// decodeSegment decodes a part of a compact serialization. It rejects line breaks, which
+// encoding/base64 ignores.
 func decodeSegment(part string) ([]byte, bool) {
 	if strings.ContainsAny(part, "\r\n") {
 		return nil, false
@@ -550,11 +576,12 @@ func decodeSegment(part string) ([]byte, bool) {
 	return b, err == nil
 }
 
-// claimSet is a JSON object by the names of its members.
+// A claimSet is a JSON object by member names.
 type claimSet map[string]json.RawMessage
 
-// parseObject reads a JSON object. Names count by case, and a repeated one is an error: what is checked and what is used later must be the same. It uses
-// the JSON reader of the library that checks the signatures, so that both read the same.
+// parseObject parses a JSON object. Names are case-sensitive, and a duplicate is an error: what is
+// checked must be what is used later. It uses the JSON decoder of the signature library, so that
+// both read the same.
 func parseObject(text []byte) (claimSet, bool) {
 	if !utf8.Valid(text) {
 		return nil, false
@@ -570,10 +597,10 @@ func parseObject(text []byte) (claimSet, bool) {
 	return set, true
 }
 
-// has tells whether there is a member, null included.
+// has reports whether the member exists, including null.
 func (c claimSet) has(name string) bool { _, ok := c[name]; return ok }
 
-// str returns a member that is a string; ok is false if it is missing or anything else.
+// str returns a string member. ok is false if it is missing or not a string.
 func (c claimSet) str(name string) (s string, ok bool) {
 	raw := c[name]
 	if len(raw) == 0 || raw[0] != '"' {
@@ -592,7 +619,7 @@ func (c claimSet) strs(name string) (list []string, ok bool) {
 	if len(raw) == 0 || raw[0] != '[' {
 		return nil, false
 	}
-	var elements []*string // pointers, to tell null from ""
+	var elements []*string // pointers distinguish null from ""
 	if err := json.Unmarshal(raw, &elements); err != nil {
 		return nil, false
 	}
@@ -605,10 +632,11 @@ func (c claimSet) strs(name string) (list []string, ok bool) {
 	return list, true
 }
 
-// A numeric date that a time.Time of four-digit years can hold.
+// maxDate is the last second of the year 9999.
 const maxDate = 253402300799
 
-// date returns a member that is a NumericDate (https://www.rfc-editor.org/rfc/rfc7519#section-2). If it is missing, the date is zero and ok true.
+// date returns a NumericDate member (https://www.rfc-editor.org/rfc/rfc7519#section-2). If it is
+// missing, the date is zero and ok is true.
 func (c claimSet) date(name string) (t time.Time, ok bool) {
 	raw, found := c[name]
 	if !found {
@@ -625,7 +653,8 @@ func (c claimSet) date(name string) (t time.Time, ok bool) {
 	return time.Unix(int64(whole), int64(part*1e9)), true
 }
 
-// checkDates returns why a token is not valid now, or "". exp counts to the second; the others allow for clocks that differ by leeway.
+// checkDates returns the reason why a token is not valid now, or "". exp is exact; nbf and iat may
+// be in the future by leeway.
 func (c claimSet) checkDates(now time.Time, leeway time.Duration) (expires time.Time, reason string) {
 	exp, ok := c.date("exp")
 	if !ok {
@@ -642,8 +671,9 @@ func (c claimSet) checkDates(now time.Time, leeway time.Duration) (expires time.
 	return exp, ""
 }
 
-// scopes returns what the token was granted, from scope (https://www.rfc-editor.org/rfc/rfc9068#section-2.2.3) or scp, which some issuers use. Both
-// are taken as a text of several scopes or as an array.
+// scopes returns the granted scopes, from scope
+// (https://www.rfc-editor.org/rfc/rfc9068#section-2.2.3) or scp, which some issuers use. Both may
+// be a text of several scopes or an array.
 func (c claimSet) scopes() []string {
 	list, ok := c.strs("scope")
 	if !ok {
@@ -660,8 +690,9 @@ func (c claimSet) scopes() []string {
 	return unique(scopes)
 }
 
-// confirmation returns the thumbprint of the key that the token is bound to, "" if it is bound to none. A token that is bound in another way, or in two,
-// is not valid here, since nobody would check that.
+// confirmation returns the thumbprint of the key that the token is bound to, or "" for an unbound
+// token. A token that is bound in another way, or in two ways, is invalid, since nothing would
+// check that.
 func (c claimSet) confirmation() (jkt string, ok bool) {
 	raw, found := c["cnf"]
 	if !found {
@@ -675,7 +706,7 @@ func (c claimSet) confirmation() (jkt string, ok bool) {
 	return jkt, ok && validDigest(jkt)
 }
 
-// validDigest tells whether s is a SHA-256 in base64url.
+// validDigest reports whether s is a SHA-256 hash in base64url.
 func validDigest(s string) bool {
 	b, ok := decodeSegment(s)
 	return ok && len(b) == 32

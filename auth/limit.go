@@ -7,25 +7,29 @@ import (
 	"time"
 )
 
-// A FailureLimit says how many tokens may fail. Beyond it, requests are answered with the status 429 and their tokens not looked at. Requests without a
-// token do not count, nor do those that fail because a scope is missing or an issuer does not answer. The zero FailureLimit has the defaults.
+// A FailureLimit limits how many tokens may fail. Beyond it, requests are answered with status 429
+// without checking their tokens. Requests without a token do not count, nor do failures because of
+// a missing scope or an unavailable issuer. The zero FailureLimit means the defaults.
 type FailureLimit struct {
-	// PerAddress is how many failures one client address may have in a Window, an IPv6 network of 64 bits counting as one address; 0 means 60, less
-	// than 0 any number. A token that was good lately is looked at in any case, so that others behind the same address cannot lock its owner out.
+	// PerAddress limits the failures of one client address in a Window. An IPv6 network of 64 bits
+	// counts as one address. Zero means 60, negative means unlimited. A recently valid token is
+	// always checked, so that others behind the same address cannot lock its owner out.
 	PerAddress int
-	// PerToken is how many times the same token is looked at although it is not good, and refused without a look after that; 0 means 10, less than 0 any
-	// number. That it is sent again does not count for the address.
+	// PerToken limits how often the same invalid token is checked; after that it is rejected
+	// unchecked. Zero means 10, negative means unlimited. Repetitions do not count for the address.
 	PerToken int
-	// Window is in which the failures are counted; 0 means a minute. After it all are forgiven, after a part of it the same part.
+	// Window is the period for counting failures. Zero means a minute. Failures expire gradually
+	// over the Window.
 	Window time.Duration
 }
 
-// maxTracked is how many addresses, tokens that failed and tokens that were good are remembered, each.
+// maxTracked limits each of the remembered addresses, failed tokens and valid tokens.
 const maxTracked = 10_000
 
 // A failureLimiter counts failures.
 type failureLimiter struct {
-	perAddress, perToken float64 // less than 0: no limit
+	// perAddress and perToken are negative for no limit.
+	perAddress, perToken float64
 	window               time.Duration
 
 	mu           sync.Mutex
@@ -34,7 +38,7 @@ type failureLimiter struct {
 	goodTokens   recentCache[[sha256.Size]byte, struct{}]
 }
 
-// A level is how full a bucket is that loses what it may hold in one window.
+// A failureLevel is the level of a leaky bucket that drains its capacity in one window.
 type failureLevel struct {
 	failures float64
 	at       time.Time
@@ -58,7 +62,7 @@ func newFailureLimiter(o *FailureLimit) *failureLimiter {
 	return l
 }
 
-// networkOf returns what counts as one address.
+// networkOf returns the network that counts as one address.
 func networkOf(addr netip.Addr) (netip.Prefix, bool) {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() {
@@ -72,9 +76,9 @@ func networkOf(addr netip.Addr) (netip.Prefix, bool) {
 	return p, err == nil
 }
 
-// wait returns how long a client has to wait until a token of its is looked at again; 0 if it need not. A token that has failed too often is known to be
-// bad: it is not looked at, but the client is to hear that it needs another one, and not that it should come again with this one. Clients with many
-// requests under way send a token that has just been revoked with all of them.
+// wait returns how long a client must wait until its token is checked again, or 0. bad means that
+// the token has failed too often: it is not checked, and the client should learn that it needs
+// another one. Clients with many concurrent requests send a revoked token with all of them.
 func (l *failureLimiter) wait(addr netip.Addr, token [sha256.Size]byte) (_ time.Duration, bad bool) {
 	now := time.Now()
 	l.mu.Lock()
@@ -93,30 +97,30 @@ func (l *failureLimiter) wait(addr netip.Addr, token [sha256.Size]byte) (_ time.
 	return 0, false
 }
 
-// currentLevel returns a level as it is now.
+// currentLevel returns the level at the time now.
 func (l *failureLimiter) currentLevel(v failureLevel, limit float64, now time.Time) float64 {
 	return max(v.failures-limit*float64(now.Sub(v.at))/float64(l.window), 0)
 }
 
-// untilAllowed returns how long it takes until another failure has room.
+// untilAllowed returns the time until another failure is allowed.
 func (l *failureLimiter) untilAllowed(v failureLevel, limit float64, now time.Time) time.Duration {
 	if limit < 0 {
 		return 0
 	}
 	over := l.currentLevel(v, limit, now) + 1 - limit
-	if over <= 1e-6 { // what the division leaves
+	if over <= 1e-6 { // rounding error
 		return 0
 	}
 	return max(time.Duration(over/limit*float64(l.window)), 1)
 }
 
-// addFailure counts a failure. That the token itself is at fault counts against it; a wrong proof does not, since it may come from someone who has seen the
-// token.
+// addFailure counts a failure. tokenToo counts it against the token too. A wrong proof does not,
+// since it may come from someone who has only seen the token.
 func (l *failureLimiter) addFailure(addr netip.Addr, token [sha256.Size]byte, tokenToo bool) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, again := l.failedTokens.get(token) // a token that fails again is no other guess
+	_, again := l.failedTokens.get(token) // a repeated token is not another guess
 	if p, ok := networkOf(addr); ok && l.perAddress >= 0 && !(tokenToo && again) {
 		v, _ := l.addresses.get(p)
 		l.addresses.put(p, failureLevel{l.currentLevel(v, l.perAddress, now) + 1, now})
@@ -130,7 +134,7 @@ func (l *failureLimiter) addFailure(addr netip.Addr, token [sha256.Size]byte, to
 	}
 }
 
-// addSuccess remembers a good token.
+// addSuccess remembers a valid token.
 func (l *failureLimiter) addSuccess(token [sha256.Size]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,11 +143,12 @@ func (l *failureLimiter) addSuccess(token [sha256.Size]byte) {
 	}
 }
 
-// recentCache is a map that forgets what was not used lately when it has grown too large. It holds at most max entries and never fewer than the max/2 that
-// were used last. It has no lock.
+// recentCache is a map that evicts entries that were not used recently. It holds at most max
+// entries, and always the max/2 entries that were used last. It has no lock.
 type recentCache[K comparable, V any] struct {
-	max               int
-	current, previous map[K]V // an entry is in one of the two; old goes when now is full
+	max int
+	// Each entry is in one of the two. previous is dropped when current is full.
+	current, previous map[K]V
 }
 
 func (r *recentCache[K, V]) get(k K) (V, bool) {

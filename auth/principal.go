@@ -11,28 +11,34 @@ import (
 	"time"
 )
 
-// A Principal is on whose behalf a request comes, as a verified token says. It holds nothing that would let its holder act as the client: the token is
-// not part of it. A Principal that was handed out is shared, and neither it nor its slices and maps may be changed.
+// A Principal is the identity on whose behalf a request comes, from a verified token. It does not
+// contain the token or anything else that would let its holder act as the client. A returned
+// Principal is shared: neither it nor its slices and maps may be changed.
 type Principal struct {
-	// Issuer, Subject and ClientID together are the identity: who vouches, for whom, and which software acts. Subject or ClientID may be empty where an
-	// issuer does not tell.
+	// Issuer, Subject and ClientID together are the identity: who vouches, for whom, and which
+	// software acts. Subject or ClientID may be empty if the issuer does not supply it.
 	Issuer, Subject, ClientID string
-	// Scopes is what the token was granted, in the token's order, without repetitions. See [Principal.HasScopes] for what follows from it.
+	// Scopes are the granted scopes, in the token's order, without duplicates. See
+	// [Principal.HasScopes] for included scopes.
 	Scopes []string
-	// Expires is when the token ends; zero if it does not. What outlives a request, a stream above all, has to end then: see [WithExpiry].
+	// Expires is the token's expiry. Zero means never. Streams and other work that outlives a
+	// request must end then: see [WithExpiry].
 	Expires time.Time
-	// KeyThumbprint is the thumbprint (https://www.rfc-editor.org/rfc/rfc7638) of the key that the token is bound to, from its cnf.jkt. A [Guard] accepts
-	// such a token only with a proof of that key. Empty for bearer tokens.
+	// KeyThumbprint is the thumbprint (https://www.rfc-editor.org/rfc/rfc7638) of the key that the
+	// token is bound to, from its cnf.jkt. A [Guard] accepts such a token only with a proof of that
+	// key. It is empty for bearer tokens.
 	KeyThumbprint string
-	// Claims is all that the issuer said, by name. Texts in it are the issuer's and need escaping like any other input.
+	// Claims are the issuer's claims, by name. Their texts are untrusted input.
 	Claims map[string]json.RawMessage
 
-	hierarchy scopeHierarchy // what a scope includes, by the guard's configuration
+	// hierarchy holds the included scopes of the guard's configuration.
+	hierarchy scopeHierarchy
 }
 
-// ID returns the identity as one text: issuer, subject and client id, with a blank between them. It is the same for the same three, and different for
-// others: in the parts blanks, controls, quotes, angle brackets, & and everything beyond ASCII are percent-encoded, so that the text can also stand in a
-// log or a header. It is what sessions, tasks, caches and limits should be bound to. The ID of nil is empty.
+// ID returns the identity as one text: issuer, subject and client id, separated by a space. It is
+// unique for the three parts: blanks, controls, quotes, angle brackets, & and non-ASCII bytes in
+// them are percent-encoded, so that the text is also safe in a log or a header. Bind sessions,
+// tasks, caches and limits to it. The ID of nil is empty.
 func (p *Principal) ID() string {
 	if p == nil {
 		return ""
@@ -51,11 +57,11 @@ func (p *Principal) String() string { return p.ID() }
 // LogValue returns the ID, for the same reason.
 func (p *Principal) LogValue() slog.Value { return slog.StringValue(p.ID()) }
 
-// HasScopes tells whether the principal was granted all of scopes, each by name or by a scope that includes it ([GuardOptions.ScopeIncludes]). Nil has
-// none.
+// HasScopes reports whether the principal has all scopes, by name or by a scope that includes them
+// ([GuardOptions.ScopeIncludes]). A nil Principal has no scopes.
 func (p *Principal) HasScopes(scopes ...string) bool { return len(p.missing(scopes)) == 0 }
 
-// missing returns those of scopes that the principal was not granted.
+// missing returns the scopes that the principal lacks.
 func (p *Principal) missing(scopes []string) []string {
 	var missing []string
 	for _, s := range scopes {
@@ -80,8 +86,8 @@ func appendEscaped(dst []byte, s string) []byte {
 
 type principalKey struct{}
 
-// WithPrincipal returns a context whose requests come on behalf of p. [Guard.Protect] does this; it is exported for other ways to authenticate, and for
-// tests.
+// WithPrincipal returns a context for requests on behalf of p. [Guard.Protect] calls it; it is
+// exported for other ways to authenticate, and for tests.
 func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
@@ -92,11 +98,12 @@ func PrincipalOf(ctx context.Context) *Principal {
 	return p
 }
 
-// ErrExpired is the cause ([context.Cause]) of a context of [WithExpiry] that ended because the token did.
+// ErrExpired is the cause ([context.Cause]) of a context of [WithExpiry] that ended with the token.
 var ErrExpired = errors.New("token has expired")
 
-// WithExpiry returns a context that ends when the token of ctx's principal does, with the cause [ErrExpired]. It is for what lives longer than a request,
-// so that a stream does not go on after the authorization has ended. Without a principal, or an expiry, it ends with ctx. The caller must call cancel.
+// WithExpiry returns a context that ends when the token of ctx's principal expires, with the cause
+// [ErrExpired]. It is for streams and other work that outlives a request. Without a principal or an
+// expiry, it ends with ctx. The caller must call cancel.
 func WithExpiry(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
 	if p := PrincipalOf(ctx); p != nil && !p.Expires.IsZero() {
 		return context.WithDeadlineCause(ctx, p.Expires, ErrExpired)
@@ -104,7 +111,7 @@ func WithExpiry(ctx context.Context) (_ context.Context, cancel context.CancelFu
 	return context.WithCancel(ctx)
 }
 
-// unique returns s without empty and repeated elements, in a slice of its own.
+// unique returns a new slice with the elements of s, without empty and repeated ones.
 func unique(s []string) []string {
 	var out []string
 	for _, e := range s {
@@ -115,25 +122,30 @@ func unique(s []string) []string {
 	return out
 }
 
-// ErrUnauthenticated is what [Require] returns if the context has no principal at all.
+// ErrUnauthenticated is the error of [Require] if the context has no principal.
 var ErrUnauthenticated = errors.New("not authenticated")
 
-// A ScopeError says that a principal lacks scopes that an operation needs. [Deny] answers it with the status 403, upon which a client can ask its user
-// for more and try again.
-// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#scope-challenge-handling.
+// A ScopeError says that a principal lacks scopes for an operation. [Deny] answers it with status
+// 403, so that a client can ask its user for more and try again.
+// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// (section "Scope Challenge Handling").
 type ScopeError struct {
-	Scopes  []string // all that the operation needs
-	Missing []string // those of them that the principal lacks
+	// Scopes are all scopes of the operation.
+	Scopes []string
+	// Missing are the scopes that the principal lacks.
+	Missing []string
 }
 
 func (e *ScopeError) Error() string {
 	return fmt.Sprintf("insufficient scope: %s needed", strings.Join(e.Scopes, " "))
 }
 
-// Require returns nil if the principal of ctx has all scopes, or if there are none to have. It takes into account that one scope may include others
-// ([GuardOptions.ScopeIncludes]). The error is a [*ScopeError], or [ErrUnauthenticated] if ctx has no principal.
+// Require returns nil if the principal of ctx has all scopes, or if scopes is empty. It respects
+// [GuardOptions.ScopeIncludes]. The error is a [*ScopeError], or [ErrUnauthenticated] if ctx has no
+// principal.
 //
-// Name all scopes of an operation in one call: the client asks for what the error names, and should not have to ask its user twice.
+// Pass all scopes of an operation in one call: the client requests the scopes of the error, and
+// should not have to ask its user twice.
 func Require(ctx context.Context, scopes ...string) error {
 	if len(scopes) == 0 {
 		return nil
@@ -148,10 +160,11 @@ func Require(ctx context.Context, scopes ...string) error {
 	return nil
 }
 
-// A scopeHierarchy has, for a scope, all scopes that it includes, directly or not.
+// A scopeHierarchy maps a scope to all scopes that it includes, directly or indirectly.
 type scopeHierarchy map[string][]string
 
-// newScopeHierarchy returns the closure of what is configured. A cycle makes its scopes include each other.
+// newScopeHierarchy returns the closure of the configured scopes. The scopes of a cycle include
+// each other.
 func newScopeHierarchy(includes map[string][]string) (scopeHierarchy, error) {
 	tree := scopeHierarchy{}
 	for scope, direct := range includes {
@@ -171,12 +184,13 @@ func newScopeHierarchy(includes map[string][]string) (scopeHierarchy, error) {
 	return tree, nil
 }
 
-// grants tells whether one of granted is scope, or includes it.
+// grants reports whether one of granted is scope or includes it.
 func (h scopeHierarchy) grants(granted []string, scope string) bool {
 	return slices.ContainsFunc(granted, func(g string) bool { return g == scope || slices.Contains(h[g], scope) })
 }
 
-// validScope tells whether s is a scope-token of https://www.rfc-editor.org/rfc/rfc6749#section-3.3, which can stand in a quoted string as it is.
+// validScope reports whether s is a scope-token of
+// https://www.rfc-editor.org/rfc/rfc6749#section-3.3. It is safe in a quoted string.
 func validScope(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {

@@ -12,28 +12,31 @@ import (
 	"time"
 )
 
-// TrustFirstIssuer as [ClientOptions.ClientIssuer] binds the credentials to whatever authorization server the MCP server names first. A server that means no
-// good thereby gets them; use it only for servers that are as trusted as the authorization server.
+// TrustFirstIssuer as [ClientOptions.ClientIssuer] binds the credentials to the authorization
+// server that the MCP server names first. A malicious server gets them that way; use it only for
+// servers that you trust as much as the authorization server.
 const TrustFirstIssuer = "*"
 
-// Registration is what a client says about itself to authorization servers where it registers, and in its metadata document.
-// See https://www.rfc-editor.org/rfc/rfc7591#section-2.
+// Registration describes the client to authorization servers, in dynamic registrations and in its
+// metadata document. See https://www.rfc-editor.org/rfc/rfc7591#section-2.
 type Registration struct {
-	// ClientName is shown to users. "" means "MCP client".
+	// ClientName is shown to users. Empty means "MCP client".
 	ClientName string
 	ClientURI  string
-	// RedirectURIs are those that the client is known with if it is registered by hand or by a metadata document. A port of a loopback address does not
-	// count. nil means /callback on 127.0.0.1 and ::1. Dynamic registration does not use them: there, the URI is the one that is about to be used.
+	// RedirectURIs are the redirect URIs of a client that is registered by hand or by a metadata
+	// document. Ports of loopback addresses are ignored. Nil means /callback on 127.0.0.1 and ::1.
+	// Dynamic registration uses the actual URI instead.
 	RedirectURIs []string
-	// ApplicationType is "native", also if it is "", or "web".
+	// ApplicationType is "native" or "web". Empty means "native".
 	ApplicationType string
-	// SoftwareID and SoftwareVersion may be "".
+	// SoftwareID and SoftwareVersion may be empty.
 	SoftwareID, SoftwareVersion string
-	// InitialAccessToken is for authorization servers that do not register everybody. It is sent to the issuer [ClientOptions.ClientIssuer] only.
+	// InitialAccessToken is for authorization servers that restrict registration. It is sent only
+	// to the issuer [ClientOptions.ClientIssuer].
 	InitialAccessToken Secret
 }
 
-// clientDocument is a client's description of itself, in a registration and in a metadata document.
+// clientDocument is a client's metadata, in a registration and in a metadata document.
 type clientDocument struct {
 	ClientID        string   `json:"client_id,omitempty"`
 	ClientName      string   `json:"client_name"`
@@ -81,7 +84,7 @@ func (r *Registration) check() error {
 	return nil
 }
 
-// redirectURIs returns those that the client is known with.
+// redirectURIs returns the redirect URIs that the client is known with.
 func (r *Registration) redirectURIs() []string {
 	if r.RedirectURIs != nil {
 		return r.RedirectURIs
@@ -89,7 +92,8 @@ func (r *Registration) redirectURIs() []string {
 	return []string{"http://127.0.0.1/callback", "http://[::1]/callback"}
 }
 
-// checkRedirectURI refuses what the specification does: a redirect URI is on the machine itself, or https.
+// checkRedirectURI checks that a redirect URI has a loopback host or is https, as the specification
+// requires.
 func checkRedirectURI(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" ||
@@ -99,7 +103,8 @@ func checkRedirectURI(text string) error {
 	return nil
 }
 
-// sameRedirect reports whether an authorization server that knows one redirect URI takes the other: ports of loopback addresses do not count. See
+// sameRedirect reports whether an authorization server that knows one redirect URI accepts the
+// other: ports of loopback addresses are ignored. See
 // https://www.rfc-editor.org/rfc/rfc8252#section-7.3.
 func sameRedirect(known, used string) bool {
 	if known == used {
@@ -114,7 +119,8 @@ func sameRedirect(known, used string) bool {
 	return k.String() == u.String()
 }
 
-// checkMetadataURL checks a client id that is a URL. See https://datatracker.ietf.org/doc/draft-ietf-oauth-client-id-metadata-document.
+// checkMetadataURL checks a client id that is a URL. See
+// https://datatracker.ietf.org/doc/draft-ietf-oauth-client-id-metadata-document.
 func checkMetadataURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Contains(text, "#") ||
@@ -124,7 +130,7 @@ func checkMetadataURL(text string) error {
 	return nil
 }
 
-// credentials are a client's at one authorization server.
+// credentials are a client's credentials at one authorization server.
 type credentials struct {
 	id     string
 	secret Secret
@@ -132,12 +138,12 @@ type credentials struct {
 	// method is how the client authenticates at the token endpoint.
 	method       string
 	redirectURIs []string
-	// dynamic is set if the authorization server gave the id out, and might have forgotten it.
+	// dynamic says that the authorization server assigned the id, and might have forgotten it.
 	dynamic bool
 }
 
-// configuredCredentials returns the credentials of the options, or nil if there are none for this authorization server. That they are for no other is the discoverer's
-// business: it does not return another.
+// configuredCredentials returns the credentials of the options, or nil if they have none for this
+// authorization server. The discoverer ensures that the server is the one they belong to.
 func (c *Client) configuredCredentials(as *issuerDocument) (*credentials, error) {
 	o := &c.opts
 	var cred *credentials
@@ -207,7 +213,7 @@ type registrationResponse struct {
 	AuthMethod   string `json:"token_endpoint_auth_method"`
 }
 
-// register registers the client for a redirect URI and keeps what the authorization server answers.
+// register registers the client for a redirect URI and stores the result.
 func (c *Client) register(ctx context.Context, d *discovery, redirectURI string) (*credentials, error) {
 	if d.as.RegistrationEndpoint == "" {
 		return nil, fmt.Errorf("%w: %q registers nobody by itself; configure a client id", ErrUnregistered, printable(d.issuer, 200))
@@ -243,7 +249,8 @@ func (c *Client) register(ctx context.Context, d *discovery, redirectURI string)
 	return cred, nil
 }
 
-// registrationMethod is what a client asks for that has no secret yet: to be without one if it can.
+// registrationMethod returns the authentication method to register for: without a secret if
+// possible.
 func registrationMethod(supported []string) string {
 	for _, m := range []string{"none", "client_secret_basic", "client_secret_post"} {
 		if slices.Contains(supported, m) {
@@ -269,7 +276,7 @@ func decodeRegistration(body []byte, requested string) (*credentials, time.Time,
 	case a.ClientID == "" || len(a.ClientID) > 4096 || printable(a.ClientID, 4096) != a.ClientID:
 		return nil, expiry, fmt.Errorf("%w: the registration has no usable client_id", ErrUntrusted)
 	case a.AuthMethod == "none":
-		// A secret that is not to be used need not be kept.
+		// Do not store an unused secret.
 		a.ClientSecret, expiry = "", time.Time{}
 	case a.AuthMethod != "client_secret_basic" && a.AuthMethod != "client_secret_post":
 		return nil, expiry, fmt.Errorf("%w: the registration wants the client to authenticate by %q", ErrRefused, printable(a.AuthMethod, 64))
@@ -279,8 +286,9 @@ func decodeRegistration(body []byte, requested string) (*credentials, time.Time,
 	return &credentials{id: a.ClientID, secret: NewSecret(a.ClientSecret), method: a.AuthMethod, dynamic: true}, expiry, nil
 }
 
-// MetadataDocument returns the document to serve at [ClientOptions.ClientIDMetadataURL], as application/json. Redirect URIs on the machine itself are
-// listed without ports, since every authorization server must take any port there (https://www.rfc-editor.org/rfc/rfc8252#section-7.3).
+// MetadataDocument returns the document to serve at [ClientOptions.ClientIDMetadataURL], as
+// application/json. It lists loopback redirect URIs without ports, since every authorization server
+// must accept any port there (https://www.rfc-editor.org/rfc/rfc8252#section-7.3).
 func (c *Client) MetadataDocument() ([]byte, error) {
 	if c.opts.ClientIDMetadataURL == "" {
 		return nil, errors.New("the client has no metadata URL")

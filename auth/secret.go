@@ -5,17 +5,18 @@ import (
 	"log/slog"
 )
 
-// redacted is what is printed of a [Secret].
+// redacted is the printed form of a [Secret].
 const redacted = "[redacted]"
 
-// A Secret is a token, a password or a key. However it is printed, logged or marshalled, "[redacted]" is all that comes out, also from within structs
-// that are printed with %+v or %#v. [Secret.Reveal] is the way to its text. The zero Secret is empty.
+// A Secret is a token, a password or a key. When it is printed, logged or marshaled, also in
+// structs with %+v or %#v, the result is "[redacted]". [Secret.Reveal] returns its text. The zero
+// Secret is empty.
 type Secret struct {
-	// A pointer, because fmt prints unexported fields without asking their methods.
+	// text is a pointer, because fmt prints unexported fields without calling their methods.
 	text *string
 }
 
-// NewSecret returns a Secret with this text.
+// NewSecret returns a Secret with the given text.
 func NewSecret(text string) Secret {
 	if text == "" {
 		return Secret{}
@@ -34,7 +35,7 @@ func (s Secret) Reveal() string {
 // IsZero reports whether the Secret is empty.
 func (s Secret) IsZero() bool { return s.text == nil }
 
-// String implements [fmt.Stringer] and does not tell the text.
+// String implements [fmt.Stringer] without revealing the text.
 func (s Secret) String() string {
 	if s.IsZero() {
 		return ""
@@ -42,11 +43,12 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// Format implements [fmt.Formatter] and does not tell the text, whatever the verb.
+// Format implements [fmt.Formatter] without revealing the text, for every verb.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
-// MarshalText implements [encoding.TextMarshaler] and does not tell the text. To store secrets there is [EncodeRecord].
+// MarshalText implements [encoding.TextMarshaler] without revealing the text. Use [EncodeRecord] to
+// store secrets.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// LogValue implements [slog.LogValuer] and does not tell the text.
+// LogValue implements [slog.LogValuer] without revealing the text.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }

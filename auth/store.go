@@ -19,84 +19,91 @@ import (
 	"mcpwire/internal/proc/inuse"
 )
 
-// ErrNotStored is returned by [Store.Load] if there is no record with the key.
+// ErrNotStored is the error of [Store.Load] for an unknown key.
 var ErrNotStored = errors.New("not stored")
 
-// A RecordKey names a record of a [Store]. The empty text is a value like any other: a client's registration has no Resource and no ClientID, and the record that
-// says where a resource's tokens are has neither Issuer nor ClientID.
+// A RecordKey identifies a record of a [Store]. Fields may be empty: a client's registration has no
+// Resource and no ClientID, and the record that says where a resource's tokens are has no Issuer
+// and no ClientID.
 type RecordKey struct {
 	Issuer, Resource, ClientID, Account string
 }
 
-// A Record is what a client keeps for next time. Which of its fields are set depends on the key. See [EncodeRecord] for how to keep it.
+// A Record is persistent state of a client. The key determines which fields are set. See
+// [EncodeRecord] for how to store it.
 type Record struct {
 	// Issuer and ClientID say where the tokens of a resource are.
 	Issuer, ClientID string
-	// Client is what an authorization server said when the client was registered there.
+	// Client is the client's registration at an authorization server.
 	Client *RegisteredClient
-	// Tokens are of the client ClientID, for one resource.
+	// Tokens belong to the client ClientID, for one resource.
 	Tokens *Tokens
-	// ProofKey is the private key that tokens are bound to, if they are.
+	// ProofKey is the private key that the tokens are bound to. It may be empty.
 	ProofKey Secret
 }
 
-// A RegisteredClient is an authorization server's answer to a registration. See https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1.
+// A RegisteredClient is an authorization server's response to a registration. See
+// https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1.
 type RegisteredClient struct {
 	ID     string
 	Secret Secret
 	// SecretExpiry is zero if the secret does not expire.
 	SecretExpiry time.Time
-	// AuthMethod is how the client authenticates at the token endpoint, as "none".
+	// AuthMethod is how the client authenticates at the token endpoint, for example "none".
 	AuthMethod   string
 	RedirectURIs []string
 }
 
-// Tokens are what a token endpoint answered with.
+// Tokens are the response of a token endpoint.
 type Tokens struct {
 	Access, Refresh Secret
 	// Type is "Bearer" or "DPoP".
 	Type string
-	// Expiry is zero if it is not known.
+	// Expiry is zero if it is unknown.
 	Expiry time.Time
-	// Endpoint is the token endpoint, the only one that Refresh is ever sent to.
+	// Endpoint is the token endpoint. Refresh is sent only there.
 	Endpoint string
-	// AuthMethod is how the client authenticates there.
+	// AuthMethod is how the client authenticates at Endpoint.
 	AuthMethod string
-	// Resource is what was sent as resource.
+	// Resource is the value of the parameter resource.
 	Resource string
 	// Requested and Granted are scopes.
 	Requested, Granted []string
 }
 
-// A Store keeps records. Implementations must be safe for use by many goroutines. What Load returns belongs to the caller, and what Save gets must not be
-// kept or changed after it returns.
+// A Store stores records. Many goroutines may use it at once. The result of Load belongs to the
+// caller. Save must not keep or change its argument after it returns.
 //
-// Save must have made the record last when it returns: an authorization server may accept a refresh token once, and the new one is in the record.
+// Save must have stored the record permanently when it returns: an authorization server may accept
+// a refresh token only once, and the new one is in the record.
 type Store interface {
 	// Load returns the record with this key, or an error that wraps [ErrNotStored].
 	Load(ctx context.Context, key RecordKey) (*Record, error)
 	Save(ctx context.Context, key RecordKey, record *Record) error
-	// Delete removes a record. It is no error if there is none.
+	// Delete removes a record. It returns nil if the record does not exist.
 	Delete(ctx context.Context, key RecordKey) error
 }
 
-// A StoreLocker is a [Store] that several processes may use. A client holds the lock while it refreshes tokens and looks first whether another process did.
+// A StoreLocker is a [Store] for several processes. A client holds the lock while it refreshes
+// tokens, and checks first whether another process did.
 type StoreLocker interface {
 	Store
 	// Lock waits for the lock until ctx ends. unlock must be called once.
 	Lock(ctx context.Context) (unlock func(), err error)
 }
 
-// A LoginLocker is a [Store] of users who may have several processes at once that need them to log in. The client that has the lock asks the user; the others wait
-// for what comes of it, and take the token that is in the store then.
+// A LoginLocker is a [Store] for users with several processes that need a login at once. The client
+// with the lock asks the user; the others wait for the result, and take the token from the store.
 type LoginLocker interface {
 	Store
-	// LockLogin waits for the lock of a resource until ctx ends. If another has it, waiting is called first, and vain reports whether the last one that had it asked in
-	// vain: then the user is not to be asked again at once. unlock must be called once, and says how it went.
+	// LockLogin waits for the lock of a resource until ctx ends. If another process has it,
+	// LockLogin calls waiting first, and vain reports whether the last holder asked the user in
+	// vain: then the user must not be asked again at once. unlock must be called once, with the
+	// result of asking.
 	LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(vain bool), vain bool, err error)
 }
 
-// storedRecord is the form in which a record is kept, secrets included.
+// storedRecord is the stored form of a record, including secrets.
 type storedRecord struct {
 	Issuer   string        `json:"issuer,omitempty"`
 	ClientID string        `json:"client_id,omitempty"`
@@ -125,7 +132,8 @@ type storedTokens struct {
 	Granted    []string  `json:"granted,omitempty"`
 }
 
-// EncodeRecord returns a record as JSON, secrets included. It is for implementations of [Store], and what it returns must be kept like a password.
+// EncodeRecord returns a record as JSON, including secrets. It is for implementations of [Store].
+// Protect the result like a password.
 func EncodeRecord(r *Record) ([]byte, error) {
 	b, err := json.Marshal(r.stored())
 	if err != nil {
@@ -134,7 +142,7 @@ func EncodeRecord(r *Record) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeRecord is the reverse of [EncodeRecord].
+// DecodeRecord is the inverse of [EncodeRecord].
 func DecodeRecord(b []byte) (*Record, error) {
 	var s storedRecord
 	if json.Unmarshal(b, &s) != nil {
@@ -166,7 +174,7 @@ func (s *storedRecord) record() *Record {
 	return r
 }
 
-// clone returns a copy that shares nothing that can be changed.
+// clone returns a copy that shares no mutable memory.
 func (r *Record) clone() *Record {
 	c := *r
 	if r.Client != nil {
@@ -215,22 +223,23 @@ func (m *memoryStore) Delete(_ context.Context, key RecordKey) error {
 }
 
 const (
-	// maxStoreBytes is far above what the records of all servers of a person take.
+	// maxStoreBytes is far above the size of a person's records.
 	maxStoreBytes = 8 << 20
-	// lockPoll is how often a lock that another process has is tried again.
+	// lockPoll is the interval of attempts to get a lock that another process has.
 	lockPoll = 50 * time.Millisecond
 )
 
-// ErrStoreUnsafe is wrapped when others could read or replace a file store.
+// ErrStoreUnsafe means that others could read or replace a file store.
 var ErrStoreUnsafe = errors.New("others could read or replace the file")
 
-// fileStore keeps all records in one file, which is replaced as a whole. Changes are made under a lock on a second file beside it, because the first is
-// another file after each change.
+// fileStore stores all records in one file, which each change replaces. So changes hold a lock on a
+// second file beside it.
 type fileStore struct {
 	path string
-	// fileLock is held by the goroutine that has the lock file: locks of files are between processes. It has room for one.
+	// fileLock is held by the goroutine that has the lock file, because file locks exclude only
+	// other processes. It has room for one.
 	fileLock chan struct{}
-	// refreshLock is held from Lock to unlock, by which Save and Load are not kept out.
+	// refreshLock is held from Lock to unlock. It does not block Save and Load.
 	refreshLock chan struct{}
 }
 
@@ -249,12 +258,15 @@ type storeEntry struct {
 
 func (e *storeEntry) key() RecordKey { return RecordKey{e.Issuer, e.Resource, e.ClientID, e.Account} }
 
-// NewFileStore returns a [StoreLocker], and [LoginLocker], that keeps its records in a file, which many processes may use. The file, and locks beside it, are created
-// with mode 0600 when they are needed, and the directory with 0700. A file that others can read or that is a symbolic link is refused with an error that wraps
-// [ErrStoreUnsafe], here and each time it is used. The tokens in it are as safe as the user's other files.
+// NewFileStore returns a [StoreLocker] and [LoginLocker] that stores its records in a file. Many
+// processes may use the file. It creates the file, and lock files beside it, with mode 0600 when
+// needed, and the directory with 0700. A file that others can read, or a symbolic link, is rejected
+// with an error that wraps [ErrStoreUnsafe], here and at each use. The tokens are as safe as the
+// user's other files.
 //
-// Windows has no such modes: there, whoever may read the directory may read the file, and nothing is refused for that. Directories below %LocalAppData% are the user's
-// alone. On systems without flock there is no lock between processes.
+// Windows has no such modes: everyone who can read the directory can read the file, and no file is
+// rejected for that. Directories below %LocalAppData% belong to the user alone. Systems without
+// flock have no lock between processes.
 func NewFileStore(path string) (StoreLocker, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -272,8 +284,8 @@ func NewFileStore(path string) (StoreLocker, error) {
 
 // Load implements [Store].
 func (s *fileStore) Load(ctx context.Context, key RecordKey) (*Record, error) {
-	// The file is replaced at once, so what is read is of one moment without a lock. But Windows replaces no
-	// file that is being read.
+	// The file is replaced atomically, so a read needs no lock. But Windows does not replace a file
+	// that is being read.
 	if runtime.GOOS == "windows" {
 		unlock, err := s.lockFile(ctx, s.fileLock, s.path+".lock")
 		if err != nil {
@@ -306,10 +318,11 @@ func (s *fileStore) Lock(ctx context.Context) (func(), error) {
 	return s.lockFile(ctx, s.refreshLock, s.path+".refresh.lock")
 }
 
-// failedMark is what a login's lock has in it when the user was asked in vain.
+// failedMark is the content of a login's lock file if the user was asked in vain.
 const failedMark = "vain\n"
 
-// LockLogin implements [LoginLocker]. There is a lock file for each resource; what is in it says how the last login ended.
+// LockLogin implements [LoginLocker]. Each resource has a lock file. Its content says how the last
+// login ended.
 func (s *fileStore) LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(failed bool), failed bool, err error) {
 	sum := sha256.Sum256([]byte(resource))
 	waited := false
@@ -318,7 +331,7 @@ func (s *fileStore) LockLogin(ctx context.Context, resource string, waiting func
 		return nil, false, err
 	}
 	var mark [len(failedMark)]byte
-	n, _ := file.ReadAt(mark[:], 0) // a file that cannot be read has no mark
+	n, _ := file.ReadAt(mark[:], 0) // an unreadable file has no mark
 	failed = waited && string(mark[:n]) == failedMark
 	if err := file.Truncate(0); err != nil {
 		file.Close()
@@ -326,13 +339,13 @@ func (s *fileStore) LockLogin(ctx context.Context, resource string, waiting func
 	}
 	return func(failed bool) {
 		if failed {
-			file.WriteAt([]byte(failedMark), 0) // without it the next one asks the user too
+			file.WriteAt([]byte(failedMark), 0) // without it the next process asks the user too
 		}
 		file.Close()
 	}, failed, nil
 }
 
-// update replaces the entry of a key; nil removes it.
+// update replaces the entry of a key. A nil entry removes it.
 func (s *fileStore) update(ctx context.Context, key RecordKey, entry *storeEntry) error {
 	unlock, err := s.lockFile(ctx, s.fileLock, s.path+".lock")
 	if err != nil {
@@ -350,7 +363,7 @@ func (s *fileStore) update(ctx context.Context, key RecordKey, entry *storeEntry
 	return s.write(f)
 }
 
-// read reads the file; one that does not exist has no records.
+// read reads the file. A missing file has no records.
 func (s *fileStore) read() (*storeFile, error) {
 	file, err := openPrivate(s.path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -371,7 +384,7 @@ func (s *fileStore) read() (*storeFile, error) {
 	return &f, nil
 }
 
-// write replaces the file. It is on the disk, under its name, when write returns.
+// write replaces the file. The file is on the disk, under its name, when write returns.
 func (s *fileStore) write(f *storeFile) (err error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -379,7 +392,7 @@ func (s *fileStore) write(f *storeFile) (err error) {
 	if err := e.Encode(f); err != nil {
 		return fmt.Errorf("file store: %w", err)
 	}
-	// CreateTemp's mode is 0600, and its name is new.
+	// CreateTemp uses mode 0600 and a new name.
 	tmp, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".*.tmp")
 	if err != nil {
 		return fmt.Errorf("file store: %w", err)
@@ -406,7 +419,7 @@ func (s *fileStore) write(f *storeFile) (err error) {
 	return syncDir(filepath.Dir(s.path))
 }
 
-// syncDir makes the new name last. Windows has nothing of the kind and needs none.
+// syncDir makes the new name permanent. Windows needs nothing for that.
 func syncDir(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -419,7 +432,8 @@ func syncDir(path string) error {
 	return dir.Sync()
 }
 
-// lockFile waits for its turn among the goroutines of this store and then for the lock of the file among processes.
+// lockFile waits for the lock among the goroutines of this store, and then for the lock of the
+// file.
 func (s *fileStore) lockFile(ctx context.Context, turn chan struct{}, path string) (unlock func(), err error) {
 	select {
 	case turn <- struct{}{}:
@@ -434,8 +448,8 @@ func (s *fileStore) lockFile(ctx context.Context, turn chan struct{}, path strin
 	return func() { file.Close(); <-turn }, nil
 }
 
-// openLocked waits for the lock of a file, after a call of waiting if another process has it. Waiting is by trying again, since waiting for the system's lock could not be
-// ended. Closing the file gives the lock back.
+// openLocked waits for the lock of a file. It calls waiting if another process has it. It polls,
+// since waiting for the system's lock cannot be canceled. Closing the file releases the lock.
 func openLocked(ctx context.Context, path string, waiting func()) (_ *os.File, err error) {
 	file, err := openPrivate(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -468,7 +482,7 @@ func openLocked(ctx context.Context, path string, waiting func()) (_ *os.File, e
 	}
 }
 
-// openPrivate opens a regular file that nobody else can read or write and that is no symbolic link.
+// openPrivate opens a regular file that nobody else can read or write. It rejects symbolic links.
 func openPrivate(path string, flag int) (*os.File, error) {
 	file, err := inuse.Open(path, flag|openNoFollow, 0o600)
 	if err != nil {
@@ -488,7 +502,7 @@ func openPrivate(path string, flag int) (*os.File, error) {
 	return file, nil
 }
 
-// checkPrivate judges the file that was opened, not whatever has its name by now.
+// checkPrivate checks the opened file, not the file that has its name by now.
 func checkPrivate(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%w: %s is not a regular file", ErrStoreUnsafe, path)

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNoFollow makes opening a symbolic link fail. O_NONBLOCK keeps a pipe of that name from holding the process up.
+// openNoFollow makes opening a symbolic link fail. O_NONBLOCK prevents a named pipe from blocking.
 const openNoFollow = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
 func isLinkError(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) }
 
-// tryLock takes the lock of a file, or says that another has it.
+// tryLock locks a file, or reports false if another process has the lock.
 func tryLock(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
@@ -26,7 +26,7 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// checkOwner refuses the file of another user, which that user could change.
+// checkOwner rejects a file of another user, who could change it.
 func checkOwner(path string, info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
 		return fmt.Errorf("%w: %s belongs to another user", ErrStoreUnsafe, path)

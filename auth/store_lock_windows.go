@@ -12,7 +12,7 @@ const openNoFollow = 0
 
 func isLinkError(error) bool { return false }
 
-// tryLock takes the lock of a file, or says that another has it.
+// tryLock locks a file, or reports false if another process has the lock.
 func tryLock(f *os.File) (bool, error) {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))

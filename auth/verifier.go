@@ -11,32 +11,36 @@ import (
 	"time"
 )
 
-// maxToken is the length of the longest token that is looked at, in bytes.
+// maxToken limits the length of a token that is checked, in bytes.
 const maxToken = 16 << 10
 
 var (
-	// ErrInvalidToken says that a token is not good here: malformed, forged, expired, revoked, of another issuer or for another resource. It is
-	// answered with the status 401, which does not tell which of these it was.
+	// ErrInvalidToken means that a token is invalid here: malformed, forged, expired, revoked, of
+	// another issuer or for another resource. It is answered with status 401, which does not say
+	// which.
 	ErrInvalidToken = errors.New("invalid token")
-	// ErrUnavailable says that it could not be found out whether a token is good, because the issuer does not answer or a cache is full. It is
-	// answered with the status 503, so that clients try again with the same token.
+	// ErrUnavailable means that a token could not be verified, because the issuer does not answer
+	// or a cache is full. It is answered with status 503, so that clients try again with the same
+	// token.
 	ErrUnavailable = errors.New("token cannot be verified at the moment")
 )
 
-// A Verifier finds out whether a token is good for this server, and whose it is.
+// A Verifier checks whether a token is valid for this server, and returns its principal.
 //
-// Verify returns a Principal that the caller must not change, or an error that wraps [ErrInvalidToken] or [ErrUnavailable]; any other error counts as
-// ErrUnavailable. Errors must not contain the token, in full or in part. It may be called by many goroutines at once. The token is at most 16 KiB of the
-// characters that https://www.rfc-editor.org/rfc/rfc6750#section-2.1 allows.
+// Verify returns a Principal that the caller must not change, or an error that wraps
+// [ErrInvalidToken] or [ErrUnavailable]. Any other error counts as ErrUnavailable. Errors must not
+// contain any part of the token. Many goroutines may call Verify at once. The token has at most 16
+// KiB, of the characters that https://www.rfc-editor.org/rfc/rfc6750#section-2.1 allows.
 type Verifier interface {
 	Verify(ctx context.Context, token string) (*Principal, error)
 }
 
-// AnyOf returns a Verifier that asks the given ones in order, until one knows the token. A [JWT] whose issuer made the token has the last word on it, so
-// that one issuer's tokens are not sent to another's introspection. All others that answer with [ErrInvalidToken] may just not know the token, and the
-// next is asked. If no one accepts it and one was unavailable, the answer is [ErrUnavailable].
+// AnyOf returns a Verifier that asks the given ones in order, until one accepts the token. If a
+// [JWT] rejects a token of its issuer, AnyOf stops, so that one issuer's tokens are not sent to
+// another's introspection. After any other [ErrInvalidToken], AnyOf asks the next verifier. If all
+// reject the token and one was unavailable, the error is [ErrUnavailable].
 //
-// Put what decides by itself in front of what has to ask: NewStatic, NewJWT, NewIntrospection.
+// Put verifiers that decide locally first: NewStatic, NewJWT, NewIntrospection.
 func AnyOf(verifiers ...Verifier) Verifier { return anyOf(verifiers) }
 
 type anyOf []Verifier
@@ -62,7 +66,7 @@ func (a anyOf) Verify(ctx context.Context, token string) (*Principal, error) {
 	return nil, result
 }
 
-// errNoPrincipal is a verifier's that returned neither a principal nor an error.
+// errNoPrincipal is the error for a verifier that returned neither a principal nor an error.
 var errNoPrincipal = fmt.Errorf("%w: the verifier returned no principal", ErrUnavailable)
 
 // invalid returns an ErrInvalidToken with a reason, which must not come from the token.
@@ -73,35 +77,38 @@ func unavailable(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
 }
 
-// A authoritativeError is a verifier's that is in charge of the token: no other need be asked.
+// An authoritativeError is the error of the verifier of the token's issuer. No other verifier is
+// asked.
 type authoritativeError struct{ err error }
 
 func (e *authoritativeError) Error() string { return e.err.Error() }
 func (e *authoritativeError) Unwrap() error { return e.err }
 
-// StaticIssuer is the issuer of principals of fixed tokens. No authorization server can have this name.
+// StaticIssuer is the issuer of principals of fixed tokens. No authorization server can have this
+// name.
 const StaticIssuer = "static"
 
-// minStaticToken is the length of the shortest fixed token, in bytes. 16 random characters cannot be guessed.
+// minStaticToken is the minimum length of a fixed token, in bytes. 16 random characters cannot be
+// guessed.
 const minStaticToken = 16
 
-// A StaticToken is a fixed token, and whose it is. Either Token or SHA256 is given.
+// A StaticToken is a fixed token and its owner. Either Token or SHA256 is required.
 type StaticToken struct {
-	// Token is the token: at least 16 characters that are hard to guess, of those that https://www.rfc-editor.org/rfc/rfc6750#section-2.1 allows. Only its
-	// hash is kept.
+	// Token is the token: at least 16 characters that are hard to guess, of those that
+	// https://www.rfc-editor.org/rfc/rfc6750#section-2.1 allows. Only its hash is stored.
 	Token string
-	// SHA256 is the hash of the token in hexadecimal digits, so that a configuration need not have the token itself. The token must be random: hashes of
-	// words can be reversed.
+	// SHA256 is the hash of the token in hexadecimal digits, so that a configuration need not
+	// contain the token. The token must be random: hashes of words can be reversed.
 	SHA256 string
 	// Subject names the owner and is required. ClientID may be empty.
 	Subject, ClientID string
-	// Scopes is what the token grants.
+	// Scopes are the granted scopes.
 	Scopes []string
-	// Expires is when the token ends; zero means never.
+	// Expires is when the token expires. Zero means never.
 	Expires time.Time
 }
 
-// Static verifies fixed tokens. It may be used by many goroutines at once.
+// Static verifies fixed tokens. Many goroutines may use it at once.
 type Static struct{ entries []staticEntry }
 
 type staticEntry struct {
@@ -109,7 +116,8 @@ type staticEntry struct {
 	principal *Principal
 }
 
-// NewStatic returns a verifier of fixed tokens. The error says which token is wrong by its place, not by its text.
+// NewStatic returns a verifier of fixed tokens. The error names an invalid token by its index, not
+// by its text.
 func NewStatic(tokens ...StaticToken) (*Static, error) {
 	s := &Static{}
 	for i, t := range tokens {
@@ -151,7 +159,8 @@ func (t StaticToken) digest() (d [sha256.Size]byte, err error) {
 	case t.SHA256 != "":
 		b, err := hex.DecodeString(t.SHA256)
 		if err != nil || len(b) != len(d) {
-			return d, errors.New("the hash is no SHA-256 in hexadecimal digits") // the error of hex would quote it
+			// Do not return hex's error, which quotes the text.
+			return d, errors.New("the hash is no SHA-256 in hexadecimal digits")
 		}
 		return [sha256.Size]byte(b), nil
 	case len(t.Token) < minStaticToken:
@@ -162,7 +171,7 @@ func (t StaticToken) digest() (d [sha256.Size]byte, err error) {
 	return sha256.Sum256([]byte(t.Token)), nil
 }
 
-// Verify returns whose token it is. It takes the same time for every token.
+// Verify returns the token's principal. It takes the same time for every token.
 func (s *Static) Verify(_ context.Context, token string) (*Principal, error) {
 	digest := sha256.Sum256([]byte(token))
 	var found *Principal

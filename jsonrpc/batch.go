@@ -2,17 +2,21 @@ package jsonrpc
 
 import "sync"
 
-// A batch collects the answers of the requests that came in one array, and sends them in one.
+// A batch collects the responses to the requests of one array, and sends them in one array.
 type batch struct {
-	mu        sync.Mutex
-	remaining int    // requests without a verdict yet
-	reply     []byte // "[" and the answers so far
-	start     int    // of "[" in reply
-	ended     bool   // the array is complete
+	mu sync.Mutex
+	// remaining counts the requests without an outcome.
+	remaining int
+	// reply holds "[" and the responses so far.
+	reply []byte
+	// start is the offset of "[" in reply.
+	start int
+	// ended reports that the array is complete.
+	ended bool
 }
 
-// add takes the answer of one request; owed is false when it was cancelled. It reports whether that was the last one and there is an array to
-// send.
+// add takes the response to one request. wanted is false if the request was canceled. add reports
+// whether this was the last request and there is an array to send.
 func (b *batch) add(c *Conn, response []byte, wanted bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,8 +39,8 @@ func (b *batch) add(c *Conn, response []byte, wanted bool) bool {
 	return b.completeLocked(c)
 }
 
-// complete completes the array though answers may be missing, and reports whether there is one to send,
-// and has not been.
+// complete completes the array although responses may be missing. It reports whether there is an
+// array to send that was not complete before.
 func (b *batch) complete(c *Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,7 +62,7 @@ func (b *batch) completeLocked(c *Conn) bool {
 
 var errNoBatches = &Error{Code: CodeInvalidRequest, Message: "invalid request: this protocol revision has no batches; send each message on its own"}
 
-// handleBatch deals with an array of messages.
+// handleBatch handles an array of messages.
 func (c *Conn) handleBatch(frame []byte) {
 	if c.has(policyNoBatches) {
 		c.rejectBatch(frame)
@@ -75,7 +79,8 @@ func (c *Conn) handleBatch(frame []byte) {
 			return
 		}
 	}
-	b := &batch{remaining: 1} // one for this function, so that the array is not sent before all members were seen
+	// Count one for this function, so that the array is not sent before all members were seen.
+	b := &batch{remaining: 1}
 	for i := range entries {
 		c.handleEntry(b, &entries[i])
 	}
@@ -86,7 +91,8 @@ func (c *Conn) handleBatch(frame []byte) {
 	}
 }
 
-// rejectBatch answers an array where there are no batches; but what is no JSON is that first of all.
+// rejectBatch answers an array where batches do not exist. Text that is not JSON is a parse error
+// first.
 func (c *Conn) rejectBatch(frame []byte) {
 	if _, err := ParseBatch(frame, c.opts.MaxDepth); err != nil && err.(*Error).Code == CodeParseError {
 		c.rejectMessage(&Message{}, err)
@@ -129,13 +135,14 @@ func (c *Conn) handleEntry(b *batch, e *Entry) {
 			b.add(c, r.reply, true)
 			return
 		}
-		c.enqueue(c.copyRequest(r, e.raw)) // a copy of this member alone, so that one that waits does not keep the whole array
+		// Copy this member alone, so that a queued request does not keep the whole array.
+		c.enqueue(c.copyRequest(r, e.raw))
 	default:
 		c.wokeCaller = c.calls.resolve(&e.Message, c.log) || c.wokeCaller
 	}
 }
 
-// expect announces one more answer.
+// expect adds one more expected response.
 func (b *batch) expect() {
 	b.mu.Lock()
 	b.remaining++

@@ -19,13 +19,17 @@ import (
 type callTable struct {
 	count atomic.Int32
 
-	prefix atomic.Pointer[string] // see Conn.SetCallPrefix; nil if ids are numbers
+	// prefix is Options.CallPrefix. It is nil if ids are numbers.
+	prefix atomic.Pointer[string]
 
-	mu      sync.Mutex
-	ids     *atomic.Int64
-	ownIDs  atomic.Int64       // that ids is, if there are no others
-	pending map[int64]*Pending // nil until there was one
-	err     error              // why no call can be made any more
+	mu  sync.Mutex
+	ids *atomic.Int64
+	// ownIDs is the counter that ids points to if Options.IDs is nil.
+	ownIDs atomic.Int64
+	// pending is nil until the first call.
+	pending map[int64]*Pending
+	// err is the reason why no further call is possible.
+	err error
 }
 
 func (t *callTable) init(ids *atomic.Int64) {
@@ -41,7 +45,7 @@ func (c *Conn) SetCallPrefix(prefix string) {
 	}
 }
 
-// appendID appends the id of the call with that number.
+// appendID appends the id of call n.
 func (t *callTable) appendID(dst []byte, n int64) []byte {
 	prefix := t.prefix.Load()
 	if prefix == nil {
@@ -50,7 +54,7 @@ func (t *callTable) appendID(dst []byte, n int64) []byte {
 	return jsonwire.AppendQuote(dst, *prefix+"."+strconv.FormatInt(n, 10))
 }
 
-// numberOf returns the number of the call with that id.
+// numberOf returns the number of the call with the given id.
 func (t *callTable) numberOf(id ID) (n int64, ok bool) {
 	prefix := t.prefix.Load()
 	if prefix == nil {
@@ -68,7 +72,7 @@ func (t *callTable) numberOf(id ID) (n int64, ok bool) {
 	return n, err == nil && strconv.FormatInt(n, 10) == text
 }
 
-// add gives p an id and lists it.
+// add gives p an id and lists it as pending.
 func (t *callTable) add(p *Pending) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +88,8 @@ func (t *callTable) add(p *Pending) error {
 	return nil
 }
 
-// remove takes a call out, so that it belongs to the caller alone; nil if it was taken out already.
+// remove removes a call from the table, so that it belongs to the caller alone. It returns nil if
+// the call is not in the table.
 func (t *callTable) remove(id int64) *Pending {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +101,7 @@ func (t *callTable) remove(id int64) *Pending {
 	return p
 }
 
-// resolve wakes the caller whose answer m is. It reports whether there was one.
+// resolve completes the call that m answers. It reports whether there was one.
 func (t *callTable) resolve(m *Message, log *slog.Logger) bool {
 	var p *Pending
 	if id, ok := t.numberOf(m.ID); ok {
@@ -115,7 +120,7 @@ func (t *callTable) resolve(m *Message, log *slog.Logger) bool {
 	return true
 }
 
-// failMalformed makes the call that a malformed response belongs to fail.
+// failMalformed fails the call that a malformed response belongs to.
 func (t *callTable) failMalformed(id ID, e *Error) bool {
 	n, ok := t.numberOf(id)
 	if !ok {
@@ -130,7 +135,7 @@ func (t *callTable) failMalformed(id ID, e *Error) bool {
 	return true
 }
 
-// failAll makes all calls fail, those to come as well.
+// failAll fails all pending and all future calls.
 func (t *callTable) failAll(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,7 +150,7 @@ func (t *callTable) failAll(err error) {
 	t.count.Store(0)
 }
 
-// sent returns the calls that were sent.
+// sent returns the pending calls whose requests were sent.
 func (t *callTable) sent() []*Pending {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,11 +163,12 @@ func (t *callTable) sent() []*Pending {
 	return sent
 }
 
-// cancelFlushTimeout is how long closing waits for a peer that does not read to be told that it need not go on.
+// cancelFlushTimeout limits how long closing waits until a slow peer has read the cancellations.
 const cancelFlushTimeout = 100 * time.Millisecond
 
-// cancelCalls tells the peer, once, that nobody waits for the answers to the calls under way. One that only sees the end of its input would go on with them for as
-// long as it drains. That they fail is up to Run, which knows why.
+// cancelCalls sends the peer, once, cancellations for the pending calls. A peer that only sees the
+// end of its input would work on them for as long as it drains. Run fails the calls, since it knows
+// the cause.
 func (c *Conn) cancelCalls() {
 	select {
 	case <-c.draining:
@@ -183,10 +189,12 @@ func (c *Conn) cancelCalls() {
 	}
 }
 
-// Call sends a request and waits for its answer. params is JSON text, an object or an array, or nil. The result is JSON text and the caller's.
+// Call sends a request and waits for its response. params is JSON text, an object or an array, or
+// nil. The result is JSON text and belongs to the caller.
 //
-// The error is an *[Error] if the peer answered one; it wraps [ErrClosed] if the connection ended first, and says why. When ctx ends, the peer is told
-// that the request is cancelled, the error is the context's, and a late answer is dropped. A trace in ctx goes along (see [WithTrace]).
+// The error is an *[Error] if the peer answered with one. It wraps [ErrClosed] and the cause if the
+// connection ended first. When ctx ends, Call sends a cancellation and returns the context's error;
+// a late response is dropped. The request carries the trace in ctx (see [WithTrace]).
 func (c *Conn) Call(ctx context.Context, method string, params []byte) (result []byte, err error) {
 	if _, ok := ctx.Deadline(); !ok && c.opts.CallTimeout > 0 {
 		var cancel context.CancelFunc
@@ -209,13 +217,16 @@ func (c *Conn) cancelCall(p *Pending, reason string) {
 		return
 	}
 	buf := c.notification(name, params)
-	if err := c.w.post(&buf); err != nil { // no more of these than there were calls, so they need not wait for room
+	// There are at most as many cancellations as calls, so they need not wait for room.
+	if err := c.w.post(&buf); err != nil {
 		c.log.Debug("cancellation not sent", "id", p.ID(), "error", err)
 	}
 }
 
-// Notify sends a notification. params is JSON text, or nil. A trace in ctx goes along. If ctx can end, Notify waits for a peer that does not read until
-// then, and leaves the writing to others: see [Conn.Flush]. Notifications that belong to a request that is being handled are sent with [Context.Notify].
+// Notify sends a notification. params is JSON text or nil. The notification carries the trace in
+// ctx. If ctx can end, Notify waits for a slow peer until then, and another goroutine writes the
+// message: see [Conn.Flush]. Use [Context.Notify] for notifications that belong to an incoming
+// request.
 func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	params, err := prepareParams(ctx, params)
 	if err != nil {
@@ -231,7 +242,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	return nil
 }
 
-// Flush waits until what was sent has been written, or ctx ends.
+// Flush waits until all queued messages are written, or ctx ends.
 func (c *Conn) Flush(ctx context.Context) {
 	c.w.start()
 	stop := context.AfterFunc(ctx, c.w.wake)
@@ -263,7 +274,7 @@ func (c *Conn) notification(method string, params []byte) []byte {
 	return c.src.finish(buf, 0)
 }
 
-// prepareParams checks parameters that come from outside this package and gives them the trace of ctx.
+// prepareParams checks parameters from outside this package and adds the trace of ctx.
 func prepareParams(ctx context.Context, params []byte) ([]byte, error) {
 	params, err := checkParams(params)
 	if err != nil {
@@ -272,7 +283,7 @@ func prepareParams(ctx context.Context, params []byte) ([]byte, error) {
 	return TraceFrom(ctx).appendTo(params), nil
 }
 
-// checkParams makes sure that params can go on the wire: JSON, on one line, an object or an array or nothing.
+// checkParams checks that params are an object, an array or null, and returns them on one line.
 func checkParams(params []byte) ([]byte, error) {
 	if params == nil {
 		return nil, nil
@@ -290,22 +301,27 @@ func checkParams(params []byte) ([]byte, error) {
 	return nil, errors.New("params must be an object or an array")
 }
 
-// A Pending is a call in its single steps, for callers that want its id, or to do something else while they wait: [Conn.NewCall], then [Pending.Send],
-// then [Pending.Wait], or Done and [Pending.Result]. Send is for one goroutine; the other methods may be called by many at once.
+// A Pending is a call in separate steps, for callers that need its id or do other work while they
+// wait: [Conn.NewCall], then [Pending.Send], then [Pending.Wait], or Done and [Pending.Result].
+// Only one goroutine may call Send; many may call the other methods at once.
 type Pending struct {
-	conn    *Conn
-	id      int64
-	method  string
-	began   time.Time
-	sent    atomic.Bool
-	sentVia atomic.Pointer[Context] // whose outlet it went by, of a detached connection; nil if it went by none
+	conn   *Conn
+	id     int64
+	method string
+	began  time.Time
+	sent   atomic.Bool
+	// sentVia is the request whose sender took this call, on a detached connection. It is nil if
+	// the connection sent the call.
+	sentVia atomic.Pointer[Context]
 
-	done   chan struct{}
-	result []byte // set before done is closed, as is
+	done chan struct{}
+	// result and err are set before done is closed.
+	result []byte
 	err    error
 }
 
-// NewCall returns a call that has an id, and has not been sent. If it is not to be, it must be abandoned. The error wraps [ErrClosed].
+// NewCall returns a call that has an id but is not sent yet. A caller that does not send it must
+// call [Pending.Abandon]. The error wraps [ErrClosed].
 func (c *Conn) NewCall(method string) (*Pending, error) {
 	p := &Pending{conn: c, method: method, done: make(chan struct{})}
 	if err := c.calls.add(p); err != nil {
@@ -317,11 +333,11 @@ func (c *Conn) NewCall(method string) (*Pending, error) {
 // ID returns the id of the request.
 func (p *Pending) ID() ID { return p.conn.calls.appendID(nil, p.id) }
 
-// Send sends the request, once. If it fails, nothing was sent, and the call is over. ctx is for the wait until the peer reads, and for a trace to go along;
-// params is as for [Conn.Call].
+// Send sends the request, once. If it fails, nothing was sent and the call is over. ctx limits the
+// wait for a slow peer and supplies the trace. params is as for [Conn.Call].
 func (p *Pending) Send(ctx context.Context, params []byte) error { return p.SendWithin(ctx, 0, params) }
 
-// SendWithin is Send, but waits no longer than d until the peer reads. 0 is as long as ctx allows.
+// SendWithin is like Send, but waits at most d for a slow peer. Zero means as long as ctx allows.
 func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte) (err error) {
 	defer func() {
 		if err != nil {
@@ -360,7 +376,8 @@ func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte
 	return nil
 }
 
-// sendBuffers holds memory for requests. The writer takes the memory of a request and leaves what it has done with.
+// sendBuffers holds memory for requests. The writer takes the memory of a request and leaves memory
+// that it no longer needs.
 var sendBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func putSendBuffer(b *[]byte) {
@@ -369,10 +386,10 @@ func putSendBuffer(b *[]byte) {
 	}
 }
 
-// Done is closed when the call is answered, or can no longer be because the connection ended.
+// Done returns a channel that is closed when the call has a response, or the connection ends.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Result returns what [Conn.Call] does, once Done is closed.
+// Result returns the result of [Conn.Call]. It must be called after Done is closed.
 func (p *Pending) Result() ([]byte, error) {
 	if p.err != nil {
 		return nil, fmt.Errorf("call %s: %w", p.method, p.err)
@@ -380,7 +397,7 @@ func (p *Pending) Result() ([]byte, error) {
 	return p.result, nil
 }
 
-// Wait waits for the answer. When ctx ends first, the call is cancelled.
+// Wait waits for the response. It cancels the call if ctx ends first.
 func (p *Pending) Wait(ctx context.Context) ([]byte, error) {
 	select {
 	case <-p.done:
@@ -388,13 +405,14 @@ func (p *Pending) Wait(ctx context.Context) ([]byte, error) {
 		if p.Cancel(context.Cause(ctx).Error()) {
 			return nil, fmt.Errorf("call %s: no answer after %v: %w", p.method, time.Since(p.began).Round(time.Millisecond), ctx.Err())
 		}
-		<-p.done // the answer was first, by a hair
+		<-p.done // the response was faster
 	}
 	return p.Result()
 }
 
-// Cancel gives the call up: the peer is told, with the reason, and a late answer is dropped. It reports false if the answer, or the end of the
-// connection, was first: then Done is closed, or about to be.
+// Cancel abandons the call and sends the peer a cancellation with the reason. A late response is
+// dropped. Cancel reports false if the response or the end of the connection came first; then Done
+// is closed, or about to be.
 func (p *Pending) Cancel(reason string) bool {
 	if !p.Abandon() {
 		return false
@@ -403,16 +421,22 @@ func (p *Pending) Cancel(reason string) bool {
 	return true
 }
 
-// Abandon is Cancel without telling the peer.
+// Abandon is like Cancel, but sends nothing.
 func (p *Pending) Abandon() bool { return p.conn.calls.remove(p.id) != nil }
 
-// A CallError is what a call fails with that its transport could not bring to an answer, while the connection goes on: over HTTP, each call is a request of
-// its own. A Framer returns one from ReadFrame; [Pending.Result] and [Conn.Call] wrap it. It never comes from the peer's JSON-RPC side: that is an *[Error].
+// A CallError is the failure of one call by its transport while the connection goes on: over HTTP,
+// each call is a separate request. A Framer returns one from ReadFrame; [Pending.Result] and
+// [Conn.Call] wrap it. An error response of the peer is an *[Error] instead.
 type CallError struct {
-	ID         ID            // of the call that fails
-	Err        error         // why; never nil
-	Outcome    Outcome       // what became of the request
-	RetryAfter time.Duration // that the peer wants the next attempt to wait; 0 if it did not say
+	// ID is the id of the failed call.
+	ID ID
+	// Err is the cause. It is never nil.
+	Err error
+	// Outcome says whether the peer carried out the request.
+	Outcome Outcome
+	// RetryAfter is the delay that the peer asks for before the next attempt. Zero means that it
+	// did not ask.
+	RetryAfter time.Duration
 }
 
 func (e *CallError) Error() string { return fmt.Sprintf("%v: %v", e.Outcome, e.Err) }
@@ -420,15 +444,16 @@ func (e *CallError) Error() string { return fmt.Sprintf("%v: %v", e.Outcome, e.E
 // Unwrap returns Err.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// A Outcome tells whether a request that got no answer has been carried out, which decides whether it may be sent again.
+// An Outcome tells whether a request without a response was carried out, and so whether it may be
+// sent again.
 type Outcome uint8
 
-// The fates.
+// The outcomes of a request without a response.
 const (
-	OutcomeUnknown     Outcome = iota // it may have been: only what is safe to repeat may be sent again
-	OutcomeUnprocessed                // it was not, and may be if it is sent again
-	OutcomeRejected                   // it was not, and would not be the next time
-	OutcomeDenied                     // it was not: the peer does not trust this side, or this side does not trust the peer
+	OutcomeUnknown     Outcome = iota // perhaps carried out: repeat only what is safe to repeat
+	OutcomeUnprocessed                // not carried out; sending it again may succeed
+	OutcomeRejected                   // not carried out; sending it again would fail again
+	OutcomeDenied                     // not carried out: one side does not trust the other
 )
 
 func (o Outcome) String() string {
@@ -443,19 +468,22 @@ func (o Outcome) String() string {
 	return "no answer"
 }
 
-// A MessageTransport is a [Framer] that takes each message by itself, as one whose messages are HTTP requests does. What ReadFrame has returned belongs to the reader: it is not written to
-// any more, and need not be copied.
+// A MessageTransport is a [Framer] that sends each message separately, as HTTP requests for
+// example. The frames that ReadFrame returns belong to the reader and need not be copied.
 type MessageTransport interface {
 	Framer
-	// OnResponse is called before the other methods. Answers to requests may be handed to answer, by many goroutines at once, rather than come by ReadFrame, which takes a wake-up more. A
-	// frame that is handed over is not changed any more. The error says that it is no response.
+	// OnResponse sets the function for responses that do not come through ReadFrame, which saves a
+	// wake-up. It is called before the other methods. Many goroutines may call answer at once. A
+	// frame that was passed to it must not change. An error of answer means that the frame is not a
+	// response.
 	OnResponse(answer func(frame []byte) error)
-	// Post is WriteFrame for many goroutines at once, and does not wait for the peer. ctx is that of whoever sends the message: its values go along, its end means nothing. An error
-	// means that this message was not sent, and no other will be.
+	// Post is like WriteFrame, but does not wait for the peer, and many goroutines may call it at
+	// once. It uses the values of ctx and ignores its end. An error means that neither this message
+	// nor any later one is sent.
 	Post(ctx context.Context, msg []byte) error
 }
 
-// handleResponse takes an answer that does not come by ReadFrame.
+// handleResponse handles a response that does not come through ReadFrame.
 func (c *Conn) handleResponse(frame []byte) error {
 	if c.opts.Trace != nil {
 		c.opts.Trace(Incoming, frame)
@@ -471,25 +499,27 @@ func (c *Conn) handleResponse(frame []byte) error {
 	return nil
 }
 
-// ErrGap is what ReadFrame of a [Framer] returns when messages that the peer sent of itself may have been missed. The next call reads on.
+// ErrGap is the error of [Framer.ReadFrame] when messages that the peer sent on its own may be
+// lost. The next call reads on.
 var ErrGap = errors.New("messages may have been missed")
 
-// failTransport makes the call that e is about fail. It reports whether there was one.
+// failTransport fails the call that e belongs to. It reports whether there was one.
 func (t *callTable) failTransport(e *CallError) bool {
 	var p *Pending
 	if id, ok := t.numberOf(e.ID); ok {
 		p = t.remove(id)
 	}
 	if p == nil {
-		return false // nobody waits for it any more
+		return false // already abandoned
 	}
 	p.err = e
 	close(p.done)
 	return true
 }
 
-// failTooLarge makes the only call under way fail, whose answer was too large to be read and told no id. Of several, nobody can tell which it is: they go on
-// until their contexts end. It reports whether a call failed.
+// failTooLarge fails the only pending call, after a response without a known id was too large to be
+// read. If several calls are pending, it cannot tell which one failed: they wait until their
+// contexts end. It reports whether a call failed.
 func (t *callTable) failTooLarge(e *TooLargeError, log *slog.Logger) bool {
 	sent := t.sent()
 	if len(sent) != 1 {

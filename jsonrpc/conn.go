@@ -13,42 +13,62 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// Options are the options of NewConn. The zero value is ready to use, and what nil means.
+// Options are the options of NewConn. Nil means the zero value, which is ready to use.
 type Options struct {
-	Handler      Handler      // of what the peer sends; nil answers method not found
-	Cancellation Cancellation // nil is CancelRequest
-	Policy       Policy       // to begin with
+	// Handler handles the peer's requests and notifications. Nil answers "method not found".
+	Handler Handler
+	// Cancellation encodes and decodes cancellations. Nil means CancelRequest.
+	Cancellation Cancellation
+	// Policy is the initial policy.
+	Policy Policy
 
-	MaxDepth         int // levels of nesting in a frame; 0 is 512
-	MaxInFlight      int // requests being handled at once; 0 is 256. Further ones are queued, and can be cancelled there
-	MaxInFlightBytes int // frames of these requests, and 512 for each; 0 is 256 MiB. One is handled however large it is
-	MaxQueueBytes    int // the same of queued requests; 0 is 16 MiB. Requests beyond it are refused, so that responses and cancellations still get through
-	MaxPendingBytes  int // output that the peer has not taken; 0 is 8 MiB. Senders wait beyond it, and at twice that much reading stops
+	// MaxDepth limits the levels of nesting in a frame. Zero means 512.
+	MaxDepth int
+	// MaxInFlight limits the requests that are handled at once. Zero means 256. Further requests
+	// are queued, where they can be canceled.
+	MaxInFlight int
+	// MaxInFlightBytes limits the bytes of these requests: their frames, and 512 for each. Zero
+	// means 256 MiB. One request is handled whatever its size.
+	MaxInFlightBytes int
+	// MaxQueueBytes limits the bytes of queued requests in the same way. Zero means 16 MiB. Further
+	// requests are rejected, so that responses and cancellations still get through.
+	MaxQueueBytes int
+	// MaxPendingBytes limits the output that the peer has not read, in bytes. Zero means 8 MiB.
+	// Above it senders wait; at twice the limit reading stops.
+	MaxPendingBytes int
 
-	DrainTimeout   time.Duration // how long handlers may go on after the end of input; 0 is 10 s
-	RequestTimeout time.Duration // after which a handler's context expires; 0 is never
-	CallTimeout    time.Duration // for calls whose context has no deadline; 0 is none
+	// DrainTimeout limits how long handlers run after the end of input. Zero means 10 seconds.
+	DrainTimeout time.Duration
+	// RequestTimeout is the timeout of a handler's context. Zero means none.
+	RequestTimeout time.Duration
+	// CallTimeout is the timeout of calls whose context has no deadline. Zero means none.
+	CallTimeout time.Duration
 
-	// IDs counts the ids of this side's calls: it holds the last one used. Connections that share it never use an id twice, so that an answer meant for
-	// one of them fits no call of another. nil starts at 1.
+	// IDs holds the last id of this side's calls. Connections that share it never use an id twice,
+	// so that a response for one of them matches no call of another. Nil starts at 1.
 	IDs *atomic.Int64
 
-	// CallPrefix makes strings of the ids of this side's calls: CallPrefix, a dot, and the number.
-	// With one that no other connection has, an answer that reaches the wrong connection, in
-	// whichever process, fits no call of it. "" leaves the ids integers.
+	// CallPrefix turns the ids of this side's calls into strings: CallPrefix, a dot, and the
+	// number. With a prefix that no other connection uses, a response that reaches the wrong
+	// connection, in any process, matches no call. Empty means integer ids.
 	CallPrefix string
 
-	// Goroutines runs each request that is not Immediate on a goroutine of its own, whatever its CostEstimate has learnt: simpler, and several times slower
-	// for quick handlers.
+	// Goroutines runs each request that is not Immediate on its own goroutine, whatever its
+	// CostEstimate: simpler, and several times slower for quick handlers.
 	Goroutines bool
 
-	OnGap func() // is called when the Framer says [ErrGap], by who reads: it must not wait
+	// OnGap is called by the reading goroutine when the Framer returns [ErrGap]. It must not block.
+	// It may be nil.
+	OnGap func()
 
-	Logger *slog.Logger                        // nil discards
-	Trace  func(dir Direction, message []byte) // sees each message, may be nil; must not keep the slice. May be called by many goroutines at once
+	// Logger receives the connection's log. Nil discards it.
+	Logger *slog.Logger
+	// Trace sees each message. It must not keep the slice. Many goroutines may call it at once. It
+	// may be nil.
+	Trace func(dir Direction, message []byte)
 }
 
-// Direction tells which way a message went.
+// Direction is the direction of a message.
 type Direction uint8
 
 // The directions.
@@ -57,16 +77,19 @@ const (
 	Outgoing
 )
 
-// A Conn is a connection on which either side calls, answers and notifies, with many requests in flight in both directions. Make one with
-// [NewConn] and start it with [Conn.Run]. Its methods may be called by many goroutines at once.
+// A Conn is a connection on which both sides send requests, responses and notifications, with many
+// requests in flight in both directions. Make one with [NewConn] and start it with [Conn.Run]. Many
+// goroutines may call its methods at once.
 type Conn struct {
-	// What each request of a detached connection looks at comes first, so that it lies together: of such connections, there are too many for the processor to have
-	// them all at hand.
-	opts     Options // of which the last are what is needed most
-	handler  Handler
-	log      *slog.Logger
-	base     context.Context // of the requests; set by Run
-	detached bool            // see NewDetached
+	// Hot fields first: with many detached connections, each request should touch few cache lines.
+	// The end of opts is the part that is used most.
+	opts    Options
+	handler Handler
+	log     *slog.Logger
+	// base is the parent of the requests' contexts. Run replaces it.
+	base context.Context
+	// detached is set by NewDetached.
+	detached bool
 	stopping atomic.Bool
 	inFlight
 
@@ -78,18 +101,25 @@ type Conn struct {
 
 	wg sync.WaitGroup
 
-	inputEnd      chan error    // why reading ended; has room for one; made by Run
-	draining      chan struct{} // closed when stopping is set
-	closing       chan struct{} // nil if it is detached
-	closeOnce     sync.Once
-	closeErr      error // why closing was closed
-	started       atomic.Bool
-	callsCanceled atomic.Bool // the peer was told that this side does not wait any more
+	// inputEnd receives the reason why reading ended. Run makes it, with room for one.
+	inputEnd chan error
+	// draining is closed when stopping is set.
+	draining chan struct{}
+	// closing is nil if the connection is detached.
+	closing   chan struct{}
+	closeOnce sync.Once
+	// closeErr is the reason why closing was closed.
+	closeErr error
+	started  atomic.Bool
+	// callsCanceled reports that cancelCalls has run.
+	callsCanceled atomic.Bool
 	done          chan struct{}
-	err           error // of Run; set before done is closed
+	// err is the result of Run, set before done is closed.
+	err error
 }
 
-// NewConn returns a connection over f, which it closes in the end. Nothing is read before [Conn.Run].
+// NewConn returns a connection over f. The connection closes f when it ends. It reads nothing
+// before [Conn.Run].
 func NewConn(f Framer, opts *Options) *Conn {
 	c := new(Conn)
 	c.init(sourceOf(f), opts)
@@ -100,8 +130,8 @@ func NewConn(f Framer, opts *Options) *Conn {
 	return c
 }
 
-// init is what connections with and without a transport of their own have in common. Servers over HTTP have many that rest: what only some need is made when it is
-// needed.
+// init initializes a connection with or without a framer. HTTP servers have many idle connections:
+// memory that only some need is allocated on first use.
 func (c *Conn) init(src source, opts *Options) {
 	c.src, c.draining, c.done = src, make(chan struct{}), make(chan struct{})
 	if opts != nil {
@@ -135,14 +165,15 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// Done is closed when Run has returned, or when the connection was closed before it ran.
+// Done returns a channel that is closed when Run has returned, or when the connection was closed
+// before it ran.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Draining is closed when nothing more will be read: what still goes on is being drained. Requests that would go on for as long as the peer
-// listens should end then.
+// Draining returns a channel that is closed when no more input is read and the remaining requests
+// are drained. Requests that last as long as the peer listens should end then.
 func (c *Conn) Draining() <-chan struct{} { return c.draining }
 
-// Err returns what Run returned, once Done is closed.
+// Err returns the result of Run once Done is closed, and nil before.
 func (c *Conn) Err() error {
 	select {
 	case <-c.done:
@@ -152,9 +183,10 @@ func (c *Conn) Err() error {
 	}
 }
 
-// Close ends the connection at once: it cancels the requests being handled and the calls under way, which fail with [ErrClosed], closes the framer, and
-// waits for Run to return, which waits for handlers no longer than the drain timeout. It may be called more than once. A handler that calls it
-// waits for itself until then.
+// Close ends the connection at once. It cancels incoming requests and pending calls, which fail
+// with [ErrClosed], closes the framer, and waits for Run, which waits for handlers until the drain
+// timeout. It may be called more than once. A handler that calls Close waits for itself until the
+// drain timeout.
 func (c *Conn) Close() error {
 	if c.detached {
 		c.closeDetached()
@@ -183,15 +215,16 @@ func (c *Conn) stop(cause error) {
 }
 
 // Run reads and answers until the input ends, ctx ends or Close is called. At the end of input, and
-// when ctx ends, requests that were accepted are still finished and answered, for as long as the
-// drain timeout lets them; then the others are cancelled and answered with the error [ShuttingDown], and
-// everything is closed. Calls of this side that are under way fail at once, since no answer can
-// come any more.
+// when ctx ends, Run finishes and answers accepted requests until the drain timeout. Then it
+// cancels the others, answers them with the error [ShuttingDown], and closes everything. Pending
+// calls of this side fail at once, since no response can arrive.
 //
-// When writing has failed, what the peer may have written before it went is read for up to 100 ms, which Close then waits for.
+// After a write error, Run reads for up to 100 ms what the peer may have written before; Close
+// waits for that.
 //
-// It returns nil at the end of input and after Close, the context's cause when ctx ended, and otherwise the error that reading or writing
-// met; in a *[DrainError] if requests were cut off. It must be called once.
+// Run returns nil at the end of input and after Close, the context's cause when ctx ended, and
+// otherwise the read or write error. If requests were cut off, the error is a *[DrainError]. Run
+// must be called once.
 func (c *Conn) Run(ctx context.Context) error {
 	if c.started.Swap(true) {
 		<-c.done
@@ -229,7 +262,7 @@ func (c *Conn) Run(ctx context.Context) error {
 		closedErr = fmt.Errorf("%w: %w", ErrClosed, cause)
 	}
 	if !drain {
-		c.inFlight.cancelAll() // first, so that nobody is told of what the calls below fail with
+		c.inFlight.cancelAll() // first, so that no handler reports the errors of the calls below
 	}
 	c.calls.failAll(closedErr)
 	if errors.Is(cause, io.EOF) {
@@ -244,10 +277,11 @@ func (c *Conn) Run(ctx context.Context) error {
 	return cause
 }
 
-// drainInputTimeout is how long reading goes on when nothing can be written any more.
+// drainInputTimeout limits how long reading goes on after a write error.
 const drainInputTimeout = 100 * time.Millisecond
 
-// drainInput waits for the end of the input, for a moment: a peer that does not read any more has often ended, and what it wrote before may say why.
+// drainInput waits a moment for the end of input: a peer that stopped reading has often ended, and
+// its last output may say why.
 func (c *Conn) drainInput(ctx context.Context) {
 	timer := time.NewTimer(drainInputTimeout)
 	defer timer.Stop()
@@ -258,7 +292,7 @@ func (c *Conn) drainInput(ctx context.Context) {
 	}
 }
 
-// shutdown brings the connection to its end once nothing new is accepted.
+// shutdown ends the connection after the last request was accepted.
 func (c *Conn) shutdown(drain bool) (drainErr *DrainError) {
 	timer := time.NewTimer(c.opts.DrainTimeout)
 	defer timer.Stop()
@@ -287,11 +321,11 @@ func (c *Conn) shutdown(drain bool) (drainErr *DrainError) {
 	return drainErr
 }
 
-// abortFlushTimeout is how long a peer may take to read that its requests were cut off. The time to drain
-// is over by then.
+// abortFlushTimeout limits how long the peer may take to read that its requests were cut off, after
+// the drain timeout.
 const abortFlushTimeout = time.Second
 
-// flushFor waits until the peer has taken what was written, but no longer than d.
+// flushFor waits at most d until the output is written.
 func (c *Conn) flushFor(d time.Duration) {
 	var late atomic.Bool
 	t := time.AfterFunc(d, func() {
@@ -303,7 +337,8 @@ func (c *Conn) flushFor(d time.Duration) {
 	c.w.wait(late.Load)
 }
 
-// waitTimeout waits for the connection's goroutines. Handlers that ignore the end of their context for longer than d are left behind.
+// waitTimeout waits at most d for the connection's goroutines. It abandons handlers that ignore the
+// end of their context for longer.
 func (c *Conn) waitTimeout(d time.Duration) {
 	finished := make(chan struct{})
 	go func() {
@@ -340,12 +375,17 @@ func (c *Conn) logError(r *Request, err error) {
 	c.log.Error("request failed", attrs...)
 }
 
-// A Policy is what the two sides of a connection may agree on while it runs. The zero Policy is plain JSON-RPC 2.0.
+// A Policy holds the settings that the two sides of a connection may negotiate while it runs. The
+// zero Policy is plain JSON-RPC 2.0.
 type Policy struct {
-	NoBatches         bool // an array is answered with one invalid request instead of being taken as a batch
-	OmitNullID        bool // an error that belongs to no readable id has no id, instead of "id":null
-	NoErrorsWithoutID bool // what would be an error that belongs to no readable id is logged only
-	DropRequests      bool // nothing is answered: requests are logged and dropped. In MCP since 2026-07-28, only servers answer
+	// NoBatches answers an array with one "invalid request" error.
+	NoBatches bool
+	// OmitNullID omits "id":null in errors that belong to no readable id.
+	OmitNullID bool
+	// NoErrorsWithoutID logs errors that belong to no readable id instead of sending them.
+	NoErrorsWithoutID bool
+	// DropRequests logs and drops requests. In MCP since 2026-07-28, only servers answer requests.
+	DropRequests bool
 }
 
 const (
@@ -355,7 +395,7 @@ const (
 	policyDropRequests
 )
 
-// SetPolicy changes the policy for what is read and written from now on.
+// SetPolicy changes the policy for all messages from now on.
 func (c *Conn) SetPolicy(p Policy) {
 	bits := uint32(0)
 	if p.NoBatches {
@@ -375,21 +415,25 @@ func (c *Conn) SetPolicy(p Policy) {
 
 func (c *Conn) has(bit uint32) bool { return c.policy.Load()&bit != 0 }
 
-// mayRespond reports whether something may be answered under the id, which is empty or null if nobody could read it.
+// mayRespond reports whether an error may be sent for id, which is empty or null if it is not
+// readable.
 func (c *Conn) mayRespond(id ID) bool {
 	bits := c.policy.Load()
 	return bits&(policyNoErrorsWithoutID|policyDropRequests) == 0 || bits&policyDropRequests == 0 && len(id) > 0 && !id.IsNull()
 }
 
-// A Cancellation is the notification by which one side gives up a request it sent.
+// A Cancellation encodes and decodes the notification that cancels a request.
 type Cancellation interface {
-	// Target returns the id of the request that n cancels; ok is false if n is no cancellation. The id may alias n.
+	// Target returns the id of the request that n cancels. ok is false if n is not a cancellation.
+	// The id may alias n.
 	Target(n *Message) (id ID, reason string, ok bool)
-	// Notice makes the notification that cancels the request this side sent. An empty name means that it must not be cancelled.
+	// Notice returns the notification that cancels a request of this side. An empty name means that
+	// the request must not be canceled.
 	Notice(id ID, method, reason string) (name string, params []byte)
 }
 
-// CancelRequest is the Cancellation of the Language Server Protocol and of plain JSON-RPC peers: $/cancelRequest with {"id": …}.
+// CancelRequest is the Cancellation of the Language Server Protocol and of plain JSON-RPC peers:
+// $/cancelRequest with {"id": …}.
 type CancelRequest struct{}
 
 // Target implements [Cancellation].
@@ -406,7 +450,8 @@ func (CancelRequest) Notice(id ID, _, _ string) (string, []byte) {
 	return "$/cancelRequest", append(append([]byte(`{"id":`), id...), '}')
 }
 
-// CancelReason decodes the member of a cancellation that says why, if there is one.
+// CancelReason decodes the member of a cancellation that holds the reason. It returns "" if the
+// member is absent or not a string.
 func CancelReason(n *Message, member string) string {
 	text, ok := n.Param(member)
 	if !ok || text[0] != '"' {
@@ -415,15 +460,14 @@ func CancelReason(n *Message, member string) string {
 	return clip(jsonwire.UnquoteString(text[1 : len(text)-1]))
 }
 
-// A DrainError is what [Conn.Run] returns if requests were still being handled, or were queued,
-// when the time to drain was over.
+// A DrainError is the error of [Conn.Run] if requests were running or queued at the drain timeout.
 type DrainError struct {
-	// Requests is how many were cut off. Each was answered with the error ShuttingDown, if the peer
-	// still reads.
+	// Requests is the number of requests that were cut off. Each was answered with the error
+	// ShuttingDown, if the peer still reads.
 	Requests int
-	// After is the time that they had.
+	// After is the drain timeout.
 	After time.Duration
-	// Cause says why the connection ended. It is nil at the end of input.
+	// Cause is the reason why the connection ended. It is nil at the end of input.
 	Cause error
 }
 
@@ -435,23 +479,23 @@ func (e *DrainError) Error() string {
 	return text
 }
 
-// Unwrap returns the cause.
+// Unwrap returns Cause.
 func (e *DrainError) Unwrap() error { return e.Cause }
 
-// ShuttingDown is the error for a request that was not finished when its server had had the time d to
-// shut down. It may have taken effect.
+// ShuttingDown returns the error for a request that was not finished within d of a shutdown. The
+// request may have taken effect.
 func ShuttingDown(d time.Duration) *Error {
 	return Errorf(CodeInternalError, "shutting down: the request was not finished within %v", d)
 }
 
-// An abandoned request is one that was cut off.
+// An abortedRequest is a request that was cut off.
 type abortedRequest struct {
 	id    ID
 	batch *batch
 }
 
-// abortRequests cancels all requests that are running or queued, answers them, and returns how many there
-// were. Nobody waits for the peer to read the answers.
+// abortRequests cancels and answers all running and queued requests, and returns their number. It
+// does not wait for the peer to read the responses.
 func (c *Conn) abortRequests() int {
 	aborted := c.inFlight.abortRequests()
 	e := ShuttingDown(c.opts.DrainTimeout)
@@ -483,7 +527,7 @@ func (c *Conn) postResponse(frame []byte) {
 	}
 }
 
-// abortRequests does what cancelAll does, and returns the requests that are owed an answer.
+// abortRequests is like cancelAll, but returns the requests that need a response.
 func (f *inFlight) abortRequests() (aborted []abortedRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,35 +8,48 @@ import (
 	"time"
 )
 
-// A Context is the context of one incoming request. It ends when the peer cancels the request, when it has run for too long, when the connection
-// ends, and when it has been answered. It makes its channel only if somebody asks for it, so that a request that nobody waits in costs
-// one small object; layers above embed it in an object of their own. It may be used by many goroutines at once.
+// A Context is the context of one incoming request. It ends when the peer cancels the request, when
+// the request times out, when the connection ends, and when the request is answered. It allocates
+// its channel on the first call of Done, so that other requests cost one small object; layers above
+// embed it in an object of theirs. Many goroutines may use it at once.
 type Context struct {
-	conn     *Conn
-	base     context.Context // has the values
-	lifetime context.Context // that it ends with, which it watches only if somebody asks; nil if it ends with the connection only
-	turn     uint64          // of the reader that runs the handler itself; 0 on other goroutines
-	trace    *Trace          // nil if there is none
-	ended    atomic.Bool     // answered or cancelled: nothing may be sent for it any more
+	conn *Conn
+	// base supplies the values.
+	base context.Context
+	// lifetime ends this context too. It is watched only on demand. It is nil if only the
+	// connection ends the context.
+	lifetime context.Context
+	// turn is the turn of the leader that runs the handler, or 0 on other goroutines.
+	turn uint64
+	// trace may be nil.
+	trace *Trace
+	// ended reports that the request was answered or canceled, so nothing may be sent for it.
+	ended atomic.Bool
 
-	hasSender bool       // what belongs to the request goes by its own outlet
-	sending   sync.Mutex // held while something does; guards outlet
-	sender    Sender     // nil once the request has been dismissed
+	// hasSender reports that the request's messages go through sender.
+	hasSender bool
+	// sending is held during a send. It guards sender.
+	sending sync.Mutex
+	// sender is nil once the request has ended.
+	sender Sender
 
-	mu       sync.Mutex
-	done     chan struct{}
-	err      error
-	timeout  *timeout  // nil if there is none; it does not change
-	watchers *watchers // nil until there is something to watch
+	mu   sync.Mutex
+	done chan struct{}
+	err  error
+	// timeout does not change. It may be nil.
+	timeout *timeout
+	// watchers is nil until there is something to watch.
+	watchers *watchers
 }
 
-// watchers are those who want to know of the end of a Context, and what it watches for them.
+// watchers holds the callbacks for the end of a Context, and the watch of its lifetime.
 type watchers struct {
 	callbacks map[*func()]struct{}
-	stopWatch func() bool // stops watching until; nil if that is not watched
+	// stopWatch stops watching lifetime. It is nil if lifetime is not watched.
+	stopWatch func() bool
 }
 
-// A timeout is the end of the time that a request may take.
+// A timeout is the time limit of a request.
 type timeout struct {
 	deadline time.Time
 	timer    *time.Timer
@@ -44,14 +57,15 @@ type timeout struct {
 
 type contextKey struct{}
 
-// RequestContext returns the Context of the incoming request that ctx stems from, or nil.
+// RequestContext returns the Context of the incoming request that ctx derives from, or nil.
 func RequestContext(ctx context.Context) *Context {
 	c, _ := ctx.Value(contextKey{}).(*Context)
 	return c
 }
 
-// WithoutRequest returns ctx without the request that it stems from, but with its trace: calls and notifications that are made with it belong to no request, and
-// on a detached connection do not go by the request's outlet.
+// WithoutRequest returns ctx without its incoming request but with its trace. Calls and
+// notifications that use it belong to no request; a detached connection does not send them by a
+// request's sender.
 func WithoutRequest(ctx context.Context) context.Context {
 	return &withoutRequestCtx{WithTrace(ctx, TraceFrom(ctx))}
 }
@@ -69,8 +83,9 @@ func (c *withoutRequestCtx) Value(key any) any {
 // Conn returns the connection that the request came in on.
 func (c *Context) Conn() *Conn { return c.conn }
 
-// WithSender calls f with what the request was delivered with (see [Delivery]), which is valid until f returns: nil once the request has been answered, and on
-// connections that read for themselves. Nothing is sent for the request meanwhile: f must not send with its context.
+// WithSender calls f with the Sender of the request's [Delivery], which is valid until f returns.
+// It is nil once the request has been answered, and on connections that read for themselves.
+// Nothing is sent for the request meanwhile: f must not send with this context.
 func (c *Context) WithSender(f func(Sender)) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -102,7 +117,7 @@ func (c *Context) Done() <-chan struct{} {
 	return c.done
 }
 
-// watchLifetimeLocked watches over until from now on.
+// watchLifetimeLocked starts to watch lifetime.
 func (c *Context) watchLifetimeLocked() {
 	if c.lifetime == nil || c.err != nil {
 		return
@@ -137,8 +152,8 @@ func (c *Context) Value(key any) any {
 	return c.base.Value(key)
 }
 
-// AfterFunc calls f on a goroutine of its own once the context has ended, unless stop is called first. The package context uses it to derive
-// contexts without a goroutine.
+// AfterFunc calls f on a new goroutine once the context has ended, unless stop is called first.
+// Package context uses it to derive contexts without a goroutine.
 func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,16 +176,16 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// end ends the request with its context.
+// end ends the request and its context.
 func (c *Context) end() {
 	c.ended.Store(true)
 	c.finish(context.Canceled)
 }
 
-// expire ends the context but not the request, which is still owed an answer.
+// expire ends the context but not the request, which still needs a response.
 func (c *Context) expire() { c.finish(context.DeadlineExceeded) }
 
-// finish ends the context; only the first call counts.
+// finish ends the context. Only the first call counts.
 func (c *Context) finish(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,13 +212,13 @@ func (c *Context) finish(err error) {
 	w.callbacks = nil
 }
 
-// active reports whether something may still be sent for the request.
+// active reports whether messages may still be sent for the request.
 func (c *Context) active() bool {
 	return !c.ended.Load() && !(c.lifetime != nil && c.lifetime.Err() != nil)
 }
 
-// Notify sends a notification that belongs to the request, and is on the wire before its answer. It fails with [ErrRequestEnded] once the
-// request has been answered or cancelled. params is JSON text, or nil.
+// Notify sends a notification that belongs to the request, before the response. It fails with
+// [ErrRequestEnded] once the request has been answered or canceled. params is JSON text or nil.
 func (c *Context) Notify(method string, params []byte) error {
 	params, err := checkParams(params)
 	if err != nil {

@@ -9,36 +9,45 @@ import (
 	"time"
 )
 
-// An Sender takes messages to the peer: each is JSON text on one line, valid until Send returns. Send is not called twice at once. When it fails, the
-// message is lost: a call fails then, and whoever sent a notification that belongs to a request is told.
+// A Sender sends messages to the peer. Each message is JSON text on one line, valid until Send
+// returns. Send is not called concurrently. If it fails, the message is lost: a call then fails,
+// and so does [Context.Notify].
 type Sender interface {
 	Send(message []byte) error
 }
 
 // A Delivery is one incoming request of a detached connection.
 type Delivery struct {
-	Message *Message // valid, with its slices, until [Conn.Deliver] returns
-	// Sender takes what belongs to the request and goes before its answer: notifications, and the calls that are made while it is handled. nil is the
-	// connection's. It is not used any more when Deliver has returned, unless the request stands.
+	// Message and its slices must be valid until [Conn.Deliver] returns.
+	Message *Message
+	// Sender takes messages that precede the response: the request's notifications, and the calls
+	// that its handler makes. Nil means the connection's sender. It is not used after Deliver
+	// returns, unless the response is deferred.
 	Sender Sender
-	// Untracked is for transports where an id need not be unique and nothing cancels a request but the end of its context: the connection keeps no list of it.
+	// Untracked says that the id need not be unique and that only the end of its context cancels
+	// the request: the connection does not track it.
 	Untracked bool
-	Batch     bool // it came in a batch
-	// Lifetime is what the request's context ends with, instead of the one that Deliver is called with, whose values it has all the same; nil if it is that one.
+	// Batch says that the request came in a batch.
+	Batch bool
+	// Lifetime is the context that ends the request's context. The values still come from the ctx
+	// of Deliver. Nil means that ctx.
 	Lifetime context.Context
-	// AllowDeferred lets the handler leave the request standing, of a Untracked delivery: Deliver then returns no response, and the error is the *[Deferred] to finish.
+	// AllowDeferred lets the handler of an Untracked delivery defer the response: Deliver then
+	// returns no response, and the error is the *[Deferred] to finish.
 	AllowDeferred bool
-	// OnPrepared, if it is not nil, is called once what came behind the request may be delivered, when
-	// its own state has been noted: as soon as the handler has prepared it, or answered it if that
-	// is [Immediate]. It may not be called at all if the request is refused.
+	// OnPrepared, if not nil, is called once when the next message may be delivered: as soon as the
+	// handler has prepared the request, or has answered it if it is [Immediate]. It may not be
+	// called if the request is rejected.
 	OnPrepared func()
 
-	request  *Request // that Parse has parsed into, for Deliver
-	onUnsent func()   // see ReportSent; nil for most
+	// request is the target of Parse.
+	request *Request
+	// onUnsent is for ReportSent. It is mostly nil.
+	onUnsent func()
 }
 
-// Parse parses a frame like the function [Parse] does, into memory of the delivery's own that Message points to then and that the next frame takes: the request
-// is handled where it lies. The frame must last as long as Message is used.
+// Parse is like the function [Parse], but parses into memory of the Delivery and sets Message to
+// it; the next Parse reuses that memory. The frame must be valid for as long as Message is used.
 func (d *Delivery) Parse(frame []byte, maxDepth int) error {
 	if d.request == nil {
 		d.request = new(Request)
@@ -47,9 +56,9 @@ func (d *Delivery) Parse(frame []byte, maxDepth int) error {
 	return Parse(frame, d.Message, maxDepth)
 }
 
-// ReportSent says whether the response that [Conn.Deliver] returned was sent, to the handler if it wants
-// to know that, see [Request.OnUnsent]. A transport that knows calls it after each Deliver: with false
-// if the peer was gone before the response was written. It does not block.
+// ReportSent reports whether the response that [Conn.Deliver] returned was sent. A transport that
+// knows calls it after each Deliver, with false if the peer was gone before the response was
+// written; then it calls the function of [Request.OnUnsent]. It does not block.
 func (d *Delivery) ReportSent(sent bool) {
 	f := d.onUnsent
 	d.onUnsent = nil
@@ -58,7 +67,7 @@ func (d *Delivery) ReportSent(sent bool) {
 	}
 }
 
-// acquire returns the request to deliver, and whether it is the delivery's own.
+// acquire returns the request to deliver, and whether it belongs to the Delivery.
 func (d *Delivery) acquire() (r *Request, reused bool) {
 	if r = d.request; r != nil && d.Message == &r.Message {
 		r.clear()
@@ -66,14 +75,18 @@ func (d *Delivery) acquire() (r *Request, reused bool) {
 	}
 	r = requests.Get().(*Request)
 	r.clear()
-	r.Message = *d.Message // by itself, or it is copied twice
+	r.Message = *d.Message // on its own line, or it is copied twice
 	return r, false
 }
 
-// NewDetached returns a connection without a transport of its own, for one that brings each message by itself and has a way back for what belongs to it, as
-// HTTP does. Messages are handed in with [Conn.Deliver], [Conn.DeliverNotification] and [Conn.DeliverResponse]; what belongs to no request goes to out.
-// It has no goroutine of its own, and is not run: it lasts until [Conn.Close], which cancels what is being handled but waits only for notifications. Bounds on
-// the number of requests are the transport's business, and Options.Goroutines means nothing.
+// NewDetached returns a connection without a framer, for a transport such as HTTP that delivers
+// each message separately and has a way back for messages that belong to it. The transport passes
+// messages to [Conn.Deliver], [Conn.DeliverNotification] and [Conn.DeliverResponse]. Messages that
+// belong to no request go to out.
+//
+// The connection is not run and starts no reader. It lasts until [Conn.Close], which cancels
+// requests but waits only for notifications. The transport limits the number of requests.
+// Options.Goroutines has no effect.
 func NewDetached(out Sender, opts *Options) *Conn {
 	c := new(Conn)
 	f := &struct {
@@ -87,7 +100,8 @@ func NewDetached(out Sender, opts *Options) *Conn {
 	return c
 }
 
-// An senderFramer makes an Sender what the writer of a Conn writes to. A message that is lost is not the end of the connection: the next one may get through.
+// A senderFramer adapts a Sender to the writer of a Conn. A lost message does not end the
+// connection: the next one may get through.
 type senderFramer struct {
 	Sender
 	conn *Conn
@@ -109,7 +123,7 @@ func (f *senderFramer) WriteFrame(frame []byte) error {
 	return nil
 }
 
-// failCall makes the call with that id fail, which did not get through.
+// failCall fails the call with the given id after its request was not sent.
 func (t *callTable) failCall(id ID, err error) {
 	n, ok := t.numberOf(id)
 	if !ok {
@@ -121,13 +135,13 @@ func (t *callTable) failCall(id ID, err error) {
 	}
 }
 
-// A sendError is a failure of an Sender. It is no end of the connection.
+// A sendError is the error of a Sender. It does not end the connection.
 type sendError struct{ err error }
 
 func (e *sendError) Error() string { return "send: " + e.err.Error() }
 func (e *sendError) Unwrap() error { return e.err }
 
-// closeDetached is Close of a detached connection: there is no Run to wait for.
+// closeDetached is Close for a detached connection, which has no Run to wait for.
 func (c *Conn) closeDetached() {
 	if c.stopping.Swap(true) {
 		return
@@ -141,12 +155,14 @@ func (c *Conn) closeDetached() {
 	close(c.done)
 }
 
-// errNotDetached is what the Deliver methods of other connections panic with.
+// errNotDetached is the panic value of the Deliver methods on other connections.
 var errNotDetached = errors.New("jsonrpc: Deliver on a connection that reads for itself")
 
-// Deliver handles a request on the calling goroutine and appends the response to dst, without framing. err is what the handler returned, which is in the
-// response as [ErrorOf] maps it, for transports that tell errors apart. No response is appended if the request was cancelled by a notification; the
-// error is [ErrRequestEnded] then. The request's context has the values of ctx, and ends with it, or with Delivery.Lifetime. It may be called by many goroutines at once.
+// Deliver handles a request on the calling goroutine and appends the response to dst, without
+// framing. err is the handler's error; the response holds it as [ErrorOf] maps it. If a
+// notification canceled the request, Deliver appends no response and returns [ErrRequestEnded]. The
+// request's context has the values of ctx and ends with it, or with Delivery.Lifetime. Many
+// goroutines may call Deliver at once.
 func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response []byte, err error) {
 	if !c.detached {
 		panic(errNotDetached)
@@ -172,7 +188,7 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 		return c.traceOutgoing(AppendError(dst, d.Message.ID, rejection, true), start), rejection
 	}
 	deferred := false
-	defer func() { // on the way of runtime.Goexit too
+	defer func() { // also runs after runtime.Goexit
 		d.onUnsent = r.onUnsent
 		if !deferred && !c.finishRequest(r, d.Untracked) {
 			response, err = dst[:start], ErrRequestEnded
@@ -191,10 +207,10 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 	return c.traceOutgoing(response, start), err
 }
 
-// deliveredBatch marks requests that came in a batch which is none of the connection's business.
+// deliveredBatch marks requests whose batch the transport handles.
 var deliveredBatch = new(batch)
 
-// traceOutgoing shows an outgoing message to who wants to see it.
+// traceOutgoing passes an outgoing message to Options.Trace.
 func (c *Conn) traceOutgoing(dst []byte, start int) []byte {
 	if c.opts.Trace != nil {
 		c.opts.Trace(Outgoing, dst[start:])
@@ -202,7 +218,7 @@ func (c *Conn) traceOutgoing(dst []byte, start int) []byte {
 	return dst
 }
 
-// admit lists the request among those in flight.
+// admit adds the request to those in flight.
 func (c *Conn) admit(r *Request, untracked bool) *Error {
 	t := &c.inFlight
 	if untracked {
@@ -220,7 +236,7 @@ func (c *Conn) admit(r *Request, untracked bool) *Error {
 	return nil
 }
 
-// finishRequest ends a request that was admitted, and reports whether it is owed an answer.
+// finishRequest ends an admitted request, and reports whether it may be answered.
 func (c *Conn) finishRequest(r *Request, untracked bool) (mayRespond bool) {
 	if ctx := r.ctx.Load(); ctx != nil {
 		ctx.close()
@@ -231,7 +247,7 @@ func (c *Conn) finishRequest(r *Request, untracked bool) (mayRespond bool) {
 	return c.inFlight.untrack(r)
 }
 
-// serve has the request answered.
+// serve runs the handler and appends the response.
 func (c *Conn) serve(r *Request, dst []byte) ([]byte, error) {
 	start := len(dst)
 	dst = appendResultHead(dst, r.ID)
@@ -261,7 +277,7 @@ func (c *Conn) serve(r *Request, dst []byte) ([]byte, error) {
 	return AppendError(dst[:start], r.ID, e, true), err
 }
 
-// startTime returns the time for the log, if there is one.
+// startTime returns the current time if errors are logged, and otherwise the zero time.
 func (c *Conn) startTime() time.Time {
 	if c.log.Enabled(context.Background(), slog.LevelError) {
 		return time.Now()
@@ -269,9 +285,10 @@ func (c *Conn) startTime() time.Time {
 	return time.Time{}
 }
 
-// DeliverNotification handles a notification, or a cancellation. Those that the handler takes at its own pace are handled in their order on a goroutine of
-// the connection's; m is copied for that. A notification that is beyond Options.MaxQueueBytes is dropped, with a warning. The handler's context has the values
-// of ctx, but does not end with it.
+// DeliverNotification handles a notification or a cancellation. Notifications that are not
+// Immediate are copied and handled in order on another goroutine. A notification beyond
+// Options.MaxQueueBytes is dropped with a warning. The handler's context has the values of ctx, but
+// does not end with it.
 func (c *Conn) DeliverNotification(ctx context.Context, m *Message) {
 	if !c.detached {
 		panic(errNotDetached)
@@ -285,7 +302,8 @@ func (c *Conn) DeliverNotification(ctx context.Context, m *Message) {
 	c.handleNotification(&Request{Message: *m, conn: c, base: context.WithoutCancel(ctx)}, m.text)
 }
 
-// DeliverResponse gives the answer to a call of this side to who waits for it, and reports whether somebody did.
+// DeliverResponse passes a response to the pending call it belongs to, and reports whether there
+// was one.
 func (c *Conn) DeliverResponse(m *Message) bool {
 	if !c.detached {
 		panic(errNotDetached)
@@ -296,7 +314,7 @@ func (c *Conn) DeliverResponse(m *Message) bool {
 	return c.calls.resolve(m, c.log)
 }
 
-// requestOf returns the context of the request in flight whose outlet is the way for what is sent with ctx; nil if there is none.
+// requestOf returns the context of this connection's request that ctx derives from, or nil.
 func (c *Conn) requestOf(ctx context.Context) *Context {
 	if !c.detached {
 		return nil
@@ -307,7 +325,8 @@ func (c *Conn) requestOf(ctx context.Context) *Context {
 	return nil
 }
 
-// send sends a message by the request's outlet. sent is false, without an error, if the request has none or has ended.
+// send sends a message by the request's sender. sent is false, without an error, if the request has
+// no sender or has ended.
 func (c *Context) send(message []byte) (sent bool, err error) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -323,7 +342,7 @@ func (c *Context) send(message []byte) (sent bool, err error) {
 	return true, nil
 }
 
-// notifyDirect is Notify where the request has an outlet.
+// notifyDirect is Notify for a request with a sender.
 func (c *Context) notifyDirect(method string, params []byte) error {
 	sent, err := c.send(AppendNotification(nil, method, params))
 	switch {
@@ -335,20 +354,21 @@ func (c *Context) notifyDirect(method string, params []byte) error {
 	return nil
 }
 
-// sendCall sends the request p by the outlet of the request that ctx stems from, if there is one.
+// sendCall sends the request p by the sender of the request that ctx derives from, if there is one.
 func (p *Pending) sendCall(ctx context.Context, message []byte) (sent bool, err error) {
 	r := p.conn.requestOf(ctx)
 	if r == nil {
 		return false, nil
 	}
-	// The answer comes by another way, and may be here before send returns.
+	// The response takes another path, and may arrive before send returns.
 	if sent, err = r.send(message); sent {
 		p.sentVia.Store(r)
 	}
 	return sent, err
 }
 
-// cancelCall sends the cancellation of the call by the way that the call went, if that is still there.
+// cancelCall sends the cancellation of the call by the sender that took the call, if it is still
+// there.
 func (p *Pending) cancelCall(method string, params []byte) (sent bool) {
 	if r := p.sentVia.Load(); r != nil {
 		sent, _ = r.send(AppendNotification(nil, method, params))
@@ -356,10 +376,12 @@ func (p *Pending) cancelCall(method string, params []byte) (sent bool) {
 	return sent
 }
 
-// An Deferred is what a [Handler] may return as the error of a request that goes on for as long as the peer listens, if [Request.MayDefer] allows it: the
-// request has no answer yet, its context goes on, and no goroutine waits. The transport that delivered it ends it with [Deferred.Finish].
+// A Deferred is an error that a [Handler] may return, if [Request.MayDefer] allows it, for a
+// request that lasts as long as the peer listens. The request has no response yet, its context goes
+// on, and no goroutine waits. The transport that delivered the request ends it with
+// [Deferred.Finish].
 type Deferred struct {
-	// Result gives up what belongs to the request, and appends the result to dst. It is called once.
+	// Result releases the request's resources and appends the result to dst. It is called once.
 	Result func(dst []byte) []byte
 
 	conn *Conn
@@ -369,13 +391,13 @@ type Deferred struct {
 
 func (*Deferred) Error() string { return "the request stands" }
 
-// bind takes over from r what outlasts Deliver.
+// bind takes from r what outlives Deliver.
 func (d *Deferred) bind(r *Request) {
 	d.conn, d.id, d.ctx = r.conn, r.ID.Clone(), r.ctx.Load()
 }
 
-// Finish ends the request and appends the response to dst, for a peer that is still there. It must be called once. When it has returned, nothing is sent
-// by the request's outlet any more.
+// Finish ends the request and appends the response to dst, for a peer that is still there. It must
+// be called once. After it returns, the request's sender is not used.
 func (d *Deferred) Finish(dst []byte) []byte {
 	start := len(dst)
 	dst = append(d.Result(appendResultHead(dst, d.id)), '}')
@@ -385,10 +407,10 @@ func (d *Deferred) Finish(dst []byte) []byte {
 	return d.conn.traceOutgoing(dst, start)
 }
 
-// MayDefer reports whether the handler may return an [Deferred].
+// MayDefer reports whether the handler may return a [Deferred].
 func (r *Request) MayDefer() bool { return r.mayDefer }
 
-// close ends the context, once what is on its way has been sent.
+// close ends the context after a running send.
 func (c *Context) close() {
 	c.end()
 	c.sending.Lock()

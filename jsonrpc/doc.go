@@ -1,21 +1,26 @@
-// Package jsonrpc speaks JSON-RPC 2.0 (https://www.jsonrpc.org/specification) over any byte stream: envelopes, ids, errors,
-// framing, and [Conn], a connection on which either side calls, answers and notifies.
+// Package jsonrpc implements JSON-RPC 2.0 (https://www.jsonrpc.org/specification)
+// over any byte stream: messages, ids, errors, framing, and [Conn], a connection on
+// which both sides send requests, responses and notifications.
 //
-// It is the lowest layer of mcpwire that knows what a message is. It does not know the Model Context Protocol: what differs between
-// the two (which notification cancels a request, whether batches exist, whether an error without an id carries "id":null) is set by the
-// layers above through [Options] and [Conn.SetPolicy].
+// It is the lowest layer of mcpwire that knows messages. It does not know the Model
+// Context Protocol: the layers above set the differences through [Options] and
+// [Conn.SetPolicy], for example which notification cancels a request, whether batches
+// exist, and whether an error without an id carries "id":null.
 //
 // # Ownership
 //
-// [Message] and [Request] hold slices into the frame they were parsed from. They are valid until the call that was given them returns; to keep
-// a part, copy it. Slices that [Conn.Call] returns belong to the caller.
+// [Message] and [Request] hold slices into the frame they were parsed from. The slices
+// are valid until the call that received them returns; copy what you keep. The caller
+// owns the slices that [Conn.Call] returns.
 //
 // # Concurrency
 //
-// A [Conn] may be used by many goroutines at once. A [Framer] has one reader and one writer at a time; Conn sees to that.
+// Many goroutines may use a [Conn] at once. A [Framer] has one reader and one writer at
+// a time; Conn ensures that.
 //
 // # Errors
 //
-// What the peer answered is an [*Error]. What happened on this side (a closed connection, an expired context) is never an *Error:
-// test it with errors.Is against [ErrClosed] or the context's errors. One function, [ErrorOf], turns Go errors into wire errors.
+// A peer's error response is an [*Error]. A local failure (a closed connection, an
+// expired context) is never an *Error: test it with errors.Is against [ErrClosed] or the
+// context's errors. [ErrorOf] turns Go errors into wire errors.
 package jsonrpc

@@ -16,7 +16,7 @@ type Code int
 // The codes that JSON-RPC 2.0 defines (https://www.jsonrpc.org/specification#error_object).
 const (
 	CodeParseError     Code = -32700 // the frame is not JSON
-	CodeInvalidRequest Code = -32600 // JSON, but not a JSON-RPC message
+	CodeInvalidRequest Code = -32600 // the frame is JSON, but not a JSON-RPC message
 	CodeMethodNotFound Code = -32601
 	CodeInvalidParams  Code = -32602
 	CodeInternalError  Code = -32603
@@ -38,14 +38,16 @@ func (c Code) String() string {
 	return "error " + strconv.Itoa(int(c))
 }
 
-// An Error is an error object: what a peer answered, or what a handler wants answered. A nil Data is absent on the wire.
+// An Error is an error object: a peer's error response, or the error that a handler answers with.
+// Nil Data is absent on the wire.
 type Error struct {
 	Code    Code
 	Message string
-	Data    []byte // JSON text
+	// Data is JSON text.
+	Data []byte
 }
 
-// Errorf makes an Error without data.
+// Errorf returns an Error without data.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
@@ -54,25 +56,30 @@ func (e *Error) Error() string {
 	return e.Message + " (" + strconv.Itoa(int(e.Code)) + ")"
 }
 
-// Is reports whether target is an Error with the same code, so that errors.Is(err, &Error{Code: CodeMethodNotFound}) asks for a code.
+// Is reports whether target is an Error with the same code, and the same message if target has one:
+// errors.Is(err, &Error{Code: CodeMethodNotFound}) tests for a code.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code == e.Code && (t.Message == "" || t.Message == e.Message)
 }
 
 var (
-	// ErrClosed is what calls on a connection that has ended fail with; the error that wraps it says why it ended.
+	// ErrClosed is the error of calls on a connection that has ended. The error that wraps it holds
+	// the cause.
 	ErrClosed = errors.New("connection closed")
-	// ErrMalformed is wrapped by what a call fails with whose response is none that JSON-RPC knows, or too large to be read (see [TooLargeError]).
+	// ErrMalformed is wrapped by the error of a call whose response is not valid JSON-RPC, or is
+	// too large to be read (see [TooLargeError]).
 	ErrMalformed = errors.New("peer sent a malformed response")
-	// ErrRequestEnded is returned by a notification sent for a request that was answered or cancelled already.
+	// ErrRequestEnded is the error of a notification for a request that was already answered or
+	// canceled.
 	ErrRequestEnded = errors.New("request has ended")
 )
 
-// ErrorOf maps a handler's error to what goes on the wire; it is the only place that does. An *Error anywhere in err's chain is used as it is,
-// but for data that is not JSON or has line breaks: that is left out or put on one line.
-// Everything else becomes an internal error that carries the name of the error's Go type as data.exception, and never its text, which
-// could hold paths or secrets of this machine.
+// ErrorOf maps a handler's error to the error on the wire. No other function does. An *Error in
+// err's chain is used unchanged, except that Data that is not JSON is dropped and Data with line
+// breaks is put on one line. Every other error becomes an internal error with the name of its Go
+// type as data.exception. Its text is never sent, since it could hold paths or secrets of this
+// machine.
 func ErrorOf(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) && e != nil {
@@ -109,7 +116,7 @@ func exceptionData(name string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"exception":`), name), '}')
 }
 
-// typeName names the error's type, looking through the wrappers that only add text.
+// typeName returns the name of the error's type. It looks through wrappers that only add text.
 func typeName(err error) string {
 	for {
 		name := strings.TrimLeft(fmt.Sprintf("%T", err), "*")
@@ -121,15 +128,16 @@ func typeName(err error) string {
 	}
 }
 
-// A PanicError is what a panic in a handler becomes: one failed request.
+// A PanicError is a panic in a handler. It fails one request.
 type PanicError struct {
 	Value any
-	Stack []byte // for the log; never on the wire
+	// Stack is for the log and never sent.
+	Stack []byte
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
 
-// wireError hides the panic's value and stack.
+// wireError returns an error without the panic's value and stack.
 func (e *PanicError) wireError() *Error {
 	name := "panic"
 	if err, ok := e.Value.(error); ok {
@@ -138,8 +146,8 @@ func (e *PanicError) wireError() *Error {
 	return &Error{Code: CodeInternalError, Message: CodeInternalError.String(), Data: exceptionData(name)}
 }
 
-// Err decodes the error object of a KindError message. The Error's memory is its own. An object that is not a JSON-RPC error (no integer code,
-// no string message) becomes an internal error that says so.
+// Err decodes the error object of a KindError message. The Error shares no memory with the frame.
+// An object without an integer code and a string message becomes an internal error that says so.
 func (m *Message) Err() *Error {
 	if m.Kind != KindError {
 		return nil

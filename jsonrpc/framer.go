@@ -13,14 +13,18 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// A Framer moves frames, each of which holds one message or one batch, over a transport. [NewFramer] makes one for any byte stream; implement it
-// for a transport that has message boundaries of its own.
+// A Framer moves frames over a transport. Each frame holds one message or one batch. [NewFramer]
+// returns one for any byte stream; implement Framer for a transport that has its own message
+// boundaries.
 //
-// One goroutine may read while another writes; neither method is called twice at once.
+// One goroutine may read while another writes. Neither method is called concurrently with itself.
 type Framer interface {
-	// ReadFrame waits for the next frame. The slice is valid until the next call, or for good if the Framer is a [MessageTransport]. io.EOF means that the peer is done.
-	// A *FrameError means that one frame was unusable and was passed over, a *CallError that one call has failed, [ErrGap] that there is a gap: the next call reads on behind it.
-	// Look for a *CallError first: a *FrameError wraps one if the frame is the answer to a call, too large to be read.
+	// ReadFrame waits for the next frame. The slice is valid until the next call, or belongs to the
+	// reader if the Framer is a [MessageTransport]. io.EOF means that the peer is done.
+	//
+	// After these errors the next call reads on: a *FrameError means that one frame was invalid and
+	// was skipped, a *CallError that one call failed, [ErrGap] that messages may be missing. Test
+	// for *CallError first: a *FrameError wraps one if the frame answers a call and is too large.
 	ReadFrame() ([]byte, error)
 	// WriteFrame sends one message, which has no line breaks in it. It does not keep msg.
 	WriteFrame(msg []byte) error
@@ -28,11 +32,15 @@ type Framer interface {
 	Close() error
 }
 
-// A FrameError tells of one frame that could not be read. The stream goes on behind it.
+// A FrameError is the error of one frame that could not be read. The stream goes on after the
+// frame.
 type FrameError struct {
-	Code   Code   // what to answer with
-	Reason string // what was wrong and how to mend it
-	// Err is a *[TooLargeError] if the frame is above the limit, or a *[CallError] that wraps one if it answers a request that is known; else nil.
+	// Code is the code of the error response.
+	Code Code
+	// Reason says what was wrong and how to fix it.
+	Reason string
+	// Err is a *[TooLargeError] if the frame is above the limit, or a *[CallError] that wraps one
+	// if the frame answers a known request. Otherwise it is nil.
 	Err error
 }
 
@@ -41,35 +49,38 @@ func (e *FrameError) Error() string { return e.Reason }
 // Unwrap returns Err.
 func (e *FrameError) Unwrap() error { return e.Err }
 
-// DefaultMaxFrame is the largest frame that is read by default, in bytes.
+// DefaultMaxFrame is the default limit of a frame, in bytes.
 const DefaultMaxFrame = 64 << 20
 
 func newTooLarge(limit int) *FrameError {
 	return &FrameError{Code: CodeInvalidRequest, Reason: fmt.Sprintf("frame of more than %d bytes was skipped: send less, or raise the receiver's frame limit", limit)}
 }
 
-// A source is what the reading loop of Conn wants of a framer: to know when no further frame can be had without waiting, and to hand the
-// memory under a frame to whoever goes on using it.
+// A source is a framer as the leader of a Conn uses it. It can tell that no further frame is
+// available without waiting, and can pass on the memory under a frame.
 type source interface {
-	// next returns a frame that is buffered already, errNeedMore when there is none, or a *FrameError or *CallError, or ErrGap.
+	// next returns a frame that is already buffered, or errNeedMore, a *FrameError, a *CallError or
+	// ErrGap.
 	next() ([]byte, error)
-	// fill waits for more input. idle tells that nothing in this process waits for the reader's processor.
+	// fill waits for more input. idle says that no other work in this process waits for the
+	// reader's processor.
 	fill(idle bool) error
-	// detach leaves the memory under the frames handed out so far to their users; held is how much that is.
+	// detach leaves the memory under the returned frames to their users.
 	detach()
 	bufferSize() int
-	// begin and finish put the framing around a message that is appended to dst between the two calls; start is len(dst) before begin.
+	// begin and finish put the framing around a message that is appended to dst between the two
+	// calls. start is len(dst) before begin.
 	begin(dst []byte) []byte
 	finish(dst []byte, start int) []byte
 	// write sends framed bytes.
 	write(p []byte) error
-	// Close makes a fill that is under way return.
+	// Close makes a blocked fill return.
 	Close() error
 }
 
 var errNeedMore = errors.New("no complete frame is buffered")
 
-// sourceOf returns the framer itself if it reads a stream of bytes, and an adapter otherwise.
+// sourceOf returns the framer itself if it is a source, and an adapter otherwise.
 func sourceOf(f Framer) source {
 	if s, ok := f.(source); ok {
 		return s
@@ -78,7 +89,8 @@ func sourceOf(f Framer) source {
 	return &frameSource{Framer: f, ownsFrames: ownsFrames}
 }
 
-// A frameSource reads a foreign Framer. It copies each frame that is not given to it, because the leader's follower may still use the last one.
+// A frameSource adapts any Framer. It copies frames that do not belong to the reader, because the
+// former leader may still use the last one after a takeover.
 type frameSource struct {
 	Framer
 	ownsFrames bool
@@ -119,10 +131,10 @@ func (s *frameSource) fill(bool) error {
 }
 
 func (s *frameSource) detach()                 {}
-func (s *frameSource) bufferSize() int         { return 0 } // each frame has memory of its own
+func (s *frameSource) bufferSize() int         { return 0 } // each frame has its own memory
 func (s *frameSource) begin(dst []byte) []byte { return dst }
 
-// finish separates messages as lines do, so that write can tell several of them apart.
+// finish ends the message with a line break, so that write can separate several messages.
 func (s *frameSource) finish(dst []byte, _ int) []byte { return append(dst, '\n') }
 
 func (s *frameSource) write(p []byte) error {
@@ -134,16 +146,18 @@ func (s *frameSource) write(p []byte) error {
 	return nil
 }
 
-// Framing is how frames are told apart in a stream of bytes.
+// Framing is how a byte stream is divided into frames.
 type Framing uint8
 
 const (
-	// FramingAuto takes the framing that the peer's first bytes show, and answers in it.
+	// FramingAuto detects the framing from the peer's first bytes, and answers in it.
 	FramingAuto Framing = iota
-	// FramingLine is newline-delimited JSON, what MCP uses over stdio (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio).
-	// "\r\n" ends a line too, blank lines are passed over, and a last line that the end of input cuts off counts.
+	// FramingLine is newline-delimited JSON, as MCP uses it over stdio
+	// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio). "\r\n"
+	// ends a line too, blank lines are skipped, and a last line without a line break counts.
 	FramingLine
-	// FramingHeader puts a Content-Length header before each message, as the Language Server Protocol does. The length counts bytes.
+	// FramingHeader puts a Content-Length header before each message, as the Language Server
+	// Protocol does. The length counts bytes.
 	FramingHeader
 )
 
@@ -159,48 +173,66 @@ func (f Framing) String() string {
 
 // FramerOptions are the options of NewFramer. The zero value is ready to use.
 type FramerOptions struct {
-	Framing  Framing
-	MaxFrame int // bytes; 0 is DefaultMaxFrame. Larger frames are skipped to their end and reported as a *FrameError
+	Framing Framing
+	// MaxFrame limits a frame, in bytes. Zero means DefaultMaxFrame. Larger frames are skipped and
+	// reported as a *FrameError.
+	MaxFrame int
 }
 
-// A StreamFramer is a Framer over a stream of bytes: standard input and output, a socket, a net.Pipe.
+// A StreamFramer is a Framer over a byte stream: standard input and output, a socket, a net.Pipe.
 type StreamFramer struct {
-	rw      io.ReadWriteCloser
-	idle    idleReader // rw, if it is one
-	max     int
-	framing Framing // of the input; FramingAuto until it is known
+	rw io.ReadWriteCloser
+	// idle is rw if it is an idleReader, and otherwise nil.
+	idle idleReader
+	max  int
+	// framing is the framing of the input. It is FramingAuto until it is known.
+	framing Framing
 	out     atomic.Uint32
 
-	// buf[start:end] is input that is not yet handed out; buf[start:scanned] is known to hold no line end.
+	// buf[start:end] is unread input. buf[start:scanned] contains no line end.
 	buf                 []byte
 	start, scanned, end int
-	chunks              [][]byte // of a long line, before buf: a buffer that grew would cost several times as much as the line
-	chunkBytes          int
-	line                []byte // that was handed out and was in parts; nil if its user has it now
-	underusedReads      int    // reads since buf was last well used
-	readErr             error
-	emptyReads          int // reads in a row that brought nothing
+	// chunks holds the parts of a long line that precede buf. Growing a buffer would cost several
+	// times as much as the line.
+	chunks     [][]byte
+	chunkBytes int
+	// line is the last line that was joined from chunks. It is nil if its user took it over.
+	line []byte
+	// underusedReads counts reads since buf was last well used.
+	underusedReads int
+	readErr        error
+	// emptyReads counts consecutive reads without data.
+	emptyReads int
 
-	oversize  *oversizeScanner // the frame above the limit that is being skipped; nil if none is
-	skipping  bool             // with headers: passing over the rest of a frame
-	skipLeft  int64            // with headers: bytes of the frame still to be passed over; -1 up to the next header
-	bodyLen   int              // with headers: length of the body at start, when its header has been read; else -1
+	// oversize scans the skipped frame above the limit. It may be nil.
+	oversize *oversizeScanner
+	// skipping says, with headers, that the rest of a frame is skipped.
+	skipping bool
+	// skipLeft counts, with headers, the bytes of the frame that remain to be skipped. It is -1 if
+	// the next header ends the skipping.
+	skipLeft int64
+	// bodyLen is, with headers, the length of the body at start after its header was read, else -1.
+	bodyLen   int
 	badHeader *FrameError
 }
 
-// An idleReader has a second way of reading, cheaper but holding on to a processor, for when nothing else wants one. Close must make it return too.
+// An idleReader has a second way of reading, which is cheaper but keeps a processor busy. It is for
+// times without other work. Close must make it return too.
 type idleReader interface {
 	ReadIdle(p []byte) (int, error)
 }
 
 const (
-	minBuffer         = 64 << 10 // what a pipe holds
-	maxIdleBuffer     = 1 << 20  // buffers of this size are given back when a while nothing large came; longer lines are kept in parts until they end
-	maxUnderusedReads = 64       // that while, in reads
-	maxEmptyReads     = 100      // reads without data or error after which a reader counts as broken
+	minBuffer = 64 << 10 // the capacity of a pipe
+	// Buffers of this size are released after maxUnderusedReads reads without large input. Longer
+	// lines are kept in chunks until they end.
+	maxIdleBuffer     = 1 << 20
+	maxUnderusedReads = 64
+	maxEmptyReads     = 100 // then io.ErrNoProgress
 )
 
-// NewFramer returns a framer that reads and writes rw. nil options are the defaults. Closing the framer closes rw.
+// NewFramer returns a framer that reads and writes rw. Nil opts mean the defaults. Closing the
+// framer closes rw.
 func NewFramer(rw io.ReadWriteCloser, opts *FramerOptions) *StreamFramer {
 	if opts == nil {
 		opts = &FramerOptions{}
@@ -215,7 +247,7 @@ func NewFramer(rw io.ReadWriteCloser, opts *FramerOptions) *StreamFramer {
 	return f
 }
 
-// Framing returns the framing in use, FramingAuto as long as it is not known.
+// Framing returns the framing in use. It is FramingAuto until it is known.
 func (f *StreamFramer) Framing() Framing { return Framing(f.out.Load()) }
 
 // ReadFrame implements [Framer].
@@ -250,7 +282,7 @@ func (f *StreamFramer) Close() error { return f.rw.Close() }
 func (f *StreamFramer) next() ([]byte, error) {
 	if f.framing == FramingAuto {
 		for f.start < f.end && isSpace(f.buf[f.start]) {
-			f.start++ // whatever comes of it, it has no meaning
+			f.start++ // white space has no meaning in any framing
 		}
 		f.scanned = f.start
 		if f.framing = detectFraming(f.buf[f.start:f.end], f.readErr != nil); f.framing == FramingAuto {
@@ -264,7 +296,7 @@ func (f *StreamFramer) next() ([]byte, error) {
 	return f.nextLine()
 }
 
-// incomplete is what next returns when the buffer holds no complete frame.
+// incomplete returns the error of next when the buffer holds no complete frame.
 func (f *StreamFramer) incomplete() error {
 	if f.readErr != nil {
 		return f.readErr
@@ -294,12 +326,13 @@ func (f *StreamFramer) fill(idle bool) error {
 	} else if err == nil && f.emptyReads == maxEmptyReads {
 		err = io.ErrNoProgress
 	}
-	// An error is kept back until what was read before it is handed out; the frame it may have cut off is next's to judge.
+	// Hold an error back until the input before it is consumed. next handles a frame that is cut
+	// off.
 	f.readErr = err
 	return nil
 }
 
-// makeRoom makes sure that buf has room behind end.
+// makeRoom ensures that buf has room after end.
 func (f *StreamFramer) makeRoom() {
 	if f.start == f.end {
 		f.start, f.scanned, f.end = 0, 0, 0
@@ -321,11 +354,11 @@ func (f *StreamFramer) makeRoom() {
 	case len(f.buf) < f.max+minBuffer:
 		f.moveTo(f.newBuffer(min(2*len(f.buf), f.max+minBuffer)))
 	default:
-		f.moveTo(f.buf) // what is due is less than max
+		f.moveTo(f.buf) // the rest of the frame is less than max
 	}
 }
 
-// stashChunk makes a part of what buf holds of a line whose end has not come.
+// stashChunk moves the part of an incomplete line in buf to chunks.
 func (f *StreamFramer) stashChunk() {
 	f.chunks = append(f.chunks, f.buf[f.start:f.end])
 	f.chunkBytes += f.end - f.start
@@ -333,7 +366,7 @@ func (f *StreamFramer) stashChunk() {
 	f.start, f.scanned, f.end = 0, 0, 0
 }
 
-// joinChunks returns the line of which rest is the end, in one piece.
+// joinChunks returns chunks and rest as one line.
 func (f *StreamFramer) joinChunks(rest []byte) []byte {
 	if f.chunks == nil {
 		return rest
@@ -349,7 +382,7 @@ func (f *StreamFramer) joinChunks(rest []byte) []byte {
 	return line
 }
 
-// dropChunks forgets the parts. Nothing aliases them.
+// dropChunks releases the chunks. No frame aliases them.
 func (f *StreamFramer) dropChunks() {
 	for _, part := range f.chunks {
 		putBuffer(part)
@@ -367,7 +400,7 @@ func (f *StreamFramer) moveTo(buf []byte) {
 	}
 }
 
-// newBuffer returns a buffer of at least n bytes, which no frame aliases.
+// newBuffer returns a buffer of at least n bytes that no frame aliases.
 func (f *StreamFramer) newBuffer(n int) []byte {
 	if b, ok := largeBuffers.Get().(*[]byte); ok && len(*b) >= n {
 		return *b
@@ -377,12 +410,13 @@ func (f *StreamFramer) newBuffer(n int) []byte {
 		size *= 2
 	}
 	if size < n {
-		size = (n + minBuffer - 1) / minBuffer * minBuffer // the next may be a little larger
+		size = (n + minBuffer - 1) / minBuffer * minBuffer // room for a slightly larger frame
 	}
 	return make([]byte, size)
 }
 
-// largeBuffers holds buffers that grew for a large frame, so that the next one need not touch fresh memory. The collector empties it.
+// largeBuffers holds buffers that grew for a large frame, so that the next large frame need not
+// touch fresh memory. The garbage collector empties it.
 var largeBuffers sync.Pool
 
 func putBuffer(b []byte) {
@@ -413,7 +447,7 @@ func (f *StreamFramer) begin(dst []byte) []byte {
 }
 
 func (f *StreamFramer) finish(dst []byte, start int) []byte {
-	if dst[start] == headerBlank[0] { // not by the framing in use: that may have become known since begin
+	if dst[start] == headerBlank[0] { // not f.out, which may have become known since begin
 		return putHeader(dst, start)
 	}
 	return append(dst, '\n')
@@ -449,7 +483,8 @@ func (f *StreamFramer) nextLine() ([]byte, error) {
 	}
 }
 
-// lastLine deals with a line whose end has not come: it waits for it, gives up on it, or takes it as it is at the end of input.
+// lastLine handles an incomplete line: it waits for more, skips the line if it is too long, or
+// returns it at the end of input.
 func (f *StreamFramer) lastLine() ([]byte, error) {
 	f.scanned = f.end
 	line := f.buf[f.start:f.end]
@@ -470,7 +505,8 @@ func (f *StreamFramer) lastLine() ([]byte, error) {
 	return nil, f.readErr
 }
 
-// skipChunk passes over a piece of a frame above the limit, and the parts before it. It returns a *FrameError once for each such frame.
+// skipChunk skips a part of a frame above the limit, and the chunks before it. It returns a
+// *FrameError once for each such frame.
 func (f *StreamFramer) skipChunk(chunk []byte, last bool) error {
 	if f.oversize == nil {
 		f.oversize = &oversizeScanner{limit: f.max}
@@ -502,9 +538,9 @@ func isBlank(line []byte) bool {
 
 const (
 	contentLength = "content-length"
-	headerRoom    = 32 // at most what putHeader writes
+	headerRoom    = 32 // upper bound for putHeader
 	maxHeader     = 8 << 10
-	maxLengthLine = len(contentLength) + 24 // longest line that findHeader takes for a header
+	maxLengthLine = len(contentLength) + 24 // longest line that findHeader accepts
 )
 
 var headerBlank = make([]byte, headerRoom)
@@ -520,7 +556,8 @@ func putHeader(dst []byte, start int) []byte {
 	return dst[:body+n]
 }
 
-// detectFraming tells the framing by the first bytes of a stream that are no white space. It answers FramingAuto when they are too few.
+// detectFraming returns the framing that the first bytes of a stream show, which are not white
+// space. It returns FramingAuto if there are too few.
 func detectFraming(b []byte, eof bool) Framing {
 	const prefix = "content-"
 	for i := range min(len(b), len(prefix)) {
@@ -546,11 +583,13 @@ func lower(c byte) byte {
 	return c
 }
 
-// nextHeader returns the next body. What it can't make sense of is passed over up to the next thing that looks like a header: no JSON text can
-// hold one, because it has a raw line break right behind a number outside of a string's grammar.
+// nextHeader returns the next body. It skips invalid input up to the next text that looks like a
+// header. A JSON text cannot contain one, because a header has a raw line break right after a
+// number.
 func (f *StreamFramer) nextHeader() ([]byte, error) {
 	for {
-		if f.badHeader != nil { // told before the rest is skipped, which may wait for the peer
+		// Return the error before skipping the rest, which may wait for the peer.
+		if f.badHeader != nil {
 			err := f.badHeader
 			f.badHeader = nil
 			return nil, err
@@ -571,7 +610,7 @@ func (f *StreamFramer) nextHeader() ([]byte, error) {
 			if ok, err := f.readHeader(); err != nil || !ok {
 				return nil, err
 			}
-			continue // to what the header led to
+			continue
 		}
 		if f.end-f.start >= f.bodyLen {
 			body := f.buf[f.start : f.start+f.bodyLen]
@@ -589,10 +628,11 @@ func (f *StreamFramer) nextHeader() ([]byte, error) {
 	}
 }
 
-// readHeader reads a header block, if one is complete, and sets body or starts skipping. ok is false when err or the caller's next step is final.
+// readHeader reads a complete header block and sets bodyLen or starts skipping. ok is false if the
+// caller must return err.
 func (f *StreamFramer) readHeader() (ok bool, err error) {
 	for f.start < f.end && (f.buf[f.start] == '\r' || f.buf[f.start] == '\n') {
-		f.start++ // line breaks between frames do no harm
+		f.start++ // line breaks between frames are harmless
 	}
 	f.scanned = f.start
 	block := f.buf[f.start:f.end]
@@ -612,7 +652,7 @@ func (f *StreamFramer) readHeader() (ok bool, err error) {
 	length, reason := parseHeader(block[:n])
 	if reason != "" {
 		if length < 0 {
-			n = 1 // a good header may be further down, behind a piece of something else
+			n = 1 // a valid header may follow inside the block
 		}
 		f.resync(n, reason)
 		return true, nil
@@ -628,14 +668,16 @@ func (f *StreamFramer) readHeader() (ok bool, err error) {
 	return true, nil
 }
 
-// resync makes the framer look for a header behind the first n bytes, so that the one that was refused is not found again.
+// resync skips to a header after the first n bytes, so that it does not find the rejected one
+// again.
 func (f *StreamFramer) resync(n int, reason string) {
 	f.badHeader = &FrameError{Code: CodeParseError, Reason: "bad frame header: " + reason}
 	f.skipping, f.skipLeft = true, -1
 	f.start += n
 }
 
-// skip passes over input up to the end of the frame or the next header, whichever comes first, and reports whether it got there.
+// skip skips input up to the end of the frame or the next header, whichever is first. It reports
+// whether it got there.
 func (f *StreamFramer) skip() bool {
 	b := f.buf[f.start:f.end]
 	n := len(b)
@@ -650,7 +692,7 @@ func (f *StreamFramer) skip() bool {
 	done := f.skipLeft >= 0 && int64(n) == f.skipLeft
 	keep := 0
 	if !done && f.readErr == nil {
-		keep = min(n, maxLengthLine) // a header may have come in part
+		keep = min(n, maxLengthLine) // a header may have arrived in part
 	}
 	f.start += n - keep
 	f.scanned = f.start
@@ -682,7 +724,8 @@ func headerEnd(b []byte) int {
 	}
 }
 
-// parseHeader returns the body length, or why there is none. With a reason, the length is negative unless there were several.
+// parseHeader returns the body length, or the reason why it is invalid. With a reason, the length
+// is negative unless the block has several.
 func parseHeader(block []byte) (length int64, reason string) {
 	length = -1
 	for line := range bytes.Lines(block) {
@@ -696,7 +739,7 @@ func parseHeader(block []byte) (length int64, reason string) {
 			return -1, fmt.Sprintf("line %.40q is no header field", line)
 		}
 		if !bytes.EqualFold(name, []byte(contentLength)) {
-			continue // Content-Type and whatever else comes
+			continue // for example Content-Type
 		}
 		value = bytes.TrimSpace(value)
 		n, err := strconv.ParseUint(string(value), 10, 62)
@@ -714,7 +757,7 @@ func parseHeader(block []byte) (length int64, reason string) {
 	return length, ""
 }
 
-// isFieldName tells header fields from pieces of a body, JSON above all.
+// isFieldName distinguishes header fields from parts of a body, such as JSON.
 func isFieldName(b []byte) bool {
 	for _, c := range b {
 		if l := lower(c); (l < 'a' || l > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
@@ -724,7 +767,8 @@ func isFieldName(b []byte) bool {
 	return len(b) > 0
 }
 
-// findHeader returns where something that looks like a header starts: Content-Length, a number and a line break.
+// findHeader returns the offset of text that looks like a header (Content-Length, a number and a
+// line break), or -1.
 func findHeader(b []byte) int {
 	for i := 0; i < len(b); i++ {
 		j := bytes.IndexAny(b[i:], "cC")
@@ -754,16 +798,19 @@ func isLengthLine(b []byte) bool {
 	return len(value) > 0
 }
 
-// A TooLargeError tells of a message that was larger than its receiver reads. The rest of the message is skipped, and the connection goes on.
-// A call whose answer is too large fails with a *[CallError] that wraps it, over every transport.
+// A TooLargeError is the error for a message above the receiver's limit. The rest of the message is
+// skipped, and the connection goes on. A call with too large a response fails with a *[CallError]
+// that wraps it, over every transport.
 type TooLargeError struct {
-	// Limit is the largest message that is read, in bytes.
+	// Limit is the size limit of a message, in bytes.
 	Limit int
-	// Size is how large the message is at least, in bytes: what its header announced, or what had come when the error was made. Zero is not known.
+	// Size is a lower bound of the message's size, in bytes: the size in its header, or what had
+	// arrived when the error was made. Zero means unknown.
 	Size int64
-	// Kind is what the first members of the message show it to be; KindInvalid if they show nothing, and of a batch.
+	// Kind is the kind that the first members of the message show. It is KindInvalid if they show
+	// none, and for a batch.
 	Kind Kind
-	// ID is the id of the message. It is nil if there is none, or none that can be told.
+	// ID is the id of the message. It is nil if it is absent or unknown.
 	ID ID
 }
 
@@ -779,13 +826,13 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the %s is larger than %d bytes%s: send less, or raise the receiver's limit (MaxFrame)", what, e.Limit, size)
 }
 
-// Is reports whether target is [ErrMalformed] and the message an answer: one that cannot be read, whatever is in it.
+// Is reports whether target is [ErrMalformed] and the message is a response, which is unreadable.
 func (e *TooLargeError) Is(target error) bool { return target == ErrMalformed && e.isAnswer() }
 
-// isAnswer reports whether the message is known to answer a request.
+// isAnswer reports whether the message is known to be a response.
 func (e *TooLargeError) isAnswer() bool { return e.Kind == KindResponse || e.Kind == KindError }
 
-// frameError is what a framer returns for the message.
+// frameError returns the framer's error for the message.
 func (e *TooLargeError) frameError() *FrameError {
 	bad := newTooLarge(e.Limit)
 	bad.Err = e
@@ -795,32 +842,41 @@ func (e *TooLargeError) frameError() *FrameError {
 	return bad
 }
 
-// maxToken is the longest key or id, in bytes, that an oversize looks at.
+// maxToken limits a key or id that an oversizeScanner reads, in bytes.
 const maxToken = 256
 
-// An oversize looks through a message above the limit while its framer skips it, to tell whose it is. Servers write the id first or last. It
-// keeps none of the message but the key and the scalar at hand.
+// An oversizeScanner scans a message above the limit for its kind and id while the framer skips it.
+// Servers write the id first or last. It keeps only the current key or scalar.
 type oversizeScanner struct {
-	limit     int
-	size      int64 // announced, or passed so far
-	sizeKnown bool  // size was announced
-	reported  bool  // a FrameError was returned for it
-	finished  bool  // there is nothing more to be found out
+	limit int
+	// size is the announced size, or the number of bytes skipped so far.
+	size int64
+	// sizeKnown says that size was announced.
+	sizeKnown bool
+	// reported says that a FrameError was returned.
+	reported bool
+	// finished says that nothing more can be found out.
+	finished bool
 
-	depth     int
-	quoted    bool // within a string
-	escaped   bool // behind a backslash
-	inValue   bool // behind the colon of a member of the message
-	token     []byte
-	truncated bool // token is cut off, or the value is no scalar
-	isID      bool // the member at hand is the id
+	depth   int
+	quoted  bool
+	escaped bool
+	// inValue says that the scanner is after the colon of a top-level member.
+	inValue bool
+	token   []byte
+	// truncated says that token is cut off, or that the value is not a scalar.
+	truncated bool
+	// isID says that the current member is the id.
+	isID bool
 
-	id   ID
-	ids  int // members called id
+	id ID
+	// ids counts the members named id.
+	ids  int
 	kind Kind
 }
 
-// feed looks at the next piece. It returns an error once, as soon as it is known whose the message is, or with its last piece.
+// feed scans the next part. It returns an error once: when kind and id are known, or with the last
+// part.
 func (o *oversizeScanner) feed(chunk []byte, last bool) error {
 	if !o.finished {
 		o.scan(chunk)
@@ -839,13 +895,13 @@ func (o *oversizeScanner) feed(chunk []byte, last bool) error {
 	return e.frameError()
 }
 
-// scan goes on with the scan of the message. It stops at its end, or when enough is known.
+// scan scans the next bytes. It stops at the end of the message, or when kind and id are known.
 func (o *oversizeScanner) scan(b []byte) {
 	for i := 0; i < len(b); i++ {
 		c := b[i]
 		switch {
 		case o.quoted:
-			if o.depth > 1 && !o.escaped { // nothing in it matters but its end
+			if o.depth > 1 && !o.escaped { // only the end of the string matters
 				for i < len(b)-1 && c != '"' && c != '\\' {
 					i++
 					c = b[i]
@@ -866,7 +922,7 @@ func (o *oversizeScanner) scan(b []byte) {
 		case o.depth == 0:
 			if !isSpace(c) {
 				if c != '{' {
-					o.finished = true // a batch, or no message
+					o.finished = true // a batch or an invalid message
 					return
 				}
 				o.depth = 1
@@ -894,7 +950,7 @@ func (o *oversizeScanner) scan(b []byte) {
 	}
 }
 
-// appendToken adds to the key or value at hand, if it is one of the message itself.
+// appendToken appends c to the current key or value if it belongs to the top level.
 func (o *oversizeScanner) appendToken(c byte) {
 	if o.depth != 1 || o.truncated {
 		return
@@ -904,7 +960,7 @@ func (o *oversizeScanner) appendToken(c byte) {
 	}
 }
 
-// beginValue looks at a key.
+// beginValue handles the key before a colon.
 func (o *oversizeScanner) beginValue() {
 	key := func(name string) bool {
 		n := len(o.token)
@@ -924,14 +980,14 @@ func (o *oversizeScanner) beginValue() {
 	o.inValue, o.truncated, o.token = true, false, o.token[:0]
 }
 
-// endMember looks at a value.
+// endMember handles the value of a member.
 func (o *oversizeScanner) endMember() {
 	if o.isID {
 		o.ids++
 		if !o.truncated && o.ids == 1 && len(o.token) > 0 && (o.token[0] == '"' || isInteger(o.token)) {
 			o.id = ID(o.token).Clone()
 		} else {
-			o.id = nil // which is meant nobody can tell
+			o.id = nil // ambiguous
 		}
 	}
 	o.inValue, o.isID, o.truncated, o.token = false, false, false, o.token[:0]

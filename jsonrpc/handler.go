@@ -12,38 +12,43 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// A Handler answers a connection's incoming requests and takes its notifications.
+// A Handler answers a connection's incoming requests and handles its notifications.
 type Handler interface {
-	// Prepare is called for each request and notification in the order of arrival, on the goroutine that reads. It must not block, and must not
-	// keep slices of r. It says how to run Handle: [Immediate] at once where it stands, nil on a goroutine of its own, a *Pace as that pace has
-	// learnt. What it leaves in r.Route is there in Handle.
+	// Prepare is called for each request and notification in the order of arrival, on the reading
+	// goroutine. It must not block and must not keep slices of r. Its result says how to run
+	// Handle: [Immediate] at once on the reading goroutine, nil on a new goroutine, another
+	// CostEstimate as its measurements suggest. Prepare may set r.Route for Handle.
 	Prepare(r *Request) *CostEstimate
-	// Handle answers a request: it appends the result's JSON text, without raw line breaks, to dst and returns it, or returns an error, which
-	// [ErrorOf] maps to the wire. For a notification both are ignored but for the log. Handle may run at the same time for many requests;
-	// r and its slices are valid until it returns. A panic fails this request alone.
+	// Handle answers a request. It appends the result's JSON text, without raw line breaks, to dst
+	// and returns it, or returns an error, which [ErrorOf] maps to the wire. For a notification,
+	// the result is ignored and the error is logged. Handle may run for many requests at once. r
+	// and its slices are valid until it returns. A panic fails only this request.
 	Handle(r *Request, dst []byte) ([]byte, error)
 }
 
-// A BatchHandler is a Handler that may refuse a batch as a whole. PrepareBatch is called with its
-// members before the first of them is prepared, on the goroutine that reads, and must not block. An
-// error refuses them all: it is answered once, under no id.
+// A BatchHandler is a Handler that may reject a whole batch. PrepareBatch is called with the
+// members before the first of them is prepared, on the reading goroutine, and must not block. An
+// error rejects all members: it is answered once, without an id.
 type BatchHandler interface {
 	PrepareBatch(members []Entry) error
 }
 
-// A Describer is a Handler that names a request in the log by more than its id and its method: the attributes are those of package slog.
+// A Describer is a Handler that adds attributes of package slog to the log entries of a request.
 type Describer interface {
 	Describe(r *Request) []any
 }
 
-// Immediate is the pace of what takes microseconds and never waits. It runs on the reading goroutine, unwatched.
+// Immediate marks requests that take microseconds and never wait. They run on the reading
+// goroutine, and no watchdog watches them.
 var Immediate = new(CostEstimate)
 
-// LongRunning is the pace of requests that go on for as long as the peer listens. Each has a goroutine of its own, which is none of
-// Options.MaxInFlight: the handler bounds their number, and ends them when [Conn.Draining] is closed.
+// LongRunning marks requests that last as long as the peer listens. Each has its own goroutine,
+// which does not count toward Options.MaxInFlight: the handler limits their number, and ends them
+// when [Conn.Draining] is closed.
 var LongRunning = new(CostEstimate)
 
-// HandlerFunc is a Handler that runs on a goroutine for each request. The result is JSON text; nil is answered as null.
+// HandlerFunc is a Handler that runs each request on its own goroutine. The result is JSON text;
+// nil is answered as null.
 type HandlerFunc func(ctx context.Context, r *Request) (result []byte, err error)
 
 // Prepare implements [Handler].
@@ -75,12 +80,12 @@ func (noHandler) Handle(r *Request, dst []byte) ([]byte, error) {
 	return dst, MethodNotFound(string(r.Method))
 }
 
-// MethodNotFound is the error for a method that does not exist here.
+// MethodNotFound returns the error for an unknown method.
 func MethodNotFound(method string) *Error {
 	return &Error{Code: CodeMethodNotFound, Message: "method not found: " + clip(method)}
 }
 
-// clip keeps a peer's text short enough to be repeated in a message.
+// clip shortens a peer's text for use in a message.
 func clip[T ~string | ~[]byte](s T) string {
 	if len(s) > 100 {
 		return string(s[:100]) + "…"
@@ -88,41 +93,59 @@ func clip[T ~string | ~[]byte](s T) string {
 	return string(s)
 }
 
-// A Request is an incoming request or notification on its way through a Handler. It and its slices are valid until Handle returns.
+// A Request is an incoming request or notification. It and its slices are valid until Handle
+// returns.
 type Request struct {
 	Message
-	Route any // what Prepare found, for Handle; must not alias the frame
+	// Route is set by Prepare for Handle. It must not alias the frame.
+	Route any
 
-	// State is for Prepare to keep what the peer had said before the request, whatever later
-	// messages change until Handle runs. It must not alias the frame.
+	// State is set by Prepare to preserve state of the peer for Handle, which later messages may
+	// change meanwhile. It must not alias the frame.
 	State any
 
 	conn *Conn
 	cost *CostEstimate
 
-	base       context.Context // has the values of its context, instead of the connection's; this, until and outlet are for Deliver
-	lifetime   context.Context // that it ends with
+	// base, lifetime and sender are set by Deliver. base supplies the values of the request's
+	// context in place of the connection's base.
+	base       context.Context
+	lifetime   context.Context
 	sender     Sender
 	mayDefer   bool
 	onPrepared func()
-	onUnsent   func() // see OnUnsent; nil for most
+	// onUnsent is mostly nil; see OnUnsent.
+	onUnsent func()
 
-	batch   *batch
-	turn    uint64    // see Context
-	size    int       // of the frame, as queued
-	began   time.Time // of the handler, on a goroutine of its own; the leader does not spend time on it
-	frame   []byte    // memory of its own that Message aliases, when it is not the reader's
-	reply   []byte    // the framed answer, and memory for the next one
-	readBuf []byte    // a reader's buffer that was given to this request
+	batch *batch
+	// turn is the turn of Context.
+	turn uint64
+	// size is the size of the frame in the queue.
+	size int
+	// began is when the handler started. The leader does not set it, to save time.
+	began time.Time
+	// frame is memory of this request that Message aliases, if not the reader's buffer.
+	frame []byte
+	// reply is the framed response, and memory for the next one.
+	reply []byte
+	// readBuf is a reader's buffer that this request took over.
+	readBuf []byte
 
-	ctx       atomic.Pointer[Context]
-	canceled  atomic.Bool
-	failure   error  // a panic in Prepare, or the end of the goroutine in Handle
-	key       string // in a listing; guarded by table.mu, as are these:
-	counted   bool   // is, or will be, one of table.running
-	done      bool   // Handle has returned
-	responded bool   // and the answer is sent
-	aborted   bool   // abortRequests answers it; does not change once it is no longer listed
+	ctx      atomic.Pointer[Context]
+	canceled atomic.Bool
+	// failure is a panic in Prepare, or the end of the goroutine in Handle.
+	failure error
+	// key is the key in a requestSet. inFlight.mu guards it and the fields below.
+	key string
+	// counted reports that the request is, or will be, counted in inFlight.running.
+	counted bool
+	// done reports that Handle has returned.
+	done bool
+	// responded reports that the response was also sent.
+	responded bool
+	// aborted reports that abortRequests answers the request. It does not change after the request
+	// has left the requestSet.
+	aborted bool
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
@@ -130,21 +153,23 @@ var requests = sync.Pool{New: func() any { return new(Request) }}
 // Conn returns the connection that the request came in on.
 func (r *Request) Conn() *Conn { return r.conn }
 
-// Sender returns what the request was delivered with, nil on connections that read for themselves.
+// Sender returns the Sender of the request's [Delivery]. It is nil on connections that read for
+// themselves.
 func (r *Request) Sender() Sender { return r.sender }
 
 // InBatch reports whether the request came in a batch.
 func (r *Request) InBatch() bool { return r.batch != nil }
 
-// OnUnsent has f called if the result that Handle is about to return is not sent, because the peer
-// has cancelled the request or the connection has ended: then something that only the result names
-// can be released. A result that is about to be written counts as sent. Handle calls OnUnsent on the
-// request that it was given, not on a copy; the last call counts. f is called once at most, when
-// Handle has returned, and must not block.
+// OnUnsent sets a function that is called if the result of Handle is not sent, because the peer
+// canceled the request or the connection ended. The function can release something that only the
+// result names. A result that is about to be written counts as sent. Handle must call OnUnsent on
+// its own request, not on a copy; the last call counts. f is called at most once, after Handle has
+// returned, and must not block.
 func (r *Request) OnUnsent(f func()) { r.onUnsent = f }
 
-// WithParams returns a request that is r but for its params, for a Handler that changes what it passes on. The connection does not know of it: InitContext
-// is for r. params is JSON text, or nil; it is copied.
+// WithParams returns a copy of r with other params, for a Handler that changes what it forwards.
+// The connection does not know the copy: call InitContext on r. params is JSON text or nil, and is
+// copied.
 func (r *Request) WithParams(params []byte) (*Request, error) {
 	params, err := checkParams(params)
 	if err != nil {
@@ -158,16 +183,17 @@ func (r *Request) WithParams(params []byte) (*Request, error) {
 	}
 	n := &Request{State: r.State, conn: r.conn, batch: r.batch, turn: r.turn, sender: r.sender, mayDefer: r.mayDefer}
 	if err := Parse(text, &n.Message, r.conn.opts.MaxDepth); err != nil {
-		return nil, fmt.Errorf("params: %v", err) // its code would be for a message of the peer's
+		return nil, fmt.Errorf("params: %v", err) // without its code, which blames the peer
 	}
 	return n, nil
 }
 
-// InitContext makes ctx, which must be new, the context of the request. trace is what calls and notifications made with it carry on; see [TraceOf].
+// InitContext makes ctx, which must be new, the context of the request. Calls and notifications
+// with ctx carry trace; see [TraceOf].
 func (r *Request) InitContext(ctx *Context, trace Trace) {
 	ctx.conn, ctx.base, ctx.turn = r.conn, r.conn.base, r.turn
 	if trace != (Trace{}) {
-		t := trace // or each would be moved to the heap
+		t := trace // without the copy, each trace would move to the heap
 		ctx.trace = &t
 	}
 	if r.base != nil {
@@ -183,12 +209,12 @@ func (r *Request) InitContext(ctx *Context, trace Trace) {
 		ctx.mu.Unlock()
 	}
 	r.ctx.Store(ctx)
-	if r.canceled.Load() { // the cancellation may have come before there was a context to end
+	if r.canceled.Load() { // the cancellation may have come before the context
 		ctx.end()
 	}
 }
 
-// cancel ends the request's context and sees to it that nothing more is sent for it.
+// cancel ends the request's context, so that nothing more is sent for it.
 func (r *Request) cancel() {
 	r.canceled.Store(true)
 	if ctx := r.ctx.Load(); ctx != nil {
@@ -196,7 +222,7 @@ func (r *Request) cancel() {
 	}
 }
 
-// clear makes the request ready for another message. It keeps the memory.
+// clear resets the request for another message. It keeps the memory.
 func (r *Request) clear() {
 	r.Route, r.State, r.cost, r.batch, r.turn, r.size, r.began = nil, nil, nil, nil, 0, 0, time.Time{}
 	r.failure, r.key, r.counted, r.done, r.responded, r.aborted = nil, "", false, false, false, false
@@ -210,7 +236,8 @@ func (r *Request) clear() {
 	}
 }
 
-// respond runs the handler and leaves the framed answer in r.reply, which stays empty for a notification.
+// respond runs the handler and leaves the framed response in r.reply. For a notification r.reply
+// stays empty.
 func (r *Request) respond() {
 	c := r.conn
 	dst := r.reply[:0]
@@ -245,7 +272,7 @@ func (r *Request) respond() {
 	}
 	r.reply = dst
 	if r.batch != nil {
-		return // it becomes part of another message
+		return // it becomes part of the batch
 	}
 	if c.opts.Trace != nil {
 		c.opts.Trace(Outgoing, dst[start:])
@@ -266,10 +293,12 @@ func (r *Request) invoke(dst []byte) (out []byte, err error) {
 	return r.conn.handler.Handle(r, dst)
 }
 
-// errExited is what becomes of a request whose handler ended its goroutine with runtime.Goexit, as testing's FailNow does.
+// errExited is the failure of a request whose handler ended its goroutine with runtime.Goexit, as
+// testing's FailNow does.
 var errExited = errors.New("handler ended its goroutine")
 
-// handlerExited answers a request whose handler took the goroutine with it. It runs in the goroutine's last deferred call.
+// handlerExited answers a request whose handler ended the goroutine. It runs in the goroutine's
+// last deferred call.
 func (c *Conn) handlerExited(r *Request) {
 	r.failure = errExited
 	r.respond()
@@ -278,7 +307,7 @@ func (c *Conn) handlerExited(r *Request) {
 	}
 }
 
-// prepare asks the handler how to run the request. A panic there fails the request like one in Handle.
+// prepare asks the handler how to run the request. A panic fails the request like one in Handle.
 func (r *Request) prepare() (cost *CostEstimate) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -289,27 +318,32 @@ func (r *Request) prepare() (cost *CostEstimate) {
 	return r.conn.handler.Prepare(r)
 }
 
-// A CostEstimate learns how long one kind of request takes, a tool for example, so that quick ones are answered on the goroutine that reads (a hop to
-// another costs several times what they do) and slow ones never hold it up. The zero CostEstimate knows nothing: its first requests run on goroutines
-// of their own. It may be used by many goroutines at once.
+// A CostEstimate learns how long one kind of request takes, for example a tool, so that quick
+// requests are answered on the reading goroutine and slow ones do not delay it. Passing a quick
+// request to another goroutine costs several times what its handler does. The zero CostEstimate is
+// unknown: its first requests run on their own goroutines. Many goroutines may use it at once.
 type CostEstimate struct {
-	mean      atomic.Int64  // nanoseconds, exponentially weighted
-	probation atomic.Int64  // observations still wanted before the reader runs it
-	overruns  atomic.Int32  // how often a watchdog had to take over from it
-	runs      atomic.Uint32 // on the reader, to take the time of some of them
+	// mean is an exponentially weighted mean, in nanoseconds.
+	mean atomic.Int64
+	// probation counts the observations that are needed before the reader may run it.
+	probation atomic.Int64
+	// overruns counts how often the watchdog took the lead from it.
+	overruns atomic.Int32
+	// runs counts the runs on the reader, to time some of them.
+	runs atomic.Uint32
 }
 
 const (
-	maxInlineCost = 30 * time.Microsecond // above this, a goroutine costs less than the wait of those behind
+	maxInlineCost = 30 * time.Microsecond // above this, a goroutine costs less
 	trialRuns     = 4
-	bytesPerNano  = 2  // what is decoded and encoded, at the least
-	sampleMask    = 15 // the reader takes the time of one run in 16
+	bytesPerNano  = 2  // lower bound for decoding and encoding
+	sampleMask    = 15 // the reader times one run in 16
 )
 
-// Seed makes a CostEstimate that is not in use yet take for granted that a run takes d, until it learns better.
+// Seed sets the estimate of a CostEstimate that is not in use yet to d.
 func (e *CostEstimate) Seed(d time.Duration) { e.mean.Store(max(int64(d), 1)) }
 
-// fast reports whether the reader may run it.
+// fast reports whether the reader may run requests of this kind.
 func (e *CostEstimate) fast() bool {
 	mean := e.mean.Load()
 	return mean > 0 && mean <= int64(maxInlineCost) && e.probation.Load() <= 0
@@ -318,8 +352,8 @@ func (e *CostEstimate) fast() bool {
 // sample reports whether this run on the reader should be timed.
 func (e *CostEstimate) sample() bool { return e.runs.Add(1)&sampleMask == 0 }
 
-// observe takes note of a run of d for a message of size bytes. The part of it that any handler of so large a message takes does not count: the
-// reader spends as long again on reading it.
+// observe records a run of d for a message of size bytes. It subtracts the time that any handler
+// takes for a message of that size, since reading the message costs the reader as much again.
 func (e *CostEstimate) observe(d time.Duration, size int) {
 	n := max(int64(d)-int64(size)/bytesPerNano, 1)
 	switch mean := e.mean.Load(); {
@@ -335,7 +369,8 @@ func (e *CostEstimate) observe(d time.Duration, size int) {
 	}
 }
 
-// recordOverrun is called when the reader was stuck in it. Once may be the machine's fault; after that it must prove itself for longer each time.
+// recordOverrun records that a request blocked the reader. The first time may be the machine's
+// fault; after that the probation grows each time.
 func (e *CostEstimate) recordOverrun() {
 	n := e.overruns.Add(1)
 	if n > 1 {

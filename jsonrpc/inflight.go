@@ -10,27 +10,37 @@ import (
 
 var errDuplicateID = &Error{Code: CodeInvalidRequest, Message: "invalid request: a request with this id is still in flight"}
 
-// A table holds the requests that are off the leader's hands: running on goroutines of their own, or queued for one.
+// inFlight holds the requests that the leader does not run: those on other goroutines and those in
+// the queue.
 type inFlight struct {
-	count   atomic.Int32 // of listed requests
-	running atomic.Int32 // goroutines that run handlers, without those of LongRunning requests
+	// count is the number of tracked requests.
+	count atomic.Int32
+	// running counts the goroutines that run handlers, except for LongRunning requests.
+	running atomic.Int32
 
-	mu                 sync.Mutex
-	requests           requestSet
-	runningBytes       int        // frames of the requests that run
-	longRunning        int        // goroutines that run LongRunning requests
-	queue              []*Request // first come, first served
-	queuedBytes        int        // bytes of their frames
-	notifications      []*Request // notifications, which one goroutine takes in order
-	activeNotification *Request   // the one it has at hand
+	mu       sync.Mutex
+	requests requestSet
+	// runningBytes is the size of the frames of running requests.
+	runningBytes int
+	// longRunning counts the goroutines that run LongRunning requests.
+	longRunning int
+	// queue is in the order of arrival.
+	queue []*Request
+	// queuedBytes is the size of the frames in both queues.
+	queuedBytes int
+	// notifications is the queue of one goroutine that handles them in order.
+	notifications []*Request
+	// activeNotification is the notification that is being handled.
+	activeNotification *Request
 	notifying          bool
-	idle               chan struct{} // closed when nothing is listed; made by whenIdle
+	// idle is closed when nothing is running or queued. whenIdle makes it.
+	idle chan struct{}
 }
 
-// requestCost is what a queued request counts besides its frame, in bytes.
+// requestCost is the overhead of a queued request beyond its frame, in bytes.
 const requestCost = 512
 
-// contains reports whether a request with that id is in flight.
+// contains reports whether a request with the given id is in flight.
 func (f *inFlight) contains(id ID) bool {
 	if f.count.Load() == 0 {
 		return false
@@ -40,7 +50,8 @@ func (f *inFlight) contains(id ID) bool {
 	return f.requests.get(id) != nil
 }
 
-// track makes a request that the leader started one of those in flight, unless it is done, and counts it unless its answer is sent too.
+// track adds a request that the leader started, unless it is done, and counts it unless its
+// response was sent too.
 func (f *inFlight) track(r *Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +70,8 @@ func (f *inFlight) trackLocked(r *Request) {
 	f.count.Add(1)
 }
 
-// untrack takes the request out, so that nobody can cancel it any more, and reports whether it may still be answered.
+// untrack removes the request, so that it can no longer be canceled, and reports whether it may
+// still be answered.
 func (f *inFlight) untrack(r *Request) (mayRespond bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,12 +86,12 @@ func (f *inFlight) untrackLocked(r *Request) {
 	}
 }
 
-// cancel cancels the request with that id, wherever it is.
+// cancel cancels the request with the given id, and reports whether there was one.
 func (f *inFlight) cancel(id ID) bool {
 	f.mu.Lock()
 	r := f.requests.get(id)
 	if r != nil {
-		// The id is free from here on: no answer will come under it.
+		// The id is free from now on, since no response will use it.
 		f.untrackLocked(r)
 		r.cancel()
 	}
@@ -87,7 +99,8 @@ func (f *inFlight) cancel(id ID) bool {
 	return r != nil
 }
 
-// cancelAll cancels what is running, drops what is queued, and returns how many requests there were. Those that run stay listed, for methods.
+// cancelAll cancels running requests, drops queued ones, and returns how many there were. Running
+// requests stay tracked, for methods.
 func (f *inFlight) cancelAll() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +123,7 @@ func (f *inFlight) cancelAllLocked() int {
 	return n
 }
 
-// whenIdle returns a channel that is closed as soon as no handler runs and none is queued.
+// whenIdle returns a channel that is closed as soon as no handler is running or queued.
 func (f *inFlight) whenIdle() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,7 +140,7 @@ func (f *inFlight) checkIdleLocked() {
 	}
 }
 
-// methods names what is still running, for the log.
+// methods returns the methods of the running requests, for the log.
 func (f *inFlight) methods() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,8 +151,8 @@ func (f *inFlight) methods() []string {
 	return names
 }
 
-// copyRequest makes a copy of r that does not depend on the leader: neither on its Request nor on its buffer. frame is the text of r, which may be a
-// part of the frame that was read.
+// copyRequest returns a copy of r that uses neither the leader's Request nor its buffer. frame is
+// the text of r, which may be a part of the frame that was read.
 func (c *Conn) copyRequest(r *Request, frame []byte) *Request {
 	n := requests.Get().(*Request)
 	n.clear()
@@ -156,23 +169,23 @@ func (c *Conn) copyRequest(r *Request, frame []byte) *Request {
 		return n
 	}
 	if err := Parse(n.frame, &n.Message, c.opts.MaxDepth); err != nil {
-		n.failure = err // not possible: it was parsed as a member of a batch
+		n.failure = err // impossible: it was parsed as a member of a batch
 	}
 	return n
 }
 
-// startRequest lists the request and runs it on a goroutine of its own, or queues it.
+// startRequest runs the request on another goroutine, or queues it.
 func (c *Conn) startRequest(r *Request, cost *CostEstimate, frame []byte) {
 	r.cost = cost
 	c.enqueue(c.copyRequest(r, frame))
 }
 
-// enqueue starts r, which depends on nobody.
+// enqueue starts or queues r, which must not use the leader's memory.
 func (c *Conn) enqueue(r *Request) {
 	t := &c.inFlight
 	t.mu.Lock()
 	duplicate := t.requests.get(r.ID) != nil
-	full := r.cost != LongRunning && (len(t.queue) > 0 || !c.fitsLocked(r)) // nobody overtakes those in the queue
+	full := r.cost != LongRunning && (len(t.queue) > 0 || !c.fitsLocked(r)) // keep the order
 	overloaded := full && t.queuedBytes+r.size > c.opts.MaxQueueBytes && len(t.queue) > 0
 	switch {
 	case duplicate, overloaded:
@@ -202,7 +215,7 @@ func (c *Conn) enqueue(r *Request) {
 	c.wg.Go(func() { c.runRequests(r) })
 }
 
-// runRequests runs requests until none is queued.
+// runRequests runs r and then queued requests until none is left.
 func (c *Conn) runRequests(r *Request) {
 	defer func() {
 		if r != nil {
@@ -223,8 +236,8 @@ func (c *Conn) runRequests(r *Request) {
 	}
 }
 
-// complete sends the answer of a request that was handled off the leader's hands, or that lost its leader, and returns the next queued one that
-// the goroutine should run.
+// complete sends the response of a request that was handled on another goroutine, or whose leader
+// lost the lead. It returns the next queued request that the goroutine should run.
 func (c *Conn) complete(r *Request) *Request {
 	mayRespond := c.inFlight.untrack(r)
 	sent := mayRespond
@@ -248,7 +261,7 @@ func (c *Conn) complete(r *Request) *Request {
 	r.responded = true
 	switch {
 	case !r.counted:
-		return nil // it lost its leader just now, and was answered before that could be noted
+		return nil // the lead was lost and the response sent before track ran
 	case r.cost == LongRunning:
 		t.longRunning--
 		t.checkIdleLocked()
@@ -259,13 +272,14 @@ func (c *Conn) complete(r *Request) *Request {
 	return c.dequeueLocked()
 }
 
-// fitsLocked reports whether there is a place for r among the requests that run. One always has a place, however large it is.
+// fitsLocked reports whether r may run now. One request may run whatever its size.
 func (c *Conn) fitsLocked(r *Request) bool {
 	t := &c.inFlight
 	return int(t.running.Load()) < c.opts.MaxInFlight && (t.runningBytes == 0 || t.runningBytes+r.size <= c.opts.MaxInFlightBytes)
 }
 
-// dequeueLocked gives the places that have become free to the first requests in the queue. It returns the one that the caller should run.
+// dequeueLocked starts the first requests in the queue as far as the limits allow. It returns the
+// one that the caller should run.
 func (c *Conn) dequeueLocked() (next *Request) {
 	t := &c.inFlight
 	for len(t.queue) > 0 && c.fitsLocked(t.queue[0]) {
@@ -285,7 +299,7 @@ func (c *Conn) dequeueLocked() (next *Request) {
 	return next
 }
 
-// release gives the request's memory back.
+// release returns the request's memory to the pools.
 func (r *Request) release() {
 	if r.readBuf != nil {
 		putBuffer(r.readBuf)
@@ -301,8 +315,8 @@ func (r *Request) release() {
 	requests.Put(r)
 }
 
-// handleNotification hands a notification to the handler: here if that is quick, else to one goroutine that takes them in order. frame is the
-// text of r.
+// handleNotification runs the handler of a notification here if it is Immediate, and otherwise
+// queues the notification for one goroutine that handles them in order. frame is the text of r.
 func (c *Conn) handleNotification(r *Request, frame []byte) {
 	if r.prepare() == Immediate {
 		r.respond()
@@ -312,7 +326,8 @@ func (c *Conn) handleNotification(r *Request, frame []byte) {
 	r = c.copyRequest(r, frame)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c.detached && c.stopping.Load() { // with the lock that closing takes, since it waits for the goroutine below
+	// Check under the lock that closing takes, since closing waits for the goroutine below.
+	if c.detached && c.stopping.Load() {
 		r.release()
 		return
 	}
@@ -341,12 +356,13 @@ func (c *Conn) runNotifications() {
 		n.respond()
 		done := n
 		n, r = c.nextNotification()
-		done.release() // only now, because cancelAll may have seen it until then
+		done.release() // not earlier: cancelAll may use it until then
 	}
 	c.runRequests(r)
 }
 
-// nextNotification returns the next notification; when there is none, a request that was waiting for the place.
+// nextNotification returns the next notification. After the last, it returns a queued request
+// that may run in its place.
 func (c *Conn) nextNotification() (notification, r *Request) {
 	t := &c.inFlight
 	t.mu.Lock()
@@ -364,7 +380,7 @@ func (c *Conn) nextNotification() (notification, r *Request) {
 	return t.activeNotification, nil
 }
 
-// handleCancel acts on a notification that cancels a request and reports whether it was one.
+// handleCancel handles a cancellation, and reports whether n was one.
 func (c *Conn) handleCancel(n *Message) bool {
 	id, reason, ok := c.opts.Cancellation.Target(n)
 	if !ok {
@@ -375,7 +391,7 @@ func (c *Conn) handleCancel(n *Message) bool {
 	return true
 }
 
-// rejectMessage answers a frame that is no message, unless it looks like a response.
+// rejectMessage answers an invalid message, unless it looks like a response: then the call fails.
 func (c *Conn) rejectMessage(m *Message, err error) {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -389,7 +405,7 @@ func (c *Conn) rejectMessage(m *Message, err error) {
 	c.respondError(m.ID, e)
 }
 
-// respondError queues an error answer; the leader writes it before it waits.
+// respondError queues an error response. The leader writes it before it waits.
 func (c *Conn) respondError(id ID, e *Error) {
 	if !c.mayRespond(id) {
 		return
@@ -406,7 +422,7 @@ func (c *Conn) respondError(id ID, e *Error) {
 	}
 }
 
-// rejectRequest refuses a request that may be part of a batch.
+// rejectRequest answers a request, which may be part of a batch, with an error.
 func (c *Conn) rejectRequest(r *Request, e *Error) {
 	if r.batch != nil {
 		r.batch.add(c, AppendError(nil, r.ID, e, true), true)
@@ -415,15 +431,20 @@ func (c *Conn) rejectRequest(r *Request, e *Error) {
 	c.respondError(r.ID, e)
 }
 
-// A listing holds requests by their ids. Most connections have one at a time, which takes no further memory.
+// A requestSet holds requests by their ids. Most connections have one at a time, which needs no
+// further memory.
 type requestSet struct {
-	single *Request            // with a short id; nil if there is none
-	rest   map[string]*Request // the others, by canonical id; nil until there was one
-	idLen  int                 // bytes of id
-	id     [24]byte            // canonical, of one
+	// single is a request with a short id. It may be nil.
+	single *Request
+	// rest holds the other requests by canonical id. It is nil until the first.
+	rest map[string]*Request
+	// idLen is the length of the id in id.
+	idLen int
+	// id is the canonical id of single.
+	id [24]byte
 }
 
-// get returns the request with that id; nil if there is none.
+// get returns the request with the given id, or nil.
 func (s *requestSet) get(id ID) *Request {
 	key := id.canonical()
 	if s.single != nil && string(s.id[:s.idLen]) == string(key) {
@@ -432,7 +453,7 @@ func (s *requestSet) get(id ID) *Request {
 	return s.rest[string(key)]
 }
 
-// add lists a request.
+// add adds a request.
 func (s *requestSet) add(r *Request) {
 	key := r.ID.canonical()
 	if s.single == nil && len(key) <= len(s.id) {
@@ -446,7 +467,8 @@ func (s *requestSet) add(r *Request) {
 	s.rest[r.key] = r
 }
 
-// remove takes a request out, and reports whether it was listed. Its id may be another's by now.
+// remove removes a request, and reports whether it was in the set. Another request may have its id
+// by now.
 func (s *requestSet) remove(r *Request) bool {
 	switch r {
 	case s.single:
@@ -466,7 +488,7 @@ func (s *requestSet) len() int {
 	return len(s.rest) + 1
 }
 
-// all ranges over the requests, in no order.
+// all ranges over the requests, in no particular order.
 func (s *requestSet) all() iter.Seq[*Request] {
 	return func(yield func(*Request) bool) {
 		if s.single != nil && !yield(s.single) {

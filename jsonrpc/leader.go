@@ -7,47 +7,59 @@ import (
 	"time"
 )
 
-// How a connection reads and answers. One goroutine at a time is the leader: it reads, parses each frame in one pass, wakes callers, acts on
-// cancellations, answers what is quick where it stands, starts goroutines for the rest, and writes all its answers at once before it waits for
-// more. A wake-up of another goroutine costs several times what a quick answer does, which is why there is no goroutine between.
+// leaderState is how a connection reads and answers. One goroutine at a time is the leader: it
+// reads, parses each frame in one pass, wakes callers, handles cancellations, runs quick handlers
+// itself, starts goroutines for the others, and writes all its responses at once before it waits
+// for more input. A wake-up of another goroutine costs several times what a quick response does.
+// For that reason no other goroutine is between.
 //
-// What keeps a slow handler, or a peer that does not read, from holding everything up: the leader does those two things, running a handler
-// and writing, in sections that a watchdog looks at. One that does not end within a tick or two loses the lead to a new goroutine, and ends as
-// an ordinary request.
+// A slow handler, or a peer that does not read, must not block everything. So the leader runs
+// handlers and writes only in sections, which a watchdog observes. A section that does not end
+// within a tick or two loses the lead to a new goroutine, and ends as an ordinary request.
 //
 // Invariants:
 //
-//  1. turn counts sections: even while the leader reads or parses, odd within a section. The leader alone makes it odd. Whoever moves it from odd
-//     to even by compare-and-swap has the lead: the leader itself at the end of the section, or the one that takes over.
-//  2. Only the leader touches src's reading side, and never within a section. A new leader detaches src first: the frame under the old
-//     leader's handler stays where it is.
-//  3. Finished answers are in the writer, not in the leader's hands, before a section starts. So a new leader can write them.
-//  4. current is the request that the section handles, nil while it writes. It is set before turn becomes odd and read after turn was taken.
-//  5. A request that lost its leader is listed among the others in flight, unless it is done: then nobody needs to find it any more, but the
-//     end of the connection still waits for its answer to be sent.
-//  6. The leader waits for input in the way that holds on to its processor only when nothing else here wants one.
+//  1. turn counts sections: even while the leader reads or parses, odd within a section. The leader
+//     alone makes it odd. Whoever moves it from odd to even by compare-and-swap has the lead: the
+//     leader itself at the end of the section, or the one that takes over.
+//  2. Only the leader touches src's reading side, and never within a section. A new leader detaches
+//     src first: the frame under the old leader's handler stays in place.
+//  3. Finished responses are in the writer, not held by the leader, before a section starts. So a
+//     new leader can write them.
+//  4. current is the request that the section handles, nil while it writes. It is set before turn
+//     becomes odd and read after turn was taken.
+//  5. A request that lost its leader is tracked among the others in flight, unless it is done: then
+//     nobody needs to find it, but the end of the connection still waits for its response to be
+//     sent.
+//  6. The leader waits for input in the way that keeps its processor busy only when nothing else in
+//     this process needs one.
 type leaderState struct {
-	turn       atomic.Uint64
-	current    *Request
-	armed      atomic.Bool
-	lastTurn   uint64 // turn at the last tick; the watchdog's
-	idleTicks  int    // ticks without a turn
-	timer      *time.Timer
-	wokeCaller bool        // a caller was woken since the last wait; the leader's
-	parked     atomic.Bool // the leader waits for input
-	hasLeader  atomic.Bool // somebody has the lead
+	turn    atomic.Uint64
+	current *Request
+	armed   atomic.Bool
+	// lastTurn is turn at the last tick. Only the watchdog uses it.
+	lastTurn uint64
+	// idleTicks counts ticks without a section.
+	idleTicks int
+	timer     *time.Timer
+	// wokeCaller says that a caller was woken since the last wait. Only the leader uses it.
+	wokeCaller bool
+	// parked says that the leader waits for input.
+	parked atomic.Bool
+	// hasLeader says that a goroutine has the lead.
+	hasLeader atomic.Bool
 }
 
 const (
 	tick         = 5 * time.Millisecond
 	maxIdleTicks = 20
-	maxInline    = 512 << 10 // larger frames take long whoever handles them
-	maxCopy      = 64 << 10  // of a larger frame, the memory is handed over,
-	maxWaste     = 4         // unless it is more than so many times as large
-	maxUnflushed = 64 << 10  // answers that the leader holds back while it has more frames
+	maxInline    = 512 << 10 // larger frames are slow anyway
+	maxCopy      = 64 << 10  // larger frames are not copied: their buffer is handed over,
+	maxWaste     = 4         // unless it is more than this many times as large
+	maxUnflushed = 64 << 10  // responses that the leader holds back while it has more frames
 )
 
-// lead is the life of a leader. follows tells that it took over from another.
+// lead runs a leader. tookOver says that it took over from another.
 func (c *Conn) lead(turn uint64, tookOver bool) {
 	req := &Request{conn: c}
 	alive := true
@@ -69,20 +81,22 @@ func (c *Conn) lead(turn uint64, tookOver bool) {
 	}
 }
 
-// leaderExited is what is left to do when a handler ended the leader's goroutine: another takes the lead, and the request gets its answer.
+// leaderExited runs when a handler ended the leader's goroutine. Another goroutine takes the lead,
+// and the request is answered.
 func (c *Conn) leaderExited(req *Request, turn uint64) {
 	if req.responded {
-		return // it was the leader once, and ran what was queued
+		return // it was the leader before, and ran queued requests
 	}
 	if !c.takeOver(turn+1) && c.turn.Load() == turn {
-		c.hasLeader.Store(false) // in an Immediate handler: nothing watches over those
+		c.hasLeader.Store(false) // in an Immediate handler, which no watchdog watches
 		c.inputEnd <- errExited
 		return
 	}
 	c.handlerExited(req)
 }
 
-// read takes frames until the lead is lost, and held is false, or until there are no more, and err says why.
+// read handles frames until the lead is lost, and leading is false, or until the input ends with
+// err.
 func (c *Conn) read(req *Request, turn *uint64) (err error, leading bool) {
 	for {
 		frame, err := c.src.next()
@@ -113,7 +127,8 @@ func (c *Conn) read(req *Request, turn *uint64) (err error, leading bool) {
 	}
 }
 
-// handleReadError answers for a frame that could not be read, or makes a call fail, if the stream goes on behind it.
+// handleReadError answers for a frame that could not be read, or fails a call. It reports whether
+// the stream goes on.
 func (c *Conn) handleReadError(err error) bool {
 	if lost, ok := errors.AsType[*CallError](err); ok {
 		c.wokeCaller = c.calls.failTransport(lost) || c.wokeCaller
@@ -134,7 +149,7 @@ func (c *Conn) handleReadError(err error) bool {
 	switch {
 	case !ok:
 		c.respondError(nil, &Error{Code: bad.Code, Message: bad.Reason})
-	case large.isAnswer(): // without an id: peers do not answer those
+	case large.isAnswer(): // no error response: peers do not answer responses
 		c.wokeCaller = c.calls.failTooLarge(large, c.log) || c.wokeCaller
 	case large.Kind != KindNotification:
 		c.respondError(large.ID, &Error{Code: bad.Code, Message: bad.Reason})
@@ -142,7 +157,7 @@ func (c *Conn) handleReadError(err error) bool {
 	return true
 }
 
-// handleFrame deals with one frame and reports whether the lead is still held.
+// handleFrame handles one frame and reports whether the goroutine still has the lead.
 func (c *Conn) handleFrame(req *Request, frame []byte, turn *uint64) bool {
 	if c.opts.Trace != nil {
 		c.opts.Trace(Incoming, frame)
@@ -192,7 +207,7 @@ func (c *Conn) handleRequest(r *Request, frame []byte, turn *uint64) bool {
 	return true
 }
 
-// dropRequest passes over a request where nothing is answered.
+// dropRequest drops a request if the policy says so, and reports whether it did.
 func (c *Conn) dropRequest(r *Request) bool {
 	if !c.has(policyDropRequests) {
 		return false
@@ -229,7 +244,8 @@ func (c *Conn) runInline(r *Request, cost *CostEstimate, size int, turn *uint64)
 	return true
 }
 
-// flush writes what is queued, in a section, and reports whether the lead is still held.
+// flush writes the queued output, in a section, and reports whether the goroutine still has the
+// lead.
 func (c *Conn) flush(turn *uint64) bool {
 	if c.w.queued() == 0 {
 		return true
@@ -260,14 +276,14 @@ func (c *Conn) endSection(turn *uint64) bool {
 	return true
 }
 
-// isIdle reports whether nothing in this process is known to want the processor while the leader waits.
+// isIdle reports whether no other work in this process is known while the leader waits.
 func (c *Conn) isIdle() bool {
 	woke := c.wokeCaller
 	c.wokeCaller = false
 	return !woke && c.inFlight.running.Load() == 0 && c.calls.count.Load() == 0
 }
 
-// takeOver gives the lead to a new goroutine if the section of that turn is still under way.
+// takeOver gives the lead to a new goroutine if the section of the given turn is still running.
 func (c *Conn) takeOver(turn uint64) bool {
 	if turn%2 == 0 || !c.turn.CompareAndSwap(turn, turn+1) {
 		return false
@@ -279,8 +295,8 @@ func (c *Conn) takeOver(turn uint64) bool {
 	return true
 }
 
-// quiesce waits until the leader has done with what it read, and makes a handler that it runs just now an ordinary request. It gives up on an
-// Immediate handler that does what it must not, and waits.
+// quiesce waits until the leader has handled what it read, and turns a handler that it runs into an
+// ordinary request. It waits at most the drain timeout for an Immediate handler that blocks.
 func (c *Conn) quiesce() {
 	began := time.Now()
 	for c.hasLeader.Load() && !c.parked.Load() && !c.takeOver(c.turn.Load()) && time.Since(began) < c.opts.DrainTimeout {
@@ -288,15 +304,16 @@ func (c *Conn) quiesce() {
 	}
 }
 
-// yieldLead is called before code waits for a peer within a handler: if a leader runs it, nobody would read what it, or another, waits for. It need
-// not be the leader of the connection that the call goes out on.
+// yieldLead is called in a handler before it waits for a peer. If a leader runs the handler, nobody
+// else would read the input that it waits for. The call may use another connection than the
+// leader's.
 func yieldLead(ctx context.Context) {
 	if r := RequestContext(ctx); r != nil && r.conn != nil {
 		r.conn.takeOver(r.turn)
 	}
 }
 
-// armWatchdog starts the watchdog, which goes on for as long as there is traffic.
+// armWatchdog starts the watchdog, which runs for as long as there is traffic.
 func (c *Conn) armWatchdog() {
 	if c.armed.Swap(true) {
 		return
@@ -321,6 +338,6 @@ func (c *Conn) watchdogTick() {
 	}
 	c.armed.Store(false)
 	if c.turn.Load()%2 == 1 && !c.stopping.Load() {
-		c.armWatchdog() // a section began between the look and the disarming
+		c.armWatchdog() // a section began after the test and before the disarming
 	}
 }

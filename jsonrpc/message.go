@@ -8,13 +8,13 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// Kind tells what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
-// The kinds of message. The zero Kind is a message that is none of them.
+// The kinds of message. The zero Kind is an invalid message.
 const (
 	KindInvalid      Kind = iota
-	KindRequest           // has a method and an id: wants an answer
+	KindRequest           // has a method and an id, needs a response
 	KindNotification      // has a method and no id: must not be answered
 	KindResponse          // has a result
 	KindError             // has an error
@@ -34,33 +34,44 @@ func (k Kind) String() string {
 	return "invalid message"
 }
 
-// A Message is one JSON-RPC envelope. Its slices alias the frame it was parsed from, and hold JSON text unless said otherwise; a member
-// that was absent is nil.
+// A Message is one JSON-RPC message. Its slices alias the frame it was parsed from, and hold JSON
+// text unless noted. The slice of an absent member is nil.
 type Message struct {
-	Kind   Kind
-	ID     ID     // exact text; empty in notifications
-	Method []byte // the decoded name, not JSON text
-	Params []byte // an object or an array; "params":null counts as absent
+	Kind Kind
+	// ID is the exact JSON text. It is empty in notifications.
+	ID ID
+	// Method is the decoded name, not JSON text.
+	Method []byte
+	// Params is an object or an array. "params":null counts as absent.
+	Params []byte
 	Result []byte
-	Error  []byte // the error object; Err decodes it
+	// Error is the error object; see Err.
+	Error []byte
 
-	text        []byte // what the spans below point into
-	nparams     uint8
-	unindexed   bool   // the index is incomplete: look members up by walking Params
-	duplicate   bool   // a member of Params stands there twice
-	nameLengths uint32 // of the names of Params, see lengthBit: most that are asked for and are not there are of another
+	// text is the text that the ranges below refer to.
+	text    []byte
+	nparams uint8
+	// unindexed says that the index is incomplete: members are found by scanning Params.
+	unindexed bool
+	// duplicate says that a member name occurs twice in Params.
+	duplicate bool
+	// nameLengths is the set of the lengths of the names in Params, see lengthBit. It answers most
+	// lookups of absent members.
+	nameLengths uint32
 	params      [maxIndexed]member
 }
 
-// The members of params are found while the frame is validated, so that a server need not look at it again. Objects with more members than
-// this (MCP's have at most five) are walked a second time.
+// maxIndexed is how many members of params are indexed while the frame is validated, so that a
+// server need not scan it again. MCP's objects have at most five; larger ones are scanned a second
+// time.
 const maxIndexed = 6
 
 type textRange struct{ start, end int32 }
 
 type member struct{ key, value textRange }
 
-// Param returns the JSON text of the named member of Params. It aliases the frame. It finds nothing when Params is an array.
+// Param returns the JSON text of the named member of Params. It aliases the frame. It finds nothing
+// if Params is an array.
 func (m *Message) Param(name string) (value []byte, ok bool) {
 	if m.nameLengths&lengthBit(len(name)) == 0 {
 		return nil, false
@@ -81,7 +92,7 @@ func (m *Message) param(name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// lengthBit is the bit of Message.lengths for names of n bytes.
+// lengthBit returns the bit of Message.nameLengths for names of n bytes.
 func lengthBit(n int) uint32 { return 1 << (uint(n) & 31) }
 
 func (m *Message) resetIndex() {
@@ -100,8 +111,8 @@ func (m *Message) scanParam(name string) ([]byte, bool) {
 	return nil, false
 }
 
-// DuplicateParam reports whether a member name stands twice in Params. Readers that disagree on which of the two counts are how a filter is
-// passed by, so a server should refuse such a message.
+// DuplicateParam reports whether a member name occurs twice in Params. Readers may disagree on
+// which one counts, which can be used to bypass a filter, so a server should reject such a message.
 func (m *Message) DuplicateParam() bool {
 	if !m.unindexed {
 		return m.duplicate
@@ -123,7 +134,7 @@ func (m *Message) setText(text []byte) {
 	old := m.text
 	move := func(b []byte) []byte {
 		if b == nil || cap(old) < cap(b) {
-			return b // absent, or decoded into memory of its own
+			return b // absent, or decoded into separate memory
 		}
 		off := cap(old) - cap(b)
 		if off+len(b) > len(old) || len(b) > 0 && &old[off] != &b[0] {
@@ -143,8 +154,9 @@ func (m *Message) Clone() *Message {
 	return &c
 }
 
-// ID is the exact JSON text of a request id, as it stood on the wire: `7`, `9007199254740993`, `"a\u0062"`. It is echoed byte for byte.
-// An empty ID means that there was none; `null` occurs only in error responses to requests whose id nobody could read.
+// ID is the exact JSON text of a request id, as on the wire: `7`, `9007199254740993`, `"a\u0062"`.
+// It is echoed byte for byte. An empty ID means an absent id. `null` occurs only in error
+// responses to requests with an unreadable id.
 type ID []byte
 
 var nullID = ID("null")
@@ -158,7 +170,7 @@ func StringID(s string) ID { return jsonwire.AppendQuote(nil, s) }
 // IsNull reports whether the id is the JSON value null.
 func (id ID) IsNull() bool { return string(id) == "null" }
 
-// Valid reports whether the id may stand in a request: a string or an integer, never null, a fraction, a boolean, an array or an object.
+// Valid reports whether the id is valid in a request: a string or an integer.
 func (id ID) Valid() bool {
 	if len(id) == 0 {
 		return false
@@ -169,7 +181,8 @@ func (id ID) Valid() bool {
 	return isInteger(id)
 }
 
-// Equal reports whether two ids are the same JSON value: `"a\u0062"` equals `"ab"`, and `1` does not equal `"1"`.
+// Equal reports whether two ids are the same JSON value: `"a\u0062"` equals `"ab"`, and `1` does
+// not equal `"1"`.
 func (id ID) Equal(other ID) bool {
 	return bytes.Equal(id, other) || bytes.Equal(id.canonical(), other.canonical())
 }
@@ -180,7 +193,7 @@ func (id ID) Clone() ID { return bytes.Clone(id) }
 // String returns the id's JSON text.
 func (id ID) String() string { return string(id) }
 
-// Text returns a string id's decoded value; ok is false for any other id.
+// Text returns the decoded value of a string id. ok is false for any other id.
 func (id ID) Text() (s string, ok bool) {
 	if len(id) < 2 || id[0] != '"' {
 		return "", false
@@ -188,7 +201,8 @@ func (id ID) Text() (s string, ok bool) {
 	return jsonwire.UnquoteString(id[1 : len(id)-1]), true
 }
 
-// canonical returns a text that is the same for equal ids. It aliases the id unless the id is spelled in an unusual way.
+// canonical returns a text that is the same for equal ids. It aliases the id unless the id has an
+// unusual spelling.
 func (id ID) canonical() []byte {
 	if len(id) == 0 {
 		return nil
@@ -219,17 +233,17 @@ func isInteger(text []byte) bool {
 	return len(text) > 0
 }
 
-// The Append functions append one message, without framing, to dst and return it. They check nothing: params, result and data must be valid
-// JSON without raw line breaks (see [OneLine]).
+// The Append functions append one message, without framing, to dst and return it. They check
+// nothing: params, result and data must be valid JSON without raw line breaks (see [OneLine]).
 
-// AppendRequest appends a request. Nil params are left out.
+// AppendRequest appends a request. It omits nil params.
 func AppendRequest(dst []byte, id ID, method string, params []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
 	return appendMethod(append(dst, ','), method, params)
 }
 
-// AppendNotification appends a notification. Nil params are left out.
+// AppendNotification appends a notification. It omits nil params.
 func AppendNotification(dst []byte, method string, params []byte) []byte {
 	return appendMethod(append(dst, `{"jsonrpc":"2.0",`...), method, params)
 }
@@ -254,8 +268,9 @@ func appendResultHead(dst []byte, id ID) []byte {
 	return append(dst, `,"result":`...)
 }
 
-// AppendError appends an error response. An empty id is written as null if nullID, and left out otherwise: JSON-RPC asks for null, the newer
-// revisions of MCP have no null id in their schemas.
+// AppendError appends an error response. An empty id is written as null if nullID is set, and
+// otherwise omitted: JSON-RPC requires null, but newer revisions of MCP have no null id in their
+// schemas.
 func AppendError(dst []byte, id ID, e *Error, nullID bool) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0",`...)
 	if len(id) > 0 {
@@ -275,7 +290,8 @@ func AppendError(dst []byte, id ID, e *Error, nullID bool) []byte {
 	return append(dst, "}}"...)
 }
 
-// OneLine returns text without raw line breaks, so that it can stand in a line: text itself if it has none. text must be valid JSON.
+// OneLine returns text without raw line breaks. It returns text itself if it has no line breaks.
+// text must be valid JSON.
 func OneLine(text []byte) []byte {
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
 		return text

@@ -8,15 +8,18 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// MaxBatch is how many messages a batch may hold.
+// MaxBatch limits the messages of a batch.
 const MaxBatch = 100
 
-// Parse parses a frame that holds one message. It makes one pass over the frame, which validates the whole text (RFC 8259, UTF-8, at most
-// maxDepth levels; 0 is [jsonwire.DefaultMaxDepth]), and allocates nothing. m's slices alias the frame.
+// Parse parses a frame that holds one message. It makes one pass over the frame, which validates
+// the whole text (RFC 8259, UTF-8, at most maxDepth levels; 0 is [jsonwire.DefaultMaxDepth]), and
+// allocates nothing. m's slices alias the frame.
 //
-// The error is a *Error to answer with: [CodeParseError] if the frame is not JSON, and then m is empty; [CodeInvalidRequest] if it is JSON but no
-// message, and then m.ID is the id if a valid one was found, and m.Kind tells whether it looked like a response, which must not be answered.
-// Member names are compared by their decoded value and case-sensitively; one of the envelope's own members standing twice is an invalid request.
+// The error is an *Error to answer with. If the frame is not JSON, it is [CodeParseError] and m is
+// empty. If the frame is JSON but not a message, it is [CodeInvalidRequest], m.ID is the id if a
+// valid one was found, and m.Kind says whether the frame looks like a response, which must not be
+// answered. Member names are compared by their decoded value and case-sensitively. A duplicate of
+// one of the message's own members is an invalid request.
 func Parse(frame []byte, m *Message, maxDepth int) error {
 	var s jsonwire.Scanner
 	s.Reset(frame, maxDepth)
@@ -55,11 +58,13 @@ type Entry struct {
 	Message
 	Invalid *Error
 
-	raw []byte // its text in the frame
+	// raw is its text in the frame.
+	raw []byte
 }
 
-// ParseBatch parses a frame that holds an array of messages. The messages alias the frame. The error is a *Error that answers the batch as a
-// whole: it is not JSON, it is empty, or it has more than MaxBatch members.
+// ParseBatch parses a frame that holds an array of messages. The messages alias the frame. The
+// error is an *Error that answers the whole batch: it is not JSON, it is empty, or it has more than
+// MaxBatch members.
 func ParseBatch(frame []byte, maxDepth int) ([]Entry, error) {
 	var s jsonwire.Scanner
 	s.Reset(frame, maxDepth)
@@ -72,7 +77,7 @@ func ParseBatch(frame []byte, maxDepth int) ([]Entry, error) {
 	for more && err == nil {
 		total++
 		if total > MaxBatch {
-			err = s.Skip() // the rest must still be JSON for the verdict to be the right one
+			err = s.Skip() // the rest must be JSON, or the error is a parse error
 		} else {
 			entries = append(entries, Entry{})
 			e := &entries[len(entries)-1]
@@ -117,7 +122,7 @@ func (m *Message) reset(text []byte) {
 	m.resetIndex()
 }
 
-// What scan has seen of an envelope.
+// The members that scan has seen.
 const (
 	sawVersion = 1 << iota
 	sawID
@@ -127,7 +132,8 @@ const (
 	sawError
 )
 
-// scan reads the envelope at the scanner's position. err means that the text is not JSON; problem, that it is, but no message.
+// scan reads the message at the scanner's position. err means that the text is not JSON; problem
+// means that it is JSON but not a message.
 func (m *Message) scan(s *jsonwire.Scanner) (problem string, err error) {
 	if c := s.Peek(); c != '{' {
 		if err := s.Skip(); err != nil {
@@ -137,12 +143,12 @@ func (m *Message) scan(s *jsonwire.Scanner) (problem string, err error) {
 	}
 	seen := 0
 	more, err := s.EnterObject()
-	if more && s.TryLiteral(`"jsonrpc":"2.0",`) { // as nearly all begin: behind it is a member, as behind any comma
+	if more && s.TryLiteral(`"jsonrpc":"2.0",`) { // the usual beginning; a member follows the comma
 		seen = sawVersion
 	}
 	for more && err == nil {
 		bit, p := sawParams, ""
-		if s.TryLiteral(`"params":`) { // any other spelling of it is none that somebody sends
+		if s.TryLiteral(`"params":`) { // nobody sends other spellings
 			if p, err = m.scanParams(s); err == nil {
 				more, err = s.NextMember()
 			}
@@ -155,7 +161,7 @@ func (m *Message) scan(s *jsonwire.Scanner) (problem string, err error) {
 		if bit != 0 && seen&bit != 0 {
 			p = "member " + memberNames[bit] + " stands twice"
 			if bit == sawID {
-				m.ID = nil // which of them is meant nobody can tell
+				m.ID = nil // ambiguous
 			}
 		}
 		seen |= bit
@@ -173,7 +179,7 @@ var memberNames = map[int]string{
 	sawVersion: "jsonrpc", sawID: "id", sawMethod: "method", sawParams: "params", sawResult: "result", sawError: "error",
 }
 
-// setMember takes in a member of the envelope. bit is 0 for a name that is not the envelope's.
+// setMember sets a member of the message. bit is 0 for an unknown name.
 func (m *Message) setMember(at *jsonwire.Member) (bit int, problem string) {
 	name, value := m.text[at.NameStart:at.NameEnd], m.text[at.Start:at.End]
 	if at.Escaped {

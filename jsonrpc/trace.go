@@ -8,11 +8,14 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// A Trace is a W3C trace context (https://www.w3.org/TR/trace-context/) as it travels in the _meta of MCP's params. What is made while a request is
-// handled carries the request's trace on, so that one trace id follows the work across any number of hops.
+// A Trace is a W3C trace context (https://www.w3.org/TR/trace-context/) in the _meta of MCP's
+// params. Messages that a handler sends carry the trace of its request, so that one trace id
+// follows the work across any number of hops.
 type Trace struct {
-	Parent string // traceparent
-	State  string // tracestate; may be empty
+	// Parent is the traceparent.
+	Parent string
+	// State is the tracestate. It may be empty.
+	State string
 }
 
 const (
@@ -23,12 +26,13 @@ const (
 
 type traceKey struct{}
 
-// WithTrace returns a context whose calls and notifications carry the trace.
+// WithTrace returns a context for calls and notifications that carry the trace.
 func WithTrace(ctx context.Context, t Trace) context.Context {
 	return context.WithValue(ctx, traceKey{}, t)
 }
 
-// TraceFrom returns the trace that was set with WithTrace, or that the request came with which ctx stems from.
+// TraceFrom returns the trace that was set with WithTrace, or the trace of the incoming request
+// that ctx derives from.
 func TraceFrom(ctx context.Context) Trace {
 	if t, ok := ctx.Value(traceKey{}).(Trace); ok {
 		return t
@@ -39,7 +43,7 @@ func TraceFrom(ctx context.Context) Trace {
 	return Trace{}
 }
 
-// ID returns the trace id, 32 hexadecimal digits, or "" if Parent is not well formed.
+// ID returns the trace id, 32 hexadecimal digits, or "" if Parent is invalid.
 func (t Trace) ID() string {
 	if !validTraceparent(t.Parent) {
 		return ""
@@ -47,7 +51,7 @@ func (t Trace) ID() string {
 	return t.Parent[3:35]
 }
 
-// TraceOf reads the trace from a message's params. A traceparent that is not well formed counts as none, and so does a tracestate.
+// TraceOf reads the trace from a message's params. It ignores an invalid traceparent or tracestate.
 func TraceOf(params []byte) Trace {
 	if !bytes.Contains(params, []byte(traceparent)) || params[0] != '{' {
 		return Trace{}
@@ -80,7 +84,7 @@ func TraceOfMeta(meta []byte) Trace {
 	return t.wellFormed()
 }
 
-// wellFormed returns what of the trace may be sent on.
+// wellFormed returns the valid part of the trace.
 func (t Trace) wellFormed() Trace {
 	switch {
 	case !validTraceparent(t.Parent):
@@ -91,7 +95,8 @@ func (t Trace) wellFormed() Trace {
 	return t
 }
 
-// validTraceparent checks version-traceid-parentid-flags, all lower-case hexadecimal, the ids not all zero.
+// validTraceparent checks for version-traceid-parentid-flags in lower-case hexadecimal, with ids
+// that are not all zero.
 func validTraceparent(s string) bool {
 	if len(s) < 55 || s[2] != '-' || s[35] != '-' || s[52] != '-' || s[:2] == "ff" || len(s) > 55 && (s[:2] == "00" || s[55] != '-') {
 		return false
@@ -106,7 +111,8 @@ func validTraceparent(s string) bool {
 	return s[3:35] != "00000000000000000000000000000000" && s[36:52] != "0000000000000000"
 }
 
-// validTracestate checks that there are keys and values, of the characters that each may have. How many and how long they are is left to others.
+// validTracestate checks for keys and values of valid characters. It does not limit their number or
+// length.
 func validTracestate(s string) bool {
 	for member := range strings.SplitSeq(s, ",") {
 		key, value, ok := strings.Cut(strings.Trim(member, " \t"), "=")
@@ -130,7 +136,8 @@ func validTracestate(s string) bool {
 	return true
 }
 
-// appendTo puts the trace into params' _meta, unless it is not well formed, there is one already, or params is an array.
+// appendTo adds the trace to the _meta of params, unless the trace is invalid, params have one
+// already, or params is an array.
 func (t Trace) appendTo(params []byte) []byte {
 	if t = t.wellFormed(); t.Parent == "" || len(params) > 0 && params[0] != '{' {
 		return params

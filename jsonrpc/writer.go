@@ -10,25 +10,34 @@ import (
 	"time"
 )
 
-// A writer collects framed messages and writes them, many at a time when they come fast. There is no goroutine of its own: whoever finds
-// nobody writing writes all there is.
+// A writer collects framed messages and writes many at a time when they come fast. It has no
+// goroutine: a sender that finds nobody writing writes all pending messages.
 type writer struct {
 	src source
-	max int // pending bytes above which senders wait; the leader has twice as much for its answers
+	// max limits the pending bytes before senders wait. The leader may have twice as much for its
+	// responses.
+	max int
 
-	size        atomic.Int64 // of pending, for a look without the lock
-	mu          sync.Mutex
-	hasRoom     sync.Cond // signalled when pending has been taken or err was set
-	pending     []byte
-	leaderBytes int // bytes of pending that the leader has put there
+	// size is len(pending), readable without the lock.
+	size atomic.Int64
+	mu   sync.Mutex
+	// hasRoom is signaled when pending has been taken or err was set.
+	hasRoom sync.Cond
+	pending []byte
+	// leaderBytes counts the pending bytes of the leader.
+	leaderBytes int
 	spare       []byte
 	writing     bool
 	err         error
-	owner       interface{ stop(cause error) } // is told once, without the lock, that writing has failed
-	wg          *sync.WaitGroup
-	drain       func() // what a goroutine of wg does that writes; made once, since it is started for each message
+	// owner is stopped once, without the lock, when writing has failed.
+	owner interface{ stop(cause error) }
+	wg    *sync.WaitGroup
+	// drain writes pending messages on a goroutine of wg. It is made once, since it may start for
+	// each message.
+	drain func()
 
-	transport MessageTransport // what is written goes by it, message by message, and nobody waits; nil if src is none
+	// transport sends message by message, and nobody waits. It is nil if src has none.
+	transport MessageTransport
 }
 
 func (w *writer) init(src source, limit int, owner interface{ stop(cause error) }, wg *sync.WaitGroup) {
@@ -39,7 +48,8 @@ func (w *writer) init(src source, limit int, owner interface{ stop(cause error) 
 	}
 }
 
-// put queues the leader's frames in *buf. It takes buf's memory and leaves other memory in its place.
+// put queues the leader's frames in *buf. It takes buf's memory and leaves other memory in its
+// place.
 func (w *writer) put(buf *[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,8 +75,8 @@ func (w *writer) putLocked(buf *[]byte) error {
 	return nil
 }
 
-// send queues the frames and sees that they are written. It waits while too much is queued. allowed, if not nil, is asked under the lock
-// whether they may still be sent.
+// send queues the frames and ensures that they are written. It waits while too much is queued. It
+// calls allowed, if not nil, under the lock; false means that the frames must not be sent.
 func (w *writer) send(buf *[]byte, allowed func() bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +95,8 @@ func (w *writer) send(buf *[]byte, allowed func() bool) error {
 	return w.flushLocked()
 }
 
-// post queues the frames and leaves the writing to a goroutine of wg, so that a peer that does not read cannot keep the caller.
+// post queues the frames for a goroutine of wg to write, so that a slow peer cannot block the
+// caller.
 func (w *writer) post(buf *[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,8 +112,8 @@ func (w *writer) postLocked(ctx context.Context, buf *[]byte) error {
 	return err
 }
 
-// postWithin is post, but waits for room first: until ctx ends, and no longer than d if that is not 0. Then nothing was queued, and the error is an
-// *noRoomError.
+// postWithin is like post, but waits for room first: until ctx ends, and at most d if d is not 0.
+// Without room by then, it queues nothing and returns a *noRoomError.
 func (w *writer) postWithin(ctx context.Context, d time.Duration, buf *[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +136,8 @@ func (w *writer) postWithin(ctx context.Context, d time.Duration, buf *[]byte) e
 	return w.postLocked(ctx, buf)
 }
 
-// transportLocked sends one message by the courier: at once, so that an error is that of this message and says that it was not sent. The lock keeps the order, and is given up for an error.
+// transportLocked sends one message by the transport at once, so that an error means that this
+// message was not sent. The lock keeps the order; it is released for an error.
 func (w *writer) transportLocked(ctx context.Context, msg []byte) error {
 	if w.err != nil {
 		return w.err
@@ -138,13 +150,14 @@ func (w *writer) transportLocked(ctx context.Context, msg []byte) error {
 	return w.err
 }
 
-// An noRoomError says that there was no room for a message as long as its sender would wait.
+// A noRoomError says that there was no room for a message within the sender's time limit.
 type noRoomError struct{ cause error }
 
 func (e *noRoomError) Error() string { return "not sent: the peer does not read: " + e.cause.Error() }
 func (e *noRoomError) Unwrap() error { return e.cause }
 
-// postError is the error of a post by postWithin: whatever else can go wrong is the end of the connection.
+// postError returns the error of postWithin. Every error other than noRoomError ends the
+// connection.
 func postError(err error) error {
 	if _, ok := errors.AsType[*noRoomError](err); ok || err == nil {
 		return err
@@ -152,7 +165,7 @@ func postError(err error) error {
 	return fmt.Errorf("%w: %w", ErrClosed, err)
 }
 
-// start has what is queued written by a goroutine of wg.
+// start writes the queued messages on a goroutine of wg.
 func (w *writer) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,11 +189,12 @@ func (w *writer) startLocked() {
 	go w.drain()
 }
 
-// overLimit reports, under the lock, whether senders wait.
+// overLimit reports whether senders wait. The lock is held.
 func (w *writer) overLimit() bool { return len(w.pending) > w.max && w.writing && w.err == nil }
 
-// leaderOverLimit reports, under the lock, whether the leader waits. What senders have queued does not count, however much it is: they must not keep the leader
-// from reading, because it may be for the answers to what they send that the peer waits before it reads on.
+// leaderOverLimit reports whether the leader waits. The lock is held. The messages of senders do
+// not count: they must not stop the leader from reading, because the peer may wait for responses to
+// them before it reads on.
 func (w *writer) leaderOverLimit() bool { return w.leaderBytes > 2*w.max && w.writing && w.err == nil }
 
 // leaderBlocked reports whether the leader would wait.
@@ -190,10 +204,11 @@ func (w *writer) leaderBlocked() bool {
 	return w.leaderOverLimit()
 }
 
-// queued returns how many bytes wait to be written.
+// queued returns the number of pending bytes.
 func (w *writer) queued() int { return int(w.size.Load()) }
 
-// flush writes what is queued, for the leader, and waits for room if another goroutine is at it and too much is.
+// flush writes the pending messages, for the leader. It waits for room if another goroutine is
+// writing and too much is queued.
 func (w *writer) flush() error {
 	w.mu.Lock()
 	for w.leaderOverLimit() {
@@ -212,7 +227,7 @@ func (w *writer) flushLocked() error {
 	return w.drainLocked()
 }
 
-// drainLocked is the work of the one who set writing.
+// drainLocked writes until nothing is pending. The caller has set writing.
 func (w *writer) drainLocked() error {
 	for len(w.pending) > 0 && w.err == nil {
 		p := w.pending
@@ -234,7 +249,7 @@ func (w *writer) drainLocked() error {
 	return w.err
 }
 
-// fail makes everything that is sent from now on fail. The lock is held, and given up while others are told.
+// fail makes all later sends fail. The lock is held, and released while the owner is stopped.
 func (w *writer) fail(err error) {
 	w.err = fmt.Errorf("send: %w", err)
 	w.pending, w.leaderBytes = nil, 0
@@ -244,7 +259,7 @@ func (w *writer) fail(err error) {
 	w.mu.Lock()
 }
 
-// wait waits until nothing is being written or until gave is true.
+// wait waits until nothing is being written or gaveUp returns true.
 func (w *writer) wait(gaveUp func() bool) {
 	w.mu.Lock()
 	for w.writing && !gaveUp() {
@@ -253,7 +268,7 @@ func (w *writer) wait(gaveUp func() bool) {
 	w.mu.Unlock()
 }
 
-// close makes everything that is sent from now on fail, and whoever waits for room with it.
+// close makes all later sends fail, and those that wait for room.
 func (w *writer) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -265,7 +280,7 @@ func (w *writer) close() {
 	w.hasRoom.Broadcast()
 }
 
-// wake makes wait ask again.
+// wake makes wait call gaveUp again.
 func (w *writer) wake() {
 	w.mu.Lock()
 	w.hasRoom.Broadcast()

@@ -12,10 +12,11 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// The put functions append one member each to an object whose opening brace is in dst. A key comes with its quotes and colon, as in `"name":`.
-// There is a comma before it unless the object is empty so far. All that is generated goes through them, so they are few and small.
+// The put functions append one member each to an object whose opening brace is in dst. A key
+// includes its quotes and colon, as in `"name":`. A comma precedes it unless the object is empty.
+// All generated code goes through these functions, so they are few and small.
 
-// putKey appends a key; the value is the caller's to append.
+// putKey appends a key. The caller appends the value.
 func putKey(dst []byte, key string) []byte {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
@@ -44,7 +45,7 @@ func putStringPtr(dst []byte, key string, v *string) []byte {
 	return putString(dst, key, *v)
 }
 
-// putTrue appends true if v is, and nothing otherwise.
+// putTrue appends true if v is true, and nothing otherwise.
 func putTrue(dst []byte, key string, v bool) []byte {
 	if !v {
 		return dst
@@ -81,7 +82,7 @@ func putIntOrNull(dst []byte, key string, v *int64) []byte {
 	return putInt(dst, key, *v)
 }
 
-// putFloat appends a number even if it is 0. JSON has no infinities and no NaN: they become null.
+// putFloat appends a number even if it is 0. Infinities and NaN, which JSON lacks, become null.
 func putFloat(dst []byte, key string, v float64) []byte {
 	dst = putKey(dst, key)
 	switch {
@@ -109,7 +110,7 @@ func putRaw(dst []byte, key string, v []byte) []byte {
 	return jsonwire.AppendCompact(putKey(dst, key), v)
 }
 
-// putRawOr is putRaw for a member that must be there: orElse takes the place of nil.
+// putRawOr is putRaw for a required member: orElse replaces nil.
 func putRawOr(dst []byte, key string, v []byte, orElse string) []byte {
 	if v == nil {
 		return append(putKey(dst, key), orElse...)
@@ -128,7 +129,7 @@ func putLevel(dst []byte, key string, v LoggingLevel) []byte {
 	return putText(dst, key, v.String())
 }
 
-// putStrings appends an array of strings, also if it is empty or nil.
+// putStrings appends an array of strings even if it is empty or nil.
 func putStrings[S ~string](dst []byte, key string, v []S) []byte {
 	dst = append(putKey(dst, key), '[')
 	for i, s := range v {
@@ -140,7 +141,7 @@ func putStrings[S ~string](dst []byte, key string, v []S) []byte {
 	return append(dst, ']')
 }
 
-// putList appends an array of objects, also if it is empty or nil.
+// putList appends an array of objects even if it is empty or nil.
 func putList[T any](dst []byte, key string, v []T, r Revision, put func(*T, []byte, Revision) []byte) []byte {
 	dst = append(putKey(dst, key), '[')
 	for i := range v {
@@ -152,7 +153,7 @@ func putList[T any](dst []byte, key string, v []T, r Revision, put func(*T, []by
 	return append(dst, ']')
 }
 
-// putTexts appends an object of strings, its members in order.
+// putTexts appends an object of strings, sorted by name.
 func putTexts(dst []byte, key string, v map[string]string) []byte {
 	dst = append(putKey(dst, key), '{')
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -161,7 +162,7 @@ func putTexts(dst []byte, key string, v map[string]string) []byte {
 	return append(dst, '}')
 }
 
-// putRaws appends an object of JSON texts, its members in order; nil becomes {}.
+// putRaws appends an object of JSON texts, sorted by name. A nil text becomes {}.
 func putRaws(dst []byte, key string, v map[string]json.RawMessage) []byte {
 	dst = append(putKey(dst, key), '{')
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -170,7 +171,7 @@ func putRaws(dst []byte, key string, v map[string]json.RawMessage) []byte {
 	return append(dst, '}')
 }
 
-// putMap appends an object of objects, its members in order.
+// putMap appends an object of objects, sorted by name.
 func putMap[T any](dst []byte, key string, v map[string]T, r Revision, put func(*T, []byte, Revision) []byte) []byte {
 	dst = append(putKey(dst, key), '{')
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -194,8 +195,8 @@ func putError(dst []byte, key string, e *jsonrpc.Error) []byte {
 	return append(putRaw(dst, `"data":`, e.Data), '}')
 }
 
-// putExtra appends the members of extra, the text of an object or nil, to the object that begins at dst[start]. Those that it has already are left
-// out: a field that is set counts more than what was once read.
+// putExtra appends the members of extra, the text of an object or nil, to the object that begins at
+// dst[start]. It omits members that the object already has: a field that is set takes precedence.
 func putExtra(dst []byte, start int, extra []byte) []byte {
 	if extra == nil {
 		return dst
@@ -211,7 +212,8 @@ func putExtra(dst []byte, start int, extra []byte) []byte {
 	return dst
 }
 
-// hasMember reports whether an object, whose closing brace may be missing, has a member with the name of the one that m is at.
+// hasMember reports whether an object, which may lack its closing brace, has a member with the name
+// of m's current member.
 func hasMember(object []byte, m *jsonwire.Members) bool {
 	own := jsonwire.ObjectMembers(object)
 	for own.Next() {
@@ -222,7 +224,8 @@ func hasMember(object []byte, m *jsonwire.Members) bool {
 	return false
 }
 
-// putEnd appends what extra adds, and the closing brace, to the object that begins at dst[start].
+// putEnd appends the members of extra and the closing brace to the object that begins at
+// dst[start].
 func putEnd(dst []byte, start int, extra []byte) []byte {
 	return append(putExtra(dst, start, extra), '}')
 }
@@ -230,7 +233,7 @@ func putEnd(dst []byte, start int, extra []byte) []byte {
 // isObject reports whether a JSON text is an object.
 func isObject(text []byte) bool { return firstByte(text) == '{' }
 
-// firstByte returns the first byte of a JSON text behind white space, or 0.
+// firstByte returns the first byte of a JSON text after white space, or 0.
 func firstByte(text []byte) byte {
 	for _, c := range text {
 		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
@@ -240,7 +243,7 @@ func firstByte(text []byte) byte {
 	return 0
 }
 
-// isObjectSchema reports whether a schema says "type":"object" at its root.
+// isObjectSchema reports whether a schema has "type":"object" at its root.
 func isObjectSchema(schema []byte) bool {
 	members := jsonwire.ObjectMembers(schema)
 	for members.Next() {

@@ -10,20 +10,23 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// ContentBlock is a block of a tool's result, of a prompt's message or of a sampling message: [TextContent], [ImageContent], [AudioContent],
-// [ResourceLink], [EmbeddedResource], and for sampling [ToolUseContent] and [ToolResultContent]; or [UnknownContent]. What this package reads are
-// values, not pointers; pointers are content too.
+// ContentBlock is a block of a tool's result, of a prompt's message or of a sampling message:
+// [TextContent], [ImageContent], [AudioContent], [ResourceLink], [EmbeddedResource], and for
+// sampling [ToolUseContent] and [ToolResultContent]; or [UnknownContent]. Decoding produces values,
+// not pointers; pointers also implement the interface.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-result)
 type ContentBlock interface {
-	// appendRevision appends the block's JSON text without what the revision does not have. A kind of block that it lacks becomes a
-	// text that says what was there.
+	// appendRevision appends the block's JSON text without what the revision lacks. A kind of block
+	// that the revision lacks becomes a text that describes it. The text is valid if [CheckContent]
+	// returns no error.
 	appendRevision(dst []byte, r Revision) []byte
 	check() error
 }
 
 // UnknownContent is a block of a kind that this package does not know.
 type UnknownContent struct {
-	Raw json.RawMessage // the whole block, an object
+	// Raw is the whole block, an object.
+	Raw json.RawMessage
 }
 
 // appendRevision implements [ContentBlock].
@@ -36,19 +39,20 @@ func (v UnknownContent) MarshalJSON() ([]byte, error) {
 	return v.appendRevision(nil, RevisionNone), nil
 }
 
-// ErrorResult returns the result of a tool that failed, with a text that a model can act on.
+// ErrorResult returns the result of a failed tool, with a text that a model can act on.
 func ErrorResult(format string, args ...any) *CallToolResult {
 	return &CallToolResult{Content: []ContentBlock{TextContent{Text: fmt.Sprintf(format, args...)}}, IsError: true}
 }
 
-// ParseContent reads one block, of any kind. data is valid JSON; it is not kept. The error is a [*DecodeError].
+// ParseContent decodes one block of any kind. data must be valid JSON; it is not kept. The error is
+// a [*DecodeError].
 func ParseContent(data []byte) (ContentBlock, error) {
 	c, err := readBlock(data, true)
 	return c, err.orNil()
 }
 
-// readBlock reads a block of the kind that its type names. The kinds about tools are of sampling alone; elsewhere they are unknown, which also keeps the
-// results of tools from nesting.
+// readBlock decodes a block of the kind in its type. The tool kinds exist only in sampling;
+// elsewhere they are unknown, so that tool results cannot nest.
 func readBlock(text []byte, sampling bool) (ContentBlock, *DecodeError) {
 	if !isObject(text) {
 		return nil, &DecodeError{Problem: "expected an object"}
@@ -56,7 +60,7 @@ func readBlock(text []byte, sampling bool) (ContentBlock, *DecodeError) {
 	kind := ""
 	members := jsonwire.ObjectMembers(text)
 	for kind == "" && members.Next() {
-		if members.KeyIs("type") { // a second one is an error of the type that reads it
+		if members.KeyIs("type") { // readValue rejects a second one
 			var ok bool
 			if kind, ok = stringOf(members.Value()); !ok {
 				return nil, &DecodeError{Path: "type", Problem: "expected a string"}
@@ -115,7 +119,7 @@ func (r *reader) readBlocks(dst *[]ContentBlock, sampling bool) {
 	})
 }
 
-// putBlocks appends an array of blocks, also if it is empty or nil. Blocks that are nil are passed over.
+// putBlocks appends an array of blocks even if it is empty or nil. It skips nil blocks.
 func putBlocks(dst []byte, key string, blocks []ContentBlock, r Revision) []byte {
 	dst = append(putKey(dst, key), '[')
 	first := true
@@ -132,8 +136,10 @@ func putBlocks(dst []byte, key string, blocks []ContentBlock, r Revision) []byte
 	return append(dst, ']')
 }
 
-// appendNote appends a text in place of what a revision does not have.
-func appendNote(dst []byte, note string) []byte { return TextContent{Text: note}.appendRevision(dst, RevisionNone) }
+// appendNote appends a text in place of a block that a revision lacks.
+func appendNote(dst []byte, note string) []byte {
+	return TextContent{Text: note}.appendRevision(dst, RevisionNone)
+}
 
 func (v AudioContent) note(r Revision) string {
 	return fmt.Sprintf("[%s, %d bytes: revision %s has no audio content]", v.MIMEType, len(v.Data), r)
@@ -149,8 +155,9 @@ func (v ToolResultContent) note(r Revision) string {
 	return fmt.Sprintf("[result of tool call %s: %s]", v.ToolUseID, blocksText(v.Content, r))
 }
 
-// CheckContent returns the block by value, also if c is a pointer to one, and an error if its JSON text would not be valid: a Meta that is no JSON
-// object, a priority that is not from 0 to 1, or no block at all.
+// CheckContent returns the block by value, also if c is a pointer. It returns an error if the
+// block's JSON text would be invalid (for example, a Meta that is not a JSON object, or a priority
+// outside of 0 to 1), or if c is nil.
 func CheckContent(c ContentBlock) (ContentBlock, error) {
 	if c = byValue(c); c == nil {
 		return nil, errors.New("content block is nil")
@@ -158,7 +165,7 @@ func CheckContent(c ContentBlock) (ContentBlock, error) {
 	return c, c.check()
 }
 
-// byValue returns the block that c points to, nil if that is nil, and c itself if it is no pointer.
+// byValue returns the block that c points to, nil for a nil pointer, and otherwise c.
 func byValue(c ContentBlock) ContentBlock {
 	switch p := c.(type) {
 	case *TextContent:
@@ -188,8 +195,8 @@ func deref[T ContentBlock](p *T) ContentBlock {
 	return *p
 }
 
-// CheckMeta returns an error unless meta is nil or the JSON text of an object. It does not look at the keys, which may be those of others that are passed
-// on: [CheckMetaKey] is for who chooses one.
+// CheckMeta returns an error unless meta is nil or the JSON text of an object. It does not check
+// the keys, which may be forwarded from others: use [CheckMetaKey] for your own keys.
 func CheckMeta(meta []byte) error { return checkObject("_meta", meta) }
 
 // checkObject returns an error unless text is nil or the JSON text of an object.
@@ -245,7 +252,7 @@ func (v UnknownContent) check() error {
 
 func checkBlock(a *Annotations, meta, extra []byte) error {
 	if a != nil {
-		if a.Priority != nil && !(*a.Priority >= 0 && *a.Priority <= 1) { // nor NaN
+		if a.Priority != nil && !(*a.Priority >= 0 && *a.Priority <= 1) { // also excludes NaN
 			return fmt.Errorf("annotations: priority %v is not from 0 to 1", *a.Priority)
 		}
 		if err := checkObject("annotations: Extra", a.Extra); err != nil {
@@ -258,19 +265,22 @@ func checkBlock(a *Annotations, meta, extra []byte) error {
 	return CheckMeta(meta)
 }
 
-// ResourceContents is what a resource holds, or a part of it: Text, or Blob if that is not nil. The specification has a type for each,
-// TextResourceContents and BlobResourceContents.
+// ResourceContents is the content of a resource or of a part of it: Text, or Blob if that is not
+// nil. The specification has the types TextResourceContents and BlobResourceContents.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#textresourcecontents)
 type ResourceContents struct {
 	URI      string
 	MIMEType string
 	Text     string
-	Blob     []byte          // not encoded
-	Meta     json.RawMessage // since 2025-06-18
-	Extra    json.RawMessage // members that no field holds, an object
+	// Blob is the binary content, not encoded.
+	Blob []byte
+	// Meta exists since 2025-06-18.
+	Meta json.RawMessage
+	// Extra is an object with the members that no field holds.
+	Extra json.RawMessage
 }
 
-// appendRevision appends the JSON text without what the revision does not have.
+// appendRevision appends the JSON text without what the revision lacks.
 func (v *ResourceContents) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
@@ -338,7 +348,7 @@ func (v *ResourceContents) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "uri")
 }
 
-// Reasons why sampling stopped, besides others that a model may have.
+// Reasons why sampling stopped. Models may have others.
 const (
 	StopReasonEndTurn      = "endTurn"
 	StopReasonStopSequence = "stopSequence"
@@ -346,8 +356,9 @@ const (
 	StopReasonToolUse      = "toolUse" // since 2025-11-25
 )
 
-// SamplingContent is the content of a sampling message: one block, or several since 2025-11-25. One block is written as an object and any other
-// number as an array; an array of one block that was read is remembered in Extra, as "content":[], and written as an array again.
+// SamplingContent is the content of a sampling message: one block, or several since 2025-11-25. One
+// block is written as an object, any other number as an array. A decoded array of one block is
+// recorded in Extra, as "content":[], and written as an array again.
 type SamplingContent []ContentBlock
 
 func (r *reader) sampling(dst *SamplingContent) {
@@ -363,7 +374,8 @@ func (r *reader) sampling(dst *SamplingContent) {
 	r.wrong(err)
 }
 
-// putSampling appends the content of a message with that extra. Revisions without arrays get one text instead of several blocks.
+// putSampling appends the content of a message with the given extra. For revisions without arrays,
+// several blocks become one text.
 func putSampling(dst []byte, key string, c SamplingContent, extra []byte, r Revision) []byte {
 	switch {
 	case len(c) == 1 && byValue(c[0]) != nil && !(r.since(Revision20251125) && writtenAsArray(extra)):
@@ -387,7 +399,7 @@ func writtenAsArray(extra []byte) bool {
 	return false
 }
 
-// blocksText returns what blocks say, for where only one text can be.
+// blocksText returns the blocks as one text.
 func blocksText(blocks []ContentBlock, r Revision) string {
 	var parts []string
 	for _, c := range blocks {
@@ -407,7 +419,8 @@ func blocksText(blocks []ContentBlock, r Revision) string {
 	return strings.Join(parts, "\n")
 }
 
-// putMessages appends sampling messages. A message of several blocks becomes several messages where a revision allows one block each.
+// putMessages appends sampling messages. For revisions that allow one block in a message, it splits
+// messages of several blocks.
 func putMessages(dst []byte, key string, messages []SamplingMessage, r Revision) []byte {
 	dst = append(putKey(dst, key), '[')
 	first := true
@@ -432,9 +445,10 @@ func putMessages(dst []byte, key string, messages []SamplingMessage, r Revision)
 	return append(dst, ']')
 }
 
-// Reference is what a completion is for: a [PromptReference] or a [ResourceTemplateReference]. What this package reads are values, not pointers.
+// Reference is the subject of a completion: a [PromptReference] or a [ResourceTemplateReference].
+// Decoding produces values, not pointers.
 type Reference interface {
-	// appendRevision appends the JSON text without what the revision does not have.
+	// appendRevision appends the JSON text without what the revision lacks.
 	appendRevision(dst []byte, r Revision) []byte
 	isReference()
 }

@@ -5,7 +5,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// Error codes that MCP adds to JSON-RPC's (https://modelcontextprotocol.io/specification/2026-07-28/basic#error-codes).
+// Error codes that MCP adds to those of JSON-RPC
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic#error-codes).
 const (
 	CodeHeaderMismatch                  jsonrpc.Code = -32020 // since 2026-07-28
 	CodeMissingRequiredClientCapability jsonrpc.Code = -32021 // since 2026-07-28
@@ -14,7 +15,8 @@ const (
 	CodeURLElicitationRequired          jsonrpc.Code = -32042 // 2025-11-25 only
 )
 
-// UnsupportedProtocolVersion is the error for a request of a revision that is not spoken here. Its data is an [UnsupportedProtocolVersionData].
+// UnsupportedProtocolVersion returns the error for a request of an unsupported revision. Its data
+// is an [UnsupportedProtocolVersionData].
 func UnsupportedProtocolVersion(supported []Revision, requested string) *jsonrpc.Error {
 	data := append([]byte(`{"supported":`), AppendRevisions(nil, supported)...)
 	return &jsonrpc.Error{
@@ -24,8 +26,8 @@ func UnsupportedProtocolVersion(supported []Revision, requested string) *jsonrpc
 	}
 }
 
-// MissingRequiredClientCapability is the error for a request that cannot be served to a client without these capabilities, since 2026-07-28. Its data
-// is a [MissingRequiredClientCapabilityData].
+// MissingRequiredClientCapability returns the error for a request that needs these client
+// capabilities, since 2026-07-28. Its data is a [MissingRequiredClientCapabilityData].
 func MissingRequiredClientCapability(required ClientCapabilities) *jsonrpc.Error {
 	data := MissingRequiredClientCapabilityData{RequiredCapabilities: required}
 	return &jsonrpc.Error{
@@ -35,8 +37,9 @@ func MissingRequiredClientCapability(required ClientCapabilities) *jsonrpc.Error
 	}
 }
 
-// URLElicitationRequired is the error for a request that cannot be served before the user has opened these URLs, in 2025-11-25 only. The params are
-// made ones of url mode; each needs an ElicitationID. Its data is a [URLElicitationRequiredData].
+// URLElicitationRequired returns the error for a request that needs the user to open these URLs
+// first, in 2025-11-25 only. It sets the params to url mode; each needs an ElicitationID. Its data
+// is a [URLElicitationRequiredData].
 func URLElicitationRequired(elicitations ...ElicitRequestParams) *jsonrpc.Error {
 	data := URLElicitationRequiredData{Elicitations: make([]ElicitRequestParams, len(elicitations))}
 	for i, e := range elicitations {
@@ -50,7 +53,7 @@ func URLElicitationRequired(elicitations ...ElicitRequestParams) *jsonrpc.Error 
 	}
 }
 
-// ResourceNotFound is the error for a resource that does not exist, for a request of the revision.
+// ResourceNotFound returns the error for an unknown resource, for a request of revision r.
 func ResourceNotFound(uri string, r Revision) *jsonrpc.Error {
 	e := &jsonrpc.Error{
 		Code:    CodeResourceNotFound,

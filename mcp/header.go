@@ -11,26 +11,33 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// A HeaderParam is an argument of a tool that clients on HTTP repeat in a header, since 2026-07-28: its schema has an x-mcp-header.
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters)
+// A HeaderParam is a tool argument that HTTP clients repeat in a header, since 2026-07-28: its
+// schema has an x-mcp-header.
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http,
+// section "Custom Headers from Tool Parameters")
 type HeaderParam struct {
-	Header string   // the header's name behind Mcp-Param-; names are compared without regard to case
-	Path   []string // the names of the properties that lead to the argument; at least one
-	Type   string   // string, integer or boolean
+	// Header is the header's name after Mcp-Param-. Names are case-insensitive.
+	Header string
+	// Path holds the names of the properties that lead to the argument, at least one.
+	Path []string
+	// Type is string, integer or boolean.
+	Type string
 }
 
 const headerKeyword = "x-mcp-header"
 
-// HeaderParams returns the arguments that a tool's input schema has in headers, in the order in which they stand. inputSchema is valid JSON; it is
-// not kept. The error says where the schema breaks the rules for x-mcp-header, as a JSON pointer, and how. A server must not offer such a tool, and a client on
-// HTTP must not show it.
+// HeaderParams returns the arguments that a tool's input schema repeats in headers, in order.
+// inputSchema must be valid JSON; it is not kept. The error says how the schema breaks the rules
+// for x-mcp-header, and where, as a JSON pointer. A server must not offer such a tool, and an HTTP
+// client must not show it.
 //
-// An x-mcp-header must be an HTTP token, unique in the schema without regard to case, and stand with "type":"string", "integer" or "boolean" in a property that
-// is reached from the root through properties alone. Constants, defaults and values of an enum must, if they are integers, be exact in a float64; and a
-// schema that has any x-mcp-header must not nest deeper than 64 levels.
+// An x-mcp-header must be an HTTP token, unique in the schema regardless of case. It must be next
+// to "type":"string", "integer" or "boolean", in a property that is reached from the root through
+// properties alone. Integer constants, defaults and enum values must be exact in a float64. A
+// schema with any x-mcp-header must not nest deeper than 64 levels.
 func HeaderParams(inputSchema []byte) ([]HeaderParam, error) {
 	if !bytes.Contains(inputSchema, []byte(headerKeyword)) && !bytes.Contains(inputSchema, []byte(`\u`)) {
-		return nil, nil // as of most tools
+		return nil, nil // most tools
 	}
 	var w headerWalk
 	if err := w.schema(inputSchema, "", nil, true); err != nil {
@@ -39,21 +46,22 @@ func HeaderParams(inputSchema []byte) ([]HeaderParam, error) {
 	return w.found, nil
 }
 
-// A headerWalk goes through a schema.
+// A headerWalk walks a schema.
 type headerWalk struct {
 	found []HeaderParam
 	depth int
 }
 
-// maxHeaderDepth is how deeply schemas may nest that have an x-mcp-header somewhere. Each level reads all that is in it, so what a hostile server can make a client do is
-// that often the size of its message.
+// maxHeaderDepth limits the nesting of schemas with an x-mcp-header. Each level reads all its
+// content, so a malicious server can make a client read this many times the size of its message.
 const maxHeaderDepth = 64
 
 func headerError(pointer, format string, args ...any) error {
 	return fmt.Errorf("%s at %s/%s %s", headerKeyword, pointer, headerKeyword, fmt.Sprintf(format, args...))
 }
 
-// schema looks at one schema. path is nil for the root. reached is false where properties alone do not lead to.
+// schema checks one schema. path is nil for the root. inProperties says that only properties lead
+// to it.
 func (w *headerWalk) schema(text []byte, pointer string, path []string, inProperties bool) error {
 	if w.depth++; w.depth > maxHeaderDepth {
 		return fmt.Errorf("%s: the schema nests deeper than %d levels", headerKeyword, maxHeaderDepth)
@@ -94,11 +102,11 @@ func (w *headerWalk) schema(text []byte, pointer string, path []string, inProper
 	return nil
 }
 
-// keyword looks at the schemas within one keyword.
+// keyword checks the schemas within one keyword.
 func (w *headerWalk) keyword(keyword string, value []byte, pointer string, path []string, inProperties bool) error {
 	pointer += "/" + pointerEscape.Replace(keyword)
 	switch keyword {
-	case headerKeyword, "enum", "const", "default", "examples": // no schemas, but values
+	case headerKeyword, "enum", "const", "default", "examples": // values, not schemas
 		return nil
 	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
 		inProperties = inProperties && keyword == "properties"
@@ -111,7 +119,7 @@ func (w *headerWalk) keyword(keyword string, value []byte, pointer string, path 
 		}
 		return nil
 	}
-	elements := jsonwire.ArrayElements(value) // of an object, there are none
+	elements := jsonwire.ArrayElements(value) // empty for an object
 	for i := 0; elements.Next(); i++ {
 		if err := w.schema(elements.Value(), pointer+"/"+strconv.Itoa(i), path, false); err != nil {
 			return err
@@ -152,7 +160,7 @@ func (w *headerWalk) annotation(schema, header, kind []byte, pointer string, pat
 	return nil
 }
 
-// inexactValue returns the first value that the schema names and a float64 cannot hold exactly, or "".
+// inexactValue returns the first value in the schema that a float64 cannot hold exactly, or "".
 func inexactValue(schema []byte) string {
 	members := jsonwire.ObjectMembers(schema)
 	for members.Next() {
@@ -176,11 +184,11 @@ func isInexact(value []byte) bool {
 	if c := firstByte(value); c != '-' && (c < '0' || c > '9') {
 		return false
 	}
-	f, _ := strconv.ParseFloat(string(value), 64) // an infinity if it is too large
+	f, _ := strconv.ParseFloat(string(value), 64) // infinite if too large
 	return math.Abs(f) > 1<<53-1
 }
 
-// isTokenChar reports whether r may stand in a token (RFC 9110, section 5.6.2).
+// isTokenChar reports whether r is valid in a token (RFC 9110, section 5.6.2).
 func isTokenChar(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }

@@ -14,9 +14,10 @@ var (
 	errNoKeyName = errors.New("it needs a name behind its prefix")
 )
 
-// CheckMetaKey returns an error unless key may stand in a _meta object: a name, with a prefix of labels in front that ends in a slash, or without one
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta). It is for who chooses a key: those that others chose are passed on as they are.
-// What a key with a reserved prefix means is not its business.
+// CheckMetaKey returns an error unless key is a valid key of a _meta object: a name, optionally
+// after a prefix of labels and a slash
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta). Use it for your own keys;
+// forward those of others unchanged. It does not check the meaning of reserved prefixes.
 func CheckMetaKey(key string) error {
 	prefix, name, found := strings.Cut(key, "/")
 	if !found {
@@ -35,8 +36,8 @@ func CheckMetaKey(key string) error {
 	return nil
 }
 
-// CheckExtensionID returns an error unless id may identify an extension: as a key of _meta, but never without a prefix
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic).
+// CheckExtensionID returns an error unless id is a valid extension identifier: like a key of _meta,
+// but with a required prefix (https://modelcontextprotocol.io/specification/2026-07-28/basic).
 func CheckExtensionID(id string) error {
 	prefix, name, found := strings.Cut(id, "/")
 	err := checkKeyName(name)
@@ -68,7 +69,7 @@ func checkKeyPrefix(prefix string) error {
 	return nil
 }
 
-// checkKeyName lets an empty name pass.
+// checkKeyName checks a name. An empty name is valid.
 func checkKeyName(name string) error {
 	if name == "" {
 		return nil

@@ -17,13 +17,14 @@ const (
 	MethodPromptsList           = "prompts/list"
 	MethodPromptsGet            = "prompts/get"
 	MethodComplete              = "completion/complete"
-	MethodTasksGet              = "tasks/get"    // 2025-11-25 in both directions, and the tasks extension
+	MethodTasksGet              = "tasks/get"    // 2025-11-25, both directions; tasks extension
 	MethodTasksResult           = "tasks/result" // 2025-11-25 only
 	MethodTasksList             = "tasks/list"   // 2025-11-25 only
-	MethodTasksCancel           = "tasks/cancel" // 2025-11-25 in both directions, and the tasks extension
-	MethodTasksUpdate           = "tasks/update" // the tasks extension
+	MethodTasksCancel           = "tasks/cancel" // 2025-11-25, both directions; tasks extension
+	MethodTasksUpdate           = "tasks/update" // tasks extension
 
-	// From server to client: requests until 2025-11-25, input requests within a result since.
+	// From server to client: requests until 2025-11-25, input requests within a result since
+	// 2026-07-28.
 	MethodElicit        = "elicitation/create" // since 2025-06-18
 	MethodCreateMessage = "sampling/createMessage"
 	MethodRootsList     = "roots/list"
@@ -43,7 +44,7 @@ const (
 	NotificationAcknowledged        = "notifications/subscriptions/acknowledged" // since 2026-07-28
 	NotificationElicitationComplete = "notifications/elicitation/complete"       // 2025-11-25 only
 	NotificationTaskStatus          = "notifications/tasks/status"               // 2025-11-25 only
-	NotificationTasks               = "notifications/tasks"                      // the tasks extension
+	NotificationTasks               = "notifications/tasks"                      // tasks extension
 )
 
 // Keys of _meta (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta).

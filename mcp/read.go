@@ -12,10 +12,13 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A DecodeError says where a JSON text is not what its type expects. It is what the UnmarshalJSON methods return, as a *DecodeError.
+// A DecodeError says where a JSON text does not match its type. The UnmarshalJSON methods return it
+// as a *DecodeError.
 type DecodeError struct {
-	Path    string // such as tools[3].title; empty for the text itself
-	Problem string // such as "expected a string"
+	// Path is the path to the value, such as tools[3].title. It is empty for the text itself.
+	Path string
+	// Problem says what is wrong, such as "expected a string".
+	Problem string
 }
 
 // Error returns the path and the problem.
@@ -26,7 +29,7 @@ func (e *DecodeError) Error() string {
 	return e.Path + ": " + e.Problem
 }
 
-// in returns e for a text that is part of another one, where it stands at step.
+// in returns e with step added in front of its path.
 func (e *DecodeError) in(step string) *DecodeError {
 	switch {
 	case e.Path == "":
@@ -39,7 +42,7 @@ func (e *DecodeError) in(step string) *DecodeError {
 	return e
 }
 
-// orNil keeps a nil *DecodeError from becoming an error that is not nil.
+// orNil converts a nil *DecodeError to a nil error.
 func (e *DecodeError) orNil() error {
 	if e == nil {
 		return nil
@@ -47,17 +50,19 @@ func (e *DecodeError) orNil() error {
 	return e
 }
 
-// A reader walks the members of an object. Each member that a field expresses has a number, by which it is known whether it was there. Those that no
-// field expresses are collected word for word: unknown ones, null where that means absence, and values that a field cannot tell from absence.
+// A reader walks the members of an object. Each member with a field has a number, which records
+// that the member was present. Members that no field expresses are collected verbatim: unknown
+// ones, null where it means absence, and values that a field cannot distinguish from absence.
 //
-// The text has passed a scanner. If it has not, the reader does not panic, and that is all.
+// The text must be valid JSON. Otherwise the result is undefined, but the reader does not panic.
 type reader struct {
 	members jsonwire.Members
-	key     []byte // the member's name, decoded
-	val     []byte
-	seen    uint64
-	extra   []byte
-	err     *DecodeError
+	// key is the member's decoded name.
+	key   []byte
+	val   []byte
+	seen  uint64
+	extra []byte
+	err   *DecodeError
 }
 
 func readObject(text []byte) reader {
@@ -68,7 +73,7 @@ func readObject(text []byte) reader {
 	return d
 }
 
-// next moves to the next member. It reports false at the end, and after an error.
+// next moves to the next member. It reports false at the end and after an error.
 func (r *reader) next() bool {
 	if r.err != nil || !r.members.Next() {
 		return false
@@ -80,8 +85,8 @@ func (r *reader) next() bool {
 	return true
 }
 
-// must reports whether the member, whose number this is, is to be read. A member that stands twice is an error: readers that disagree on which of the
-// two counts are how a filter is passed by.
+// must reports whether to read the member with this number. A duplicate member is an error: readers
+// may disagree on which one counts, which can be used to bypass a filter.
 func (r *reader) must(number uint) bool {
 	if r.seen&(1<<number) != 0 {
 		r.fail("stands twice")
@@ -103,7 +108,7 @@ func (r *reader) may(number uint) bool {
 	return true
 }
 
-// keep collects the member as it stands.
+// keep collects the member verbatim.
 func (r *reader) keep() {
 	if r.extra == nil {
 		r.extra = append(r.extra, '{')
@@ -116,14 +121,14 @@ func (r *reader) keep() {
 
 func (r *reader) fail(problem string) { r.wrong(&DecodeError{Problem: problem}) }
 
-// wrong takes the error of the member's value, which may be nil.
+// wrong records the error of the member's value, which may be nil.
 func (r *reader) wrong(err *DecodeError) {
 	if err != nil && r.err == nil {
 		r.err = err.in(clip(string(r.key)))
 	}
 }
 
-// end finishes the object. needed are the names of the members that must be there, whose numbers start at 0.
+// end finishes the object. needed are the names of the required members, whose numbers start at 0.
 func (r *reader) end(extra *json.RawMessage, needed ...string) *DecodeError {
 	if r.err != nil {
 		return r.err
@@ -153,7 +158,7 @@ func (r *reader) string(dst *string) {
 	}
 }
 
-// text is string for a field that cannot tell an empty string from none.
+// text is string for a field that cannot distinguish an empty string from absence.
 func (r *reader) text(dst *string) {
 	if r.string(dst); *dst == "" {
 		r.keep()
@@ -183,7 +188,7 @@ func (r *reader) bool(dst *bool) {
 	}
 }
 
-// flag is bool for a field that cannot tell false from nothing.
+// flag is bool for a field that cannot distinguish false from absence.
 func (r *reader) flag(dst *bool) {
 	if r.bool(dst); !*dst {
 		r.keep()
@@ -195,7 +200,7 @@ func (r *reader) boolPtr(dst **bool) {
 	r.bool(*dst)
 }
 
-// int reads an integer, also one that is spelled like 1.0 or 1e3.
+// int reads an integer, also with a spelling like 1.0 or 1e3.
 func (r *reader) int(dst *int64) {
 	var ok bool
 	if *dst, ok = jsonwire.ParseInt(r.val); ok {
@@ -213,7 +218,7 @@ func (r *reader) intPtr(dst **int64) {
 	r.int(*dst)
 }
 
-// intOrNull reads an integer for which null is a value.
+// intOrNull reads an integer or null.
 func (r *reader) intOrNull(dst **int64) {
 	if string(r.val) != "null" {
 		r.intPtr(dst)
@@ -240,7 +245,8 @@ func (r *reader) floatPtr(dst **float64) {
 	r.float(*dst)
 }
 
-// raw takes any value. The text is copied, as is that of all raw fields: what was read must not keep the frame in memory.
+// raw accepts any value. It copies the text, as all raw fields do, so that a decoded value does not
+// keep the frame in memory.
 func (r *reader) raw(dst *json.RawMessage) { *dst = bytes.Clone(r.val) }
 
 func (r *reader) object(dst *json.RawMessage) {
@@ -268,26 +274,26 @@ func (r *reader) level(dst *LoggingLevel) {
 	}
 }
 
-// bytes reads binary data, which is never nil afterwards.
+// bytes reads binary data. The result is never nil.
 func (r *reader) bytes(dst *[]byte) {
 	if len(r.val) < 2 || r.val[0] != '"' || r.val[len(r.val)-1] != '"' {
 		r.fail("expected a string")
 		return
 	}
 	text := r.val[1 : len(r.val)-1]
-	if bytes.IndexByte(text, '\\') >= 0 { // such as \/
+	if bytes.IndexByte(text, '\\') >= 0 { // for example \/
 		text = jsonwire.AppendUnquote(nil, text)
 	}
 	data := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Strict().Decode(data, text)
-	if err != nil || bytes.ContainsAny(text, "\r\n") { // which the decoder passes over
+	if err != nil || bytes.ContainsAny(text, "\r\n") { // which the decoder ignores
 		r.fail("expected base64")
 		return
 	}
 	*dst = data[:n]
 }
 
-// array calls each for the elements. at is what an error's path begins with.
+// array calls each for the elements.
 func (r *reader) array(each func(element []byte) *DecodeError) {
 	if firstByte(r.val) != '[' {
 		r.fail("expected an array")
@@ -314,7 +320,7 @@ func readStrings[S ~string](d *reader, dst *[]S) {
 	})
 }
 
-// readList reads an array of objects. The slice is never nil afterwards.
+// readList reads an array of objects. The result is never nil.
 func readList[T any](d *reader, dst *[]T, read func(*T, []byte) *DecodeError) {
 	*dst = []T{}
 	d.array(func(element []byte) *DecodeError {
@@ -331,7 +337,8 @@ func readPtr[T any](d *reader, dst **T, read func(*T, []byte) *DecodeError) {
 	d.wrong(read(*dst, d.val))
 }
 
-// each calls each for the members of an object, with the decoded name. A name that stands twice is an error.
+// each calls each for the members of an object, with the decoded name. A duplicate name is an
+// error.
 func (r *reader) each(seen func(name string) bool, each func(name string, value []byte) *DecodeError) {
 	if !isObject(r.val) {
 		r.fail("expected an object")
@@ -351,7 +358,7 @@ func (r *reader) each(seen func(name string) bool, each func(name string, value 
 	}
 }
 
-// readMap reads an object whose values are all alike.
+// readMap reads an object of uniform values.
 func readMap[T any](d *reader, dst *map[string]T, read func(*T, []byte) *DecodeError) {
 	m := map[string]T{}
 	*dst = m
@@ -384,7 +391,7 @@ func readRawObject(dst *json.RawMessage, text []byte) *DecodeError {
 	return readRaw(dst, text)
 }
 
-// error reads a JSON-RPC error object. Its type has no place for members that JSON-RPC does not know.
+// error reads a JSON-RPC error object. It drops members that JSON-RPC does not know.
 func (r *reader) error(dst **jsonrpc.Error) {
 	*dst = new(jsonrpc.Error)
 	r.wrong(readError(*dst, r.val))

@@ -2,11 +2,11 @@ package mcp
 
 import "fmt"
 
-// A Revision is a dated version of the protocol. Later revisions are greater. Only the era package may compare them by order: everything else
-// asks for a feature.
+// A Revision is a dated version of the protocol. Later revisions are greater. Only the era package
+// may compare revisions; other code asks for a feature.
 type Revision uint8
 
-// The revisions, and the zero Revision, which is none.
+// The revisions. The zero Revision is not a revision.
 const (
 	RevisionNone     Revision = iota
 	Revision20241105          // the first
@@ -17,15 +17,15 @@ const (
 )
 
 const (
-	// LatestRevision is the newest revision that mcpwire speaks.
+	// LatestRevision is the newest revision that mcpwire supports.
 	LatestRevision = Revision20260728
-	// LatestLegacyRevision is the newest one that starts with the initialize handshake.
+	// LatestLegacyRevision is the newest revision that starts with the initialize handshake.
 	LatestLegacyRevision = Revision20251125
 )
 
 var revisionNames = [...]string{"", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
 
-// String returns the date by which the revision is named on the wire, or "none".
+// String returns the date that names the revision on the wire, or "none".
 func (r Revision) String() string {
 	if r == RevisionNone || int(r) >= len(revisionNames) {
 		return "none"
@@ -33,16 +33,17 @@ func (r Revision) String() string {
 	return revisionNames[r]
 }
 
-// Modern reports whether the revision is stateless: it has no handshake, and each request carries its own metadata. The specification calls
-// the others legacy (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
+// Modern reports whether the revision is stateless: it has no handshake, and each request carries
+// its own metadata. The specification calls the others legacy
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
 func (r Revision) Modern() bool { return r >= Revision20260728 }
 
-// since, until and is are what the generated appendRevision methods ask. RevisionNone has everything.
+// since, until and is are for the generated appendRevision methods. RevisionNone has everything.
 func (r Revision) since(first Revision) bool { return r == RevisionNone || r >= first }
 func (r Revision) until(last Revision) bool  { return r <= last }
 func (r Revision) is(one Revision) bool      { return r == RevisionNone || r == one }
 
-// ParseRevision parses a date as it stands on the wire. ok is false for dates that mcpwire does not know.
+// ParseRevision parses a date from the wire. ok is false for unknown dates.
 func ParseRevision(date string) (r Revision, ok bool) {
 	for i := 1; i < len(revisionNames); i++ {
 		if revisionNames[i] == date {
@@ -52,7 +53,7 @@ func ParseRevision(date string) (r Revision, ok bool) {
 	return RevisionNone, false
 }
 
-// Revisions returns all revisions, the oldest first. The slice is the caller's.
+// Revisions returns all revisions, the oldest first. The caller owns the slice.
 func Revisions() []Revision {
 	all := make([]Revision, 0, len(revisionNames)-1)
 	for i := 1; i < len(revisionNames); i++ {

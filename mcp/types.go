@@ -7,8 +7,8 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// ParseImplementation reads an Implementation from valid JSON text. What is missing or of the wrong type stays empty: identity is informational and nothing
-// to refuse a peer for.
+// ParseImplementation decodes an Implementation from valid JSON text. Missing and invalid members
+// stay empty: identity is informational, so a peer is not rejected for it.
 func ParseImplementation(text []byte) Implementation {
 	var i Implementation
 	if len(text) == 0 || text[0] != '{' {
@@ -41,7 +41,7 @@ func ParseImplementation(text []byte) Implementation {
 	return i
 }
 
-// parseIcons reads the icons of an array and passes over what is none.
+// parseIcons decodes an array of icons. It skips invalid ones.
 func parseIcons(array []byte) (icons []Icon) {
 	elements := jsonwire.ArrayElements(array)
 	for elements.Next() {
@@ -53,11 +53,11 @@ func parseIcons(array []byte) (icons []Icon) {
 	return icons
 }
 
-// A LoggingLevel is the severity of a notifications/message, by RFC 5424. Greater is more severe. The specification deprecates logging since
-// 2026-07-28; it still works.
+// A LoggingLevel is the severity of a notifications/message (RFC 5424). Greater is more severe. The
+// specification deprecates logging since 2026-07-28; it still works.
 type LoggingLevel uint8
 
-// The levels. The zero LoggingLevel is none.
+// The levels. The zero LoggingLevel is not a level.
 const (
 	LevelNone LoggingLevel = iota
 	LevelDebug
@@ -80,7 +80,7 @@ func (l LoggingLevel) String() string {
 	return levelNames[l]
 }
 
-// ParseLoggingLevel parses a name as it stands on the wire.
+// ParseLoggingLevel parses a name from the wire.
 func ParseLoggingLevel(name string) (l LoggingLevel, ok bool) {
 	for i := 1; i < len(levelNames); i++ {
 		if levelNames[i] == name {
@@ -108,28 +108,30 @@ func (l *LoggingLevel) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Kinds of result, as resultType has them since 2026-07-28. A result without a type is complete.
+// Values of resultType, since 2026-07-28. A result without a type is complete.
 const (
 	ResultTypeComplete      = "complete"
 	ResultTypeInputRequired = "input_required" // an InputRequiredResult
-	ResultTypeTask          = "task"           // an ExtensionCreateTaskResult, of the tasks extension
+	ResultTypeTask          = "task"           // an ExtensionCreateTaskResult
 )
 
-// Modes of elicitation. No mode is a form.
+// Modes of elicitation. The default is a form.
 const (
 	ElicitModeForm = "form"
 	ElicitModeURL  = "url" // since 2025-11-25
 )
 
-// There are two designs of tasks, and they do not mix.
+// Tasks have two designs, which do not mix.
 //
-// The core protocol of 2025-11-25 has [Task], [TaskMetadata], [CreateTaskResult], [GetTaskResult] and those next to them: the caller asks for a task,
-// the result has it in a member of its own, and tasks/result gets what the request would have got.
+// The core protocol of 2025-11-25 has [Task], [TaskMetadata], [CreateTaskResult], [GetTaskResult]
+// and related types: the caller asks for a task, the result contains it in a member, and
+// tasks/result returns the result of the original request.
 //
-// The extension of 2026-07-28 has [ExtensionTask], [ExtensionCreateTaskResult], [DetailedTask] and [UpdateTaskRequestParams]: the server decides, the
-// result is the task, and tasks/get gets a [DetailedTask] with the result in it. [GetTaskRequestParams] and [CancelTaskRequestParams] are of both;
-// [Result] answers tasks/update and tasks/cancel.
+// The extension of 2026-07-28 has [ExtensionTask], [ExtensionCreateTaskResult], [DetailedTask] and
+// [UpdateTaskRequestParams]: the server decides, the result is the task, and tasks/get returns a
+// [DetailedTask] that contains the result. Both designs have [GetTaskRequestParams] and
+// [CancelTaskRequestParams]; [Result] answers tasks/update and tasks/cancel.
 
-// ExtensionTasks names the tasks extension among the extensions of [ClientCapabilities] and [ServerCapabilities].
-// (https://github.com/modelcontextprotocol/ext-tasks)
+// ExtensionTasks is the name of the tasks extension in [ClientCapabilities] and
+// [ServerCapabilities]. (https://github.com/modelcontextprotocol/ext-tasks)
 const ExtensionTasks = "io.modelcontextprotocol/tasks"

@@ -1,14 +1,14 @@
 package mcp
 
-// A Value is a type of this package that has a JSON object of its own: results, params, tools, content
-// blocks and all that they consist of.
+// A Value is a type of this package that is a JSON object: results, params, tools, content blocks
+// and their parts.
 type Value interface {
-	// appendRevision appends the JSON text without the members that the revision does not have.
-	// RevisionNone has all of them.
+	// appendRevision appends the JSON text without the members that the revision lacks.
+	// RevisionNone has all members.
 	appendRevision(dst []byte, r Revision) []byte
 }
 
-// Append appends the JSON text of v to dst, on one line, and returns the extended slice. It leaves
-// out the members that revision r does not have; RevisionNone keeps everything that is set. A content
-// block of a kind that r lacks becomes a text block that says so.
+// Append appends the JSON text of v to dst, on one line, and returns the extended slice. It omits
+// the members that revision r lacks; RevisionNone keeps every member that is set. A content block
+// of a kind that r lacks becomes a text block that describes it.
 func Append(dst []byte, v Value, r Revision) []byte { return v.appendRevision(dst, r) }

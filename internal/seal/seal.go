@@ -15,28 +15,32 @@ import (
 )
 
 const (
-	// MinSecret is how many bytes a secret has at least.
+	// MinSecret is the minimum length of a secret, in bytes.
 	MinSecret = 32
 	maxKeys   = 16
 	idLen     = 8
 )
 
-// A Ring holds the secrets that texts are sealed and opened with: the first one seals, all of them open. A text can be opened by every ring that
-// holds its secret, in another process too. The zero Ring makes a secret of its own when it is first used, which no other has.
+// A Ring holds the secrets that seal and open texts: the first one seals, all of them open. Every
+// ring that holds the secret of a text can open it, also in another process. The zero Ring
+// generates its own random secret on first use.
 type Ring struct {
 	keys atomic.Pointer[[]key]
 }
 
-// A key is a secret with the name it has on sealed texts, which is derived from it: rings that share a secret agree on it by themselves.
+// A key is a secret with its name on sealed texts. The name is derived from the secret, so rings
+// that share a secret have the same name for it.
 type key struct {
 	id     [idLen]byte
 	secret []byte
 }
 
-// Replace takes these secrets instead of those before, and copies them. They must be random, of at least [MinSecret] bytes each, and all different.
+// Replace replaces the ring's secrets by copies of the given ones. They must be random, at least
+// [MinSecret] bytes long, and all different.
 //
-// To rotate, put a new one first and leave the old ones behind it until what they have sealed has expired; if other processes share them, put it last in
-// all of them before it is the first in any. If Replace fails, the ring stays as it was.
+// To rotate, put a new secret first and keep the old ones after it until their texts have expired.
+// If several processes share the secrets, put the new one last in all of them before it is first in
+// any. If Replace fails, the ring does not change.
 func (r *Ring) Replace(secrets ...[]byte) error {
 	if len(secrets) == 0 || len(secrets) > maxKeys {
 		return fmt.Errorf("seal: %d secrets: a ring has 1 to %d", len(secrets), maxKeys)
@@ -71,8 +75,8 @@ func newKey(secret []byte) (key, error) {
 	return k, err
 }
 
-// KeyID returns the name of the secret that seals, which tells it from others and nothing else. It
-// is derived from the secret, and the same in every process.
+// KeyID returns the name of the sealing secret, which only identifies it. It is derived from the
+// secret, and equal in every process.
 func (r *Ring) KeyID() (id [idLen]byte) {
 	if keys, err := r.current(); err == nil {
 		id = keys[0].id
@@ -80,7 +84,7 @@ func (r *Ring) KeyID() (id [idLen]byte) {
 	return id
 }
 
-// current returns the keys, after making one if there is none.
+// current returns the keys. It generates one if the ring is empty.
 func (r *Ring) current() ([]key, error) {
 	if keys := r.keys.Load(); keys != nil {
 		return *keys, nil
@@ -95,7 +99,7 @@ func (r *Ring) current() ([]key, error) {
 	return *r.keys.Load(), nil
 }
 
-// findKey returns the key of that name, or nil.
+// findKey returns the key with the given name, or nil.
 func findKey(keys []key, id []byte) *key {
 	for i := range keys {
 		if bytes.Equal(keys[i].id[:], id) {
@@ -105,7 +109,8 @@ func findKey(keys []key, id []byte) *key {
 	return nil
 }
 
-// A sealed text is, in base64: a byte for the format, the name of the secret, a salt, the ciphertext and its tag.
+// A sealed text is the base64 of a format byte, the name of the secret, a salt, the ciphertext and
+// its tag.
 const (
 	format   = 1
 	saltLen  = 24
@@ -113,19 +118,20 @@ const (
 	overhead = headLen + 16
 )
 
-// A Stamp tells one sealed text from every other: no two have the same.
+// A Stamp identifies a sealed text. No two texts have the same.
 type Stamp [saltLen]byte
 
-// ErrOpen is what Open fails with.
+// ErrOpen is the error of Open.
 var ErrOpen = errors.New("sealed text cannot be opened")
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// Len returns the length of the text that n bytes become.
+// Len returns the length of a sealed text of n bytes.
 func Len(n int) int { return encoding.EncodedLen(n + overhead) }
 
-// Seal appends the sealed text of plain to dst, and returns its stamp too. It can be opened only for the same purpose, which must be a constant of the
-// program, and with the same bound data, which says what the text is good for and is not part of it.
+// Seal appends the sealed text of plain to dst, and also returns its stamp. Only Open with the same
+// purpose, which must be a constant of the program, and the same associated data can open it. The
+// associated data says what the text is valid for and is not part of it.
 func (r *Ring) Seal(dst []byte, purpose string, plain, associated []byte) ([]byte, Stamp, error) {
 	keys, err := r.current()
 	if err != nil {
@@ -145,10 +151,11 @@ func (r *Ring) Seal(dst []byte, purpose string, plain, associated []byte) ([]byt
 	return encoding.AppendEncode(dst, box), Stamp(salt), nil
 }
 
-// Open returns what was sealed in text, if it was sealed with one of the ring's secrets for the same purpose and with the same bound data. Every
-// failure is [ErrOpen]. A text longer than maxLen bytes is not looked at.
+// Open returns the content of text, if it was sealed with one of the ring's secrets for the same
+// purpose and the same associated data. Every error is [ErrOpen]. It rejects a text of more than
+// maxLen bytes unread.
 func (r *Ring) Open(text string, maxLen int, purpose string, associated []byte) ([]byte, Stamp, error) {
-	if len(text) > maxLen || strings.ContainsAny(text, "\r\n") { // line breaks, which base64 would pass over
+	if len(text) > maxLen || strings.ContainsAny(text, "\r\n") { // base64 would skip line breaks
 		return nil, Stamp{}, ErrOpen
 	}
 	box, err := encoding.DecodeString(text)
@@ -175,10 +182,10 @@ func (r *Ring) Open(text string, maxLen int, purpose string, associated []byte) 
 	return plain, Stamp(salt), nil
 }
 
-// zeroNonce is the nonce of every text, as each has a key of its own.
+// zeroNonce is the nonce of every text, since each text has its own key.
 var zeroNonce [12]byte
 
-// aead returns the cipher for the one text with this salt.
+// aead returns the cipher for the text with this salt.
 func (k *key) aead(purpose string, salt []byte) (cipher.AEAD, error) {
 	secret, err := hkdf.Key(sha256.New, k.secret, salt, "mcpwire seal: "+purpose, 32)
 	if err != nil {
@@ -191,7 +198,8 @@ func (k *key) aead(purpose string, salt []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// additionalData is what the tag covers besides the ciphertext. The head has a fixed length, so nothing can move between the two.
+// additionalData returns the additional data of the tag. The head has a fixed length, so the
+// boundary between the two parts is fixed.
 func additionalData(head, associated []byte) []byte {
 	return append(append(make([]byte, 0, headLen+len(associated)), head...), associated...)
 }

@@ -1,7 +1,8 @@
 // Package neterror recognizes errors of network connections on every system.
 //
-// The Winsock calls of Windows return numbers of their own (https://learn.microsoft.com/en-us/windows/win32/winsock/windows-sockets-error-codes-2), and not those that
-// package syscall has as ECONNREFUSED and ECONNRESET there. No Unix has errors with such numbers.
+// Winsock calls of Windows return their own numbers
+// (https://learn.microsoft.com/en-us/windows/win32/winsock/windows-sockets-error-codes-2), which
+// differ from ECONNREFUSED and ECONNRESET in package syscall. No Unix has errors with such numbers.
 package neterror
 
 import (
@@ -15,12 +16,13 @@ const (
 	wsaConnectionRefused = syscall.Errno(10061)
 )
 
-// IsRefused reports whether err says that nobody listens at an address, though its machine is there.
+// IsRefused reports whether err says that nothing listens at an address of a reachable machine.
 func IsRefused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, wsaConnectionRefused)
 }
 
-// IsReset reports whether err says that the peer, or this machine's network stack, broke a connection off.
+// IsReset reports whether err says that the peer, or this machine's network stack, aborted a
+// connection.
 func IsReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, wsaConnectionReset) || errors.Is(err, wsaConnectionAborted)
 }

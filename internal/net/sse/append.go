@@ -10,15 +10,18 @@ import (
 
 const (
 	dataOverhead = len("data: \n\n")
-	// fieldOverhead is more than the names, separators and line ends of the other fields, and the digits of a retry.
+	// fieldOverhead is an upper bound for the names, separators and line ends of the other fields,
+	// and the digits of a retry.
 	fieldOverhead = 64
 )
 
-// Append appends e in the form of the wire, with the blank line that ends it. Data is split at LF, CR and CRLF into several data fields, which a
-// reader joins by LF. A data field is written even if Data is empty, as a priming event needs it, unless Data is nil and e has nothing but a
-// Retry. Retry is rounded up to whole milliseconds.
+// Append appends e in wire format, with the blank line that ends it. It splits Data at LF, CR and
+// CRLF into several data fields, which a reader joins by LF. It writes a data field even if Data is
+// empty, as a priming event needs it, unless Data is nil and e has only a Retry. Retry is rounded
+// up to whole milliseconds.
 //
-// The error is [ErrInvalidID], [ErrInvalidName] or [ErrInvalidRetry]; dst is then returned as it was.
+// The error is [ErrInvalidID], [ErrInvalidName] or [ErrInvalidRetry]; dst is then returned
+// unchanged.
 func Append(dst []byte, e Event) ([]byte, error) {
 	switch {
 	case len(e.Name) > MaxField || strings.ContainsAny(e.Name, "\r\n"):
@@ -52,7 +55,8 @@ func Append(dst []byte, e Event) ([]byte, error) {
 	return AppendMessage(dst, e.Data), nil
 }
 
-// AppendMessage appends an event with nothing but data, such as one JSON-RPC message. Data with line ends is split as [Append] does.
+// AppendMessage appends an event with only data, such as one JSON-RPC message. It splits data at
+// line ends like [Append].
 func AppendMessage(dst, data []byte) []byte {
 	dst = slices.Grow(dst, len(data)+dataOverhead)
 	for {
@@ -74,8 +78,8 @@ func AppendMessage(dst, data []byte) []byte {
 	}
 }
 
-// appendSplit is AppendMessage for data with a CR somewhere, which needs a look at every byte: a search for the next LF from each CR would take
-// time in the square of the length.
+// appendSplit is AppendMessage for data that contains a CR. It examines every byte: a search for
+// the next LF from each CR would take quadratic time.
 func appendSplit(dst, data []byte) []byte {
 	dst = append(dst, "data: "...)
 	start := 0
@@ -95,7 +99,8 @@ func appendSplit(dst, data []byte) []byte {
 	return append(dst, "\n\n"...)
 }
 
-// AppendMessageID is [AppendMessage] with an id field. The error is [ErrInvalidID]; dst is then returned as it was.
+// AppendMessageID is [AppendMessage] with an id field. The error is [ErrInvalidID]; dst is then
+// returned unchanged.
 func AppendMessageID[T string | []byte](dst []byte, id T, data []byte) ([]byte, error) {
 	if !validID(id) {
 		return dst, ErrInvalidID
@@ -104,8 +109,10 @@ func AppendMessageID[T string | []byte](dst []byte, id T, data []byte) ([]byte, 
 	return AppendMessage(appendID(dst, id), data), nil
 }
 
-// AppendComment appends a comment, which every reader ignores: a sign of life on a quiet stream. Line ends in text become spaces. A blank line
-// follows, because some clients and proxies pass nothing on before they see one. It must stand between events, as everything appended here does.
+// AppendComment appends a comment, which every reader ignores: a keep-alive on a quiet stream. Line
+// ends in text become spaces. A blank line follows, because some clients and proxies forward
+// nothing before they see one. It must be placed between events, like everything that this package
+// appends.
 func AppendComment(dst []byte, text string) []byte {
 	dst = append(dst, ':')
 	if text != "" {

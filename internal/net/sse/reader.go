@@ -8,17 +8,23 @@ import (
 	"weak"
 )
 
-// A Reader reads the events of a stream. It needs no Close; whoever owns the source closes it, which should make a blocked Read return.
+// A Reader reads the events of a stream. It has no Close: closing the source should make a blocked
+// Read return.
 type Reader struct {
 	win window
-	max int // bytes of data in an event
+	// max limits the data of an event, in bytes.
+	max int
 
-	started  bool // past the place for a byte order mark
-	skipLF   bool // the last line ended with a CR that may be half of a CRLF
-	skipLine bool // passing over the rest of a line
+	// started says that the position is after a possible byte order mark.
+	started bool
+	// skipLF says that the last line ended with a CR, which may be half of a CRLF.
+	skipLF bool
+	// skipLine says that the rest of a line is skipped.
+	skipLine bool
 
-	// The event that is being read.
-	hasFields bool // it has any, besides comments
+	// The current event.
+	// hasFields says that the event has a field that is not a comment.
+	hasFields bool
 	tooLarge  *TooLargeError
 	name      string
 	id        []byte
@@ -27,17 +33,19 @@ type Reader struct {
 	retry     time.Duration
 	hasRetry  bool
 
-	lastID   []byte
-	lastName string // the last name that was no default, so that equal ones do not allocate
+	lastID []byte
+	// lastName is the last name other than the default, so that equal names do not allocate.
+	lastName string
 }
 
 var bom = []byte("\xef\xbb\xbf")
 
-// NewReader returns a Reader of the stream src, which refuses events of more than maxEvent bytes of data; 0 or less means [DefaultMaxEvent].
-// Names, ids and retries are limited to [MaxField]. Memory is a few KiB while the stream is quiet or its events small, and at most about twice
-// maxEvent while a large one comes in.
+// NewReader returns a Reader of the stream src, which rejects events with more than maxEvent bytes
+// of data; 0 or less means [DefaultMaxEvent]. Names, ids and retries are limited to [MaxField]. It
+// uses a few KiB of memory while the stream is idle or its events are small, and at most about
+// twice maxEvent for a large event.
 //
-// It reads ahead: src belongs to it from now on.
+// It reads ahead, so nobody else may read src.
 func NewReader(src io.Reader, maxEvent int) *Reader {
 	const room = MaxField + minReadSize
 	if maxEvent <= 0 {
@@ -47,18 +55,21 @@ func NewReader(src io.Reader, maxEvent int) *Reader {
 	return &Reader{win: window{src: src, limit: maxEvent + room}, max: maxEvent}
 }
 
-// LastEventID returns the id of the last event that had one and was read to its end: what a client that wants to resume sends as Last-Event-ID.
-// It is empty if there was none, or if the last one was. The peer chose it: it holds no CR, LF or NUL, but maybe other bytes that a header
-// must not.
+// LastEventID returns the id of the last complete event that had one: the Last-Event-ID of a client
+// that resumes the stream. It is empty if no event had an id or the last id was empty. The peer
+// chose it: it has no CR, LF or NUL, but may have other bytes that are invalid in a header.
 func (r *Reader) LastEventID() string { return string(r.lastID) }
 
-// SetLastEventID sets what LastEventID returns until an event brings an id, for a stream that continues another one.
+// SetLastEventID sets the result of LastEventID until an event has an id, for a stream that
+// continues another one.
 func (r *Reader) SetLastEventID(id string) { r.lastID = []byte(id) }
 
-// Read waits for the next event. It returns an event as soon as the first byte of the line end that completes it has come, and does not read
-// from the source while it has a complete event. ID and Data are good until the next Read.
+// Read waits for the next event. It returns an event as soon as the first byte of the line end that
+// completes it has arrived, and does not read from the source while it has a complete event. ID and
+// Data are valid until the next Read.
 //
-// After a [*TooLargeError] it can be called again. Other errors, see the package comment, are returned by all further calls.
+// After a [*TooLargeError] it can be called again. All later calls return any other error again;
+// see the package comment.
 func (r *Reader) Read() (Event, error) {
 	for {
 		e, ok, err := r.next()
@@ -71,7 +82,7 @@ func (r *Reader) Read() (Event, error) {
 	}
 }
 
-// next returns the next event if it is in memory.
+// next returns the next event that is in memory.
 func (r *Reader) next() (Event, bool, error) {
 	w := &r.win
 	if !r.skipBOM() {
@@ -107,7 +118,8 @@ func (r *Reader) next() (Event, bool, error) {
 	}
 }
 
-// skipBOM passes over a byte order mark at the start of the stream. It reports whether enough has been read to tell.
+// skipBOM skips a byte order mark at the start of the stream. It reports whether enough was read to
+// decide.
 func (r *Reader) skipBOM() bool {
 	if !r.started {
 		head := r.win.buf[r.win.pos:r.win.end]
@@ -122,7 +134,7 @@ func (r *Reader) skipBOM() bool {
 	return true
 }
 
-// readLine takes in the line buf[start:end], which is not empty.
+// readLine processes the line buf[start:end], which is not empty.
 func (r *Reader) readLine(start, end int) {
 	f, value := parseField(r.win.buf[start:end])
 	if f == fieldComment {
@@ -152,7 +164,7 @@ func (r *Reader) readLine(start, end int) {
 	}
 }
 
-// skipPartialLine deals with a line whose end has not been read: nothing of it is kept in memory that is not going to be used.
+// skipPartialLine handles an incomplete line. It drops the part that will not be used.
 func (r *Reader) skipPartialLine() {
 	w := &r.win
 	if w.pos == w.end {
@@ -173,12 +185,12 @@ func (r *Reader) skipPartialLine() {
 	w.pos = w.end
 }
 
-// fits reports whether a field may have a value of n bytes. If not, the event is given up.
+// fits reports whether a field may have a value of n bytes. If not, the event is skipped.
 func (r *Reader) fits(f field, n int) bool {
 	limit := MaxField
 	if f == fieldData {
 		if r.tooLarge != nil {
-			return true // and is passed over
+			return true // it is skipped
 		}
 		limit = r.max
 		if r.hasData {
@@ -195,7 +207,7 @@ func (r *Reader) fits(f field, n int) bool {
 	return false
 }
 
-// setName notes the name of the event. Most streams use one name besides the default.
+// setName sets the name of the event. Most streams use one name other than the default.
 func (r *Reader) setName(name []byte) {
 	switch string(name) {
 	case "", "message":
@@ -208,7 +220,7 @@ func (r *Reader) setName(name []byte) {
 	r.name = r.lastName
 }
 
-// finish ends the event at a blank line. It reports whether there is one worth showing.
+// finish ends the event at a blank line. It reports whether to return it.
 func (r *Reader) finish() (Event, bool) {
 	ok := r.hasData || r.hasID || r.hasRetry
 	var e Event
@@ -233,8 +245,8 @@ func (r *Reader) skipEvent() error {
 	return err
 }
 
-// commitID makes the event's id the last one of the stream. The two slices change places: the event's user may look at the one, while the next
-// event is written to the other.
+// commitID makes the event's id the last one of the stream. It swaps the two slices: the caller may
+// use one while the next event is written to the other.
 func (r *Reader) commitID() bool {
 	if r.hasID {
 		r.lastID, r.id = r.id, r.lastID
@@ -248,13 +260,13 @@ func (r *Reader) reset() {
 	r.tooLarge, r.name, r.retry = nil, "", 0
 }
 
-// endError turns the final error of the source into that of Read.
+// endError returns the final error of Read for that of the source.
 func (r *Reader) endError(err error) error {
 	if err != io.EOF {
 		return err
 	}
 	if r.tooLarge != nil {
-		err := r.tooLarge // the rest of the event will not come, but why it was not kept matters more
+		err := r.tooLarge // more useful than io.ErrUnexpectedEOF
 		r.tooLarge = nil
 		return err
 	}
@@ -264,7 +276,7 @@ func (r *Reader) endError(err error) error {
 	return io.EOF
 }
 
-// A field is what a line holds.
+// A field is the kind of a line.
 type field uint8
 
 const (
@@ -278,7 +290,8 @@ const (
 
 var fieldNames = [...]string{fieldData: "data", fieldEvent: "event", fieldID: "id", fieldRetry: "retry"}
 
-// parseField tells the field of a line that is not empty, and the value that it has so far if its end is missing.
+// parseField returns the field of a line that is not empty, and its value. The line may be
+// incomplete.
 func parseField(line []byte) (field, []byte) {
 	var f field
 	switch line[0] {
@@ -311,7 +324,8 @@ func parseField(line []byte) (field, []byte) {
 	return f, value[1:]
 }
 
-// mayBecomeField reports whether the start of a line may become a known field but is none yet: "data" may go on as "database".
+// mayBecomeField reports whether the start of a line may still become a known field: "data" may
+// continue as "database".
 func mayBecomeField(start []byte) bool {
 	for _, name := range fieldNames[fieldData:] {
 		if len(start) <= len(name) && name[:len(start)] == string(start) {
@@ -321,7 +335,7 @@ func mayBecomeField(start []byte) bool {
 	return false
 }
 
-// parseRetry reads a time in milliseconds, at most MaxRetry. Anything but ASCII digits makes the field void.
+// parseRetry parses a time in milliseconds and limits it to MaxRetry. Only ASCII digits are valid.
 func parseRetry(value []byte) (time.Duration, bool) {
 	const most = int64(MaxRetry / time.Millisecond)
 	var ms int64
@@ -335,33 +349,38 @@ func parseRetry(value []byte) (time.Duration, bool) {
 }
 
 const (
-	initialBuffer = 4 << 10  // of the buffer of a new stream: most stay that quiet
-	maxIdleBuffer = 32 << 10 // what a stream may hold on to while it waits
-	minReadSize   = 4 << 10  // beside the largest event
-	maxEmptyReads = 100      // reads in a row without data or error after which a source counts as broken
+	initialBuffer = 4 << 10  // enough for most streams
+	maxIdleBuffer = 32 << 10 // limit while a stream waits
+	minReadSize   = 4 << 10  // in addition to the largest event
+	maxEmptyReads = 100      // then io.ErrNoProgress
 )
 
 // A window is the part of a stream that is in memory.
 //
-//	buf   [ ... | data | ... | line, and what was read ahead | free ]
-//	            from   to    pos                             end
+//	buf   [ ... |      data      | ... | line, and what was read ahead | free ]
+//	         dataStart        dataEnd  pos                            end
 //
-// Data of the event that is being read is kept where it was read. Further data lines are moved down behind the first: each is preceded by at
-// least the four bytes of its field name, so there is room for the LF between them.
+// The data of the current event stays where it was read. Further data lines are moved down behind
+// the first: each follows at least the four bytes of its field name, so there is room for the LF
+// between them.
 //
-// Bytes from pos to lf hold no LF, those from pos to cr no CR; both may lag behind pos. That keeps the search for line ends linear: looking for LF
-// anew in each line would scan a stream of lines that end with CR again and again.
+// Bytes from pos to lf contain no LF, those from pos to cr no CR; both may lag behind pos. That
+// keeps the search for line ends linear: a new search for LF in each line would scan a stream of
+// CR-terminated lines repeatedly.
 type window struct {
 	src io.Reader
-	err error // of src, final
+	// err is the final error of src.
+	err error
 
 	buf                []byte
 	dataStart, dataEnd int
 	pos, end, lf, cr   int
 
-	limit int // of len(buf)
-	// Events that outgrow maxIdleBuffer get a block. While the stream waits for its next event the block is held by a weak pointer only, so
-	// that busy streams go on using it and the collector takes it from idle ones.
+	// limit limits len(buf).
+	limit int
+	// small is the buffer up to maxIdleBuffer; larger events use the block large. While the stream
+	// waits for its next event, only the weak pointer spare refers to the block, so that busy
+	// streams reuse it and the garbage collector takes it from idle ones.
 	small []byte
 	large *block
 	spare weak.Pointer[block]
@@ -369,7 +388,7 @@ type window struct {
 
 type block struct{ buf []byte }
 
-// lineEnd returns the index of the next CR or LF, or w.end if none has been read.
+// lineEnd returns the index of the next CR or LF, or w.end.
 func (w *window) lineEnd() int {
 	w.lf = find(w.buf[:w.end], '\n', max(w.lf, w.pos))
 	w.cr = find(w.buf[:w.end], '\r', max(w.cr, w.pos))
@@ -387,7 +406,8 @@ func find(b []byte, c byte, from int) int {
 	return len(b)
 }
 
-// addData appends the n bytes before index end, which lie beyond to, to the data; first tells that there is none yet.
+// addData appends the n bytes before index end, which are after dataEnd, to the data. first says
+// that the data is empty.
 func (w *window) addData(end, n int, first bool) {
 	if first {
 		w.dataStart, w.dataEnd = end-n, end
@@ -399,7 +419,7 @@ func (w *window) addData(end, n int, first bool) {
 
 func (w *window) dropData() { w.dataStart, w.dataEnd = 0, 0 }
 
-// fill waits for more input. Its error is that of the source, once all before it has been read.
+// fill waits for more input. It returns the error of the source after all input before it.
 func (w *window) fill() error {
 	if w.err != nil {
 		return w.err
@@ -420,8 +440,9 @@ func (w *window) fill() error {
 	return w.err
 }
 
-// makeRoom sees to it that a quarter of the buffer is free, or at least minReadSize bytes when it is at its limit, at a cost that is linear in what
-// was read: each move frees as much as it copies up to a constant factor, or nothing of it has to be moved again before its event has ended.
+// makeRoom ensures that a quarter of the buffer is free, or at least minReadSize bytes if the
+// buffer is at its limit. Its cost is linear in the input: each move frees as much as it copies up
+// to a constant factor, or nothing of it must be moved again before its event has ended.
 func (w *window) makeRoom() {
 	live := w.dataEnd - w.dataStart + w.end - w.pos
 	size := len(w.buf)
@@ -453,8 +474,8 @@ func (w *window) grow(size int) {
 	w.moveTo(w.large.buf)
 }
 
-// slideDown moves what is live to the start of the buffer. What lies right there already is not touched: a large event that comes in small reads
-// would otherwise be copied onto itself for each of them.
+// slideDown moves the live bytes to the start of the buffer. It does not touch bytes that are
+// already there: otherwise each small read of a large event would copy the event onto itself.
 func (w *window) slideDown() {
 	n := w.dataEnd - w.dataStart
 	if w.dataStart > 0 {
@@ -466,7 +487,7 @@ func (w *window) slideDown() {
 	w.rebase()
 }
 
-// moveTo moves what is live to another buffer.
+// moveTo moves the live bytes to another buffer.
 func (w *window) moveTo(buf []byte) {
 	n := copy(buf, w.buf[w.dataStart:w.dataEnd])
 	copy(buf[n:], w.buf[w.pos:w.end])
