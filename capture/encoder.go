@@ -24,7 +24,8 @@ type Encoder struct {
 	// red is nil if redaction is off.
 	red *Redactor
 	p   payload
-	ev  Event // scratch
+	// ev is scratch space.
+	ev Event
 }
 
 // NewEncoder returns an Encoder that writes to w and hides what red says. A nil red means the

@@ -57,9 +57,11 @@ type Call struct {
 	// first.
 	Latency time.Duration
 
-	event     *Event // for Pairs
+	// event is kept for Pairs.
+	event     *Event
 	keptBytes int
-	elem      *list.Element // in pending
+	// elem is the element in pending.
+	elem *list.Element
 }
 
 // A Message is one message of an event.
@@ -91,11 +93,14 @@ type Message struct {
 //
 // Its options bound its memory. It is not safe for concurrent use.
 type Pairer struct {
-	opts         PairOptions
-	pending      *list.List // of *Call, oldest first
-	byID         map[callKey][]*Call
-	early        []*Message // unmatched responses, oldest first
-	seen         int        // messages
+	opts PairOptions
+	// pending has the *Call values, oldest first.
+	pending *list.List
+	byID    map[callKey][]*Call
+	// early has the unmatched responses, oldest first.
+	early []*Message
+	// seen counts messages.
+	seen         int
 	keptBytes    int
 	keepPayloads bool
 	evicted      []*Call
@@ -340,7 +345,7 @@ type Exchange struct {
 	// Request is the event with the request. Its Data is nil if the request was too large to keep,
 	// see [PairOptions]. It belongs to the caller.
 	Request *Event
-	// Response is the event with the response, or nil if there is none. It is valid until the next
+	// Response is the event with the response, or nil. It is valid until the next
 	// exchange.
 	Response *Event
 	// Index is the position of the response in a batch.
