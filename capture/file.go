@@ -60,13 +60,13 @@ type compressor interface {
 
 // fileOut is the destination of a Writer's goroutine.
 type fileOut struct {
-	f           *File
-	opts        Options
+	f    *File
+	opts Options
 	// atLineStart reports that the next byte begins a line.
 	atLineStart bool
 	// removed reports that the file was removed and not recreated yet.
-	removed     bool
-	lastCheck   time.Time
+	removed   bool
+	lastCheck time.Time
 }
 
 // checkInterval is the time between two checks that the file still exists.

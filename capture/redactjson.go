@@ -16,26 +16,26 @@ type walker struct {
 	s    jsonwire.Scanner
 	data []byte
 	// dup reports a duplicate name in an object.
-	dup  bool
+	dup bool
 
 	// r is nil to hide nothing.
-	r        *Redactor
-	e        *edits
-	path     []pathStep
+	r    *Redactor
+	e    *edits
+	path []pathStep
 	// keys has the names in the open objects, the innermost last.
-	keys     []memberName
+	keys []memberName
 	// hasKnown reports that data contains a known secret.
 	hasKnown bool
 	// depth counts the levels of JSON in strings.
-	depth    int
-	hidden   *pointers
+	depth  int
+	hidden *pointers
 	// text is scratch space for unescaped strings.
-	text     []byte
+	text []byte
 }
 
 // A pathStep is the raw name of a member, or the index of an element.
 type pathStep struct {
-	key   []byte
+	key []byte
 	// index is -1 for members.
 	index int
 }
@@ -107,8 +107,8 @@ func (w *walker) value(m mode) error {
 
 // A stringItem is a string in the data.
 type stringItem struct {
-	raw        []byte
-	escaped    bool
+	raw     []byte
+	escaped bool
 	// start and end include the quotes.
 	start, end int
 }

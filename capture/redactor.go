@@ -111,7 +111,7 @@ type edit struct {
 	// start and end are indexes in the text.
 	start, end int
 	// from and to are indexes in the arena.
-	from, to   int
+	from, to int
 }
 
 // edits are changes to a text, sorted and without overlap once normalized.
@@ -546,8 +546,8 @@ var streamLine = []byte("\ndata:")
 type pendingName struct {
 	indent int
 	// block marks a value of several lines.
-	block  bool
-	kind   string
+	block bool
+	kind  string
 }
 
 // redactAnnounced hides a line that is the value of the name on the previous line of the stream. It

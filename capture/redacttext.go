@@ -398,7 +398,7 @@ type valueForm struct {
 	// quotedName reports that the name is quoted, as in JSON.
 	quotedName bool
 	// query marks a parameter of a URL or a form.
-	query      bool
+	query bool
 	// line lets the value have spaces, up to the end of the line.
 	line bool
 	// tag ends the value at the next tag.

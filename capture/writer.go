@@ -380,10 +380,10 @@ type writeLoop struct {
 	// writeFailed reports that the last write failed, possibly within a line.
 	writeFailed bool
 	// dirty reports that flusher has unflushed data.
-	dirty       bool
+	dirty bool
 
 	// next is the number of the event for the next line.
-	next   uint64
+	next uint64
 	// events counts the written events.
 	events uint64
 	// unflushed has the events since the last successful write. They are lost if the next one
