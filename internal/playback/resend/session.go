@@ -186,7 +186,8 @@ func (s *Session) spawn(also *sync.WaitGroup, f func()) bool {
 func (s *Session) record(e *capture.Event) uint64 {
 	const overhead = 128 // bytes of a line
 	switch e.Kind {
-	case capture.KindExit, capture.KindEOF, capture.KindEnd, capture.KindStart: // the end is always recorded
+	case capture.KindExit, capture.KindEOF, capture.KindEnd, capture.KindStart:
+		// The end is always recorded.
 		return s.rec.Record(e)
 	}
 	if s.remaining.Add(-int64(len(e.Data))-overhead) < 0 {

@@ -50,11 +50,12 @@ func New(leader *os.Process) Job {
 // Terminate sends Ctrl-Break, which reaches the group if it shares this process's console.
 func (j Job) Terminate() {
 	if j.pid != 0 {
-		_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(j.pid)) // there may be no console
+		// There may be no console.
+		_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(j.pid))
 	}
 }
 
-// Kill ends all processes of the job at once, or only the process if there is no job.
+// Kill ends all processes of the job at once, or only the process without a job.
 func (j Job) Kill() {
 	if j.handle != 0 {
 		_ = windows.TerminateJobObject(j.handle, 1) // it may have ended
