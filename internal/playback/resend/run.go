@@ -202,8 +202,8 @@ type Result struct {
 // server with " resent". It reads message until it returns. opts may be nil.
 //
 // Run ends when the answer or its substitute has come; after an idle time if the message has no
-// answer; at a timeout; or when ctx ends, with an error that wraps its cause. The result is nil if
-// there is no capture; otherwise it has everything known, even with an error. See the package
+// answer; at a timeout; or when ctx ends, with an error that wraps its cause. The result is nil
+// without a capture; otherwise it has everything known, even with an error. See the package
 // comment for errors.
 func Run(ctx context.Context, o *Origin, message []byte, opts *Options) (*Result, error) {
 	all := opts.withDefaults()
