@@ -13,28 +13,33 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// Version is the version of the format that this package writes. It grows when a reader of the old one would be misled.
+// Version is the version of the format that this package writes. It grows when a change would
+// mislead an older reader.
 const Version = 1
 
-// An Encoder writes events to a capture, one by one, as they are given: it keeps N and T. It is what conversions use; to record, use a [Writer]. It is for
-// one goroutine at a time.
+// An Encoder writes events to a capture one by one and keeps their N and T. It serves conversions;
+// use a [Writer] to record. It is not safe for concurrent use.
 type Encoder struct {
 	out sink
-	red *Redactor // nil: off
+	// red is nil if redaction is off.
+	red *Redactor
 	p   payload
-	ev  Event // scratch
+	// ev is scratch space.
+	ev Event
 }
 
-// NewEncoder returns an Encoder that writes to w, and hides what red says; nil is the usual, see [Redaction]. Nothing is written before the first event, which should be a head, and nothing is certain
-// to be written before Flush.
+// NewEncoder returns an Encoder that writes to w and hides what red says. A nil red means the
+// default, see [Redaction]. The first event should be a head. The Encoder buffers; call Flush at
+// the end.
 func NewEncoder(w io.Writer, red *Redaction) *Encoder {
 	return &Encoder{out: sink{w: w}, red: NewRedactor(red)}
 }
 
-// NewUnredactedEncoder is NewEncoder without redaction: what it writes is as secret as the traffic.
+// NewUnredactedEncoder returns an Encoder without redaction. Its output is as secret as the
+// traffic.
 func NewUnredactedEncoder(w io.Writer) *Encoder { return &Encoder{out: sink{w: w}} }
 
-// Encode writes an event. It does not keep e. The error is that of the writer, now or before.
+// Encode writes an event. It does not keep e. It returns the first error of the underlying writer.
 func (c *Encoder) Encode(e *Event) error {
 	c.ev = *e
 	e = &c.ev
@@ -60,13 +65,13 @@ func (c *Encoder) Encode(e *Event) error {
 	return c.out.err
 }
 
-// Flush hands everything to the writer.
+// Flush writes all buffered data to the underlying writer.
 func (c *Encoder) Flush() error {
 	c.out.flush()
 	return c.out.err
 }
 
-// quote writes a text that is not a payload. It may be anything: what is not UTF-8 becomes U+FFFD.
+// quote writes a text that is not a payload. Invalid UTF-8 becomes U+FFFD.
 func (c *Encoder) quote(s string) {
 	c.out.reserve(len(s) + 2)
 	c.out.buf = jsonwire.AppendQuote(c.out.buf, s)
@@ -95,7 +100,7 @@ func (c *Encoder) positive(name string, n uint64) {
 	}
 }
 
-// seconds writes a time with nine digits, so that it is exact.
+// seconds writes a duration in seconds with nine decimals, so that it is exact.
 func (c *Encoder) seconds(name string, d time.Duration) {
 	c.out.str(`,"`)
 	c.out.str(name)
@@ -108,7 +113,7 @@ func appendSeconds(dst []byte, d time.Duration) []byte {
 		d = 0
 	}
 	dst = strconv.AppendInt(dst, int64(d/time.Second), 10)
-	frac := uint64(d%time.Second) + uint64(time.Second) // a 1 in front keeps the zeros
+	frac := uint64(d%time.Second) + uint64(time.Second) // the leading 1 keeps the zeros
 	n := len(dst)
 	dst = strconv.AppendUint(dst, frac, 10)
 	dst[n] = '.'
@@ -128,12 +133,12 @@ func (c *Encoder) head(h *Head) {
 	if c.red != nil {
 		label = c.red.label
 	} else if h.Redact != "" {
-		label = h.Redact // a copy of a capture that was redacted
+		label = h.Redact // a copy of a redacted capture
 	}
 	c.member("redact", label)
 }
 
-// commonMembers writes what all events have.
+// commonMembers writes the members that all events have.
 func (c *Encoder) commonMembers(e *Event) {
 	c.out.str(`{"n":`)
 	c.out.buf = strconv.AppendUint(c.out.buf, e.N, 10)
@@ -156,7 +161,7 @@ func (c *Encoder) commonMembers(e *Event) {
 	c.positive("x", e.Exchange)
 }
 
-// kindMembers writes what the kinds have besides.
+// kindMembers writes the members that depend on the kind.
 func (c *Encoder) kindMembers(e *Event) {
 	switch {
 	case e.Request != nil:
@@ -211,7 +216,7 @@ func (c *Encoder) request(r *Request) {
 	c.out.str("}")
 }
 
-// headers writes names with their values. A value that is not UTF-8 comes in base64 besides.
+// headers writes names with their values. It adds base64 for a value that is not UTF-8.
 func (c *Encoder) headers(list []Header) {
 	c.out.str(`,"headers":[`)
 	for i, h := range list {
@@ -260,7 +265,7 @@ func (c *Encoder) sse(s *SSE) {
 	c.out.str("}")
 }
 
-// payload writes Data, with the framing that was around it.
+// payload writes Data and its framing.
 func (c *Encoder) payload(e *Event) {
 	if e.Framing != "" {
 		c.out.str(`,"frame":`)
@@ -295,7 +300,7 @@ func (c *Encoder) payload(e *Event) {
 	}
 }
 
-// redacted lists what was hidden.
+// redacted writes the list of hidden values.
 func (c *Encoder) redacted() {
 	h := &c.p.hidden
 	if len(h.list) > 0 {
@@ -306,24 +311,24 @@ func (c *Encoder) redacted() {
 	}
 }
 
-// gapEvent makes the event that stands for lost ones.
+// gapEvent returns the event that stands for lost ones.
 func gapEvent(n uint64, t time.Duration, g Gap) *Event {
 	return &Event{Kind: KindGap, N: n, T: t, Gap: &g}
 }
 
 func writeError(err error) error { return fmt.Errorf("writing the capture: %w", err) }
 
-// A form is how a payload stands in a line.
+// A form is the way a line stores a payload.
 type form uint8
 
 const (
 	formNone    form = iota
-	formMessage      // as it is: one JSON text, in the member msg
-	formRaw          // as a string
-	formBase64       // as a string in base64
+	formMessage      // one JSON text in the member msg
+	formRaw          // a string
+	formBase64       // a string of base64
 )
 
-// A payload is what becomes of Event.Data.
+// A payload decides how Event.Data is written.
 type payload struct {
 	form   form
 	kind   Kind
@@ -331,10 +336,10 @@ type payload struct {
 	edits  edits
 	hidden pointers
 	walk   walker
-	raw    bool // the pointers are of no use, because the payload is a string
+	raw    bool
 }
 
-// prepare decides how the payload of e is written, and what of it is hidden. r is nil if nothing is.
+// prepare decides how to write the payload of e and which parts to hide. A nil r hides nothing.
 func (p *payload) prepare(e *Event, r *Redactor) {
 	p.form, p.kind, p.why, p.raw = formNone, e.Kind, "", false
 	p.edits.reset()
@@ -349,7 +354,7 @@ func (p *payload) prepare(e *Event, r *Redactor) {
 	p.form = formRaw
 	switch {
 	case r != nil && (e.Part > 0 || e.Encoding != "" && lower(e.Encoding) != "identity"):
-		// Half a secret does not show what it is, and a compressed one neither.
+		// Neither half a secret nor a compressed one can be recognized.
 		r.redactAll(&p.edits, e.Data, "part")
 	case e.Kind == KindStderr || e.Kind == KindNote || e.Kind == KindEnd:
 		p.prepareLine(e, r)
@@ -358,7 +363,8 @@ func (p *payload) prepare(e *Event, r *Redactor) {
 	case r != nil:
 		r.redactPayload(e, nil, &p.edits, 0)
 	}
-	whole := len(p.edits.list) == 1 && p.edits.list[0].start == 0 && p.edits.list[0].end == len(e.Data) // nothing of it is written
+	// whole reports that one edit replaces the entire payload.
+	whole := len(p.edits.list) == 1 && p.edits.list[0].start == 0 && p.edits.list[0].end == len(e.Data)
 	if p.form == formRaw && !whole && (!utf8.Valid(e.Data) || growsWhenQuoted(e.Data)) {
 		p.form = formBase64
 	}
@@ -371,8 +377,8 @@ func (p *payload) prepare(e *Event, r *Redactor) {
 	}
 }
 
-// growsWhenQuoted reports whether a large text takes more room as a string than a line should: control
-// characters take six bytes each. In base64 it takes four thirds.
+// growsWhenQuoted reports whether a large text would grow more as a string than as base64. Control
+// characters take six bytes each in a string; base64 takes four thirds of the size.
 func growsWhenQuoted(text []byte) bool {
 	if len(text) < 1<<20 {
 		return false
@@ -384,7 +390,7 @@ func growsWhenQuoted(text []byte) bool {
 			size += 6
 		case c == '"' || c == '\\':
 			size += 2
-		case c == 0x7f, c == 0xE2: // perhaps a line separator
+		case c == 0x7f, c == 0xE2: // may be a line separator
 			size += 4
 		default:
 			size++
@@ -399,7 +405,7 @@ func looksJSON(text []byte) bool {
 	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
 }
 
-// prepareJSON judges what should be JSON.
+// prepareJSON handles a payload that should be JSON.
 func (p *payload) prepareJSON(e *Event, r *Redactor, frame bool) {
 	w := &p.walk
 	w.r, w.e, w.hidden = r, &p.edits, &p.hidden
@@ -429,7 +435,7 @@ func (p *payload) prepareJSON(e *Event, r *Redactor, frame bool) {
 	}
 }
 
-// prepareLine judges text that may be JSON, as logs are.
+// prepareLine handles text that may be JSON, such as logs.
 func (p *payload) prepareLine(e *Event, r *Redactor) {
 	if r == nil {
 		return
@@ -445,7 +451,8 @@ func (p *payload) prepareLine(e *Event, r *Redactor) {
 	r.redactPayload(e, nil, &p.edits, 0)
 }
 
-// whyNotVerbatim says why a valid JSON text cannot be copied into a line, or is read differently by different readers.
+// whyNotVerbatim says why a line cannot hold a valid JSON text verbatim, or why readers may
+// disagree on the text. It returns "" if neither applies.
 func whyNotVerbatim(text []byte, dup bool) string {
 	switch {
 	case dup:
@@ -471,20 +478,21 @@ func whyInvalid(text []byte, err error) string {
 	return "not-json"
 }
 
-// A sink collects what is written. Its buffer stays small however large a payload is: long runs go to the writer in pieces, so that a frame of many
-// megabytes is not copied again.
+// A sink buffers output. Its buffer stays small: it passes long runs to the writer directly, so
+// that a large frame is not copied again.
 type sink struct {
 	w   io.Writer
 	buf []byte
-	err error // of the writer; nothing is written after it, until reset
+	// err is the first error of w. After it, nothing is written until the Writer clears it.
+	err error
 }
 
 const (
 	sinkSize  = 64 << 10
-	quoteSize = 16 << 10 // of payload that is quoted at once
+	quoteSize = 16 << 10 // payload bytes quoted at once
 )
 
-// flush hands the buffer to the writer.
+// flush writes the buffer to the underlying writer.
 func (s *sink) flush() {
 	if s.err == nil && len(s.buf) > 0 {
 		_, s.err = s.w.Write(s.buf)
@@ -501,7 +509,7 @@ func (s *sink) reserve(n int) {
 
 func (s *sink) str(text string) { s.buf = append(s.buf, text...) }
 
-// put writes bytes as they are.
+// put writes bytes verbatim.
 func (s *sink) put(p []byte) {
 	if len(p) < sinkSize/2 {
 		s.reserve(len(p))
@@ -529,7 +537,7 @@ func (s *sink) quoted(p []byte) {
 	}
 }
 
-// base64 writes the pieces that each yields.
+// base64 writes the pieces from each, encoded as one text.
 func (s *sink) base64(each func(put func([]byte))) {
 	enc := base64.NewEncoder(base64.StdEncoding, sinkWriter{s})
 	each(func(p []byte) { enc.Write(p) })

@@ -6,39 +6,57 @@ import (
 	"time"
 )
 
-// A Kind tells what an event is: the member k of its line. Readers must pass over kinds they do not know.
+// A Kind is the type of an event: the member k of its line. Readers must skip kinds they do not
+// know.
 type Kind string
 
-// The kinds of event. What each of them has besides is said in doc/capture-format.md.
+// The kinds of event. doc/capture-format.md lists the members of each.
 const (
-	KindHead      Kind = "head"      // the first line of a capture; written by whoever writes the capture, see Head
-	KindStart     Kind = "start"     // a process was started: Start
-	KindMessage   Kind = "msg"       // a frame, or the body of an HTTP message that is one: Data
-	KindInvalid   Kind = "invalid"   // bytes in the place of a frame that are not JSON, such as stray output of a server: Data. Record them as KindMessage
-	KindStderr    Kind = "err"       // what a process wrote to its standard error: Data
-	KindEOF       Kind = "eof"       // the end of what Dir sends
-	KindExit      Kind = "exit"      // a process has ended: Exit
-	KindRequest   Kind = "req"       // the head of an HTTP request: Request
-	KindResponse  Kind = "res"       // the head of an HTTP response: Response
-	KindBody      Kind = "body"      // the body of an HTTP message, or a part of it, that is no frame: Data
-	KindSSE       Kind = "sse"       // an event of an event stream that has no message: SSE, and Data
-	KindEnd       Kind = "end"       // an HTTP exchange is over: Data says why, if it was not the normal end
-	KindTranslate Kind = "translate" // a bridge has turned one event into others: Xlate
-	KindNote      Kind = "note"      // a remark of whoever records: Data
-	KindGap       Kind = "gap"       // events are missing: Gap
-	KindTail      Kind = "tail"      // the last line of a capture that was closed: Tail
+	// KindHead is the first line of a capture, which the Writer writes. It has Head.
+	KindHead Kind = "head"
+	// KindStart reports that a process was started. It has Start.
+	KindStart Kind = "start"
+	// KindMessage is a frame, or an HTTP body that is one. It has Data.
+	KindMessage Kind = "msg"
+	// KindInvalid is bytes in the place of a frame that are not JSON, such as stray output of a
+	// server. It has Data. Record them as KindMessage.
+	KindInvalid Kind = "invalid"
+	// KindStderr is output on the standard error of a process. It has Data.
+	KindStderr Kind = "err"
+	// KindEOF is the end of the stream in direction Dir.
+	KindEOF Kind = "eof"
+	// KindExit reports that a process ended. It has Exit.
+	KindExit Kind = "exit"
+	// KindRequest is the head of an HTTP request. It has Request.
+	KindRequest Kind = "req"
+	// KindResponse is the head of an HTTP response. It has Response.
+	KindResponse Kind = "res"
+	// KindBody is an HTTP body, or a part of one, that is not a frame. It has Data.
+	KindBody Kind = "body"
+	// KindSSE is an event of an event stream without a message. It has SSE, and may have Data.
+	KindSSE Kind = "sse"
+	// KindEnd ends an HTTP exchange. Data has the reason if the end was abnormal.
+	KindEnd Kind = "end"
+	// KindTranslate reports that a bridge turned one event into others. It has Translation.
+	KindTranslate Kind = "translate"
+	// KindNote is a remark of the recording program. It has Data.
+	KindNote Kind = "note"
+	// KindGap stands for missing events. It has Gap.
+	KindGap Kind = "gap"
+	// KindTail is the last line of a capture that was closed. It has Tail.
+	KindTail Kind = "tail"
 )
 
 // A Dir is a direction.
 type Dir string
 
-// The directions. An event that has none concerns both.
+// The directions. An event without a direction concerns both.
 const (
 	ToServer Dir = "c2s"
 	ToClient Dir = "s2c"
 )
 
-// A Side is which of the two conversations of a bridge an event is of.
+// A Side names one of the two conversations of a bridge.
 type Side string
 
 // The sides. Captures of one conversation have none.
@@ -47,54 +65,60 @@ const (
 	Upstream   Side = "upstream"   // between the bridge and the server
 )
 
-// A Framing tells how a frame was set apart from its neighbours in a stream of bytes. The bytes of the framing are not in Data.
+// A Framing is the way a frame was delimited in a byte stream. Data excludes the framing bytes.
 type Framing string
 
 // The framings. Frames that are HTTP bodies or events of an event stream have none.
 const (
 	FramingLF     Framing = "lf"     // a line that ends in LF
 	FramingCRLF   Framing = "crlf"   // a line that ends in CR LF
-	FramingNone   Framing = "eof"    // a line that the end of the stream cut off, without a line end
-	FramingHeader Framing = "header" // a block behind a header, which is in Prefix
+	FramingNone   Framing = "eof"    // a last line without a line end
+	FramingHeader Framing = "header" // a block after a header, which is in Prefix
 )
 
 // An Event is one line of a capture. Fields that do not belong to its Kind are zero.
 type Event struct {
 	Kind Kind
-	// N is the number of the event in its capture. They are given without gaps, starting at 1, and before the bytes are forwarded, so that their order is one in
-	// which the events may have caused each other. Events that are missing have a [Gap] in their place, with the first of their numbers.
+	// N is the number of the event in its capture. Numbers start at 1, have no gaps, and are
+	// assigned before the bytes are forwarded, so that their order is a possible order of cause and
+	// effect. A [Gap] takes the place of missing events and has the number of the first.
 	N uint64
 	// T is the time since the head of the capture, by the monotonic clock.
 	T time.Duration
-	// At is when it was: the head's time plus T. Readers set it; writers ignore it.
+	// At is the head's time plus T. Readers set it; writers ignore it.
 	At time.Time
-	// Capture is the id of the capture that the event is in. Readers set it; writers ignore it.
+	// Capture is the id of the capture with this event. Readers set it; writers ignore it.
 	Capture string
 	Dir     Dir
-	// Side is set in a bridge's capture, which has two: each session is of one.
+	// Side is set in the capture of a bridge, where each session belongs to one side.
 	Side Side
-	// Session tells connections and sessions in one capture apart. The recorder counts them; it is never the session id of the protocol, which is a secret.
-	// 0 is for a capture that has but one, or does not know.
+	// Session distinguishes connections and sessions in one capture. The recorder counts them; it
+	// never uses the protocol's session id, which is a secret. Zero means that the capture has only
+	// one or does not know.
 	Session uint64
-	// Exchange tells HTTP exchanges, a request with its response, in one capture apart. 0 is none.
+	// Exchange distinguishes HTTP exchanges, a request with its response, in one capture. Zero
+	// means none.
 	Exchange uint64
 
-	// Data are the bytes of the payload, exactly as they were on the wire, unless Redacted says otherwise. Of a frame they are the message without the framing; of an
-	// event of an event stream the data, its lines joined by LF. From a [Reader], they are good until the next event.
+	// Data is the payload, exactly as on the wire unless Redacted says otherwise. For a frame it is
+	// the message without framing; for an event of an event stream, the data lines joined by LF. In
+	// an event from a [Reader] it is valid until the next event.
 	Data []byte
-	// Len is how many bytes the payload had on the wire, which may be more than len(Data), see Cut, and is another number if something is hidden. To writers, 0 is len(Data).
+	// Len is the size of the payload on the wire in bytes. It differs from len(Data) if Data is cut
+	// or redacted. For writers, zero means len(Data).
 	Len int64
-	// Cut tells that Data is only the beginning of the payload.
+	// Cut reports that Data is only the beginning of the payload.
 	Cut bool
-	// Part counts the parts of a body or a line of text that is recorded in several, from 1. 0 is one in one piece. Redaction hides parts as a whole, since half a secret does not
-	// show what it is.
+	// Part counts from 1 the parts of a body or line that is recorded in several. Zero means that
+	// it is whole. Redaction hides parts completely, since half a secret cannot be recognized.
 	Part int
-	// Encoding is the content coding that Data is in ("gzip"), if it is not the plain bytes.
+	// Encoding is the content coding of Data ("gzip"). Empty means plain bytes.
 	Encoding string
 	Framing  Framing
 	// Prefix is the header of FramingHeader with all its line ends.
 	Prefix string
-	// Why says why the payload of a message is not in the file as JSON: "not-json", "utf8", "depth", "empty", "duplicate", "newline", "space", "cut". Readers set it.
+	// Why says why the payload of a message is not stored as JSON: "not-json", "utf8", "depth",
+	// "empty", "duplicate", "newline", "space", "cut". Readers set it.
 	Why string
 
 	Head        *Head
@@ -107,9 +131,10 @@ type Event struct {
 	Translation *Translation
 	Tail        *Tail
 
-	// Redacted lists what was hidden, as JSON pointers (https://www.rfc-editor.org/rfc/rfc6901) into the event's line. Readers set it.
+	// Redacted lists the hidden values, as JSON pointers (https://www.rfc-editor.org/rfc/rfc6901)
+	// into the line of the event. Readers set it.
 	Redacted []string
-	// RedactedMore is how many more there were than the list holds. Readers set it.
+	// RedactedMore counts hidden values beyond those in Redacted. Readers set it.
 	RedactedMore int
 }
 
@@ -120,41 +145,58 @@ func (e *Event) Clone() *Event {
 	return &c
 }
 
-// A Head says what a capture is of.
+// A Head describes a capture.
 type Head struct {
-	Version   int       // of the format
-	ID        string    // of the capture, random
-	At        time.Time // when it began: what T counts from
-	Tool      string    // that recorded it, with its version
-	Transport string    // "stdio", "http", "sse" or whatever the tool calls it
-	Name      string    // of the server, as the user knows it
-	URL       string    // of the server, if it is one on HTTP and that is known; secrets in it are hidden
-	Redact    string    // "default", "custom" or "off"
+	// Version is the version of the format.
+	Version int
+	// ID is the random id of the capture.
+	ID string
+	// At is the time at which the capture began; T counts from it.
+	At time.Time
+	// Tool is the name and version of the recording program.
+	Tool string
+	// Transport is "stdio", "http", "sse" or the tool's own name for it.
+	Transport string
+	// Name is the user's name for the server.
+	Name string
+	// URL is the server's URL with its secrets hidden. Empty means unknown or not HTTP.
+	URL string
+	// Redact is "default", "custom" or "off".
+	Redact string
 }
 
-// A Start says how a process was started.
+// A Start describes how a process was started.
 type Start struct {
-	Command []string // the program and its arguments
-	Dir     string   // the working directory
-	Env     []string // names of the variables it was given. Unless redaction is off, a value behind "=" is cut off, and remembered as a secret if the name is that of one
-	PID     int
+	// Command is the program and its arguments.
+	Command []string
+	// Dir is the working directory.
+	Dir string
+	// Env lists the names of the environment variables. Redaction cuts off a value after "=", and
+	// remembers it as a secret if the name is that of one.
+	Env []string
+	PID int
 }
 
-// An Exit says how a process ended.
+// An Exit describes how a process ended.
 type Exit struct {
-	Code   int    // -1 if a signal ended it
-	Signal string // its name, "" if none did
+	// Code is the exit code, or -1 if a signal ended the process.
+	Code int
+	// Signal is the name of the signal that ended the process. Empty means none.
+	Signal string
 }
 
-// A Header is one field of an HTTP header, in its place and spelling.
+// A Header is one field of an HTTP header. A list of them keeps the original order and spelling.
 type Header struct{ Name, Value string }
 
 // A Request is the head of an HTTP request.
 type Request struct {
-	Method  string
-	URL     string // the request target
-	Proto   string // "HTTP/1.1"
-	Remote  string // address of the peer
+	Method string
+	// URL is the request target.
+	URL string
+	// Proto is the version, such as "HTTP/1.1".
+	Proto string
+	// Remote is the address of the peer.
+	Remote  string
 	Headers []Header
 }
 
@@ -165,51 +207,73 @@ type Response struct {
 	Headers []Header
 }
 
-// An SSE holds the fields of an event of an event stream but for its data (https://html.spec.whatwg.org/multipage/server-sent-events.html). It belongs to events of
-// [KindSSE], and to messages that came in one.
+// An SSE holds the fields of an event of an event stream except its data
+// (https://html.spec.whatwg.org/multipage/server-sent-events.html). Events of [KindSSE] and
+// messages from an event stream have one.
 type SSE struct {
-	Event      string // its name, "" if it had none
-	ID         string // if HasID
-	HasID      bool
-	Retry      time.Duration // if HasRetry; whole milliseconds
-	HasRetry   bool
-	Comment    string // if HasComment; several lines are joined by LF
+	// Event is the name of the event. Empty means none.
+	Event string
+	// ID is valid if HasID is set.
+	ID    string
+	HasID bool
+	// Retry is valid if HasRetry is set. It is in whole milliseconds.
+	Retry    time.Duration
+	HasRetry bool
+	// Comment is valid if HasComment is set. LF joins several lines.
+	Comment    string
 	HasComment bool
-	HasData    bool // whether there was a data field, which may be empty. Only for KindSSE
+	// HasData reports whether there was a data field, which may be empty. Only KindSSE uses it.
+	HasData bool
 }
 
-// A Gap stands for events that are not in the capture. Those that a Reader makes up have no number.
+// A Gap stands for events that are not in the capture. Gaps that a Reader adds have no number.
 type Gap struct {
-	Lost  uint64        // how many events; 0 is unknown
-	Bytes int64         // of their payloads, or of the lines that could not be read
-	Until time.Duration // when the last of them was, as T is when the first was
-	Why   string        // GapQueue, GapWrite, GapLimit, GapMalformed or GapTruncated
+	// Lost is the number of missing events. Zero means unknown.
+	Lost uint64
+	// Bytes is the size of their payloads, or of the unreadable lines.
+	Bytes int64
+	// Until is the time of the last missing event; T of the event is the time of the first.
+	Until time.Duration
+	// Why is GapQueue, GapWrite, GapUnwatched, GapLimit, GapMalformed or GapTruncated.
+	Why string
 }
 
-// Why there is a gap.
+// The reasons for a gap.
 const (
-	GapQueue     = "queue"     // recorded faster than written
-	GapWrite     = "write"     // writing failed. Some of them may be in the capture nevertheless
-	GapUnwatched = "unwatched" // of a tap that records for viewers only: there were none, see Options.Want
-	GapLimit     = "limit"     // a Reader passed over a line that is above its limit
-	GapMalformed = "malformed" // a Reader passed over a line that is no event
-	GapTruncated = "truncated" // a Reader found that the last line has no end: whoever wrote it has died, or is still writing
+	// GapQueue means that events came faster than they were written.
+	GapQueue = "queue"
+	// GapWrite means that writing failed. Some of the events may be in the capture nevertheless.
+	GapWrite = "write"
+	// GapUnwatched means that Options.Want refused the events, because a tap that records only for
+	// viewers had none.
+	GapUnwatched = "unwatched"
+	// GapLimit means that a Reader skipped a line above its limit.
+	GapLimit = "limit"
+	// GapMalformed means that a Reader skipped a line that is not an event.
+	GapMalformed = "malformed"
+	// GapTruncated means that the last line has no end: its writer died or is still writing.
+	GapTruncated = "truncated"
 )
 
-// An Translation links an event to those that a bridge made of it.
+// A Translation links an event to those that a bridge made from it.
 type Translation struct {
-	Of   uint64   // number of the event
-	To   []uint64 // numbers of the events it became
-	Rule string   // what was done
+	// Of is the number of the original event.
+	Of uint64
+	// To has the numbers of the resulting events.
+	To []uint64
+	// Rule names the conversion.
+	Rule string
 }
 
-// A Tail sums a capture up.
+// A Tail summarizes a capture.
 type Tail struct {
-	Events uint64 // that are in the capture, without head, gaps and tail
-	Lost   uint64 // events that are not
+	// Events counts the events in the capture, without head, gaps and tail.
+	Events uint64
+	// Lost counts the missing events.
+	Lost uint64
 }
 
-// wireLen is how many bytes the payload had.
+// wireLen returns the size of the payload on the wire in bytes.
 func (e *Event) wireLen() int64 {
 	if e.Len > 0 {
 		return e.Len
@@ -217,10 +281,10 @@ func (e *Event) wireLen() int64 {
 	return int64(len(e.Data))
 }
 
-// overhead is what an event costs in a queue besides its payload, in bytes.
+// overhead is the memory that a queued event takes in addition to its payload, in bytes.
 const overhead = 512
 
-// cost is how much memory the event takes until it is written.
+// cost returns the memory that the event takes until it is written, in bytes.
 func (e *Event) cost() int {
 	n := overhead + len(e.Data) + len(e.Prefix) + len(e.Encoding)
 	headers := func(list []Header) {

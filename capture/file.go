@@ -18,30 +18,35 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Suffix is how the name of a capture ends, before the ".gz" or ".zst" of a compressed one.
+// Suffix is the end of a capture's file name, before the ".gz" or ".zst" of a compressed one.
 const Suffix = ".mcpcap.ndjson"
 
 var (
-	// ErrAppendCompressed is returned by Create for Options.Append with a compressed file: one that was not closed properly could not be read beyond that place.
+	// ErrAppendCompressed is returned by Create if Options.Append is set and the file is
+	// compressed. Readers could not continue past the end of a compressed part that was not closed
+	// properly.
 	ErrAppendCompressed = errors.New("capture: cannot append to a compressed file")
-	// ErrNotPrivate is returned by Create for Options.Append with a file that others than its owner may read, or that is no regular file.
+	// ErrNotPrivate is returned by Create if Options.Append is set and the file is not regular or
+	// not private to its owner.
 	ErrNotPrivate = errors.New("capture: the file is not private to its owner")
-	// ErrRemoved is wrapped by what Options.Notice is told when the file of a capture, or its folder, is
-	// not there any longer.
+	// ErrRemoved is wrapped by the error that Options.Notice gets when the file of a capture, or
+	// its folder, was removed.
 	ErrRemoved = errors.New("capture: the file was removed")
 )
 
 // A File is a Writer with the file that it writes to.
 //
-// A file that is removed while the File records, alone or with its folder, is made again within a
-// second, with a gap for what was in it; Options.Notice is told.
+// If the file is removed while the File records, alone or with its folder, the File creates it
+// again within a second, with a gap for the lost events, and calls Options.Notice.
 type File struct {
 	*Writer
 	name string
-	comp compressor // nil: not compressed
+	// comp is nil if the file is not compressed.
+	comp compressor
 	out  fileOut
 
-	mu      sync.Mutex // guards file and closing
+	// mu guards file and closing.
+	mu      sync.Mutex
 	file    *os.File
 	closing bool
 }
@@ -53,16 +58,18 @@ type compressor interface {
 	Reset(io.Writer)
 }
 
-// fileOut is what the goroutine of a Writer writes to.
+// fileOut is the destination of a Writer's goroutine.
 type fileOut struct {
-	f           *File
-	opts        Options
-	atLineStart bool // the next byte begins a line
-	removed     bool // and could not be made again
-	lastCheck   time.Time
+	f    *File
+	opts Options
+	// atLineStart reports that the next byte begins a line.
+	atLineStart bool
+	// removed reports that the file was removed and not recreated yet.
+	removed   bool
+	lastCheck time.Time
 }
 
-// checkInterval is how often a File looks whether its file is still there.
+// checkInterval is the time between two checks that the file still exists.
 const checkInterval = time.Second
 
 // Write implements [io.Writer].
@@ -80,7 +87,7 @@ func (o *fileOut) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// checkDue reports whether it is time to look at the file: once a second, and before the last line.
+// checkDue reports whether to check the file: once a second, and before the last line.
 func (o *fileOut) checkDue() bool {
 	o.f.mu.Lock()
 	closing := o.f.closing
@@ -95,7 +102,7 @@ func (o *fileOut) dest() io.Writer {
 	return o.f.file
 }
 
-// Flush empties the compressor, if there is one.
+// Flush flushes the compressor, if there is one.
 func (o *fileOut) Flush() error {
 	if o.f.comp == nil || o.removed {
 		return nil
@@ -103,15 +110,15 @@ func (o *fileOut) Flush() error {
 	return o.f.comp.Flush()
 }
 
-// checkFile makes the file again if it was removed. The line that is written next tells which events were
-// in it.
+// checkFile recreates the file if it was removed. line is the next line; its number tells how many
+// events are lost.
 func (o *fileOut) checkFile(line []byte) error {
 	f := o.f
 	o.lastCheck = time.Now()
 	if !o.removed {
 		is, err := f.file.Stat()
 		if err != nil {
-			return nil // writing will say so
+			return nil // Write will return the error
 		}
 		current, err := os.Stat(f.name)
 		if err == nil && os.SameFile(is, current) || err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
@@ -138,7 +145,7 @@ func (o *fileOut) notice(err error) {
 	}
 }
 
-// recreate makes the file again, with a head and a gap.
+// recreate creates the file again, with a head and a gap.
 func (o *fileOut) recreate(line []byte) error {
 	f := o.f
 	if err := os.MkdirAll(filepath.Dir(f.name), 0o700); err != nil {
@@ -171,7 +178,8 @@ func (o *fileOut) recreate(line []byte) error {
 	return enc.Flush()
 }
 
-// parseLinePrefix returns the number and the time of a line, which begins with them. Its end may be missing.
+// parseLinePrefix returns the number and the time that a line begins with. The line may be
+// incomplete.
 func parseLinePrefix(line []byte) (e Event) {
 	rest := bytes.TrimPrefix(line, []byte(`{"n":`))
 	n, rest, _ := bytes.Cut(rest, []byte(`,"t":`))
@@ -183,8 +191,9 @@ func parseLinePrefix(line []byte) (e Event) {
 	return e
 }
 
-// Create makes a file that only its owner may read, and records to it. It is compressed if its name ends in ".gz" or ".zst". A file that exists is an error that is fs.ErrExist, unless
-// Options.Append is set.
+// Create creates a file that only its owner may read, and records to it. It compresses the file if
+// the name ends in ".gz" or ".zst". If the file exists and Options.Append is not set, the error
+// wraps fs.ErrExist.
 func Create(name string, opts *Options) (*File, error) {
 	compressed := strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".zst")
 	f, err := openFile(name, opts != nil && opts.Append, compressed)
@@ -213,7 +222,7 @@ func Create(name string, opts *Options) (*File, error) {
 	}
 	w := io.Writer(&c.out)
 	if c.comp == nil {
-		w = struct{ io.Writer }{w} // there is nothing to flush
+		w = struct{ io.Writer }{w} // hides Flush: there is nothing to flush
 	}
 	c.Writer = NewWriter(w, opts)
 	return c, nil
@@ -240,7 +249,8 @@ func openFile(name string, appendTo, compressed bool) (*os.File, error) {
 		return nil, err
 	}
 	now, err := f.Stat()
-	if err == nil && (!os.SameFile(before, now) || !private(now)) { // it was replaced in between, by a link for example
+	// The file was replaced in between, for example by a link.
+	if err == nil && (!os.SameFile(before, now) || !private(now)) {
 		err = fmt.Errorf("%s: %w", name, ErrNotPrivate)
 	}
 	if err == nil {
@@ -253,7 +263,7 @@ func openFile(name string, appendTo, compressed bool) (*os.File, error) {
 	return f, nil
 }
 
-// endLine ends the last line of a file whose writer has died.
+// endLine ends an incomplete last line, which a writer that died has left.
 func endLine(f *os.File, size int64) error {
 	if size == 0 {
 		return nil
@@ -275,7 +285,8 @@ func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if errors.Is(err, ErrUnfinished) {
-		// The write that goes on uses the compressor. Closing the file makes it return, if anything does.
+		// The unfinished write still uses the compressor. Closing the file is the best way to make
+		// it return.
 		return errors.Join(err, f.file.Close())
 	}
 	if f.comp != nil {
@@ -291,10 +302,10 @@ func (f *File) Close() error {
 // Name returns the name of the file.
 func (f *File) Name() string { return f.name }
 
-// decompress returns what is read of a stream that may be compressed. The magic numbers tell, whatever the name of the file is. The
-// decompressor reads src by way of packed.
+// decompress returns a reader of the plain stream. It detects compression by magic numbers, not by
+// the file name. The decompressor reads src through packed.
 func decompress(src *bufio.Reader, packed io.Reader) (io.Reader, func(), error) {
-	magic, _ := src.Peek(4) // an error shows again when reading
+	magic, _ := src.Peek(4) // reading reports an error again
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(packed)

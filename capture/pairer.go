@@ -9,78 +9,98 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// Limits of a Pairer that is not told others.
+// Default limits of a Pairer.
 const (
 	DefaultMaxPending      = 65536    // requests
-	DefaultMaxRequestBytes = 1 << 20  // bytes of one request's payload
-	DefaultMaxTotalBytes   = 64 << 20 // bytes of all of them
+	DefaultMaxRequestBytes = 1 << 20  // bytes of one payload
+	DefaultMaxTotalBytes   = 64 << 20 // bytes of all payloads
 )
 
 // PairOptions are the options of a [Pairer] and of [Pairs]. nil means defaults.
 type PairOptions struct {
-	// MaxPending is how many requests may wait for their response; 0 is DefaultMaxPending. The oldest makes room.
+	// MaxPending limits the requests that wait for their response. A new request evicts the oldest.
+	// Zero means DefaultMaxPending.
 	MaxPending int
-	// MaxRequestBytes is how many bytes of payload Pairs keeps of one request, 0 being DefaultMaxRequestBytes, and MaxTotalBytes of all that wait, 0 being DefaultMaxTotalBytes.
-	// Of larger ones it keeps the facts.
+	// MaxRequestBytes limits the payload bytes that Pairs keeps of one request; zero means
+	// DefaultMaxRequestBytes. MaxTotalBytes limits those of all pending requests; zero means
+	// DefaultMaxTotalBytes. For larger requests Pairs keeps the event without its Data.
 	MaxRequestBytes, MaxTotalBytes int
-	// Reorder is by how many messages a response may come before its request. 0 is for captures that were recorded by this package: their order is causal. It is for those
-	// that were made of something else.
+	// Reorder is the number of messages by which a response may precede its request. Zero suits
+	// captures that this package recorded, whose order is causal; converted captures may need more.
 	Reorder int
 }
 
-// A Call is a request, as far as pairing needs it.
+// A Call is a request with the facts that pairing needs.
 type Call struct {
-	Capture  string
-	N        uint64        // of the event it was in
-	Index    int           // in a batch
-	T        time.Duration // when
-	At       time.Time
-	Dir      Dir
-	Session  uint64
-	Exchange uint64 // the HTTP exchange it was sent in
+	Capture string
+	// N is the number of the request's event.
+	N uint64
+	// Index is the position in a batch.
+	Index int
+	// T is the time of the request since the head of the capture.
+	T       time.Duration
+	At      time.Time
+	Dir     Dir
+	Session uint64
+	// Exchange is the HTTP exchange that carried the request.
+	Exchange uint64
 	ID       jsonrpc.ID
 	Method   string
 
-	Answered  bool
-	Failed    bool   // the response is an error
-	ResponseN uint64 // of the event with the response
+	Answered bool
+	// Failed reports that the response is an error.
+	Failed bool
+	// ResponseN is the number of the response's event.
+	ResponseN uint64
 	ResponseT time.Duration
-	Latency   time.Duration // from request to response; negative if the response was recorded first
+	// Latency is the time from request to response. It is negative if the response was recorded
+	// first.
+	Latency time.Duration
 
-	event     *Event // for Pairs
+	// event is kept for Pairs.
+	event     *Event
 	keptBytes int
-	elem      *list.Element // in pending
+	// elem is the element in pending.
+	elem *list.Element
 }
 
 // A Message is one message of an event.
 type Message struct {
-	Index  int // in a batch, else 0
-	Batch  bool
-	Kind   jsonrpc.Kind
-	ID     jsonrpc.ID // belongs to the caller
-	Method string     // its first KiB
-	// Call is the request that this is, or that it answers. It is nil for notifications, for responses to nothing that is known, and for ids of more than 1 KiB.
+	// Index is the position in a batch, or 0.
+	Index int
+	Batch bool
+	Kind  jsonrpc.Kind
+	// ID belongs to the caller.
+	ID jsonrpc.ID
+	// Method is the first KiB of the method name.
+	Method string
+	// Call is this request, or the request that this response answers. It is nil for notifications,
+	// for responses to unknown requests, and for ids of more than 1 KiB.
 	Call *Call
-	// Late is the response to this request, if it was recorded before it; see PairOptions.Reorder.
+	// Late is the response to this request if it was recorded first; see PairOptions.Reorder.
 	Late *Message
 
 	event *Event
 	seen  int
 }
 
-// A Pairer finds out which response belongs to which request. Nothing of that is in a capture, so that what is found wrong today can be found right tomorrow
-// in the same file.
+// A Pairer matches responses with requests. A capture does not store the pairs, so that a corrected
+// Pairer can read an old file correctly.
 //
-// Ids belong to the side that sent the request, and are compared by value: 1 is not "1", and an id may be used again. Over HTTP, a response is first looked for in the
-// exchange of the request, since clients that know nothing of each other use the same ids; then in the session, where it must be the only candidate.
+// Ids belong to the side that sent the request. They are compared by value: 1 is not "1". An id may
+// be reused. Over HTTP, a Pairer first looks for the request in the exchange of the response, since
+// unrelated clients use the same ids; then in the session, where it must be the only candidate.
 //
-// Its memory is bounded by its options. It is for one goroutine at a time.
+// Its options bound its memory. It is not safe for concurrent use.
 type Pairer struct {
-	opts         PairOptions
-	pending      *list.List // of *Call, the oldest first
-	byID         map[callKey][]*Call
-	early        []*Message // responses without a request, the oldest first
-	seen         int        // messages
+	opts PairOptions
+	// pending has the *Call values, oldest first.
+	pending *list.List
+	byID    map[callKey][]*Call
+	// early has the unmatched responses, oldest first.
+	early []*Message
+	// seen counts messages.
+	seen         int
 	keptBytes    int
 	keepPayloads bool
 	evicted      []*Call
@@ -88,12 +108,12 @@ type Pairer struct {
 }
 
 const (
-	maxSameID   = 64      // requests with the same id that may wait at once, against the rules
+	maxSameID   = 64      // pending requests with the same id, which the protocol forbids
 	maxPairedID = 1 << 10 // bytes; messages with longer ids are not paired
-	maxMethod   = 1 << 10 // bytes of a method's name that are kept
+	maxMethod   = 1 << 10 // bytes of a method name that are kept
 )
 
-// A callKey is who sent the request with which id.
+// A callKey identifies the sender and the id of a request.
 type callKey struct {
 	capture string
 	session uint64
@@ -118,8 +138,8 @@ func NewPairer(opts *PairOptions) *Pairer {
 	return p
 }
 
-// Add takes the next event, and returns the messages in it: none, one, or those of a batch. The slice is good until the next call; the Calls in it are filled in later, when
-// their response comes.
+// Add takes the next event and returns its messages: none, one, or those of a batch. The slice is
+// valid until the next call. Add completes a Call later, when its response arrives.
 func (p *Pairer) Add(e *Event) []Message {
 	p.parts, p.evicted = p.parts[:0], p.evicted[:0]
 	if e.Kind != KindMessage || e.Cut || len(e.Data) == 0 {
@@ -144,7 +164,7 @@ func (p *Pairer) Add(e *Event) []Message {
 	return p.parts
 }
 
-// Pending returns the requests that have no response yet, the oldest first.
+// Pending returns the requests without a response, oldest first.
 func (p *Pairer) Pending() iter.Seq[*Call] {
 	return func(yield func(*Call) bool) {
 		for el := p.pending.Front(); el != nil; {
@@ -196,7 +216,7 @@ func (p *Pairer) request(e *Event, part *Message) {
 	c.elem = p.pending.PushBack(c)
 }
 
-// evict gives up waiting for the response to a call.
+// evict stops waiting for the response to a call.
 func (p *Pairer) evict(c *Call) {
 	p.remove(c)
 	p.evicted = append(p.evicted, c)
@@ -218,7 +238,7 @@ func (c *Call) key() callKey {
 	return callKey{c.Capture, c.Session, c.Dir, idKey(c.ID)}
 }
 
-// idKey returns a text that is the same for equal ids.
+// idKey returns the same text for equal ids.
 func idKey(id jsonrpc.ID) string {
 	if s, ok := id.Text(); ok {
 		return strconv.Quote(s)
@@ -235,7 +255,7 @@ func (c *Call) setResponse(e *Event, kind jsonrpc.Kind) {
 	c.Latency = e.T - c.T
 }
 
-// remove takes a call out of those that wait.
+// remove removes a call from the pending ones.
 func (p *Pairer) remove(c *Call) {
 	if c.elem == nil {
 		return
@@ -305,7 +325,7 @@ func (p *Pairer) response(e *Event, part *Message) {
 	}
 }
 
-// findEarly returns the response to a call that was recorded before it.
+// findEarly returns the response to a call that was recorded before it, or nil.
 func (p *Pairer) findEarly(c *Call) *Message {
 	for len(p.early) > 0 && p.seen-p.early[0].seen > p.opts.Reorder {
 		p.early = p.early[1:]
@@ -319,19 +339,22 @@ func (p *Pairer) findEarly(c *Call) *Message {
 	return nil
 }
 
-// An Exchange is a request with the response to it.
+// An Exchange is a request with its response.
 type Exchange struct {
 	Call *Call
-	// Request is the event that the request was in. Its Data is nil if the request was too large to be kept, see [PairOptions]. It belongs to the caller.
+	// Request is the event with the request. Its Data is nil if the request was too large to keep,
+	// see [PairOptions]. It belongs to the caller.
 	Request *Event
-	// Response is the event that the response was in, nil if none came. It is good until the next exchange.
+	// Response is the event with the response, or nil. It is valid until the next
+	// exchange.
 	Response *Event
-	// Index is the place of the response in a batch.
+	// Index is the position of the response in a batch.
 	Index int
 }
 
-// Pairs returns the requests of a capture with their responses, each when its response has come, and in the end those that have none. See [Pairer].
-// opts may be nil.
+// Pairs returns the requests of a capture with their responses, each when its response arrives. It
+// yields a request without a response when the request is evicted or at the end. See [Pairer]. opts
+// may be nil.
 func Pairs(events iter.Seq2[*Event, error], opts *PairOptions) iter.Seq2[Exchange, error] {
 	return func(yield func(Exchange, error) bool) {
 		p := NewPairer(opts)

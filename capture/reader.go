@@ -18,13 +18,15 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// Defaults of a Reader that is not told others.
+// Defaults of a Reader.
 const (
-	DefaultMaxLine = 2*DefaultMaxPayload + 8<<20 // bytes: what a Writer writes at most, see payload.bulky
-	DefaultPoll    = 100 * time.Millisecond      // between two looks at a file that grows
+	// DefaultMaxLine is above the longest line of a Writer in bytes, see growsWhenQuoted.
+	DefaultMaxLine = 2*DefaultMaxPayload + 8<<20
+	// DefaultPoll is the time between two checks of a growing file.
+	DefaultPoll = 100 * time.Millisecond
 )
 
-// How much may come out of a compressed capture: a fixed amount, and a multiple of what went in.
+// The limits of the output of a compressed capture: a fixed amount plus a multiple of the input.
 const (
 	baseUnpacked = 256 << 20 // bytes
 	maxRatio     = 200
@@ -33,30 +35,34 @@ const (
 var (
 	// ErrVersion is wrapped by the error for a capture in a newer version of the format.
 	ErrVersion = errors.New("capture: written in a newer version of the format")
-	// ErrNotCapture is wrapped by the error for what does not even begin like a capture: its first 64 KiB are one line, and not of JSON objects.
+	// ErrNotCapture is wrapped by the error for a file that does not begin like a capture: its
+	// first 64 KiB are part of one line that is not a JSON object.
 	ErrNotCapture = errors.New("capture: this is no capture")
-	// ErrFollowCompressed is returned by Follow for a compressed capture, which cannot be read before it is complete.
+	// ErrFollowCompressed is returned by Follow for a compressed capture, which cannot be read
+	// before it is complete.
 	ErrFollowCompressed = errors.New("capture: cannot follow a compressed file")
-	// ErrUnpacked is wrapped by the error for a compressed capture that unpacks to far more than traffic
-	// does, or to more than ReaderOptions.MaxUnpacked.
+	// ErrUnpacked is wrapped by the error for a compressed capture that unpacks to more than
+	// ReaderOptions.MaxUnpacked, or by default to far more than traffic does.
 	ErrUnpacked = errors.New("capture: the compressed file unpacks to too much")
 )
 
 // ReaderOptions are the options of a [Reader]. nil means defaults.
 type ReaderOptions struct {
-	// MaxLine is how long a line may be, in bytes; 0 is DefaultMaxLine. Longer ones are passed over, and a gap stands in their place.
+	// MaxLine limits the length of a line in bytes. Zero means DefaultMaxLine. A gap replaces a
+	// longer line.
 	MaxLine int
-	// MaxUnpacked is how many bytes a compressed capture may unpack to. Zero means 256 MiB and 200
-	// times what was read of the file.
+	// MaxUnpacked limits the output of a compressed capture in bytes. Zero means 256 MiB plus 200
+	// times the bytes read from the file.
 	MaxUnpacked int64
-	// Poll is how often Follow looks for more; 0 is DefaultPoll.
+	// Poll is the time between two checks of Follow for more data. Zero means DefaultPoll.
 	Poll time.Duration
-	// Side, if it is set, passes over the other side of a bridge's capture, and over what links the two: what is left reads like a capture of that side alone, its events have no Side. A
-	// capture that has no sides is read as a whole.
+	// Side selects one side of a bridge's capture. The Reader then skips the other side and the
+	// links between the two, and clears Event.Side, so that the rest reads like a capture of that
+	// side alone. A capture without sides is read completely. Empty selects both sides.
 	Side Side
 }
 
-// selects reports whether an event is of the side that is read.
+// selects reports whether an event belongs to the selected side. It clears the event's side.
 func (r *Reader) selects(e *Event) bool {
 	if r.opts.Side == "" {
 		return true
@@ -66,27 +72,35 @@ func (r *Reader) selects(e *Event) bool {
 	return !other
 }
 
-// A Reader reads a capture, which it never holds as a whole: its memory is that of the longest line. It is for one goroutine at a time.
+// A Reader reads a capture as a stream. Its memory is bounded by the longest line. It is not safe
+// for concurrent use.
 //
-// What it reads is as hostile as the peers that were recorded, and as whoever could write to the file.
+// Its input is untrusted: the recorded peers and anyone who can write to the file control it.
 type Reader struct {
-	src     *bufio.Reader
-	file    io.Closer // nil: not ours
-	opts    ReaderOptions
-	in      *bufio.Reader // src, decompressed; nil before the first read
-	stop    func()
-	chunks  [][]byte // of a line that is longer than in's buffer
-	size    int      // bytes in parts
-	skipped int64    // bytes of a line above the limit that were passed over
-	lines   int64    // read
+	src *bufio.Reader
+	// file is nil if the caller owns the source.
+	file io.Closer
+	opts ReaderOptions
+	// in is src, decompressed. It is nil before the first read.
+	in   *bufio.Reader
+	stop func()
+	// chunks hold a line that is longer than the buffer of in.
+	chunks [][]byte
+	// size is the length of chunks in bytes.
+	size int
+	// skipped counts the bytes of a line above the limit.
+	skipped int64
+	// lines counts the lines read.
+	lines int64
 
 	head *Head
 	last time.Duration
 	ev   Event
-	data []byte // payload of ev that does not stand in the line
+	// data is the payload of ev if it is not a slice of the line.
+	data []byte
 }
 
-// NewReader returns a Reader of src, which may be compressed by gzip or zstd.
+// NewReader returns a Reader of src, which may be compressed with gzip or zstd.
 func NewReader(src io.Reader, opts *ReaderOptions) *Reader {
 	r := &Reader{src: bufio.NewReaderSize(src, 64<<10)}
 	if opts != nil {
@@ -101,7 +115,7 @@ func NewReader(src io.Reader, opts *ReaderOptions) *Reader {
 	return r
 }
 
-// Open opens a capture. Close it in the end.
+// Open opens a capture file. The caller must close the Reader.
 func Open(name string, opts *ReaderOptions) (*Reader, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -112,7 +126,7 @@ func Open(name string, opts *ReaderOptions) (*Reader, error) {
 	return r, nil
 }
 
-// Close closes the file that Open has opened.
+// Close closes the file that Open opened, and the decompressor.
 func (r *Reader) Close() error {
 	if r.stop != nil {
 		r.stop()
@@ -124,13 +138,14 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// Head returns the head of the capture that the last event was in, or nil if none has come.
+// Head returns the head of the capture with the last event, or nil if no head has come.
 func (r *Reader) Head() *Head { return r.head }
 
-// Events returns the events from here to the end. The event, and its Data, are good until the next; Clone keeps one. Lines that are no events, that are above the limit, or that have no
-// end show as gaps. An error, which ends it, is that of the source, or wraps ErrVersion or ErrNotCapture.
+// Events returns the remaining events. An event and its Data are valid until the next one; Clone
+// keeps one. Lines that are not events, are above the limit, or have no end become gaps. An error
+// ends the sequence; it is that of the source, or wraps ErrVersion, ErrNotCapture or ErrUnpacked.
 //
-// A file may hold several captures, one behind the other, each with a head.
+// A file may hold several captures in sequence, each with a head.
 func (r *Reader) Events() iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		if err := r.detectCompression(); err != nil {
@@ -148,7 +163,8 @@ func (r *Reader) Events() iter.Seq2[*Event, error] {
 				yield(nil, bad)
 				return
 			}
-			if e == nil && errors.Is(err, io.ErrUnexpectedEOF) { // a compressed file breaks off
+			// A compressed file is truncated.
+			if e == nil && errors.Is(err, io.ErrUnexpectedEOF) {
 				e = r.gap(GapTruncated, 0)
 			}
 			if e != nil && r.selects(e) && !yield(e, nil) {
@@ -162,10 +178,11 @@ func (r *Reader) Events() iter.Seq2[*Event, error] {
 	}
 }
 
-// isEOF reports whether there is nothing more to read, be it that a compressed file breaks off.
+// isEOF reports whether the input has ended, including a truncated compressed file.
 func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// Follow is Events for a capture that is still being written: at the end it waits for more, until ctx ends or the last line of the capture has come. It ends without an error then.
+// Follow is like Events for a capture that is still being written. At the end of the file it waits
+// for more, until ctx ends or the tail of the capture has come. It then ends without an error.
 func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		timer := time.NewTimer(r.opts.Poll)
@@ -208,7 +225,7 @@ func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 	}
 }
 
-// detectCompression looks at how the source is compressed.
+// detectCompression finds out how the source is compressed.
 func (r *Reader) detectCompression() error {
 	if r.in != nil {
 		return nil
@@ -217,7 +234,7 @@ func (r *Reader) detectCompression() error {
 		if !errors.Is(err, io.EOF) {
 			return fmt.Errorf("reading the capture: %w", err)
 		}
-		return nil // nothing there yet; line will say so
+		return nil // nothing there yet; read will return io.EOF
 	}
 	packed := &unpacker{src: r.src, max: r.opts.MaxUnpacked}
 	in, stop, err := decompress(r.src, packed)
@@ -233,12 +250,13 @@ func (r *Reader) detectCompression() error {
 	return nil
 }
 
-// An unpacker counts what a decompressor reads and what comes out of it.
+// An unpacker counts the input and the output of a decompressor.
 type unpacker struct {
 	src     *bufio.Reader
 	plain   io.Reader
 	in, out int64
-	max     int64 // of out; 0 is by what was read
+	// max limits out. Zero means a limit that depends on in.
+	max int64
 }
 
 // Read implements [io.Reader], for the decompressor.
@@ -257,7 +275,7 @@ func (u *unpacker) ReadByte() (byte, error) {
 	return c, err
 }
 
-// unpacked is what comes out of the decompressor.
+// unpacked reads the output of the decompressor.
 type unpacked struct{ u *unpacker }
 
 func (u unpacked) Read(p []byte) (int, error) {
@@ -274,7 +292,7 @@ func (u unpacked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nextLine returns the next line with its end. With an error it is the beginning of one.
+// nextLine returns the next line with its line end. With an error, the line is incomplete.
 func (r *Reader) nextLine() ([]byte, error) {
 	line, err := r.read()
 	if line == nil {
@@ -283,8 +301,8 @@ func (r *Reader) nextLine() ([]byte, error) {
 	return line, err
 }
 
-// read reads to the end of the line. It returns the line if it is in the buffer as a whole; what it
-// has read otherwise is gathered, also with an error, and the next call continues it.
+// read reads to the end of the line. It returns the line if the buffer holds all of it. Otherwise
+// it adds what it read to the chunks, even on an error, and the next call continues.
 func (r *Reader) read() ([]byte, error) {
 	if r.in == nil {
 		return nil, io.EOF
@@ -295,7 +313,8 @@ func (r *Reader) read() ([]byte, error) {
 			return part, nil
 		}
 		if r.lines == 0 && r.size == 0 && r.skipped == 0 && errors.Is(err, bufio.ErrBufferFull) && !looksLikeLine(part) {
-			return nil, ErrNotCapture // a disk image, or a device: its first line may have no end
+			// This is a disk image or a device; its first line may have no end.
+			return nil, ErrNotCapture
 		}
 		r.addChunk(part)
 		if !errors.Is(err, bufio.ErrBufferFull) {
@@ -305,12 +324,12 @@ func (r *Reader) read() ([]byte, error) {
 }
 
 const (
-	firstChunk = 256 << 10 // bytes; it is kept for the next line
+	firstChunk = 256 << 10 // bytes; kept for the next line
 	maxChunk   = 4 << 20
 )
 
-// addChunk keeps a part of a line. Parts are not copied while they become more, and a line above the
-// limit leaves none.
+// addChunk adds a part of a line to the chunks without moving earlier parts. It drops all parts of
+// a line above the limit.
 func (r *Reader) addChunk(part []byte) {
 	if r.skipped > 0 || r.size+len(part) > r.opts.MaxLine {
 		r.skipped += int64(r.size + len(part))
@@ -334,7 +353,7 @@ func (r *Reader) addChunk(part []byte) {
 	}
 }
 
-// joinChunks returns the line, or what was read of it.
+// joinChunks returns the line in the chunks, or the part that was read.
 func (r *Reader) joinChunks() []byte {
 	if len(r.chunks) > 1 {
 		whole := bytes.Join(r.chunks, nil)
@@ -347,7 +366,7 @@ func (r *Reader) joinChunks() []byte {
 	return r.chunks[0]
 }
 
-// dropChunks lets go of what was gathered, but for the first part.
+// dropChunks releases the chunks and keeps the first one for reuse.
 func (r *Reader) dropChunks() {
 	r.size = 0
 	if all := r.chunks[:cap(r.chunks)]; len(all) > 1 {
@@ -362,13 +381,13 @@ func (r *Reader) dropChunks() {
 	}
 }
 
-// looksLikeLine reports whether a line that is not all there may be one of a capture.
+// looksLikeLine reports whether an incomplete line may belong to a capture.
 func looksLikeLine(line []byte) bool {
 	line = bytes.TrimLeft(bytes.TrimPrefix(line, bom), " \t\r")
 	return len(line) == 0 || line[0] == '{'
 }
 
-// releaseLine lets go of the line.
+// releaseLine releases the line.
 func (r *Reader) releaseLine() {
 	r.data, r.skipped = r.data[:0], 0
 	r.dropChunks()
@@ -379,7 +398,8 @@ func (r *Reader) releaseLine() {
 
 var bom = []byte("\xef\xbb\xbf")
 
-// event returns what the line says; nil if there is nothing in it. cut tells that it has no end. The error is final.
+// event decodes a line, and returns nil for an empty one. cut reports that the line has no end. An
+// error is final.
 func (r *Reader) event(line []byte, cut bool) (*Event, error) {
 	if r.skipped > 0 {
 		return r.gap(GapLimit, r.skipped), nil
@@ -410,7 +430,7 @@ func (r *Reader) event(line []byte, cut bool) (*Event, error) {
 	return e, nil
 }
 
-// setOrigin says which capture the event is in, and when it was.
+// setOrigin sets the capture and the wall time of the event.
 func (r *Reader) setOrigin(e *Event) {
 	if r.head != nil {
 		e.Capture = r.head.ID
@@ -418,7 +438,7 @@ func (r *Reader) setOrigin(e *Event) {
 	}
 }
 
-// gap makes an event for a line that could not be read.
+// gap returns an event for a line that could not be read.
 func (r *Reader) gap(why string, size int64) *Event {
 	r.ev = Event{Kind: KindGap, T: r.last, Gap: &Gap{Lost: 1, Bytes: size, Until: r.last, Why: why}}
 	r.setOrigin(&r.ev)
@@ -427,10 +447,10 @@ func (r *Reader) gap(why string, size int64) *Event {
 
 var errNotEvent = errors.New("no event")
 
-// lineDepth is how deep a line may nest: a message, in its line.
+// lineDepth limits the nesting of a line, which contains a message.
 const lineDepth = 2 * jsonwire.DefaultMaxDepth
 
-// decode reads a line into r.ev. Members it does not know, and those of a type that it does not expect, are passed over.
+// decode reads a line into r.ev. It skips unknown members and members of an unexpected type.
 func (r *Reader) decode(line []byte) error {
 	if err := jsonwire.Valid(line, lineDepth); err != nil {
 		return err
@@ -480,7 +500,7 @@ func (r *Reader) decode(line []byte) error {
 	return nil
 }
 
-// nonNil returns b, never nil.
+// nonNil returns b, or an empty slice if b is nil.
 func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -517,7 +537,7 @@ func decodeMember(e *Event, key string, v []byte) {
 	}
 }
 
-// decodeKindMembers reads the members whose meaning the kind decides.
+// decodeKindMembers reads the members whose meaning depends on the kind.
 func decodeKindMembers(e *Event, line []byte) {
 	switch e.Kind {
 	case KindHead:
@@ -695,7 +715,7 @@ func decodeSSE(v []byte) *SSE {
 	return s
 }
 
-// members walks an object, and nothing else.
+// members returns the members of an object, and none for another value.
 func members(v []byte) func(yield func(key, value []byte) bool) {
 	return func(yield func(key, value []byte) bool) {
 		if !startsWith(v, '{') {
@@ -709,7 +729,7 @@ func members(v []byte) func(yield func(key, value []byte) bool) {
 	}
 }
 
-// elements walks an array, and nothing else.
+// elements returns the elements of an array, and none for another value.
 func elements(v []byte) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		if !startsWith(v, '[') {
@@ -739,7 +759,7 @@ func unquote(v []byte) string {
 	return jsonwire.UnquoteString(v[1 : len(v)-1])
 }
 
-// Words that every line has are not made anew for each.
+// The common words are shared, so that a line need not allocate them.
 var (
 	kinds = []Kind{
 		KindMessage, KindStderr, KindInvalid, KindSSE, KindRequest, KindResponse, KindBody, KindEnd, KindHead, KindStart, KindEOF, KindExit, KindTranslate, KindNote, KindGap, KindTail,
@@ -749,7 +769,7 @@ var (
 	framings = []Framing{FramingLF, FramingCRLF, FramingNone, FramingHeader}
 )
 
-// oneOf is text for a member that is mostly one of a few words.
+// oneOf returns the text of a member, which is usually a known word.
 func oneOf[T ~string](v []byte, known []T) T {
 	if len(v) > 2 && v[0] == '"' {
 		for _, w := range known {
@@ -782,7 +802,7 @@ func parseInt(v []byte) int64 {
 	return n
 }
 
-// parseSeconds reads a number of seconds without rounding what has up to nine decimals.
+// parseSeconds parses a number of seconds. Up to nine decimals are exact.
 func parseSeconds(v []byte) time.Duration {
 	whole, frac, _ := strings.Cut(string(v), ".")
 	s, err := strconv.ParseInt(whole, 10, 64)
@@ -802,14 +822,16 @@ func appendBase64(dst, v []byte) ([]byte, error) {
 		return dst, errNotEvent
 	}
 	raw := v[1 : len(v)-1]
-	if bytes.IndexByte(raw, '\\') >= 0 { // another writer may escape the slash
+	// Other writers may escape the slash.
+	if bytes.IndexByte(raw, '\\') >= 0 {
 		raw = jsonwire.AppendUnquote(nil, raw)
 	}
 	return base64.StdEncoding.AppendDecode(dst, raw)
 }
 
-// Merge returns the events of several captures in one timeline, by the wall clocks of those who recorded them; within each capture the order stays. Event.Capture
-// tells them apart. The event is good until the next. A capture that fails yields its error and is over, the others go on.
+// Merge returns the events of several captures in one timeline, by their recorders' wall clocks. It
+// keeps the order within each capture. Event.Capture distinguishes the captures. The event is valid
+// until the next one. A capture that fails yields its error and ends; the others continue.
 func Merge(captures ...iter.Seq2[*Event, error]) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		type source struct {

@@ -10,26 +10,34 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// A walker goes through a JSON text once. It validates it, finds out whether it can be copied to a line of its own, and collects the edits that hide secrets.
+// A walker goes through a JSON text once. It validates the text, finds duplicate names, and
+// collects the edits that hide secrets.
 type walker struct {
 	s    jsonwire.Scanner
 	data []byte
-	dup  bool // an object has a name twice
+	// dup reports a duplicate name in an object.
+	dup bool
 
-	r        *Redactor // nil: hide nothing
-	e        *edits
-	path     []pathStep
-	keys     []memberName // of the objects that are open, the innermost's last
-	hasKnown bool         // something known to be secret is in the data
-	depth    int          // of JSON texts in strings
-	hidden   *pointers    // what is hidden
-	text     []byte       // scratch for strings with escapes
+	// r is nil to hide nothing.
+	r    *Redactor
+	e    *edits
+	path []pathStep
+	// keys has the names in the open objects, the innermost last.
+	keys []memberName
+	// hasKnown reports that data contains a known secret.
+	hasKnown bool
+	// depth counts the levels of JSON in strings.
+	depth  int
+	hidden *pointers
+	// text is scratch space for unescaped strings.
+	text []byte
 }
 
-// A step is a member's name, raw, or the index of an element.
+// A pathStep is the raw name of a member, or the index of an element.
 type pathStep struct {
-	key   []byte
-	index int // -1 for members
+	key []byte
+	// index is -1 for members.
+	index int
 }
 
 type memberName struct {
@@ -37,20 +45,24 @@ type memberName struct {
 	escaped bool
 }
 
-// maxNested is how deep JSON texts in strings of JSON texts are looked at as such.
+// maxNested limits the depth to which JSON in strings is parsed.
 const maxNested = 3
 
-// A mode says how values are judged below some member.
+// A mode says how to redact the values below a member.
 type mode struct {
-	force  secretName // every string is that, and every number if number is set; no kind: it is not
-	env    bool       // the values of environment variables
-	schema bool       // in a JSON Schema, where a name is that of a property and not of its value
-	prop   secretName // the property that the schema is of, if it has the name of a secret
-	// prose is set for descriptions in lists and schemas, which name secrets without having any.
+	// force, if its kind is set, hides every string, and every number if number is set.
+	force secretName
+	// env marks values of environment variables.
+	env bool
+	// schema marks a JSON Schema, where a name belongs to a property and not to its value.
+	schema bool
+	// prop is the property that the schema describes, if it has the name of a secret.
+	prop secretName
+	// prose marks descriptions in lists and schemas, which name secrets but have none.
 	prose bool
 }
 
-// walk goes through data. The error is a *jsonwire.SyntaxError.
+// walk walks data. The error is a *jsonwire.SyntaxError.
 func (w *walker) walk(data []byte, depth int) error {
 	w.s.Reset(data, depth)
 	w.data, w.dup = data, false
@@ -93,11 +105,12 @@ func (w *walker) value(m mode) error {
 	return nil
 }
 
-// An item is a string that a value was.
+// A stringItem is a string in the data.
 type stringItem struct {
-	raw        []byte
-	escaped    bool
-	start, end int // with the quotes
+	raw     []byte
+	escaped bool
+	// start and end include the quotes.
+	start, end int
 }
 
 func (w *walker) str(m mode) (stringItem, error) {
@@ -114,11 +127,12 @@ func (w *walker) str(m mode) (stringItem, error) {
 }
 
 func (w *walker) array(m mode) error {
-	pairs := len(w.path) > 0 && w.path[len(w.path)-1].index >= 0 // a list of lists: of names with their values?
+	// pairs reports a list of lists, which may hold names with their values.
+	pairs := len(w.path) > 0 && w.path[len(w.path)-1].index >= 0
 	more, err := w.s.EnterArray()
 	w.path = append(w.path, pathStep{})
 	at := len(w.path) - 1
-	var name secretName // what the element before this one says that this is
+	var name secretName // what the previous element says about this one
 	for n := 0; more && err == nil; n++ {
 		w.path[at] = pathStep{index: n}
 		if w.s.Peek() != '"' {
@@ -131,7 +145,8 @@ func (w *walker) array(m mode) error {
 					w.replaceString(it, name.kind)
 				}
 				name = secretName{}
-				if pairs && n == 0 || len(it.raw) > 2 && it.raw[0] == '-' { // ["Cookie", "…"] or ["--token", "…"]
+				// This is ["Cookie", "…"] or ["--token", "…"].
+				if pairs && n == 0 || len(it.raw) > 2 && it.raw[0] == '-' {
 					name = w.classifyItem(it)
 				}
 			}
@@ -144,7 +159,7 @@ func (w *walker) array(m mode) error {
 	return err
 }
 
-// classifyItem classifies a string as the name of something.
+// classifyItem classifies a string as a name.
 func (w *walker) classifyItem(it stringItem) secretName {
 	if w.r == nil || len(it.raw) > 64 {
 		return secretName{}
@@ -159,7 +174,7 @@ func (w *walker) object(m mode) error {
 	var seen map[uint64]struct{}
 	w.path = append(w.path, pathStep{index: -1})
 	at := len(w.path) - 1
-	var named secretName // what a member "name" says
+	var named secretName // the class of the member "name"
 	var value stringItem // of the member "value"
 	for more && err == nil {
 		w.s.Peek()
@@ -194,7 +209,7 @@ func (w *walker) object(m mode) error {
 		}
 	}
 	if err != nil && named.kind == "" {
-		named.kind = "cut" // the name may be behind the end of the text
+		named.kind = "cut" // the name may be in the missing part
 	}
 	if named.kind != "" && len(value.raw) > 0 && !m.schema && named.hides(value.raw) {
 		w.path[at].key = []byte("value")
@@ -208,8 +223,8 @@ type keyRole int
 
 const (
 	roleNone  keyRole = iota
-	roleName          // says what the value is
-	roleValue         // is it
+	roleName          // names the value
+	roleValue         // holds the value
 )
 
 func role(key []byte) keyRole {
@@ -222,13 +237,13 @@ func role(key []byte) keyRole {
 	return roleNone
 }
 
-// fewKeys is up to how many names are compared one by one.
+// fewKeys is the number of names up to which they are compared one by one.
 const fewKeys = 24
 
 var seed = maphash.MakeSeed()
 
-// checkDuplicate notes a name of the object whose names begin at base. With many names only hashes are kept: that two of them are equal by chance costs nothing but
-// that the message is stored as a string.
+// checkDuplicate notes a name of the object whose names begin at base. For many names it keeps only
+// hashes; a collision only means that the message is stored as a string.
 func (w *walker) checkDuplicate(k memberName, base int, seen map[uint64]struct{}) map[uint64]struct{} {
 	sum := func(k memberName) uint64 {
 		if k.escaped {
@@ -261,7 +276,7 @@ func (w *walker) checkDuplicate(k memberName, base int, seen map[uint64]struct{}
 	return seen
 }
 
-// childMode returns how the value of a member is judged.
+// childMode returns the mode for the value of a member.
 func (w *walker) childMode(m mode, k memberName) mode {
 	if w.r == nil {
 		return m
@@ -298,8 +313,8 @@ func (w *walker) childMode(m mode, k memberName) mode {
 	return m
 }
 
-// schemaMode is below inside of a JSON Schema. A member with the name of a secret is a property there, whose schema is an object; only what the schema
-// proposes as its value is hidden.
+// schemaMode is childMode inside a JSON Schema. There, a member with the name of a secret is a
+// property with an object as its schema; only the values that the schema proposes are hidden.
 func schemaMode(m mode, key []byte, name secretName, secret bool, next byte) mode {
 	switch string(key) {
 	case "default", "const", "examples":
@@ -318,9 +333,9 @@ func schemaMode(m mode, key []byte, name secretName, secret bool, next byte) mod
 	return mode{schema: true, prop: m.prop}
 }
 
-// isProse reports whether the member that the path leads to describes something in a result: what a
-// list has, or the server itself. Descriptions tell of secrets and have none, and whoever compares a
-// server with its capture needs them as they were.
+// isProse reports whether the member at the path describes something in a result: a list entry or
+// the server. Descriptions mention secrets but have none, and comparing a server with its capture
+// needs them unchanged.
 func (w *walker) isProse(key []byte) bool {
 	switch string(key) {
 	case "description", "title", "instructions":
@@ -345,7 +360,7 @@ func (w *walker) isProse(key []byte) bool {
 	return false
 }
 
-// isSchema reports whether the member that the path leads to holds a JSON Schema, by the vocabulary of the protocol.
+// isSchema reports whether the member at the path holds a JSON Schema, according to the protocol.
 func (w *walker) isSchema() bool {
 	path := w.path
 	last := string(path[len(path)-1].key)
@@ -381,7 +396,7 @@ func (w *walker) isSchema() bool {
 	return at == "/result/tools/#" || at == "/params/tools/#"
 }
 
-// pointers lists what was hidden in one event.
+// pointers lists the hidden values of one event.
 type pointers struct {
 	list  []string
 	bytes int
@@ -405,7 +420,7 @@ func (p *pointers) add(pointer string) {
 	p.bytes += len(pointer)
 }
 
-// inherit adds what was hidden before, in a capture that is being copied.
+// inherit adds the hidden values of an event that is being copied from another capture.
 func (p *pointers) inherit(e *Event, r *Redactor) {
 	for _, h := range e.Redacted {
 		if r != nil {
@@ -418,7 +433,7 @@ func (p *pointers) inherit(e *Event, r *Redactor) {
 	p.more += e.RedactedMore
 }
 
-// addPointer lists the place that the path leads to.
+// addPointer lists the value at the path.
 func (w *walker) addPointer() {
 	if w.hidden == nil {
 		return
@@ -439,7 +454,7 @@ func (w *walker) addPointer() {
 	w.hidden.add(string(b))
 }
 
-// appendPointer appends a name as a JSON pointer has it, with what is secret about it hidden.
+// appendPointer appends a name as a token of a JSON pointer, with its secrets hidden.
 func (r *Redactor) appendPointer(dst []byte, name string) []byte {
 	var e edits
 	r.scanText(&e, []byte(name))
@@ -465,7 +480,7 @@ func (w *walker) redactString(it stringItem, m mode) {
 		return
 	}
 	if m.env {
-		// A list of variables has them as NAME=value.
+		// A list of variables has entries of the form NAME=value.
 		if k := bytes.IndexByte(text, '='); k <= 0 || it.escaped {
 			w.replaceString(it, "env")
 		} else if k+1 < len(text) {
@@ -498,7 +513,8 @@ func (w *walker) redactString(it stringItem, m mode) {
 	w.addPointer()
 }
 
-// redactEscaped is judge for a string whose value is not what stands in the data. It is written anew if something in it is secret.
+// redactEscaped is redactString for a string with escapes; text is its value. It encodes the string
+// again if it contains a secret.
 func (w *walker) redactEscaped(it stringItem, text []byte, m mode) {
 	var e edits
 	json := false
@@ -527,12 +543,12 @@ func (w *walker) redactEscaped(it stringItem, text []byte, m mode) {
 	}
 }
 
-// atMember reports whether the path leads to a member of that name.
+// atMember reports whether the path ends in a member with that name.
 func (w *walker) atMember(name string) bool {
 	return len(w.path) > 0 && string(w.path[len(w.path)-1].key) == name
 }
 
-// replaceString replaces a string by a placeholder, whatever was found in it before.
+// replaceString replaces a string by a placeholder, and drops earlier edits in it.
 func (w *walker) replaceString(it stringItem, kind string) {
 	if w.r == nil {
 		return
@@ -549,15 +565,16 @@ func (w *walker) replaceString(it stringItem, kind string) {
 	w.addPointer()
 }
 
-// scanString is scan for the value of a JSON string, where the known secrets were looked for in the text as a whole.
+// scanString is scan for the value of a JSON string. hit reports that the whole data contains a
+// known secret.
 func (r *Redactor) scanString(e *edits, text []byte, hit bool, how textMode) {
 	if !hit && len(text) < 12 && !mayHaveName(text) {
-		return // too short for a shape, and no name with a value
+		return // too short for a shape, and without a name
 	}
 	r.scan(e, text, how)
 }
 
-// mayHaveName reports whether there may be a name with a value in a text.
+// mayHaveName reports whether a text may contain a name with a value.
 func mayHaveName(text []byte) bool {
 	for _, c := range text {
 		switch c {

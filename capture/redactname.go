@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// appendNormal appends the letters and digits of a name, letters in lower case: what is left to compare.
+// appendNormal appends the letters and digits of a name, in lower case, for comparison.
 func appendNormal[T string | []byte](dst []byte, name T) []byte {
 	for i := range len(name) {
 		if name[i] >= 0x80 {
@@ -30,17 +30,20 @@ func appendLower[T string | []byte](dst []byte, name T) []byte {
 
 func lower(s string) string { return strings.ToLower(s) }
 
-// A secretName is how a name ends that has a secret for its value.
+// A secretName is the suffix of a name whose value is a secret.
 type secretName struct {
 	suffix string
-	kind   string // what the placeholder calls it
-	whole  bool   // the name must be that and nothing more
-	number bool   // even a number is a secret
-	// opaque says that the name has other meanings, too: only a string that looks random is a secret.
+	// kind is the kind in the placeholder.
+	kind string
+	// whole requires that the suffix is the entire name.
+	whole bool
+	// number reports that a number can be the secret too.
+	number bool
+	// opaque reports that the name has other meanings: only a value that looks random is a secret.
 	opaque bool
 }
 
-// hides reports whether a value of that name is a secret.
+// hides reports whether a value with that name is a secret.
 func (s secretName) hides(value []byte) bool {
 	return !s.opaque || isOpaque(value, s.suffix)
 }
@@ -51,11 +54,11 @@ func isOpaque(v []byte, suffix string) bool {
 	switch suffix {
 	case "webhook":
 		if k := bytes.Index(v, []byte("://")); k > 0 && bytes.IndexByte(v[k+3:], '/') > 0 {
-			return true // whoever knows the address may use it
+			return true // anyone who knows the address can use it
 		}
 	case "seed":
 		if bytes.Count(v, []byte{' '}) >= 11 {
-			return true // words that a key is made of
+			return true // the words of a recovery phrase
 		}
 	case "license", "licence":
 		for _, p := range licenses {
@@ -83,7 +86,7 @@ func isOpaque(v []byte, suffix string) bool {
 
 const digits = "0123456789"
 
-// licenses are how the names of licenses begin (https://spdx.org/licenses).
+// licenses are prefixes of license names (https://spdx.org/licenses).
 var licenses = []string{
 	"mit", "apache", "gpl", "lgpl", "agpl", "bsd", "0bsd", "mpl", "isc", "cc0", "cc-", "epl", "eupl", "ofl", "zlib", "artistic",
 	"unlicense", "wtfpl", "bsl", "python-", "postgresql", "licenseref", "proprietary", "see ",
@@ -167,7 +170,7 @@ var secretNames = []secretName{
 	{"samlrequest", "token", false, true, false},
 	{"licensekey", "key", false, true, false},
 	{"licencekey", "key", false, true, false},
-	// In other languages than English.
+	// Languages other than English.
 	{"kennwort", "password", false, true, false},
 	{"passwort", "password", false, true, false},
 	{"senha", "password", false, true, false},
@@ -182,7 +185,7 @@ var secretNames = []secretName{
 	{"密碼", "password", false, true, false},
 	{"パスワード", "password", false, true, false},
 	{"비밀번호", "password", false, true, false},
-	// These mean other things as well.
+	// Names with other meanings too.
 	{"signature", "signature", false, false, true},
 	{"session", "session", true, false, true},
 	{"refresh", "token", true, false, true},
@@ -192,7 +195,7 @@ var secretNames = []secretName{
 	{"seed", "secret", true, false, true},
 }
 
-// queryNames are names that mean a secret only where they are parameters of a URL or a form.
+// queryNames are names of secrets only for parameters of a URL or a form.
 var queryNames = []secretName{
 	{"code", "code", true, true, false},
 	{"state", "code", true, true, false},
@@ -206,17 +209,18 @@ var queryNames = []secretName{
 	{"nonce", "code", true, true, false},
 }
 
-// harmlessNames end like secrets and are none. Hiding them would break the traffic apart.
+// harmlessNames end like names of secrets but are not. Hiding their values would break up the
+// traffic.
 var harmlessNames = []string{
 	"progresstoken", "pagetoken", "nexttoken", "continuationtoken", "synctoken", "resumptiontoken", "cancellationtoken", "canceltoken",
 	"stoptoken", "eostoken", "bostoken", "padtoken", "unktoken", "counttoken", "maxtoken", "mintoken", "inputtoken", "outputtoken", "totaltoken", "prompttoken",
 	"completiontoken", "pertoken",
 }
 
-// qualifiers may stand behind the name of a secret without making it another.
+// qualifiers may follow the name of a secret without changing its meaning.
 var qualifiers = []string{"value", "hash", "base64", "b64", "text", "raw", "plain", "header", "string", "s"}
 
-// maxNames is how many names a Redactor remembers its verdict on.
+// maxNames limits the cache of classified names.
 const maxNames = 4096
 
 type nameClass struct {
@@ -224,7 +228,8 @@ type nameClass struct {
 	isName, isQueryName bool
 }
 
-// classify tells whether a name is that of a secret; query says that it is a parameter of a URL or a form.
+// classify returns the kind of secret that a name stands for, if any. query means that it is a
+// parameter of a URL or a form.
 func (r *Redactor) classify(name []byte, query bool) (secretName, bool) {
 	if len(name) > 64 {
 		name = name[len(name)-64:]
@@ -264,14 +269,16 @@ func (r *Redactor) classifyName(name []byte, query bool) (secretName, bool) {
 		if !ok {
 			continue
 		}
-		if s, ok := matchName(rest, query); ok && (q != "s" || s.suffix != "token") { // "tokens" counts them
+		// The name "tokens" counts them.
+		if s, ok := matchName(rest, query); ok && (q != "s" || s.suffix != "token") {
 			return s, true
 		}
 	}
 	return secretName{}, false
 }
 
-// isVariable reports whether a name is that of an environment variable with a key: OPENAI_KEY, GH_PAT. In other spellings most names that end so are of something else.
+// isVariable reports whether a name is that of an environment variable with a key, such as
+// OPENAI_KEY or GH_PAT. In other spellings, most names with that end mean something else.
 func isVariable(name []byte) bool {
 	s := string(name)
 	if strings.ToUpper(s) != s || strings.HasSuffix(s, "PUBLIC_KEY") || strings.HasSuffix(s, "PRIMARY_KEY") || strings.HasSuffix(s, "FOREIGN_KEY") {
@@ -280,7 +287,7 @@ func isVariable(name []byte) bool {
 	return strings.HasSuffix(s, "_KEY") || strings.HasSuffix(s, "_PAT")
 }
 
-// matchName compares with the lists. norm is normalised and has no digits at its end.
+// matchName searches the lists. norm is normalized and has no trailing digits.
 func matchName(norm string, query bool) (secretName, bool) {
 	find := func(list []secretName) (secretName, bool) {
 		for _, s := range list {
@@ -301,7 +308,8 @@ func matchName(norm string, query bool) (secretName, bool) {
 	return find(secretNames)
 }
 
-// isEnvironment reports whether a member of that name holds the environment of a process, whose values are nobody's business.
+// isEnvironment reports whether a member with that name holds the environment of a process, whose
+// values are all hidden.
 func isEnvironment(name []byte) bool {
 	var scratch [32]byte
 	if len(name) > len(scratch) {

@@ -19,33 +19,42 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// A Redaction says what a capture hides besides the usual. A nil *Redaction is the usual alone, see the package comment.
+// A Redaction adds to the default redaction, which the package comment describes. A nil *Redaction
+// is the default alone.
 type Redaction struct {
-	// Key makes the placeholders: equal secrets have equal ones in all captures with the same key. It must be kept secret, and have at least 16 bytes; a shorter one is ignored. nil is a random key
-	// for each capture, which is forgotten with it.
+	// Key is the HMAC key of the placeholders: captures with the same key have equal placeholders
+	// for equal secrets. Keep it secret. It needs at least 16 bytes; a shorter one is ignored. nil
+	// means a random key for each capture, which is not stored.
 	Key []byte
-	// Names are more names whose values are hidden: of members, headers, parameters and variables. Case, and what is no letter or digit, do not count.
+	// Names are additional names whose values are hidden: names of members, headers, parameters and
+	// variables. Case, and characters other than letters and digits, are ignored.
 	Names []string
-	// Headers are more names of HTTP headers whose values are shown.
+	// Headers are additional names of HTTP headers whose values are shown.
 	Headers []string
-	// Secrets are texts that must not be in the capture wherever they stand. Those of fewer than 4 bytes are ignored.
+	// Secrets are texts to hide wherever they occur. Texts of less than 4 bytes are ignored.
 	Secrets []string
 }
 
-// A Redactor hides secrets in the events of a capture. It is for one goroutine at a time.
+// A Redactor hides secrets in the events of a capture. It is not safe for concurrent use.
 type Redactor struct {
-	mac     hash.Hash
-	names   []string // normalised
-	headers []string // lower case
+	mac hash.Hash
+	// names are normalized.
+	names []string
+	// headers are in lower case.
+	headers []string
 	known   knownSecrets
-	openPEM map[textStream]int // streams of text that are inside of a private key, and how many lines of it may still come
+	// openPEM has the streams that are inside a private key, with the number of its lines that may
+	// still come.
+	openPEM map[textStream]int
 	label   string
-	plain   []byte // scratch for what base64 stands for
+	// plain is scratch space for decoded base64.
+	plain []byte
 
 	// pendingNames are the streams of text whose last line ended in the name of a secret.
 	pendingNames map[textStream]pendingName
 
-	nameClasses map[string]nameClass // of names
+	// nameClasses caches the classes of names.
+	nameClasses map[string]nameClass
 }
 
 // NewRedactor returns a Redactor. r may be nil.
@@ -73,11 +82,13 @@ func NewRedactor(r *Redaction) *Redactor {
 	return d
 }
 
-// Learn makes the Redactor hide a text wherever it stands from now on. It keeps a limited number of them, and none of fewer than 4 bytes.
+// Learn makes the Redactor hide a text wherever it occurs from now on. It keeps a limited number of
+// texts, and none of less than 4 bytes.
 func (r *Redactor) Learn(secret string) { r.known.add(secret, 4, true) }
 
-// appendPlaceholder appends what stands for a secret: its kind, a keyed hash, and the power of two that its length does not exceed. It has no character
-// that JSON, a URL or an HTTP header would have to escape.
+// appendPlaceholder appends the placeholder of a secret: its kind, a keyed hash, and the power of
+// two that its length does not exceed. No character of it needs escaping in JSON, a URL or an HTTP
+// header.
 func (r *Redactor) appendPlaceholder(dst []byte, kind string, secret []byte) []byte {
 	var sum [sha256.Size]byte
 	r.mac.Reset()
@@ -95,13 +106,15 @@ func (r *Redactor) appendPlaceholder(dst []byte, kind string, secret []byte) []b
 	return append(dst, '~')
 }
 
-// An edit replaces a part of a text. Its replacement is in the arena of the list.
+// An edit replaces a part of a text by bytes in the arena of its list.
 type edit struct {
-	start, end int // in the text
-	from, to   int // in the arena
+	// start and end are indexes in the text.
+	start, end int
+	// from and to are indexes in the arena.
+	from, to int
 }
 
-// edits are the changes to a text, in their order, not overlapping.
+// edits are changes to a text, sorted and without overlap once normalized.
 type edits struct {
 	list  []edit
 	arena []byte
@@ -117,7 +130,7 @@ func (e *edits) reset() {
 	}
 }
 
-// hide replaces the text from start to end, which means secret, by a placeholder.
+// hide replaces text[start:end], which stands for secret, by a placeholder.
 func (r *Redactor) hide(e *edits, start, end int, kind string, secret []byte) {
 	if isPlaceholder(secret) {
 		return
@@ -127,19 +140,20 @@ func (r *Redactor) hide(e *edits, start, end int, kind string, secret []byte) {
 	e.list = append(e.list, edit{start, end, from, len(e.arena)})
 }
 
-// replace replaces the text from start to end by other text.
+// replace replaces text[start:end] by other text.
 func (e *edits) replace(start, end int, text []byte) {
 	from := len(e.arena)
 	e.arena = append(e.arena, text...)
 	e.list = append(e.list, edit{start, end, from, len(e.arena)})
 }
 
-// remove forgets the edits between two places.
+// remove removes the edits within [start, end).
 func (e *edits) remove(start, end int) {
 	e.list = slices.DeleteFunc(e.list, func(d edit) bool { return d.start >= start && d.end <= end })
 }
 
-// normalize brings the edits from the index on into order; where two overlap, the one that begins first takes the other in.
+// normalize sorts the edits with an index of at least from, and merges overlapping ones into the
+// first.
 func (e *edits) normalize(from int) {
 	list := e.list[from:]
 	less := func(a, b edit) int {
@@ -163,7 +177,7 @@ func (e *edits) normalize(from int) {
 	e.list = e.list[:from+n]
 }
 
-// apply yields the pieces of the text with its edits made.
+// apply yields the pieces of the edited text.
 func (e *edits) apply(text []byte, put func([]byte)) {
 	at := 0
 	for _, d := range e.list {
@@ -184,10 +198,12 @@ func appendEdited(dst, text []byte, list []edit, arena []byte) []byte {
 	return append(dst, text[at:]...)
 }
 
-// knownSecrets holds texts that are secret wherever they stand.
+// knownSecrets holds texts to hide wherever they occur.
 type knownSecrets struct {
-	fixed  []string // asked for by name
-	recent []string // seen in headers; the oldest makes room
+	// fixed has the secrets from options and Learn.
+	fixed []string
+	// recent has secrets from headers. A new one replaces the oldest.
+	recent []string
 	next   int
 }
 
@@ -232,7 +248,7 @@ func (ks *knownSecrets) all(yield func(string) bool) {
 	}
 }
 
-// A stream of text, in which a private key may go over several events.
+// A textStream identifies a stream of text in which a private key may span several events.
 type textStream struct {
 	session uint64
 	kind    Kind
@@ -244,7 +260,7 @@ const (
 	maxPEMLines = 400
 )
 
-// redactFields replaces what is secret in the facts of e by copies without it, and lists it.
+// redactFields replaces fields of e with secrets by redacted copies, and lists them.
 func (r *Redactor) redactFields(e *Event, p *pointers) {
 	redact := func(s *string, pointer string) {
 		if t := r.redactText(*s); t != *s {
@@ -254,7 +270,8 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 	}
 	redact(&e.Prefix, "/pre")
 	redact(&e.Encoding, "/enc")
-	if len(e.Kind)+len(e.Dir)+len(e.Framing) > 16 { // not ours: a capture that somebody else wrote is being copied
+	// Another program wrote the capture that is being copied.
+	if len(e.Kind)+len(e.Dir)+len(e.Framing) > 16 {
 		redact((*string)(&e.Kind), "/k")
 		redact((*string)(&e.Dir), "/dir")
 		redact((*string)(&e.Framing), "/frame")
@@ -302,7 +319,7 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 	}
 }
 
-// clone makes p point to a copy, and returns it.
+// clone makes p point to a copy, and returns the copy.
 func clone[T any](p **T) *T {
 	if *p == nil {
 		return nil
@@ -327,7 +344,8 @@ func (r *Redactor) redactText(text string) string {
 	return string(appendEdited(nil, b, e.list, e.arena))
 }
 
-// Message appends a message with its secrets hidden to dst, and returns it with the JSON pointers of what was hidden. The message may be any bytes.
+// Message appends a message to dst with its secrets hidden. It also returns the JSON pointers of
+// the hidden values, or nil if the message cannot be stored as JSON. msg may be any bytes.
 func (r *Redactor) Message(dst, msg []byte) (out []byte, hidden []string) {
 	var p payload
 	p.prepare(&Event{Kind: KindMessage, Data: msg}, r)
@@ -344,7 +362,7 @@ func (r *Redactor) Message(dst, msg []byte) (out []byte, hidden []string) {
 	return appendEdited(dst, msg, p.edits.list, p.edits.arena), p.hidden.list
 }
 
-// redactStart hides the values of variables and what is secret among the arguments.
+// redactStart hides the values of variables and the secrets among the arguments.
 func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
 	c := *s
 	c.Env = slices.Clone(s.Env)
@@ -354,7 +372,8 @@ func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
 			continue
 		}
 		c.Env[i] = name
-		if name == "PWD" || name == "OLDPWD" { // a folder, though as the name of anything else it would be a password's
+		// This is a folder, though the name looks like that of a password.
+		if name == "PWD" || name == "OLDPWD" {
 			continue
 		}
 		if _, secret := r.classify([]byte(name), false); secret {
@@ -362,7 +381,7 @@ func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
 		}
 	}
 	c.Command = slices.Clone(s.Command)
-	var name secretName // what the argument before this one says that this is
+	var name secretName // what the previous argument says about this one
 	for i, a := range c.Command {
 		out := r.redactText(a)
 		switch {
@@ -399,7 +418,8 @@ func (r *Redactor) placeholder(kind, secret string) string {
 	return string(r.appendPlaceholder(nil, kind, []byte(secret)))
 }
 
-// isToken reports whether a text has the look of a key: long, letters and digits mixed, and nothing that a path or a sentence would have.
+// isToken reports whether a text looks like a key: long, with letters and digits, and without
+// characters of paths or sentences.
 func isToken(s string) bool {
 	digits, letters := 0, 0
 	for i := range len(s) {
@@ -415,7 +435,7 @@ func isToken(s string) bool {
 	return len(s) >= 20 && digits >= 3 && letters >= 3
 }
 
-// URL returns a URL, or the target of a request, without the secrets in its user, path and parameters.
+// URL returns a URL or request target without the secrets in its user, path and parameters.
 func (r *Redactor) URL(u string) string {
 	u, fragment, hasFragment := strings.Cut(u, "#")
 	path, query, hasQuery := strings.Cut(u, "?")
@@ -441,7 +461,7 @@ func (r *Redactor) URL(u string) string {
 	return out
 }
 
-// pathParams hides the parameters of a segment of a path, unless their names say that they are harmless.
+// pathParams hides the parameters of a path segment unless their names are harmless.
 func (r *Redactor) pathParams(params string) string {
 	list := strings.Split(params, ";")
 	for i, p := range list {
@@ -480,7 +500,7 @@ func (r *Redactor) query(q string) string {
 	return strings.Join(pairs, "&")
 }
 
-// stream returns the text that a private key goes on in, if the event is one of several.
+// textStreamOf returns the stream of an event, and whether a private key may continue in it.
 func textStreamOf(e *Event) (textStream, bool) {
 	switch e.Kind {
 	case KindStderr, KindMessage, KindInvalid, KindNote, KindSSE:
@@ -502,7 +522,8 @@ func (r *Redactor) redactLines(e *Event, out *edits) {
 			r.openPEM[s] = left - 1
 			r.hide(out, 0, len(text), "pem", text)
 			return
-		} else if r.openPEM[s] = left - 1; left == 1 { // something else got in between
+			// Other text came in between.
+		} else if r.openPEM[s] = left - 1; left == 1 {
 			delete(r.openPEM, s)
 		}
 	}
@@ -521,15 +542,16 @@ func (r *Redactor) redactLines(e *Event, out *edits) {
 
 var streamLine = []byte("\ndata:")
 
-// An announcement is a line of YAML that ends in the name of a secret: its value is below it.
+// A pendingName is a line of YAML that ends in the name of a secret, with the value below it.
 type pendingName struct {
 	indent int
-	block  bool // of several lines
-	kind   string
+	// block marks a value of several lines.
+	block bool
+	kind  string
 }
 
-// redactAnnounced hides a line whose name is on the line before it in the stream, and notes whether the value
-// of its own last name is on the next.
+// redactAnnounced hides a line that is the value of the name on the previous line of the stream. It
+// also notes whether this line ends in such a name.
 func (r *Redactor) redactAnnounced(s textStream, out *edits, text []byte) {
 	value := bytes.TrimSpace(text)
 	a, ok := r.pendingNames[s]
@@ -559,7 +581,8 @@ func (r *Redactor) redactAnnounced(s textStream, out *edits, text []byte) {
 	}
 }
 
-// pemLine reports whether a line could be one of a private key, its header lines included, behind whatever a logger puts before it.
+// pemLine reports whether a line may belong to a private key or its headers, after any prefix of a
+// logger.
 func pemLine(line []byte) bool {
 	line = bytes.TrimRight(line, "\r\n\t \"',;\\")
 	if bytes.HasPrefix(line, []byte("Proc-Type:")) || bytes.HasPrefix(line, []byte("DEK-Info:")) || len(line) == 0 {
@@ -572,7 +595,7 @@ func pemLine(line []byte) bool {
 	return i == 0 || len(line)-i >= 16
 }
 
-// redactAll hides a payload as a whole.
+// redactAll hides a whole payload.
 func (r *Redactor) redactAll(e *edits, text []byte, kind string) {
 	e.reset()
 	if len(text) > 0 {
@@ -580,7 +603,8 @@ func (r *Redactor) redactAll(e *edits, text []byte, kind string) {
 	}
 }
 
-// decodeHeaderText decodes a header value of the form =?base64?…?= (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
+// decodeHeaderText decodes a header value of the form =?base64?…?=
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
 func decodeHeaderText(value string) (string, bool) {
 	v, begins := strings.CutPrefix(value, "=?base64?")
 	v, ends := strings.CutSuffix(v, "?=")
@@ -597,12 +621,14 @@ func endsWithPlaceholder(text []byte) bool {
 	return k >= 0 && isPlaceholder(text[k:])
 }
 
-// redactPayload is what becomes of a payload that is no JSON.
+// redactPayload redacts a payload that is not JSON. err is the syntax error at pos, if JSON was
+// expected.
 func (r *Redactor) redactPayload(e *Event, err error, out *edits, pos int) {
 	text := e.Data
 	cut := e.Cut && !endsWithPlaceholder(text)
 	if syntax, ok := errors.AsType[*jsonwire.SyntaxError](err); ok && cut && syntax.Offset == len(text) {
-		r.hide(out, min(pos, len(text)), len(text), "cut", text[min(pos, len(text)):]) // JSON up to here; what comes now may be half a secret
+		// It is JSON up to here; the rest may be half a secret.
+		r.hide(out, min(pos, len(text)), len(text), "cut", text[min(pos, len(text)):])
 		out.normalize(0)
 		return
 	}
@@ -614,7 +640,7 @@ func (r *Redactor) redactPayload(e *Event, err error, out *edits, pos int) {
 		}
 	}
 	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
-		// UTF-16, or bytes in between: judge what a reader would make of it.
+		// This is UTF-16 or has stray bytes. Scan the text that a lenient reader would see.
 		var other edits
 		plain := bytes.Map(func(c rune) rune {
 			if c == 0 || c == utf8.RuneError {
@@ -629,7 +655,8 @@ func (r *Redactor) redactPayload(e *Event, err error, out *edits, pos int) {
 	out.normalize(0)
 }
 
-// shownHeaders are the headers whose values say how the protocol works, and hold no secrets. What is in no such list is hidden: a list of what to hide is never complete.
+// shownHeaders are the headers whose values describe the protocol and hold no secrets. All other
+// headers are hidden, since a list of secret headers would never be complete.
 var shownHeaders = []string{
 	"accept", "accept-encoding", "accept-language", "accept-ranges", "access-control-allow-credentials", "access-control-allow-headers",
 	"access-control-allow-methods", "access-control-allow-origin", "access-control-expose-headers", "access-control-max-age",
@@ -640,7 +667,7 @@ var shownHeaders = []string{
 	"x-accel-buffering", "x-content-type-options",
 }
 
-// redactHeaders returns the headers with their secrets hidden.
+// redactHeaders returns a copy of the headers with their secrets hidden.
 func (r *Redactor) redactHeaders(list []Header, at string, p *pointers) []Header {
 	list = slices.Clone(list)
 	for i, h := range list {
@@ -656,9 +683,10 @@ func (r *Redactor) redactHeaders(list []Header, at string, p *pointers) []Header
 	return list
 }
 
-// Header returns the value of an HTTP header with what is secret about it hidden: all of it, unless the header is known to hold no secret. Of
-// credentials the scheme is left, of cookies their names and attributes. What was in Authorization, in cookies, in session ids and in other headers with the name of
-// a secret is hidden wherever it comes up later, too.
+// Header returns the value of an HTTP header with its secrets hidden. It hides the whole value
+// unless the header is known to hold no secret. It shows the scheme of credentials, and the names
+// and attributes of cookies. Values of Authorization, cookies, session ids and other headers with
+// the name of a secret are also hidden wherever they occur later.
 func (r *Redactor) Header(name, value string) string {
 	if value == "" {
 		return ""
@@ -688,7 +716,8 @@ func (r *Redactor) Header(name, value string) string {
 	param, isParam := strings.CutPrefix(name, "mcp-param-")
 	kind, secret := r.classify([]byte(param), false)
 	if isParam && !secret {
-		return r.redactShown(value) // the arguments of a tool, which are in the body as well
+		// These are arguments of a tool, which the body has too.
+		return r.redactShown(value)
 	}
 	if secret {
 		r.known.add(value, 8, false)

@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// Some notations say what a value is by more than a name and a separator: attributes of a tag, the
-// parts of a form, lines of netrc, commands, statements of SQL. Others encode the characters that
-// tell. Both are looked for behind cheap tests, since nearly all text has neither.
+// Some notations mark a value by more than a name and a separator: attributes of a tag, parts of a
+// form, lines of netrc, commands, SQL statements. Others encode the characters that mark it. Cheap
+// tests guard the search for both, since nearly all text has neither.
 
-// specialByte are the bytes beside words that begin something to look at: tags, encoded characters,
-// placeholders, and letters beyond ASCII.
+// specialByte marks the bytes, other than those of words, that need a closer look: tags, encoded
+// characters, placeholders, and letters beyond ASCII.
 var specialByte = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c == '<' || c == '%' || c == '&' || c == '~' || c >= 0x80
@@ -23,7 +23,7 @@ var specialByte = func() (t [256]bool) {
 	return t
 }()
 
-// nameEnd returns where the name ends that goes on at i with a letter beyond ASCII, or i.
+// nameEnd returns the end of the name that continues at i with a letter beyond ASCII, or i.
 func nameEnd(text []byte, i int) int {
 	for i < len(text) {
 		if wordByte[text[i]] {
@@ -42,7 +42,7 @@ func nameEnd(text []byte, i int) int {
 	return i
 }
 
-// scanNonASCII is scanValue for a name with letters beyond ASCII. It returns 0 if nothing is hidden.
+// scanNonASCII is scanValue for a name with letters beyond ASCII. It returns 0 if it hides nothing.
 func (r *Redactor) scanNonASCII(e *edits, text []byte, start, end int) int {
 	if next := r.scanValue(e, text, start, end); next > end {
 		return next
@@ -50,8 +50,8 @@ func (r *Redactor) scanNonASCII(e *edits, text []byte, start, end int) int {
 	return 0
 }
 
-// scanProse hides what has the shape of a key in text[start:end], a word of a description, and
-// behind it: credentials of a scheme, and those in a URL unless they are words.
+// scanProse hides credentials that follow text[start:end], a word of a description: those of a
+// scheme or in a URL. It skips those that look like words.
 func (r *Redactor) scanProse(e *edits, text []byte, start, end int) {
 	from := len(e.list)
 	if bytes.HasPrefix(text[end:], []byte("://")) {
@@ -69,8 +69,8 @@ func (r *Redactor) scanProse(e *edits, text []byte, start, end int) {
 	e.list = e.list[:from+len(kept)]
 }
 
-// scanPhrase hides what the word text[start:end] announces without being its name. It returns the
-// index up to which the text needs no further look, or end.
+// scanPhrase hides a value that the word text[start:end] announces without being its name. It
+// returns the index up to which the text needs no further scan, or end.
 func (r *Redactor) scanPhrase(e *edits, text []byte, start, end int, how textMode) int {
 	w := text[start:end]
 	switch w[0] | 0x20 {
@@ -94,7 +94,8 @@ func (r *Redactor) scanPhrase(e *edits, text []byte, start, end int, how textMod
 			return r.scanNetrc(e, text, end, true)
 		}
 	case 'p':
-		if bytes.EqualFold(w, []byte("password")) { // SQL: WITH PASSWORD '…', PASSWORD('…')
+		// This is SQL: WITH PASSWORD '…' or PASSWORD('…').
+		if bytes.EqualFold(w, []byte("password")) {
 			i := skipSpace(text, end, 8)
 			if i < len(text) && text[i] == '(' {
 				i++
@@ -109,7 +110,7 @@ func (r *Redactor) scanPhrase(e *edits, text []byte, start, end int, how textMod
 	return end
 }
 
-// hideQuoted hides what stands behind the quote at i. It returns the end of it, or end.
+// hideQuoted hides the text after the quote at i. It returns the end of that text, or end.
 func (r *Redactor) hideQuoted(e *edits, text []byte, i, end int, kind string) int {
 	to := quoteEnd(text, i+1, text[i], 0)
 	if to == i+1 {
@@ -119,7 +120,7 @@ func (r *Redactor) hideQuoted(e *edits, text []byte, i, end int, kind string) in
 	return to
 }
 
-// skipSpace returns the index behind at most n spaces.
+// skipSpace returns the index after at most n spaces.
 func skipSpace(text []byte, i, n int) int {
 	for n += i; i < len(text) && i < n && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r'); {
 		i++
@@ -127,7 +128,7 @@ func skipSpace(text []byte, i, n int) int {
 	return i
 }
 
-// token returns where the next token begins and ends, without its quotes.
+// token returns the bounds of the next token, without its quotes.
 func token(text []byte, i int) (from, to int) {
 	from = skipSpace(text, i, 64)
 	if from < len(text) && (text[from] == '"' || text[from] == '\'') {
@@ -138,7 +139,7 @@ func token(text []byte, i int) (from, to int) {
 	return from, to
 }
 
-// scanIdentified hides the password in IDENTIFIED BY '…' of SQL, whose BY is text[start:end].
+// scanIdentified hides the password in the SQL clause IDENTIFIED BY '…'. BY is text[start:end].
 func (r *Redactor) scanIdentified(e *edits, text []byte, start, end int) int {
 	if before := text[max(0, start-64):start]; !bytes.Contains(bytes.ToUpper(before), []byte("IDENTIFIED ")) {
 		return end
@@ -160,7 +161,7 @@ func (r *Redactor) scanIdentified(e *edits, text []byte, start, end int) int {
 	return max(to, end)
 }
 
-// scanNetrc hides the passwords of an entry of netrc, whose first word ends at end.
+// scanNetrc hides the passwords of a netrc entry, whose first word ends at end.
 func (r *Redactor) scanNetrc(e *edits, text []byte, end int, named bool) int {
 	i := end
 	if named {
@@ -186,7 +187,7 @@ func (r *Redactor) scanNetrc(e *edits, text []byte, end int, named bool) int {
 	}
 }
 
-// scanUserFlag hides user and password behind -u and --user of curl, which are text[start:end].
+// scanUserFlag hides the user and password after -u or --user of curl, which is text[start:end].
 func (r *Redactor) scanUserFlag(e *edits, text []byte, start, end int) int {
 	from, to := end, end
 	switch w := string(text[start:end]); {
@@ -207,7 +208,7 @@ func (r *Redactor) scanUserFlag(e *edits, text []byte, start, end int) int {
 	return to
 }
 
-// scanPart hides the value of a part of multipart/form-data whose name is that of a secret. The word
+// scanPart hides the value of a part of multipart/form-data that has the name of a secret. The word
 // form-data in the header of the part ends at end.
 func (r *Redactor) scanPart(e *edits, text []byte, end int) int {
 	const maxHeader = 8 << 10
@@ -250,10 +251,10 @@ func (r *Redactor) scanPart(e *edits, text []byte, end int) int {
 	return to
 }
 
-// valueElements are the tags whose text is the value of what an attribute names.
+// valueElements are the tags whose text is the value of the name in an attribute.
 var valueElements = []string{"entry", "string", "property", "item", "add", "setting", "param", "variable", "env", "data", "prop", "config"}
 
-// scanTag hides the value of a tag at i one of whose attributes has the name of a secret, as in
+// scanTag hides the value of the tag at i if one of its attributes has the name of a secret, as in
 // <add key="password" value="…"/> and <entry key="password">…</entry>.
 func (r *Redactor) scanTag(e *edits, text []byte, i int) {
 	const maxTag = 4 << 10
@@ -305,7 +306,7 @@ func (r *Redactor) scanTag(e *edits, text []byte, i int) {
 	}
 }
 
-// attribute returns where the value of an attribute begins and ends, whose = ends at i.
+// attribute returns the bounds of an attribute's value. The = before it ends at i.
 func attribute(tag []byte, i int) (from, to int) {
 	for i < len(tag) && (tag[i] == ' ' || tag[i] == '\\') {
 		i++
@@ -323,22 +324,25 @@ func attribute(tag []byte, i int) (from, to int) {
 }
 
 const (
-	maxEncodings = 2       // encodings that are taken off a text, one after the other
-	codeWindow   = 1 << 20 // bytes of it that are decoded at once
-	codeMargin   = maxSecret
+	// maxEncodings limits the encodings removed from a text, one after the other.
+	maxEncodings = 2
+	// codeWindow is the number of bytes of a text that are decoded at once.
+	codeWindow = 1 << 20
+	codeMargin = maxSecret
 )
 
-// isEncoded reports whether a text begins with something that stands for another character: one that is
-// percent-encoded, a character reference of HTML, a space or a sign of other scripts than ASCII.
+// isEncoded reports whether a text begins with a percent-encoded character, a character reference
+// of HTML, or a space or separator beyond ASCII.
 func isEncoded(text []byte) bool {
 	_, n := decodeOne(text)
 	return n > 0
 }
 
-// references are the character references of HTML that matter here.
+// references are the relevant character references of HTML.
 var references = map[string]string{"quot": `"`, "apos": "'", "amp": "&", "lt": "<", "gt": ">", "nbsp": " ", "colon": ":", "equals": "=", "NewLine": "\n"}
 
-// decodeOne returns what the beginning of a text stands for, and its length, 0 if it stands for itself.
+// decodeOne decodes the beginning of a text. It returns the character and the length of its
+// encoding, or length 0 if the text is not encoded.
 func decodeOne(text []byte) (plain string, n int) {
 	switch text[0] {
 	case '%':
@@ -391,23 +395,23 @@ func unhex(c byte) int {
 	return -1
 }
 
-// An origin says where the text behind an index of a decoded text stands in the text itself.
+// An origin maps the index at of a decoded text to the index from of the original.
 type origin struct{ at, from int }
 
-// A decoded text knows where its bytes come from.
+// A decodedText keeps the origins of its bytes.
 type decodedText struct {
 	text    []byte
 	origins []origin
 }
 
-// skip notes that the decoded text goes on with what stands at from.
+// skip notes that the decoded text continues with the original byte at from.
 func (d *decodedText) skip(from int) { d.origins = append(d.origins, origin{len(d.text), from}) }
 
-// index returns where the byte at i of the decoded text stands in the text itself.
+// index returns the index in the original of the decoded byte i.
 func (d *decodedText) index(i int) int {
 	k, found := slices.BinarySearchFunc(d.origins, i, func(o origin, i int) int { return o.at - i })
 	if found {
-		for k+1 < len(d.origins) && d.origins[k+1].at == i { // something without a width
+		for k+1 < len(d.origins) && d.origins[k+1].at == i { // after a character without width
 			k++
 		}
 		return d.origins[k].from + i - d.origins[k].at
@@ -418,7 +422,7 @@ func (d *decodedText) index(i int) int {
 	return d.origins[k-1].from + i - d.origins[k-1].at
 }
 
-// scanEncoded looks for secrets in what the text stands for.
+// scanEncoded looks for secrets in the decoded text.
 func (r *Redactor) scanEncoded(e *edits, text []byte, how textMode) {
 	how.depth++
 	for at := 0; at < len(text); at += codeWindow {
@@ -443,7 +447,7 @@ func (r *Redactor) scanEncoded(e *edits, text []byte, how textMode) {
 	}
 }
 
-// scanDecoded hides in the text, from at on, what is secret in the decoded text.
+// scanDecoded hides in the text, from at on, the secrets of the decoded text.
 func (r *Redactor) scanDecoded(e *edits, d *decodedText, at int, how textMode) {
 	var inner edits
 	r.scan(&inner, d.text, how)
@@ -454,8 +458,8 @@ func (r *Redactor) scanDecoded(e *edits, d *decodedText, at int, how textMode) {
 	}
 }
 
-// scanJoined looks for secrets that go on in the next line of an event of a stream: the lines of its
-// data, or, in a transcript of such a stream, those that begin with "data:".
+// scanJoined looks for secrets that span lines of an event of an event stream: its data lines or,
+// in a transcript of a stream, the lines that begin with "data:".
 func (r *Redactor) scanJoined(e *edits, text []byte, event bool) {
 	var d decodedText
 	for i := 0; i < len(text); {
@@ -486,8 +490,8 @@ func (r *Redactor) scanJoined(e *edits, text []byte, event bool) {
 	}
 }
 
-// scanDataURL hides the data of a URL that begin at i, if there is a secret in them. It returns
-// where they end.
+// scanDataURL hides the data of a data URL, which begins at i, if it contains a secret. It returns
+// the end of the data.
 func (r *Redactor) scanDataURL(e *edits, text []byte, i int, how textMode) int {
 	end := i
 	for end < len(text) && base64Byte[text[end]] {
@@ -506,20 +510,20 @@ var base64Byte = func() (t [256]bool) {
 	return t
 }()
 
-// minBase64 is how long a string must be to be looked at as base64 of something.
+// minBase64 is the length from which a string is examined as base64.
 const minBase64 = 12
 
-// maxUnnamedBase64 is how long it may be where nothing but its look says that it is base64.
+// maxUnnamedBase64 is the length up to which a string is examined because it looks like base64.
 const maxUnnamedBase64 = 1 << 20
 
-// secretBase64 reports whether a string is base64 of a text with a secret in it. blob says that the
-// protocol has base64 there, which may be of something else than text.
+// secretBase64 reports whether a string is base64 of a text with a secret. blob means that the
+// protocol has base64 there, which may encode other data than text.
 func (r *Redactor) secretBase64(text []byte, blob bool, depth int) bool {
 	if len(text) < minBase64 || depth >= maxNested || !blob && len(text) > maxUnnamedBase64 {
 		return false
 	}
 	if c := text[0]; !blob && (c < 'A' || c > 'f' || c > 'Z' && c < 'a') {
-		return false // not of a text that begins in ASCII: most words are told by that
+		return false // It does not encode ASCII text. This test excludes most words.
 	}
 	for _, c := range text[:minBase64] {
 		if !base64Byte[c] {
@@ -544,7 +548,7 @@ func (r *Redactor) secretBase64(text []byte, blob bool, depth int) bool {
 	return r.secretIn(text, depth)
 }
 
-// printable reports whether a text may begin so: UTF-8 without control characters.
+// printable reports whether text may be the beginning of a text: UTF-8 without control characters.
 func printable(text []byte) bool {
 	for _, c := range text {
 		if c < ' ' && c != '\n' && c != '\r' && c != '\t' || c == 0x7f {
@@ -554,7 +558,7 @@ func printable(text []byte) bool {
 	return utf8.Valid(wholeRunes(text))
 }
 
-// decodeBase64 decodes either alphabet, padded or not, into dst, which has room for it.
+// decodeBase64 decodes either alphabet, padded or not, into dst, which must have room.
 func decodeBase64(dst, src []byte) (int, error) {
 	enc := base64.RawStdEncoding
 	if bytes.ContainsAny(src, "-_") {
@@ -563,18 +567,19 @@ func decodeBase64(dst, src []byte) (int, error) {
 	return enc.Decode(dst, bytes.TrimRight(src, "=\r\n"))
 }
 
-// secretIn reports whether what base64 stands for has a secret. It is decoded piece by piece. Bytes
-// that are no text are looked through for shapes alone: in enough noise there is every name.
+// secretIn reports whether the text in base64 contains a secret. It decodes piece by piece. In data
+// that is not text it looks only for shapes, since enough noise contains every name.
 func (r *Redactor) secretIn(b64 []byte, depth int) bool {
 	const piece = 64 << 10
-	plain := r.plain // nil if this is base64 in base64
+	plain := r.plain // nil inside nested base64
 	r.plain = nil
 	if cap(plain) < min(len(b64), piece)+codeMargin {
 		plain = make([]byte, 0, min(len(b64), piece)+codeMargin)
 	}
 	defer func() { r.plain = plain[:0] }()
 	var e edits
-	kept := 0 // bytes of plain that the next piece begins with, since a secret may go over both
+	// kept is the size of the overlap with the next piece, since a secret may span both.
+	kept := 0
 	for at := 0; at < len(b64); at += piece {
 		n, err := decodeBase64(plain[kept:cap(plain)], b64[at:min(len(b64), at+piece)])
 		if err != nil && n == 0 {
@@ -596,7 +601,7 @@ func (r *Redactor) secretIn(b64 []byte, depth int) bool {
 	return false
 }
 
-// wholeRunes returns a text without the halves of characters that it may begin and end with.
+// wholeRunes returns a text without incomplete characters at both ends.
 func wholeRunes(text []byte) []byte {
 	for i := 0; i < utf8.UTFMax-1 && len(text) > 0 && !utf8.RuneStart(text[0]); i++ {
 		text = text[1:]

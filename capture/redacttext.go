@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// Text is judged in one pass over its words. What is a secret is told by its own shape (prefixes that issuers of keys use, three parts of a JWT, a PEM block), by the
-// word before it ("Bearer"), or by the name it is the value of ("password: …", "?token=…", "--api-key …").
+// Text is scanned in one pass over its words. A secret is recognized by its shape (prefixes of key
+// issuers, the three parts of a JWT, a PEM block), by the word before it ("Bearer"), or by its name
+// ("password: …", "?token=…", "--api-key …").
 
-// wordByte tells the bytes of a name or a key.
+// wordByte marks the bytes of names and keys.
 var wordByte = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.'
@@ -17,11 +18,12 @@ var wordByte = func() (t [256]bool) {
 	return t
 }()
 
-// A shape is how keys of one issuer begin, and how many more bytes they have at least.
+// A keyShape is the prefix of an issuer's keys and the minimum length of the rest.
 type keyShape struct {
 	prefix string
 	tail   int
-	digit  bool // there must be a digit, since prose could begin so
+	// digit requires a digit after the prefix, since prose could begin with it.
+	digit bool
 }
 
 var keyShapes = []keyShape{
@@ -36,7 +38,7 @@ var keyShapes = []keyShape{
 	{"hvs.", 20, false}, {"hvb.", 20, false}, {"AGE-SECRET-KEY-", 8, false}, {"atlasv1.", 20, false}, {"ATATT", 30, false}, {"sq0atp-", 8, false}, {"sq0csp-", 8, false}, {"EAAA", 40, true}, {"key-", 32, true},
 }
 
-// keyShapesByFirst finds the shapes by their first byte.
+// keyShapesByFirst indexes the shapes by their first byte.
 var keyShapesByFirst = func() (t [256][]keyShape) {
 	for _, s := range keyShapes {
 		t[s.prefix[0]] = append(t[s.prefix[0]], s)
@@ -44,24 +46,29 @@ var keyShapesByFirst = func() (t [256][]keyShape) {
 	return t
 }()
 
-// A scan says how a text is judged.
+// A textMode says how to scan a text.
 type textMode struct {
-	// prose passes over names with values: the text describes them. Only the shape of a key tells.
+	// prose ignores names with values, which the text only describes. Shapes and credentials still
+	// count.
 	prose bool
-	// depth counts the encodings that were taken off.
+	// depth counts the encodings that were removed.
 	depth int
 }
 
-// scanText adds the edits that hide the secrets in a text to e; they are settled. Nothing else of e is touched.
+// scanText adds to e the edits that hide the secrets in a text, normalized. It leaves earlier edits
+// unchanged.
 func (r *Redactor) scanText(e *edits, text []byte) { r.scan(e, text, textMode{}) }
 
 func (r *Redactor) scan(e *edits, text []byte, how textMode) {
 	from := len(e.list)
 	r.scanKnown(e, text)
 	r.scanPEM(e, text)
-	encoded := false // something stands for another character
-	triedTo := 0     // names with letters beyond ASCII were looked at up to here
-	tablesTo := 0    // first lines of tables were looked for up to here
+	// encoded reports that the text has an encoded character.
+	encoded := false
+	// triedTo is the end of the names with letters beyond ASCII that were examined.
+	triedTo := 0
+	// tablesTo is the index up to which first lines of tables were looked for.
+	tablesTo := 0
 	for i := 0; i < len(text); {
 		if c := text[i]; !wordByte[c] {
 			if specialByte[c] {
@@ -115,7 +122,7 @@ func (r *Redactor) scan(e *edits, text []byte, how textMode) {
 	}
 }
 
-// scanKnown hides what is known to be secret.
+// scanKnown hides known secrets.
 func (r *Redactor) scanKnown(e *edits, text []byte) {
 	for s := range r.known.all {
 		for at := 0; ; {
@@ -130,7 +137,7 @@ func (r *Redactor) scanKnown(e *edits, text []byte) {
 	}
 }
 
-// hasKnown reports whether something known to be secret is in the text as it stands.
+// hasKnown reports whether the text contains a known secret verbatim.
 func (r *Redactor) hasKnown(text []byte) bool {
 	for s := range r.known.all {
 		if bytes.Contains(text, []byte(s)) {
@@ -147,7 +154,7 @@ var (
 	dashes   = []byte("-----")
 )
 
-// scanPEM hides private keys. It reports whether the last of them has no end in the text.
+// scanPEM hides private keys. It reports whether the last one has no end in the text.
 func (r *Redactor) scanPEM(e *edits, text []byte) (open bool) {
 	for at := 0; ; {
 		k := bytes.Index(text[at:], pemBegin)
@@ -172,7 +179,7 @@ func (r *Redactor) scanPEM(e *edits, text []byte) (open bool) {
 	}
 }
 
-// pemEndOf returns the index behind the line that begins with the "-----END" at i.
+// pemEndOf returns the index after the line that begins with "-----END" at i.
 func pemEndOf(text []byte, i int) int {
 	i += len(pemEnd)
 	if k := bytes.Index(text[i:], dashes); k >= 0 && k < 64 {
@@ -181,7 +188,7 @@ func pemEndOf(text []byte, i int) int {
 	return len(text)
 }
 
-// scanWord hides keys that show by their shape what they are.
+// scanWord hides keys that are recognizable by their shape.
 func (r *Redactor) scanWord(e *edits, text []byte, start, end int) {
 	if end-start < 12 {
 		return
@@ -191,7 +198,7 @@ func (r *Redactor) scanWord(e *edits, text []byte, start, end int) {
 	if k := bytes.LastIndexByte(w, '.'); k >= 0 {
 		in.dot = start + bytes.LastIndexByte(w[:k], '.')
 	}
-	// Behind a backslash the first letter may be the end of an escape, in JSON that is quoted twice.
+	// After a backslash the first letter may end an escape, in JSON that is quoted twice.
 	if start > 0 && text[start-1] == '\\' && r.shapeAt(e, text, start+1, end, in) {
 		return
 	}
@@ -199,21 +206,24 @@ func (r *Redactor) scanWord(e *edits, text []byte, start, end int) {
 		if (i == start || !alnum(text[i-1])) && r.shapeAt(e, text, i, end, in) {
 			return
 		}
-		for i+1 < end && alnum(text[i]) { // to the next byte that is no letter or digit
+		for i+1 < end && alnum(text[i]) { // skip to the next separator
 			i++
 		}
 	}
 }
 
-// wordParts are what shapes ask of a word, found once so that long words take linear time.
+// wordParts are facts about a word that shapes need, computed once so that long words take linear
+// time.
 type wordParts struct {
-	digit int // index of the last digit
-	dot   int // index of the last dot but one
+	// digit is the index of the last digit.
+	digit int
+	// dot is the index of the last dot but one.
+	dot int
 }
 
 func alnum(c byte) bool { return wordByte[c] && c != '_' && c != '-' && c != '.' }
 
-// shapeAt hides the key that begins at i, if one does. The word ends at end.
+// shapeAt hides the key that begins at i, if there is one. The word ends at end.
 func (r *Redactor) shapeAt(e *edits, text []byte, i, end int, in wordParts) bool {
 	tok := text[i:end]
 	for _, s := range keyShapesByFirst[text[i]] {
@@ -233,7 +243,8 @@ func hasDigit(b []byte) bool {
 	return bytes.ContainsAny(b, "0123456789")
 }
 
-// scanScheme hides the credentials behind the name of an HTTP authentication scheme, which is text[start:end]. It returns where they end, or end.
+// scanScheme hides the credentials after the name of an HTTP authentication scheme, which is
+// text[start:end]. It returns their end, or end.
 func (r *Redactor) scanScheme(e *edits, text []byte, start, end int) int {
 	var basic bool
 	switch name := text[start:end]; {
@@ -277,7 +288,7 @@ func mixedCase(b []byte) bool {
 	return !bytes.Equal(b, bytes.ToLower(b)) && !bytes.Equal(b, bytes.ToUpper(b))
 }
 
-// placeholderEnd returns where the placeholder that begins at i ends, or i.
+// placeholderEnd returns the end of the placeholder that begins at i, or i.
 func placeholderEnd(text []byte, i int) int {
 	const longest = 64
 	rest := text[i+1 : min(len(text), i+longest)]
@@ -287,7 +298,7 @@ func placeholderEnd(text []byte, i int) int {
 	return i
 }
 
-// isPlaceholder reports whether a text is one and nothing else.
+// isPlaceholder reports whether the whole text is a placeholder.
 func isPlaceholder[T string | []byte](s T) bool {
 	const head = "~redacted:"
 	if len(s) > 64 || len(s) < len(head)+16 || string(s[:len(head)]) != head || s[len(s)-1] != '~' {
@@ -301,7 +312,8 @@ func isPlaceholder[T string | []byte](s T) bool {
 
 const lowercase = "abcdefghijklmnopqrstuvwxyz"
 
-// scanValue hides what text[start:end] is the name of. It returns the index up to which the text needs no further look, or end.
+// scanValue hides the value of the name text[start:end]. It returns the index up to which the text
+// needs no further scan, or end.
 func (r *Redactor) scanValue(e *edits, text []byte, start, end int) int {
 	if bytes.HasPrefix(text[end:], []byte("://")) {
 		r.scanAuthority(e, text, start, end+3)
@@ -337,7 +349,8 @@ func (r *Redactor) scanValue(e *edits, text []byte, start, end int) int {
 	return end
 }
 
-// separator returns the index of the byte that stands between a name and its value, or -1, and whether the name is quoted.
+// separator returns the index of the byte between a name and its value, or -1, and whether the name
+// is quoted.
 func separator(text []byte, start, end int) (i int, quoted bool) {
 	i = end
 	for i < len(text) && i < end+4 && text[i] == '\\' { // JSON in JSON
@@ -368,7 +381,7 @@ func separator(text []byte, start, end int) (i int, quoted bool) {
 	return -1, false
 }
 
-// twoWords returns the name that text[start:end] makes up with the word before it, as in "api key".
+// twoWords returns text[start:end] together with the word before it, as in "api key".
 func twoWords(text []byte, start, end int) []byte {
 	i := start
 	for i > 0 && text[i-1] == ' ' && i > start-2 {
@@ -380,18 +393,23 @@ func twoWords(text []byte, start, end int) []byte {
 	return text[i:end]
 }
 
-// A valueForm says what the value of a name may look like.
+// A valueForm describes the syntax of a value.
 type valueForm struct {
-	quotedName bool // as in JSON
-	query      bool // of a URL or a form
-	line       bool // it may have spaces, up to the end of the line
-	tag        bool // it ends at the next tag
+	// quotedName reports that the name is quoted, as in JSON.
+	quotedName bool
+	// query marks a parameter of a URL or a form.
+	query bool
+	// line lets the value have spaces, up to the end of the line.
+	line bool
+	// tag ends the value at the next tag.
+	tag bool
 }
 
-// valueSpan returns where the value behind the separator begins and ends.
+// valueSpan returns the bounds of the value after the separator.
 func valueSpan(text []byte, start, sep int, form valueForm) (from, to int) {
 	from = sep + 1
-	for text[sep] != ' ' && from < len(text) && (text[from] == '=' || text[from] == '>') { // k:=v, k => v
+	// Skip the rest of := and =>.
+	for text[sep] != ' ' && from < len(text) && (text[from] == '=' || text[from] == '>') {
 		from++
 	}
 	for from < len(text) && (text[from] == ' ' || text[from] == '\t') {
@@ -411,7 +429,7 @@ func valueSpan(text []byte, start, sep int, form valueForm) (from, to int) {
 	if structural(text[from:]) {
 		return from, bracketEnd(text, from)
 	}
-	var open byte // the quote that the name stands behind
+	var open byte // the quote before the name
 	if start > 0 && !form.quotedName && (text[start-1] == '"' || text[start-1] == '\'') {
 		open = text[start-1]
 	}
@@ -451,8 +469,8 @@ func quoteBelow(text []byte, i int) int {
 	return i
 }
 
-// indented returns the value of a name in YAML that stands on the lines below it: one word, or, if
-// text[from:to] announces a block, all lines that are indented deeper. The name begins at start.
+// indented returns the bounds of a YAML value on the lines below its name: one word or, if
+// text[from:to] announces a block, all lines with a deeper indent. The name begins at start.
 func indented(text []byte, start, from, to int) (int, int) {
 	block := false
 	if head := text[from:to]; len(head) > 0 {
@@ -496,7 +514,7 @@ func indented(text []byte, start, from, to int) (int, int) {
 	return from, end
 }
 
-// indent counts the spaces that a line begins with, and the dash of an element of a list.
+// indent returns the indent of a line, including the dash of a list element.
 func indent(line []byte) int {
 	n := 0
 	for n < len(line) && (line[n] == ' ' || line[n] == '\t' || line[n] == '-' && n+1 < len(line) && line[n+1] == ' ') {
@@ -505,7 +523,8 @@ func indent(line []byte) int {
 	return n
 }
 
-// quoteEnd returns where the quoted text that begins at i ends: at the next quote that has no more backslashes before it than the opening one, or at the end.
+// quoteEnd returns the end of the quoted text that begins at i: the next quote with no more
+// backslashes before it than the opening one, or the end of the text.
 func quoteEnd(text []byte, i int, quote byte, slashes int) int {
 	for k := i; k < len(text); k++ {
 		if text[k] != quote {
@@ -525,16 +544,17 @@ func quoteEnd(text []byte, i int, quote byte, slashes int) int {
 	return len(text)
 }
 
-// structural reports whether what follows is an object or an array.
+// structural reports whether the text begins with an object or an array.
 func structural(text []byte) bool {
 	return len(text) > 0 && (text[0] == '{' || text[0] == '[') &&
 		(len(text) == 1 || bytes.IndexByte([]byte("\"'{}[]\\\r\n\t "), text[1]) >= 0)
 }
 
-// bracketEnd returns where the object or array at i ends: behind its bracket, or at the end of the text. It may be JSON in JSON.
+// bracketEnd returns the end of the object or array at i, or of the text. It may be JSON in JSON.
 func bracketEnd(text []byte, i int) int {
 	depth, quoted := 0, false
-	slashes := -1 // before each quote; as many as before the first
+	// slashes is the number of backslashes before the first quote.
+	slashes := -1
 	for run := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == '\\':
@@ -560,7 +580,7 @@ func bracketEnd(text []byte, i int) int {
 	return i
 }
 
-// harmless tells of values that are certainly no secret.
+// harmless reports whether a value is certainly not a secret.
 func harmless(v []byte, name secretName) bool {
 	if len(v) == 0 || isPlaceholder(v) {
 		return true
@@ -575,11 +595,12 @@ func harmless(v []byte, name secretName) bool {
 	return !name.number && len(v) < 6 && len(bytes.Trim(v, "0123456789")) == 0
 }
 
-// scanAuthority hides the user and password of a URL, and the path of one that is a secret as a whole. The scheme begins at start, i is behind "://".
+// scanAuthority hides the user and password of a URL, and the path of one that is itself a secret.
+// The scheme begins at start; i is after "://".
 func (r *Redactor) scanAuthority(e *edits, text []byte, start, i int) {
 	stop := " \t\r\n\"'<>`"
 	if scheme := string(bytes.ToLower(text[start : i-3])); scheme == "http" || scheme == "https" || i < len(text) && text[i] == '/' {
-		stop += "/?#\\" // elsewhere passwords with these bytes are met
+		stop += "/?#\\" // other schemes allow these in passwords
 	}
 	end := i
 	for end < len(text) && end < i+4096 && strings.IndexByte(stop, text[end]) < 0 {
@@ -606,12 +627,12 @@ func (r *Redactor) scanAuthority(e *edits, text []byte, start, i int) {
 	}
 }
 
-// hooks are addresses whose path is all that it takes to use them.
+// hooks are addresses with a secret path.
 var hooks = []string{"hooks.slack.com/services/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/", "mcp.zapier.com/api/mcp/s/", "hooks.zapier.com/hooks/catch/"}
 
-// A table names its values once, in its first line. Those of CSV, with a comma, a semicolon or a tab
-// between the cells, are told from prose by lines of the same number of cells below the first one;
-// those of Markdown and of database shells by the line of dashes.
+// A table names its values in its first line. CSV, with a comma, a semicolon or a tab between
+// cells, is distinguished from prose by following lines with the same number of cells; Markdown and
+// the output of database shells by a line of dashes.
 
 const (
 	maxTableHead = 2 << 10 // bytes of a first line
@@ -622,7 +643,7 @@ const (
 // separators are the bytes between the cells of tables.
 const separators = ",;\t|"
 
-// cellEndByte are the bytes that may stand behind the name in a cell of the first line.
+// cellEndByte marks the bytes that may follow a name in the first line.
 var cellEndByte = func() (t [256]bool) {
 	for _, c := range []byte(separators + "\"' \r\n") {
 		t[c] = true
@@ -630,8 +651,9 @@ var cellEndByte = func() (t [256]bool) {
 	return t
 }()
 
-// scanTable hides the columns of a table with names of secrets, if the word text[start:end] ends such
-// a name in its first line. It returns the index before which no other word can be of that line.
+// scanTable hides the columns with names of secrets, if the word text[start:end] ends such a name
+// in the first line of a table. It returns the index before which no other word belongs to that
+// line.
 func (r *Redactor) scanTable(e *edits, text []byte, start, end int) int {
 	from, to, delim := cellAround(text, start, end)
 	if delim == 0 {
@@ -663,7 +685,7 @@ func (r *Redactor) scanTable(e *edits, text []byte, start, end int) int {
 			return at
 		}
 	} else if before, _ := tableRow(text, prevLineStart(text, head), delim); head > 0 && len(before) == len(names) {
-		return at // it is a row itself
+		return at // it is itself a row
 	}
 	for next := first; next < len(text); {
 		cells, behind := tableRow(text, next, delim)
@@ -680,8 +702,8 @@ func (r *Redactor) scanTable(e *edits, text []byte, start, end int) int {
 	return at
 }
 
-// cellAround returns the cell of a table that ends with the word text[start:end], and the byte
-// between cells; 0 if there is none.
+// cellAround returns the bounds of the table cell that ends with the word text[start:end], and the
+// byte between cells, or 0 without one.
 func cellAround(text []byte, start, end int) (from, to int, delim byte) {
 	const maxName = 40
 	i := end
@@ -718,11 +740,11 @@ func cellAround(text []byte, start, end int) (from, to int, delim byte) {
 	return from, end, delim
 }
 
-// A tableCell is where the text of a cell begins and ends, without its quotes.
+// A tableCell has the bounds of a cell's text, without its quotes.
 type tableCell struct{ from, to int }
 
-// tableRow returns the cells of the line that begins at i, and where the next line begins. There are
-// none if the line, or one of its quoted cells, is too long.
+// tableRow returns the cells of the line that begins at i, and the start of the next line. It
+// returns no cells if the line or a quoted cell is too long.
 func tableRow(text []byte, i int, delim byte) (cells []tableCell, next int) {
 	limit := min(len(text), i+maxTableRow)
 	if delim == '|' {
@@ -741,7 +763,7 @@ func tableRow(text []byte, i int, delim byte) (cells []tableCell, next int) {
 			cell.from = i + 1
 			for i++; i < limit && text[i] != '"' || i+1 < limit && text[i+1] == '"'; i++ {
 				if text[i] == '"' {
-					i++ // two stand for one
+					i++ // a doubled quote
 				}
 			}
 			cell.to = min(i, limit)
@@ -767,7 +789,8 @@ func tableRow(text []byte, i int, delim byte) (cells []tableCell, next int) {
 			return nil, nextLineStart(text, limit)
 		}
 		over := i >= limit || text[i] == '\n'
-		if !over || delim != '|' || cell.from < cell.to { // Markdown may close the line by a bar
+		// Markdown may end the line with a bar.
+		if !over || delim != '|' || cell.from < cell.to {
 			if cells = append(cells, cell); len(cells) > maxColumns {
 				return nil, nextLineStart(text, i)
 			}
@@ -779,7 +802,7 @@ func tableRow(text []byte, i int, delim byte) (cells []tableCell, next int) {
 	}
 }
 
-// nextLineStart returns where the line behind the one with text[i] begins.
+// nextLineStart returns the start of the line after the one with text[i].
 func nextLineStart(text []byte, i int) int {
 	if k := bytes.IndexByte(text[i:], '\n'); k >= 0 {
 		return i + k + 1
@@ -787,7 +810,7 @@ func nextLineStart(text []byte, i int) int {
 	return len(text)
 }
 
-// prevLineStart returns where the line before the one at i begins, or i if it is too long.
+// prevLineStart returns the start of the line before the one at i, or i if that line is too long.
 func prevLineStart(text []byte, i int) int {
 	if i == 0 {
 		return 0
@@ -800,7 +823,8 @@ func prevLineStart(text []byte, i int) int {
 	return from + k + 1
 }
 
-// skipDashes returns where the line behind one of dashes at i begins, or i if that is none.
+// skipDashes returns the start of the line after a line of dashes at i, or i
+// for another line.
 func skipDashes(text []byte, i int) int {
 	next := nextLineStart(text, i)
 	line := bytes.TrimSpace(text[i:next])

@@ -12,23 +12,28 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a Writer that is not told others.
+// Defaults of a Writer.
 const (
 	DefaultMaxQueue     = 128 << 20        // bytes
 	DefaultMaxPayload   = 64 << 20         // bytes
-	DefaultCloseTimeout = 10 * time.Second // that Close waits for a slow disk
+	DefaultCloseTimeout = 10 * time.Second // for which Close waits
 )
 
 const (
-	writeInterval  = 5 * time.Millisecond   // between two writes, so that a quiet wire does not wake a goroutine for each message
-	flushInterval  = 500 * time.Millisecond // between two flushes of a compressor while the wire is busy
-	idleFlushDelay = 100 * time.Millisecond // without an event, after which a compressor is flushed
+	// writeInterval is the time between two writes. It avoids waking the goroutine for each
+	// message.
+	writeInterval = 5 * time.Millisecond
+	// flushInterval is the time between two flushes of a compressor under traffic.
+	flushInterval = 500 * time.Millisecond
+	// idleFlushDelay is the time without an event after which a compressor is flushed.
+	idleFlushDelay = 100 * time.Millisecond
 )
 
 var (
-	// ErrClosed is returned by calls on a Writer that was closed.
+	// ErrClosed is returned by Flush on a closed Writer.
 	ErrClosed = errors.New("capture: closed")
-	// ErrUnfinished is wrapped by the error of a Close that did not wait any longer for the disk. What was recorded last may not be in the file.
+	// ErrUnfinished is wrapped by the error of Close if the disk was too slow. The last events may
+	// not be in the file.
 	ErrUnfinished = errors.New("capture: not everything was written in time")
 )
 
@@ -36,62 +41,82 @@ var (
 type Options struct {
 	// Tool, Transport, Name and URL are for the head, see [Head].
 	Tool, Transport, Name, URL string
-	// Redact says what is hidden besides the usual.
+	// Redact adds to the default redaction. nil adds nothing.
 	Redact *Redaction
-	// Unredacted turns redaction off: the capture is as secret as the traffic.
+	// Unredacted turns redaction off. The capture is then as secret as the traffic.
 	Unredacted bool
-	// MaxQueue is how many bytes may wait to be written; 0 is DefaultMaxQueue. What is beyond is not recorded, and the capture says so.
+	// MaxQueue limits the bytes that wait to be written. Zero means DefaultMaxQueue. Events beyond
+	// it become gaps.
 	MaxQueue int
-	// MaxPayload is how many bytes of a payload are recorded; 0 is DefaultMaxPayload. It is never more than half of MaxQueue.
+	// MaxPayload limits the recorded bytes of a payload. Zero means DefaultMaxPayload. It is at
+	// most half of MaxQueue.
 	MaxPayload int
-	// CloseTimeout is how long Close waits for what was recorded to be written; 0 is DefaultCloseTimeout.
+	// CloseTimeout limits the time that Close waits for the last writes. Zero means
+	// DefaultCloseTimeout.
 	CloseTimeout time.Duration
-	// Append lets [Create] go on behind the end of a file that exists, with a head of its own. It must not be compressed.
+	// Append lets [Create] append a capture with its own head to an existing file, which must not
+	// be compressed.
 	Append bool
-	// Opened is called with each file that [Create] makes, before anything is written to it: to lock it,
-	// for example. The file stays the property of the [File], whose Close closes it. nil is none.
+	// Opened is called with each file that [Create] or a recreation opens, before anything is
+	// written to it, for example to lock it. The [File] still owns and closes it. nil means no
+	// call.
 	Opened func(*os.File)
-	// Notice is told of what happens to the file of a [File] while it records, see [ErrRemoved]. It is
-	// called by the goroutine that writes. nil is none.
+	// Notice is called when the file of a [File] disappears while it records, see [ErrRemoved]. The
+	// writing goroutine calls it. nil means no call.
 	Notice func(error)
-	// Tee is shown what is written; nil is none. See [Tee].
+	// Tee receives a copy of the output, see [Tee]. nil means none.
 	Tee Tee
-	// Want is asked whether an event is worth recording, by many goroutines at once, and must return at once; nil records all. size is that of its payload, and of all that waits to be written. Events that
-	// are not wanted get their numbers, and become a gap. What is not traffic is not asked about: that a process was started or has ended, the end of a stream, notes.
+	// Want decides whether to record an event of traffic. size is that of its payload plus all
+	// pending events in bytes. Want is called concurrently and must return at once. An unwanted
+	// event gets a number and becomes part of a gap. Events that are not traffic, such as starts,
+	// exits, ends of streams and notes, are always recorded. nil records everything.
 	Want func(size int) bool
 }
 
-// A Writer records events. Recording takes the time of copying the payload: a goroutine of the Writer's hides secrets and writes, and if it is too slow
-// events are lost, which the capture then says. Its methods may be called by many goroutines at once.
+// A Writer records events. Recording only copies the payload; a goroutine redacts and writes. If
+// that goroutine is too slow, events are lost and the capture has a gap. A Writer is safe for
+// concurrent use.
 type Writer struct {
 	opts  Options
 	start time.Time
 	id    string
 
-	mu      sync.Mutex
-	n       uint64         // of the last event
-	full    []*eventBuffer // before queue: those that have their size
-	queue   *eventBuffer
-	free    []*eventBuffer // written, for use again; none when nothing waits
-	waiting int            // bytes in queue, and in what is being written
-	gap     Gap            // lost since the last event that was queued, if Lost > 0
-	gapN    uint64
-	gapT    time.Duration
-	lost    uint64
-	closed  bool
-	idle    bool // the goroutine waits for wake
-	err     error
+	mu sync.Mutex
+	// n is the number of the last event.
+	n uint64
+	// full holds the buffers that have reached their size. They come before queue.
+	full  []*eventBuffer
+	queue *eventBuffer
+	// free holds written buffers for reuse. It is empty when nothing waits.
+	free []*eventBuffer
+	// waiting is the cost of queue, full and the buffer being written, in bytes.
+	waiting int
+	// gap describes the events lost since the last queued one, if Lost > 0.
+	gap    Gap
+	gapN   uint64
+	gapT   time.Duration
+	lost   uint64
+	closed bool
+	// idle reports that the goroutine waits for wake.
+	idle bool
+	err  error
 
-	wake   chan struct{} // one element: look at the queue
-	urgent chan struct{} // one element: do not linger
-	done   chan struct{} // closed when the goroutine has ended
-	flush  chan chan error
+	// wake has room for one element, which announces a queued event.
+	wake chan struct{}
+	// urgent has room for one element, which ends the pause between writes.
+	urgent chan struct{}
+	// done is closed when the goroutine has ended.
+	done  chan struct{}
+	flush chan chan error
 
-	loop writeLoop // the goroutine's
+	// loop belongs to the goroutine.
+	loop writeLoop
 }
 
-// NewWriter returns a Writer that records to w, and writes the head at once. w is written to by one goroutine, and never after Close has returned nil; it is not closed.
-// A w that has a method Flush() error, as compressors have, is flushed twice a second, and when nothing was recorded for a tenth of one.
+// NewWriter returns a Writer that records to dst, and writes the head at once. One goroutine writes
+// to dst; it stops before Close returns, unless Close wraps ErrUnfinished. The Writer does not
+// close dst. If dst has a method Flush() error, as compressors have, the Writer flushes it twice a
+// second under traffic, and after a pause of a tenth of a second.
 func NewWriter(dst io.Writer, opts *Options) *Writer {
 	w := &Writer{
 		id:   rand.Text(),
@@ -123,14 +148,16 @@ func NewWriter(dst io.Writer, opts *Options) *Writer {
 // ID returns the id of the capture.
 func (w *Writer) ID() string { return w.id }
 
-// Record records an event, and returns the number it got. Kind, Dir and what the kind needs must be set; N, T and At are not looked at. Call it before the bytes
-// are forwarded, so that the order of the capture is one in which things may have caused each other.
+// Record records an event and returns its number. Kind, Dir and the fields of the kind must be set;
+// N, T and At are ignored. Call it before the bytes are forwarded, so that the order of the capture
+// is a possible order of cause and effect.
 //
-// It never waits for the disk. Data is copied. What e points to else is kept, and must not be changed any more; e itself may be used again. After Close it does
-// nothing, and returns 0.
+// Record never waits for the disk. It copies Data. It keeps everything else that e points to, which
+// must not change afterwards; e itself may be reused. After Close it does nothing and returns 0.
 func (w *Writer) Record(e *Event) (n uint64) { return w.record(e, nil) }
 
-// Wants reports whether an event of traffic with so many bytes of payload would be recorded now: see Options.Want. Who would have to copy them can save it.
+// Wants reports whether an event of traffic with a payload of size bytes would be recorded now, see
+// Options.Want. It lets callers avoid a useless copy.
 func (w *Writer) Wants(size int) bool {
 	if w.opts.Want == nil {
 		return true
@@ -141,11 +168,11 @@ func (w *Writer) Wants(size int) bool {
 	return w.opts.Want(size)
 }
 
-// RecordOwned is Record for a payload that the caller does not need any more: Data is not copied. The Writer reads it until it has been written, or given up, and then calls free, once, on a
-// goroutine of its own or before RecordOwned returns.
+// RecordOwned is like Record but does not copy Data. The Writer reads Data until it is written or
+// dropped, and then calls free once, on another goroutine or before RecordOwned returns.
 func (w *Writer) RecordOwned(e *Event, free func()) (n uint64) { return w.record(e, free) }
 
-// record records an event. free is nil if Data has to be copied.
+// record records an event. A nil free means that Data must be copied.
 func (w *Writer) record(e *Event, free func()) (n uint64) {
 	owned := false
 	if free != nil {
@@ -168,7 +195,7 @@ func (w *Writer) record(e *Event, free func()) (n uint64) {
 		case free != nil:
 			own = e.Data
 		default:
-			own = bytes.Clone(e.Data) // outside of the lock
+			own = bytes.Clone(e.Data) // outside the lock
 		}
 	}
 	w.mu.Lock()
@@ -222,7 +249,7 @@ func wakeUp(ch chan struct{}) {
 	}
 }
 
-// truncate returns the event with no more of its payload than is recorded.
+// truncate returns the event with its payload cut to MaxPayload.
 func (w *Writer) truncate(e *Event) *Event {
 	if len(e.Data) <= w.opts.MaxPayload {
 		return e
@@ -238,7 +265,8 @@ func (w *Writer) truncate(e *Event) *Event {
 	return &cut
 }
 
-// reserve makes room for a payload that has memory of its own, and reports whether there is any.
+// reserve reserves queue space for a payload with its own memory. It reports whether there was
+// room.
 func (w *Writer) reserve(cost int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,7 +277,7 @@ func (w *Writer) reserve(cost int) bool {
 	return ok
 }
 
-// wanted reports whether an event is recorded.
+// wanted reports whether to record an event.
 func (w *Writer) wanted(e *Event) bool {
 	switch e.Kind {
 	case KindMessage, KindRequest, KindResponse, KindBody, KindSSE, KindEnd, KindStderr:
@@ -258,7 +286,7 @@ func (w *Writer) wanted(e *Event) bool {
 	return true
 }
 
-// skip gives an event that is not wanted its number.
+// skip assigns a number to an unwanted event.
 func (w *Writer) skip(e *Event) (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -270,7 +298,7 @@ func (w *Writer) skip(e *Event) (n uint64) {
 	return w.n
 }
 
-// countLost counts an event that is not recorded. The first of several says why.
+// countLost counts an event that is not recorded. The first one of a gap sets the reason.
 func (w *Writer) countLost(e *Event, n uint64, t time.Duration, why string) {
 	if w.gap.Lost == 0 {
 		w.gapN, w.gapT, w.gap.Why = n, t, why
@@ -281,7 +309,7 @@ func (w *Writer) countLost(e *Event, n uint64, t time.Duration, why string) {
 	w.lost++
 }
 
-// queueGap queues what is known of the events that were lost before the next one.
+// queueGap queues the gap of events that were lost before the next one.
 func (w *Writer) queueGap() {
 	if w.gap.Lost > 0 {
 		w.queue.add(gapEvent(w.gapN, w.gapT, w.gap), w.gapN, w.gapT, nil, 0)
@@ -289,21 +317,24 @@ func (w *Writer) queueGap() {
 	}
 }
 
-// Lost returns how many events were not recorded because the disk was too slow, or failed, or because nobody wanted them.
+// Lost returns the number of events that were not recorded because the disk was too slow or failed,
+// or because nobody wanted them.
 func (w *Writer) Lost() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lost
 }
 
-// Err returns the first error that writing met, or nil. Recording goes on, and so do the attempts to write.
+// Err returns the first write error, or nil. After an error the Writer continues to record and to
+// write.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Flush waits until everything that was recorded before has been handed to the writer below, or ctx ends. It returns what Err does.
+// Flush waits until all earlier events have been written and flushed to the underlying writer, or
+// ctx ends. It returns the result of Err.
 func (w *Writer) Flush(ctx context.Context) error {
 	reply := make(chan error, 1)
 	select {
@@ -321,8 +352,9 @@ func (w *Writer) Flush(ctx context.Context) error {
 	}
 }
 
-// Close writes what is left, and the last line of the capture. It waits no longer than the close timeout: then the error wraps ErrUnfinished, and the goroutine
-// that writes goes on until its write returns. Otherwise the error is what Err returns. It may be called more than once.
+// Close writes the remaining events and the tail. After the close timeout it returns an error that
+// wraps ErrUnfinished, and the goroutine continues until its write returns. Otherwise it returns
+// the result of Err. It may be called more than once.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -339,26 +371,35 @@ func (w *Writer) Close() error {
 	}
 }
 
-// writeLoop is what the goroutine of a Writer works with.
+// writeLoop is the state of a Writer's goroutine.
 type writeLoop struct {
-	enc         *Encoder
-	flusher     interface{ Flush() error } // nil if nothing below has a buffer
-	spare       *eventBuffer
-	writeFailed bool // the last write failed, maybe within a line
-	dirty       bool // the flusher has something that is not flushed
+	enc *Encoder
+	// flusher is nil if the destination has no buffer.
+	flusher interface{ Flush() error }
+	spare   *eventBuffer
+	// writeFailed reports that the last write failed, possibly within a line.
+	writeFailed bool
+	// dirty reports that flusher has unflushed data.
+	dirty bool
 
-	next        uint64    // number of the event that the next line is about
-	events      uint64    // written
-	unflushed   lostRange // the events since the last write that did not fail: lost if the next one does
-	lost        lostRange // those that were lost, as long as the capture does not say so
+	// next is the number of the event for the next line.
+	next uint64
+	// events counts the written events.
+	events uint64
+	// unflushed has the events since the last successful write. They are lost if the next one
+	// fails.
+	unflushed lostRange
+	// lost has the lost events that the capture does not mention yet.
+	lost        lostRange
 	head        Event
-	headWritten bool // it is written
+	headWritten bool
 	lastFlush   time.Time
 }
 
-// A span is a run of events.
+// A lostRange is a run of events.
 type lostRange struct {
-	n   uint64 // of the first
+	// n is the number of the first event.
+	n   uint64
 	t   time.Duration
 	gap Gap
 }
@@ -397,7 +438,8 @@ func (l *writeLoop) init(w *Writer, out io.Writer) {
 	l.enc.Encode(&l.head)
 }
 
-// run is the goroutine of a Writer. It takes what was recorded, writes it, and lingers a little before it looks again.
+// run is the goroutine of a Writer. It writes the queued events and pauses a little before it looks
+// again.
 func (w *Writer) run() {
 	defer close(w.done)
 	timer := time.NewTimer(writeInterval)
@@ -428,8 +470,8 @@ func (w *Writer) run() {
 	w.writeTail()
 }
 
-// nextBuffer returns a batch of what is queued, or nil if there is nothing. more tells that there are others,
-// closed that no more will come.
+// nextBuffer returns a buffer of queued events, or nil if it has none. more reports that further
+// events wait, closed that no more will come.
 func (w *Writer) nextBuffer() (b *eventBuffer, more, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -455,7 +497,7 @@ func (w *Writer) nextBuffer() (b *eventBuffer, more, closed bool) {
 	return b, false, w.closed
 }
 
-// releaseBuffer makes room for what the batch has held.
+// releaseBuffer frees the queue space of a written buffer.
 func (w *Writer) releaseBuffer(b *eventBuffer) {
 	cost := b.cost
 	b.reset()
@@ -472,7 +514,7 @@ func (w *Writer) releaseBuffer(b *eventBuffer) {
 	w.loop.spare = b
 }
 
-// maxFreeBuffers is how many batches are kept for use again while the wire is faster than the disk.
+// maxFreeBuffers limits the buffers kept for reuse while traffic is faster than the disk.
 const maxFreeBuffers = 8
 
 // wait waits until there is something to write or to flush.
@@ -501,12 +543,12 @@ func (w *Writer) wait() {
 	}
 }
 
-// drain writes what is queued now.
+// drain writes the events that are queued now.
 func (w *Writer) drain() {
 	w.mu.Lock()
 	left := len(w.full) + 1
 	w.mu.Unlock()
-	for ; left > 0; left-- { // not what comes meanwhile
+	for ; left > 0; left-- { // excludes later events
 		b, _, _ := w.nextBuffer()
 		if b == nil {
 			return
@@ -516,12 +558,12 @@ func (w *Writer) drain() {
 	}
 }
 
-// writeEvents writes the events of a batch, and accounts for them.
+// writeEvents writes the events of a buffer and updates the counters.
 func (w *Writer) writeEvents(b *eventBuffer) {
 	l := &w.loop
 	defer l.endLine(w.opts.Tee)
 	if l.writeFailed {
-		// The last line may be half there: end it, so that no other is lost with it.
+		// The last line may be incomplete. End it, so that the next one is not lost with it.
 		l.writeFailed, l.enc.out.err = false, nil
 		l.enc.out.str("\n")
 		if !l.headWritten {
@@ -552,14 +594,15 @@ func (w *Writer) writeEvents(b *eventBuffer) {
 	}
 }
 
-// markWritten notes that everything was written.
+// markWritten notes that everything so far was written.
 func (l *writeLoop) markWritten() {
 	l.headWritten = true
 	l.events += l.unflushed.gap.Lost
 	l.unflushed, l.lost = lostRange{}, lostRange{}
 }
 
-// writeFailed notes that writing failed. The next batch is another attempt: disks that are full do not stay so.
+// writeFailed notes a write error. The next buffer is another attempt, since a full disk may get
+// room again.
 func (w *Writer) writeFailed(err error) {
 	l := &w.loop
 	l.writeFailed = true
@@ -573,7 +616,7 @@ func (w *Writer) writeFailed(err error) {
 	l.unflushed = lostRange{}
 }
 
-// flushDst empties the compressor, if there is one.
+// flushDst flushes the compressor, if there is one.
 func (w *Writer) flushDst() error {
 	l := &w.loop
 	l.lastFlush = time.Now()
@@ -605,7 +648,8 @@ func (w *Writer) writeTail() {
 	w.flushDst()
 }
 
-// A batch holds events between the one who records them and the goroutine that writes them. Small payloads share one piece of memory, which is used again.
+// An eventBuffer holds events between Record and the writing goroutine. Small payloads share one
+// reusable block of memory.
 type eventBuffer struct {
 	events []queuedEvent
 	data   []byte
@@ -613,25 +657,30 @@ type eventBuffer struct {
 }
 
 type queuedEvent struct {
-	ev       Event
-	from, to int    // of the payload in batch.data, unless it is in ev.Data
-	shared   bool   // it is in batch.data
-	free     func() // gives the payload back; nil if it is the collector's
+	ev Event
+	// from and to delimit the payload in eventBuffer.data if shared is set.
+	from, to int
+	shared   bool
+	// free returns the payload to its owner. It is nil if the garbage collector owns it.
+	free func()
 }
 
 const (
-	largePayload  = 64 << 10 // from here on a payload has memory of its own
-	maxIdleData   = 1 << 20  // more is given back when the use is far less
+	// largePayload is the size in bytes from which a payload has its own memory.
+	largePayload = 64 << 10
+	// Larger idle capacity is released when the use is far less.
+	maxIdleData   = 1 << 20
 	maxIdleEvents = 2048
-	maxBufferCost = 4 << 20 // bytes: a batch does not grow above it, since growing copies
+	// maxBufferCost limits a buffer in bytes, since growth copies.
+	maxBufferCost = 4 << 20
 )
 
-// emptyCopy returns a batch for as much as b holds.
+// emptyCopy returns an empty buffer with room for the contents of b.
 func (b *eventBuffer) emptyCopy() *eventBuffer {
 	return &eventBuffer{events: make([]queuedEvent, 0, len(b.events)), data: make([]byte, 0, len(b.data))}
 }
 
-// add appends an event. Its payload is copied, unless own says that the queue may keep it.
+// add appends an event. It copies the payload unless own is set, which the buffer keeps.
 func (b *eventBuffer) add(e *Event, n uint64, t time.Duration, own []byte, cost int) {
 	if len(b.events) < cap(b.events) {
 		b.events = b.events[:len(b.events)+1]
@@ -655,19 +704,20 @@ func (b *eventBuffer) add(e *Event, n uint64, t time.Duration, own []byte, cost 
 	}
 }
 
-// freeLast has the payload of the event that was added last given back when it is not needed any more.
+// freeLast sets the function that frees the payload of the last event.
 func (b *eventBuffer) freeLast(free func()) { b.events[len(b.events)-1].free = free }
 
-// event returns an event with its payload. It is good until reset.
+// event returns an event with its payload. It is valid until reset.
 func (b *eventBuffer) event(i int) *Event {
 	q := &b.events[i]
 	if q.shared {
-		q.ev.Data = nonNil(b.data[q.from:q.to:q.to]) // empty is not absent, even if the batch has no memory yet
+		// An empty payload must not become nil, even if data is nil.
+		q.ev.Data = nonNil(b.data[q.from:q.to:q.to])
 	}
 	return &q.ev
 }
 
-// reset empties the batch, and lets go of what a burst has made it grow to.
+// reset empties the buffer and releases memory that a burst left.
 func (b *eventBuffer) reset() {
 	for i := range b.events {
 		if free := b.events[i].free; free != nil {
@@ -685,19 +735,23 @@ func (b *eventBuffer) reset() {
 	}
 }
 
-// maxLine is how long a line of text may be before it is recorded in pieces.
+// maxLine is the length in bytes above which a line of text is recorded in parts.
 const maxLine = 64 << 10
 
-// Lines records text as it comes, such as what a process writes to its standard error, line by line: a secret that two writes share is seen whole. It is an
-// io.Writer that never fails, for any number of goroutines.
+// Lines records a stream of text, such as the standard error of a process, line by line, so that
+// redaction sees a secret that spans two writes. It is an io.Writer that never fails, and is safe
+// for concurrent use.
 type Lines struct {
-	w       *Writer
-	mu      sync.Mutex
-	ev      Event
-	partial []byte // of a line that has no end yet
+	w  *Writer
+	mu sync.Mutex
+	ev Event
+	// partial is the beginning of an incomplete line.
+	partial []byte
 }
 
-// Lines returns an io.Writer that records each line of what is written to it as an event like e, usually of [KindStderr]; Data is the line without its end. A line of more than 64 KiB is recorded in parts. Close records a last line that has no end.
+// Lines returns an io.Writer that records each line as an event like e, usually of [KindStderr].
+// Data is the line without its end. A line of more than 64 KiB is recorded in parts. Close records
+// an incomplete last line.
 func (w *Writer) Lines(e Event) *Lines { return &Lines{w: w, ev: e} }
 
 // Write records the lines that p completes.
@@ -743,7 +797,7 @@ func (l *Lines) record(line []byte) {
 	l.ev.Data = nil
 }
 
-// recordLast records the end of a line that was kept.
+// recordLast records the rest of a line from partial.
 func (l *Lines) recordLast() {
 	if l.ev.Part > 0 {
 		l.ev.Part++
@@ -752,7 +806,7 @@ func (l *Lines) recordLast() {
 	l.ev.Part, l.partial = 0, l.partial[:0]
 }
 
-// Close records what has no line end. It returns nil.
+// Close records an incomplete last line. It returns nil.
 func (l *Lines) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -762,16 +816,19 @@ func (l *Lines) Close() error {
 	return nil
 }
 
-// A Tee is shown what a [Writer] writes: the lines of the capture, redacted, before they are compressed, and whether or not there was room for them below. Its methods are called by the
-// goroutine that writes, one at a time, until Close has returned nil. They must return at once, since what is recorded waits in a bounded queue meanwhile.
+// A Tee receives the output of a [Writer]: redacted lines before compression, even if writing
+// fails. The writing goroutine calls its methods, one at a time, until Close has returned nil. They
+// must return at once, since pending events fill a bounded queue meanwhile.
 type Tee interface {
-	// Write is shown bytes that follow the ones before. They may be part of a line. They must not be kept.
+	// Write receives the next bytes, which may be part of a line. It must not keep p.
 	Write(p []byte)
-	// EndLine says that the last line has come as a whole, or, if writing failed, that no more of it comes. next is the number of the event that the next line is about; a greater one if that one gets lost.
+	// EndLine reports that the last line is complete or, after a write error, that no more of it
+	// will come. The next line is about the event with the number next, or a greater number if that
+	// event is lost.
 	EndLine(next uint64)
 }
 
-// teeWriter writes to w, and shows it to a Tee.
+// teeWriter writes to w and copies to a Tee.
 type teeWriter struct {
 	w   io.Writer
 	tee Tee
@@ -791,7 +848,7 @@ func (o *Options) withTee(w io.Writer) io.Writer {
 	return teeWriter{w, o.Tee}
 }
 
-// endLine tells the Tee, if there is one, that what was written ends where a line does.
+// endLine tells the Tee, if there is one, that the output is at the end of a line.
 func (l *writeLoop) endLine(tee Tee) {
 	if tee != nil {
 		tee.EndLine(l.next)

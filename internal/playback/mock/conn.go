@@ -12,33 +12,45 @@ import (
 	"mcpwire/mcp"
 )
 
-// A peer is the server's side of one connection or session, or of all requests without one.
+// A conn is the server's side of one connection or session, or of all requests without one.
 type conn struct {
-	srv    *Server
-	out    jsonrpc.Sender // takes what belongs to no request, one message at a time
-	stream bool           // its messages are frames of a stream of bytes
+	srv *Server
+	// out sends messages that belong to no request, one at a time.
+	out jsonrpc.Sender
+	// stream reports that messages are frames of a byte stream.
+	stream bool
 
-	rules      *era.Session
-	modernSeen bool // for the goroutine that reads a pipe
+	rules *era.Session
+	// modernSeen belongs to the goroutine that reads the stream.
+	modernSeen bool
 
-	ctx     context.Context // ends with the peer
-	cancel  context.CancelFunc
-	waitCtx context.Context // ends when the client is not waited for any more
+	// ctx ends with the connection.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// waitCtx ends when the server stops waiting for the client.
+	waitCtx context.Context
 	drain   context.CancelFunc
 
-	mu           sync.Mutex // of what follows
-	cursors      map[cursor]int
-	legacy       *session   // that the handshake was given
-	modern       *session   // that the first modern request was given
-	hasModern    bool       // modern is set
-	client       era.Client // what the handshake said
-	features     *era.Features
-	level        mcp.LoggingLevel
-	responders   map[*responder]struct{}
-	pending      map[string]chan *jsonrpc.Message
-	lastRequest  int64
-	tokens       map[*exchange][]byte // of progress that goes on behind the answer
-	sentTrailing map[*exchange]bool   // what came behind their answers was sent
+	// mu guards the fields below.
+	mu      sync.Mutex
+	cursors map[cursor]int
+	// legacy is the session assigned at the handshake.
+	legacy *session
+	// modern is the session assigned at the first modern request.
+	modern *session
+	// hasModern reports that modern is set.
+	hasModern bool
+	// client is from the handshake.
+	client      era.Client
+	features    *era.Features
+	level       mcp.LoggingLevel
+	responders  map[*responder]struct{}
+	pending     map[string]chan *jsonrpc.Message
+	lastRequest int64
+	// tokens are the progress tokens for progress after the response.
+	tokens map[*exchange][]byte
+	// sentTrailing marks exchanges whose trailing messages were sent.
+	sentTrailing map[*exchange]bool
 }
 
 func (s *Server) newConn(out jsonrpc.Sender, pipe bool) *conn {
@@ -52,7 +64,7 @@ func (s *Server) newConn(out jsonrpc.Sender, pipe bool) *conn {
 	return p
 }
 
-// An outlet lets one message out at a time.
+// A serialSender sends one message at a time. A nil destination discards.
 type serialSender struct {
 	mu sync.Mutex
 	to jsonrpc.Sender
@@ -68,7 +80,7 @@ func (s *serialSender) Send(message []byte) error {
 	return s.to.Send(message)
 }
 
-// preferredSession returns the recorded session whose requests are preferred. mu is held.
+// preferredSession returns the recorded session whose requests are preferred. The caller holds mu.
 func (c *conn) preferredSession(modern bool) *session {
 	if !modern {
 		return c.legacy
@@ -137,7 +149,7 @@ func (c *conn) Response(_ context.Context, _ []byte, m *jsonrpc.Message) {
 // Close implements streamable.RelayPeer.
 func (c *conn) Close() { c.cancel() }
 
-// register lists what is under way. There is no room if it returns false.
+// register adds a pending request. It returns false if there are too many.
 func (c *conn) register(r *responder) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +160,7 @@ func (c *conn) register(r *responder) bool {
 	return true
 }
 
-// sendRequest sends a question to the client. What it answers comes by the channel, once.
+// sendRequest sends an input request to the client. The channel receives the answer once.
 func (c *conn) sendRequest(to jsonrpc.Sender, f *frame) (answer chan *jsonrpc.Message, id jsonrpc.ID, err error) {
 	c.mu.Lock()
 	c.lastRequest++
@@ -176,7 +188,8 @@ func (c *conn) wantsLog(level mcp.LoggingLevel) bool {
 	return level >= c.level
 }
 
-// missingCapability says what a client would have to have declared to be asked that; "" if nothing.
+// missingCapability returns the capability that the input request needs and the client did not
+// declare, or "".
 func (c *conn) missingCapability(method string, params []byte) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +202,20 @@ func (c *conn) missingCapability(method string, params []byte) string {
 
 var errEnded = errors.New("mock: the request has ended without an answer")
 
-// accept decides what becomes of a request: it is called in the order of arrival. What it returns must be ended. m is not kept.
+// accept creates the responder of a request and looks up its answer, in the order of arrival. The
+// caller must end the responder. accept does not keep m.
+//
+// The flow of a request is:
+//
+//	streamConn.handleFrame -> begin, or conn.Request over HTTP
+//	accept              register the request
+//	  answerBuiltin     protocol errors that do not depend on the recording
+//	  match -> next     the recorded exchange, by candidates and their cursor
+//	    answerDefault   ping, setLevel and an unrecorded subscription
+//	    reportMiss      an error for a request that is not in the capture
+//	  matchFaults       the faults that apply
+//	responder.run       sendPreceding, response, injectFaults
+//	sendTrailing        recorded messages after the response
 func (c *conn) accept(m *jsonrpc.Message) (*responder, error) {
 	a := &responder{conn: c, id: m.ID.Clone(), method: string(m.Method), modern: isModern(m.Params)}
 	a.ctx, a.cancel = context.WithCancel(c.ctx)
@@ -213,7 +239,7 @@ func (c *conn) accept(m *jsonrpc.Message) (*responder, error) {
 
 var errBusy = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many requests are under way")
 
-// match looks the request up.
+// match looks up the recorded exchange of a request.
 func (c *conn) match(r *responder, m *jsonrpc.Message) {
 	c.mu.Lock()
 	if r.method == mcp.MethodInitialize {
@@ -235,7 +261,7 @@ func (c *conn) match(r *responder, m *jsonrpc.Message) {
 	}
 }
 
-// noteInitialize notes what the client says of itself in the handshake. mu is held.
+// noteInitialize assigns a session and notes the client's capabilities. The caller holds mu.
 func (c *conn) noteInitialize(m *jsonrpc.Message) {
 	if c.legacy == nil {
 		c.legacy = c.srv.assignLegacy(m.Params)
@@ -250,7 +276,8 @@ func (c *conn) noteInitialize(m *jsonrpc.Message) {
 	}
 }
 
-// answerBuiltin answers what is wrong whatever was recorded. What it lets pass of a handshake counts.
+// answerBuiltin sets the error for requests that are invalid regardless of the recording. It
+// advances the state of the handshake.
 func (c *conn) answerBuiltin(r *responder, m *jsonrpc.Message) bool {
 	req := &jsonrpc.Request{Message: *m}
 	if _, err := c.rules.Open(req); err != nil {
@@ -267,11 +294,12 @@ func (c *conn) answerBuiltin(r *responder, m *jsonrpc.Message) bool {
 	return false
 }
 
-// answerDefault answers what was not recorded, but what every server answers.
+// answerDefault answers unrecorded requests that every server answers.
 func (c *conn) answerDefault(r *responder, m *jsonrpc.Message) bool {
 	switch {
 	case r.modern && r.method == mcp.MethodSubscriptionsListen && c.srv.recording.methods[methodKey{true, r.method}] == nil:
-		// Clients listen without being told to, and take it that there is nothing to listen to.
+		// Clients listen without being asked to. This error tells them that there is nothing to
+		// listen to.
 		r.err = jsonrpc.MethodNotFound(r.method)
 		return true
 	case r.modern:
@@ -293,7 +321,7 @@ func (c *conn) answerDefault(r *responder, m *jsonrpc.Message) bool {
 	return true
 }
 
-// applyEffects acts on what a request says besides asking for an answer.
+// applyEffects applies a change of the log level.
 func (c *conn) applyEffects(m *jsonrpc.Message) {
 	if string(m.Method) != mcp.MethodSetLevel || !era.IsObject(m.Params) {
 		return
@@ -305,18 +333,20 @@ func (c *conn) applyEffects(m *jsonrpc.Message) {
 	}
 }
 
-// closeTimeout is how long a client has to take what it was answered when the server ends.
+// closeTimeout is the time in which a client must read the last responses when the server ends.
 const closeTimeout = time.Second
 
-// A pipe is one client on a stream of bytes.
+// A streamConn is one client on a byte stream.
 type streamConn struct {
 	*conn
-	framer   jsonrpc.Framer
-	activity activity // requests under way
+	framer jsonrpc.Framer
+	// activity counts pending requests.
+	activity activity
 }
 
-// Serve answers one client, which speaks by f, until its input ends: then what it has asked for is still answered, within [Options.DrainTimeout]. It returns nil then, the
-// cause of ctx when that ended first, what [Server.Err] says, and otherwise the error that reading met. It closes f.
+// Serve serves one client on f until its input ends. It then still answers the pending requests,
+// within [Options.DrainTimeout], and returns nil. If ctx or the server ends first, it returns the
+// cause, see [Server.Err]; otherwise the read error. It closes f.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	l := &frameSender{f: f}
 	c := &streamConn{conn: s.newConn(l, true), framer: f}
@@ -333,7 +363,7 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 		t := time.NewTimer(closeTimeout)
 		defer t.Stop()
 		select {
-		case <-c.activity.close(): // what is answered already is sent
+		case <-c.activity.close(): // finished responses are sent
 		case <-t.C: // to a client that reads
 		}
 		f.Close()
@@ -355,7 +385,7 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	return err
 }
 
-// finish waits for what is under way when the input has ended.
+// finish waits for pending requests after the end of the input.
 func (c *streamConn) finish() {
 	t := time.NewTimer(c.srv.opts.DrainTimeout)
 	defer t.Stop()
@@ -370,7 +400,7 @@ func (c *streamConn) finish() {
 	}
 }
 
-// read takes messages until the input ends.
+// read handles messages until the input ends.
 func (c *streamConn) read() error {
 	for {
 		frame, err := c.framer.ReadFrame()
@@ -397,7 +427,7 @@ func (c *streamConn) read() error {
 	}
 }
 
-// handleFrame takes a frame.
+// handleFrame handles a frame.
 func (c *streamConn) handleFrame(frame []byte) {
 	if jsonrpc.IsBatch(frame) {
 		c.handleBatch(frame)
@@ -425,7 +455,7 @@ func (c *streamConn) handleFrame(frame []byte) {
 	go c.respond(a)
 }
 
-// handleOneWay takes what is not answered.
+// handleOneWay handles a message other than a request.
 func (c *streamConn) handleOneWay(frame []byte, m *jsonrpc.Message) {
 	if m.Kind == jsonrpc.KindNotification {
 		c.Notification(c.ctx, frame, m)
@@ -434,7 +464,7 @@ func (c *streamConn) handleOneWay(frame []byte, m *jsonrpc.Message) {
 	c.Response(c.ctx, frame, m)
 }
 
-// begin accepts a request; nil if it was refused.
+// begin accepts a request. It returns nil if the request was rejected.
 func (c *streamConn) begin(m *jsonrpc.Message) *responder {
 	c.modernSeen = c.modernSeen || isModern(m.Params)
 	a, err := c.accept(m)
@@ -464,14 +494,15 @@ func (c *streamConn) send(text []byte) {
 	}
 }
 
-// reject answers what is no message, if it can be.
+// reject answers an invalid message.
 func (c *streamConn) reject(id jsonrpc.ID, e *jsonrpc.Error) {
 	c.srv.opts.Logger.Warn("the client has sent what is no message", "error", clip(e.Message, 256))
 	omit := c.rules.Policy(c.modernSeen).OmitNullID
 	c.send(jsonrpc.AppendError(nil, id, e, !omit))
 }
 
-// handleBatch takes an array of messages, where the revision has them. Its requests are answered in one array.
+// handleBatch handles an array of messages, if the revision has batches. One array answers its
+// requests.
 func (c *streamConn) handleBatch(frame []byte) {
 	entries, err := jsonrpc.ParseBatch(frame, 0)
 	switch {
@@ -538,14 +569,15 @@ func (s *frameSender) Send(message []byte) error {
 	return s.f.WriteFrame(message)
 }
 
-// A crew counts what goes on, and lets nothing new begin once it was shut.
+// An activity counts running operations, and starts no new ones once closed.
 type activity struct {
-	mu   sync.Mutex
-	n    int
-	idle chan struct{} // closed when nothing goes on any more; nil as long as it was not shut
+	mu sync.Mutex
+	n  int
+	// idle is nil until close. It is closed when no operation runs.
+	idle chan struct{}
 }
 
-// begin reports whether there may be one more, which has to leave then.
+// begin starts an operation, which must call done. It returns false after close.
 func (a *activity) begin() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -564,7 +596,7 @@ func (a *activity) done() {
 	}
 }
 
-// close lets nothing new begin, and returns what is closed when all have left.
+// close prevents new operations and returns a channel that is closed when all have ended.
 func (a *activity) close() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,37 +1,48 @@
-// Package mock is the recorded server: it answers clients with what a capture (see package capture) has of a server's answers.
+// Package mock implements a mock MCP server: it answers clients with a server's
+// recorded answers from a capture (see package capture).
 //
-//	tape, err := mock.Open("fs.mcpcap.ndjson", nil)
-//	srv, err := mock.New(tape, nil)
+//	rec, err := mock.Open("fs.mcpcap.ndjson", nil)
+//	srv, err := mock.New(rec, nil)
 //	err = stdio.Serve(ctx, srv)      // or srv.Handler(nil), over HTTP
 //
 // # Matching
 //
-// A request gets the answer of a recorded one with the same method and the same params, but for _meta; the order of members does not count, nor how a number or a
-// string is written. What was hidden in the recorded params matches anything. If several were recorded, they are taken in their order, and the last one again and
-// again. Those of the session that a client was given, which is the recorded one most like its own, are preferred. Clients of modern revisions over HTTP, which have no
-// sessions, share the place in that order.
+// A request gets the answer of a recorded one with the same method and the same
+// params, except for _meta. The order of members and the spelling of numbers and
+// strings do not matter. A value that was hidden in the recording matches anything.
+// Several matching exchanges are used in their order, and the last one repeatedly.
+// Exchanges of the client's assigned session, which is the recorded session most like
+// its own, are preferred. Modern clients over HTTP have no sessions and share the
+// position in that order.
 //
-// A further round of a request that needed input (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr) gets the recorded next round: the one
-// with the same state, and with the same responses if several of these were recorded, else whatever they are.
+// A further input round of a request
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr) gets
+// the recorded next round. Rounds with the same state are preferred, and among those
+// the ones with the same input responses.
 //
 // # What is sent
 //
-// Messages are the recorded text but for ids, progress tokens and ids of subscriptions, which are the client's own. What the server sent before an answer goes before it
-// again: progress, log messages, and questions, whose answer is waited for. What it sent later without being asked comes behind the answer it followed then. Time passes as it
-// did then only if [Options.Latency] says so.
+// Messages have the recorded text, except for ids, progress tokens and subscription
+// ids, which are the client's. The messages that preceded an answer precede it again:
+// progress, log messages, and input requests, whose answers the server awaits. Later
+// unsolicited messages follow the same answer as in the recording. Recorded delays
+// apply only if [Options.Latency] says so.
 //
-// # What is bounded
+// # Limits
 //
-// The messages of the server that are in the capture are held in memory, equal ones once; a capture that has too many is refused (see [ReadOptions]). So is the number of
-// requests under way, and how long a client is waited for.
+// The server's messages are stored in memory, equal ones once; [ReadOptions] limits
+// their size. The number of pending requests and the waiting time for a client are
+// limited too.
 //
 // # Concurrency
 //
-// A Recording does not change. A Server and its methods may be used by many goroutines at once. Its goroutines belong to the clients' connections, and have ended when
-// Serve has returned, or Close.
+// A Recording is immutable. A Server is safe for concurrent use. Its goroutines end
+// when Serve or Close returns.
 //
 // # Errors
 //
-// Open and Read return those of the capture, ErrTooLarge and ErrNothing. A *FaultError says what is wrong with a fault. Serve returns ErrMissed if a strict server was asked for
-// what the capture does not have, and an *ExitError if a fault ended it. Everything else is answered to clients, and logged.
+// Open and Read return errors of the capture, ErrTooLarge and ErrNothing. A
+// *FaultError describes an invalid fault. Serve returns ErrMissed if a strict server
+// got a request that is not in the capture, and an *ExitError if a fault ended the
+// server. All other errors are sent to clients or logged.
 package mock

@@ -18,7 +18,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// An action is what a fault does.
+// An action is the effect of a fault.
 type action string
 
 const (
@@ -34,10 +34,10 @@ const (
 	actError     action = "error"
 )
 
-// Actions lists what a fault can do, for messages.
+// Actions lists the actions of faults, for messages.
 const Actions = "delay=TIME, drop, duplicate, truncate[=BYTES], garbage, stray=TEXT, exit[=CODE], status=CODE, id=swap, error=CODE:MESSAGE"
 
-// A FaultError says what is wrong with the text of a fault, and how to mend it.
+// A FaultError describes an error in the text of a fault, and its remedy.
 type FaultError struct {
 	Text   string
 	Reason string
@@ -45,23 +45,28 @@ type FaultError struct {
 
 func (e *FaultError) Error() string { return fmt.Sprintf("fault %q: %s", e.Text, e.Reason) }
 
-// A Fault is something that goes wrong with some requests. Make one with [ParseFault]; it does not change.
+// A Fault injects an error into some requests. Use [ParseFault] to create one. Its settings are
+// immutable.
 type Fault struct {
 	filter *filter.Filter
 	act    action
 	delay  time.Duration
-	n      int // bytes that are left, below 0 is half; the status of the exit or of HTTP
-	text   string
-	err    *jsonrpc.Error
+	// n is the number of bytes to keep, or half of them if negative; or an exit or HTTP status.
+	n    int
+	text string
+	err  *jsonrpc.Error
 
 	every, first int
-	chance       float64 // 0 is always
+	// chance is a probability. Zero means always.
+	chance float64
 
-	seen int // requests that the filter holds for; of a Server's own copy
+	// seen counts the requests that match the filter. Each Server counts in its own copy.
+	seen int
 }
 
-// ParseFault reads "FILTER ACTION [every=N] [first=N] [p=SHARE]". FILTER is one of package filter's, and may be empty; ACTION is one of [Actions]. A word of the filter that is spelt as an
-// action must be in quotes. The error is a *[FaultError].
+// ParseFault parses "FILTER ACTION [every=N] [first=N] [p=SHARE]". FILTER is a filter of package
+// filter, possibly empty; ACTION is one of [Actions]. Quote a word of the filter that is spelled
+// like an action. The error is a *[FaultError].
 func ParseFault(text string) (*Fault, error) {
 	bad := func(format string, args ...any) (*Fault, error) {
 		return nil, &FaultError{text, fmt.Sprintf(format, args...)}
@@ -97,7 +102,8 @@ func ParseFault(text string) (*Fault, error) {
 	return f, nil
 }
 
-// findAction returns where the first word is that is an action, outside of quotes and parentheses.
+// findAction returns the bounds of the first word that is an action, outside quotes and
+// parentheses.
 func findAction(text string) (from, to int) {
 	quoted, depth, begin := byte(0), 0, -1
 	for i := 0; i <= len(text); i++ {
@@ -147,7 +153,7 @@ func isAction(word string) bool {
 	return false
 }
 
-// options reads the options at the end of a text, and returns what is before them.
+// options parses the options at the end of a text, and returns the text before them.
 func (f *Fault) options(text string) (rest string, err error) {
 	for text != "" {
 		i := strings.LastIndexAny(text, " \t") + 1
@@ -181,7 +187,7 @@ func positive(name, value string) (int, error) {
 	return n, nil
 }
 
-// setValue reads the value of the action.
+// setValue parses the value of the action.
 func (f *Fault) setValue(value string, has bool) (err error) {
 	switch f.act {
 	case actDelay:
@@ -230,7 +236,7 @@ func (f *Fault) setError(value string) error {
 	return nil
 }
 
-// unknownTerm returns the first term of a filter that is about what is not known when a request comes; "" if there is none.
+// unknownTerm returns the first term of a filter that needs the answer to a request, or "".
 func unknownTerm(text string) string {
 	unquoted := text
 	for {
@@ -255,31 +261,32 @@ func unknownTerm(text string) string {
 	return ""
 }
 
-// HTTPOnly reports whether the fault is of HTTP.
+// HTTPOnly reports whether the fault applies only to HTTP.
 func (f *Fault) HTTPOnly() bool { return f.act == actStatus }
 
-// StreamOnly reports whether the fault is of standard input and output, or of a socket.
+// StreamOnly reports whether the fault applies only to standard input and output or a socket.
 func (f *Fault) StreamOnly() bool { return f.act == actStray }
 
-// OnMessages reports whether the fault concerns messages as a whole, not their text on the wire: such ones may be behind a translation.
+// OnMessages reports whether the fault affects whole messages, not their text on the wire. Such a
+// fault also works behind a translator.
 func (f *Fault) OnMessages() bool {
 	return f.act == actDelay || f.act == actDrop || f.act == actError || f.act == actExit
 }
 
-// hasDelay reports whether it takes time.
+// hasDelay reports whether the fault delays the answer.
 func (f *Fault) hasDelay() bool { return f.act == actDelay || f.act == actDrop }
 
-// String returns the name of what the fault does.
+// String returns the name of the action.
 func (f *Fault) String() string { return string(f.act) }
 
-// clone returns a copy that has met nothing.
+// clone returns a copy with a zero count.
 func (f *Fault) clone() *Fault {
 	c := *f
 	c.seen = 0
 	return &c
 }
 
-// matchFaults returns the faults that a request meets.
+// matchFaults returns the faults that apply to a request.
 func (s *Server) matchFaults(r *responder, m *jsonrpc.Message) []*Fault {
 	if len(s.opts.Faults) == 0 {
 		return nil
@@ -295,7 +302,8 @@ func (s *Server) matchFaults(r *responder, m *jsonrpc.Message) []*Fault {
 	return met
 }
 
-// triggers counts a request that a fault's filter holds for, and reports whether it is one that goes wrong.
+// triggers counts a request that matches a fault's filter, and reports whether the fault applies to
+// it.
 func (s *Server) triggers(f *Fault) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -306,7 +314,7 @@ func (s *Server) triggers(f *Fault) bool {
 	return f.chance == 0 || s.chance.Float64() < f.chance
 }
 
-// refuseHTTP answers with a status of HTTP, if a fault says so. It reports whether it did.
+// refuseHTTP sends the HTTP status of a fault, if there is one, and reports whether it did.
 func (r *responder) refuseHTTP() bool {
 	for _, f := range r.faults {
 		if f.act == actStatus && r.faultWriter != nil && r.faultWriter.writeStatus(f.n) {
@@ -316,7 +324,7 @@ func (r *responder) refuseHTTP() bool {
 	return false
 }
 
-// faultError returns the error that a fault answers with; nil if none does.
+// faultError returns the error from a fault, or nil.
 func (r *responder) faultError() *jsonrpc.Error {
 	for _, f := range r.faults {
 		if f.act == actError {
@@ -326,10 +334,11 @@ func (r *responder) faultError() *jsonrpc.Error {
 	return nil
 }
 
-// garbage is what no parser takes.
+// garbage is a message that no parser accepts.
 const garbage = `{"jsonrpc": garbage`
 
-// injectFaults does to an answer what the faults say, in their order. The error says that there is none any more.
+// injectFaults applies the faults to an answer, in order. It returns an error
+// to send nothing.
 func (r *responder) injectFaults(answer []byte) ([]byte, error) {
 	for _, f := range r.faults {
 		switch f.act {
@@ -358,10 +367,10 @@ func (r *responder) injectFaults(answer []byte) ([]byte, error) {
 				answer = append([]byte(garbage+" "), answer...)
 				continue
 			}
-			_ = r.out.Send([]byte(garbage)) // a client that is gone has none
+			_ = r.out.Send([]byte(garbage)) // the client may be gone
 		case actStray:
 			if r.conn.stream {
-				_ = r.out.Send([]byte(f.text)) // likewise
+				_ = r.out.Send([]byte(f.text)) // the client may be gone
 			}
 		case actDuplicate:
 			answer = r.duplicate(answer)
@@ -372,16 +381,17 @@ func (r *responder) injectFaults(answer []byte) ([]byte, error) {
 	return answer, nil
 }
 
-// duplicate has an answer be there twice: as two messages where that can be.
+// duplicate sends an answer twice, as two messages if possible.
 func (r *responder) duplicate(answer []byte) []byte {
 	if r.noPreceding {
 		return append(append(answer, ' '), answer...)
 	}
-	_ = r.out.Send(answer) // a client that is gone has none
+	_ = r.out.Send(answer) // the client may be gone
 	return answer
 }
 
-// truncate leaves n bytes of an answer, below 0 half of it. Over HTTP the connection breaks there.
+// truncate keeps n bytes of an answer, or half of it if n is negative. Over HTTP the connection
+// breaks there.
 func (r *responder) truncate(answer []byte, n int) []byte {
 	if n < 0 {
 		n = len(answer) / 2
@@ -393,13 +403,14 @@ func (r *responder) truncate(answer []byte, n int) []byte {
 	return answer[:min(n, len(answer))]
 }
 
-// swapID gives an answer the id of another request that is under way, which gets this one's; if there is none, a number becomes a string, and a string another one.
+// swapID exchanges the id of an answer with that of another pending request. Without one, it turns
+// a number into a string, or changes the string.
 func (r *responder) swapID() {
 	p := r.conn
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.swappedID != nil {
-		return // another has done it
+		return // another request swapped it
 	}
 	for b := range p.responders {
 		if b != r && b.swappedID == nil && !b.id.Equal(r.id) {
@@ -414,7 +425,7 @@ func (r *responder) swapID() {
 	}
 }
 
-// withFaultID gives an answer the id that it has by a fault, this request's own or another's.
+// withFaultID returns an answer with the id that a fault set.
 func (r *responder) withFaultID(answer []byte) []byte {
 	r.conn.mu.Lock()
 	id := r.swappedID
@@ -434,7 +445,7 @@ func withID(text []byte, id jsonrpc.ID) []byte {
 	}, nil)
 }
 
-// A subject is a request as filters see it: what is known when it comes.
+// A subject is a request as filters see it: the facts known when it arrives.
 type subject struct {
 	responder *responder
 	text      []byte
@@ -490,7 +501,7 @@ func (s *subject) revision(match func(string) bool) bool {
 	return f != nil && match(f.Revision.String())
 }
 
-// HasEventIn implements filter.Subject: the numbers are those of the recorded request, and of its answer.
+// HasEventIn implements filter.Subject. The numbers are those of the recorded request and answer.
 func (s *subject) HasEventIn(from, to uint64) bool {
 	e := s.responder.exchange
 	return e != nil && (e.n >= from && e.n <= to || e.hasResponse && e.responseN >= from && e.responseN <= to)
@@ -507,15 +518,18 @@ func (s *subject) Payloads() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) { yield(s.text) }
 }
 
-// A wire is the HTTP response to a request that may meet a fault. Nothing of it can be taken from net/http but by a fault.
+// A faultWriter is the HTTP response to a request that may get a fault. Only a fault hijacks its
+// connection.
 type faultWriter struct {
 	w http.ResponseWriter
 
 	mu      sync.Mutex
 	started bool
-	refused bool // what is written from now on is nothing any more
+	// refused discards further output.
+	refused bool
 	aborted bool
-	left    int // bytes until the connection is cut; below 0 it is not
+	// left is the number of bytes until the connection is cut. A negative value means never.
+	left int
 }
 
 type faultWriterKey struct{}
@@ -525,7 +539,7 @@ func faultWriterFrom(ctx context.Context) *faultWriter {
 	return w
 }
 
-// serveWithFaults serves a request so that faults can do to its response what they do.
+// serveWithFaults serves a request so that faults can change its response.
 func (s *Server) serveWithFaults(h http.Handler, rw http.ResponseWriter, r *http.Request) {
 	if len(s.opts.Faults) == 0 {
 		h.ServeHTTP(rw, r)
@@ -579,7 +593,7 @@ func (fw *faultWriter) Write(b []byte) (int, error) {
 	return n, errors.Join(errAborted, err)
 }
 
-// FlushError implements what http.ResponseController wants.
+// FlushError supports http.ResponseController.
 func (fw *faultWriter) FlushError() error {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
@@ -592,7 +606,7 @@ func (fw *faultWriter) FlushError() error {
 	return http.NewResponseController(fw.w).Flush()
 }
 
-// SetWriteDeadline implements what http.ResponseController wants.
+// SetWriteDeadline supports http.ResponseController.
 func (fw *faultWriter) SetWriteDeadline(t time.Time) error {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
@@ -602,7 +616,7 @@ func (fw *faultWriter) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(fw.w).SetWriteDeadline(t)
 }
 
-// SetReadDeadline implements what http.ResponseController wants.
+// SetReadDeadline supports http.ResponseController.
 func (fw *faultWriter) SetReadDeadline(t time.Time) error {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
@@ -612,12 +626,12 @@ func (fw *faultWriter) SetReadDeadline(t time.Time) error {
 	return http.NewResponseController(fw.w).SetReadDeadline(t)
 }
 
-// EnableFullDuplex implements what http.ResponseController wants.
+// EnableFullDuplex supports http.ResponseController.
 func (fw *faultWriter) EnableFullDuplex() error {
 	return http.NewResponseController(fw.w).EnableFullDuplex()
 }
 
-// abortAfter cuts the connection when so many bytes more were written.
+// abortAfter cuts the connection after n more bytes.
 func (fw *faultWriter) abortAfter(n int) {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
@@ -638,14 +652,14 @@ func (fw *faultWriter) abortLocked() {
 	fw.aborted = true
 	rc := http.NewResponseController(fw.w)
 	if fw.started {
-		_ = rc.Flush() // the client is to see what it was sent so far
+		_ = rc.Flush() // shows the client what was sent
 	}
 	if conn, _, err := rc.Hijack(); err == nil {
 		conn.Close()
 	}
 }
 
-// writeStatus answers with a status. It reports whether that was possible still.
+// writeStatus answers with a status, if nothing was sent yet, and reports whether it did.
 func (fw *faultWriter) writeStatus(status int) bool {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
@@ -660,6 +674,6 @@ func (fw *faultWriter) writeStatus(status int) bool {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	fw.w.WriteHeader(status)
-	_, _ = fw.w.Write([]byte(http.StatusText(status) + "\n")) // a client that is gone needs none
+	_, _ = fw.w.Write([]byte(http.StatusText(status) + "\n")) // the client may be gone
 	return true
 }

@@ -16,13 +16,13 @@ import (
 	"mcpwire/mcp"
 )
 
-// A cursor names a list of entries, of which the client has been given some.
+// A cursor identifies a list of exchanges, some of which the client has received.
 type cursor struct {
 	first *exchange
 	loose bool
 }
 
-// candidates returns the recorded requests that a request may be, in their order, and the cursor for them.
+// candidates returns the recorded requests that match a request, in order, and their cursor.
 func (c *conn) candidates(modern bool, m *jsonrpc.Message) ([]*exchange, cursor) {
 	known := c.srv.recording.methods[methodKey{modern, string(m.Method)}]
 	if known == nil {
@@ -53,7 +53,7 @@ func (c *conn) candidates(modern bool, m *jsonrpc.Message) ([]*exchange, cursor)
 	return list, cursor{list[0], loose}
 }
 
-// preferred returns those of a list that are right, or all of it if none is.
+// preferred returns the exchanges for which right returns true, or all of them without one.
 func preferred(list []*exchange, right func(*exchange) bool) []*exchange {
 	var some []*exchange
 	for _, e := range list {
@@ -67,7 +67,7 @@ func preferred(list []*exchange, right func(*exchange) bool) []*exchange {
 	return some
 }
 
-// next returns the entry whose turn it is; nil if there is none, or no more.
+// next returns the next matching exchange, or nil.
 func (c *conn) next(modern bool, m *jsonrpc.Message) *exchange {
 	list, at := c.candidates(modern, m)
 	if len(list) == 0 {
@@ -84,16 +84,18 @@ func (c *conn) next(modern bool, m *jsonrpc.Message) *exchange {
 	return list[i]
 }
 
-// A mask says which parts of the params of a request were hidden when it was recorded: there, anything matches. nil hides nothing.
+// A mask marks the params of a recorded request that were hidden; there, anything matches. nil
+// hides nothing.
 type mask struct {
 	all    bool
 	inside map[string]*mask
 }
 
-// maxMask is how many parts of one request may be hidden.
+// maxMask limits the hidden parts of one request.
 const maxMask = 256
 
-// maskOf makes a mask of the pointers that a recorded event has of what was hidden in it; prefix is where the params are. spelt is the same for equal masks.
+// maskOf builds a mask from an event's pointers to hidden values; prefix is the pointer to the
+// params. spelt is equal for equal masks.
 func maskOf(pointers []string, prefix string) (m *mask, spelt string) {
 	var inside []string
 	for _, p := range pointers {
@@ -140,10 +142,10 @@ func (m *mask) at(i int) *mask {
 	return m.inside[strconv.Itoa(i)]
 }
 
-// A sum stands for a JSON value: equal values have equal ones. The zero sum is that of no value.
+// A sum is a hash of a JSON value, equal for equal values. The zero sum means no value.
 type sum [sha256.Size]byte
 
-// sumOf returns the sum of a valid JSON text, nil being none. What the mask covers does not count.
+// sumOf returns the sum of a valid JSON text without the masked parts. nil means no value.
 func sumOf(text []byte, m *mask) sum {
 	if text == nil {
 		return sum{}
@@ -151,10 +153,10 @@ func sumOf(text []byte, m *mask) sum {
 	return sha256.Sum256(appendCanonical(nil, text, m))
 }
 
-// masked stands in a canonical text for what a mask covers: it is no JSON, so that nothing else looks like it.
+// masked replaces a masked value in a canonical text. It is not JSON, so no value equals it.
 const masked = "~"
 
-// appendCanonical appends a valid JSON text so that equal values become equal texts.
+// appendCanonical appends a valid JSON text in a form that is equal for equal values.
 func appendCanonical(dst, text []byte, m *mask) []byte {
 	if m != nil && m.all {
 		return append(dst, masked...)
@@ -206,7 +208,8 @@ func appendObject(dst, text []byte, m *mask) []byte {
 	return append(dst, '}')
 }
 
-// appendNumber appends a number as its digits and an exponent. One whose exponent is beyond reason stays as it is.
+// appendNumber appends a number as digits and an exponent. It copies a number with an excessive
+// exponent unchanged.
 func appendNumber(dst, text []byte) []byte {
 	mantissa, exponent := text, 0
 	if i := bytes.IndexAny(text, "eE"); i >= 0 {
@@ -239,14 +242,14 @@ func appendNumber(dst, text []byte) []byte {
 	return dst
 }
 
-// Bounds of the search for what somebody may have meant.
+// Limits of the search for similar requests.
 const (
 	maxCandidates  = 256 // requests that are compared
 	maxDifferences = 32  // differences that are counted
 	maxParamsText  = 200 // bytes of params in a message
 )
 
-// reportMiss says that a request is not in the capture: to the log, and as the error to answer with.
+// reportMiss logs that a request is not in the capture, and returns the error to answer with.
 func (s *Server) reportMiss(c *conn, r *responder, m *jsonrpc.Message) *jsonrpc.Error {
 	s.misses.Add(1)
 	params := paramsText(m.Params)
@@ -278,7 +281,7 @@ func (s *Server) reportMiss(c *conn, r *responder, m *jsonrpc.Message) *jsonrpc.
 	return missError(known, r.method, target)
 }
 
-// paramsText returns params without metadata as a text to compare and to show.
+// paramsText returns params without metadata as a text to compare and show.
 func paramsText(params []byte) string {
 	if params = withoutMeta(params); params == nil {
 		return "{}"
@@ -286,7 +289,7 @@ func paramsText(params []byte) string {
 	return string(appendCanonical(nil, params, nil))
 }
 
-// missError is what a client is answered.
+// missError returns the error for the client.
 func missError(known *method, name, target string) *jsonrpc.Error {
 	same := slices.ContainsFunc(known.all, func(e *exchange) bool { return e.matchKey.target == target })
 	switch {
@@ -302,7 +305,7 @@ func missError(known *method, name, target string) *jsonrpc.Error {
 	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "nothing of that name is recorded")
 }
 
-// describeChanges says what the first differences are. First is what was recorded.
+// describeChanges describes the first difference. Old values are the recorded ones.
 func describeChanges(changes []jsondiff.Change) string {
 	c := changes[0]
 	text := c.Pointer
@@ -323,7 +326,7 @@ func describeChanges(changes []jsondiff.Change) string {
 	return text
 }
 
-// closest returns the recorded request that is most like one: of those about the same thing if there are any.
+// closest returns the most similar recorded request. Requests with the same target come first.
 func (m *method) closest(target, params string) (best *exchange, changes []jsondiff.Change) {
 	least := maxDifferences + 1
 	about := 1 << 20
@@ -345,7 +348,7 @@ func (m *method) closest(target, params string) (best *exchange, changes []jsond
 	return best, changes
 }
 
-// closestMethod returns the recorded method whose name is most like that of a request; "" if none is like it.
+// closestMethod returns the recorded method with the most similar name, or "".
 func (s *Server) closestMethod(r *responder) string {
 	var names []string
 	for k := range s.recording.methods {

@@ -18,61 +18,76 @@ import (
 )
 
 var (
-	// ErrTooLarge is wrapped by the error for a capture that has more to say than is held in memory, see [ReadOptions].
+	// ErrTooLarge is wrapped by the error for a capture that exceeds [ReadOptions.MaxBytes].
 	ErrTooLarge = errors.New("mock: the capture is too large")
-	// ErrNothing is returned for a capture without a request that was answered, or whose revision nobody can tell.
+	// ErrNothing is returned for a capture without an answered request, or without a known
+	// revision.
 	ErrNothing = errors.New("mock: the capture has no handshake that was answered, and no request of a revision without one")
 )
 
-// DefaultMaxBytes is how much of a capture is held by default.
+// DefaultMaxBytes is the default memory limit of a Recording.
 const DefaultMaxBytes = 256 << 20
 
 // ReadOptions are the options of [Read]. nil means defaults.
 type ReadOptions struct {
-	// MaxBytes is how many bytes of memory a Recording may take, about: for messages of the server, and some for each request. 0 is [DefaultMaxBytes].
+	// MaxBytes limits the approximate memory of a Recording in bytes: the messages of the server,
+	// and some for each request. Zero means [DefaultMaxBytes].
 	MaxBytes int
 }
 
-// A Recording is what a capture has of a server. It does not change.
+// A Recording is the recorded traffic of a server. It is immutable.
 type Recording struct {
-	Name  string // of the server, as the head of the capture has it
+	// Name is the server's name from the head of the capture.
+	Name  string
 	Notes Notes
 
 	sessions []*session
 	methods  map[methodKey]*method
-	modern   []mcp.Revision // that requests were answered in, in ascending order
-	legacy   []mcp.Revision // that handshakes agreed on
-	streams  bool           // most answers came in event streams
-	lenient  bool           // the server answered before the handshake was complete
+	// modern has the revisions of answered modern requests, in ascending order.
+	modern []mcp.Revision
+	// legacy has the revisions negotiated in handshakes, in ascending order.
+	legacy []mcp.Revision
+	// streams reports that most answers came in event streams.
+	streams bool
+	// lenient reports that the server answered before the handshake was complete.
+	lenient bool
 }
 
-// Notes are what is worth knowing about a Recording before it is used.
+// Notes are facts about a Recording that a user should know.
 type Notes struct {
-	Requests   int    // that were answered, or that HTTP refused
-	Unanswered int    // others
-	Redacted   int    // values of the server's messages that were hidden when they were recorded
-	Missing    uint64 // events that are missing in the capture; at least so many
-	Truncated  int    // messages that are not in it as a whole
-	Stray      int    // lines of the server that are no messages. They are not sent
-	Unclaimed  int    // messages of the server that belong to nothing that is known. They are not sent either
+	// Requests counts requests that were answered or refused by HTTP.
+	Requests int
+	// Unanswered counts the others.
+	Unanswered int
+	// Redacted counts hidden values in the server's messages.
+	Redacted int
+	// Missing is the minimum number of events missing from the capture.
+	Missing uint64
+	// Truncated counts incomplete messages.
+	Truncated int
+	// Stray counts lines of the server that are not messages. They are not sent.
+	Stray int
+	// Unclaimed counts messages of the server that belong to no known request. They are not sent.
+	Unclaimed int
 }
 
-// A methodKey names a method in one of the eras: what the same request gets is not the same.
+// A methodKey is a method in one era, since the answers differ between eras.
 type methodKey struct {
 	modern bool
 	name   string
 }
 
-// A method is all requests of one method.
+// A method holds all requests of one method.
 type method struct {
-	all       []*exchange
-	byParams  map[lookupKey][]*exchange
-	byTarget  map[lookupKey][]*exchange
-	masks     []*mask // that they have, by their numbers
+	all      []*exchange
+	byParams map[lookupKey][]*exchange
+	byTarget map[lookupKey][]*exchange
+	// masks are the different masks of the requests.
+	masks     []*mask
 	maskTexts []string
 }
 
-// A lookupKey is what requests are looked up by: their params as far as a mask leaves them, or their target.
+// A lookupKey indexes requests by their params outside a mask, or by their target.
 type lookupKey struct {
 	isInputRound bool
 	mask         int
@@ -80,10 +95,11 @@ type lookupKey struct {
 	target       string
 }
 
-// maxMasks is how many different masks the requests of one method may have: each is one more way to look at a request. The others match exactly, or not at all.
+// maxMasks limits the different masks of one method, since each needs another lookup. Requests with
+// other masks match only exactly.
 const maxMasks = 64
 
-// Open reads the capture in a file.
+// Open reads a capture file.
 func Open(name string, opts *ReadOptions) (*Recording, error) {
 	r, err := capture.Open(name, nil)
 	if err != nil {
@@ -93,7 +109,8 @@ func Open(name string, opts *ReadOptions) (*Recording, error) {
 	return Read(r.Events(), opts)
 }
 
-// Read reads a capture. opts may be nil. The error is that of events, or wraps [ErrTooLarge] or [ErrNothing].
+// Read reads a capture. opts may be nil. The error is that of events, [ErrNothing], or wraps
+// [ErrTooLarge].
 func Read(events iter.Seq2[*capture.Event, error], opts *ReadOptions) (*Recording, error) {
 	limit := DefaultMaxBytes
 	if opts != nil && opts.MaxBytes > 0 {
@@ -116,10 +133,10 @@ func Read(events iter.Seq2[*capture.Event, error], opts *ReadOptions) (*Recordin
 	return t, nil
 }
 
-// Revisions returns those in which the capture has answers, in ascending order.
+// Revisions returns the revisions with answers in the capture, in ascending order.
 func (r *Recording) Revisions() []mcp.Revision { return append(slices.Clone(r.legacy), r.modern...) }
 
-// put lists an entry.
+// put adds an exchange to the index.
 func (r *Recording) put(x *exchange, spelt string) {
 	key := methodKey{x.modern, x.method}
 	m := r.methods[key]
@@ -141,7 +158,7 @@ func (r *Recording) put(x *exchange, spelt string) {
 	m.byTarget[k] = append(m.byTarget[k], x)
 }
 
-// lookup returns the entries with the same params, in their order. What was hidden in them counts as the same.
+// lookup returns the exchanges with the same params, in order. Hidden values match anything.
 func (m *method) lookup(name string, params []byte, s matchKey) []*exchange {
 	if list := m.byParams[lookupKey{isInputRound: s.isInputRound, params: s.params}]; len(list) > 0 {
 		return list
@@ -155,12 +172,13 @@ func (m *method) lookup(name string, params []byte, s matchKey) []*exchange {
 	return nil
 }
 
-// rules returns those by which the requests of one client are judged.
+// rules returns the protocol rules for the requests of one client.
 func (r *Recording) rules() *era.Session {
 	return era.NewSession(era.Config{Revisions: r.Revisions(), Lenient: r.lenient, Custom: r.mayHave})
 }
 
-// mayHave reports whether a method that the revision in force does not have may be there all the same: because it was recorded, or because no revision has it.
+// mayHave reports whether to allow a method that the negotiated revision lacks: one that was
+// recorded, or one of no revision.
 func (r *Recording) mayHave(name []byte) bool {
 	for _, modern := range []bool{false, true} {
 		if m := r.methods[methodKey{modern, string(name)}]; m != nil && slices.ContainsFunc(m.all, func(e *exchange) bool { return e.hasResponse && !e.failed }) {
@@ -175,35 +193,38 @@ func (r *Recording) mayHave(name []byte) bool {
 	return true
 }
 
-// isHandshake reports whether it is how the legacy era begins, which no modern server knows.
+// isHandshake reports whether a method begins a legacy session. No modern server has it.
 func isHandshake(name []byte) bool { return string(name) == mcp.MethodInitialize }
 
-// What an entry and a step take of memory besides their texts, about.
+// The approximate memory of an exchange and a step in addition to their texts, in bytes.
 const (
 	exchangeCost = 1024
 	stepCost     = 256
 )
 
-// maxParams is how much of the params of a request is kept for messages, in bytes.
+// maxParams limits the stored params of a request, for messages, in bytes.
 const maxParams = 2048
 
-// A reading makes a Recording of events. See step for what belongs to what.
+// A reader builds a Recording from events. ownerOf decides which messages belong together.
 type reader struct {
-	rec            *Recording
-	limit          int
-	heldBytes      int
-	pairer         *capture.Pairer
-	texts          map[string]string
-	maskTexts      map[*exchange]string // masks
+	rec       *Recording
+	limit     int
+	heldBytes int
+	pairer    *capture.Pairer
+	texts     map[string]string
+	// maskTexts has the texts of masks.
+	maskTexts      map[*exchange]string
 	sessions       map[sessionKey]*sessionReader
 	order          []*exchange
 	pendingCalls   map[*capture.Call]*pending
 	serverRequests map[*capture.Call]*ownedStep
-	httpExchanges  map[httpExchangeKey]*exchange // HTTP exchanges with a request that is not answered
-	inStream       int                           // answers that came in event streams
+	// httpExchanges has the HTTP exchanges with an unanswered request.
+	httpExchanges map[httpExchangeKey]*exchange
+	// inStream counts the answers in event streams.
+	inStream int
 }
 
-// A sessionKey names what a client and a server say to each other in order.
+// A sessionKey identifies an ordered conversation of a client and a server.
 type sessionKey struct {
 	capture string
 	session uint64
@@ -214,23 +235,27 @@ type httpExchangeKey struct {
 	number  uint64
 }
 
-// A lane is one session, or connection, while it is read.
+// A sessionReader is the state of one session or connection while it is read.
 type sessionReader struct {
-	session     *session
-	pending     []*exchange // requests of the client that are under way, the oldest first
-	tokens      map[string]*exchange
-	initialized bool      // the handshake is complete
-	last        *exchange // the client's last request: what comes by itself follows it
+	session *session
+	// pending has the client's pending requests, oldest first.
+	pending []*exchange
+	tokens  map[string]*exchange
+	// initialized reports that the handshake is complete.
+	initialized bool
+	// last is the client's last request. Unsolicited messages follow it.
+	last *exchange
 }
 
-// A pending entry has no answer yet.
+// A pending request has no answer yet.
 type pending struct {
 	exchange *exchange
 	session  *sessionReader
-	early    bool // it came before the handshake was complete
+	// early reports that the request came before the handshake was complete.
+	early bool
 }
 
-// An owned step is a question of the server, with the entry that it is part of.
+// An ownedStep is an input request of the server in its exchange.
 type ownedStep struct {
 	exchange *exchange
 	later    bool
@@ -294,7 +319,7 @@ func (rd *reader) add(e *capture.Event) {
 	}
 }
 
-// message takes an event with a message, or a batch of them.
+// message handles an event with a message or a batch.
 func (rd *reader) message(e *capture.Event) {
 	l := rd.sessionFor(e)
 	if e.Exchange != 0 {
@@ -326,7 +351,7 @@ func (rd *reader) message(e *capture.Event) {
 	}
 }
 
-// frame returns the frame of a message, and counts what it takes.
+// frame returns the frame of a message and counts its memory.
 func (rd *reader) frame(text []byte) frame {
 	f := frameOf(text)
 	f.head, f.tail = rd.intern(f.head), rd.intern(f.tail)
@@ -342,7 +367,7 @@ func (rd *reader) intern(s string) string {
 	return s
 }
 
-// finish returns what was read.
+// finish returns the Recording.
 func (rd *reader) finish() *Recording {
 	t := rd.rec
 	answered := 0
@@ -371,7 +396,8 @@ func (rd *reader) finish() *Recording {
 	return t
 }
 
-// dropUnanswered takes requests without an answer out of the lists in which others have one: whoever asked again was answered in the end.
+// dropUnanswered removes unanswered requests from the lists with answered ones: a repeated request
+// was answered in the end.
 func (m *method) dropUnanswered() {
 	for _, lists := range []map[lookupKey][]*exchange{m.byParams, m.byTarget} {
 		for key, list := range lists {
@@ -382,17 +408,17 @@ func (m *method) dropUnanswered() {
 	}
 }
 
-// delaySince returns how long after the event before in the same entry an event came.
+// delaySince returns the time from the previous event of the exchange to one at t.
 func (x *exchange) delaySince(t time.Duration) time.Duration {
 	gap := max(t-x.lastAt, 0)
 	x.lastAt = max(t, x.lastAt)
 	return gap
 }
 
-// isSubscription reports whether the request goes on for as long as the client listens.
+// isSubscription reports whether the request lasts as long as the client listens.
 func (x *exchange) isSubscription() bool { return x.method == mcp.MethodSubscriptionsListen }
 
-// noteRevision notes that a request of a modern revision was answered.
+// noteRevision notes an answered request of a modern revision.
 func (rd *reader) noteRevision(r mcp.Revision, l *sessionReader) {
 	l.session.modern = true
 	if r != mcp.RevisionNone && r.Modern() && !slices.Contains(rd.rec.modern, r) {
@@ -424,7 +450,7 @@ func (in *incoming) fromClient() {
 		in.request()
 	case in.m.Kind == jsonrpc.KindNotification && string(in.m.Method) == mcp.NotificationInitialized:
 		if h := in.session.session.initialize; h != nil {
-			h.lastAt = in.event.T // what comes by itself, comes from here on
+			h.lastAt = in.event.T // unsolicited messages count from here
 		}
 		in.session.initialized = true
 	case in.m.Kind == jsonrpc.KindNotification && string(in.m.Method) == mcp.NotificationCancelled:
@@ -442,7 +468,7 @@ func (in *incoming) fromClient() {
 	}
 }
 
-// request begins an entry.
+// request begins an exchange.
 func (in *incoming) request() {
 	rd, l, m := in.reader, in.session, in.m
 	x := &exchange{n: in.event.N, method: string(m.Method), modern: isModern(m.Params), revision: revisionOf(m.Params), lastAt: in.event.T, id: m.ID.Clone()}
@@ -466,7 +492,7 @@ func (in *incoming) request() {
 	}
 	l.last = x
 	if in.p.Call == nil {
-		return // nobody can tell its answer
+		return // its answer cannot be identified
 	}
 	l.pending = append(l.pending, x)
 	early := !x.modern && !l.initialized && x.method != mcp.MethodInitialize && x.method != mcp.MethodPing
@@ -479,7 +505,7 @@ func (in *incoming) request() {
 	}
 }
 
-// pointer is where the message is in the line of its event, as a JSON pointer.
+// pointer returns a JSON pointer to the message in the line of its event.
 func (in *incoming) pointer() string {
 	if in.p.Batch {
 		return "/msg/" + strconv.Itoa(in.p.Index)
@@ -496,7 +522,7 @@ func (in *incoming) fromServer() {
 	}
 }
 
-// addResponse ends an entry.
+// addResponse completes an exchange.
 func (in *incoming) addResponse() {
 	rd := in.reader
 	w := rd.pendingCalls[in.p.Call]
@@ -528,7 +554,7 @@ func (in *incoming) addResponse() {
 	}
 }
 
-// addServerMessage adds what the server sent by itself, or for a request, to an entry.
+// addServerMessage adds a message other than a response to an exchange.
 func (in *incoming) addServerMessage() {
 	s := step{n: in.event.N, method: string(in.m.Method), isRequest: in.m.Kind == jsonrpc.KindRequest}
 	if s.isRequest {
@@ -557,7 +583,8 @@ func (in *incoming) addServerMessage() {
 	}
 }
 
-// ownerOf returns the entry that a message of the server is part of, and whether it stands behind its answer. It completes the step.
+// ownerOf returns the exchange that a message of the server belongs to, and whether the message
+// came after its response. It completes the step.
 func (in *incoming) ownerOf(s *step) (x *exchange, later bool) {
 	l := in.session
 	if s.method == mcp.NotificationProgress {
@@ -591,7 +618,7 @@ func (in *incoming) ownerOf(s *step) (x *exchange, later bool) {
 	return l.last, true
 }
 
-// subscriptionOf returns the id of the subscription that a notification is of.
+// subscriptionOf returns the id of a notification's subscription.
 func subscriptionOf(params []byte) jsonrpc.ID {
 	if !era.IsObject(params) {
 		return nil
@@ -612,7 +639,7 @@ func withoutMeta(params []byte) []byte {
 	}, nil)
 }
 
-// clip cuts a text that is longer than n bytes.
+// clip shortens a text of more than n bytes.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -620,62 +647,83 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// An entry is a recorded request with all that came of it.
+// An exchange is a recorded request with all messages that belong to it.
 type exchange struct {
-	n, responseN uint64   // of its events
-	session      *session // that it is of; nil for those without one
-	modern       bool
-	revision     mcp.Revision // that it says; none before the modern ones
-	method       string
-	matchKey     matchKey
-	mask         *mask
+	// n and responseN are the numbers of its events.
+	n, responseN uint64
+	// session is nil for an exchange without a session.
+	session *session
+	modern  bool
+	// revision is from the request's metadata. Legacy requests have none.
+	revision mcp.Revision
+	method   string
+	matchKey matchKey
+	mask     *mask
 
-	steps       []step        // before the answer
-	response    frame         // of the response
-	hasResponse bool          // there is an answer
-	failed      bool          // it is an error
-	delay       time.Duration // before the answer
-	trailing    []step        // that came by themselves, before the client's next request
+	// steps precede the response.
+	steps       []step
+	response    frame
+	hasResponse bool
+	// failed reports that the response is an error.
+	failed bool
+	// delay is the time before the response.
+	delay time.Duration
+	// trailing has the unsolicited messages before the client's next request.
+	trailing []step
 
-	params    string // canonical, cut; for messages
-	status    int    // that HTTP refused it with, without an answer
-	cancelled bool   // by the client
+	// params is the canonical text, shortened, for messages.
+	params string
+	// status is that of an HTTP refusal without a response.
+	status int
+	// cancelled reports that the client canceled the request.
+	cancelled bool
 
-	// For reading.
-	lastAt time.Duration // when the event before was
+	// The reader uses these fields.
+	// lastAt is the time of the previous event.
+	lastAt time.Duration
 	id     jsonrpc.ID
 }
 
-// A step is a message of the server that is no answer.
+// A step is a message of the server other than a response.
 type step struct {
-	n          uint64
-	delay      time.Duration // since what precedes it
-	text       frame
-	method     string
-	isRequest  bool
-	requestID  string    // the id that it had
-	responded  bool      // the client has answered
-	outOfBand  bool      // it belongs to no request, but came while one was under way
-	progressOf *exchange // whose progress it reports
-	cancels    string    // the id of the question that it takes back
+	n uint64
+	// delay is the time since the previous message.
+	delay     time.Duration
+	text      frame
+	method    string
+	isRequest bool
+	// requestID is the recorded id.
+	requestID string
+	// responded reports that the client answered.
+	responded bool
+	// outOfBand marks a message that belongs to no request but came while one was pending.
+	outOfBand bool
+	// progressOf is the exchange whose progress the step reports.
+	progressOf *exchange
+	// cancels is the id of the input request that the step cancels.
+	cancels string
 }
 
-// A session is a recorded one.
+// A session is a recorded session.
 type session struct {
-	capture    string
-	number     uint64
-	http       bool
-	client     string // name
+	capture string
+	number  uint64
+	http    bool
+	// client is the name of the client.
+	client     string
 	revision   mcp.Revision
-	initialize *exchange // initialize
-	modern     bool      // it has requests of a modern revision that were answered
+	initialize *exchange
+	// modern reports answered requests of a modern revision.
+	modern bool
 }
 
-// A shape is what a request is matched by.
+// A matchKey holds the parts of a request that must match.
 type matchKey struct {
-	target       string
-	params       sum // without _meta, and without what a further round has more
-	meta         sum // what is left of _meta without what differs from call to call
+	target string
+	// params excludes _meta and the additional members of an input round.
+	params sum
+	// meta is _meta without the members that differ from call to call.
+	meta         sum
 	isInputRound bool
 	state        sum
 	inputs       sum
@@ -686,7 +734,7 @@ const (
 	requestState   = "requestState"
 )
 
-// matchKeyOf returns the shape of a request. params is valid JSON, or nil.
+// matchKeyOf returns the match key of a request. params is valid JSON, or nil.
 func matchKeyOf(method string, params []byte, m *mask) matchKey {
 	if !era.IsObject(params) {
 		return matchKey{params: sumOf(params, m)}
@@ -720,12 +768,12 @@ func matchKeyOf(method string, params []byte, m *mask) matchKey {
 	return s
 }
 
-// mayHaveRounds reports whether a server may want input for a request of the method.
+// mayHaveRounds reports whether a request of the method may need input rounds.
 func mayHaveRounds(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
 }
 
-// volatile are the members of _meta that differ from call to call, or from client to client.
+// volatile are the members of _meta that differ between calls or clients.
 var volatile = map[string]bool{
 	mcp.MetaProgressToken: true, mcp.MetaProtocolVersion: true, mcp.MetaClientCapabilities: true, mcp.MetaClientInfo: true, mcp.MetaLogLevel: true,
 	"traceparent": true, "tracestate": true, "baggage": true,
@@ -747,7 +795,7 @@ func metaSum(meta []byte, m *mask) sum {
 	return sumOf(rest, m)
 }
 
-// targetOf returns the tool, prompt, resource or task that a request is about.
+// targetOf returns the tool, prompt, resource or task that a request concerns.
 func targetOf(method string, params []byte) string {
 	if name := era.NameParam(method); name != "" {
 		return era.LookupString(params, name)
@@ -766,18 +814,18 @@ func targetOf(method string, params []byte) string {
 	return ""
 }
 
-// isModern reports whether a request says its revision itself.
+// isModern reports whether a request carries its revision.
 func isModern(params []byte) bool {
 	return era.IsObject(params) && era.Lookup(params, "_meta", mcp.MetaProtocolVersion) != nil
 }
 
-// revisionOf returns the revision that a request says.
+// revisionOf returns the revision that a request carries.
 func revisionOf(params []byte) mcp.Revision {
 	r, _ := mcp.ParseRevision(era.LookupString(params, "_meta", mcp.MetaProtocolVersion))
 	return r
 }
 
-// tokenOf returns the text of the token by which progress of a request is reported, nil if there is to be none.
+// tokenOf returns the progress token of a request, or nil.
 func tokenOf(m *jsonrpc.Message) []byte {
 	if !era.IsObject(m.Params) {
 		return nil
@@ -788,10 +836,11 @@ func tokenOf(m *jsonrpc.Message) []byte {
 // A frame is the text of a recorded message, on one line, without its id.
 type frame struct {
 	head, tail string
-	hasID      bool // there is an id between them
+	// hasID reports that an id is between head and tail.
+	hasID bool
 }
 
-// frameOf takes the id out of a valid message.
+// frameOf removes the id from a valid message.
 func frameOf(text []byte) frame {
 	text = jsonrpc.OneLine(text)
 	var s jsonwire.Scanner
@@ -806,7 +855,7 @@ func frameOf(text []byte) frame {
 	return frame{head: string(text)}
 }
 
-// append appends the message with an id, if it has one.
+// append appends the message, with id if it has one.
 func (f *frame) append(dst []byte, id jsonrpc.ID) []byte {
 	dst = append(dst, f.head...)
 	if f.hasID {
@@ -816,7 +865,7 @@ func (f *frame) append(dst []byte, id jsonrpc.ID) []byte {
 	return dst
 }
 
-// withMember appends a message with another value in the place at the end of a path, if it is there.
+// withMember appends a message with another value at a path, if the path exists.
 func withMember(dst, text, value []byte, path ...string) []byte {
 	return era.Rewrite(dst, text, func(m *jsonwire.Members) []byte {
 		switch {
@@ -835,7 +884,7 @@ func withToken(dst, text, token []byte) []byte {
 	return withMember(dst, text, token, "params", mcp.MetaProgressToken)
 }
 
-// withSubscription appends a message of a subscription, with another id of that.
+// withSubscription appends a message of a subscription with another subscription id.
 func withSubscription(dst, text []byte, id jsonrpc.ID) []byte {
 	for _, place := range []string{"params", "result"} {
 		if era.Lookup(text, place, "_meta", mcp.MetaSubscriptionID) != nil {

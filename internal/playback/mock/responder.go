@@ -10,33 +10,40 @@ import (
 	"mcpwire/mcp"
 )
 
-// A play is one request of a client, on its way to the answer.
+// A responder answers one request of a client.
 type responder struct {
-	conn      *conn
-	id        jsonrpc.ID
-	swappedID jsonrpc.ID // the id that the answer has by a fault
+	conn *conn
+	id   jsonrpc.ID
+	// swappedID is the id that a fault set.
+	swappedID jsonrpc.ID
 	method    string
 	modern    bool
-	token     []byte           // of progress; nil if the client wants none
-	level     mcp.LoggingLevel // of a modern request
+	// token is the progress token. nil means no progress.
+	token []byte
+	// level is the log level of a modern request.
+	level mcp.LoggingLevel
 
-	// What becomes of it is one of these.
-	exchange    *exchange
-	err         *jsonrpc.Error
-	emptyResult bool // {} is the answer
+	// The answer is from one of these three.
+	exchange *exchange
+	err      *jsonrpc.Error
+	// emptyResult answers with {}.
+	emptyResult bool
 
 	unmatched bool
 	faults    []*Fault
 
-	ctx         context.Context
-	cancel      context.CancelFunc
-	out         jsonrpc.Sender // takes what precedes the answer
-	noPreceding bool           // nothing can precede it, but on another stream
-	faultWriter *faultWriter   // of HTTP, if faults may concern it
+	ctx    context.Context
+	cancel context.CancelFunc
+	// out sends the messages before the answer.
+	out jsonrpc.Sender
+	// noPreceding reports that other messages need another stream.
+	noPreceding bool
+	// faultWriter is the HTTP response if faults may change it, or nil.
+	faultWriter *faultWriter
 	requestIDs  map[string]jsonrpc.ID
 }
 
-// end forgets the request. It must be called once.
+// end removes the request. The caller must call it once.
 func (r *responder) end() {
 	r.cancel()
 	r.conn.mu.Lock()
@@ -44,7 +51,7 @@ func (r *responder) end() {
 	r.conn.mu.Unlock()
 }
 
-// isImmediate reports whether the answer comes without waiting for anything.
+// isImmediate reports whether the answer needs no waiting.
 func (r *responder) isImmediate() bool {
 	if slices.ContainsFunc(r.faults, (*Fault).hasDelay) {
 		return false
@@ -64,7 +71,7 @@ func (r *responder) isImmediate() bool {
 	return true
 }
 
-// run plays the request, and returns the answer. The error says that there is none.
+// run sends the preceding messages and returns the answer, or an error to send nothing.
 func (r *responder) run() ([]byte, error) {
 	if r.refuseHTTP() {
 		return nil, errEnded
@@ -90,7 +97,7 @@ func (r *responder) run() ([]byte, error) {
 	return answer, nil
 }
 
-// sendPreceding sends what precedes the answer, and waits as long as the server took.
+// sendPreceding sends the messages before the answer and applies the latency.
 func (r *responder) sendPreceding() error {
 	keep := r.conn.srv.opts.Latency
 	for i := range r.exchange.steps {
@@ -114,7 +121,7 @@ func (r *responder) sendPreceding() error {
 	return r.wait(keep.Fixed)
 }
 
-// response returns the text of the answer, or waits until nobody wants it any more.
+// response returns the text of the answer. Without one, it waits until the request ends.
 func (r *responder) response() ([]byte, error) {
 	id := r.id
 	switch {
@@ -123,7 +130,7 @@ func (r *responder) response() ([]byte, error) {
 	case r.emptyResult:
 		return jsonrpc.AppendResult(nil, id, []byte("{}")), nil
 	case r.exchange.isSubscription():
-		r.waitDone() // it has an answer only when the server ends
+		r.waitDone() // answered only when the server ends
 		if r.exchange.hasResponse && r.ctx.Err() == nil {
 			return withSubscription(nil, r.exchange.response.append(nil, id), id), nil
 		}
@@ -139,7 +146,7 @@ func (r *responder) response() ([]byte, error) {
 	return nil, errEnded
 }
 
-// waitDone waits until nobody wants an answer any more.
+// waitDone waits until no one needs an answer anymore.
 func (r *responder) waitDone() {
 	select {
 	case <-r.ctx.Done():
@@ -147,7 +154,7 @@ func (r *responder) waitDone() {
 	}
 }
 
-// wait waits, unless the request ends.
+// wait waits for d, or returns an error when the request ends.
 func (r *responder) wait(d time.Duration) error { return waitFor(r.ctx, d) }
 
 func waitFor(ctx context.Context, d time.Duration) error {
@@ -167,7 +174,8 @@ func waitFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// runStep sends one recorded message, and waits for the answer to a question. The error says that the request has ended.
+// runStep sends one recorded message. After an input request it waits for the answer. An error
+// means that the request has ended.
 func (r *responder) runStep(s *step, to jsonrpc.Sender) error {
 	if s.isRequest {
 		return r.sendRequest(s, to)
@@ -182,7 +190,7 @@ func (r *responder) runStep(s *step, to jsonrpc.Sender) error {
 	return nil
 }
 
-// notificationText returns the text of a notification, nil if this client is not to have it.
+// notificationText returns the text of a notification, or nil if this client must not get it.
 func (r *responder) notificationText(s *step) []byte {
 	text := s.text.append(nil, nil)
 	switch s.method {
@@ -218,7 +226,7 @@ func (r *responder) notificationText(s *step) []byte {
 	return text
 }
 
-// sendRequest asks the client what the server asked.
+// sendRequest sends a recorded input request to the client.
 func (r *responder) sendRequest(s *step, to jsonrpc.Sender) error {
 	log, p := r.conn.srv.opts.Logger, r.conn
 	text := s.text.append(nil, jsonrpc.ID("0"))
@@ -237,7 +245,7 @@ func (r *responder) sendRequest(s *step, to jsonrpc.Sender) error {
 	r.requestIDs[s.requestID] = id
 	if !s.responded {
 		p.forget(id)
-		return nil // the client did not answer when it was recorded
+		return nil // the recorded client did not answer
 	}
 	defer p.forget(id)
 	t := time.NewTimer(p.srv.opts.ClientTimeout)
@@ -257,7 +265,8 @@ func (r *responder) sendRequest(s *step, to jsonrpc.Sender) error {
 	return nil
 }
 
-// sendTrailing sends what came behind an answer by itself, once for each client. What the server sent after the handshake waits until the client has said that it is there.
+// sendTrailing sends the recorded messages after an answer, once for each client. Those after the
+// handshake wait for the initialized notification.
 func (c *conn) sendTrailing(r *responder) {
 	if r.exchange == nil || len(r.exchange.trailing) == 0 || r.method == mcp.MethodInitialize {
 		return
@@ -265,7 +274,7 @@ func (c *conn) sendTrailing(r *responder) {
 	c.playTrailing(r)
 }
 
-// onInitialized is called when the handshake is complete.
+// onInitialized sends the messages after the handshake.
 func (c *conn) onInitialized() {
 	c.mu.Lock()
 	of := c.legacy
@@ -275,7 +284,7 @@ func (c *conn) onInitialized() {
 	}
 }
 
-// playTrailing plays the messages behind an answer, on a goroutine unless they are only sent.
+// playTrailing sends the messages after an answer, on a goroutine if that takes time.
 func (c *conn) playTrailing(r *responder) {
 	c.mu.Lock()
 	done := c.sentTrailing[r.exchange]
@@ -299,7 +308,7 @@ func (c *conn) playTrailing(r *responder) {
 	}()
 }
 
-// hasDelay reports whether anything behind the answer takes time.
+// hasDelay reports whether sending the messages after the answer takes time.
 func (r *responder) hasDelay() bool {
 	if r.conn.srv.opts.Latency.Keep {
 		return true

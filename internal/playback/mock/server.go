@@ -20,26 +20,33 @@ import (
 	"mcpwire/streamable"
 )
 
-// Options are the options of [New]. The zero value is ready to use, and what nil means.
+// Options are the options of [New]. nil and the zero value mean defaults.
 type Options struct {
-	// Latency says how time passes.
+	// Latency is the response time.
 	Latency Latency
-	// Once has each recorded answer given once: who asks more often than was recorded asks for what is not in the capture.
+	// Once uses each recorded answer once. Further requests are not in the capture then.
 	Once bool
-	// Loose takes, for want of one with the same params, a request of the same method about the same tool, prompt, resource or task.
+	// Loose also accepts, if the params do not match, a recorded request of the same method with
+	// the same tool, prompt, resource or task.
 	Loose bool
-	// Strict ends the server when it is asked for what is not in the capture.
+	// Strict ends the server at a request that is not in the capture.
 	Strict bool
-	// Faults are what goes wrong.
+	// Faults are the faults to inject.
 	Faults []*Fault
-	// Seed is what chance depends on: the same seed, and the same requests in the same order, meet the same faults.
+	// Seed seeds the random numbers: the same seed and the same sequence of requests produce the
+	// same faults.
 	Seed uint64
 
-	ClientTimeout time.Duration // for a client to answer what it is asked; 0 is 5 min
-	DrainTimeout  time.Duration // for requests under way when a client's input ends; 0 is 10 s
-	MaxInFlight   int           // requests of one client under way at once; 0 is 1024. Further ones are refused
+	// ClientTimeout limits the wait for a client's answer to an input request. Zero means 5 min.
+	ClientTimeout time.Duration
+	// DrainTimeout limits the wait for pending requests when a client's input ends. Zero means 10
+	// s.
+	DrainTimeout time.Duration
+	// MaxInFlight limits the pending requests of a client; more are rejected. Zero means 1024.
+	MaxInFlight int
 
-	Logger *slog.Logger // nil discards
+	// Logger receives log messages. nil discards them.
+	Logger *slog.Logger
 }
 
 func (o *Options) withDefaults() Options {
@@ -62,13 +69,15 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
-// A Latency says how long a server takes. The zero Latency is no time at all.
+// Latency is the response time of a server. The zero value means no delay.
 type Latency struct {
-	Keep  bool          // as long as it took when it was recorded, for each message that it sends
-	Fixed time.Duration // for each answer, unless Keep is set
+	// Keep uses the recorded delay of each message.
+	Keep bool
+	// Fixed is the delay of each answer, unless Keep is set.
+	Fixed time.Duration
 }
 
-// ParseLatency reads "keep", "fast", or a duration such as "200ms".
+// ParseLatency parses "keep", "fast", or a duration such as "200ms".
 func ParseLatency(s string) (Latency, error) {
 	switch s {
 	case "keep":
@@ -83,34 +92,39 @@ func ParseLatency(s string) (Latency, error) {
 	return Latency{Fixed: d}, nil
 }
 
-// ErrMissed is why a strict server has ended: it was asked for what is not in the capture.
+// ErrMissed is the reason for the end of a strict server: it got a request that is not in the
+// capture.
 var ErrMissed = errors.New("mock: asked for what is not in the capture")
 
-// An ExitError is why a server has ended that a fault has told to.
+// An ExitError is the reason for the end of a server that a fault ended.
 type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string {
 	return fmt.Sprintf("mock: a fault ends the server with status %d", e.Code)
 }
 
-// A Server answers clients from a [Recording]. Make one with [New], and close it in the end.
+// A Server answers clients from a [Recording]. Use [New] to create one; the caller must close it.
 type Server struct {
 	recording *Recording
 	opts      Options
 	misses    atomic.Uint64
 
-	ctx      context.Context // ends with the server; its cause is why
-	cancel   context.CancelCauseFunc
-	waitCtx  context.Context // ends when clients are not waited for any more
-	drain    context.CancelFunc
-	activity activity // what goes on behind answers
+	// ctx ends with the server. Its cause is the reason.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// waitCtx ends when the server stops waiting for clients.
+	waitCtx context.Context
+	drain   context.CancelFunc
+	// activity counts the goroutines that work after answers.
+	activity activity
 
-	mu       sync.Mutex // what follows, and the state of faults
+	// mu guards the fields below and the state of faults.
+	mu       sync.Mutex
 	assigned map[*session]int
 	chance   *rand.Rand
 }
 
-// New returns a server. opts may be nil; it is copied. The error is a *[FaultError].
+// New returns a server. opts may be nil; New copies it. The error is always nil.
 func New(t *Recording, opts *Options) (*Server, error) {
 	s := &Server{recording: t, opts: opts.withDefaults(), assigned: map[*session]int{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -124,13 +138,15 @@ func New(t *Recording, opts *Options) (*Server, error) {
 	return s, nil
 }
 
-// Misses returns how many requests were not in the capture.
+// Misses returns the number of requests that were not in the capture.
 func (s *Server) Misses() uint64 { return s.misses.Load() }
 
-// Ended returns a context that ends with the server: when it is closed, or for what [Server.Err] says.
+// Ended returns a context that ends when the server is closed or ends for the reason in
+// [Server.Err].
 func (s *Server) Ended() context.Context { return s.ctx }
 
-// Err returns why the server has ended by itself: [ErrMissed], or an *[ExitError]; nil if it has not.
+// Err returns the reason if the server has ended by itself: [ErrMissed] or an *[ExitError].
+// Otherwise it returns nil.
 func (s *Server) Err() error {
 	err := context.Cause(s.ctx)
 	if _, exit := errors.AsType[*ExitError](err); exit || errors.Is(err, ErrMissed) {
@@ -139,7 +155,7 @@ func (s *Server) Err() error {
 	return nil
 }
 
-// Close gives up what is under way, and waits until it has ended. It may be called more than once.
+// Close cancels all activity and waits for its end. It may be called more than once.
 func (s *Server) Close() {
 	s.cancel(jsonrpc.ErrClosed)
 	<-s.activity.close()
@@ -148,7 +164,8 @@ func (s *Server) Close() {
 // stop ends the server by itself.
 func (s *Server) stop(why error) { s.cancel(why) }
 
-// assignSession returns the recorded session that a client is given: one that suits it and was given away least often, the first of them.
+// assignSession returns the recorded session for a client: for the first test that a session
+// passes, the one assigned least often.
 func (s *Server) assignSession(suits ...func(*session) bool) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +184,8 @@ func (s *Server) assignSession(suits ...func(*session) bool) *session {
 	return nil
 }
 
-// assignLegacy returns the recorded session for a client that shakes hands: best of all, one in which a client of its name agreed on the revision that it offers.
+// assignLegacy returns the recorded session for a client that sends initialize. It prefers a
+// session with the client's name and offered revision.
 func (s *Server) assignLegacy(params []byte) *session {
 	var offered mcp.Revision
 	if era.IsObject(params) {
@@ -185,7 +203,7 @@ func (s *Server) assignLegacy(params []byte) *session {
 	)
 }
 
-// assignModern returns the recorded session for a client on a pipe that does not shake hands.
+// assignModern returns the recorded session for a modern client on a byte stream.
 func (s *Server) assignModern() *session {
 	return s.assignSession(func(x *session) bool { return x.modern && !x.http })
 }
@@ -193,8 +211,8 @@ func (s *Server) assignModern() *session {
 // Eras reports in which eras the capture has answers.
 func (r *Recording) Eras() (legacy, modern bool) { return len(r.legacy) > 0, len(r.modern) > 0 }
 
-// Translate returns a bridge to the server for clients of the era that the capture has no answers in. It is to be closed before the server. Requests reach the server translated, so
-// they match if what they become is what was recorded.
+// Translate returns a bridge to the server for clients of the era without answers in the capture.
+// Close it before the server. A translated request must match a recorded one.
 func (s *Server) Translate(downstream bridge.Era) (*bridge.Bridge, error) {
 	far := bridge.EraModern
 	if downstream == bridge.EraModern {
@@ -219,13 +237,15 @@ func (s *Server) connect(context.Context, io.Writer) (jsonrpc.Framer, error) {
 	return jsonrpc.NewFramer(near, framing), nil
 }
 
-// A Handler serves a [Server] over HTTP, with the sessions, streams and checks of package streamable. Make one with [Server.Handler]. It may be used by many goroutines at once.
+// A Handler serves a [Server] over HTTP, with the sessions, streams and checks of package
+// streamable. Use [Server.Handler] to create one. It is safe for concurrent use.
 type Handler struct {
 	srv     *Server
 	handler *streamable.Handler
 }
 
-// Handler returns a handler for clients of the revisions that the capture has answers in. o may be nil. Shut it down before the server is closed.
+// Handler returns a handler for clients of the revisions with answers in the capture. o may be nil.
+// Shut it down before the server is closed. The error is that of invalid options.
 func (s *Server) Handler(o *streamable.Options) (*Handler, error) {
 	var opts streamable.Options
 	if o != nil {
@@ -244,19 +264,20 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	h.srv.serveWithFaults(h.handler, rw, r)
 }
 
-// SSE returns a handler for the older transport, see [streamable.Handler.SSE].
+// SSE returns a handler for the HTTP+SSE transport, see [streamable.Handler.SSE].
 func (h *Handler) SSE(messages string) http.Handler {
 	handler := h.handler.SSE(messages)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { h.srv.serveWithFaults(handler, rw, r) })
 }
 
-// Shutdown ends streams, refuses further requests and waits for those under way, see [streamable.Handler.Shutdown]. What is held back for ever is given up.
+// Shutdown ends streams, rejects further requests and waits for pending ones, see
+// [streamable.Handler.Shutdown]. It cancels requests that wait without an answer.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.srv.drain()
 	return h.handler.Shutdown(ctx)
 }
 
-// A relay is the server as package streamable wants it.
+// A relay implements streamable.Relay for the server.
 type relay struct{ s *Server }
 
 // Revisions implements streamable.Relay.

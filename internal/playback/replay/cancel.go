@@ -11,14 +11,17 @@ import (
 	"mcpwire/mcp"
 )
 
-// exchangeAborted notes that the client has ended an exchange. In the modern era that cancels the requests which it brought
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#cancellation). Subscriptions are left alone: what came by them has yet to be waited for.
+// exchangeAborted notes that the client ended an HTTP exchange. In the modern era that cancels its
+// requests
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#cancellation).
+// Subscriptions are an exception: their messages are still to be awaited.
 func (b *builder) exchangeAborted(e *capture.Event, x *httpExchange) {
 	if x == nil || x.status >= 400 || !b.rec.Modern {
 		return
 	}
 	for _, c := range x.calls {
-		if c.response != nil || c.notifications.isSubscription || c.index >= len(b.rec.calls) || b.rec.calls[c.index] != c { // captures may say that it is of another session
+		// A capture may assign the call to another session.
+		if c.response != nil || c.notifications.isSubscription || c.index >= len(b.rec.calls) || b.rec.calls[c.index] != c {
 			continue
 		}
 		b.tracker.remove(&c.notifications)
@@ -27,7 +30,7 @@ func (b *builder) exchangeAborted(e *capture.Event, x *httpExchange) {
 	}
 }
 
-// notificationCount returns how many notifications have come for the request that a cancellation is about.
+// notificationCount returns the number of notifications for the request that a cancellation names.
 func (b *builder) notificationCount(m *jsonrpc.Message) int {
 	id, _ := m.Param("requestId")
 	for _, c := range b.calls {
@@ -38,8 +41,9 @@ func (b *builder) notificationCount(m *jsonrpc.Message) int {
 	return 0
 }
 
-// awaitCanceled is await for the end of a request that the client gave up: who recorded it may have seen that when the server had already, and answered something because of it. So nobody waits
-// for long.
+// awaitCanceled is await for requests that the client canceled. It waits only briefly: the recorder
+// may have seen the cancellation after the server did, and the server's messages in between may
+// depend on it.
 func (p *player) awaitCanceled(ctx context.Context, calls []*call) error {
 	answered := func() bool {
 		return !slices.ContainsFunc(calls, func(c *call) bool { return p.calls[c.index].state == sent })
@@ -48,9 +52,9 @@ func (p *player) awaitCanceled(ctx context.Context, calls []*call) error {
 	return err
 }
 
-// canceledCall returns the request that a frame gives up; nil if there is none, or it is not under way.
+// canceledCall returns the pending request that a frame cancels, or nil.
 func (p *player) canceledCall(f *frame) *liveCall {
-	if f.aborted != nil { // which means nothing if the session turned out to be a legacy one
+	if f.aborted != nil { // has no effect in a legacy session
 		if l := &p.calls[f.aborted.index]; p.rec.Modern && l.state == sent {
 			return l
 		}
@@ -68,8 +72,9 @@ func (p *player) canceledCall(f *frame) *liveCall {
 	return nil
 }
 
-// playCancellation plays a frame that cancels a request, when as much has been told of that as when the client did it, which may have been why: modern clients end its HTTP request,
-// others send a notification. It reports whether there is nothing left to send.
+// playCancellation plays a frame that cancels a request. It first waits for as many notifications
+// as the client had received, since they may have been the reason. Modern clients end the HTTP
+// request; others send a notification. It reports whether nothing is left to send.
 func (p *player) playCancellation(ctx context.Context, f *frame, l *liveCall) (bool, error) {
 	told := func() bool { return l.state != sent || len(l.notifications.kinds) >= f.notified }
 	if _, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), told); err != nil || l.state != sent {
@@ -87,7 +92,7 @@ func (p *player) playCancellation(ctx context.Context, f *frame, l *liveCall) (b
 	if _, err := p.deliver(ctx, jsonrpc.AppendNotification(nil, mcp.NotificationCancelled, append(params, '}'))); err != nil {
 		return true, err
 	}
-	// There should be no answer, and what comes next may have the same id, as that of another client over HTTP.
+	// No answer should come, and the next request may have the same id, from another HTTP client.
 	_, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), func() bool { return l.state != sent })
 	if err == nil && l.state == sent {
 		p.finishCall(l, &Result{Status: Open, OK: true})

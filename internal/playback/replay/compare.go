@@ -20,13 +20,13 @@ import (
 const (
 	maxDifferences = 50       // of a result
 	maxShown       = 4 << 10  // bytes of a value
-	maxCompared    = 16 << 20 // bytes of a message that is looked into
-	maxChanges     = 1000     // that are looked through
-	maxScanned     = 1 << 30  // bytes that are looked through for the values of all differences of a message
+	maxCompared    = 16 << 20 // bytes of a compared message
+	maxChanges     = 1000     // examined changes
+	maxScanned     = 1 << 30  // bytes scanned for the values of all differences of a message
 	timeTolerance  = 24 * time.Hour
 )
 
-// A side is one of the messages that are compared.
+// A side is one of the compared messages.
 type side struct {
 	raw      []byte
 	at       time.Time
@@ -44,7 +44,7 @@ func newComparer(opts *Options) *comparer {
 	return &comparer{redactor: capture.NewRedactor(nil), ignore: append([]string{"/id", "/jsonrpc"}, opts.Ignore...), strict: opts.Strict}
 }
 
-// compare returns in what a message differs from the recorded one.
+// compare returns the differences of a message from the recorded one.
 func (c *comparer) compare(recorded, live side) []Difference {
 	if len(recorded.raw) > maxCompared || len(live.raw) > maxCompared {
 		if bytes.Equal(recorded.raw, live.raw) {
@@ -53,7 +53,7 @@ func (c *comparer) compare(recorded, live side) []Difference {
 		return []Difference{{Op: "replace", Old: "a message that is too large to be compared", New: "another one"}}
 	}
 	a, b := bytes.TrimSpace(recorded.raw), bytes.TrimSpace(live.raw)
-	old, _ := c.redactor.Message(nil, a) // what is secret must not be shown
+	old, _ := c.redactor.Message(nil, a) // hides secrets
 	now, _ := c.redactor.Message(nil, b)
 	x, y := a, b
 	if !c.strict {
@@ -93,7 +93,8 @@ func (c *comparer) compare(recorded, live side) []Difference {
 	return list
 }
 
-// equivalent reports whether two values are as good as equal: because part of the first was hidden, or because both say what the time is.
+// equivalent reports whether two values count as equal: because a part of the first was hidden, or
+// because both are times of their messages.
 func (c *comparer) equivalent(was, is []byte, wasAt, isAt time.Time) bool {
 	if len(was) == 0 || len(is) == 0 {
 		return false
@@ -112,7 +113,7 @@ func (c *comparer) equivalent(was, is []byte, wasAt, isAt time.Time) bool {
 	return !c.strict && isTimeNear(was, wasAt) && isTimeNear(is, isAt)
 }
 
-// isTimeNear reports whether a number is a time near another, in seconds or milliseconds since 1970.
+// isTimeNear reports whether a number is a time close to t, in seconds or milliseconds since 1970.
 func isTimeNear(number []byte, t time.Time) bool {
 	if len(number) < 9 || len(number) > 32 || number[0] < '0' || number[0] > '9' || t.IsZero() || bytes.ContainsAny(number, "eE/") {
 		return false
@@ -130,7 +131,7 @@ func isTimeNear(number []byte, t time.Time) bool {
 	return false
 }
 
-// excerpt is the beginning of a value.
+// excerpt returns the beginning of a value.
 func excerpt(value []byte) string {
 	if len(value) <= maxShown {
 		return string(value)
@@ -153,19 +154,20 @@ func (c *comparer) compareResponses(recorded, live side, old, now *jsonrpc.Messa
 	return []Difference{{Op: "answer", Pointer: "/result", Old: hide(old.Error), New: hide(now.Result)}}
 }
 
-// A namedList is a list in the results of two messages whose elements have names: it is compared by
-// these, since servers may list in any order, and one element more moves all that follow.
+// A namedList is a list in the results of two messages whose elements have names. It is compared by
+// name, since servers may list in any order, and an additional element moves all that follow.
 type namedList struct {
-	prefix string // of pointers into it
-	// before and is are the names in the order of the first and the second message.
+	// prefix is the prefix of pointers into the list.
+	prefix string
+	// before and after are the names in the order of the first and the second message.
 	before, after []string
 }
 
-// listKeys are the lists of results, and the member of an element that names it.
+// listKeys are the lists of results, and the member that names an element.
 var listKeys = [][2]string{{"tools", "name"}, {"prompts", "name"}, {"resources", "uri"}, {"resourceTemplates", "uriTemplate"}}
 
-// byName returns two messages with objects in the place of lists: the elements by their names. A
-// list without such names, or with one twice, stays.
+// byName returns two messages with objects instead of lists, which map names to elements. It keeps
+// a list without names or with a repeated one.
 func byName(a, b []byte) (x, y []byte, lists []namedList) {
 	x, y = a, b
 	for _, k := range listKeys {
@@ -183,8 +185,7 @@ func byName(a, b []byte) (x, y []byte, lists []namedList) {
 	return x, y, lists
 }
 
-// namesOf returns the names of a list's elements; ok reports whether each has one that is no
-// other's.
+// namesOf returns the names of a list's elements. ok reports whether each element has a unique one.
 func namesOf(list []byte, key string) (names []string, ok bool) {
 	if len(list) == 0 || list[0] != '[' {
 		return nil, false
@@ -201,8 +202,8 @@ func namesOf(list []byte, key string) (names []string, ok bool) {
 	return names, true
 }
 
-// withObject returns a message with an object in the place of a list of its result, which has such
-// names.
+// withObject returns a message with an object instead of a list in its result. names are the names
+// of the elements.
 func withObject(message []byte, list string, names []string) []byte {
 	return withReplaced(message, "result", func(dst, result []byte) []byte {
 		return append(dst, withReplaced(result, list, func(dst, value []byte) []byte {
@@ -220,7 +221,8 @@ func withObject(message []byte, list string, names []string) []byte {
 	})
 }
 
-// withReplaced returns an object with another value of the first member of a name, which add appends.
+// withReplaced returns an object with a new value, which add appends, of the first member with the
+// name.
 func withReplaced(object []byte, name string, add func(dst, value []byte) []byte) []byte {
 	dst := append(make([]byte, 0, len(object)+len(object)/8), '{')
 	members, done := jsonwire.ObjectMembers(object), false
@@ -238,8 +240,8 @@ func withReplaced(object []byte, name string, add func(dst, value []byte) []byte
 	return append(dst, '}')
 }
 
-// ignoredPointers returns patterns of places that are not compared, with names in the place of the indexes
-// of recorded elements.
+// ignoredPointers returns the patterns of ignored places, with names instead of the indexes of
+// recorded elements.
 func ignoredPointers(patterns []string, lists []namedList) []string {
 	if lists == nil {
 		return patterns
@@ -264,9 +266,8 @@ func ignoredPointers(patterns []string, lists []namedList) []string {
 	return out
 }
 
-// originalPointers returns pointers into the two messages themselves, the second of which has the place that
-// pointer means and the first that of first, and the name of the element that both are in; "" if
-// they are in none.
+// originalPointers translates pointers into the objects of byName to pointers into the two original
+// messages. It also returns the name of the list element that they are in, or "".
 func originalPointers(first, pointer string, lists []namedList) (was, is, name string) {
 	was, is = first, pointer
 	for _, l := range lists {
@@ -280,8 +281,8 @@ func originalPointers(first, pointer string, lists []namedList) (was, is, name s
 	return was, is, name
 }
 
-// index returns a pointer with an index in the place of the name that it begins with. What one of
-// the messages does not have keeps its name.
+// index returns a pointer with an index instead of the name at its beginning. The name of a missing
+// element stays.
 func (l *namedList) index(rest string, names []string) (pointer, name string) {
 	part, below, deeper := strings.Cut(rest, "/")
 	name = pointerUnescapes.Replace(part)
@@ -294,33 +295,37 @@ func (l *namedList) index(rest string, names []string) (pointer, name string) {
 	return pointer, name
 }
 
-// volatile are texts that are others each time: times (RFC 3339, and with a space in place of the T), UUIDs and ULIDs.
+// volatile matches texts that differ each time: times (RFC 3339, also with a space instead of the
+// T), UUIDs and ULIDs.
 var volatile = regexp.MustCompile(`(?P<time>\b\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:[Zz]\b|[+-]\d\d:?\d\d\b|\b))` +
 	`|(?P<uuid>\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b)` +
 	`|(?P<ulid>\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b)`)
 
-// The members of the protocol whose values a server chooses anew each time, and those of applications that say by their name that they are of one session.
+// Members of the protocol with values that the server chooses each time, and members of
+// applications with the id of a session by their name.
 var (
 	serverChosen = []string{"requestState", "nextCursor", "taskId", "elicitationId", "createdAt", "lastUpdatedAt"}
 	appSessions  = []string{"sessionId", "session_id", "requestId", "request_id", "traceId", "trace_id"}
-	optional     = []string{"_meta", "ttlMs"} // that need not even be there
+	optional     = []string{"_meta", "ttlMs"} // may be absent
 	appData      = []string{"structuredContent", "content", "contents", "messages", "arguments", "data"}
 )
 
-// A masker appends JSON text with the same in the place of whatever is another thing each time.
-type normalizer struct{ depth int } // depth counts texts within texts
+// A normalizer appends JSON text with the same text in place of values that differ each time. depth
+// counts the levels of JSON in strings.
+type normalizer struct{ depth int }
 
-// maxTextDepth is how many texts within texts are looked into.
+// maxTextDepth limits the levels of JSON in strings.
 const maxTextDepth = 2
 
-// normalize returns the text, which is valid JSON, masked.
+// normalize returns the normalized text of valid JSON.
 func normalize(value []byte) []byte {
 	var m normalizer
 	return m.value(make([]byte, 0, len(value)), value, false)
 }
 
-// Volatile reports whether two values of a member, JSON texts, differ only in what is another thing each time: times, UUIDs and ULIDs in them, and all of cursors, states and ids of
-// tasks and sessions, which the name tells. What is no JSON is not.
+// Volatile reports whether two values of a member, as JSON texts, differ only in parts that differ
+// each time: times, UUIDs and ULIDs, and complete cursors, states and ids of tasks and sessions, by
+// the member's name. It returns false for invalid JSON.
 func Volatile(name string, old, now []byte) bool {
 	var masked [2][]byte
 	for i, v := range [][]byte{old, now} {
@@ -377,7 +382,7 @@ func (n *normalizer) object(dst, value []byte, app bool) []byte {
 	return append(dst, '}')
 }
 
-// string masks a string. One that is itself JSON is masked as that.
+// string normalizes a string. JSON in a string is normalized as JSON.
 func (n *normalizer) string(dst, value []byte) []byte {
 	s := jsonwire.Text(value)
 	if n.depth < maxTextDepth {
@@ -392,7 +397,7 @@ func (n *normalizer) string(dst, value []byte) []byte {
 	return jsonwire.AppendQuote(dst, normalizeText(s))
 }
 
-// normalizeText replaces times and unique ids by what they are.
+// normalizeText replaces times and unique ids by their kinds.
 func normalizeText(s string) string {
 	names := volatile.SubexpNames()
 	places := volatile.FindAllStringSubmatchIndex(s, -1)
@@ -414,13 +419,13 @@ func normalizeText(s string) string {
 	return b.String()
 }
 
-// MatchesRedacted reports whether parts of the first text were hidden in a capture, and it can be the second
-// otherwise.
+// MatchesRedacted reports whether parts of the first text were hidden in a capture, and the second
+// text matches the rest.
 func MatchesRedacted(redacted, text string) bool {
 	return resend.Placeholders(redacted) != nil && matches(redacted, text)
 }
 
-// matches reports whether a text can be the one that the other was before parts of it were hidden.
+// matches reports whether live may be the recorded text before parts of it were hidden.
 func matches(recorded, live string) bool {
 	places := resend.Placeholders(recorded)
 	if places == nil {

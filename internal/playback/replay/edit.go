@@ -10,8 +10,9 @@ import (
 
 func quoted(s string) []byte { return jsonwire.AppendQuote(nil, s) }
 
-// edit returns a valid JSON text with the value at a path replaced by what f makes of it: nil takes a member away. f gets nil for a member that is not there, in an object that is.
-// If nothing changes, it is the same slice.
+// edit returns a valid JSON text with the value at a path replaced by the result of f; nil removes
+// a member. f gets nil for a missing member of an existing object. If nothing changes, edit returns
+// the same slice.
 func edit(value []byte, path []string, f func(old []byte) []byte) []byte {
 	value = bytes.TrimSpace(value)
 	switch {
@@ -70,7 +71,7 @@ func editObject(value []byte, path []string, f func(old []byte) []byte) []byte {
 	return append(out, value[1:]...)
 }
 
-// splice replaces a part of a text, which aliases it.
+// splice replaces a part of a text. part aliases text.
 func splice(text, part, by []byte) []byte {
 	at := cap(text) - cap(part)
 	out := make([]byte, 0, len(text)-len(part)+len(by))
@@ -78,7 +79,7 @@ func splice(text, part, by []byte) []byte {
 	return append(out, text[at+len(part):]...)
 }
 
-// withoutMember returns an object without the members of a name.
+// withoutMember returns an object without the members with the name.
 func withoutMember(object []byte, name string) []byte {
 	out := []byte{'{'}
 	members := jsonwire.ObjectMembers(object)
@@ -124,7 +125,8 @@ var (
 	pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-// pointerPath returns the names and indexes of a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901).
+// pointerPath returns the names and indexes of a JSON pointer
+// (https://www.rfc-editor.org/rfc/rfc6901).
 func pointerPath(pointer string) []string {
 	if pointer == "" {
 		return nil

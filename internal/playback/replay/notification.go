@@ -7,20 +7,25 @@ import (
 	"mcpwire/mcp"
 )
 
-// maxKinds is how many notifications are remembered of a request, or of those that belong to none.
+// maxKinds limits the stored notifications of a request, or of those without a request.
 const maxKinds = 1000
 
-// A trace is which notifications came for a request.
+// A notificationLog lists the notifications for a request.
 type notificationLog struct {
-	exchange       uint64
-	token          string   // JSON text
-	isSubscription bool     // it is a subscription
-	kinds          []string // methods, in order
-	ambiguous      bool     // some came that may have been for another
-	onAdd          func()   // called when something came; may be nil
+	exchange uint64
+	// token is JSON text.
+	token          string
+	isSubscription bool
+	// kinds are the methods, in order.
+	kinds []string
+	// ambiguous reports notifications that may belong to another request.
+	ambiguous bool
+	// onAdd is called for each notification. It may be nil.
+	onAdd func()
 }
 
-// A tracker finds out which request a notification is for: by its token, by its HTTP exchange, or because there is only one.
+// A tracker assigns notifications to requests: by token, by HTTP exchange, or to the only pending
+// one.
 type tracker struct{ open []*notificationLog }
 
 func (t *tracker) add(c *notificationLog) { t.open = append(t.open, c) }
@@ -28,7 +33,8 @@ func (t *tracker) remove(c *notificationLog) {
 	t.open = slices.DeleteFunc(t.open, func(x *notificationLog) bool { return x == c })
 }
 
-// route takes a notification, and reports whether it is for a request.
+// route assigns a notification, and reports whether it belongs
+// to a request at all.
 func (t *tracker) route(m *jsonrpc.Message, exchange uint64) bool {
 	method := string(m.Method)
 	switch method {
@@ -73,7 +79,7 @@ func (l *notificationLog) add(method string) {
 	}
 }
 
-// addKind adds to a set.
+// addKind adds a kind to a set.
 func addKind(list []string, kind string) []string {
 	if len(list) >= maxKinds || slices.Contains(list, kind) {
 		return list
@@ -81,7 +87,8 @@ func addKind(list []string, kind string) []string {
 	return append(list, kind)
 }
 
-// sameNotifications reports whether the same came for a request, and returns what was compared.
+// sameNotifications reports whether two requests got the same notifications, and returns the
+// compared lists.
 func sameNotifications(a, b *notificationLog, strict bool) (same bool, old, live []string) {
 	if strict {
 		return slices.Equal(a.kinds, b.kinds), a.kinds, b.kinds
@@ -91,7 +98,8 @@ func sameNotifications(a, b *notificationLog, strict bool) (same bool, old, live
 	return slices.Equal(old, live), old, live
 }
 
-// comparableKinds leaves of notifications what is the same each time: progress counts once. vague leaves nothing else.
+// comparableKinds returns the notifications that are the same each time: progress only once. vague
+// leaves out all other kinds.
 func comparableKinds(kinds []string, vague bool) []string {
 	var list []string
 	if slices.Contains(kinds, mcp.NotificationProgress) {

@@ -16,10 +16,22 @@ import (
 	"mcpwire/mcp"
 )
 
-// maxFailures is how many requests in a row may stay without an answer before nothing more is sent.
+// maxFailures is the number of consecutive requests without an answer that ends the replay.
 const maxFailures = 3
 
 // A player plays a recording. It is for one goroutine.
+//
+// The flow is:
+//
+//	play              start inbox.fill, which reads; then run
+//	run               handshake if the recording has none; then each frame
+//	  playFrame       await the answers that preceded the frame, prepare and send it
+//	    prepare       substitute new cursors, states and task ids; skip hidden messages
+//	  playResponse    wait for an input request of the server, then respond
+//	waitUntil         used by all waits: takes arrivals and runs due replies and polls
+//	  handleArrival   handleRequest, tracker.route or handleResponse
+//	compareResponse   compare and finishCall; addResult reports in recorded order
+//	finish            wait for the remaining answers; reportRest reports all others
 type player struct {
 	rec      *Recording
 	origin   *resend.Origin
@@ -28,27 +40,41 @@ type player struct {
 	inbox    *inbox
 	comparer *comparer
 
-	calls          []liveCall        // by the index of the call
-	serverRequests []liveRequest     // by the index of the ask
-	pending        []*liveCall       // calls that wait for an answer
-	tasks          map[string][]byte // ids of tasks, as JSON text, by the recorded one
-	tracker        tracker
-	unownedMethods []string        // methods of notifications that belong to no request
-	oneWay         map[uint64]bool // exchanges of what is not answered: whether they are over
-	syntheticID    string          // id of a handshake that was made up, while it waits
-	polls          int             // tasks that were asked for once more
-	failures       int             // requests in a row without an answer
-	responses      int             // that have come
-	versionNoted   bool            // of the server was told of
-	fatal          error
+	// calls are indexed by call.
+	calls []liveCall
+	// serverRequests are indexed by serverRequest.
+	serverRequests []liveRequest
+	// pending are the calls without an answer.
+	pending []*liveCall
+	// tasks maps recorded task ids to the new ones, as JSON text.
+	tasks   map[string][]byte
+	tracker tracker
+	// unownedMethods are the methods of notifications without a request.
+	unownedMethods []string
+	// oneWay has the exchanges of messages without an answer, and whether they have ended.
+	oneWay map[uint64]bool
+	// syntheticID is the id of a pending synthetic handshake.
+	syntheticID string
+	// polls counts repeated task requests.
+	polls int
+	// failures counts consecutive requests without an answer.
+	failures int
+	// responses counts the received answers.
+	responses int
+	// versionNoted reports that a change of the server's version was noted.
+	versionNoted bool
+	fatal        error
 
-	summary  Summary
-	results  []*Result // by the index of the call, then of the ask; nil until they are known
-	reported int       // of the items in order
-	order    []int     // indexes of results
+	summary Summary
+	// results are indexed by call, then by serverRequest. nil means unknown.
+	results []*Result
+	// reported counts the reported entries of order.
+	reported int
+	// order has the indexes of results in recorded order.
+	order []int
 }
 
-// A state says how far a call is.
+// A state is the progress of a call.
 type state uint8
 
 const (
@@ -57,19 +83,23 @@ const (
 	done
 )
 
-// A live is what became of a call.
+// A liveCall is the state of a call in the replay.
 type liveCall struct {
-	call          *call
-	state         state
-	id            jsonrpc.ID
-	message       []byte // that was sent
-	at            time.Time
-	lastActivity  time.Time // of life
+	call  *call
+	state state
+	id    jsonrpc.ID
+	// message is the sent message.
+	message []byte
+	at      time.Time
+	// lastActivity is the time of the last sign of progress.
+	lastActivity  time.Time
 	notifications notificationLog
-	response      *element // the last one
-	responseN     uint64
-	latency       time.Duration
-	pollAt        time.Time // when the task is asked for once more; zero if it is not
+	// response is the last answer.
+	response  *element
+	responseN uint64
+	latency   time.Duration
+	// pollAt is the time to poll the task again. Zero means never.
+	pollAt time.Time
 }
 
 func newPlayer(rec *Recording, o *resend.Origin, c conn, opts *Options) *player {
@@ -97,12 +127,12 @@ func newPlayer(rec *Recording, o *resend.Origin, c conn, opts *Options) *player 
 	return p
 }
 
-// isSelected reports whether a request is to be sent.
+// isSelected reports whether to send a request.
 func (r *Recording) isSelected(c *call, opts *Options) bool {
 	return c.method == mcp.MethodInitialize || opts.Select(r.Capture, c.n)
 }
 
-// playFrame sends a frame when its time has come.
+// playFrame sends a frame at the right time.
 func (p *player) playFrame(ctx context.Context, f *frame) error {
 	wait := p.await
 	if f.aborted != nil {
@@ -148,9 +178,9 @@ func (p *player) playFrame(ctx context.Context, f *frame) error {
 	return p.send(ctx, f, raws, calls)
 }
 
-// waitFreeID waits until no other request with the same id is under way.
+// waitFreeID waits until no pending request has the same id.
 func (p *player) waitFreeID(ctx context.Context, l *liveCall) error {
-	if p.origin.Transport == resend.HTTP { // there they are told apart by their exchanges
+	if p.origin.Transport == resend.HTTP { // exchanges distinguish requests over HTTP
 		return nil
 	}
 	for _, other := range p.pending {
@@ -180,7 +210,8 @@ func (p *player) send(ctx context.Context, f *frame, raws [][]byte, calls []*liv
 	if len(calls) > 0 || s.Exchange == 0 {
 		return nil
 	}
-	if err := p.waitExchange(ctx, s.Exchange); err != nil { // what is sent next might be there before
+	// A later message might overtake this one otherwise.
+	if err := p.waitExchange(ctx, s.Exchange); err != nil {
 		return err
 	}
 	if len(f.elements) == 1 && string(f.elements[0].m.Method) == mcp.NotificationInitialized {
@@ -189,14 +220,14 @@ func (p *player) send(ctx context.Context, f *frame, raws [][]byte, calls []*liv
 	return nil
 }
 
-// deliver sends a message, whatever it is.
+// deliver sends a message of any kind.
 func (p *player) deliver(ctx context.Context, message []byte) (resend.Sent, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.opts.Timeout, fmt.Errorf("replay: %w: the server did not take a message within %v", resend.ErrTimeout, p.opts.Timeout))
 	defer cancel()
 	return p.conn.Send(ctx, message)
 }
 
-// waitExchange waits until the exchange of a message without an answer is over.
+// waitExchange waits for the end of the exchange of a message without an answer.
 func (p *player) waitExchange(ctx context.Context, exchange uint64) error {
 	p.oneWay[exchange] = false
 	defer delete(p.oneWay, exchange)
@@ -204,14 +235,14 @@ func (p *player) waitExchange(ctx context.Context, exchange uint64) error {
 	return err
 }
 
-// openStream opens the standing stream, if the client had what comes by one.
+// openStream opens the standing stream, if the client had one.
 func (p *player) openStream(ctx context.Context) {
 	if p.origin.StandingStream && !p.origin.Modern {
 		p.conn.OpenStream(ctx)
 	}
 }
 
-// handshake begins a legacy session of which the recording does not have the beginning.
+// handshake begins a legacy session if the recording lacks the handshake.
 func (p *player) handshake(ctx context.Context) error {
 	id := jsonrpc.StringID("mcpwire-replay")
 	tool := "mcpwire"
@@ -247,7 +278,7 @@ func (p *player) timeoutError(what string) error {
 	return fmt.Errorf("replay: %w: %s took longer than %v", resend.ErrTimeout, what, p.opts.Timeout)
 }
 
-// joinBatch makes a batch.
+// joinBatch returns a batch of messages.
 func joinBatch(raws [][]byte) []byte {
 	out := []byte{'['}
 	for i, raw := range raws {
@@ -259,7 +290,8 @@ func joinBatch(raws [][]byte) []byte {
 	return append(out, ']')
 }
 
-// prepare returns a message as it is to be sent: with what the server has chosen this time. It is nil if the message is not to be sent, which is told then.
+// prepare returns the message to send, with the server's new values. It returns nil and reports the
+// message if it must not be sent.
 func (p *player) prepare(f *frame, el *element) ([]byte, error) {
 	c := el.call
 	switch {
@@ -310,7 +342,7 @@ func (p *player) skip(f *frame, el *element, status Status, why string, hidden [
 	p.report(r)
 }
 
-// isStaleCancellation reports whether a notification gives up a request that is not under way.
+// isStaleCancellation reports whether a notification cancels a request that is not pending.
 func (p *player) isStaleCancellation(m *jsonrpc.Message) bool {
 	if string(m.Method) != mcp.NotificationCancelled {
 		return false
@@ -319,7 +351,7 @@ func (p *player) isStaleCancellation(m *jsonrpc.Message) bool {
 	return id != nil && !slices.ContainsFunc(p.pending, func(l *liveCall) bool { return idKey(l.id) == idKey(jsonrpc.ID(id)) })
 }
 
-// substitute returns a request with what an earlier answer has in it. why says that there is nothing to send it for.
+// substitute returns a request with values from earlier answers. why says why it cannot be sent.
 func (p *player) substitute(el *element) (raw []byte, why string) {
 	c := el.call
 	if c.response == nil && c.status >= 400 {
@@ -353,7 +385,7 @@ func (p *player) substitute(el *element) (raw []byte, why string) {
 	return raw, ""
 }
 
-// result is what the call was answered this time; nil if that is no result.
+// result returns the result of the call, or nil for an error or no answer.
 func (l *liveCall) result() []byte {
 	if l.response == nil {
 		return nil
@@ -361,7 +393,7 @@ func (l *liveCall) result() []byte {
 	return l.response.m.Result
 }
 
-// A response is one to a request for input.
+// An inputResponse answers an input request.
 type inputResponse struct {
 	key    string
 	method string
@@ -369,8 +401,9 @@ type inputResponse struct {
 	used   bool
 }
 
-// inputResponses returns what was answered to requests for input, under the keys that they have this time: those of the same key and method, then by method in their order. What is asked
-// besides is declined.
+// inputResponses returns the recorded answers to input requests under their new keys. It prefers an
+// answer with the same key and method, and otherwise takes the next one with the method. It
+// declines other input requests.
 func inputResponses(was, answered, now []byte) []byte {
 	if len(now) == 0 || now[0] != '{' {
 		return answered
@@ -405,10 +438,10 @@ func inputResponses(was, answered, now []byte) []byte {
 	return orderedObject(now, given)
 }
 
-// maxInputRequests is how many requests for input are answered.
+// maxInputRequests limits the answered input requests.
 const maxInputRequests = 1000
 
-// orderedObject is an object of values, in the order of another.
+// orderedObject returns an object of values in the member order of another object.
 func orderedObject(order []byte, values map[string][]byte) []byte {
 	out := []byte{'{'}
 	members := jsonwire.ObjectMembers(order)
@@ -428,7 +461,7 @@ func orderedObject(order []byte, values map[string][]byte) []byte {
 	return append(out, '}')
 }
 
-// fillRedacted puts in what the caller says stood in places that were hidden.
+// fillRedacted replaces hidden values by those of Options.Set.
 func (p *player) fillRedacted(raw []byte, listed []string) []byte {
 	if len(p.opts.Set) == 0 {
 		return raw
@@ -441,7 +474,7 @@ func (p *player) fillRedacted(raw []byte, listed []string) []byte {
 	return raw
 }
 
-// redacted returns the places of a message that are hidden still.
+// redacted returns the places of a message that are still hidden.
 func (p *player) redacted(raw []byte, listed []string) (list []string) {
 	for _, pointer := range resend.RedactedIn(raw, listed) {
 		if p.opts.Set[pointer] == nil {
@@ -451,7 +484,7 @@ func (p *player) redacted(raw []byte, listed []string) (list []string) {
 	return list
 }
 
-// handleArrival takes something that has come.
+// handleArrival handles an incoming message or the end of an exchange.
 func (p *player) handleArrival(ctx context.Context, x arrival) error {
 	if x.Ended {
 		return p.handleEnd(x)
@@ -480,12 +513,13 @@ func (p *player) handleArrival(ctx context.Context, x arrival) error {
 	return nil
 }
 
-// handleEnd takes the end of an exchange: what was not answered by then is not any more.
+// handleEnd handles the end of an exchange: no further answers come in it.
 func (p *player) handleEnd(x arrival) error {
 	if _, ok := p.oneWay[x.Exchange]; ok {
 		p.oneWay[x.Exchange] = true
 	}
-	if p.origin.Transport == resend.SSE && x.Err == nil && x.Status/100 == 2 { // the answer comes on the stream
+	// The answer comes on the stream.
+	if p.origin.Transport == resend.SSE && x.Err == nil && x.Status/100 == 2 {
 		return nil
 	}
 	for _, l := range slices.Clone(p.pending) {
@@ -534,7 +568,7 @@ func (p *player) findCall(m *jsonrpc.Message, exchange uint64) *liveCall {
 	return nil
 }
 
-// handleResponse takes an answer.
+// handleResponse handles an answer.
 func (p *player) handleResponse(el *element, x arrival) error {
 	if p.syntheticID != "" && idKey(el.m.ID) == p.syntheticID {
 		p.syntheticID = ""
@@ -562,14 +596,14 @@ func (p *player) handleResponse(el *element, x arrival) error {
 	return p.eraError(l, nil)
 }
 
-// markLost is told that no answer comes to a request.
+// markLost notes that a request gets no answer.
 func (p *player) markLost(l *liveCall, err error) error {
-	if l.response != nil { // an earlier one, to a task that was asked for
+	if l.response != nil { // an earlier answer to a task poll
 		p.compareResponse(l)
 		return nil
 	}
 	r := &Result{Status: Lost, Why: err.Error()}
-	if l.call.response == nil { // as it was
+	if l.call.response == nil { // as recorded
 		r.Status, r.OK = Open, true
 	}
 	p.finishCall(l, r)
@@ -586,7 +620,7 @@ func (p *player) markLost(l *liveCall, err error) error {
 	return nil
 }
 
-// markTimeout is told that the answer has not come in time.
+// markTimeout notes that an answer has not come in time.
 func (p *player) markTimeout(l *liveCall) error {
 	if l.response != nil {
 		p.compareResponse(l)
@@ -628,7 +662,8 @@ func (p *player) compareResponse(l *liveCall) {
 	p.finishCall(l, r)
 }
 
-// noteVersion notes that the version of a modern server, which it says in each answer, is another one; once.
+// noteVersion notes once that a modern server, which sends its version in each answer, has another
+// version.
 func (p *player) noteVersion(l *liveCall, r *Result) {
 	if p.versionNoted || !p.rec.Modern || p.opts.Strict {
 		return
@@ -642,7 +677,7 @@ func (p *player) noteVersion(l *liveCall, r *Result) {
 	}
 }
 
-// finishCall notes what became of a request that was sent.
+// finishCall notes the result of a sent request.
 func (p *player) finishCall(l *liveCall, r *Result) {
 	l.state, l.pollAt = done, time.Time{}
 	p.tracker.remove(&l.notifications)
@@ -650,7 +685,7 @@ func (p *player) finishCall(l *liveCall, r *Result) {
 	p.resolve(l.call, r)
 }
 
-// resolve notes what became of a request.
+// resolve notes the result of a request.
 func (p *player) resolve(c *call, r *Result) {
 	r.N, r.Method, r.Target = c.n, c.method, c.target
 	if c.response != nil {
@@ -661,7 +696,7 @@ func (p *player) resolve(c *call, r *Result) {
 	p.addResult(c.index, r)
 }
 
-// addResult notes a result, and tells what is known in its order.
+// addResult notes a result, and reports results in recorded order.
 func (p *player) addResult(i int, r *Result) {
 	p.results[i] = r
 	for p.reported < len(p.order) {
@@ -675,7 +710,7 @@ func (p *player) addResult(i int, r *Result) {
 }
 
 func (p *player) report(r *Result) {
-	if r.Method == "" { // it was not chosen
+	if r.Method == "" { // not selected
 		return
 	}
 	if r.Differences == nil {
@@ -685,7 +720,7 @@ func (p *player) report(r *Result) {
 	p.opts.Report(r)
 }
 
-// handshakeError is the error for a handshake that the server refuses.
+// handshakeError returns the error for a rejected handshake.
 func (p *player) handshakeError(m *jsonrpc.Message, n uint64) error {
 	e := m.Clone().Err()
 	if e.Code == jsonrpc.CodeMethodNotFound || e.Code == mcp.CodeUnsupportedProtocolVersion {
@@ -694,7 +729,8 @@ func (p *player) handshakeError(m *jsonrpc.Message, n uint64) error {
 	return &resend.HandshakeError{N: n, Err: e}
 }
 
-// eraError tells whether the first answer shows that the session cannot be had with this server: cause is why there is none, if there is none.
+// eraError returns an error if the first answer shows that the server does not accept the session.
+// A non-nil cause says why no answer came.
 func (p *player) eraError(l *liveCall, cause error) error {
 	c := l.call
 	if c.result() == nil || cause == nil && l.response.m.Kind != jsonrpc.KindError {
@@ -729,7 +765,8 @@ func (p *player) eraError(l *liveCall, cause error) error {
 	return nil
 }
 
-// waitUntil waits until done, or until the deadline, and reports whether it is done. What comes meanwhile is taken. The error says why the replay cannot go on.
+// waitUntil waits for done or the deadline, and reports done. Meanwhile it handles arrivals. An
+// error ends the replay.
 func (p *player) waitUntil(ctx context.Context, deadline time.Time, done func() bool) (bool, error) {
 	for {
 		list, ended := p.inbox.take()
@@ -764,7 +801,7 @@ func (p *player) waitUntil(ctx context.Context, deadline time.Time, done func() 
 	}
 }
 
-// runDue does what is due by now, and returns when something is next, at the latest at the deadline.
+// runDue sends due replies and polls. It returns the time of the next one, or the deadline.
 func (p *player) runDue(ctx context.Context, deadline time.Time) (time.Time, error) {
 	now := time.Now()
 	next := deadline
@@ -801,7 +838,7 @@ func (p *player) runDue(ctx context.Context, deadline time.Time) (time.Time, err
 	return next, nil
 }
 
-// replyDelay is how long an answer to the server is held back.
+// replyDelay returns the delay of an answer to the server.
 func (p *player) replyDelay(a *serverRequest) time.Duration {
 	if p.opts.Timing == Keep {
 		return max(p.opts.ReplyDelay, a.replyT-a.t)
@@ -809,7 +846,7 @@ func (p *player) replyDelay(a *serverRequest) time.Duration {
 	return p.opts.ReplyDelay
 }
 
-// await waits for the answers to requests, those that were sent.
+// await waits for the answers to those of the requests that were sent.
 func (p *player) await(ctx context.Context, calls []*call) error {
 	for _, c := range calls {
 		if err := p.awaitOne(ctx, &p.calls[c.index]); err != nil {
@@ -819,7 +856,7 @@ func (p *player) await(ctx context.Context, calls []*call) error {
 	return nil
 }
 
-// awaitOne waits for the answer to a request, for as long as there is progress.
+// awaitOne waits for the answer to a request, as long as there is progress.
 func (p *player) awaitOne(ctx context.Context, l *liveCall) error {
 	for l.state == sent {
 		_, err := p.waitUntil(ctx, l.lastActivity.Add(p.opts.Timeout), func() bool { return l.state == done })
@@ -835,7 +872,7 @@ func (p *player) awaitOne(ctx context.Context, l *liveCall) error {
 	return p.fatal
 }
 
-// waitRecorded waits as long as the client has.
+// waitRecorded waits for the recorded time before a frame.
 func (p *player) waitRecorded(ctx context.Context, f *frame) error {
 	if p.opts.Timing != Keep {
 		return nil
@@ -844,7 +881,7 @@ func (p *player) waitRecorded(ctx context.Context, f *frame) error {
 	return err
 }
 
-// finish waits for what is still due when everything was sent.
+// finish waits for the remaining answers after everything was sent.
 func (p *player) finish(ctx context.Context) error {
 	for _, l := range slices.Clone(p.pending) {
 		if l.call.response == nil {
@@ -857,12 +894,12 @@ func (p *player) finish(ctx context.Context) error {
 	quiet := func() bool { return len(p.missingMethods()) == 0 && !p.hasPendingRequest() }
 	_, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), quiet)
 	if _, ok := errors.AsType[*resend.EndedError](err); ok {
-		return nil // there is nothing that it is still needed for
+		return nil // the server is not needed anymore
 	}
 	return err
 }
 
-// hasPendingRequest reports whether a request of the server's waits for its answer, or is to come still.
+// hasPendingRequest reports whether a request of the server awaits its answer or has not come yet.
 func (p *player) hasPendingRequest() bool {
 	for i := range p.serverRequests {
 		if p.serverRequests[i].waiting || p.results[len(p.calls)+i] == nil {
@@ -872,7 +909,7 @@ func (p *player) hasPendingRequest() bool {
 	return false
 }
 
-// missingMethods are the notifications that belong to no request and have not come this time.
+// missingMethods returns the recorded notifications without a request that have not come.
 func (p *player) missingMethods() (list []string) {
 	for _, k := range p.rec.unownedMethods {
 		if !slices.Contains(p.unownedMethods, k) {
@@ -882,7 +919,7 @@ func (p *player) missingMethods() (list []string) {
 	return list
 }
 
-// reportRest tells of everything that was not told of. err is why it ended; nil if it came to its end.
+// reportRest reports everything else. err is the reason for an early end, or nil.
 func (p *player) reportRest(err error) {
 	for i := range p.calls {
 		l := &p.calls[i]
@@ -892,7 +929,7 @@ func (p *player) reportRest(err error) {
 			p.finishCall(l, &Result{Status: Open, OK: true})
 		case l.state == sent && err != nil:
 			p.finishCall(l, &Result{Status: Lost, Why: err.Error()})
-		case l.state == sent: // it cannot be: everything with an answer was waited for
+		case l.state == sent: // impossible after finish
 			p.finishCall(l, &Result{Status: Lost})
 		default:
 			if p.rec.isSelected(l.call, p.opts) {

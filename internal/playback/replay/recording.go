@@ -20,93 +20,120 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Recording is what the client has said in a session, with what it was answered.
+// A Recording is the client's side of a session, with the answers it got.
 type Recording struct {
-	Capture   string // id of the capture
-	Session   uint64 // its number in the capture, or of modern requests over HTTP, which have no sessions, that of the first
-	Name      string // of the server, as the capture has it
+	// Capture is the id of the capture.
+	Capture string
+	// Session is the number of the session in the capture. Modern requests over HTTP have no
+	// session; for them it is that of the first request.
+	Session uint64
+	// Name is the server's name in the capture.
+	Name      string
 	Transport resend.Transport
-	Modern    bool   // it has no handshake
-	Revision  string // that was agreed on, or that requests say; "" if the capture does not say
-	Redact    string // what was hidden: "default", "custom" or "off"
-	First     uint64 // number of the event with the first message
-	// Synthetic tells that the recording does not have the handshake, and that one is made up.
+	// Modern reports a session without a handshake.
+	Modern bool
+	// Revision is the negotiated revision, or that of modern requests. Empty means unknown.
+	Revision string
+	// Redact is the kind of redaction: "default", "custom" or "off".
+	Redact string
+	// First is the number of the event with the first message.
+	First uint64
+	// Synthetic reports that the recording lacks the handshake, and that Run creates one.
 	Synthetic bool
 
 	frames         []*frame
 	calls          []*call
 	serverRequests []*serverRequest
-	unownedMethods []string // methods of notifications that belong to no request, each once
-	standingStream bool     // the client had a standing stream open, or needed none for what it would bring
+	// unownedMethods are the methods of notifications without a request, each once.
+	unownedMethods []string
+	// standingStream reports that the client had a standing stream, or a transport that needs none.
+	standingStream bool
 	params         map[string][]mcp.HeaderParam
 }
 
-// Requests is how many requests the client has sent.
+// Requests returns the number of requests of the client.
 func (r *Recording) Requests() int { return len(r.calls) }
 
-// Has reports whether one of the requests is chosen, see [Options.Select]. All are if choose is nil.
+// Has reports whether choose selects a request, see [Options.Select]. A nil choose selects all.
 func (r *Recording) Has(choose func(captureID string, n uint64) bool) bool {
 	return choose == nil || slices.ContainsFunc(r.calls, func(c *call) bool { return choose(r.Capture, c.n) })
 }
 
-// A frame is what the client has sent at once.
+// A frame is a message or batch of the client.
 type frame struct {
-	n        uint64
-	t        time.Duration
-	since    time.Duration // when the last thing happened before that it may have waited for
+	n uint64
+	t time.Duration
+	// since is the time of the last earlier event that the frame may have waited for.
+	since    time.Duration
 	batch    bool
 	elements []element
-	after    []*call        // that were answered since the frame before
-	reply    *serverRequest // it answers a request of the server, and is nothing else
-	cut      bool           // the capture has only the beginning
-	aborted  *call          // nothing was sent: the client ended the HTTP request of this one
-	notified int            // of a frame that gives up a request: how many notifications had come for it
+	// after has the calls that were answered since the previous frame.
+	after []*call
+	// reply is the server's request that the frame answers, or nil.
+	reply *serverRequest
+	// cut reports that the capture has only the beginning.
+	cut bool
+	// aborted is the call whose HTTP request the client ended. Nothing is sent then.
+	aborted *call
+	// notified is, for a cancellation, the number of earlier notifications for its request.
+	notified int
 }
 
 // An element is a message, alone or in a batch.
 type element struct {
-	raw          []byte
-	m            jsonrpc.Message // aliases raw
-	redacted     []string        // places that were hidden, as pointers into raw
-	moreRedacted int             // places that are not in hidden
-	call         *call           // that it begins; nil if it is no request
+	raw []byte
+	// m aliases raw.
+	m jsonrpc.Message
+	// redacted are the hidden places, as pointers into raw.
+	redacted []string
+	// moreRedacted counts hidden places beyond redacted.
+	moreRedacted int
+	// call is the call that the message begins, or nil.
+	call *call
 }
 
-// A call is a request of the client's.
+// A call is a request of the client.
 type call struct {
-	index    int
-	n        uint64
-	t        time.Duration
-	id       string // comparable
-	method   string
-	target   string
-	token    string // of progress, JSON text
+	index int
+	n     uint64
+	t     time.Duration
+	// id is the result of idKey.
+	id     string
+	method string
+	target string
+	// token is the progress token as JSON text.
+	token    string
 	exchange uint64
 
-	response      *element // nil if none came
-	responseT     time.Duration
-	responseAt    time.Time
-	status        int // of an HTTP response without an answer
+	// response is nil if none came.
+	response   *element
+	responseT  time.Duration
+	responseAt time.Time
+	// status is that of an HTTP response without an answer.
+	status        int
 	notifications notificationLog
 
-	// inputRound is the request whose answer asked for input, which this one brings, and page the one whose answer has the cursor.
+	// inputRound is the call whose input requests this one answers; page is the call whose result
+	// has this one's cursor.
 	inputRound, page *call
 }
 
-// An ask is a request of the server's.
+// A serverRequest is a request of the server.
 type serverRequest struct {
-	index        int
-	n            uint64
-	t            time.Duration
-	at           time.Time
-	method       string
-	request      element
-	reply        *element // nil if the client did not answer
-	replyT       time.Duration
-	pendingCalls []*call // that waited for their answer then
+	index   int
+	n       uint64
+	t       time.Duration
+	at      time.Time
+	method  string
+	request element
+	// reply is nil if the client did not answer.
+	reply  *element
+	replyT time.Duration
+	// pendingCalls are the calls without an answer at that time.
+	pendingCalls []*call
 }
 
-// idKey is equal for equal ids.
+// idKey returns equal keys for equal ids.
 func idKey(id jsonrpc.ID) string {
 	if s, ok := id.Text(); ok {
 		return `"` + s
@@ -114,14 +141,14 @@ func idKey(id jsonrpc.ID) string {
 	return string(id)
 }
 
-// clientClosed is why an exchange ended whose client did not wait for its end.
+// clientClosed is the end of an exchange that the client ended early.
 const clientClosed = "client closed"
 
-// maxExchanges is how many HTTP exchanges under way are remembered.
+// maxExchanges limits the remembered pending HTTP exchanges.
 const maxExchanges = 4096
 
-// Read takes from captures what their clients have sent: a recording for each session, in the order in which they began. Modern requests over HTTP belong to no session, and are one
-// recording together. opts may be nil.
+// Read returns the recordings of the sessions in captures, in the order in which they began. Modern
+// requests over HTTP have no session; together they are one recording. opts may be nil.
 func Read(ctx context.Context, events iter.Seq2[*capture.Event, error], opts *ReadOptions) ([]*Recording, error) {
 	r := &reader{opts: opts.withDefaults(), byName: map[string]*builder{}}
 	for e, err := range events {
@@ -147,21 +174,25 @@ func Read(ctx context.Context, events iter.Seq2[*capture.Event, error], opts *Re
 
 // A reader reads captures.
 type reader struct {
-	opts    ReadOptions
-	head    *capture.Head
-	pairer  *capture.Pairer
-	started bool // a process was started
+	opts   ReadOptions
+	head   *capture.Head
+	pairer *capture.Pairer
+	// started reports that a process was started.
+	started bool
 	bytes   int64
 	steps   int
 
-	bySession     map[uint64]*builder      // of the capture that is read, by session
-	byName        map[string]*builder      // by the name of a group
-	httpExchanges map[uint64]*httpExchange // of the capture that is read
+	// bySession has the builders of the current capture by session.
+	bySession map[uint64]*builder
+	// byName has the builders by the name of a group.
+	byName map[string]*builder
+	// httpExchanges has the exchanges of the current capture.
+	httpExchanges map[uint64]*httpExchange
 	all           []*Recording
 	builders      []*builder
 }
 
-// An exchange is one of HTTP.
+// An httpExchange is an HTTP exchange.
 type httpExchange struct {
 	method, version string
 	status          int
@@ -226,7 +257,7 @@ func (r *reader) request(e *capture.Event) {
 	r.httpExchanges[e.Exchange] = x
 }
 
-// exchangeEnded is told that an exchange is over: what has no answer by then was refused, if its status says so.
+// exchangeEnded handles the end of an exchange: its status applies to the calls without an answer.
 func (r *reader) exchangeEnded(n uint64) {
 	if x := r.httpExchanges[n]; x != nil {
 		for _, c := range x.calls {
@@ -253,7 +284,7 @@ func (r *reader) message(e *capture.Event) error {
 	return nil
 }
 
-// builderFor returns what the message of a client's belongs to.
+// builderFor returns the builder for a message of a client.
 func (r *reader) builderFor(e *capture.Event) *builder {
 	if g := r.bySession[e.Session]; g != nil {
 		return g
@@ -267,7 +298,7 @@ func (r *reader) builderFor(e *capture.Event) *builder {
 	name := strconv.FormatUint(e.Session, 10)
 	web := e.Exchange > 0 || !r.started && r.head.Transport == string(resend.HTTP)
 	if web && version != "" {
-		name = "modern" // connections mean nothing
+		name = "modern" // connections have no meaning
 	}
 	g := r.byName[name]
 	if g == nil {
@@ -286,7 +317,7 @@ func (r *reader) builderFor(e *capture.Event) *builder {
 	return g
 }
 
-// finish makes recordings of what was read of a capture.
+// finish completes the recordings of a capture.
 func (r *reader) finish() {
 	for n := range r.httpExchanges {
 		r.exchangeEnded(n)
@@ -300,15 +331,17 @@ func (r *reader) finish() {
 
 // A builder builds a recording.
 type builder struct {
-	rec            *Recording
-	calls          map[*capture.Call]*call // that wait for their answer
+	rec *Recording
+	// calls are the calls without an answer.
+	calls          map[*capture.Call]*call
 	serverRequests map[*capture.Call]*serverRequest
 	tracker        tracker
-	after          []*call // answered since the last frame
-	last           time.Duration
+	// after has the calls answered since the last frame.
+	after []*call
+	last  time.Duration
 }
 
-// addClientFrame adds what the client has sent.
+// addClientFrame adds a frame of the client.
 func (b *builder) addClientFrame(e *capture.Event, parts []capture.Message, x *httpExchange) {
 	f := &frame{n: e.N, t: e.T, since: b.last, after: b.after, cut: e.Cut, batch: jsonrpc.IsBatch(e.Data)}
 	b.after, b.last = nil, e.T
@@ -390,7 +423,7 @@ func (b *builder) addCall(e *capture.Event, el *element) *call {
 	return c
 }
 
-// targetOf is what a request is about.
+// targetOf returns the tool, prompt, resource or task of a request.
 func targetOf(m *jsonrpc.Message) string {
 	for _, name := range []string{"name", "uri", "taskId"} {
 		if v, _ := m.Param(name); len(v) > 0 && v[0] == '"' {
@@ -400,11 +433,11 @@ func targetOf(m *jsonrpc.Message) string {
 	return ""
 }
 
-// addReply adds an answer of the client's, which is a step of its own.
+// addReply adds an answer of the client as a separate frame.
 func (b *builder) addReply(f *frame, el element, p capture.Message) {
 	a := b.serverRequests[p.Call]
 	if p.Call == nil || a == nil {
-		return // to nothing that is known
+		return // to an unknown request
 	}
 	delete(b.serverRequests, p.Call)
 	a.reply, a.replyT = &el, f.t
@@ -412,7 +445,7 @@ func (b *builder) addReply(f *frame, el element, p capture.Message) {
 	f.after = nil
 }
 
-// addServerFrame adds what the server has sent.
+// addServerFrame adds a frame of the server.
 func (b *builder) addServerFrame(e *capture.Event, parts []capture.Message) {
 	if len(parts) == 0 {
 		return
@@ -458,7 +491,7 @@ func (b *builder) addServerRequest(e *capture.Event, el element, p capture.Messa
 	}
 }
 
-// revisionOf returns the revision that a modern message says it is of; "" of another.
+// revisionOf returns the revision in a modern message, or "".
 func revisionOf(data []byte) string {
 	if !bytes.Contains(data, []byte(mcp.MetaProtocolVersion)) && !bytes.Contains(data, []byte(`\u`)) {
 		return ""
@@ -474,10 +507,11 @@ func revisionOf(data []byte) string {
 	return ""
 }
 
-// maxTools is how many tools with arguments in headers are remembered.
+// maxTools limits the remembered tools with arguments in headers.
 const maxTools = 10_000
 
-// finish completes a recording: which request builds on the answer to which, and how the session began.
+// finish completes a recording: the dependencies between requests, and the beginning of the
+// session.
 func (b *builder) finish() {
 	r := b.rec
 	hello := false
@@ -505,7 +539,7 @@ func (b *builder) finish() {
 	}
 }
 
-// result is what the call was answered; nil if that is no result.
+// result returns the result of the call, or nil for an error or no answer.
 func (c *call) result() []byte {
 	if c.response == nil {
 		return nil
@@ -513,10 +547,11 @@ func (c *call) result() []byte {
 	return c.response.m.Result
 }
 
-// dependencies are the answers that a request can build on, the last of each kind: by its method and its cursor; by method, target and state; by the id of the task.
+// dependencies are the last answers that a request can depend on: by method and cursor; by method,
+// target and state; by task id.
 type dependencies struct{ pages, inputRounds, tasks map[string]*call }
 
-// resolve finds the request that a request builds on, and remembers the request for those that build on it.
+// resolve finds the request that a request depends on, and remembers the request for later ones.
 func (d *dependencies) resolve(el *element) {
 	c, params := el.call, el.m.Params
 	responses, state := jsonwire.Lookup(params, "inputResponses"), jsonwire.Lookup(params, "requestState")
@@ -570,7 +605,7 @@ func memberSet(object []byte) map[string]bool {
 	return set
 }
 
-// learnParams adds what the result of tools/list says of arguments in headers. The map is changed.
+// learnParams adds the header parameters in a result of tools/list to known and returns it.
 func learnParams(known map[string][]mcp.HeaderParam, method string, result []byte) map[string][]mcp.HeaderParam {
 	tools := jsonwire.Lookup(result, "tools")
 	if method != mcp.MethodToolsList || len(tools) == 0 || tools[0] != '[' {
@@ -596,7 +631,7 @@ func learnParams(known map[string][]mcp.HeaderParam, method string, result []byt
 	return known
 }
 
-// paramsOf is a copy of what the recording knows, to be changed.
+// paramsOf returns a copy of the recorded header parameters.
 func (r *Recording) paramsOf() map[string][]mcp.HeaderParam {
 	if r.params == nil {
 		return map[string][]mcp.HeaderParam{}

@@ -11,19 +11,20 @@ import (
 	"mcpwire/mcp"
 )
 
-// A liveRequest is what became of a request of the server's.
+// A liveRequest is the state of a request of the server in the replay.
 type liveRequest struct {
 	recorded *serverRequest
 	received bool
-	waiting  bool // it waits for its answer, which has its place
-	id       jsonrpc.ID
-	at       time.Time
+	// waiting reports that the answer is to be sent in its recorded place.
+	waiting bool
+	id      jsonrpc.ID
+	at      time.Time
 }
 
-// handleRequest takes a request of the server's.
+// handleRequest handles a request of the server.
 func (p *player) handleRequest(ctx context.Context, el *element, x arrival) error {
 	m := &el.m
-	if p.origin.Modern && p.origin.Transport != resend.Stdio { // there is no way to answer
+	if p.origin.Modern && p.origin.Transport != resend.Stdio { // no answer is possible
 		p.summary.Stray++
 		return nil
 	}
@@ -45,7 +46,7 @@ func (p *player) handleRequest(ctx context.Context, el *element, x arrival) erro
 	if slices.ContainsFunc(r.Differences, func(d Difference) bool { return !d.Note }) {
 		r.Status, r.OK = Different, false
 	}
-	if a.recorded.reply == nil { // the client did not answer, so we do not
+	if a.recorded.reply == nil { // no recorded answer
 		p.resolveRequest(a, r)
 		return nil
 	}
@@ -60,7 +61,8 @@ func (p *player) handleRequest(ctx context.Context, el *element, x arrival) erro
 	return nil
 }
 
-// matchRequest returns the recorded request that one of the server's is: of the same method, with the same parameters if there is such, else the first.
+// matchRequest returns the recorded request for one of the server: one with the same method and
+// params, or the first with the method.
 func (p *player) matchRequest(m *jsonrpc.Message) (first *liveRequest) {
 	for i := range p.serverRequests {
 		a := &p.serverRequests[i]
@@ -78,14 +80,14 @@ func (p *player) matchRequest(m *jsonrpc.Message) (first *liveRequest) {
 }
 
 func (p *player) resolveRequest(a *liveRequest, r *Result) {
-	if p.results[len(p.calls)+a.recorded.index] != nil { // it was missed before
+	if p.results[len(p.calls)+a.recorded.index] != nil { // it was reported missing
 		return
 	}
 	r.N, r.Method, r.Asked = a.recorded.n, a.recorded.method, true
 	p.addResult(len(p.calls)+a.recorded.index, r)
 }
 
-// respond answers the server as the client has.
+// respond sends the server the recorded answer.
 func (p *player) respond(ctx context.Context, a *liveRequest) error {
 	a.waiting = false
 	raw := edit(p.fillRedacted(a.recorded.reply.raw, a.recorded.reply.redacted), []string{"id"}, func([]byte) []byte { return a.id })
@@ -93,7 +95,8 @@ func (p *player) respond(ctx context.Context, a *liveRequest) error {
 	return err
 }
 
-// playResponse takes the step of answering the server: it waits until the server has asked, or will not any more.
+// playResponse plays an answer to the server: it waits until the server sends the request, or will
+// not send it anymore.
 func (p *player) playResponse(ctx context.Context, f *frame) error {
 	i := f.reply.index
 	a := &p.serverRequests[i]
@@ -124,7 +127,7 @@ func (p *player) playResponse(ctx context.Context, f *frame) error {
 	return p.await(ctx, f.after)
 }
 
-// pendingFor are the requests under way for one of which the server asks.
+// pendingFor returns the pending requests that may cause a request of the server.
 func (p *player) pendingFor(a *serverRequest) (list []*liveCall) {
 	for _, c := range a.pendingCalls {
 		if l := &p.calls[c.index]; l.state == sent {
@@ -134,14 +137,14 @@ func (p *player) pendingFor(a *serverRequest) (list []*liveCall) {
 	return list
 }
 
-// noteMissing notes that the server has not asked.
+// noteMissing notes that a request of the server did not come.
 func (p *player) noteMissing(a *liveRequest) {
 	if p.results[len(p.calls)+a.recorded.index] != nil {
 		return
 	}
 	played := func(c *call) bool { return p.rec.isSelected(c, p.opts) }
 	if len(a.recorded.pendingCalls) > 0 && !slices.ContainsFunc(a.recorded.pendingCalls, played) {
-		p.addResult(len(p.calls)+a.recorded.index, &Result{}) // there was nothing to ask for
+		p.addResult(len(p.calls)+a.recorded.index, &Result{}) // its cause was not selected
 		return
 	}
 	p.resolveRequest(a, &Result{Status: Different, Why: "the server did not ask this time"})

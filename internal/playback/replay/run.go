@@ -12,16 +12,18 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// A Timing says how fast a recording is played.
+// A Timing is the pace of a replay.
 type Timing string
 
 // The timings.
 const (
-	Fast Timing = "fast" // everything as soon as what it waited for is there
-	Keep Timing = "keep" // with the pauses that the client made
+	// Fast sends each message as soon as its dependencies are complete.
+	Fast Timing = "fast"
+	// Keep keeps the pauses of the client.
+	Keep Timing = "keep"
 )
 
-// Limits that hold unless options say otherwise.
+// Defaults of the options.
 const (
 	DefaultTimeout     = 30 * time.Second
 	DefaultIdleTimeout = 300 * time.Millisecond
@@ -32,9 +34,10 @@ const (
 
 // ReadOptions are the options of [Read]. nil means defaults.
 type ReadOptions struct {
-	// Session takes only the session with this number in the capture; nil takes all.
+	// Session selects the session with this number in the capture. nil selects all.
 	Session *uint64
-	// MaxBytes is how much of messages is kept of a capture, and MaxSteps how many messages. 0 are the defaults.
+	// MaxBytes limits the stored bytes of messages, and MaxSteps the messages of a capture. Zero
+	// means the defaults.
 	MaxBytes int64
 	MaxSteps int
 }
@@ -55,24 +58,31 @@ func (o *ReadOptions) withDefaults() ReadOptions {
 
 // Options are the options of [Run]. nil means defaults.
 type Options struct {
-	// Resend says how the server is reached: credentials, environment, limits.
+	// Resend has the credentials, environment and limits of the connection. nil means defaults.
 	Resend *resend.Options
-	Timing Timing // "" is Fast
+	// Timing is the pace. Empty means Fast.
+	Timing Timing
 
-	Timeout     time.Duration // for the connection, and for an answer or progress; 0 is 30 s
-	IdleTimeout time.Duration // for notifications that belong to no request, in the end; 0 is 300 ms
-	// ReplyDelay is how long the answer to a request of the server's is held back so that it comes in its recorded place, while nothing else happens; 0 is 500 ms.
+	// Timeout limits the wait for the connection, and for an answer or progress. Zero means 30 s.
+	Timeout time.Duration
+	// IdleTimeout limits the final wait for notifications without a request. Zero means 300 ms.
+	IdleTimeout time.Duration
+	// ReplyDelay is the time for which an answer to the server is delayed, to keep its recorded
+	// place, while nothing else happens. Zero means 500 ms.
 	ReplyDelay time.Duration
 
-	// Select says of the event with a request whether it is played; nil plays all. The handshake always is.
+	// Select decides whether to play the request in an event. nil plays all. The handshake is
+	// always played.
 	Select func(captureID string, n uint64) bool
-	// Ignore are places that are not compared: JSON pointers into answers, such as /result/content/*/text, see jsondiff.Options.Ignore.
+	// Ignore has the places that are not compared: JSON pointers into answers, such as
+	// /result/content/*/text, see jsondiff.Options.Ignore.
 	Ignore []string
-	// Strict compares everything, the number of notifications too.
+	// Strict compares everything, including the number of notifications.
 	Strict bool
-	// Set is what stood in places that were hidden, by JSON pointer into messages of the client's: JSON text.
+	// Set has the JSON text of hidden values, by JSON pointer into the client's messages.
 	Set map[string][]byte
-	// Report is told each result, those of requests in the recorded order. It must not keep it. nil tells nobody.
+	// Report is called with each result; those of requests come in recorded order. It must not keep
+	// the result. nil means no call.
 	Report func(*Result)
 }
 
@@ -82,7 +92,7 @@ func setDefault(d *time.Duration, def time.Duration) {
 	}
 }
 
-// withDefaults returns a copy that is complete.
+// withDefaults returns a copy with all defaults set.
 func (o *Options) withDefaults() Options {
 	var opts Options
 	if o != nil {
@@ -104,21 +114,25 @@ func (o *Options) withDefaults() Options {
 }
 
 var (
-	// ErrNoSession is wrapped by the error of [Read] for a capture in which no client says anything.
+	// ErrNoSession is wrapped by the error of [Read] for a capture without messages of a client.
 	ErrNoSession = errors.New("nothing that a client has sent")
-	// ErrTooLarge is wrapped by the error of [Read] for what is above the limits of [ReadOptions].
+	// ErrTooLarge is wrapped by the error of [Read] for a capture above the limits of
+	// [ReadOptions].
 	ErrTooLarge = errors.New("more than is taken")
 )
 
-// An EraError says that the server does not speak the era of the recording
+// An EraError reports that the server does not support the era of the recording
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
 type EraError struct {
-	Modern   bool   // the recording's era
-	Revision string // the recording's; may be empty
-	Err      error  // how the server refuses it
+	// Modern reports that the recording is modern.
+	Modern bool
+	// Revision is that of the recording. It may be empty.
+	Revision string
+	// Err is the server's error.
+	Err error
 }
 
-// Error says so, with the server's words as far as they can be shown.
+// Error returns a message with the printable text of the server's error.
 func (e *EraError) Error() string {
 	name, what := "legacy", "its handshake"
 	if e.Modern {
@@ -133,11 +147,13 @@ func (e *EraError) Error() string {
 // Unwrap returns Err.
 func (e *EraError) Unwrap() error { return e.Err }
 
-// Run plays a recording against a server, and records that with w, which stays the caller's to close. to says how the server is reached: its transport with the command or the URL;
-// how the session begins is taken from the recording. opts may be nil.
+// Run plays a recording against a server and records the replay with w, which the caller closes. to
+// has the transport with the command or URL; the recording decides how the session begins. opts may
+// be nil.
 //
-// It returns when everything was sent and answered, or cannot be; the summary is of what there was until then, whatever the error. See the package comment for errors. Differences are
-// in the summary and in what is reported.
+// It returns when everything was sent and answered, or an error ends the replay. The summary covers
+// everything up to then, even with an error. See the package comment for errors. Differences are in
+// the summary and in the reported results.
 func Run(ctx context.Context, rec *Recording, to *resend.Origin, w *capture.Writer, opts *Options) (*Summary, error) {
 	all := opts.withDefaults()
 	o := *to
@@ -159,7 +175,7 @@ func Run(ctx context.Context, rec *Recording, to *resend.Origin, w *capture.Writ
 	return play(ctx, rec, &o, s, &all)
 }
 
-// selectedCount counts the requests that are played.
+// selectedCount counts the selected requests.
 func (r *Recording) selectedCount(opts *Options) (n int) {
 	for _, c := range r.calls {
 		if r.isSelected(c, opts) {
@@ -169,7 +185,7 @@ func (r *Recording) selectedCount(opts *Options) (n int) {
 	return n
 }
 
-// play plays a recording over a connection, which it closes.
+// play plays a recording over a connection, and closes it.
 func play(ctx context.Context, rec *Recording, o *resend.Origin, c conn, opts *Options) (*Summary, error) {
 	p := newPlayer(rec, o, c, opts)
 	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -180,7 +196,7 @@ func play(ctx context.Context, rec *Recording, o *resend.Origin, c conn, opts *O
 	}()
 	err := p.run(ctx)
 	p.reportRest(err)
-	c.Close() // what comes meanwhile is recorded
+	c.Close() // late messages are still recorded
 	stop()
 	<-done
 	return &p.summary, err
@@ -215,23 +231,26 @@ type conn interface {
 	Close()
 }
 
-// An arrival is something that has come.
+// An arrival is an incoming item with its time.
 type arrival struct {
 	*resend.Incoming
 	at time.Time
 }
 
-// An inbox takes what comes at once, so that its time is right and sending never waits for it. The session bounds how much that can be, see [resend.Options.MaxCapture].
+// An inbox takes incoming items at once, so that their times are right and sending never waits. The
+// session limits their size, see [resend.Options.MaxCapture].
 type inbox struct {
 	mu       sync.Mutex
 	arrivals []arrival
-	err      error         // why nothing more comes
-	ready    chan struct{} // holds a token if there is something that was not taken
+	// err is the reason why no more items come.
+	err error
+	// ready has a token if there are new items.
+	ready chan struct{}
 }
 
 func newInbox() *inbox { return &inbox{ready: make(chan struct{}, 1)} }
 
-// fill takes what comes, until nothing more can.
+// fill takes items until an error.
 func (b *inbox) fill(ctx context.Context, c conn) {
 	for {
 		in, err := c.Next(ctx)
@@ -252,7 +271,7 @@ func (b *inbox) fill(ctx context.Context, c conn) {
 	}
 }
 
-// take returns what has come, and then why nothing more does.
+// take returns the new items, and the reason why no more come.
 func (b *inbox) take() ([]arrival, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -261,65 +280,86 @@ func (b *inbox) take() ([]arrival, error) {
 	return list, b.err
 }
 
-// A Status says what became of a request that is played.
+// A Status is the result of playing a request.
 type Status string
 
 // The statuses.
 const (
-	Same      Status = "same"      // the answer is the recorded one, as far as it is compared
-	Different Status = "different" // it is not
-	Open      Status = "open"      // the recording has no answer to compare with
-	Skipped   Status = "skipped"   // it was not sent, since there was nothing to send it for: see Result.Why
-	Redacted  Status = "hidden"    // it was not sent, since something in it was hidden: see Result.Why
-	Timeout   Status = "timeout"   // no answer came in time
-	Lost      Status = "lost"      // no answer came, for another reason: see Result.Why
+	// Same means that the answer equals the recorded one.
+	Same Status = "same"
+	// Different means that it differs.
+	Different Status = "different"
+	// Open means that the recording has no answer to compare with.
+	Open Status = "open"
+	// Skipped means that the request could not be sent: see Result.Why.
+	Skipped Status = "skipped"
+	// Redacted means that the request was not sent because parts of it were hidden: see Result.Why.
+	Redacted Status = "hidden"
+	// Timeout means that no answer came in time.
+	Timeout Status = "timeout"
+	// Lost means that no answer came, for another reason: see Result.Why.
+	Lost Status = "lost"
 )
 
-// A Result is what became of a request of the recording, or of something else that was compared. Texts are as the peers wrote them.
+// A Result is the result of a recorded request, or of another comparison. Texts of peers are not
+// escaped.
 type Result struct {
-	N      uint64 `json:"n"` // of the event in the recording; 0 for what is not in it
+	// N is the number of the event in the recording. Zero means that the recording has no such
+	// event.
+	N      uint64 `json:"n"`
 	Method string `json:"method"`
-	Target string `json:"target,omitempty"` // the tool, prompt, URI or task
-	// Asked tells that it is a request of the server's.
-	Asked  bool   `json:"asked,omitempty"`
-	OK     bool   `json:"ok"` // there is nothing that makes a replay fail
+	// Target is the tool, prompt, URI or task.
+	Target string `json:"target,omitempty"`
+	// Asked reports a request of the server.
+	Asked bool `json:"asked,omitempty"`
+	// OK reports that the result does not make the replay fail.
+	OK     bool   `json:"ok"`
 	Status Status `json:"status"`
 	Why    string `json:"why,omitempty"`
-	// Differences are the first ones, notes included; the last may say that there are more.
+	// Differences has the first differences, including notes. The last may report that there are
+	// more.
 	Differences []Difference `json:"differences"`
-	// Redacted are the places that were hidden, as JSON pointers into the message.
+	// Redacted has the hidden places, as JSON pointers into the message.
 	Redacted []string `json:"hidden,omitempty"`
-	Recorded *float64 `json:"recordedMs,omitempty"` // the latency, in milliseconds; nil if there was no answer
+	// Recorded and Live are latencies in milliseconds, or nil without an answer.
+	Recorded *float64 `json:"recordedMs,omitempty"`
 	Live     *float64 `json:"liveMs,omitempty"`
-	LiveN    uint64   `json:"liveN,omitempty"` // of the event with the answer in the new capture
+	// LiveN is the number of the event with the answer in the new capture.
+	LiveN uint64 `json:"liveN,omitempty"`
 }
 
-// A Difference is something that is not as it was recorded.
+// A Difference is a deviation from the recording.
 type Difference struct {
-	Op      string `json:"op"`      // of package jsondiff: add, remove, replace, more; or "notifications", "answer"
-	Pointer string `json:"pointer"` // into the live message, a JSON pointer; that of what was removed, into the recorded one
-	// Name is that of the tool or prompt, or the URI of the resource or template, in whose
-	// definition it is; "" elsewhere.
+	// Op is an operation of package jsondiff (add, remove, replace, more), "notifications" or
+	// "answer".
+	Op string `json:"op"`
+	// Pointer is a JSON pointer into the live message or, for a removal, into the recorded one.
+	Pointer string `json:"pointer"`
+	// Name is the tool, prompt, resource URI or URI template that contains the difference, or "".
 	Name string `json:"name,omitempty"`
 	Old  string `json:"old,omitempty"`
 	New  string `json:"new,omitempty"`
-	// Note tells that it is worth to be known, but no failure.
+	// Note reports a difference that is not a failure.
 	Note bool `json:"note,omitempty"`
 }
 
-// A Summary counts results by what they were.
+// A Summary counts results by status.
 type Summary struct {
-	Requests  int `json:"requests"` // that the recording has, and that were chosen
-	Same      int `json:"same"`
-	Different int `json:"different"` // those of the server's included
+	// Requests counts the selected requests of the recording.
+	Requests int `json:"requests"`
+	Same     int `json:"same"`
+	// Different includes requests of the server.
+	Different int `json:"different"`
 	Open      int `json:"open"`
 	Skipped   int `json:"skipped"`
 	Redacted  int `json:"hidden"`
 	Timeout   int `json:"timeout"`
 	Lost      int `json:"lost"`
-	Unsent    int `json:"unsent"` // because it ended before
-	Notes     int `json:"notes"`
-	Stray     int `json:"stray"` // what came from the server and was no message, or answered nothing
+	// Unsent counts requests that were not sent because the replay ended early.
+	Unsent int `json:"unsent"`
+	Notes  int `json:"notes"`
+	// Stray counts messages of the server that are invalid or answer no request.
+	Stray int `json:"stray"`
 }
 
 // Add adds the counts of another replay.
@@ -337,10 +377,10 @@ func (s *Summary) Add(o *Summary) {
 	s.Stray += o.Stray
 }
 
-// Completed reports whether everything was sent that there was something to send for, and answered.
+// Completed reports whether all requests that could be sent were sent and answered.
 func (s *Summary) Completed() bool { return s.Redacted+s.Timeout+s.Lost+s.Unsent == 0 }
 
-// OK reports whether nothing was different.
+// OK reports whether the replay is complete and without differences.
 func (s *Summary) OK() bool { return s.Completed() && s.Different == 0 }
 
 // count counts a result.

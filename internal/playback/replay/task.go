@@ -11,19 +11,20 @@ import (
 	"mcpwire/mcp"
 )
 
-// How long it takes until a task that is not done is asked for again, if the server does not say, and whatever it says.
+// The interval of task polling: the default, and the limits of the server's value.
 const (
 	defaultPoll = 250 * time.Millisecond
 	minPoll     = 10 * time.Millisecond
 	maxPoll     = 2 * time.Second
 )
 
-const working = "working" // the status of a task that goes on without anybody
+// working is the status of a task that needs no input.
+const working = "working"
 
-// maxTasks is how many ids of tasks are remembered.
+// maxTasks limits the remembered task ids.
 const maxTasks = 10_000
 
-// taskIDs returns the ids of tasks that a result has in it, of either design.
+// taskIDs returns the task ids in a result, in either design of tasks.
 func taskIDs(result []byte) [][]byte {
 	var list [][]byte
 	for _, place := range [][]string{{"taskId"}, {"task", "taskId"}} {
@@ -34,7 +35,7 @@ func taskIDs(result []byte) [][]byte {
 	return list
 }
 
-// learn remembers what the server has chosen this time in the place of what it chose then.
+// learn remembers the server's new values for the recorded ones.
 func (p *player) learn(l *liveCall) {
 	p.origin.Params = learnParams(p.origin.Params, l.call.method, l.result())
 	old, now := taskIDs(l.call.result()), taskIDs(l.result())
@@ -45,7 +46,7 @@ func (p *player) learn(l *liveCall) {
 	}
 }
 
-// replaceTaskIDs returns a message with the ids that tasks have this time.
+// replaceTaskIDs returns a message with the new task ids.
 func (p *player) replaceTaskIDs(raw []byte) []byte {
 	if len(p.tasks) == 0 {
 		return raw
@@ -73,7 +74,7 @@ func (p *player) replaceTaskIDs(raw []byte) []byte {
 	})
 }
 
-// needsPoll reports whether the answer says of a task that it is not as far as it was. It is asked for once more then.
+// needsPoll reports whether a task has not reached its recorded status. It then schedules a poll.
 func (p *player) needsPoll(l *liveCall, now time.Time) bool {
 	c := l.call
 	if c.method != mcp.MethodTasksGet || jsonwire.Text(jsonwire.Lookup(l.result(), "status")) != working || c.response == nil {
@@ -92,7 +93,7 @@ func (p *player) needsPoll(l *liveCall, now time.Time) bool {
 	return true
 }
 
-// poll asks for a task once more.
+// poll requests a task again.
 func (p *player) poll(ctx context.Context, l *liveCall) error {
 	l.pollAt = time.Time{}
 	p.polls++
@@ -102,7 +103,8 @@ func (p *player) poll(ctx context.Context, l *liveCall) error {
 	return err
 }
 
-// wasWorking reports whether the recorded answer says that a task goes on: how far it is now is a matter of time.
+// wasWorking reports whether the recorded answer is that of a working task, whose progress depends
+// on time.
 func (p *player) wasWorking(l *liveCall) bool {
 	return !p.opts.Strict && l.call.method == mcp.MethodTasksGet && l.response.m.Kind == jsonrpc.KindResponse && jsonwire.Text(jsonwire.Lookup(l.call.result(), "status")) == working
 }

@@ -1,37 +1,54 @@
-// Package resend sends a message that was recorded, edited or not, to a fresh copy of the server it was recorded with, and records that in a capture of its own. The session that
-// was recorded, which belongs to the host, is never touched: a command is started anew, and a server on HTTP gets a session of our own.
+// Package resend sends a recorded message, edited or not, to a new instance of the
+// server it was recorded with, and records that in a separate capture. It never
+// touches the recorded session, which belongs to the host: it starts the command
+// again, or opens a new session on HTTP.
 //
-// [Find] reads from a capture what a copy takes: the command and its folder, or the URL; how the recorded session began; and the message. [Run] does the rest. Below both, a
-// [Session] is a connection to the copy that sends what it is given and returns what comes, and has no opinion on either, for whoever wants to play a whole client.
+// [Find] reads from a capture the data of a new instance: the command and its folder,
+// or the URL; how the recorded session began; and the message. [Run] does the rest.
+// Below both, a [Session] is a connection to the instance that sends given messages
+// and returns incoming ones uninterpreted, for packages that play a whole client.
 //
 // # What is sent
 //
-// In front of a message of a legacy session comes the handshake: the initialize request that was recorded, byte for byte, so that the copy sees the revision and the
-// capabilities that the first server saw, then notifications/initialized, and the standing stream if the client had one. A modern message has all of that in itself.
+// The handshake precedes a message of a legacy session: the recorded initialize
+// request, byte for byte, so that the server sees the same revision and capabilities,
+// then notifications/initialized, and the standing stream if the client had one. A
+// modern message contains all of that.
 //
-// The message goes as it is, but for two things: an id that the handshake has used is replaced, and, where messages are lines, line breaks between the tokens of its JSON
-// are taken out, since they would end it. Over HTTP the headers that repeat what a modern message says
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers) are made
-// from the message, those for arguments of tools as far as the capture knows the tool.
+// The message is sent unchanged, with two exceptions: an id that the handshake has
+// used is replaced, and in line framing the line breaks between JSON tokens are
+// removed. Over HTTP the headers that repeat parts of a modern message
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers)
+// are built from the message; those for tool arguments need the tool's schema in the
+// capture.
 //
-// Captures do not have what was secret. Credentials come from [Options.Headers] and [Options.Env] therefore; a message, a command or a URL with a place that was hidden is
-// refused. Of the environment captures have names alone: a copy gets ours.
+// Captures lack secrets, so credentials come from [Options.Headers] and
+// [Options.Env]. A message, command or URL with a hidden part is refused. Captures
+// have only the names of environment variables; the new process gets the environment
+// of this one.
 //
-// What the server asks meanwhile is answered as a client would without its user: pings with an empty result, elicitations with decline, everything else with an error. A result
-// that asks for input, in the modern era, is shown as it is.
+// Requests of the server get the answers of a client without a user: an empty result
+// for pings, decline for elicitations, and an error for all others. A modern result
+// with input requests is returned as received.
 //
 // # Security
 //
-// Captures are input from strangers, and what they name as the command is run by [Run], with the user's rights and environment; what they name as the URL is sent to, with the
-// credentials in the options. Whoever offers this to a user for a capture that was not made here asks before, and shows [Origin.Target].
+// Captures are untrusted input. [Run] executes the command of a capture with the
+// user's rights and environment, and sends to its URL with the credentials in the
+// options. A program that offers this for a foreign capture must ask the user first
+// and show [Origin.Target].
 //
 // # Concurrency
 //
-// [Find] and [Run] have no state. A [Session] may be sent to by one goroutine and read by another; Close may be called by any. All goroutines that it starts have ended when Close returns.
+// [Find] and [Run] have no state. One goroutine may send to a [Session] while another
+// reads from it; any goroutine may call Close. All goroutines of a Session have ended
+// when Close returns.
 //
 // # Errors
 //
-// [Find] wraps [ErrNotFound], [ErrNotMessage] or [ErrTruncated]. Run returns a [*RedactedError] or [ErrNoServer] before anything is started; then a [*HandshakeError], a
-// [*StatusError], a [*EndedError], or what wraps [ErrTimeout], [ErrNoAnswer] or [ErrTooLarge], together with the result as far as it came. An answer of the
-// server that is a JSON-RPC error is no error here.
+// [Find] wraps [ErrNotFound], [ErrNotMessage] or [ErrTruncated]. Run returns a
+// [*RedactedError] or wraps [ErrNoServer] before it starts anything; then a
+// [*HandshakeError], a [*StatusError], a [*EndedError], or an error that wraps
+// [ErrTimeout], [ErrNoAnswer] or [ErrTooLarge], together with the partial result. A
+// JSON-RPC error from the server is not an error of Run.
 package resend

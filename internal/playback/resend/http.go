@@ -28,32 +28,40 @@ import (
 )
 
 const (
-	maxExchanges  = 64                     // under way at once
-	drainTimeout  = 500 * time.Millisecond // for exchanges to end by themselves
+	maxExchanges  = 64                     // concurrent exchanges
+	drainTimeout  = 500 * time.Millisecond // for exchanges to end
 	deleteTimeout = 2 * time.Second        // for the end of a session
-	streamTimeout = 500 * time.Millisecond // for the standing stream to be open
+	streamTimeout = 500 * time.Millisecond // for the standing stream to open
 )
 
-// Why an exchange was ended from this side.
+// errClientClosed is the cause of an exchange that this side ended.
 var errClientClosed = errors.New("client closed")
 
-// A web is a link of HTTP exchanges.
+// An httpConn is a connection of HTTP exchanges.
 type httpConn struct {
-	s            *Session
-	url          *url.URL
-	transport    http.RoundTripper
-	ownTransport *http.Transport // to be closed, if it is ours
-	ctx          context.Context // of all exchanges: they outlast the calls that begin them
-	cancel       context.CancelCauseFunc
-	last         atomic.Uint64 // number of an exchange
-	slots        chan struct{}
-	posts        sync.WaitGroup // exchanges that end by themselves
-	endpoint     chan struct{}  // closed when to is known; of SSE
+	s         *Session
+	url       *url.URL
+	transport http.RoundTripper
+	// ownTransport is closed at the end. It is nil for a transport from the options.
+	ownTransport *http.Transport
+	// ctx is the context of all exchanges, which outlast the calls that begin them.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// last is the number of the last exchange.
+	last  atomic.Uint64
+	slots chan struct{}
+	// posts counts exchanges that end by themselves.
+	posts sync.WaitGroup
+	// endpoint is closed when postURL is known, for HTTP+SSE.
+	endpoint chan struct{}
 
-	mu            sync.Mutex
-	aborts        map[uint64]*abortState // of exchanges under way, by their number
-	postURL       *url.URL               // where messages are posted
-	sessionHeader http.Header            // that all requests carry: the session, and the revision that was agreed on
+	mu sync.Mutex
+	// aborts has the pending exchanges by number.
+	aborts map[uint64]*abortState
+	// postURL is the URL for messages.
+	postURL *url.URL
+	// sessionHeader has the session id and the negotiated revision for all requests.
+	sessionHeader http.Header
 }
 
 func newWeb(s *Session, u *url.URL) *httpConn {
@@ -69,7 +77,7 @@ func newWeb(s *Session, u *url.URL) *httpConn {
 	return w
 }
 
-// open implements link.
+// open implements conn.
 func (hc *httpConn) open(ctx context.Context) error {
 	if hc.s.o.Transport != SSE {
 		return nil
@@ -93,7 +101,7 @@ func (hc *httpConn) open(ctx context.Context) error {
 	}
 }
 
-// send implements link.
+// send implements conn.
 func (hc *httpConn) send(ctx context.Context, message []byte) (Sent, error) {
 	select {
 	case hc.slots <- struct{}{}:
@@ -120,7 +128,7 @@ func (hc *httpConn) send(ctx context.Context, message []byte) (Sent, error) {
 		x.run(r)
 		over()
 		x.resume()
-		<-hc.slots // first, since whoever takes what comes may wait for one
+		<-hc.slots // before deliver, whose receiver may wait for a slot
 		hc.s.deliver(&Incoming{N: x.at, Exchange: x.n, Ended: true, Status: x.status, Err: x.err})
 	})
 	if !started {
@@ -147,12 +155,12 @@ func (hc *httpConn) openStream(ctx context.Context) {
 	select {
 	case <-x.gotHead:
 	case <-done:
-	case <-timer.C: // some send the head with the first event
+	case <-timer.C: // some servers send the head with the first event
 	case <-ctx.Done():
 	}
 }
 
-// newExchange numbers an exchange, and records its request. more are fields of its header.
+// newExchange numbers an exchange and records its request. more has additional header fields.
 func (hc *httpConn) newExchange(ctx context.Context, method string, to *url.URL, body []byte, more http.Header) (*exchange, *http.Request, error) {
 	x := &exchange{conn: hc, n: hc.last.Add(1)}
 	r, err := hc.request(ctx, method, to, body)
@@ -169,7 +177,7 @@ func (hc *httpConn) newExchange(ctx context.Context, method string, to *url.URL,
 	return x, r, nil
 }
 
-// onInitialized takes from the answer to initialize what later requests carry.
+// onInitialized stores the header values of later requests from the answer to initialize.
 func (hc *httpConn) onInitialized(h http.Header, version string) {
 	hc.mu.Lock()
 	defer hc.mu.Unlock()
@@ -181,7 +189,8 @@ func (hc *httpConn) onInitialized(h http.Header, version string) {
 	}
 }
 
-// setEndpoint learns where messages are to be posted: at the same origin, or the credentials would go elsewhere.
+// setEndpoint sets the URL for messages. It must have the same origin, since the credentials would
+// go elsewhere otherwise.
 func (hc *httpConn) setEndpoint(data string) error {
 	to, err := hc.url.Parse(data)
 	switch {
@@ -193,7 +202,7 @@ func (hc *httpConn) setEndpoint(data string) error {
 	to.Fragment, to.RawFragment = "", ""
 	hc.mu.Lock()
 	defer hc.mu.Unlock()
-	if hc.hasEndpoint() { // another one means nothing
+	if hc.hasEndpoint() { // only the first endpoint counts
 		return nil
 	}
 	hc.postURL = to
@@ -201,7 +210,7 @@ func (hc *httpConn) setEndpoint(data string) error {
 	return nil
 }
 
-// hasEndpoint reports whether it is known where messages are posted.
+// hasEndpoint reports whether the URL for messages is known.
 func (hc *httpConn) hasEndpoint() bool {
 	select {
 	case <-hc.endpoint:
@@ -211,7 +220,7 @@ func (hc *httpConn) hasEndpoint() bool {
 	}
 }
 
-// close implements link.
+// close implements conn.
 func (hc *httpConn) close() {
 	drained := make(chan struct{})
 	hc.s.wg.Go(func() {
@@ -232,7 +241,7 @@ func (hc *httpConn) close() {
 	}
 }
 
-// deleteSession ends a legacy session, as far as there is one and the server cares.
+// deleteSession ends a legacy session, if there is one.
 func (hc *httpConn) deleteSession() {
 	if hc.s.o.Transport == SSE || hc.sessionHeader.Get(headerSession) == "" {
 		return
@@ -244,7 +253,7 @@ func (hc *httpConn) deleteSession() {
 	}
 }
 
-// withoutURL is an error without the URL, which may have secrets in it.
+// withoutURL returns an error without the URL, which may contain secrets.
 func withoutURL(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err
@@ -252,7 +261,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// How a stream that a server has closed is resumed: so often, and with so much time in between, at least and at most.
+// The limits of resuming a stream that the server has closed: the number of attempts, and the pause
+// between them.
 const (
 	maxResumes   = 20
 	minRetry     = 10 * time.Millisecond
@@ -262,17 +272,24 @@ const (
 
 // An exchange is an HTTP request with its response.
 type exchange struct {
-	conn         *httpConn
-	n            uint64
-	at           uint64        // number of the event to blame: the request, or the head of the response
-	pending      pendingIDs    // what the response has to answer
-	isInitialize bool          // it is the handshake
-	isSSEStream  bool          // it is the stream of HTTP+SSE
-	gotHead      chan struct{} // closed when the head of the response has come; may be nil
-	abort        *abortState   // may be nil
+	conn *httpConn
+	n    uint64
+	// at is the number of the event to report: the request, or the head of the response.
+	at uint64
+	// pending are the requests that the response must answer.
+	pending pendingIDs
+	// isInitialize marks the handshake.
+	isInitialize bool
+	// isSSEStream marks the stream of HTTP+SSE.
+	isSSEStream bool
+	// gotHead is closed when the head of the response has come. It may be nil.
+	gotHead chan struct{}
+	// abort may be nil.
+	abort *abortState
 
 	status int
-	err    error // why it broke off
+	// err is the reason if the exchange broke off.
+	err    error
 	lastID string
 	retry  time.Duration
 }
@@ -282,7 +299,7 @@ func (x *exchange) record(e *capture.Event) uint64 {
 	return x.conn.s.record(e)
 }
 
-// run sends the request and takes the response, to its end.
+// run sends the request and reads the response to its end.
 func (x *exchange) run(r *http.Request) {
 	end := &capture.Event{Kind: capture.KindEnd}
 	resp, err := x.roundTrip(r)
@@ -302,7 +319,7 @@ func (x *exchange) run(r *http.Request) {
 
 func clip(s string) string { return s[:min(len(s), 300)] }
 
-// endError says why the exchange is over, which should not be.
+// endError returns the reason for the unexpected end of the exchange.
 func (x *exchange) endError() error {
 	switch {
 	case x.err != nil:
@@ -313,7 +330,7 @@ func (x *exchange) endError() error {
 	return io.EOF
 }
 
-// readResponse takes the response.
+// readResponse reads the response.
 func (x *exchange) readResponse(resp *http.Response) error {
 	x.status = resp.StatusCode
 	x.at = x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
@@ -344,10 +361,11 @@ func (x *exchange) readResponse(resp *http.Response) error {
 	return err
 }
 
-// handleMessage records what came, and hands it over.
+// handleMessage records and delivers incoming data.
 func (x *exchange) handleMessage(e *capture.Event) {
 	list := parse(e.Data)
-	if x.isInitialize { // before it is handed over: the next message is sent with what it says
+	// Set the headers before delivery, since the next message needs them.
+	if x.isInitialize {
 		for _, m := range list {
 			if m.Kind == jsonrpc.KindResponse {
 				x.conn.onInitialized(nil, jsonwire.Text(jsonwire.Lookup(m.Result, "protocolVersion")))
@@ -356,12 +374,12 @@ func (x *exchange) handleMessage(e *capture.Event) {
 	}
 	x.pending.resolve(list, len(x.pending) == 1)
 	n := x.record(e)
-	if n > 0 && (!x.isSSEStream || x.conn.hasEndpoint()) { // Open takes nothing
+	if n > 0 && (!x.isSSEStream || x.conn.hasEndpoint()) { // Open does not read
 		x.conn.s.deliver(&Incoming{N: n, Exchange: x.n, Status: x.status, Data: bytes.Clone(e.Data)})
 	}
 }
 
-// readStream takes the events of a stream, to its end.
+// readStream reads the events of a stream to its end.
 func (x *exchange) readStream(body io.Reader) error {
 	reader := sse.NewReader(body, x.conn.s.opts.MaxMessage)
 	for {
@@ -382,7 +400,7 @@ func (x *exchange) readStream(body io.Reader) error {
 	}
 }
 
-// handleEvent takes one event. The error says why no more can be taken.
+// handleEvent handles one event. An error ends the stream.
 func (x *exchange) handleEvent(e *sse.Event) error {
 	if e.HasID {
 		x.lastID = string(e.ID)
@@ -407,7 +425,8 @@ func (x *exchange) handleEvent(e *sse.Event) error {
 	return x.sessionError()
 }
 
-// sessionError returns the error with which the session has ended. One that is being closed still records.
+// sessionError returns the error with which the session has ended. A session that is being closed
+// still records.
 func (x *exchange) sessionError() error {
 	select {
 	case <-x.conn.s.ended:
@@ -417,7 +436,7 @@ func (x *exchange) sessionError() error {
 	}
 }
 
-// resume goes on with a stream that the server has closed before it has answered
+// resume continues a stream that the server closed before it answered
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery).
 func (x *exchange) resume() {
 	for range maxResumes {
@@ -448,9 +467,10 @@ func (x *exchange) resume() {
 	}
 }
 
-// Abort ends the exchange of a message that was sent, from this side: that is how clients cancel a request over HTTP in the modern era
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#cancellation). The server gets all of the message before. Abort does not wait: what
-// [Session.Next] returns tells that the exchange is over. It does nothing for one that is over, or over stdio.
+// Abort ends the exchange of a sent message. Modern clients cancel a request over HTTP that way
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#cancellation).
+// The server still receives the whole message. Abort does not wait; [Session.Next] reports the end
+// of the exchange. It does nothing for an exchange that has ended, or over stdio.
 func (s *Session) Abort(exchange uint64) {
 	w, ok := s.conn.(*httpConn)
 	if !ok {
@@ -464,20 +484,22 @@ func (s *Session) Abort(exchange uint64) {
 	}
 }
 
-// A line is the connection of one exchange, as far as it can be cut from this side.
+// An abortState cancels one exchange after its request was written.
 type abortState struct {
 	cancel context.CancelCauseFunc
 
-	mu                 sync.Mutex
-	written, requested bool // the whole request, and that it be cut then
+	mu sync.Mutex
+	// written reports that the whole request was written, requested that Abort was called.
+	written, requested bool
 }
 
-// newAbortState returns a line, and the context for the request of its exchange.
+// newAbortState returns an abortState, and the context for the request of its exchange.
 func newAbortState(parent context.Context) (context.Context, *abortState) {
 	l := new(abortState)
 	ctx, cancel := context.WithCancelCause(parent)
 	l.cancel = cancel
-	var message atomic.Bool // what is written is the message, and not a request for a token that it needs
+	// message reports that the request is the message, not one for a token that it needs.
+	var message atomic.Bool
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { message.Store(false) },
 		WroteHeaderField: func(name string, _ []string) {
@@ -493,7 +515,7 @@ func newAbortState(parent context.Context) (context.Context, *abortState) {
 	}), l
 }
 
-// registerAbort lets [Session.Abort] find the line of an exchange, until over is called.
+// registerAbort lets [Session.Abort] find an exchange until over is called.
 func (hc *httpConn) registerAbort(x *exchange, l *abortState) (over func()) {
 	x.abort = l
 	hc.mu.Lock()
@@ -507,7 +529,7 @@ func (hc *httpConn) registerAbort(x *exchange, l *abortState) (over func()) {
 	}
 }
 
-// set sets one of the line's two conditions, and cuts it when both are met.
+// set sets one of the two conditions, and cancels the exchange when both are met.
 func (a *abortState) set(condition *bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -517,11 +539,11 @@ func (a *abortState) set(condition *bool) {
 	}
 }
 
-// roundTrip makes the request of an exchange.
+// roundTrip sends the request of an exchange.
 func (x *exchange) roundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := x.conn.transport.RoundTrip(r)
 	if x.abort != nil {
-		x.abort.set(&x.abort.written) // transports that are not net/http's may say nothing
+		x.abort.set(&x.abort.written) // other transports may not report it
 	}
 	return resp, err
 }
@@ -540,7 +562,8 @@ const (
 	eventEndpoint = "endpoint"
 )
 
-// request makes an HTTP request. The user's headers win; one with a single empty value takes ours out.
+// request returns an HTTP request. The user's headers replace the default ones; a single empty
+// value removes one.
 func (hc *httpConn) request(ctx context.Context, method string, to *url.URL, body []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
 	if err != nil {
@@ -580,7 +603,7 @@ func (hc *httpConn) request(ctx context.Context, method string, to *url.URL, bod
 	return r, nil
 }
 
-// setStandardHeaders sets the headers that repeat what a modern message says
+// setStandardHeaders sets the headers that repeat parts of a modern message
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers).
 func (hc *httpConn) setStandardHeaders(h http.Header, body []byte) {
 	var m jsonrpc.Message
@@ -588,7 +611,7 @@ func (hc *httpConn) setStandardHeaders(h http.Header, body []byte) {
 		return
 	}
 	version := revisionOf(body)
-	if version == "" && hc.s.o.Modern { // a notification need not say it
+	if version == "" && hc.s.o.Modern { // optional in notifications
 		version = hc.s.o.Revision
 	}
 	if version == "" {
@@ -614,7 +637,8 @@ func (hc *httpConn) setStandardHeaders(h http.Header, body []byte) {
 	}
 }
 
-// paramValue returns the value of the header for the argument at a path; there is none for what is absent, null, or no scalar.
+// paramValue returns the header value for the argument at a path. It returns false if the argument
+// is absent, null, or not a scalar.
 func paramValue(arguments []byte, path []string) (string, bool) {
 	value := arguments
 	for _, name := range path {
@@ -640,7 +664,7 @@ func paramValue(arguments []byte, path []string) (string, bool) {
 	return string(value), true
 }
 
-// headerFields are the fields of a request as it goes out, but for those that net/http adds.
+// headerFields returns the fields of a request except those that net/http adds.
 func headerFields(r *http.Request) []capture.Header {
 	list := []capture.Header{{Name: "Host", Value: r.Host}}
 	if r.ContentLength > 0 {

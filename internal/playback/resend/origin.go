@@ -19,44 +19,55 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Transport is how a server is reached.
+// A Transport is the kind of connection to a server.
 type Transport string
 
 // The transports.
 const (
 	Stdio Transport = "stdio" // a process that is started
-	HTTP  Transport = "http"  // Streamable HTTP, of all revisions that have it
+	HTTP  Transport = "http"  // Streamable HTTP, of all revisions
 	SSE   Transport = "sse"   // HTTP+SSE, of 2024-11-05
 )
 
-// An Origin is what is needed to start a fresh copy of a server, and to begin a session with it like the one that was recorded. It is plain data: callers may change it.
+// An Origin has the data to start a new instance of a server and to begin a session like the
+// recorded one. It is plain data: callers may change it.
 type Origin struct {
-	Capture string // id of the capture
-	Event   uint64 // number of the event with the message
-	Name    string // of the server, as the capture has it
+	// Capture is the id of the capture.
+	Capture string
+	// Event is the number of the event with the message.
+	Event uint64
+	// Name is the server's name in the capture.
+	Name string
 
-	Transport     Transport
-	Command       []string // the program and its arguments; nil if the capture does not say
-	Dir           string   // the folder it ran in; "" is ours
-	HeaderFraming bool     // messages have a Content-Length in front of them, rather than a line end behind them
-	URL           string   // that messages are posted to, or for [SSE] the one of the stream; "" if the capture does not say
+	Transport Transport
+	// Command is the program and its arguments. nil means unknown.
+	Command []string
+	// Dir is the working directory. Empty means that of this process.
+	Dir string
+	// HeaderFraming frames messages with a Content-Length header instead of a line end.
+	HeaderFraming bool
+	// URL is the URL for messages or, for [SSE], of the stream. Empty means unknown.
+	URL string
 
-	// Modern tells that the session began without a handshake. Revision is what it agreed on, asked for, or said with each request; "" if the capture does not say.
+	// Modern reports that the session began without a handshake. Revision is the negotiated or
+	// requested revision, or that of the requests. Empty means unknown.
 	Modern   bool
 	Revision string
-	// Initialize is the request that began a legacy session; nil if the capture has none: one is made up then.
+	// Initialize is the request that began a legacy session. nil means that the capture has none;
+	// Run creates one then.
 	Initialize []byte
-	// StandingStream tells that the client had a standing stream open, by GET.
+	// StandingStream reports that the client had opened a standing stream by GET.
 	StandingStream bool
-	// Params are the arguments of tools that are repeated in headers, by the name of the tool.
+	// Params has the arguments that headers repeat, by tool name.
 	Params map[string][]mcp.HeaderParam
 
-	// Redacted lists what was hidden in the recorded message, as JSON pointers into it, and MoreRedacted how many more places there are.
+	// Redacted lists the hidden places of the recorded message, as JSON pointers into it.
+	// MoreRedacted counts further ones.
 	Redacted     []string
 	MoreRedacted int
 }
 
-// Target says in one line what is started or sent to, fit for terminals.
+// Target returns the command or URL in one line, safe for terminals.
 func (o *Origin) Target() string {
 	if o.Transport != Stdio {
 		return printable.Line(o.URL)
@@ -70,10 +81,12 @@ func (o *Origin) Target() string {
 	return strings.Join(quoted, " ")
 }
 
-// Find reads a capture up to event n of a session, and returns what it takes to send it again, and the message; both are the caller's. The events are those of one capture, from
-// its beginning; of a file with several, they are told apart by [capture.Event.Capture]. Not more is kept than the origin.
+// Find reads a capture up to event n of a session. It returns the data to send the message again,
+// and the message; the caller owns both. The events are those of one capture from its beginning.
+// Use [capture.Event.Capture] to separate several captures in a file. Find keeps only the origin.
 //
-// The error wraps [ErrNotFound], [ErrNotMessage] or [ErrTruncated], or is that of events or of ctx. Whether the copy can be started is not looked at before [Run].
+// The error wraps [ErrNotFound], [ErrNotMessage] or [ErrTruncated], or is that of events or of ctx.
+// Only [Run] checks whether the server can be started.
 func Find(ctx context.Context, events iter.Seq2[*capture.Event, error], session uint64, n uint64) (*Origin, []byte, error) {
 	f := finder{session: session}
 	for e, err := range events {
@@ -94,7 +107,7 @@ func Find(ctx context.Context, events iter.Seq2[*capture.Event, error], session 
 	return nil, nil, fmt.Errorf("resend: event %d: %w", n, ErrNotFound)
 }
 
-// origin makes the origin of the message in e.
+// origin returns the origin of the message in e, and the message.
 func (f *finder) origin(e *capture.Event) (*Origin, []byte, error) {
 	fail := func(err error) (*Origin, []byte, error) {
 		return nil, nil, fmt.Errorf("resend: event %d: %w", e.N, err)
@@ -130,10 +143,11 @@ func (f *finder) origin(e *capture.Event) (*Origin, []byte, error) {
 	return o, message, nil
 }
 
-// setHandshake says how the session began.
+// setHandshake sets how the session began.
 func (f *finder) setHandshake(o *Origin, e *capture.Event, message []byte) {
 	hello := &f.handshake
-	if hello.request == nil && !f.modern { // by a connection that has another number, or it was opened before
+	// The handshake came on a connection with another number, or the capture began after it.
+	if hello.request == nil && !f.modern {
 		hello = &f.lastHandshake
 	}
 	header := ""
@@ -153,7 +167,7 @@ func (f *finder) setHandshake(o *Origin, e *capture.Event, message []byte) {
 	}
 }
 
-// redactedPlaces returns the places of a message that were hidden, as pointers into the message.
+// redactedPlaces returns the hidden places of a message, as pointers into it.
 func redactedPlaces(e *capture.Event) []string {
 	var list []string
 	for _, p := range e.Redacted {
@@ -166,7 +180,8 @@ func redactedPlaces(e *capture.Event) []string {
 	return list
 }
 
-// endpointURL is where a request with the given target went: a tap has the paths of the server's whole origin.
+// endpointURL returns the URL of a request with the given target: a tap has the paths of the
+// server's whole origin.
 func endpointURL(server, target string) string {
 	base, err := url.Parse(server)
 	to, terr := url.Parse(target)
@@ -176,7 +191,7 @@ func endpointURL(server, target string) string {
 	return base.ResolveReference(&url.URL{Path: to.Path, RawPath: to.RawPath, RawQuery: to.RawQuery}).String()
 }
 
-// server says how the copy is reached, by the options or by the capture.
+// server returns the command or URL from the options or the capture.
 func (o *Origin) server(opts *Options) (command []string, address *url.URL, err error) {
 	if o.Transport == Stdio {
 		command = opts.Command
@@ -201,7 +216,7 @@ func (o *Origin) server(opts *Options) (command []string, address *url.URL, err 
 	u, err := url.Parse(raw)
 	if err != nil {
 		if outer, ok := errors.AsType[*url.Error](err); ok {
-			err = outer.Err // without the URL, which may have secrets in it
+			err = outer.Err // without the URL, which may contain secrets
 		}
 		return nil, nil, fmt.Errorf("resend: %w: the URL: %w", ErrNoServer, err)
 	}
@@ -213,27 +228,33 @@ func (o *Origin) server(opts *Options) (command []string, address *url.URL, err 
 }
 
 const (
-	maxRequests   = 4096    // HTTP exchanges under way that are remembered
+	maxRequests   = 4096    // remembered pending HTTP exchanges
 	maxInitialize = 1 << 20 // bytes of an initialize request
 	maxParamTool  = 10000   // tools with arguments in headers
 )
 
-// A finder remembers what comes before a message that is sent again.
+// A finder stores the context of the message to send again.
 type finder struct {
-	session        uint64
-	head           *capture.Head
-	start          *capture.Start // of the session's process
-	lastStart      *capture.Start // the last one
-	handshake      handshake      // of the session
-	lastHandshake  handshake      // the last one
-	modern         bool           // the session has modern requests
+	session uint64
+	head    *capture.Head
+	// start is the start of the session's process.
+	start *capture.Start
+	// lastStart is the last start of any session.
+	lastStart *capture.Start
+	// handshake is that of the session.
+	handshake handshake
+	// lastHandshake is the last one of any session.
+	lastHandshake handshake
+	// modern reports that the session has modern requests.
+	modern         bool
 	standingStream bool
-	sseRequest     *request // that opened the stream of HTTP+SSE
-	requests       map[uint64]*request
-	params         map[string][]mcp.HeaderParam
+	// sseRequest opened the stream of HTTP+SSE.
+	sseRequest *request
+	requests   map[uint64]*request
+	params     map[string][]mcp.HeaderParam
 }
 
-// A hello is how a legacy session began.
+// A handshake is the beginning of a legacy session.
 type handshake struct {
 	request    []byte
 	id         jsonrpc.ID
@@ -242,12 +263,12 @@ type handshake struct {
 	negotiated bool
 }
 
-// A request is the head of an HTTP request, as far as it matters.
+// A request is the relevant part of an HTTP request's head.
 type request struct {
 	method, target, version string
 }
 
-// add takes note of an event in front of the message.
+// add notes an event before the message.
 func (f *finder) add(e *capture.Event) {
 	switch e.Kind {
 	case capture.KindHead:
@@ -328,7 +349,7 @@ func (f *finder) addServerMessage(e *capture.Event) {
 	f.params = learnParams(f.params, m.Result)
 }
 
-// setRevision takes the revision from the answer to the request.
+// setRevision stores the revision from the answer to initialize.
 func (h *handshake) setRevision(e *capture.Event) {
 	if h.request == nil || h.negotiated || e.Session != h.session {
 		return
@@ -343,7 +364,7 @@ func (h *handshake) setRevision(e *capture.Event) {
 	}
 }
 
-// learnParams adds what the result of tools/list says of arguments in headers.
+// learnParams adds the header parameters in a result of tools/list to known and returns it.
 func learnParams(known map[string][]mcp.HeaderParam, result []byte) map[string][]mcp.HeaderParam {
 	tools := jsonwire.Lookup(result, "tools")
 	if len(tools) == 0 || tools[0] != '[' {
@@ -370,7 +391,7 @@ func learnParams(known map[string][]mcp.HeaderParam, result []byte) map[string][
 	return known
 }
 
-// transport tells how the message in e came.
+// transport returns the transport of the message in e.
 func (f *finder) transport(e *capture.Event) Transport {
 	switch {
 	case f.sseRequest != nil:
@@ -381,7 +402,7 @@ func (f *finder) transport(e *capture.Event) Transport {
 	return Stdio
 }
 
-// target is the target of the HTTP request that leads to the server.
+// target returns the target of the HTTP request that leads to the server.
 func (f *finder) target(e *capture.Event) string {
 	if f.sseRequest != nil {
 		return f.sseRequest.target
@@ -392,7 +413,7 @@ func (f *finder) target(e *capture.Event) string {
 	return ""
 }
 
-// revisionOf returns the revision that a modern message says it is of; "" of another.
+// revisionOf returns the revision in a modern message, or "".
 func revisionOf(message []byte) string {
 	if !bytes.Contains(message, []byte(mcp.MetaProtocolVersion)) && !bytes.Contains(message, []byte(`\u`)) {
 		return ""
@@ -406,8 +427,9 @@ func revisionOf(message []byte) string {
 	return ""
 }
 
-// SyntheticInitialize is the request that begins a session of which a capture does not have the beginning: in the revision, or in the newest with a handshake if that has none. tool is the
-// name and the version of who asks. form says that questions to the user are welcome.
+// SyntheticInitialize returns an initialize request for a session without a recorded one. It uses
+// the revision, or the newest one with a handshake if that has none. tool is the name and version
+// of the client. form declares support for form elicitation.
 func SyntheticInitialize(revision, tool string, id jsonrpc.ID, form bool) []byte {
 	r, ok := mcp.ParseRevision(revision)
 	if !ok || r.Modern() {

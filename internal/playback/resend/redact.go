@@ -9,10 +9,10 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// placeholder is what stands in a capture in the place of a secret (doc/capture-format.md#redaction).
+// placeholder matches what replaces a secret in a capture (doc/capture-format.md#redaction).
 var placeholder = regexp.MustCompile(`~redacted:[a-z]+:[0-9a-f]{12}:[0-9]+~`)
 
-// maxPointers is how many places of a message are told of.
+// maxPointers limits the reported places of a message.
 const maxPointers = 64
 
 // refuseRedacted returns an error if one of the texts has a placeholder.
@@ -37,7 +37,8 @@ func (o *Origin) refuseRedacted(what string, list []string, opts *Options) error
 	return err
 }
 
-// refuseMessage returns an error if something in the message was hidden and has not been filled in. The places that the capture lists matter for numbers, of which 0 is left.
+// refuseMessage returns an error if a part of the message was hidden and is still missing. The
+// capture's list is needed for numbers, which became 0.
 func (o *Origin) refuseMessage(message []byte, opts *Options) error {
 	if opts.AllowRedacted {
 		return nil
@@ -52,11 +53,13 @@ func (o *Origin) refuseMessage(message []byte, opts *Options) error {
 	return err
 }
 
-// Placeholders returns where in a text something was hidden: the start and the end of each place, as [regexp.Regexp.FindAllStringIndex] does.
+// Placeholders returns the bounds of the hidden parts of a text, like
+// [regexp.Regexp.FindAllStringIndex].
 func Placeholders(text string) [][]int { return placeholder.FindAllStringIndex(text, -1) }
 
-// RedactedIn returns the places of a message in which something was hidden, as JSON pointers: those with a placeholder, and of those that the capture lists the ones where 0 is left of a
-// number. "" is all of a message that is no JSON. It returns a limited number of them.
+// RedactedIn returns the hidden places of a message, as JSON pointers: those with a placeholder,
+// and listed ones with the number 0. "" means the whole message, if it is not JSON. The number of
+// places is limited.
 func RedactedIn(message []byte, listed []string) []string {
 	found := placeholder.Match(message)
 	switch {
@@ -72,7 +75,7 @@ func RedactedIn(message []byte, listed []string) []string {
 	return nil
 }
 
-// A search looks for what is hidden in a JSON text.
+// A redactedSearch finds the hidden places of a JSON text.
 type redactedSearch struct {
 	listed []string
 	found  []string
@@ -84,7 +87,7 @@ func (s *redactedSearch) add(pointer string) {
 	}
 }
 
-// walk looks at a value, whose depth was checked.
+// walk searches a value. Its depth was checked.
 func (s *redactedSearch) walk(at string, value []byte) {
 	value = trimSpace(value)
 	switch value[0] {
@@ -125,5 +128,6 @@ func trimSpace(b []byte) []byte {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// escapePointer is a name as a part of a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901#section-3).
+// escapePointer escapes a name for a JSON pointer
+// (https://www.rfc-editor.org/rfc/rfc6901#section-3).
 func escapePointer(name string) string { return pointerEscapes.Replace(name) }

@@ -17,7 +17,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// Limits that hold unless [Options] say otherwise.
+// Defaults of [Options].
 const (
 	DefaultTimeout     = 30 * time.Second
 	DefaultIdleTimeout = 300 * time.Millisecond
@@ -27,32 +27,41 @@ const (
 
 // Options are the options of [Run] and [Open]. nil means defaults.
 type Options struct {
-	// Dir is the folder for the capture; "" is the usual one, see captures.Dir. Tool is the name and the version of the program, for its head. Open does not look at either.
+	// Dir is the folder for the capture. Empty means the default, see captures.Dir. Tool is the
+	// name and version of the program, for the head. Open uses only Tool's name, in the User-Agent.
 	Dir, Tool string
 
-	// Command and URL take the place of the recorded ones, of which a secret may have been hidden.
+	// Command and URL replace the recorded ones, parts of which may be hidden.
 	Command []string
 	URL     string
-	// Env are variables that the copy gets besides ours, as "NAME=value"; later ones win.
+	// Env has additional variables of the process, as "NAME=value"; later ones win.
 	Env []string
-	// Headers are sent with each request, and replace ours of the same name: recorded credentials are hidden. They go to the origin of the URL alone.
+	// Headers are sent with each request and replace default ones, since recorded credentials are
+	// hidden. They are sent only to the origin of the URL.
 	Headers http.Header
-	// TLS configures TLS to the server; nil is crypto/tls's default. Transport takes the place of the connections that are made for the session; it must neither
-	// follow redirects nor add credentials.
+	// TLS configures TLS to the server; nil means the default of crypto/tls. Transport replaces the
+	// session's HTTP transport; it must neither follow redirects nor add credentials.
 	TLS       *tls.Config
 	Transport http.RoundTripper
 
-	Timeout     time.Duration // for the handshake, and for the answer; 0 is 30 s
-	IdleTimeout time.Duration // without a word of the server, after which nothing more is waited for where no answer is due; 0 is 300 ms
-	// GracePeriod is how long a process has to end by itself when its input has ended; then come SIGTERM, and SIGKILL after a second. 0 is 1 s.
+	// Timeout limits the handshake, and the wait for the answer. Zero means 30 s.
+	Timeout time.Duration
+	// IdleTimeout is the time without a message of the server after which a message without an
+	// answer is complete. Zero means 300 ms.
+	IdleTimeout time.Duration
+	// GracePeriod is the time for a process to end after its input was closed. SIGTERM follows, and
+	// SIGKILL a second later. Zero means 1 s.
 	GracePeriod time.Duration
 
-	MaxMessage int   // bytes of a message, either way; 0 is 64 MiB
-	MaxCapture int64 // bytes that are recorded, after which the session ends; 0 is 256 MiB
+	// MaxMessage limits a message in either direction, in bytes. Zero means 64 MiB.
+	MaxMessage int
+	// MaxCapture limits the recorded bytes; the session ends beyond it. Zero means 256 MiB.
+	MaxCapture int64
 
-	// AllowRedacted sends what was hidden as it stands in the capture: placeholders, and 0 for numbers.
+	// AllowRedacted sends hidden values as they are in the capture: placeholders, and 0 for
+	// numbers.
 	AllowRedacted bool
-	// Redact says what the new capture hides besides the usual.
+	// Redact adds to the default redaction of the new capture. nil adds nothing.
 	Redact *capture.Redaction
 }
 
@@ -62,7 +71,7 @@ func setDefault[T int | int64 | time.Duration](v *T, def T) {
 	}
 }
 
-// withDefaults returns a copy that is complete.
+// withDefaults returns a copy with all defaults set.
 func (o *Options) withDefaults() Options {
 	var opts Options
 	if o != nil {
@@ -80,29 +89,34 @@ func (o *Options) withDefaults() Options {
 }
 
 var (
-	// ErrNotFound is wrapped by the error of [Find] for an event that the capture does not have, or not in that session.
+	// ErrNotFound is wrapped by the error of [Find] for an event that the capture or session does
+	// not have.
 	ErrNotFound = errors.New("the capture has no such event")
-	// ErrNotMessage is wrapped by the error of [Find] for an event that is nothing a client has sent.
+	// ErrNotMessage is wrapped by the error of [Find] for an event that is not a message of a
+	// client.
 	ErrNotMessage = errors.New("the event is no message of the client's")
-	// ErrTruncated is wrapped by the error of [Find] for a message of which the capture has the beginning alone.
+	// ErrTruncated is wrapped by the error of [Find] for an incomplete message.
 	ErrTruncated = errors.New("the capture has only the beginning of the message")
-	// ErrNoServer is wrapped where the capture does not say how the server is started or reached, and the options do not either.
+	// ErrNoServer is wrapped if neither the capture nor the options have a command or URL.
 	ErrNoServer = errors.New("the capture does not say how the server is reached")
-	// ErrTimeout is wrapped where something did not come within [Options.Timeout].
+	// ErrTimeout is wrapped if [Options.Timeout] was exceeded.
 	ErrTimeout = errors.New("no answer in time")
-	// ErrNoAnswer is wrapped where the server has ended the HTTP exchange of a request without answering it.
+	// ErrNoAnswer is wrapped if the server ended the HTTP exchange of a request without an answer.
 	ErrNoAnswer = errors.New("the server has ended the exchange without an answer")
-	// ErrTooLarge is wrapped where the traffic exceeds [Options.MaxCapture] or [Options.MaxMessage].
+	// ErrTooLarge is wrapped if the traffic exceeds [Options.MaxCapture] or [Options.MaxMessage].
 	ErrTooLarge = errors.New("more than is taken")
-	// ErrClosed is returned by calls on a [Session] that was closed.
+	// ErrClosed is returned by calls on a closed [Session].
 	ErrClosed = errors.New("the session is closed")
 )
 
-// A RedactedError says that something was hidden when it was recorded, and is therefore not known.
+// A RedactedError reports that a required value was hidden in the recording.
 type RedactedError struct {
-	What     string   // "message", "command" or "URL"
-	Pointers []string // JSON pointers into it; "" is all of it. There is at least one
-	More     int      // places of which the capture does not say where they are
+	// What is "message", "handshake", "command" or "URL".
+	What string
+	// Pointers are JSON pointers into it, at least one. "" means all of it.
+	Pointers []string
+	// More counts places that the capture does not list.
+	More int
 }
 
 // Error names the places.
@@ -122,22 +136,25 @@ func (e *RedactedError) Error() string {
 	return b.String()
 }
 
-// A HandshakeError says that the copy has refused to begin a session.
+// A HandshakeError reports that the server refused the handshake.
 type HandshakeError struct {
-	N   uint64         // number of the event with the answer
-	Err *jsonrpc.Error // the server's
+	// N is the number of the event with the answer.
+	N uint64
+	// Err is the server's error.
+	Err *jsonrpc.Error
 }
 
-// Error has the server's words, as a peer chose them.
+// Error includes the unescaped text of the server.
 func (e *HandshakeError) Error() string { return "initialize was refused: " + e.Err.Error() }
 
 // Unwrap returns the server's error.
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
-// A StatusError is a response of HTTP that has no answer in it, and a status that says why.
+// A StatusError is an HTTP response with an error status instead of an answer.
 type StatusError struct {
 	Status int
-	N      uint64 // number of the event with the head of the response
+	// N is the number of the event with the head of the response.
+	N uint64
 }
 
 // Error names the status.
@@ -145,36 +162,49 @@ func (e *StatusError) Error() string {
 	return "the server answered with HTTP status " + strconv.Itoa(e.Status)
 }
 
-// An EndedError says that the connection to the server has ended.
+// An EndedError reports that the connection to the server has ended.
 type EndedError struct {
-	Err error // why: often a *stdio.ExitError, with the end of what the server wrote to standard error, or io.EOF
+	// Err is the reason: often io.EOF, or a *stdio.ExitError with the end of standard error.
+	Err error
 }
 
-// Error says why.
+// Error includes the reason.
 func (e *EndedError) Error() string { return "the server has ended the connection: " + e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *EndedError) Unwrap() error { return e.Err }
 
-// A Result is what became of a message that was sent again. The numbers are those of events in the new capture; 0 is none.
+// A Result is the result of sending a message again. The numbers are those of events in the new
+// capture; zero means none.
 type Result struct {
 	CaptureID string
-	Path      string // of the capture's file
-	Session   uint64 // that the message was sent in
+	// Path is the file of the capture.
+	Path string
+	// Session is the session of the message.
+	Session uint64
 
-	N         uint64        // of the message
-	Response  []byte        // the frame that has the answer, or the last of the answers to a batch; nil if none is due, or came
-	ResponseN uint64        // of it
-	Latency   time.Duration // from the message to Response
-	Status    int           // of the HTTP response that Response came by, or that had no answer in it; 0 over stdio
-	Asked     int           // requests of the server that were declined
+	// N is the number of the message's event.
+	N uint64
+	// Response is the frame with the answer, or the last answer to a batch. nil means none.
+	Response []byte
+	// ResponseN is the number of its event.
+	ResponseN uint64
+	// Latency is the time from the message to Response.
+	Latency time.Duration
+	// Status is that of the HTTP response with or without an answer. Zero means stdio.
+	Status int
+	// Asked counts the declined requests of the server.
+	Asked int
 }
 
-// Run starts a fresh copy of the server, sends it the message behind a handshake as far as one is due, waits for the answer, and ends the copy. All of it is recorded in a
-// capture with the name of the server and " resent" behind it. The message is read until Run returns. opts may be nil.
+// Run starts a new instance of the server, sends the message, after a handshake if it needs one,
+// waits for the answer, and ends the instance. It records all of it in a capture named after the
+// server with " resent". It reads message until it returns. opts may be nil.
 //
-// Run ends when the answer has come, or what takes its place; when nothing more comes, if none is due; after the times in the options; or when ctx ends, which is an error that
-// wraps its cause. The result is nil as long as there is no capture; otherwise it is what is known, whatever the error. See the package comment for errors.
+// Run ends when the answer or its substitute has come; after an idle time if the message has no
+// answer; at a timeout; or when ctx ends, with an error that wraps its cause. The result is nil
+// without a capture; otherwise it has everything known, even with an error. See the package
+// comment for errors.
 func Run(ctx context.Context, o *Origin, message []byte, opts *Options) (*Result, error) {
 	all := opts.withDefaults()
 	if _, _, err := o.server(&all); err != nil {
@@ -198,7 +228,7 @@ func Run(ctx context.Context, o *Origin, message []byte, opts *Options) (*Result
 	return r.res, err
 }
 
-// create begins the capture.
+// create creates the capture.
 func create(o *Origin, opts *Options) (*capture.File, error) {
 	dir := opts.Dir
 	if dir == "" {
@@ -253,7 +283,8 @@ func (r *runner) run(ctx context.Context, rec *capture.Writer, message []byte) e
 	return withTimeout(ctx, r.opts.Timeout, "the answer", func(ctx context.Context) error { return r.send(ctx, message) })
 }
 
-// handshake begins a legacy session, and returns the message with an id that is free. A message that is the end of the handshake is left to be sent as such.
+// handshake begins a legacy session and returns the message with an unused id. If the message
+// itself ends the handshake, it is returned unchanged.
 func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) {
 	initialize := r.o.Initialize
 	if len(initialize) == 0 {
@@ -282,7 +313,8 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	for over := sent.Exchange == 0; !over; { // over HTTP, what is sent next might be there before
+	// Over HTTP, the next message might overtake this one otherwise.
+	for over := sent.Exchange == 0; !over; {
 		in, err := r.next(ctx)
 		if err != nil {
 			return nil, err
@@ -295,7 +327,7 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 	return freshID(message, list[0].ID), nil
 }
 
-// send sends the message and waits for what is due.
+// send sends the message and waits for the answers.
 func (r *runner) send(ctx context.Context, message []byte) error {
 	if len(pendingOf(message)) == 0 {
 		return r.sendOneWay(ctx, message)
@@ -311,7 +343,7 @@ func (r *runner) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-// roundTrip sends a message and returns the last answer that is due.
+// roundTrip sends a message and returns the last of its answers.
 func (r *runner) roundTrip(ctx context.Context, message []byte) (sent Sent, last *Incoming, err error) {
 	waiting := pendingOf(message)
 	if sent, err = r.s.Send(ctx, message); err != nil {
@@ -339,7 +371,8 @@ func (r *runner) roundTrip(ctx context.Context, message []byte) (sent Sent, last
 	return sent, last, nil
 }
 
-// noAnswerError says what it means that the exchange of a message has ended before the answer came.
+// noAnswerError returns the error for an exchange that ended before the answer, or nil if the
+// answer may still come.
 func (r *runner) noAnswerError(in *Incoming) error {
 	switch {
 	case in.Err != nil:
@@ -352,7 +385,7 @@ func (r *runner) noAnswerError(in *Incoming) error {
 	return fmt.Errorf("resend: %w, with HTTP status %d", ErrNoAnswer, in.Status)
 }
 
-// sendOneWay sends a message that is not answered, and waits until nothing more comes, or the time is over.
+// sendOneWay sends a message without an answer, and waits until the server is idle.
 func (r *runner) sendOneWay(ctx context.Context, message []byte) error {
 	sent, err := r.s.Send(ctx, message)
 	if r.res.N = sent.N; err != nil {
@@ -386,14 +419,15 @@ func (r *runner) sendOneWay(ctx context.Context, message []byte) error {
 
 var errIdle = errors.New("nothing more came")
 
-// next waits for what comes next, and answers what the server asks.
+// next waits for the next item, and answers requests of the server.
 func (r *runner) next(ctx context.Context) (*Incoming, error) {
 	in, err := r.s.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range parse(in.Data) {
-		if m.Kind != jsonrpc.KindRequest || r.o.Modern && r.o.Transport != Stdio { // to which there is no way to answer
+		// Modern servers cannot be answered over HTTP.
+		if m.Kind != jsonrpc.KindRequest || r.o.Modern && r.o.Transport != Stdio {
 			continue
 		}
 		r.res.Asked++
@@ -404,12 +438,13 @@ func (r *runner) next(ctx context.Context) (*Incoming, error) {
 	return in, nil
 }
 
-// codeRejected is what a client answers for a user who does not want a model to be asked
+// codeRejected is the error code of a client whose user rejects sampling
 // (https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling).
 const codeRejected jsonrpc.Code = -1
 
-// Decline returns what a client answers to a request of the server when there is no user to ask: pings with an empty result, elicitations with decline, requests to ask
-// a model with an error that says it was rejected, and everything else with -32601. The answer is the caller's.
+// Decline returns the answer of a client without a user to a request of the server: an empty result
+// for pings, decline for elicitations, an error that says "rejected" for sampling, and -32601 for
+// all others. The caller owns the answer.
 func Decline(m *jsonrpc.Message) []byte {
 	switch string(m.Method) {
 	case mcp.MethodPing:

@@ -16,20 +16,25 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Session is a connection to a fresh copy of a server. It records everything in the order in which it may have been caused, sends what it is told to, and returns what comes; it
-// answers nothing by itself, and makes no handshake. Make one with [Open], and close it in the end.
+// A Session is a connection to a new instance of a server. It records the traffic in a possible
+// order of cause and effect, sends given messages, and returns incoming ones. It answers nothing
+// and makes no handshake. Use [Open] to create one; the caller must close it.
 type Session struct {
-	o         *Origin
-	opts      Options
-	rec       *capture.Writer
-	remaining atomic.Int64 // bytes that are still recorded
+	o    *Origin
+	opts Options
+	rec  *capture.Writer
+	// remaining counts the bytes that may still be recorded.
+	remaining atomic.Int64
 	conn      conn
 
-	in      chan *Incoming
-	closing chan struct{} // closed when Close begins: nobody takes what comes any more
-	ended   chan struct{} // closed when nothing will come any more
+	in chan *Incoming
+	// closing is closed when Close begins; no one reads incoming items then.
+	closing chan struct{}
+	// ended is closed when no more items will come.
+	ended   chan struct{}
 	endOnce sync.Once
-	endErr  error // why, once ended is closed
+	// endErr is the reason, valid after ended is closed.
+	endErr error
 
 	mu        sync.Mutex
 	closed    bool
@@ -37,37 +42,45 @@ type Session struct {
 	wg        sync.WaitGroup
 }
 
-// A link carries messages. Its methods are called by a Session alone.
+// A conn carries messages. Only a Session calls its methods.
 type conn interface {
-	// open connects, as far as that is done in front of the first message.
+	// open connects, as far as possible before the first message.
 	open(ctx context.Context) error
 	// send records a message and sends it.
 	send(ctx context.Context, message []byte) (Sent, error)
-	// close ends the connection, and records how.
+	// close ends the connection and records its end.
 	close()
 }
 
-// A Sent says where a message that was sent is recorded.
+// A Sent identifies a sent message in the capture.
 type Sent struct {
-	N        uint64 // number of its event
-	Exchange uint64 // the HTTP exchange; 0 over stdio
+	// N is the number of its event.
+	N uint64
+	// Exchange is the HTTP exchange. Zero means stdio.
+	Exchange uint64
 }
 
-// An Incoming is something that came from the server. It belongs to whoever got it.
+// An Incoming is an item from the server. The receiver owns it.
 type Incoming struct {
-	N        uint64 // number of the event it is recorded as
-	Exchange uint64 // the HTTP exchange it came by; 0 over stdio
-	Data     []byte // a message, or whatever stands in the place of one; nil if Ended
-	Status   int    // of the HTTP response it came by; 0 over stdio, or if there was none
-	// Ended tells that the exchange of a message that was sent is over, whatever came by it, and Err why it broke off, if it did.
+	// N is the number of its event.
+	N uint64
+	// Exchange is its HTTP exchange. Zero means stdio.
+	Exchange uint64
+	// Data is a message, or other data in the place of one. It is nil if Ended is set.
+	Data []byte
+	// Status is that of its HTTP response. Zero means stdio or no response.
+	Status int
+	// Ended reports that the exchange of a sent message has ended. Err is the reason if it broke
+	// off.
 	Ended bool
 	Err   error
 }
 
-// Open starts the server, or prepares to reach it, and records it with rec, which stays the caller's to close behind the session. For [SSE] it opens the stream. The options must not be
-// changed any more; nil means defaults. ctx is for opening alone.
+// Open starts or prepares to reach the server, and records the traffic with rec, which the caller
+// closes after the session. For [SSE] it opens the stream. The options must not change afterwards;
+// nil means defaults. ctx only limits Open itself.
 //
-// The error is a [*RedactedError], wraps [ErrNoServer], or is that of starting or connecting.
+// The error is a [*RedactedError], wraps [ErrNoServer], or comes from starting or connecting.
 func Open(ctx context.Context, o *Origin, rec *capture.Writer, opts *Options) (*Session, error) {
 	s := &Session{
 		o: o, opts: opts.withDefaults(), rec: rec,
@@ -90,10 +103,11 @@ func Open(ctx context.Context, o *Origin, rec *capture.Writer, opts *Options) (*
 	return s, nil
 }
 
-// Send records a message and sends it: the bytes are the message's, without anything that sets it apart from others. It waits while too much is on its way, but not for the server to
-// take the message; that it could not be delivered shows in what [Session.Next] returns. Send is for one goroutine at a time.
+// Send records a message and sends it. message excludes framing. Send waits while too many messages
+// are under way, but not until the server receives the message; [Session.Next] reports a failed
+// delivery. Only one goroutine at a time may call Send.
 //
-// The error wraps [ErrTooLarge], is [ErrClosed], an [*EndedError], or the cause of ctx.
+// The error wraps [ErrTooLarge], or is [ErrClosed], an [*EndedError], or the cause of ctx.
 func (s *Session) Send(ctx context.Context, message []byte) (Sent, error) {
 	if len(message) > s.opts.MaxMessage {
 		return Sent{}, fmt.Errorf("resend: a message of %d bytes: %w", len(message), ErrTooLarge)
@@ -108,9 +122,11 @@ func (s *Session) Send(ctx context.Context, message []byte) (Sent, error) {
 	return s.conn.send(ctx, bytes.Clone(message))
 }
 
-// Next waits for what comes next from the server. The server waits, too, as long as it is not called. It is for one goroutine at a time.
+// Next waits for the next item from the server. The server blocks while no one calls Next. Only one
+// goroutine at a time may call it.
 //
-// The error is an [*EndedError] or wraps [ErrTooLarge] when nothing can come any more; [ErrClosed]; or the cause of ctx.
+// When nothing can come anymore, the error is an [*EndedError] or wraps [ErrTooLarge]. Otherwise it
+// is [ErrClosed] or the cause of ctx.
 func (s *Session) Next(ctx context.Context) (*Incoming, error) {
 	select {
 	case in := <-s.in:
@@ -124,16 +140,18 @@ func (s *Session) Next(ctx context.Context) (*Incoming, error) {
 	}
 }
 
-// OpenStream opens the standing stream of a legacy session on HTTP, as its clients do behind the handshake; what comes on it is returned by [Session.Next]. It waits until
-// the server has answered, but not for long. Elsewhere it does nothing.
+// OpenStream opens the standing stream of a legacy session on HTTP, as clients do after the
+// handshake; [Session.Next] returns its messages. It waits briefly for the server's response. For
+// other transports it does nothing.
 func (s *Session) OpenStream(ctx context.Context) {
 	if w, ok := s.conn.(*httpConn); ok && s.o.Transport == HTTP {
 		w.openStream(ctx)
 	}
 }
 
-// Close ends the session: a process by closing its input, by signals to its process group if that is not enough, and HTTP by DELETE. It waits until all has been recorded, which takes
-// no longer than [Options.GracePeriod] and a few seconds. It may be called more than once.
+// Close ends the session. It closes the input of a process, and signals its process group if that
+// is not sufficient; on HTTP it sends DELETE. It waits until everything is recorded, at most
+// [Options.GracePeriod] plus a few seconds. It may be called more than once.
 func (s *Session) Close() {
 	s.closeOnce.Do(func() {
 		s.mu.Lock()
@@ -145,7 +163,8 @@ func (s *Session) Close() {
 	})
 }
 
-// spawn runs f on a goroutine that Close waits for; not if it has begun to. also counts it, too, unless it is nil.
+// spawn runs f on a goroutine that Close, and also if not nil, wait for. It returns false once
+// Close has begun.
 func (s *Session) spawn(also *sync.WaitGroup, f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,11 +182,12 @@ func (s *Session) spawn(also *sync.WaitGroup, f func()) bool {
 	return true
 }
 
-// record records an event, unless there are too many already.
+// record records an event, up to the limit.
 func (s *Session) record(e *capture.Event) uint64 {
-	const overhead = 128 // of a line, in bytes
+	const overhead = 128 // bytes of a line
 	switch e.Kind {
-	case capture.KindExit, capture.KindEOF, capture.KindEnd, capture.KindStart: // how it ends is always told
+	case capture.KindExit, capture.KindEOF, capture.KindEnd, capture.KindStart:
+		// The end is always recorded.
 		return s.rec.Record(e)
 	}
 	if s.remaining.Add(-int64(len(e.Data))-overhead) < 0 {
@@ -182,7 +202,7 @@ func (s *Session) note(text string) {
 	s.record(&capture.Event{Kind: capture.KindNote, Session: 1, Data: []byte(text)})
 }
 
-// deliver hands over what has come, unless nobody takes it any more.
+// deliver passes an item to Next, unless no one reads anymore.
 func (s *Session) deliver(in *Incoming) {
 	select {
 	case s.in <- in:
@@ -191,7 +211,7 @@ func (s *Session) deliver(in *Incoming) {
 	}
 }
 
-// end says that nothing will come any more.
+// end notes that no more items will come.
 func (s *Session) end(err error) {
 	s.endOnce.Do(func() {
 		s.endErr = err
@@ -199,11 +219,12 @@ func (s *Session) end(err error) {
 	})
 }
 
-// stderrRecorder records standard error. It counts what it is given, and drops what is too much.
+// A stderrRecorder records standard error up to the limit, and drops the rest.
 type stderrRecorder struct {
 	s     *Session
 	lines *capture.Lines
-	ready chan struct{} // closed when the start of the process is recorded
+	// ready is closed when the start of the process is recorded.
+	ready chan struct{}
 }
 
 // Write implements [io.Writer].
@@ -217,8 +238,8 @@ func (r *stderrRecorder) Write(p []byte) (int, error) {
 
 var _ io.Writer = (*stderrRecorder)(nil)
 
-// frameMessage is a message with what tells it apart from others in a stream of bytes. Line breaks between the tokens of JSON would be such, and are taken out; of what is no JSON they stay, since
-// whoever sends that wants it so.
+// frameMessage returns a message with its framing. In line framing it removes line breaks between
+// JSON tokens. Invalid JSON keeps them, since its sender intends that.
 func frameMessage(message []byte, header bool) (frame []byte, e *capture.Event) {
 	e = &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Session: 1}
 	if header {
@@ -237,14 +258,15 @@ func frameMessage(message []byte, header bool) (frame []byte, e *capture.Event) 
 	return append(bytes.Clone(message), '\n'), e
 }
 
-// withTimeout calls f with a context that ends after d, and says so in the error.
+// withTimeout calls f with a context that ends after d with an error that names what.
 func withTimeout(ctx context.Context, d time.Duration, what string, f func(context.Context) error) error {
 	inner, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("resend: %w: %s took longer than %v", ErrTimeout, what, d))
 	defer cancel()
 	return f(inner)
 }
 
-// parse returns the messages in a frame, those of a batch too; none if it is not JSON-RPC. They alias the frame.
+// parse returns the messages of a frame or batch, or nil if it is not JSON-RPC. They alias the
+// frame.
 func parse(frame []byte) []jsonrpc.Message {
 	if jsonrpc.IsBatch(frame) {
 		list, err := jsonrpc.ParseBatch(frame, 0)
@@ -264,7 +286,7 @@ func parse(frame []byte) []jsonrpc.Message {
 	return []jsonrpc.Message{m}
 }
 
-// idKey is equal for equal ids.
+// idKey returns equal keys for equal ids.
 func idKey(id jsonrpc.ID) string {
 	if s, ok := id.Text(); ok {
 		return `"` + s
@@ -272,10 +294,11 @@ func idKey(id jsonrpc.ID) string {
 	return string(id)
 }
 
-// A due is the ids of requests that have not been answered.
+// A pendingIDs is the set of ids without an answer.
 type pendingIDs map[string]bool
 
-// pendingOf returns what a message asks for. A standing subscription is never answered, so it is not among it.
+// pendingOf returns the ids that a message requests answers for, except for subscriptions, which
+// last.
 func pendingOf(message []byte) pendingIDs {
 	d := pendingIDs{}
 	for _, m := range parse(message) {
@@ -286,7 +309,8 @@ func pendingOf(message []byte) pendingIDs {
 	return d
 }
 
-// resolve removes what a frame answers, and reports whether there was any. lone takes an error without an id for the answer to whatever is due, as it is if there is only one thing.
+// resolve removes the ids that messages answer, and reports whether there was one. lone means that
+// an error without an id answers the only pending request.
 func (p pendingIDs) resolve(list []jsonrpc.Message, lone bool) bool {
 	took := false
 	for _, m := range list {
@@ -304,7 +328,8 @@ func (p pendingIDs) resolve(list []jsonrpc.Message, lone bool) bool {
 	return took
 }
 
-// isInitialize reports whether a message is the handshake itself, and isInitialized whether it is the end of one.
+// isInitialize reports whether a message is an initialize request; isInitialized, whether it is the
+// initialized notification.
 func isInitialize(message []byte) bool  { return isSingle(message, mcp.MethodInitialize) }
 func isInitialized(message []byte) bool { return isSingle(message, mcp.NotificationInitialized) }
 
@@ -313,7 +338,7 @@ func isSingle(message []byte, method string) bool {
 	return len(list) == 1 && string(list[0].Method) == method
 }
 
-// freshID returns the message with another id in the place of one that was used: everything else stays as it is.
+// freshID returns the message with a new id if it uses the given one.
 func freshID(message []byte, used jsonrpc.ID) []byte {
 	list := parse(message)
 	taken := map[string]bool{idKey(used): true}
@@ -328,7 +353,7 @@ func freshID(message []byte, used jsonrpc.ID) []byte {
 		for n := int64(1); taken[idKey(fresh)]; n++ {
 			fresh = jsonrpc.IntID(n)
 		}
-		at := cap(message) - cap(m.ID) // where it stands: it aliases the message
+		at := cap(message) - cap(m.ID) // the index of m.ID, which aliases message
 		out := bytes.Clone(message[:at])
 		return append(append(out, fresh...), message[at+len(m.ID):]...)
 	}

@@ -19,7 +19,7 @@ const (
 	killWait  = 2 * time.Second
 )
 
-// A pipe is a link to a process.
+// A stdioConn is a connection to a process.
 type stdioConn struct {
 	s       *Session
 	command []string
@@ -28,7 +28,7 @@ type stdioConn struct {
 	out     chan []byte
 }
 
-// open implements link.
+// open implements conn.
 func (sc *stdioConn) open(ctx context.Context) error {
 	s := sc.s
 	sc.out = make(chan []byte, maxQueued)
@@ -44,7 +44,7 @@ func (sc *stdioConn) open(ctx context.Context) error {
 	sc.proc = proc
 	dir := s.o.Dir
 	if dir == "" {
-		dir, _ = os.Getwd() // it is only for the record
+		dir, _ = os.Getwd() // only for the record
 	}
 	s.record(&capture.Event{Kind: capture.KindStart, Session: 1, Start: &capture.Start{
 		Command: slices.Clone(sc.command), Dir: dir, Env: append(os.Environ(), s.opts.Env...), PID: proc.Pid(),
@@ -54,7 +54,7 @@ func (sc *stdioConn) open(ctx context.Context) error {
 	return nil
 }
 
-// send implements link.
+// send implements conn.
 func (sc *stdioConn) send(ctx context.Context, message []byte) (Sent, error) {
 	frame, e := frameMessage(message, sc.s.o.HeaderFraming)
 	sent := Sent{N: sc.s.record(e)}
@@ -70,11 +70,11 @@ func (sc *stdioConn) send(ctx context.Context, message []byte) (Sent, error) {
 	}
 }
 
-// write sends what is queued, and ends the server's input behind it.
+// write sends the queued messages, then closes the server's input.
 func (sc *stdioConn) write() {
 	defer func() {
 		sc.s.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer, Session: 1})
-		_ = sc.proc.CloseWrite() // of a server that has ended already, whoever reads hears
+		_ = sc.proc.CloseWrite() // the reader reports a server that has ended
 	}()
 	for {
 		var frame []byte
@@ -88,7 +88,7 @@ func (sc *stdioConn) write() {
 			}
 		}
 		if _, err := sc.proc.Write(frame); err != nil {
-			// What it wrote before may be on its way still, so this is not the end.
+			// Earlier output may still be on its way, so this is not the end.
 			sc.s.note("the server did not take all of what was sent")
 			<-sc.s.closing
 			return
@@ -96,7 +96,7 @@ func (sc *stdioConn) write() {
 	}
 }
 
-// read hands over what the server writes, until that ends.
+// read delivers the output of the server, to its end.
 func (sc *stdioConn) read() {
 	in := frames.NewReader(sc.proc, sc.s.opts.MaxMessage)
 	for {
@@ -116,7 +116,7 @@ func (sc *stdioConn) read() {
 	}
 }
 
-// endError is why the output has ended.
+// endError returns the reason for the end of the output.
 func (sc *stdioConn) endError(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return err
@@ -131,7 +131,8 @@ func (sc *stdioConn) endError(err error) error {
 	return io.EOF
 }
 
-// close implements link. The server has time to end by itself, and what it says meanwhile is recorded; of one that has to be told to, what comes then may not be.
+// close implements conn. The server gets time to end by itself; output in that time is recorded.
+// Output after it must be stopped may be lost.
 func (sc *stdioConn) close() {
 	if sc.proc == nil {
 		return
@@ -144,11 +145,11 @@ func (sc *stdioConn) close() {
 	}
 	err := sc.proc.Close()
 	sc.s.wg.Wait()
-	_ = sc.stderr.lines.Close() // it never fails
+	_ = sc.stderr.lines.Close() // never fails
 	sc.s.record(&capture.Event{Kind: capture.KindExit, Session: 1, Exit: ExitOf(err)})
 }
 
-// ExitOf is how a process ended, by what [stdio.Process.Wait] has returned.
+// ExitOf describes the end of a process by the error of [stdio.Process.Wait].
 func ExitOf(err error) *capture.Exit {
 	e, ok := errors.AsType[*stdio.ExitError](err)
 	if !ok {

@@ -1,17 +1,17 @@
-// Package batchfile starts batch files of Windows with their arguments unchanged.
+// Package batchfile starts Windows batch files with their arguments unchanged.
 //
-// Windows runs .bat and .cmd files, among them npx.cmd and all that npm installs, by cmd.exe, which
-// expands variables in the arguments and takes & and | as the end of a command. Package os/exec
-// quotes arguments for programs only; what it leaves in the open runs as a command (CVE-2024-24576
-// describes it). [Prepare] changes an [exec.Cmd] so that cmd.exe is started with arguments quoted for it.
+// Windows runs .bat and .cmd files, such as npx.cmd and all that npm installs, with cmd.exe, which
+// expands variables in the arguments and treats & and | as the end of a command. Package os/exec
+// quotes arguments for programs only; unquoted parts run as commands (see CVE-2024-24576).
+// [Prepare] changes an [exec.Cmd] so that it starts cmd.exe with arguments quoted for it.
 //
 // # Concurrency
 //
-// Functions may be called concurrently. A Cmd belongs to one goroutine.
+// Functions are safe for concurrent use. A Cmd belongs to one goroutine.
 //
 // # Errors
 //
-// What cmd.exe cannot pass on is refused with an error that is [ErrArguments].
+// Arguments that cmd.exe cannot pass on cause an error that matches [ErrArguments].
 package batchfile
 
 import (
@@ -30,10 +30,10 @@ const (
 	maxShim = 16 << 10
 )
 
-// ErrArguments is what errors are that are about arguments that cannot be passed to a batch file.
+// ErrArguments matches errors about arguments that cannot be passed to a batch file.
 var ErrArguments = errors.New("cannot be passed to a batch file")
 
-// A refusal says what cannot be passed on, and why.
+// An argumentError says what cannot be passed on, and why.
 type argumentError struct{ subject, reason string }
 
 func (e argumentError) Error() string {
@@ -41,35 +41,35 @@ func (e argumentError) Error() string {
 }
 func (e argumentError) Is(target error) bool { return target == ErrArguments }
 
-// Is reports whether Windows runs a file of this name by cmd.exe. Windows ignores dots and spaces at
-// the end of a name.
+// Is reports whether Windows runs a file with this name by cmd.exe. Windows ignores dots and spaces
+// at the end of a name.
 func Is(path string) bool {
 	path = strings.ToLower(strings.TrimRight(path, ". "))
 	return strings.HasSuffix(path, ".bat") || strings.HasSuffix(path, ".cmd")
 }
 
-// commandLine returns the command line with which shell, the path of cmd.exe, runs the batch file at
-// path. A program to which the batch file passes its arguments gets exactly args, and nothing in
-// them is expanded or run as a command. shim says that the batch file is one for which [isShim]
-// returned true. Errors do not show arguments, which may hold secrets.
+// commandLine returns the command line with which shell, the path of cmd.exe, runs the batch file
+// at path. A program to which the batch file passes its arguments gets exactly args, and nothing in
+// them is expanded or run as a command. shim means that [isShim] returned true for the batch file.
+// Errors do not show arguments, which may contain secrets.
 //
-// Arguments are put in quotes. Text in quotes means the same to cmd.exe on this line, on the line
-// of the batch file that has %* or %1 in it, and to the program in the end. Only a quote itself does not:
-// cmd.exe does not know \" and takes it as the end of the quotes. There are two ways around.
+// Arguments are quoted. Quoted text means the same to cmd.exe on this line, on the line of the
+// batch file with %* or %1, and to the program. The exception is a quote: cmd.exe does not know \"
+// and treats it as the end of the quoted text. There are two ways around that.
 //
-//   - On the way through a shim, arguments are read by cmd.exe exactly twice. A caret before each special
-//     character for each time, as cross-spawn of npm writes them, makes them arrive in any program.
-//   - Other batch files do what they like with arguments, so the quotes must be balanced for cmd.exe
-//     wherever the text comes to stand. As the standard libraries of Rust and Zig do it, a quote is
-//     doubled. Programs whose C library is of before 2008, and those written in Go, read
-//     two quotes in a way of their own, but no command is run.
+//   - In a shim, cmd.exe parses arguments exactly twice. Carets before each special character
+//     for each time, as in cross-spawn of npm, make it arrive in any program.
+//   - Other batch files may use arguments in any way, so the quotes must be balanced wherever
+//     the text appears. As in the standard libraries of Rust and Zig, a quote is doubled.
+//     Programs with a C library from before 2008, and Go programs, parse two quotes
+//     differently, but no command is run.
 func commandLine(shell, path string, shim bool, args []string) (string, error) {
 	if strings.ContainsAny(path, "\"\x00\r\n") {
 		return "", argumentError{"the name of the program", "it has a quote, a NUL or a line break"}
 	}
 	var b strings.Builder
-	// /d runs no commands of the registry, /e:on knows %cd:~,% (see writeText), /v:off leaves ! alone, and /s
-	// has the first and the last quote removed of what follows /c, and no others.
+	// /d disables commands from the registry, /e:on enables %cd:~,% (see writeText), /v:off leaves
+	// ! alone, and /s removes only the first and last quote of the text after /c.
 	b.WriteString(`"` + shell + `" /d /e:on /v:off /s /c ""`)
 	writeText(&b, path, `""`)
 	b.WriteByte('"')
@@ -93,22 +93,22 @@ func commandLine(shell, path string, shim bool, args []string) (string, error) {
 	return b.String(), nil
 }
 
-// caretEscaper escapes what cmd.exe reads twice. Percent signs are left to writeText: they are expanded before
-// carets are read, and the first time only.
+// caretEscaper escapes text that cmd.exe parses twice. writeText handles percent signs, which are
+// expanded before carets and only the first time.
 var caretEscaper = strings.NewReplacer(
 	`^`, `^^^^`, `"`, `^^^"`, `&`, `^^^&`, `|`, `^^^|`, `<`, `^^^<`, `>`, `^^^>`, `(`, `^^^(`, `)`, `^^^)`, `!`, `^^^!`,
 )
 
-// writeArgument writes an argument in quotes. quote is what a quote in it becomes.
+// writeArgument writes an argument in quotes. quote replaces a quote in it.
 func writeArgument(b *strings.Builder, arg, quote string) {
 	b.WriteByte('"')
 	writeText(b, arg, quote)
 	b.WriteByte('"')
 }
 
-// writeText writes what is between quotes. Programs take backslashes before a quote as escapes, so
-// they are doubled there. %cd:~,% is an empty part of the name of the current directory: after it,
-// a percent sign does not begin the name of a variable.
+// writeText writes the text between quotes. It doubles backslashes before a quote, where programs
+// treat them as escapes. %cd:~,% is an empty part of the current directory's name: a percent sign
+// after it does not begin the name of a variable.
 func writeText(b *strings.Builder, text, quote string) {
 	backslashes := 0
 	for i := range len(text) {
@@ -131,17 +131,17 @@ func writeText(b *strings.Builder, text, quote string) {
 }
 
 var (
-	// forwardLine is the line of a shim that starts the program: words in quotes or without any, then all
-	// arguments, at the end. The words are captured.
+	// forwardLine matches the line of a shim that starts the program: words, quoted or without
+	// quotes, which it captures, then all arguments, at the end.
 	forwardLine = regexp.MustCompile(`^(?:.*[&(@])?[ \t]*((?:(?:"[^"]*"|[^\s"&|<>^()@*]+)[ \t]+)+)%\*[ \t]*$`)
-	// rereadWords are words that have cmd.exe read the line, or parts of it, once more.
+	// rereadWords are words that make cmd.exe parse the line, or parts of it, again.
 	rereadWords = regexp.MustCompile(`(?i)\b(?:call|set|start|cmd|comspec|for)\b|\.(?:bat|cmd)\b`)
-	// unsafeUse matches the use of single arguments, and what reads carets more often than else.
+	// unsafeUse matches uses of single arguments, and syntax that parses carets more often.
 	unsafeUse = regexp.MustCompile(`(?i)%~?[a-z$:]*[1-9]|\bshift\b|delayedexpansion|(?:^|[^|])\|(?:[^|]|$)`)
 )
 
-// isShim reports whether a batch file does nothing with its arguments but pass all of them on to a
-// program, as the files do that npm, pnpm, yarn and corepack install.
+// isShim reports whether a batch file only passes all its arguments to a program, as the files that
+// npm, pnpm, yarn and corepack install do.
 func isShim(script []byte) bool {
 	if len(script) > maxShim || unsafeUse.Match(script) {
 		return false

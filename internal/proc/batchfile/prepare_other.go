@@ -4,5 +4,5 @@ package batchfile
 
 import "os/exec"
 
-// Prepare leaves cmd alone: only Windows runs batch files by a program of their own.
+// Prepare does nothing: only Windows runs batch files with a separate program.
 func Prepare(*exec.Cmd) error { return nil }

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Prepare has cmd start cmd.exe with arguments quoted for it if cmd is of a batch file, and leaves
-// other commands alone. Path, Args, Dir and SysProcAttr must be set before, and not be changed
-// afterwards. An error is [ErrArguments], or says that Windows does not know where cmd.exe is.
+// Prepare makes cmd start cmd.exe with arguments quoted for it if cmd runs a batch file. It leaves
+// other commands unchanged. Set Path, Args, Dir and SysProcAttr before, and do not change them
+// afterwards. The error matches [ErrArguments], or reports that the system directory is unknown.
 func Prepare(cmd *exec.Cmd) error {
 	if cmd.Err != nil || len(cmd.Args) == 0 {
-		return nil // Start returns an error, or there is nothing to quote
+		return nil // Start returns an error, or nothing needs quotes
 	}
 	path, ok := batchFile(cmd.Path, cmd.Dir)
 	if !ok {
 		return nil
 	}
-	// Not COMSPEC: it may be another shell, which reads quotes in another way.
+	// COMSPEC may be another shell with other quoting rules.
 	system, err := windows.GetSystemDirectory()
 	if err != nil {
 		return err
@@ -39,7 +39,8 @@ func Prepare(cmd *exec.Cmd) error {
 	return nil
 }
 
-// batchFile returns the whole path of the batch file that starting path in dir would run, if it is one.
+// batchFile returns the absolute path of the batch file that starting path in dir would run, if it
+// is one.
 func batchFile(path, dir string) (string, bool) {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".exe", ".com":
@@ -57,15 +58,15 @@ func batchFile(path, dir string) (string, bool) {
 		return "", false
 	}
 	if !Is(path) {
-		if path, err = exec.LookPath(path); err != nil || !Is(path) { // the extension may be left out
+		if path, err = exec.LookPath(path); err != nil || !Is(path) { // the extension is optional
 			return "", false
 		}
 	}
 	info, err := os.Stat(path)
-	return path, err == nil && !info.IsDir() // otherwise Start says it better than cmd.exe
+	return path, err == nil && !info.IsDir() // Start has a better error than cmd.exe
 }
 
-// isShimFile reads the batch file. One that cannot be read does not count as a shim.
+// isShimFile reports whether the file is a shim. An unreadable file is not one.
 func isShimFile(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

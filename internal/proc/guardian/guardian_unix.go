@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// script waits for the number of a group, and then for a line. If its input ends before the line,
-// whoever started it is dead, and the group is ended.
+// script reads the number of a group, and then a line. If its input ends before the line, the
+// process that started it is dead, and it ends the group.
 const script = `read -r group && [ -n "$group" ] || exit 0
 read -r x && exit 0
 kill -s TERM -- "-$group" 2>/dev/null || exit 0
@@ -20,19 +20,19 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 done
 kill -s KILL -- "-$group" 2>/dev/null`
 
-// A Guardian watches one process group. The nil Guardian watches none.
+// A Guardian watches one process group. A nil Guardian does nothing.
 type Guardian struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser
 }
 
-// Start starts a guardian. It returns nil where there is no shell. Start it before the processes that
-// it is for, so that their owner can be killed at any time, and dismiss it when they have ended.
+// Start starts a guardian, or returns nil without a shell. Start it before the processes that it
+// watches, so that their owner can be killed at any time, and stop it when they have ended.
 func Start() *Guardian {
 	cmd := exec.Command("/bin/sh", "-c", script, "mcpwire-guardian")
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	cmd.Dir = "/"
-	// Who kills our group or closes our terminal must not reach it.
+	// A signal to this process's group or a closed terminal must not reach the guardian.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	life, err := cmd.StdinPipe()
 	if err != nil {
@@ -45,15 +45,15 @@ func Start() *Guardian {
 	return &Guardian{cmd, life}
 }
 
-// Watch tells the guardian its group, as soon as that exists. Call it once. Dismiss the guardian as
-// soon as the group has ended: its number may be given to another one then.
+// Watch tells the guardian its group. Call it once, as soon as the group exists. Call Stop as soon
+// as the group has ended, since its number may be reused.
 func (g *Guardian) Watch(group int) {
 	if g != nil {
 		_, _ = io.WriteString(g.pipe, strconv.Itoa(group)+"\n")
 	}
 }
 
-// Stop ends the guardian, which does nothing then, and waits for its end.
+// Stop ends the guardian without ending the group, and waits for it.
 func (g *Guardian) Stop() {
 	if g == nil {
 		return

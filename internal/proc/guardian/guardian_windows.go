@@ -1,6 +1,6 @@
 package guardian
 
-// A Guardian watches one process group. The nil Guardian watches none.
+// A Guardian watches one process group. A nil Guardian does nothing.
 type Guardian struct{}
 
 // Start returns nil: the system ends a job object with its owner.

@@ -6,10 +6,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// isReplaceRefused reports whether a file was not replaced, perhaps because it is open.
+// isReplaceRefused reports whether a file may not have been replaced because it is open.
 func isReplaceRefused(err error) bool {
 	return isSharingViolation(err) || errors.Is(err, windows.ERROR_ACCESS_DENIED)
 }
 
-// isSharingViolation reports whether a file was not opened because of how another program has it open.
+// isSharingViolation reports whether a file could not be opened because another program has it
+// open.
 func isSharingViolation(err error) bool { return errors.Is(err, windows.ERROR_SHARING_VIOLATION) }

@@ -1,16 +1,16 @@
 // Package inuse replaces files that other programs may have open.
 //
-// Windows refuses to replace a file that anybody has open, and to open one that is being replaced. Most who
-// have it open are done in a moment: another of us, a virus scanner, an indexer. So what is refused is
-// tried again for a second. On other systems neither is refused, and nothing is tried twice.
+// Windows refuses to replace an open file, and to open a file that is being replaced. Most programs
+// close it soon: another mcpwire, a virus scanner, an indexer. So this package retries refused
+// operations for a second. Other systems refuse neither, and nothing is retried.
 //
 // # Concurrency
 //
-// Functions may be called concurrently.
+// Functions are safe for concurrent use.
 //
 // # Errors
 //
-// What is still refused after that wraps [ErrInUse].
+// The error of an operation that is still refused after a second wraps [ErrInUse].
 package inuse
 
 import (
@@ -22,28 +22,28 @@ import (
 )
 
 const (
-	// retryTimeout is how long what is refused is tried again.
+	// retryTimeout limits the time for retries.
 	retryTimeout = time.Second
-	// maxDelay is the longest pause between two tries.
+	// maxDelay limits the pause between two attempts.
 	maxDelay = 100 * time.Millisecond
 )
 
-// ErrInUse is wrapped by errors of files that another program seems to have open.
+// ErrInUse is wrapped by errors for files that another program seems to have open.
 var ErrInUse = errors.New("another program may have the file open; close it and try again")
 
-// Rename is like [os.Rename], with more patience.
+// Rename is like [os.Rename], with retries.
 func Rename(oldpath, newpath string) error {
 	return retry(func() error { return os.Rename(oldpath, newpath) }, func(err error) bool {
 		if !isReplaceRefused(err) {
 			return false
 		}
-		// What may not be written is not in use, and a folder is never replaced.
+		// A read-only file is not in use, and a folder is never replaced.
 		info, err := os.Stat(newpath)
 		return err != nil || info.Mode().IsRegular() && info.Mode().Perm()&0o200 != 0
 	})
 }
 
-// Open is like [os.OpenFile], with more patience.
+// Open is like [os.OpenFile], with retries.
 func Open(path string, flag int, perm os.FileMode) (file *os.File, err error) {
 	err = retry(func() error {
 		file, err = os.OpenFile(path, flag, perm)
@@ -52,7 +52,8 @@ func Open(path string, flag int, perm os.FileMode) (file *os.File, err error) {
 	return file, err
 }
 
-// retry tries op until it succeeds, fails in a way that is not temporary, or has failed for a second.
+// retry calls op until it succeeds, fails with an error that is not temporary, or has failed for a
+// second.
 func retry(op func() error, temporary func(error) bool) error {
 	start := time.Now()
 	delay := time.Millisecond

@@ -1,11 +1,13 @@
-// Package winjob keeps the processes that one process starts together on Windows, so that they can be ended together and end with us. On other systems, where process
-// groups do that, it is empty.
+// Package winjob groups the processes that one process starts on Windows, so that
+// they can be ended together and end with this process. On other systems, which have
+// process groups, it is empty.
 //
 // # Concurrency
 //
-// A Job is for one goroutine at a time.
+// A Job is not safe for concurrent use.
 //
 // # Errors
 //
-// There are none: where the system refuses a job, the process itself is all that is ended.
+// No function returns an error. If the system refuses a job, only the process itself
+// is ended.
 package winjob

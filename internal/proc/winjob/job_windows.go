@@ -8,18 +8,20 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A Job is a job object (https://learn.microsoft.com/windows/win32/procthread/job-objects) that holds a process and what it starts. The zero value is none, and ending it does nothing.
+// A Job is a job object (https://learn.microsoft.com/windows/win32/procthread/job-objects) with a
+// process and its descendants. Ending the zero value does nothing.
 type Job struct {
 	handle windows.Handle
 	pid    int
 }
 
-// Attr returns the attributes with which the process has to be started.
+// Attr returns the attributes with which to start the process.
 func Attr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
 }
 
-// New puts a process into a job of its own, which ends with this process. What the process has started before that is not in it. Close it in the end.
+// New puts a process into a new job, which ends with this process. Processes that it started before
+// are not in the job. The caller must close the job.
 func New(leader *os.Process) Job {
 	j := Job{pid: leader.Pid}
 	job, err := windows.CreateJobObject(nil, nil)
@@ -45,17 +47,18 @@ func New(leader *os.Process) Job {
 	return j
 }
 
-// Terminate sends Ctrl-Break, which reaches the group if it shares our console.
+// Terminate sends Ctrl-Break, which reaches the group if it shares this process's console.
 func (j Job) Terminate() {
 	if j.pid != 0 {
-		_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(j.pid)) // there may be no console
+		// There may be no console.
+		_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(j.pid))
 	}
 }
 
-// Kill ends all processes of the job at once, or the process alone if there is no job.
+// Kill ends all processes of the job at once, or only the process without a job.
 func (j Job) Kill() {
 	if j.handle != 0 {
-		_ = windows.TerminateJobObject(j.handle, 1) // it may have ended just now
+		_ = windows.TerminateJobObject(j.handle, 1) // it may have ended
 		return
 	}
 	if j.pid == 0 {
@@ -67,7 +70,8 @@ func (j Job) Kill() {
 	}
 }
 
-// Close ends what is left of the job, once the process has been waited for. The Job must not be used any more.
+// Close ends the rest of the job. Call it after waiting for the process, and do not use the Job
+// afterwards.
 func (j Job) Close() {
 	if j.handle != 0 {
 		j.Kill()

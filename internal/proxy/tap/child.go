@@ -15,7 +15,7 @@ import (
 	"mcpwire/internal/proc/guardian"
 )
 
-// A StartError says that the server could not be started.
+// A StartError reports that the server could not be started.
 type StartError struct {
 	Command string
 	Err     error
@@ -24,7 +24,8 @@ type StartError struct {
 func (e *StartError) Error() string { return fmt.Sprintf("start %q: %v", e.Command, e.Err) }
 func (e *StartError) Unwrap() error { return e.Err }
 
-// The steps by which a server is ended that does not end by itself, and how long what it has left running may use its pipes.
+// The time limits of the steps that end a server, and the time for which the processes it left may
+// use its pipes.
 const (
 	stopGrace   = 2 * time.Second
 	termGrace   = 3 * time.Second
@@ -33,21 +34,26 @@ const (
 
 // A child is one run of the server.
 type child struct {
-	stdin, stdout, stderr *os.File // our ends
+	// stdin, stdout and stderr are the tap's ends of the pipes.
+	stdin, stdout, stderr *os.File
 	pid                   int
 
 	started time.Time
 
-	mu    sync.Mutex
-	group group // until the process is reaped: its number may be somebody else's then
+	mu sync.Mutex
+	// group is zero once the process is reaped, since its number may be reused.
+	group group
 
 	closeInput sync.Once
-	done       chan struct{} // closed when the process was reaped and its group ended
-	exit       capture.Exit  // after done
+	// done is closed when the process is reaped and its group ended.
+	done chan struct{}
+	// exit is valid after done is closed.
+	exit       capture.Exit
 	goroutines sync.WaitGroup
 }
 
-// startChild starts the server. With polled, reads and writes of the pipes can be interrupted; without, they are faster.
+// startChild starts the server. If polled is set, reads and writes of the pipes can be interrupted;
+// otherwise they are faster.
 func startChild(o *Options, polled bool) (*child, error) {
 	c := &child{started: time.Now(), done: make(chan struct{})}
 	var theirs [3]*os.File
@@ -64,7 +70,8 @@ func startChild(o *Options, polled bool) (*child, error) {
 		}
 	}
 	cmd := exec.Command(o.Command[0], o.Command[1:]...)
-	if errors.Is(cmd.Err, exec.ErrDot) { // what PATH means is for the host to say
+	// The host decides what PATH means.
+	if errors.Is(cmd.Err, exec.ErrDot) {
 		cmd.Err = nil
 	}
 	cmd.Dir, cmd.Env = o.Dir, o.Env
@@ -93,12 +100,14 @@ func startChild(o *Options, polled bool) (*child, error) {
 	return c, nil
 }
 
-// run starts the process and sees it to its end. It keeps a thread of its own: Linux sends the parent death signal when the thread that forked ends.
+// run starts the process and waits for its end. It locks a thread: Linux sends the parent death
+// signal when the forking thread ends.
 func (c *child) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := cmd.Start()
-	if errors.Is(err, syscall.ENOEXEC) { // hosts start scripts that do not name their interpreter as execvp(3) does
+	// Hosts start scripts without an interpreter line as execvp(3) does.
+	if errors.Is(err, syscall.ENOEXEC) {
 		script := cmd
 		cmd = exec.Command("/bin/sh", append([]string{script.Path}, script.Args[1:]...)...)
 		cmd.Dir, cmd.Env, cmd.SysProcAttr = script.Dir, script.Env, script.SysProcAttr
@@ -118,17 +127,18 @@ func (c *child) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error) {
 	close(c.done)
 }
 
-// signal has send signal the process or its group, if it is still there.
+// signal calls send with the group, which is zero if the process is gone.
 func (c *child) signal(send func(group)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	send(c.group)
 }
 
-// closeStdin tells the server that its input has ended.
+// closeStdin ends the server's input.
 func (c *child) closeStdin() { c.closeInput.Do(func() { c.stdin.Close() }) }
 
-// stop ends the process, one step at a time. It returns when it has ended, or cannot be.
+// stop ends the process step by step. It returns when the process has ended, or after the last
+// step.
 func (c *child) stop(grace time.Duration) {
 	c.closeStdin()
 	if c.doneWithin(grace) {

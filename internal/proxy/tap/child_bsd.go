@@ -10,10 +10,11 @@ import (
 
 func groupAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// reap waits for the process, then a little until what it has left running lets go of the pipes, and ends what is left of its group. There is no portable way
-// to wait without giving the number of the group free; as long as anybody is left in it, it is not given away.
+// reap waits for the process, then briefly until the processes it left release the pipes, and kills
+// the rest of its group. Waiting frees the group's number, which is
+// not reused while the group has a member; no portable way keeps it.
 func (c *child) reap(cmd *exec.Cmd) {
-	_ = cmd.Wait() // the state says more
+	_ = cmd.Wait() // the state has more details
 	waitHangup(c.stdout, lingerGrace)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,12 +10,14 @@ import (
 )
 
 func groupAttr() *syscall.SysProcAttr {
-	// SIGTERM and not SIGKILL: launchers pass it on to the server they have started. The guardian has the last word.
+	// SIGTERM and not SIGKILL: launchers forward it to the server they started. The guardian kills
+	// the rest.
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
 }
 
-// reap waits until the process has ended, then a little until what it has left running lets go of the pipes, ends what is left of the group, and takes the exit
-// status. Up to then the dead process keeps the group's number from being given to another.
+// reap waits for the end of the process, then briefly until the processes it left release the
+// pipes, kills the rest of the group, and takes the exit status. Until then the dead process keeps
+// the group's number from being reused.
 func (c *child) reap(cmd *exec.Cmd) {
 	for {
 		if err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
@@ -29,11 +31,11 @@ func (c *child) reap(cmd *exec.Cmd) {
 	defer c.mu.Unlock()
 	c.group.kill()
 	c.group = group{}
-	_ = cmd.Wait() // the state says more
+	_ = cmd.Wait() // the state has more details
 }
 
-// newPipe returns a pipe. Without polled its ends are not known to the runtime's poller: reads and writes are the system call and nothing more, and do not
-// wake a thread that sits in the poller.
+// newPipe returns a pipe. Unless polled is set, its ends are not registered with the runtime's
+// poller: reads and writes are plain system calls and wake no polling thread.
 func newPipe(polled bool) (r, w *os.File, err error) {
 	if polled {
 		return os.Pipe()

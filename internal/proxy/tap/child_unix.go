@@ -13,7 +13,7 @@ import (
 	"mcpwire/capture"
 )
 
-// A group is a process group that we created. The zero value is none, and signalling it does nothing.
+// A group is a process group that the tap created. Signaling the zero value does nothing.
 type group struct{ id int }
 
 func newGroup(leader *os.Process) group { return group{leader.Pid} }
@@ -21,42 +21,45 @@ func newGroup(leader *os.Process) group { return group{leader.Pid} }
 func (g group) terminate() { g.send(unix.SIGTERM, true) }
 func (g group) kill()      { g.send(unix.SIGKILL, true) }
 
-// send signals the leader, or all.
+// send signals the whole group if all is set, and otherwise the leader.
 func (g group) send(s syscall.Signal, all bool) {
 	switch {
-	case g.id <= 1: // 0 is our own group, and -1 everybody
+	// 0 is the tap's own group, and -1 all processes.
+	case g.id <= 1:
 	case all:
-		_ = unix.Kill(-g.id, s) // it may have ended just now
+		_ = unix.Kill(-g.id, s) // it may have ended
 	default:
 		_ = unix.Kill(g.id, s)
 	}
 }
 
-// forward passes on a signal that we were sent.
+// forward sends the server a signal that the tap received.
 func (c *child) forward(s os.Signal) {
 	if n, ok := s.(syscall.Signal); ok {
 		c.signal(func(g group) { g.send(n, n == unix.SIGINT || n == unix.SIGQUIT) })
 	}
 }
 
-// forwardedSignals are the signals that are passed on. SIGPIPE is not: that nobody reads shows in the error of the write, and must not end us.
+// forwardedSignals are the signals to forward. SIGPIPE is not one: a failed write reports that
+// nobody reads, which must not end the tap.
 var forwardedSignals = [...]os.Signal{
 	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGWINCH,
 }
 
-// Signals returns the signals that belong on [Options].Signals, and those that are to be caught so that they do not end the process. What the process was told to
-// ignore, by nohup for example, is not among them: caught, it would not be ignored by the server either.
+// Signals returns the signals to send to [Options].Signals, and those to catch so that they do not
+// end the process. It omits the signals that the process was told to ignore, for example by nohup:
+// if the tap caught one, the server would not ignore it either.
 func Signals() (forward, catch []os.Signal) {
 	for _, s := range forwardedSignals {
 		if !signal.Ignored(s) {
 			forward = append(forward, s)
 		}
 	}
-	// SIGXFSZ: a capture may reach a limit for the size of files, and then is not complete.
+	// SIGXFSZ: a capture may reach the limit of file sizes and is then incomplete.
 	return forward, []os.Signal{unix.SIGPIPE, unix.SIGXFSZ}
 }
 
-// exitOf says how a process ended.
+// exitOf describes the end of a process.
 func exitOf(state *os.ProcessState) capture.Exit {
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return capture.Exit{Code: -1, Signal: unix.SignalName(ws.Signal())}
@@ -64,7 +67,7 @@ func exitOf(state *os.ProcessState) capture.Exit {
 	return capture.Exit{Code: state.ExitCode()}
 }
 
-// exitStatus is what a shell makes of how a process ended.
+// exitStatus returns the exit status that a shell would show.
 func exitStatus(e capture.Exit) int {
 	if e.Signal != "" {
 		return 128 + int(unix.SignalNum(e.Signal))
@@ -72,7 +75,7 @@ func exitStatus(e capture.Exit) int {
 	return e.Code
 }
 
-// pollFile waits until one of the events, an error or the end shows at a file, or d has passed.
+// pollFile waits until a file has one of the events, an error or a hangup, or d has passed.
 func pollFile(f *os.File, events int16, d time.Duration) (revents int16) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -94,7 +97,7 @@ func pollFile(f *os.File, events int16, d time.Duration) (revents int16) {
 	return revents
 }
 
-// waitReady waits until a file can be read or written, and reports whether it was possible to wait.
+// waitReady waits until a file is readable or writable. It returns false if it cannot wait.
 func waitReady(f *os.File, write bool) bool {
 	events := int16(unix.POLLIN)
 	if write {
@@ -108,30 +111,32 @@ func waitReady(f *os.File, write bool) bool {
 	}
 }
 
-// waitHangup waits until nobody can write to a pipe any more, or d has passed, and reports which.
+// waitHangup waits until a pipe has no writer, or d has passed. It reports whether the pipe has no
+// writer.
 func waitHangup(f *os.File, d time.Duration) bool {
 	return pollFile(f, 0, d)&(unix.POLLHUP|unix.POLLNVAL|unix.POLLERR) != 0
 }
 
-// pipeEmpty reports whether nothing is in a pipe.
+// pipeEmpty reports whether a pipe is empty.
 func pipeEmpty(f *os.File) bool { return pollFile(f, unix.POLLIN, 0)&unix.POLLIN == 0 }
 
-// readerGone reports whether the other end of a file that we write to is closed.
+// readerGone reports whether the other end of an output file is closed.
 func readerGone(f *os.File) bool {
 	return pollFile(f, 0, 0)&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0
 }
 
-// A parent is the process that has started us.
+// A parent is the process that started the tap.
 type parent struct{ pid int }
 
 func currentParent() parent { return parent{os.Getppid()} }
 
-// gone reports whether it has ended: we have another one then.
+// gone reports whether the parent has ended; the process has another parent then.
 func (p parent) gone() bool { return os.Getppid() != p.pid }
 
 func (p parent) release() {}
 
-// closeOutput closes our side of a file. Descriptors 0 to 2 go on to exist, so that no file that is opened later gets their number.
+// closeOutput closes a file. It redirects descriptors 0 to 2 to the null device instead, so that a
+// later file does not get their number.
 func closeOutput(f *os.File) {
 	conn, err := f.SyscallConn()
 	if err != nil {

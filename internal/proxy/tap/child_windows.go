@@ -12,7 +12,7 @@ import (
 	"mcpwire/internal/proc/winjob"
 )
 
-// A group is the job that holds a server and what it starts.
+// A group is the job that holds a server and its descendants.
 type group struct{ job winjob.Job }
 
 func groupAttr() *syscall.SysProcAttr { return winjob.Attr() }
@@ -22,9 +22,9 @@ func newGroup(leader *os.Process) group { return group{winjob.New(leader)} }
 func (g group) terminate() { g.job.Terminate() }
 func (g group) kill()      { g.job.Kill() }
 
-// reap waits for the process and ends what is left of its job.
+// reap waits for the process and ends the rest of its job.
 func (c *child) reap(cmd *exec.Cmd) {
-	_ = cmd.Wait() // the state says more
+	_ = cmd.Wait() // the state has more details
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.group.job.Close()
@@ -33,27 +33,29 @@ func (c *child) reap(cmd *exec.Cmd) {
 
 func newPipe(bool) (r, w *os.File, err error) { return os.Pipe() }
 
-// forward passes on a signal that we were sent: Ctrl-C and Ctrl-Break, both as Ctrl-Break, since a group of its own does not get the other.
+// forward forwards Ctrl-C and Ctrl-Break, both as Ctrl-Break, since a new process group does not
+// receive Ctrl-C.
 func (c *child) forward(os.Signal) { c.signal(group.terminate) }
 
-// Signals returns the signals that belong on [Options].Signals, and those that are to be caught so that they do not end the process.
+// Signals returns the signals to send to [Options].Signals, and those to catch so that they do not
+// end the process.
 func Signals() (forward, catch []os.Signal) { return []os.Signal{os.Interrupt, syscall.SIGTERM}, nil }
 
 func exitOf(state *os.ProcessState) capture.Exit { return capture.Exit{Code: state.ExitCode()} }
 func exitStatus(e capture.Exit) int              { return e.Code }
 
-// waitHangup has nothing to wait for: the job has ended, and with it all that could write.
+// waitHangup does not wait: the job has ended, and with it all writers.
 func waitHangup(*os.File, time.Duration) bool { return true }
 
 func pipeEmpty(*os.File) bool { return true }
 
-// waitReady is not needed: files are blocking, or the runtime's.
+// waitReady is not needed: files are blocking, or in the runtime's poller.
 func waitReady(*os.File, bool) bool { return false }
 
-// readerGone cannot be seen before something is written.
+// readerGone returns false: only a write detects a missing reader.
 func readerGone(*os.File) bool { return false }
 
-// A parent is the process that has started us.
+// A parent is the process that started the tap.
 type parent struct{ handle windows.Handle }
 
 func currentParent() parent {
@@ -64,7 +66,7 @@ func currentParent() parent {
 	return parent{h}
 }
 
-// gone reports whether it has ended.
+// gone reports whether the parent has ended.
 func (p parent) gone() bool {
 	if p.handle == 0 {
 		return false

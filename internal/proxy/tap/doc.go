@@ -1,56 +1,77 @@
-// Package tap stands between a host and a server on standard input and output, and records what passes: mcpwire tap.
+// Package tap implements mcpwire tap: a proxy between a host and a server on standard
+// input and output that records the traffic.
 //
 // # Transparency
 //
-// The bytes of both directions and of standard error pass as they come, in the pieces in which they come; the end of input, signals and the exit status
-// pass, too. A frame is recorded before its last bytes are forwarded, so that the order of a capture is one in which things may have caused each
-// other. Nothing waits for the disk: [mcpwire/capture.Writer] drops what it cannot write, and says so.
+// The tap forwards the bytes of both directions and of standard error unchanged, in
+// the pieces in which they arrive, and also the end of input, signals and the exit
+// status. It records a frame before it forwards its last bytes, so that the order of
+// a capture is a possible order of cause and effect. Nothing waits for the disk:
+// [mcpwire/capture.Writer] drops what it cannot write and records a gap.
 //
-// Frames are told apart only to record them: lines that end in LF or CRLF, and blocks behind a Content-Length header, in each direction by itself and in
-// any mixture. What is neither is recorded as the line that it is. Blank lines are frames too, so that a capture holds every byte. What looks like a header
-// and turns out not to be one is recorded, as lines, when that is known; it is the one thing that may be forwarded before. A frame that comes in pieces is
-// held once, up to [Options].MaxCopy: what is beyond passes without being recorded.
+// The tap detects frames only to record them: lines that end in LF or CRLF, and
+// blocks after a Content-Length header, in each direction independently and in any
+// mixture. It records all other bytes as lines. Blank lines are frames too, so that a
+// capture holds every byte. Text that only begins like a header is recorded as lines
+// once that is known; only such text may be forwarded before it is recorded. A frame
+// that arrives in pieces is stored once, up to [Options].MaxCopy; the rest passes
+// unrecorded.
 //
-// # Ends
+// # Shutdown
 //
-// The server leads a process group of its own (on Windows, is in a job object). When it has ended, what it has left in the group is ended a moment later. When
-// the host is gone, which shows in our parent having died, in a write to our standard output that fails, or in nobody reading it once the input has ended, the server's input is
-// closed; if that does not end it, SIGTERM and SIGKILL do. When the tap itself is killed, a guardian (a shell that waits for our end of a pipe to close) ends the
-// group; on Linux the server is sent SIGTERM by the kernel as well; on Windows the job ends with us.
+// The server leads its own process group (on Windows, it is in a job object). A
+// moment after it has ended, the tap ends the rest of the group. The host is gone if
+// the tap's parent died, if a write to standard output failed, or if nobody reads
+// standard output after the input has ended. The tap then closes the server's input;
+// if that does not end the server, it sends SIGTERM and SIGKILL. If the tap itself is
+// killed, a guardian (a shell that waits until the tap's end of a pipe closes) ends
+// the group. On Linux the kernel also sends the server SIGTERM; on Windows the job
+// ends with the tap.
 //
-// A server that was told to end, and has, is not kept from it by a host that does not read: what is left is offered for a while.
+// A host that does not read cannot block a server that was told to end: the tap
+// offers the remaining output for a limited time.
 //
-// The server's group is in the background of a terminal: a program that asks for a password there, not on its standard input, is stopped by the system.
+// The server's group is in the background of a terminal. The system stops a program
+// in it that reads a password from the terminal instead of standard input.
 //
-// SIGINT and SIGQUIT, which a terminal would send to everybody in the group, are passed on to the group. Others go to the server alone, since launchers pass
-// them on.
+// The tap forwards SIGINT and SIGQUIT, which a terminal sends to the whole group, to
+// the group. Other signals go to the server alone, since launchers forward them.
 //
 // # Restarts
 //
-// With [Options].Restart the tap keeps the host's connection while the server is started again: after a crash, on demand, or when files have changed. In this
-// mode it is a party to the session:
+// With [Options].Restart the tap keeps the host's connection while it restarts the
+// server: after a crash, on demand, or when files have changed. In this mode it takes
+// part in the session:
 //
-//   - Frames of the host are forwarded when they are complete. While no server is ready they wait in a queue; when that is full, the host waits.
-//   - A request that was delivered and not answered is answered with error -32603 that says that the server was restarted, and why. That includes
-//     subscriptions/listen, so that the client listens again
+//   - The tap forwards complete frames of the host. Frames wait in a queue while no server
+//     is ready; when the queue is full, the host waits.
+//   - An unanswered request that was delivered gets error -32603 with the reason for the
+//     restart. That includes subscriptions/listen, so that the client listens again
 //     (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports).
-//   - If there was a handshake, its bytes are sent again (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle), as are the last
-//     logging/setLevel and the resources/subscribe that are in force. The responses are kept from the host, which is sent list_changed
-//     notifications for what the new server declares instead.
-//   - Requests of the old server that the host has not answered are cancelled, and late answers dropped. Should the new server use the same id before the late
-//     answer comes, it gets that one: nothing on the wire tells the two apart.
-//   - Each server is a session of its own in the capture.
+//   - If there was a handshake, the tap sends its bytes again
+//     (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle), then the
+//     last logging/setLevel and the active resources/subscribe. It withholds the responses
+//     from the host. Instead it sends list_changed notifications for the capabilities that
+//     the new server declares.
+//   - Requests of the old server that the host has not answered are canceled, and late
+//     answers dropped. If the new server reuses such an id before the late answer arrives,
+//     it gets that answer: nothing on the wire distinguishes the two.
+//   - Each server has its own session in the capture.
 //
-// All of it is in the capture, with a note before it. What a restart cannot preserve: whatever the old server kept in memory; tasks, cursors, elicitations and
-// progress under way; a frame that the server had begun, whose beginning the host has seen already (it is ended where it is, and is broken); and what the
-// handshake agreed on, should the new server answer it differently: the host still believes the first answer, and a note tells of the difference.
+// The capture has all of this, preceded by a note. A restart cannot preserve the
+// memory of the old server; tasks, cursors, elicitations and progress under way; or a
+// frame that the old server did not finish, whose beginning the host has seen (the
+// tap ends it, and it is invalid). If the new server answers the handshake
+// differently, the host keeps the first answer, and a note reports the difference.
 //
 // # Concurrency
 //
-// [Run] uses goroutines and waits for them. Left behind may be a read of Stdin, and reads and writes of a pipe that a process outside the server's group holds
-// open: the system has no way to interrupt them. They end with the process, or when the other side closes.
+// [Run] starts goroutines and waits for them, with one exception: reads of Stdin, and
+// reads and writes of a pipe that a process outside the server's group holds open,
+// cannot be interrupted. They end when the other side closes or with the process.
 //
 // # Errors
 //
-// [Run] returns a [*StartError] if the server cannot be started. How it ended is no error.
+// [Run] returns a [*StartError] if the server cannot be started. The way it ends is
+// not an error.
 package tap

@@ -4,5 +4,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// preferHugePages saves most of the page faults. That it is refused is no harm.
+// preferHugePages avoids most page faults. A refusal is harmless.
 func preferHugePages(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newLarge returns an empty slice for a frame of more than maxHeapCopy bytes, with room for max. It is memory of its own, of which the system takes what is
-// used: growing by copying would touch three times as much, and leave the rest to the collector. nil tells to grow by copying.
+// newLarge returns an empty slice with a capacity of max bytes, for a frame of more than
+// maxHeapCopy bytes. The system allocates only the used part of this memory; growing by copying
+// would touch three times as much and leave garbage. nil means to grow by copying.
 func newLarge(max int) []byte {
 	b, err := unix.Mmap(-1, 0, max, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -17,5 +18,5 @@ func newLarge(max int) []byte {
 	return b[:0]
 }
 
-// freeLarge gives back what newLarge has returned. Nobody may use it any more.
+// freeLarge releases memory from newLarge. No slice of it may be used afterwards.
 func freeLarge(b []byte) { _ = unix.Munmap(b[:cap(b)]) }

@@ -1,6 +1,6 @@
 package tap
 
-// newLarge returns nil, which tells to grow by copying: memory must be paid for here when it is reserved.
+// newLarge returns nil, which means to grow by copying: Windows commits memory when it is reserved.
 func newLarge(int) []byte { return nil }
 
 func freeLarge([]byte) {}

@@ -10,24 +10,28 @@ import (
 	"mcpwire/capture"
 )
 
-// chunkSize is how much is read at once: what a pipe holds.
+// chunkSize is the size of a read in bytes: the capacity of a pipe.
 const chunkSize = 64 << 10
 
-// A pump reads a file to its end, and hands on what it reads.
+// A pump reads a file to its end and forwards what it reads.
 type pump struct {
 	src     *os.File
 	forward func(p []byte) error
-	idle    atomic.Bool   // it waits for src, and has forwarded all that it has read
-	chunks  atomic.Uint64 // that were forwarded
-	ended   chan struct{} // closed when run returns
-	err     error         // of forward, after ended; nil if src has ended
+	// idle reports that the pump waits for src and has forwarded all it has read.
+	idle atomic.Bool
+	// chunks counts the forwarded chunks.
+	chunks atomic.Uint64
+	// ended is closed when run returns.
+	ended chan struct{}
+	// err is the error of forward, valid after ended. It is nil if src has ended.
+	err error
 }
 
 func newPump(src *os.File, forward func([]byte) error) *pump {
 	return &pump{src: src, forward: forward, ended: make(chan struct{})}
 }
 
-// run returns at the end of src, or when something cannot be forwarded.
+// run returns at the end of src, or when forward fails.
 func (p *pump) run() {
 	defer close(p.ended)
 	buf := make([]byte, chunkSize)
@@ -47,7 +51,8 @@ func (p *pump) run() {
 	}
 }
 
-// newStderrPump returns a pump for standard error. It goes on reading when nobody reads ours: the server shall not wait for it.
+// newStderrPump returns a pump for standard error. It continues when writing to dst fails, so that
+// the server never waits for it.
 func newStderrPump(dst, src *os.File, lines *capture.Lines) *pump {
 	return newPump(src, func(p []byte) error {
 		if lines != nil {
@@ -62,14 +67,16 @@ func newStderrPump(dst, src *os.File, lines *capture.Lines) *pump {
 	})
 }
 
-// stuckTimeout is how long what is left is offered to a host that does not take it, once the server was told to end. The host may be waiting for our end before it
-// reads, or have no interest in standard error at all.
+// stuckTimeout is the time for which the tap offers remaining output to a host that does not read,
+// once the server was told to end. The host may wait for the tap's end before it reads, or may
+// never read standard error.
 const stuckTimeout = 2 * time.Second
 
-// drain waits until the pump of a pipe that a server wrote to has ended, or quit is closed. The server has ended; if somebody outside of its group holds on to
-// the pipe, it does so only until what is in it was forwarded. If the server was told to end, a host that does not read is not waited for, and the result is false.
+// drain waits until the pump of a server that has ended is done, or quit is closed. If a process
+// outside the server's group holds the pipe, drain returns once the contents are forwarded. If the
+// server was told to end, drain stops waiting for a host that does not read, and returns false.
 func (p *pump) drain(quit <-chan struct{}, stopRequested *atomic.Bool) (done bool) {
-	pipeHeld := !waitHangup(p.src, lingerGrace/5) // reaping has waited already
+	pipeHeld := !waitHangup(p.src, lingerGrace/5) // reap has waited already
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	chunks, since := p.chunks.Load(), time.Now()
@@ -92,10 +99,11 @@ func (p *pump) drain(quit <-chan struct{}, stopRequested *atomic.Bool) (done boo
 	}
 }
 
-// read and writeAll are for the host's files. The descriptions behind them may be shared with other processes, each of which can make them non-blocking at any time, for
-// all; os.File, which looks once, then returns EAGAIN. Node.js does so to a standard error that it was given, for example.
+// readFile and writeAll are for the host's files. Other processes may share the open file
+// descriptions and can make them non-blocking at any time; os.File, which checks once, then returns
+// EAGAIN. Node.js, for example, does so with standard error.
 
-// readFile is a call of Read.
+// readFile calls Read, and waits on EAGAIN.
 func readFile(f *os.File, p []byte) (int, error) {
 	for {
 		n, err := f.Read(p)
@@ -105,7 +113,7 @@ func readFile(f *os.File, p []byte) (int, error) {
 	}
 }
 
-// writeAll writes all of p, unless that fails.
+// writeAll writes all of p, and waits on EAGAIN.
 func writeAll(f *os.File, p []byte) error {
 	for {
 		n, err := f.Write(p)

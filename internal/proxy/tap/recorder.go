@@ -10,22 +10,26 @@ import (
 	"mcpwire/capture"
 )
 
-// A recorder passes events on to whom they concern. Its methods may be called by several goroutines at once.
+// A recorder passes events to the capture and the observer. It is safe for concurrent use.
 type recorder struct {
-	w       *capture.Writer      // may be nil
-	observe func(*capture.Event) // may be nil
+	// w is the capture. It may be nil.
+	w *capture.Writer
+	// observe may be nil.
+	observe func(*capture.Event)
 	log     func(string)
-	session atomic.Uint64 // of what has no frame: starts, ends and notes
+	// session is the session of events without a frame: starts, ends and notes.
+	session atomic.Uint64
 
-	mu    sync.Mutex // orders what observe sees as the capture has it
+	// mu keeps the order of observe equal to that of the capture.
+	mu    sync.Mutex
 	start time.Time
 	n     uint64
 }
 
-// enabled reports whether anybody wants to know of frames.
+// enabled reports whether anyone needs frames.
 func (r *recorder) enabled() bool { return r.w != nil || r.observe != nil }
 
-// record records an event. It does not keep it.
+// record records an event. It does not keep e.
 func (r *recorder) record(e *capture.Event) {
 	if r.observe == nil {
 		if r.w != nil {
@@ -47,7 +51,8 @@ func (r *recorder) record(e *capture.Event) {
 	r.observe(&seen)
 }
 
-// newSplitter returns one that records the frames. The memory of large ones goes to the writer, so that they are held once.
+// newSplitter returns a splitter that records the frames. The writer takes over the memory of large
+// frames, so that they are stored once.
 func (r *recorder) newSplitter(dir capture.Dir, max int) *splitter {
 	s := newSplitter(dir, max, r.record)
 	if r.observe == nil && r.w != nil {
@@ -63,13 +68,13 @@ func (r *recorder) newSplitter(dir capture.Dir, max int) *splitter {
 	return s
 }
 
-// recordEvent records what has no frame.
+// recordEvent records an event without a frame.
 func (r *recorder) recordEvent(e capture.Event) {
 	e.Session = r.session.Load()
 	r.record(&e)
 }
 
-// note records a remark, and tells the user.
+// note records and logs a remark.
 func (r *recorder) note(text string) {
 	r.recordEvent(capture.Event{Kind: capture.KindNote, Data: []byte(text)})
 	r.log(text)
@@ -80,7 +85,7 @@ func (r *recorder) recordEOF(dir capture.Dir) {
 	r.recordEvent(capture.Event{Kind: capture.KindEOF, Dir: dir})
 }
 
-// stderrLines returns what records standard error, nil if nothing does.
+// stderrLines returns a recorder of standard error, or nil without a capture.
 func (r *recorder) stderrLines() *capture.Lines {
 	if r.w == nil {
 		return nil
@@ -89,32 +94,47 @@ func (r *recorder) stderrLines() *capture.Lines {
 }
 
 const (
-	maxHeader    = 8 << 10  // of a block that may be a header
-	minCopy      = 64 << 10 // what is taken for a frame in pieces; it doubles
-	maxHeapCopy  = 1 << 20  // more is memory of its own, which is given back behind the frame
-	maxBodyBytes = 1 << 53  // a Content-Length above is none
+	maxHeader = 8 << 10 // bytes of a possible header
+	// minCopy is the first capacity in bytes for a frame in pieces. It doubles.
+	minCopy = 64 << 10
+	// maxHeapCopy is the size in bytes above which a frame gets its own memory, released after it.
+	maxHeapCopy = 1 << 20
+	// maxBodyBytes limits a valid Content-Length.
+	maxBodyBytes = 1 << 53
 )
 
-// A splitter tells frames apart in a stream of bytes, and hands each to sink when it is complete. It never fails: any stream is a sequence of frames, and
-// putting their bytes behind one another gives the stream again, see appendRaw.
+// A splitter splits a byte stream into frames and passes each to sink when it is complete. It never
+// fails: any stream is a sequence of frames, whose bytes concatenated are the stream again, see
+// appendRaw.
 //
-// Invariants: a frame that has begun in an earlier chunk has its first len(copy) bytes in copy, unless state is inHeader, when all of it is in header.
+// Invariant: the first len(copied) bytes of a frame from an earlier chunk are in copied. In state
+// inHeader, all of them are in header instead.
 type splitter struct {
-	sink     func(*capture.Event) // the event and its Data are good during the call
-	maxCopy  int                  // bytes of a frame in pieces that are handed to sink
-	wantCopy func(size int) bool  // whether a frame of so many bytes is worth copying; nil: all are
+	// sink receives each frame. The event and its Data are valid during the call.
+	sink func(*capture.Event)
+	// maxCopy limits the bytes of a frame in pieces that sink receives.
+	maxCopy int
+	// wantCopy decides whether to copy a frame of size bytes. nil means always.
+	wantCopy func(size int) bool
 
-	event    capture.Event
-	state    splitState
-	copied   []byte
-	skipCopy bool   // the rest of the frame is not copied
-	mapped   bool   // copy is of newLarge
-	reusable []byte // what copy was before that, to be used again
-	size     int64  // of the frame up to here, without its header
-	lastByte byte   // of the frame up to here, if size > 0
+	event  capture.Event
+	state  splitState
+	copied []byte
+	// skipCopy drops the rest of the frame.
+	skipCopy bool
+	// mapped reports that copied is from newLarge.
+	mapped bool
+	// reusable is the previous copied, for reuse.
+	reusable []byte
+	// size counts the bytes of the frame so far, without its header.
+	size int64
+	// lastByte is the last byte of the frame so far, if size > 0.
+	lastByte byte
 	header   []byte
-	prefix   string // of the header of the body under way
-	bodyLeft int64  // bytes of it that have not come
+	// prefix is the header of the current body.
+	prefix string
+	// bodyLeft counts the bytes of the body that are missing.
+	bodyLeft int64
 }
 
 type splitState uint8
@@ -122,7 +142,7 @@ type splitState uint8
 const (
 	betweenFrames splitState = iota
 	inLine
-	inHeader // maybe
+	inHeader // a possible header
 	inBody
 )
 
@@ -153,7 +173,7 @@ func (s *splitter) write(p []byte) {
 // partial reports whether a frame has begun and not ended.
 func (s *splitter) partial() bool { return s.state != betweenFrames }
 
-// close takes the end of the stream.
+// close handles the end of the stream.
 func (s *splitter) close() {
 	switch s.state {
 	case inHeader:
@@ -168,7 +188,7 @@ func (s *splitter) close() {
 	}
 }
 
-// feedLine takes what p has of a line.
+// feedLine takes the part of a line that p has.
 func (s *splitter) feedLine(p []byte) (rest []byte) {
 	i := bytes.IndexByte(p, '\n')
 	if i < 0 {
@@ -186,7 +206,7 @@ func (s *splitter) feedLine(p []byte) (rest []byte) {
 	return p[i+1:]
 }
 
-// endLine hands over a line of s.size bytes that begins with data.
+// endLine emits a line of s.size bytes that begins with data.
 func (s *splitter) endLine(data []byte) {
 	if s.size == 0 || s.lastByte != '\r' {
 		s.emit(data, capture.FramingLF)
@@ -199,14 +219,14 @@ func (s *splitter) endLine(data []byte) {
 	s.emit(data, capture.FramingCRLF)
 }
 
-// copyPart remembers a piece of the frame, as far as that is wanted.
+// copyPart copies a piece of the frame as far as sink needs it.
 func (s *splitter) copyPart(p []byte) {
 	if len(p) == 0 {
 		return
 	}
 	s.size += int64(len(p))
 	s.lastByte = p[len(p)-1]
-	// One more than is wanted: whoever cuts it to size sees where a character ends.
+	// Copy one byte more than maxCopy, so that truncation can find a character boundary.
 	p = p[:min(len(p), s.maxCopy+1-len(s.copied))]
 	need := len(s.copied) + len(p)
 	if s.wantCopy != nil && (len(s.copied) == 0 || need > cap(s.copied)) && !s.wantCopy(need) {
@@ -221,7 +241,7 @@ func (s *splitter) copyPart(p []byte) {
 	s.copied = append(s.copied, p...)
 }
 
-// grow makes room for so many bytes in copy.
+// grow makes room for need bytes in copied.
 func (s *splitter) grow(need int) {
 	if need > maxHeapCopy && !s.mapped {
 		if b := newLarge(s.maxCopy + 1); b != nil {
@@ -234,7 +254,8 @@ func (s *splitter) grow(need int) {
 	s.copied = grown
 }
 
-// takeMemory gives the memory of a large frame to the one who is told of it, from within sink, and returns what gives it back to the system: nil if the frame has none of its own.
+// takeMemory transfers the memory of a large frame to its caller, sink, and returns the function
+// that frees it. It returns nil if the frame shares reusable memory.
 func (s *splitter) takeMemory() (free func()) {
 	if !s.mapped || len(s.event.Data) == 0 || &s.event.Data[0] != &s.copied[0] {
 		return nil
@@ -244,7 +265,7 @@ func (s *splitter) takeMemory() (free func()) {
 	return func() { freeLarge(memory) }
 }
 
-// resetCopy makes copy empty, and gives back what a large frame has taken.
+// resetCopy empties copied and frees the memory of a large frame.
 func (s *splitter) resetCopy() {
 	switch {
 	case s.mapped:
@@ -257,7 +278,7 @@ func (s *splitter) resetCopy() {
 	}
 }
 
-// emit hands over a frame of s.size bytes that begins with data, and is ready for the next.
+// emit passes on a frame of s.size bytes that begins with data, and prepares for the next.
 func (s *splitter) emit(data []byte, framing capture.Framing) {
 	e := &s.event
 	e.Data, e.Framing = data, framing
@@ -276,7 +297,7 @@ func (s *splitter) emit(data []byte, framing capture.Framing) {
 	s.resetCopy()
 }
 
-// feedHeader takes what p has of a line of what may be a header.
+// feedHeader takes the part of a possible header line that p has.
 func (s *splitter) feedHeader(p []byte) (rest []byte) {
 	i := bytes.IndexByte(p, '\n')
 	end := i + 1
@@ -285,7 +306,7 @@ func (s *splitter) feedHeader(p []byte) (rest []byte) {
 	}
 	if len(s.header)+end > maxHeader {
 		s.rejectHeader()
-		s.state = inLine // also if p begins like a header
+		s.state = inLine // even if p begins like a header
 		return p
 	}
 	start := bytes.LastIndexByte(s.header, '\n') + 1
@@ -302,7 +323,7 @@ func (s *splitter) feedHeader(p []byte) (rest []byte) {
 	return p[end:]
 }
 
-// endHeader is called with a whole block in header.
+// endHeader handles a complete block in header.
 func (s *splitter) endHeader() {
 	n, ok := contentLength(s.header)
 	if !ok {
@@ -319,7 +340,8 @@ func (s *splitter) endHeader() {
 	}
 }
 
-// rejectHeader makes lines of what is in header. They are not looked at as headers again, or there would be no end of it.
+// rejectHeader splits header into lines. It does not parse them as headers again, which might never
+// end.
 func (s *splitter) rejectHeader() {
 	text := s.header
 	s.state = betweenFrames
@@ -330,7 +352,7 @@ func (s *splitter) rejectHeader() {
 	s.header = s.header[:0]
 }
 
-// feedBody takes what p has of a body.
+// feedBody takes the part of a body that p has.
 func (s *splitter) feedBody(p []byte) (rest []byte) {
 	if int64(len(p)) < s.bodyLeft {
 		s.bodyLeft -= int64(len(p))
@@ -350,10 +372,10 @@ func (s *splitter) feedBody(p []byte) (rest []byte) {
 	return rest
 }
 
-// headerNames are what a header of a frame begins with.
+// headerNames are the possible beginnings of a frame header.
 var headerNames = [...]string{"content-length:", "content-type:"}
 
-// hasHeaderPrefix reports whether p begins as a header does, as far as it goes.
+// hasHeaderPrefix reports whether p is a prefix of a header, or begins with one.
 func hasHeaderPrefix(p []byte) bool {
 	for _, name := range headerNames {
 		n := min(len(p), len(name))
@@ -375,7 +397,7 @@ func lower(c byte) byte {
 	return c
 }
 
-// isField reports whether a line is a field of a header.
+// isField reports whether a line is a header field.
 func isField(line []byte) bool {
 	name, _, ok := bytes.Cut(line, []byte(":"))
 	for _, c := range name {
@@ -386,7 +408,7 @@ func isField(line []byte) bool {
 	return ok && len(name) > 0
 }
 
-// contentLength returns the length that a header gives, if it gives one.
+// contentLength returns the length in a header, if it has a valid one.
 func contentLength(header []byte) (n int64, ok bool) {
 	for line := range bytes.Lines(header) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
@@ -402,7 +424,7 @@ func contentLength(header []byte) (n int64, ok bool) {
 	return n, ok
 }
 
-// appendRaw appends the bytes that a frame had on the wire, if it is not cut.
+// appendRaw appends the wire bytes of a frame, which must not be cut.
 func appendRaw(dst []byte, e *capture.Event) []byte {
 	dst = append(append(dst, e.Prefix...), e.Data...)
 	switch e.Framing {

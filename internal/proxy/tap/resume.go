@@ -10,42 +10,52 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// What a session remembers at most.
+// Limits of a resumeState.
 const (
 	maxCalls         = 65536
 	maxSubscriptions = 1024
-	maxReplayBytes   = 1 << 20 // bytes of a frame that is sent again
+	maxReplayBytes   = 1 << 20 // bytes of a replayed frame
 	maxID            = 1 << 10
 )
 
-// A session is what has to be known of the traffic to put another server in the place of one. Its methods may be called by several goroutines at once.
+// A resumeState is the session state that a replacement server needs. It is safe for concurrent
+// use.
 type resumeState struct {
 	mu sync.Mutex
 
-	// What is sent to a new server, as the host sent it.
+	// The frames to replay to a new server, as the host sent them.
 	initialize    *capture.Event
 	initialized   *capture.Event
 	setLevel      *capture.Event
 	subscriptions []subscription
-	version       string // that was agreed on: the JSON text
+	// version is the JSON text of the negotiated revision.
+	version string
 
-	calls          map[string]*call      // that the server has not answered
-	serverRequests map[string]jsonrpc.ID // requests of the server that the host has not answered
-	staleRequests  map[string]bool       // requests of servers before it, likewise
-	replayed       map[string]string     // replayed requests that the server has not answered, with their methods
-	seq            uint64
-	batches        uint64
-	headerFraming  bool // frames have headers in this session
+	// calls are requests of the host without an answer.
+	calls map[string]*call
+	// serverRequests are requests of the server without an answer.
+	serverRequests map[string]jsonrpc.ID
+	// staleRequests are unanswered requests of earlier servers.
+	staleRequests map[string]bool
+	// replayed are the unanswered replayed requests, with their methods.
+	replayed map[string]string
+	seq      uint64
+	batches  uint64
+	// headerFraming reports that frames in this session have headers.
+	headerFraming bool
 }
 
-// A call is a request that a server was given.
+// A call is a request that a server received.
 type call struct {
 	id     jsonrpc.ID
 	method string
-	uri    string         // of a subscription
-	frame  *capture.Event // if it is to be remembered when it has succeeded
-	seq    uint64
-	batch  uint64 // 0 if it was in none
+	// uri is the resource of a subscription.
+	uri string
+	// frame is the request, if it must be replayed after success.
+	frame *capture.Event
+	seq   uint64
+	// batch is the number of the batch, or 0 outside one.
+	batch uint64
 }
 
 type subscription struct {
@@ -57,7 +67,7 @@ func newResumeState() *resumeState {
 	return &resumeState{calls: map[string]*call{}, serverRequests: map[string]jsonrpc.ID{}, staleRequests: map[string]bool{}, replayed: map[string]string{}}
 }
 
-// idKey is equal for equal ids.
+// idKey returns equal keys for equal ids.
 func idKey(id jsonrpc.ID) string {
 	if s, ok := id.Text(); ok {
 		return `"` + s
@@ -83,8 +93,8 @@ func eachMessage(data []byte, f func(m *jsonrpc.Message, batch bool)) {
 	}
 }
 
-// handleHostFrame takes note of a frame that is about to be sent to the server. It returns the ids of answers that are for a server before it; such a frame must
-// not be sent.
+// handleHostFrame notes a frame that is about to be sent to the server. If the frame answers a
+// request of an earlier server, it returns the id, and the frame must not be sent.
 func (r *resumeState) handleHostFrame(e *capture.Event) (late jsonrpc.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +140,7 @@ func (r *resumeState) noteRequest(m *jsonrpc.Message, e *capture.Event, batch bo
 	r.calls[idKey(m.ID)] = c
 }
 
-// copyEvent returns a copy of a frame, nil if it cannot be sent again.
+// copyEvent returns a copy of a frame, or nil if it cannot be replayed.
 func copyEvent(e *capture.Event, batch bool) *capture.Event {
 	if batch || len(e.Data) > maxReplayBytes {
 		return nil
@@ -145,21 +155,24 @@ func (r *resumeState) noteNotification(m *jsonrpc.Message, e *capture.Event) {
 	case "notifications/initialized":
 		r.initialized = copyEvent(e, false)
 	case "notifications/cancelled":
-		if id, ok := m.Param("requestId"); ok { // it will not be answered
+		if id, ok := m.Param("requestId"); ok { // no answer will come
 			delete(r.calls, idKey(jsonrpc.ID(id)))
 		}
 	}
 }
 
-// A verdict is what handleServerFrame says of a frame.
+// A disposition is the result of handleServerFrame.
 type disposition struct {
-	withhold bool   // it answers what the host has not sent
-	ready    bool   // it is the answer to the handshake
-	result   []byte // to it: aliases the frame
-	refused  bool
+	// withhold reports an answer to a replayed request.
+	withhold bool
+	// ready reports an answer to the handshake.
+	ready bool
+	// result is the result of the replayed request. It aliases the frame.
+	result  []byte
+	refused bool
 }
 
-// handleServerFrame takes note of a frame of the server.
+// handleServerFrame notes a frame of the server.
 func (r *resumeState) handleServerFrame(e *capture.Event) (d disposition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +200,7 @@ func (r *resumeState) handleServerFrame(e *capture.Event) (d disposition) {
 	return d
 }
 
-// noteResponse remembers what a request has brought about.
+// noteResponse applies the effect of an answered request.
 func (r *resumeState) noteResponse(m *jsonrpc.Message) {
 	key := idKey(m.ID)
 	c := r.calls[key]
@@ -214,7 +227,7 @@ func (r *resumeState) noteResponse(m *jsonrpc.Message) {
 	}
 }
 
-// replay returns what a new server is sent before anything else: the handshake first.
+// replay returns the frames to send to a new server first. They begin with the handshake.
 func (r *resumeState) replay() []*capture.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +255,8 @@ func (r *resumeState) replay() []*capture.Event {
 	return frames
 }
 
-// awaitsReplay reports whether replayed requests are not answered, and whether the handshake is one of them.
+// awaitsReplay reports whether replayed requests are pending, and whether the handshake is one of
+// them.
 func (r *resumeState) awaitsReplay() (pending, handshake bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,16 +266,20 @@ func (r *resumeState) awaitsReplay() (pending, handshake bool) {
 	return len(r.replayed) > 0, handshake
 }
 
-// unanswered is what a server that has ended leaves behind.
+// unanswered lists the pending work of a server that has ended.
 type unanswered struct {
-	calls          []*call        // in the order in which they were sent
-	serverRequests []jsonrpc.ID   // requests that the host need not answer any more
-	initialize     *capture.Event // the host's initialize, if it was not answered
-	legacy         bool           // there was a handshake
-	headers        bool
+	// calls are in the order sent.
+	calls []*call
+	// serverRequests are requests that the host need not answer anymore.
+	serverRequests []jsonrpc.ID
+	// initialize is the host's initialize request if it has no answer.
+	initialize *capture.Event
+	// legacy reports that there was a handshake.
+	legacy  bool
+	headers bool
 }
 
-// reset forgets what depends on the server.
+// reset returns and clears the state that depends on the server.
 func (r *resumeState) reset() unanswered {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -288,7 +306,7 @@ func (r *resumeState) reset() unanswered {
 	return l
 }
 
-// negotiated returns the revision that the host was told.
+// negotiated returns the revision that the host knows.
 func (r *resumeState) negotiated() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

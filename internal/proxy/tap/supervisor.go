@@ -18,22 +18,34 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// Restart says when the server is started again. The zero value of each limit is its default.
+// Restart configures restarts of the server. The zero value of each limit means its default.
 type Restart struct {
-	OnCrash  bool     // when it ends while the host's input is open
-	OnHangup bool     // when SIGHUP comes, which is not forwarded then
-	Globs    []string // when a file changes that matches one; "**" stands for any number of folders
-	// Trigger restarts for the reasons it is sent.
+	// OnCrash restarts the server if it ends while the host's input is open.
+	OnCrash bool
+	// OnHangup restarts the server on SIGHUP, which is then not forwarded.
+	OnHangup bool
+	// Globs restarts the server when a matching file changes. "**" matches any number of folders.
+	Globs []string
+	// Trigger restarts the server; the values are the reasons. nil means none.
 	Trigger <-chan string
 
-	MinBackoff  time.Duration // before the first restart after a crash; it doubles with each crash in a row. 0 is 200 ms
-	MaxBackoff  time.Duration // that it does not exceed; 0 is 10 s
-	StableAfter time.Duration // a server that ran as long has not crashed in a row; 0 is 30 s
-	MaxCrashes  int           // in a row, after which the tap gives up; 0 is 8
-	ReadyWithin time.Duration // that a new server may take for the handshake; 0 is 30 s
+	// MinBackoff is the delay before the first restart after a crash. It doubles with each
+	// consecutive crash. Zero means 200 ms.
+	MinBackoff time.Duration
+	// MaxBackoff limits the delay. Zero means 10 s.
+	MaxBackoff time.Duration
+	// StableAfter is the run time after which a crash does not count as consecutive. Zero means 30
+	// s.
+	StableAfter time.Duration
+	// MaxCrashes is the number of consecutive crashes after which another one ends the tap. Zero
+	// means 8.
+	MaxCrashes int
+	// ReadyWithin limits the time of a new server for the handshake. Zero means 30 s.
+	ReadyWithin time.Duration
 }
 
-// ParseRestart reads the values of --restart-on: "crash", "SIGHUP", or a pattern for the names of files. None is nil.
+// ParseRestart parses the values of --restart-on: "crash", "SIGHUP", or a file name pattern. It
+// returns nil for no values.
 func ParseRestart(values []string) (*Restart, error) {
 	if len(values) == 0 {
 		return nil, nil
@@ -76,20 +88,40 @@ func (r *Restart) withDefaults() Restart {
 	return d
 }
 
-// restartGrace is how long a server that is to be replaced may take to end when its input has ended.
+// restartGrace is the time in which a server must end after its input was closed for a restart.
 const restartGrace = 500 * time.Millisecond
 
-// A keeper keeps the host's connection while servers come and go.
+// A supervisor keeps the host's connection while servers come and go.
+//
+// The flow of a frame of the host is:
+//
+//	input -> queue.put          collect a complete frame and wait for room
+//	queue.take -> feed          after the replay of the handshake (startInstance, replay)
+//	deliver -> handleHostFrame  note calls; drop answers to an earlier server
+//	rec.record -> stdin.Write   record and forward
+//
+// and of a chunk of the server:
+//
+//	stdout pump -> forward      forward at once, or only whole frames during a replay
+//	out.write -> handleServerFrame
+//	                            note responses; withhold those to replayed requests
+//	rec.record -> writeAll      record, then forward to the host
+//
+// runSupervised starts each server, supervise waits for the reason of its end, and startNext
+// decides whether another one follows.
 type supervisor struct {
 	*tap
-	opts    Restart
-	state   *resumeState
-	queue   *queue
-	trigger chan string // one element
+	opts  Restart
+	state *resumeState
+	queue *queue
+	// trigger has room for one reason.
+	trigger chan string
 
-	instance *instance // the server's that runs, or ran last
-	crashes  int       // in a row
-	backoff  time.Duration
+	// instance is the current or last server.
+	instance *instance
+	// crashes counts consecutive crashes.
+	crashes int
+	backoff time.Duration
 }
 
 // runSupervised is Run with restarts.
@@ -113,7 +145,8 @@ func (t *tap) runSupervised(ctx context.Context) (int, error) {
 	}
 }
 
-// startNext starts another server, if there is to be one. Otherwise it takes leave of the host, and returns the exit status.
+// startNext starts another server if there is to be one. Otherwise it closes the host's connection
+// and returns the exit status.
 func (sv *supervisor) startNext(ctx context.Context, end outcome, code int) (*child, int) {
 	for end.restart && !sv.queue.finished() {
 		if !sv.untilStopped(ctx, func() { sv.prepareRestart(end.reason) }) {
@@ -139,7 +172,7 @@ func (sv *supervisor) startNext(ctx context.Context, end outcome, code int) (*ch
 	return nil, code
 }
 
-// input queues what the host sends.
+// input queues the frames of the host.
 func (sv *supervisor) input() {
 	s := newSplitter(capture.ToServer, sv.MaxCopy, func(e *capture.Event) {
 		if e.Cut {
@@ -154,14 +187,15 @@ func (sv *supervisor) input() {
 	sv.queue.close()
 }
 
-// An ending says how a server's life ended.
+// An outcome describes the end of a server.
 type outcome struct {
 	restart bool
 	crashed bool
-	reason  string // for the errors that requests are answered with
+	// reason is for the error responses to pending requests.
+	reason string
 }
 
-// requestRestart asks for a restart. One wish is as good as several.
+// requestRestart requests a restart. A request is dropped while another is pending.
 func (sv *supervisor) requestRestart(reason string) {
 	select {
 	case sv.trigger <- reason:
@@ -169,7 +203,7 @@ func (sv *supervisor) requestRestart(reason string) {
 	}
 }
 
-// noteCrash counts a crash, and decides whether there is to be another server.
+// noteCrash counts a crash and decides whether to start another server.
 func (sv *supervisor) noteCrash(reason string) outcome {
 	if time.Since(sv.instance.child.started) > sv.opts.StableAfter {
 		sv.crashes, sv.backoff = 0, sv.opts.MinBackoff
@@ -183,7 +217,8 @@ func (sv *supervisor) noteCrash(reason string) outcome {
 	return outcome{restart: true, crashed: true, reason: reason}
 }
 
-// waitBackoff waits before the next start: a while after a crash. It returns false, and the status to exit with, if there shall be none.
+// waitBackoff waits before the next start, if the server crashed. If there is to be no next start,
+// it returns false and the exit status.
 func (sv *supervisor) waitBackoff(ctx context.Context, end outcome) (stays bool, status int) {
 	if !end.crashed {
 		sv.rec.note("restarting the server: " + end.reason)
@@ -216,7 +251,8 @@ func (sv *supervisor) waitBackoff(ctx context.Context, end outcome) (stays bool,
 	}
 }
 
-// untilStopped waits for f, which writes to the host, and so may take until the host reads. It returns false if the tap shall end before that.
+// untilStopped waits for f, which writes to the host and may block until the host reads. It returns
+// false if the tap must end first.
 func (sv *supervisor) untilStopped(ctx context.Context, f func()) bool {
 	done := make(chan struct{})
 	go func() {
@@ -239,12 +275,13 @@ func (sv *supervisor) untilStopped(ctx context.Context, f func()) bool {
 	}
 }
 
-// isTermination reports whether a server is expected to end because of a signal.
+// isTermination reports whether a signal normally ends a server.
 func isTermination(s os.Signal) bool {
 	return s == syscall.SIGHUP || s == syscall.SIGINT || s == syscall.SIGQUIT || s == syscall.SIGTERM
 }
 
-// supervise sees a server's life to its end, and all that it wrote to the host.
+// supervise waits until the server has ended and all its output was forwarded, and handles signals
+// and restarts meanwhile.
 func (sv *supervisor) supervise(ctx context.Context) outcome {
 	in := sv.instance
 	su := &supervision{instance: in, quit: make(chan struct{})}
@@ -291,16 +328,18 @@ func (sv *supervisor) supervise(ctx context.Context) outcome {
 	}
 }
 
-// An attendance is a call of attend.
+// A supervision is the state of one call of supervise.
 type supervision struct {
 	*instance
-	decision  *outcome  // what was decided before the server ended
-	drained   chan bool // once it has: whether all that it wrote was forwarded
+	// decision is the outcome that was decided before the server ended.
+	decision *outcome
+	// drained is non-nil once the server has ended. It receives whether all output was forwarded.
+	drained   chan bool
 	quit      chan struct{}
 	abandoned bool
 }
 
-// terminate has the server end for good.
+// terminate ends the server for good.
 func (su *supervision) terminate() {
 	su.stopRequested.Store(true)
 	if su.drained != nil {
@@ -310,7 +349,7 @@ func (su *supervision) terminate() {
 	su.stop(stopGrace)
 }
 
-// restart has the server end, to be followed by another. One that is ending anyway is not.
+// restart ends the server so that another follows, unless it is ending anyway.
 func (su *supervision) restart(reason string) {
 	if su.decision == nil && !su.stopRequested.Load() && su.drained == nil {
 		su.decision = &outcome{restart: true, reason: reason}
@@ -318,7 +357,7 @@ func (su *supervision) restart(reason string) {
 	}
 }
 
-// reject is replace for a server that is of no use.
+// reject is restart for a server that does not work.
 func (su *supervision) reject(reason string) {
 	if su.decision == nil && !su.stopRequested.Load() && su.drained == nil {
 		e := su.noteCrash(reason)
@@ -332,14 +371,14 @@ func (su *supervision) stop(grace time.Duration) {
 	su.stopping.Go(func() { su.child.stop(grace) })
 }
 
-// drain waits in the background until all that the server wrote was forwarded.
+// drain waits in the background until all output of the server was forwarded.
 func (su *supervision) drain() {
 	done := make(chan bool, 1)
 	su.drained = done
 	su.stopping.Go(func() { done <- su.instance.drain(su.quit) })
 }
 
-// abandonOutput gives up what the host does not read.
+// abandonOutput drops the output that the host does not read.
 func (su *supervision) abandonOutput() {
 	su.stopRequested.Store(true)
 	if !su.abandoned {
@@ -348,7 +387,7 @@ func (su *supervision) abandonOutput() {
 	}
 }
 
-// outcome says what comes next, now that the server has ended.
+// outcome returns what to do after the server has ended.
 func (su *supervision) outcome() outcome {
 	switch {
 	case su.stopRequested.Load():
@@ -361,7 +400,7 @@ func (su *supervision) outcome() outcome {
 	return outcome{}
 }
 
-// describeExit says how a process ended.
+// describeExit describes the end of a process.
 func describeExit(e capture.Exit) string {
 	if e.Signal != "" {
 		return "the server was ended by " + e.Signal
@@ -369,32 +408,37 @@ func describeExit(e capture.Exit) string {
 	return fmt.Sprintf("the server exited with status %d", e.Code)
 }
 
-// maxPadding is how many bytes of a body may be made up so that the host finds the next frame.
+// maxPadding limits the bytes added to an unfinished body so that the host finds the next frame.
 const maxPadding = 64 << 20
 
-// A life is that of one server of a keeper.
+// An instance is one server of a supervisor.
 type instance struct {
 	*supervisor
-	child  *child
-	n      uint64 // which, from 1: the session of what is recorded
+	child *child
+	// n is the number of the server, from 1. It is the session in the capture.
+	n      uint64
 	stdout *pump
 	stderr *pump
-	failed chan string   // one element: why the server is of no use
-	ready  chan struct{} // closed when the replayed handshake was answered
-	done   chan struct{} // closed when the life ends
+	// failed has room for one element: the reason why the server does not work.
+	failed chan string
+	// ready is closed when the replayed handshake was answered.
+	ready chan struct{}
+	// done is closed when the server has ended.
+	done chan struct{}
 
-	stopRequested atomic.Bool // to end
+	stopRequested atomic.Bool
 	feeding       sync.WaitGroup
 	stopping      sync.WaitGroup
 
-	// For the goroutine that forwards to the host.
-	out         *splitter
-	wholeFrames bool // frames are forwarded when they are complete, since some are kept from the host
+	// The goroutine that forwards to the host owns these fields.
+	out *splitter
+	// wholeFrames delays forwarding until a frame is complete, since some are withheld.
+	wholeFrames bool
 	buf         []byte
 	err         error
 }
 
-// startInstance starts to forward to and from a server.
+// startInstance starts forwarding to and from a server.
 func (sv *supervisor) startInstance(c *child) {
 	in := &instance{supervisor: sv, child: c, n: 1, failed: make(chan string, 1), ready: make(chan struct{}), done: make(chan struct{})}
 	if sv.instance != nil {
@@ -415,7 +459,7 @@ func (sv *supervisor) startInstance(c *child) {
 	in.feeding.Go(func() { in.feed(replay) })
 }
 
-// output sends the host what the server sends, to the end.
+// output forwards from the server to the host, to the end.
 func (in *instance) output() {
 	in.stdout.run()
 	if err := in.stdout.err; err != nil {
@@ -423,7 +467,8 @@ func (in *instance) output() {
 	}
 }
 
-// forward forwards a piece of the server's output, or the frames that end in it if some must be kept from the host.
+// forward forwards a piece of the server's output or, if some frames must be withheld, the frames
+// that end in it.
 func (in *instance) forward(p []byte) error {
 	if in.wholeFrames && !in.out.partial() {
 		in.wholeFrames, _ = in.state.awaitsReplay()
@@ -437,7 +482,7 @@ func (in *instance) forward(p []byte) error {
 	return writeAll(in.Stdout, p)
 }
 
-// handleServerFrame takes a frame of the server.
+// handleServerFrame handles a frame of the server.
 func (in *instance) handleServerFrame(e *capture.Event) {
 	d := in.state.handleServerFrame(e)
 	if d.withhold {
@@ -458,7 +503,7 @@ func (in *instance) handleServerFrame(e *capture.Event) {
 	}
 }
 
-// reportFailure says that the server is of no use.
+// reportFailure reports that the server does not work.
 func (in *instance) reportFailure(reason string) {
 	select {
 	case in.failed <- reason:
@@ -466,7 +511,7 @@ func (in *instance) reportFailure(reason string) {
 	}
 }
 
-// feed sends the server what is to be sent again, then what the host sends.
+// feed sends the server the replayed frames, then those of the host.
 func (in *instance) feed(replay []*capture.Event) {
 	if len(replay) > 0 {
 		in.rec.note("sending the handshake again")
@@ -496,7 +541,7 @@ func (in *instance) feed(replay []*capture.Event) {
 	}
 }
 
-// deliver sends frames to the server. It returns false if the server does not take them.
+// deliver sends frames to the server. It returns false if the write fails.
 func (in *instance) deliver(frames []capture.Event, replayed bool) bool {
 	var buf []byte
 	for i := range frames {
@@ -516,19 +561,21 @@ func (in *instance) deliver(frames []capture.Event, replayed bool) bool {
 	return err == nil
 }
 
-// drain waits until all that the server wrote was forwarded, or quit is closed, and reports which. The server has ended.
+// drain waits until all output of the server, which has ended, was forwarded, or quit is closed. It
+// reports whether all was forwarded.
 func (in *instance) drain(quit <-chan struct{}) (done bool) {
 	in.queue.pause()
 	close(in.done)
-	in.child.closeStdin() // ends a write that waits
+	in.child.closeStdin() // ends a pending write
 	in.feeding.Wait()
 	done = in.stdout.drain(quit, &in.stopRequested)
 	return in.stderr.drain(quit, &in.stopRequested) && done
 }
 
-// close ends what is left of a life: reads of pipes that somebody holds open, and a frame that was begun.
+// close ends the remaining reads of pipes that other processes hold open, and an unfinished frame.
 func (in *instance) close(ctx context.Context, abandon bool) {
-	_ = in.child.stdout.SetReadDeadline(time.Unix(1, 0)) // on Windows there is none, and nobody who could hold a pipe
+	// This fails on Windows, where no process is left that could hold a pipe.
+	_ = in.child.stdout.SetReadDeadline(time.Unix(1, 0))
 	_ = in.child.stderr.SetReadDeadline(time.Unix(1, 0))
 	if !abandon {
 		<-in.stdout.ended
@@ -544,17 +591,18 @@ func (in *instance) close(ctx context.Context, abandon bool) {
 	in.child.closePipes()
 }
 
-// endFrame ends a frame that the server has begun, so that what is sent next is not taken for a part of it.
+// endFrame completes an unfinished frame of the server, so that the next message does not become
+// part of it.
 func (in *instance) endFrame() {
 	if !in.out.partial() || in.stdout.err != nil {
 		return
 	}
 	inBody, left := in.out.state == inBody, in.out.bodyLeft
-	in.out.close() // which forwards it, if it was held back
+	in.out.close() // forwards a delayed frame
 	switch {
 	case !inBody:
 		in.rec.note("ended the line that the server has left unfinished")
-		_ = writeAll(in.Stdout, []byte{'\n'}) // should it fail, so does what comes next
+		_ = writeAll(in.Stdout, []byte{'\n'}) // later writes report errors too
 	case left <= maxPadding:
 		in.rec.note(fmt.Sprintf("filled the body that the server has left unfinished with %d spaces", left))
 		_ = writeAll(in.Stdout, bytes.Repeat([]byte{' '}, int(left)))
@@ -563,7 +611,8 @@ func (in *instance) endFrame() {
 	}
 }
 
-// inject sends the host a message of our own. Nothing else may be writing to it, and no frame be under way.
+// inject sends the host a message from the tap. No other goroutine may write to the host, and no
+// frame may be unfinished.
 func (sv *supervisor) inject(msg []byte, headers bool) {
 	e := capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Session: sv.rec.session.Load(), Data: msg, Framing: capture.FramingLF}
 	if headers {
@@ -575,7 +624,8 @@ func (sv *supervisor) inject(msg []byte, headers bool) {
 	}
 }
 
-// failUnanswered answers what a server has not answered, and cancels what it has asked.
+// failUnanswered answers the pending requests of the host with errors and cancels those of the
+// server.
 func (sv *supervisor) failUnanswered(l unanswered, message string) {
 	if n := len(l.calls); n > 0 {
 		what := " requests"
@@ -608,7 +658,7 @@ func (sv *supervisor) failUnanswered(l unanswered, message string) {
 	}
 }
 
-// prepareRestart makes the session ready for another server.
+// prepareRestart prepares the session for another server.
 func (sv *supervisor) prepareRestart(reason string) {
 	l := sv.state.reset()
 	sv.failUnanswered(l, "the server was restarted before it answered: "+reason)
@@ -617,7 +667,7 @@ func (sv *supervisor) prepareRestart(reason string) {
 	}
 }
 
-// giveUp answers all that will never be answered, including what waits.
+// giveUp answers all pending and queued requests with errors.
 func (sv *supervisor) giveUp(reason string) {
 	for _, e := range sv.queue.abandon() {
 		sv.state.handleHostFrame(&e)
@@ -630,7 +680,8 @@ func (sv *supervisor) giveUp(reason string) {
 	sv.failUnanswered(l, "the server has ended and is not started again: "+reason)
 }
 
-// notifyListChanged tells the host what it should ask the new server for again. result is the server's answer to the handshake.
+// notifyListChanged tells the host which lists to request again. result is the server's answer to
+// the handshake.
 func (sv *supervisor) notifyListChanged(result []byte) {
 	if old, now := sv.state.negotiated(), jsonwire.Lookup(result, "protocolVersion"); !bytes.Equal(old, now) {
 		sv.rec.note("the new server has agreed on revision " + printable(now) + "; the host still believes it is " + printable(old))
@@ -645,7 +696,7 @@ func (sv *supervisor) notifyListChanged(result []byte) {
 	}
 }
 
-// printable returns a short text of a peer, quoted, for notes.
+// printable quotes and shortens a text of a peer, for notes.
 func printable(text []byte) string {
 	const longest = 80
 	if len(text) > longest {
@@ -654,18 +705,23 @@ func printable(text []byte) string {
 	return strconv.QuoteToASCII(string(text))
 }
 
-// maxQueueBytes is how many bytes of the host's frames wait for a server. One frame may always wait, whatever its size.
+// maxQueueBytes limits the frames of the host that wait for a server, in bytes. One frame of any
+// size may always wait.
 const maxQueueBytes = 16 << 20
 
-// A queue holds frames of the host until a server takes them. put is called by one goroutine, take by one at a time.
+// A queue holds frames of the host until a server takes them. One goroutine calls put, and one at a
+// time calls take.
 type queue struct {
-	mu        sync.Mutex
-	cond      sync.Cond
-	frames    []capture.Event
-	bytes     int
-	closed    bool // the host's input has ended
-	paused    bool // nobody may take
-	abandoned bool // nobody will take any more
+	mu     sync.Mutex
+	cond   sync.Cond
+	frames []capture.Event
+	bytes  int
+	// closed reports that the host's input has ended.
+	closed bool
+	// paused makes take return nothing.
+	paused bool
+	// abandoned makes put drop frames.
+	abandoned bool
 }
 
 func newQueue() *queue {
@@ -699,7 +755,8 @@ func (q *queue) pushFront(e capture.Event) {
 	q.bytes += len(e.Data)
 }
 
-// take waits for frames, and returns all that are there; none, with done, if there will be no more, and none if the queue is paused.
+// take waits for frames and returns all of them. It returns none if the queue is paused, and none
+// with done set after the last one.
 func (q *queue) take() (frames []capture.Event, done bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -714,15 +771,15 @@ func (q *queue) take() (frames []capture.Event, done bool) {
 	return frames, len(frames) == 0
 }
 
-// pause has take return, until resume.
+// pause makes take return nothing until resume.
 func (q *queue) pause() { q.update(func() { q.paused = true }) }
 
 func (q *queue) resume() { q.update(func() { q.paused = false }) }
 
-// close says that the host's input has ended.
+// close notes that the host's input has ended.
 func (q *queue) close() { q.update(func() { q.closed = true }) }
 
-// abandon returns what nobody will take any more. put does nothing from now on.
+// abandon empties the queue and returns its frames. put does nothing afterwards.
 func (q *queue) abandon() []capture.Event {
 	var frames []capture.Event
 	q.update(func() { frames, q.frames, q.abandoned = q.frames, nil, true })

@@ -10,39 +10,48 @@ import (
 	"mcpwire/capture"
 )
 
-// Options say what is tapped and how. Command must be set; of the others the zero value is the default.
+// Options configure a tap. Command is required; the zero value of each other field is its default.
 type Options struct {
-	Command []string // the program, which is looked up in PATH if it has no separator, and its arguments
-	Dir     string   // its working directory; "" is ours
-	Env     []string // its variables as "NAME=value"; nil is ours
+	// Command is the program and its arguments. A program without a path separator is looked up in
+	// PATH.
+	Command []string
+	// Dir is the server's working directory. Empty means that of this process.
+	Dir string
+	// Env is the server's environment as "NAME=value". nil means that of this process.
+	Env []string
 
-	// Stdin, Stdout and Stderr are the host's side; nil means the process's own. Stdout is closed when the server's output has ended, and Stdin when the server
-	// does not read any more.
+	// Stdin, Stdout and Stderr are the host's side. nil means those of this process. The tap closes
+	// Stdout when the server's output has ended, and Stdin when the server stops reading.
 	Stdin, Stdout, Stderr *os.File
 
-	// Record gets all that passes. It is left open. nil records nothing.
+	// Record receives all traffic. The tap does not close it. nil records nothing.
 	Record *capture.Writer
-	// Observe is called with each event but standard error, in the order of the capture, by several goroutines but one at a time. It must return at
-	// once, since the wire waits for it, and must not keep the event or its Data.
+	// Observe is called with each event except standard error, in the order of the capture, by
+	// several goroutines but one at a time. It must return at once, since the traffic waits for it,
+	// and must not keep the event or its Data. nil means no call.
 	Observe func(*capture.Event)
-	// MaxCopy is how many bytes of a frame that comes in pieces are recorded; 0 is [capture.DefaultMaxPayload].
+	// MaxCopy limits the recorded bytes of a frame that arrives in pieces. Zero means
+	// [capture.DefaultMaxPayload].
 	MaxCopy int
-	// Log gets notes on what the tap does besides forwarding. It may be called by several goroutines at once.
+	// Log receives notes on what the tap does in addition to forwarding. It must be safe for
+	// concurrent use. nil means no notes.
 	Log func(string)
 
 	// Signals are forwarded to the server; see [Signals].
 	Signals <-chan os.Signal
-	// Restart has the server started again, see the package comment. nil does not: then nothing but the server's bytes is ever written to Stdout.
+	// Restart enables restarts of the server, see the package comment. nil disables them; the tap
+	// then writes nothing but the server's bytes to Stdout.
 	Restart *Restart
 }
 
-// hostPollInterval is how often the host is looked after.
+// hostPollInterval is the time between two checks that the host still exists.
 const hostPollInterval = 250 * time.Millisecond
 
-// Run starts the server and forwards until it has ended and all that it wrote was read. It returns the exit status that a shell would show: the server's own, or
-// 128 and the number of the signal that ended it. When ctx ends, the server is ended.
+// Run starts the server and forwards until it has ended and all its output was read. It returns the
+// exit status that a shell would show: the server's own, or 128 plus the number of the signal that
+// ended it. When ctx ends, Run ends the server.
 //
-// The error is a [*StartError]; nothing was read from Stdin then.
+// The error is a [*StartError]; Run has not read from Stdin then.
 func Run(ctx context.Context, opts Options) (exit int, err error) {
 	t := newTap(&opts)
 	defer t.parent.release()
@@ -53,15 +62,18 @@ func Run(ctx context.Context, opts Options) (exit int, err error) {
 	return t.runOnce(ctx)
 }
 
-// A tap is a call of Run.
+// A tap is the state of one call of Run.
 type tap struct {
 	*Options
-	rec          *recorder
-	parent       parent
-	hostGone     chan struct{} // closed by hostLost
+	rec    *recorder
+	parent parent
+	// hostGone is closed by hostLost.
+	hostGone     chan struct{}
 	hostGoneOnce sync.Once
-	inputEnded   atomic.Bool // Stdin has ended, or was closed by us
-	stdoutClosed atomic.Bool // Stdout was closed by us
+	// inputEnded reports that Stdin has ended or the tap closed it.
+	inputEnded atomic.Bool
+	// stdoutClosed reports that the tap closed Stdout.
+	stdoutClosed atomic.Bool
 }
 
 func newTap(o *Options) *tap {
@@ -87,11 +99,11 @@ func newTap(o *Options) *tap {
 	}
 }
 
-// recordStart records that a server was started.
+// recordStart records the start of a server.
 func (t *tap) recordStart(c *child) {
 	dir := t.Dir
 	if dir == "" {
-		dir, _ = os.Getwd() // it is only for the record
+		dir, _ = os.Getwd() // only for the record
 	}
 	env := t.Env
 	if env == nil {
@@ -100,13 +112,13 @@ func (t *tap) recordStart(c *child) {
 	t.rec.recordEvent(capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: t.Command, Dir: dir, Env: env, PID: c.pid}})
 }
 
-// recordExit records how it ended.
+// recordExit records the end of a server.
 func (t *tap) recordExit(c *child) {
 	exit := c.exit
 	t.rec.recordEvent(capture.Event{Kind: capture.KindExit, Exit: &exit})
 }
 
-// closeStdout tells the host that there is no more.
+// closeStdout closes the host's input.
 func (t *tap) closeStdout() {
 	t.stdoutClosed.Store(true)
 	closeOutput(t.Stdout)
@@ -119,9 +131,10 @@ func (t *tap) hostLost(note string) {
 	})
 }
 
-// watchHost notices in the background that the host is gone, until the function that it returns is called. That our parent has died is enough: the ends of our
-// pipes may be open still in other children of the host, and nothing is read of an input that the server does not take. While the input goes on, an output that
-// nobody reads shows when it is written to, as it would without us.
+// watchHost checks in the background that the host still exists, until the returned function is
+// called. The death of the parent is sufficient evidence: other children of the host may keep the
+// pipes open, and the tap does not read input that the server does not take. While the input is
+// open, only a write detects an output without a reader, as it would without the tap.
 func (t *tap) watchHost() (stop func()) {
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
@@ -146,14 +159,15 @@ func (t *tap) watchHost() (stop func()) {
 	}
 }
 
-// A run is a server that is started once.
+// A singleRun is a server that is started once.
 type singleRun struct {
 	*tap
-	child          *child
-	toServer       *pump
-	toClient       *pump
-	stderr         *pump
-	outputRecorded chan struct{} // closed when all that came of toClient is recorded
+	child    *child
+	toServer *pump
+	toClient *pump
+	stderr   *pump
+	// outputRecorded is closed when all output of toClient is recorded.
+	outputRecorded chan struct{}
 }
 
 // runOnce is Run without restarts.
@@ -163,7 +177,7 @@ func (t *tap) runOnce(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	t.recordStart(c)
-	var in, out *splitter // nil if nobody wants to know of frames
+	var in, out *splitter // nil if nobody needs frames
 	if t.rec.enabled() {
 		in = t.rec.newSplitter(capture.ToServer, t.MaxCopy)
 		out = t.rec.newSplitter(capture.ToClient, t.MaxCopy)
@@ -184,7 +198,7 @@ func (t *tap) runOnce(ctx context.Context) (int, error) {
 	return exitStatus(c.exit), nil
 }
 
-// forwardTo records the frames that end in a piece, and forwards it.
+// forwardTo returns a function that records the frames that end in a piece, and forwards the piece.
 func forwardTo(dst *os.File, s *splitter) func([]byte) error {
 	return func(p []byte) error {
 		if s != nil {
@@ -194,7 +208,7 @@ func forwardTo(dst *os.File, s *splitter) func([]byte) error {
 	}
 }
 
-// input sends the server what the host sends.
+// input forwards from the host to the server.
 func (r *singleRun) input(s *splitter) {
 	r.toServer.run()
 	r.inputEnded.Store(true)
@@ -202,7 +216,8 @@ func (r *singleRun) input(s *splitter) {
 		s.close()
 	}
 	if err := r.toServer.err; err != nil {
-		// The server does not read any more. The host shall see that, as it would without us.
+		// The server does not read anymore. Show that to the host, as it would see it without the
+		// tap.
 		r.rec.note("the server has closed its input: " + err.Error())
 		closeOutput(r.Stdin)
 		return
@@ -211,7 +226,7 @@ func (r *singleRun) input(s *splitter) {
 	r.child.closeStdin()
 }
 
-// output sends the host what the server sends.
+// output forwards from the server to the host.
 func (r *singleRun) output(s *splitter) {
 	defer close(r.outputRecorded)
 	r.toClient.run()
@@ -220,24 +235,25 @@ func (r *singleRun) output(s *splitter) {
 	}
 	if err := r.toClient.err; err != nil {
 		r.hostLost("the host has closed its end of standard output: " + err.Error())
-		r.child.stdout.Close() // whoever writes to it sees what it would see without us
+		// The writers see the closed pipe that they would see without the tap.
+		r.child.stdout.Close()
 		return
 	}
 	r.rec.recordEOF(capture.ToClient)
 	r.closeStdout()
 }
 
-// wait returns when the server has ended, and all that can be forwarded was.
+// wait returns when the server has ended and all its output was forwarded, as far as possible.
 func (r *singleRun) wait(ctx context.Context) {
 	var stopping sync.WaitGroup
 	defer stopping.Wait()
-	var stopRequested atomic.Bool // to end
+	var stopRequested atomic.Bool
 	stop := func() {
 		stopRequested.Store(true)
 		stopping.Go(func() { r.child.stop(stopGrace) })
 	}
 	canceled, hostGone := ctx.Done(), r.hostGone
-	var drained chan struct{} // once the server has ended
+	var drained chan struct{} // non-nil after the server has ended
 	quit := make(chan struct{})
 	defer close(quit)
 	ended := r.child.done
@@ -251,7 +267,7 @@ func (r *singleRun) wait(ctx context.Context) {
 				}
 				r.child.forward(s)
 			case isTermination(s):
-				return // nothing is left that could be told
+				return // no process is left to signal
 			}
 		case <-canceled:
 			if drained != nil {
@@ -272,9 +288,9 @@ func (r *singleRun) wait(ctx context.Context) {
 				defer close(drained)
 				r.toClient.drain(quit, &stopRequested)
 				select {
-				case <-r.toClient.ended: // its last frame and its end come before the exit
+				case <-r.toClient.ended: // the last frame and EOF precede the exit
 					<-r.outputRecorded
-				default: // somebody else holds the pipe
+				default: // another process holds the pipe
 				}
 				r.stderr.drain(quit, &stopRequested)
 			})

@@ -12,18 +12,21 @@ import (
 
 const (
 	watchInterval = 300 * time.Millisecond
-	// maxWatched bounds how many names one look goes through.
+	// maxWatched limits the names that one scan visits.
 	maxWatched = 20000
 )
 
-// A watcher notices changes of files by looking at them from time to time, which works on every file system, for editors that replace files too.
+// A watcher detects changes of files by polling, which works on every file system and for editors
+// that replace files.
 type watcher struct {
-	globs   []string
-	seed    maphash.Seed
-	scanned int // names in this look
+	globs []string
+	seed  maphash.Seed
+	// scanned counts the names in this scan.
+	scanned int
 }
 
-// watchFiles asks for a restart whenever files have changed and then kept still for one look. The function that it returns ends that.
+// watchFiles requests a restart when files have changed and then stayed the same for one scan. The
+// returned function stops it.
 func (sv *supervisor) watchFiles(globs []string) (stop func()) {
 	if len(globs) == 0 {
 		return func() {}
@@ -63,7 +66,8 @@ func (sv *supervisor) watchFiles(globs []string) (stop func()) {
 	}
 }
 
-// scan returns a sum of names, times and sizes of all files that match, and the pattern of the newest.
+// scan returns a hash of the names, times and sizes of all matching files, and the pattern of the
+// newest.
 func (w *watcher) scan() (sum uint64, newest string) {
 	w.scanned = 0
 	var latest time.Time
@@ -77,7 +81,7 @@ func (w *watcher) scan() (sum uint64, newest string) {
 			h.SetSeed(w.seed)
 			_, _ = h.WriteString(name) // never fails
 			maphash.WriteComparable(&h, [2]int64{info.ModTime().UnixNano(), info.Size()})
-			sum += h.Sum64() // does not depend on the order
+			sum += h.Sum64() // independent of the order
 			if t := info.ModTime(); newest == "" || t.After(latest) {
 				latest, newest = t, glob
 			}
@@ -93,7 +97,7 @@ func (w *watcher) scan() (sum uint64, newest string) {
 func (w *watcher) walk(glob string, f func(name string)) {
 	before, after, deep := strings.Cut(filepath.ToSlash(glob), "**")
 	if !deep {
-		names, _ := filepath.Glob(glob) // the pattern was checked before
+		names, _ := filepath.Glob(glob) // the pattern is valid
 		for _, name := range names {
 			if w.scanned++; w.scanned > maxWatched {
 				return
@@ -116,9 +120,9 @@ func (w *watcher) walk(glob string, f func(name string)) {
 			}
 			switch {
 			case err != nil:
-				return nil // it may have gone just now
+				return nil // it may have been removed
 			case d.IsDir() && name != root && (d.Name() == "node_modules" || d.Name() == ".git"):
-				return filepath.SkipDir // large, and not what one edits
+				return filepath.SkipDir // large and rarely edited
 			case !d.IsDir() && matchTail(after, filepath.ToSlash(name)):
 				f(name)
 			}
@@ -127,7 +131,7 @@ func (w *watcher) walk(glob string, f func(name string)) {
 	}
 }
 
-// matchTail reports whether the last elements of a name match a pattern with as many.
+// matchTail reports whether the last elements of a name match a pattern with as many elements.
 func matchTail(pattern, name string) bool {
 	if pattern == "" {
 		return true

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// access says under which names clients may reach the tap. The server behind it sees its own name in the Host header, whatever the client sent, and could
-// not tell that a page has had its name point to this machine (DNS rebinding). An address cannot be made to point elsewhere, so all of them are good.
+// access decides by which names clients may reach the tap. The server sees its own name in the Host
+// header, and cannot detect a page that lets its name point to this machine (DNS rebinding). An
+// address cannot be rebound, so all addresses are allowed.
 type access struct {
 	names   map[string]bool
 	anyHost bool
@@ -32,7 +33,7 @@ func newAccess(hosts []string) (access, error) {
 	return a, nil
 }
 
-// allows judges a Host header.
+// allows reports whether a Host header is allowed.
 func (a access) allows(host string) bool {
 	name, ok := hostname(host)
 	if !ok {
@@ -42,8 +43,8 @@ func (a access) allows(host string) bool {
 	return a.anyHost || err == nil || a.names[name]
 }
 
-// trusts says whether the pages of an origin are this machine's or those of a host that clients were allowed to name. Only their origin is changed for the server: with
-// it, the server would have no way to tell any other page from them.
+// trusts reports whether an origin is this machine or one of the allowed hosts. The tap replaces
+// only such origins: the server could not distinguish other pages from them otherwise.
 func (a access) trusts(origin string) bool {
 	u, err := url.Parse(origin)
 	if err != nil {
@@ -53,10 +54,11 @@ func (a access) trusts(origin string) bool {
 	return ok && (a.anyHost || a.names[name] || isLoopback(name))
 }
 
-const maxHost = 300 // bytes: a name has 253 at most, a port 5
+// maxHost is in bytes: a name has at most 253, a port 5.
+const maxHost = 300
 
-// hostname returns the host of host [ ":" port ], in lower case and without the dot of the root. Only characters that hosts consist of are let through, since it
-// is put in URLs.
+// hostname returns the host of host [ ":" port ], in lower case and without a trailing dot. It
+// accepts only the characters of hosts, since the result becomes part of URLs.
 func hostname(s string) (string, bool) {
 	if s == "" || len(s) > maxHost || strings.ContainsFunc(s, isNotHostChar) {
 		return "", false
@@ -86,7 +88,8 @@ func isNotHostChar(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._:[]", c)
 }
 
-// upgrades reports whether a request wants to leave HTTP. To h2c, which some clients always offer and no server has to take, it is enough to say nothing.
+// upgrades reports whether a request wants to leave HTTP. It ignores h2c, which some clients always
+// offer and a server may ignore.
 func upgrades(r *http.Request) bool {
 	if r.Method == http.MethodConnect {
 		return true

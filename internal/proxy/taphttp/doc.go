@@ -1,65 +1,97 @@
-// Package taphttp stands between an MCP client and a server on HTTP, forwards everything, and records it before it is forwarded. It serves
-// Streamable HTTP of all revisions (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http) and the HTTP+SSE of 2024-11-05
+// Package taphttp implements an HTTP proxy between MCP clients and a server that
+// records all traffic before it forwards it. It supports Streamable HTTP of all
+// revisions
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http)
+// and the HTTP+SSE transport of 2024-11-05
 // (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
 //
-// A tap has the paths of the server's whole origin: what is at https://example.com/a?b is at http://127.0.0.1:9000/a?b. So clients are given the URL of
-// the server with another host in it, and relative references of the server lead through the tap, those to metadata of authorization and to the endpoint of HTTP+SSE
-// included. An endpoint event with an absolute URL of the server's origin is rewritten, and a note says so; that is all of a body that is ever changed.
+// A tap serves the paths of the server's whole origin: https://example.com/a?b
+// becomes http://127.0.0.1:9000/a?b. Clients use the URL of the server with another
+// host, and relative references of the server lead through the tap, including those
+// to authorization metadata and to the endpoint of HTTP+SSE. The tap rewrites an
+// endpoint event with an absolute URL of the server's origin, and records a note. It
+// changes no other part of a body.
 //
 // # What is recorded
 //
-// An exchange is a request, its body, the response, its body or the events of its stream, and an end, with the reason unless it is the normal one. Bodies and
-// events that hold a message are recorded as messages, when their last byte has come and before it is forwarded. Parts of a body, which are all there is
-// of one above [Options.MaxBody], of one that breaks off and of one in a content coding that is not known, are no messages to readers. Bodies in gzip and deflate are
-// forwarded as they are; what is recorded is decoded, and bounded.
+// An exchange has a request, its body, the response, its body or the events of its
+// stream, and an end, with the reason if it is abnormal. A body or event that holds a
+// message is recorded as a message, after its last byte has arrived and before that
+// byte is forwarded. Bodies are recorded in parts if they are larger than
+// [Options.MaxBody], incomplete, or in an unknown content coding; readers do not see
+// messages in parts. Bodies in gzip and deflate are forwarded unchanged and recorded
+// decoded, up to a limit.
 //
-// Events of streams have all their fields, and comments. Responses of the tap's own, where it refuses a request or the server does not respond, are not recorded as
-// responses; the end says it.
+// Events of streams have all their fields and comments. A response that the tap
+// itself sends, because it refuses a request or the server does not respond, is not
+// recorded as a response; the end of the exchange reports it.
 //
-// Exchanges are counted. So are sessions: what belongs to a session of the protocol, by its id or by its endpoint, has the number of the exchange that
-// opened it; all else has one number for each connection of a client. Two modern clients that both use the id 1 are therefore told apart, and a legacy client's answer
-// is found with the question, although they come by different exchanges and, maybe, connections.
+// Exchanges are numbered, and so are sessions. Traffic that belongs to a session of
+// the protocol, by its id or endpoint, has the number of the exchange that opened it.
+// Other traffic has one number per client connection. This distinguishes two modern
+// clients that both use the id 1, and it matches the answer of a legacy client with
+// its input request, although they use different exchanges and possibly different
+// connections.
 //
 // # What is not transparent
 //
-//   - HTTP/1.1 is read and written by net/http. It writes the fields of a header sorted by name; their spelling, and the order of fields with the same name,
-//     stay. The record has the order and the spelling of the wire where the connection is not encrypted, and of a server's HTTP/1.1 also if it is. Elsewhere
-//     fields are sorted, with capitals as in Content-Type for HTTP/1.1 and without for HTTP/2. Empty chunks and the sizes of chunks are lost, and so are extensions of
-//     chunks. Requests and responses that net/http takes for malformed get no further, and are not recorded.
-//   - Fields for one hop are not forwarded (https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1). The tap has connections to the server of its own, which requests
-//     of several clients may share, and may speak another version of HTTP there. A connection to the server is given up when it was idle for 4 s. It adds no Via and no X-Forwarded.
-//   - The Host that the server sees is its own. The Origin is the client's, unless [Options.Origin] says otherwise: a server that compares the two
-//     may refuse a page that it serves itself. Redirects are passed on; an absolute Location leads past the tap, which a note says.
-//   - What metadata of authorization (https://www.rfc-editor.org/rfc/rfc9728) and WWW-Authenticate say is not rewritten. They name the server's URL as the resource,
-//     and a client that compares it with the URL that it was given, the tap's, may refuse to go on; absolute URLs in them lead past the tap. Such a client is
-//     authorized with the server first, or given a token.
-//   - The whole body of a request is read before the server gets any of it, up to [Options.MaxBody]; what is larger, lines of messages, and bodies of an unknown length that
-//     are no JSON go through as they come. The beginning of a stream that answers a GET is held back until its first event is complete.
-//   - Where the server cannot be reached, or breaks off before the head of its response is complete, clients get status 502 or 504. A response that breaks off
-//     later breaks off.
-//   - A client that closes its half of the connection behind the request is taken for gone, as net/http does: the exchange ends.
-//   - WebSocket and whatever else needs an Upgrade are refused with status 501.
+//   - net/http reads and writes HTTP/1.1. It sorts header fields by name, and keeps their
+//     spelling and the order of fields with the same name. The record has the order and
+//     spelling of the wire for unencrypted connections and for HTTP/1.1 responses. Elsewhere
+//     fields are sorted and spelled as in Content-Type for HTTP/1.1, or in lower case for
+//     HTTP/2. Empty chunks, chunk sizes and chunk extensions are lost. Messages that
+//     net/http considers malformed are neither forwarded nor recorded.
+//   - Hop-by-hop fields are not forwarded
+//     (https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1). Requests of several clients
+//     may share the tap's connections to the server, which may use another HTTP version.
+//     Such a connection is closed after 4 s without traffic. The tap adds no Via and no
+//     X-Forwarded fields.
+//   - The server sees its own Host. It sees the client's Origin unless [Options.Origin]
+//     says otherwise: a server that compares the two may refuse a page that it serves.
+//     Redirects are forwarded; an absolute Location bypasses the tap, and a note says so.
+//   - Authorization metadata (https://www.rfc-editor.org/rfc/rfc9728) and WWW-Authenticate
+//     are not rewritten. They name the server's URL as the resource, and a client that
+//     compares it with the tap's URL may refuse to continue; absolute URLs in them bypass
+//     the tap. Authorize such a client with the server first, or give it a token.
+//   - The tap reads the body of a request, up to [Options.MaxBody], before it forwards it.
+//     Larger bodies, lines of messages, and bodies of unknown length other than JSON are
+//     forwarded as they arrive. The beginning of a stream in response to a GET is delayed
+//     until its first event is complete.
+//   - If the server is unreachable, or fails before the head of its response is complete,
+//     clients get status 502 or 504. A response that fails later is cut off.
+//   - A client that closes its half of the connection after the request counts as gone, as
+//     in net/http: the exchange ends.
+//   - WebSocket and other uses of Upgrade are refused with status 501.
 //
 // # Why not httputil.ReverseProxy
 //
-// It sends a request on while it reads it. A server that answers before it has read the body, as is common for event streams, makes the proxy respond
-// before it has read the body, and then net/http closes the client's connection behind the response without regard for what was not sent yet: about one
-// response in a hundred loses its end. Reading the body first avoids it, and where that cannot be done [http.ResponseController.EnableFullDuplex] does. The
-// proxy has also no place to record the body of a request and the end of a response before they are forwarded, and changes headers that it need not.
+// It forwards a request while it reads it. A server that answers early, as is common
+// for event streams, makes the proxy respond before it has read the body. net/http
+// then closes the client's connection after the response without waiting for unsent
+// data: about one response in a hundred loses its end. Reading the body first avoids
+// that; where that is impossible, [http.ResponseController.EnableFullDuplex] does.
+// Also, ReverseProxy has no hook to record the body of a request or the end of a
+// response before they are forwarded, and it changes headers unnecessarily.
 //
 // # Security
 //
-// The server cannot see by which name the tap was reached, so the tap checks that itself: a page in a browser must not use a name of its own that points to this
-// machine (see [Options.Hosts]). It has no credentials; clients send theirs. Both sides are taken for hostile: headers, bodies, decoded sizes, exchanges
-// and what is kept of sessions are bounded, and a client that does not read leaves what it does not read at the server.
+// The server does not see the name by which a client reached the tap, so the tap
+// checks it: a web page must not reach it through a DNS name that points to this
+// machine (see [Options.Hosts]). The tap has no credentials; clients send theirs.
+// Both sides are untrusted: headers, bodies, decoded sizes, exchanges and the memory
+// for sessions are limited, and a client that does not read delays the server.
 //
 // # Concurrency
 //
-// A Handler may be used by many goroutines at once. The only goroutines that it starts decode compressed bodies, one at a time in turns with the request's own, and have
-// ended when the request has. [Handler.Shutdown] waits for requests; those of the transport to the server end with its connections.
+// A Handler is safe for concurrent use. The only goroutines it starts decode
+// compressed bodies, in turns with the goroutine of the request, and end with the
+// request. [Handler.Shutdown] waits for requests; goroutines of the transport to the
+// server end with its connections.
 //
 // # Errors
 //
-// [New] says what is wrong with its arguments. [Handler.Serve] returns errors of its listener and of files with certificates, and wraps [streamable.ErrRemoteAddress]. What goes wrong
-// with an exchange is recorded, answered by a status or by breaking off, and logged if there was no response; recording itself never fails, see package capture.
+// [New] reports invalid arguments. [Handler.Serve] returns errors of its listener and
+// of certificate files, and wraps [streamable.ErrRemoteAddress]. The failure of an
+// exchange is recorded, and reported by a status or by cutting off the response; it
+// is logged if there was no response. Recording never fails, see package capture.
 package taphttp

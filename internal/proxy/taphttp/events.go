@@ -14,29 +14,40 @@ import (
 	"mcpwire/capture"
 )
 
-// maxField is how much of a field other than data is recorded, in bytes.
+// maxField limits the recorded part of a field other than data, in bytes.
 const maxField = 8 << 10
 
-// An eventSink records the events of an event stream (https://html.spec.whatwg.org/multipage/server-sent-events.html), with all that is in them. Package
-// internal/net/sse reads such streams as a client does, which does not see comments and fields that mean nothing to it.
+// An eventSink records the events of an event stream with all their fields and comments
+// (https://html.spec.whatwg.org/multipage/server-sent-events.html). Package internal/net/sse, in
+// contrast, reads streams like a client, which ignores comments and unknown fields.
 //
-// An event is recorded as soon as the byte that completes it is there. Comments that stand between events are when their lines are, because they say
-// that the server is alive at that moment.
+// An event is recorded as soon as its last byte arrives. Comments between events are recorded as
+// soon as their lines end, because they show that the server is alive.
 type eventSink struct {
-	x       *exchange
-	line    []byte         // the beginning of a line that is no data
-	data    *boundedBuffer // the data, its lines joined by LF
-	dropped int64          // bytes of data that were not held
+	x *exchange
+	// line is the beginning of a line other than data.
+	line []byte
+	// data is the event's data, its lines joined by LF.
+	data *boundedBuffer
+	// dropped counts the bytes of data above the limit.
+	dropped int64
 
-	pastBOM      bool // past the place for a byte order mark
-	skipLF       bool // the last line ended with CR
-	inLine       bool // in a line of data, whose value goes to data at once
-	valueStarted bool // the value's first byte, which may be a space, has come
+	// pastBOM reports that no byte order mark can follow.
+	pastBOM bool
+	// skipLF reports that the last line ended with CR.
+	skipLF bool
+	// inLine reports a line of data, whose value goes to data directly.
+	inLine bool
+	// valueStarted reports that the value's first byte, possibly a space, has arrived.
+	valueStarted bool
 
-	fields   bool // the event has any
-	sse      *capture.SSE
-	hasData  bool   // there is data
-	comments []byte // the event's comments, joined by LF
+	// fields reports that the event has a field.
+	fields bool
+	sse    *capture.SSE
+	// hasData reports that the event has a data field.
+	hasData bool
+	// comments are the event's comments, joined by LF.
+	comments []byte
 }
 
 func newEventSink(x *exchange) *eventSink {
@@ -78,7 +89,7 @@ func (s *eventSink) feed(p []byte, _ bool) {
 	}
 }
 
-// feedPart takes in a piece of a line.
+// feedPart handles a piece of a line.
 func (s *eventSink) feedPart(p []byte) {
 	if s.inLine {
 		s.addData(p)
@@ -129,13 +140,13 @@ func (s *eventSink) addData(p []byte) {
 }
 
 func (s *eventSink) appendData(p []byte) {
-	if s.dropped == 0 { // what is behind a hole would be misread
+	if s.dropped == 0 { // data after a gap would mislead
 		p = p[s.data.add(p):]
 	}
 	s.dropped += int64(len(p))
 }
 
-// endLine takes in a line.
+// endLine handles the end of a line.
 func (s *eventSink) endLine() {
 	line := s.lineText()
 	s.line = s.line[:0]
@@ -158,7 +169,7 @@ func (s *eventSink) endLine() {
 	}
 }
 
-// field takes in a field that has no data in it.
+// field handles a field other than "data:".
 func (s *eventSink) field(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte{':'})
 	value = bytes.TrimPrefix(value, []byte{' '})
@@ -184,7 +195,7 @@ func (s *eventSink) field(line []byte) {
 	s.x.note(capture.ToClient, "a line of the event stream that clients pass over: "+printable(string(line)))
 }
 
-// parseRetry reads milliseconds; more than fit are as many as fit.
+// parseRetry parses milliseconds and limits them to the largest duration.
 func parseRetry(s string) (time.Duration, bool) {
 	for _, c := range []byte(s) {
 		if c < '0' || c > '9' {
@@ -211,7 +222,7 @@ func (s *eventSink) recordComments() {
 	}
 }
 
-// recordEvent records the event that an empty line has completed.
+// recordEvent records the event that an empty line completes.
 func (s *eventSink) recordEvent() {
 	if !s.fields {
 		s.recordComments()
@@ -220,7 +231,7 @@ func (s *eventSink) recordEvent() {
 	s.sse.Comment = string(s.comments)
 	e := &capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, SSE: s.sse}
 	if s.hasData {
-		if e.Data = s.data.buf; e.Data == nil { // nil is no data field at all
+		if e.Data = s.data.buf; e.Data == nil { // nil would mean no data field
 			e.Data = []byte{}
 		}
 	}
@@ -245,7 +256,7 @@ func (s *eventSink) reset() {
 	s.sse, s.dropped, s.fields, s.hasData, s.comments = new(capture.SSE), 0, false, false, s.comments[:0]
 }
 
-// end records what clients discard: an event that was not completed.
+// end records an incomplete event, which clients discard.
 func (s *eventSink) end(whole bool) {
 	if s.inLine || len(s.line) > 0 || s.fields {
 		s.x.note(capture.ToClient, "the event stream ended within an event, which clients discard")
@@ -259,11 +270,13 @@ func (s *eventSink) end(whole bool) {
 	}
 }
 
-// eventEndpoint is the name of the event by which a server of revision 2024-11-05 says where messages are to be posted
+// eventEndpoint is the event with which a server of revision 2024-11-05 announces the URL for
+// messages
 // (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
 const eventEndpoint = "endpoint"
 
-// bindEndpoint remembers which session a POST to the endpoint belongs to: its response comes on this stream.
+// bindEndpoint assigns POST requests to the endpoint to the session of this stream, which carries
+// the responses.
 func (x *exchange) bindEndpoint(data string) {
 	if x.r.Method != http.MethodGet {
 		return
@@ -275,8 +288,8 @@ func (x *exchange) bindEndpoint(data string) {
 	x.h.sessions.bind(endpointSpace, x.r.URL.ResolveReference(ref).RequestURI(), x)
 }
 
-// rewriteEndpoint returns the reference to an endpoint that leads through the tap, and whether it is another. What is relative does already, since the tap has the
-// paths of the server.
+// rewriteEndpoint returns the endpoint reference that leads through the tap, and whether it differs
+// from data. Relative references need no change, since the tap has the paths of the server.
 func (x *exchange) rewriteEndpoint(data string) (string, bool) {
 	ref, err := url.Parse(data)
 	if err != nil {
@@ -307,7 +320,8 @@ func (x *exchange) rewriteEndpoint(data string) (string, bool) {
 	return to, true
 }
 
-// sameOrigin reports whether a URL is of the server's origin. Names and addresses of this machine's loopback are taken for one another.
+// sameOrigin reports whether a URL has the server's origin. All names and addresses of the loopback
+// interface count as equal.
 func (x *exchange) sameOrigin(u *url.URL) bool {
 	up := x.h.upstream
 	if u.Scheme != "" && !strings.EqualFold(u.Scheme, up.Scheme) || port(u, up.Scheme) != port(up, up.Scheme) {
@@ -333,18 +347,19 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// A gate holds the beginning of an event stream back until it is clear whether it is an endpoint event, which may have to be rewritten. It opens for
-// good behind the first event that has data; everything passes as it came otherwise.
+// A gate delays the beginning of an event stream until it is known whether it is an endpoint event,
+// which may need rewriting. It opens for good after the first event with data. Everything else
+// passes unchanged.
 type gate struct {
 	x        *exchange
 	open     bool
 	buffered []byte
 }
 
-// maxHeldEvent is how much is held back, in bytes: an endpoint is a URL.
+// maxHeldEvent limits the delayed bytes: an endpoint is a URL.
 const maxHeldEvent = 16 << 10
 
-// filter returns what may be forwarded now that p has come. It is good until the next call.
+// filter takes p and returns the bytes to forward now. They are valid until the next call.
 func (g *gate) filter(p []byte) []byte {
 	if g.open {
 		return p
@@ -372,7 +387,7 @@ func (g *gate) filter(p []byte) []byte {
 	return out
 }
 
-// flush returns what is held back when the stream ends.
+// flush returns the delayed bytes at the end of the stream.
 func (g *gate) flush() []byte {
 	out := g.buffered
 	g.buffered = nil
@@ -387,16 +402,20 @@ func (g *gate) rewrite(event []byte, b eventHead) []byte {
 	return append(append(bytes.Clone(event[:b.from]), to...), event[b.to:]...)
 }
 
-// A block is what is known of the event at the start of a text.
+// An eventHead describes the event at the start of a text.
 type eventHead struct {
-	name        string
-	dataLines   int
-	from, to    int  // the value of the last data field
-	complete    bool // its empty line is there
-	notEndpoint bool // it is complete or not, but certainly no endpoint event
+	name      string
+	dataLines int
+	// from and to delimit the value of the last data field.
+	from, to int
+	// complete reports that the event has its empty line.
+	complete bool
+	// notEndpoint reports that the event, complete or not, is not an endpoint event.
+	notEndpoint bool
 }
 
-// scanEvent returns the event at the start of b, with its length; if it is not complete, the length is that of the comments and empty lines in front of it.
+// scanEvent returns the event at the start of b and its length. For an incomplete event, the length
+// is that of the comments and empty lines before it.
 func scanEvent(b []byte) (int, eventHead) {
 	var e eventHead
 	front, fields := 0, false

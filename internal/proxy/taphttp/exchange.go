@@ -25,28 +25,36 @@ import (
 
 // An exchange is a request with its response.
 type exchange struct {
-	h          *Handler
-	w          http.ResponseWriter
-	r          *http.Request
-	rc         *http.ResponseController
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	number     uint64
-	conn       *clientConn // nil if the listener is not ours
-	isEndpoint bool        // it is at the path of the URL that is tapped
+	h      *Handler
+	w      http.ResponseWriter
+	r      *http.Request
+	rc     *http.ResponseController
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	number uint64
+	// conn is nil if another listener accepted the connection.
+	conn *clientConn
+	// isEndpoint reports a request to the MCP endpoint.
+	isEndpoint bool
 
-	// The handler's sessions have these.
-	connNumber  *connNumber
-	session     uint64
-	provisional bool // the number is the connection's, and may become a session's
+	// The handler's sessions owns these fields.
+	connNumber *connNumber
+	session    uint64
+	// provisional reports that the number is the connection's and may become a session's.
+	provisional bool
 
-	header      []capture.Header // of the request, as on the wire; nil if that is not known
-	endRecorded bool             // KindEnd was recorded
-	returned    atomic.Bool      // the handler has returned, or is about to
+	// header is the header of the request on the wire, or nil if unknown.
+	header []capture.Header
+	// endRecorded reports that KindEnd was recorded.
+	endRecorded bool
+	// returned reports that the handler has returned or is about to.
+	returned atomic.Bool
 
-	bodyRead atomic.Bool // all of the request's body
+	// bodyRead reports that the whole request body was read.
+	bodyRead atomic.Bool
 	interim  interim
-	buffers  []*boundedBuffer // to give back
+	// buffers are released at the end.
+	buffers []*boundedBuffer
 }
 
 // record records an event of this exchange.
@@ -60,7 +68,7 @@ func (x *exchange) note(dir capture.Dir, text string) {
 	x.record(&capture.Event{Kind: capture.KindNote, Dir: dir, Data: []byte(text)})
 }
 
-// recordEnd records that the exchange is over, and why if that is not the normal end.
+// recordEnd records the end of the exchange once, with the reason if it is abnormal.
 func (x *exchange) recordEnd(why string) {
 	if !x.endRecorded {
 		x.endRecorded = true
@@ -72,19 +80,21 @@ func (x *exchange) recordEnd(why string) {
 	}
 }
 
-// abortLocked ends the exchange, also one whose client neither sends nor reads. The handler's lock keeps it from being over: its deadlines would not be ours any more.
+// abortLocked ends the exchange, even if its client neither sends nor reads. The handler's lock
+// keeps the exchange from ending: afterwards its deadlines belong to net/http.
 func (x *exchange) abortLocked() {
 	x.cancel(errShutdown)
 	w := x.w
 	if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
-		w = outer.Unwrap() // what is around net/http's is for one goroutine
+		w = outer.Unwrap() // wrappers are for one goroutine
 	}
 	rc, past := http.NewResponseController(w), time.Unix(1, 0)
 	rc.SetReadDeadline(past)
 	rc.SetWriteDeadline(past)
 }
 
-// abortErr is asked behind the setting of a deadline, which may have undone that of abortLocked.
+// abortErr returns errShutdown after abortLocked. Call it after setting a deadline, which may have
+// replaced that of abortLocked.
 func (x *exchange) abortErr() error {
 	if errors.Is(context.Cause(x.ctx), errShutdown) {
 		return errShutdown
@@ -92,10 +102,10 @@ func (x *exchange) abortErr() error {
 	return nil
 }
 
-// finish gives back what the exchange has taken.
+// finish releases the resources of the exchange.
 func (x *exchange) finish() {
 	x.returned.Store(true)
-	x.recordEnd("the tap failed") // a panic
+	x.recordEnd("the tap failed") // after a panic
 	if x.conn != nil && x.r.ProtoMajor == 1 && !x.bodyRead.Load() && x.abortErr() != nil {
 		x.conn.Close() // net/http would wait for the rest of the body
 	}
@@ -111,14 +121,14 @@ func (x *exchange) releaseBuffers() {
 	}
 }
 
-// newBuffer returns a place for a body or an event.
+// newBuffer returns a buffer for a body or an event.
 func (x *exchange) newBuffer() *boundedBuffer {
 	b := &boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
 	x.buffers = append(x.buffers, b)
 	return b
 }
 
-// standing reports whether the exchange is one that does not end by itself.
+// standing reports whether the exchange is a standing stream.
 func (x *exchange) standing() bool {
 	return x.r.Method == http.MethodGet || x.r.Header.Get("Mcp-Method") == methodListen
 }
@@ -140,7 +150,8 @@ func (x *exchange) recordRequest() {
 	x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: head})
 }
 
-// expectNextHead is called when the body of the request has been read and nothing of the response has been sent: what the client sends from now on is its next request.
+// expectNextHead notes that the request body was read before any part of the response was sent: the
+// client's next bytes are its next request.
 func (x *exchange) expectNextHead() {
 	x.bodyRead.Store(true)
 	if x.conn != nil && x.r.ProtoMajor == 1 {
@@ -148,20 +159,22 @@ func (x *exchange) expectNextHead() {
 	}
 }
 
-// refuse answers in the place of the server. That is no event of a response, since the server is not to be judged by it.
+// refuse answers instead of the server. It records no response, since that would be attributed to
+// the server.
 func (x *exchange) refuse(status int, why string) {
 	x.recordEnd("refused by the tap with status " + strconv.Itoa(status) + ": " + why)
 	x.writeError(status, why)
 }
 
-// writeError sends a response of the tap's own.
+// writeError sends a response of the tap itself.
 func (x *exchange) writeError(status int, why string) {
 	h := x.w.Header()
 	clear(h)
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if x.r.ProtoMajor == 1 {
-		h.Set("Connection", "close") // a body that was not read is in the way of the next request
+		// An unread body would precede the next request.
+		h.Set("Connection", "close")
 	}
 	x.w.WriteHeader(status)
 	if x.r.Method != http.MethodHead {
@@ -169,9 +182,9 @@ func (x *exchange) writeError(status int, why string) {
 	}
 }
 
-// endReason says why the exchange ended early, in view of an error of the given side.
+// endReason returns the reason for an early end of the exchange, given an error of side.
 func (x *exchange) endReason(side string, err error) string {
-	// net/http cancels the context of a request whose connection reached a deadline, too.
+	// net/http also cancels the context of a request when its connection reaches a deadline.
 	switch cause := context.Cause(x.ctx); {
 	case errors.Is(cause, errShutdown):
 		return errShutdown.Error()
@@ -191,14 +204,21 @@ func (x *exchange) endReason(side string, err error) string {
 	return side + ": " + printable(err.Error())
 }
 
-// printable bounds a text that peers have a part in, and takes what terminals could act upon out of it.
+// printable shortens a text that peers influence, and escapes terminal control characters.
 func printable(s string) string {
 	const most = 300
 	q := strconv.QuoteToASCII(s[:min(len(s), most)])
 	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
 }
 
-// forward sends the request to the server and brings back the response.
+// forward forwards the request to the server and the response to the client. Its path is:
+//
+//	requestBody         read and record the body, or stream it through a recording sink
+//	upstreamRequest     copy target and end-to-end headers; set Host and Origin
+//	transport.RoundTrip send it; forwardInterim passes informational responses on
+//	forwardResponse     record the head, bind a new session id, copy the headers
+//	forwardBody         feed each chunk to sinkFor's sink, then pass it through gate and write
+//	forwardTrailers     copy the trailers
 func (x *exchange) forward() {
 	body, err := x.requestBody()
 	if err != nil {
@@ -255,7 +275,7 @@ func (x *exchange) upstreamFailed(err error) {
 	x.writeError(status, why)
 }
 
-// requestFailed ends an exchange whose request did not come whole.
+// requestFailed ends an exchange with an incomplete request.
 func (x *exchange) requestFailed(err error) {
 	x.recordEnd("the request broke off: " + x.endReason("client", err))
 	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(context.Cause(x.ctx), errShutdown) {
@@ -273,7 +293,8 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// upstreamRequest returns the request as the server is to get it. Its target is that of the client, byte for byte; its Host is the server's own.
+// upstreamRequest returns the request for the server. It keeps the client's target byte for byte
+// and sets the server's own Host.
 func (x *exchange) upstreamRequest(body upstreamBody) *http.Request {
 	u := &url.URL{
 		Scheme: x.h.upstream.Scheme, Host: x.h.upstream.Host,
@@ -282,7 +303,7 @@ func (x *exchange) upstreamRequest(body upstreamBody) *http.Request {
 	header := endToEnd(x.r.Header, x.header)
 	delete(header, "Host")
 	if _, ok := header["User-Agent"]; !ok {
-		header["User-Agent"] = []string{""} // net/http would name itself
+		header["User-Agent"] = []string{""} // prevents the default of net/http
 	}
 	switch own := x.r.Header.Get("Origin"); {
 	case x.h.opts.Origin == "", own == "":
@@ -304,28 +325,36 @@ func (x *exchange) upstreamRequest(body upstreamBody) *http.Request {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: body.ReadCloser, ContentLength: x.r.ContentLength, Trailer: x.r.Trailer,
 	}
-	if body.data != nil { // for a connection that turns out to be closed before anything was sent
+	// The transport may retry on a connection that was closed before it sent anything.
+	if body.data != nil {
 		out.GetBody = func() (io.ReadCloser, error) { return bytesBody(body.data), nil }
 	}
 	return out
 }
 
-// interim is what is known of the informational responses to a request, which come from goroutines of the transport.
+// interim is the state of the informational responses to a request, which goroutines of the
+// transport report.
 type interim struct {
-	mu        sync.Mutex
-	done      bool          // the response has come, or none will
-	conn      *serverConn   // by which the request was sent last, if its heads are seen
-	forwarded chan struct{} // closed when the client has been told that the server wants the body; nil while the server has not said so
+	mu sync.Mutex
+	// done reports that the transport has returned.
+	done bool
+	// conn is the connection of the last attempt, or nil if its heads are not visible.
+	conn *serverConn
+	// forwarded is nil until the server requests the body. It is closed when the client has been
+	// told.
+	forwarded chan struct{}
 }
 
-// bodyRequested is called when the server wants the body, before the body is read and before inform is called.
+// bodyRequested notes that the server requests the body. The transport calls it before it reads the
+// body and before forwardInterim.
 func (i *interim) bodyRequested() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.forwarded = make(chan struct{})
 }
 
-// waitForwarded waits until the client knows what the server has said of the body. To read the body before that would have net/http ask for it as well.
+// waitForwarded waits until the client has received the server's request for the body. Otherwise
+// reading the body would make net/http send one too.
 func (i *interim) waitForwarded() {
 	i.mu.Lock()
 	forwarded := i.forwarded
@@ -335,7 +364,7 @@ func (i *interim) waitForwarded() {
 	}
 }
 
-// forwardInterim passes on an informational response.
+// forwardInterim forwards an informational response.
 func (x *exchange) forwardInterim(status int, header textproto.MIMEHeader) {
 	i := &x.interim
 	i.mu.Lock()
@@ -351,7 +380,7 @@ func (x *exchange) forwardInterim(status int, header textproto.MIMEHeader) {
 		Status: status, Proto: "HTTP/1.1", Headers: httphead.Headers(http.Header(header), false),
 	}})
 	if x.r.ProtoMajor == 1 && x.r.ProtoMinor == 0 {
-		return // there are none in HTTP/1.0
+		return // HTTP/1.0 has no informational responses
 	}
 	h := x.w.Header()
 	for name, values := range endToEnd(http.Header(header), nil) {
@@ -361,12 +390,12 @@ func (x *exchange) forwardInterim(status int, header textproto.MIMEHeader) {
 	clear(h)
 }
 
-// armBodyTimeout bounds how long a body may stay away.
+// armBodyTimeout sets the deadline for the next piece of the request body.
 func (x *exchange) armBodyTimeout() { x.rc.SetReadDeadline(time.Now().Add(x.h.opts.BodyTimeout)) }
 
 func (x *exchange) disarmBodyTimeout() { x.rc.SetReadDeadline(time.Time{}) }
 
-// clientError tells a body that broke off from one that is wrong.
+// clientError distinguishes an interrupted body from an invalid one.
 func (x *exchange) clientError(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) {
 		return errClientGone
@@ -374,20 +403,23 @@ func (x *exchange) clientError(err error) error {
 	return err
 }
 
-// minBodyBuffer is how much is set aside for a body of which more was announced than has come, in bytes.
+// minBodyBuffer is the initial buffer size in bytes for a larger announced body.
 const minBodyBuffer = 1 << 20
 
-// upstreamBody is a request's body on its way to the server.
+// upstreamBody is a request body for the server.
 type upstreamBody struct {
 	io.ReadCloser
-	data []byte // it, if it has been read
+	// data is the body if it has been read, or nil.
+	data []byte
 }
 
-// bytesBody returns a body that net/http recognises as one that is in memory: it goes out in one piece with the head.
+// bytesBody returns a body that net/http recognizes as one in memory, and sends together with the
+// head.
 func bytesBody(data []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(data)) }
 
-// requestBody returns the body to send on. As a rule it has been read by then: while there is something left of the body of an HTTP/1 request, net/http
-// closes the connection behind the first response, and loses what of it was not sent yet. Servers do respond before they have read the body.
+// requestBody returns the body to forward. Usually it reads it first: if a part of an HTTP/1
+// request body is unread, net/http closes the connection after the response and loses unsent data.
+// Some servers respond before they have read the body.
 func (x *exchange) requestBody() (upstreamBody, error) {
 	r := x.r
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
@@ -411,7 +443,7 @@ func (x *exchange) requestBody() (upstreamBody, error) {
 	return upstreamBody{x.streamBody(nil, media), nil}, nil
 }
 
-// readBody reads the whole body, unless it turns out to be too large.
+// readBody reads the whole body, unless it is too large.
 func (x *exchange) readBody(media string) (upstreamBody, error) {
 	buffer := x.newBuffer()
 	if x.r.ContentLength > 0 {
@@ -432,7 +464,7 @@ func (x *exchange) readBody(media string) (upstreamBody, error) {
 			return upstreamBody{x.streamBody(append(buffer.buf[:len(buffer.buf):len(buffer.buf)], chunk[kept:n]...), media), nil}, nil
 		}
 		if int64(len(buffer.buf)) >= minBodyBuffer && int64(cap(buffer.buf)) < x.r.ContentLength {
-			buffer.grow(int(x.r.ContentLength)) // the rest at once, not by copying
+			buffer.grow(int(x.r.ContentLength)) // the rest without more copies
 		}
 		switch {
 		case err == io.EOF:
@@ -446,7 +478,7 @@ func (x *exchange) readBody(media string) (upstreamBody, error) {
 	}
 }
 
-// streamBody returns a body that goes to the server as it comes. first has come.
+// streamBody returns a body that is forwarded as it arrives. first is the part that has been read.
 func (x *exchange) streamBody(first []byte, media string) io.ReadCloser {
 	b := &streamedBody{x: x, src: io.MultiReader(bytes.NewReader(first), x.r.Body)}
 	if media == typeLines {
@@ -457,7 +489,7 @@ func (x *exchange) streamBody(first []byte, media string) io.ReadCloser {
 	return b
 }
 
-// A streamedBody is recorded part by part.
+// A streamedBody is recorded in parts.
 type streamedBody struct {
 	x    *exchange
 	src  io.Reader
@@ -487,13 +519,15 @@ func (b *streamedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements [io.Closer]. The body belongs to net/http.
+// Close implements [io.Closer]. net/http owns the body.
 func (*streamedBody) Close() error { return nil }
 
-// An expectedBody is read when the server has asked for it (https://www.rfc-editor.org/rfc/rfc9110#section-10.1.1), and then as a whole.
+// An expectedBody is read completely when the server has requested it
+// (https://www.rfc-editor.org/rfc/rfc9110#section-10.1.1).
 type expectedBody struct {
-	x    *exchange
-	buf  []byte // room for all of it
+	x *exchange
+	// buf has room for the whole body.
+	buf  []byte
 	rest *bytes.Reader
 	err  error
 }
@@ -517,7 +551,7 @@ func (b *expectedBody) fill() {
 	}
 	n, err := io.ReadFull(b.x.r.Body, b.buf[:b.x.r.ContentLength])
 	if err == nil {
-		_, err = io.ReadFull(b.x.r.Body, make([]byte, 1)) // its end
+		_, err = io.ReadFull(b.x.r.Body, make([]byte, 1)) // expects EOF
 	}
 	if b.x.returned.Load() {
 		b.err = http.ErrBodyReadAfterClose
@@ -536,10 +570,10 @@ func (b *expectedBody) fill() {
 // Close implements [io.Closer].
 func (*expectedBody) Close() error { return nil }
 
-// chunks are buffers for what goes by.
+// chunks are buffers for forwarded data.
 var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// forwardResponse brings the response to the client. It panics if it breaks off.
+// forwardResponse forwards the response to the client. It panics if the response is cut off.
 func (x *exchange) forwardResponse(resp *http.Response, conn *serverConn) {
 	list := x.recordResponse(resp, conn)
 	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && x.r.Header.Get("Mcp-Session-Id") == "" {
@@ -549,7 +583,8 @@ func (x *exchange) forwardResponse(resp *http.Response, conn *serverConn) {
 	for name, values := range endToEnd(resp.Header, list) {
 		h[name] = values
 	}
-	for _, name := range []string{"Date", "Content-Type"} { // net/http would add them
+	// net/http would add these.
+	for _, name := range []string{"Date", "Content-Type"} {
 		if _, ok := h[name]; !ok {
 			h[name] = nil
 		}
@@ -568,7 +603,8 @@ func (x *exchange) forwardResponse(resp *http.Response, conn *serverConn) {
 	}
 }
 
-// recordResponse records the head of the response, and returns its fields as they were on the wire, nil if that is not known.
+// recordResponse records the head of the response. It returns the fields as on the wire, or nil if
+// unknown.
 func (x *exchange) recordResponse(resp *http.Response, conn *serverConn) (exact []capture.Header) {
 	if conn != nil && resp.ProtoMajor == 1 {
 		if list, ok := conn.head.take(); ok && sameFields(list, resp.Header) {
@@ -586,7 +622,7 @@ func (x *exchange) recordResponse(resp *http.Response, conn *serverConn) (exact 
 	return exact
 }
 
-// sinkFor returns what records the body of a response.
+// sinkFor returns the sink that records the body of a response.
 func (x *exchange) sinkFor(resp *http.Response) sink {
 	coding := contentCoding(resp.Header)
 	var s sink
@@ -595,7 +631,8 @@ func (x *exchange) sinkFor(resp *http.Response) sink {
 		s = newEventSink(x)
 	case media == typeLines:
 		s = newLineSink(x, capture.ToClient)
-	case coding != "" && resp.ContentLength >= 0: // all of it is there before the last of it is forwarded
+	// The whole body arrives before its last byte is forwarded.
+	case coding != "" && resp.ContentLength >= 0:
 		return &bodySink{x: x, header: resp.Header, coding: coding, expectMessage: resp.StatusCode < 300, buffer: x.newBuffer()}
 	default:
 		s = &bodySink{x: x, header: resp.Header, expectMessage: resp.StatusCode < 300, buffer: x.newBuffer()}
@@ -606,7 +643,8 @@ func (x *exchange) sinkFor(resp *http.Response) sink {
 	return s
 }
 
-// forwardBody forwards the body. The error tells that it broke off, and why is what to say of it.
+// forwardBody forwards the body. If the body is cut off, it returns an error and the reason for the
+// record.
 func (x *exchange) forwardBody(resp *http.Response) (why string, err error) {
 	if x.r.Method == http.MethodHead || resp.ContentLength == 0 {
 		return "", nil
@@ -647,7 +685,8 @@ func (x *exchange) forwardBody(resp *http.Response) (why string, err error) {
 	}
 }
 
-// write forwards p at once. The deadline is for a client that does not read: what it leaves is left at the server meanwhile.
+// write forwards p at once. The deadline is for a client that does not read; meanwhile the tap
+// stops reading from the server.
 func (x *exchange) write(p []byte, last bool) error {
 	if len(p) == 0 {
 		return nil
@@ -659,7 +698,7 @@ func (x *exchange) write(p []byte, last bool) error {
 	if _, err := x.w.Write(p); err != nil {
 		return x.writeFailed(err)
 	}
-	if last { // the end of it goes along
+	if last { // the handler's return flushes it
 		return nil
 	}
 	return x.flush()
@@ -673,7 +712,7 @@ func (x *exchange) flush() error {
 	if err := x.rc.Flush(); err != nil {
 		return x.writeFailed(err)
 	}
-	x.rc.SetWriteDeadline(time.Time{}) // HTTP/2 would end a quiet stream when it is reached
+	x.rc.SetWriteDeadline(time.Time{}) // HTTP/2 would end an idle stream
 	return nil
 }
 
@@ -684,7 +723,8 @@ func (x *exchange) writeFailed(err error) error {
 	return errClientGone
 }
 
-// forwardTrailers passes on the fields behind the body (https://www.rfc-editor.org/rfc/rfc9110#section-6.5).
+// forwardTrailers forwards the fields after the body
+// (https://www.rfc-editor.org/rfc/rfc9110#section-6.5).
 func (x *exchange) forwardTrailers(t http.Header) {
 	h := x.w.Header()
 	for _, f := range httphead.Headers(t, false) {

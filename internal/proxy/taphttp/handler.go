@@ -18,9 +18,11 @@ import (
 	"mcpwire/streamable"
 )
 
-// A Handler forwards requests to one server and records what goes either way. Make one with [New]. It may be used by many goroutines at once.
+// A Handler forwards requests to one server and records both directions. Use [New] to create one.
+// It is safe for concurrent use.
 type Handler struct {
-	upstream  *url.URL // scheme and host are those of the server
+	// upstream has the scheme and host of the server.
+	upstream  *url.URL
 	opts      Options
 	rec       recorder
 	access    access
@@ -28,19 +30,22 @@ type Handler struct {
 	budget    budget
 	transport *http.Transport
 
-	exchanges atomic.Uint64 // the number of the last
+	// exchanges is the number of the last exchange.
+	exchanges atomic.Uint64
 
 	mu      sync.Mutex
 	closing bool
 	active  map[*exchange]struct{}
-	idle    chan struct{} // closed when closing, and active is empty
+	// idle is closed when closing is set and active is empty.
+	idle chan struct{}
 }
 
-// New returns a handler that forwards to the origin of upstream whatever comes, and records it with rec, which stays the caller's to close, after
-// [Handler.Shutdown]. The path of upstream only says which path is the MCP endpoint. rec may be nil: then events go to [Options.Observe] alone. opts may be
-// nil; it is copied.
+// New returns a handler that forwards all requests to the origin of upstream and records them with
+// rec. The path of upstream only identifies the MCP endpoint. The caller closes rec after
+// [Handler.Shutdown]. A nil rec records nothing; only [Options.Observe] then sees events. opts may
+// be nil; New copies it.
 //
-// The error says what is wrong with the URL or the options.
+// The error describes an invalid URL or option.
 func New(upstream *url.URL, rec *capture.Writer, opts *Options) (*Handler, error) {
 	switch {
 	case upstream.Scheme != "http" && upstream.Scheme != "https":
@@ -63,18 +68,20 @@ func New(upstream *url.URL, rec *capture.Writer, opts *Options) (*Handler, error
 	return h, nil
 }
 
-// Listener returns a listener whose connections the handler recognises: it then knows which requests came on the same one, and the order and the
-// spelling of their headers. [Handler.Serve] does this itself.
+// Listener returns a listener whose connections the handler recognizes. The handler then knows
+// which requests share a connection, and the order and spelling of their headers. [Handler.Serve]
+// does this itself.
 func (h *Handler) Listener(l net.Listener) net.Listener { return listener{l} }
 
-// Why an exchange did not end by itself; these are the causes of its context.
+// The reasons for an early end of an exchange, as causes of its context.
 var (
 	errClientGone = errors.New("client closed")
 	errShutdown   = errors.New("tap shut down")
 	errSlowReader = errors.New("the client did not read on")
 )
 
-// ServeHTTP implements [http.Handler]. It panics with [http.ErrAbortHandler] when a response breaks off, so that the client sees that it is not whole.
+// ServeHTTP implements [http.Handler]. It panics with [http.ErrAbortHandler] to cut off an
+// incomplete response, so that the client sees that it is incomplete.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.newExchange(w, r)
 	defer x.finish()
@@ -105,7 +112,7 @@ func (h *Handler) newExchange(w http.ResponseWriter, r *http.Request) *exchange 
 	return x
 }
 
-// admit counts an exchange among those under way.
+// admit adds an exchange to the active ones, unless it returns full or closing.
 func (h *Handler) admit(x *exchange) (full, closing bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,8 +135,10 @@ func (h *Handler) remove(x *exchange) {
 	}
 }
 
-// Shutdown refuses further requests with status 503, ends standing streams at once and what else is under way after [Options.Grace], or when ctx ends, and
-// waits until all of it has been recorded. Responses that had not ended break off. It may be called more than once, and returns nil, or the cause of ctx's end.
+// Shutdown refuses further requests with status 503 and ends standing streams at once. It ends
+// other exchanges after [Options.Grace] or when ctx ends, cutting off their responses, and waits
+// until all of them are recorded. It may be called more than once. It returns nil, or the cause of
+// ctx's end.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.mu.Lock()
 	if !h.closing {
@@ -167,34 +176,50 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 
 // Options are the options of [New]. nil means defaults.
 type Options struct {
-	// TLS configures TLS to the server. It is copied. nil is crypto/tls's default.
+	// TLS configures TLS to the server. It is copied. nil means the default of crypto/tls.
 	TLS *tls.Config
-	// NoHTTP2 keeps to HTTP/1.1 where the server would speak HTTP/2, which it is asked for over TLS only.
+	// NoHTTP2 disables HTTP/2 to the server, which otherwise is offered over TLS.
 	NoHTTP2 bool
-	// Dial connects to the server, or to the proxy that the environment names. nil is a [net.Dialer].
+	// Dial connects to the server, or to the proxy from the environment. nil means a [net.Dialer].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Hosts are names under which clients may reach the tap, besides localhost and all addresses. A "*" stands for any: then pages of other sites can reach the
-	// server through the tap under a name of theirs (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning).
+	// Hosts are names by which clients may reach the tap, in addition to localhost and all
+	// addresses. "*" allows any name: pages of other sites can then reach the server through the
+	// tap under their own name
+	// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning).
 	Hosts []string
-	// Origin is put in the place of an Origin header that a request has; "drop" removes it. "" passes it on, so that the server can judge it, as it does in any case
-	// with those of pages that are neither of this machine nor of Hosts: they could otherwise use the server through the tap.
+	// Origin replaces the Origin header of a request; "drop" removes it. Empty forwards it, so that
+	// the server can check it. The tap always forwards an Origin that is neither this machine nor
+	// in Hosts: such a page could otherwise use the server through the tap.
 	Origin string
 
-	MaxBody      int   // bytes of a body, or of an event, that are recorded in one piece, and of a request's that are read before the server gets any; 0 is 64 MiB
-	MaxBuffered  int64 // bytes of all of them at once: what does not fit is recorded in parts, or cut; 0 is 512 MiB
-	MaxHeader    int64 // bytes of a response's header; 0 is 1 MiB
-	MaxExchanges int   // under way at once; more are refused with status 503; 0 is 2048
+	// MaxBody limits a body or event that is recorded in one piece, and the part of a request body
+	// that is read before it is forwarded, in bytes. Zero means 64 MiB.
+	MaxBody int
+	// MaxBuffered limits the total bytes of these bodies. What does not fit is recorded in parts,
+	// or cut. Zero means 512 MiB.
+	MaxBuffered int64
+	// MaxHeader limits the header of a response in bytes. Zero means 1 MiB.
+	MaxHeader int64
+	// MaxExchanges limits concurrent exchanges. More are refused with status 503. Zero means 2048.
+	MaxExchanges int
 
-	BodyTimeout  time.Duration // without a byte of a request's body; 0 is 2 min
-	WriteTimeout time.Duration // for a client to take 32 KiB of a response; 0 is 5 min
-	Grace        time.Duration // for requests to be answered after Shutdown was called; 0 is 2 s. Standing streams have none
+	// BodyTimeout limits the time without a byte of a request body. Zero means 2 min.
+	BodyTimeout time.Duration
+	// WriteTimeout limits the time in which a client must take 32 KiB of a response. Zero means 5
+	// min.
+	WriteTimeout time.Duration
+	// Grace is the time that Shutdown leaves to requests other than standing streams. Zero means 2
+	// s.
+	Grace time.Duration
 
-	// Observe is called with each event before the bytes are forwarded, in the order of the numbers, by one goroutine at a time. The event, whose N and T are set, and its
-	// Data are good until it returns. All exchanges wait for it.
+	// Observe is called with each event before the bytes are forwarded, in the order of the
+	// numbers, by one goroutine at a time. The event, with N and T set, and its Data are valid
+	// until it returns. All exchanges wait for it. nil means no call.
 	Observe func(*capture.Event)
 
-	Logger *slog.Logger // for what goes wrong at the tap; nil discards
+	// Logger logs failures at the tap. nil discards them.
+	Logger *slog.Logger
 }
 
 func setDefault[T int | int64 | time.Duration](v *T, def T) {
@@ -203,7 +228,7 @@ func setDefault[T int | int64 | time.Duration](v *T, def T) {
 	}
 }
 
-// withDefaults returns a copy that is complete.
+// withDefaults returns a copy with all defaults set.
 func (o *Options) withDefaults() Options {
 	var opts Options
 	if o != nil {
@@ -225,21 +250,25 @@ func (o *Options) withDefaults() Options {
 	return opts
 }
 
-// ServeOptions are the options of [Handler.Serve]. nil means defaults: HTTP/1.1 on this machine's loopback.
+// ServeOptions are the options of [Handler.Serve]. nil means defaults: HTTP/1.1 on a loopback
+// address.
 type ServeOptions struct {
-	// AllowRemote permits an address that other machines reach.
+	// AllowRemote permits an address that other machines can reach.
 	AllowRemote bool
-	// CertFile and KeyFile, in PEM, turn TLS on, and HTTP/2 with it.
+	// CertFile and KeyFile, in PEM, enable TLS and HTTP/2. Empty means plain HTTP/1.1.
 	CertFile, KeyFile string
-	// OnListen is called with the address before the first connection is accepted.
+	// OnListen is called with the address before the first connection is accepted. nil means no
+	// call.
 	OnListen func(net.Addr)
 }
 
-// Serve taps what comes by l until ctx ends, and then shuts down: see [Handler.Shutdown]. It returns nil if nothing had to be cut off. l is closed in any
-// case. The error wraps [streamable.ErrRemoteAddress] for an address that other machines reach, without ServeOptions.AllowRemote.
+// Serve serves connections from l until ctx ends, and then shuts down, see [Handler.Shutdown]. It
+// returns nil if nothing was cut off. It closes l in any case. The error wraps
+// [streamable.ErrRemoteAddress] if other machines can reach the address and
+// ServeOptions.AllowRemote is not set.
 //
-// What has no deadline is a stream that goes on: connections without a request are closed after two minutes, and there is one for the head of a
-// request, for each piece of its body, and for each write.
+// Only active streams have no deadline. Connections without a request are closed after two minutes,
+// and there is a deadline for the head of a request, each piece of its body, and each write.
 func (h *Handler) Serve(ctx context.Context, l net.Listener, o *ServeOptions) error {
 	if o == nil {
 		o = new(ServeOptions)
@@ -257,6 +286,6 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, o *ServeOptions) er
 }
 
 const (
-	maxRequestHeader = 1 << 20          // bytes, as net/http has it
+	maxRequestHeader = 1 << 20          // bytes, as in net/http
 	headerTimeout    = 20 * time.Second // for the head of a request
 )

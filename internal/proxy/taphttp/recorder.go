@@ -18,17 +18,21 @@ import (
 	"mcpwire/capture"
 )
 
-// A recorder hands events to the capture and to whoever looks on.
+// A recorder passes events to the capture and the observer.
 type recorder struct {
-	out     *capture.Writer // nil records nothing
+	// out is the capture. nil records nothing.
+	out     *capture.Writer
 	observe func(*capture.Event)
 	start   time.Time
 
-	mu sync.Mutex // held while an event is numbered and observed, so that the observer sees the order of the numbers
-	n  uint64     // of the last event, without out
+	// mu is held while an event is numbered and observed, so that the observer sees events in
+	// order.
+	mu sync.Mutex
+	// n is the number of the last event if out is nil.
+	n uint64
 }
 
-// record is called before the bytes are forwarded.
+// record records an event. Callers call it before they forward the bytes.
 func (r *recorder) record(e *capture.Event) {
 	if r.observe == nil {
 		if r.out != nil {
@@ -48,18 +52,18 @@ func (r *recorder) record(e *capture.Event) {
 	r.observe(e)
 }
 
-// A sink records a body while it goes by. Its methods are called by one goroutine at a time.
+// A sink records a body while it is forwarded. One goroutine at a time calls its methods.
 type sink interface {
-	// feed is called before p is forwarded; last tells that nothing comes behind it.
+	// feed is called before p is forwarded. last reports that p is the end of the body.
 	feed(p []byte, last bool)
-	// end is called once, when no more will come. whole tells that the body ended as it should.
+	// end is called once at the end. whole reports that the body is complete.
 	end(whole bool)
 }
 
 var jsonrpcMember = []byte(`"jsonrpc"`)
 
-// isMessage reports whether a body holds what the protocol calls a message, or should. Other bodies are those of authorization and what is else at the
-// same origin.
+// isMessage reports whether a body is, or should be, a message of the protocol. Other bodies belong
+// to authorization or to other services of the same origin.
 func (x *exchange) isMessage(data []byte, h http.Header, expectMessage bool) bool {
 	if x.isEndpoint && expectMessage && isJSON(mediaType(h)) {
 		return true
@@ -68,7 +72,8 @@ func (x *exchange) isMessage(data []byte, h http.Header, expectMessage bool) boo
 	return len(text) > 0 && (text[0] == '{' || text[0] == '[') && bytes.Contains(text, jsonrpcMember)
 }
 
-// recordBody records a body that is complete, and in a content coding unless that is "". good is whether it should be a message if it is at the endpoint.
+// recordBody records a complete body. An empty coding means that it is not compressed.
+// expectMessage reports whether a body at the endpoint should be a message.
 func (x *exchange) recordBody(dir capture.Dir, data []byte, h http.Header, coding string, expectMessage bool) {
 	if len(data) == 0 {
 		return
@@ -98,7 +103,7 @@ func (x *exchange) recordPart(dir capture.Dir, data []byte, part int, coding str
 	}
 }
 
-// A partSink records what comes as parts of a body, as they are forwarded.
+// A partSink records each chunk as a part of a body.
 type partSink struct {
 	x      *exchange
 	dir    capture.Dir
@@ -117,17 +122,21 @@ func (s *partSink) end(whole bool) {
 	}
 }
 
-// A bodySink records a body in one piece, before the last of it is forwarded: when that is known by its length, or by its being complete JSON. A body
-// of another kind, without a length, is recorded behind its end. What is too large is recorded in parts.
+// A bodySink records a body in one piece before its last byte is forwarded, if the length or the
+// end of the JSON text reveals that byte. Other bodies without a length are recorded after their
+// end, and too large ones in parts.
 type bodySink struct {
-	x             *exchange
-	header        http.Header
-	coding        string // that it comes in
-	expectMessage bool   // see isMessage
+	x      *exchange
+	header http.Header
+	// coding is the content coding of the body.
+	coding string
+	// expectMessage is the argument of isMessage.
+	expectMessage bool
 	buffer        *boundedBuffer
 	json          jsonEnd
-	part          int // of a body in parts
-	done          bool
+	// part counts the parts of a body in parts.
+	part int
+	done bool
 }
 
 func (s *bodySink) feed(p []byte, last bool) {
@@ -147,7 +156,7 @@ func (s *bodySink) feed(p []byte, last bool) {
 	}
 }
 
-// recordWhole records what has come as the body.
+// recordWhole records the buffered data as the whole body.
 func (s *bodySink) recordWhole() {
 	s.done = true
 	s.x.recordBody(capture.ToClient, s.buffer.buf, s.header, s.coding, s.expectMessage)
@@ -178,10 +187,11 @@ func (s *bodySink) end(whole bool) {
 
 // A lineSink records lines of messages.
 type lineSink struct {
-	x       *exchange
-	dir     capture.Dir
-	buffer  *boundedBuffer
-	dropped int64 // bytes of the line that were not held
+	x      *exchange
+	dir    capture.Dir
+	buffer *boundedBuffer
+	// dropped counts the bytes of the line above the limit.
+	dropped int64
 }
 
 func newLineSink(x *exchange, dir capture.Dir) *lineSink {
@@ -221,15 +231,16 @@ func (s *lineSink) end(whole bool) {
 	}
 }
 
-// A jsonEnd finds the end of an object or an array in a stream, without judging what is in it.
+// A jsonEnd finds the end of an object or array in a stream without validating it.
 type jsonEnd struct {
 	depth         int
 	begun, quoted bool
 	escaped       bool
-	notJSON       bool // it does not begin like one
+	// notJSON reports a text that is not an object or array.
+	notJSON bool
 }
 
-// feed reports whether the value ended in p, with nothing but space behind it.
+// feed reports whether the value ended in p, with only space after it.
 func (j *jsonEnd) feed(p []byte) (complete bool) {
 	for _, c := range p {
 		switch {
@@ -263,7 +274,7 @@ func (j *jsonEnd) feed(p []byte) (complete bool) {
 	return complete && !j.notJSON
 }
 
-// contentCoding returns the coding that a body is in, "" if it is in none.
+// contentCoding returns the content coding of a body, or "" for plain bytes.
 func contentCoding(h http.Header) string {
 	c := strings.ToLower(strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ", ")))
 	if c == "identity" {
@@ -281,7 +292,8 @@ func newDecoder(coding string, r io.Reader) (io.Reader, error) {
 	switch coding {
 	case "gzip", "x-gzip":
 		return gzip.NewReader(r)
-	case "deflate": // with the header of zlib, as it should be, or without
+	// This is the zlib format, as specified, or a raw deflate stream.
+	case "deflate":
 		b := bufio.NewReader(r)
 		head, err := b.Peek(2)
 		if err != nil {
@@ -295,7 +307,7 @@ func newDecoder(coding string, r io.Reader) (io.Reader, error) {
 	return nil, fmt.Errorf("%w: %.40q", errCoding, coding)
 }
 
-// decodeWhole decodes a body into a hoard.
+// decodeWhole decodes a body into a buffer.
 func decodeWhole(coding string, data []byte, into *boundedBuffer) error {
 	r, err := newDecoder(coding, bytes.NewReader(data))
 	if err != nil {
@@ -316,29 +328,37 @@ func decodeWhole(coding string, data []byte, into *boundedBuffer) error {
 	}
 }
 
-// How much may come out of a compressed stream: a fixed amount, and what text shrinks to.
+// The limits of decoded data: a fixed amount plus a multiple of the input, far above the ratio of
+// text.
 const (
 	freeDecodedBytes = 8 << 20 // bytes
 	maxDecodedRatio  = 100
 )
 
-// A decodingSink decodes a copy of a compressed body for another sink. It decodes all there is of each chunk before the chunk is forwarded; nothing is
-// kept of it. A goroutine decodes, in turns with the one that feeds; end waits for it.
+// A decodingSink decodes a copy of a compressed body for another sink. It decodes each chunk as far
+// as possible before the chunk is forwarded, and keeps none of it. Its goroutine takes turns with
+// the caller of feed; end waits for it.
 type decodingSink struct {
 	x      *exchange
 	coding string
 	next   sink
 
-	chunks   chan []byte
-	wantMore chan struct{} // the decoder wants more
-	done     chan struct{} // closed when it has ended
-	err      error         // why, once done is closed
-	in       int64         // bytes
+	chunks chan []byte
+	// wantMore signals that the decoder needs more input.
+	wantMore chan struct{}
+	// done is closed when the decoder has ended.
+	done chan struct{}
+	// err is the reason, valid after done is closed.
+	err error
+	// in counts the input bytes.
+	in int64
 
-	part   int // of what is recorded undecoded
+	// part counts the parts recorded undecoded.
+	part   int
 	noted  bool
 	closed bool
-	unread []byte // the goroutine's, as is eof
+	// unread and eof belong to the goroutine.
+	unread []byte
 	eof    bool
 }
 
@@ -412,7 +432,7 @@ func (d *decodingSink) feed(p []byte, last bool) {
 	}
 }
 
-// finish waits for the decoder, which finds no more to decode.
+// finish ends the decoder's input and waits for it.
 func (d *decodingSink) finish() {
 	if !d.closed {
 		d.closed = true
@@ -421,14 +441,14 @@ func (d *decodingSink) finish() {
 	}
 }
 
-// recordRaw records what the decoder has no use for.
+// recordRaw records input after the end of the decoder.
 func (d *decodingSink) recordRaw(p []byte) {
 	d.noteError()
 	d.part++
 	d.x.record(&capture.Event{Kind: capture.KindBody, Dir: capture.ToClient, Data: p, Part: d.part, Encoding: d.coding})
 }
 
-// noteError says once why not all was decoded.
+// noteError records once why decoding stopped early.
 func (d *decodingSink) noteError() {
 	if !d.noted && d.err != nil && !errors.Is(d.err, io.EOF) {
 		d.noted = true
@@ -444,13 +464,13 @@ func (d *decodingSink) end(whole bool) {
 	d.next.end(whole)
 }
 
-// A budget bounds what all exchanges together hold in memory for the record.
+// A budget limits the memory of all exchanges for recording, in bytes.
 type budget struct {
 	max  int64
 	used atomic.Int64
 }
 
-// reserve reports whether there is room for n more bytes, which are taken then.
+// reserve reserves n bytes and reports whether there was room.
 func (b *budget) reserve(n int) bool {
 	if b.used.Add(int64(n)) > b.max {
 		b.used.Add(-int64(n))
@@ -461,15 +481,17 @@ func (b *budget) reserve(n int) bool {
 
 func (b *budget) release(n int) { b.used.Add(-int64(n)) }
 
-// A hoard is a growing text that counts for a budget.
+// A boundedBuffer is a growing buffer that counts toward a budget.
 type boundedBuffer struct {
-	budget   *budget
-	max      int // bytes
-	buf      []byte
-	reserved int // from b
+	budget *budget
+	// max limits the buffer in bytes.
+	max int
+	buf []byte
+	// reserved counts the bytes reserved from budget.
+	reserved int
 }
 
-// add appends p, as much of it as there is room for, and returns how much that was.
+// add appends as much of p as there is room for, and returns that number of bytes.
 func (b *boundedBuffer) add(p []byte) int {
 	n := min(len(p), b.max-len(b.buf))
 	if more := len(b.buf) + n - cap(b.buf); more > 0 && !b.grow(len(b.buf)+n) {
@@ -479,7 +501,7 @@ func (b *boundedBuffer) add(p []byte) int {
 	return n
 }
 
-// grow makes room for size bytes, and for more if that is cheap.
+// grow makes room for size bytes, or more if the budget allows.
 func (b *boundedBuffer) grow(size int) bool {
 	for _, want := range [...]int{min(max(size, 2*cap(b.buf), 512), max(b.max, size)), size} {
 		if more := want - b.reserved; b.budget.reserve(more) {
@@ -491,10 +513,10 @@ func (b *boundedBuffer) grow(size int) bool {
 	return false
 }
 
-// maxIdleBuffer is what an idle stream may hold on to, in bytes.
+// maxIdleBuffer limits the memory that an idle stream keeps, in bytes.
 const maxIdleBuffer = 32 << 10
 
-// reset empties it, and gives back what is large.
+// reset empties the buffer and releases large memory.
 func (b *boundedBuffer) reset() {
 	if cap(b.buf) > maxIdleBuffer {
 		b.release()
@@ -503,7 +525,7 @@ func (b *boundedBuffer) reset() {
 	b.buf = b.buf[:0]
 }
 
-// release gives everything back.
+// release releases all memory.
 func (b *boundedBuffer) release() {
 	b.budget.release(b.reserved)
 	b.buf, b.reserved = nil, 0

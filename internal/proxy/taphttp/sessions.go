@@ -6,24 +6,29 @@ import (
 	"sync"
 )
 
-// maxSessionKeys is how many names of sessions are remembered in each of two generations.
+// maxSessionKeys limits the session keys in each of two generations.
 const maxSessionKeys = 1 << 15
 
-// sessions gives the numbers by which a reader tells sessions and connections apart ([capture.Event.Session]).
+// sessions assigns the numbers that distinguish sessions and connections ([capture.Event.Session]).
 //
-// What belongs to a session of the protocol has the number of the session, whichever connection it comes by: a client answers on another connection what it
-// was asked on a stream. What belongs to none has the number of its connection, since clients that know nothing of each other use the same ids. A
-// session takes over the number of the request that opened it, which was recorded before the session had a name; the connection gets another then.
+// Traffic of a protocol session has the number of the session on every connection, since a client
+// may answer on another connection than the stream with the input request. Other traffic has the
+// number of its connection, since unrelated clients use the same ids. A session takes over the
+// number of the request that opened it, which was recorded before the session had an id; the
+// connection then gets another number.
 type sessions struct {
-	mu               sync.Mutex
-	last             uint64
-	recent, previous map[[sha256.Size]byte]uint64 // by name
+	mu   sync.Mutex
+	last uint64
+	// recent and previous map keys to numbers.
+	recent, previous map[[sha256.Size]byte]uint64
 }
 
-// A peer is a connection of a client.
+// A connNumber is the number of a client's connection.
 type connNumber struct {
-	number   uint64 // 0 until there is need of one
-	reserved bool   // to a request under way that may open a session
+	// number is 0 until it is needed.
+	number uint64
+	// reserved reports that a pending request may open a session with this number.
+	reserved bool
 }
 
 func (s *sessions) nextLocked() uint64 {
@@ -31,12 +36,12 @@ func (s *sessions) nextLocked() uint64 {
 	return s.last
 }
 
-// sessionKey is of a fixed size, however long the peers' names are.
+// sessionKey returns a key of fixed size for a name of any length.
 func sessionKey(space, name string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(space + "\x00" + name))
 }
 
-// The spaces of names.
+// The spaces of session keys.
 const (
 	sessionSpace  = "session"
 	endpointSpace = "endpoint"
@@ -60,7 +65,7 @@ func (s *sessions) putLocked(k [sha256.Size]byte, n uint64) {
 	s.recent[k] = n
 }
 
-// bind gives a session the number under which its first request was recorded.
+// bind assigns the number of an exchange to the session that it opened.
 func (s *sessions) bind(space, name string, x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +76,7 @@ func (s *sessions) bind(space, name string, x *exchange) {
 	}
 }
 
-// assign finds the number of an exchange.
+// assign sets the session number of an exchange.
 func (s *sessions) assign(x *exchange, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +96,7 @@ func (s *sessions) assign(x *exchange, r *http.Request) {
 			return
 		}
 	}
-	if x.connNumber == nil { // the listener is not ours
+	if x.connNumber == nil { // not a connection of our listener
 		k := sessionKey(addressSpace, r.RemoteAddr)
 		n, ok := s.findLocked(k)
 		if !ok {
@@ -101,7 +106,8 @@ func (s *sessions) assign(x *exchange, r *http.Request) {
 		x.session = n
 		return
 	}
-	// Only requests without this header open sessions. Two of them at once, which takes HTTP/2, must not end up in one.
+	// Only requests without this header open sessions. Two concurrent ones, which HTTP/2 allows,
+	// must not share a number.
 	opens := r.Header.Get("Mcp-Protocol-Version") == ""
 	if opens && x.connNumber.reserved {
 		x.session = s.nextLocked()
@@ -115,7 +121,7 @@ func (s *sessions) assign(x *exchange, r *http.Request) {
 	x.connNumber.reserved = x.connNumber.reserved || opens
 }
 
-// unassign is called when the exchange is over.
+// unassign releases the reserved number of an exchange that has ended.
 func (s *sessions) unassign(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"mcpwire/capture"
 )
 
-// newTransport returns what brings requests to the server. It adds nothing to them: compression is the client's business, as are cookies and redirects,
-// which a transport does not know of.
+// newTransport returns the transport to the server. It changes no requests: compression, cookies
+// and redirects are left to the client.
 func newTransport(o *Options) *http.Transport {
 	config := o.TLS.Clone()
 	if config == nil {
@@ -39,16 +39,19 @@ func newTransport(o *Options) *http.Transport {
 		TLSClientConfig: config,
 		Protocols:       &protocols,
 		HTTP2: &http.HTTP2Config{
-			SendPingTimeout:               30 * time.Second, // without a frame, to notice that the server is gone without a word
-			PingTimeout:                   15 * time.Second,
-			MaxReceiveBufferPerStream:     256 << 10, // what a slow client leaves unread stays at the server
+			// This detects a server that disappeared silently.
+			SendPingTimeout: 30 * time.Second,
+			PingTimeout:     15 * time.Second,
+			// This delays the server while a slow client does not read.
+			MaxReceiveBufferPerStream:     256 << 10,
 			MaxReceiveBufferPerConnection: 256 << 20,
 		},
 		TLSHandshakeTimeout:   handshakeTimeout,
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true,
 		MaxIdleConnsPerHost:   128,
-		// Some frameworks close a connection that was idle for 5 s. A request that is on its way then is lost, and it may not be sent again.
+		// Some frameworks close a connection after 5 s without traffic. A request sent meanwhile
+		// would be lost and may not be repeated.
 		IdleConnTimeout:        4 * time.Second,
 		MaxResponseHeaderBytes: o.MaxHeader,
 	}
@@ -56,14 +59,15 @@ func newTransport(o *Options) *http.Transport {
 
 const handshakeTimeout = 15 * time.Second
 
-// newServerConn returns a connection of which the heads are seen.
+// newServerConn returns a connection that captures response heads.
 func newServerConn(c net.Conn) *serverConn {
 	s := &serverConn{Conn: c}
 	s.head.max = maxRawHead
 	return s
 }
 
-// dialTLS connects to a server directly: what goes by a proxy does not come here. If it turns out to be HTTP/2, net/http wants to see the connection itself.
+// dialTLS connects to a server directly; connections through a proxy do not use it. For HTTP/2 it
+// returns the plain *tls.Conn, which net/http requires.
 func dialTLS(o *Options, config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
@@ -96,14 +100,16 @@ func dialTLS(o *Options, config *tls.Config) func(context.Context, string, strin
 	}
 }
 
-// hopByHop are the fields that are for the next hop only, besides those that Connection names (https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1).
+// hopByHop are the hop-by-hop fields, in addition to those that Connection names
+// (https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1).
 var hopByHop = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Te", "Transfer-Encoding", "Upgrade", "Http2-Settings"}
 
-// canonicalFields are the fields that net/http goes by when it writes a header, which it would not find in another spelling, and then write a second time. Others that
-// it would add can be kept from it.
+// canonicalFields are fields that net/http looks up when it writes a header. In another spelling it
+// would not find them and would write them twice. Other fields that it adds can be suppressed.
 var canonicalFields = []string{"Content-Length", "Expect", "Host", "Trailer"}
 
-// endToEnd returns what of a header is passed on. list has the spelling of the wire, if it is known.
+// endToEnd returns the fields of a header to forward. list has the spelling on the wire, or is nil
+// if unknown.
 func endToEnd(h http.Header, list []capture.Header) http.Header {
 	drop := map[string]bool{}
 	for _, name := range hopByHop {
@@ -114,7 +120,7 @@ func endToEnd(h http.Header, list []capture.Header) http.Header {
 			drop[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
 		}
 	}
-	// What says how long the message is cannot be dropped by naming it.
+	// Connection cannot remove the fields that delimit the message.
 	delete(drop, "Content-Length")
 	delete(drop, "Host")
 	out := make(http.Header, len(h))
@@ -127,7 +133,7 @@ func endToEnd(h http.Header, list []capture.Header) http.Header {
 	}
 	for _, f := range list {
 		name := http.CanonicalHeaderKey(f.Name)
-		if _, read := h[name]; !read || drop[name] { // net/http has reasons to take some out
+		if _, read := h[name]; !read || drop[name] { // net/http has removed it
 			continue
 		}
 		if !slices.Contains(canonicalFields, name) {
@@ -135,13 +141,14 @@ func endToEnd(h http.Header, list []capture.Header) http.Header {
 		}
 		out[name] = append(out[name], f.Value)
 	}
-	if hasToken(h["Te"], "trailers") { // the only one that means something to those behind a proxy
+	// Only this value has a meaning beyond a proxy.
+	if hasToken(h["Te"], "trailers") {
 		out["Te"] = []string{"trailers"}
 	}
 	return out
 }
 
-// hasToken reports whether a list of tokens has one.
+// hasToken reports whether a list of tokens contains one.
 func hasToken(values []string, token string) bool {
 	for _, v := range values {
 		for t := range strings.SplitSeq(v, ",") {
@@ -153,13 +160,13 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// mediaType returns the media type of a body without its parameters, in lower case.
+// mediaType returns the media type of a body in lower case, without parameters.
 func mediaType(h http.Header) string {
 	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(t))
 }
 
-// isJSON also takes what some send in its place.
+// isJSON reports whether a media type is JSON, including common variants.
 func isJSON(media string) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json") || media == "text/json"
 }
@@ -169,8 +176,9 @@ const (
 	typeLines  = "application/x-ndjson"
 )
 
-// A rawHead sees the head of an HTTP/1 message on its way to net/http, which keeps neither the order nor the spelling of what is in it. What it saw is believed
-// only if net/http has read the same (see same), so it need not understand the framing of bodies: it is told when the next head is due.
+// A rawHead captures the head of an HTTP/1 message on its way to net/http, which keeps neither the
+// order nor the spelling of fields. A captured head is used only if net/http has read the same
+// fields (see sameFields), so rawHead need not parse bodies: expect announces the next head.
 type rawHead struct {
 	mu    sync.Mutex
 	max   int
@@ -181,14 +189,14 @@ type rawHead struct {
 type headState int
 
 const (
-	headIdle  headState = iota // what comes is of no interest
-	headBegin                  // waiting for its first byte
+	headIdle  headState = iota // ignores data
+	headBegin                  // waits for the first byte
 	headIn
 	headDone
-	headNever // this is no HTTP/1
+	headNever // not HTTP/1
 )
 
-// expect makes it wait for a head.
+// expect starts waiting for a head.
 func (h *rawHead) expect() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,7 +205,7 @@ func (h *rawHead) expect() {
 	}
 }
 
-// feed looks at what was read.
+// feed examines data that was read.
 func (h *rawHead) feed(p []byte) {
 	if len(p) == 0 {
 		return
@@ -205,7 +213,7 @@ func (h *rawHead) feed(p []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == headBegin {
-		if p[0] < 'A' || p[0] > 'Z' { // such as a record of TLS
+		if p[0] < 'A' || p[0] > 'Z' { // such as a TLS record
 			h.state = headNever
 			return
 		}
@@ -214,7 +222,7 @@ func (h *rawHead) feed(p []byte) {
 	if h.state != headIn {
 		return
 	}
-	from := max(0, len(h.buf)-3) // the end may have begun before
+	from := max(0, len(h.buf)-3) // the end may begin in earlier data
 	h.buf = append(h.buf, p[:min(len(p), h.max-len(h.buf))]...)
 	for {
 		end := headEnd(h.buf, from)
@@ -224,7 +232,7 @@ func (h *rawHead) feed(p []byte) {
 			return
 		case end < 0:
 			return
-		case bytes.HasPrefix(h.buf, []byte("HTTP/1.1 1")): // the real one is behind it
+		case bytes.HasPrefix(h.buf, []byte("HTTP/1.1 1")): // the final response follows
 			h.buf, from = slices.Clone(h.buf[end:]), 0
 		default:
 			h.state, h.buf = headDone, slices.Clip(h.buf[:end])
@@ -233,7 +241,7 @@ func (h *rawHead) feed(p []byte) {
 	}
 }
 
-// headEnd returns where the empty line ends that ends a head, or -1.
+// headEnd returns the index after the empty line that ends a head, or -1.
 func headEnd(b []byte, from int) int {
 	end := -1
 	for _, mark := range [...]string{"\r\n\r\n", "\n\n", "\n\r\n"} {
@@ -244,7 +252,7 @@ func headEnd(b []byte, from int) int {
 	return end
 }
 
-// take returns the fields of the head that was seen last.
+// take returns the fields of the last captured head.
 func (h *rawHead) take() ([]capture.Header, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -261,7 +269,7 @@ func (h *rawHead) take() ([]capture.Header, bool) {
 		if line == "" {
 			break
 		}
-		if !ok || line[0] == ' ' || line[0] == '\t' { // folded lines are joined by net/http
+		if !ok || line[0] == ' ' || line[0] == '\t' { // net/http joins folded lines
 			return nil, false
 		}
 		list = append(list, capture.Header{Name: name, Value: textproto.TrimString(value)})
@@ -269,7 +277,7 @@ func (h *rawHead) take() ([]capture.Header, bool) {
 	return list, true
 }
 
-// rewrittenFields are what net/http takes out of a header, or adds.
+// rewrittenFields are fields that net/http removes from a header or adds.
 var rewrittenFields = []string{"Host", "Transfer-Encoding", "Trailer", "Content-Length", "Cache-Control", "Connection"}
 
 // sameFields reports whether net/http has read these fields.
@@ -291,7 +299,7 @@ func sameFields(list []capture.Header, h http.Header) bool {
 	return true
 }
 
-// A clientConn is a connection of a client.
+// A clientConn is a connection from a client.
 type clientConn struct {
 	net.Conn
 	number connNumber
@@ -305,7 +313,7 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite lets net/http send the end of a last answer before the connection is reset.
+// CloseWrite lets net/http send the end of the last response before the connection is reset.
 func (c *clientConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -313,7 +321,8 @@ func (c *clientConn) CloseWrite() error {
 	return net.ErrClosed
 }
 
-// LocalAddr implements [net.Conn]. The address leads back to the connection: it is what net/http hands to handlers, whoever runs the server, and through TLS and HTTP/2.
+// LocalAddr implements [net.Conn]. The address leads back to the connection: net/http passes it to
+// handlers, with any server, and also for TLS and HTTP/2.
 func (c *clientConn) LocalAddr() net.Addr { return connAddr{c.Conn.LocalAddr(), c} }
 
 type connAddr struct {
@@ -321,7 +330,7 @@ type connAddr struct {
 	conn *clientConn
 }
 
-// connOf returns the connection of a request, or nil if the listener is not ours.
+// connOf returns the connection of a request, or nil if another listener accepted it.
 func connOf(r *http.Request) *clientConn {
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(connAddr); ok {
 		return a.conn
@@ -342,7 +351,7 @@ func (c *serverConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxRawHead is how long a head may be that is kept as it came, in bytes.
+// maxRawHead limits a captured head in bytes.
 const maxRawHead = 64 << 10
 
 type listener struct{ net.Listener }
