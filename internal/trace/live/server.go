@@ -141,7 +141,8 @@ func (s *Server) Start(dir string, greeting Greeting) error {
 	s.listener, s.path = l, filepath.Join(dir, name+suffix)
 	s.mu.Unlock()
 	s.wg.Go(func() { s.accept(l) })
-	s.wg.Go(func() { _ = cleanExcept(dir, filepath.Join(dir, name+suffix)) }) // Start has checked dir
+	// Start has checked dir.
+	s.wg.Go(func() { _ = cleanExcept(dir, filepath.Join(dir, name+suffix)) })
 	return nil
 }
 
