@@ -3,14 +3,15 @@
 //
 // A filter is a list of terms, all of which must match:
 //
-//	tool:search                      a field has the value; case is ignored, * is a wildcard
+//	tool:search                      a field has the value; case is ignored,
+//	                                 * is a wildcard
 //	method:/^tools\//  /time.?out/i  a regular expression of a field or of the payload
 //	timeout "two words"              the text is in a payload; case is ignored
 //	dur>500ms  size>=1MB             took longer, is larger
 //	n:12-20                          has events with these numbers
 //	has:_meta.traceparent            a payload has the member, at the top
 //	                                 or in params, result or error
-//	finding:RULE                     a rule, by id or severity, reported a finding
+//	finding:RULE                     a rule (id or severity) was violated
 //	jq:(.params.arguments.q == 1)    the jq program is true for a payload
 //	-method:ping                     not
 //	a | b, a or b, (a b)             one of both; a group
@@ -21,7 +22,7 @@
 //
 // The fields are tool, target (a tool, a prompt, a URI), method, id, task,
 // dir (c2s, s2c), kind, status, server, session, side (of a bridge: downstream,
-// upstream), era, rev and lint. A term also matches rows inside the exchange:
+// upstream), era, rev and finding. A term also matches rows inside the exchange:
 // method:elicitation/create finds the call during which the server sent the
 // request.
 //
