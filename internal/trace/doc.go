@@ -29,6 +29,6 @@
 //
 // # Errors
 //
-// The package returns no errors. An event that it cannot parse becomes a
-// row of kind [Invalid].
+// The package returns no errors. An event that should contain a message, but
+// does not, becomes a row of kind [Invalid]. Unknown kinds of events are ignored.
 package trace

@@ -61,7 +61,7 @@ type Server struct {
 	head []byte
 	// headComplete tells that head ends with a newline.
 	headComplete bool
-	// atLineEnd tells that the last call was EndLine.
+	// atLineEnd is true between lines.
 	atLineEnd bool
 	// endsWithLF tells that the last byte written was a newline.
 	endsWithLF bool

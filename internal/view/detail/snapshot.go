@@ -20,7 +20,7 @@ type Snapshot struct {
 	ServerTime time.Duration
 	// ClientTime is how long the server waited for the client.
 	ClientTime time.Duration
-	// LastT is the time of the newest event known to the snapshot.
+	// LastT is the end of the row so far, since the beginning of the capture.
 	LastT time.Duration
 	Done  bool
 
