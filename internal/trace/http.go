@@ -9,22 +9,24 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// roundTripKey is an HTTP exchange.
+// roundTripKey identifies an HTTP round trip.
 type roundTripKey struct {
 	capture *Capture
 	number  uint64
 }
 
-// An xchg is an HTTP exchange that goes on.
+// A roundTrip is an HTTP round trip that has not ended.
 type roundTrip struct {
-	http    *HTTPInfo
-	row     *Row // the first that it carries; nil as long as there is none
+	http *HTTPInfo
+	// row is the first row that the round trip carries. It is nil until there is one.
+	row     *Row
 	session *Session
-	events  []uint64 // that came before the row
-	hits    filter.Hits
+	// events are the numbers of the events before row was added.
+	events []uint64
+	hits   filter.Hits
 }
 
-// parent is the row that what comes in the exchange may stand in. x may be nil.
+// parent returns the row that can contain the events of the round trip, or nil. rt may be nil.
 func (rt *roundTrip) parent() *Row {
 	if rt == nil || rt.row == nil || rt.row.evicted {
 		return nil
@@ -32,7 +34,7 @@ func (rt *roundTrip) parent() *Row {
 	return rt.row
 }
 
-// roundTrip returns the HTTP exchange of a number, or nil if there is none.
+// roundTrip returns the HTTP round trip with the given number, or nil.
 func (m *Model) roundTrip(s *Session, number uint64) *roundTrip {
 	if number == 0 {
 		return nil
@@ -40,7 +42,7 @@ func (m *Model) roundTrip(s *Session, number uint64) *roundTrip {
 	return m.roundTrips[roundTripKey{s.Capture, number}]
 }
 
-// beginRoundTrip makes an HTTP exchange.
+// beginRoundTrip adds an HTTP round trip. It drops the oldest ones above maxRoundTrips.
 func (m *Model) beginRoundTrip(s *Session, e *capture.Event) *roundTrip {
 	k := roundTripKey{s.Capture, e.Exchange}
 	for len(m.roundTrips) >= maxRoundTrips && len(m.roundTripOrder) > 0 {
@@ -59,7 +61,7 @@ func (m *Model) beginRoundTrip(s *Session, e *capture.Event) *roundTrip {
 	return rt
 }
 
-// attachHTTP gives a row the facts of the HTTP exchange that it came in, if it is the first in it.
+// attachHTTP sets r.HTTP if r is a client's request or the first row of its HTTP round trip.
 func (m *Model) attachHTTP(rt *roundTrip, r *Row) {
 	if rt == nil {
 		return
@@ -75,7 +77,7 @@ func (m *Model) attachHTTP(rt *roundTrip, r *Row) {
 	}
 }
 
-// setRoundTripRow makes a row the one that the events of an exchange belong to.
+// setRoundTripRow makes r the row that the events of a round trip belong to.
 func (m *Model) setRoundTripRow(rt *roundTrip, r *Row) {
 	rt.row, r.roundTripKey = r, roundTripKey{r.Capture, rt.http.Number}
 	for _, n := range rt.events {
@@ -87,7 +89,7 @@ func (m *Model) setRoundTripRow(rt *roundTrip, r *Row) {
 	rt.events = nil
 }
 
-// httpEvent takes an event about HTTP.
+// httpEvent handles an HTTP event.
 func (m *Model) httpEvent(s *Session, e *capture.Event) {
 	rt := m.roundTrip(s, e.Exchange)
 	if e.Kind == capture.KindRequest || rt == nil {
@@ -131,7 +133,7 @@ func (m *Model) httpEvent(s *Session, e *capture.Event) {
 	m.markUpdated(r)
 }
 
-// httpRow adds a row for an exchange without a message from the client.
+// httpRow adds a row for an HTTP round trip without a message from the client.
 func (m *Model) httpRow(s *Session, e *capture.Event, rt *roundTrip) {
 	r := m.newRow(HTTP, s, e)
 	r.Method, r.Target, r.HTTP, r.Status = rt.http.Method, rt.http.URL, rt.http, Pending
@@ -177,8 +179,10 @@ func (m *Model) httpEnd(rt *roundTrip, e *capture.Event) {
 			r.Status = OK
 		}
 	case r.Kind != Request || r.Done || r.HTTP != h:
-	case h.Status >= 400, h.Status == 0, r.Revision != "": // in the modern era, a request ends with its exchange
-		if h.Status < 400 && r.Revision != "" && strings.Contains(strings.ToLower(h.EndReason), "client") { // and a client cancels by going away
+	// In the modern era, a request ends with its HTTP round trip.
+	case h.Status >= 400, h.Status == 0, r.Revision != "":
+		// A client cancels by closing the stream.
+		if h.Status < 400 && r.Revision != "" && strings.Contains(strings.ToLower(h.EndReason), "client") {
 			m.applyCancellation(r, e.T)
 			m.removePending(r)
 			return
@@ -188,7 +192,7 @@ func (m *Model) httpEnd(rt *roundTrip, e *capture.Event) {
 	}
 }
 
-// sseText describes an event of a stream that has no message.
+// sseText describes a stream event without a message.
 func sseText(e *capture.Event) string {
 	var parts []string
 	if s := e.SSE; s != nil {

@@ -16,7 +16,7 @@ import (
 
 const methodToolsCall = mcp.MethodToolsCall
 
-// messageEvent takes an event with a message, or several.
+// messageEvent handles an event with one message or a batch.
 func (m *Model) messageEvent(s *Session, e *capture.Event) {
 	parts := m.pairer.Add(e)
 	if len(parts) == 0 {
@@ -56,7 +56,7 @@ func (m *Model) messageEvent(s *Session, e *capture.Event) {
 	}
 }
 
-// invalid adds a row for what is no message, though it stands where one should.
+// invalid adds a row for an event that should contain a message, but does not.
 func (m *Model) invalid(s *Session, e *capture.Event) {
 	r := m.newRow(Invalid, s, e)
 	r.Excerpt, r.RequestBytes = excerpt(e.Data), wireLen(e)
@@ -82,7 +82,8 @@ func (m *Model) request(s *Session, e *capture.Event, p *capture.Message, msg *j
 	}
 	parent := m.parentOfRequest(s, r, &f, rt)
 	m.addRow(r, parent)
-	if r.Parent == nil || r.Parent != parent && r.Role != ServerRequest { // it has made room, or is too deep inside
+	// The parent was evicted, or is nested too deeply.
+	if r.Parent == nil || r.Parent != parent && r.Role != ServerRequest {
 		r.Role = ""
 	}
 	m.attachHTTP(rt, r)
@@ -103,7 +104,7 @@ func (m *Model) request(s *Session, e *capture.Event, p *capture.Message, msg *j
 	}
 }
 
-// beginRequest does what the beginning of a request means for others.
+// beginRequest updates the parents and statistics when a request begins.
 func (m *Model) beginRequest(r *Row, f *requestFields) {
 	st := m.stats.forRow(r)
 	switch r.Role {
@@ -139,7 +140,7 @@ func (m *Model) response(s *Session, e *capture.Event, p *capture.Message, msg *
 	r := m.rowByCall[p.Call]
 	if p.Call == nil || r == nil {
 		if p.Call != nil && p.Call.N > 0 && m.evicted > 0 {
-			return // its request has made room
+			return // its request was evicted
 		}
 		r = m.newRow(Response, s, e)
 		r.ID, r.RequestBytes, r.Excerpt = clip(string(msg.ID), maxName), size, excerpt(e.Data)
@@ -152,30 +153,32 @@ func (m *Model) response(s *Session, e *capture.Event, p *capture.Message, msg *
 	switch {
 	case r.Status == Unanswered:
 		m.reopen(r)
-	case r.Done: // cancelled, and answered all the same
+	case r.Done: // canceled, but answered nevertheless
 		m.removePending(r)
 		m.markUpdated(r)
 		return
 	}
 	m.applyResponse(r, e, msg)
 	m.endRequest(r, e.T)
-	if rt != nil && rt.row == nil { // the client answers the server in an exchange of its own
+	// The client answers the server in a separate HTTP round trip.
+	if rt != nil && rt.row == nil {
 		m.setRoundTripRow(rt, r)
 	}
 	m.markUpdated(r)
 }
 
-// reopen takes back that a request stays without an answer: there is one, by whoever speaks for a process that is gone.
+// reopen reverts abandon: a response came after all, from the tap in place of an exited process.
 func (m *Model) reopen(r *Row) {
 	r.ClientTime -= r.inputWait()
 	r.abandonedAt, r.Latency = 0, 0
 	m.stats.forRow(r).removeUnanswered(r)
 }
 
-// applyResponse takes what a response says.
+// applyResponse sets the fields of r that a response determines.
 func (m *Model) applyResponse(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 	r.Latency = max(0, e.T-r.T)
-	if r.pendingInputs > 0 { // it did not wait for the client after all
+	// It did not wait for the client after all.
+	if r.pendingInputs > 0 {
 		r.ClientTime += max(0, e.T-r.inputSince)
 		r.pendingInputs = 0
 	}
@@ -221,7 +224,7 @@ func (m *Model) applyResponse(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 	}
 }
 
-// endRequest does what the end of a request means for others.
+// endRequest updates the parents and statistics when a request ends.
 func (m *Model) endRequest(r *Row, at time.Duration) {
 	r.Done = true
 	m.removePending(r)
@@ -254,13 +257,13 @@ func (m *Model) endRequest(r *Row, at time.Duration) {
 	}
 }
 
-// abandon ends a request, or an HTTP exchange, to which nothing can come any more.
+// abandon ends a request, or an HTTP round trip, that can receive nothing more.
 func (m *Model) abandon(r *Row) {
 	if r.Done {
 		return
 	}
 	r.Done, r.abandonedAt = true, max(r.T, r.lastT())
-	if r.Latency == 0 { // it has waited to the end
+	if r.Latency == 0 { // it was pending until the end
 		r.Latency = r.abandonedAt - r.T
 		r.ClientTime += r.inputWait()
 	}
@@ -279,7 +282,7 @@ func (m *Model) abandon(r *Row) {
 	m.markUpdated(r)
 }
 
-// inputWait returns for how long the server has waited for the client when the row was abandoned.
+// inputWait returns how long the server had waited for the client when the row was abandoned.
 func (r *Row) inputWait() time.Duration {
 	if r.pendingInputs == 0 {
 		return 0
@@ -294,7 +297,7 @@ func wireLen(e *capture.Event) int64 {
 	return int64(len(e.Data))
 }
 
-// idText returns a text that is the same for equal ids.
+// idText returns the same text for equal ids.
 func idText(id jsonrpc.ID) string {
 	if s, ok := id.Text(); ok {
 		return strconv.Quote(s)
@@ -302,12 +305,12 @@ func idText(id jsonrpc.ID) string {
 	return string(id)
 }
 
-// allowsInputRounds reports whether a request may take several rounds.
+// allowsInputRounds reports whether a request with the method may take several rounds.
 func allowsInputRounds(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
 }
 
-// parentOfRequest returns what a request stands in, and gives it the role.
+// parentOfRequest returns the row that contains a request, or nil, and sets the request's role.
 func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFields, rt *roundTrip) *Row {
 	if r.Dir == capture.ToServer || r.Dir == "" {
 		if f.isTaskRequest {
@@ -325,7 +328,8 @@ func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFields, rt *roundT
 		return nil
 	}
 	r.Role = ServerRequest
-	if f.isTaskRequest { // the server asks for a task of the client's
+	// The server polls a task of the client.
+	if f.isTaskRequest {
 		if t := s.task(f.task); t != nil {
 			r.Role = Poll
 			return t
@@ -343,7 +347,7 @@ func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFields, rt *roundT
 	return rt.parent()
 }
 
-// roundKey are what a further round of the request is recognised by.
+// roundKey returns the key that matches a retry with the request that awaits it.
 func (f *requestFields) roundKey(side capture.Side, method string) roundKey {
 	if f.stateHash != 0 {
 		return roundKey{side: side, method: method, state: f.stateHash}
@@ -351,7 +355,7 @@ func (f *requestFields) roundKey(side capture.Side, method string) roundKey {
 	return roundKey{side: side, method: method, params: f.paramsHash}
 }
 
-// awaitInput notes that a request goes on with a further round.
+// awaitInput records that a request waits for a further round.
 func (m *Model) awaitInput(r *Row, at time.Duration, state uint64) {
 	head := r
 	if r.Role == Retry {
@@ -371,7 +375,7 @@ func (m *Model) awaitInput(r *Row, at time.Duration, state uint64) {
 	head.Capture.awaitingInput[c.awaiting] = append(head.Capture.awaitingInput[c.awaiting], head)
 }
 
-// takeAwaiting returns the request that waits for this round the longest.
+// takeAwaiting returns the request that has waited longest for this round, and removes it.
 func (c *Capture) takeAwaiting(k roundKey) *Row {
 	list := c.awaitingInput[k]
 	if len(list) == 0 {
@@ -399,13 +403,14 @@ func (c *Capture) removeAwaiting(head *Row) {
 	}
 }
 
-// applyPoll takes what a poll says of a task.
+// applyPoll applies the state and result in a poll's response to the task.
 func (m *Model) applyPoll(r *Row, at time.Duration, f *resultFields) {
 	owner := r.Parent
 	if owner == nil || owner.Task == nil {
 		return
 	}
-	if r.Method == mcp.MethodTasksResult { // its result is the one of the task
+	// The result of tasks/result is the result of the task.
+	if r.Method == mcp.MethodTasksResult {
 		owner.ResultInfo = f.ResultInfo
 		state := "completed"
 		if f.isError {
@@ -424,7 +429,7 @@ func (m *Model) applyPoll(r *Row, at time.Duration, f *resultFields) {
 	m.setTaskState(owner, f.taskState, at, f.innerError)
 }
 
-// setTaskState notes the state of a task.
+// setTaskState sets the state of a task, unless the task has ended.
 func (m *Model) setTaskState(owner *Row, state string, at time.Duration, isError bool) {
 	t := owner.Task
 	if state == "" || t.isFinal {
@@ -484,7 +489,7 @@ func (m *Model) notification(s *Session, e *capture.Event, msg *jsonrpc.Message,
 	}
 }
 
-// parentOfNotification returns what a notification stands in, or nil.
+// parentOfNotification returns the row that contains a notification, or nil.
 func (m *Model) parentOfNotification(s *Session, r *Row, f *notificationFields, rt *roundTrip) *Row {
 	switch r.Method {
 	case mcp.NotificationCancelled:
@@ -518,7 +523,7 @@ func (m *Model) parentOfNotification(s *Session, r *Row, f *notificationFields, 
 	return rt.parent()
 }
 
-// applyCancellation notes that a request was cancelled. A response may come all the same.
+// applyCancellation marks a request as canceled. A response may still come.
 func (m *Model) applyCancellation(r *Row, at time.Duration) {
 	if r.Done || r.Kind != Request {
 		return
@@ -536,7 +541,7 @@ func opposite(d capture.Dir) capture.Dir {
 	return capture.ToServer
 }
 
-// hashTexts returns a hash of texts that is never 0.
+// hashTexts returns a hash of the texts. It is never 0.
 func hashTexts(texts ...[]byte) uint64 {
 	h := fnv.New64a()
 	for _, t := range texts {
@@ -546,20 +551,26 @@ func hashTexts(texts ...[]byte) uint64 {
 	return h.Sum64() | 1
 }
 
-// What is taken from messages. Their text has been validated by parsing them.
+// The functions below expect JSON that jsonrpc.Parse has validated.
 
-// requestFields are what matters of a request's params.
+// requestFields holds the fields of a request's params that the model uses.
 type requestFields struct {
 	target, excerpt string
-	revision        string // by its metadata
-	peer            PeerInfo
-	token           string // of progress
-	task            string
-	relatedTask     string
-	isTaskRequest   bool   // it is about a task
-	isRetry         bool   // it is a further round
-	stateHash       uint64 // hash of requestState
-	paramsHash      uint64 // hash of the other params, if the request may take rounds
+	// revision is the protocol version in _meta.
+	revision string
+	peer     PeerInfo
+	// token is the progress token.
+	token       string
+	task        string
+	relatedTask string
+	// isTaskRequest reports whether the method begins with "tasks/".
+	isTaskRequest bool
+	// isRetry reports whether the request is a further round.
+	isRetry bool
+	// stateHash is the hash of requestState. Zero means none.
+	stateHash uint64
+	// paramsHash is the hash of the other params, if the method allows rounds.
+	paramsHash uint64
 }
 
 func (m *Model) requestFields(method string, params []byte) (f requestFields) {
@@ -589,7 +600,8 @@ func (m *Model) requestFields(method string, params []byte) (f requestFields) {
 		if key != "" && p.KeyIs(key) {
 			f.target = m.intern([]byte(stringText(v)))
 		}
-		if allowsInputRounds(method) { // in whatever order the members come
+		// The sum does not depend on the order of the members.
+		if allowsInputRounds(method) {
 			f.paramsHash += hashTexts(p.RawKey(), v)
 		}
 	}
@@ -605,7 +617,7 @@ func (m *Model) requestFields(method string, params []byte) (f requestFields) {
 	return f
 }
 
-// targetKey is the member of the params that says what a request is about.
+// targetKey returns the member of the params that names the target of a request, or "".
 func targetKey(method string) string {
 	switch method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
@@ -653,15 +665,16 @@ func (m *Model) parseRequestMeta(f *requestFields, meta []byte) {
 	}
 }
 
-// resultFields are what matters of a result.
+// resultFields holds the fields of a result that the model uses.
 type resultFields struct {
 	ResultInfo
 	isError         bool
 	stateHash       uint64
 	task, taskState string
 	peer            PeerInfo
-	inner           *ResultInfo // of the result that a task holds
-	innerError      bool
+	// inner describes the result inside a task.
+	inner      *ResultInfo
+	innerError bool
 }
 
 func (m *Model) resultFields(method string, result []byte) (f resultFields) {
@@ -687,7 +700,7 @@ func (m *Model) resultFields(method string, result []byte) (f resultFields) {
 			f.task = stringText(v)
 		case p.KeyIs("status"):
 			f.taskState = stringText(v)
-		case p.KeyIs("task"): // of 2025-11-25
+		case p.KeyIs("task"): // revision 2025-11-25
 			f.task, f.taskState = stringText(jsonwire.Lookup(v, "taskId")), stringText(jsonwire.Lookup(v, "status"))
 		case p.KeyIs("inputRequests"):
 			f.ListName, f.Count = "inputs", count(v)
@@ -706,7 +719,7 @@ func (m *Model) resultFields(method string, result []byte) (f resultFields) {
 	return f
 }
 
-// addList takes a member of a result that may be a list.
+// addList sets ListName, Count and Text if the member is a known list.
 func (f *resultFields) addList(p *jsonwire.Members, v []byte) {
 	for _, name := range [...]string{"content", "contents", "messages", "tools", "prompts", "resources", "resourceTemplates", "roots", "tasks"} {
 		if !p.KeyIs(name) || len(v) == 0 || v[0] != '[' {
@@ -726,7 +739,7 @@ func (f *resultFields) addList(p *jsonwire.Members, v []byte) {
 	}
 }
 
-// notificationFields are what matters of a notification's params.
+// notificationFields holds the fields of a notification's params that the model uses.
 type notificationFields struct {
 	target, excerpt          string
 	requestID, token         string
@@ -795,13 +808,14 @@ func parseError(e []byte) (code int, message string) {
 	return int(n), clip(stringText(jsonwire.Lookup(e, "message")), maxExcerpt)
 }
 
-// stringText returns the beginning of what a JSON string says, or "" for anything else.
+// stringText returns the beginning of a JSON string, unquoted, or "" for any other value.
 func stringText(v []byte) string {
 	if len(v) < 2 || v[0] != '"' {
 		return ""
 	}
 	raw := v[1 : len(v)-1]
-	if len(raw) > 8*maxName { // an escape that is cut stays as it is, which does no harm
+	// Cut before an incomplete escape.
+	if len(raw) > 8*maxName {
 		raw = raw[:8*maxName]
 		for i := len(raw) - 1; i >= len(raw)-12; i-- {
 			if raw[i] == '\\' {
@@ -812,7 +826,7 @@ func stringText(v []byte) string {
 	return jsonwire.UnquoteString(raw)
 }
 
-// scalarKey returns a text that is the same for equal strings and numbers.
+// scalarKey returns the same text for equal strings and numbers.
 func scalarKey(v []byte) string {
 	if len(v) == 0 || len(v) > maxName {
 		return ""
@@ -820,7 +834,7 @@ func scalarKey(v []byte) string {
 	return idText(jsonrpc.ID(v))
 }
 
-// count returns how many elements or members there are.
+// count returns the number of elements or members of v.
 func count(v []byte) (n int) {
 	switch {
 	case len(v) == 0:
@@ -838,11 +852,11 @@ func count(v []byte) (n int) {
 
 // excerpt returns the beginning of a payload.
 func excerpt(b []byte) string {
-	const more = 4 // so that clip sees that there is more
+	const more = 4 // so that clip sees the cut
 	return clip(string(b[:min(len(b), maxExcerpt+more)]), maxExcerpt)
 }
 
-// excerptOfParams is excerpt without the metadata, which every message has that has any, and which says nothing of this one.
+// excerptOfParams is like excerpt, but leaves out _meta.
 func excerptOfParams(params []byte) string {
 	if jsonwire.Lookup(params, "_meta") == nil {
 		return excerpt(params)
@@ -862,7 +876,7 @@ func excerptOfParams(params []byte) string {
 	return excerpt(append(b, '}'))
 }
 
-// clip returns the beginning of a text, with "…" if there was more.
+// clip returns the first limit bytes of s, followed by "…" if s is longer.
 func clip(s string, limit int) string {
 	if len(s) <= limit {
 		return s

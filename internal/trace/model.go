@@ -9,58 +9,67 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// Defaults of a [Model] that is not told others.
+// Defaults of [Options].
 const (
-	DefaultMaxRows     = 100_000 // with those inside others
-	DefaultMaxChildren = 256     // inside one row
+	// DefaultMaxRows counts rows at all levels.
+	DefaultMaxRows = 100_000
+	// DefaultMaxChildren counts the rows inside one row.
+	DefaultMaxChildren = 256
 )
 
 const (
-	maxRoundTrips = 1 << 14 // HTTP exchanges that go on
-	maxInterned   = 4096    // names
-	maxEvents     = 32      // numbers in Row.Events
+	maxRoundTrips = 1 << 14 // HTTP round trips in progress
+	maxInterned   = 4096    // interned names
+	maxEvents     = 32      // event numbers in Row.Events
 	maxName       = 256     // bytes of a name
 	maxExcerpt    = 160     // bytes
-	maxDepth      = 6       // of rows inside rows
+	maxDepth      = 6       // nesting of rows
 )
 
-// Options are the options of a [Model]. nil means defaults.
+// Options configures a [Model]. A nil *Options means the defaults.
 type Options struct {
-	// MaxRows is how many rows are kept, with those inside others; 0 is DefaultMaxRows. The oldest make room.
+	// MaxRows limits the rows at all levels. Zero means DefaultMaxRows. The oldest are evicted.
 	MaxRows int
-	// MaxChildren is how many rows are kept inside one; 0 is DefaultMaxChildren. The oldest make room.
+	// MaxChildren limits the rows inside one row. Zero means DefaultMaxChildren. The oldest are
+	// evicted.
 	MaxChildren int
-	// Scan looks at an event before it is added. What it returns is in Row.Hits of the rows that the event belongs to. The event is good until it returns.
+	// Scan examines an event before it is added. Row.Hits of the rows that the event belongs to
+	// collects the results. Scan must not keep the event. Nil means no scan.
 	Scan func(e *capture.Event) filter.Hits
-	// Load returns the payload of an event again, for [Row.Payloads]. nil: they yield excerpts.
+	// Load returns the payload of an event for [Row.Payloads]. If it is nil, Payloads yields
+	// excerpts.
 	Load func(captureID string, n uint64) ([]byte, error)
 }
 
-// An Op is what happened to a row.
+// An Op tells what happened to a row.
 type Op uint8
 
 // The operations.
 const (
 	Added Op = iota
 	Updated
-	Evicted // it made room, and changes no more
+	// Evicted means that the row was dropped and changes no more.
+	Evicted
 )
 
-// A Change is what an event did to a row.
+// A Change is an effect of an event on a row.
 type Change struct {
 	Op  Op
 	Row *Row
 }
 
-// A Model is built from events. See the package comment.
+// A Model builds a timeline from events. See the package comment.
 type Model struct {
-	opts           Options
-	pairer         *capture.Pairer
-	captures       map[string]*Capture
-	captureOrder   []*Capture
-	rows           []*Row // of the timeline, the oldest first
-	first          int    // index in rows of the oldest
-	count          int    // of all rows
+	opts         Options
+	pairer       *capture.Pairer
+	captures     map[string]*Capture
+	captureOrder []*Capture
+	// rows is the timeline, oldest first.
+	rows []*Row
+	// first is the index in rows of the oldest row.
+	first int
+	// count is the number of rows at all levels.
+	count          int
 	seq            uint64
 	evicted        uint64
 	rowByCall      map[*capture.Call]*Row
@@ -72,7 +81,7 @@ type Model struct {
 	hits           filter.Hits
 }
 
-// New returns a model. opts may be nil.
+// New returns an empty model. opts may be nil.
 func New(opts *Options) *Model {
 	m := &Model{
 		captures: map[string]*Capture{}, rowByCall: map[*capture.Call]*Row{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{},
@@ -91,8 +100,9 @@ func New(opts *Options) *Model {
 	return m
 }
 
-// Add takes the next event, and returns what it changed; the slice is good until the next call. head is that of the event's capture, as [capture.Reader.Head] returns it; it may
-// be nil if the event with the head is added, too. The event is not kept.
+// Add adds the next event and returns the changes. The slice is valid until the next call. head is
+// the head of the event's capture, as returned by [capture.Reader.Head]; it may be nil if the
+// event with the head is added too. Add does not keep e.
 func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
 	m.changes, m.hits = m.changes[:0], 0
 	if e.Head != nil {
@@ -125,7 +135,7 @@ func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
 	return m.changes
 }
 
-// capture returns the capture that an event is in.
+// capture returns the capture that an event belongs to, and adds it if it is new.
 func (m *Model) capture(h *capture.Head, id string) *Capture {
 	if h != nil && id == "" {
 		id = h.ID
@@ -146,7 +156,8 @@ func (m *Model) capture(h *capture.Head, id string) *Capture {
 	return c
 }
 
-// Finish says that no more events come: what waits is unanswered. It returns the changes as Add does.
+// Finish declares that no more events come: pending requests become [Unanswered]. It returns the
+// changes as [Model.Add] does.
 func (m *Model) Finish() []Change {
 	m.changes, m.hits = m.changes[:0], 0
 	var open []*Row
@@ -163,16 +174,18 @@ func (m *Model) Finish() []Change {
 	return m.changes
 }
 
-// Rows returns the timeline, the oldest first. The slice is good until the next call that changes the model.
+// Rows returns the timeline, oldest first. The slice is valid until the next call that changes the
+// model. The caller must not modify it.
 func (m *Model) Rows() []*Row { return m.rows[m.first:] }
 
-// TotalRows returns how many rows the timeline has had, with those that have made room.
+// TotalRows returns the number of rows that the timeline has had, including evicted ones.
 func (m *Model) TotalRows() uint64 { return uint64(len(m.Rows())) + m.evicted }
 
-// EvictedRows returns how many rows have made room.
+// EvictedRows returns the number of rows evicted from the timeline.
 func (m *Model) EvictedRows() uint64 { return m.evicted }
 
-// Find returns the row that the event n of a capture belongs to, or nil. An empty captureID means the only capture.
+// Find returns the row that event n of a capture belongs to, or nil. An empty captureID means the
+// only capture.
 func (m *Model) Find(captureID string, n uint64) *Row {
 	if c := m.captureByID(captureID); c != nil {
 		return c.byEvent[n]
@@ -187,10 +200,10 @@ func (m *Model) captureByID(id string) *Capture {
 	return m.captures[id]
 }
 
-// Captures returns the captures that events came from, in the order in which they came.
+// Captures returns the captures, in the order of their first events.
 func (m *Model) Captures() []*Capture { return slices.Clone(m.captureOrder) }
 
-// Sessions returns the sessions of a capture, by their numbers.
+// Sessions returns the sessions of a capture, ordered by number.
 func (c *Capture) Sessions() []*Session {
 	list := make([]*Session, 0, len(c.sessions))
 	for _, s := range c.sessions {
@@ -205,13 +218,13 @@ func (c *Capture) Sessions() []*Session {
 	return list
 }
 
-// newRow makes a row of an event.
+// newRow returns a row that begins with e.
 func (m *Model) newRow(kind Kind, s *Session, e *capture.Event) *Row {
 	m.seq++
 	return &Row{Seq: m.seq, Kind: kind, Capture: s.Capture, Session: s, N: e.N, T: e.T, At: e.At, Dir: e.Dir, model: m}
 }
 
-// addRow adds a row to the timeline, or inside another.
+// addRow adds r to the timeline, or inside parent if that is not nil.
 func (m *Model) addRow(r, parent *Row) {
 	if parent != nil && parent.evicted {
 		parent = nil
@@ -239,7 +252,7 @@ func (m *Model) addRow(r, parent *Row) {
 	m.changes = append(m.changes, Change{Added, r})
 }
 
-// addEvent notes that an event belongs to a row.
+// addEvent records that event n belongs to r.
 func (m *Model) addEvent(r *Row, n uint64) {
 	if n == 0 || r.evicted || len(r.Events) >= maxEvents || slices.Contains(r.Events, n) {
 		return
@@ -250,7 +263,7 @@ func (m *Model) addEvent(r *Row, n uint64) {
 	}
 }
 
-// markUpdated says that an event has changed a row.
+// markUpdated records that the current event changed r.
 func (m *Model) markUpdated(r *Row) {
 	m.addHits(r)
 	if !r.evicted {
@@ -258,14 +271,14 @@ func (m *Model) markUpdated(r *Row) {
 	}
 }
 
-// addHits notes what was found in the event, on the row and those that it is in.
+// addHits adds the scan result of the current event to r and the rows that contain it.
 func (m *Model) addHits(r *Row) {
 	for ; m.hits != 0 && r != nil; r = r.Parent {
 		r.Hits |= m.hits
 	}
 }
 
-// evictRows drops the oldest rows above the limit.
+// evictRows evicts the oldest rows above the limit.
 func (m *Model) evictRows() {
 	for m.count > m.opts.MaxRows && m.first < len(m.rows)-1 {
 		r := m.rows[m.first]
@@ -282,7 +295,7 @@ func (m *Model) evictRows() {
 	}
 }
 
-// unlink forgets whatever leads to a row and to those inside it.
+// unlink removes all references to a row and the rows inside it.
 func (m *Model) unlink(r *Row) {
 	for _, c := range r.Children {
 		m.unlink(c)
@@ -310,7 +323,7 @@ func (m *Model) unlink(r *Row) {
 	}
 }
 
-// removePending forgets that a request waits for its response.
+// removePending records that a request no longer waits for its response.
 func (m *Model) removePending(r *Row) {
 	if r.call == nil {
 		return
@@ -324,7 +337,7 @@ func (m *Model) removePending(r *Row) {
 	r.call = nil
 }
 
-// intern returns a name as a string that equal names share.
+// intern returns b as a string. Equal names share memory.
 func (m *Model) intern(b []byte) string {
 	b = b[:min(len(b), maxName)]
 	if s, ok := m.names[string(b)]; ok {
@@ -338,7 +351,9 @@ func (m *Model) intern(b []byte) string {
 	return s
 }
 
-// FinishCapture says that no more events of a capture come: what waits in it is unanswered. It returns the changes as [Model.Add] does. Should events of it come all the same, they are taken.
+// FinishCapture declares that no more events of a capture come: its pending requests become
+// [Unanswered]. It returns the changes as [Model.Add] does. Later events of the capture are still
+// accepted.
 func (m *Model) FinishCapture(captureID string) []Change {
 	m.changes, m.hits = m.changes[:0], 0
 	c := m.captureByID(captureID)
@@ -351,8 +366,9 @@ func (m *Model) FinishCapture(captureID string) []Change {
 	return m.changes
 }
 
-// unfinishedRows returns the rows of a capture that wait for something, the oldest first. Rows of a capture that has just ended are the last ones in most cases: it looks from the end, and no further than it
-// must.
+// unfinishedRows returns the pending rows of a capture, oldest first. The rows of a capture that
+// has just ended are usually the newest, so it searches from the end and stops when it has seen
+// all of them.
 func (m *Model) unfinishedRows(c *Capture) (open []*Row) {
 	var left uint64
 	for _, s := range c.sessions {
@@ -370,19 +386,19 @@ func (m *Model) unfinishedRows(c *Capture) (open []*Row) {
 				open = append(open, r)
 			}
 		}
-		slices.Reverse(open[from:]) // all of it is turned round in the end
+		slices.Reverse(open[from:]) // reversed again below
 		left -= min(left, uint64(rows[i].EvictedChildren))
 	}
 	slices.Reverse(open)
 	return open
 }
 
-// Evicted reports whether the row has made room, alone or with the one that it stood in: it changes no more.
+// Evicted reports whether the row was evicted, by itself or with its parent. It changes no more.
 func (r *Row) Evicted() bool { return r.evicted }
 
-const maxCommand = 16 // arguments that are kept
+const maxCommand = 16 // arguments kept
 
-// otherEvent takes an event that is neither a message nor about HTTP.
+// otherEvent handles an event that is neither a message nor about HTTP.
 func (m *Model) otherEvent(s *Session, e *capture.Event) {
 	kinds := map[capture.Kind]Kind{
 		capture.KindStart: Start, capture.KindExit: Exit, capture.KindEOF: EOF, capture.KindStderr: Stderr,
@@ -390,7 +406,7 @@ func (m *Model) otherEvent(s *Session, e *capture.Event) {
 	}
 	kind, ok := kinds[e.Kind]
 	if !ok {
-		return // of a later version of the format
+		return // kind of a later format version
 	}
 	if kind == Translate && e.Translation != nil && m.linkTranslation(s.Capture, e) {
 		return
@@ -449,7 +465,7 @@ func (m *Model) processExit(s *Session, r *Row, exit *capture.Exit) {
 	}
 }
 
-// abandonPending ends what waits in a session whose process is gone.
+// abandonPending ends the pending requests of a session whose process has exited.
 func (m *Model) abandonPending(s *Session) {
 	var open []*Row
 	for _, r := range s.pending {
@@ -469,7 +485,8 @@ func (m *Model) abandonPending(s *Session) {
 		if call == nil {
 			continue
 		}
-		r.call, m.rowByCall[call] = call, r // a tap answers in place of the server that is gone, see late
+		// A tap may still answer in place of the exited server; see reopen.
+		r.call, m.rowByCall[call] = call, r
 	}
 	m.hits = hits
 }

@@ -4,45 +4,55 @@ import (
 	"time"
 )
 
-// A Record is a row as JSON: what is known about it, without payloads. Absent members are not known or do not apply.
+// A Record is the JSON form of a row, without payloads. Members that are unknown or do not apply
+// are absent.
 type Record struct {
-	N               uint64    `json:"n"`
-	Kind            Kind      `json:"kind"`
-	At              time.Time `json:"at"`
-	Seconds         float64   `json:"t"` // since the capture began
-	Server          string    `json:"server,omitempty"`
-	Capture         string    `json:"capture,omitempty"`
-	Session         uint64    `json:"session,omitempty"`
-	Side            string    `json:"side,omitempty"` // of a bridge: "downstream" or "upstream"
-	Dir             string    `json:"dir,omitempty"`
-	Role            Role      `json:"role,omitempty"`
-	Method          string    `json:"method,omitempty"`
-	Target          string    `json:"target,omitempty"`
-	ID              string    `json:"id,omitempty"` // JSON text
-	Era             string    `json:"era,omitempty"`
-	Revision        string    `json:"revision,omitempty"`
-	Status          Status    `json:"status,omitempty"`
-	Code            int       `json:"code,omitempty"`
-	Message         string    `json:"message,omitempty"`
-	RequestBytes    int64     `json:"requestBytes,omitempty"`
-	ResponseBytes   int64     `json:"responseBytes,omitempty"`
-	LatencyMS       *float64  `json:"latencyMs,omitempty"`
-	ServerMS        *float64  `json:"serverMs,omitempty"` // without the time for which the server waited for the client
-	ClientMS        *float64  `json:"clientMs,omitempty"` // that time
-	Rounds          int       `json:"rounds,omitempty"`
-	Task            string    `json:"task,omitempty"`
-	TaskState       string    `json:"taskState,omitempty"`
-	HTTP            int       `json:"httpStatus,omitempty"`
-	Summary         string    `json:"summary"`
-	Excerpt         string    `json:"excerpt,omitempty"`
-	Events          []uint64  `json:"events,omitempty"`
-	Counterparts    []uint64  `json:"others,omitempty"` // what it was made of, or became, on a bridge's other side: the events that those rows begin with
-	Children        []Record  `json:"inside,omitempty"`
-	EvictedChildren int       `json:"gone,omitempty"` // of those inside
+	N    uint64    `json:"n"`
+	Kind Kind      `json:"kind"`
+	At   time.Time `json:"at"`
+	// Seconds is the time since the capture began.
+	Seconds float64 `json:"t"`
+	Server  string  `json:"server,omitempty"`
+	Capture string  `json:"capture,omitempty"`
+	Session uint64  `json:"session,omitempty"`
+	// Side is the side of a bridge, as in [capture.Side].
+	Side   string `json:"side,omitempty"`
+	Dir    string `json:"dir,omitempty"`
+	Role   Role   `json:"role,omitempty"`
+	Method string `json:"method,omitempty"`
+	Target string `json:"target,omitempty"`
+	// ID is the request id as JSON text.
+	ID            string   `json:"id,omitempty"`
+	Era           string   `json:"era,omitempty"`
+	Revision      string   `json:"revision,omitempty"`
+	Status        Status   `json:"status,omitempty"`
+	Code          int      `json:"code,omitempty"`
+	Message       string   `json:"message,omitempty"`
+	RequestBytes  int64    `json:"requestBytes,omitempty"`
+	ResponseBytes int64    `json:"responseBytes,omitempty"`
+	LatencyMS     *float64 `json:"latencyMs,omitempty"`
+	// ServerMS is the latency without ClientMS, in milliseconds.
+	ServerMS *float64 `json:"serverMs,omitempty"`
+	// ClientMS is how long the server waited for the client, in milliseconds.
+	ClientMS  *float64 `json:"clientMs,omitempty"`
+	Rounds    int      `json:"rounds,omitempty"`
+	Task      string   `json:"task,omitempty"`
+	TaskState string   `json:"taskState,omitempty"`
+	HTTP      int      `json:"httpStatus,omitempty"`
+	Summary   string   `json:"summary"`
+	Excerpt   string   `json:"excerpt,omitempty"`
+	Events    []uint64 `json:"events,omitempty"`
+	// Counterparts are the first events of the rows on a bridge's other side that this row was
+	// translated from or to.
+	Counterparts []uint64 `json:"others,omitempty"`
+	Children     []Record `json:"inside,omitempty"`
+	// EvictedChildren counts the rows evicted from Children.
+	EvictedChildren int       `json:"gone,omitempty"`
 	Findings        []Finding `json:"findings,omitempty"`
 }
 
-// NewRecord returns a row as a [Record]. Texts in it are as the peers wrote them, if not in full, but for the summary.
+// NewRecord returns the [Record] of a row. Its texts are excerpts of what the peers wrote; only
+// Summary is escaped.
 func NewRecord(r *Row) Record {
 	rec := Record{
 		N: r.N, Kind: r.Kind, At: r.At, Seconds: r.T.Seconds(), Server: r.Capture.Name, Capture: r.Capture.ID, Session: r.Session.Number, Side: string(r.Session.Side), Dir: string(r.Dir),
@@ -79,7 +89,8 @@ func NewRecord(r *Row) Record {
 	return rec
 }
 
-// totalClientTime is how long the server waited for the client, in one round or between several.
+// totalClientTime returns how long the server waited for the client, during a round or between
+// rounds.
 func (r *Row) totalClientTime() time.Duration {
 	if r.InputRounds != nil {
 		return r.InputRounds.ClientTime

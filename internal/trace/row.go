@@ -11,121 +11,160 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// A Row is a line of the timeline. The model goes on changing it as events come; nobody else may change it. Texts in it are as the peers wrote them, if not in full: see
-// [Escape].
+// A Row is a line of the timeline. The model updates it as events come; callers must not change
+// it, except Mark. Its texts are unescaped excerpts of what the peers wrote: see [Escape].
 type Row struct {
-	Seq  uint64 // counts the rows of a model
+	// Seq numbers the rows of a model, from 1.
+	Seq  uint64
 	Kind Kind
 
 	Capture *Capture
 	Session *Session
-	N       uint64 // of the event that it begins with
-	T       time.Duration
-	At      time.Time
-	Dir     capture.Dir
+	// N is the number of the row's first event.
+	N   uint64
+	T   time.Duration
+	At  time.Time
+	Dir capture.Dir
 
-	Method   string
-	Target   string // the tool, prompt, resource … that it is about
-	ID       string // of the request, as JSON text
-	Revision string // that the request itself says it is of
-	Excerpt  string // the beginning of what it says: arguments, params, text
-	Role     Role
+	Method string
+	// Target is the tool, prompt, resource or other object of the request.
+	Target string
+	// ID is the request id as JSON text.
+	ID string
+	// Revision is the revision in the request's metadata. It is empty in the legacy era.
+	Revision string
+	// Excerpt is the beginning of the arguments, params or text.
+	Excerpt string
+	Role    Role
 
-	Status     Status
-	Code       int // of the error, or of HTTP
-	Message    string
-	Latency    time.Duration // until the response, or whatever ended it; 0 before. If it is Unanswered, until the last event of the session
-	ClientTime time.Duration // the part of Latency for which the server waited for the client
-	ResponseN  uint64        // of the event with the response
-	Done       bool          // nothing more is due, but there may be
-	ResultInfo ResultInfo    // about the result
+	Status Status
+	// Code is the JSON-RPC error code, or the HTTP status.
+	Code    int
+	Message string
+	// Latency is the time until the response or another end. It is 0 while the row is pending. If
+	// Status is Unanswered, it lasts until the last event of the session.
+	Latency time.Duration
+	// ClientTime is the part of Latency in which the server waited for the client.
+	ClientTime time.Duration
+	// ResponseN is the number of the event with the response.
+	ResponseN uint64
+	// Done reports whether nothing more is expected. Events may still come.
+	Done       bool
+	ResultInfo ResultInfo
 
-	RequestBytes, ResponseBytes int64 // of the payloads on the wire
+	// RequestBytes and ResponseBytes are the payload sizes on the wire.
+	RequestBytes, ResponseBytes int64
 
-	HTTP        *HTTPInfo
-	InputRounds *InputRounds // on the first of several rounds
-	Task        *Task        // on the request that became one
+	HTTP *HTTPInfo
+	// InputRounds is set on the first of several rounds.
+	InputRounds *InputRounds
+	// Task is set on a request that became a task.
+	Task *Task
 
-	Parent          *Row
-	Children        []*Row // the newest ones
-	EvictedChildren int    // children that made room
+	Parent *Row
+	// Children are the newest rows inside this one.
+	Children []*Row
+	// EvictedChildren counts the rows evicted from Children.
+	EvictedChildren int
 
-	// Links are a bridge's, from and to messages of the other side: 64 at most.
+	// Links connect the row to messages on a bridge's other side: at most 64.
 	Links []Link
 
-	Findings        []Finding
-	OmittedFindings int // findings that are not in Findings, because there are too many
-	// Events are the numbers of its events, without those of Children: at most 32.
+	Findings []Finding
+	// OmittedFindings counts findings above the limit of Findings.
+	OmittedFindings int
+	// Events are the numbers of the row's events, without those of Children: at most 32.
 	Events []uint64
-	// Hits are what Options.Scan said of its events and of those inside it.
+	// Hits combines the results of Options.Scan for the events of the row and of the rows inside
+	// it.
 	Hits filter.Hits
 
-	// Mark is for whoever shows rows. The model does not look at it.
+	// Mark is free for use by the caller. The model ignores it.
 	Mark uint8
 
-	model         *Model
-	call          *capture.Call
-	token         tokenKey
-	pendingInputs int // requests inside it that the client has not answered
+	model *Model
+	call  *capture.Call
+	token tokenKey
+	// pendingInputs counts requests inside the row that the client has not answered.
+	pendingInputs int
 	inputSince    time.Duration
 	roundTripKey  roundTripKey
-	paramsHash    uint64        // see roundKey
-	abandonedAt   time.Duration // when nothing could come any more
-	counted       bool          // its outcome is in the statistics
-	evicted       bool
+	paramsHash    uint64
+	// abandonedAt is when the row could receive nothing more.
+	abandonedAt time.Duration
+	// counted reports whether the statistics include the outcome.
+	counted bool
+	evicted bool
 }
 
-// ResultInfo are what is worth saying about a result.
+// ResultInfo summarizes a result.
 type ResultInfo struct {
-	ResultType string // the result type, if it is neither missing nor "complete"
-	ListName   string // the list that Count counts: "content", "tools", "messages" …
-	Count      int
-	HasMore    bool // there is a next page
+	// ResultType is the result type. It is empty for "complete".
+	ResultType string
+	// ListName is the list that Count refers to: "content", "tools", "messages" and so on.
+	ListName string
+	Count    int
+	// HasMore reports whether there is a next page.
+	HasMore    bool
 	Structured bool
-	Text       string // the beginning of its first text
+	// Text is the beginning of the first text content.
+	Text string
 }
 
-// A InputRounds is a request that took several rounds, because the server needed input.
+// InputRounds describes a request that took several rounds because the server needed input.
 type InputRounds struct {
-	Count      int
-	Wall       time.Duration // from the first request to the last response so far
-	ServerTime time.Duration // that the server took for the rounds
-	ClientTime time.Duration // between the rounds
+	Count int
+	// Wall is the time from the first request to the last response so far.
+	Wall time.Duration
+	// ServerTime is the time that the server took, in all rounds.
+	ServerTime time.Duration
+	// ClientTime is the time between the rounds.
+	ClientTime time.Duration
 
-	lastResponse time.Duration // when the last response came
+	// lastResponse is when the last response came.
+	lastResponse time.Duration
 	awaiting     roundKey
 }
 
-// A Task is what a request became.
+// A Task is a task that a request became.
 type Task struct {
-	ID    string
-	State string // "working", "completed" …
+	ID string
+	// State is the last known state, such as "working" or "completed".
+	State string
 	Polls int
-	Wall  time.Duration // from the request to the end of the task, as far as it was seen
+	// Wall is the time from the request to the end of the task, once that is known.
+	Wall time.Duration
 
 	isFinal bool
 }
 
-// HTTPInfo are what there is to say about the HTTP exchange of a row. Headers are in its events.
+// HTTPInfo describes the HTTP round trip of a row. Its headers are in its events.
 type HTTPInfo struct {
 	Number      uint64
 	Method, URL string
-	Status      int // 0 before the response
+	// Status is 0 before the response.
+	Status      int
 	ContentType string
-	Stream      bool   // the response is an event stream
-	Events      int    // of the stream
-	BodyBytes   int64  // that are no message
-	EndReason   string // why it ended, if not in the normal way
-	Ended       bool
+	// Stream reports whether the response is an event stream.
+	Stream bool
+	// Events counts the events of the stream.
+	Events int
+	// BodyBytes is the size of bodies that are not messages.
+	BodyBytes int64
+	// EndReason tells why the round trip ended, if it did not end normally.
+	EndReason string
+	Ended     bool
 
-	RequestN, ResponseN, EndN uint64 // numbers of the events
-	// RecentEvents are the numbers of the newest events of the stream, wherever their rows are: 256, or some more.
+	// RequestN, ResponseN and EndN are event numbers.
+	RequestN, ResponseN, EndN uint64
+	// RecentEvents are the numbers of the newest events of the stream, in any row: at least the
+	// last 256.
 	RecentEvents []uint64
 
 	startT time.Duration
 }
 
-const maxRecentEvents = 256 // events of a stream whose numbers are kept, at least
+const maxRecentEvents = 256 // stream event numbers kept
 
 // addStreamEvent counts an event of the stream.
 func (h *HTTPInfo) addStreamEvent(n uint64) {
@@ -136,7 +175,7 @@ func (h *HTTPInfo) addStreamEvent(n uint64) {
 	h.RecentEvents = append(h.RecentEvents, n)
 }
 
-// Root returns the row of the timeline that the row stands in; itself if it is one.
+// Root returns the row of the timeline that contains r, or r itself.
 func (r *Row) Root() *Row {
 	for r.Parent != nil {
 		r = r.Parent
@@ -151,7 +190,7 @@ func (r *Row) depth() (n int) {
 	return n
 }
 
-// All yields the row and all that is inside it.
+// All yields the row and all rows inside it, depth first.
 func (r *Row) All() iter.Seq[*Row] {
 	return func(yield func(*Row) bool) { r.all(yield) }
 }
@@ -168,7 +207,8 @@ func (r *Row) all(yield func(*Row) bool) bool {
 	return true
 }
 
-// Complete reports whether the row says all that it will say in the usual case: there is a response, the last round has come, the task has ended.
+// Complete reports whether the row is normally final: the response or the last round has come, or
+// the task has ended.
 func (r *Row) Complete() bool {
 	switch r.Status {
 	case "":
@@ -179,7 +219,7 @@ func (r *Row) Complete() bool {
 	return r.Done
 }
 
-// ServerTime returns how long the server itself took: without the time for which it waited for the client.
+// ServerTime returns how long the server took, without the time in which it waited for the client.
 func (r *Row) ServerTime() time.Duration {
 	if c := r.InputRounds; c != nil {
 		return c.ServerTime
@@ -187,7 +227,7 @@ func (r *Row) ServerTime() time.Duration {
 	return max(0, r.Latency-r.ClientTime)
 }
 
-// Wall returns how long all of it took, with the further rounds and the task.
+// Wall returns the total time, including further rounds and the task.
 func (r *Row) Wall() time.Duration {
 	w := r.Latency
 	if r.InputRounds != nil {
@@ -207,7 +247,7 @@ func (r *Row) Tool() string {
 	return ""
 }
 
-// EffectiveRevision returns the revision in force: the one that the request says, or the one of the handshake.
+// EffectiveRevision returns the request's own revision, or else the negotiated one.
 func (r *Row) EffectiveRevision() string {
 	if r.Revision != "" {
 		return r.Revision
@@ -215,7 +255,8 @@ func (r *Row) EffectiveRevision() string {
 	return r.Session.Negotiated
 }
 
-// Era returns "modern" if the request says its revision itself, else that of the session, which may be "".
+// Era returns "modern" if the request carries its own revision. Otherwise it returns the era of
+// the session, which may be "".
 func (r *Row) Era() string {
 	if r.Revision != "" && r.Kind == Request {
 		return EraModern
@@ -223,7 +264,7 @@ func (r *Row) Era() string {
 	return r.Session.Era
 }
 
-// CodeText returns Code as text, or "" if there is none.
+// CodeText returns Code as text, or "" if it is 0.
 func (r *Row) CodeText() string {
 	if r.Code == 0 {
 		return ""
@@ -231,59 +272,60 @@ func (r *Row) CodeText() string {
 	return strconv.Itoa(r.Code)
 }
 
-// A ResultType says what a row is.
+// A Kind tells what a row is about.
 type Kind string
 
 // The kinds of row.
 const (
-	Request      Kind = "request" // with what became of it
+	Request      Kind = "request" // with its outcome
 	Notification Kind = "notification"
-	Response     Kind = "response" // to no request that is known
-	Invalid      Kind = "invalid"  // in the place of a message, something that is none
+	Response     Kind = "response" // to an unknown request
+	Invalid      Kind = "invalid"  // not a message, in a message's place
 	Progress     Kind = "progress"
 	Log          Kind = "log"
-	Stdout       Kind = "stdout" // what a server on stdio wrote to its standard output besides messages
+	Stdout       Kind = "stdout" // what a stdio server printed that is not a message
 	Stderr       Kind = "stderr"
 	Start        Kind = "start" // of a process
 	Exit         Kind = "exit"
 	EOF          Kind = "eof"
-	HTTP         Kind = "http" // an HTTP exchange without a message from the client
-	SSE          Kind = "sse"  // an event of a stream without a message
-	Body         Kind = "body" // of an HTTP message, which is no message of the protocol
+	HTTP         Kind = "http" // a round trip without a client message
+	SSE          Kind = "sse"  // a stream event without a message
+	Body         Kind = "body" // an HTTP body that is not a message
 	Gap          Kind = "gap"
 	Note         Kind = "note"
-	Translate    Kind = "translate" // a bridge made one event into others
+	Translate    Kind = "translate" // a bridge translated a message
 )
 
-// A Status says what became of a request, or of an HTTP exchange.
+// A Status is the outcome of a request or of an HTTP round trip.
 type Status string
 
-// The states. Rows that nothing can become of have none.
+// The statuses. Rows without an outcome have an empty status.
 const (
 	OK            Status = "ok"
-	Failed        Status = "error"          // the response is an error, see Row.Code
-	ToolFailed    Status = "iserror"        // the result of the tool says that it failed
-	InputRequired Status = "input_required" // the server wants something of the user first, and the client has not come back yet
-	TaskCreated   Status = "task"           // it became a task that has not ended yet
+	Failed        Status = "error"          // error response; see Row.Code
+	ToolFailed    Status = "iserror"        // the result has isError set
+	InputRequired Status = "input_required" // the server waits for the client's next round
+	TaskCreated   Status = "task"           // became a task that has not ended
 	Canceled      Status = "cancelled"
 	Pending       Status = "pending"
-	Unanswered    Status = "unanswered" // and nothing can come any more
-	HTTPFailed    Status = "http"       // HTTP refused it, see Row.Code, without an answer in the body
+	Unanswered    Status = "unanswered" // and can receive nothing more
+	HTTPFailed    Status = "http"       // HTTP error without a response message; see Row.Code
 )
 
-// A Role says why a request stands inside another.
+// A Role tells why a request is inside another row.
 type Role string
 
 // The roles.
 const (
-	ServerRequest Role = "asked" // the server sent it because of the other
-	Retry         Role = "retry" // a further round of the other
-	Poll          Role = "poll"  // asks for the task that the other became
+	ServerRequest Role = "asked" // the server sent it during the parent
+	Retry         Role = "retry" // a further round of the parent
+	Poll          Role = "poll"  // queries the task of the parent
 )
 
 var _ filter.Subject = (*Row)(nil)
 
-// MatchField reports whether match is true of a value that the row, or a row inside it, has for the field.
+// MatchField reports whether match is true for a value of the field in the row or in a row inside
+// it.
 func (r *Row) MatchField(f filter.Field, match func(string) bool) bool {
 	if f == filter.Server {
 		name, label := r.Capture.Name, r.Session.Label()
@@ -300,7 +342,7 @@ func (r *Row) MatchField(f filter.Field, match func(string) bool) bool {
 	return false
 }
 
-// sharedValue returns the value of a field that all rows inside have in common.
+// sharedValue returns the value of a field that all rows inside r share.
 func (r *Row) sharedValue(f filter.Field) (value string, ok bool) {
 	switch f {
 	case filter.Side:
@@ -344,7 +386,8 @@ func (r *Row) matchOwn(f filter.Field, match func(string) bool) bool {
 	return false
 }
 
-// HasEventIn reports whether one of the row's events, or of those inside it, has a number in the range.
+// HasEventIn reports whether an event of the row, or of a row inside it, has a number in the
+// range. Both ends are inclusive.
 func (r *Row) HasEventIn(from, to uint64) bool {
 	for x := range r.All() {
 		for _, n := range x.Events {
@@ -356,7 +399,7 @@ func (r *Row) HasEventIn(from, to uint64) bool {
 	return false
 }
 
-// Elapsed returns how long the request took, and false if nothing ended it yet.
+// Elapsed returns the total time of a request or HTTP round trip, and whether it has ended.
 func (r *Row) Elapsed() (time.Duration, bool) {
 	return r.Wall(), (r.Kind == Request || r.Kind == HTTP) && r.Done
 }
@@ -364,7 +407,8 @@ func (r *Row) Elapsed() (time.Duration, bool) {
 // Bytes returns the size of the payloads of the request and its response.
 func (r *Row) Bytes() int64 { return r.RequestBytes + r.ResponseBytes }
 
-// Payloads yields the payloads of the row's events, and of those inside it, if the model knows how to load them; else the excerpts.
+// Payloads yields the payloads of the events of the row and of the rows inside it. Without
+// Options.Load it yields excerpts.
 func (r *Row) Payloads() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for x := range r.All() {
@@ -383,20 +427,26 @@ func (r *Row) Payloads() iter.Seq[[]byte] {
 	}
 }
 
-// A Finding is something that a check has found in an event.
+// A Finding is a violation that a rule reports for an event.
 type Finding struct {
-	Rule     string `json:"rule"`     // its id
-	Severity string `json:"severity"` // "error", "warning" …
+	// Rule is the id of the rule.
+	Rule string `json:"rule"`
+	// Severity is "error", "warning" or "info".
+	Severity string `json:"severity"`
 	Message  string `json:"message"`
-	Pointer  string `json:"pointer,omitempty"` // into the payload, a JSON pointer
-	URL      string `json:"url,omitempty"`     // of the section of the specification
-	Event    uint64 `json:"event"`             // set by AddFinding
+	// Pointer is a JSON pointer into the payload.
+	Pointer string `json:"pointer,omitempty"`
+	// URL is the section of the specification.
+	URL string `json:"url,omitempty"`
+	// Event is the event number. AddFinding sets it.
+	Event uint64 `json:"event"`
 }
 
-const maxFindings = 32 // on a row
+const maxFindings = 32 // per row
 
-// AddFinding notes a finding on the row that has an event, and returns the change as Add does: none if there is no such row. An empty captureID means the only
-// capture. A row keeps its first 32 findings, and counts the others.
+// AddFinding adds a finding to the row of an event. It returns the changes as [Model.Add] does,
+// and nil if the event has no row. An empty captureID means the only capture. A row keeps its
+// first 32 findings and counts the others.
 func (m *Model) AddFinding(captureID string, event uint64, f Finding) []Change {
 	m.changes, m.hits = m.changes[:0], 0
 	r := m.Find(captureID, event)
@@ -412,7 +462,7 @@ func (m *Model) AddFinding(captureID string, event uint64, f Finding) []Change {
 	return m.changes
 }
 
-// CountFindings returns how many findings a row has, with those inside it.
+// CountFindings returns the number of findings of the row and of the rows inside it.
 func (r *Row) CountFindings() (n int) {
 	for x := range r.All() {
 		n += len(x.Findings) + x.OmittedFindings
@@ -420,7 +470,8 @@ func (r *Row) CountFindings() (n int) {
 	return n
 }
 
-// WorstSeverity returns the severity of the worst finding that a row has, with those inside it: "error", "warning", "info", or "" if there is none.
+// WorstSeverity returns the worst severity of the findings of the row and of the rows inside it:
+// "error", "warning", "info", or "" without findings.
 func (r *Row) WorstSeverity() (worst string) {
 	order := [...]string{"", "info", "warning", "error"}
 	for x := range r.All() {

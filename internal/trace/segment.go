@@ -8,26 +8,29 @@ import (
 	"mcpwire/mcp"
 )
 
-// A SegmentKind says what passes in a [Segment].
+// A SegmentKind tells who spends the time of a [Segment].
 type SegmentKind string
 
-// The kinds.
+// The segment kinds.
 const (
 	SegmentServer SegmentKind = "server" // the server works
-	SegmentClient SegmentKind = "client" // the server waits for the client: for a user, a model
-	SegmentTask   SegmentKind = "task"   // the task that the request became goes on
+	SegmentClient SegmentKind = "client" // the server waits for the client
+	SegmentTask   SegmentKind = "task"   // the task runs
 	SegmentStream SegmentKind = "stream" // a stream is open
 )
 
-// A Segment is a part of the time that a row takes: what a waterfall is drawn of.
+// A Segment is a part of the time that a row takes. Waterfalls are drawn from segments.
 type Segment struct {
 	Kind SegmentKind
-	From time.Duration // since the capture began
-	To   time.Duration // not before From. If Open, when the last event of the session was
-	Open bool          // it goes on
+	// From is the start, since the capture began.
+	From time.Duration
+	// To is the end. It is not before From. If Open is set, it is the session's last event.
+	To time.Duration
+	// Open reports whether the segment has not ended.
+	Open bool
 }
 
-// IsStream reports whether the row is one for as long as a stream is open: what the server sends by itself comes in there.
+// IsStream reports whether the row lasts as long as an open stream on which the server sends.
 func (r *Row) IsStream() bool {
 	switch r.Kind {
 	case Request:
@@ -38,8 +41,8 @@ func (r *Row) IsStream() bool {
 	return false
 }
 
-// AppendSegments appends the parts of the time that a row takes to dst, without gaps, in their order; none for what is a moment. Requests of the server that have made room inside the row
-// count as work of the server.
+// AppendSegments appends the segments of the row to dst, in order and without gaps. A row without
+// a duration has no segments. The time of evicted server requests counts as server time.
 func (r *Row) AppendSegments(dst []Segment) []Segment {
 	if r.Kind != Request && r.Kind != HTTP {
 		return dst
@@ -47,7 +50,7 @@ func (r *Row) AppendSegments(dst []Segment) []Segment {
 	return append(dst, r.appendSegments(dst[len(dst):])...)
 }
 
-// appendSegments appends them to dst, which is empty.
+// appendSegments appends the segments to dst, which must be empty.
 func (r *Row) appendSegments(dst []Segment) []Segment {
 	kind := SegmentServer
 	if r.IsStream() {
@@ -72,7 +75,7 @@ func (r *Row) appendSegments(dst []Segment) []Segment {
 	return dst
 }
 
-// appendRound appends the time of one request, in which the server may have asked the client.
+// appendRound appends the time of one request, including requests of the server during it.
 func (r *Row) appendRound(dst []Segment, kind SegmentKind) []Segment {
 	all := Segment{Kind: kind, From: r.T, To: r.T + r.Latency, Open: !r.Done}
 	switch {
@@ -93,7 +96,8 @@ func (r *Row) appendRound(dst []Segment, kind SegmentKind) []Segment {
 		if w.From > at {
 			dst = append(dst, Segment{Kind: SegmentServer, From: at, To: w.From})
 		}
-		if n := len(dst); n > 0 && dst[n-1].Kind == SegmentClient && dst[n-1].To == w.From { // one question follows at once on another
+		// The next input request follows at once.
+		if n := len(dst); n > 0 && dst[n-1].Kind == SegmentClient && dst[n-1].To == w.From {
 			dst[n-1].To, dst[n-1].Open = w.To, w.Open && all.Open
 		} else {
 			dst = append(dst, Segment{Kind: SegmentClient, From: w.From, To: w.To, Open: w.Open && all.Open})
@@ -106,7 +110,7 @@ func (r *Row) appendRound(dst []Segment, kind SegmentKind) []Segment {
 	return dst
 }
 
-// clientWaits returns when the server waited for answers of the client, in the order in which it asked.
+// clientWaits returns when the server waited for the client, in the order of the requests.
 func (r *Row) clientWaits() (list []Segment) {
 	for _, c := range r.Children {
 		if c.Kind != Request || c.Role != ServerRequest {
@@ -122,7 +126,7 @@ func (r *Row) clientWaits() (list []Segment) {
 	return list
 }
 
-// appendInputRounds appends the further rounds, and the time between them.
+// appendInputRounds appends the further rounds and the time between them.
 func (r *Row) appendInputRounds(dst []Segment) []Segment {
 	for _, c := range r.Children {
 		if c.Role != Retry {
@@ -133,7 +137,8 @@ func (r *Row) appendInputRounds(dst []Segment) []Segment {
 		}
 		before := len(dst)
 		dst = c.appendRound(dst, SegmentServer)
-		for i := before; i < len(dst); i++ { // rounds that overlap, which no honest client makes
+		// A faulty client can send overlapping rounds.
+		for i := before; i < len(dst); i++ {
 			dst[i].From = max(dst[i].From, dst[before-1].To)
 			dst[i].To = max(dst[i].To, dst[i].From)
 		}
@@ -145,5 +150,5 @@ func (r *Row) appendInputRounds(dst []Segment) []Segment {
 	return dst
 }
 
-// lastT is when the last event of the row's session was.
+// lastT returns the time of the last event of the row's session.
 func (r *Row) lastT() time.Duration { return r.Session.lastT }

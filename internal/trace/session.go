@@ -9,20 +9,23 @@ import (
 	"mcpwire/mcp"
 )
 
-// The eras of the protocol (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
+// The eras of the protocol
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
 const (
 	EraLegacy = "legacy"
 	EraModern = "modern"
 )
 
-// A Capture is one that events came from.
+// A Capture is a source of events.
 type Capture struct {
 	ID, Name, Transport, Tool, Redact string
-	URL                               string // of the server, if that is known
-	Started                           time.Time
+	// URL is the server's URL, if known.
+	URL     string
+	Started time.Time
 
-	hasSides      bool
-	newestProcess *Session // whose process was started last
+	hasSides bool
+	// newestProcess is the session whose process started last.
+	newestProcess *Session
 	sessions      map[uint64]*Session
 	byEvent       map[uint64]*Row
 	tasks         map[taskKey]*Row
@@ -32,74 +35,88 @@ type Capture struct {
 // A Session is a connection or session in a capture.
 type Session struct {
 	Capture *Capture
-	Number  uint64       // in the capture
-	Side    capture.Side // of a bridge; "" in other captures
+	// Number identifies the session in its capture.
+	Number uint64
+	// Side is the side of a bridge. It is empty in other captures.
+	Side capture.Side
 
-	Era        string // "legacy", "modern", or "" as long as that is not certain
-	Offered    string // the revision that the client asked for first
-	Negotiated string // the revision in force: what initialize answered, or what requests say that were answered
-	// Supported are the revisions that the server says it knows, in its order.
+	// Era is EraLegacy, EraModern, or "" while it is unknown.
+	Era string
+	// Offered is the revision that the client requested first.
+	Offered string
+	// Negotiated is the revision in force: the one in the initialize result, or the one of an
+	// answered modern request.
+	Negotiated string
+	// Supported are the revisions that the server advertises, in its order.
 	Supported []string
 	Client    PeerInfo
 	Server    PeerInfo
 
-	Command  []string // of the process: its first arguments
-	StartN   uint64   // of the event that says how it was started; 0 if there is none
+	// Command has the first arguments of the server process.
+	Command []string
+	// StartN is the number of the event that started the process. Zero means none.
+	StartN   uint64
 	PID      int
 	Exited   bool
 	ExitCode int
 	Signal   string
 
-	Rows        uint64 // of its timeline
+	// Rows counts the rows of the session, at all levels.
+	Rows        uint64
 	First, Last time.Time
 
-	lastT time.Duration // of the last event, since the capture began
+	// lastT is the time of the last event, since the capture began.
+	lastT time.Duration
 
-	pending  map[requestKey]*Row
-	inFlight map[*Row]struct{} // requests of the client that wait, but for streams and pings
+	pending map[requestKey]*Row
+	// inFlight are the client's pending requests, without streams and pings.
+	inFlight map[*Row]struct{}
 	tokens   map[tokenKey]*Row
 }
 
-// A PeerInfo is what a side says of itself.
+// PeerInfo holds what a client or server announces about itself.
 type PeerInfo struct {
-	Name         string   `json:"name,omitempty"`
-	Version      string   `json:"version,omitempty"`
-	Capabilities []string `json:"capabilities,omitempty"` // names, such as "tools" and "tools.listChanged"
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Capabilities are names such as "tools" and "tools.listChanged".
+	Capabilities []string `json:"capabilities,omitempty"`
 }
 
 const (
 	maxURL      = 2048 // bytes
 	maxCaptures = 1024
-	maxSessions = 4096 // of a capture; what is beyond shares one
+	maxSessions = 4096 // per capture; further ones share one
 )
 
-// requestKey is who sent a request with which id.
+// requestKey identifies a request by direction and id.
 type requestKey struct {
 	dir capture.Dir
 	id  string
 }
 
-// tokenKey is a progress token of the requests in a direction.
+// tokenKey identifies a progress token by the direction of its request.
 type tokenKey struct {
 	dir   capture.Dir
 	token string
 }
 
-// taskKey is a task that the two sides of a bridge know.
+// taskKey identifies a task. Each side of a bridge has its own task ids.
 type taskKey struct {
 	side capture.Side
 	id   string
 }
 
-// task returns the request that became a task; nil if it is not known.
+// task returns the request that became the task, or nil.
 func (s *Session) task(id string) *Row { return s.Capture.tasks[taskKey{s.Side, id}] }
 
-// roundKey is what the next round of a request is recognised by.
+// roundKey matches the next round of a request with the request.
 type roundKey struct {
 	side   capture.Side
 	method string
-	state  uint64 // of its requestState; 0 is none
-	params uint64 // of its other params, if there is no state
+	// state is the hash of requestState. Zero means none.
+	state uint64
+	// params is the hash of the other params. It is used without a state.
+	params uint64
 }
 
 func newCapture(h *capture.Head) *Capture {
@@ -123,10 +140,10 @@ func (c *Capture) session(number uint64) (s *Session, added bool) {
 	return s, true
 }
 
-// HasSides reports whether a bridge has recorded both of its sides.
+// HasSides reports whether the capture has the traffic of a bridge's sides.
 func (c *Capture) HasSides() bool { return c.hasSides }
 
-// Label names what the session is with: the server, by the name of the capture, and the side if a bridge has recorded it.
+// Label returns the name of the server, followed by the side if a bridge recorded the session.
 func (s *Session) Label() string {
 	if s.Side == "" {
 		return s.Capture.Name
@@ -134,7 +151,7 @@ func (s *Session) Label() string {
 	return joinNonEmpty(" ", s.Capture.Name, string(s.Side))
 }
 
-// onlyInFlight returns the request of the client that waits, if there is exactly one.
+// onlyInFlight returns the client's request in flight if there is exactly one, or nil.
 func (s *Session) onlyInFlight() *Row {
 	if len(s.inFlight) == 1 {
 		for r := range s.inFlight {
@@ -145,11 +162,11 @@ func (s *Session) onlyInFlight() *Row {
 }
 
 const (
-	maxCapabilities = 64 // names that are kept
-	maxSupported    = 16 // revisions that are kept
+	maxCapabilities = 64 // names kept
+	maxSupported    = 16 // revisions kept
 )
 
-// setClient takes what a client says of itself in initialize.
+// setClient sets Client from the params of initialize.
 func (s *Session) setClient(params []byte, m *Model) {
 	if v := stringText(jsonwire.Lookup(params, "protocolVersion")); v != "" && s.Offered == "" {
 		s.Offered = m.intern([]byte(v))
@@ -158,7 +175,7 @@ func (s *Session) setClient(params []byte, m *Model) {
 	s.Client.Capabilities = m.capabilityNames(jsonwire.Lookup(params, "capabilities"))
 }
 
-// setServer takes what a server says of itself.
+// setServer sets Server from the result of initialize or server/discover.
 func (s *Session) setServer(method string, result []byte, m *Model) {
 	if method == mcp.MethodInitialize {
 		s.Era = EraLegacy
@@ -169,7 +186,7 @@ func (s *Session) setServer(method string, result []byte, m *Model) {
 	s.setSupported(jsonwire.Lookup(result, "supportedVersions"), m)
 }
 
-// setSupported takes the list of revisions that a server says it knows.
+// setSupported sets Supported from the JSON list of revisions.
 func (s *Session) setSupported(list []byte, m *Model) {
 	if len(list) == 0 || list[0] != '[' {
 		return
@@ -182,14 +199,14 @@ func (s *Session) setSupported(list []byte, m *Model) {
 	}
 }
 
-// setImplementation takes the text of an Implementation.
+// setImplementation sets Name and Version from the JSON text of an Implementation.
 func (p *PeerInfo) setImplementation(v []byte, m *Model) {
 	if name := stringText(jsonwire.Lookup(v, "name")); name != "" {
 		p.Name, p.Version = m.intern([]byte(name)), m.intern([]byte(stringText(jsonwire.Lookup(v, "version"))))
 	}
 }
 
-// copyTo copies what is known to another.
+// copyTo copies the known fields to other.
 func (p *PeerInfo) copyTo(other *PeerInfo) {
 	if p.Name != "" {
 		other.Name, other.Version = p.Name, p.Version
@@ -199,7 +216,7 @@ func (p *PeerInfo) copyTo(other *PeerInfo) {
 	}
 }
 
-// capabilityNames returns the names of capabilities, and of what they have inside.
+// capabilityNames returns the sorted names of capabilities and of their members.
 func (m *Model) capabilityNames(v []byte) []string {
 	if len(v) == 0 || v[0] != '{' {
 		return nil
@@ -222,34 +239,46 @@ func (m *Model) capabilityNames(v []byte) []string {
 	return list
 }
 
-// A SessionInfo sums up a session: who talks to whom, in which revision, and what they can do. Texts in it are as the peers wrote them, if not in full: see [Escape].
+// A SessionInfo summarizes a session: its peers, their capabilities and the revision. Its texts
+// are unescaped excerpts of what the peers wrote: see [Escape].
 type SessionInfo struct {
-	Capture    string    `json:"capture"`
-	Session    uint64    `json:"session"`        // its number in the capture
-	Side       string    `json:"side,omitempty"` // of a bridge: "downstream" or "upstream"
-	Name       string    `json:"name"`           // of the server, as the user knows it
-	Transport  string    `json:"transport"`
-	URL        string    `json:"url,omitempty"`  // of the server
-	Tool       string    `json:"tool,omitempty"` // that recorded it
-	Redact     string    `json:"redact,omitempty"`
-	Era        string    `json:"era,omitempty"`
-	Offered    string    `json:"offered,omitempty"`   // the revision that the client asked for first
-	Negotiated string    `json:"answered,omitempty"`  // the one in force
-	Supported  []string  `json:"supported,omitempty"` // that the server says it knows
-	Client     PeerInfo  `json:"client"`
-	Server     PeerInfo  `json:"server"`
-	Command    []string  `json:"command,omitempty"` // of the process: its first arguments
-	PID        int       `json:"pid,omitempty"`
-	Exited     bool      `json:"exited,omitempty"`
-	ExitCode   int       `json:"exitCode,omitempty"`
-	Signal     string    `json:"signal,omitempty"`
-	Successor  uint64    `json:"next,omitempty"` // the session with the process that was started in the place of the one that has exited; 0 if there is none
-	Rows       uint64    `json:"rows"`
-	First      time.Time `json:"first"`
-	Last       time.Time `json:"last"`
+	Capture string `json:"capture"`
+	// Session is the number in the capture.
+	Session uint64 `json:"session"`
+	// Side is the side of a bridge, as in [capture.Side].
+	Side string `json:"side,omitempty"`
+	// Name is the user's name for the server.
+	Name      string `json:"name"`
+	Transport string `json:"transport"`
+	// URL is the server's URL. It is empty on a bridge's downstream side.
+	URL string `json:"url,omitempty"`
+	// Tool is the tool that recorded the capture.
+	Tool   string `json:"tool,omitempty"`
+	Redact string `json:"redact,omitempty"`
+	Era    string `json:"era,omitempty"`
+	// Offered is the revision that the client requested first.
+	Offered string `json:"offered,omitempty"`
+	// Negotiated is the revision in force.
+	Negotiated string `json:"answered,omitempty"`
+	// Supported are the revisions that the server advertises.
+	Supported []string `json:"supported,omitempty"`
+	Client    PeerInfo `json:"client"`
+	Server    PeerInfo `json:"server"`
+	// Command has the first arguments of the server process.
+	Command  []string `json:"command,omitempty"`
+	PID      int      `json:"pid,omitempty"`
+	Exited   bool     `json:"exited,omitempty"`
+	ExitCode int      `json:"exitCode,omitempty"`
+	Signal   string   `json:"signal,omitempty"`
+	// Successor is the session of the process that replaced this session's exited one. Zero means
+	// none.
+	Successor uint64    `json:"next,omitempty"`
+	Rows      uint64    `json:"rows"`
+	First     time.Time `json:"first"`
+	Last      time.Time `json:"last"`
 }
 
-// Card returns what there is to know about the session. It shares nothing with it that changes.
+// Card returns a summary of the session. The result shares no mutable data with it.
 func (s *Session) Card() SessionInfo {
 	c := s.Capture
 	var next uint64
@@ -258,7 +287,7 @@ func (s *Session) Card() SessionInfo {
 	}
 	url := c.URL
 	if s.Side == capture.Downstream {
-		url = "" // that is the server's, and clients come to the bridge
+		url = "" // clients connect to the bridge, not to this URL
 	}
 	return SessionInfo{
 		Capture: c.ID, Session: s.Number, Side: string(s.Side), Name: c.Name, Transport: c.Transport, URL: url, Tool: c.Tool, Redact: c.Redact,

@@ -10,20 +10,27 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Stat sums up the requests with one method, or the calls of one tool.
+// A Stat summarizes the requests with one method, or the calls of one tool.
 type Stat struct {
-	Server string // the name of its capture, with the side if it is a bridge's
-	Name   string // of the method or tool
-	Calls  uint64 // requests; the rounds of one count once
+	// Server is the label of the session: see [Session.Label].
+	Server string
+	// Name is the method or tool.
+	Name string
+	// Calls counts requests. The rounds of one request count once.
+	Calls uint64
 
-	OK, Errors, ToolErrors, Canceled, Unanswered uint64 // outcomes: of those that have one yet
+	// OK, Errors, ToolErrors, Canceled and Unanswered count the known outcomes.
+	OK, Errors, ToolErrors, Canceled, Unanswered uint64
 
-	// LongestWait is how long the unanswered ones have waited, the longest of them.
+	// LongestWait is the longest time that an unanswered request has waited.
 	LongestWait time.Duration
 
-	Latency           Histogram // that the server took, without the time for which it waited for the client, of those that were answered
-	BytesIn, BytesOut int64     // of requests and of responses, with further rounds
-	DefinitionBytes   int64     // of a tool's definition in the last list
+	// Latency has the server times of the answered requests, without waits for the client.
+	Latency Histogram
+	// BytesIn and BytesOut are the sizes of requests and responses, including further rounds.
+	BytesIn, BytesOut int64
+	// DefinitionBytes is the size of the tool's definition in the last list.
+	DefinitionBytes int64
 }
 
 type statKey struct {
@@ -31,10 +38,11 @@ type statKey struct {
 	tool         bool
 }
 
-// A statTable holds the statistics. Above maxStats, names share "(others)".
+// A statTable holds the statistics. Above maxStats, new names share "(others)".
 type statTable struct{ byKey map[statKey]*Stat }
 
-// A statPair is the statistics that a request counts for: those of its method, and if it calls a tool those of the tool.
+// A statPair has the statistics that a request counts for: its method and, if it calls a tool, the
+// tool.
 type statPair struct{ method, tool *Stat }
 
 const (
@@ -61,7 +69,7 @@ func (t statTable) get(server, name string, tool bool) *Stat {
 	return p
 }
 
-// forRow returns what a request counts for.
+// forRow returns the statistics that a request counts for.
 func (t statTable) forRow(r *Row) statPair {
 	server := r.Session.Label()
 	p := statPair{method: t.get(server, r.Method, false)}
@@ -112,7 +120,7 @@ func (p statPair) addOutcome(r *Row) {
 	})
 }
 
-// removeUnanswered takes back that a request was counted as one without an answer.
+// removeUnanswered reverts the count of a request as unanswered.
 func (p statPair) removeUnanswered(r *Row) {
 	if r.counted {
 		r.counted = false
@@ -124,7 +132,7 @@ func (p statPair) removeUnanswered(r *Row) {
 	}
 }
 
-// addDefinitions notes how large the definitions of tools are.
+// addDefinitions records the sizes of the tool definitions in a tools/list result.
 func (t statTable) addDefinitions(r *Row, result []byte) {
 	list := jsonwire.Lookup(result, "tools")
 	if len(list) == 0 || list[0] != '[' {
@@ -137,10 +145,11 @@ func (t statTable) addDefinitions(r *Row, result []byte) {
 	}
 }
 
-// Tools returns the statistics of tools, also of those that were listed and never called, by server and name.
+// Tools returns the statistics of tools, ordered by server and name. It includes tools that were
+// listed but not called.
 func (m *Model) Tools() []*Stat { return m.stats.list(true) }
 
-// Methods returns the statistics of methods, by server and name.
+// Methods returns the statistics of methods, ordered by server and name.
 func (m *Model) Methods() []*Stat { return m.stats.list(false) }
 
 func (t statTable) list(tools bool) []*Stat {
@@ -154,8 +163,9 @@ func (t statTable) list(tools bool) []*Stat {
 	return list
 }
 
-// A Histogram counts durations in buckets that grow with them: each power of two has 32, so that a quantile is at most 1.6 % off. It has 256 bytes of counters for each power
-// of two that came up, however many durations there were. The zero Histogram is empty.
+// A Histogram counts durations in buckets of growing width: 32 for each power of two, so that a
+// quantile is off by at most 1.6 %. It uses 256 bytes for each power of two that occurs. The zero
+// value is empty.
 type Histogram struct {
 	n        uint64
 	sum      time.Duration
@@ -168,7 +178,7 @@ const (
 	subBuckets = 1 << subBits
 )
 
-// Add counts a duration. One below 0 counts as 0.
+// Add counts a duration. Negative durations count as 0.
 func (h *Histogram) Add(d time.Duration) {
 	d = max(d, 0)
 	if h.n == 0 || d < h.min {
@@ -184,7 +194,7 @@ func (h *Histogram) Add(d time.Duration) {
 	h.octaves[octave][sub]++
 }
 
-// bucket returns where a value is counted. Values below subBuckets have a bucket each.
+// bucket returns the bucket of a value. Each value below subBuckets has its own bucket.
 func bucket(v uint64) (octave, sub int) {
 	octave = bits.Len64(v >> subBits)
 	if octave == 0 {
@@ -193,7 +203,7 @@ func bucket(v uint64) (octave, sub int) {
 	return octave, int(v>>(octave-1)) & (subBuckets - 1)
 }
 
-// midpoint is the value in the middle of a bucket.
+// midpoint returns the value in the middle of a bucket.
 func midpoint(octave, sub int) uint64 {
 	if octave == 0 {
 		return uint64(sub)
@@ -202,10 +212,10 @@ func midpoint(octave, sub int) uint64 {
 	return (subBuckets+uint64(sub))*width + width/2
 }
 
-// Count returns how many durations there were.
+// Count returns the number of durations.
 func (h *Histogram) Count() uint64 { return h.n }
 
-// Mean returns their mean, or 0 if there were none.
+// Mean returns the mean, or 0 if the histogram is empty.
 func (h *Histogram) Mean() time.Duration {
 	if h.n == 0 {
 		return 0
@@ -213,10 +223,11 @@ func (h *Histogram) Mean() time.Duration {
 	return h.sum / time.Duration(h.n)
 }
 
-// Max returns the longest.
+// Max returns the longest duration.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Quantile returns the duration that so many of them (0.5 is half) do not exceed, or 0 if there were none.
+// Quantile returns the duration that a share q of the durations does not exceed (0.5 is the
+// median), or 0 if the histogram is empty.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.n == 0 {
 		return 0
@@ -245,14 +256,14 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.max
 }
 
-// A Bucket is how many durations were at least Lower and below Upper.
+// A Bucket counts durations that are at least Lower and below Upper.
 type Bucket struct {
 	Lower, Upper time.Duration
 	Count        uint64
 }
 
-// Buckets returns the histogram for drawing, in at most limit buckets without gaps between them, from the one with the shortest duration to the one with the longest; nil if there
-// were none. On a logarithmic scale they are about equally wide.
+// Buckets returns the histogram in at most limit adjacent buckets, from the shortest duration to
+// the longest, or nil if it is empty. The buckets have about equal width on a logarithmic scale.
 func (h *Histogram) Buckets(limit int) []Bucket {
 	if h.n == 0 {
 		return nil
@@ -280,16 +291,16 @@ func (h *Histogram) Buckets(limit int) []Bucket {
 	return list
 }
 
-// bucketIndex counts buckets from the one with the shortest durations.
+// bucketIndex numbers the buckets in the order of their durations.
 func bucketIndex(octave, sub int) int { return octave<<subBits | sub }
 
-// lowerBound is the shortest duration in a bucket.
+// lowerBound returns the shortest duration in a bucket.
 func lowerBound(number int) time.Duration {
 	octave, sub := number>>subBits, uint64(number&(subBuckets-1))
 	if octave == 0 {
 		return time.Duration(sub)
 	}
-	if octave > 63-subBits { // above all durations
+	if octave > 63-subBits { // longer than any duration
 		return 1<<63 - 1
 	}
 	return time.Duration((subBuckets + sub) << (octave - 1))

@@ -12,7 +12,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// Summary says in plain words what a row is about, on one line: "called search: 3 contents, 1.2 kB, 43 ms". It may be printed: see [Escape].
+// Summary describes a row on one line: "called search: 3 contents, 1.2 kB, 43 ms". The text is
+// escaped: see [Escape].
 func Summary(r *Row) string {
 	if len(r.Links) > 0 {
 		return joinNonEmpty("  ", rowSummary(r), linkText(r))
@@ -102,7 +103,7 @@ func plural(n int, what string) string {
 	return fmt.Sprint(n, " ", what, "s")
 }
 
-// methodVerb is the verb for a method, or "".
+// methodVerb returns the verb for a method, or "".
 func methodVerb(method string) string {
 	switch method {
 	case mcp.MethodInitialize:
@@ -155,7 +156,7 @@ func methodVerb(method string) string {
 	return ""
 }
 
-// requestText says what was asked for.
+// requestText describes the request.
 func requestText(r *Row) string {
 	target := Escape(r.Target)
 	says := methodVerb(r.Method)
@@ -168,7 +169,7 @@ func requestText(r *Row) string {
 	return joinNonEmpty(" ", says, target)
 }
 
-// outcomeText says what came back.
+// outcomeText describes the outcome.
 func outcomeText(r *Row) string {
 	size := FormatSize(r.ResponseBytes)
 	switch r.Status {
@@ -195,7 +196,7 @@ func outcomeText(r *Row) string {
 	return joinNonEmpty(", ", handshakeText(r), countText(&r.ResultInfo), size)
 }
 
-// streamText says how much came in the stream of a request.
+// streamText returns how many messages came in the stream of a request, or "".
 func streamText(r *Row) string {
 	if n := len(r.Children) + r.EvictedChildren; n > 0 {
 		return plural(n, "message")
@@ -203,7 +204,7 @@ func streamText(r *Row) string {
 	return ""
 }
 
-// endText says why the HTTP exchange of a request ended, if not in the normal way.
+// endText tells why the HTTP round trip of a request ended, if it did not end normally.
 func endText(r *Row) string {
 	if r.HTTP == nil {
 		return ""
@@ -218,7 +219,7 @@ func handshakeText(r *Row) string {
 	return ""
 }
 
-// countText says how many things a result has.
+// countText tells how many items a result has.
 func countText(f *ResultInfo) string {
 	if f.ListName == "" {
 		return ""
@@ -274,7 +275,7 @@ func httpSummary(r *Row) string {
 	return joinNonEmpty(": ", joinNonEmpty(" ", Escape(h.Method), Escape(h.URL)), out, Escape(h.EndReason), Escape(r.Excerpt))
 }
 
-// Glyph returns the sign for a row, one column wide, so that colour is never all that tells.
+// Glyph returns the symbol of a row, one column wide. It carries the status without color.
 func Glyph(r *Row) string {
 	switch r.Kind {
 	case Request, HTTP:
@@ -308,7 +309,7 @@ func Glyph(r *Row) string {
 	return "•"
 }
 
-// FormatSize returns a number of bytes for people: "512 B", "1.2 kB".
+// FormatSize formats a number of bytes for people: "512 B", "1.2 kB".
 func FormatSize(n int64) string {
 	if n < 1000 && n > -1000 {
 		return strconv.FormatInt(n, 10) + " B"
@@ -322,7 +323,7 @@ func FormatSize(n int64) string {
 	return ""
 }
 
-// FormatDuration returns a duration for people: "840 µs", "43 ms", "1.2 s", "2m03s".
+// FormatDuration formats a duration for people: "840 µs", "43 ms", "1.2 s", "2m03s".
 func FormatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -339,7 +340,7 @@ func FormatDuration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// digits returns a number with one decimal below 10.
+// digits formats a number, with one decimal below 10.
 func digits(v float64) string {
 	if v < 9.95 {
 		return strconv.FormatFloat(v, 'f', 1, 64)
@@ -347,11 +348,14 @@ func digits(v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64)
 }
 
-// Escape returns text of peers as it may be shown, on one line: what would steer a terminal, break the line, change the direction of writing or stay invisible becomes an escape
-// sequence of Go's, such as \x1b or \u202e, and so do bytes that are no UTF-8. Everything else, spaces of ASCII and the ideographic one included, stays.
+// Escape returns text of a peer in a form that is safe to print on one line. Terminal control
+// characters, line breaks, characters that change the writing direction, other invisible
+// characters and invalid UTF-8 become Go escape sequences such as \x1b or \u202e. ASCII spaces and
+// the ideographic space stay.
 func Escape(s string) string { return printable.Line(s) }
 
-// Width returns how many columns of a terminal a text takes that Escape has returned. It is exact for the usual scripts, and near for others.
+// Width returns the number of terminal columns of an escaped text. It is exact for common scripts
+// and approximate for others.
 func Width(s string) (n int) {
 	for _, r := range s {
 		n += runeWidth(r)
@@ -372,7 +376,8 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Truncate returns the beginning of a text that Escape has returned, in so many columns at most, with "…" at the end if there was more. A width below 1 does not cut.
+// Truncate cuts an escaped text to at most width columns, and marks a cut with "…". A width below
+// 1 means no limit.
 func Truncate(s string, width int) string {
 	if width < 1 || len(s) <= width || Width(s) <= width {
 		return s

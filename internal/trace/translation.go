@@ -7,19 +7,23 @@ import (
 	"mcpwire/capture"
 )
 
-// Limits of what is kept of a bridge's links.
+// Limits of a row's links.
 const (
-	maxLinks        = 64 // of a row, with messages of the other side
+	maxLinks        = 64 // per row
 	maxCounterparts = 32 // rows of the other side
 )
 
-// A Link is one of a bridge's: a message of a row was made of one of the other side, or became one.
+// A Link connects a message of a row with the message on a bridge's other side that it was
+// translated from or to.
 type Link struct {
-	N           uint64 // of the event that says so
-	Counterpart uint64 // the event of the other side
+	// N is the number of the event that records the translation.
+	N uint64
+	// Counterpart is the number of the event on the other side.
+	Counterpart uint64
 }
 
-// linkTranslation takes what a bridge says it has made of a message, and reports whether the rows are there that it links.
+// linkTranslation links the rows of the messages in a translation event, and reports whether it
+// found any.
 func (m *Model) linkTranslation(c *Capture, e *capture.Event) bool {
 	of, linked := c.byEvent[e.Translation.Of], false
 	if of == nil {
@@ -39,13 +43,13 @@ func (m *Model) linkTranslation(c *Capture, e *capture.Event) bool {
 		}
 		linked = true
 	}
-	if linked && len(of.Events) < maxEvents/2 { // its own are of more interest
+	if linked && len(of.Events) < maxEvents/2 { // leave room for the row's own events
 		m.addEvent(of, e.N)
 	}
 	return linked
 }
 
-// linkText says which rows of a bridge's other side it is linked with.
+// linkText lists the linked rows on a bridge's other side.
 func linkText(r *Row) string {
 	const most = 4
 	text, n := "", 0
@@ -69,7 +73,8 @@ func (r *Row) addLink(l Link) {
 	}
 }
 
-// Counterparts returns the rows of a bridge's other side that the row, and its rounds, were made of or became, by their numbers: 32 at most. The model must be locked.
+// Counterparts returns the rows on a bridge's other side that the row and its rounds are linked
+// with, ordered by number: at most 32. The caller must hold the lock of the model.
 func (r *Row) Counterparts() []*Row {
 	var list []*Row
 	for x := range r.allRounds() {
@@ -85,10 +90,11 @@ func (r *Row) Counterparts() []*Row {
 	return list
 }
 
-// Row returns the row that an event belongs to; nil if there is none. The model must be locked.
+// Row returns the row that event n belongs to, or nil. The caller must hold the lock of the model.
 func (c *Capture) Row(n uint64) *Row { return c.byEvent[n] }
 
-// AllLinks returns the links of the row, and of its rounds: further requests, and questions with their answers. They are in the order in which the bridge has made them.
+// AllLinks returns the links of the row, its further rounds and its input requests, in the order
+// in which the bridge recorded them.
 func (r *Row) AllLinks() []Link {
 	var list []Link
 	for x := range r.allRounds() {
@@ -98,7 +104,7 @@ func (r *Row) AllLinks() []Link {
 	return list
 }
 
-// allRounds yields the row, and what of it stands inside: it is one exchange to people.
+// allRounds yields the row, and the further rounds and server requests inside it.
 func (r *Row) allRounds() func(yield func(*Row) bool) {
 	return func(yield func(*Row) bool) {
 		if !yield(r) {

@@ -17,11 +17,14 @@ import (
 	"mcpwire/capture"
 )
 
-// HomeVariable names the environment variable that says where everything is kept that belongs to the user, instead of the usual folder.
+// HomeVariable names the environment variable that overrides the folder for all of the user's
+// files.
 const HomeVariable = "MCPWIRE_HOME"
 
-// Dir returns the folder for captures: $MCPWIRE_HOME/captures, or else the usual place for a user's state: below $XDG_STATE_HOME or ~/.local/state
-// (https://specifications.freedesktop.org/basedir-spec/latest/), ~/Library/Application Support, or %LocalAppData%. It need not exist.
+// Dir returns the folder for captures: $MCPWIRE_HOME/captures, or else a folder below the usual
+// place for user state: $XDG_STATE_HOME or ~/.local/state
+// (https://specifications.freedesktop.org/basedir-spec/latest/), ~/Library/Application Support, or
+// %LocalAppData%. The folder may not exist.
 func Dir() (string, error) {
 	if home := os.Getenv(HomeVariable); home != "" {
 		abs, err := filepath.Abs(home)
@@ -44,7 +47,7 @@ func stateDir() (string, error) {
 	case "darwin", "ios":
 		return os.UserConfigDir()
 	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) { // others are to be ignored
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) { // relative paths must be ignored
 		return dir, nil
 	}
 	home, err := os.UserHomeDir()
@@ -55,14 +58,15 @@ func stateDir() (string, error) {
 }
 
 const (
-	maxNameBytes = 64 // of a server's name in the name of a file
+	maxNameBytes = 64 // bytes of a server's name in a file name
 	maxSameName  = 1000
 	timeLayout   = "20060102T150405Z"
 )
 
-// Create begins a capture in dir: NAME-20261122T014530Z-PID.mcpcap.ndjson, where NAME is what [FileName] makes of name. The folder is made if need be, for the user alone, and so
-// is the file. opts may be nil; its Name is set to name if it has none. Close the capture in the end; until it has its last line, [List] shows it as being written
-// for as long as this process lives.
+// Create creates the capture NAME-20261122T014530Z-PID.mcpcap.ndjson in dir, where NAME is
+// [FileName] of name. Dir is created if needed; the folder and the file are accessible to the user
+// only. opts may be nil; an empty opts.Name means name. The caller must close the capture. Until
+// then, [List] shows it as being written as long as this process lives.
 func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -74,8 +78,8 @@ func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 	if o.Name == "" {
 		o.Name = name
 	}
-	// The lock is a sign for others that the capture is being written, and nothing depends on it: a
-	// file system that has no locks is no reason not to record.
+	// The lock only tells others that the capture is being written. A file system without locks
+	// must not prevent recording.
 	o.Opened = func(f *os.File) { _ = lock(f) }
 	base := fmt.Sprintf("%s-%s-%d", FileName(name), time.Now().UTC().Format(timeLayout), os.Getpid())
 	for i := 1; ; i++ {
@@ -91,7 +95,8 @@ func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 	}
 }
 
-// FileName returns a name that is good in the name of a file on any system, made of the name of a server: letters, digits, '-' and '_' of ASCII, at most 64 bytes, and never empty.
+// FileName returns a form of a server's name that is valid in file names on all systems: ASCII
+// letters, digits, '-' and '_', at most 64 bytes, never empty.
 func FileName(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -109,40 +114,54 @@ func FileName(name string) string {
 	return "server"
 }
 
-// A State says whether a capture is complete.
+// A State tells whether a capture is complete.
 type State string
 
 // The states of a capture.
 const (
-	Writing   State = "writing" // its recorder is at it
-	Complete  State = "closed"  // its last line is there
-	Truncated State = "dead"    // its recorder has ended without the last line
-	Unknown   State = "unknown" // compressed, so that the end cannot be looked at
+	Writing   State = "writing" // its recorder is running
+	Complete  State = "closed"  // it has its last line
+	Truncated State = "dead"    // its recorder ended without the last line
+	Unknown   State = "unknown" // compressed, so the end is unreadable
 )
 
-// An Info is what a list says of a capture. The texts in it are as they are in the capture, which anybody can have written.
+// An Info describes a capture in a list. Its texts come from the capture unescaped and are
+// untrusted.
 type Info struct {
-	Path      string    // of the file
-	ID        string    // of the capture; "" and what follows empty if the file does not begin with a head
-	Name      string    // of the server
-	Transport string    // "stdio", "http", "sse"
-	Tool      string    // that recorded it
-	Redact    string    // "default", "custom" or "off"
-	Started   time.Time // by the head, else when the file was changed last
-	Modified  time.Time // when the file was changed last
-	Size      int64     // of the file, in bytes
-	State     State
-	Events    uint64 // in the capture, by its last line; 0 unless Complete
-	Lost      uint64 // that are not in it
+	// Path is the path of the file.
+	Path string
+	// ID is the id of the capture. It is empty, as are Name, Transport, Tool and Redact, if the
+	// file does not begin with a head.
+	ID string
+	// Name is the name of the server.
+	Name string
+	// Transport is "stdio", "http" or "sse".
+	Transport string
+	// Tool is the tool that recorded the capture.
+	Tool string
+	// Redact is "default", "custom" or "off".
+	Redact string
+	// Started is the time in the head, or else the modification time.
+	Started time.Time
+	// Modified is the modification time of the file.
+	Modified time.Time
+	// Size is the size of the file, in bytes.
+	Size  int64
+	State State
+	// Events counts the events, according to the last line. It is 0 unless State is Complete.
+	Events uint64
+	// Lost counts the events that were not recorded.
+	Lost uint64
 }
 
-// maxHead is how much of a file is looked at for its first and for its last line, in bytes.
+// maxHead is how many bytes are read to find the first and the last line.
 const maxHead = 64 << 10
 
-// ErrNotFound is wrapped by the error for a capture that there is not.
+// ErrNotFound is wrapped by the error for a capture that does not exist.
 var ErrNotFound = errors.New("no such capture")
 
-// List returns the captures in dir, the newest first. A folder that does not exist has none. Files with other names, and what is no regular file, are passed over.
+// List returns the captures in dir, newest first. A folder that does not exist has none. List
+// skips files with other names and files that are not regular.
 func List(dir string) ([]Info, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -157,7 +176,7 @@ func List(dir string) ([]Info, error) {
 			continue
 		}
 		info, err := Stat(filepath.Join(dir, e.Name()))
-		if errors.Is(err, fs.ErrNotExist) { // gone in between
+		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
 			continue
 		}
 		if err != nil {
@@ -176,7 +195,7 @@ func isCapture(name string) bool {
 	return strings.HasSuffix(name, capture.Suffix)
 }
 
-// Stat returns what there is to say about the capture in a file. It reads the beginning and the end of it.
+// Stat describes the capture in a file. It reads only the beginning and the end.
 func Stat(path string) (Info, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -215,7 +234,7 @@ func (i *Info) readHead(f *os.File) {
 	}
 }
 
-// readTail returns the last line of a capture, if it is that of one that was closed.
+// readTail returns the tail of a capture that was closed, or nil.
 func readTail(f *os.File, size int64, compressed bool) *capture.Tail {
 	if compressed {
 		return nil
@@ -236,7 +255,7 @@ func readTail(f *os.File, size int64, compressed bool) *capture.Tail {
 	return nil
 }
 
-// Newest returns the newest capture in dir, by when it was begun. The error may wrap [ErrNotFound].
+// Newest returns the capture in dir that started last. The error may wrap [ErrNotFound].
 func Newest(dir string) (Info, error) {
 	list, err := List(dir)
 	if err != nil {
@@ -248,7 +267,8 @@ func Newest(dir string) (Info, error) {
 	return list[0], nil
 }
 
-// Find returns the newest capture in dir of the server called name, or the one whose file is called so, with or without what its name ends in. The error may wrap [ErrNotFound].
+// Find returns the capture in dir with the file name name, with or without its suffix, or else the
+// newest capture of the server with that name. The error may wrap [ErrNotFound].
 func Find(dir, name string) (Info, error) {
 	list, err := List(dir)
 	if err != nil {
@@ -269,15 +289,21 @@ func Find(dir, name string) (Info, error) {
 	return Info{}, fmt.Errorf("%w: %q is neither a file nor the name of a server with a capture in %s", ErrNotFound, name, dir)
 }
 
-// A Pruner says which captures have to go. The zero Pruner removes none.
+// A Pruner removes old captures. The zero Pruner removes none.
 type Pruner struct {
-	MaxAge   time.Duration // remove those that were not changed for longer; 0 does not look at the age
-	MaxBytes int64         // remove the oldest until all of them together have no more bytes; 0 does not look at the size
-	Now      time.Time     // what age counts from; zero is the present
-	DryRun   bool          // only say what would go
+	// MaxAge removes captures that were not modified for longer. Zero means no limit.
+	MaxAge time.Duration
+	// MaxBytes removes the oldest captures until the total size is within the limit. Zero means no
+	// limit.
+	MaxBytes int64
+	// Now is the time that ages are relative to. Zero means the current time.
+	Now time.Time
+	// DryRun only returns what Run would remove.
+	DryRun bool
 }
 
-// Run removes captures from dir, and returns them. Those that are being written stay, and count.
+// Run removes captures from dir and returns them. It never removes captures that are being
+// written, but counts their size.
 func (p Pruner) Run(dir string) ([]Info, error) {
 	list, err := List(dir)
 	if err != nil {
@@ -291,7 +317,8 @@ func (p Pruner) Run(dir string) ([]Info, error) {
 	var removed []Info
 	var failed error
 	full := false
-	for _, i := range list { // the newest first: where they do not fit any more, all that is older goes
+	// Newest first: once the limit is exceeded, all older ones go.
+	for _, i := range list {
 		total += i.Size
 		old := p.MaxAge > 0 && now.Sub(i.Modified) > p.MaxAge
 		full = full || p.MaxBytes > 0 && total > p.MaxBytes

@@ -1,13 +1,17 @@
-// Package captures is the folder where a user's captures (see package capture and doc/capture-format.md) are kept: it makes them, lists them,
-// finds them by name, and removes those that are asked to go.
+// Package captures manages the folder with a user's captures (see package
+// capture and doc/capture-format.md): it creates and lists captures, finds
+// them by name, and prunes them on request.
 //
-// Nothing is ever removed by itself. Whether a capture is still being written is told by a lock on the file, which its recorder holds until it ends.
+// It never removes a capture by itself. A recorder locks its file until it
+// ends, so that others can tell that the capture is being written.
 //
 // # Concurrency
 //
-// There is no state: everything is in the file system, and any number of goroutines and processes may use the same folder.
+// The package has no state outside the file system. Any number of
+// goroutines and processes may use the same folder.
 //
 // # Errors
 //
-// Those of the file system; [ErrNotFound] wraps in what looks for a capture.
+// Functions return the errors of the file system. [Newest] and [Find] may
+// wrap [ErrNotFound].
 package captures

@@ -4,7 +4,7 @@ package captures
 
 import "os"
 
-// lock has no lock between processes to take here.
+// lock does nothing: this system has no locks between processes.
 func lock(*os.File) error { return nil }
 
 func locked(*os.File) bool { return false }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock takes the lock of whoever writes f. It waits for those who look, which takes them no time.
+// lock takes the writer's lock of f. It waits for readers that test the lock, which is short.
 func lock(f *os.File) error {
 	for {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
@@ -18,7 +18,7 @@ func lock(f *os.File) error {
 	}
 }
 
-// locked reports whether somebody writes f. Those who look do not get in each other's way.
+// locked reports whether a process writes f. Readers do not block each other.
 func locked(f *os.File) bool {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if err == nil {

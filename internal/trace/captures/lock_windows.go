@@ -7,15 +7,16 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockRange is a place that no capture reaches: locks keep others from reading what is locked.
+// lockRange returns an offset beyond any capture, because a lock prevents others from reading the
+// locked range.
 func lockRange() *windows.Overlapped { return &windows.Overlapped{OffsetHigh: 1 << 30} }
 
-// lock takes the lock of whoever writes f.
+// lock takes the writer's lock of f.
 func lock(f *os.File) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, 1, 0, lockRange())
 }
 
-// locked reports whether somebody writes f.
+// locked reports whether a process writes f.
 func locked(f *os.File) bool {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, lockRange())
 	if err == nil {

@@ -1,29 +1,41 @@
-// Package filter is the language in which exchanges are looked for, the same in commands and in the live views.
+// Package filter implements the filter language for exchanges, which the
+// commands and the live views share.
 //
-// A filter is a list of terms, all of which must hold:
+// A filter is a list of terms, all of which must match:
 //
-//	tool:search                    a field has the value; case does not count, * stands for anything
-//	method:/^tools\//  /time.?out/i  a regular expression (https://github.com/google/re2/wiki/Syntax), of a field or of the payload
-//	timeout "two words"            the text is in a payload; case does not count
-//	dur>500ms  size>=1MB           took longer, is larger
-//	n:12-20                        has to do with the events of these numbers
-//	has:_meta.traceparent          a payload has the member, at the top, or in params, result or error
-//	finding:RULE                   a rule has found something there; by id or by severity
-//	jq:(.params.arguments.q == 1)  the jq program (https://jqlang.org/manual/) says true of a payload
-//	-method:ping                   not
-//	a | b, a or b, (a b)           one of both; a group
+//	tool:search                      a field has the value; case is ignored,
+//	                                 * is a wildcard
+//	method:/^tools\//  /time.?out/i  a regular expression of a field or of the payload
+//	timeout "two words"              the text is in a payload; case is ignored
+//	dur>500ms  size>=1MB             took longer, is larger
+//	n:12-20                          has events with these numbers
+//	has:_meta.traceparent            a payload has the member, at the top
+//	                                 or in params, result or error
+//	finding:RULE                     a rule (id or severity) was violated
+//	jq:(.params.arguments.q == 1)    the jq program is true for a payload
+//	-method:ping                     not
+//	a | b, a or b, (a b)             one of both; a group
 //
-// The fields are tool, target (a tool, a prompt, a URI), method, id, task, dir (c2s, s2c), kind, status, server, session, side (of a bridge: downstream, upstream), era, rev and lint. What an exchange has inside it
-// counts as well: method:elicitation/create finds the call in which the server asked.
+// Regular expressions have the syntax of
+// https://github.com/google/re2/wiki/Syntax, jq programs that of
+// https://jqlang.org/manual/.
 //
-// Terms about payloads hold if they do for any message of the exchange. They are looked at one message at a time ([Filter.Scan]), so that whoever reads a capture need not
-// keep payloads to filter by them.
+// The fields are tool, target (a tool, a prompt, a URI), method, id, task,
+// dir (c2s, s2c), kind, status, server, session, side (of a bridge: downstream,
+// upstream), era, rev and finding. A term also matches rows inside the exchange:
+// method:elicitation/create finds the call during which the server sent the
+// request.
+//
+// A term about payloads matches if any message of the exchange matches.
+// [Filter.Scan] evaluates these terms one message at a time, so that a
+// reader of a capture need not keep payloads.
 //
 // # Concurrency
 //
-// A Filter does not change and may be used by any number of goroutines.
+// A [Filter] is immutable and safe for concurrent use.
 //
 // # Errors
 //
-// Parse returns a *[SyntaxError]. Matching has none: a jq program that fails, or takes too long, does not match.
+// Parse returns a *[SyntaxError]. Matching returns no errors: a jq program
+// that fails or takes too long does not match.
 package filter

@@ -8,26 +8,29 @@ import (
 	"time"
 )
 
-// A Filter says which exchanges to show. nil shows all.
+// A Filter selects exchanges. A nil Filter matches all.
 type Filter struct {
-	root  node
-	scans []scan // of the terms about payloads, by their bit in Hits
+	root node
+	// scans are the payload terms, indexed by their bits in Hits.
+	scans []scan
 }
 
-// Hits tell which terms about payloads hold for the payloads of a subject seen so far. Those of several payloads are combined by "|".
+// Hits is the set of payload terms that matched the payloads seen so far. Combine the hits of
+// several payloads with "|".
 type Hits uint64
 
 const maxScans = 64 // bits in Hits
 
-// A scan looks at a payload.
+// A scan is a term that is matched with a payload.
 type scan interface {
 	match(ctx context.Context, payload []byte) bool
 }
 
-// NeedsPayload reports whether there are terms about payloads.
+// NeedsPayload reports whether the filter has payload terms.
 func (f *Filter) NeedsPayload() bool { return f != nil && len(f.scans) > 0 }
 
-// Scan returns which terms about payloads hold for a payload, which is not kept. ctx bounds how long jq programs run, besides a limit for each.
+// Scan returns the payload terms that match a payload. It does not keep the payload. ctx limits
+// the run time of jq programs, in addition to the limit for each.
 func (f *Filter) Scan(ctx context.Context, payload []byte) Hits {
 	var h Hits
 	if f == nil || len(payload) == 0 {
@@ -41,12 +44,12 @@ func (f *Filter) Scan(ctx context.Context, payload []byte) Hits {
 	return h
 }
 
-// MatchScanned reports whether the filter holds for a subject whose payloads had these hits.
+// MatchScanned reports whether the filter matches a subject whose payloads had these hits.
 func (f *Filter) MatchScanned(s Subject, h Hits) bool {
 	return f == nil || f.root.eval(s, h)
 }
 
-// Match reports whether the filter holds for a subject. It asks for payloads only if it must.
+// Match reports whether the filter matches a subject. It reads payloads only if needed.
 func (f *Filter) Match(ctx context.Context, s Subject) bool {
 	var h Hits
 	if f.NeedsPayload() {
@@ -60,7 +63,7 @@ func (f *Filter) Match(ctx context.Context, s Subject) bool {
 	return f.MatchScanned(s, h)
 }
 
-// String returns the filter as text that Parse makes the same filter of.
+// String returns a text that [Parse] parses to an equal filter.
 func (f *Filter) String() string {
 	if f == nil {
 		return ""
@@ -68,7 +71,7 @@ func (f *Filter) String() string {
 	return f.root.text(false)
 }
 
-// A Field is what a term can ask for by name.
+// A Field is a named property that a term can match.
 type Field string
 
 // The fields.
@@ -94,24 +97,26 @@ func Fields() []Field {
 	return []Field{Tool, Target, Method, ID, Task, Dir, Kind, Status, Server, Session, Side, Era, Revision, Finding}
 }
 
-// A Subject is what a filter looks at.
+// A Subject is an exchange that a filter can match.
 type Subject interface {
-	// MatchField reports whether match is true of one of the values that the field has.
+	// MatchField reports whether match is true for one of the values of the field.
 	MatchField(f Field, match func(value string) bool) bool
-	// HasEventIn reports whether it has to do with an event whose number is in the range.
+	// HasEventIn reports whether the subject has an event with a number in the range.
 	HasEventIn(from, to uint64) bool
-	// Elapsed returns how long it took, and false if that is not known.
+	// Elapsed returns how long the exchange took, and whether that is known.
 	Elapsed() (time.Duration, bool)
-	// Bytes returns the size of its payloads on the wire.
+	// Bytes returns the size of the payloads on the wire.
 	Bytes() int64
-	// Payloads yields its payloads, and whatever else text is to be looked for in. It is called only if [Filter.NeedsPayload].
+	// Payloads yields the payloads and other searchable text. It is called only if
+	// [Filter.NeedsPayload].
 	Payloads() iter.Seq[[]byte]
 }
 
 // A node is a part of a filter.
 type node interface {
 	eval(s Subject, h Hits) bool
-	// text returns it in the language. inner tells that it is part of something else, so that a list needs parentheses.
+	// text returns the node in the filter language. inner tells that the node is part of another
+	// node, so that a list needs parentheses.
 	text(inner bool) string
 }
 
@@ -124,7 +129,8 @@ type (
 		value pattern
 	}
 	comparison struct { // dur and size
-		name   string // "dur" or "size"
+		// name is "dur" or "size".
+		name   string
 		op     string
 		value  int64
 		source string
@@ -208,12 +214,16 @@ func (c comparison) text(bool) string  { return c.name + c.op + c.source }
 func (n eventRange) text(bool) string  { return "n:" + n.source }
 func (p payloadTerm) text(bool) string { return p.source }
 
-// A pattern is what a value is compared with.
+// A pattern matches values of a field.
 type pattern struct {
-	re     *regexp.Regexp // nil: text
-	source string         // of re
-	str    string         // in lower case
-	glob   bool           // * in str stands for anything
+	// re is nil for text.
+	re *regexp.Regexp
+	// source is the text of re.
+	source string
+	// str is in lower case.
+	str string
+	// glob tells that * in str is a wildcard.
+	glob bool
 }
 
 func (p pattern) match(value string) bool {
@@ -236,7 +246,7 @@ func (p pattern) String() string {
 	return quoteValue(p.str)
 }
 
-// matchGlob reports whether s is what the pattern says, in which * stands for any text.
+// matchGlob reports whether s matches a pattern in which * stands for any text.
 func matchGlob(pattern, s string) bool {
 	parts := strings.Split(pattern, "*")
 	first, last := parts[0], parts[len(parts)-1]
@@ -254,7 +264,7 @@ func matchGlob(pattern, s string) bool {
 	return strings.HasSuffix(s, last)
 }
 
-// quoteValue returns a value so that it is read as this text.
+// quoteValue quotes a value if it would otherwise be parsed differently.
 func quoteValue(s string) string {
 	if s == "" || strings.ContainsAny(s, "\"()|*\\") || strings.HasPrefix(s, "/") || strings.ContainsFunc(s, isSpace) {
 		return quote(s)
@@ -262,7 +272,7 @@ func quoteValue(s string) string {
 	return s
 }
 
-// quoteWord returns a word so that it is looked for as this text.
+// quoteWord quotes a word if it would otherwise be parsed differently.
 func quoteWord(s string) string {
 	if strings.HasPrefix(s, "-") || strings.ContainsAny(s, ":<>=*") || s == "or" {
 		return quote(s)

@@ -11,9 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// A SyntaxError says what is wrong with a filter, where, and how to mend it.
+// A SyntaxError describes an error in a filter, its position and how to fix it.
 type SyntaxError struct {
-	Column  int // in characters, from 1
+	// Column is the position in characters, from 1.
+	Column  int
 	Message string
 }
 
@@ -23,11 +24,12 @@ func (e *SyntaxError) Error() string {
 
 const (
 	maxText  = 8 << 10 // bytes of a filter
-	maxDepth = 50      // parentheses and signs
+	maxDepth = 50      // nesting of parentheses and signs
 	maxTerms = 200
 )
 
-// Parse reads a filter. The error is a *[SyntaxError]. A text without terms makes a filter that shows all.
+// Parse parses a filter. The error is a *[SyntaxError]. A text without terms makes a filter that
+// matches all.
 func Parse(text string) (*Filter, error) {
 	p := &parser{src: text, f: &Filter{}}
 	if len(text) > maxText {
@@ -64,7 +66,7 @@ func (p *parser) skipSpace() {
 	p.pos = len(p.src) - len(strings.TrimLeftFunc(p.src[p.pos:], isSpace))
 }
 
-// orOperator reports whether the next token is a sign for "or", and consumes it.
+// orOperator consumes the next token if it is an "or" operator, and reports whether it was.
 func (p *parser) orOperator() bool {
 	p.skipSpace()
 	rest := p.src[p.pos:]
@@ -80,7 +82,7 @@ func (p *parser) orOperator() bool {
 	return true
 }
 
-// parseAny reads lists of which one must hold.
+// parseAny parses lists of terms separated by "or".
 func (p *parser) parseAny(depth int) (node, error) {
 	if depth > maxDepth {
 		return nil, p.errorAt(p.pos, "parentheses are nested too deeply")
@@ -109,7 +111,7 @@ func (p *parser) parseAny(depth int) (node, error) {
 	}
 }
 
-// parseAll reads terms that must hold together, up to the end, a ")" or a sign for "or".
+// parseAll parses terms up to the end, a ")" or an "or" operator.
 func (p *parser) parseAll(depth int) (and, error) {
 	list := and{}
 	for {
@@ -180,7 +182,7 @@ func (p *parser) parseTerm(depth int) (node, error) {
 	return p.textTerm(start, s)
 }
 
-// fieldName consumes what stands before a value: a name with ":" or, for some, a sign of comparison. op is empty if there is none.
+// fieldName consumes a field name and the operator behind it. op is empty without a field.
 func (p *parser) fieldName() (name, op string) {
 	rest := p.src[p.pos:]
 	n := 0
@@ -215,7 +217,7 @@ func (p *parser) unquoted() string {
 	return rest[:n]
 }
 
-// quoted consumes text in quotes, in which a backslash may stand before a quote or a backslash.
+// quoted consumes text in quotes. A backslash escapes a quote or a backslash.
 func (p *parser) quoted() (string, error) {
 	start := p.pos
 	var b strings.Builder
@@ -234,7 +236,7 @@ func (p *parser) quoted() (string, error) {
 	return "", p.errorAt(start, "the quote is not closed: the text ends without a second \"")
 }
 
-// expectEnd complains if a term goes on behind its end.
+// expectEnd returns an error unless the term ends here.
 func (p *parser) expectEnd() error {
 	if rest := p.src[p.pos:]; rest != "" && !strings.ContainsAny(rest[:1], " \t\r\n|)") && strings.IndexFunc(rest, isSpace) != 0 {
 		return p.errorAt(p.pos, "a space is missing between two terms")
@@ -250,7 +252,7 @@ func (p *parser) textTerm(start int, s string) (node, error) {
 	return p.addPayloadTerm(start, w, quoteWord(w.word))
 }
 
-// addPayloadTerm adds a term about payloads. Equal ones share a bit.
+// addPayloadTerm adds a payload term with its own bit.
 func (p *parser) addPayloadTerm(start int, s scan, source string) (node, error) {
 	bit := len(p.f.scans)
 	if bit == maxScans {
@@ -297,7 +299,7 @@ func fieldList() string {
 	return strings.Join(names, ", ")
 }
 
-// fieldPattern reads what stands behind "field:".
+// fieldPattern parses the value behind "field:".
 func (p *parser) fieldPattern(f Field) (pattern, error) {
 	start := p.pos
 	if p.pos < len(p.src) {
@@ -320,7 +322,8 @@ func (p *parser) fieldPattern(f Field) (pattern, error) {
 	return pattern{str: s, glob: strings.Contains(s, "*")}, nil
 }
 
-// regex reads a regular expression between slashes. A slash in it has a backslash before it, and "i" behind it tells that case does not count.
+// regex parses a regular expression between slashes. A backslash escapes a slash, and "i" behind
+// it ignores case.
 func (p *parser) regex() (pattern, error) {
 	start := p.pos
 	var b strings.Builder
@@ -356,7 +359,7 @@ func (p *parser) regex() (pattern, error) {
 	return pattern{re: re, source: p.src[start:p.pos]}, nil
 }
 
-// fieldValues are the values of the fields that have a list of them.
+// fieldValues returns the values of an enumerated field, or nil.
 func fieldValues(f Field) []string {
 	switch f {
 	case Dir:
@@ -391,7 +394,8 @@ func example(f Field) string {
 	return fieldValues(f)[0]
 }
 
-// checkValue says what is wrong with a value that cannot match. Statuses are also numbers, of errors and of HTTP.
+// checkValue returns an error text for a value that cannot match. A status can also be the number
+// of an error or of HTTP.
 func checkValue(f Field, v pattern) string {
 	list := fieldValues(f)
 	if v.re != nil || v.glob || list == nil || slices.Contains(list, v.str) {
@@ -407,7 +411,7 @@ func checkValue(f Field, v pattern) string {
 	return fmt.Sprintf("%s: has no value %q; there are %s%s", f, v.str, strings.Join(list, ", "), also)
 }
 
-// comparisonTerm reads what stands behind dur or size.
+// comparisonTerm parses the value behind dur or size.
 func (p *parser) comparisonTerm(name, op string) (node, error) {
 	start := p.pos
 	s := strings.ToLower(p.unquoted())
@@ -431,7 +435,7 @@ func parseDuration(s string) (int64, bool) {
 	return int64(d), err == nil && d >= 0
 }
 
-// parseSize reads a number of bytes.
+// parseSize parses a number of bytes.
 func parseSize(s string) (int64, bool) {
 	unit := strings.TrimLeft(s, "0123456789.")
 	n, err := strconv.ParseFloat(s[:len(s)-len(unit)], 64)
@@ -445,7 +449,7 @@ func parseSize(s string) (int64, bool) {
 	return int64(n), factors[unit] > 0 && n < 1<<62
 }
 
-// rangeTerm reads a range of numbers of events.
+// rangeTerm parses a range of event numbers.
 func (p *parser) rangeTerm() (node, error) {
 	start := p.pos
 	s := p.unquoted()
@@ -456,7 +460,7 @@ func (p *parser) rangeTerm() (node, error) {
 	return eventRange{from, to, s}, p.expectEnd()
 }
 
-// ParseRange reads "12", "12-20" or "12-", a range of numbers.
+// ParseRange parses "12", "12-20" or "12-". The last means no upper limit.
 func ParseRange(s string) (from, to uint64, ok bool) {
 	first, last, isRange := strings.Cut(s, "-")
 	from, err := strconv.ParseUint(first, 10, 64)

@@ -15,16 +15,20 @@ import (
 	"mcpwire/internal/trace/jq"
 )
 
-// A regexScan looks for a regular expression in the bytes of a payload.
+// A regexScan searches the bytes of a payload for a regular expression.
 type regexScan struct{ re *regexp.Regexp }
 
 func (s regexScan) match(_ context.Context, payload []byte) bool { return s.re.Match(payload) }
 
-// A wordScan looks for text in a payload, as its bytes are, and as JSON strings mean it. Case does not count.
+// A wordScan searches a payload for text, as raw bytes and in unescaped JSON strings. Case is
+// ignored.
 type wordScan struct {
-	word   string         // in lower case
-	re     *regexp.Regexp // for words beyond ASCII
-	escape bool           // JSON may spell it with a backslash, and usually does
+	// word is in lower case.
+	word string
+	// re is set for words beyond ASCII.
+	re *regexp.Regexp
+	// escape tells that JSON may spell the word with a backslash.
+	escape bool
 }
 
 func newWordScan(s string) *wordScan {
@@ -70,9 +74,9 @@ func (w *wordScan) find(text []byte) bool {
 	return false
 }
 
-const maxUnescaped = 8 << 20 // bytes of a payload that escapes are looked for in
+const maxUnescaped = 8 << 20 // bytes of a payload that are unescaped
 
-// unescape returns a text with the escapes of JSON strings replaced, wherever they stand.
+// unescape replaces the escapes of JSON strings anywhere in a text.
 func unescape(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
@@ -108,10 +112,10 @@ func unescape(text []byte) []byte {
 	return out
 }
 
-// A hasScan looks for a member by its path.
+// A hasScan searches for a member by its path.
 type hasScan struct{ path string }
 
-// hasTerm reads what stands behind "has:". Names are separated by dots; a name may have dots itself.
+// hasTerm parses the path behind "has:". Names are separated by dots; a name may contain dots.
 func (p *parser) hasTerm(start int) (node, error) {
 	at := p.pos
 	var path string
@@ -170,7 +174,8 @@ func (s hasScan) matchMessage(msg []byte) bool {
 	return false
 }
 
-// hasPath reports whether a value has a member with the path. In arrays, a number is an index, and anything else is looked for in all elements.
+// hasPath reports whether a value has a member with the path. In an array, a number is an index;
+// any other name is searched for in all elements.
 func hasPath(value []byte, path string) bool {
 	switch {
 	case len(value) == 0:
@@ -205,7 +210,7 @@ func hasPath(value []byte, path string) bool {
 // A jqScan runs a program on a payload.
 type jqScan struct{ program *jq.Program }
 
-// jq reads what stands behind "jq:", a program in parentheses.
+// jqTerm parses a program in parentheses behind "jq:".
 func (p *parser) jqTerm(start int) (node, error) {
 	at := p.pos
 	if !strings.HasPrefix(p.src[at:], "(") {
@@ -231,9 +236,10 @@ func (p *parser) jqTerm(start int) (node, error) {
 	return p.addPayloadTerm(start, jqScan{program}, "jq:("+source+")")
 }
 
-// closingParen returns where the parenthesis at src[i] is closed, or -1. Strings, which may have programs in them again, and comments do not count.
+// closingParen returns the index of the parenthesis that closes src[i], or -1. It skips comments
+// and strings, but not the programs inside strings.
 func closingParen(src string, i int) int {
-	var open []byte // '(' is a parenthesis, '"' a string
+	var open []byte // '(' for a parenthesis, '"' for a string
 	for ; i < len(src); i++ {
 		inString := len(open) > 0 && open[len(open)-1] == '"'
 		switch c := src[i]; {

@@ -1,7 +1,9 @@
-// Package frames splits what a server writes on a pipe into frames, as captures keep them: lines, and blocks behind a header with their length, one after the other in
-// either framing. Nothing of what was written is left out, unless a frame is longer than what is kept of it.
+// Package frames splits the output of a server on a pipe into frames, as
+// captures store them: lines, and blocks behind a Content-Length header, in
+// any mixture. It keeps all bytes, except those of a frame beyond the size
+// limit.
 //
-// Package jsonrpc reads messages; this one reads whatever comes.
+// Package jsonrpc reads messages; this package accepts any input.
 package frames
 
 import (
@@ -15,35 +17,42 @@ import (
 	"mcpwire/capture"
 )
 
-// maxHeader is how long the header of a block may be, in bytes. What is longer is no header.
+// maxHeader is the longest header of a block, in bytes. A longer one is not
+// a header.
 const maxHeader = 4096
 
-// A Frame is a line, or a block behind a header. Its text is the caller's.
+// A Frame is a line, or a block behind a header. The caller owns Text.
 type Frame struct {
 	Text    []byte
 	Framing capture.Framing
-	Prefix  string // the header of a block
-	Cut     bool   // Text is only the beginning
-	Size    int64  // that it had, in bytes
+	// Prefix is the header of a block.
+	Prefix string
+	// Cut tells that Text is only the beginning.
+	Cut bool
+	// Size is the original size, in bytes.
+	Size int64
 }
 
-// Event is what a capture has of the frame.
+// Event returns the capture event for the frame.
 func (f *Frame) Event() *capture.Event {
 	return &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: f.Text, Framing: f.Framing, Prefix: f.Prefix, Cut: f.Cut, Len: f.Size}
 }
 
-// A Reader reads frames. It is for one goroutine.
+// A Reader reads frames. It is not safe for concurrent use.
 type Reader struct {
 	r        *bufio.Reader
 	maxBytes int
 }
 
-// NewReader returns one that keeps at most so many bytes of a line, and of a block.
+// NewReader returns a Reader that keeps at most maxBytes of a line or
+// block.
 func NewReader(r io.Reader, maxBytes int) *Reader {
 	return &Reader{bufio.NewReaderSize(r, 64<<10), maxBytes}
 }
 
-// Next returns the next frame. With an error, which is that of the reader beneath, there may be a last one without an end: then it has a text.
+// Next returns the next frame. Errors are those of the underlying reader. A
+// frame with Text may accompany an error: the input ended before the frame
+// did.
 func (r *Reader) Next() (Frame, error) {
 	text, size, err := r.readLine()
 	out := Frame{Text: text, Framing: capture.FramingLF, Size: size, Cut: size > int64(len(text))}
@@ -63,7 +72,8 @@ func (r *Reader) Next() (Frame, error) {
 	return out, nil
 }
 
-// readLine reads up to a line end, which it leaves out. Of a line that is too long it keeps the beginning.
+// readLine reads up to a line end, which it removes. It keeps the beginning
+// of a line that is too long.
 func (r *Reader) readLine() (text []byte, size int64, err error) {
 	for {
 		part, err := r.r.ReadSlice('\n')
@@ -78,7 +88,7 @@ func (r *Reader) readLine() (text []byte, size int64, err error) {
 	}
 }
 
-// blockLength reads the header that announces a block.
+// blockLength parses the header line that announces a block.
 func blockLength(line []byte) (int64, bool) {
 	if len(line) > maxHeader {
 		return 0, false
@@ -91,7 +101,8 @@ func blockLength(line []byte) (int64, bool) {
 	return n, err == nil && n > 0
 }
 
-// readBlock reads the rest of a header whose first line this is, and what it announces.
+// readBlock reads the rest of the header that begins with the given line,
+// and the block of n bytes.
 func (r *Reader) readBlock(header []byte, n int64) (Frame, error) {
 	for more := true; more; {
 		header = append(header, '\n')
@@ -108,7 +119,7 @@ func (r *Reader) readBlock(header []byte, n int64) (Frame, error) {
 		more = len(text) > 1 || len(text) == 1 && text[0] != '\r'
 	}
 	header = append(header, '\n')
-	var body bytes.Buffer // grows with what comes, not with what was announced
+	var body bytes.Buffer // grows with the input, not with the announced length
 	m, err := io.CopyN(&body, r.r, min(n, int64(r.maxBytes)))
 	if m == 0 {
 		return Frame{Text: header, Framing: capture.FramingNone, Size: int64(len(header))}, err

@@ -1,9 +1,13 @@
-// Package httphead puts the heads of HTTP messages into captures, where net/http has read or is about to write them.
+// Package httphead converts the heads of net/http requests and responses
+// for captures.
 //
-// Fields are sorted by name, since net/http does not keep their order, and have the spelling of its own; whoever has seen the bytes of the wire puts what was there in the place
-// of it. Nothing is hidden: that is the business of the capture's writer.
+// Header fields are sorted by name, since net/http does not keep their
+// order, and have the canonical spelling of net/http. A caller that has
+// seen the bytes on the wire replaces the fields with the original ones.
+// The package redacts nothing; the capture's writer does.
 //
 // # Concurrency
 //
-// The functions keep nothing. What they return shares no memory with what they are given that net/http changes later.
+// The functions are safe for concurrent use. Their results share no memory
+// with the parts of the arguments that net/http changes later.
 package httphead

@@ -11,12 +11,13 @@ import (
 	"mcpwire/capture"
 )
 
-// ServerRequest returns the head of a request that a server has got.
+// ServerRequest returns the head of a request that a server has received.
 func ServerRequest(r *http.Request) *capture.Request {
 	return &capture.Request{Method: r.Method, URL: r.RequestURI, Proto: r.Proto, Remote: r.RemoteAddr, Headers: requestHeaders(r, r.Host)}
 }
 
-// ClientRequest returns the head of a request that a client is about to send, as far as it is known: what net/http adds by itself is not in it, and the version is the oldest that it speaks.
+// ClientRequest returns the head of a request that a client is about to send. It lacks the fields
+// that net/http adds when it sends the request, and Proto is always HTTP/1.1.
 func ClientRequest(r *http.Request) *capture.Request {
 	return &capture.Request{Method: cmp.Or(r.Method, http.MethodGet), URL: r.URL.RequestURI(), Proto: "HTTP/1.1", Headers: requestHeaders(r, cmp.Or(r.Host, r.URL.Host))}
 }
@@ -27,14 +28,14 @@ func requestHeaders(r *http.Request, host string) []capture.Header {
 		capture.Header{Name: "Transfer-Encoding", Value: strings.Join(r.TransferEncoding, ", ")}, capture.Header{Name: "Trailer", Value: TrailerNames(r.Trailer)})
 }
 
-// Response returns the head of a response that a client has got.
+// Response returns the head of a response that a client has received.
 func Response(r *http.Response) *capture.Response {
 	return &capture.Response{Status: r.StatusCode, Proto: r.Proto, Headers: Headers(r.Header, r.ProtoMajor == 2,
 		contentLength(r.Header, r.ContentLength),
 		capture.Header{Name: "Transfer-Encoding", Value: strings.Join(r.TransferEncoding, ", ")}, capture.Header{Name: "Trailer", Value: TrailerNames(r.Trailer)})}
 }
 
-// contentLength is the field that says how long a body is, where net/http keeps that elsewhere.
+// contentLength returns the Content-Length field if net/http has removed it from h.
 func contentLength(h http.Header, n int64) capture.Header {
 	if _, ok := h["Content-Length"]; ok || n <= 0 {
 		return capture.Header{}
@@ -42,7 +43,8 @@ func contentLength(h http.Header, n int64) capture.Header {
 	return capture.Header{Name: "Content-Length", Value: strconv.FormatInt(n, 10)}
 }
 
-// Headers returns a header as a list, sorted by name, in small letters if it is one of HTTP/2. What net/http keeps elsewhere comes first, if it has a value.
+// Headers returns the fields of h, sorted by name, behind the fields of first that have a value.
+// Names are in lower case if http2 is set.
 func Headers(h http.Header, http2 bool, first ...capture.Header) []capture.Header {
 	var list []capture.Header
 	for _, f := range first {
@@ -52,7 +54,7 @@ func Headers(h http.Header, http2 bool, first ...capture.Header) []capture.Heade
 	}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		shown := name
-		if http2 { // there are no capitals in its names
+		if http2 { // HTTP/2 names are in lower case
 			shown = strings.ToLower(name)
 		}
 		for _, v := range h[name] {
@@ -62,5 +64,5 @@ func Headers(h http.Header, http2 bool, first ...capture.Header) []capture.Heade
 	return list
 }
 
-// TrailerNames returns the names that a message announces for its trailer, as the value of a field.
+// TrailerNames returns the value of the Trailer field that announces t.
 func TrailerNames(t http.Header) string { return strings.Join(slices.Sorted(maps.Keys(t)), ", ") }

@@ -1,17 +1,24 @@
-// Package importer turns what other tools have recorded into captures (package capture): logs of hosts, recordings of mcpsnoop, and HTTP archives.
+// Package importer converts recordings of other tools to captures (package
+// capture): logs of hosts, recordings of mcpsnoop, and HTTP archives.
 //
-// What is not in the source is not in the capture either: most logs have whole messages and lack the bytes around them, the exit status, or standard error. Lines that are not understood
-// become notes, so that nothing is lost.
+// A capture contains only what the source contains. Most logs have whole
+// messages, but not the bytes around them, the exit status or standard
+// error. Lines that cannot be parsed become notes. Lines before the first
+// one with a timestamp are dropped.
 //
 // # Memory
 //
-// Logs and recordings are streamed, line by line; how long a line may be is limited. HTTP archives, whose events must be sorted, are held; their size and the number of events are limited.
+// Logs and recordings are streamed line by line, with a limit for the
+// length of a line. The events of an HTTP archive must be sorted, so they
+// are kept in memory; the size of the archive and the number of events are
+// limited.
 //
 // # Concurrency
 //
-// [Run] may be called by many goroutines at once, each with a source and a destination of its own.
+// [Run] is safe for concurrent use with different sources and destinations.
 //
 // # Errors
 //
-// Those of the source and of the destination, [ErrUnknown] for a source in no format that is known, and [ErrTooLarge] for an archive.
+// Run returns the errors of the source and the destination, [ErrUnknown]
+// for an unknown format, and [ErrTooLarge] for an archive above the limits.
 package importer

@@ -19,19 +19,21 @@ import (
 	"mcpwire/internal/net/sse"
 )
 
-// maxHAR is how large an archive may be, in bytes: its events must be sorted, and are in memory for that.
+// maxHAR limits the size of an archive, in bytes. Its events must be sorted, so they are kept in
+// memory.
 const maxHAR = 512 << 20
 
-// maxHAREvents is how many events an archive may make.
+// maxHAREvents limits the events of an archive. The last entry may exceed it.
 const maxHAREvents = 1 << 20
 
-// ErrTooLarge is the error for an archive that is too large.
+// ErrTooLarge is the error for an archive above the limits.
 var ErrTooLarge = errors.New("an HTTP archive of more than 512 MiB, or of more than a million events")
 
 type (
 	harEntry struct {
 		Started time.Time `json:"startedDateTime"`
-		Time    float64   // milliseconds
+		// Time is in milliseconds.
+		Time    float64
 		Request struct {
 			Method   string
 			URL      string
@@ -55,7 +57,8 @@ type (
 		}
 		Timings struct{ Wait, Receive float64 }
 		Comment string
-		MCP     struct { // as it is in our own archives
+		// MCP is written by our own archives only.
+		MCP struct {
 			Server  string
 			Session uint64
 		} `json:"_mcp"`
@@ -71,10 +74,11 @@ type (
 	}
 )
 
-// maxElements is how many elements of an array are taken. More would be small in the archive, and large in memory.
+// maxElements limits the elements read from an array. Elements are small in the archive and large
+// in memory.
 const maxElements = 1 << 16
 
-// bounded is the first elements of an array.
+// bounded holds the first maxElements elements of an array.
 type bounded[T any] []T
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -99,7 +103,8 @@ type timedEvent struct {
 	e  *capture.Event
 }
 
-// readHAR reads an archive. Entries that have nothing to do with the protocol are passed over: archives of browsers have pages, pictures and scripts.
+// readHAR reads an archive. It skips entries without MCP traffic: archives of browsers contain
+// pages, images and scripts.
 func readHAR(br *bufio.Reader, s *sink) error {
 	in := &io.LimitedReader{R: br, N: maxHAR + 1}
 	d := json.NewDecoder(in)
@@ -149,7 +154,7 @@ func readHAR(br *bufio.Reader, s *sink) error {
 	return nil
 }
 
-// serverURL is where the server of a request is.
+// serverURL returns the URL of a request without its fragment.
 func serverURL(u *url.URL) string {
 	at := *u
 	at.Fragment, at.RawFragment = "", ""
@@ -191,7 +196,7 @@ func expectDelim(d *json.Decoder, delim json.Delim) error {
 	return err
 }
 
-// enterMember goes to the value of a member of the object that was opened.
+// enterMember advances to the value of a member of the object that was opened.
 func enterMember(d *json.Decoder, name string) error {
 	for d.More() {
 		t, err := d.Token()
@@ -209,7 +214,7 @@ func enterMember(d *json.Decoder, name string) error {
 	return fmt.Errorf("there is no member %q", name)
 }
 
-// isMCP reports whether an entry is about the protocol.
+// isMCP reports whether an entry contains MCP traffic.
 func (he *harEntry) isMCP() bool {
 	const mark = `"jsonrpc"`
 	if he.Request.PostData != nil && strings.Contains(he.Request.PostData.Text, mark) || strings.Contains(he.Response.Content.Text, mark) {
@@ -218,7 +223,7 @@ func (he *harEntry) isMCP() bool {
 	return slices.ContainsFunc(he.Request.Headers, func(h harPair) bool { return len(h.Name) > 4 && strings.EqualFold(h.Name[:4], "mcp-") })
 }
 
-// events returns what the exchange consists of. target is what its first line has in the place of the URL.
+// events returns the events of the entry. target is the request target, in place of the URL.
 func (he *harEntry) events(number uint64, target string) []timedEvent {
 	began := he.Started
 	answered := began.Add(millis(he.Timings.Wait))
@@ -248,7 +253,7 @@ func (he *harEntry) events(number uint64, target string) []timedEvent {
 		}
 	case strings.HasPrefix(strings.ToLower(r.Content.MimeType), "text/event-stream"):
 		for _, e := range streamEvents(body) {
-			add(ended, e) // an archive does not say when each of them came
+			add(ended, e) // the archive has no time for each event
 		}
 	case len(body) > 0:
 		add(ended, bodyEvent(capture.ToClient, body))
@@ -257,7 +262,7 @@ func (he *harEntry) events(number uint64, target string) []timedEvent {
 	return list
 }
 
-// event returns an event of a stream as it is in our own archives.
+// event converts a stream event of our own archives.
 func (hv *harEvent) event() *capture.Event {
 	e := &capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, SSE: &capture.SSE{Event: hv.Event}}
 	if hv.ID != nil {
@@ -278,7 +283,7 @@ func (hv *harEvent) event() *capture.Event {
 	return e
 }
 
-// streamEvents returns the events of an event stream. Comments are not among them.
+// streamEvents returns the events of an event stream, without comments.
 func streamEvents(body []byte) []*capture.Event {
 	r := sse.NewReader(bytes.NewReader(body), len(body)+1)
 	var list []*capture.Event
@@ -304,7 +309,7 @@ func bodyEvent(dir capture.Dir, data []byte) *capture.Event {
 	return &capture.Event{Kind: capture.KindBody, Dir: dir, Data: data}
 }
 
-// isMessage reports whether a payload is a message, or a batch, and no other JSON.
+// isMessage reports whether a payload is a message or a batch.
 func isMessage(data []byte) bool {
 	data = bytes.TrimSpace(data)
 	return len(data) > 0 && (data[0] == '{' || data[0] == '[') && bytes.Contains(data, []byte(`"jsonrpc"`)) && jsonwire.Valid(data, 0) == nil
@@ -322,7 +327,7 @@ func decode(text, encoding string) []byte {
 func headers(list []harPair) []capture.Header {
 	out := make([]capture.Header, 0, len(list))
 	for _, h := range list {
-		if !strings.HasPrefix(h.Name, ":") { // pseudo header fields of HTTP/2
+		if !strings.HasPrefix(h.Name, ":") { // pseudo-header fields of HTTP/2
 			out = append(out, capture.Header{Name: h.Name, Value: h.Value})
 		}
 	}
@@ -343,7 +348,7 @@ func proto(version string) string {
 
 func millis(ms float64) time.Duration {
 	const most = float64(365 * 24 * time.Hour / time.Millisecond)
-	if !(ms > 0) { // archives have -1 for what they do not know
+	if !(ms > 0) { // archives use -1 for unknown times
 		return 0
 	}
 	return time.Duration(min(ms, most) * float64(time.Millisecond))

@@ -13,50 +13,57 @@ import (
 	"mcpwire/capture"
 )
 
-// A Format is what a source is in.
+// A Format is the format of a source.
 type Format string
 
 // The formats.
 const (
-	Auto          Format = "auto"           // whichever the beginning looks like
+	Auto          Format = "auto"           // detected from the beginning of the source
 	MCPSnoop      Format = "mcpsnoop"       // JSON Lines of mcpsnoop
 	HAR           Format = "har"            // HTTP Archive 1.2, of browsers and proxies
 	ClaudeDesktop Format = "claude-desktop" // mcp-server-NAME.log
-	VSCode        Format = "vscode"         // the output of an MCP server, at the level of debug or trace
+	VSCode        Format = "vscode"         // output of an MCP server, at level debug or trace
 	ClaudeCode    Format = "claude-code"    // mcp-logs-NAME/*.jsonl
 )
 
-// Formats returns all formats but [Auto].
+// Formats returns all formats except [Auto].
 func Formats() []Format { return []Format{MCPSnoop, HAR, ClaudeDesktop, VSCode, ClaudeCode} }
 
-// ErrUnknown is the error for a source that is in no format that is known.
+// ErrUnknown is the error for a source in an unknown format.
 var ErrUnknown = errors.New("in no format that can be imported")
 
-// maxLine is how long a line of a source may be, in bytes. Longer ones are passed over, and leave a gap.
+// maxLine limits the length of a line, in bytes. A longer line is skipped and leaves a gap.
 const maxLine = 256 << 20
 
-// byteOrderMark is what programs on Windows put in front of text.
+// byteOrderMark can begin a text file on Windows.
 const byteOrderMark = "\ufeff"
 
-// Options are the options of an import. nil means defaults.
+// Options configures an import. A nil *Options means the defaults.
 type Options struct {
-	Format Format // "" is Auto
-	Name   string // of the server, where the source does not say it
-	Tool   string // that imports, for the head of the capture
-	// Redact says what is hidden besides the usual; Unredacted hides nothing.
+	// Format is the format of the source. Empty means Auto.
+	Format Format
+	// Name overrides the name of the server. Empty means the name in the source.
+	Name string
+	// Tool is the importing tool, for the head of the capture.
+	Tool string
+	// Redact adds to the default redaction. Unredacted turns all redaction off.
 	Redact     *capture.Redaction
 	Unredacted bool
-	// Zone is where the clock of a log was that does not say so; nil is UTC.
+	// Zone is the time zone of logs that do not specify one. Nil means UTC.
 	Zone *time.Location
 }
 
-// A Result is what an import did.
+// A Result counts what an import wrote.
 type Result struct {
-	Format   Format
-	Events   uint64 // that are in the capture
-	Messages uint64 // how many of them are messages
-	Notes    uint64 // lines that were not understood
-	Skipped  uint64 // entries of an archive that have nothing to do with the protocol
+	Format Format
+	// Events counts the events in the capture.
+	Events uint64
+	// Messages counts the events that are messages.
+	Messages uint64
+	// Notes counts the lines and messages that could not be parsed.
+	Notes uint64
+	// Skipped counts the entries of an archive without MCP traffic.
+	Skipped uint64
 }
 
 // Run reads a source and writes it as a capture. opts may be nil.
@@ -104,7 +111,7 @@ func Run(w io.Writer, r io.Reader, opts *Options) (Result, error) {
 	return s.result, s.close()
 }
 
-// detect looks at the beginning of a source.
+// detect returns the format of a source by its first 32 KiB, or "".
 func detect(br *bufio.Reader) Format {
 	head, _ := br.Peek(32 << 10)
 	for line := range bytes.Lines(head) {
@@ -129,7 +136,7 @@ func detect(br *bufio.Reader) Format {
 	return ""
 }
 
-// eachLine calls take for every line that is not empty.
+// eachLine calls handle for every line that is not blank.
 func eachLine(br *bufio.Reader, s *sink, handle func(s *sink, line []byte) error) error {
 	var long []byte
 	for {
@@ -167,8 +174,9 @@ func eachLine(br *bufio.Reader, s *sink, handle func(s *sink, line []byte) error
 
 // A sink writes the capture.
 type sink struct {
-	opts     Options
-	url      string // of the server, where the source says it
+	opts Options
+	// url is the server's URL, if the source has it.
+	url      string
 	out      io.Writer
 	enc      *capture.Encoder
 	start    time.Time
@@ -178,7 +186,7 @@ type sink struct {
 	result   Result
 }
 
-// begin writes the head, if it is not written.
+// begin writes the head, once.
 func (s *sink) begin(at time.Time, name, transport string) error {
 	if s.enc != nil {
 		return nil
@@ -197,7 +205,8 @@ func (s *sink) begin(at time.Time, name, transport string) error {
 	}})
 }
 
-// add writes an event that was at a time. Events keep the order of the source; one that says that it was before the one ahead of it counts as at the same time.
+// add writes an event. Events keep the order of the source: a time before the previous event's
+// counts as the same time.
 func (s *sink) add(at time.Time, e *capture.Event) error {
 	s.n++
 	s.last = max(s.last, at.Sub(s.start))
@@ -209,20 +218,20 @@ func (s *sink) add(at time.Time, e *capture.Event) error {
 	return s.enc.Encode(e)
 }
 
-// note keeps a line that is not understood.
+// note writes a line that cannot be parsed.
 func (s *sink) note(at time.Time, line []byte) error {
 	s.result.Notes++
 	return s.add(at, &capture.Event{Kind: capture.KindNote, Data: line})
 }
 
-// gap says that something was too long.
+// gap records that a line was too long.
 func (s *sink) gap(size int64) {
 	if s.enc != nil {
 		_ = s.add(s.start, &capture.Event{Kind: capture.KindGap, Gap: &capture.Gap{Lost: 1, Bytes: size, Why: capture.GapLimit}})
 	}
 }
 
-// session returns the number of a session.
+// session returns the number of a session. Zero means none.
 func (s *sink) session(id string) uint64 {
 	const most = 1 << 16
 	const longest = 256
@@ -241,7 +250,7 @@ func (s *sink) session(id string) uint64 {
 	return n
 }
 
-// close writes the tail.
+// close writes the tail and flushes.
 func (s *sink) close() error {
 	if err := s.enc.Encode(&capture.Event{Kind: capture.KindTail, N: s.n + 1, T: s.last, Tail: &capture.Tail{Events: s.result.Events}}); err != nil {
 		return err

@@ -10,16 +10,16 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// An entry is a line of a host's log.
+// A logEntry is a line of a host's log.
 type logEntry struct {
 	at     time.Time
 	server string
 	text   []byte
 }
 
-// parseDesktop reads a line such as
+// parseDesktop parses a line such as
 //
-//	2025-07-12T05:51:44.601Z [files] [info] Message from client: {"method":…} { metadata: undefined }
+//	2025-07-12T05:51:44.601Z [files] [info] Message from client: {…} { metadata: undefined }
 func parseDesktop(line []byte) (logEntry, bool) {
 	stamp, rest, ok := bytes.Cut(line, []byte(" ["))
 	if !ok {
@@ -41,7 +41,8 @@ func parseDesktop(line []byte) (logEntry, bool) {
 	return logEntry{at, string(server), rest}, true
 }
 
-// desktopLine takes a line of a log of Claude Desktop. What stands between the lines of the host is the standard error of the server.
+// desktopLine handles a line of a Claude Desktop log. Lines between those of the host are the
+// server's standard error.
 func desktopLine(s *sink, line []byte) error {
 	e, ok := parseDesktop(line)
 	if !ok {
@@ -61,7 +62,7 @@ func desktopLine(s *sink, line []byte) error {
 	return s.note(e.at, e.text)
 }
 
-// parseVSCode reads a line such as
+// parseVSCode parses a line such as
 //
 //	2026-07-24 02:03:14.089 [debug] [editor -> server] {"jsonrpc":"2.0",…}
 func parseVSCode(line []byte, zone *time.Location) (logEntry, bool) {
@@ -77,7 +78,7 @@ func parseVSCode(line []byte, zone *time.Location) (logEntry, bool) {
 	return logEntry{at: at, text: rest}, ok
 }
 
-// vscodeLine takes a line of the output of a server in VS Code.
+// vscodeLine handles a line of a server's output in VS Code.
 func vscodeLine(s *sink, line []byte) error {
 	e, ok := parseVSCode(line, s.opts.Zone)
 	if !ok {
@@ -107,7 +108,8 @@ func vscodeLine(s *sink, line []byte) error {
 	return s.note(e.at, e.text)
 }
 
-// codeLine takes a line of a log of Claude Code: an object with a member "debug" or "error", which seldom is a whole message.
+// codeLine handles a line of a Claude Code log: an object with a member "debug" or "error", which
+// rarely contains a whole message.
 func codeLine(s *sink, line []byte) error {
 	var v struct {
 		Debug, Error json.RawMessage
@@ -144,15 +146,15 @@ func codeLine(s *sink, line []byte) error {
 	return s.add(v.Timestamp, &capture.Event{Kind: capture.KindNote, Session: s.session(v.SessionID), Data: []byte(text)})
 }
 
-// untimedLine takes a line without a time of its own.
+// untimedLine handles a line without a timestamp.
 func (s *sink) untimedLine(line []byte) error {
-	if s.enc == nil { // before the first line of the host: there is no time to give it
+	if s.enc == nil { // before the first timestamp
 		return nil
 	}
 	return s.add(s.start.Add(s.last), &capture.Event{Kind: capture.KindStderr, Data: line})
 }
 
-// malformedLine takes a line of a format in which each has its time, but this one.
+// malformedLine handles an invalid line in a format whose lines all have timestamps.
 func (s *sink) malformedLine(line []byte) error {
 	if s.enc == nil {
 		return nil
@@ -160,17 +162,17 @@ func (s *sink) malformedLine(line []byte) error {
 	return s.note(s.start.Add(s.last), line)
 }
 
-// message takes a message with what the log has put behind it.
+// message handles a message and drops the text that the log put behind it.
 func (s *sink) message(at time.Time, dir capture.Dir, text []byte) error {
 	msg, ok := leadingJSON(text)
-	if !ok { // cut off by the host
+	if !ok { // the host cut it off
 		s.result.Notes++
 		return s.add(at, &capture.Event{Kind: capture.KindMessage, Dir: dir, Data: text})
 	}
 	return s.add(at, &capture.Event{Kind: capture.KindMessage, Dir: dir, Data: msg})
 }
 
-// leadingJSON returns the JSON value that a text begins with.
+// leadingJSON returns the JSON value at the beginning of a text.
 func leadingJSON(text []byte) ([]byte, bool) {
 	if trimmed := bytes.TrimSpace(text); jsonwire.Valid(trimmed, 0) == nil {
 		return trimmed, true
@@ -183,7 +185,7 @@ func leadingJSON(text []byte) ([]byte, bool) {
 	return v, true
 }
 
-// snoopLine takes a line of a recording of mcpsnoop.
+// snoopLine handles a line of an mcpsnoop recording.
 func snoopLine(s *sink, line []byte) error {
 	var v struct {
 		Session   string    `json:"session_id"`
@@ -217,7 +219,7 @@ func snoopLine(s *sink, line []byte) error {
 		return s.note(v.At, line)
 	}
 	if len(v.Raw) == 0 {
-		e.Data = []byte(v.Text) // what is no message, in the place of one
+		e.Data = []byte(v.Text) // not a message, but in its place
 		if v.Status != 0 {
 			e.Kind = capture.KindBody
 		}
@@ -225,7 +227,7 @@ func snoopLine(s *sink, line []byte) error {
 	return s.add(v.At, e)
 }
 
-// snoopStart makes the event of a start of what describes a session.
+// snoopStart converts a session description to a start event.
 func snoopStart(e *capture.Event) *capture.Event {
 	var meta struct {
 		Command []string

@@ -4,5 +4,5 @@ package jq
 
 import "syscall"
 
-// sysProcAttr keeps the worker from our Ctrl-C: it ends with its input.
+// sysProcAttr keeps the user's Ctrl-C away from the worker. The worker ends with its input.
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -6,5 +6,5 @@ import (
 	"mcpwire/internal/proc/winjob"
 )
 
-// sysProcAttr keeps the worker from opening a window and from our Ctrl-C.
+// sysProcAttr prevents the worker from opening a window and keeps the user's Ctrl-C away from it.
 func sysProcAttr() *syscall.SysProcAttr { return winjob.Attr() }

@@ -1,21 +1,25 @@
-// Package jq runs jq programs (https://jqlang.org/manual/) on JSON payloads, within limits that
-// hold whatever a program does.
+// Package jq runs jq programs (https://jqlang.org/manual/) on JSON
+// payloads, within limits that hold for any program.
 //
-// The library that evaluates the programs looks at a context between two steps, but not inside one:
-// a single regular expression, string repetition or serialization can run for minutes or take
-// gigabytes. So programs run in a process of their own, a worker, which can be killed.
+// The library that evaluates the programs checks a context between two
+// steps, but not during one: a single regular expression, string repetition
+// or serialization can run for minutes or take gigabytes. Therefore
+// programs run in a separate process, a worker, which can be killed.
 //
-// A worker is this executable again. It is started with an environment variable that makes it a
-// worker before its main function begins, so that a test binary can be one too. A worker has no
-// arguments, no other environment but TZ, and its standard input and output are pipes. It ends with
-// its owner, and when it was not used for a while.
+// A worker is this executable. An environment variable makes it a worker
+// before its main function begins, so that a test binary can be one too. A
+// worker has no arguments and no other environment variable but TZ. Its
+// standard input and output are pipes. It ends with its owner, or when it
+// was idle for a while.
 //
 // # Concurrency
 //
-// A Program may be used by any number of goroutines. Up to [maxWorkers] evaluate at once.
+// A [Program] is safe for concurrent use. At most maxWorkers workers
+// evaluate programs at a time.
 //
 // # Errors
 //
-// Compile returns a *gojq.ParseError for bad syntax, and other errors for what does not compile.
-// Evaluation has none: a program that fails or exceeds a limit is not true.
+// Compile returns a *gojq.ParseError for bad syntax, and other errors for
+// programs that do not compile or workers that do not start. Evaluation
+// returns no errors: a program that fails or exceeds a limit is not true.
 package jq

@@ -27,8 +27,8 @@ const maxPayload = 4 << 20
 // A Program is a jq program that compiles.
 type Program struct{ source string }
 
-// Compile checks a program and that it can be run. It has no input but the payload: no environment,
-// no modules and no files.
+// Compile checks that a program compiles and that a worker can run it. The payload is the only
+// input of a program: it cannot read the environment, modules or files.
 func Compile(source string) (*Program, error) {
 	if _, err := compile(source); err != nil {
 		return nil, err
@@ -48,14 +48,14 @@ func compile(source string) (*gojq.Code, error) {
 }
 
 // True reports whether the first value that the program returns for a payload is neither false nor
-// null. If the payload is an array, a batch, it reports whether that is so for one of its elements.
-// It is false for payloads above 4 MiB, and when the program fails, takes longer than [maxTime] or
-// more memory than [maxMemory], or ctx ends.
+// null. For an array, which is a batch, it reports whether this is so for one of its elements. It
+// returns false for payloads above 4 MiB, and if the program fails, exceeds maxTime or maxMemory,
+// or ctx ends.
 func (p *Program) True(ctx context.Context, payload []byte) bool {
 	if len(payload) > maxPayload {
 		return false
 	}
-	for range maxWorkers + 1 { // all that are idle may have been killed meanwhile
+	for range maxWorkers + 1 { // idle workers may have been killed
 		w, release := acquire(ctx)
 		if w == nil {
 			return false
@@ -70,22 +70,22 @@ func (p *Program) True(ctx context.Context, payload []byte) bool {
 }
 
 const (
-	// maxWorkers is how many workers there are at once.
+	// maxWorkers limits the workers in use at a time.
 	maxWorkers = 4
-	// maxIdle is how long a worker that nobody uses lives.
+	// maxIdle is how long an idle worker lives.
 	maxIdle = 30 * time.Second
 )
 
 // The workers of this process.
 var (
-	slots = make(chan struct{}, maxWorkers) // one for each worker that is in use
+	slots = make(chan struct{}, maxWorkers) // one element for each worker in use
 
 	mu   sync.Mutex
-	idle []*worker // those that nobody uses, the last used at the end
+	idle []*worker // idle workers, the last used one at the end
 )
 
-// acquire returns a worker that nobody else uses, or nil if ctx ends before there is one or none can
-// be started. release must be called afterwards, and says whether the worker can be used again.
+// acquire returns a worker for exclusive use, or nil if ctx ends first or no worker starts. The
+// caller must call release and report whether the worker can be reused.
 func acquire(ctx context.Context) (w *worker, release func(reusable bool)) {
 	select {
 	case slots <- struct{}{}:
@@ -113,7 +113,7 @@ func acquire(ctx context.Context) (w *worker, release func(reusable bool)) {
 	}
 }
 
-// checkStartable returns an error if there is no worker and none can be started.
+// checkStartable returns an error if no worker is idle and none can be started.
 func checkStartable() error {
 	w := getIdle()
 	if w == nil {
@@ -135,7 +135,7 @@ func getIdle() *worker {
 		if w.idle.Stop() {
 			return w
 		}
-		// Its time is up: the timer's function ends it.
+		// Its timer has fired and kills it.
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func putIdle(w *worker) {
 	idle = append(idle, w)
 }
 
-// expire ends a worker that nobody uses.
+// expire kills an idle worker.
 func expire(w *worker) {
 	mu.Lock()
 	idle = slices.DeleteFunc(idle, func(other *worker) bool { return other == w })
@@ -156,15 +156,14 @@ func expire(w *worker) {
 }
 
 const (
-	// maxTime is how long a program may run on a payload.
+	// maxTime limits the run time of a program on a payload.
 	maxTime = 200 * time.Millisecond
-	// maxTotal is how long a worker may take for a payload in all, with reading it. It is killed
-	// then.
+	// maxTotal limits the total time of a worker for a payload, including reading it. The owner
+	// kills the worker after that.
 	maxTotal = time.Second
-	// maxMemory is the size in bytes of the heap at which a worker ends. It is looked at once each
-	// millisecond.
+	// maxMemory is the heap size in bytes at which a worker ends. It is checked every millisecond.
 	maxMemory = 256 << 20
-	// maxPrograms is how many compiled programs a worker keeps.
+	// maxPrograms limits the compiled programs that a worker keeps.
 	maxPrograms = 64
 
 	// workerVariable makes a process a worker.
@@ -176,7 +175,7 @@ type worker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out io.ReadCloser
-	// idle ends a worker that nobody uses.
+	// idle kills the worker when it was idle for maxIdle.
 	idle *time.Timer
 }
 
@@ -204,7 +203,7 @@ func start() (*worker, error) {
 	return w, cmd.Start()
 }
 
-// executable returns the path of this program, also if its file was replaced or removed since.
+// executable returns the path of this program, even if its file was replaced or removed since.
 func executable() (string, error) {
 	if runtime.GOOS == "linux" {
 		if _, err := os.Stat("/proc/self/exe"); err == nil {
@@ -214,11 +213,11 @@ func executable() (string, error) {
 	return os.Executable()
 }
 
-// errExited is the error of a worker that had ended before it was asked.
+// errExited is the error of a worker that had ended before the request.
 var errExited = errors.New("the worker has ended")
 
-// evaluate has a program run on a payload. The worker must be ended after an error, which is errExited
-// if the program cannot have run.
+// evaluate runs a program on a payload. After an error the worker must be killed. The error is
+// errExited if the program cannot have run.
 func (w *worker) evaluate(ctx context.Context, program string, payload []byte) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTotal)
 	defer cancel()
@@ -242,7 +241,7 @@ func (w *worker) kill() {
 	_ = w.cmd.Wait() // closes the pipes too
 }
 
-// init is the main function of workers. It stands here so that every executable that links this
+// init is the main function of workers. It is here so that every executable that links this
 // package can be one.
 func init() {
 	if os.Getenv(workerVariable) == "" {
@@ -252,10 +251,10 @@ func init() {
 	os.Exit(0)
 }
 
-// serve answers requests until there are no more. A request is a program and a payload, each behind
-// its length in four bytes, big endian; the answer is a byte, 1 for true.
+// serve answers requests until the input ends. A request is a program and a payload, each behind
+// its length in four bytes, big endian. The answer is one byte; 1 means true.
 func serve(in io.Reader, out io.Writer) {
-	debug.SetMemoryLimit(maxMemory / 2) // collect more often before giving up
+	debug.SetMemoryLimit(maxMemory / 2) // collect more often near the limit
 	programs := map[string]*gojq.Code{}
 	r := bufio.NewReader(in)
 	for {
@@ -289,7 +288,7 @@ func serve(in io.Reader, out io.Writer) {
 	}
 }
 
-// enforceLimits ends this process if what it does before stop is called takes too long or too much memory.
+// enforceLimits ends this process if time or memory exceeds its limit before stop is called.
 func enforceLimits() (stop func()) {
 	done := make(chan struct{})
 	go func() {

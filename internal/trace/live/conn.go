@@ -16,7 +16,7 @@ import (
 	"mcpwire/internal/net/neterror"
 )
 
-// Version is the version of the protocol. It grows when a viewer of the old one would be misled.
+// Version is the version of the protocol. It increases with incompatible changes.
 const Version = 1
 
 const (
@@ -24,46 +24,56 @@ const (
 	maxControl  = 4 << 10
 )
 
-// ErrGreeting is wrapped by the error for a socket whose greeting is not one of this package, or of a newer version.
+// ErrGreeting is wrapped by the error for an invalid greeting or one of another version.
 var ErrGreeting = errors.New("live: no greeting of a tap")
 
-// A Greeting is what a tap says of itself when a viewer connects.
+// A Greeting describes a tap to a viewer that connects.
 type Greeting struct {
-	Version   int    `json:"mcpwire"`
-	Capture   string `json:"capture"`             // its id, as in its head
-	Name      string `json:"name,omitempty"`      // of the server
-	Transport string `json:"transport,omitempty"` // "stdio" or "http"
-	PID       int    `json:"pid"`                 // of the tap
-	File      string `json:"file,omitempty"`      // the capture, an absolute path; "" if there is none
-	Next      uint64 `json:"next"`                // number of the first event that is sent; a greater one if that one gets lost
-	Restart   bool   `json:"restart,omitempty"`   // whether it starts the server again when it is asked to
+	Version int `json:"mcpwire"`
+	// Capture is the id of the capture, as in its head.
+	Capture string `json:"capture"`
+	// Name is the name of the server.
+	Name string `json:"name,omitempty"`
+	// Transport is "stdio" or "http".
+	Transport string `json:"transport,omitempty"`
+	// PID is the process id of the tap.
+	PID int `json:"pid"`
+	// File is the absolute path of the capture. Empty means none.
+	File string `json:"file,omitempty"`
+	// Next is the number of the first event that the tap sends, unless that event is lost.
+	Next uint64 `json:"next"`
+	// Restart reports whether the tap restarts the server on request.
+	Restart bool `json:"restart,omitempty"`
 }
 
-// A control is what a viewer may ask for.
+// A control is a request of a viewer.
 type control struct {
 	Wake    bool `json:"wake,omitempty"`
 	Restart bool `json:"restart,omitempty"`
 }
 
 const (
-	greetingTimeout = 5 * time.Second // that a tap may take for it
+	greetingTimeout = 5 * time.Second // for the tap to send it
 	controlTimeout  = 2 * time.Second // for a control line
 )
 
-// ErrStale is wrapped by the error for a socket of a tap that has died. It was removed.
+// ErrStale is wrapped by the error for a socket of a tap that has ended. The socket has been
+// removed.
 var ErrStale = errors.New("live: the tap has ended")
 
-// A Conn is a connection to a running tap. It is read as a capture.
+// A Conn is a connection to a running tap. Reading from it yields a capture.
 type Conn struct {
 	conn     net.Conn
 	in       *bufio.Reader
 	greeting Greeting
 	stop     func() bool
 
-	mu sync.Mutex // of what is written
+	// mu guards writes.
+	mu sync.Mutex
 }
 
-// Dial connects to a tap, and reads its greeting. The connection is closed when ctx ends. The error may wrap [ErrStale], [ErrGreeting] or [ErrNotPrivate].
+// Dial connects to a tap and reads its greeting. The connection is closed when ctx ends. The error
+// may wrap [ErrStale], [ErrGreeting] or [ErrNotPrivate].
 func Dial(ctx context.Context, path string) (*Conn, error) {
 	if err := checkPrivate(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -81,18 +91,19 @@ func Dial(ctx context.Context, path string) (*Conn, error) {
 	return c, nil
 }
 
-// connect connects to a socket of the user's, and removes it if nobody listens.
+// connect connects to a socket of the user and removes it if it refuses connections.
 func connect(path string) (net.Conn, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, staleError(path, err)
 	}
-	if info.Mode().Type()&(fs.ModeSocket|fs.ModeIrregular) == 0 || !owned(info) { // Windows has sockets that are irregular files
+	// On Windows, sockets are irregular files.
+	if info.Mode().Type()&(fs.ModeSocket|fs.ModeIrregular) == 0 || !owned(info) {
 		return nil, fmt.Errorf("%s: %w", path, ErrNotPrivate)
 	}
 	c, err := net.DialTimeout("unix", path, greetingTimeout)
 	if err != nil && neterror.IsRefused(err) {
-		_ = os.Remove(path) // another may have been faster
+		_ = os.Remove(path) // someone else may have removed it
 		return nil, fmt.Errorf("%s: %w", path, ErrStale)
 	}
 	if err != nil {
@@ -108,7 +119,7 @@ func staleError(path string, err error) error {
 	return err
 }
 
-// readGreeting reads the greeting.
+// readGreeting reads and checks the greeting.
 func (c *Conn) readGreeting() error {
 	if err := c.conn.SetReadDeadline(time.Now().Add(greetingTimeout)); err != nil {
 		return err
@@ -126,16 +137,18 @@ func (c *Conn) readGreeting() error {
 	return c.conn.SetReadDeadline(time.Time{})
 }
 
-// Greeting returns what the tap has said of itself.
+// Greeting returns the greeting of the tap.
 func (c *Conn) Greeting() Greeting { return c.greeting }
 
-// Read reads the lines that the tap sends: the capture from its head on, without the events before Greeting.Next. It ends with io.EOF, or another error, when the tap does, or has cut the connection.
+// Read reads the lines that the tap sends: the head of the capture, then events from Greeting.Next
+// on. It returns io.EOF or another error when the tap ends or disconnects the viewer.
 func (c *Conn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
-// Wake has the tap send no more lines, but an empty one when there is something new. Lines that are under way still come.
+// Wake makes the tap send an empty line for new events in place of the events. Lines sent before
+// that still arrive.
 func (c *Conn) Wake() error { return c.sendControl(control{Wake: true}) }
 
-// Restart has the tap start its server again. Greeting.Restart says whether it does.
+// Restart makes the tap restart its server. It has no effect unless Greeting.Restart is set.
 func (c *Conn) Restart() error { return c.sendControl(control{Restart: true}) }
 
 func (c *Conn) sendControl(what control) error {
@@ -152,7 +165,7 @@ func (c *Conn) sendControl(what control) error {
 	return err
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Conn) Close() error {
 	c.stop()
 	return c.conn.Close()

@@ -15,14 +15,15 @@ import (
 const (
 	suffix        = ".sock"
 	newSuffix     = ".new"      // of a socket that does not listen yet
-	maxUnboundAge = time.Minute // after which one that never did is removed
-	maxList       = 1024        // sockets in a folder that are looked at
+	maxUnboundAge = time.Minute // age at which such a socket is removed
+	maxList       = 1024        // names read from a folder
 )
 
-// ErrNotPrivate is wrapped by the error for a folder, or a socket, that is not the user's alone.
+// ErrNotPrivate is wrapped by the error for a folder or a socket that is not private to the user.
 var ErrNotPrivate = errors.New("live: not private to its owner")
 
-// Dir returns the folder for the sockets of running taps, which is beside the one for captures, see [captures.Dir]. It need not exist.
+// Dir returns the folder for the sockets of running taps, next to the folder for captures: see
+// [captures.Dir]. The folder may not exist.
 func Dir() (string, error) {
 	dir, err := captures.Dir()
 	if err != nil {
@@ -31,8 +32,9 @@ func Dir() (string, error) {
 	return filepath.Join(filepath.Dir(dir), "live"), nil
 }
 
-// List returns the paths of the sockets in a folder, at most 1024 of them. A folder that does not exist has none. The error may wrap ErrNotPrivate. That a socket is there does not mean that its tap runs, see
-// [Dial].
+// List returns the paths of the sockets among the first 1024 files of a folder. A folder that does
+// not exist has none. The error may wrap [ErrNotPrivate]. A socket may belong to a tap that has
+// ended: see [Dial].
 func List(dir string) ([]string, error) {
 	names, err := readNames(dir)
 	if err != nil {
@@ -47,7 +49,7 @@ func List(dir string) ([]string, error) {
 	return list, nil
 }
 
-// readNames returns the names in a folder.
+// readNames returns the names in a folder, at most maxList.
 func readNames(dir string) ([]string, error) {
 	if err := checkPrivate(dir); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +71,7 @@ func readNames(dir string) ([]string, error) {
 	return names, err
 }
 
-// checkPrivate refuses a folder that others than the user have access to.
+// checkPrivate returns an error if others than the user can access the folder.
 func checkPrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -81,10 +83,10 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// Clean removes the sockets of taps that have died. The error is that of [List].
+// Clean removes the sockets of taps that have ended. It returns the errors of [List].
 func Clean(dir string) error { return cleanExcept(dir, "") }
 
-// cleanExcept is Clean that does not look at one socket.
+// cleanExcept is like Clean, but skips the socket own.
 func cleanExcept(dir, own string) error {
 	names, err := readNames(dir)
 	for _, name := range names {

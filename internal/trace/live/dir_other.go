@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// private and owned have nothing to look at here: the folder is in a place that only the user has access to.
+// private and owned are always true: only the user has access to the place of the folder.
 func private(fs.FileInfo) bool { return true }
 func owned(fs.FileInfo) bool   { return true }
 
@@ -16,7 +16,7 @@ func owned(fs.FileInfo) bool   { return true }
 func listen(dir, name string) (*net.UnixListener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name+suffix), Net: "unix"})
 	if err == nil {
-		l.SetUnlinkOnClose(false) // as elsewhere: Server does it
+		l.SetUnlinkOnClose(false) // as on Unix: Server removes it
 	}
 	return l, err
 }

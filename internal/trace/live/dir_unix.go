@@ -10,23 +10,23 @@ import (
 	"syscall"
 )
 
-// private reports whether nobody but the owner has access.
+// private reports whether only the owner has access.
 func private(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 == 0 }
 
-// owned reports whether a file is the user's.
+// owned reports whether the user owns the file.
 func owned(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int64(st.Uid) == int64(os.Geteuid())
 }
 
-// listen listens on a socket which appears under its name when that is so.
+// listen listens on a socket. The socket gets its final name when it listens.
 func listen(dir, name string) (*net.UnixListener, error) {
 	path := filepath.Join(dir, name+suffix)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name+newSuffix), Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // it has another name by then
+	l.SetUnlinkOnClose(false) // it is renamed below
 	err = os.Chmod(filepath.Join(dir, name+newSuffix), 0o600)
 	if err == nil {
 		err = os.Rename(filepath.Join(dir, name+newSuffix), path)

@@ -1,26 +1,42 @@
-// Package live lets running taps be watched: each has a Unix socket in a folder that is its user's alone ([Dir]), and whoever connects is told what is tapped, and
-// sent the lines of the capture (doc/capture-format.md) as they are written, with secrets hidden already.
+// Package live lets viewers watch running taps. Each tap has a Unix socket
+// in a folder that only its user can access ([Dir]). It tells viewers what
+// it records and sends them the redacted lines of the capture
+// (doc/capture-format.md) as they are written.
 //
 // # Protocol
 //
-// The tap greets with a line of JSON, a [Greeting]. The head of the capture follows, and then every line that is written from then on; events before Greeting.Next are in the
-// file, if there is one. If there is none, or one that is compressed, the tap keeps the last lines, so that who comes a moment late misses nothing; without a
-// file it records no more than the first MiB while nobody watches ([Server.Wants]), and what it did not record is a gap. A viewer may write lines of JSON, of 4 KiB at most: {"wake":true} has the tap send no more than an empty line when there is something new, for viewers who read it in
-// the file; {"restart":true} has the server started again, if Greeting.Restart says that the tap does that.
+// The tap begins with a line of JSON, a [Greeting]. The head of the capture
+// follows, and then every new line. Events before Greeting.Next are in the
+// file of the capture. Without a file, or with a compressed one, the tap
+// keeps the last lines for viewers that connect late. Without a file it
+// records only the first MiB while it has no viewers ([Server.Wants]), and
+// a gap marks what it did not record.
 //
-// Recording never waits for viewers. Who reads too slowly is cut off, and may come back; who comes when there are 16 already is turned away.
+// A viewer may send lines of JSON, of at most 4 KiB. {"wake":true} makes
+// the tap send only an empty line when there is something new, for viewers
+// that read the file. {"restart":true} restarts the server, if
+// Greeting.Restart is set.
+//
+// Recording never waits for viewers. The tap disconnects a viewer that
+// reads too slowly; it may connect again. With 16 viewers, by default, the
+// tap rejects further ones.
 //
 // # Sockets
 //
-// A [Server] binds under a name of which nobody takes notice, and renames the socket when it listens. Names are random and never used again. So a socket that refuses connections is of a
-// tap that has died without removing it, and whoever meets it may remove it ([Dial], [Clean]), with no risk for one that lives. The folder and the sockets must belong to the user, and the folder must be closed to
-// others, or nothing is done with them: nobody else can connect, or plant a socket.
+// On Unix, a [Server] binds a socket under a temporary name and renames it
+// when it listens. Names are random and never reused. A socket that refuses
+// connections therefore belongs to a tap that has died, and anyone may
+// remove it ([Dial], [Clean]). The folder and the sockets must belong to
+// the user, and the folder must be closed to others; otherwise functions
+// return [ErrNotPrivate].
 //
 // # Concurrency
 //
-// A Server may be used by any number of goroutines at once; Close waits for those of its own. A [Conn] is for one goroutine that reads, besides any number that call its other methods.
+// A [Server] is safe for concurrent use; Close waits for its goroutines.
+// One goroutine may read from a [Conn] while others call its other methods.
 //
 // # Errors
 //
-// [ErrNotPrivate], [ErrStale], [ErrGreeting], and those of the system.
+// Functions return [ErrNotPrivate], [ErrStale], [ErrGreeting] and the
+// errors of the system.
 package live

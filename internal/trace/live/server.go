@@ -19,50 +19,62 @@ import (
 	"mcpwire/capture"
 )
 
-// Defaults of a [Server] that is not told others.
+// Defaults of [Options].
 const (
 	DefaultMaxViewers = 16
-	DefaultMaxQueue   = 96 << 20 // bytes: a payload of the largest size that is recorded fits in, in base64
+	DefaultMaxQueue   = 96 << 20 // bytes; fits a payload of the largest recorded size, in base64
 	DefaultBacklog    = 4 << 20  // bytes
 )
 
 const (
 	maxHead           = 64 << 10               // bytes of the capture's first line
-	drainTimeout      = 300 * time.Millisecond // that viewers have to read what is left when the tap ends
-	writeTimeout      = 10 * time.Second       // after which a viewer who reads nothing is cut off
-	acceptBackoff     = 100 * time.Millisecond // before another attempt to accept
-	maxUnwatchedBytes = 1 << 20                // bytes that a tap without a file records while nobody watches, for who comes then
+	drainTimeout      = 300 * time.Millisecond // for viewers to read the rest at the end
+	writeTimeout      = 10 * time.Second       // before a viewer that reads nothing is disconnected
+	acceptBackoff     = 100 * time.Millisecond // between attempts to accept
+	maxUnwatchedBytes = 1 << 20                // bytes recorded without a file and viewers
 )
 
-// Options are the options of a [Server]. nil means defaults.
+// Options configures a [Server]. A nil *Options means the defaults.
 type Options struct {
-	MaxViewers int // 0 is DefaultMaxViewers
-	MaxQueue   int // bytes that wait for a viewer, who is cut off beyond it; 0 is DefaultMaxQueue
-	// Backlog is how many bytes of lines are kept for those who come later, if the capture is in no file that they could read them in; 0 is DefaultBacklog, less is none.
+	// MaxViewers limits the viewers. Zero means DefaultMaxViewers.
+	MaxViewers int
+	// MaxQueue limits the bytes that wait for a viewer. A viewer above it is disconnected. Zero
+	// means DefaultMaxQueue.
+	MaxQueue int
+	// Backlog limits the bytes of lines that are kept for later viewers if they cannot read them
+	// in a file. Zero means DefaultBacklog; a negative value means no backlog.
 	Backlog int
-	// Restart is called when a viewer asks for it. It must return at once. nil: the tap does not do that.
+	// Restart is called when a viewer requests a restart. It must return at once. Nil means that
+	// the tap does not restart its server.
 	Restart func()
 }
 
 var _ capture.Tee = (*Server)(nil)
 
-// A Server shows viewers what a [capture.Writer] writes: it is its Tee.
+// A Server sends viewers the lines that a [capture.Writer] writes, as its Tee.
 type Server struct {
 	opts Options
 
-	mu             sync.Mutex
-	greeting       Greeting
-	head           []byte // the first line, as far as it has come
-	headComplete   bool   // it is all there
-	atLineEnd      bool   // what was shown last ended a line
-	endsWithLF     bool   // the last byte was the end of a line
-	viewers        map[*viewer]struct{}
-	joining        []*viewer // until the line has ended
-	backlog        backlog
-	closed         bool
-	unwatchedBytes int // bytes that were shown since the last viewer went
+	mu       sync.Mutex
+	greeting Greeting
+	// head is the first line, or its beginning.
+	head []byte
+	// headComplete tells that head ends with a newline.
+	headComplete bool
+	// atLineEnd is true between lines.
+	atLineEnd bool
+	// endsWithLF tells that the last byte written was a newline.
+	endsWithLF bool
+	viewers    map[*viewer]struct{}
+	// joining are viewers that wait for the end of the current line.
+	joining []*viewer
+	backlog backlog
+	closed  bool
+	// unwatchedBytes counts the bytes written since the last viewer left.
+	unwatchedBytes int
 
-	wantBytes atomic.Int64 // bytes that an event may have to be worth recording
+	// wantBytes is the size from which an event is not recorded.
+	wantBytes atomic.Int64
 
 	listener *net.UnixListener
 	path     string
@@ -70,7 +82,7 @@ type Server struct {
 	wg       sync.WaitGroup
 }
 
-// NewServer returns a Server that nobody can reach until Start. opts may be nil.
+// NewServer returns a Server that accepts viewers after [Server.Start]. opts may be nil.
 func NewServer(opts *Options) *Server {
 	s := &Server{viewers: map[*viewer]struct{}{}, atLineEnd: true, endsWithLF: true, done: make(chan struct{})}
 	if opts != nil {
@@ -91,11 +103,12 @@ func NewServer(opts *Options) *Server {
 	return s
 }
 
-// Wants is for Options.Want of a Writer that has no file. While viewers are there it wants everything; else the first MiB, so that who comes sees how the tap, or what was since the last
-// viewer went, has begun. So a tap that nobody watches costs nothing for long.
+// Wants implements Options.Want of a [capture.Writer] without a file. It wants all events while
+// there are viewers. Otherwise it wants only the first MiB, so that a later viewer sees how the
+// tap began, or what followed after the last viewer left.
 func (s *Server) Wants(size int) bool { return int64(size) < s.wantBytes.Load() }
 
-// updateWantsLocked decides what is wanted. s.mu is held.
+// updateWantsLocked sets wantBytes. The caller must hold s.mu.
 func (s *Server) updateWantsLocked() {
 	if len(s.viewers) > 0 {
 		s.wantBytes.Store(math.MaxInt64)
@@ -104,8 +117,9 @@ func (s *Server) updateWantsLocked() {
 	s.wantBytes.Store(int64(min(maxUnwatchedBytes, s.backlog.max) - s.unwatchedBytes))
 }
 
-// Start opens a socket in dir, which is made if need be. Of hello, Version, PID, Next and Restart are filled in. The error may wrap [ErrNotPrivate], or be that of the system, for a
-// path that is too long for example; it is called once.
+// Start opens a socket in dir and creates dir if needed. It sets Version, PID, Next and Restart of
+// the greeting. The error may wrap [ErrNotPrivate] or an error of the system, for example for a
+// path that is too long. Start must be called at most once.
 func (s *Server) Start(dir string, greeting Greeting) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -127,25 +141,26 @@ func (s *Server) Start(dir string, greeting Greeting) error {
 	s.listener, s.path = l, filepath.Join(dir, name+suffix)
 	s.mu.Unlock()
 	s.wg.Go(func() { s.accept(l) })
-	s.wg.Go(func() { _ = cleanExcept(dir, filepath.Join(dir, name+suffix)) }) // of the dead; Start has looked at the folder
+	// Start has checked dir.
+	s.wg.Go(func() { _ = cleanExcept(dir, filepath.Join(dir, name+suffix)) })
 	return nil
 }
 
-// Path returns the path of the socket; "" before Start.
+// Path returns the path of the socket, or "" before Start.
 func (s *Server) Path() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.path
 }
 
-// accept lets viewers in.
+// accept accepts viewers until the listener is closed.
 func (s *Server) accept(l *net.UnixListener) {
 	for {
 		c, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // too many open files, say
+		if err != nil { // such as too many open files
 			select {
 			case <-s.done:
 				return
@@ -157,7 +172,7 @@ func (s *Server) accept(l *net.UnixListener) {
 	}
 }
 
-// addViewer greets a viewer, at once or when the line has ended that is being shown.
+// addViewer adds a viewer and greets it at once or at the end of the current line.
 func (s *Server) addViewer(c *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,13 +192,13 @@ func (s *Server) addViewer(c *net.UnixConn) {
 	}
 }
 
-// sendGreetingLocked sends a viewer what comes first.
+// sendGreetingLocked sends the greeting, the head and the backlog. The caller must hold s.mu.
 func (s *Server) sendGreetingLocked(v *viewer) {
 	greeting := s.greeting
 	greeting.Next = s.backlog.firstEvent(greeting.Next)
 	line, err := json.Marshal(&greeting)
 	if err != nil {
-		return // it has nothing that cannot be marshalled
+		return // cannot happen
 	}
 	line = append(line, '\n')
 	if s.headComplete {
@@ -193,7 +208,7 @@ func (s *Server) sendGreetingLocked(v *viewer) {
 	v.enqueue(append(line, s.backlog.all()...))
 }
 
-// removeViewer forgets a viewer.
+// removeViewer removes a viewer.
 func (s *Server) removeViewer(v *viewer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +235,7 @@ func (s *Server) Write(p []byte) {
 	if rest := s.keepHead(p); len(rest) > 0 {
 		s.backlog.add(rest, s.greeting.Next)
 	}
-	var own []byte // one copy for all
+	var own []byte // one copy for all viewers
 	for v := range s.viewers {
 		if v.greeted && !v.wakeOnly {
 			if own == nil {
@@ -231,12 +246,12 @@ func (s *Server) Write(p []byte) {
 	}
 }
 
-// keepHead keeps the first line, for those who come later, and returns what is behind it.
+// keepHead stores the first line for later viewers and returns the bytes behind it.
 func (s *Server) keepHead(p []byte) (rest []byte) {
 	switch i := bytes.IndexByte(p, '\n'); {
 	case s.headComplete:
 		return p
-	case len(s.head) > maxHead: // none of a Writer's is
+	case len(s.head) > maxHead: // longer than any head of a Writer
 	case i >= 0:
 		s.head, s.headComplete = append(s.head, p[:i+1]...), true
 		return p[i+1:]
@@ -269,7 +284,7 @@ func (s *Server) EndLine(next uint64) {
 	s.joining = nil
 }
 
-// control does what a viewer asks for.
+// control executes a request of a viewer.
 func (s *Server) control(v *viewer, c control) {
 	if c.Wake {
 		s.mu.Lock()
@@ -281,7 +296,8 @@ func (s *Server) control(v *viewer, c control) {
 	}
 }
 
-// Close lets viewers read what is left, for a moment, and removes the socket. Call it when the Writer has been closed. What it is shown later is not sent to anybody.
+// Close removes the socket, gives viewers a moment to read what is queued, and waits for the
+// server's goroutines. Call it after closing the Writer. Later writes are discarded.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	l, first := s.listener, !s.closed
@@ -301,27 +317,33 @@ func (s *Server) Close() error {
 	return err
 }
 
-// A viewer is one who has connected.
+// A viewer is a connection to a viewer.
 type viewer struct {
-	server   *Server
-	conn     *net.UnixConn
-	greeted  bool // s.mu holds it, as wake
-	wakeOnly bool // send no lines, only that there are some
+	server *Server
+	conn   *net.UnixConn
+	// Server.mu guards greeted and wakeOnly.
+	greeted bool
+	// wakeOnly tells to send empty lines in place of events.
+	wakeOnly bool
 
-	mu         sync.Mutex
-	queue      [][]byte
-	bytes      int
-	wakeQueued bool // an empty line is in the queue
-	draining   bool // send what is in the queue, and no more
-	cutOff     bool
-	signal     chan struct{} // one element
+	mu    sync.Mutex
+	queue [][]byte
+	bytes int
+	// wakeQueued tells that an empty line is in the queue.
+	wakeQueued bool
+	// draining tells to send only what is in the queue.
+	draining bool
+	cutOff   bool
+	// signal has a buffer of one element.
+	signal chan struct{}
 }
 
 func newViewer(s *Server, c *net.UnixConn) *viewer {
 	return &viewer{server: s, conn: c, signal: make(chan struct{}, 1)}
 }
 
-// enqueue queues bytes, which are not changed any more. A viewer who has too much in the queue is cut off.
+// enqueue queues bytes, which must not change later. It disconnects a viewer with too many bytes
+// in the queue.
 func (v *viewer) enqueue(p []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -342,7 +364,7 @@ func (v *viewer) enqueueLocked(p []byte) {
 	v.wakeWriter()
 }
 
-// enqueueWake queues an empty line, unless one is there.
+// enqueueWake queues an empty line, unless one is in the queue.
 func (v *viewer) enqueueWake() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -352,7 +374,7 @@ func (v *viewer) enqueueWake() {
 	}
 }
 
-// drain has the viewer sent what is in the queue, and then closed.
+// drain makes the viewer's connection close when the queue has been sent.
 func (v *viewer) drain() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -368,7 +390,7 @@ func (v *viewer) wakeWriter() {
 	}
 }
 
-// dequeue returns what is queued. more is false when nothing comes after it.
+// dequeue returns the queued bytes. more is false if nothing follows.
 func (v *viewer) dequeue() (list [][]byte, more bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -376,7 +398,7 @@ func (v *viewer) dequeue() (list [][]byte, more bool) {
 	return list, !v.draining && !v.cutOff
 }
 
-// setWriteDeadline sets how long the next write may take, unless the tap ends: then finish has.
+// setWriteDeadline sets the deadline of the next write, unless drain has set one.
 func (v *viewer) setWriteDeadline() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -385,14 +407,14 @@ func (v *viewer) setWriteDeadline() {
 	}
 }
 
-// release makes room.
+// release subtracts sent bytes from the queue's size.
 func (v *viewer) release(n int) {
 	v.mu.Lock()
 	v.bytes -= n
 	v.mu.Unlock()
 }
 
-// writeLoop sends what is queued until the viewer is cut off, or the tap ends.
+// writeLoop sends what is queued until the viewer is disconnected or the tap ends.
 func (v *viewer) writeLoop() {
 	defer v.server.removeViewer(v)
 	defer v.conn.Close()
@@ -411,7 +433,7 @@ func (v *viewer) writeLoop() {
 	}
 }
 
-// readLoop takes what the viewer asks for, until it goes.
+// readLoop handles the viewer's requests until it disconnects.
 func (v *viewer) readLoop() {
 	defer func() {
 		v.mu.Lock()
@@ -423,33 +445,37 @@ func (v *viewer) readLoop() {
 	lines.Buffer(make([]byte, 0, 512), maxControl)
 	for lines.Scan() {
 		var c control
-		if json.Unmarshal(lines.Bytes(), &c) == nil { // what newer viewers may say is passed over
+		if json.Unmarshal(lines.Bytes(), &c) == nil { // ignore requests of newer viewers
 			v.server.control(v, c)
 		}
 	}
 }
 
-// A backlog keeps the last lines of a capture that cannot be read in a file while the tap runs, so that who comes a moment after the tap has begun sees how it began.
+// A backlog keeps the last lines of a capture for viewers that connect late and cannot read them
+// in a file.
 type backlog struct {
-	max    int // bytes; 0 keeps none
+	// max is the limit in bytes. Zero means no backlog.
+	max    int
 	blocks []lineBlock
 	bytes  int
 }
 
-// A passage is some whole lines, once it is done.
+// A lineBlock is one or more whole lines, once it is done.
 type lineBlock struct {
-	first uint64 // number of the event that the first of them is about; 0 if some are missing
+	// first is the number of the first line's event. Zero means that lines are missing.
+	first uint64
 	text  []byte
 	done  bool
 }
 
-// compressed reports whether the capture in a file cannot be read before it is complete.
+// compressed reports whether a capture file is compressed. It cannot be read before it is
+// complete.
 func compressed(file string) bool {
 	ext := filepath.Ext(file)
 	return ext == ".gz" || ext == ".zst"
 }
 
-// add keeps a piece. next is the number of the event that it begins with, if the passage before is done.
+// add appends bytes of a line. next is the number of its event, if it begins a new block.
 func (b *backlog) add(p []byte, next uint64) {
 	if b.max == 0 {
 		return
@@ -460,14 +486,14 @@ func (b *backlog) add(p []byte, next uint64) {
 	last := &b.blocks[len(b.blocks)-1]
 	switch {
 	case last.first == 0:
-	case len(last.text)+len(p) > b.max: // lines cannot follow one that is missing
+	case len(last.text)+len(p) > b.max: // lines cannot follow a missing one
 		b.blocks, b.bytes = []lineBlock{{}}, 0
 	default:
 		last.text = append(last.text, p...)
 	}
 }
 
-// endLine says that the last line has ended, at the event before next.
+// endLine ends the current block. next is the number of the next event.
 func (b *backlog) endLine(next uint64) {
 	k := len(b.blocks)
 	if k == 0 || b.blocks[k-1].done {
@@ -490,7 +516,7 @@ func (b *backlog) endLine(next uint64) {
 	}
 }
 
-// firstEvent returns the number of the first event that is kept, or next if none is.
+// firstEvent returns the number of the first event in the backlog, or next if it is empty.
 func (b *backlog) firstEvent(next uint64) uint64 {
 	if len(b.blocks) > 0 && b.blocks[0].done {
 		return b.blocks[0].first
@@ -498,7 +524,7 @@ func (b *backlog) firstEvent(next uint64) uint64 {
 	return next
 }
 
-// all returns the lines that are kept.
+// all returns the lines in the backlog.
 func (b *backlog) all() (text []byte) {
 	for _, p := range b.blocks {
 		if p.done {

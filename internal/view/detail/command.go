@@ -16,20 +16,24 @@ import (
 	"mcpwire/mcp"
 )
 
-// What [CallCommand] and [CurlCommand] return errors that wrap.
+// The errors of [CallCommand] and [CurlCommand] wrap these.
 var (
 	ErrNoCommand = errors.New("there is no command for this")
 	ErrNotHTTP   = errors.New("it did not go over HTTP")
 )
 
-// A Command is an exchange as a command line for a shell.
+// A Command is an exchange as a shell command line.
 type Command struct {
-	Text      string   `json:"text"`                // may be pasted into a shell of POSIX as it is
-	Variables []string `json:"variables,omitempty"` // environment variables in Text that stand for secrets which the capture does not have
-	Notes     []string `json:"notes,omitempty"`     // what there is to know about it, in words
+	// Text is safe to paste into a POSIX shell.
+	Text string `json:"text"`
+	// Variables are the environment variables in Text, for secrets that the capture does not have.
+	Variables []string `json:"variables,omitempty"`
+	// Notes are remarks about the command, for people.
+	Notes []string `json:"notes,omitempty"`
 }
 
-// CallCommand returns the request as a command of this program: "mcpwire call …" and the like, and "mcpwire send …" for what has none of its own.
+// CallCommand returns the request as a command of this program, such as "mcpwire call …", or
+// "mcpwire send …" for a method without its own command.
 func CallCommand(d *Detail) (*Command, error) {
 	switch {
 	case d.noCommand != "":
@@ -65,7 +69,8 @@ func CallCommand(d *Detail) (*Command, error) {
 	return l.command()
 }
 
-// writeVerb writes the command that a method has, up to and with its arguments, and reports whether it could: what it says must be all that the message says.
+// writeVerb writes the command for a method, up to its arguments. It returns false if the command
+// could not express the whole message.
 func writeVerb(l *shellLine, method string, params []byte, target *target) bool {
 	l.reset()
 	l.word("mcpwire")
@@ -111,7 +116,7 @@ func writeVerb(l *shellLine, method string, params []byte, target *target) bool 
 	return writeList(l, method, params, target)
 }
 
-// writeList writes the command for one of the lists.
+// writeList writes the command for a list method.
 func writeList(l *shellLine, method string, params []byte, target *target) bool {
 	what, ok := map[string]string{
 		mcp.MethodToolsList: "tools", mcp.MethodResourcesList: "resources", mcp.MethodResourceTemplatesList: "templates", mcp.MethodPromptsList: "prompts",
@@ -179,13 +184,15 @@ func writePairs(l *shellLine, object []byte) bool {
 	return true
 }
 
-// simpleName returns the parameter that says what a request is about, if it can be a word of a command, and there is nothing in the params but it, the other one, and metadata.
+// simpleName returns the named parameter if it can be a word of a command and the params have no
+// members but it, other and metadata.
 func simpleName(params []byte, name, other string) (string, bool) {
 	text := string(textOf(jsonwire.Lookup(params, name)))
 	return text, text != "" && pasteable(text) && !strings.HasPrefix(text, "-") && onlyMembers(params, name, other)
 }
 
-// onlyMembers reports whether an object has no members but these, each once, and metadata that the client of a command makes anew.
+// onlyMembers reports whether an object has only the given members, each at most once, and
+// metadata that the client of a command creates itself.
 func onlyMembers(object []byte, names ...string) bool {
 	if object == nil {
 		return true
@@ -204,15 +211,16 @@ func onlyMembers(object []byte, names ...string) bool {
 	return true
 }
 
-// pasteable reports whether a text has nothing in it that a terminal or a line editor would take for a command when it is pasted, or that cannot be seen.
+// pasteable reports whether a text has no control or invisible characters that could affect a
+// terminal or line editor.
 func pasteable(s string) bool { return printable.Line(s) == s }
 
-// isHTTP reports whether the row went over HTTP.
+// isHTTP reports whether the row used HTTP.
 func (d *Detail) isHTTP() bool {
 	return d.HTTP != nil || d.snapshot.HTTP != nil || d.Session.Transport == "http" || d.Session.Transport == "sse" || d.Kind == trace.HTTP
 }
 
-// A target is the server, as commands name it.
+// A target names the server in a command.
 type target struct {
 	url     string
 	headers []capture.Header
@@ -221,7 +229,7 @@ type target struct {
 	notes   []string
 }
 
-// target finds out which server a command has to name.
+// target returns the server for a command.
 func (d *Detail) target(l *shellLine) (*target, error) {
 	if d.isHTTP() {
 		address, note := d.address()
@@ -247,7 +255,7 @@ func (d *Detail) target(l *shellLine) (*target, error) {
 	return t, nil
 }
 
-// address returns the URL of the server, "" if that is not known, and what there is to know about it.
+// address returns the URL of the server, or "", and a note about it.
 func (d *Detail) address() (address, note string) {
 	server := d.url
 	if server == "" {
@@ -256,14 +264,15 @@ func (d *Detail) address() (address, note string) {
 	return requestAddress(server, d.requestHead)
 }
 
-// requestAddress returns the URL that a request went to. head may be nil.
+// requestAddress returns the URL that a request was sent to. head may be nil.
 func requestAddress(server string, head *capture.Request) (address, note string) {
 	request := ""
 	if head != nil {
 		request = head.URL
 	}
 	if base, err := url.Parse(server); server != "" && err == nil && base.Host != "" {
-		if to, err := url.Parse(request); request != "" && err == nil { // a tap has the paths of the server's whole origin
+		// A tap records paths of the server's whole origin.
+		if to, err := url.Parse(request); request != "" && err == nil {
 			return base.ResolveReference(&url.URL{Path: to.Path, RawPath: to.RawPath, RawQuery: to.RawQuery}).String(), ""
 		}
 		return server, ""
@@ -303,7 +312,8 @@ func (ta *target) writeFlags(l *shellLine) {
 	l.notes = append(l.notes, ta.notes...)
 }
 
-// writeHeader writes a header for a command of this program, which expands ${VARIABLES} itself, so that secrets are in no list of processes.
+// writeHeader writes a header flag of this program. The program expands ${VARIABLES} itself, so
+// that secrets are not visible in process lists.
 func (l *shellLine) writeHeader(h capture.Header) {
 	if strings.Contains(h.Value, "${") || !pasteable(h.Value) {
 		l.note("the header " + printable.Line(h.Name) + " is left out: its value cannot stand in a command line")
@@ -315,7 +325,8 @@ func (l *shellLine) writeHeader(h capture.Header) {
 	l.words = append(l.words, "-H", singleQuoted(h.Name+": "+value))
 }
 
-// credentials are the headers that a client of ours would not send by itself, and that may be needed to be let in.
+// credentials returns the headers that our client does not send by itself and that the server may
+// require.
 func credentials(list []capture.Header) (own []capture.Header) {
 	for _, h := range list {
 		name := strings.ToLower(h.Name)
@@ -328,18 +339,20 @@ func credentials(list []capture.Header) (own []capture.Header) {
 	return own
 }
 
-// isToken reports whether a text can be the name of a header (https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2).
+// isToken reports whether a text is a valid header name
+// (https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2).
 func isToken(s string) bool {
 	return s != "" && strings.Trim(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
-// hopByHop are the headers of the connection and not of the request (https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1), and those that curl makes of the rest.
+// hopByHop are the headers of the connection rather than the request
+// (https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1), and those that curl sets itself.
 var hopByHop = []string{
 	"connection", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings",
 	"content-length", "host", "expect", "accept-encoding",
 }
 
-// CurlCommand returns the request as a command line of curl.
+// CurlCommand returns the request as a curl command line.
 func CurlCommand(d *Detail) (*Command, error) {
 	if !d.isHTTP() {
 		return nil, fmt.Errorf("%w, but over a pipe", ErrNotHTTP)
@@ -355,8 +368,9 @@ func CurlCommand(d *Detail) (*Command, error) {
 	return c, err
 }
 
-// CurlRequest returns any HTTP request as a command line of curl. server is the URL that the capture says the server is at, "" if it does not; a body that is nil although there was one
-// cannot be sent. The error wraps [ErrNoCommand].
+// CurlRequest returns any HTTP request as a curl command line. server is the server's URL
+// according to the capture, or "". If hasBody is set and body is nil, the error wraps
+// [ErrNoCommand].
 func CurlRequest(server string, head *capture.Request, hasBody bool, body []byte) (*Command, error) {
 	address, note := requestAddress(server, head)
 	c, err := curlCommand(head, address, hasBody, body)
@@ -386,7 +400,7 @@ func curlCommand(head *capture.Request, address string, hasBody bool, body []byt
 	return l.command()
 }
 
-// curlHeaders writes the headers in their order.
+// curlHeaders writes the headers in order.
 func (l *shellLine) curlHeaders(list []capture.Header, body bool) {
 	var has []string
 	for _, h := range list {
@@ -402,12 +416,13 @@ func (l *shellLine) curlHeaders(list []capture.Header, body bool) {
 			l.note("the header " + printable.Line(h.Name) + " is left out: it cannot stand in a command line")
 			continue
 		case strings.TrimSpace(h.Value) == "":
-			l.words = append(l.words, "--header", singleQuoted(h.Name+";")) // with a colon, curl would leave it out
+			// With a colon, curl would drop the header.
+			l.words = append(l.words, "--header", singleQuoted(h.Name+";"))
 			continue
 		}
 		l.words = append(l.words, "--header", l.quote(h.Name+": "+h.Value, h.Name))
 	}
-	own := []string{"User-Agent", "Accept"} // what curl adds by itself
+	own := []string{"User-Agent", "Accept"} // curl sends these by itself
 	if body {
 		own = append(own, "Content-Type")
 	}
@@ -420,7 +435,7 @@ func (l *shellLine) curlHeaders(list []capture.Header, body bool) {
 
 // curlBody writes the body.
 func (l *shellLine) curlBody(body []byte) error {
-	l.word("--data-raw") // of all ways, the one in which no first character has a meaning
+	l.word("--data-raw") // gives no meaning to a first character
 	switch {
 	case body == nil:
 		return fmt.Errorf("%w: the body is too long for a command line, or not in the capture in full: save its payload, and use curl --data-binary @FILE", ErrNoCommand)
@@ -440,11 +455,12 @@ func (l *shellLine) curlBody(body []byte) error {
 	return nil
 }
 
-// A shellLine is a command line that is being written. What it is given is hostile: whatever stands in it, the shell takes each word for one word and nothing else, and a terminal
-// that it is pasted into for text.
+// A shellLine builds a command line from untrusted text. The shell parses each word as one literal
+// word, and a terminal treats the pasted line as plain text.
 type shellLine struct {
-	words     []string
-	variables map[string]string // by placeholder
+	words []string
+	// variables are the variable names, by placeholder.
+	variables map[string]string
 	names     []string
 	notes     []string
 	invalid   string
@@ -452,7 +468,7 @@ type shellLine struct {
 
 func newShellLine() *shellLine { return &shellLine{variables: map[string]string{}} }
 
-// reset begins the line anew.
+// reset clears the line.
 func (l *shellLine) reset() {
 	l.words, l.names, l.notes, l.invalid = nil, nil, nil, ""
 	clear(l.variables)
@@ -460,10 +476,10 @@ func (l *shellLine) reset() {
 
 func (l *shellLine) note(text string) { l.notes = append(l.notes, text) }
 
-// secrets returns how many different ones the line needs.
+// secrets returns the number of different secrets in the line.
 func (l *shellLine) secrets() int { return len(l.names) }
 
-// word adds a word. Placeholders of secrets in it become variables.
+// word adds a word. Placeholders of secrets become variables.
 func (l *shellLine) word(text string) {
 	if !pasteable(text) {
 		l.invalid = "there are characters in it that no command line should have"
@@ -472,7 +488,7 @@ func (l *shellLine) word(text string) {
 	l.words = append(l.words, l.quote(text, ""))
 }
 
-// json adds a JSON text as a word, with what cannot be seen escaped, and reports whether it could.
+// json adds a JSON text as a word and escapes invisible characters. It returns false if it cannot.
 func (l *shellLine) json(text []byte) bool {
 	if jsonwire.Valid(text, 0) != nil {
 		return false
@@ -492,7 +508,8 @@ func (l *shellLine) json(text []byte) bool {
 	return true
 }
 
-// quote writes a word for the shell. hint names variables, "" is after the kind of secret.
+// quote quotes a word for the shell. Variables are named after hint or, if that is empty, after
+// the kind of secret.
 func (l *shellLine) quote(text, hint string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+,"
 	if text != "" && strings.Trim(text, plain) == "" {

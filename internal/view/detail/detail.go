@@ -20,84 +20,105 @@ type Source interface {
 	Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error)
 }
 
-// Options are the options of [Build]. nil means defaults.
+// Options configures [Build]. A nil *Options means the defaults.
 type Options struct {
-	// MaxShown is how many bytes of a payload are shown; 0 is 256 KiB.
+	// MaxShown limits the bytes shown of a payload. Zero means 256 KiB; the maximum is 16 MiB.
 	MaxShown int
-	// Hex puts hexadecimal digits into Detail.RawEvent.
+	// Hex adds hex dumps to RawEvent.Hex.
 	Hex bool
-	// URL is that of the server, if the caller knows it better than the capture does: for [CallCommand] and [CurlCommand].
+	// URL overrides the server's URL in the capture, for [CallCommand] and [CurlCommand].
 	URL string
 }
 
-// A Detail is all that there is to show about a row, a section for each tab. Sections that do not apply are nil.
+// A Detail has everything to show about a row, with a section for each tab. Sections that do not
+// apply are nil.
 type Detail struct {
 	Seq     uint64     `json:"seq"`
 	Capture string     `json:"capture"`
 	N       uint64     `json:"n"`
 	Kind    trace.Kind `json:"kind"`
 	Glyph   string     `json:"glyph"`
-	Title   string     `json:"title"` // the method or kind, and what it is about, on one line
+	// Title is the method or kind and the target, on one line.
+	Title string `json:"title"`
 
-	Summary         Summary           `json:"summary"`
-	Request         *Payload          `json:"request,omitempty"`  // of rows that are no request, what the row consists of
-	Response        *Payload          `json:"response,omitempty"` // of the first round, if there are several
-	Last            *Payload          `json:"last,omitempty"`     // the response of the last round, or the last answer about the task that the request became
-	Rounds          []Round           `json:"rounds,omitempty"`
-	Children        []Child           `json:"inside,omitempty"`
-	OmittedChildren int               `json:"gone,omitempty"` // more that were inside, and have made room
-	Raw             []RawEvent        `json:"raw,omitempty"`
-	HTTP            *HTTP             `json:"http,omitempty"`
-	SSE             *SSE              `json:"sse,omitempty"`
-	Timing          Timing            `json:"timing"`
-	Findings        []Finding         `json:"findings,omitempty"`
-	Translations    []Translation     `json:"translated,omitempty"`
-	Counterparts    []Counterpart     `json:"others,omitempty"` // on a bridge's other side, what it was made of or became
-	Session         trace.SessionInfo `json:"session"`
-	Redacted        int               `json:"redacted,omitempty"` // places at which something was hidden in the events of the row
-	Missing         []Missing         `json:"missing,omitempty"`  // events that cannot be read again
+	Summary Summary `json:"summary"`
+	// Request is the request. For other kinds of rows it is their payload.
+	Request *Payload `json:"request,omitempty"`
+	// Response is the response, or that of the first of several rounds.
+	Response *Payload `json:"response,omitempty"`
+	// Last is the response of the last round, or of the last poll of the task that the request
+	// became.
+	Last     *Payload `json:"last,omitempty"`
+	Rounds   []Round  `json:"rounds,omitempty"`
+	Children []Child  `json:"inside,omitempty"`
+	// OmittedChildren counts children that are not in Children.
+	OmittedChildren int           `json:"gone,omitempty"`
+	Raw             []RawEvent    `json:"raw,omitempty"`
+	HTTP            *HTTP         `json:"http,omitempty"`
+	SSE             *SSE          `json:"sse,omitempty"`
+	Timing          Timing        `json:"timing"`
+	Findings        []Finding     `json:"findings,omitempty"`
+	Translations    []Translation `json:"translated,omitempty"`
+	// Counterparts are the rows on a bridge's other side that this row was translated from or to.
+	Counterparts []Counterpart     `json:"others,omitempty"`
+	Session      trace.SessionInfo `json:"session"`
+	// Redacted counts the redacted places in the events of the row.
+	Redacted int `json:"redacted,omitempty"`
+	// Missing are the events that could not be read again.
+	Missing []Missing `json:"missing,omitempty"`
 
-	events            []EventLine
-	snapshot          *Snapshot
-	url               string         // of the server
-	start             *capture.Start // of the session's process
-	requestHead       *capture.Request
-	request           []byte // the whole message, or nil if it is too long for a command
-	body              []byte // the whole body of the HTTP request, likewise
-	method            string // of the message
-	redactedInRequest int    // places that are hidden in the request, as the capture says
-	noCommand         string // why there is no command, if there is none
+	events   []EventLine
+	snapshot *Snapshot
+	// url is the URL of the server.
+	url string
+	// start is the start of the session's process.
+	start       *capture.Start
+	requestHead *capture.Request
+	// request is the whole message. It is nil if it is too long for a command.
+	request []byte
+	// body is the whole body of the HTTP request. It is nil if it is too long for a command.
+	body []byte
+	// method is the method of the message.
+	method string
+	// redactedInRequest counts the redacted places in the request.
+	redactedInRequest int
+	// noCommand tells why CallCommand fails. Empty means that it can succeed.
+	noCommand string
 }
 
-// A Missing is an event that cannot be read again.
+// A Missing is an event that could not be read again.
 type Missing struct {
 	N   uint64 `json:"n"`
 	Why string `json:"why"`
 }
 
-// A Summary says in plain words what happened.
+// A Summary describes in words what happened.
 type Summary struct {
-	Sentences []string `json:"words"` // sentences
+	Sentences []string `json:"words"`
 	Facts     []Fact   `json:"facts"`
 }
 
-// A Fact is a name and a value, to stand in a table.
+// A Fact is a name and a value, for a table.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	// Event is the number of the event that says so, if it is one that can be gone to.
+	// Event is the number of the event that the fact comes from. Zero means none to link to.
 	Event uint64 `json:"event,omitempty"`
 }
 
-// A Timing says how long what took. Milliseconds count from when the row began.
+// A Timing tells how long each part took. Milliseconds count from the beginning of the row.
 type Timing struct {
-	At       time.Time `json:"at"`
-	WallMS   float64   `json:"wallMs"` // so far, if Open
-	ServerMS float64   `json:"serverMs"`
-	ClientMS float64   `json:"clientMs"` // that the server waited for the client
-	Open     bool      `json:"open,omitempty"`
-	Segments []Segment `json:"segments,omitempty"` // in the order in which they begin
-	Marks    []Mark    `json:"marks,omitempty"`    // what happened meanwhile, the newest ones
+	At time.Time `json:"at"`
+	// WallMS is the total time. If Open is set, it is the time so far.
+	WallMS   float64 `json:"wallMs"`
+	ServerMS float64 `json:"serverMs"`
+	// ClientMS is how long the server waited for the client.
+	ClientMS float64 `json:"clientMs"`
+	Open     bool    `json:"open,omitempty"`
+	// Segments are in the order of their beginnings.
+	Segments []Segment `json:"segments,omitempty"`
+	// Marks are the newest events during the row.
+	Marks []Mark `json:"marks,omitempty"`
 }
 
 // A Segment is a part of the waterfall.
@@ -106,36 +127,42 @@ type Segment struct {
 	Label  string            `json:"label"`
 	FromMS float64           `json:"fromMs"`
 	ToMS   float64           `json:"toMs"`
-	Open   bool              `json:"open,omitempty"` // it goes on
+	// Open reports whether the segment has not ended.
+	Open bool `json:"open,omitempty"`
 }
 
-// A Mark is a moment.
+// A Mark is an event at a point in time.
 type Mark struct {
 	MS    float64 `json:"ms"`
 	N     uint64  `json:"n"`
 	Label string  `json:"label"`
 }
 
-// A Finding is a finding, with what its rule says.
+// A Finding is a finding with the texts of its rule.
 type Finding struct {
 	Rule     string `json:"rule"`
 	Severity string `json:"severity"`
-	Title    string `json:"title,omitempty"` // what is wrong, in general
-	Message  string `json:"message"`         // what was seen
-	Why      string `json:"why,omitempty"`   // it matters
-	Fix      string `json:"fix,omitempty"`   // how to mend it
-	Pointer  string `json:"pointer,omitempty"`
-	URL      string `json:"url,omitempty"`
-	Event    uint64 `json:"event"`
+	// Title describes the violation in general.
+	Title string `json:"title,omitempty"`
+	// Message describes this violation.
+	Message string `json:"message"`
+	// Why tells why it matters.
+	Why string `json:"why,omitempty"`
+	// Fix tells how to fix it.
+	Fix     string `json:"fix,omitempty"`
+	Pointer string `json:"pointer,omitempty"`
+	URL     string `json:"url,omitempty"`
+	Event   uint64 `json:"event"`
 }
 
 const (
 	defaultMaxShown = 256 << 10
-	maxShown        = 16 << 20  // whatever the options say
-	maxArgument     = 100 << 10 // bytes of a message in a command: systems take 128 KiB for an argument
+	maxShown        = 16 << 20  // upper limit of Options.MaxShown
+	maxArgument     = 100 << 10 // bytes of a message; systems limit an argument to 128 KiB
 )
 
-// Build works out the detail of a row, reading its payloads from src. opts may be nil. The error is that of ctx.
+// Build builds the detail of a row and reads its payloads from src. opts may be nil. The error is
+// that of ctx.
 func Build(ctx context.Context, src Source, r *Snapshot, opts *Options) (*Detail, error) {
 	w := &builder{src: src, snapshot: r, detail: &Detail{
 		Seq: r.Seq, Capture: r.Record.Capture, N: r.Record.N, Kind: r.Record.Kind, Glyph: glyph(r), Title: title(r), Rounds: r.Rounds, Children: r.Children, OmittedChildren: r.OmittedChildren,
@@ -168,19 +195,22 @@ func Build(ctx context.Context, src Source, r *Snapshot, opts *Options) (*Detail
 	return w.detail, nil
 }
 
-// A work is a Detail that is being worked out.
+// A builder builds a Detail.
 type builder struct {
-	src          Source
-	snapshot     *Snapshot
-	opts         Options
-	detail       *Detail
-	rawBytesLeft int // bytes that Detail.RawEvent may still show
+	src      Source
+	snapshot *Snapshot
+	opts     Options
+	detail   *Detail
+	// rawBytesLeft is how many bytes Detail.Raw may still show.
+	rawBytesLeft int
 	params       []byte
 	startEvent   *capture.Event
-	wantPointers bool // the lines of payloads are wanted with their places
+	// wantPointers requests the pointers of payload lines.
+	wantPointers bool
 }
 
-// readEvent reads an event again. It is nil if it is missing, and then that is noted. The error is that of ctx.
+// readEvent reads an event again. If it cannot be read, readEvent records that and returns nil.
+// The error is that of ctx.
 func (b *builder) readEvent(ctx context.Context, n uint64) (*capture.Event, error) {
 	e, err := b.src.Event(ctx, b.snapshot.Record.Capture, n)
 	if cerr := ctx.Err(); cerr != nil {
@@ -198,7 +228,7 @@ func (b *builder) readEvent(ctx context.Context, n uint64) (*capture.Event, erro
 	return e, nil
 }
 
-// ownEvents are the numbers of the row's own events, in their order.
+// ownEvents returns the numbers of the row's own events, in order.
 func (b *builder) ownEvents() []uint64 {
 	list := slices.Clone(b.snapshot.Record.Events)
 	list = append(list, b.snapshot.Record.N, b.snapshot.responseN)
@@ -210,7 +240,7 @@ func (b *builder) ownEvents() []uint64 {
 	return slices.DeleteFunc(list, func(n uint64) bool { return n == 0 })
 }
 
-// addEvent takes one of the row's own events.
+// addEvent adds one of the row's own events.
 func (b *builder) addEvent(ctx context.Context, n uint64) error {
 	e, err := b.readEvent(ctx, n)
 	if e == nil {
@@ -233,7 +263,7 @@ func (b *builder) addEvent(ctx context.Context, n uint64) error {
 	return nil
 }
 
-// addMessage takes an event that is not about HTTP.
+// addMessage adds an event that is not about HTTP.
 func (b *builder) addMessage(e *capture.Event) {
 	isRequest := b.snapshot.Record.Kind == trace.Request
 	switch {
@@ -251,7 +281,7 @@ func (b *builder) addMessage(e *capture.Event) {
 	}
 }
 
-// keepForCommand keeps what commands are made of.
+// keepForCommand keeps the data for commands.
 func (b *builder) keepForCommand(e *capture.Event, data []byte, partial bool) {
 	d := b.detail
 	d.redactedInRequest = len(e.Redacted) + e.RedactedMore
@@ -280,7 +310,7 @@ func (b *builder) keepForCommand(e *capture.Event, data []byte, partial bool) {
 	}
 }
 
-// batchEntry returns the message of the row, if it came in a batch, and whether it did.
+// batchEntry returns the row's message in a batch and true, or the whole data and false.
 func (b *builder) batchEntry(e *capture.Event, request bool) ([]byte, bool) {
 	first := bytes.TrimLeft(e.Data, " \t\r\n")
 	if e.Kind != capture.KindMessage || len(first) == 0 || first[0] != '[' || jsonwire.Valid(e.Data, 0) != nil {
@@ -298,7 +328,7 @@ func (b *builder) batchEntry(e *capture.Event, request bool) ([]byte, bool) {
 	return e.Data, false
 }
 
-// addBody takes a body that is no message.
+// addBody adds a body that is not a message.
 func (b *builder) addBody(e *capture.Event) {
 	switch {
 	case e.Dir == capture.ToServer && b.detail.Request == nil:
@@ -311,7 +341,7 @@ func (b *builder) addBody(e *capture.Event) {
 	}
 }
 
-// addLast adds the answer of the last round, or of the last poll of a task.
+// addLast adds the response of the last round, or of the last poll of a task.
 func (b *builder) addLast(ctx context.Context) error {
 	n := b.snapshot.lastN
 	if n == 0 || n == b.snapshot.responseN {
@@ -324,7 +354,7 @@ func (b *builder) addLast(ctx context.Context) error {
 	return err
 }
 
-// addFindings adds the findings, with what their rules say.
+// addFindings adds the findings with the texts of their rules.
 func (b *builder) addFindings() {
 	for _, l := range b.snapshot.Record.Findings {
 		f := Finding{Rule: printable.Line(l.Rule), Severity: printable.Line(l.Severity), Message: printable.Line(l.Message), Pointer: printable.Line(l.Pointer), URL: printable.Line(l.URL), Event: l.Event}
@@ -338,7 +368,7 @@ func (b *builder) addFindings() {
 	}
 }
 
-// addStart finds out how the server is started.
+// addStart adds the start of the server's process.
 func (b *builder) addStart(ctx context.Context) error {
 	e := b.startEvent
 	if n := b.snapshot.startN; e == nil && n != 0 && b.detail.noCommand != "the server has sent it" {
@@ -369,7 +399,7 @@ func (b *builder) addTiming() {
 		t.Segments = append(t.Segments, Segment{Kind: s.Kind, Label: segmentLabel(s.Kind, r), FromMS: millis(s.From - r.T), ToMS: millis(s.To - r.T), Open: s.Open})
 		t.Open = t.Open || s.Open
 	}
-	if r.Record.Role == trace.ServerRequest { // the time is the client's
+	if r.Record.Role == trace.ServerRequest { // the client took the time
 		t.ServerMS, t.ClientMS = 0, t.WallMS
 	} else if t.Open && r.ServerTime == 0 && r.Record.Kind == trace.Request && !isStream(r) {
 		t.ServerMS = max(0, t.WallMS-t.ClientMS)
@@ -383,7 +413,7 @@ func (b *builder) addTiming() {
 	b.detail.Timing = t
 }
 
-// isStream reports whether the row is one for as long as a stream is open.
+// isStream reports whether the row lasts as long as an open stream.
 func isStream(r *Snapshot) bool {
 	return len(r.Segments) > 0 && r.Segments[0].Kind == trace.SegmentStream
 }

@@ -1,25 +1,39 @@
-// Package detail prepares all that there is to show about one row of the timeline (package wireview), for terminals and pages alike: a summary in plain words, the request and the
-// response line by line, the exact bytes with what cannot be seen marked, the facts of HTTP and of event streams, times, findings, and what a bridge made of it.
-// It also writes the exchange as a command, for this program and for curl.
+// Package detail prepares everything that terminals and pages show about
+// one row of the timeline (package trace): a summary in words, the lines of
+// the request and the response, the exact bytes with invisible characters
+// marked, HTTP heads, event streams, timing, findings, and translations by
+// a bridge. It also formats the exchange as a command line for this program
+// and for curl.
 //
-// It takes two steps, because rows may be looked at behind a lock only, and payloads are read from files: [TakeSnapshot] copies what is needed of a row, [Build] does the rest.
+// It works in two steps, because rows may be read only while the model is
+// locked, and payloads are read from files: [TakeSnapshot] copies the
+// needed parts of a row, and [Build] does the rest.
 //
-// # What may be shown as it is
+// # Untrusted text
 //
-// All texts of peers in a [Detail] are fit to be shown: what would steer a terminal, change the direction of writing or hide is an escape sequence, in a [Span] of a kind of its own.
-// Bytes are in members of type []byte only, which are for nothing but files, previews and hexadecimal digits. Pages must put texts into text nodes all the same.
+// All texts of peers in a [Detail] are safe to show: anything that would
+// control a terminal, change the writing direction or be invisible becomes
+// an escape sequence, in a [Span] with its own kind. Raw bytes are only in
+// members of type []byte, for files, previews and hex dumps. Pages must
+// still put texts into text nodes.
 //
 // # Limits
 //
-// Payloads may be tens of megabytes, or nested ten thousand deep: of each, [Options.MaxShown] bytes are shown at most, and what is left out is counted. Of everything else there is a
-// limited number. Time and memory follow the limits, but for finding out whether a payload is JSON, which is one pass over it.
+// Payloads may have tens of megabytes, or ten thousand levels of nesting. A
+// Detail shows at most [Options.MaxShown] bytes of each and counts the
+// omitted ones. All other parts have limits too. Time and memory follow the
+// limits, except for one pass over each payload to check whether it is
+// JSON.
 //
 // # Concurrency
 //
-// Functions may be called by many goroutines at once. A [Snapshot] and a [Detail] do not change, and may be shared.
+// The functions are safe for concurrent use. A [Snapshot] and a [Detail]
+// are immutable and may be shared.
 //
 // # Errors
 //
-// [Build] fails only if the context ends: payloads that cannot be read are said to be missing. [CallCommand] returns an error that wraps [ErrNoCommand], and [CurlCommand] one that wraps [ErrNotHTTP] or
-// ErrNoCommand, which say why in words for people.
+// [Build] fails only if the context ends; payloads that cannot be read are
+// listed in Detail.Missing. [CallCommand] returns an error that wraps
+// [ErrNoCommand], and [CurlCommand] one that wraps [ErrNotHTTP] or
+// ErrNoCommand. Their texts give the reason for people.
 package detail

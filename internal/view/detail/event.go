@@ -11,32 +11,44 @@ import (
 
 // A RawEvent is an event with its exact bytes.
 type RawEvent struct {
-	N            uint64          `json:"n"`
-	Kind         capture.Kind    `json:"kind"`
-	Dir          capture.Dir     `json:"dir,omitempty"`
-	AtMS         float64         `json:"atMs"` // since the row began
-	Len          int64           `json:"len"`  // bytes on the wire
-	Cut          bool            `json:"cut,omitempty"`
-	Part         int             `json:"part,omitempty"`
-	Encoding     string          `json:"encoding,omitempty"` // content coding that the bytes are in
-	Framing      capture.Framing `json:"framing,omitempty"`
-	Prefix       []Line          `json:"prefix,omitempty"`   // the header of the frame
-	Lines        []Line          `json:"lines,omitempty"`    // what cannot be seen is marked; a line ends behind each line feed
-	OmittedBytes int64           `json:"left,omitempty"`     // bytes that are not in Lines
-	Redacted     []string        `json:"redacted,omitempty"` // JSON pointers into the event's line of the capture
-	Why          string          `json:"why,omitempty"`      // why it is no plain JSON in the capture
-	Hex          []HexRow        `json:"hex,omitempty"`      // the beginning, if Options.Hex is set
-	Bytes        []byte          `json:"-"`                  // what Lines show; must not be changed
+	N    uint64       `json:"n"`
+	Kind capture.Kind `json:"kind"`
+	Dir  capture.Dir  `json:"dir,omitempty"`
+	// AtMS is the time since the row began.
+	AtMS float64 `json:"atMs"`
+	// Len is the number of bytes on the wire.
+	Len  int64 `json:"len"`
+	Cut  bool  `json:"cut,omitempty"`
+	Part int   `json:"part,omitempty"`
+	// Encoding is the content coding of the bytes.
+	Encoding string          `json:"encoding,omitempty"`
+	Framing  capture.Framing `json:"framing,omitempty"`
+	// Prefix is the header of the frame.
+	Prefix []Line `json:"prefix,omitempty"`
+	// Lines are the bytes with invisible characters marked. A line ends behind each line feed.
+	Lines []Line `json:"lines,omitempty"`
+	// OmittedBytes counts the bytes that are not in Lines.
+	OmittedBytes int64 `json:"left,omitempty"`
+	// Redacted are JSON pointers into the event's line of the capture.
+	Redacted []string `json:"redacted,omitempty"`
+	// Why tells why the payload is not plain JSON in the capture.
+	Why string `json:"why,omitempty"`
+	// Hex is a dump of the beginning. It is nil unless Options.Hex is set.
+	Hex []HexRow `json:"hex,omitempty"`
+	// Bytes are the bytes that Lines show. They must not be modified.
+	Bytes []byte `json:"-"`
 }
 
-// A HexRow is up to 16 bytes as people look at them.
+// A HexRow is a row of a hex dump, with up to 16 bytes.
 type HexRow struct {
-	Offset int64  `json:"o"`
-	Hex    string `json:"h"` // "7b 22 6a …", a wider gap in the middle
-	Text   string `json:"t"` // printable ASCII, "." for the rest
+	Offset int64 `json:"o"`
+	// Hex has digits such as "7b 22 6a …", with a wider gap in the middle.
+	Hex string `json:"h"`
+	// Text has printable ASCII, and "." for other bytes.
+	Text string `json:"t"`
 }
 
-// HexRows returns rows for data from a row on, of which 0 is the first; at most count.
+// HexRows returns at most count rows of data, beginning with the row from. The first row is 0.
 func HexRows(data []byte, from, count int) []HexRow {
 	const digits = "0123456789abcdef"
 	var rows []HexRow
@@ -62,13 +74,13 @@ func HexRows(data []byte, from, count int) []HexRow {
 }
 
 const (
-	maxRawEvents        = 48  // events of a row
-	maxRedactedPointers = 100 // pointers of what was redacted
+	maxRawEvents        = 48  // of a row
+	maxRedactedPointers = 100 // in RawEvent.Redacted
 	maxHexRows          = 4096
 	maxEventText        = 160 // bytes of EventLine.Text
 )
 
-// addRawEvent adds an event to those that are shown byte by byte.
+// addRawEvent adds an event to Detail.Raw.
 func (b *builder) addRawEvent(e *capture.Event) {
 	if len(b.detail.Raw) >= maxRawEvents {
 		return
@@ -99,7 +111,7 @@ func (b *builder) addRawEvent(e *capture.Event) {
 	b.detail.events = append(b.detail.events, EventLine{N: e.N, Kind: e.Kind, Dir: e.Dir, At: e.At, AtMS: r.AtMS, Len: r.Len, Text: eventText(e)})
 }
 
-// eventText is what a list of events shows of one.
+// eventText returns the text of an event in a list.
 func eventText(e *capture.Event) []Span {
 	var text string
 	switch {
@@ -123,16 +135,19 @@ func eventText(e *capture.Event) []Span {
 	return oneLine([]byte(text), maxEventText)
 }
 
-// A EventLine is an event in a list of events: the view that does not put them together to exchanges.
+// An EventLine is an event in a list of the single events.
 type EventLine struct {
 	N    uint64       `json:"n"`
 	Kind capture.Kind `json:"kind"`
 	Dir  capture.Dir  `json:"dir,omitempty"`
 	At   time.Time    `json:"at"`
-	AtMS float64      `json:"atMs"` // since the row began
-	Len  int64        `json:"len"`
-	Text []Span       `json:"text"` // the beginning, on one line
+	// AtMS is the time since the row began.
+	AtMS float64 `json:"atMs"`
+	Len  int64   `json:"len"`
+	// Text is the beginning, on one line.
+	Text []Span `json:"text"`
 }
 
-// Events returns the events of the row itself, in the order of the capture. The slice belongs to the Detail.
+// Events returns the row's own events, in the order of the capture. The caller must not modify the
+// slice.
 func (d *Detail) Events() []EventLine { return d.events }

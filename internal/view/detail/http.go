@@ -14,37 +14,45 @@ import (
 	"mcpwire/mcp"
 )
 
-// An HTTP is what an HTTP exchange was besides its payloads.
+// HTTP describes an HTTP round trip without its payloads.
 type HTTP struct {
-	Number    uint64    `json:"exchange"`
-	Request   *HTTPHead `json:"request,omitempty"`
-	Response  *HTTPHead `json:"response,omitempty"` // nil before there is one
-	Stream    bool      `json:"stream,omitempty"`   // the response is an event stream
-	Events    int       `json:"events,omitempty"`   // of the stream
-	Ended     bool      `json:"ended"`
-	EndReason string    `json:"end,omitempty"`       // why it ended, if not in the normal way
-	BodyBytes int64     `json:"bodyBytes,omitempty"` // bytes that are no message
+	Number  uint64    `json:"exchange"`
+	Request *HTTPHead `json:"request,omitempty"`
+	// Response is nil before the response.
+	Response *HTTPHead `json:"response,omitempty"`
+	// Stream reports whether the response is an event stream.
+	Stream bool `json:"stream,omitempty"`
+	// Events counts the events of the stream.
+	Events int  `json:"events,omitempty"`
+	Ended  bool `json:"ended"`
+	// EndReason tells why the round trip ended, if it did not end normally.
+	EndReason string `json:"end,omitempty"`
+	// BodyBytes is the size of bodies that are not messages.
+	BodyBytes int64 `json:"bodyBytes,omitempty"`
 }
 
-// An HTTPHead is the head of a request or a response.
+// An HTTPHead is the head of a request or response.
 type HTTPHead struct {
-	N              uint64   `json:"n"`
-	Line           string   `json:"line"` // the request line or the status line
-	Method         string   `json:"method,omitempty"`
-	URL            string   `json:"url,omitempty"`
-	Status         int      `json:"status,omitempty"`
-	Remote         string   `json:"remote,omitempty"`
-	Headers        []Header `json:"headers"`        // in their order
-	OmittedHeaders int      `json:"more,omitempty"` // headers that are not in the list
+	N uint64 `json:"n"`
+	// Line is the request line or status line.
+	Line   string `json:"line"`
+	Method string `json:"method,omitempty"`
+	URL    string `json:"url,omitempty"`
+	Status int    `json:"status,omitempty"`
+	Remote string `json:"remote,omitempty"`
+	// Headers are in their original order.
+	Headers []Header `json:"headers"`
+	// OmittedHeaders counts the headers that are not in Headers.
+	OmittedHeaders int `json:"more,omitempty"`
 }
 
-// A Header is a field of a head.
+// A Header is a header field.
 type Header struct {
 	Name  string `json:"name"`
 	Value []Span `json:"value"`
-	// IsMCP tells that the protocol defines the field: Mcp-Method, MCP-Protocol-Version …
+	// IsMCP tells that the protocol defines the field, such as Mcp-Method or MCP-Protocol-Version.
 	IsMCP bool `json:"own,omitempty"`
-	// Anomaly says how the value differs from what the body says, if it repeats something of it.
+	// Anomaly tells how the value differs from the value in the body that it repeats.
 	Anomaly string `json:"wrong,omitempty"`
 }
 
@@ -53,7 +61,7 @@ const (
 	maxHeaderValue = 8 << 10 // bytes
 )
 
-// httpSection returns Detail.HTTP.
+// httpSection returns Detail.HTTP and creates it if needed.
 func (b *builder) httpSection() *HTTP {
 	if b.detail.HTTP == nil {
 		b.detail.HTTP = &HTTP{}
@@ -67,7 +75,7 @@ func (b *builder) httpSection() *HTTP {
 func (b *builder) addHTTPRequest(e *capture.Event) {
 	q := e.Request
 	if h := b.snapshot.HTTP; q == nil || h != nil && h.RequestN != e.N || b.httpSection().Request != nil {
-		return // of the exchange in which a client has answered the server
+		return // round trip of the client's answer to the server
 	}
 	b.detail.requestHead = q
 	head := &HTTPHead{N: e.N, Line: printable.Line(strings.TrimSpace(q.Method + " " + q.URL + " " + q.Proto)), Method: printable.Line(q.Method), URL: printable.Line(q.URL), Remote: printable.Line(q.Remote)}
@@ -96,7 +104,7 @@ func (h *HTTPHead) addHeaders(list []capture.Header) {
 	}
 }
 
-// compareHeaders compares the headers of the request that repeat something of the message with it
+// compareHeaders compares the request headers that repeat parts of the message with the message
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers).
 func (b *builder) compareHeaders() {
 	h := b.detail.HTTP
@@ -126,7 +134,7 @@ func (b *builder) compareHeaders() {
 	}
 }
 
-// textOf returns what a JSON string says, or nil.
+// textOf returns the unquoted text of a JSON string, or nil.
 func textOf(v []byte) []byte {
 	if len(v) < 2 || v[0] != '"' {
 		return nil
@@ -134,29 +142,34 @@ func textOf(v []byte) []byte {
 	return jsonwire.AppendUnquote([]byte{}, v[1:len(v)-1])
 }
 
-// An SSE is what came in an event stream.
+// SSE describes an event stream.
 type SSE struct {
-	Events        []SSEEvent `json:"events"`         // the newest ones
-	OmittedEvents int        `json:"gone,omitempty"` // more that came before
-	Open          bool       `json:"open,omitempty"`
+	// Events are the newest events.
+	Events []SSEEvent `json:"events"`
+	// OmittedEvents counts the earlier ones.
+	OmittedEvents int  `json:"gone,omitempty"`
+	Open          bool `json:"open,omitempty"`
 }
 
 // An SSEEvent is an event of a stream.
 type SSEEvent struct {
-	N       uint64      `json:"n"`
-	Dir     capture.Dir `json:"dir,omitempty"`
-	AtMS    float64     `json:"atMs"` // since the row began
-	Event   string      `json:"event,omitempty"`
-	ID      *string     `json:"id,omitempty"`
-	RetryMS *int64      `json:"retryMs,omitempty"`
-	Comment *string     `json:"comment,omitempty"`
-	Data    []Span      `json:"data,omitempty"` // the beginning, on one line
-	Len     int64       `json:"len"`            // bytes of the data
+	N   uint64      `json:"n"`
+	Dir capture.Dir `json:"dir,omitempty"`
+	// AtMS is the time since the row began.
+	AtMS    float64 `json:"atMs"`
+	Event   string  `json:"event,omitempty"`
+	ID      *string `json:"id,omitempty"`
+	RetryMS *int64  `json:"retryMs,omitempty"`
+	Comment *string `json:"comment,omitempty"`
+	// Data is the beginning, on one line.
+	Data []Span `json:"data,omitempty"`
+	// Len is the size of the data, in bytes.
+	Len int64 `json:"len"`
 }
 
 const (
-	maxStream   = 256 // events of a stream that are shown
-	maxSSEData  = 512 // bytes of the data of one
+	maxStream   = 256 // events shown
+	maxSSEData  = 512 // bytes of an event's data
 	maxSSEField = 512 // bytes of its other fields
 )
 

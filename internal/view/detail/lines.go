@@ -12,35 +12,40 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// What the lines of one payload consist of at most, besides Options.MaxShown.
+// Limits of the lines of one payload, in addition to Options.MaxShown.
 const (
 	maxLines = 10_000
 	maxSpans = 40_000
 )
 
-// A sheet makes lines of spans.
+// A lineWriter builds lines of spans.
 type lineWriter struct {
-	lines    []Line
-	spans    int
-	size     int // bytes of text
-	limit    int // of size
-	redacted int // placeholders
+	lines []Line
+	spans int
+	// size is the number of bytes of text.
+	size int
+	// limit limits size.
+	limit int
+	// redacted counts placeholders.
+	redacted int
 
-	kind  SpanKind // of buf
-	buf   []byte
-	marks int // on the character before
+	// kind is the kind of the text in buf.
+	kind SpanKind
+	buf  []byte
+	// marks counts the combining marks since the last other character.
+	marks int
 }
 
 func newLineWriter(limit int) *lineWriter {
 	return &lineWriter{limit: limit, lines: []Line{{Spans: []Span{}}}}
 }
 
-// full reports whether no more fits.
+// full reports whether a limit is reached.
 func (lw *lineWriter) full() bool {
 	return lw.size >= lw.limit || len(lw.lines) >= maxLines || lw.spans >= maxSpans
 }
 
-// writeText adds text that is fit to be shown.
+// writeText adds text that is safe to show.
 func writeText[T string | []byte](s *lineWriter, text T, kind SpanKind) {
 	if kind != s.kind {
 		s.flush()
@@ -68,7 +73,8 @@ func (lw *lineWriter) newline(depth int) {
 	lw.lines = append(lw.lines, Line{Depth: depth, Spans: []Span{}})
 }
 
-// writeUntrusted adds text of a peer as being of a kind, and marks what cannot be seen in it. It stops when the sheet is full, or behind so many bytes, and returns how many it has taken.
+// writeUntrusted adds text of a peer and marks invisible characters. It stops at limit bytes, or
+// when the writer is full, and returns how many bytes it has consumed.
 func (lw *lineWriter) writeUntrusted(text []byte, kind SpanKind, limit int) int {
 	i := 0
 	quoted := kind == String || kind == Name
@@ -107,7 +113,8 @@ func (lw *lineWriter) writeUntrusted(text []byte, kind SpanKind, limit int) int 
 	return i
 }
 
-// writeRune adds a character that is not printable ASCII, or several equal ones, and returns how many bytes that was.
+// writeRune adds a character that is not printable ASCII, or a run of equal ones, and returns the
+// number of bytes consumed.
 func (lw *lineWriter) writeRune(text []byte, kind SpanKind) int {
 	r, n := utf8.DecodeRune(text)
 	if unicode.In(r, unicode.Mn, unicode.Me) {
@@ -115,7 +122,7 @@ func (lw *lineWriter) writeRune(text []byte, kind SpanKind) int {
 	} else {
 		lw.marks = 0
 	}
-	const maxMarks = 4 // more write over the lines above and below
+	const maxMarks = 4 // more would cover adjacent lines
 	switch {
 	case r == utf8.RuneError && n <= 1:
 		writeText(lw, fmt.Sprintf("‹%02X›", text[0]), InvalidByte)
@@ -135,7 +142,7 @@ func (lw *lineWriter) writeRune(text []byte, kind SpanKind) int {
 	return size
 }
 
-// invisibleName is what is shown instead of so many of a character that cannot be seen.
+// invisibleName returns the text that stands for count equal invisible characters.
 func invisibleName(r rune, count int) string {
 	if count < 4 && (r < ' ' || r == 0x7f) {
 		picture := 0x2400 + r
@@ -151,7 +158,7 @@ func invisibleName(r rune, count int) string {
 	return name + "›"
 }
 
-// shortName returns the short name of a character that is known under one, behind a space.
+// shortName returns a space and the common abbreviation of a character, or "".
 func shortName(r rune) string {
 	switch r {
 	case 0x1b:
@@ -202,7 +209,7 @@ func shortName(r rune) string {
 
 var placeholder = regexp.MustCompile(`~redacted:([a-z]{1,32}):([0-9a-f]{12}):[0-9]{1,20}~`)
 
-// placeholderLen returns how long the placeholder is that a text begins with; 0 if there is none.
+// placeholderLen returns the length of the placeholder at the beginning of a text, or 0.
 func placeholderLen(text []byte) int {
 	const longest = 96
 	if !bytes.HasPrefix(text, []byte("~redacted:")) {
@@ -215,7 +222,8 @@ func placeholderLen(text []byte) int {
 	return at[1]
 }
 
-// writeLines adds lines of text, exactly as it is: line ends, and spaces in front of them, are marked. It returns how many bytes it has taken.
+// writeLines adds text unchanged, with line ends and trailing spaces marked. It returns the number
+// of bytes consumed.
 func (lw *lineWriter) writeLines(text []byte) (taken int) {
 	for taken < len(text) && !lw.full() {
 		line := text[taken:]
@@ -245,7 +253,7 @@ func (lw *lineWriter) finish() []Line {
 	return lw.lines
 }
 
-// oneLine returns the beginning of a text of a peer on one line.
+// oneLine returns the beginning of a peer's text on one line.
 func oneLine(text []byte, limit int) []Span {
 	s := newLineWriter(4 * limit)
 	if n := s.writeUntrusted(text, "", limit); n < len(text) {

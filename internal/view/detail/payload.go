@@ -14,47 +14,57 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A Form says what a payload is.
+// A Form tells what a payload consists of.
 type Form string
 
 // The forms.
 const (
 	JSON   Form = "json"
 	Text   Form = "text"
-	Binary Form = "binary" // no UTF-8, or coded
+	Binary Form = "binary" // not UTF-8, or with a content coding
 	Empty  Form = "empty"
 )
 
-// A Payload is a message, or whatever else an event carries, as people read it.
+// A Payload is a message or other data of an event, formatted for people.
 type Payload struct {
-	N       uint64      `json:"n"` // of the event
-	Dir     capture.Dir `json:"dir,omitempty"`
-	Form    Form        `json:"form"`
-	Len     int64       `json:"len"`               // bytes on the wire
-	Cut     bool        `json:"cut,omitempty"`     // only the beginning of it was recorded
-	Partial bool        `json:"partial,omitempty"` // one message of a batch
-	// Lines are the payload line by line: of JSON, each member and element on its own, with numbers, escapes and names that come up twice as they are on the wire.
+	// N is the number of the event.
+	N    uint64      `json:"n"`
+	Dir  capture.Dir `json:"dir,omitempty"`
+	Form Form        `json:"form"`
+	// Len is the number of bytes on the wire.
+	Len int64 `json:"len"`
+	// Cut tells that only the beginning was recorded.
+	Cut bool `json:"cut,omitempty"`
+	// Partial tells that the payload is one message of a batch.
+	Partial bool `json:"partial,omitempty"`
+	// Lines are the lines of the payload. JSON has one line for each member and element; numbers,
+	// escapes and duplicate names are unchanged.
 	Lines []Line `json:"lines"`
-	// OmittedBytes is how many bytes are not in Lines, because there are too many.
+	// OmittedBytes counts the bytes above the limit, which are not in Lines.
 	OmittedBytes int64 `json:"left,omitempty"`
-	// Blobs are data in Base64 that Lines show in short.
+	// Blobs are Base64 data that Lines abbreviate.
 	Blobs []Blob `json:"blobs,omitempty"`
-	// Redacted is how many placeholders of secrets there are in what is shown.
+	// Redacted counts the placeholders of secrets in Lines.
 	Redacted int `json:"redacted,omitempty"`
-	// Anomaly says why what should be JSON is none, or what is odd about it.
+	// Anomaly tells why the payload is not valid JSON, or what is unusual about it.
 	Anomaly string `json:"wrong,omitempty"`
-	// Bytes is what was recorded: the beginning, up to Options.MaxShown. It must not be changed.
+	// Bytes is the beginning of the recorded data, up to Options.MaxShown. It must not be
+	// modified.
 	Bytes []byte `json:"-"`
 
-	pointers map[int]string // places in the JSON that lines are about, by their numbers; nil if nobody asked
+	// pointers are the JSON pointers of lines, by line number. It is nil unless requested.
+	pointers map[int]string
 }
 
 // A Line is a line of text.
 type Line struct {
-	Depth    int    `json:"d,omitempty"` // how far it is indented; lines that follow and are deeper may be folded
-	Spans    []Span `json:"s"`
-	Blob     int    `json:"b,omitempty"` // a number in Blobs, counted from 1
-	Findings []int  `json:"l,omitempty"` // numbers in Detail.Findings, counted from 0, that point here
+	// Depth is the indentation. Deeper lines that follow can be folded.
+	Depth int    `json:"d,omitempty"`
+	Spans []Span `json:"s"`
+	// Blob is an index into Blobs, counted from 1. Zero means none.
+	Blob int `json:"b,omitempty"`
+	// Findings are indexes into Detail.Findings, counted from 0, of findings that point here.
+	Findings []int `json:"l,omitempty"`
 }
 
 // A Span is text of one kind.
@@ -63,39 +73,43 @@ type Span struct {
 	Kind SpanKind `json:"k,omitempty"`
 }
 
-// A SpanKind says what a text is, so that it can be coloured.
+// A SpanKind is the kind of a text, for its color.
 type SpanKind string
 
-// The kinds of span. "" is text of no kind.
+// The kinds of span. Plain text has an empty kind.
 const (
 	Punct       SpanKind = "p" // brackets, commas, colons and quotes
 	Name        SpanKind = "n" // of a member
 	String      SpanKind = "s"
 	Number      SpanKind = "0"
 	Literal     SpanKind = "l" // true, false, null
-	Escape      SpanKind = "e" // an escape sequence that is on the wire
-	Invisible   SpanKind = "h" // stands for what cannot be seen on the wire, or would do harm: not on the wire like this
-	Space       SpanKind = "w" // stands for white space that would be overlooked: line ends, tabs, spaces at the end of a line
-	InvalidByte SpanKind = "b" // stands for a byte that is no UTF-8
-	Secret      SpanKind = "r" // the placeholder of what redaction has hidden
-	Annotation  SpanKind = "c" // is not on the wire at all: what was left out, say
+	Escape      SpanKind = "e" // an escape sequence on the wire
+	Invisible   SpanKind = "h" // stands for invisible or harmful characters on the wire
+	Space       SpanKind = "w" // stands for line ends, tabs and trailing spaces
+	InvalidByte SpanKind = "b" // stands for a byte that is not UTF-8
+	Secret      SpanKind = "r" // the placeholder of a redacted secret
+	Annotation  SpanKind = "c" // not on the wire, such as "…" for omitted text
 )
 
-// A Blob is data in Base64 that is shown in short.
+// A Blob is Base64 data that is abbreviated.
 type Blob struct {
-	Pointer   string `json:"pointer"`
-	MediaType string `json:"media,omitempty"` // as the message says
-	Len       int64  `json:"len"`             // bytes of data, decoded
-	// Preview is "image" or "audio" if the data can be shown as such: Media is on a short list of safe kinds, and the data begin like that.
+	Pointer string `json:"pointer"`
+	// MediaType is the type according to the message.
+	MediaType string `json:"media,omitempty"`
+	// Len is the decoded size, in bytes.
+	Len int64 `json:"len"`
+	// Preview is "image" or "audio" if the data can be shown safely: the media type is on a short
+	// list of safe types, and the data begin accordingly.
 	Preview string `json:"preview,omitempty"`
-	// Data are the decoded bytes, if Preview is set and they are not too many. For an <img>, <audio> or a file, never for markup.
+	// Data are the decoded bytes if Preview is set and the size is within the limits. Use them for
+	// <img>, <audio> or a file, never for markup.
 	Data []byte `json:"data,omitempty"`
 }
 
-// maxNesting is how deep JSON may be to be shown as such: anything that fits into memory.
+// maxNesting is the nesting limit of JSON. It allows anything that fits into memory.
 const maxNesting = 1 << 28
 
-// payload makes a Payload of the data of an event, or of a part of them.
+// payload formats the data of an event, or a part of them.
 func (b *builder) payload(e *capture.Event, data []byte, partial bool) *Payload {
 	p := &Payload{N: e.N, Dir: e.Dir, Len: wireLen(e), Cut: e.Cut, Partial: partial, Anomaly: b.anomaly(e), Bytes: bytes.Clone(data[:min(len(data), b.opts.MaxShown)])}
 	if partial {
@@ -122,7 +136,7 @@ func (b *builder) payload(e *capture.Event, data []byte, partial bool) *Payload 
 	return p
 }
 
-// formatJSON makes the lines of data that are JSON, and reports whether they are.
+// formatJSON formats JSON data. It returns false for other data.
 func (b *builder) formatJSON(e *capture.Event, data []byte, p *Payload, s *lineWriter) bool {
 	if first := bytes.TrimLeft(data, " \t\r\n"); len(first) == 0 || e.Kind != capture.KindMessage && first[0] != '{' && first[0] != '[' {
 		return false
@@ -151,7 +165,7 @@ func (b *builder) formatJSON(e *capture.Event, data []byte, p *Payload, s *lineW
 	return true
 }
 
-// anomaly says in words what the capture says is odd about a payload.
+// anomaly describes what the capture reports as unusual about a payload.
 func (b *builder) anomaly(e *capture.Event) string {
 	switch e.Why {
 	case "not-json":
@@ -180,32 +194,43 @@ func wireLen(e *capture.Event) int64 {
 }
 
 const (
-	maxIndent  = 64       // levels that are indented; what is deeper stays on one line
-	maxString  = 16 << 10 // bytes of a string that are shown
-	maxPointer = 1024     // bytes of pointers that findings are looked for by
+	maxIndent  = 64       // indented levels; deeper ones stay on one line
+	maxString  = 16 << 10 // bytes shown of a string
+	maxPointer = 1024     // bytes of a pointer
 )
 
-// A printer writes valid JSON so that each member and element is on a line of its own, without changing anything but the white space between them.
+// A jsonPrinter formats valid JSON with each member and element on its own line. It changes
+// nothing but the white space between tokens.
 type jsonPrinter struct {
 	*lineWriter
-	data             []byte
-	depth            int
-	kinds            []byte      // '{' or '[' of what is open
-	path             []container // of the outer ones
-	omittedBytes     int64       // bytes that are not shown
-	blobs            []Blob
-	mediaLookups     int            // objects that were searched for their mimeType, which may take as long as they are
-	previewBytesLeft int            // for data of blobs
-	wantPointers     bool           // pointers are asked for
-	lineOf           map[string]int // lines of values, by their pointers
+	data  []byte
+	depth int
+	// kinds has '{' or '[' for each open container.
+	kinds []byte
+	// path has the open containers up to maxIndent.
+	path []container
+	// omittedBytes counts the bytes that are not shown.
+	omittedBytes int64
+	blobs        []Blob
+	// mediaLookups counts the searches for a mimeType, each of which may read a whole object.
+	mediaLookups int
+	// previewBytesLeft limits the data of further blobs.
+	previewBytesLeft int
+	// wantPointers requests pointers.
+	wantPointers bool
+	// lineOf has the lines of values, by pointer.
+	lineOf map[string]int
 }
 
-// A frame is an object or array that is open.
+// A container is an open object or array.
 type container struct {
-	index      int
-	name       []byte // of the member that is written, as it stands between the quotes
-	object     []byte // its text from its beginning
-	media      string // its mimeType, if that was looked for
+	index int
+	// name is the raw name of the current member, without quotes.
+	name []byte
+	// object is the text from its beginning.
+	object []byte
+	// media is its mimeType, if it was searched for.
+	media      string
 	mediaKnown bool
 }
 
@@ -244,7 +269,7 @@ func (jp *jsonPrinter) run() {
 	jp.omittedBytes += int64(len(jp.data) - i)
 }
 
-// beginContainer begins an object or array.
+// beginContainer begins an object or array at offset i.
 func (jp *jsonPrinter) beginContainer(i int, c byte) int {
 	j := i + 1
 	for j < len(jp.data) && (jp.data[j] == ' ' || jp.data[j] == '\t' || jp.data[j] == '\r' || jp.data[j] == '\n') {
@@ -275,7 +300,7 @@ func (jp *jsonPrinter) beginItem() {
 	}
 }
 
-// notePointer remembers that a value is on this line.
+// notePointer records that the current value is on this line.
 func (jp *jsonPrinter) notePointer() {
 	pointer, ok := jp.pointer()
 	if _, there := jp.lineOf[pointer]; ok && !there {
@@ -283,7 +308,7 @@ func (jp *jsonPrinter) notePointer() {
 	}
 }
 
-// pointer returns where the value is that is being written, false if that is too long to say.
+// pointer returns the pointer of the current value, and false if it is too long.
 func (jp *jsonPrinter) pointer() (string, bool) {
 	size := 0
 	for i := range jp.path {
@@ -356,7 +381,8 @@ func (jp *jsonPrinter) writeString(i int) int {
 	return end
 }
 
-// markFindings marks the lines that findings point to. A pointer to what is not there leads to what should have it.
+// markFindings marks the lines that findings point to. A pointer to a missing value marks the
+// closest enclosing value.
 func (jp *jsonPrinter) markFindings(list []Finding, event uint64) {
 	for i := range list {
 		if list[i].Event != event || list[i].Pointer == "" {
@@ -375,21 +401,22 @@ func (jp *jsonPrinter) markFindings(list []Finding, event uint64) {
 }
 
 const (
-	maxBlobs    = 16      // in one payload that are told apart from other long strings
+	maxBlobs    = 16      // of one payload; further ones count as strings
 	minBlob     = 64      // characters; shorter data are shown in full
-	blobPrefix  = 24      // characters that are shown
-	maxPreview  = 1 << 20 // bytes of data that a page gets to show
-	maxPreviews = 4 << 20 // of all in one payload
+	blobPrefix  = 24      // characters shown
+	maxPreview  = 1 << 20 // bytes of data of one preview
+	maxPreviews = 4 << 20 // bytes of all previews of a payload
 )
 
-// writeBlob writes a string in short if it is data in Base64, and reports whether it has.
+// writeBlob abbreviates a string of Base64 data. It returns false for other strings.
 func (jp *jsonPrinter) writeBlob(text []byte) bool {
 	if len(text) < minBlob || len(jp.blobs) >= maxBlobs || jp.depth == 0 || jp.depth > maxIndent || jp.kinds[jp.depth-1] != '{' {
 		return false
 	}
 	data := text
 	media := ""
-	if rest, ok := bytes.CutPrefix(text, []byte("data:")); ok { // https://www.rfc-editor.org/rfc/rfc2397
+	// https://www.rfc-editor.org/rfc/rfc2397
+	if rest, ok := bytes.CutPrefix(text, []byte("data:")); ok {
 		head, body, ok := bytes.Cut(rest[:min(len(rest), 256)], []byte(";base64,"))
 		if !ok {
 			return false
@@ -445,7 +472,7 @@ func isBase64(text []byte) bool {
 	return true
 }
 
-// preview decodes what can be shown as a picture or heard. Kinds that can carry script, as SVG does, are not among it.
+// preview decodes images and audio. It excludes types that can contain scripts, such as SVG.
 func (jp *jsonPrinter) preview(b *Blob, media string, text []byte) {
 	kind, _, _ := strings.Cut(strings.ToLower(media), ";")
 	begins, ok := map[string][]string{

@@ -8,64 +8,82 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Snapshot is what is needed of a row of the timeline to work out its [Detail]: plain values of limited size, which nobody changes.
+// A Snapshot is a copy of the parts of a row that [Build] needs. Its size is limited, and it is
+// immutable.
 type Snapshot struct {
-	Seq        uint64
-	Record     trace.Record  // without what is inside
-	T          time.Duration // since the beginning of the capture
+	Seq uint64
+	// Record is the row without its children.
+	Record trace.Record
+	// T is the time since the beginning of the capture.
+	T          time.Duration
 	Wall       time.Duration
 	ServerTime time.Duration
-	ClientTime time.Duration // that the server waited for the client
-	LastT      time.Duration // when the last event of the session was
-	Done       bool
+	// ClientTime is how long the server waited for the client.
+	ClientTime time.Duration
+	// LastT is the end of the row so far, since the beginning of the capture.
+	LastT time.Duration
+	Done  bool
 
-	HTTP            *trace.HTTPInfo // nil if there is no HTTP exchange, or it belongs to another row
-	ResultInfo      trace.ResultInfo
-	Session         trace.SessionInfo
-	Segments        []trace.Segment
-	Rounds          []Round
-	Children        []Child       // the newest ones
-	OmittedChildren int           // more of them that there were
-	Counterparts    []Counterpart // on a bridge's other side
+	// HTTP is nil if the row has no HTTP round trip or another row owns it.
+	HTTP       *trace.HTTPInfo
+	ResultInfo trace.ResultInfo
+	Session    trace.SessionInfo
+	Segments   []trace.Segment
+	Rounds     []Round
+	// Children are the newest children.
+	Children []Child
+	// OmittedChildren counts the other ones.
+	OmittedChildren int
+	// Counterparts are rows on a bridge's other side.
+	Counterparts []Counterpart
 
-	responseN    uint64 // event with the response
-	lastN        uint64 // event with the answer of the last round, or of the last poll of a task; 0 if there is none
-	lastIsPoll   bool   // last is the one of a poll
-	startN       uint64 // event that says how the process of the session was started
+	// responseN is the number of the event with the response.
+	responseN uint64
+	// lastN is the number of the last round's or last poll's response. Zero means none.
+	lastN uint64
+	// lastIsPoll tells that lastN belongs to a poll.
+	lastIsPoll bool
+	// startN is the number of the event that started the session's process.
+	startN       uint64
 	translations []uint64
-	rowByEvent   map[uint64]uint64 // by the event, the rows of a bridge's other side
+	// rowByEvent has the rows on a bridge's other side, by event.
+	rowByEvent map[uint64]uint64
 }
 
-// A Round is one of several requests that make one exchange because the server needed input.
+// A Round is one of several requests of an exchange in which the server needed input.
 type Round struct {
-	Seq      uint64       `json:"seq"` // of its row
-	N        uint64       `json:"n"`   // event with the request
+	// Seq is the Seq of the row.
+	Seq uint64 `json:"seq"`
+	// N is the number of the event with the request.
+	N        uint64       `json:"n"`
 	Response uint64       `json:"response,omitempty"`
 	Status   trace.Status `json:"status"`
-	FromMS   float64      `json:"fromMs"` // since the first round began
-	WallMS   float64      `json:"wallMs"`
+	// FromMS is the time since the first round began.
+	FromMS float64 `json:"fromMs"`
+	WallMS float64 `json:"wallMs"`
 }
 
-// An Inside is a row inside another, in short.
+// A Child summarizes a row inside another.
 type Child struct {
-	Seq     uint64       `json:"seq"`
-	N       uint64       `json:"n"`
-	Kind    trace.Kind   `json:"kind"`
-	Role    trace.Role   `json:"role,omitempty"`
-	Status  trace.Status `json:"status,omitempty"`
-	AtMS    float64      `json:"atMs"` // since the outer row began
-	WallMS  float64      `json:"wallMs,omitempty"`
-	Glyph   string       `json:"glyph"`
-	Summary string       `json:"summary"`
+	Seq    uint64       `json:"seq"`
+	N      uint64       `json:"n"`
+	Kind   trace.Kind   `json:"kind"`
+	Role   trace.Role   `json:"role,omitempty"`
+	Status trace.Status `json:"status,omitempty"`
+	// AtMS is the time since the outer row began.
+	AtMS    float64 `json:"atMs"`
+	WallMS  float64 `json:"wallMs,omitempty"`
+	Glyph   string  `json:"glyph"`
+	Summary string  `json:"summary"`
 }
 
-// What a snapshot has at most.
+// Limits of a snapshot.
 const (
 	maxChildren = 300
 	maxRounds   = 100
 )
 
-// TakeSnapshot copies what is needed of a row. The model must be locked meanwhile.
+// TakeSnapshot copies the needed parts of a row. The caller must hold the lock of the model.
 func TakeSnapshot(r *trace.Row) *Snapshot {
 	s := &Snapshot{
 		Seq: r.Seq, Record: snapshotRecord(r), T: r.T, Wall: r.Wall(), ServerTime: r.ServerTime(), ClientTime: r.ClientTime, LastT: r.T, Done: r.Done, ResultInfo: r.ResultInfo, Session: r.Session.Card(),
@@ -93,7 +111,7 @@ func TakeSnapshot(r *trace.Row) *Snapshot {
 	return s
 }
 
-// snapshotRecord is the row as a Record, with a limited number of findings, and without what is inside.
+// snapshotRecord returns the record of a row, without its children.
 func snapshotRecord(r *trace.Row) trace.Record {
 	outer := *r
 	outer.Children = nil
@@ -102,7 +120,7 @@ func snapshotRecord(r *trace.Row) trace.Record {
 	return rec
 }
 
-// addChildren takes what stands in a row.
+// addChildren adds the rounds and children of a row.
 func (s *Snapshot) addChildren(r *trace.Row) {
 	if r.InputRounds != nil {
 		s.Rounds = append(s.Rounds, Round{Seq: r.Seq, N: r.N, Response: r.ResponseN, Status: trace.InputRequired, WallMS: millis(r.Latency)})
@@ -132,5 +150,5 @@ func (s *Snapshot) addChildren(r *trace.Row) {
 	}
 }
 
-// millis returns a duration in milliseconds.
+// millis converts a duration to milliseconds.
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

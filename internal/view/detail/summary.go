@@ -12,7 +12,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// title is the method or kind of a row, and what it is about.
+// title returns the method or kind of a row, and its target.
 func title(r *Snapshot) string {
 	what := r.Record.Method
 	if what == "" {
@@ -28,7 +28,7 @@ func glyph(r *Snapshot) string {
 	return trace.Glyph(&trace.Row{Kind: r.Record.Kind, Status: r.Record.Status, Dir: capture.Dir(r.Record.Dir)})
 }
 
-// safeSession is a card whose texts may be shown.
+// safeSession returns a copy with escaped texts.
 func safeSession(c trace.SessionInfo) trace.SessionInfo {
 	for _, s := range []*string{
 		&c.Name, &c.Transport, &c.URL, &c.Tool, &c.Redact, &c.Era, &c.Offered, &c.Negotiated, &c.Client.Name, &c.Client.Version, &c.Server.Name, &c.Server.Version, &c.Signal,
@@ -47,7 +47,7 @@ func safeSession(c trace.SessionInfo) trace.SessionInfo {
 	return c
 }
 
-// addSummary says in words what happened.
+// addSummary adds the summary.
 func (b *builder) addSummary() {
 	b.detail.Summary = Summary{Sentences: b.sentences(), Facts: b.facts()}
 }
@@ -92,7 +92,7 @@ func (b *builder) sentences() []string {
 	return list
 }
 
-// addOutcome explains what became of a request.
+// addOutcome describes the outcome of a request.
 func (b *builder) addOutcome(add func(format string, args ...any)) {
 	r := b.snapshot
 	switch r.Record.Status {
@@ -125,7 +125,7 @@ func (b *builder) addOutcome(add func(format string, args ...any)) {
 	}
 }
 
-// codeMeaning says what a code that JSON-RPC or the protocol defines stands for, or "".
+// codeMeaning describes an error code of JSON-RPC or the protocol. It returns "" for other codes.
 func codeMeaning(c jsonrpc.Code) string {
 	switch c {
 	case mcp.CodeHeaderMismatch:
@@ -145,7 +145,7 @@ func codeMeaning(c jsonrpc.Code) string {
 	return ""
 }
 
-// plural counts things.
+// plural returns a number with the singular or plural of a noun.
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -160,7 +160,7 @@ func (b *builder) peerName(p trace.PeerInfo, unnamed string) string {
 	return strings.TrimSpace(p.Name + " " + p.Version)
 }
 
-// sentence begins with a capital, unless that would change a name, and ends with a full stop.
+// sentence capitalizes known first words, so that names stay unchanged, and adds a full stop.
 func sentence(s string) string {
 	if strings.HasPrefix(s, "the ") || strings.HasPrefix(s, "it ") || strings.HasPrefix(s, "there ") || strings.HasPrefix(s, "nothing ") || strings.HasPrefix(s, "for ") || strings.HasPrefix(s, "rules ") || strings.HasPrefix(s, "hidden ") {
 		s = strings.ToUpper(s[:1]) + s[1:]
@@ -171,7 +171,7 @@ func sentence(s string) string {
 	return s + "."
 }
 
-// facts are what is known, name by name.
+// facts returns the table of facts.
 func (b *builder) facts() []Fact {
 	r := b.snapshot.Record
 	list := []Fact{}
@@ -244,7 +244,7 @@ func (b *builder) moreFacts(add func(name, value string, event uint64)) {
 	}
 }
 
-// clip returns the beginning of a text; what is cut through is shown as bytes that are no UTF-8.
+// clip returns the first limit bytes of s. It drops a character that is cut through.
 func clip(s string, limit int) string {
 	if len(s) <= limit {
 		return s

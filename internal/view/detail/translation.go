@@ -10,29 +10,31 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A Translation is a message on one side of a bridge, and what the bridge made of it on the other.
+// A Translation has a message on one side of a bridge and its translation on the other side.
 type Translation struct {
-	Rule string      `json:"rule"`
-	N    uint64      `json:"n"` // of the event that says so
-	Dir  capture.Dir `json:"dir,omitempty"`
+	Rule string `json:"rule"`
+	// N is the number of the event that records the translation.
+	N   uint64      `json:"n"`
+	Dir capture.Dir `json:"dir,omitempty"`
 
 	Before *TranslatedMessage `json:"before,omitempty"`
 	After  *TranslatedMessage `json:"after,omitempty"`
-	// Lines puts the lines of the two beside each other; nil unless both are JSON.
+	// Lines pairs the lines of Before and After. It is nil unless both are JSON.
 	Lines []LinePair `json:"lines,omitempty"`
-	// Changed is how many of Lines differ.
+	// Changed counts the differing lines.
 	Changed int `json:"changed,omitempty"`
 }
 
-// A TranslatedMessage is one of the two of a Translation.
+// A TranslatedMessage is one of the messages of a Translation.
 type TranslatedMessage struct {
 	*Payload
 	Side capture.Side `json:"side,omitempty"`
-	// Row is the Seq of the row of the other side that it belongs to; 0 if it is of the row itself, or that has made room.
+	// Row is the Seq of the message's row on the other side. It is 0 if the message belongs to the
+	// detail's row or its row was evicted.
 	Row uint64 `json:"row,omitempty"`
 }
 
-// An Counterpart is a row of a bridge's other side.
+// A Counterpart is a row on a bridge's other side.
 type Counterpart struct {
 	Seq     uint64       `json:"seq"`
 	N       uint64       `json:"n"`
@@ -41,15 +43,16 @@ type Counterpart struct {
 	Summary string       `json:"summary"`
 }
 
-// What a detail shows of translations at most.
+// Limits of the translations in a detail.
 const (
 	maxTranslations    = 24
 	maxTranslatedBytes = 64 << 10 // bytes of a message
 	maxCounterparts    = 16
-	maxTranslateTo     = 8 // messages that one has become, in one event
+	maxTranslateTo     = 8 // results of one translation
 )
 
-// addLinks takes what a bridge has recorded of a row. The model must be locked.
+// addLinks adds the translations and linked rows of a row. The caller must hold the lock of the
+// model.
 func (s *Snapshot) addLinks(r *trace.Row) {
 	s.rowByEvent = map[uint64]uint64{}
 	links := r.AllLinks()
@@ -67,7 +70,7 @@ func (s *Snapshot) addLinks(r *trace.Row) {
 	}
 }
 
-// addTranslations adds what a bridge made of the row's messages, and of what it made them.
+// addTranslations adds the translations from and to the row's messages.
 func (b *builder) addTranslations(ctx context.Context) error {
 	shown := b.opts.MaxShown
 	b.opts.MaxShown = min(shown, maxTranslatedBytes)
@@ -100,7 +103,7 @@ func (b *builder) addTranslations(ctx context.Context) error {
 	return nil
 }
 
-// translatedMessage reads one of the two messages; nil if it is not there any more.
+// translatedMessage reads one of the messages. It returns nil if the message cannot be read.
 func (b *builder) translatedMessage(ctx context.Context, n uint64) (*TranslatedMessage, capture.Dir, error) {
 	e, err := b.readEvent(ctx, n)
 	if e == nil {
@@ -111,17 +114,20 @@ func (b *builder) translatedMessage(ctx context.Context, n uint64) (*TranslatedM
 	return &TranslatedMessage{Payload: b.payload(e, e.Data, false), Side: e.Side, Row: b.snapshot.rowByEvent[n]}, e.Dir, nil
 }
 
-// A LinePair is two lines that stand beside each other: their numbers in Before.Lines and After.Lines, counted from 1, where 0 is none; and 1 if they differ, or what the one says is not
-// in the other text at all. If there is neither, the third is how many pairs are left out, because they are the same.
+// A LinePair has two line numbers, of Before.Lines and After.Lines, counted from 1; zero means no
+// line. The third number is 1 if the lines differ, or if the line has no partner anywhere in the
+// other message. If both line numbers are 0, the third is the number of equal pairs that are
+// omitted.
 type LinePair [3]int
 
-// Runs of pairs that are the same are left out if they are longer, but for some at their ends.
+// Longer runs of equal pairs are folded, except for some at both ends.
 const (
 	maxUnchanged  = 12
 	keptUnchanged = 3
 )
 
-// alignLines puts the lines of the two messages beside each other: those of the same place in the JSON, as far as the two have them in the same order.
+// alignLines pairs the lines of the two messages that have the same JSON pointer, as far as the
+// order of the lines allows.
 func (t *Translation) alignLines() {
 	if t.Before == nil || t.After == nil || t.Before.Form != JSON || t.After.Form != JSON || t.Before.pointers == nil || t.After.pointers == nil {
 		return
@@ -133,7 +139,7 @@ func (t *Translation) alignLines() {
 			at[k.key] = j
 		}
 	}
-	partner := make([]int, len(a)) // of the other text, by its place; -1 is none
+	partner := make([]int, len(a)) // index in the other message, or -1
 	for i, k := range a {
 		partner[i] = -1
 		if j, ok := at[k.key]; ok && k.key != "" {
@@ -175,10 +181,11 @@ func (t *Translation) alignLines() {
 	t.Lines = foldUnchanged(pairs)
 }
 
-// maxMoved bounds how many lines are compared with how many, to find out which have another place in the other text.
+// maxMoved limits the number of comparisons in pairMoved.
 const maxMoved = 1 << 18
 
-// pairMoved finds partners for lines that stand at another place in the other text, in the same order: a question in a result that became a request, say.
+// pairMoved pairs equal lines that have different pointers but the same order, such as those of an
+// input request that a bridge made a request.
 func pairMoved(a, b []pointerLine, partner, partnerOfB []int) {
 	unpaired := func(lines []pointerLine, partners []int) (list []int) {
 		for i, k := range lines {
@@ -193,7 +200,7 @@ func pairMoved(a, b []pointerLine, partner, partnerOfB []int) {
 		return
 	}
 	width := len(right) + 1
-	longest := make([]int32, (len(left)+1)*width) // of what is common from here on
+	longest := make([]int32, (len(left)+1)*width) // length of the common rest
 	for i := len(left) - 1; i >= 0; i-- {
 		for j := len(right) - 1; j >= 0; j-- {
 			if a[left[i]].text == b[right[j]].text {
@@ -214,7 +221,7 @@ func pairMoved(a, b []pointerLine, partner, partnerOfB []int) {
 			j++
 		}
 	}
-	ends := map[int]int{} // by the line that opens
+	ends := map[int]int{} // by the opening line
 	for j, k := range b {
 		if k.isEnd && partnerOfB[j] < 0 {
 			ends[k.opener] = j
@@ -230,16 +237,17 @@ func pairMoved(a, b []pointerLine, partner, partnerOfB []int) {
 	}
 }
 
-// A pointerLine is a line with the place in the JSON that it is about, "" if that is not known.
+// A pointerLine is a line with the pointer of its value, or "" if that is unknown.
 type pointerLine struct {
 	key, text string
-	isEnd     bool // it ends what the line opener has begun, -1 if that is not known
-	opener    int
+	// isEnd tells that the line closes what the line opener opens. An opener of -1 is unknown.
+	isEnd  bool
+	opener int
 }
 
 func pointerLines(p *Payload) []pointerLine {
 	list := make([]pointerLine, len(p.Lines))
-	var open []int // lines that have begun what is open, by depth
+	var open []int // opening lines, by depth
 	for i, l := range p.Lines {
 		var text strings.Builder
 		for _, s := range l.Spans {
@@ -262,9 +270,9 @@ func pointerLines(p *Payload) []pointerLine {
 	return list
 }
 
-// longestIncreasing returns the longest list of pairs in which both numbers grow.
+// longestIncreasing returns the longest list of pairs in which both numbers increase.
 func longestIncreasing(partner []int) [][2]int {
-	var ends []int // ends[n] is the place of the smallest partner that a list of n+1 ends with
+	var ends []int // ends[n] is the index of the smallest last partner of a list of n+1
 	before := make([]int, len(partner))
 	for i, j := range partner {
 		if j < 0 {
@@ -292,7 +300,7 @@ func longestIncreasing(partner []int) [][2]int {
 	return list
 }
 
-// foldUnchanged leaves out what is the same for long.
+// foldUnchanged folds long runs of equal pairs.
 func foldUnchanged(pairs []LinePair) []LinePair {
 	var out []LinePair
 	for i := 0; i < len(pairs); {

@@ -1,16 +1,22 @@
-// Package export turns captures (package capture) into what other tools read: [HAR], [PCAPNG], [OTLP], [Curl] and [Text].
+// Package export converts captures (package capture) to the formats of
+// other tools: [HAR], [PCAPNG], [OTLP], [Curl] and [Text].
 //
-// Nothing is made up. What a format has no place for is left out, and counted: each function says how many events it has left out, see [Omitted].
+// The functions do not invent data. They leave out events that a format
+// cannot represent, and return how many: see [Omitted].
 //
 // # Memory
 //
-// Captures are streamed. What is held is what goes on at one time: requests that wait for their responses, and HTTP exchanges with their bodies up to a limit.
+// Captures are streamed. The functions keep only what is in progress:
+// requests without a response, and HTTP round trips with their bodies up to
+// a limit.
 //
 // # Concurrency
 //
-// The functions may run at once, each with a sequence of events of its own.
+// The functions are safe for concurrent use with different sequences of
+// events.
 //
 // # Errors
 //
-// Those of the events and of the writer. [HAR] and [Curl] may wrap [ErrNoHTTP].
+// The functions return the errors of the events and of the writer. [HAR]
+// and [Curl] may return [ErrNoHTTP].
 package export

@@ -13,30 +13,33 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// Events are those of one capture, or of several that were merged.
+// Events is the sequence of events of one capture, or of several merged captures.
 type Events = iter.Seq2[*capture.Event, error]
 
-// Options are the options of exports. nil means defaults.
+// Options configures an export. A nil *Options means the defaults.
 type Options struct {
-	// Tool is who exports, such as "mcpwire"; Version is its version.
+	// Tool is the exporting tool, such as "mcpwire". Version is its version.
 	Tool, Version string
-	// MaxBody is how much of the body of an HTTP message, or of an event stream, is held and exported, in bytes; 0 is DefaultMaxBody.
+	// MaxBody limits the body of an HTTP message or event stream that is exported, in bytes. Zero
+	// means DefaultMaxBody.
 	MaxBody int
 }
 
-// DefaultMaxBody is the limit on bodies of an export that is not told another.
+// DefaultMaxBody is the default of Options.MaxBody.
 const DefaultMaxBody = 16 << 20
 
-// maxOpenRoundTrips is how many HTTP exchanges are held that have not ended. The oldest is exported as it is when there are more.
+// maxOpenRoundTrips limits the HTTP round trips kept in memory before they end. Above it, the
+// oldest is exported incomplete.
 const maxOpenRoundTrips = 4096
 
-// maxBufferedBytes is how many bytes of them are held, about. The oldest is exported as it is when there are more.
+// maxBufferedBytes is the approximate limit of their bytes. Above it, the oldest is exported
+// incomplete.
 const maxBufferedBytes = 256 << 20
 
-// maxStreamEvents is how many events of one stream are held and exported.
+// maxStreamEvents limits the events of one stream.
 const maxStreamEvents = 1 << 18
 
-// ErrNoHTTP is the error of an export that is about HTTP, of a capture that has none.
+// ErrNoHTTP is the error of an HTTP export for a capture without HTTP.
 var ErrNoHTTP = errors.New("there is no HTTP in the capture")
 
 func (o *Options) withDefaults() Options {
@@ -53,14 +56,16 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
-// Omitted is what was left out, because the format has no place for it.
+// Omitted counts what was left out because the format cannot represent it.
 type Omitted struct {
-	Events uint64 // of kinds that the format does not know
-	Cut    uint64 // bodies of which only the beginning is there
+	// Events counts the events of unknown kinds.
+	Events uint64
+	// Cut counts the bodies of which only the beginning was exported.
+	Cut uint64
 }
 
-// Text writes a capture for people to read, and for mail and issues: a line for each event with its number, its time and its direction, and the payload behind it. What would not be
-// visible is written as an escape.
+// Text writes a capture for people, mail and issues: a line for each event with its number, time
+// and direction, followed by the payload. Invisible characters are escaped.
 func Text(w io.Writer, events Events, _ *Options) (Omitted, error) {
 	bw := bufio.NewWriterSize(w, 64<<10)
 	var omitted Omitted
@@ -139,7 +144,7 @@ func headText(first string, headers []capture.Header) string {
 	return b.String()
 }
 
-// clippedLine returns a text of the capture's in which nothing is invisible.
+// clippedLine returns the beginning of a text on one line, with invisible characters escaped.
 func clippedLine(s string) string { return printableLine(clip(s, 1<<10)) }
 
 func quoteArgs(list []string) string {
@@ -153,5 +158,5 @@ func quoteArgs(list []string) string {
 	return strings.Join(all, " ")
 }
 
-// printableLine returns a text on one line, with escapes for what would not be seen.
+// printableLine returns a text on one line, with invisible characters escaped.
 func printableLine(s string) string { return printable.Line(s) }

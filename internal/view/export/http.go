@@ -18,24 +18,29 @@ import (
 	"mcpwire/internal/view/detail"
 )
 
-// An exchange is one of HTTP, as far as it has come.
+// A roundTrip is an HTTP round trip that is being collected.
 type roundTrip struct {
-	key      roundTripKey
-	server   string // of the server
-	url      string // of the server, "" if the capture does not say it
-	session  uint64
-	n        uint64 // of the first event
-	began    time.Time
-	answered time.Time // when the head of the response came
+	key roundTripKey
+	// server is the name of the server.
+	server string
+	// url is the server's URL, or "" if the capture does not have it.
+	url     string
+	session uint64
+	// n is the number of the first event.
+	n     uint64
+	began time.Time
+	// answered is when the head of the response came.
+	answered time.Time
 	ended    time.Time
 	last     time.Time
 
-	request   *capture.Request
-	response  *capture.Response
-	sent      body
-	received  body
-	events    []streamEvent
-	endReason string // it ended
+	request  *capture.Request
+	response *capture.Response
+	sent     body
+	received body
+	events   []streamEvent
+	// endReason tells why it ended.
+	endReason string
 }
 
 type roundTripKey struct {
@@ -43,7 +48,7 @@ type roundTripKey struct {
 	number  uint64
 }
 
-// A body is that of an HTTP message, up to a limit.
+// A body is the body of an HTTP message, up to a limit.
 type body struct {
 	data      []byte
 	wireBytes int64
@@ -51,14 +56,14 @@ type body struct {
 	encoding  string
 }
 
-// A streamEvent is one of an event stream.
+// A streamEvent is an event of an event stream.
 type streamEvent struct {
 	at   time.Time
 	sse  capture.SSE
 	data string
 }
 
-// size is about what an exchange holds, in bytes.
+// size returns the approximate memory of a round trip, in bytes.
 func (rt *roundTrip) size() int {
 	const overhead = 200 // of an event
 	return len(rt.sent.data) + 2*len(rt.received.data) + overhead*len(rt.events)
@@ -80,10 +85,13 @@ func (b *body) add(e *capture.Event, data []byte, limit int) {
 	}
 }
 
-// collector yields the HTTP exchanges of a capture, each when it has ended, and in the end those that have not.
+// A collector yields the HTTP round trips of a capture when they end, and the unfinished ones at
+// the end.
 type collector struct {
-	limit         int // on bodies
-	bufferedBytes int // bytes of bodies and events
+	// limit limits bodies, in bytes.
+	limit int
+	// bufferedBytes is the size of all open round trips.
+	bufferedBytes int
 	open          map[roundTripKey]*roundTrip
 	order         []roundTripKey
 	heads         map[string]*capture.Head
@@ -95,7 +103,7 @@ func newCollector(limit int, each func(x *roundTrip) error) *collector {
 	return &collector{limit: limit, open: map[roundTripKey]*roundTrip{}, heads: map[string]*capture.Head{}, each: each}
 }
 
-// run takes all events, and returns how many exchanges there were.
+// run reads all events and returns the number of round trips.
 func (co *collector) run(events Events) (count int, err error) {
 	each := co.each
 	co.each = func(x *roundTrip) error {
@@ -173,7 +181,7 @@ func (co *collector) begin(k roundTripKey, e *capture.Event) error {
 	rt := &roundTrip{key: k, session: e.Session, n: e.N, began: e.At, last: e.At, request: e.Request}
 	if h := co.heads[k.capture]; h != nil {
 		rt.server = h.Name
-		if e.Side != capture.Downstream { // where clients come to a bridge instead
+		if e.Side != capture.Downstream { // downstream, clients use the bridge's URL
 			rt.url = h.URL
 		}
 	}
@@ -182,7 +190,7 @@ func (co *collector) begin(k roundTripKey, e *capture.Event) error {
 	return nil
 }
 
-// payload takes a part of a body.
+// payload adds a part of a body.
 func (co *collector) payload(rt *roundTrip, e *capture.Event) {
 	if e.Dir == capture.ToServer {
 		rt.sent.add(e, e.Data, co.limit)
@@ -190,7 +198,7 @@ func (co *collector) payload(rt *roundTrip, e *capture.Event) {
 	}
 	event := e.SSE
 	if event == nil && rt.isEventStream() {
-		event = &capture.SSE{} // a bridge records the messages of a stream, and not what else is in its events
+		event = &capture.SSE{} // a bridge records only the messages of a stream
 	}
 	if event == nil {
 		rt.received.add(e, e.Data, co.limit)
@@ -206,7 +214,7 @@ func (co *collector) payload(rt *roundTrip, e *capture.Event) {
 	}
 }
 
-// isEventStream reports whether the response is an event stream, by what its head says.
+// isEventStream reports whether the response is an event stream, according to its head.
 func (rt *roundTrip) isEventStream() bool {
 	if rt.response == nil {
 		return false
@@ -233,7 +241,8 @@ func (co *collector) finish(k roundTripKey) error {
 	return co.each(rt)
 }
 
-// appendSSE appends an event of an event stream as it can have been on the wire: which line ends and spaces there were, captures do not say.
+// appendSSE appends an event of an event stream in a possible wire form. Captures do not contain
+// the original line ends and spaces.
 func appendSSE(b []byte, s *capture.SSE, data []byte) []byte {
 	if s == nil {
 		s = &capture.SSE{}
@@ -269,8 +278,10 @@ func appendSSE(b []byte, s *capture.SSE, data []byte) []byte {
 	return append(b, '\n')
 }
 
-// HAR writes the HTTP exchanges of a capture as HTTP Archive 1.2 (http://www.softwareishard.com/blog/har-12-spec/), in the order in which they ended. Event streams are in the text of the
-// response, and event by event in its member _sse; _mcp has the numbers of the capture. What is not HTTP has no place there; a capture without any leads to [ErrNoHTTP].
+// HAR writes the HTTP round trips of a capture as HTTP Archive 1.2
+// (http://www.softwareishard.com/blog/har-12-spec/), in the order in which they ended. Event
+// streams are in the text of the response and, as single events, in its member _sse. The member
+// _mcp has the numbers of the capture. Other events are omitted. The error may be [ErrNoHTTP].
 func HAR(w io.Writer, events Events, opts *Options) (Omitted, error) {
 	o := opts.withDefaults()
 	bw := bufio.NewWriterSize(w, 64<<10)
@@ -305,8 +316,9 @@ type (
 		Version string `json:"version"`
 	}
 	harEntry struct {
-		Started  string      `json:"startedDateTime"`
-		Time     float64     `json:"time"` // milliseconds
+		Started string `json:"startedDateTime"`
+		// Time is in milliseconds.
+		Time     float64     `json:"time"`
 		Request  harRequest  `json:"request"`
 		Response harResponse `json:"response"`
 		Cache    struct{}    `json:"cache"`
@@ -326,8 +338,9 @@ type (
 		BodySize    int64      `json:"bodySize"`
 	}
 	harPosted struct {
-		Type    string `json:"mimeType"`
-		Text    string `json:"text"` // there is no member params beside it
+		Type string `json:"mimeType"`
+		// Text excludes a member params.
+		Text    string `json:"text"`
 		Comment string `json:"comment,omitempty"`
 	}
 	harResponse struct {
@@ -343,10 +356,11 @@ type (
 		SSE         []harEvent `json:"_sse,omitempty"`
 	}
 	harContent struct {
-		Size     int64  `json:"size"`
-		Type     string `json:"mimeType"`
-		Text     string `json:"text,omitempty"`
-		Encoding string `json:"encoding,omitempty"` // "base64"
+		Size int64  `json:"size"`
+		Type string `json:"mimeType"`
+		Text string `json:"text,omitempty"`
+		// Encoding is "base64" or empty.
+		Encoding string `json:"encoding,omitempty"`
 		Comment  string `json:"comment,omitempty"`
 	}
 	harTimings struct {
@@ -359,10 +373,11 @@ type (
 		Value string `json:"value"`
 	}
 	harEvent struct {
-		Time    string  `json:"time"`
-		ID      *string `json:"id,omitempty"`
-		Event   string  `json:"event,omitempty"`
-		Retry   *int64  `json:"retry,omitempty"` // milliseconds
+		Time  string  `json:"time"`
+		ID    *string `json:"id,omitempty"`
+		Event string  `json:"event,omitempty"`
+		// Retry is in milliseconds.
+		Retry   *int64  `json:"retry,omitempty"`
 		Comment *string `json:"comment,omitempty"`
 		Data    *string `json:"data,omitempty"`
 	}
@@ -371,11 +386,13 @@ type (
 		Server   string `json:"server,omitempty"`
 		Session  uint64 `json:"session,omitempty"`
 		Exchange uint64 `json:"exchange"`
-		Event    uint64 `json:"event"` // number of the first
+		// Event is the number of the first event.
+		Event uint64 `json:"event"`
 	}
 )
 
-// unknownSize is what HAR has for a size that nobody knows: that of headers on the wire is not in a capture.
+// unknownSize is HAR's value for an unknown size. Captures do not have the size of headers on the
+// wire.
 const unknownSize = -1
 
 func harEntryOf(rt *roundTrip) harEntry {
@@ -455,7 +472,7 @@ func cutComment(b *body) string {
 	return ""
 }
 
-// fullURL returns the URL of a request: archives want a whole one.
+// fullURL returns the absolute URL of a request.
 func fullURL(server string, q *capture.Request) string {
 	if strings.Contains(q.URL, "://") {
 		return q.URL
@@ -498,8 +515,11 @@ func millisText(d time.Duration) string { return strconv.FormatInt(d.Millisecond
 
 func cutLine(s string) (line, rest string, more bool) { return strings.Cut(s, "\n") }
 
-// Curl writes the HTTP requests of a capture as a shell script, a command of curl for each, in the order in which they ended. What the capture does not have, secrets above all, is left
-// to variables, and a comment says so; but for the id of a session, which comes with the answer that begins one, so that the script runs as a whole. Requests that cannot be a command line are comments that say why. A capture without any HTTP leads to [ErrNoHTTP].
+// Curl writes the HTTP requests of a capture as a shell script with one curl command for each, in
+// the order in which they ended. Variables stand for redacted secrets and other missing data, and
+// comments name them. The exception is a session id: the script takes it from the response that
+// begins the session, so that it runs as a whole. A request that cannot be a command line becomes
+// a comment with the reason. The error may be [ErrNoHTTP].
 func Curl(w io.Writer, events Events, opts *Options) (Omitted, error) {
 	o := opts.withDefaults()
 	bw := bufio.NewWriterSize(w, 64<<10)
@@ -537,11 +557,11 @@ func Curl(w io.Writer, events Events, opts *Options) (Omitted, error) {
 
 const sessionHeader = "Mcp-Session-Id"
 
-// sessionScript prints an answer, and sets the variable that the commands of a session have in the place of its id.
+// sessionScript prints a response and sets the variable for its session id.
 const sessionScript = `printf '%s\n' "$answer"
 MCPWIRE_MCP_SESSION_ID=$(printf '%s\n' "$answer" | tr -d '\r' | sed -n 's/^[Mm][Cc][Pp]-[Ss]ession-[Ii][Dd]: *//p' | head -n 1)`
 
-// beginsSession reports whether the answer has the id of a session, which is hidden in the capture.
+// beginsSession reports whether the response has a session id that the capture has redacted.
 func beginsSession(rt *roundTrip) bool {
 	return rt.response != nil && headerValue(rt.request.Headers, sessionHeader) == "" && resend.Placeholders(headerValue(rt.response.Headers, sessionHeader)) != nil
 }

@@ -17,16 +17,18 @@ import (
 	"mcpwire/mcp"
 )
 
-// maxRows is how many rows are held: what an exchange may lie apart from what belongs to it.
+// maxRows limits the rows of the model. Rows further apart are not related.
 const maxRows = 10_000
 
-// maxSpans is how many spans are in one line.
+// maxSpans limits the spans in one line.
 const maxSpans = 512
 
-// OTLP writes the requests of a capture as spans, in the JSON of OpenTelemetry's protocol (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), one
-// ExportTraceServiceRequest a line, which is what collectors read from files. Names and attributes follow the conventions for MCP
-// (https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/). The spans are the server's: children of the span that the request names in its metadata, and parents
-// of what the server asked meanwhile. Arguments and results are not in them.
+// OTLP writes the requests of a capture as spans in OTLP JSON
+// (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), with one
+// ExportTraceServiceRequest a line, as collectors read from files. Names and attributes follow the
+// MCP conventions (https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/). The spans are those
+// of the server: children of the span that the request names in its metadata, and parents of
+// requests that the server sends meanwhile. They do not contain arguments or results.
 func OTLP(w io.Writer, events Events, opts *Options) (Omitted, error) {
 	x := &otlpWriter{w: bufio.NewWriterSize(w, 64<<10), opts: opts.withDefaults(), parents: map[eventKey]string{}}
 	m := trace.New(&trace.Options{MaxRows: maxRows, Scan: x.scanTraceparent})
@@ -60,10 +62,12 @@ type eventKey struct {
 }
 
 type otlpWriter struct {
-	w       *bufio.Writer
-	opts    Options
-	parents map[eventKey]string // traceparent of requests
-	server  string              // of spans
+	w    *bufio.Writer
+	opts Options
+	// parents has the traceparent of requests.
+	parents map[eventKey]string
+	// server is the server of spans.
+	server  string
 	spans   []span
 	omitted Omitted
 }
@@ -113,14 +117,14 @@ type (
 	}
 )
 
-// Numbers of the protocol.
+// Enum values of OTLP.
 const (
 	kindServer  = 2
 	kindClient  = 3
 	statusError = 2
 )
 
-// scanTraceparent notes the span that a request says it belongs to.
+// scanTraceparent records the traceparent in the metadata of a request.
 func (ow *otlpWriter) scanTraceparent(e *capture.Event) filter.Hits {
 	var m jsonrpc.Message
 	if e.Kind != capture.KindMessage || jsonrpc.Parse(e.Data, &m, 0) != nil || m.Kind != jsonrpc.KindRequest || len(m.Params) == 0 || m.Params[0] != '{' {
@@ -138,7 +142,7 @@ func (ow *otlpWriter) scanTraceparent(e *capture.Event) filter.Hits {
 	return 0
 }
 
-// addRow makes a span of a request, and of those inside it.
+// addRow adds a span for a request, and spans for the requests inside it.
 func (ow *otlpWriter) addRow(r *trace.Row, parent *span) error {
 	if r.Kind != trace.Request {
 		if r.Parent == nil {
@@ -191,7 +195,7 @@ func (ow *otlpWriter) span(r *trace.Row, parent *span) span {
 		s.Status = spanStatus{statusError, r.Message}
 	case trace.Canceled:
 		s.Status = spanStatus{statusError, "cancelled"}
-	case trace.ToolFailed: // what it says is part of the result
+	case trace.ToolFailed: // the message is part of the result
 		s.Status = spanStatus{Code: statusError}
 	}
 	return s
@@ -242,7 +246,7 @@ func attributes(r *trace.Row) []attribute {
 	return list
 }
 
-// requestID returns an id as the conventions spell it.
+// requestID returns an id as the conventions require it.
 func requestID(id string) string {
 	if s, ok := jsonrpc.ID(id).Text(); ok {
 		return s
@@ -250,7 +254,7 @@ func requestID(id string) string {
 	return id
 }
 
-// flush writes the spans that are there.
+// flush writes the collected spans.
 func (ow *otlpWriter) flush() error {
 	if len(ow.spans) == 0 {
 		return nil
@@ -270,7 +274,8 @@ func stringAttribute(key, v string) attribute { return attribute{key, value{Stri
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
-// traceparent splits the text of the W3C's trace context (https://www.w3.org/TR/trace-context/#traceparent-header).
+// traceparent parses a traceparent value
+// (https://www.w3.org/TR/trace-context/#traceparent-header).
 func traceparent(s string) (traceID, parent string, ok bool) {
 	if len(s) < 55 || s[2] != '-' || s[35] != '-' || s[52] != '-' || s[:2] == "ff" || len(s) > 55 && (s[:2] == "00" || s[55] != '-') {
 		return "", "", false

@@ -33,7 +33,8 @@ const (
 	outbound = 2
 )
 
-// linkUpperPDU is the link type of payloads of upper layers behind tags that say what they are (https://www.tcpdump.org/linktypes.html).
+// linkUpperPDU is the link type for payloads of upper layers behind tags that describe them
+// (https://www.tcpdump.org/linktypes.html).
 const linkUpperPDU = 252
 
 // Tags of an upper PDU (https://www.tcpdump.org/linktypes/LINKTYPE_WIRESHARK_UPPER_PDU.html).
@@ -45,13 +46,14 @@ const (
 )
 
 const (
-	maxPacket  = 16 << 20 // bytes of a payload; Wireshark refuses more than 256 MiB
+	maxPacket  = 16 << 20 // bytes of a payload; Wireshark rejects more than 256 MiB
 	maxPCAPCol = 256      // bytes of a column's text
-	maxComment = 4 << 10  // bytes of a comment; an option has 64 KiB at most
+	maxComment = 4 << 10  // bytes of a comment; options are limited to 64 KiB
 )
 
-// PCAPNG writes a capture as pcapng, which Wireshark and tshark open without a plugin: each message, line and HTTP head is a packet, with the number of its event and
-// that of the request that it answers in a comment. Each capture is an interface.
+// PCAPNG writes a capture as pcapng, which Wireshark and tshark open without a plugin. Each
+// message, line and HTTP head is a packet, whose comment has the number of the event and of the
+// request that it answers. Each capture is an interface.
 func PCAPNG(w io.Writer, events Events, opts *Options) (Omitted, error) {
 	o := opts.withDefaults()
 	p := &pcapngWriter{w: bufio.NewWriterSize(w, 64<<10), ifaces: map[string]uint32{}, pairer: capture.NewPairer(nil), opts: o}
@@ -105,7 +107,7 @@ func (pw *pcapngWriter) iface(id, name string) uint32 {
 	return n
 }
 
-// writeEvent writes the packet of an event, if it is one.
+// writeEvent writes the packet of an event, if it has one.
 func (pw *pcapngWriter) writeEvent(e *capture.Event) {
 	if e.Kind == capture.KindHead {
 		pw.iface(e.Capture, e.Head.Name)
@@ -114,7 +116,8 @@ func (pw *pcapngWriter) writeEvent(e *capture.Event) {
 	parts := pw.pairer.Add(e)
 	data, dissector := packet(e)
 	if data == nil {
-		if e.Kind != capture.KindTail && (e.Kind != capture.KindEnd || len(e.Data) > 0) { // that it is over is nothing to be seen
+		// An end without a reason is not counted.
+		if e.Kind != capture.KindTail && (e.Kind != capture.KindEnd || len(e.Data) > 0) {
 			pw.omitted.Events++
 		}
 		return
@@ -150,12 +153,14 @@ func (pw *pcapngWriter) writeEvent(e *capture.Event) {
 	pw.writeBlock(blockPacket, appendOption(b, 0, nil))
 }
 
-// originalLength is how long a packet was of which more is missing. A capture can say anything.
+// originalLength returns the original length of a truncated packet. It limits values from the
+// capture, which may be wrong.
 func originalLength(n int, more int64) uint32 {
 	return uint32(min(int64(n)+min(max(0, more), math.MaxInt32), math.MaxInt32))
 }
 
-// packet returns the bytes of an event, and the dissector for them; nil if it is none that has a place among packets.
+// packet returns the bytes of an event and their dissector, or nil if the event cannot be a
+// packet.
 func packet(e *capture.Event) (data []byte, dissector string) {
 	const text = "data-text-lines"
 	switch e.Kind {
@@ -183,7 +188,7 @@ func appendHead(b []byte, first string, headers []capture.Header) []byte {
 	return append(b, "\r\n"...)
 }
 
-// infoColumn is what Wireshark shows of a packet in its list.
+// infoColumn returns the text of a packet in Wireshark's list.
 func infoColumn(e *capture.Event, parts []capture.Message) string {
 	return clip(printable.Line(directionArrow(e.Dir)+describe(e, parts)), maxPCAPCol)
 }
@@ -198,7 +203,7 @@ func directionArrow(d capture.Dir) string {
 	return ""
 }
 
-// describe says in a few words what an event is.
+// describe summarizes an event.
 func describe(e *capture.Event, parts []capture.Message) string {
 	switch e.Kind {
 	case capture.KindRequest:
@@ -243,9 +248,10 @@ func methodOf(p *capture.Message) string {
 	return p.Call.Method
 }
 
-// packetComment is what belongs to a packet besides its bytes.
+// packetComment returns the comment of a packet.
 func packetComment(e *capture.Event, parts []capture.Message) string {
-	text := fmt.Sprintf("event #%d: %s", e.N, infoColumn(e, parts)) // versions of Wireshark before 4.2 do not know the tag for the column
+	// Wireshark before 4.2 does not know the tag for the column.
+	text := fmt.Sprintf("event #%d: %s", e.N, infoColumn(e, parts))
 	if e.Session != 0 {
 		text += fmt.Sprintf(", session %d", e.Session)
 	}
@@ -279,7 +285,7 @@ func (pw *pcapngWriter) writeBlock(kind uint32, body []byte) {
 	}
 }
 
-// appendOption appends an option; code 0 ends the options.
+// appendOption appends an option. Code 0 ends the options.
 func appendOption(b []byte, code uint16, value []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, code)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(value)))
@@ -297,7 +303,7 @@ func appendTag(b []byte, tag uint16, value string) []byte {
 	return pad(append(b, value...), len(value))
 }
 
-// clip returns the beginning of a text, with "…" if there was more.
+// clip returns the beginning of a text, followed by "…" if the text is longer than limit bytes.
 func clip(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -12,10 +12,11 @@ import (
 	"mcpwire/internal/view/detail"
 )
 
-// maxClipboard is how much is sent to a terminal's clipboard: many take no more.
+// maxClipboard limits the bytes sent to a terminal's clipboard. Many terminals accept no more.
 const maxClipboard = 100_000
 
-// copyText puts text on the clipboard of the terminal. Many terminals do not let programs do that, and none says so; the text is shown as well if it is short enough to be marked by hand.
+// copyText copies text to the terminal's clipboard. Many terminals ignore that without an error,
+// so callers also show text that is short enough to select by hand.
 func (m *model) copyText(what, text string) tea.Cmd {
 	if len(text) > maxClipboard {
 		m.showFlash(true, "%s is too large for a clipboard (%s); e saves it", what, trace.FormatSize(int64(len(text))))
@@ -25,14 +26,15 @@ func (m *model) copyText(what, text string) tea.Cmd {
 	return tea.SetClipboard(text)
 }
 
-// A copyDetailMsg is the detail of a row that was asked for without opening it, and what is to be done with it.
+// A copyDetailMsg has the detail of a row that is not open, and the function that uses it.
 type copyDetailMsg struct {
 	detail *detail.Detail
 	err    error
 	use    func(d *detail.Detail) tea.Cmd
 }
 
-// withDetail does something with the detail of the row of the cursor: with the one that is shown, or with one that is read for it.
+// withDetail calls use with the detail of the cursor's row. It reads the detail unless the pane
+// has it.
 func (m *model) withDetail(use func(d *detail.Detail) tea.Cmd) tea.Cmd {
 	if m.pane != nil && m.pane.detail != nil {
 		return use(m.pane.detail)
@@ -58,7 +60,7 @@ func (m *model) withDetail(use func(d *detail.Detail) tea.Cmd) tea.Cmd {
 	})
 }
 
-// useDetail uses a detail that has been read.
+// useDetail uses a detail that was read.
 func (m *model) useDetail(msg copyDetailMsg) tea.Cmd {
 	m.readingCopy = false
 	if msg.err != nil {
@@ -68,7 +70,7 @@ func (m *model) useDetail(msg copyDetailMsg) tea.Cmd {
 	return msg.use(msg.detail)
 }
 
-// tabTitle is the title of the tab that is open, or "".
+// tabTitle returns the title of the open tab, or "".
 func (m *model) tabTitle() string {
 	if m.pane == nil || m.pane.currentTab() == nil {
 		return ""
@@ -76,7 +78,8 @@ func (m *model) tabTitle() string {
 	return m.pane.currentTab().title
 }
 
-// copyPayload copies what the open tab shows: the response, or the request, which is also what is copied of a row that is not open.
+// copyPayload copies the response in the Response tab. In the Request, Summary and Timing tabs, and
+// without an open tab, it copies the message. In other tabs it copies the text.
 func (m *model) copyPayload(d *detail.Detail) tea.Cmd {
 	p, what := d.Request, "the message"
 	if d.Kind == trace.Request {
@@ -98,7 +101,8 @@ func (m *model) copyPayload(d *detail.Detail) tea.Cmd {
 		m.showFlash(true, "%s is %s, and only its beginning is at hand; e saves all of it", what, trace.FormatSize(p.Len))
 		return nil
 	}
-	switch p.Form { // what is pasted must not do more than be read
+	// Pasted text must not have side effects.
+	switch p.Form {
 	case detail.JSON:
 		return m.copyText(what, string(printable.JSON(p.Bytes)))
 	case detail.Text:
@@ -107,7 +111,7 @@ func (m *model) copyPayload(d *detail.Detail) tea.Cmd {
 	return m.copyPage()
 }
 
-// copyPage copies the text of the open tab as it stands there.
+// copyPage copies the text of the open tab as shown.
 func (m *model) copyPage() tea.Cmd {
 	page, _ := m.activePager()
 	if page == nil {
@@ -124,7 +128,8 @@ func (m *model) copyPage() tea.Cmd {
 	return m.copyText("this text", b.String())
 }
 
-// copyCommand copies the row as a command, and shows it for terminals that do not let programs copy. In the HTTP tab it is curl; Y again is the other one.
+// copyCommand copies the row as a command and shows it, for terminals without clipboard access. It
+// uses curl in the HTTP tab; Y switches to the other command.
 func (m *model) copyCommand(d *detail.Detail) tea.Cmd { return m.copyAs(d, m.tabTitle() == "HTTP") }
 
 func (m *model) copyAs(d *detail.Detail, curl bool) tea.Cmd {
@@ -147,7 +152,7 @@ func (m *model) copyAs(d *detail.Detail, curl bool) tea.Cmd {
 	return m.copyShown(what, c.Text)
 }
 
-// copyShown is copyText for what can be seen, with what there is to say about the clipboard.
+// copyShown is like copyText for text that is on the screen. It shows no message.
 func (m *model) copyShown(what, text string) tea.Cmd {
 	cmd := m.copyText(what, text)
 	if cmd != nil {

@@ -11,7 +11,7 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A side is one of two rows that are compared.
+// A diffSide is one of two rows that are compared.
 type diffSide struct {
 	seq, n, response uint64
 	capture, name    string
@@ -19,7 +19,7 @@ type diffSide struct {
 	wall             time.Duration
 }
 
-// diffMarked compares the two marked rows, or the marked one with that of the cursor.
+// diffMarked compares the two marked rows, or the marked row with the cursor's row.
 func (m *model) diffMarked() tea.Cmd {
 	pair := append([]uint64(nil), m.marks...)
 	if len(pair) == 1 && pair[0] != m.view.seq && m.view.seq != 0 {
@@ -52,7 +52,7 @@ func (m *model) diffMarked() tea.Cmd {
 	})
 }
 
-// findRow finds a row by its Seq, also inside others. The model is locked.
+// findRow finds a row by its Seq, at any level. The caller must hold the lock of the model.
 func (m *model) findRow(w *trace.Model, seq uint64) *trace.Row {
 	rows := w.Rows()
 	x := &rowList{sel: allRows(rows), limit: -1, fold: &foldState{}}
@@ -72,7 +72,7 @@ func (m *model) findRow(w *trace.Model, seq uint64) *trace.Row {
 	return nil
 }
 
-// allRows makes the whole timeline a selection.
+// allRows is the selection of all rows.
 type allRows []*trace.Row
 
 func (a allRows) Len() int                            { return len(a) }
@@ -81,13 +81,14 @@ func (a allRows) Has(*trace.Row) bool                 { return true }
 func (a allRows) SearchProgress() (s float64, b bool) { return 1, false }
 func (a allRows) Close()                              {}
 
-// A comparison is in what two payloads differ.
+// A comparison has the differences of two payloads.
 type comparison struct {
 	changes []jsondiff.Change
-	note    string // why there are none
+	// note tells why there are no changes.
+	note string
 }
 
-// compareEvents compares two events. It is called beside the event loop.
+// compareEvents compares two events. It runs outside the event loop.
 func (m *model) compareEvents(ctx context.Context, captureA string, a uint64, captureB string, b uint64) comparison {
 	first, whyA := m.payload(ctx, captureA, a)
 	second, whyB := m.payload(ctx, captureB, b)
@@ -102,7 +103,8 @@ func (m *model) compareEvents(ctx context.Context, captureA string, a uint64, ca
 	return comparison{changes: jsondiff.Diff(first, second, nil)}
 }
 
-// payload returns the payload of an event, or why there is none. It is called beside the event loop.
+// payload returns the payload of an event, or the reason for an error. It runs outside the event
+// loop.
 func (m *model) payload(ctx context.Context, id string, n uint64) (data []byte, why string) {
 	if n == 0 {
 		return nil, "there is none"

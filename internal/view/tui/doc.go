@@ -1,22 +1,34 @@
-// Package tui is the terminal face of the live view: a table of exchanges that grows, with a waterfall and timers that count, and everything about one of them beside or below it.
+// Package tui shows the live view in the terminal: a growing table of
+// exchanges with a waterfall and running timers, and the details of one
+// exchange next to or below it.
 //
 //	err := tui.Run(ctx, hub, nil)
 //
-// It shows what a [watch.Hub] knows and keeps nothing of it but what is on the screen: a frame costs the same however many rows there are, and the hub is locked only while the
-// visible rows are copied.
+// It shows the traffic in a [watch.Hub] and keeps only what is on the
+// screen. The cost of a frame does not depend on the number of rows, and
+// the hub is locked only while the visible rows are copied.
 //
-// What was captured is hostile. Every text of it goes through package printable before it becomes part of a line, lines are cut by the columns that they take, and payloads come in
-// the bounded form that package detail gives them.
+// # Untrusted text
 //
-// Colours are those of the terminal's palette if it has 16, and fit to its background if it has more. None says anything alone: each has a sign beside it.
+// Recorded text is untrusted. It passes through package printable before it
+// becomes part of a line, lines are cut at their width in columns, and
+// payloads have the limits of package detail.
+//
+// # Colors
+//
+// With 16 colors, the view uses the terminal's palette; with more, colors
+// that suit the background. Every color comes with a symbol of the same
+// meaning.
 //
 // # Concurrency
 //
-// Run owns the terminal until it returns, and waits for all that it started. The model inside is for one goroutine, that of the event loop; what takes time is done by commands
-// beside it, each with a limit.
+// [Run] owns the terminal until it returns and waits for its goroutines.
+// The model belongs to the goroutine of the event loop. Slow work runs in
+// background commands, each with a time limit.
 //
 // # Errors
 //
-// Run returns the error of the terminal, or nil when the user leaves or the context ends. What goes wrong with an exchange (it is gone, a server does not start) is said on the
-// screen.
+// Run returns the error of the terminal, or nil when the user quits or the
+// context ends. Errors of an exchange, such as an evicted row or a server
+// that does not start, are shown on the screen.
 package tui

@@ -16,23 +16,23 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// maxEdit is how large a message may be to be edited, in bytes.
+// maxEdit limits the size of an edited message, in bytes.
 const maxEdit = 1 << 20
 
-// An editing is a message that is edited on the screen, for those who have no $EDITOR.
+// An editor edits a message on the screen, for users without $EDITOR.
 type editor struct {
 	area    textarea.Model
 	request *resendRequest
 }
 
-// editedMsg comes when an editor has ended.
+// editedMsg is sent when an editor has ended.
 type editedMsg struct {
 	request *resendRequest
 	text    []byte
 	err     error
 }
 
-// edit opens an editor for a message: $VISUAL or $EDITOR, else one of our own.
+// edit opens an editor for a message: $VISUAL, $EDITOR or the built-in one.
 func (m *model) edit(s *resendRequest) tea.Cmd {
 	if len(s.message) > maxEdit {
 		m.showFlash(true, "%s are too much to be edited here", trace.FormatSize(int64(len(s.message))))
@@ -48,7 +48,7 @@ func (m *model) edit(s *resendRequest) tea.Cmd {
 	}
 	area := textarea.New()
 	area.CharLimit, area.MaxHeight = 2*maxEdit, 0
-	area.ShowLineNumbers = false // without a limit of lines they do not stand below each other
+	area.ShowLineNumbers = false // without a line limit they are misaligned
 	area.Prompt = ""
 	area.SetVirtualCursor(false)
 	area.SetStyles(textarea.DefaultStyles(m.dark))
@@ -59,10 +59,11 @@ func (m *model) edit(s *resendRequest) tea.Cmd {
 	return m.editor.area.Focus()
 }
 
-// maxPretty is how deep JSON may be nested to be indented: what is deeper would be more indentation than text.
+// maxPretty is the nesting up to which JSON is indented. Deeper JSON would be mostly indentation.
 const maxPretty = 64
 
-// editable lays a message out for editing: the same value, in which everything can be seen.
+// editable formats a message for editing. It has the same value, with all invisible characters
+// escaped.
 func editable(message []byte) string {
 	text := printable.JSON(message)
 	if nesting(text) <= maxPretty && json.Valid(text) {
@@ -74,7 +75,7 @@ func editable(message []byte) string {
 	return printable.Text(string(text))
 }
 
-// nesting returns how deep JSON is nested.
+// nesting returns the nesting depth of JSON.
 func nesting(text []byte) (most int) {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -94,7 +95,7 @@ func nesting(text []byte) (most int) {
 	return most
 }
 
-// externalEditor runs the user's editor on a file that nobody else can read.
+// externalEditor runs the user's editor on a file that only the user can read.
 func (m *model) externalEditor(words []string, text string, s *resendRequest) tea.Cmd {
 	dir, err := os.MkdirTemp("", "mcpwire-edit-")
 	if err != nil {
@@ -123,7 +124,7 @@ func (m *model) externalEditor(words []string, text string, s *resendRequest) te
 	})
 }
 
-// gotEdited asks whether the message is to be sent as it is now.
+// gotEdited asks whether to send the edited message.
 func (m *model) gotEdited(msg editedMsg) tea.Cmd {
 	if msg.err != nil {
 		m.showFlash(true, "the editor: %v", msg.err)
@@ -139,12 +140,12 @@ func (m *model) gotEdited(msg editedMsg) tea.Cmd {
 		m.showFlash(true, "it is no JSON any more; nothing is sent (mcpwire send --raw sends anything)")
 		return nil
 	}
-	again.origin.Redacted, again.origin.MoreRedacted = nil, 0 // whoever edits has seen them
+	again.origin.Redacted, again.origin.MoreRedacted = nil, 0 // the user has seen the placeholders
 	m.confirmResend(&again)
 	return nil
 }
 
-// editorKey handles a key of the editor on the screen.
+// editorKey handles a key in the built-in editor.
 func (m *model) editorKey(k tea.KeyPressMsg) tea.Cmd {
 	e := m.editor
 	switch k.String() {
@@ -170,7 +171,7 @@ func (e *editor) resize(columns, lines int) {
 	e.area.SetHeight(max(1, lines-2))
 }
 
-// cursor is where the terminal's cursor is.
+// cursor returns the position of the terminal's cursor.
 func (e *editor) cursor() *tea.Cursor {
 	c := e.area.Cursor()
 	if c != nil {

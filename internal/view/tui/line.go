@@ -15,13 +15,13 @@ type span struct {
 	text  string
 }
 
-// A line is what stands on one line of the screen, or is wrapped onto several.
+// A line is a line of text before wrapping.
 type line []span
 
-// maxText is how many bytes of one text of a peer are looked at for a line: more is on no screen.
+// maxText limits the bytes of a peer's text in a line. No screen shows more.
 const maxText = 4096
 
-// safe returns text of peers as it may be shown on one line.
+// safe escapes text of a peer for one line.
 func safe(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText] + "…"
@@ -29,10 +29,10 @@ func safe(s string) string {
 	return printable.Line(s)
 }
 
-// safeLong is safe for text that was limited before.
+// safeLong is like safe for text with a limited length.
 func safeLong(s string) string { return printable.Line(s) }
 
-// ascii reports whether each byte of a safe text is one column.
+// ascii reports whether each byte of a safe text takes one column.
 func ascii(s string) bool {
 	for i := range len(s) {
 		if s[i] >= 0x80 {
@@ -42,7 +42,7 @@ func ascii(s string) bool {
 	return true
 }
 
-// width returns how many columns a safe text takes.
+// width returns the number of columns of a safe text.
 func width(s string) int {
 	if ascii(s) {
 		return len(s)
@@ -50,7 +50,7 @@ func width(s string) int {
 	return ansi.StringWidth(s)
 }
 
-// cut returns the beginning of a safe text that fits into so many columns, with "…" at its end if that is not all.
+// cut cuts a safe text to n columns and marks a cut with "…".
 func cut(s string, n int) string {
 	switch {
 	case n <= 0:
@@ -64,13 +64,13 @@ func cut(s string, n int) string {
 	return ansi.Truncate(s, n, "…")
 }
 
-// pad returns a safe text in exactly so many columns, its end cut or filled.
+// pad cuts or fills a safe text to exactly n columns.
 func pad(s string, n int) string {
 	s = cut(s, n)
 	return s + spaces(n-width(s))
 }
 
-// padLeft is pad for numbers: they stand at the right.
+// padLeft is like pad, but aligns the text at the right.
 func padLeft(s string, n int) string {
 	s = cut(s, n)
 	return spaces(n-width(s)) + s
@@ -97,7 +97,7 @@ func (l line) width() (n int) {
 	return n
 }
 
-// cut returns a line that takes so many columns at most, with "…" at its end if that is not all.
+// cut cuts a line to a number of columns and marks a cut with "…".
 func (l line) cut(columns int) line {
 	var out line
 	left := columns
@@ -119,7 +119,8 @@ func (l line) cut(columns int) line {
 	return out
 }
 
-// appendTo appends a line as the terminal gets it, in exactly so many columns. Base is below the styles of the spans; if alone is set, instead of them.
+// appendTo appends a line with escape sequences, in exactly the given number of columns. base lies
+// below the styles of the spans, or replaces them if alone is set.
 func (l line) appendTo(b *strings.Builder, columns int, base style, alone bool) {
 	if n := l.width(); n > columns {
 		l = l.cut(columns)
@@ -150,11 +151,13 @@ func writeStyled(b *strings.Builder, s style, text string) {
 	}
 }
 
-// splitColumns splits a safe text so that its first part has so many columns at most. A character that is wider than that stays in the second.
+// splitColumns splits a safe text so that head takes at most the given columns. A character that
+// does not fit goes to rest.
 func splitColumns(s string, columns int) (head, rest string) {
 	i, n := 0, 0
 	for i < len(s) && n < columns {
-		if s[i] < 0x80 && (i+1 == len(s) || s[i+1] < 0x80) { // what follows could combine with it otherwise
+		// The next character could combine with this one.
+		if s[i] < 0x80 && (i+1 == len(s) || s[i+1] < 0x80) {
 			i, n = i+1, n+1
 			continue
 		}
@@ -167,7 +170,7 @@ func splitColumns(s string, columns int) (head, rest string) {
 	return s[:i], s[i:]
 }
 
-// breakAtWord moves the place at which a text is broken in front of the word that it is in, if that is short.
+// breakAtWord moves a line break to the beginning of the current word, if the word is short.
 func breakAtWord(head, rest string) (string, string) {
 	if rest[0] == ' ' {
 		return head, rest[1:]
@@ -178,7 +181,8 @@ func breakAtWord(head, rest string) (string, string) {
 	return head, rest
 }
 
-// wrap breaks a line into lines of so many columns. Those after the first are indented, by a third of the columns at most.
+// wrap wraps a line at a number of columns. Further lines are indented by at most a third of the
+// columns.
 func (l line) wrap(columns, indent int) []line {
 	columns = max(columns, 2)
 	indent = min(indent, columns/3)
@@ -188,7 +192,7 @@ func (l line) wrap(columns, indent int) []line {
 	for _, s := range l {
 		for text := s.text; text != ""; {
 			head, rest := splitColumns(text, left)
-			if head == "" && left == columns { // it fits nowhere
+			if head == "" && left == columns { // it fits on no line
 				_, size := utf8.DecodeRuneInString(text)
 				head, rest = "?", text[size:]
 			}
@@ -211,10 +215,10 @@ func (l line) wrap(columns, indent int) []line {
 	return append(out, current)
 }
 
-// A style is parameters of the SGR escape sequence; "" is the terminal's own.
+// A style is the parameters of an SGR escape sequence. Empty means the terminal's default.
 type style string
 
-// plus returns a style with another one on top of it.
+// plus returns a style with t on top of s.
 func (s style) plus(t style) style {
 	if s == "" || t == "" {
 		return s + t
@@ -229,48 +233,73 @@ const (
 	reverse   style = "7"
 )
 
-// A theme is the styles that everything on the screen is drawn in.
+// A theme has the styles of the screen.
 type theme struct {
-	text              style // of what matters
-	dim               style // of what is beside it
-	rule              style // lines between parts of the screen
-	request           style // → and what goes well
-	response          style // ←
-	serverRequest     style // ⇠ of the server's
-	failure           style // ✖
-	toolFail          style // !
-	notification      style // •
-	stderr            style // ~ of the process
-	finding           style // ▲
-	pending           style // …
-	mark              style
-	bar               style // of the waterfall
-	waiting           style // the part of a bar in which a human or the client was waited for
-	title             style // the first line
-	head              style // the heads of columns
-	selected          style // the line of the cursor
-	selectedBlurred   style // the line of the cursor, when the keys are elsewhere
-	tab               style // the tab that is open
-	match             style // what a search found
-	key               style // keys in the help, names of members in JSON
-	str               style // strings in JSON
-	number            style
-	invalid           style // the filter bar with a mistake
-	added             style // what was added, in a difference
-	selectedOverrides bool  // the style of the cursor's line replaces all others on it
+	// text is the style of important text.
+	text style
+	// dim is the style of less important text.
+	dim style
+	// rule is the style of lines between parts of the screen.
+	rule style
+	// request is the style of → and of success.
+	request style
+	// response is the style of ←.
+	response style
+	// serverRequest is the style of ⇠, a request of the server.
+	serverRequest style
+	// failure is the style of ✖.
+	failure style
+	// toolFail is the style of !.
+	toolFail style
+	// notification is the style of •.
+	notification style
+	// stderr is the style of ~.
+	stderr style
+	// finding is the style of ▲.
+	finding style
+	// pending is the style of ….
+	pending style
+	mark    style
+	// bar is the style of the waterfall.
+	bar style
+	// waiting is the style of a bar while the server waits for the client.
+	waiting style
+	// title is the style of the first line.
+	title style
+	// head is the style of column heads.
+	head style
+	// selected is the style of the cursor's line.
+	selected style
+	// selectedBlurred is the style of the cursor's line when another part has the focus.
+	selectedBlurred style
+	// tab is the style of the open tab.
+	tab style
+	// match is the style of search results.
+	match style
+	// key is the style of keys in the help and of member names in JSON.
+	key style
+	// str is the style of strings in JSON.
+	str    style
+	number style
+	// invalid is the style of a filter bar with an error.
+	invalid style
+	// added is the style of additions in a comparison.
+	added style
+	// selectedOverrides makes selected replace all other styles of its line.
+	selectedOverrides bool
 }
 
-// Colors says how many colours a terminal has.
+// Colors is the color support of a terminal.
 type Colors uint8
 
-// The numbers of colours that make a difference.
+// The levels of color support.
 const (
 	Colors256 Colors = iota // 256 or more
-	Colors16                // those of the palette
+	Colors16                // the palette
 	NoColor
 )
 
-// newTheme returns the theme for a terminal with a dark or a light background.
+// newTheme returns the theme for a dark or light background.
 func newTheme(c Colors, dark bool) *theme {
 	switch {
 	case c == Colors16:
@@ -285,13 +314,14 @@ func newTheme(c Colors, dark bool) *theme {
 		sel: "253", unsel: "255", back: "254"})
 }
 
-// themeMono uses what terminals without colour have.
+// themeMono returns a theme without colors.
 func themeMono() *theme {
 	return &theme{dim: faint, rule: faint, title: bold, head: underline, selected: reverse, selectedBlurred: bold, tab: reverse, match: reverse, invalid: reverse, selectedOverrides: true, mark: bold,
 		waiting: faint, stderr: faint, failure: bold, toolFail: bold, finding: bold}
 }
 
-// theme16 uses the colours that every palette has. Yellow is not for text on a light background in most of them, so it stands for signs and short words only.
+// theme16 returns a theme of palette colors. Yellow is hard to read on a light background, so only
+// symbols and short words use it.
 func theme16() *theme {
 	t := themeMono()
 	t.request, t.response, t.serverRequest, t.failure, t.toolFail, t.notification = "34", "32", "36", "31", "33", "35"
@@ -300,7 +330,7 @@ func theme16() *theme {
 	return t
 }
 
-// A palette is the numbers of colours in the table of 256.
+// A palette has color numbers of the 256-color table.
 type palette struct {
 	text, dim, rule, blue, green, cyan, red, orange, violet, amber string
 	sel, unsel, back                                               string

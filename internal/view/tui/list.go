@@ -14,7 +14,7 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A selection is the rows of the timeline that a filter lets through: a [watch.Selection].
+// A selection has the rows of the timeline that match a filter. It is a [watch.Selection].
 type selection interface {
 	Len() int
 	At(i int) *trace.Row
@@ -23,10 +23,13 @@ type selection interface {
 	Close()
 }
 
-// A place is where a line stands in a list, whatever comes and goes around it: the rows of the timeline by their Seq, frames by their time.
+// An anchor is the position of an item in a list. It is stable while items come and go: rows of
+// the timeline are ordered by Seq, frames by time.
 type anchor struct {
-	at int64  // in nanoseconds; 0 for rows
-	id uint64 // Seq of the row of the timeline, or what tells frames of one time apart
+	// at is in Unix nanoseconds. It is 0 for rows.
+	at int64
+	// id is the Seq of a row, or orders frames with the same time.
+	id uint64
 }
 
 func (p anchor) before(q anchor) bool {
@@ -36,31 +39,36 @@ func (p anchor) before(q anchor) bool {
 	return p.id < q.id
 }
 
-// A spot is a line of a list: a place, and the row inside of what stands there. A zero row is the first one.
+// A position is a line of a list: the item's anchor and the row in the item. A zero row means the
+// first one.
 type position struct {
 	place anchor
 	row   uint64
 }
 
-// An entry is a line of a list with what it shows. It is good while the model is locked.
+// An entry is a line of a list with its content. It is valid while the model is locked.
 type entry struct {
 	row   *trace.Row
 	depth int
-	frame *frame // in a list of frames
+	// frame is set in a list of frames.
+	frame *frame
 }
 
-// A list is what the table shows. Its methods are called with the model locked. Items have one line, or more if they are unfolded.
+// A list is the content of the table. The model must be locked during calls. An item has several
+// lines if it is unfolded.
 type list interface {
 	size() int
 	anchorAt(i int) anchor
-	lines(i int, buf []entry) []entry // appended to buf[:0]; at least one
+	// lines returns the lines of item i in buf[:0]: at least one.
+	lines(i int, buf []entry) []entry
 }
 
-// rowList is the list of the rows of a selection, with those inside the ones that are unfolded.
+// A rowList is the list of the rows of a selection, with the rows inside unfolded ones.
 type rowList struct {
-	sel   selection
-	fold  *foldState
-	limit int // how many of them are shown; -1 is all
+	sel  selection
+	fold *foldState
+	// limit is the number of rows shown. -1 means all.
+	limit int
 }
 
 func (l *rowList) size() int {
@@ -76,7 +84,8 @@ func (l *rowList) lines(i int, buf []entry) []entry {
 	return l.unfold(l.sel.At(i), 0, buf[:0])
 }
 
-// maxLines is how many lines one item can have. A row has 256 inside at most, but those may have some, too.
+// maxLines limits the lines of an item. A row has at most 256 children by default, but they may
+// have children too.
 const maxLines = 4096
 
 func (l *rowList) unfold(r *trace.Row, depth int, buf []entry) []entry {
@@ -93,18 +102,20 @@ func (l *rowList) unfold(r *trace.Row, depth int, buf []entry) []entry {
 	return buf
 }
 
-// A folding says which rows show what is inside them.
+// A foldState tells which rows show their children.
 type foldState struct {
-	all        bool            // those that are not in other do
-	exceptions map[uint64]bool // Seq of rows that do not do as all
+	// all is the state of rows that are not in exceptions.
+	all bool
+	// exceptions has the Seq of the rows with the other state.
+	exceptions map[uint64]bool
 }
 
-// maxFolds is how many rows are remembered that are not folded as all are.
+// maxFolds limits the number of exceptions.
 const maxFolds = 10_000
 
 func (f *foldState) isOpen(seq uint64) bool { return f.all != f.exceptions[seq] }
 
-// set folds a row or unfolds it.
+// set folds or unfolds a row.
 func (f *foldState) set(seq uint64, open bool) {
 	if open == f.all {
 		delete(f.exceptions, seq)
@@ -116,23 +127,25 @@ func (f *foldState) set(seq uint64, open bool) {
 	f.exceptions[seq] = true
 }
 
-// setAll folds or unfolds all.
+// setAll folds or unfolds all rows.
 func (f *foldState) setAll(open bool) { f.all, f.exceptions = open, nil }
 
-// find returns the index of the first item at a place or behind it.
+// find returns the index of the first item at or after an anchor.
 func find(l list, p anchor) int {
 	return sort.Search(l.size(), func(i int) bool { return !l.anchorAt(i).before(p) })
 }
 
-// A walker goes through the lines of a list, one after the other. It is good while the model is locked.
+// A walker moves through the lines of a list. It is valid while the model is locked.
 type walker struct {
-	l   list
-	i   int // the item
-	sub int // the line in it
+	l list
+	// i is the index of the item.
+	i int
+	// sub is the line in the item.
+	sub int
 	buf []entry
 }
 
-// walk returns a walker at a spot, or at what is nearest to it, and whether there is anything at all.
+// walk returns a walker at or near a position. It returns false if the list is empty.
 func walk(l list, s position) (*walker, bool) {
 	n := l.size()
 	if n == 0 {
@@ -168,7 +181,7 @@ func (w *walker) position() position {
 	return s
 }
 
-// next goes a line down, and reports whether there is one.
+// next moves a line down. It returns false at the end.
 func (w *walker) next() bool {
 	if w.sub+1 < len(w.buf) {
 		w.sub++
@@ -182,7 +195,7 @@ func (w *walker) next() bool {
 	return true
 }
 
-// prev goes a line up, and reports whether there is one.
+// prev moves a line up. It returns false at the beginning.
 func (w *walker) prev() bool {
 	if w.sub > 0 {
 		w.sub--
@@ -197,7 +210,8 @@ func (w *walker) prev() bool {
 	return true
 }
 
-// move goes so many lines, down if n is above 0, and stops at the ends. It returns how many it went.
+// move moves n lines, down if n is positive, and stops at the ends. It returns the number of lines
+// moved.
 func (w *walker) move(n int) (moved int) {
 	for ; n > 0 && w.next(); n-- {
 		moved++
@@ -222,26 +236,33 @@ func (w *walker) copy() *walker {
 
 // A frame is an event in the list of events.
 type frame struct {
-	at      int64 // Unix time in nanoseconds
+	// at is the Unix time in nanoseconds.
+	at      int64
 	n       uint64
 	capture string
-	answer  bool // it is the response of its row
+	// answer tells that the frame is the response of its row.
+	answer bool
 }
 
 func (f *frame) time() time.Time { return time.Unix(0, f.at) }
 
-// A frameView is the table as a list of events, in the order in which they came.
+// A frameView shows the table as a list of events, in chronological order.
 type frameView struct {
-	list  *frameList
-	busy  bool          // a newer list is on its way
-	stale bool          // and there is something newer still
-	took  time.Duration // to make the list
+	list *frameList
+	// busy tells that a newer list is being built.
+	busy bool
+	// stale tells that the list being built is already outdated.
+	stale bool
+	// took is how long building the list took.
+	took time.Duration
 }
 
-// frameList is a list of events. What became of a row since is looked up when it is drawn.
+// A frameList is a list of events. Their rows are looked up when they are drawn, to show the
+// latest state.
 type frameList struct {
 	frames []frame
-	rows   func(capture string, n uint64) *trace.Row // with the model locked
+	// rows finds the row of an event. The model must be locked.
+	rows func(capture string, n uint64) *trace.Row
 }
 
 func (l *frameList) size() int { return len(l.frames) }
@@ -260,10 +281,11 @@ type framesMsg struct {
 	took time.Duration
 }
 
-// rowsPerLock is how many rows are looked at while the model is locked once.
+// rowsPerLock limits the rows read while the model is locked.
 const rowsPerLock = 2000
 
-// buildFrames has the list of events made anew, if it is shown. It is made in steps, so that the model is never locked for long, and from the rows, so that it needs no memory else.
+// buildFrames rebuilds the list of events if it is shown. It works in steps, to lock the model
+// only briefly, and reads the rows, to need no further memory.
 func (m *model) buildFrames(force bool) tea.Cmd {
 	v := m.frames
 	if v == nil || m.sel == nil || m.pause != nil && !force {
@@ -276,7 +298,8 @@ func (m *model) buildFrames(force bool) tea.Cmd {
 	v.busy, v.stale = true, false
 	sel, src, wait := m.sel, m.src, min(10*v.took, 2*time.Second)
 	return m.background.cmd(time.Minute, func(ctx context.Context) tea.Msg {
-		select { // a long list is not made all the time
+		// Rebuild a long list less often.
+		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 		}
@@ -290,7 +313,8 @@ func (m *model) buildFrames(force bool) tea.Cmd {
 	})
 }
 
-// appendFrames appends the events of the next rows, and returns where to go on, and whether there is more.
+// appendFrames appends the events of the next rows. It returns where to continue and whether there
+// are more.
 func appendFrames(all []frame, sel selection, from anchor) ([]frame, anchor, bool) {
 	x := &rowList{sel: sel, limit: -1, fold: &foldState{}}
 	n := x.size()
@@ -304,7 +328,8 @@ func appendFrames(all []frame, sel selection, from anchor) ([]frame, anchor, boo
 	return all, from, i < n
 }
 
-// appendRow appends the events of one row. When each was is known of the first one and of the response; others come right behind those before them.
+// appendRow appends the events of one row. Only the times of the first event and the response are
+// known; other events get the time of the first.
 func appendRow(all []frame, r *trace.Row) []frame {
 	at := r.At.UnixNano()
 	for _, n := range r.Events {
@@ -317,7 +342,7 @@ func appendRow(all []frame, r *trace.Row) []frame {
 	return all
 }
 
-// sortFrames sorts events by their time, and never against the order of their capture.
+// sortFrames sorts events by time, but keeps the order of each capture.
 func sortFrames(all []frame) []frame {
 	latest := map[string]int64{}
 	byCapture := map[string][]frame{}
@@ -341,7 +366,7 @@ func sortFrames(all []frame) []frame {
 	return out
 }
 
-// gotFrames takes a list into use.
+// gotFrames replaces the list of events.
 func (m *model) gotFrames(msg framesMsg) tea.Cmd {
 	v := m.frames
 	if v == nil {
@@ -354,7 +379,7 @@ func (m *model) gotFrames(msg framesMsg) tea.Cmd {
 	return nil
 }
 
-// switchFrames changes between exchanges and events, and stays where it is.
+// switchFrames switches between exchanges and events and keeps the position.
 func (m *model) switchFrames() tea.Cmd {
 	if m.frames != nil {
 		m.cursor = position{anchor{id: m.view.root}, m.view.seq}
@@ -368,15 +393,15 @@ func (m *model) switchFrames() tea.Cmd {
 	return m.buildFrames(true)
 }
 
-// A part says what a frame is of its exchange.
+// A frameKind tells which part of an exchange a frame is.
 type frameKind uint8
 
 const (
-	messageFrame frameKind = iota // a request, a response, or all that there is
-	httpFrame                     // something that HTTP says
+	messageFrame frameKind = iota // a message, or the only event of a row
+	httpFrame                     // an HTTP event
 )
 
-// setFrame fills in what is drawn of an event.
+// setFrame sets the fields for drawing an event.
 func (rv *rowView) setFrame(r *trace.Row, f *frame) {
 	rv.frame, rv.n, rv.at, rv.status, rv.hasDuration = true, f.n, f.time(), "", false
 	switch h := r.HTTP; {
@@ -404,7 +429,7 @@ func (rv *rowView) setFrame(r *trace.Row, f *frame) {
 	}
 }
 
-// setHTTPFrame makes it the frame of a fact of HTTP.
+// setHTTPFrame sets the fields for drawing an HTTP event.
 func (rv *rowView) setHTTPFrame(glyph string, dir capture.Dir, text string) {
 	rv.frameKind, rv.glyph, rv.dir, rv.text, rv.requestBytes, rv.responseBytes = httpFrame, glyph, dir, text, 0, 0
 }
@@ -416,7 +441,7 @@ func opposite(d capture.Dir) capture.Dir {
 	return capture.ToServer
 }
 
-// outcome says what a response says.
+// outcome describes a response.
 func outcome(r *trace.Row) string {
 	switch r.Status {
 	case trace.Failed:
@@ -429,7 +454,7 @@ func outcome(r *trace.Row) string {
 	return joinNonEmpty("result", safe(r.ResultInfo.ResultType), safe(r.ResultInfo.Text))
 }
 
-// moveCursor goes so many lines down, or up.
+// moveCursor moves the cursor n lines down, or up if n is negative.
 func (m *model) moveCursor(n int) {
 	if m.sel == nil {
 		return
@@ -448,7 +473,7 @@ func (m *model) moveCursor(n int) {
 	})
 }
 
-// toEnd goes to the last line.
+// toEnd moves the cursor to the last line.
 func (m *model) toEnd() {
 	if m.sel == nil {
 		return
@@ -461,14 +486,14 @@ func (m *model) toEnd() {
 	})
 }
 
-// setFollow keeps the cursor on the newest line, or lets it be.
+// setFollow turns on or off that the cursor follows the newest line.
 func (m *model) setFollow(on bool) {
 	if m.follow = on; on {
 		m.pause = nil
 	}
 }
 
-// setPause stops the table, or lets it go on.
+// setPause pauses or resumes the table.
 func (m *model) setPause() {
 	if m.pause != nil {
 		m.pause = nil
@@ -487,10 +512,10 @@ func (m *model) setPause() {
 	m.pause, m.follow = p, false
 }
 
-// maxScanRows is how many rows are looked at for the next problem while the model is locked.
+// maxScanRows limits the rows searched while the model is locked.
 const maxScanRows = 20_000
 
-// nextFailure goes to the next row in which something went wrong, or the one before.
+// nextFailure moves to the next or previous row with a failure.
 func (m *model) nextFailure(forward bool) {
 	if m.sel == nil {
 		return
@@ -509,7 +534,8 @@ func (m *model) nextFailure(forward bool) {
 	}
 }
 
-// findFailure looks for a row in which something went wrong among the next ones. It returns where that is, or where to go on, and whether there is more. The model is locked.
+// findFailure searches the next rows for a failure. It returns the position of the failure, or
+// where to continue and whether there are more rows. The caller must hold the lock of the model.
 func (m *model) findFailure(w *trace.Model, from position, forward bool) (at position, found, more bool) {
 	x, ok := walk(m.list(w), from)
 	if !ok {
@@ -539,7 +565,8 @@ func hasFailure(r *trace.Row) bool {
 	return len(r.Findings) > 0 || r.Kind == trace.Invalid || r.Kind == trace.Stdout || r.Kind == trace.Gap
 }
 
-// unfold shows what is inside the row of the cursor, or hides it. Inside a row, it hides what is beside it, too.
+// unfold shows or hides the children of the cursor's row. If they are already hidden, it moves to
+// the parent and folds that.
 func (m *model) unfold(open bool) {
 	if m.sel == nil || m.frames != nil {
 		return
@@ -568,7 +595,7 @@ func (m *model) unfold(open bool) {
 	}
 }
 
-// marked returns which of the rows to be compared a row is: 1, 2, or 0 for none.
+// marked returns 1 or 2 for a row marked for comparison, and 0 for others.
 func (m *model) marked(seq uint64) int {
 	for i, s := range m.marks {
 		if s == seq {
@@ -578,7 +605,7 @@ func (m *model) marked(seq uint64) int {
 	return 0
 }
 
-// toggleMark marks the row of the cursor, or takes its mark away. Two rows are marked at most.
+// toggleMark marks or unmarks the cursor's row. At most two rows are marked.
 func (m *model) toggleMark() {
 	seq := m.view.seq
 	switch at := m.marked(seq); {

@@ -13,7 +13,7 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// A source is what a model shows: a [watch.Hub].
+// A source provides the data of a model. It is a [watch.Hub].
 type source interface {
 	Read(f func(m *trace.Model))
 	selectRows(f *filter.Filter) selection
@@ -24,18 +24,18 @@ type source interface {
 	Restart(ctx context.Context, captureID string) error
 }
 
-// hubSource makes a hub a source.
+// A hubSource is the source of a hub.
 type hubSource struct{ *watch.Hub }
 
 func (h hubSource) selectRows(f *filter.Filter) selection { return h.Select(f) }
 
-// The parts of the screen that keys can go to.
+// The parts of the screen that can have the focus.
 const (
 	onTable = iota
 	onPane
 )
 
-// A model is the state of the screen. Its methods belong to the event loop.
+// A model is the state of the screen. Its methods run in the event loop.
 type model struct {
 	src        source
 	opts       Options
@@ -48,50 +48,69 @@ type model struct {
 	zone          *time.Location
 	now           func() time.Time
 
-	sel          selection // nil until the first one is there
-	query        query
-	cursor       position
-	top          position
-	follow       bool
-	pause        *pauseState // nil if not
-	folds        foldState
-	frames       *frameView // nil if exchanges are shown
-	timeMode     int
-	marks        []uint64 // Seq of rows to be compared, the older one first
-	sources      []watch.Source
-	view         viewport
-	singleBridge bool // what is shown is of one bridge
+	// sel is nil until the first selection is ready.
+	sel    selection
+	query  query
+	cursor position
+	top    position
+	follow bool
+	// pause is nil unless paused.
+	pause *pauseState
+	folds foldState
+	// frames is nil if exchanges are shown.
+	frames   *frameView
+	timeMode int
+	// marks has the Seq of the rows to compare, in the order in which they were marked.
+	marks   []uint64
+	sources []watch.Source
+	view    viewport
+	// singleBridge tells that all rows are from one bridge.
+	singleBridge bool
 
-	readingDetail bool               // the detail of a row is on its way: one at a time, since it may be large
-	cancelRead    context.CancelFunc // gives that up
-	readingCopy   bool               // a detail is read in order to be copied
+	// readingDetail tells that the detail of a row is being read: one at a time, because it may be
+	// large.
+	readingDetail bool
+	// cancelRead cancels that.
+	cancelRead context.CancelFunc
+	// readingCopy tells that a detail is being read in order to copy it.
+	readingCopy bool
 
-	focus       int
-	pane        *pane    // nil if closed
-	zoom        bool     // the pane has all of the screen
-	overlay     *overlay // nil if none
-	prompt      *prompt  // nil if none
-	editor      *editor  // nil if none
-	flash       flash
-	tickPending bool // one is on its way
+	focus int
+	// pane is nil if closed.
+	pane *pane
+	// zoom gives the whole screen to the pane.
+	zoom bool
+	// overlay is nil if closed.
+	overlay *overlay
+	// prompt is nil if closed.
+	prompt *prompt
+	// editor is nil if closed.
+	editor *editor
+	flash  flash
+	// tickPending tells that a tick has been requested.
+	tickPending bool
 	quit        bool
 }
 
-// The size of a screen that does not say how large it is.
+// The size of a terminal that does not report its size.
 const (
 	defaultWidth  = 80
 	defaultHeight = 24
 )
 
-// A choice is what the table is to show.
+// A query describes what the table should show.
 type query struct {
-	text         string // the filter as it was entered
-	findingsOnly bool   // only what has findings
-	gen          int    // counts the choices, so that one that is late is not taken for the newest
-	busy         bool   // the newest is on its way
+	// text is the filter as entered.
+	text string
+	// findingsOnly restricts the table to rows with findings.
+	findingsOnly bool
+	// gen counts the queries, to recognize outdated results.
+	gen int
+	// busy tells that the newest selection is not ready.
+	busy bool
 }
 
-// filter returns the choice as a filter.
+// filter returns the query as a filter.
 func (c *query) filter() (*filter.Filter, error) {
 	text := c.text
 	if c.findingsOnly {
@@ -106,13 +125,15 @@ func (c *query) filter() (*filter.Filter, error) {
 	return filter.Parse(text)
 }
 
-// pauseState is what is remembered while nothing moves.
+// A pauseState is the state of a paused table.
 type pauseState struct {
-	last anchor    // of the list; what comes behind it is not shown
-	at   time.Time // timers stand
+	// last is the last item shown.
+	last anchor
+	// at is the time at which timers stopped.
+	at time.Time
 }
 
-// A flash is a message in the last line, for a while.
+// A flash is a message shown in the last line for a while.
 type flash struct {
 	text  string
 	bad   bool
@@ -138,13 +159,16 @@ func newModel(src source, opts *Options, t *background) *model {
 
 // Messages of the model to itself, and of the feed.
 type (
-	changedMsg  struct{ sources bool } // the hub knows something new
-	tickMsg     time.Time              // timers count
+	// changedMsg tells that the hub has changed.
+	changedMsg struct{ sources bool }
+	// tickMsg updates timers.
+	tickMsg time.Time
+	// A selectedMsg has the selection for a query.
 	selectedMsg struct {
 		gen int
 		sel selection
 	}
-	// A doneMsg is the end of something that took time: what there is to say, and what there is to show, which is made in the event loop.
+	// A doneMsg is the result of a background command. The event loop calls show.
 	doneMsg struct {
 		text string
 		bad  bool
@@ -156,7 +180,7 @@ func (m *model) Init() tea.Cmd {
 	return tea.Batch(tea.RequestBackgroundColor, m.selectRows())
 }
 
-// selectRows has the hub select what is wanted.
+// selectRows starts the selection for the query.
 func (m *model) selectRows() tea.Cmd {
 	f, err := m.query.filter()
 	if err != nil {
@@ -177,11 +201,11 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (m *model) handleMsg(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		if m.width, m.height = msg.Width, msg.Height; m.width <= 0 || m.height <= 0 { // it does not know
+		if m.width, m.height = msg.Width, msg.Height; m.width <= 0 || m.height <= 0 { // unknown
 			m.width, m.height = defaultWidth, defaultHeight
 		}
 		if m.pane != nil && m.pane.hex {
-			m.pane.pagers = nil // there may be room for other rows
+			m.pane.pagers = nil // the width of a hex row may change
 		}
 		if m.editor != nil {
 			m.editor.resize(m.width, m.height)
@@ -206,7 +230,7 @@ func (m *model) handleMsg(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// handleEvent handles what comes from the hub and from commands.
+// handleEvent handles messages of the hub and of commands.
 func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case changedMsg:
@@ -246,7 +270,7 @@ func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// gotSelection takes a selection into use, unless a newer one is on its way.
+// gotSelection uses a selection, unless a newer one is requested.
 func (m *model) gotSelection(msg selectedMsg) {
 	if msg.gen != m.query.gen {
 		msg.sel.Close()
@@ -259,10 +283,10 @@ func (m *model) gotSelection(msg selectedMsg) {
 	m.sources = m.src.Sources()
 }
 
-// setColors takes the name of a profile of colours.
+// setColors sets the colors for a color profile.
 func (m *model) setColors(profile string) {
 	if m.opts.Colors != Colors256 {
-		return // it was asked for
+		return // the user chose the colors
 	}
 	switch profile {
 	case "TrueColor", "ANSI256":
@@ -276,19 +300,19 @@ func (m *model) setColors(profile string) {
 	m.restyle()
 }
 
-// close frees what the model has of the hub.
+// close releases the selection.
 func (m *model) close() {
 	if m.sel != nil {
 		m.sel.Close()
 	}
 }
 
-// handleKey handles a key: it belongs to what is typed, to what lies on top, to the pane, or to the table.
+// handleKey passes a key to the editor, the prompt, the overlay, the pane or the table.
 func (m *model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 	if m.flash.text != "" {
 		m.flash = flash{}
 	}
-	if k.String() == "alt+esc" { // twice in quick succession
+	if k.String() == "alt+esc" { // two quick Esc
 		k = tea.KeyPressMsg{Code: tea.KeyEscape}
 	}
 	switch {
@@ -318,7 +342,7 @@ func (m *model) quitProgram() tea.Cmd {
 	return tea.Quit
 }
 
-// tableHidden reports whether the pane has all of the screen.
+// tableHidden reports whether the pane has the whole screen.
 func (m *model) tableHidden() bool { return m.pane != nil && m.layout().table.h == 0 }
 
 // overlayKey handles a key while an overlay is open.
@@ -343,7 +367,7 @@ func (m *model) overlayKey(k string) tea.Cmd {
 	return nil
 }
 
-// scrollKey scrolls a text, and reports whether the key was one for that.
+// scrollKey handles a key that scrolls a text. It returns false for other keys.
 func (m *model) scrollKey(p *pager, height int, k string) bool {
 	if p == nil {
 		return false
@@ -377,7 +401,7 @@ func (m *model) scrollKey(p *pager, height int, k string) bool {
 	return true
 }
 
-// paneKey handles a key of the pane, and reports whether it was one.
+// paneKey handles a key of the pane. The second result is false for other keys.
 func (m *model) paneKey(k string) (tea.Cmd, bool) {
 	p := m.pane
 	page, height := m.activePager()
@@ -392,7 +416,7 @@ func (m *model) paneKey(k string) (tea.Cmd, bool) {
 		m.prompt = newPrompt(searchPrompt, "/", "")
 	case "left", "h", "right", "l":
 		m.nextTab(k == "right" || k == "l")
-	case "J", "K": // the next row without leaving the pane
+	case "J", "K": // the next row, without leaving the pane
 		m.tableKey(map[string]string{"J": "down", "K": "up"}[k])
 	case "b":
 		p.hex = !p.hex
@@ -406,7 +430,7 @@ func (m *model) paneKey(k string) (tea.Cmd, bool) {
 	return nil, true
 }
 
-// nextTab opens the next tab, or the one before.
+// nextTab opens the next or previous tab.
 func (m *model) nextTab(forward bool) {
 	p := m.pane
 	for i := range p.tabs {
@@ -423,7 +447,7 @@ func (m *model) nextTab(forward bool) {
 	}
 }
 
-// tableKey moves in the table, and reports whether the key was one for that.
+// tableKey handles a key that moves in the table. It returns false for other keys.
 func (m *model) tableKey(k string) bool {
 	height := max(1, m.view.area.table.h)
 	switch k {
@@ -461,7 +485,7 @@ func (m *model) tableKey(k string) bool {
 	return true
 }
 
-// globalKey handles the keys that do the same wherever they are pressed.
+// globalKey handles the keys that work everywhere.
 func (m *model) globalKey(k string) tea.Cmd {
 	if len(k) == 1 && k[0] >= '1' && k[0] <= '9' {
 		m.chooseTab(int(k[0] - '1'))
@@ -508,7 +532,7 @@ func (m *model) globalKey(k string) tea.Cmd {
 	return nil
 }
 
-// rowKey handles the keys that do something with the row of the cursor.
+// rowKey handles the keys that act on the cursor's row.
 func (m *model) rowKey(k string) tea.Cmd {
 	switch k {
 	case "m":
@@ -533,7 +557,7 @@ func (m *model) rowKey(k string) tea.Cmd {
 	return nil
 }
 
-// goBack goes back by one step: it closes the pane, ends a pause, takes the filter away.
+// goBack goes back one step: it closes the pane, ends a pause or clears the filter.
 func (m *model) goBack() tea.Cmd {
 	switch {
 	case m.pane != nil:
@@ -550,7 +574,7 @@ func (m *model) goBack() tea.Cmd {
 	return nil
 }
 
-// chooseTab opens a tab, and the pane if that is closed.
+// chooseTab opens a tab, and the pane if needed.
 func (m *model) chooseTab(i int) {
 	names := tabNames()
 	switch {
@@ -577,7 +601,7 @@ func (m *model) openCard() {
 	m.overlay = m.cardOverlay()
 }
 
-// wheelLines is how many lines a step of the wheel is.
+// wheelLines is the number of lines of a wheel step.
 const wheelLines = 3
 
 func (m *model) wheel(e tea.Mouse) tea.Cmd {
@@ -603,7 +627,8 @@ func (m *model) wheel(e tea.Mouse) tea.Cmd {
 	return nil
 }
 
-// click chooses a row, unfolds it by its triangle, or chooses a tab. A second click on the row of the cursor opens it.
+// click selects a row, unfolds it by its triangle, or selects a tab. A click on the cursor's row
+// opens it.
 func (m *model) click(e tea.Mouse) tea.Cmd {
 	if e.Button != tea.MouseLeft || m.editor != nil || m.overlay != nil || m.prompt != nil && m.prompt.kind != filterPrompt {
 		return nil
@@ -645,7 +670,7 @@ func (m *model) clickRow(x, i int) {
 	}
 }
 
-// whatColumn is the column of the screen in which the text of a row begins.
+// whatColumn returns the screen column at which the text of a row begins.
 func (m *model) whatColumn() int {
 	x := m.view.area.table.x + markWidth
 	for _, c := range m.view.columns {

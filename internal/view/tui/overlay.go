@@ -9,15 +9,19 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// An overlay is a text that has the screen until it is closed.
+// An overlay is a text that fills the screen until it is closed.
 type overlay struct {
-	title     string
-	pager     *pager
-	render    func() []line  // makes the text anew, in another theme; nil keeps it
-	copy      string         // what y copies
-	alternate func() tea.Cmd // what Y does; nil is nothing
+	title string
+	pager *pager
+	// render renders the text again, for another theme. If it is nil, the text stays.
+	render func() []line
+	// copy is the text that y copies.
+	copy string
+	// alternate is the action of Y. Nil means none.
+	alternate func() tea.Cmd
 
-	alternateName string // of that, for the last line
+	// alternateName is the name of that action, for the last line.
+	alternateName string
 }
 
 func newOverlay(title string, again func() []line) *overlay {
@@ -50,7 +54,7 @@ func (m *model) drawOverlay() string {
 	return strings.Join(lines, "\n")
 }
 
-// overlayHeight is how many lines the text of an overlay has.
+// overlayHeight returns the number of text lines of an overlay.
 func (m *model) overlayHeight() int {
 	return max(1, m.height-2)
 }
@@ -87,10 +91,10 @@ func (m *model) overlayFooter(height int) line {
 	return append(l, span{"", spaces(m.width - l.width() - width(right) - 1)}, span{m.theme.dim, right})
 }
 
-// factWidth is how wide the names of facts are.
+// factWidth is the width of fact names.
 const factWidth = 13
 
-// cardOverlay shows what is known about a session.
+// cardOverlay shows a session.
 func (m *model) cardOverlay() *overlay {
 	c := m.view.session
 	return newOverlay("Session", func() []line { return m.cardLines(&c) })
@@ -170,11 +174,11 @@ func (m *model) toolsOverlay() *overlay {
 		}
 		return append(append(out, nil), m.statTable("method", methods, both)...)
 	})
-	o.pager.wraps = false // a table is read in its columns
+	o.pager.wraps = false // keep the columns of the table
 	return o
 }
 
-// A statLine is a Stat as it is shown.
+// A statLine is a formatted Stat.
 type statLine struct {
 	name             string
 	calls, wrong     uint64
@@ -183,7 +187,7 @@ type statLine struct {
 	hist             string
 }
 
-// maxStats is how many tools, or methods, are shown.
+// maxStats limits the tools and the methods shown.
 const maxStats = 1000
 
 func statLines(list []*trace.Stat) []statLine {
@@ -206,10 +210,10 @@ func statLines(list []*trace.Stat) []statLine {
 	return out
 }
 
-// histColumns is how wide a histogram is.
+// histColumns is the width of a histogram.
 const histColumns = 12
 
-// histogram draws buckets as blocks of a height that tells their share.
+// histogram draws buckets as blocks whose heights show their shares.
 func histogram(list []trace.Bucket) string {
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	most := uint64(1)
@@ -228,7 +232,8 @@ func histogram(list []trace.Bucket) string {
 	return string(out)
 }
 
-// statTable lays statistics out for the width of the screen, with columns below those of all.
+// statTable formats statistics for the width of the screen. The columns fit all lines in all, so
+// that several tables align.
 func (m *model) statTable(what string, list, all []statLine) []line {
 	t := m.theme
 	name := width(what)
@@ -263,7 +268,7 @@ func sizeOrNone(n int64) string {
 	return padLeft(trace.FormatSize(n), 9)
 }
 
-// helpLines are the keys with what they do.
+// helpLines returns the keys with their actions.
 func (m *model) helpLines() []line {
 	t := m.theme
 	var out []line
@@ -277,7 +282,7 @@ func (m *model) helpLines() []line {
 	return append(append(append(out, m.helpSigns()...), nil), m.helpFilters()...)
 }
 
-// A helpGroup is keys of one purpose.
+// A helpGroup is a group of keys.
 type helpGroup struct {
 	title string
 	keys  [][2]string

@@ -7,26 +7,33 @@ import (
 
 // A pager is a text that can be scrolled and searched.
 type pager struct {
-	lines   []line // of any width
-	wraps   bool   // long lines are wrapped, else cut
-	madeFor int    // the width that the lines were made for, if they depend on it
+	// lines have any width.
+	lines []line
+	// wraps tells to wrap long lines. Otherwise they are cut.
+	wraps bool
+	// madeFor is the width that lines were made for, if they depend on it.
+	madeFor int
 
-	top     int
-	wrapped []line // wrapped for columns
+	top int
+	// wrapped are the lines wrapped at columns.
+	wrapped []line
 	columns int
-	origin  []int // the number in lines of each of shown
+	// origin has the index in lines for each wrapped line.
+	origin []int
 
-	search  string
-	matches []int // numbers in shown
-	match   int   // in hits
+	search string
+	// matches are the indexes in wrapped of lines that match search.
+	matches []int
+	// match is an index in matches.
+	match int
 }
 
-// maxPager is how many lines a pager has at most, wrapped.
+// maxPager limits the wrapped lines of a pager.
 const maxPager = 50_000
 
 func newPager(lines []line) *pager { return &pager{lines: lines, wraps: true, columns: -1} }
 
-// wrapTo wraps the lines for so many columns, if they are not yet. The line at the top stays.
+// wrapTo wraps the lines at a number of columns, if they are not yet. The line at the top stays.
 func (p *pager) wrapTo(columns int) {
 	if columns == p.columns {
 		return
@@ -55,7 +62,7 @@ func (p *pager) wrapTo(columns int) {
 	p.find(p.search)
 }
 
-// indent returns how many spaces a line begins with.
+// indent returns the number of leading spaces.
 func (l line) indent() (n int) {
 	for _, s := range l {
 		rest := strings.TrimLeft(s.text, " ")
@@ -66,18 +73,18 @@ func (l line) indent() (n int) {
 	return n
 }
 
-// scroll moves by lines.
+// scroll scrolls n lines.
 func (p *pager) scroll(n, height int) {
 	p.top = min(max(0, p.top+n), max(0, len(p.wrapped)-height))
 }
 
-// toggleWrap wraps long lines, or cuts them.
+// toggleWrap switches between wrapping and cutting long lines.
 func (p *pager) toggleWrap() {
 	p.wraps = !p.wraps
 	p.columns = -1
 }
 
-// find looks for a text. Case counts only if the text has capitals.
+// find searches for a text. Case matters only if the text has capitals.
 func (p *pager) find(text string) {
 	p.search, p.matches, p.match = text, nil, 0
 	if text == "" {
@@ -95,7 +102,7 @@ func (p *pager) find(text string) {
 	}
 }
 
-// jumpToMatch goes to the next hit, or the one before, and reports whether there is one.
+// jumpToMatch moves to the next or previous match. It returns false if there are no matches.
 func (p *pager) jumpToMatch(forward bool, height int) bool {
 	if len(p.matches) == 0 {
 		return false
@@ -109,7 +116,7 @@ func (p *pager) jumpToMatch(forward bool, height int) bool {
 	return true
 }
 
-// firstMatch goes to the first hit at the top of what is seen, or below.
+// firstMatch moves to the first match at or below the top.
 func (p *pager) firstMatch(height int) {
 	for i, h := range p.matches {
 		if p.match = i; h >= p.top {
@@ -129,7 +136,7 @@ func (p *pager) showMatch(height int) {
 	p.scroll(0, height)
 }
 
-// lineAt returns the line to be drawn at a height, with what was searched for marked.
+// lineAt returns the visible line i, with matches highlighted.
 func (p *pager) lineAt(i int, match style) line {
 	if i += p.top; i >= len(p.wrapped) {
 		return nil
@@ -141,17 +148,17 @@ func (p *pager) lineAt(i int, match style) line {
 	return l.highlight(p.search, match)
 }
 
-// highlight gives a style to what a text has in common with a line.
+// highlight applies a style to all occurrences of a text in a line.
 func (l line) highlight(text string, match style) line {
 	whole := l.text()
 	folded := whole
 	if strings.IndexFunc(text, unicode.IsUpper) < 0 {
 		if folded = strings.ToLower(whole); len(folded) != len(whole) {
-			return l // its parts cannot be found again
+			return l // offsets would differ
 		}
 	}
 	var out line
-	at := 0 // in whole, of the span
+	at := 0 // offset of the span in whole
 	for _, s := range l {
 		for begin := 0; begin < len(s.text); {
 			from, to := nextMatch(folded, text, at+begin)
@@ -171,7 +178,8 @@ func (l line) highlight(text string, match style) line {
 	return out
 }
 
-// nextMatch returns where the first match ends behind at, and where that begins; both are the length of s if there is none.
+// nextMatch returns the first match that ends after offset at. Without a match, from and to are
+// beyond the end of s.
 func nextMatch(s, text string, at int) (from, to int) {
 	begin := max(0, at-len(text)+1)
 	for {

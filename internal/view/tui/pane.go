@@ -14,29 +14,38 @@ import (
 	"mcpwire/internal/view/detail"
 )
 
-// A pane shows everything about one row, a tab for each side of it.
+// A pane shows the detail of a row in tabs.
 type pane struct {
-	seq         uint64 // of the row
-	fingerprint string // of the state of the row that is shown
-	gen         int    // counts what was asked for
-	loading     bool
-	stale       bool // the row has changed meanwhile
-	detail      *detail.Detail
-	failed      string // why there is no detail
-	tabs        []tab
-	wantTab     int    // the number of the tab to open when there are some; 0 is none
-	openTab     string // the title of the tab that the user chose; there need be none for this row
-	pagers      map[string]*pager
-	hex         bool
-	search      string
+	// seq is the Seq of the row.
+	seq uint64
+	// fingerprint is that of the state shown.
+	fingerprint string
+	// gen counts the requests for details.
+	gen     int
+	loading bool
+	// stale tells that the row has changed since.
+	stale  bool
+	detail *detail.Detail
+	// failed tells why the detail could not be read.
+	failed string
+	tabs   []tab
+	// wantTab is the number of the tab to open when the detail is ready. Zero means none.
+	wantTab int
+	// openTab is the title of the tab that the user chose. The row may not have it.
+	openTab string
+	pagers  map[string]*pager
+	hex     bool
+	search  string
 }
 
-// A tab is one side of a row.
+// A tab shows one aspect of a row.
 type tab struct {
-	title  string
-	number int // the key that opens it
+	title string
+	// number is the key that opens the tab.
+	number int
 	lines  func(m *model, d *detail.Detail) []line
-	x, w   int // where it is drawn
+	// x and w are the column and the width of the title.
+	x, w int
 }
 
 type detailMsg struct {
@@ -45,7 +54,7 @@ type detailMsg struct {
 	err    error
 }
 
-// detailTimeout is how long it may take to read what is shown of a row.
+// detailTimeout limits the time to read a detail.
 const detailTimeout = 20 * time.Second
 
 // openPane opens the pane.
@@ -58,7 +67,8 @@ func (m *model) openPane() {
 
 func (m *model) closePane() { m.pane, m.focus, m.zoom = nil, onTable, false }
 
-// syncPane has the pane show a row, if it is open and shows another one, or an older state of it. The model is locked.
+// syncPane updates the pane if another row has the cursor or its row has changed. The caller must
+// hold the lock of the model.
 func (m *model) syncPane(r *trace.Row) tea.Cmd {
 	p := m.pane
 	if p == nil {
@@ -82,7 +92,8 @@ func (m *model) syncPane(r *trace.Row) tea.Cmd {
 	}
 	p.seq, p.loading, p.stale = r.Seq, true, false
 	p.gen++
-	if m.readingDetail { // who goes through rows quickly sees the last one, and none of the others is read meanwhile
+	// Moving quickly through rows reads only the last one.
+	if m.readingDetail {
 		p.fingerprint = ""
 		m.cancelRead()
 		return nil
@@ -100,7 +111,7 @@ func (m *model) syncPane(r *trace.Row) tea.Cmd {
 	})
 }
 
-// fingerprintOf tells states of a row apart in which there are other things to show.
+// fingerprintOf returns a text that changes when the detail of a row changes.
 func fingerprintOf(r *trace.Row, hex bool) string {
 	n := 0
 	for range r.All() {
@@ -114,7 +125,7 @@ func fingerprintOf(r *trace.Row, hex bool) string {
 	return fmt.Sprint(r.Seq, r.Status, r.Done, len(r.Events), n, r.EvictedChildren, r.CountFindings(), ended, events, r.ResponseN, hex)
 }
 
-// gotDetail takes a detail into use, unless it is of another row by now.
+// gotDetail shows a detail, unless it is outdated.
 func (m *model) gotDetail(msg detailMsg) {
 	m.cancelRead()
 	m.readingDetail = false
@@ -138,7 +149,7 @@ func (m *model) gotDetail(msg detailMsg) {
 		p.wantTab = 0
 		m.chooseTab(wish - 1)
 	}
-	for _, t := range p.tabs { // who has scrolled stays there
+	for _, t := range p.tabs { // keep the scroll position
 		if was := old[t.title]; was != nil {
 			page := p.pager(m, t)
 			page.wrapTo(was.columns)
@@ -147,7 +158,7 @@ func (m *model) gotDetail(msg detailMsg) {
 	}
 }
 
-// restyle draws everything anew in another theme.
+// restyle redraws texts for another theme.
 func (m *model) restyle() {
 	if m.pane != nil {
 		m.pane.pagers = nil
@@ -158,7 +169,7 @@ func (m *model) restyle() {
 	}
 }
 
-// currentTab returns the tab that is shown: the one that was chosen, or the first.
+// currentTab returns the chosen tab, or else the first, or nil.
 func (p *pane) currentTab() *tab {
 	for i := range p.tabs {
 		if p.tabs[i].title == p.openTab {
@@ -202,7 +213,7 @@ func (p *pane) currentPager(m *model) *pager {
 	return page
 }
 
-// paneBody is the part of the pane with the text.
+// paneBody returns the area of the pane's text.
 func (m *model) paneBody() rect {
 	r := m.layout().pane
 	head := min(2, max(0, r.h-1))
@@ -212,7 +223,7 @@ func (m *model) paneBody() rect {
 	return rect{r.x + 1, r.y + head, max(1, r.w-2), r.h - head}
 }
 
-// drawPane draws a line of the pane: its title, the tabs, and the text.
+// drawPane draws a line of the pane: its title, the tabs or the text.
 func (m *model) drawPane(b *strings.Builder, i int) {
 	p, r, text := m.pane, m.view.area.pane, m.paneBody()
 	head := text.y - r.y
@@ -241,7 +252,7 @@ func (m *model) drawPane(b *strings.Builder, i int) {
 	l.appendTo(b, r.w, "", false)
 }
 
-// paneTitle says which row it is.
+// paneTitle returns the title of the row.
 func (m *model) paneTitle() line {
 	d := m.pane.detail
 	if d == nil {
@@ -250,7 +261,8 @@ func (m *model) paneTitle() line {
 	return line{{m.theme.dim, fmt.Sprintf(" #%d ", d.N)}, {m.theme.text.plus(bold), safe(d.Glyph) + " " + safe(d.Title)}}
 }
 
-// tabLine draws the tabs, and remembers where they are. Where there is little room their titles are short, or numbers.
+// tabLine draws the tabs and records their positions. Titles are shortened or omitted if they do
+// not fit.
 func (m *model) tabLine(r rect) line {
 	p := m.pane
 	open := p.currentTab()
@@ -279,7 +291,7 @@ func tabsWidth(tabs []tab, open *tab, short int) (n int) {
 	return n
 }
 
-// tabText is the text of a tab: its number and its title, or the beginning of that, or none.
+// tabText returns the number and the title of a tab, with the title shortened or omitted.
 func tabText(t *tab, open bool, short int) string {
 	if open {
 		return fmt.Sprintf("[%d %s]", t.number, t.title)
@@ -294,12 +306,13 @@ func tabText(t *tab, open bool, short int) string {
 	return fmt.Sprintf(" %d %s ", t.number, title)
 }
 
-// tabNames are the titles of all tabs: each has its number for every row, whichever of them that has, and the same one in the browser.
+// tabNames returns the titles of all tabs. A tab has the same number for every row, and in the
+// browser.
 func tabNames() []string {
 	return []string{"Summary", "Request", "Response", "Raw", "HTTP", "SSE", "Timing", "Findings", "Translated"}
 }
 
-// tabsOf returns the tabs that have something to say.
+// tabsOf returns the tabs that have content.
 func tabsOf(d *detail.Detail) []tab {
 	var list []tab
 	names := tabNames()
@@ -368,7 +381,7 @@ func responseTab(m *model, d *detail.Detail) []line {
 	return out
 }
 
-// payloadLines shows a payload, with the findings at the lines that they are about.
+// payloadLines shows a payload, with findings at their lines.
 func payloadLines(m *model, d *detail.Detail, p *detail.Payload) []line {
 	t := m.theme
 	head := fmt.Sprintf("#%d · %s · %s", p.N, trace.FormatSize(p.Len), p.Form)
@@ -403,10 +416,10 @@ func payloadLines(m *model, d *detail.Detail, p *detail.Payload) []line {
 	return out
 }
 
-// maxIndent is how deep JSON is indented: what is deeper is not readable for that.
+// maxIndent limits the indentation of JSON. Deeper levels would be unreadable.
 const maxIndent = 20
 
-// textLine makes a line of the screen of a line of text.
+// textLine converts a line of a detail.
 func (m *model) textLine(l detail.Line) line {
 	out := line{{"", spaces(2 * min(l.Depth, maxIndent))}}
 	if l.Depth > maxIndent {
@@ -444,7 +457,7 @@ func (m *model) kindStyle(k detail.SpanKind) style {
 	return t.text
 }
 
-// severityStyle is the style for findings of a severity.
+// severityStyle returns the style for a severity.
 func (m *model) severityStyle(s string) style {
 	switch s {
 	case "error":
@@ -498,7 +511,7 @@ func rawTab(m *model, d *detail.Detail) []line {
 	return append(out, nil, line{{t.dim, "b shows bytes as hexadecimal digits, or as text"}})
 }
 
-// hexLines shows 16 bytes, on two lines where there is little room.
+// hexLines shows 16 bytes, on two lines if one is too wide.
 func (m *model) hexLines(h detail.HexRow) []line {
 	row := func(offset int64, hex, text string, columns int) line {
 		return line{{m.theme.dim, fmt.Sprintf("%08x  ", offset)}, {m.theme.text, pad(hex, columns)}, {m.theme.str, " " + safe(text)}}
@@ -510,7 +523,7 @@ func (m *model) hexLines(h detail.HexRow) []line {
 	return []line{row(h.Offset, h.Hex[:half], h.Text[:8], half), row(h.Offset+8, strings.TrimLeft(h.Hex[half:], " "), h.Text[8:], half)}
 }
 
-// arrow is the sign for a direction.
+// arrow returns the symbol of a direction.
 func arrow(dir string) string {
 	switch dir {
 	case "c2s":
@@ -651,7 +664,7 @@ func timingTab(m *model, d *detail.Detail) []line {
 	return out
 }
 
-// segmentBar draws a part of the time as a bar.
+// segmentBar draws a segment as a bar.
 func (m *model) segmentBar(s detail.Segment, whole float64, columns int) span {
 	at := func(ms float64) int {
 		if whole <= 0 {
@@ -694,8 +707,7 @@ func findingsTab(m *model, d *detail.Detail) []line {
 	return out
 }
 
-// millis is a number of milliseconds for people.
-// later is millis for what comes after something else, or "" for that itself.
+// offsetText formats milliseconds since a beginning, or returns "" for 0.
 func offsetText(ms float64) string {
 	if ms == 0 {
 		return ""
@@ -707,10 +719,11 @@ func millisText(ms float64) string {
 	return trace.FormatDuration(time.Duration(min(max(ms, -9e12), 9e12) * float64(time.Millisecond)).Round(100 * time.Nanosecond))
 }
 
-// twoColumns is how wide a text must be for two messages to stand side by side.
+// twoColumns is the width from which two messages are side by side.
 const twoColumns = 96
 
-// translatedTab shows what a bridge made of messages: before and after side by side, or, where there is no room, each line above what became of it.
+// translatedTab shows the translations of a bridge: before and after side by side or, on a narrow
+// screen, one below the other.
 func translatedTab(m *model, d *detail.Detail) []line {
 	t := m.theme
 	var out []line
@@ -736,7 +749,7 @@ func translatedTab(m *model, d *detail.Detail) []line {
 	return out
 }
 
-// translatedHead says what became what.
+// translatedHead returns the heading of a translation.
 func (m *model) translatedHead(x *detail.Translation) line {
 	t := m.theme
 	sign, st := "→", t.request
@@ -769,7 +782,7 @@ func (m *model) unaligned(d *detail.Detail, x *detail.Translation) []line {
 	return out
 }
 
-// aligned shows pairs of lines, in one column or in two.
+// aligned shows pairs of lines in one or two columns.
 func (m *model) aligned(x *detail.Translation, columns int) []line {
 	t := m.theme
 	var out []line
@@ -798,7 +811,8 @@ func (m *model) aligned(x *detail.Translation, columns int) []line {
 	return out
 }
 
-// sideLine is a line of one of the two messages, with a sign if the other does not say the same; nil if there is none.
+// sideLine returns a line of one message, with a sign if the lines differ. It returns nil for a
+// missing line.
 func (m *model) sideLine(p *detail.TranslatedMessage, n, differs int, sign string, st style) line {
 	if n <= 0 || n > len(p.Lines) {
 		return nil
@@ -809,7 +823,7 @@ func (m *model) sideLine(p *detail.TranslatedMessage, n, differs int, sign strin
 	return append(line{{st, sign + " "}}, m.textLine(p.Lines[n-1])...)
 }
 
-// sideBySide puts two lines side by side, each wrapped for so many columns.
+// sideBySide puts two lines side by side, each wrapped at a number of columns.
 func sideBySide(t *theme, a, b line, columns int) []line {
 	left, right := wrapSide(a, columns), wrapSide(b, columns)
 	var out []line
@@ -834,7 +848,7 @@ func wrapSide(l line, columns int) []line {
 	return l.wrap(columns, min(l.indent()+2, columns/2))
 }
 
-// goToOtherSide goes to the row of a bridge's other side that this one was made of, or became.
+// goToOtherSide moves to the linked row on a bridge's other side.
 func (m *model) goToOtherSide() tea.Cmd {
 	if m.sel == nil || m.frames != nil {
 		m.showFlash(false, "o goes to a bridge's other side from an exchange; x shows those")

@@ -19,21 +19,25 @@ const (
 	confirmPrompt // y or n
 )
 
-// A prompt is a line that is being typed.
+// A prompt is a line of input.
 type prompt struct {
-	kind      int
-	label     string
-	text      []rune
-	pos       int
-	previous  string // what was there before, for Esc
+	kind  int
+	label string
+	text  []rune
+	pos   int
+	// previous is the text that Esc restores.
+	previous  string
 	filterErr *filter.SyntaxError
-	gen       int            // counts changes
-	onYes     func() tea.Cmd // of confirmPrompt
+	// gen counts changes.
+	gen int
+	// onYes is the action of a confirmPrompt.
+	onYes func() tea.Cmd
 
-	closesOverlay bool // the answer closes the overlay
+	// closesOverlay tells that any answer closes the overlay.
+	closesOverlay bool
 }
 
-// maxPrompt is how many characters can be typed.
+// maxPrompt limits the characters of a prompt.
 const maxPrompt = 4096
 
 func newPrompt(kind int, label, text string) *prompt {
@@ -42,20 +46,21 @@ func newPrompt(kind int, label, text string) *prompt {
 	return p
 }
 
-// insert puts in what can be shown.
+// insert inserts the printable characters of s.
 func (p *prompt) insert(s string) {
 	for _, r := range s {
 		if printable.Safe(r) && len(p.text) < maxPrompt {
 			p.text = append(p.text[:p.pos], append([]rune{r}, p.text[p.pos:]...)...)
 			p.pos++
-			if now := string(p.text); r >= 0x80 && printable.Line(now) != now { // too many marks on one character
+			// Too many combining marks are not printable.
+			if now := string(p.text); r >= 0x80 && printable.Line(now) != now {
 				p.remove(p.pos - 1)
 			}
 		}
 	}
 }
 
-// key edits the line, and reports whether the key was one for that.
+// key edits the line. It returns false for other keys.
 func (p *prompt) key(k tea.KeyPressMsg) bool {
 	switch k.String() {
 	case "left", "ctrl+b":
@@ -99,7 +104,7 @@ func (p *prompt) remove(i int) {
 
 func (p *prompt) String() string { return string(p.text) }
 
-// window returns what is visible of the text in so many columns, and the column of the cursor in it.
+// window returns the visible part of the text and the column of the cursor in it.
 func (p *prompt) window(columns int) (text string, column int) {
 	from := 0
 	for from < p.pos && width(string(p.text[from:p.pos])) >= columns {
@@ -109,7 +114,7 @@ func (p *prompt) window(columns int) (text string, column int) {
 	return text, width(string(p.text[from:p.pos]))
 }
 
-// column is where the cursor is on a screen so wide.
+// column returns the column of the cursor on a screen of the given width.
 func (p *prompt) column(columns int) int {
 	_, at := p.window(p.room(columns))
 	return 1 + width(p.label) + 1 + at
@@ -123,7 +128,7 @@ func (p *prompt) line(m *model) line {
 	return line{{m.theme.key.plus(bold), " " + p.label + " "}, {m.theme.text, text}}
 }
 
-// check finds what is wrong with a filter.
+// check sets filterErr for an invalid filter.
 func (p *prompt) check() {
 	p.filterErr = nil
 	if p.kind != filterPrompt {
@@ -134,16 +139,16 @@ func (p *prompt) check() {
 	}
 }
 
-// filterDebounceMsg comes when nothing was typed for a moment.
+// A filterDebounceMsg is sent when the user has stopped typing.
 type filterDebounceMsg struct {
 	prompt *prompt
 	gen    int
 }
 
-// filterDebounce is how long nothing is typed before the table shows what the filter lets through.
+// filterDebounce is the pause in typing after which the filter applies.
 const filterDebounce = 250 * time.Millisecond
 
-// promptKey handles a key while something is typed.
+// promptKey handles a key while a prompt is open.
 func (m *model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	p := m.prompt
 	if p.kind == confirmPrompt {
@@ -169,7 +174,7 @@ func (m *model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	return m.promptChanged(p)
 }
 
-// promptChanged has what was typed take effect: at once for a search, after a pause for a filter.
+// promptChanged applies the input: at once for a search, after a pause for a filter.
 func (m *model) promptChanged(p *prompt) tea.Cmd {
 	p.gen++
 	p.check()
@@ -190,7 +195,7 @@ func (m *model) applyFilter(msg filterDebounceMsg) tea.Cmd {
 	return m.setFilter(msg.prompt.String())
 }
 
-// setFilter has the table show what a filter lets through.
+// setFilter applies a filter to the table.
 func (m *model) setFilter(text string) tea.Cmd {
 	if text == m.query.text {
 		return nil
@@ -211,7 +216,7 @@ func (m *model) cancelPrompt(p *prompt) tea.Cmd {
 
 func (m *model) acceptPrompt(p *prompt) tea.Cmd {
 	if p.filterErr != nil {
-		return nil // it says why
+		return nil // the footer shows the error
 	}
 	m.prompt = nil
 	switch p.kind {
@@ -229,7 +234,7 @@ func (m *model) acceptPrompt(p *prompt) tea.Cmd {
 	return nil
 }
 
-// search looks for a text in what is read.
+// search searches the active text.
 func (m *model) search(text string) {
 	page, height := m.activePager()
 	if page == nil {
@@ -242,7 +247,7 @@ func (m *model) search(text string) {
 	page.firstMatch(height)
 }
 
-// activePager returns the text that is read, and its height; nil if it is the table.
+// activePager returns the text that has the focus and its height, or nil for the table.
 func (m *model) activePager() (*pager, int) {
 	switch {
 	case m.overlay != nil:
@@ -254,25 +259,26 @@ func (m *model) activePager() (*pager, int) {
 	return nil, 0
 }
 
-// confirm asks for y before it does something.
+// confirm asks for y before it calls yes.
 func (m *model) confirm(question string, yes func() tea.Cmd) {
 	m.prompt = &prompt{kind: confirmPrompt, label: question + " y/n", onYes: yes}
 }
 
-// showFlash shows a message in the last line; one that says what went wrong and does not fit there, on the whole screen.
+// showFlash shows a message in the last line. An error that does not fit there is shown in an
+// overlay.
 func (m *model) showFlash(bad bool, format string, args ...any) {
 	if text := safe(fmt.Sprintf(format, args...)); bad && width(text) > m.width-3 && m.overlay == nil && m.prompt == nil && m.editor == nil {
 		m.overlay = newOverlay("That did not work", func() []line { return []line{{{m.theme.failure, "✖ "}, {m.theme.text, text}}} })
 		return
 	}
 	stays := 6 * time.Second
-	if bad { // it is longer, and matters more
+	if bad { // errors stay longer
 		stays = 20 * time.Second
 	}
 	m.flash = flash{safe(fmt.Sprintf(format, args...)), bad, m.now().Add(stays)}
 }
 
-// paste puts pasted text into what is typed.
+// paste inserts pasted text into the editor or the prompt.
 func (m *model) paste(text string) tea.Cmd {
 	switch {
 	case m.editor != nil:

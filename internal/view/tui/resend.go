@@ -17,25 +17,27 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A second is a request that is to be sent again.
+// A resendRequest is a request to send again.
 type resendRequest struct {
-	origin   *resend.Origin
-	message  []byte
-	capture  string
-	response uint64 // the event with the recorded answer
+	origin  *resend.Origin
+	message []byte
+	capture string
+	// response is the number of the event with the recorded response.
+	response uint64
 }
 
-// originMsg comes when it is known what it takes to send a request again.
+// An originMsg has what is needed to send a request again.
 type originMsg struct {
 	request *resendRequest
 	edit    bool
 	err     error
 }
 
-// resendTimeout is how long a request may take that is sent again, with all that belongs to it.
+// resendTimeout limits the time for resending, including the start of the server.
 const resendTimeout = 90 * time.Second
 
-// startResend sends the request of the cursor again, after it was edited if that is wanted. It asks before anything is started.
+// startResend sends the cursor's request again, after editing if edit is set. It asks before it
+// starts anything.
 func (m *model) startResend(edit bool) tea.Cmd {
 	if m.opts.Captures == "" {
 		m.showFlash(true, "sending again is turned off here")
@@ -74,7 +76,7 @@ func (m *model) startResend(edit bool) tea.Cmd {
 	})
 }
 
-// capturePath returns the file of a capture.
+// capturePath returns the file of a capture, or "".
 func (m *model) capturePath(id string) string {
 	for _, s := range m.src.Sources() {
 		if s.ID == id {
@@ -96,7 +98,7 @@ func (m *model) gotOrigin(msg originMsg) tea.Cmd {
 	return nil
 }
 
-// confirmResend asks before a program is started, or something sent to a server, that a capture names.
+// confirmResend asks before it starts a program, or sends to a server, that a capture names.
 func (m *model) confirmResend(s *resendRequest) {
 	verb := "start"
 	if s.origin.Transport != resend.Stdio {
@@ -112,14 +114,16 @@ func (m *model) confirmResend(s *resendRequest) {
 		m.confirm(question, yes)
 		return
 	}
-	m.overlay = newOverlay("Send it to a fresh copy?", func() []line { // what would be run is shown in full
+	// Show the whole command or URL.
+	m.overlay = newOverlay("Send it to a fresh copy?", func() []line {
 		return []line{{{m.theme.dim, "This would " + verb}}, nil, {{m.theme.text, target}}}
 	})
 	m.confirm("Do that?", yes)
 	m.prompt.closesOverlay = true
 }
 
-// runResend sends, and shows the answer, and how it differs from the recorded one. It is called beside the event loop.
+// runResend sends the request and shows the response and its differences from the recorded one. It
+// runs outside the event loop.
 func (m *model) runResend(ctx context.Context, s *resendRequest) tea.Msg {
 	res, err := resend.Run(ctx, s.origin, s.message, &resend.Options{Dir: m.opts.Captures, Tool: m.opts.Tool})
 	var redacted *resend.RedactedError
@@ -129,7 +133,8 @@ func (m *model) runResend(ctx context.Context, s *resendRequest) tea.Msg {
 	case err != nil && (res == nil || res.Response == nil):
 		return doneMsg{text: err.Error(), bad: true}
 	}
-	_ = m.src.Open(res.Path) // it is watched already if its folder is; if it cannot be, the answer is shown all the same
+	// Without the capture in the hub, the response is shown nevertheless.
+	_ = m.src.Open(res.Path)
 	c := m.diffResponse(ctx, s, res.Response)
 	return doneMsg{show: func() *overlay { return newOverlay("Sent again", func() []line { return m.resendLines(res, c) }) }}
 }
@@ -149,7 +154,7 @@ func (m *model) resendLines(res *resend.Result, c comparison) []line {
 	return append(out, responseLines(res.Response)...)
 }
 
-// diffResponse compares the recorded answer with another one.
+// diffResponse compares a response with the recorded one.
 func (m *model) diffResponse(ctx context.Context, s *resendRequest, answer []byte) comparison {
 	if s.response == 0 {
 		return comparison{note: "there is no recorded answer"}
@@ -164,10 +169,10 @@ func (m *model) diffResponse(ctx context.Context, s *resendRequest, answer []byt
 	return comparison{changes: jsondiff.Diff(recorded, answer, nil)}
 }
 
-// maxResponse is how many bytes of an answer are shown.
+// maxResponse limits the bytes shown of a response.
 const maxResponse = 256 << 10
 
-// responseLines lays an answer out.
+// responseLines formats a response.
 func responseLines(data []byte) []line {
 	if len(data) == 0 {
 		return []line{{{faint, "there is none"}}}
@@ -183,7 +188,7 @@ func responseLines(data []byte) []line {
 	return out
 }
 
-// restart asks the tap of the capture of the cursor to start its server again.
+// restart asks the tap of the cursor's capture to restart its server.
 func (m *model) restart() tea.Cmd {
 	if !m.view.hasSession {
 		return nil

@@ -9,39 +9,48 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A rowView is a line of the table: all that is drawn of a row, copied while the model was locked. Its texts are safe.
+// A rowView has all that is drawn of a row, copied while the model was locked. Its texts are safe.
 type rowView struct {
-	position      position
-	seq           uint64
-	n             uint64
-	captureID     string
-	session       uint64
-	depth         int
-	foldMark      string // "▸" if there is something inside, "▾" if it can be seen
-	kind          trace.Kind
-	glyph         string
-	at            time.Time
-	since         time.Duration // the beginning of the capture
-	dir           capture.Dir
-	server        string
-	method        string
-	target        string
-	note          string // what it says: the arguments, or why it failed
+	position  position
+	seq       uint64
+	n         uint64
+	captureID string
+	session   uint64
+	depth     int
+	// foldMark is "▸" if the row has children, and "▾" if they are shown.
+	foldMark string
+	kind     trace.Kind
+	glyph    string
+	at       time.Time
+	// since is the time since the beginning of the capture.
+	since  time.Duration
+	dir    capture.Dir
+	server string
+	method string
+	target string
+	// note has the arguments or the reason for a failure.
+	note          string
 	id            string
 	status        trace.Status
 	code          string
 	requestBytes  int64
 	responseBytes int64
 	wall          time.Duration
-	hasDuration   bool // it takes time
-	pending       bool // and goes on
-	findings      int
-	hasError      bool // one of them is an error
-	spans         []trace.Segment
-	text          string // what there is to say about a row that is no request
-	mark          int    // 1 and 2 are the rows to be compared
-	frame         bool
-	frameKind     frameKind // of an exchange, if it is a frame
+	// hasDuration tells that the row has a duration.
+	hasDuration bool
+	// pending tells that its time is still running.
+	pending  bool
+	findings int
+	// hasError tells that one of the findings is an error.
+	hasError bool
+	spans    []trace.Segment
+	// text is the text of a row that is not a request.
+	text string
+	// mark is 1 or 2 for rows marked for comparison.
+	mark  int
+	frame bool
+	// frameKind is used if frame is set.
+	frameKind frameKind
 }
 
 // newRow copies what is drawn of an entry.
@@ -80,18 +89,19 @@ func (m *model) newRow(s position, e entry) rowView {
 	return x
 }
 
-// serverLabel is what the column of the server says: which one, and which side if a bridge has recorded it, or that alone if there is no other.
+// serverLabel returns the name of the server and the side of a bridge, or only the side if there
+// is one bridge.
 func (m *model) serverLabel(r *trace.Row) string {
 	if m.singleBridge && r.Session.Side != "" {
 		return trace.SideLabel(r.Session.Side)
 	}
-	if r.Session.Side != "" { // the end of a long name is cut off
+	if r.Session.Side != "" { // side first: a long name is cut
 		return trace.SideLabel(r.Session.Side) + " " + r.Capture.Name
 	}
 	return r.Capture.Name
 }
 
-// countFindings counts the findings of a row, with those inside it.
+// countFindings counts the findings of a row and the rows inside it.
 func (rv *rowView) countFindings(r *trace.Row) {
 	rv.findings = r.CountFindings()
 	if rv.findings == 0 {
@@ -104,7 +114,7 @@ func (rv *rowView) countFindings(r *trace.Row) {
 	}
 }
 
-// isPending reports whether time goes on passing for a row.
+// isPending reports whether the time of a row is still running.
 func isPending(r *trace.Row) bool {
 	switch r.Status {
 	case trace.Pending, trace.TaskCreated, trace.InputRequired:
@@ -113,7 +123,7 @@ func isPending(r *trace.Row) bool {
 	return r.HTTP != nil && r.HTTP.Stream && !r.HTTP.Ended && r.Kind == trace.HTTP && !r.Done
 }
 
-// requestNote is what is worth saying about a request besides its columns.
+// requestNote returns the note of a request.
 func requestNote(r *trace.Row) string {
 	switch {
 	case r.Status == trace.ToolFailed && r.ResultInfo.Text != "":
@@ -129,7 +139,7 @@ func requestNote(r *trace.Row) string {
 	return safe(r.Excerpt)
 }
 
-// elapsed returns how long a row takes, so far if it goes on.
+// elapsed returns the duration of a row, so far if it is pending.
 func (rv *rowView) elapsed(now time.Time) time.Duration {
 	if rv.pending {
 		return max(rv.wall, now.Sub(rv.at))
@@ -137,7 +147,7 @@ func (rv *rowView) elapsed(now time.Time) time.Duration {
 	return rv.wall
 }
 
-// latencyText is the text for how long a row took.
+// latencyText formats the duration of a row.
 func (rv *rowView) latencyText(now time.Time) string {
 	switch {
 	case !rv.hasDuration || rv.frame:
@@ -150,7 +160,8 @@ func (rv *rowView) latencyText(now time.Time) string {
 	return trace.FormatDuration(rv.wall)
 }
 
-// timerText is the text of a timer that counts: it changes ten times a second at most, and hardly in its width.
+// timerText formats a running timer. The text changes at most ten times a second and keeps its
+// width.
 func timerText(d time.Duration) string {
 	if d < time.Minute {
 		return strconv.FormatFloat(d.Truncate(100*time.Millisecond).Seconds(), 'f', 1, 64) + " s"
@@ -161,7 +172,7 @@ func timerText(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours())) + "h" + strings.TrimPrefix(strconv.Itoa(100+int(d.Minutes())%60), "1") + "m"
 }
 
-// statusText is what the column of the status says, in two lengths.
+// statusText returns the long or the short text of the status.
 func (rv *rowView) statusText(short bool) string {
 	if rv.frame {
 		return ""
@@ -194,7 +205,7 @@ func (rv *rowView) statusText(short bool) string {
 	return long
 }
 
-// style returns the style of the sign of a row.
+// style returns the style of a row's symbol.
 func (rv *rowView) style(t *theme) style {
 	switch rv.glyph {
 	case "✖":
@@ -219,21 +230,26 @@ func (rv *rowView) style(t *theme) style {
 	return t.notification
 }
 
-// A column is one of the table's. The last one that has no width of its own gets what the others leave.
+// A column is a column of the table. The last column without a width gets the remaining room.
 type column struct {
-	head        string
-	width       int
-	right       bool // a number
-	cell        func(m *model, x *rowView) line
-	after       bool // it stands behind the text of rows that are no request
-	requestOnly bool // only requests have it: other rows use its place for their text
-	dropOrder   int  // the higher, the sooner it is left out
+	head  string
+	width int
+	// right aligns numbers.
+	right bool
+	cell  func(m *model, x *rowView) line
+	// after places the column behind the text of rows that are not requests.
+	after bool
+	// requestOnly tells that other rows use the column for their text.
+	requestOnly bool
+	// dropOrder tells which columns are left out first: those with higher values.
+	dropOrder int
 }
 
-// columnsFor returns the columns for a table so wide, and the widths that they have: those that are needed least are left out until the text has room.
+// columnsFor returns the columns that fit into a width, with their widths. It leaves out columns
+// until the text has room.
 func (m *model) columnsFor(columns int, several bool) []column {
 	all := m.allColumns(several)
-	want := min(42, columns*2/5) // for the text
+	want := min(42, columns*2/5) // columns for the text
 	if several {
 		want = min(42, columns*3/8)
 	}
@@ -258,7 +274,7 @@ func (m *model) columnsFor(columns int, several bool) []column {
 	}
 }
 
-// fillColumns gives the room that is left to the text, and some of it to the waterfall if there is plenty.
+// fillColumns gives the remaining room to the text, and some to the waterfall if there is plenty.
 func fillColumns(all []column, room int) []column {
 	for i := range all {
 		if all[i].head == "waterfall" && room > 70 {
@@ -306,7 +322,7 @@ func (m *model) isNarrow() bool {
 	return w < 70 || m.view.multipleSources && w < 100
 }
 
-// serverWidth is how wide the names of servers are.
+// serverWidth returns the width of server names.
 func (m *model) serverWidth() int {
 	if m.isNarrow() {
 		return 8
@@ -314,7 +330,7 @@ func (m *model) serverWidth() int {
 	return 10
 }
 
-// The modes in which times are shown.
+// The modes of showing times.
 const (
 	clockTime = iota
 	sinceStart
@@ -359,7 +375,7 @@ func cellTime(m *model, rv *rowView) line {
 	return line{{m.theme.dim, text}}
 }
 
-// signed returns a duration as seconds with three decimals, or less if it is long.
+// signed formats a duration in seconds with three decimals, or fewer if it is long.
 func signed(d time.Duration) string {
 	switch s := d.Seconds(); {
 	case s >= 1e5 || s <= -1e4:
@@ -409,7 +425,7 @@ func cellServer(m *model, rv *rowView) line {
 	return line{{m.theme.dim, text}}
 }
 
-// cellWhat is the sign, the method or the kind, and what it is about.
+// cellWhat shows the symbol, the method or kind, and the target.
 func cellWhat(m *model, rv *rowView) line {
 	t := m.theme
 	fold := " "
@@ -492,7 +508,8 @@ func cellFindings(m *model, rv *rowView) line {
 	return line{{st, "▲" + strconv.Itoa(rv.findings)}}
 }
 
-// A scale is the time that the waterfall shows: from the first visible row to the end of the last one.
+// A timeScale is the range of time of the waterfall, from the first visible row to the end of the
+// last one.
 type timeScale struct {
 	from, to time.Time
 }
@@ -512,7 +529,7 @@ func newTimeScale(rows []rowView, now time.Time) timeScale {
 	return s
 }
 
-// column returns the column of n in which a time is.
+// column returns the column of a time among n columns.
 func (s timeScale) column(at time.Time, n int) int {
 	whole := s.to.Sub(s.from)
 	if whole <= 0 {
@@ -531,7 +548,8 @@ func cellWaterfall(m *model, rv *rowView) line {
 	return nil
 }
 
-// bar draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task or a stream goes on, "›" there is no end yet, "·" a moment.
+// bar draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task or
+// stream runs, "›" no end yet, "·" a moment.
 func (s timeScale) bar(m *model, rv *rowView, n int) line {
 	t := m.theme
 	cells := make([]rune, n)
@@ -582,7 +600,7 @@ func (s timeScale) bar(m *model, rv *rowView, n int) line {
 	return paintBar(cells, st, t.waiting)
 }
 
-// paintBar makes spans of the cells of a bar.
+// paintBar converts the cells of a bar to spans.
 func paintBar(cells []rune, st, wait style) line {
 	var l line
 	for i := 0; i < len(cells); {

@@ -13,30 +13,32 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// Options are the options of [Run]. nil means defaults.
+// Options configures [Run]. A nil *Options means the defaults.
 type Options struct {
-	// Filter is the text of the filter to begin with; one that is no filter is said to be wrong on the screen.
+	// Filter is the initial filter. The screen shows an error if it is invalid.
 	Filter string
-	// Colors limits the colours. Many, the zero value, uses what the terminal has.
+	// Colors limits the colors. The zero value, Colors256, uses what the terminal supports.
 	Colors Colors
-	// Input and Output are the terminal; nil is the process's.
+	// Input and Output are the terminal. Nil means that of the process.
 	Input  io.Reader
 	Output io.Writer
-	// Environ is the environment by which the terminal is judged, and $EDITOR found; nil is the process's.
+	// Environ is the environment for detecting the terminal and $EDITOR. Nil means that of the
+	// process.
 	Environ []string
-	// Folder is where captures are saved, and where relative names are meant; "" is the working folder.
+	// Folder is the folder for saved captures and relative names. Empty means the working folder.
 	Folder string
-	// Captures is the folder in which answers to requests that are sent again are recorded; "" turns that off.
+	// Captures is the folder for captures of resent requests. Empty turns resending off.
 	Captures string
-	// Tool is the name and the version of the program, for the heads of captures.
+	// Tool is the name and version of the program, for the heads of captures.
 	Tool string
-	// Now returns the time by which timers count; nil is time.Now.
+	// Now returns the current time for timers. Nil means time.Now.
 	Now func() time.Time
-	// Zone is the time zone of the clock's column; nil is the local one.
+	// Zone is the time zone of the clock column. Nil means the local one.
 	Zone *time.Location
 }
 
-// Run shows what a hub knows on the terminal until the user leaves or ctx ends. The hub has to be running. opts may be nil.
+// Run shows the traffic in a hub on the terminal until the user quits or ctx ends. The hub must be
+// running. opts may be nil.
 func Run(ctx context.Context, hub *watch.Hub, opts *Options) error {
 	if opts == nil {
 		opts = &Options{}
@@ -73,7 +75,7 @@ func programOptions(ctx context.Context, opts *Options) []tea.ProgramOption {
 	return append(list, tea.WithEnvironment(environ))
 }
 
-// feed tells the program that something is new, until ctx ends.
+// feed signals changes to the program until ctx ends.
 func feed(ctx context.Context, hub *watch.Hub, p *tea.Program) {
 	f := hub.Subscribe(0)
 	defer f.Close()
@@ -86,7 +88,8 @@ func feed(ctx context.Context, hub *watch.Hub, p *tea.Program) {
 	}
 }
 
-// background are what goes on beside the event loop. They have a context, which ends with the screen, and an owner who waits for them: the event loop alone would leave them behind.
+// background runs commands outside the event loop. Their context ends with the screen, and close
+// waits for them, which the event loop itself does not do.
 type background struct {
 	start func(limit time.Duration) (context.Context, context.CancelFunc)
 
@@ -101,7 +104,7 @@ func newBackground(ctx context.Context) *background {
 	}}
 }
 
-// cmd returns a command that calls f with a context that ends after the limit.
+// cmd returns a command that calls f with a time limit.
 func (b *background) cmd(limit time.Duration, f func(ctx context.Context) tea.Msg) tea.Cmd {
 	return func() tea.Msg {
 		if !b.begin() {
@@ -123,7 +126,7 @@ func (b *background) begin() bool {
 	return !b.closed
 }
 
-// close lets no more begin, and waits for those that have. Their context must have ended.
+// close prevents new commands and waits for the running ones. Their context must have ended.
 func (b *background) close() {
 	b.mu.Lock()
 	b.closed = true

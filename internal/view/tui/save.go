@@ -19,10 +19,10 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// saveTimeout is how long saving may take.
+// saveTimeout limits the time for saving.
 const saveTimeout = 5 * time.Minute
 
-// saveName proposes a name: that of the server, and the time.
+// saveName proposes a file name from the name of the server and the time.
 func (m *model) saveName() string {
 	name := "mcpwire"
 	if m.view.hasSession && m.view.session.Name != "" && !m.view.multipleSources {
@@ -38,7 +38,7 @@ func (m *model) saveName() string {
 
 func cutBytes(s string, n int) string { return s[:min(n, len(s))] }
 
-// save writes what the table shows to a file: a list as text, or captures.
+// save writes the rows of the table to a file, as text or as captures.
 func (m *model) save(name string) tea.Cmd {
 	if name = strings.TrimSpace(name); name == "" || m.sel == nil {
 		m.showFlash(false, "nothing was saved")
@@ -71,7 +71,7 @@ func exchangeCount(n int) string {
 	return fmt.Sprint(n, " exchanges")
 }
 
-// forEachRow calls f for the rows of a selection, a few at a time with the model locked.
+// forEachRow calls f for the rows of a selection. It locks the model for a few rows at a time.
 func (m *model) forEachRow(ctx context.Context, sel selection, f func(r *trace.Row)) (n int, err error) {
 	from := anchor{}
 	for more := true; more; {
@@ -93,12 +93,12 @@ func (m *model) forEachRow(ctx context.Context, sel selection, f func(r *trace.R
 	return n, nil
 }
 
-// create makes a file that nobody else can read; one that exists stays as it is.
+// create creates a file that only the user can read. It returns an error if the file exists.
 func create(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// saveText writes a line for each row, with those inside it indented.
+// saveText writes a line for each row, with inner rows indented.
 func (m *model) saveText(ctx context.Context, sel selection, name string) (int, error) {
 	file, err := create(name)
 	if err != nil {
@@ -120,7 +120,8 @@ func (m *model) textRow(w io.Writer, r *trace.Row, depth int) {
 	}
 }
 
-// saveCaptures writes a capture for each that rows are of: the first to the file, further ones beside it with a number in the name. Secrets are hidden once more.
+// saveCaptures writes a capture for each capture with selected rows: the first to the named file,
+// others to files with a number in the name. It redacts secrets again.
 func (m *model) saveCaptures(ctx context.Context, sel selection, name string) (int, error) {
 	if !strings.HasSuffix(name, capture.Suffix) {
 		name += capture.Suffix
@@ -186,7 +187,8 @@ func (m *model) saveCapture(ctx context.Context, id string, wanted map[uint64]bo
 	return errors.Join(w.Flush(), file.Close())
 }
 
-// A hider writes some events of a capture, without the secrets. It looks at the others, too: a secret that is known from there is hidden here.
+// A redactingWriter writes some events of a capture without secrets. It also reads the other
+// events, to learn secrets that occur there.
 type redactingWriter struct {
 	w   io.Writer
 	enc *capture.Encoder
@@ -202,7 +204,8 @@ func (rw *redactingWriter) writeEvent(e *capture.Event, wanted bool) error {
 			head.Redact, copied.Head = "default", &head
 			e = &copied
 		}
-	case e.Kind == capture.KindTail, e.Kind == capture.KindGap && e.N == 0: // the numbers would be wrong; the reader has made it up
+	// The tail has wrong numbers, and the reader added the gap.
+	case e.Kind == capture.KindTail, e.Kind == capture.KindGap && e.N == 0:
 		return nil
 	}
 	rw.buf.Reset()

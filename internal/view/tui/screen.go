@@ -13,33 +13,45 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// A viewport is what is drawn: copied from the hub after each message, so that drawing needs no lock.
+// A viewport has what is drawn. It is copied from the hub after each message, so that drawing
+// needs no lock.
 type viewport struct {
-	now             time.Time
-	rows            []rowView
-	cursor          int       // in rows; -1 if there are none
-	timeAbove       time.Time // of the line above the first one
-	started         time.Time // of the oldest capture
-	first           int       // the index of the item of the first line
-	items           int
-	all             int // rows that the timeline has had, whatever the filter is
-	dropped         uint64
-	sincePause      int // that came since the pause
+	now  time.Time
+	rows []rowView
+	// cursor is an index in rows. -1 means no rows.
+	cursor int
+	// timeAbove is the time of the line above the first one.
+	timeAbove time.Time
+	// started is the start of the oldest capture.
+	started time.Time
+	// first is the index of the item of the first line.
+	first int
+	items int
+	// all counts the rows that the timeline has had, regardless of the filter.
+	all     int
+	dropped uint64
+	// sincePause counts the rows since the pause.
+	sincePause      int
 	multipleSources bool
-	searchShare     float64 // of the search in payloads
-	searching       bool
-	session         trace.SessionInfo
-	hasSession      bool      // session is one
-	seq             uint64    // of the row of the cursor; 0 is none
-	root            uint64    // of the row of the timeline that it stands in
-	at              time.Time // when it was
+	// searchShare is the progress of the search in payloads, from 0 to 1.
+	searchShare float64
+	searching   bool
+	session     trace.SessionInfo
+	// hasSession tells that session is set.
+	hasSession bool
+	// seq is the Seq of the cursor's row. Zero means none.
+	seq uint64
+	// root is the Seq of its root row.
+	root uint64
+	// at is the time of that row.
+	at time.Time
 
 	columns []column
 	scale   timeScale
 	area    areas
 }
 
-// refresh copies what is visible, and returns the commands that this asks for: for the detail of another row, and for the next tick.
+// refresh copies the visible lines. It returns commands for a needed detail and the next tick.
 func (m *model) refresh() tea.Cmd {
 	v := &m.view
 	if m.flash.text != "" && !m.now().Before(m.flash.until) {
@@ -58,7 +70,7 @@ func (m *model) refresh() tea.Cmd {
 	return tea.Batch(cmd, m.nextTick())
 }
 
-// list returns what the table shows. The model is locked.
+// list returns the content of the table. The caller must hold the lock of the model.
 func (m *model) list(w *trace.Model) list {
 	if m.frames != nil {
 		m.frames.list.rows = w.Find
@@ -72,7 +84,7 @@ func (m *model) list(w *trace.Model) list {
 	return x
 }
 
-// copyVisible copies the visible lines. The model is locked.
+// copyVisible copies the visible lines. The caller must hold the lock of the model.
 func (m *model) copyVisible(w *trace.Model) tea.Cmd {
 	v := &m.view
 	v.all, v.dropped = int(w.TotalRows()), w.EvictedRows()
@@ -123,7 +135,7 @@ func (m *model) copyVisible(w *trace.Model) tea.Cmd {
 	return cmd
 }
 
-// time returns when the line of a walker was.
+// time returns the time of the walker's line.
 func (w *walker) time() time.Time {
 	e := w.entry()
 	if e.frame != nil {
@@ -132,7 +144,7 @@ func (w *walker) time() time.Time {
 	return e.row.At
 }
 
-// scrollToCursor moves the top so that the cursor is visible, and no room is wasted.
+// scrollToCursor scrolls so that the cursor is visible and the table has no empty lines.
 func (m *model) scrollToCursor(l list, cursor *walker) {
 	height := max(1, m.view.area.table.h)
 	top, _ := walk(l, m.top)
@@ -147,7 +159,7 @@ func (m *model) scrollToCursor(l list, cursor *walker) {
 	m.top = top.position()
 }
 
-// isWithin reports whether a line is at most n lines below.
+// isWithin reports whether o is at most n lines below w.
 func (w *walker) isWithin(o *walker, n int) bool {
 	c := w.copy()
 	for ; n >= 0; n-- {
@@ -161,7 +173,7 @@ func (w *walker) isWithin(o *walker, n int) bool {
 	return false
 }
 
-// backfill moves the top up if there are fewer lines below it than there is room for.
+// backfill moves the top up if fewer than height lines follow it.
 func backfill(top *walker, height int) {
 	down := top.copy()
 	if n := down.move(height - 1); n < height-1 {
@@ -169,7 +181,7 @@ func backfill(top *walker, height int) {
 	}
 }
 
-// atOrAfter reports whether a line is at another one or below it.
+// atOrAfter reports whether w is at o or below it.
 func (w *walker) atOrAfter(o *walker) bool {
 	if w.i != o.i {
 		return w.i > o.i
@@ -177,7 +189,7 @@ func (w *walker) atOrAfter(o *walker) bool {
 	return w.sub >= o.sub
 }
 
-// nextTick asks for a tick if something counts, unless one is on its way.
+// nextTick requests a tick if a timer runs and no tick is pending.
 func (m *model) nextTick() tea.Cmd {
 	if m.tickPending || m.pause != nil && m.flash.text == "" {
 		return nil
@@ -193,20 +205,21 @@ func (m *model) nextTick() tea.Cmd {
 	return tea.Tick(100*time.Millisecond, func(t time.Time) tea.Msg { return tickMsg(t) })
 }
 
-// A rect is a part of the screen.
+// A rect is a rectangle on the screen.
 type rect struct{ x, y, w, h int }
 
 func (r rect) has(x, y int) bool { return x >= r.x && x < r.x+r.w && y >= r.y && y < r.y+r.h }
 
-// areas are the parts of the screen. Those that there is no room for have no height.
+// areas are the parts of the screen. A part without room has height 0.
 type areas struct {
 	header, filter, heads, table, pane, footer rect
-	rule                                       rect // between table and pane: a column or a line
+	// rule is the line between table and pane, vertical or horizontal.
+	rule rect
 }
 
 const (
-	splitRight = 110 // columns from which the pane is beside the table
-	splitBelow = 18  // lines from which it is below; else it has the screen alone
+	splitRight = 110 // minimum columns for the pane beside the table
+	splitBelow = 18  // minimum lines for it below; else it fills the screen
 )
 
 // layout divides the screen.
@@ -264,7 +277,7 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// screen returns the lines of the screen, each in its full width.
+// screen returns the lines of the screen, in full width.
 func (m *model) screen() string {
 	switch {
 	case m.editor != nil:
@@ -293,7 +306,7 @@ func (m *model) screen() string {
 	return strings.Join(lines, "\n")
 }
 
-// drawHeads draws the heads of the columns.
+// drawHeads draws the column heads.
 func (m *model) drawHeads(b *strings.Builder) {
 	l := line{{"", spaces(markWidth)}}
 	for _, c := range m.view.columns {
@@ -320,7 +333,7 @@ func (m *model) drawRow(b *strings.Builder, i int) {
 	m.rowLine(x, i == m.view.cursor, w).appendTo(b, w, m.rowBase(i), i == m.view.cursor && m.theme.selectedOverrides)
 }
 
-// rowBase is the style below all others on a line of the table.
+// rowBase returns the base style of a line of the table.
 func (m *model) rowBase(i int) style {
 	switch {
 	case i != m.view.cursor:
@@ -331,7 +344,7 @@ func (m *model) rowBase(i int) style {
 	return m.theme.selected
 }
 
-// rowLine puts the cells of a row beside each other.
+// rowLine joins the cells of a row.
 func (m *model) rowLine(rv *rowView, selected bool, w int) line {
 	l := line{m.rowMark(rv, selected)}
 	request := rv.kind == trace.Request && !rv.frame
@@ -339,7 +352,8 @@ func (m *model) rowLine(rv *rowView, selected bool, w int) line {
 		c := m.view.columns[i]
 		columns := c.width
 		if c.head == "what" && !request {
-			for i+1 < len(m.view.columns) && m.view.columns[i+1].requestOnly { // its text has their place
+			// The text uses the place of cells that only requests have.
+			for i+1 < len(m.view.columns) && m.view.columns[i+1].requestOnly {
 				i++
 				columns += m.view.columns[i].width + 1
 			}
@@ -355,7 +369,7 @@ func (m *model) rowLine(rv *rowView, selected bool, w int) line {
 	return l[:len(l)-1]
 }
 
-// requestOnlyWidth is how many columns the cells take that only requests have.
+// requestOnlyWidth returns the width of the cells that only requests have.
 func (m *model) requestOnlyWidth() (n int) {
 	for _, c := range m.view.columns {
 		if c.requestOnly {
@@ -365,7 +379,7 @@ func (m *model) requestOnlyWidth() (n int) {
 	return n
 }
 
-// reserveLatency leaves room for the timer of a row that is no request but takes time.
+// reserveLatency reserves room for the timer of a row that is not a request.
 func (m *model) reserveLatency(rv *rowView, columns int) int {
 	if rv.hasDuration && !rv.frame && m.requestOnlyWidth() >= 9 {
 		return columns - 9
@@ -373,7 +387,7 @@ func (m *model) reserveLatency(rv *rowView, columns int) int {
 	return columns
 }
 
-// cell fills a cell.
+// cell cuts or fills a cell.
 func cell(l line, columns int, right bool) line {
 	n := l.width()
 	switch {
@@ -385,10 +399,10 @@ func cell(l line, columns int, right bool) line {
 	return append(l[:len(l):len(l)], span{"", spaces(columns - n)})
 }
 
-// markWidth is how many columns the cursor and the mark take.
+// markWidth is the width of the cursor and the mark.
 const markWidth = 3
 
-// rowMark is the first column: the cursor, and the numbers of marked rows.
+// rowMark returns the first cell: the cursor and the number of a marked row.
 func (m *model) rowMark(rv *rowView, selected bool) span {
 	text := " "
 	if selected {
@@ -410,7 +424,7 @@ func (m *model) drawRule(b *strings.Builder, i int) {
 	writeStyled(b, m.theme.rule, text)
 }
 
-// cursorShape is where the terminal's own cursor is: in what is being typed.
+// cursorShape returns the terminal's cursor for the input, or nil.
 func (m *model) cursorShape() *tea.Cursor {
 	a := m.view.area
 	switch {
@@ -426,7 +440,7 @@ func (m *model) cursorShape() *tea.Cursor {
 
 func number[T uint64 | int](n T) string { return strconv.FormatUint(uint64(n), 10) }
 
-// joinNonEmpty puts what is not empty together.
+// joinNonEmpty joins the parts that are not empty.
 func joinNonEmpty(parts ...string) string {
 	var list []string
 	for _, p := range parts {
@@ -437,7 +451,7 @@ func joinNonEmpty(parts ...string) string {
 	return strings.Join(list, " ")
 }
 
-// drawHeader draws the first line: what is watched, and the session of the row of the cursor.
+// drawHeader draws the first line: the sources, and the session of the cursor's row.
 func (m *model) drawHeader(b *strings.Builder) {
 	t := m.theme
 	base := t.title
@@ -455,7 +469,7 @@ func (m *model) drawHeader(b *strings.Builder) {
 	left.appendTo(b, m.width, base, false)
 }
 
-// sourceSpans counts the sources by what becomes of them.
+// sourceSpans counts the sources by state.
 func (m *model) sourceSpans() line {
 	t := m.theme
 	var live, growing, done, failed int
@@ -484,7 +498,7 @@ func (m *model) sourceSpans() line {
 	return l
 }
 
-// sessionText says in which session the cursor is.
+// sessionText describes the session of the cursor's row.
 func (m *model) sessionText() string {
 	if !m.view.hasSession {
 		return ""
@@ -495,7 +509,7 @@ func (m *model) sessionText() string {
 		text += fmt.Sprintf("/%d", c.Session)
 	}
 	var rest []string
-	if c.Exited { // first: there may be no room for all
+	if c.Exited { // first: there may be little room
 		rest = append(rest, exitText(c))
 	}
 	rest = append(rest, safe(c.Transport), safe(c.Negotiated), safe(c.Era))
@@ -510,7 +524,7 @@ func (m *model) sessionText() string {
 	return text
 }
 
-// exitText says how the process of a session ended, and that it runs again, if so.
+// exitText tells how the process of a session ended, and which session replaced it.
 func exitText(c *trace.SessionInfo) string {
 	text := fmt.Sprintf("exit %d", c.ExitCode)
 	if c.Signal != "" {
@@ -522,12 +536,12 @@ func exitText(c *trace.SessionInfo) string {
 	return text
 }
 
-// hasFilterBar reports whether the filter has a line.
+// hasFilterBar reports whether the filter bar is shown.
 func (m *model) hasFilterBar() bool {
 	return m.query.text != "" || m.query.findingsOnly || m.prompt != nil && m.prompt.kind == filterPrompt
 }
 
-// drawFilter draws the filter bar. It turns red where something is wrong, and says what.
+// drawFilter draws the filter bar and marks a syntax error.
 func (m *model) drawFilter(b *strings.Builder) {
 	t, w := m.theme, m.width
 	p := m.prompt
@@ -554,7 +568,8 @@ func (m *model) drawFilter(b *strings.Builder) {
 	}
 	l = line{{"", " / "}}
 	at := p.filterErr.Column - 1
-	from := len(p.text) - len([]rune(text)) // the text may be scrolled: its end is visible then
+	// If the text is scrolled, its end is visible.
+	from := len(p.text) - len([]rune(text))
 	if p.pos < len(p.text) {
 		from = 0
 	}
@@ -563,7 +578,7 @@ func (m *model) drawFilter(b *strings.Builder) {
 	l.appendTo(b, w, t.invalid, false)
 }
 
-// splitAt splits a text before a character.
+// splitAt splits a text before the character n.
 func splitAt(s string, n int) (before, after string) {
 	r := []rune(s)
 	n = min(max(0, n), len(r))
@@ -583,7 +598,7 @@ func afterFirstRune(s string) string {
 	return after
 }
 
-// matchText says how many rows the filter lets through.
+// matchText tells how many rows match the filter.
 func (m *model) matchText() string {
 	switch {
 	case m.query.busy:
@@ -594,10 +609,10 @@ func (m *model) matchText() string {
 	return fmt.Sprintf("   %d of %d", m.matchCount(), m.view.all)
 }
 
-// matchCount is how many items the table has, with those that came since the pause.
+// matchCount returns the number of items in the table, including those since the pause.
 func (m *model) matchCount() int { return m.view.items + m.view.sincePause }
 
-// drawFooter draws the last line: a message or a prompt, else the state and the most useful keys.
+// drawFooter draws the last line: a message, a prompt, or the state and the most useful keys.
 func (m *model) drawFooter(b *strings.Builder) {
 	switch {
 	case m.prompt != nil && m.prompt.kind != filterPrompt:
@@ -631,7 +646,7 @@ func (m *model) flashLine() line {
 	return line{{st, sign + m.flash.text}}
 }
 
-// followState says whether the table moves.
+// followState tells whether the table is paused or follows.
 func (m *model) followState() line {
 	t := m.theme
 	var l line
@@ -651,7 +666,7 @@ func (m *model) followState() line {
 	return append(l, span{"", " "})
 }
 
-// position says where the cursor is.
+// position describes the position of the cursor.
 func (m *model) position() string {
 	if m.view.cursor < 0 {
 		return ""
@@ -673,7 +688,7 @@ func (m *model) position() string {
 	return text + what
 }
 
-// keyHints are the keys to remember here.
+// keyHints returns the most useful keys in the current state.
 func (m *model) keyHints() []string {
 	if m.pane != nil && m.focus == onPane {
 		return []string{"Esc", "back", "1-9", "tabs", "/", "search", "y", "copy", "Y", "as command", "Tab", "table", "z", "zoom", "?", "help"}
@@ -681,7 +696,7 @@ func (m *model) keyHints() []string {
 	return []string{"?", "help", "/", "filter", "Enter", "open", "f", "follow", "p", "pause", "␣", "unfold", "x", "frames", "s", "tools", "c", "session", "q", "quit"}
 }
 
-// hints are keys with what they do.
+// hints formats keys with their actions.
 func (m *model) hints(pairs ...string) line {
 	var l line
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -690,7 +705,7 @@ func (m *model) hints(pairs ...string) line {
 	return l
 }
 
-// emptyTableLine is what stands in a table without rows, so that its user knows why.
+// emptyTableLine returns a line of the text in an empty table.
 func (m *model) emptyTableLine(i int) line {
 	if len(m.view.rows) > 0 {
 		return nil
@@ -716,7 +731,7 @@ func (m *model) emptyTableLine(i int) line {
 	return nil
 }
 
-// emptyHelp says how to get something to see.
+// emptyHelp explains how to get traffic.
 func (m *model) emptyHelp() []line {
 	t := m.theme
 	var out []line

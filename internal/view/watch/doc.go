@@ -1,23 +1,37 @@
-// Package watch follows captures and running taps, and keeps one model of their traffic (package wireview) with what the rules find in it (package check): what the live
-// views in the terminal and in the browser show.
+// Package watch follows captures and running taps and keeps one model of
+// their traffic (package trace) with the findings of the rules (package
+// check). The live views in the terminal and the browser show this model.
 //
-// A [Hub] finds captures in a folder, and taps by their sockets (package live). Where there is a file that grows, the file is what it reads, and the tap's socket tells when to look; a tap
-// that records nothing, or compresses what it records, is read through its socket. Captures that were there at the beginning are merged into one timeline by time, and what is recorded from then on
-// comes in as it does.
+// A [Hub] finds captures in a folder and taps by their sockets (package
+// live). If a tap writes an uncompressed file, the hub reads the file and
+// uses the socket only to learn when to read. It reads other taps through
+// their sockets. Captures that exist at the beginning are merged into one
+// timeline by time; later events are appended as they come.
 //
-// Payloads are not kept: [Hub.Event] reads an event again from its file. Of taps without a file the last ones are kept, up to 64 MiB over all.
+// The hub does not keep payloads: [Hub.Event] reads an event again from its
+// file. For taps without a file it keeps the last events, up to 64 MiB in
+// total.
 //
 // # Views
 //
-// A [Selection] is the rows for which a filter holds, a [Feed] tells what has changed. Both are kept up to date while events come, and cost next to nothing while none do.
+// A [Selection] has the rows that match a filter, a [Feed] reports changes.
+// Both are kept up to date as events come and cost almost nothing while
+// none come.
 //
 // # Concurrency
 //
-// All methods of a Hub may be called by any number of goroutines at once. The model is behind a lock: rows, and the methods of a Selection that say so, may be used only inside
-// the functions that are given to [Hub.Read] and [Feed.Next], which must return soon and not call them, [Hub.Select] or [Hub.Subscribe]. All else may be called there, too. The lock is taken
-// event by event, and never while something is read or searched. [Hub.Run] owns all goroutines and waits for them.
+// The methods of a [Hub] are safe for concurrent use. A lock guards the
+// model: use rows, and the methods of a Selection that say so, only inside
+// functions passed to [Hub.Read] and [Feed.Next]. These functions must
+// return soon and must not call Read, Next, [Hub.Select] or
+// [Hub.Subscribe]; other methods are allowed unless their comments say
+// otherwise. The hub takes the lock for one event at a time, and not while
+// it reads or searches files. [Hub.Run] owns all goroutines and waits for
+// them.
 //
 // # Errors
 //
-// [ErrGone], [ErrNoRestart], [ErrStopped], [ErrClosed], those of package capture and those of the system. What goes wrong with a source that is followed is in [Source].
+// Functions return [ErrGone], [ErrNoRestart], [ErrStopped], [ErrClosed],
+// the errors of package capture and those of the system. [Source] has the
+// errors of a source that is followed.
 package watch

@@ -12,11 +12,12 @@ import (
 	"mcpwire/capture"
 )
 
-// ErrGone is wrapped by the error for an event that cannot be read again: its file is not there any more, or is another, or there never was one; or there is no such event.
+// ErrGone is wrapped by the error for an event that cannot be read again: its file is missing or
+// was replaced, or the number is unknown.
 var ErrGone = errors.New("watch: the event is gone")
 
-// Event returns an event with its payload, read again. It belongs to the caller. The error is that of ctx, or wraps ErrGone. It reads the file, so it should not be called inside
-// Read.
+// Event reads an event with its payload again. The caller owns the result. The error is that of
+// ctx, or wraps [ErrGone]. Event reads the file, so avoid calling it inside [Hub.Read].
 func (h *Hub) Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error) {
 	if e := h.ring.get(captureID, n); e != nil {
 		return e.Clone(), nil
@@ -48,11 +49,12 @@ func (h *Hub) Event(ctx context.Context, captureID string, n uint64) (*capture.E
 	return e, nil
 }
 
-// find looks for an event.
+// find searches src for the event n.
 func (sg *segment) find(ctx context.Context, src io.Reader, n uint64, unsorted bool) (*capture.Event, error) {
 	r := capture.NewReader(src, nil)
 	defer r.Close()
-	inside := !sg.source.compressed // a compressed file is read from its beginning
+	// A compressed file is read from its beginning.
+	inside := !sg.source.compressed
 	for e, err := range r.Events() {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -85,7 +87,8 @@ func (sg *segment) find(ctx context.Context, src io.Reader, n uint64, unsorted b
 	return nil, ErrGone
 }
 
-// reopen opens the file of a source again. The error wraps ErrGone if it is not there, or is another.
+// reopen opens the file of a source again. The error wraps ErrGone if the file is missing or was
+// replaced.
 func (s *source) reopen() (*os.File, error) {
 	f, info, err := openRegular(s.path)
 	if err != nil {
@@ -103,15 +106,16 @@ func (s *source) reopen() (*os.File, error) {
 
 const (
 	maxEntries  = 1024     // of an index
-	firstStride = 64 << 10 // bytes between two entries; it doubles when there are too many
+	firstStride = 64 << 10 // bytes between two entries; doubles when the index is full
 )
 
-// An index knows where some events of a capture stand in its file.
+// An index maps event numbers of a capture to offsets in its file.
 type index struct {
-	entries   []entry
-	stride    int64
-	events    int
-	unordered bool // numbers are not in order: nobody who records writes that
+	entries []entry
+	stride  int64
+	events  int
+	// unordered tells that numbers are not in order. No recorder writes such a file.
+	unordered bool
 	last      uint64
 	start     int64
 }
@@ -121,14 +125,14 @@ type entry struct {
 	off int64
 }
 
-// add notes where an event stands.
+// add records the offset of an event.
 func (ix *index) add(n uint64, off int64) {
 	if ix.events == 0 {
 		ix.stride, ix.start = firstStride, off
 	}
 	ix.events++
 	if n == 0 {
-		return // made up, or the head
+		return // the head or a synthetic event
 	}
 	if n < ix.last {
 		ix.unordered = true
@@ -147,7 +151,7 @@ func (ix *index) add(n uint64, off int64) {
 	ix.entries = append(ix.entries, entry{n, off})
 }
 
-// offsetBefore returns a place from which on the event is found, if it is there.
+// offsetBefore returns an offset at or before the event n.
 func (ix *index) offsetBefore(n uint64) int64 {
 	i := sort.Search(len(ix.entries), func(i int) bool { return ix.entries[i].n > n })
 	if i == 0 || ix.unordered {

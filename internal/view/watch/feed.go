@@ -11,45 +11,53 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// ErrClosed is returned by the Next of a Feed that was closed.
+// ErrClosed is returned by [Feed.Next] of a closed Feed.
 var ErrClosed = errors.New("watch: the feed is closed")
 
-// A Batch is what has changed since the one before.
+// A Batch has the changes since the previous batch.
 type Batch struct {
-	// Version is that of the model after these changes. It is 0 as long as more of a reset is to come: who resumes there begins anew.
+	// Version is the version of the model after these changes. It is 0 until a reset is complete:
+	// a Feed that resumes there starts from the beginning.
 	Version uint64
-	// Reset says to forget all that came before.
+	// Reset tells the receiver to drop everything that it has.
 	Reset bool
-	// Changed are the rows that were added or have changed since, each once, also those inside others, a row before those inside it. They may be used until use returns.
+	// Changed are the rows that were added or have changed, at all levels, each once, ordered by
+	// Seq. They are valid until use returns.
 	Changed []*trace.Row
-	// Evicted has the Seq of rows that made room.
+	// Evicted has the Seq of evicted rows.
 	Evicted []uint64
-	// Sources says that Hub.Sources says something new, or that a search has got on.
+	// Sources tells that the result of Hub.Sources or the progress of a search has changed.
 	Sources bool
 }
 
 const (
-	batchInterval = 33 * time.Millisecond // between two batches
-	maxBatch      = 2000                  // changes in a batch, but for what is inside the last row
+	batchInterval = 33 * time.Millisecond // minimum between two batches
+	maxBatch      = 2000                  // changes, without rows inside the last
 )
 
-// A Feed tells what changes. It is for one goroutine at a time, but for Close.
+// A Feed reports changes. Only Close may be called concurrently with other methods.
 type Feed struct {
-	hub    *Hub
-	wake   chan struct{} // one element
+	hub *Hub
+	// wake has a buffer of one element.
+	wake   chan struct{}
 	closed chan struct{}
 
-	after          uint64
-	reset          bool   // begin anew
-	resetting      bool   // in the middle of that
-	cursor         uint64 // Seq of the last row that a reset has had
+	after uint64
+	// reset requests a reset.
+	reset bool
+	// resetting tells that a reset is in progress.
+	resetting bool
+	// cursor is the Seq of the last row of a reset so far.
+	cursor         uint64
 	sourcesVersion uint64
-	last           time.Time // of the last batch
-	seen           map[uint64]struct{}
+	// last is the time of the last batch.
+	last time.Time
+	seen map[uint64]struct{}
 }
 
-// Subscribe returns a Feed of what changes after a version that was seen before; 0 is from the beginning. If too much has changed since, or the version never was, it begins anew. The first batch of one that
-// begins anew comes at once. Close it in the end.
+// Subscribe returns a Feed of the changes after a version. Zero means from the beginning. The feed
+// starts with a reset if the changes since that version are no longer known; its first batch then
+// comes at once. The caller must close the feed.
 func (h *Hub) Subscribe(after uint64) *Feed {
 	f := &Feed{hub: h, wake: make(chan struct{}, 1), closed: make(chan struct{}), after: after, seen: map[uint64]struct{}{}}
 	h.mu.Lock()
@@ -59,7 +67,8 @@ func (h *Hub) Subscribe(after uint64) *Feed {
 	return f
 }
 
-// Close ends the feed: Next returns ErrClosed. It must not be called inside Read or Next's use.
+// Close closes the feed: Next returns [ErrClosed]. It must not be called inside [Hub.Read] or the
+// use function of Next.
 func (f *Feed) Close() {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
@@ -69,7 +78,7 @@ func (f *Feed) Close() {
 	}
 }
 
-// signalFeedsLocked tells the feeds that there is something new. h.mu is held.
+// signalFeedsLocked wakes the feeds. The caller must hold h.mu.
 func (h *Hub) signalFeedsLocked() {
 	for f := range h.feeds {
 		select {
@@ -79,15 +88,17 @@ func (h *Hub) signalFeedsLocked() {
 	}
 }
 
-// signalFeeds is signalFeedsLocked for those who do not hold h.mu.
+// signalFeeds is like signalFeedsLocked, but takes h.mu.
 func (h *Hub) signalFeeds() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.signalFeedsLocked()
 }
 
-// Next waits for changes, and calls use with the model locked; the batch and its rows are good until use returns. There are no more than about 30 batches a second, but those of a reset, and of changes that are too
-// many for one, follow one another at once. The error is that of ctx, or ErrClosed.
+// Next waits for changes and calls use with the model locked. The batch and its rows are valid
+// until use returns. There are at most about 30 batches a second, except that the parts of a
+// reset, or of too many changes for one batch, follow without delay. The error is that of ctx, or
+// [ErrClosed].
 func (f *Feed) Next(ctx context.Context, use func(b *Batch)) error {
 	for {
 		if err := f.waitInterval(ctx); err != nil {
@@ -120,7 +131,7 @@ func (f *Feed) waitInterval(ctx context.Context) error {
 	}
 }
 
-// deliver calls use if there is something new.
+// deliver calls use if there are changes, and reports whether there were.
 func (f *Feed) deliver(use func(b *Batch)) bool {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
@@ -141,7 +152,7 @@ func (f *Feed) deliver(use func(b *Batch)) bool {
 	return true
 }
 
-// fillChanges fills in what has changed. more tells that this is not all of it.
+// fillChanges adds changes to b. more tells that there are further ones.
 func (f *Feed) fillChanges(b *Batch) (more bool) {
 	l := &f.hub.changeLog
 	if !f.resetting && (f.reset || !l.has(f.after)) {
@@ -170,7 +181,7 @@ func (f *Feed) fillChanges(b *Batch) (more bool) {
 	return end < l.version
 }
 
-// fillReset fills in the next of all rows.
+// fillReset adds the next rows of a reset.
 func (f *Feed) fillReset(b *Batch) (more bool) {
 	rows := f.hub.model.Rows()
 	i := sort.Search(len(rows), func(i int) bool { return rows[i].Seq > f.cursor })

@@ -19,57 +19,73 @@ import (
 )
 
 var (
-	// ErrNoRestart is wrapped by the error of Restart for a capture whose tap does not run, or does not start its server again.
+	// ErrNoRestart is wrapped by the error of Restart for a capture whose tap is not running or
+	// cannot restart its server.
 	ErrNoRestart = errors.New("watch: the tap of this capture cannot start its server again")
-	// ErrStopped is returned when Run has ended, or was called before.
+	// ErrStopped is returned when Run has ended or was called before.
 	ErrStopped = errors.New("watch: the hub does not run any more")
 )
 
-// Options say what is watched. nil means nothing, until [Hub.Open].
+// Options configures a [Hub]. A nil *Options means that it follows nothing until [Hub.Open].
 type Options struct {
-	Dir         string         // folder of captures: new ones are followed as they appear; "" none
-	SocketDir   string         // folder of the sockets of running taps, see live.Dir; "" none
-	Files       []string       // captures to follow besides
-	MaxFinished int            // how many of Dir's captures that nobody writes any more are read, the newest ones; -1 is all, 0 none
-	NoRules     bool           // do not hold traffic against the rules
-	Rules       *check.Options // nil means defaults
-	MaxRows     int            // 0 is wireview.DefaultMaxRows
+	// Dir is a folder of captures. The hub follows new ones as they appear. Empty means none.
+	Dir string
+	// SocketDir is the folder with the sockets of running taps: see live.Dir. Empty means none.
+	SocketDir string
+	// Files are further captures to follow.
+	Files []string
+	// MaxFinished limits the finished captures of Dir that are read, newest first. Zero means
+	// none, -1 means all.
+	MaxFinished int
+	// NoRules turns the rules off.
+	NoRules bool
+	// Rules configures the rules. Nil means defaults.
+	Rules *check.Options
+	// MaxRows limits the rows of the model. Zero means trace.DefaultMaxRows.
+	MaxRows int
 }
 
-// A Hub follows captures and running taps, and keeps the model of all of it.
+// A Hub follows captures and running taps and keeps a model of their traffic.
 type Hub struct {
 	opts Options
 	id   string
 	ring *ring
 
-	mu                sync.Mutex // of the model and of what is made of it
-	model             *trace.Model
-	changeLog         changeLog
-	feeds             map[*Feed]struct{}
-	selections        map[*Selection]struct{}
-	payloadSelections []*Selection // those that look at payloads; replaced, never changed
+	// mu guards the model and the data derived from it.
+	mu         sync.Mutex
+	model      *trace.Model
+	changeLog  changeLog
+	feeds      map[*Feed]struct{}
+	selections map[*Selection]struct{}
+	// payloadSelections are the selections with payload terms. The slice is replaced, never
+	// modified.
+	payloadSelections []*Selection
 	multiRow          map[eventKey][]uint64
 	childLists        childLists
 	phase             phase
-	ctx               context.Context // of Run
-	wg                sync.WaitGroup
+	// ctx is the context of Run.
+	ctx context.Context
+	wg  sync.WaitGroup
 
-	sourcesMu      sync.Mutex // of the sources. It may be taken while mu is held, not the other way round
-	sources        []*source
-	segments       map[string]*segment
-	captureOrder   []string
-	sourcesVersion uint64 // counts what is new about sources
+	// sourcesMu guards the sources. It may be taken while mu is held, but not the reverse.
+	sourcesMu    sync.Mutex
+	sources      []*source
+	segments     map[string]*segment
+	captureOrder []string
+	// sourcesVersion counts the changes of the sources.
+	sourcesVersion uint64
 	progress       progressLimiter
-	followedTaps   map[string]bool // sockets that somebody looks after
+	// followedTaps are the sockets that have a followTap goroutine.
+	followedTaps map[string]bool
 }
 
-// eventKey is an event.
+// eventKey identifies an event.
 type eventKey struct {
 	capture string
 	n       uint64
 }
 
-// A phase is what Run is at.
+// A phase is the state of Run.
 type phase uint8
 
 const (
@@ -79,7 +95,7 @@ const (
 	stopped
 )
 
-// New returns a Hub that reads nothing before Run. opts may be nil.
+// New returns a Hub that reads nothing before [Hub.Run]. opts may be nil.
 func New(opts *Options) *Hub {
 	h := &Hub{
 		id: rand.Text(), ring: newRing(maxRing), feeds: map[*Feed]struct{}{}, selections: map[*Selection]struct{}{}, multiRow: map[eventKey][]uint64{},
@@ -93,7 +109,8 @@ func New(opts *Options) *Hub {
 	return h
 }
 
-// Run reads until ctx ends, and waits for all that it has started. It returns ErrStopped if it was called before, else nil: what goes wrong with a source is in Sources.
+// Run reads until ctx ends and waits for all of its goroutines. It returns [ErrStopped] if it was
+// called before, and nil otherwise. [Hub.Sources] has the errors of the sources.
 func (h *Hub) Run(ctx context.Context) error {
 	h.mu.Lock()
 	if h.phase != idle {
@@ -122,7 +139,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	return nil
 }
 
-// start runs f on a goroutine that Run waits for, and reports whether there is a Run that does.
+// start runs f on a goroutine that Run waits for. It returns false if Run is not running.
 func (h *Hub) start(f func(ctx context.Context)) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,21 +151,24 @@ func (h *Hub) start(f func(ctx context.Context)) bool {
 	return true
 }
 
-// Read calls f with the model locked. Rows, and the methods of Selections, may be used inside f only.
+// Read calls f with the model locked. Rows and the methods of Selections may be used only inside
+// f.
 func (h *Hub) Read(f func(m *trace.Model)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f(h.model)
 }
 
-// ID returns a random text, so that a viewer sees that versions are of another hub.
+// ID returns a random text that identifies the hub. Versions of different hubs are unrelated.
 func (h *Hub) ID() string { return h.id }
 
-// Open follows a capture besides. It is no error if that is done already. The error may be that of the system, wrap [capture.ErrNotCapture] or [capture.ErrVersion], or be ErrStopped.
+// Open follows a capture in addition to Options.Files. It does nothing if the capture is already
+// followed. The error may be that of the system, wrap [capture.ErrNotCapture] or
+// [capture.ErrVersion], or be [ErrStopped].
 func (h *Hub) Open(path string) error { return h.OpenLimited(path, 0) }
 
-// OpenLimited is Open for a file of a stranger: one that is compressed is read until maxUnpacked bytes
-// have come out of it. Zero is the default of [capture.ReaderOptions].
+// OpenLimited is like Open for an untrusted file: a compressed file is read up to maxUnpacked
+// bytes of its content. Zero means the default of [capture.ReaderOptions].
 func (h *Hub) OpenLimited(path string, maxUnpacked int64) error {
 	if err := checkCapture(path); err != nil {
 		return err
@@ -173,7 +193,8 @@ func (h *Hub) OpenLimited(path string, maxUnpacked int64) error {
 	return nil // Run starts it
 }
 
-// Restart asks the tap of a capture to start its server again. It returns when that was asked for, not when it was done. The error may wrap ErrNoRestart.
+// Restart asks the tap of a capture to restart its server. It does not wait for the restart. The
+// error may wrap [ErrNoRestart].
 func (h *Hub) Restart(_ context.Context, captureID string) error {
 	h.sourcesMu.Lock()
 	var conn *live.Conn
@@ -191,16 +212,17 @@ func (h *Hub) Restart(_ context.Context, captureID string) error {
 }
 
 const (
-	scanInterval     = 100 * time.Millisecond // between two looks at the folders
-	fullScanInterval = 5 * time.Second        // after which a folder is read although its time says that nothing is new
-	mtimeSlack       = 2 * time.Second        // that the time of a folder must be old before it is trusted: it may be coarse
-	maxTaps          = 256                    // that are watched at once
+	scanInterval     = 100 * time.Millisecond // between two scans of the folders
+	fullScanInterval = 5 * time.Second        // maximum between two reads of a folder
+	mtimeSlack       = 2 * time.Second        // age from which a folder's time is reliable
+	maxTaps          = 256                    // followed at a time
 )
 
-// A looker looks for what is new in the folders.
+// A dirScanner finds new files in the folders.
 type dirScanner struct {
-	hub     *Hub
-	seen    map[string]bool // names in Dir
+	hub *Hub
+	// seen has the names in Dir.
+	seen    map[string]bool
 	dir     polledDir
 	sockets polledDir
 }
@@ -209,14 +231,14 @@ func newDirScanner(h *Hub) *dirScanner {
 	return &dirScanner{hub: h, seen: map[string]bool{}, dir: polledDir{path: h.opts.Dir}, sockets: polledDir{path: h.opts.SocketDir}}
 }
 
-// A folder knows when it was read last.
+// A polledDir records when a folder was last read.
 type polledDir struct {
 	path     string
 	modified time.Time
 	read     time.Time
 }
 
-// mayHaveChanged reports whether something may be new in the folder.
+// mayHaveChanged reports whether the folder may have changed.
 func (pd *polledDir) mayHaveChanged() bool {
 	if pd.path == "" {
 		return false
@@ -233,7 +255,7 @@ func (pd *polledDir) mayHaveChanged() bool {
 	return true
 }
 
-// initial returns what is to be read at the beginning.
+// initial returns the sources to read at the beginning.
 func (ds *dirScanner) initial() (list []*source) {
 	h := ds.hub
 	for _, path := range h.opts.Files {
@@ -262,9 +284,9 @@ func (ds *dirScanner) initial() (list []*source) {
 		s.finish(err)
 	}
 	past := 0
-	for _, info := range infos { // the newest first
+	for _, info := range infos { // newest first
 		ds.seen[filepath.Base(info.Path)] = true
-		// One that was begun just now may not be locked yet.
+		// A capture that has just been created may not be locked yet.
 		writing := info.State == captures.Writing || info.State == captures.Truncated && time.Since(info.Modified).Abs() < mtimeSlack
 		if !writing {
 			if past++; h.opts.MaxFinished >= 0 && past > h.opts.MaxFinished {
@@ -279,7 +301,7 @@ func (ds *dirScanner) initial() (list []*source) {
 	return list
 }
 
-// run looks until ctx ends.
+// run scans until ctx ends.
 func (ds *dirScanner) run(ctx context.Context) {
 	ticker := time.NewTicker(scanInterval)
 	defer ticker.Stop()
@@ -294,7 +316,7 @@ func (ds *dirScanner) run(ctx context.Context) {
 	}
 }
 
-// scanCaptures looks for new captures.
+// scanCaptures finds new captures.
 func (ds *dirScanner) scanCaptures() {
 	if !ds.dir.mayHaveChanged() {
 		return
@@ -304,7 +326,7 @@ func (ds *dirScanner) scanCaptures() {
 		return // it may come back
 	}
 	defer d.Close()
-	names, _ := d.Readdirnames(-1) // what could be read
+	names, _ := d.Readdirnames(-1) // use the names that could be read
 	now := make(map[string]bool, len(names))
 	for _, name := range names {
 		if !strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst"), capture.Suffix) {
@@ -325,14 +347,14 @@ func (ds *dirScanner) scanCaptures() {
 	ds.seen = now
 }
 
-// scanTaps looks for new sockets.
+// scanTaps finds new sockets.
 func (ds *dirScanner) scanTaps() {
 	if !ds.sockets.mayHaveChanged() {
 		return
 	}
 	paths, err := live.List(ds.sockets.path)
 	h := ds.hub
-	if err != nil { // nothing is done with a folder that others have access to
+	if err != nil { // such as a folder that others can access
 		if s, added := h.addFile(ds.sockets.path, false); added {
 			s.claim()
 			s.finish(err)
@@ -352,13 +374,16 @@ func (ds *dirScanner) scanTaps() {
 	}
 }
 
-const maxLog = 1 << 17 // changes that are remembered
+const maxLog = 1 << 17 // changes kept
 
-// A changeLog remembers which rows have changed, in the order in which they did. The number of a change is the version of the model after it.
+// A changeLog records which rows have changed, in order. The number of a change is the version of
+// the model after it.
 type changeLog struct {
-	ring    []uint64 // Seq
+	// ring has the Seq of the changed rows.
+	ring    []uint64
 	version uint64
-	rows    map[uint64]*trace.Row // those that are there
+	// rows are the rows in the model, by Seq.
+	rows map[uint64]*trace.Row
 }
 
 func (l *changeLog) add(seq uint64) {
@@ -370,15 +395,15 @@ func (l *changeLog) add(seq uint64) {
 	l.ring[(l.version-1)%maxLog] = seq
 }
 
-// at returns which row changed in a version.
+// at returns the Seq of the row that changed in a version.
 func (l *changeLog) at(version uint64) uint64 { return l.ring[(version-1)%maxLog] }
 
-// has reports whether the changes after a version are remembered.
+// has reports whether all changes after a version are still known.
 func (l *changeLog) has(after uint64) bool {
 	return after <= l.version && l.version-after <= uint64(len(l.ring))
 }
 
-// applyLocked takes what the model says has changed. h.mu is held.
+// applyLocked records the changes of the model. The caller must hold h.mu.
 func (h *Hub) applyLocked(changes []trace.Change) {
 	if len(changes) == 0 {
 		return
@@ -404,7 +429,8 @@ func (h *Hub) applyLocked(changes []trace.Change) {
 	h.signalFeedsLocked()
 }
 
-// rowChangedLocked notes that a row has changed.
+// rowChangedLocked records that a row has changed and reevaluates selections. The caller must hold
+// h.mu.
 func (h *Hub) rowChangedLocked(r *trace.Row) {
 	h.changeLog.add(r.Seq)
 	root := r.Root()
@@ -416,10 +442,12 @@ func (h *Hub) rowChangedLocked(r *trace.Row) {
 	}
 }
 
-// maxUndecidedRows is how many rows a session has at most when it may become known of which era and revision it is.
+// maxUndecidedRows is the number of rows within which the era and revision of a session may become
+// known.
 const maxUndecidedRows = 32
 
-// sessionChangedLocked judges the rows of a young session again: what is known of it may have changed.
+// sessionChangedLocked reevaluates the rows of a new session, whose era or revision may have
+// changed. The caller must hold h.mu.
 func (h *Hub) sessionChangedLocked(session *trace.Session) {
 	rows := h.model.Rows()
 	for _, r := range rows[max(0, len(rows)-2*maxUndecidedRows):] {
@@ -434,7 +462,7 @@ func (h *Hub) sessionChangedLocked(session *trace.Session) {
 	}
 }
 
-// removeRowLocked forgets a row, and what is in it.
+// removeRowLocked removes a row and the rows inside it. The caller must hold h.mu.
 func (h *Hub) removeRowLocked(r *trace.Row) {
 	if h.changeLog.rows[r.Seq] == nil {
 		return
@@ -453,13 +481,15 @@ func (h *Hub) removeRowLocked(r *trace.Row) {
 	}
 }
 
-// childLists are the rows inside those that have many: the model does not tell when one of them makes room.
+// childLists are the children of rows that have many: the model does not report the eviction of a
+// child.
 type childLists map[*trace.Row][]*trace.Row
 
-// minTrackedChildren is how many rows inside another make it one that is watched: few enough that none has made room yet.
+// minTrackedChildren is the number of children from which a row is tracked. It is low enough that
+// no child has been evicted.
 const minTrackedChildren = trace.DefaultMaxChildren / 2
 
-// trackChildLocked looks for rows that have made room for a new one beside them.
+// trackChildLocked removes the evicted siblings of a new child. The caller must hold h.mu.
 func (h *Hub) trackChildLocked(r *trace.Row) {
 	p := r.Parent
 	if p == nil || len(p.Children) < minTrackedChildren {

@@ -2,5 +2,5 @@
 
 package watch
 
-// nonblock is nothing here: there are no FIFOs among files.
+// nonblock is 0 because no file is a FIFO on this system.
 const nonblock = 0

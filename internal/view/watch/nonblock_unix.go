@@ -4,5 +4,5 @@ package watch
 
 import "syscall"
 
-// nonblock keeps the opening of a FIFO from waiting for somebody who writes.
+// nonblock prevents the opening of a FIFO from waiting for a writer.
 const nonblock = syscall.O_NONBLOCK

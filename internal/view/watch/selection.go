@@ -12,26 +12,36 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// A Selection is the rows of the timeline for which a filter holds. Len, At, Index and Has are for the inside of [Hub.Read] and of [Feed.Next]'s use.
+// A Selection has the rows of the timeline that match a filter. Call Len, At, Index and Has only
+// inside [Hub.Read] or the use function of [Feed.Next].
 type Selection struct {
-	hub    *Hub
-	filter *filter.Filter // nil: all
+	hub *Hub
+	// filter is nil for all rows.
+	filter *filter.Filter
 
-	rows       []*trace.Row // in the order of the timeline, from first on
-	first      int
-	hits       map[uint64]filter.Hits // of the terms about payloads, by Seq
-	cursor     uint64                 // Seq of the last row that was judged, until filled
-	filled     bool
-	cancel     func() // of the search; nil: there is none
-	closed     bool
-	searchDone atomic.Uint64 // of the search, in millionths
-	searching  atomic.Bool   // it goes on
+	// rows are in the order of the timeline, from index first on.
+	rows  []*trace.Row
+	first int
+	// hits are the payload hits of rows, by Seq.
+	hits map[uint64]filter.Hits
+	// cursor is the Seq of the last row evaluated by fill.
+	cursor uint64
+	filled bool
+	// cancel stops the search. It is nil without one.
+	cancel func()
+	closed bool
+	// searchDone is the progress of the search, in millionths.
+	searchDone atomic.Uint64
+	// searching tells that the search is running.
+	searching atomic.Bool
 }
 
-const fillRows = 2000 // that are judged while the lock is held
+const fillRows = 2000 // rows evaluated per lock
 
-// Select returns the rows of the timeline for which a filter holds, kept up to date; nil is all. Terms about payloads are searched for in the background: until that is done, see
-// [Selection.SearchProgress], rows may be missing, or too many where such a term is negated. Select must not be called inside Read. Close the Selection in the end.
+// Select returns the rows of the timeline that match a filter and keeps them up to date. A nil
+// filter matches all. Payload terms are searched for in the background: until the search is done
+// (see [Selection.SearchProgress]), rows may be missing, or be too many if such a term is negated.
+// Select must not be called inside [Hub.Read]. The caller must close the Selection.
 func (h *Hub) Select(f *filter.Filter) *Selection {
 	s := &Selection{hub: h, filter: f}
 	s.searchDone.Store(searchUnits)
@@ -56,7 +66,8 @@ func (h *Hub) Select(f *filter.Filter) *Selection {
 	return s
 }
 
-// fill judges some of the rows that were there before the selection. It returns true when it is done.
+// fill evaluates some of the rows that existed before the selection. It returns true when it is
+// done.
 func (s *Selection) fill() bool {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -72,7 +83,7 @@ func (s *Selection) fill() bool {
 	return s.filled
 }
 
-// Len returns how many rows there are.
+// Len returns the number of rows.
 func (s *Selection) Len() int {
 	if s.filter == nil {
 		return len(s.hub.model.Rows())
@@ -80,7 +91,7 @@ func (s *Selection) Len() int {
 	return len(s.rows) - s.first
 }
 
-// At returns the row with an index, or nil if there is none.
+// At returns the row at an index, or nil if the index is out of range.
 func (s *Selection) At(i int) *trace.Row {
 	if i < 0 || i >= s.Len() {
 		return nil
@@ -95,7 +106,7 @@ func (s *Selection) list() []*trace.Row {
 	return s.rows[s.first:]
 }
 
-// Index returns the index of a row, or of the row of the timeline that it stands in; -1 if it is not selected.
+// Index returns the index of r's root row, or -1 if that is not selected. r may be nil.
 func (s *Selection) Index(r *trace.Row) int {
 	if r == nil {
 		return -1
@@ -109,23 +120,24 @@ func (s *Selection) Index(r *trace.Row) int {
 	return -1
 }
 
-// Has reports whether a row, or the row of the timeline that it stands in, is selected.
+// Has reports whether r's root row is selected.
 func (s *Selection) Has(r *trace.Row) bool { return s.Index(r) >= 0 }
 
-// position returns the index of the row with a Seq, or where it would be.
+// position returns the index at which a Seq is or would be.
 func position(list []*trace.Row, seq uint64) int {
-	if n := len(list); n == 0 || list[n-1].Seq < seq { // a new one, mostly
+	if n := len(list); n == 0 || list[n-1].Seq < seq { // usually a new row
 		return n
 	}
 	return sort.Search(len(list), func(i int) bool { return list[i].Seq >= seq })
 }
 
-// SearchProgress returns which part of the search in payloads is done, from 0 to 1, and whether it goes on. It may be called anywhere.
+// SearchProgress returns the progress of the payload search, from 0 to 1, and whether it is
+// running. It may be called anywhere.
 func (s *Selection) SearchProgress() (share float64, busy bool) {
 	return float64(s.searchDone.Load()) / searchUnits, s.searching.Load()
 }
 
-// Close ends the selection, which then has no rows. It must not be called inside Read.
+// Close closes the selection and removes its rows. It must not be called inside [Hub.Read].
 func (s *Selection) Close() {
 	if s.filter == nil {
 		return
@@ -151,9 +163,10 @@ func (s *Selection) Close() {
 	s.rows, s.first, s.hits = nil, 0, nil
 }
 
-// reevaluateLocked adds or removes a row of the timeline. It reports whether that has changed the selection. h.mu is held.
+// reevaluateLocked adds or removes a row of the timeline, and reports whether the selection
+// changed. The caller must hold h.mu.
 func (s *Selection) reevaluateLocked(r *trace.Row) (changed bool) {
-	if !s.filled && r.Seq > s.cursor || r.Evicted() { // fill comes to it
+	if !s.filled && r.Seq > s.cursor || r.Evicted() { // fill will evaluate it
 		return false
 	}
 	list := s.rows[s.first:]
@@ -172,7 +185,7 @@ func (s *Selection) reevaluateLocked(r *trace.Row) (changed bool) {
 	return is != has
 }
 
-// remove forgets a row that has made room.
+// remove removes an evicted row.
 func (s *Selection) remove(r *trace.Row) {
 	delete(s.hits, r.Seq)
 	list := s.rows[s.first:]
@@ -181,7 +194,7 @@ func (s *Selection) remove(r *trace.Row) {
 	}
 }
 
-// removeAt takes out the row with an index.
+// removeAt removes the row at an index.
 func (s *Selection) removeAt(i int) {
 	list := s.rows[s.first:]
 	if i > 0 {
@@ -199,7 +212,7 @@ func (s *Selection) removeAt(i int) {
 	}
 }
 
-// addHitsLocked notes that terms about payloads hold for a row of the timeline. h.mu is held.
+// addHitsLocked adds payload hits to a row of the timeline. The caller must hold h.mu.
 func (s *Selection) addHitsLocked(root *trace.Row, hits filter.Hits) {
 	if !root.Evicted() && s.hits != nil {
 		s.hits[root.Seq] |= hits
@@ -207,12 +220,12 @@ func (s *Selection) addHitsLocked(root *trace.Row, hits filter.Hits) {
 }
 
 const (
-	searchUnits    = 1_000_000 // of a search
-	maxPendingHits = 256       // that are noted at once
-	reportBytes    = 1 << 20   // bytes between two looks at how far the search is
+	searchUnits    = 1_000_000 // units of searchDone
+	maxPendingHits = 256       // hits flushed at a time
+	reportBytes    = 1 << 20   // bytes between progress reports
 )
 
-// A search looks for what a selection's filter looks for in payloads of events that were there before the selection.
+// A search scans the payloads of events that came before the selection.
 type search struct {
 	selection *Selection
 	parts     []searchPart
@@ -222,14 +235,17 @@ type search struct {
 	hits      []eventHits
 }
 
-// A part is what is searched of a source.
+// A searchPart is the part of a source that is searched.
 type searchPart struct {
 	source *source
 	path   string
-	id     string // of a tap without a file
-	events int    // that had been taken
-	last   uint64 // number of the last
-	size   int64
+	// id is the id of a tap's capture without a file.
+	id string
+	// events is the number of events ingested before.
+	events int
+	// last is the number of the last event.
+	last uint64
+	size int64
 }
 
 type eventHits struct {
@@ -237,12 +253,13 @@ type eventHits struct {
 	hits filter.Hits
 }
 
-// newSearchLocked returns the search for a new selection; nil if there is nothing to search. h.mu is held: what is taken from here on is scanned by whoever takes it.
+// newSearchLocked returns the search for a new selection, or nil if there is nothing to search.
+// The caller must hold h.mu: later events are scanned as they are ingested.
 func (h *Hub) newSearchLocked(s *Selection) *search {
 	x := &search{selection: s}
 	h.sourcesMu.Lock()
 	defer h.sourcesMu.Unlock()
-	for _, src := range slices.Backward(h.sources) { // what is new is looked at more
+	for _, src := range slices.Backward(h.sources) { // newest sources first
 		if src.events == 0 {
 			continue
 		}
@@ -283,7 +300,7 @@ func (se *search) end() {
 	se.notify()
 }
 
-// notify tells the feeds that the search has got on.
+// notify tells the feeds about the progress of the search.
 func (se *search) notify() {
 	h := se.selection.hub
 	h.sourcesMu.Lock()
@@ -311,11 +328,11 @@ func (se *search) run(ctx context.Context) {
 	}
 }
 
-// searchFile searches the events that had been taken of a file.
+// searchFile searches the events of a file that were ingested before the selection.
 func (se *search) searchFile(ctx context.Context, p searchPart) {
 	f, err := p.source.reopen()
 	if err != nil {
-		return // what is gone cannot be searched
+		return // the file is gone
 	}
 	defer f.Close()
 	r := capture.NewReader(&searchReader{f, se}, nil)
@@ -334,7 +351,7 @@ func (se *search) searchFile(ctx context.Context, p searchPart) {
 	}
 }
 
-// scan looks at an event.
+// scan scans an event.
 func (se *search) scan(ctx context.Context, e *capture.Event) {
 	if len(e.Data) == 0 || ctx.Err() != nil {
 		return
@@ -347,7 +364,7 @@ func (se *search) scan(ctx context.Context, e *capture.Event) {
 	}
 }
 
-// flushHits notes what was found on the rows.
+// flushHits applies the hits to the rows.
 func (se *search) flushHits() {
 	if len(se.hits) == 0 {
 		return
@@ -370,7 +387,8 @@ func (se *search) flushHits() {
 	h.signalFeedsLocked()
 }
 
-// addHitsLocked notes hits on a row of the timeline, which feeds then tell of if it has come or gone.
+// addHitsLocked applies hits to a row, and records a change if that adds or removes it. The caller
+// must hold h.mu.
 func (se *search) addHitsLocked(seq uint64, hits filter.Hits) {
 	sel, h := se.selection, se.selection.hub
 	if r := h.changeLog.rows[seq]; r != nil {
@@ -381,7 +399,7 @@ func (se *search) addHitsLocked(seq uint64, hits filter.Hits) {
 	}
 }
 
-// addProgress counts what was read.
+// addProgress counts bytes that were read.
 func (se *search) addProgress(n int64) {
 	se.done += n
 	se.selection.searchDone.Store(uint64(min(searchUnits-1, searchUnits*float64(se.done)/float64(se.total))))
@@ -391,7 +409,7 @@ func (se *search) addProgress(n int64) {
 	}
 }
 
-// A meter counts what a search reads.
+// A searchReader counts the bytes that a search reads.
 type searchReader struct {
 	r      io.Reader
 	search *search

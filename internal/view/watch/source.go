@@ -19,27 +19,35 @@ import (
 	"mcpwire/internal/trace/live"
 )
 
-// A Source is a capture, or a running tap, that a Hub reads.
+// A Source describes a capture or running tap that a Hub reads.
 type Source struct {
-	ID         string // of the capture; "" as long as it is not known. Of several in one file, the last
-	Path       string // of the file, absolute; "" if there is none. One that is compressed is not read while its tap runs
-	Name       string // of the server
-	Transport  string // "stdio", "http", "sse"
-	State      State
-	Err        string // why it is not read, or not read any further; "" if nothing went wrong
-	Read, Size int64  // bytes that were read so far, and that there are as far as is known
-	CanRestart bool   // see [Hub.Restart]
+	// ID is the id of the capture, or of the last one in the file. It is empty until known.
+	ID string
+	// Path is the absolute path of the file. Empty means none. A compressed file is not read while
+	// its tap runs.
+	Path string
+	// Name is the name of the server.
+	Name string
+	// Transport is "stdio", "http" or "sse".
+	Transport string
+	State     State
+	// Err tells why reading failed. Empty means no error.
+	Err string
+	// Read is the number of bytes read so far. Size is the known number of bytes.
+	Read, Size int64
+	// CanRestart reports whether [Hub.Restart] can succeed.
+	CanRestart bool
 }
 
-// A State says whether more is to come from a source.
+// A State tells whether more events may come from a source.
 type State string
 
 // The states of a source.
 const (
-	Live      State = "live"       // its tap runs
-	Growing   State = "growing"    // somebody writes it, or it is still being read
-	Complete  State = "complete"   // all of it was read, and there will be no more
-	Truncated State = "broken off" // nobody writes it any more, and the last line is missing
+	Live      State = "live"       // its tap is running
+	Growing   State = "growing"    // it is being written or still being read
+	Complete  State = "complete"   // it was read to its last line
+	Truncated State = "broken off" // no one writes it, and its last line is missing
 )
 
 const (
@@ -47,63 +55,78 @@ const (
 	maxSegments = 4096
 )
 
-// A source is what is read of one file or tap.
+// A source reads one file or tap.
 type source struct {
-	hub          *Hub
-	path         string // "" for a tap without a file
-	compressed   bool
-	follow       bool // go on at the end, if somebody may still write it
+	hub *Hub
+	// path is empty for a tap without a file that can be followed.
+	path       string
+	compressed bool
+	// follow tells to wait at the end of a file that may grow.
+	follow       bool
 	captureStart time.Time
 
-	maxUnpacked int64 // bytes that come out of a compressed file; 0 is the default
+	// maxUnpacked limits the content read from a compressed file, in bytes. Zero means the
+	// default.
+	maxUnpacked int64
 
-	// These are under hub.smu.
-	info        Source
-	conn        *live.Conn // to the tap
+	// The fields below, up to ended, are guarded by hub.sourcesMu.
+	info Source
+	// conn is the connection to the tap.
+	conn        *live.Conn
 	everWritten bool
-	file        fs.FileInfo // which file it was
-	claimed     bool        // somebody reads it
-	ended       bool
+	// file identifies the file that was opened.
+	file fs.FileInfo
+	// claimed tells that a goroutine reads the source.
+	claimed bool
+	ended   bool
 
-	wake chan struct{} // one element
+	// wake has a buffer of one element.
+	wake chan struct{}
 
-	// These belong to the one who reads it.
-	f         *os.File
-	tail      *tailer // nil if compressed
-	reader    *capture.Reader
-	next      func() (*capture.Event, error, bool)
-	stop      func()
-	limit     int64 // in the file: what was there at the beginning
-	segment   *segment
-	head      *capture.Head
-	checker   *check.Checker
-	last      uint64 // number of the last event
-	tailSeen  bool
-	validated bool // it has begun like a capture
+	// The fields below belong to the goroutine that reads the source.
+	f *os.File
+	// tail is nil for a compressed file.
+	tail   *tailer
+	reader *capture.Reader
+	next   func() (*capture.Event, error, bool)
+	stop   func()
+	// limit is the size of the file when it was opened.
+	limit   int64
+	segment *segment
+	head    *capture.Head
+	checker *check.Checker
+	// last is the number of the last event.
+	last     uint64
+	tailSeen bool
+	// validated tells that the beginning is that of a capture.
+	validated bool
 
-	events int // taken. hub.mu holds it
+	// events counts the ingested events. hub.mu guards it.
+	events int
 }
 
 // A segment is a capture in a source.
 type segment struct {
 	source *source
 	id     string
-	head   *capture.Head // nil: it has none
-	index  index
+	// head is nil if the capture has no head.
+	head  *capture.Head
+	index index
 }
 
-// addFile adds a file, unless it is there: then it returns what is. follow tells whether more may come.
+// addFile adds a file, or returns the source that reads it already. follow tells that the file may
+// grow.
 func (h *Hub) addFile(path string, follow bool) (s *source, added bool) {
 	return h.addFileLimited(path, follow, 0)
 }
 
-// addFileLimited is addFile for a file of which, if it is compressed, no more than maxUnpacked bytes are
-// to come. Zero is the default of [capture.ReaderOptions].
+// addFileLimited is like addFile, but reads at most maxUnpacked bytes of the content of a
+// compressed file. Zero means the default of [capture.ReaderOptions].
 func (h *Hub) addFileLimited(path string, follow bool, maxUnpacked int64) (s *source, added bool) {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	info, _ := os.Stat(path) // nil: it does not exist, and no other is the same
+	info, _ := os.Stat(path) // nil if the file does not exist
 	h.sourcesMu.Lock()
 	defer h.sourcesMu.Unlock()
 	for _, s := range h.sources {
@@ -116,7 +139,8 @@ func (h *Hub) addFileLimited(path string, follow bool, maxUnpacked int64) (s *so
 	return s, true
 }
 
-// replacedLocked reports whether another file stands where one was that was read to its end. hub.smu is held.
+// replacedLocked reports whether the file was replaced after it was read to its end. The caller
+// must hold hub.sourcesMu.
 func (s *source) replacedLocked(now fs.FileInfo) bool {
 	return s.ended && now != nil && s.file != nil && s.info.ID != "" && (!os.SameFile(s.file, now) || now.Size() < s.info.Size)
 }
@@ -125,7 +149,7 @@ func compressed(path string) bool {
 	return strings.HasSuffix(path, ".gz") || strings.HasSuffix(path, ".zst")
 }
 
-// removeFailed forgets a file that could not be read, so that it can be added again.
+// removeFailed removes a file that could not be read, so that it can be added again.
 func (h *Hub) removeFailed(path string) {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -135,7 +159,7 @@ func (h *Hub) removeFailed(path string) {
 	h.sources = slices.DeleteFunc(h.sources, func(s *source) bool { return s.path == path && s.ended && s.info.Err != "" && s.info.ID == "" })
 }
 
-// addSourceLocked adds a source. h.smu is held.
+// addSourceLocked adds a source. The caller must hold h.sourcesMu.
 func (h *Hub) addSourceLocked(s *source) {
 	s.wake = make(chan struct{}, 1)
 	s.info.Path, s.info.State = s.path, Growing
@@ -148,7 +172,7 @@ func (h *Hub) addSourceLocked(s *source) {
 	h.sourcesVersion++
 }
 
-// claimUnstarted returns the sources that nobody reads yet, and says that somebody does.
+// claimUnstarted claims and returns the sources that no goroutine reads yet.
 func (h *Hub) claimUnstarted() (list []*source) {
 	h.sourcesMu.Lock()
 	defer h.sourcesMu.Unlock()
@@ -161,7 +185,7 @@ func (h *Hub) claimUnstarted() (list []*source) {
 	return list
 }
 
-// claim says that the caller reads the source, and reports whether nobody did.
+// claim claims the source for the caller. It returns false if it was claimed before.
 func (s *source) claim() bool {
 	s.hub.sourcesMu.Lock()
 	defer s.hub.sourcesMu.Unlock()
@@ -170,7 +194,8 @@ func (s *source) claim() bool {
 	return !was
 }
 
-// Sources returns what the hub reads, or has read, in the order in which it was found. It may be called inside Read.
+// Sources returns the sources that the hub reads or has read, in the order of discovery. It may be
+// called inside [Hub.Read].
 func (h *Hub) Sources() []Source {
 	h.sourcesMu.Lock()
 	defer h.sourcesMu.Unlock()
@@ -181,7 +206,8 @@ func (h *Hub) Sources() []Source {
 	return list
 }
 
-// Head returns the head of a capture, which must not be changed, or nil if it is not known. It may be called inside Read.
+// Head returns the head of a capture, or nil if it is unknown. The caller must not modify it. Head
+// may be called inside [Hub.Read].
 func (h *Hub) Head(captureID string) *capture.Head {
 	h.sourcesMu.Lock()
 	defer h.sourcesMu.Unlock()
@@ -191,7 +217,7 @@ func (h *Hub) Head(captureID string) *capture.Head {
 	return nil
 }
 
-// update changes what Sources says of a source.
+// update changes the info of a source and signals a change.
 func (s *source) update(f func(i *Source)) {
 	h := s.hub
 	h.sourcesMu.Lock()
@@ -229,7 +255,7 @@ func (s *source) open() error {
 	return nil
 }
 
-// openRegular opens a file if it is a regular one. It does not hang at one that is not.
+// openRegular opens a regular file. It returns an error for other files and never blocks on them.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
@@ -246,7 +272,7 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// checkCapture returns an error if the beginning of a file is not that of a capture. An empty file may become one.
+// checkCapture returns an error if a file does not begin like a capture. An empty file is valid.
 func checkCapture(path string) error {
 	f, _, err := openRegular(path)
 	if err != nil {
@@ -267,7 +293,7 @@ func checkCapture(path string) error {
 	return nil
 }
 
-// close lets go of the file.
+// close releases the file.
 func (s *source) close() {
 	if s.stop != nil {
 		s.stop()
@@ -282,7 +308,7 @@ func (s *source) close() {
 	}
 }
 
-// run reads to the end, whenever that comes.
+// run reads the source to its end.
 func (s *source) run(ctx context.Context) {
 	if s.tail != nil {
 		s.tail.ctx = ctx
@@ -309,7 +335,7 @@ func (s *source) run(ctx context.Context) {
 	s.close()
 }
 
-// readEvent takes the next event. more is false at the end.
+// readEvent ingests the next event. more is false at the end.
 func (s *source) readEvent(ctx context.Context) (more bool, err error) {
 	e, err, ok := s.next()
 	if !ok || err != nil || ctx.Err() != nil {
@@ -325,7 +351,7 @@ func (s *source) readEvent(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// finish says that nothing more comes.
+// finish marks the source as ended. err may be nil.
 func (s *source) finish(err error) {
 	defer s.close()
 	if s.hub.stopping() {
@@ -357,12 +383,12 @@ func (h *Hub) stopping() bool {
 	return h.ctx != nil && h.ctx.Err() != nil
 }
 
-// errDuplicate says that a capture is there already.
+// errDuplicate is the error for a capture that is already read.
 var errDuplicate = errors.New("the same capture is read from another file, or is in this one twice")
 
-const progressEvents = 256 // events between two looks at how far a source was read
+const progressEvents = 256 // events between progress reports
 
-// ingest takes an event into the model. The lock is held for the model only: rules and searches work before.
+// ingest adds an event to the model. Rules and searches run before it takes the lock.
 func (s *source) ingest(ctx context.Context, e *capture.Event) error {
 	if e.Head != nil || s.segment == nil {
 		if err := s.beginSegment(e.Head); err != nil {
@@ -394,7 +420,7 @@ func (s *source) ingest(ctx context.Context, e *capture.Event) error {
 	return nil
 }
 
-// addToIndex notes where the event stands, and reports whether it is time to tell how far the source was read.
+// addToIndex adds the event to the index, and reports whether a progress report is due.
 func (s *source) addToIndex(e *capture.Event) bool {
 	h := s.hub
 	h.sourcesMu.Lock()
@@ -404,7 +430,7 @@ func (s *source) addToIndex(e *capture.Event) bool {
 	return x.events%progressEvents == 0
 }
 
-// beginSegment begins a capture. head is nil if it has none.
+// beginSegment begins a capture. head may be nil.
 func (s *source) beginSegment(head *capture.Head) error {
 	s.closeSegment()
 	h := s.hub
@@ -412,7 +438,7 @@ func (s *source) beginSegment(head *capture.Head) error {
 	if head != nil {
 		id = head.ID
 	}
-	if id == "" { // it gets one that nobody else has
+	if id == "" { // make up a unique id
 		id = fmt.Sprintf("%s/%p", h.id, s)
 	}
 	seg := &segment{source: s, id: id, head: head}
@@ -447,7 +473,7 @@ func (s *source) beginSegment(head *capture.Head) error {
 	return nil
 }
 
-// closeSegment ends the capture that is being read: what waits in it is unanswered.
+// closeSegment ends the current capture: its pending requests become unanswered.
 func (s *source) closeSegment() {
 	if s.segment == nil {
 		return
@@ -465,7 +491,7 @@ func (s *source) closeSegment() {
 	s.segment = nil
 }
 
-// addFindingsLocked notes findings on the rows. h.mu is held.
+// addFindingsLocked adds findings to the rows. The caller must hold h.mu.
 func (h *Hub) addFindingsLocked(captureID string, findings []check.Finding) {
 	for i := range findings {
 		f := &findings[i]
@@ -475,13 +501,13 @@ func (h *Hub) addFindingsLocked(captureID string, findings []check.Finding) {
 	}
 }
 
-// A found is what a selection's filter found in a payload.
+// payloadHits are the hits of a selection's filter in a payload.
 type payloadHits struct {
 	selection *Selection
 	hits      filter.Hits
 }
 
-// scan looks for what selections look for in payloads.
+// scan matches the payload of an event with the payload terms of all selections.
 func (h *Hub) scan(ctx context.Context, e *capture.Event) []payloadHits {
 	if len(e.Data) == 0 {
 		return nil
@@ -499,10 +525,12 @@ func (h *Hub) scan(ctx context.Context, e *capture.Event) []payloadHits {
 	return list
 }
 
-// maxMultiRow bounds the events of which it is known that they belong to several rows, or to one that has many events: batches and long streams, for the most part.
+// maxMultiRow limits the events in Hub.multiRow. Most of them are batches and events of long
+// streams.
 const maxMultiRow = 1 << 16
 
-// assignHitsLocked notes what was found in an event on the rows that it changed. h.mu is held.
+// assignHitsLocked adds the hits of an event to the rows that it changed. The caller must hold
+// h.mu.
 func (h *Hub) assignHitsLocked(e *capture.Event, changes []trace.Change, list []payloadHits) {
 	if len(e.Data) == 0 || len(changes) == 0 {
 		return
@@ -513,7 +541,7 @@ func (h *Hub) assignHitsLocked(e *capture.Event, changes []trace.Change, list []
 		var hits filter.Hits
 		if i >= 0 {
 			hits = list[i].hits
-		} else { // it has come in between
+		} else { // added since scan
 			hits = s.filter.Scan(h.ctx, e.Data)
 		}
 		if hits == 0 {
@@ -527,7 +555,9 @@ func (h *Hub) assignHitsLocked(e *capture.Event, changes []trace.Change, list []
 	}
 }
 
-// addMultiRowLocked notes which rows of the timeline an event belongs to if the model does not tell: it knows the first only, and none for the later ones of many events of a row.
+// addMultiRowLocked records the root rows of an event if the model cannot tell them later. The
+// model knows only the first row of an event, and no row for the later of a row's many events. The
+// caller must hold h.mu.
 func (h *Hub) addMultiRowLocked(e *capture.Event, changes []trace.Change) {
 	known := h.model.Find(e.Capture, e.N)
 	if known != nil && len(changes) < 2 {
@@ -543,7 +573,7 @@ func (h *Hub) addMultiRowLocked(e *capture.Event, changes []trace.Change) {
 		return
 	}
 	if len(h.multiRow) >= maxMultiRow {
-		for k := range h.multiRow { // whichever
+		for k := range h.multiRow { // any one
 			delete(h.multiRow, k)
 			break
 		}
@@ -551,12 +581,12 @@ func (h *Hub) addMultiRowLocked(e *capture.Event, changes []trace.Change) {
 	h.multiRow[eventKey{e.Capture, e.N}] = roots
 }
 
-// progressLimiter keeps the news of how far sources are read from coming too often.
+// progressLimiter limits how often feeds are told about progress.
 type progressLimiter struct{ last time.Time }
 
 const progressInterval = 250 * time.Millisecond
 
-// setProgress notes how far a source was read, and how large it is; -1 if that is not known.
+// setProgress sets the bytes read and the size of a source. A size of -1 means unknown.
 func (s *source) setProgress(read, size int64) {
 	h := s.hub
 	h.sourcesMu.Lock()
@@ -569,7 +599,7 @@ func (s *source) setProgress(read, size int64) {
 	}
 }
 
-// addProgress adds to how far a source was read.
+// addProgress adds to the bytes read of a source.
 func (s *source) addProgress(n int64) {
 	h := s.hub
 	h.sourcesMu.Lock()
@@ -582,7 +612,8 @@ func (s *source) addProgress(n int64) {
 	}
 }
 
-// progressDueLocked reports whether it is time to tell of progress. h.smu is held.
+// progressDueLocked reports whether a progress report is due, and counts it. The caller must hold
+// h.sourcesMu.
 func (h *Hub) progressDueLocked() bool {
 	now := time.Now()
 	if now.Sub(h.progress.last) < progressInterval {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	filePoll     = 100 * time.Millisecond // between two looks at a file that grows
-	lockPoll     = time.Second            // between two looks at whether somebody writes it, and at one that seems to be left alone
-	lockGrace    = time.Second            // that a file somebody had locked, or whose tap has gone, may stay as it is before it is broken off
-	dormantAfter = 5 * time.Second        // that one nobody has locked may stay as it is before it seems to be left alone
-	abandonAfter = 10 * time.Minute       // after which it is
-	stableFor    = time.Second            // that a compressed file must have stayed as it is before it is read
+	filePoll     = 100 * time.Millisecond // between two checks of a growing file
+	lockPoll     = time.Second            // between two checks of its lock
+	lockGrace    = time.Second            // quiet time until a formerly locked file is Truncated
+	dormantAfter = 5 * time.Second        // quiet time until a file never locked is dormant
+	abandonAfter = 10 * time.Minute       // quiet time until such a file is abandoned
+	stableFor    = time.Second            // quiet time before a compressed file is read
 )
 
-// waitMore waits at the end of the file until it has grown. It returns false if it does not do that any more.
+// waitMore waits at the end of the file until it grows. It returns false if it will not.
 func (s *source) waitMore() bool {
 	s.setProgress(s.tail.off, -1)
 	if s.tailSeen || !s.follow {
@@ -33,7 +33,7 @@ func (s *source) waitMore() bool {
 	defer timer.Stop()
 	for {
 		info, err := s.f.Stat()
-		if err != nil || info.Size() < s.tail.off { // it was cut
+		if err != nil || info.Size() < s.tail.off { // it was truncated
 			return false
 		}
 		if info.Size() > s.tail.off {
@@ -54,12 +54,14 @@ func (s *source) waitMore() bool {
 	}
 }
 
-// tailWait is at the end of a file that may grow.
+// A tailWait waits at the end of a file that may grow.
 type tailWait struct {
-	source      *source
-	began       time.Time
-	checkedLock time.Time // at the lock
-	dormant     bool      // nobody seems to write it
+	source *source
+	began  time.Time
+	// checkedLock is when the lock was last checked.
+	checkedLock time.Time
+	// dormant tells that the file seems to have no writer.
+	dormant bool
 }
 
 func (tw *tailWait) pollInterval() time.Duration {
@@ -69,8 +71,9 @@ func (tw *tailWait) pollInterval() time.Duration {
 	return filePoll
 }
 
-// mayGrow reports whether the file may still grow. Locks tell that somebody writes it, but not everybody who records takes one: a file that nobody has ever locked is watched for longer, while it counts as
-// broken off.
+// mayGrow reports whether the file may still grow. A locked file has a writer, but not every
+// recorder takes a lock. Therefore a file that was never locked is followed for longer, while its
+// state is already Truncated.
 func (tw *tailWait) mayGrow(modified time.Time) bool {
 	now := time.Now()
 	if now.Sub(tw.checkedLock) < lockPoll {
@@ -80,7 +83,7 @@ func (tw *tailWait) mayGrow(modified time.Time) bool {
 	if tw.source.hasWriter() {
 		return true
 	}
-	if modified.After(tw.began) { // by another clock
+	if modified.After(tw.began) { // different clocks
 		modified = tw.began
 	}
 	quiet := now.Sub(modified)
@@ -100,7 +103,7 @@ func (tw *tailWait) wakeUp() {
 	}
 }
 
-// markDormant says that nobody seems to write the file: what waits in it is unanswered.
+// markDormant marks a file that seems to have no writer: its pending requests become unanswered.
 func (s *source) markDormant() {
 	h := s.hub
 	if s.segment != nil {
@@ -118,7 +121,7 @@ func (s *source) done() <-chan struct{} {
 	return s.tail.ctx.Done()
 }
 
-// hasWriter reports whether somebody writes the file.
+// hasWriter reports whether the file has a writer.
 func (s *source) hasWriter() bool {
 	s.hub.sourcesMu.Lock()
 	live := s.conn != nil
@@ -136,14 +139,14 @@ func (s *source) hasWriter() bool {
 	return false
 }
 
-// hadWriter reports whether somebody was seen to write the file.
+// hadWriter reports whether the file was seen with a writer.
 func (s *source) hadWriter() bool {
 	s.hub.sourcesMu.Lock()
 	defer s.hub.sourcesMu.Unlock()
 	return s.everWritten
 }
 
-// waitStable waits until a compressed file is complete, as far as that can be seen: it cannot be followed.
+// waitStable waits until a compressed file seems complete, because it cannot be followed.
 func (s *source) waitStable(ctx context.Context) error {
 	if !s.compressed {
 		return nil
@@ -166,7 +169,7 @@ func (s *source) waitStable(ctx context.Context) error {
 	}
 }
 
-// lastLineEnd returns the place behind the last line of a file that has an end.
+// lastLineEnd returns the offset behind the last complete line of a file.
 func lastLineEnd(f *os.File, size int64) int64 {
 	buf := make([]byte, 64<<10)
 	for end := size; end > 0; {
@@ -185,16 +188,20 @@ func lastLineEnd(f *os.File, size int64) int64 {
 	return 0
 }
 
-// A tailer reads a file line by line: a Read returns no more than one line, so that the capture.Reader above it has never read beyond the line whose event it
-// yields, and the place of each event is known.
+// A tailer reads a file line by line. A Read returns at most one line, so that the capture.Reader
+// never reads beyond the line of the event that it yields, and the offset of each event is known.
 type tailer struct {
-	ctx      context.Context // nil: none yet
-	f        *os.File
-	buf      []byte
-	r, w     int
-	off      int64 // behind what was handed out
-	line     int64 // where the line began of which the last was handed out
-	midLine  bool  // that line goes on
+	// ctx is nil until run begins.
+	ctx  context.Context
+	f    *os.File
+	buf  []byte
+	r, w int
+	// off is the offset behind the bytes returned so far.
+	off int64
+	// line is the offset of the line that was returned last.
+	line int64
+	// midLine tells that this line continues.
+	midLine  bool
 	waitMore func() bool
 }
 
@@ -204,7 +211,7 @@ func newTailer(f *os.File, more func() bool) *tailer {
 	return &tailer{f: f, buf: make([]byte, tailBuffer), waitMore: more}
 }
 
-// Read implements io.Reader. At the end of the file it asks more, which may wait.
+// Read implements io.Reader. At the end of the file it calls waitMore, which may block.
 func (t *tailer) Read(p []byte) (int, error) {
 	for t.r == t.w {
 		if t.ctx != nil && t.ctx.Err() != nil {
@@ -237,7 +244,7 @@ func (t *tailer) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A counter counts what is read of a compressed file.
+// A countingReader counts the bytes that a source reads.
 type countingReader struct {
 	r      io.Reader
 	source *source
@@ -249,22 +256,24 @@ func (cr *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxMergeFiles bounds how many files are open at once while captures are merged: more than go on at the same time.
+// maxMergeFiles limits the files that are open at a time during the merge. It exceeds the number
+// of captures that usually overlap.
 const maxMergeFiles = 256
 
-// A player is a capture that is being merged.
+// A mergeInput is a capture that is being merged.
 type mergeInput struct {
 	source *source
 	event  *capture.Event
 }
 
-// load reads what there is at the beginning in one timeline, by time. Sources that are followed are read to where they ended when they were opened, and go on from there later.
+// load merges the existing captures into one timeline, by time. It reads followed sources up to
+// their size when they were opened; they continue later.
 func (h *Hub) load(ctx context.Context, list []*source) {
 	slices.SortStableFunc(list, func(a, b *source) int { return a.captureStart.Compare(b.captureStart) })
 	var open []*mergeInput
 	for (len(list) > 0 || len(open) > 0) && ctx.Err() == nil {
 		first := earliest(open)
-		// Captures that did not go on at the same time are not open at the same time.
+		// Open only captures that overlap in time.
 		for len(list) > 0 && len(open) < maxMergeFiles && (first == nil || !list[0].captureStart.After(first.event.At)) {
 			p := &mergeInput{source: list[0]}
 			list = list[1:]
@@ -295,7 +304,7 @@ func removeInput(list []*mergeInput, p *mergeInput) []*mergeInput {
 	return slices.DeleteFunc(list, func(x *mergeInput) bool { return x == p })
 }
 
-// earliest returns the player whose event comes next.
+// earliest returns the input with the earliest event.
 func earliest(list []*mergeInput) *mergeInput {
 	if len(list) == 0 {
 		return nil
@@ -305,7 +314,7 @@ func earliest(list []*mergeInput) *mergeInput {
 	})
 }
 
-// open opens the file, and reports whether there is an event.
+// open opens the file, and reports whether it has an event.
 func (mi *mergeInput) open(ctx context.Context) bool {
 	s := mi.source
 	if s.compressed && s.follow {
@@ -326,7 +335,8 @@ func (mi *mergeInput) open(ctx context.Context) bool {
 	return mi.advance(ctx)
 }
 
-// advance reads the next event. It returns false if there is none, or none that was there at the beginning.
+// advance reads the next event. It returns false at the end, or at the size that the file had when
+// it was opened.
 func (mi *mergeInput) advance(ctx context.Context) bool {
 	s := mi.source
 	if s.follow && s.limit >= 0 && s.tail.off >= s.limit {
@@ -347,14 +357,14 @@ func (mi *mergeInput) advance(ctx context.Context) bool {
 	return ctx.Err() == nil || s.closeInterrupted()
 }
 
-// unclaim leaves the source to whoever starts what is not started.
+// unclaim leaves the source to the next claimUnstarted.
 func (s *source) unclaim() {
 	s.hub.sourcesMu.Lock()
 	defer s.hub.sourcesMu.Unlock()
 	s.claimed = false
 }
 
-// closeInterrupted closes a source whose reading was interrupted.
+// closeInterrupted closes a source after ctx has ended, and returns false.
 func (s *source) closeInterrupted() bool {
 	s.close()
 	return false

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	minDialBackoff = 50 * time.Millisecond // before the second attempt to connect to a tap; it doubles
+	minDialBackoff = 50 * time.Millisecond // before the second attempt to connect; doubles
 	maxDialBackoff = 2 * time.Second
 	maxTapLine     = 256 << 20 // bytes of a line from a tap
 )
 
-// followTap looks after a running tap until it has ended.
+// followTap follows a running tap until it ends.
 func (h *Hub) followTap(ctx context.Context, path string) {
 	defer func() {
 		h.sourcesMu.Lock()
@@ -39,7 +39,7 @@ func (h *Hub) followTap(ctx context.Context, path string) {
 		if err == nil {
 			wait = minDialBackoff
 			next := h.sourceOf(conn.Greeting())
-			if s != nil && s != next && s.path == "" { // another capture in its place: it cannot be
+			if s != nil && s != next && s.path == "" { // a different capture at the same socket
 				s.finish(nil)
 			}
 			s = next
@@ -56,7 +56,7 @@ func (h *Hub) followTap(ctx context.Context, path string) {
 	}
 }
 
-// sourceOf returns the source for what a tap records: the file, if that can be followed.
+// sourceOf returns the source of a tap: its file, if that can be followed.
 func (h *Hub) sourceOf(hello live.Greeting) *source {
 	h.sourcesMu.Lock()
 	if c := h.segments[hello.Capture]; c != nil {
@@ -89,7 +89,8 @@ func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn) {
 		s.conn, s.everWritten = conn, true
 	}
 	h.sourcesMu.Unlock()
-	if taken { // two sockets say that they are of one capture: a source is for one who reads
+	// Two sockets announce the same capture, but a source has one reader.
+	if taken {
 		return
 	}
 	s.update(func(i *Source) {
@@ -125,7 +126,7 @@ func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn) {
 	}
 }
 
-// signal has the one who follows the file look at it.
+// signal wakes the goroutine that follows the file.
 func (s *source) signal() {
 	select {
 	case s.wake <- struct{}{}:
@@ -138,7 +139,7 @@ func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
 	hello := conn.Greeting()
 	r := capture.NewReader(&countingReader{conn, s}, &capture.ReaderOptions{MaxLine: maxTapLine})
 	defer r.Close()
-	checkedGap := s.segment != nil // it was cut, and has come back
+	checkedGap := s.segment != nil // reconnected
 	if checkedGap {
 		s.addGap(ctx, hello.Next)
 	}
@@ -146,13 +147,14 @@ func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
 		switch {
 		case err != nil || ctx.Err() != nil:
 			return
-		case e.Kind == capture.KindGap && e.Gap.Why == capture.GapTruncated: // the connection has ended
+		// The connection has ended.
+		case e.Kind == capture.KindGap && e.Gap.Why == capture.GapTruncated:
 			return
 		case e.Head != nil && (s.segment != nil || e.Head.ID != hello.Capture):
 			continue
 		case e.Head == nil && s.segment == nil: // a tap sends the head first
 			return
-		case e.Head == nil && e.N != 0 && e.N <= s.last: // seen before the connection broke
+		case e.Head == nil && e.N != 0 && e.N <= s.last: // received before the reconnect
 			continue
 		}
 		if e.Head != nil {
@@ -171,7 +173,7 @@ func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
 	}
 }
 
-// ingestTapEvent takes an event that the tap has sent, and keeps it.
+// ingestTapEvent ingests an event that a tap sent, and keeps it in the ring.
 func (s *source) ingestTapEvent(ctx context.Context, e *capture.Event) bool {
 	err := s.ingest(ctx, e)
 	if err == nil {
@@ -180,7 +182,7 @@ func (s *source) ingestTapEvent(ctx context.Context, e *capture.Event) bool {
 	return err == nil
 }
 
-// addGap adds a gap for the events before next, if they were not seen.
+// addGap adds a gap for the events before next that were not received.
 func (s *source) addGap(ctx context.Context, next uint64) {
 	if next <= s.last+1 {
 		return
@@ -198,7 +200,7 @@ func (s *source) addGap(ctx context.Context, next uint64) {
 	}
 }
 
-// ingestRecorded takes what is in the compressed file of a tap already.
+// ingestRecorded reads the events before hello.Next from the compressed file of a tap.
 func (s *source) ingestRecorded(ctx context.Context, hello live.Greeting) {
 	if !filepath.IsAbs(hello.File) || hello.Next < 2 {
 		return
@@ -224,8 +226,8 @@ func (s *source) ingestRecorded(ctx context.Context, hello live.Greeting) {
 }
 
 const (
-	maxRing   = 64 << 20 // bytes of events of taps without a file
-	eventCost = 1 << 10  // of an event besides its payload
+	maxRing   = 64 << 20 // bytes of all kept events
+	eventCost = 1 << 10  // bytes per event, without its payload
 )
 
 // A ring keeps the last events of taps without a file.
@@ -240,7 +242,7 @@ type ring struct {
 
 func newRing(limit int) *ring { return &ring{max: limit, events: map[eventKey]*capture.Event{}} }
 
-// put keeps an event, which must not be changed any more.
+// put keeps an event, which must not change later.
 func (r *ring) put(e *capture.Event) {
 	cost := eventCost + len(e.Data)
 	k := eventKey{e.Capture, e.N}
@@ -270,7 +272,7 @@ func (r *ring) get(captureID string, n uint64) *capture.Event {
 	return r.events[eventKey{captureID, n}]
 }
 
-// all returns the events of a capture up to a number, the oldest first.
+// all returns the events of a capture up to a number, oldest first.
 func (r *ring) all(captureID string, last uint64) (list []*capture.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

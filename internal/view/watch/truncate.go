@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	largeMessageBytes = 1 << 20   // bytes of a message that the model is given as it is: it looks at them while others wait for the lock
-	maxStringBytes    = 4 << 10   // bytes of a string that are left, far more than are shown of one
-	maxListBytes      = 512 << 10 // bytes after which elements of lists are only counted
-	maxMessageBytes   = 4 << 20   // bytes after which members of the message itself, and of its params, are left out
-	maxNumberBytes    = 256       // bytes of a number that are left
+	largeMessageBytes = 1 << 20   // bytes from which a message is truncated
+	maxStringBytes    = 4 << 10   // bytes kept of a string; more than is shown
+	maxListBytes      = 512 << 10 // bytes after which list elements become zeros
+	maxMessageBytes   = 4 << 20   // bytes after which members are left out
+	maxNumberBytes    = 256       // bytes kept of a number
 	maxTruncateDepth  = jsonwire.DefaultMaxDepth
 )
 
-// truncateLarge returns an event for the model. A large message is replaced by one of which the model says the same: long strings end early, and the later elements of long lists are zeros. Reading it as a whole would take
-// seconds, and nobody could read the model meanwhile.
+// truncateLarge returns an event for the model. It replaces a large message with one that gives
+// the same row: long strings are cut, and the later elements of long lists are zeros. The model
+// would take seconds to read the whole message, with its lock held.
 func truncateLarge(e *capture.Event) *capture.Event {
 	if e.Kind != capture.KindMessage || e.Cut || len(e.Data) < largeMessageBytes {
 		return e
@@ -43,13 +44,13 @@ func truncateLarge(e *capture.Event) *capture.Event {
 	return &event
 }
 
-// truncateInvalid leaves the beginning of what is no message.
+// truncateInvalid keeps the beginning of an invalid message.
 func truncateInvalid(e *capture.Event) *capture.Event {
 	e.Data, e.Cut = e.Data[:maxStringBytes], true
 	return e
 }
 
-// A slimmer copies JSON that is valid.
+// A truncator copies valid JSON and cuts long values.
 type truncator struct {
 	out   []byte
 	limit int
@@ -74,7 +75,8 @@ func (tr *truncator) value(v []byte, depth int) {
 	}
 }
 
-// text copies the beginning of a string, without cutting an escape, a pair of them, or a character.
+// text copies the beginning of a string. It does not cut inside an escape, a surrogate pair or a
+// character.
 func (tr *truncator) text(v []byte) {
 	end := 1
 	for end < len(v)-1 && end < maxStringBytes {
@@ -84,7 +86,7 @@ func (tr *truncator) text(v []byte) {
 			end += n
 		case v[end+1] != 'u':
 			end += 2
-		case (v[end+2] == 'd' || v[end+2] == 'D') && v[end+3] >= '8': // the first half of a character
+		case (v[end+2] == 'd' || v[end+2] == 'D') && v[end+3] >= '8': // a high surrogate
 			end += 12
 		default:
 			end += 6
@@ -106,7 +108,8 @@ func (tr *truncator) object(v []byte, depth int) {
 	tr.out = append(tr.out, '{')
 	sep := false
 	for m := jsonwire.ObjectMembers(v); m.Next(); {
-		if depth <= 1 { // what stands behind something large matters as much
+		// Each member has a new limit, so that a large one does not affect those after it.
+		if depth <= 1 {
 			tr.limit = len(tr.out) + maxListBytes
 		}
 		if len(tr.out) > tr.limit || len(tr.out) > maxMessageBytes || depth > maxTruncateDepth {
@@ -134,7 +137,7 @@ func (tr *truncator) array(v []byte, depth int) {
 		if sep {
 			tr.out = append(tr.out, ',')
 		}
-		if depth >= 0 && len(tr.out) > tr.limit { // of a batch each is a message
+		if depth >= 0 && len(tr.out) > tr.limit { // elements of a batch are messages
 			tr.out = append(tr.out, '0')
 		} else {
 			tr.value(el.Value(), depth+1)

@@ -1,125 +1,277 @@
-// Package ui is the web face of the live view: one embedded page (folder page) and the HTTP API that it uses, over a [watch.Hub].
+// Package web serves the live view in the browser: an embedded page (folder
+// page) and the HTTP API that it uses, on top of a [watch.Hub].
 //
-//	s, err := ui.New(hub, nil)
+//	s, err := web.New(hub, nil)
 //	l, err := net.Listen("tcp", "127.0.0.1:0")
 //	fmt.Println(s.URL(l.Addr())) // with the token
 //	err = s.Serve(ctx, l)
 //
-// # Who gets in
+// # Access control
 //
-// What goes over the wire of a server is private, and the browser runs the pages of strangers. Therefore:
+// Recorded traffic is private, and the browser also runs the pages of
+// strangers. Therefore:
 //
-//   - [Server.Serve] listens on this machine's loopback only, unless told otherwise;
-//   - the Host header must be localhost, an address, or a name that was allowed, so that no page can have its own name point here;
-//   - GET /?token=T sets a cookie (HttpOnly, SameSite=Strict, its name has the port in it) and redirects to /. Everything else needs the cookie;
-//   - requests that a browser says come from another site (Sec-Fetch-Site, Origin) are refused; a POST has to have the header X-Mcpwire: 1 besides, and one of the two;
-//   - the page may load nothing but its own files, and run no inline script (Content-Security-Policy), and pictures and sounds are blob: or data:;
-//   - captured data goes out as JSON, or as an attachment of type application/octet-stream, and never as something that a browser would render.
+//   - [Server.Serve] listens on loopback addresses only, unless
+//     Options.AllowRemote is set.
+//   - The Host header must be localhost, an allowed address or an allowed
+//     name. This prevents DNS rebinding.
+//   - GET /?token=T sets a cookie (HttpOnly, SameSite=Strict, with the port
+//     in its name) and redirects to /. All other requests need the cookie.
+//   - Requests from another site, according to Sec-Fetch-Site and Origin,
+//     are rejected. A POST must have one of these headers, and X-Mcpwire:
+//     1.
+//   - The Content-Security-Policy lets the page load only its own files,
+//     blob: and data: images, and blob: audio. It allows no inline script.
+//   - Captured data is sent as JSON or as an attachment of type
+//     application/octet-stream, never in a form that a browser renders.
 //
-// What is left: browsers send a cookie to all ports of a host, so that another program of this machine that serves pages to the same browser, at the same host, gets to see it.
+// One risk remains: browsers send cookies to all ports of a host. Another
+// program on this machine that serves pages to the same browser at the same
+// host receives the cookie.
 //
 // # API
 //
-// Everything is JSON (application/json; charset=utf-8) unless it says otherwise. SEQ is a row's number ("q"). An answer that is no success has a status of 400 and above and
-// the body {"error":{"message":TEXT}}; 401 is "no cookie", 403 "not from here", 404 "no such row, event or capture" (it made room), 413 "too large", 503 "too many at once".
-// Members that are empty, zero or false are left out, unless it says "always".
+// Bodies are JSON (application/json; charset=utf-8) unless stated
+// otherwise. SEQ is the number of a row ("q"). An error has a status of at
+// least 400 and the body
 //
-//	GET /                              the page, index.html
-//	GET /static/NAME                   the other files of folder page, flat: *.js, *.css, *.svg, *.png
+//	{"error":{"message":TEXT}}
 //
-// GET /api/stream?filter=F&after=ID is an event stream. To resume, ID is the last event id that was received: EventSource sends it by itself as Last-Event-ID when it reconnects,
-// and a page that opens a new EventSource (after a 503, or after a reload with rows kept) gives it as after=. If it cannot be resumed there (another hub, too old, another kind of
-// filter) hello has reset:true, and everything comes again. A filter that is not understood is a 400, before any event: ask /api/filter first. Events:
+// Status 401 means that the cookie is missing, 403 another site, 404 an
+// unknown row, event or capture (it may have been evicted), 413 too large,
+// and 503 too many requests. Members that are empty, zero or false are
+// omitted, except those marked "always".
 //
-//	hello     always first, and again when everything comes again. {"hub":ID, "version":N, "reset":BOOL, "tool":"mcpwire 1.2", "now":UNIXMS of this machine, "rows":N how many the model has, "total":N see below, "filter":F}; hub, reset, now always.
-//	          reset:true means: forget all rows, sessions and sources, they follow
-//	rows      [ROW…] at most 500: added or changed. A row comes whole each time and replaces the one with the same q. Mostly in the order of q, but one inside another may come first
-//	total     N: how many rows the timeline has had, whatever the filter is, with those that made room. At most once a second, when it has changed
-//	gone      [SEQ…] at most 5000: forget these. May name rows that never came
-//	sources   [SOURCE…] all of them
-//	sessions  [CARD…] added or changed: a card replaces the one with the same capture and session. At the beginning all (the newest 500), later at most once a second
-//	searching {"share":0…1, "busy":BOOL always} while a filter looks into payloads: at most four times a second, the last with busy:false
-//	synced    {"version":N} once, after everything that was there at the beginning has come. Until then a page may show that it loads
+//	GET /                the page, index.html
+//	GET /static/NAME     the other files of folder page, which has
+//	                     no subfolders: *.js, *.css, *.svg, *.png
 //
-// With a filter only the rows of the timeline come for which it holds, with all that is inside them. Times are in ms: points in time since 1970, with fractions. ROW:
+// # Stream
 //
-//	q    SEQ (always)                      p   SEQ of the row that it stands in
-//	n    number of its first event         rn  number of the event with the response      ev [N…] numbers of all its events, at most 32
-//	c    id of the capture (always)        s   number of the session in it                srv name of the server, with the side
-//	sd   "downstream" "upstream": side of a bridge    o   [SEQ…] rows of a bridge's other side that it was made of or became
-//	k    kind: request notification response invalid progress log stdout stderr start exit eof http sse body gap note xlate (always)
-//	at   when (always)                     t   ms since the capture began                 d   "c2s" or "s2c"
-//	m    method                            tg  target: tool, prompt, URI                  id  JSON text of the request's id
-//	st   "ok" "error" "iserror" "input_required" "task" "cancelled" "pending" "unanswered" "http"
-//	cd   code of the error, or of HTTP     msg message of the error
-//	rq   bytes of the request              rs  bytes of the response
-//	l    ms until it was over, with further rounds and the task; absent as long as it is pending: count from at
-//	la   ms until its own response, if that is another number than l
-//	sv   ms that the server took           hu  ms for which the server waited for the client or its user
-//	ws   [[FROM,TO]…] when that was: ms since at, at most 16
-//	done true when nothing more is due     sum summary in plain words, safe to show       g   glyph, one character
-//	role "asked" "retry" "poll"            era "legacy" "modern"                          rev revision in force
-//	http status of HTTP                    stream true if the response is an event stream, which is open as long as not "ended"
-//	ended true: the HTTP exchange is over  nev events of the stream
-//	findings [errors, warnings, others] with those inside; absent if all are 0
-//	more how many rows inside it made room rounds N                                       task state of the task that it became: "working" "completed" …
-//	x    excerpt: arguments, params, text, as the peer wrote it (up to some hundred bytes)
+//	GET /api/stream?filter=F&after=ID
 //
-// SOURCE, a capture that is followed or was read:
+// responds with an event stream. ID is the last event id that the page has
+// received, to resume there. EventSource sends it as Last-Event-ID when it
+// reconnects. A page that opens a new EventSource, after a 503 or after a
+// reload that kept the rows, sends it as after=. If the stream cannot
+// resume (another hub, an old id, a filter that searches payloads), hello
+// has reset:true and everything is sent again. A filter with a syntax error
+// results in status 400; use /api/filter to check it first. The events are:
 //
-//	id (always) path name transport state ("live" a tap runs, "growing", "complete", "broken off") err TEXT read BYTES size BYTES restart true if POST /api/restart can work
+//	hello     the first event, repeated before everything is sent again:
+//	          {"hub":ID always, "reset":BOOL always, "now":TIME always,
+//	          "version":N, "tool":"mcpwire 1.2", "rows":N rows of the model,
+//	          "total":N as below, "filter":F}. If reset is true, drop all
+//	          rows, sessions and sources: they follow.
+//	rows      [ROW…] at most 500, added or changed. A ROW is complete and
+//	          replaces the one with the same q. Most come in the order of
+//	          q, but a row inside another may come first.
+//	total     N rows that the timeline has had, including evicted ones and
+//	          regardless of the filter. At most once a second.
+//	gone      [SEQ…] at most 5000 rows to drop. Some may never have come.
+//	sources   [SOURCE…] all sources
+//	sessions  [CARD…] added or changed. A CARD replaces the one with the
+//	          same capture and session. First all (the newest 500), then
+//	          at most once a second.
+//	searching {"share":0…1, "busy":BOOL always} while a filter searches
+//	          payloads. At most four times a second; the last has
+//	          busy:false.
+//	synced    {"version":N} once, when everything that existed at the
+//	          beginning has been sent. Until then, the page can show that
+//	          it is loading.
 //
-// CARD, a session, is a wireview.SessionInfo: the same as "session" in a DETAIL:
+// With a filter, the stream has only the matching rows of the timeline and
+// the rows inside them. Durations are in milliseconds; points in time are
+// milliseconds since 1970, with fractions. A ROW is:
 //
-//	capture (id) session (number) name (of the server) transport tool redact ("default" "custom" "off") era offered answered supported (revisions)
-//	client server {"name","version","capabilities":["tools","tools.listChanged"…]} command [ARG…] pid exited exitCode signal rows first last (RFC 3339)
+//	q      SEQ (always)
+//	p      SEQ of the row that contains it
+//	n      number of its first event
+//	rn     number of the event with the response
+//	ev     [N…] numbers of all its events, at most 32
+//	c      id of the capture (always)
+//	s      number of the session in the capture
+//	srv    name of the server, followed by the side
+//	sd     side of a bridge: "downstream" or "upstream"
+//	o      [SEQ…] linked rows on a bridge's other side
+//	k      kind (always): request notification response invalid progress
+//	       log stdout stderr start exit eof http sse body gap note translate
+//	at     time (always)
+//	t      time since the capture began
+//	d      "c2s" or "s2c"
+//	m      method
+//	tg     target: tool, prompt, URI
+//	id     request id as JSON text
+//	st     "ok" "error" "iserror" "input_required" "task" "cancelled"
+//	       "pending" "unanswered" "http"
+//	cd     error code, or HTTP status
+//	msg    error message
+//	rq     bytes of the request
+//	rs     bytes of the response
+//	l      total time, with further rounds and the task; absent while
+//	       pending: count from at
+//	la     time until its own response, if not equal to l
+//	sv     time that the server took
+//	hu     time that the server waited for the client or its user
+//	ws     [[FROM,TO]…] these waits, since at; at most 16
+//	done   true when nothing more is expected
+//	sum    summary in words, safe to show
+//	g      glyph, one character
+//	role   "asked" "retry" "poll"
+//	era    "legacy" "modern"
+//	rev    revision in force
+//	http   HTTP status
+//	stream true if the response is an event stream; it is open until ended
+//	ended  true if the HTTP round trip has ended
+//	nev    number of events of the stream
+//	findings  [errors, warnings, others], including rows inside it; absent
+//	       if all are 0
+//	more   number of evicted rows inside it
+//	rounds number of rounds
+//	task   state of the task that it became: "working" "completed" …
+//	x      excerpt of arguments, params or text as the peer wrote it, up to
+//	       some hundred bytes
 //
-// The others:
+// A SOURCE is a capture that is followed or was read:
 //
-//	GET  /api/row/SEQ?hex=1            DETAIL: a detail.Detail (internal/view/detail/detail.go has its members), and besides "row":ROW and "frames":[detail.EventLine…]. With hex=1, raw has
-//	                                   hexadecimal digits
-//	GET  /api/payload/CAPTURE/N        exact bytes of the payload of event N, as an attachment; Range works; application/octet-stream
-//	GET  /api/filter?text=F            {"ok":true,"text":F as it is understood} or {"error":{"message","at":COLUMN in characters from 1}}, both 200
-//	GET  /api/copy/SEQ?as=call|curl    {"text":COMMAND, "variables":[NAME…], "notes":[TEXT…]} or a 422 that says why there is none
-//	GET  /api/sessions                 [CARD…]
-//	GET  /api/sources                  [SOURCE…]
-//	GET  /api/tools                    {"tools":[STAT…],"methods":[STAT…]} both always. STAT: srv name (always) calls ok errors iserrors cancelled unanswered
-//	                                   p50 p95 max mean (ms) in out def (bytes: requests, responses, definition) hist [[UPPER ms, COUNT]…] at most 48, without empty ones at the ends
-//	GET  /api/resend/SEQ               {"target":TEXT, "message":TEXT, "note":TEXT} what would be sent, and what to: the command or URL. The user has to see the target before it is run: a
-//	                                   capture may be a stranger's. message is absent if it is above 1 MiB; note says so. 422 says why it cannot be sent
-//	POST /api/resend                   {"row":SEQ,"message":TEXT,"target":TEXT} message absent: as recorded; target: as it was got; if it is
-//	                                   another or none, 409 {"error":{"message","target":TEXT}}: show the target, and post again with it. Goes to a fresh copy of the
-//	                                   server, and takes up to two minutes → {"capture":ID,"n":N of the request,"rn":N of the response,"ms","response":TEXT up to 64 KiB,"note":TEXT if it did not
-//	                                   go well}. The new capture's rows come by the stream. 422 if it cannot be sent
-//	POST /api/diff                     {"a":SEQ,"b":SEQ} → {"request":[CHANGE…],"response":[CHANGE…]} always. CHANGE is a jsondiff.Change: {"op":"add"|"remove"|"replace"|"more","pointer":JSON POINTER,
-//	                                   "first":POINTER in a,"old":JSON TEXT,"new":JSON TEXT,"cut":BOOL}; "more": there are more. "notes":[TEXT…] says what could not be compared
-//	POST /api/open?name=NAME           body: a capture, also .gz, .zst; up to 1 GiB. → {"path"}. Its rows come by the stream
-//	POST /api/restart/CAPTURE          {} or an error
-//	GET  /api/export.html?filter=F     a page that opens alone, as an attachment: see below. text/html
-//	GET  /api/save?filter=F            the capture of what the filter shows, redacted, as an attachment: *.mcpcap.ndjson
+//	id (always)  path  name  transport  err
+//	state     "live" (a tap runs), "growing", "complete", "broken off"
+//	read size bytes
+//	restart   true if POST /api/restart can succeed
 //
-// # The exported page
+// A CARD is a session: a trace.SessionInfo, as "session" in a DETAIL:
 //
-// export.html is index.html with everything in it: it is made here from the files of folder page, and every secret is hidden in it again, whatever the capture did. For that, the
-// files keep to a few rules, which a test checks:
+//	capture   id of the capture
+//	session   number of the session
+//	name      of the server
+//	transport tool exited pid exitCode signal rows
+//	redact    "default" "custom" "off"
+//	era offered answered supported    revisions
+//	client server    {"name","version",
+//	          "capabilities":["tools","tools.listChanged"…]}
+//	command   [ARG…]
+//	next      session of the process that replaced the exited one
+//	first last    RFC 3339
 //
-//   - index.html has each <link rel="stylesheet" href="/static/NAME.css"> and the one <script type="module" src="/static/NAME.js"></script> on a line of its own, and no other
-//     script or style; it loads nothing else (an icon is a <link rel="icon" href="data:,…">);
-//   - a module imports by lines `import {a, b} from "./name.js";` alone (on one line, no "as", no default, no * and no dynamic import), and exports by `export` in front of a declaration
-//     (const, let, function, async function, class) at the beginning of a line. No name of the top level is used by two modules, so that they can be put one behind the
-//     other. No cycles. No top-level await;
-//   - no "</script" and no "<!--" in a module, no "</style" and no url( but of data: in a style sheet.
+// # Other requests
 //
-// The page takes its data from <script type="application/json" id="mcpwire-data"> if that is there, and then asks the API for nothing:
+// GET /api/row/SEQ?hex=1 responds with a DETAIL: a [detail.Detail] with the
+// additional members "row":ROW and "frames":[detail.EventLine…]. With
+// hex=1, raw has hex dumps.
 //
-//	{"hello":as in the stream, "exported":MS, "rows":[ROW…], "sessions":[CARD…], "sources":[SOURCE…], "tools":as /api/tools,
-//	 "details":{"SEQ":DETAIL…}, "left":{"rows":N, "details":N, "note":TEXT}} left: what is not in it; absent if all is
+// GET /api/payload/CAPTURE/N responds with the exact bytes of the payload
+// of event N, as an attachment of type application/octet-stream. It
+// supports Range.
+//
+// GET /api/filter?text=F checks a filter. Both responses have status 200:
+//
+//	{"ok":true,"text":F as parsed}
+//	{"error":{"message":TEXT,"at":COLUMN in characters, from 1}}
+//
+// GET /api/copy/SEQ?as=call|curl responds with a command line. Status 422
+// tells why it cannot:
+//
+//	{"text":COMMAND,"variables":[NAME…],"notes":[TEXT…]}
+//
+// GET /api/sessions responds with [CARD…], GET /api/sources with [SOURCE…].
+//
+// GET /api/tools responds with {"tools":[STAT…],"methods":[STAT…]}, both
+// always. A STAT is:
+//
+//	srv  name (always)
+//	calls ok errors iserrors cancelled unanswered
+//	waited    longest wait of an unanswered request, in ms
+//	p50 p95 max mean    ms
+//	in out def    bytes of requests, responses and the definition
+//	hist      [[UPPER ms, COUNT]…] at most 48, without empty ends
+//
+// GET /api/resend/SEQ responds with the message to send again and its
+// target, a command or URL:
+//
+//	{"target":TEXT,"message":TEXT,"note":TEXT}
+//
+// The user must see the target before the message is sent, because a
+// capture may come from a stranger. Above 1 MiB, message is absent and note
+// tells so. Status 422 has the reason why the message cannot be sent.
+//
+// POST /api/resend sends the message of a row to a new instance of the
+// server, which takes up to two minutes:
+//
+//	{"row":SEQ,"message":TEXT,"target":TEXT}
+//
+// An absent message means the recorded one. target must be the one from
+// GET; otherwise the response is a 409 with the current target:
+//
+//	{"error":{"message":TEXT,"target":TEXT}}
+//
+// Show this target and post again with it. On success the response is as
+// follows, and the stream sends the rows of the new capture. note tells
+// what went wrong:
+//
+//	{"capture":ID,"n":N of the request,"rn":N of the response,"ms":MS,
+//	 "response":TEXT up to 64 KiB,"note":TEXT}
+//
+// POST /api/diff compares two rows. A CHANGE is a jsondiff.Change; op
+// "more" means that there are more changes. notes has what could not be
+// compared:
+//
+//	{"a":SEQ,"b":SEQ}
+//	{"request":[CHANGE…] always,"response":[CHANGE…] always,"notes":[TEXT…]}
+//	CHANGE: {"op":"add"|"remove"|"replace"|"more","pointer":JSON POINTER,
+//	         "first":POINTER in a,"old":JSON TEXT,"new":JSON TEXT,
+//	         "cut":BOOL}
+//
+// POST /api/open?name=NAME opens a capture in the body, also .gz or .zst,
+// up to 1 GiB. It responds with {"path"}, and the stream sends the rows.
+//
+// POST /api/restart/CAPTURE responds with {} or an error.
+//
+// GET /api/export.html?filter=F responds with a self-contained page
+// (text/html), as an attachment: see below.
+//
+// GET /api/save?filter=F responds with a redacted capture of what the
+// filter shows, as an attachment (*.mcpcap.ndjson).
+//
+// # Exported page
+//
+// export.html is index.html with all files and data inlined. The server
+// builds it from the files of folder page and redacts all secrets again,
+// even in captures that are already redacted. The files must follow these
+// rules, which a test checks:
+//
+//   - index.html has each <link rel="stylesheet" href="/static/NAME.css">
+//     and the single <script type="module" src="/static/NAME.js"></script>
+//     on its own line. It has no other script or style and loads nothing
+//     else. An icon is a <link rel="icon" href="data:,…">.
+//   - A module imports only with lines such as `import {a, b} from
+//     "./name.js";`: on one line, without "as", default, * or dynamic
+//     imports. It exports only with `export` in front of a declaration
+//     (const, let, function, async function, class) at the beginning of a
+//     line.
+//   - Modules are concatenated, so no two may define the same top-level
+//     name. There are no import cycles and no top-level await.
+//   - A module does not contain "</script" or "<!--". A style sheet does
+//     not contain "</style" or url( other than with data:.
+//
+// If the page has a <script type="application/json" id="mcpwire-data">, it
+// reads its data from there and does not use the API:
+//
+//	{"hello":as in the stream, "exported":TIME, "rows":[ROW…],
+//	 "sessions":[CARD…], "sources":[SOURCE…], "tools":as /api/tools,
+//	 "details":{"SEQ":DETAIL…},
+//	 "left":{"rows":N, "details":N, "note":TEXT}}
+//
+// left counts what was omitted. It is absent if the page has everything.
 //
 // # Concurrency
 //
-// A Server may be used by any number of goroutines. It serves 32 streams and 64 other requests at once; of those that hold payloads, 8 run and others wait. [Server.Serve] waits for all that it started.
+// A [Server] is safe for concurrent use. It serves 32 streams and 64 other
+// requests at a time. Of the requests that keep payloads in memory, 8 run
+// at a time and others wait. [Server.Serve] waits for its goroutines.
 //
 // # Errors
 //
-// New returns those of the page's files. Serve returns what streamable.Serve does: it wraps streamable.ErrRemoteAddress for an address that others reach.
+// New returns the errors of the page's files. Serve returns the errors of
+// streamable.Serve, which wrap streamable.ErrRemoteAddress for an address
+// that other machines can reach.
 package web

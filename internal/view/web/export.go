@@ -30,7 +30,7 @@ const (
 	maxExportDetail  = 32 << 20 // bytes of all details, as JSON
 )
 
-// exportData is what an exported page shows.
+// exportData is the data of an exported page.
 type exportData struct {
 	Hello    exportHello                `json:"hello"`
 	Exported int64                      `json:"exported"`
@@ -51,14 +51,14 @@ type exportHello struct {
 	Filter string `json:"filter,omitempty"`
 }
 
-// omission says what an exported page does not have.
+// omission counts what an exported page does not have.
 type omission struct {
 	Rows    int    `json:"rows,omitempty"`
 	Details int    `json:"details,omitempty"`
 	Note    string `json:"note,omitempty"`
 }
 
-// serveExport answers with a page that opens alone.
+// serveExport responds with a self-contained page.
 func (s *Server) serveExport(w http.ResponseWriter, r *http.Request) {
 	f, err := parseFilter(r)
 	if err != nil {
@@ -74,12 +74,13 @@ func (s *Server) serveExport(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	for _, part := range parts {
 		if _, err := w.Write(part); err != nil {
-			return // the client is gone
+			return // the client has disconnected
 		}
 	}
 }
 
-// Export writes the page that opens alone, see the package comment, with the rows for which the filter holds; nil is all. The hub must be running. The error is that of ctx or of w.
+// Export writes the self-contained page (see the package comment) with the rows that match the
+// filter. A nil filter matches all. The hub must be running. The error is that of ctx or of w.
 func (s *Server) Export(ctx context.Context, w io.Writer, f *filter.Filter) error {
 	parts, err := s.export(ctx, f)
 	if err != nil {
@@ -93,7 +94,8 @@ func (s *Server) Export(ctx context.Context, w io.Writer, f *filter.Filter) erro
 	return nil
 }
 
-// export makes the page. Nothing in it is as it was recorded: it is made of what redaction has left of the capture, even if that was redacted before.
+// export builds the page. All of it comes from events that were redacted again, even if the
+// capture was redacted before.
 func (s *Server) export(ctx context.Context, f *filter.Filter) (parts [3][]byte, err error) {
 	b, err := newBundle(s.page)
 	if err != nil {
@@ -121,7 +123,8 @@ func (s *Server) export(ctx context.Context, f *filter.Filter) (parts [3][]byte,
 	return [3][]byte{b.head, insideHTML(data), b.tail}, nil
 }
 
-// insideHTML makes JSON fit to stand inside a script element: nothing in it can end that, or open a comment, since "<" is written as an escape. In JSON it stands in strings alone.
+// insideHTML escapes JSON for a script element, so that it can neither end the element nor begin a
+// comment. The escaped characters occur only in JSON strings.
 func insideHTML(text []byte) []byte {
 	text = bytes.ReplaceAll(text, []byte("<"), []byte(`\u003c`))
 	text = bytes.ReplaceAll(text, []byte(">"), []byte(`\u003e`))
@@ -129,15 +132,17 @@ func insideHTML(text []byte) []byte {
 	return bytes.ReplaceAll(text, []byte("\u2029"), []byte(`\u2029`))
 }
 
-// A remake is a second model, of redacted events alone.
+// An exportModel is a second model, of redacted events only.
 type exportModel struct {
-	selection    *selection
-	captures     map[string]*captureSelection
-	model        *trace.Model
-	payloads     map[eventKey]*capture.Event
-	payloadBytes int // bytes of payloads
-	omitted      int // events whose payloads were left out
-	filter       string
+	selection *selection
+	captures  map[string]*captureSelection
+	model     *trace.Model
+	payloads  map[eventKey]*capture.Event
+	// payloadBytes is the size of the payloads.
+	payloadBytes int
+	// omitted counts the events whose payloads were left out.
+	omitted int
+	filter  string
 }
 
 type eventKey struct {
@@ -145,7 +150,7 @@ type eventKey struct {
 	n       uint64
 }
 
-// errOmitted is for payloads that were too much.
+// errOmitted is the error for a payload that was left out.
 var errOmitted = fmt.Errorf("%w: it was left out of this page", watch.ErrGone)
 
 // Event implements [detail.Source].
@@ -156,7 +161,7 @@ func (m *exportModel) Event(ctx context.Context, captureID string, n uint64) (*c
 	return nil, errOmitted
 }
 
-// exportDataOf makes what an exported page shows.
+// exportDataOf returns the data of an exported page.
 func (s *Server) exportDataOf(ctx context.Context, p *selection, filter string) (*exportData, error) {
 	m := &exportModel{selection: p, filter: filter, captures: map[string]*captureSelection{}, payloads: map[eventKey]*capture.Event{}, model: trace.New(nil)}
 	if err := m.read(ctx, s); err != nil {
@@ -187,7 +192,7 @@ func (s *Server) exportDataOf(ctx context.Context, p *selection, filter string) 
 	return x, nil
 }
 
-// exportedSources leaves out paths, which have names of users in them.
+// exportedSources returns the sources without paths, which contain user names.
 func (s *Server) exportedSources(p *selection) []source {
 	list := []source{}
 	for _, src := range sources(s.hub) {
@@ -251,7 +256,8 @@ func (m *exportModel) addPayload(e *capture.Event) {
 	m.payloads[eventKey{e.Capture, e.N}] = short.Clone()
 }
 
-// addFindings takes the findings about a capture along. They quote the traffic, and so are redacted; so is the filter.
+// addFindings adds the findings of a capture. Findings and the filter quote the traffic, so it
+// redacts them.
 func (m *exportModel) addFindings(lines *redactedReader) error {
 	texts := []string{m.filter}
 	for _, l := range lines.selection.findings {
@@ -269,7 +275,7 @@ func (m *exportModel) addFindings(lines *redactedReader) error {
 	return nil
 }
 
-// rows returns the rows that were picked, and those inside them.
+// rows returns the selected rows and the rows inside them.
 func (m *exportModel) rows() (list []*trace.Row) {
 	for _, root := range m.model.Rows() {
 		if c := m.captures[root.Capture.ID]; c == nil || !c.roots[root.N] {
@@ -280,7 +286,7 @@ func (m *exportModel) rows() (list []*trace.Row) {
 	return list
 }
 
-// details works out the details of rows, of the newest first, and returns how many there was no room for.
+// details builds the details of rows, newest first, and returns how many did not fit.
 func (m *exportModel) details(ctx context.Context, rows []*trace.Row, into map[string]json.RawMessage) (left int, err error) {
 	size := 0
 	for i, r := range slices.Backward(rows) {
@@ -300,14 +306,21 @@ func (m *exportModel) details(ctx context.Context, rows []*trace.Row, into map[s
 	return 0, nil
 }
 
-// A picked is what a filter shows of one capture.
+// A captureSelection is the selected part of a capture.
 type captureSelection struct {
-	capture  string
-	path     string          // "" if it is in no file
-	live     bool            // it is still being written
-	all      bool            // every event of the file
-	events   map[uint64]bool // false: an event that is there for the others to be understood, such as the handshake
-	roots    map[uint64]bool // events that the rows of the timeline begin with; 0 is that of a gap which the reader has made up
+	capture string
+	// path is empty if the capture has no file.
+	path string
+	// live tells that the capture is still being written.
+	live bool
+	// all selects every event of the file.
+	all bool
+	// events are the selected events. The value false marks an event that others need as context,
+	// such as the handshake.
+	events map[uint64]bool
+	// roots are the first events of selected rows of the timeline. Zero is a gap that the reader
+	// added.
+	roots    map[uint64]bool
 	findings []trace.Finding
 }
 
@@ -315,7 +328,7 @@ func newCaptureSelection(capture, path string) *captureSelection {
 	return &captureSelection{capture: capture, path: path, events: map[uint64]bool{}, roots: map[uint64]bool{}}
 }
 
-// wants reports whether an event belongs to it.
+// wants reports whether an event is selected.
 func (cs *captureSelection) wants(n uint64) bool {
 	if cs.all {
 		return true
@@ -324,19 +337,21 @@ func (cs *captureSelection) wants(n uint64) bool {
 	return ok
 }
 
-// A pick is what a filter shows.
+// A selection is what a filter shows.
 type selection struct {
 	captures []*captureSelection
-	omitted  int // rows that are not in it, being too many
+	// omitted counts the rows above the limit.
+	omitted int
 }
 
-// searchTimeout is how long a search in payloads may take that a file waits for.
+// searchTimeout limits how long a download waits for a search in payloads.
 const searchTimeout = time.Minute
 
-// errSearchTimeout is for a search that takes longer.
+// errSearchTimeout is the cause when a search exceeds searchTimeout.
 var errSearchTimeout = errors.New("the filter is still looking into payloads")
 
-// selectRows returns what a filter shows, but for the oldest rows if there are more than limit (0 is no limit). A nil filter takes captures as a whole, if there is no limit.
+// selectRows returns what a filter shows, without the oldest rows above limit. A limit of 0 means
+// no limit; a nil filter then selects whole captures.
 func (s *Server) selectRows(ctx context.Context, f *filter.Filter, limit int) (*selection, error) {
 	v := newView(s.hub, f, false)
 	defer v.close()
@@ -376,7 +391,7 @@ func (s *Server) selectRows(ctx context.Context, f *filter.Filter, limit int) (*
 	return out, nil
 }
 
-// waitSearch waits until a search is over.
+// waitSearch waits until a search is done.
 func (v *view) waitSearch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, searchTimeout, errSearchTimeout)
 	defer cancel()
@@ -394,7 +409,7 @@ func (v *view) waitSearch(ctx context.Context) error {
 	}
 }
 
-// rows returns the rows of the timeline that the view shows. The model must be locked.
+// rows returns the rows of the timeline in the view. The caller must hold the lock of the model.
 func (v *view) rows(m *trace.Model) []*trace.Row {
 	if v.selection == nil {
 		return m.Rows()
@@ -406,7 +421,7 @@ func (v *view) rows(m *trace.Model) []*trace.Row {
 	return list
 }
 
-// add takes a row of the timeline with all that is inside it.
+// add adds a row of the timeline and the rows inside it.
 func (cs *captureSelection) add(root *trace.Row) {
 	cs.roots[root.N] = true
 	if root.N == 0 {
@@ -420,7 +435,7 @@ func (cs *captureSelection) add(root *trace.Row) {
 	}
 }
 
-// addContext takes a row if others are understood by it.
+// addContext adds a row as context if it describes the session.
 func (cs *captureSelection) addContext(root *trace.Row) {
 	if !describesSession(root) {
 		return
@@ -452,7 +467,8 @@ func eventsOf(r *trace.Row) func(yield func(uint64) bool) {
 	}
 }
 
-// describesSession reports whether a row says what kind of session it is.
+// describesSession reports whether a row describes its session: a process start or a part of the
+// handshake.
 func describesSession(r *trace.Row) bool {
 	switch r.Kind {
 	case trace.Start:
@@ -463,20 +479,23 @@ func describesSession(r *trace.Row) bool {
 	return false
 }
 
-// A redacted is the part of a capture that was picked, as the lines of a capture in which every secret is hidden, even if the capture has them. What is not picked is looked at
-// nevertheless: a secret that is known from there is hidden here. It is an io.Reader for one goroutine. Close it in the end.
+// A redactedReader reads the selected part of a capture as lines in which every secret is
+// redacted, even if the capture is not. It also reads the rest of the capture, to learn secrets
+// that occur there. It is not safe for concurrent use. The caller must close it.
 type redactedReader struct {
-	ctx       context.Context
-	file      *capture.Reader // nil if there is none
+	ctx context.Context
+	// file is nil if the capture has no file.
+	file      *capture.Reader
 	next      func() (*capture.Event, error, bool)
 	stop      func()
 	selection *captureSelection
 	enc       *capture.Encoder
 	buf       bytes.Buffer
-	missing   int // events that cannot be read any more
+	// missing counts the events that could not be read again.
+	missing int
 }
 
-// openRedacted opens what was picked of a capture.
+// openRedacted opens the selected part of a capture.
 func (s *Server) openRedacted(ctx context.Context, of *captureSelection) (*redactedReader, error) {
 	c := &redactedReader{ctx: ctx, selection: of}
 	c.enc = capture.NewEncoder(&c.buf, nil)
@@ -492,7 +511,8 @@ func (s *Server) openRedacted(ctx context.Context, of *captureSelection) (*redac
 	return c, nil
 }
 
-// eventsOf yields what was picked of a capture that is in no file, as far as the hub still has it, and counts what it has not.
+// eventsOf yields the selected events of a capture without a file that the hub still has, and
+// counts the others in gone.
 func (s *Server) eventsOf(ctx context.Context, of *captureSelection, gone *int) iter.Seq2[*capture.Event, error] {
 	return func(yield func(*capture.Event, error) bool) {
 		if h := s.hub.Head(of.capture); h != nil && !yield(&capture.Event{Kind: capture.KindHead, Head: h, Capture: of.capture, At: h.At}, nil) {
@@ -540,9 +560,9 @@ func (rr *redactedReader) Read(p []byte) (int, error) {
 	return rr.buf.Read(p)
 }
 
-// encodeEvent puts an event into the buffer, if it is wanted.
+// encodeEvent writes an event to the buffer if it is selected.
 func (rr *redactedReader) encodeEvent(e *capture.Event) error {
-	if e.Capture != rr.selection.capture { // a file may hold several
+	if e.Capture != rr.selection.capture { // a file may have several captures
 		return nil
 	}
 	if h := e.Head; e.Kind == capture.KindHead && h != nil && h.Redact == redactOff {
@@ -567,14 +587,15 @@ func (rr *redactedReader) wants(e *capture.Event) bool {
 	case e.Kind == capture.KindHead:
 		return true
 	case e.Kind == capture.KindTail:
-		return rr.selection.all // else its numbers would be wrong
+		return rr.selection.all // otherwise its numbers would be wrong
 	case e.Kind == capture.KindGap && e.Gap != nil && e.Gap.Why == capture.GapTruncated && rr.selection.live:
 		return false // it is being written
 	}
 	return rr.selection.wants(e.N)
 }
 
-// texts returns texts about the capture without its secrets. Call it when everything was read: then all that is known to be one is hidden.
+// texts returns texts with the secrets of the capture redacted. It must be called after reading
+// everything, when all secrets are known.
 func (rr *redactedReader) texts(list []string) ([]string, error) {
 	rr.buf.Reset()
 	for i, t := range list {
@@ -598,7 +619,7 @@ func (rr *redactedReader) texts(list []string) ([]string, error) {
 	return out, nil
 }
 
-// serveSave answers with the lines of captures that a filter shows.
+// serveSave responds with the lines of the captures that a filter shows.
 func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
 	f, err := parseFilter(r)
 	if err != nil {
@@ -624,7 +645,7 @@ func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
 	for _, c := range p.captures {
 		if err := s.saveCapture(w, r, c); err != nil {
 			s.opts.Logger.WarnContext(r.Context(), "a capture could not be saved as a whole", "capture", c.capture, "err", err)
-			panic(http.ErrAbortHandler) // lets the browser see that the file is not whole
+			panic(http.ErrAbortHandler) // tells the browser that the file is incomplete
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// embedded are the files of the page. They are served as they are: there is nothing that would have to be built.
+// embedded has the files of the page. They are served unchanged, without a build step.
 //
 //go:embed page
 var embedded embed.FS
@@ -24,7 +24,7 @@ var embedded embed.FS
 // indexName is the file of the page itself.
 const indexName = "index.html"
 
-// types returns the endings of the files that the page may consist of, with their types.
+// types returns the extensions of the page's files with their media types.
 func types() map[string]string {
 	return map[string]string{
 		".html": "text/html; charset=utf-8",
@@ -35,7 +35,7 @@ func types() map[string]string {
 	}
 }
 
-// A page is the files of the page.
+// A page has the files of the page.
 type page struct{ files map[string]pageFile }
 
 type pageFile struct {
@@ -44,7 +44,7 @@ type pageFile struct {
 	etag string
 }
 
-// loadPage reads the files of the page. What has another ending than those of types is not part of it.
+// loadPage reads the files of the page. It skips files with other extensions.
 func loadPage(files fs.FS) (*page, error) {
 	p, mimes := &page{files: map[string]pageFile{}}, types()
 	entries, err := fs.ReadDir(files, ".")
@@ -69,7 +69,7 @@ func loadPage(files fs.FS) (*page, error) {
 	return p, nil
 }
 
-// serveFile answers with a file of the page.
+// serveFile responds with a file of the page.
 func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	f, ok := s.page.files[name]
 	if !ok {
@@ -78,18 +78,20 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, name string) 
 	}
 	h := w.Header()
 	h.Set("Content-Type", f.mime)
-	h.Set("Cache-Control", "no-cache") // it may be kept, but the next version of this program has another one at the same address
+	// The next version of this program has other files at the same address.
+	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", f.etag)
 	if strings.Contains(r.Header.Get("If-None-Match"), f.etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	if r.Method != http.MethodHead {
-		w.Write(f.body) // a client that is gone is told nothing
+		w.Write(f.body) // errors mean that the client has disconnected
 	}
 }
 
-// The lines that matter to whoever puts the page in one file. The package comment has the rules; what does not keep to them is an error, and not a page that does not run.
+// Lines that matter for the single-file page. The package comment has the rules. A file that
+// breaks a rule is an error, so that no broken page is exported.
 var (
 	scriptTag      = regexp.MustCompile(`(?m)^[ \t]*<script type="module" src="/static/([\w.-]+\.js)"></script>[ \t]*\n?`)
 	styleTag       = regexp.MustCompile(`(?m)^[ \t]*<link rel="stylesheet" href="/static/([\w.-]+\.css)"[ \t]*/?>[ \t]*\n?`)
@@ -100,13 +102,13 @@ var (
 	remoteURL      = regexp.MustCompile(`url\( *["']?(?:[^d"' ]|d[^a])|@import`)
 )
 
-// A bundle is the page in one file, but for its data, which comes between its two parts.
+// A bundle is the page in a single file. The data belongs between its parts.
 type bundle struct{ head, tail []byte }
 
-// dataID is the id of the element that the page finds its data in.
+// dataID is the id of the element with the page's data.
 const dataID = "mcpwire-data"
 
-// newBundle puts the page in one file.
+// newBundle bundles the page in a single file.
 func newBundle(p *page) (*bundle, error) {
 	index := p.files[indexName].body
 	scripts := scriptTag.FindAllSubmatchIndex(index, -1)
@@ -126,7 +128,7 @@ func newBundle(p *page) (*bundle, error) {
 	if !ok {
 		return nil, errors.New("ui: the page must begin with <!doctype html>")
 	}
-	// The policy has to come before everything that it is about.
+	// The policy must precede everything that it applies to.
 	where := bytes.Index(head, []byte("<meta charset"))
 	if where < 0 {
 		return nil, errors.New("ui: the page must name its charset by <meta charset")
@@ -142,7 +144,8 @@ func newBundle(p *page) (*bundle, error) {
 	return &b, nil
 }
 
-// insertStyle puts the style sheet where the head ends, or at the beginning if it does not say.
+// insertStyle inserts the style sheet before the end of the head, or at the beginning if there is
+// no </head>.
 func insertStyle(head, style []byte) []byte {
 	element := slices.Concat([]byte("\n<style>"), style, []byte("</style>\n"))
 	if i := bytes.Index(head, []byte("</head>")); i >= 0 {
@@ -151,7 +154,7 @@ func insertStyle(head, style []byte) []byte {
 	return slices.Concat(element, head)
 }
 
-// exportPolicy is the policy of a page that runs this script, and nothing else.
+// exportPolicy returns a policy that allows only this script and this style sheet.
 func exportPolicy(code, style []byte) string {
 	return "default-src 'none'; script-src " + hashSource(code) + "; style-src " + hashSource(style) + "; img-src blob: data:; media-src blob:; base-uri 'none'; form-action 'none'"
 }
@@ -161,7 +164,8 @@ func hashSource(text []byte) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// extractStyles returns the style sheets that a piece of HTML names, one behind the other, and the rest of it.
+// extractStyles returns the concatenated style sheets of a piece of HTML, and the HTML without
+// their elements.
 func extractStyles(p *page, html []byte) (style, rest []byte, err error) {
 	for _, m := range styleTag.FindAllSubmatch(html, -1) {
 		f, ok := p.files[string(m[1])]
@@ -180,11 +184,13 @@ func extractStyles(p *page, html []byte) (style, rest []byte, err error) {
 	return style, rest, nil
 }
 
-// A joiner puts modules one behind the other, each behind those that it imports.
+// A joiner concatenates modules, each behind those that it imports.
 type joiner struct {
-	page  *page
-	state map[string]int    // 1: it is being looked at; 2: it is done
-	names map[string]string // of the top level, with their modules
+	page *page
+	// state is 1 while a module is visited and 2 after that.
+	state map[string]int
+	// names maps top-level names to their modules.
+	names map[string]string
 	out   bytes.Buffer
 }
 

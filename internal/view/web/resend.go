@@ -15,20 +15,20 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// Limits of sending again.
+// Limits of resending.
 const (
-	maxEditable       = 1 << 20  // bytes of a message that the page lets people edit
-	maxResendResponse = 64 << 10 // bytes of the response that go back to the page at once; all of it is in the new capture
+	maxEditable       = 1 << 20  // bytes of a message that the page can edit
+	maxResendResponse = 64 << 10 // bytes of the response; the new capture has all
 )
 
-// resendPreview is what would be sent again.
+// resendPreview is the message to send again, and its target.
 type resendPreview struct {
 	Target  string `json:"target"`
 	Message string `json:"message,omitempty"`
 	Note    string `json:"note,omitempty"`
 }
 
-// resendResult is what became of it.
+// resendResult is the result of resending.
 type resendResult struct {
 	Capture   string  `json:"capture,omitempty"`
 	N         uint64  `json:"n,omitempty"`
@@ -38,7 +38,7 @@ type resendResult struct {
 	Note      string  `json:"note,omitempty"`
 }
 
-// serveResendPreview says what would be sent again, and what to.
+// serveResendPreview responds with the message to send again and its target.
 func (s *Server) serveResendPreview(w http.ResponseWriter, r *http.Request) {
 	p, ok := s.lookupPathRow(w, r)
 	if !ok {
@@ -59,7 +59,7 @@ func (s *Server) serveResendPreview(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, out)
 }
 
-// serveResend sends a message to a fresh copy of the server.
+// serveResend sends a message to a new instance of the server.
 func (s *Server) serveResend(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Row     uint64
@@ -82,7 +82,8 @@ func (s *Server) serveResend(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return
-	case q.Target != targetText(o): // what runs is what the user has seen: captures may be a stranger's
+	// The user must have seen the target: captures may come from strangers.
+	case q.Target != targetText(o):
 		writeTargetChanged(w, targetText(o))
 		return
 	}
@@ -92,7 +93,7 @@ func (s *Server) serveResend(w http.ResponseWriter, r *http.Request) {
 	s.runResend(ctx, w, o, message)
 }
 
-// writeTargetChanged answers who has not seen what would be run.
+// writeTargetChanged responds that the user has not seen the target.
 func writeTargetChanged(w http.ResponseWriter, target string) {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(http.StatusConflict)
@@ -132,7 +133,7 @@ func (s *Server) runResend(ctx context.Context, w http.ResponseWriter, o *resend
 	writeJSON(w, out)
 }
 
-// watchCapture makes the hub read the new capture, if it does not anyway because of where it is.
+// watchCapture makes the hub read the new capture, unless it already does.
 func (s *Server) watchCapture(res *resend.Result) error {
 	for _, src := range s.hub.Sources() {
 		if src.Path == res.Path || src.ID == res.CaptureID {
@@ -142,7 +143,7 @@ func (s *Server) watchCapture(res *resend.Result) error {
 	return s.hub.Open(res.Path)
 }
 
-// origin reads from the capture what it takes to send the message of a row again.
+// origin reads from the capture what is needed to send the message of a row again.
 func (s *Server) origin(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
 	path := ""
 	for _, src := range s.hub.Sources() {
@@ -161,7 +162,8 @@ func (s *Server) origin(ctx context.Context, p rowRef) (*resend.Origin, []byte, 
 	return resend.Find(ctx, eventsOfCapture(r.Events(), p.capture), p.session, p.n)
 }
 
-// originFromHub is origin for a capture that is in no file: the hub still has the beginning of the session, or it cannot be done.
+// originFromHub is like origin for a capture without a file. It fails if the hub no longer has the
+// beginning of the session.
 func (s *Server) originFromHub(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
 	kept, gone := newCaptureSelection(p.capture, ""), 0
 	s.hub.Read(func(m *trace.Model) {
@@ -179,7 +181,7 @@ func (s *Server) originFromHub(ctx context.Context, p rowRef) (*resend.Origin, [
 	return resend.Find(ctx, s.eventsOf(ctx, kept, &gone), p.session, p.n)
 }
 
-// eventsOfCapture yields the events of one capture of a file, which may hold several.
+// eventsOfCapture yields the events of one capture in a file with several.
 func eventsOfCapture(events iter.Seq2[*capture.Event, error], id string) iter.Seq2[*capture.Event, error] {
 	return func(yield func(*capture.Event, error) bool) {
 		for e, err := range events {
@@ -190,7 +192,7 @@ func eventsOfCapture(events iter.Seq2[*capture.Event, error], id string) iter.Se
 	}
 }
 
-// targetText says what is started or sent to, and where.
+// targetText describes the target.
 func targetText(o *resend.Origin) string {
 	if o.Transport == resend.Stdio && o.Dir != "" {
 		return o.Target() + "  (in " + printable.Line(o.Dir) + ")"

@@ -20,8 +20,9 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// appendRow appends a row as JSON; the package comment says what is in it. It is called for each row of a timeline that may have 100,000, with the model locked: hence no
-// encoding/json. The model must be locked.
+// appendRow appends a row as JSON, as described in the package comment. It does not use
+// encoding/json because it runs with the model locked, for up to 100,000 rows of a timeline. The
+// caller must hold the lock of the model.
 func appendRow(dst []byte, r *trace.Row) []byte {
 	o := jsonObject(append(dst, `{"q":`...))
 	o = strconv.AppendUint(o, r.Seq, 10)
@@ -65,7 +66,7 @@ func appendRow(dst []byte, r *trace.Row) []byte {
 	return append(o, '}')
 }
 
-// An object is an object in JSON that is being written: members that are empty are left out.
+// A jsonObject is a JSON object that is being written. Its methods omit empty members.
 type jsonObject []byte
 
 func (o *jsonObject) name(name string) {
@@ -115,7 +116,7 @@ func (o *jsonObject) millis(name string, d time.Duration) {
 	*o = appendMillis(*o, d)
 }
 
-// appendMillis appends a duration in milliseconds, to the microsecond.
+// appendMillis appends a duration in milliseconds, with microsecond precision.
 func appendMillis(dst []byte, d time.Duration) []byte {
 	us := d.Microseconds()
 	if us < 0 {
@@ -132,7 +133,7 @@ func appendMillis(dst []byte, d time.Duration) []byte {
 	return dst
 }
 
-// times appends how long it took.
+// times appends the durations.
 func (o *jsonObject) times(r *trace.Row) {
 	if _, known := r.Elapsed(); !known {
 		return
@@ -155,7 +156,7 @@ func (o *jsonObject) times(r *trace.Row) {
 	}
 }
 
-// maxWaits is how many times the server may have waited for the client so that the page is told when.
+// maxWaits limits the waits sent to the page.
 const maxWaits = 16
 
 // waits appends when the server waited for the client.
@@ -180,7 +181,7 @@ func (o *jsonObject) waits(r *trace.Row) {
 	}
 }
 
-// links appends what the row has of HTTP, of rounds, and of a task.
+// links appends the members about HTTP, rounds and a task.
 func (o *jsonObject) links(r *trace.Row) {
 	if h := r.HTTP; h != nil {
 		o.number("http", int64(h.Status))
@@ -196,7 +197,7 @@ func (o *jsonObject) links(r *trace.Row) {
 	}
 }
 
-// findings appends how many findings there are, by how bad they are.
+// findings appends the number of findings by severity.
 func (o *jsonObject) findings(r *trace.Row) {
 	var errors, warnings, others uint64
 	for row := range r.All() {
@@ -216,7 +217,7 @@ func (o *jsonObject) findings(r *trace.Row) {
 	}
 }
 
-// others appends the rows of a bridge's other side.
+// others appends the linked rows on a bridge's other side.
 func (o *jsonObject) others(r *trace.Row) {
 	if !r.Capture.HasSides() {
 		return
@@ -230,7 +231,7 @@ func (o *jsonObject) others(r *trace.Row) {
 	}
 }
 
-// A rowDetail is all there is to show about a row.
+// A rowDetail is the detail of a row, for the page.
 type rowDetail struct {
 	*detail.Detail
 	Row    json.RawMessage    `json:"row"`
@@ -292,14 +293,14 @@ func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// findRow returns the row with a number, or nil. The model must be locked.
+// findRow returns the row with a Seq, or nil. The caller must hold the lock of the model.
 func findRow(m *trace.Model, seq uint64) *trace.Row {
 	rows := m.Rows()
 	i, found := slices.BinarySearchFunc(rows, seq, func(r *trace.Row, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	if found {
 		return rows[i]
 	}
-	// Rows usually come after those that they stand in, and soon.
+	// A row inside another usually comes soon after it.
 	for _, r := range slices.Backward(rows[:i]) {
 		if f := findChild(r, seq); f != nil {
 			return f
@@ -322,18 +323,21 @@ func findChild(r *trace.Row, seq uint64) *trace.Row {
 	return nil
 }
 
-// A place is what stays of a row when the model is not locked any more.
+// A rowRef has the parts of a row that are used after the model is unlocked.
 type rowRef struct {
-	row       *detail.Snapshot
-	text      []byte // the row as JSON, see appendRow
-	capture   string
-	session   uint64
-	n         uint64 // event with the request, or whatever the row begins with
+	row *detail.Snapshot
+	// text is the row as JSON: see appendRow.
+	text    []byte
+	capture string
+	session uint64
+	// n is the number of the row's first event.
+	n         uint64
 	responseN uint64
-	name      string // of the server
+	// name is the name of the server.
+	name string
 }
 
-// lookupRow returns the place of a row, and false if there is no such row.
+// lookupRow returns a copy of a row, and whether the row exists.
 func (s *Server) lookupRow(seq uint64) (p rowRef, ok bool) {
 	s.hub.Read(func(m *trace.Model) {
 		if r := findRow(m, seq); r != nil {
@@ -343,14 +347,15 @@ func (s *Server) lookupRow(seq uint64) (p rowRef, ok bool) {
 	return p, ok
 }
 
-// newRowRef copies what is needed of a row. The model must be locked.
+// newRowRef copies the needed parts of a row. The caller must hold the lock of the model.
 func newRowRef(r *trace.Row) rowRef {
 	return rowRef{
 		row: detail.TakeSnapshot(r), text: appendRow(nil, r), capture: r.Capture.ID, session: r.Session.Number, n: r.N, responseN: r.ResponseN, name: r.Capture.Name,
 	}
 }
 
-// lookupPathRow is locate for the row that a request names in its path. It answers itself if there is none.
+// lookupPathRow is like lookupRow for the row in the path of a request. It writes the error
+// response itself.
 func (s *Server) lookupPathRow(w http.ResponseWriter, r *http.Request) (rowRef, bool) {
 	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
 	if err != nil {
@@ -366,7 +371,7 @@ func (s *Server) lookupPathRow(w http.ResponseWriter, r *http.Request) (rowRef, 
 
 const rowGone = "there is no such row: it has made room for newer ones, or the capture was closed"
 
-// servePayload answers with the bytes of an event. Whatever they are, they are a file to a browser, and nothing that it would show.
+// servePayload responds with the bytes of an event, as a file that browsers do not show.
 func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.ParseUint(r.PathValue("n"), 10, 64)
 	if err != nil {
@@ -388,7 +393,8 @@ func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Mcpwire-Redacted", strconv.Itoa(len(e.Redacted)+e.RedactedMore))
 	}
 	if e.Cut {
-		w.Header().Set("X-Mcpwire-Length", strconv.FormatInt(e.Len, 10)) // on the wire: these are the first bytes only
+		// Only the first bytes of Len were recorded.
+		w.Header().Set("X-Mcpwire-Length", strconv.FormatInt(e.Len, 10))
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(e.Data))
 }
@@ -400,16 +406,17 @@ func eventStatus(err error) int {
 	return http.StatusInternalServerError
 }
 
-// attach makes the answer a file.
+// attach makes the response a file.
 func attach(w http.ResponseWriter, name string) {
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 }
 
-const maxName = 60 // characters of the name that a peer or a user chose
+const maxName = 60 // bytes of a name from a peer or user
 
-// fileName makes the name of a file of a name that may be anything, and an ending. It has no separators, no leading dot, and nothing that a shell or a file system would mind.
+// fileName converts any name and an ending to a safe file name. It has no separators, no leading
+// dot, and no characters with a meaning for shells or file systems.
 func fileName(name, ending string) string {
 	var b strings.Builder
 	for _, c := range name {
@@ -430,14 +437,14 @@ func fileName(name, ending string) string {
 	return base + "-" + ending
 }
 
-// A comparison says in what two exchanges differ.
+// A comparison has the differences of two exchanges.
 type comparison struct {
 	Request  []jsondiff.Change `json:"request"`
 	Response []jsondiff.Change `json:"response"`
 	Notes    []string          `json:"notes,omitempty"`
 }
 
-const maxSmallBody = 64 << 10 // bytes of a request that has nothing but numbers
+const maxSmallBody = 64 << 10 // bytes of a request that has only numbers
 
 func (s *Server) serveDiff(w http.ResponseWriter, r *http.Request) {
 	var q struct{ A, B uint64 }
@@ -457,7 +464,7 @@ func (s *Server) serveDiff(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, c)
 }
 
-// changes compares two events, one of each row. One that is missing is compared as nothing at all, and noted.
+// changes compares two events, one of each row. A missing event counts as empty and is noted.
 func (c *comparison) changes(ctx context.Context, s *Server, what string, a, b rowRef, na, nb uint64) []jsondiff.Change {
 	if na == 0 && nb == 0 {
 		return nil
@@ -476,7 +483,7 @@ func (c *comparison) changes(ctx context.Context, s *Server, what string, a, b r
 	return jsondiff.Diff(first, second, nil)
 }
 
-// payload returns the bytes of an event, or why there are none.
+// payload returns the bytes of an event, or the reason for an error.
 func (s *Server) payload(ctx context.Context, p rowRef, n uint64) (data []byte, why string) {
 	if n == 0 {
 		return nil, " is missing"

@@ -28,58 +28,68 @@ import (
 	"mcpwire/streamable"
 )
 
-// Options are the options of a [Server]. nil means defaults.
+// Options configures a [Server]. A nil *Options means the defaults.
 type Options struct {
-	// AllowRemote lets [Server.Serve] listen where other machines reach it. What they read and send is in clear text then, the token included.
+	// AllowRemote lets [Server.Serve] listen on addresses that other machines can reach. Their
+	// traffic is unencrypted, including the token.
 	AllowRemote bool
-	// Hosts are names that the Host header may have, besides localhost and addresses.
+	// Hosts are allowed names in the Host header, in addition to localhost and addresses.
 	Hosts []string
 	// Tool is the name and version of this program, for the page.
 	Tool string
-	// Resend are the options for sending requests again, such as the folder for their captures, and credentials. nil means defaults.
+	// Resend configures resending, such as the folder for captures and credentials. Nil means the
+	// defaults.
 	Resend *resend.Options
-	// Logger gets what the page is not told; nil discards it.
+	// Logger receives errors that the page does not show. Nil discards them.
 	Logger *slog.Logger
 }
 
-// Bounds of a Server.
+// Limits of a Server.
 const (
-	maxStreams     = 32                // open at once
-	maxRequests    = 64                // at once, besides streams
-	maxHeavy       = 8                 // of them that hold payloads: others wait
-	maxUploads     = 64                // captures that were dropped on the page
-	maxBody        = 16 << 20          // bytes of a request: a message that is sent again may be large
-	maxUpload      = 1 << 30           // bytes of a capture that is dropped on the page
-	maxUnpacked    = 512 << 20         // bytes that come out of a compressed one
-	maxUploadTotal = 4 << 30           // bytes of them, after which no more are taken
-	stallTimeout   = 30 * time.Second  // for the next bytes of a request, and for a client to take the next bytes of an answer
+	maxStreams     = 32                // at a time
+	maxRequests    = 64                // at a time, without streams
+	maxHeavy       = 8                 // of them with payloads in memory; others wait
+	maxUploads     = 64                // captures dropped on the page
+	maxBody        = 16 << 20          // bytes of a request, such as a message to resend
+	maxUpload      = 1 << 30           // bytes of a capture dropped on the page
+	maxUnpacked    = 512 << 20         // bytes of content of a compressed one
+	maxUploadTotal = 4 << 30           // bytes of all uploads, from which none are accepted
+	stallTimeout   = 30 * time.Second  // for each read of a request and each write of a response
 	resendTimeout  = 120 * time.Second // for a request that is sent again
 )
 
 // A Server serves the page and its API. It is an [http.Handler]; see the package comment.
 type Server struct {
-	hub     *watch.Hub
-	opts    Options
-	hosts   map[string]bool
-	token   string // in the URL that the user opens
-	session string // in the cookie
+	hub   *watch.Hub
+	opts  Options
+	hosts map[string]bool
+	// token is the token in the URL that the user opens.
+	token string
+	// session is the value of the cookie.
+	session string
 	page    *page
 	mux     *http.ServeMux
 
-	streams    chan struct{} // one for each open stream
-	requests   chan struct{} // one for each other request
-	heavy      chan struct{} // one for each of them that holds payloads
-	closing    chan struct{} // closed when streams have to end
+	// streams has one element for each open stream.
+	streams chan struct{}
+	// requests has one element for each other request.
+	requests chan struct{}
+	// heavy has one element for each of them with payloads in memory.
+	heavy chan struct{}
+	// closing is closed when streams must end.
+	closing    chan struct{}
 	endStreams func()
 
-	uploads   uploads
-	maxUpload int64 // bytes of a capture that is dropped on the page
-	// maxUnpacked is how many bytes may come out of a compressed one.
+	uploads uploads
+	// maxUpload limits a capture that is dropped on the page, in bytes.
+	maxUpload int64
+	// maxUnpacked limits the content of a compressed capture, in bytes.
 	maxUnpacked int64
-	maxExport   int // rows of the timeline in an exported page
+	// maxExport limits the rows of the timeline in an exported page.
+	maxExport int
 }
 
-// New returns a Server for what a hub watches. opts may be nil; it is copied.
+// New returns a Server for the traffic in a hub. opts may be nil. New copies opts.
 func New(hub *watch.Hub, opts *Options) (*Server, error) {
 	p, err := loadPage(pageFiles())
 	if err != nil {
@@ -123,7 +133,8 @@ func secret() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// URL returns the address that a user opens to get in, for a server that listens at addr. It has the token in it: whoever knows it can read everything.
+// URL returns the address that the user opens, for a server that listens on addr. It contains the
+// token, which grants access to everything.
 func (s *Server) URL(addr net.Addr) string {
 	host := addr.String()
 	if ap, err := netip.ParseAddrPort(host); err == nil && ap.Addr().IsUnspecified() {
@@ -133,10 +144,12 @@ func (s *Server) URL(addr net.Addr) string {
 	return u.String()
 }
 
-// Serve serves what comes by l until ctx ends, and then closes the Server. It returns nil if nothing had to be cut off. l is closed in any case. The error
-// wraps [streamable.ErrRemoteAddress] for an address that other machines reach, without Options.AllowRemote.
+// Serve serves connections of l until ctx ends, and then closes the Server and l. It returns nil
+// if all requests could finish. The error wraps [streamable.ErrRemoteAddress] if other machines
+// can reach the address and Options.AllowRemote is not set.
 //
-// What has no deadline is a stream that goes on: there is one for the head of a request, for each piece of its body, and for each write.
+// The head of a request, each read of its body and each write have a deadline. A stream as a whole
+// has none.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	err := streamable.Serve(ctx, l, http.Handler(s), &streamable.ServeOptions{
 		AllowRemote: s.opts.AllowRemote,
@@ -148,14 +161,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return errors.Join(err, s.Close())
 }
 
-// Close ends the streams, and removes the captures that were dropped on the page. [Server.Serve] calls it; who uses the Server as a handler does. It may be called more
-// than once.
+// Close ends the streams and removes the captures that were dropped on the page. [Server.Serve]
+// calls it; call it after using the Server as a handler. Close may be called more than once.
 func (s *Server) Close() error {
 	s.endStreams()
 	return s.uploads.remove()
 }
 
-// routes returns the mux for who was let in.
+// routes returns the mux for authorized requests.
 func (s *Server) routes() *http.ServeMux {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { s.serveFile(w, r, indexName) })
@@ -181,7 +194,7 @@ func (s *Server) routes() *http.ServeMux {
 	return m
 }
 
-// limitHeavy is for requests that hold payloads, of up to 64 MiB each: not many of them run at once.
+// limitHeavy limits the concurrent requests that keep payloads in memory, of up to 64 MiB each.
 func (s *Server) limitHeavy(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		patience := time.NewTimer(stallTimeout)
@@ -197,11 +210,13 @@ func (s *Server) limitHeavy(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// policy is what the page may do: load its own files, talk to its own server, and show pictures and play sounds that it was given. No inline script or style runs, whatever captured data
-// manages to become part of the page.
+// policy lets the page load its own files, connect to its own server and show images and play
+// audio from captures. It allows no inline script or style, so that captured data in the page
+// cannot run.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// cookiePrefix is followed by the port, since cookies belong to a host with all its ports, and there may be two of us.
+// cookiePrefix is followed by the port, because all ports of a host share their cookies and
+// several servers may run.
 const cookiePrefix = "mcpwire-"
 
 // ServeHTTP implements [http.Handler].
@@ -241,7 +256,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(t, r)
 }
 
-// setSecurityHeaders sets the headers that every answer has.
+// setSecurityHeaders sets the headers of every response.
 func setSecurityHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -254,8 +269,9 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// hostAllowed judges a Host header. A page can have its own name point to this machine (DNS rebinding), and would then be of the same origin as we are; an address, or localhost, it
-// cannot. Addresses of other machines are good only if those were let in.
+// hostAllowed checks a Host header. It prevents DNS rebinding: a page can make its own name
+// resolve to this machine and would then have our origin, but it cannot do that with localhost or
+// an address. Non-loopback addresses are allowed only with AllowRemote.
 func (s *Server) hostAllowed(hostport string) bool {
 	host, _ := splitHost(hostport)
 	if s.hosts[host] {
@@ -265,7 +281,7 @@ func (s *Server) hostAllowed(hostport string) bool {
 	return err == nil && (addr.Unmap().IsLoopback() || s.opts.AllowRemote)
 }
 
-// splitHost returns the name, in lower case, and the port, which may be "".
+// splitHost returns the host in lower case, and the port or "".
 func splitHost(hostport string) (host, port string) {
 	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -276,11 +292,13 @@ func splitHost(hostport string) (host, port string) {
 
 func lowerHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
-// isOwnRequest reports whether a request is the page's, or the user's own. The pages of another port of this machine are of the same site, but strangers nevertheless.
+// isOwnRequest reports whether a request comes from our page or from the user. Pages on other
+// ports of this machine are same-site, but are rejected too.
 func isOwnRequest(r *http.Request) bool {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Values("Origin")
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		// Following a link to the page is harmless: it has no data in it, and cannot be framed.
+		// Following a link to the page is harmless: it carries no data, and the page cannot be
+		// framed.
 		if r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
 			return true
 		}
@@ -300,7 +318,7 @@ func sameOrigin(origin []string, host string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
-// logIn gives the cookie to who knows the token.
+// logIn sets the cookie for a request with the token.
 func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet || !equalSecrets(r.URL.Query().Get("token"), s.token) {
 		s.writeUnauthorized(w, r)
@@ -309,7 +327,8 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":
-		// The link was on a page. Browsers would not send a strict cookie along a redirect that another site has begun, but do for a page's own reload.
+		// The link was on another page. Browsers do not send a strict cookie with a redirect that
+		// another site started, but they do after a reload by the page itself.
 		writeNotePage(w, http.StatusOK, `<meta http-equiv="refresh" content="0;url=/">`, "One moment", "The live view is being opened.")
 	default:
 		h := w.Header()
@@ -338,13 +357,13 @@ func (s *Server) hasCookie(r *http.Request) bool {
 	return false
 }
 
-// equalSecrets compares secrets in a time that says nothing about them, not even their lengths.
+// equalSecrets compares secrets in constant time, even if their lengths differ.
 func equalSecrets(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// writeUnauthorized answers who is not known: the user with a page.
+// writeUnauthorized responds to a request without the cookie.
 func (s *Server) writeUnauthorized(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/" {
 		writeError(w, http.StatusUnauthorized, "open the address that mcpwire watch has printed")
@@ -353,7 +372,7 @@ func (s *Server) writeUnauthorized(w http.ResponseWriter, r *http.Request) {
 	writeNotePage(w, http.StatusUnauthorized, "", "Not open", "Open the address that mcpwire watch --web has printed, with its token. Each run has another one.")
 }
 
-// writeNotePage answers with a small page. Its texts are constants.
+// writeNotePage responds with a small page. Its texts must be constants.
 func writeNotePage(w http.ResponseWriter, status int, head, title, text string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
@@ -361,7 +380,8 @@ func writeNotePage(w http.ResponseWriter, status int, head, title, text string) 
 		"<title>" + title + " – mcpwire</title><h1>" + title + "</h1><p>" + text + "</p></html>\n"))
 }
 
-// A timedWriter gives each write a deadline of its own, so that a client that takes nothing does not hold on to anything, and streams live as long as they are read.
+// A timedWriter sets a deadline for each write, so that a stalled client releases its resources
+// while streams live as long as they are read.
 type timedWriter struct{ http.ResponseWriter }
 
 // Write implements [http.ResponseWriter].
@@ -370,21 +390,21 @@ func (w *timedWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// FlushError is for [http.ResponseController].
+// FlushError implements the method for [http.ResponseController].
 func (w *timedWriter) FlushError() error {
 	w.extend()
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap implements the method for [http.ResponseController].
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// extend may fail in tests only, where there is no connection.
+// extend renews the write deadline. It fails only in tests without a connection.
 func (w *timedWriter) extend() {
 	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(stallTimeout))
 }
 
-// A timedBody is the same for the body of a request.
+// A timedBody sets a deadline for each read of a request's body.
 type timedBody struct {
 	io.ReadCloser
 	w *timedWriter
@@ -413,7 +433,7 @@ func writeJSONBytes(w http.ResponseWriter, body []byte) {
 	w.Write(body)
 }
 
-// marshal is json.Marshal without the escapes that are for JSON inside HTML.
+// marshal is like json.Marshal without HTML escapes.
 func marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
@@ -424,7 +444,7 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// writeError answers with an error, for people.
+// writeError responds with an error message for people.
 func writeError(w http.ResponseWriter, status int, message string) {
 	h := w.Header()
 	h.Set("Content-Type", jsonType)
@@ -438,10 +458,10 @@ func writeBusy(w http.ResponseWriter) {
 	writeError(w, http.StatusServiceUnavailable, "too many requests at once")
 }
 
-// maxErrorMessage is how much of an error is told, in bytes.
+// maxErrorMessage limits an error message, in bytes.
 const maxErrorMessage = 2 << 10
 
-// writeErrorOf answers with what an error says.
+// writeErrorOf responds with the text of an error.
 func writeErrorOf(w http.ResponseWriter, status int, err error) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -454,7 +474,7 @@ func writeErrorOf(w http.ResponseWriter, status int, err error) {
 	writeError(w, status, m)
 }
 
-// readJSON reads the body of a request, which is an object of so many bytes at most.
+// readJSON reads the body of a request, an object of at most limit bytes.
 func readJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// A source is a watch.Source as JSON.
+// A source is the JSON form of a watch.Source.
 type source struct {
 	ID        string `json:"id"`
 	Path      string `json:"path,omitempty"`
@@ -38,12 +38,15 @@ func sources(hub *watch.Hub) []source {
 
 func (s *Server) serveSources(w http.ResponseWriter, r *http.Request) { writeJSON(w, sources(s.hub)) }
 
-// uploads are the captures that were dropped on the page. They are in a folder of their own until the Server is closed, because payloads are read from them again.
+// uploads are the captures that were dropped on the page. Their folder exists until the Server is
+// closed, because payloads are read from them again.
 type uploads struct {
-	mu     sync.Mutex
-	dir    string // "" as long as there is none
-	count  int
-	size   int64 // of all of them
+	mu sync.Mutex
+	// dir is the folder. It is empty until needed.
+	dir   string
+	count int
+	// size is the size of all uploads, in bytes.
+	size   int64
 	closed bool
 }
 
@@ -52,7 +55,7 @@ var (
 	errUploadsClosed = errors.New("the server is being closed")
 )
 
-// create makes a file for the next one.
+// create creates a file for an upload.
 func (u *uploads) create(name string) (*os.File, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -63,7 +66,7 @@ func (u *uploads) create(name string) (*os.File, error) {
 		return nil, errUploadsFull
 	}
 	if u.dir == "" {
-		dir, err := os.MkdirTemp("", "mcpwire-opened-") // its owner's alone
+		dir, err := os.MkdirTemp("", "mcpwire-opened-") // accessible to its owner only
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +82,7 @@ func (u *uploads) add(size int64) {
 	u.mu.Unlock()
 }
 
-// remove removes all of them, and takes no more.
+// remove removes all uploads. Later calls of create fail.
 func (u *uploads) remove() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -92,7 +95,7 @@ func (u *uploads) remove() error {
 	return os.RemoveAll(dir)
 }
 
-// serveOpen takes a capture that was dropped on the page.
+// serveOpen accepts a capture that was dropped on the page.
 func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request) {
 	path, err := s.saveUpload(http.MaxBytesReader(w, r.Body, s.maxUpload), uploadName(r.URL.Query().Get("name")))
 	switch {
@@ -111,7 +114,7 @@ func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, map[string]string{"path": path})
 }
 
-// uploadName is the name of a file of a name that a user's file has, or is said to have.
+// uploadName returns a safe file name for an upload.
 func uploadName(name string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	packed := ""
@@ -124,7 +127,8 @@ func uploadName(name string) string {
 	return fileName(name, "opened"+capture.Suffix+packed)
 }
 
-// saveUpload writes a capture to a file. It must at least begin like one.
+// saveUpload writes an upload to a file. It returns an error if the upload does not begin like a
+// capture.
 func (s *Server) saveUpload(body io.Reader, name string) (path string, err error) {
 	f, err := s.uploads.create(name)
 	if err != nil {
@@ -162,7 +166,7 @@ func checkCapture(path string) error {
 	return capture.ErrNotCapture
 }
 
-// serveRestart asks the tap of a capture to start its server again.
+// serveRestart asks the tap of a capture to restart its server.
 func (s *Server) serveRestart(w http.ResponseWriter, r *http.Request) {
 	if err := s.hub.Restart(r.Context(), r.PathValue("capture")); err != nil {
 		writeErrorOf(w, http.StatusConflict, err)

@@ -21,19 +21,19 @@ import (
 
 const streamPath = "/api/stream"
 
-// How a stream goes.
+// Limits and intervals of a stream.
 const (
-	maxChunk          = 500                    // rows of an event
-	maxGone           = 5000                   // numbers of an event
-	searchTick        = 250 * time.Millisecond // between two looks at how a search goes on
-	cardsTick         = time.Second            // between two looks at the sessions
-	keepAliveInterval = 15 * time.Second       // without a word, until there is a comment
-	catchUpTime       = 50 * time.Millisecond  // after which a hub that says nothing has nothing
+	maxChunk          = 500                    // rows per event
+	maxGone           = 5000                   // row numbers per event
+	searchTick        = 250 * time.Millisecond // between progress events of a search
+	cardsTick         = time.Second            // between session events
+	keepAliveInterval = 15 * time.Second       // idle time before a keep-alive comment
+	catchUpTime       = 50 * time.Millisecond  // idle time after which the stream is up to date
 	maxFilter         = 4 << 10                // bytes
 )
 
-// A stream is what one page follows. It is pulled: a page that reads slowly is told later, and then only how things are by then; what waits for it is no more than
-// a list of rows.
+// A stream sends changes to one page. It pulls them: a slow page receives changes later, and then
+// only the latest state. Only a list of rows waits for it.
 type stream struct {
 	s    *Server
 	w    http.ResponseWriter
@@ -41,25 +41,37 @@ type stream struct {
 	feed *watch.Feed
 	view view
 
-	version      uint64       // of what is in the queue
-	total        uint64       // of the rows of the timeline, as the page was told
-	sentVersion  uint64       // of what the page was told that it has
-	queue        []*trace.Row // that are to be sent; they may be looked at only with the model locked
-	gone         []uint64
-	reset        bool // the page has to forget everything first
-	sources      bool // to be sent
-	caughtUp     bool // everything that was there at the beginning has been taken
-	synced       bool // and sent
-	cards        sentCards
-	cardsDue     time.Time // zero: nothing has changed
-	keepAliveAt  time.Time // when it is time for a sign of life
-	busy         bool      // the page was told that a search goes on
-	searchSentAt time.Time // when
+	// version is the version of the model after the queue.
+	version uint64
+	// total is the last total sent.
+	total uint64
+	// sentVersion is the last resume id sent.
+	sentVersion uint64
+	// queue are the rows to send. They may be read only with the model locked.
+	queue []*trace.Row
+	gone  []uint64
+	// reset tells that the page must drop everything first.
+	reset bool
+	// sources tells that the sources must be sent.
+	sources bool
+	// caughtUp tells that everything that existed at the beginning is in the queue or sent.
+	caughtUp bool
+	// synced tells that the event synced has been sent.
+	synced bool
+	cards  sentCards
+	// cardsDue is when to send changed sessions. Zero means no change.
+	cardsDue time.Time
+	// keepAliveAt is when to send a keep-alive comment.
+	keepAliveAt time.Time
+	// busy tells that the page believes a search to be running.
+	busy bool
+	// searchSentAt is when the last progress event was sent.
+	searchSentAt time.Time
 	buf          []byte
 	data         []byte
 }
 
-// serveStream answers with the stream of events.
+// serveStream responds with the event stream.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	f, err := parseFilter(r)
 	if err != nil {
@@ -68,7 +80,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 	after := s.resumePoint(r)
 	if f != nil && f.NeedsPayload() {
-		after = 0 // what the search had found by then is not known any more
+		after = 0 // earlier results of the search are unknown
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	var ending sync.WaitGroup
@@ -94,7 +106,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// parseFilter reads the parameter filter of a request; nil is all.
+// parseFilter parses the parameter filter of a request. Nil means all rows.
 func parseFilter(r *http.Request) (*filter.Filter, error) {
 	text := r.URL.Query().Get("filter")
 	if strings.TrimSpace(text) == "" {
@@ -106,7 +118,7 @@ func parseFilter(r *http.Request) (*filter.Filter, error) {
 	return filter.Parse(text)
 }
 
-// resumePoint returns the version after which a page wants to go on; 0 is the beginning.
+// resumePoint returns the version after which a page resumes. Zero means from the beginning.
 func (s *Server) resumePoint(r *http.Request) uint64 {
 	id := r.Header.Get("Last-Event-ID")
 	if id == "" {
@@ -123,7 +135,7 @@ func (s *Server) resumePoint(r *http.Request) uint64 {
 	return n
 }
 
-// run sends events until the page is gone, or ctx ends.
+// run sends events until the page disconnects or ctx ends.
 func (st *stream) run(ctx context.Context, f *filter.Filter) error {
 	st.cardsDue = time.Now()
 	if err := st.sendHello(f); err != nil {
@@ -141,7 +153,7 @@ func (st *stream) run(ctx context.Context, f *filter.Filter) error {
 		case err != nil:
 			return err
 		}
-		if st.reset && !fresh { // the first hello has said so already
+		if st.reset && !fresh { // the first hello has told about it
 			err = st.sendHello(f)
 		} else {
 			err = nil
@@ -153,7 +165,7 @@ func (st *stream) run(ctx context.Context, f *filter.Filter) error {
 	}
 }
 
-// nextDeadline is when to go on although nothing has changed.
+// nextDeadline returns when to continue without changes.
 func (st *stream) nextDeadline() time.Time {
 	now, at := time.Now(), st.keepAliveAt
 	if !st.caughtUp {
@@ -170,13 +182,13 @@ func (st *stream) nextDeadline() time.Time {
 	return at
 }
 
-// addBatch notes what has changed. The model is locked.
+// addBatch queues the changes of a batch. The caller must hold the lock of the model.
 func (st *stream) addBatch(b *watch.Batch) {
 	if b.Reset {
 		st.reset, st.caughtUp, st.queue, st.gone = true, false, nil, nil
 		st.view.reset()
 	}
-	if b.Version != 0 { // else more of it comes, and who goes on from here begins anew
+	if b.Version != 0 { // zero in the middle of a reset: the page cannot resume there
 		st.version, st.caughtUp = b.Version, true
 	}
 	st.sources = st.sources || b.Sources
@@ -186,7 +198,7 @@ func (st *stream) addBatch(b *watch.Batch) {
 	}
 }
 
-// sendHello begins, or begins anew.
+// sendHello sends the event hello.
 func (st *stream) sendHello(f *filter.Filter) error {
 	rows := 0
 	st.s.hub.Read(func(m *trace.Model) { rows, st.total = len(m.Rows()), m.TotalRows() })
@@ -213,7 +225,7 @@ func (st *stream) sendHello(f *filter.Filter) error {
 	return st.flush()
 }
 
-// send sends what there is to send. The id from which a page can go on comes behind the rows.
+// send sends everything that is queued. The resume id follows the rows.
 func (st *stream) send(ctx context.Context) error {
 	if err := st.sendGone(); err != nil {
 		return err
@@ -251,7 +263,8 @@ func (st *stream) sendGone() error {
 	return nil
 }
 
-// sendRows sends the rows that wait. The model is locked for one event at a time: a row may change meanwhile, but then it comes again.
+// sendRows sends the queued rows. It locks the model for one event at a time; a row that changes
+// meanwhile is queued again.
 func (st *stream) sendRows(ctx context.Context) error {
 	for len(st.queue) > 0 && ctx.Err() == nil {
 		n := min(len(st.queue), maxChunk)
@@ -277,7 +290,8 @@ func (st *stream) sendRows(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// writeResumeID says where a page can go on that has everything until here: a block with nothing but an id.
+// writeResumeID writes a block with only an id, from which a page that has received everything so
+// far can resume.
 func (st *stream) writeResumeID() {
 	if st.caughtUp && st.sentVersion != st.version {
 		st.sentVersion = st.version
@@ -286,7 +300,7 @@ func (st *stream) writeResumeID() {
 	}
 }
 
-// sendOther sends what is not rows.
+// sendOther sends the events that are not about rows.
 func (st *stream) sendOther() error {
 	if st.sources {
 		st.sources = false
@@ -322,7 +336,7 @@ func (st *stream) sendOther() error {
 	return nil
 }
 
-// sendTotal tells how many rows were captured, which those of a filter do not.
+// sendTotal sends the number of rows of the timeline, regardless of the filter.
 func (st *stream) sendTotal() error {
 	before := st.total
 	st.s.hub.Read(func(m *trace.Model) { st.total = m.TotalRows() })
@@ -345,13 +359,13 @@ func (st *stream) sendCards() error {
 	return st.event("sessions", st.data)
 }
 
-// event appends an event to what waits for the next flush. data is JSON, on one line.
+// event appends an event to the buffer. data is JSON on one line.
 func (st *stream) event(name string, data []byte) (err error) {
 	st.buf, err = sse.Append(st.buf, sse.Event{Name: name, Data: data})
 	return err
 }
 
-// flush writes what waits.
+// flush writes the buffer.
 func (st *stream) flush() error {
 	if len(st.buf) == 0 {
 		return nil
@@ -365,16 +379,23 @@ func (st *stream) flush() error {
 	return st.out.Flush()
 }
 
-// A view tells which rows a page is to be sent: all, or those of the timeline for which a filter holds, with what is inside them.
+// A view selects the rows for a page: all, or the rows of the timeline that match a filter and the
+// rows inside them.
 type view struct {
-	hub       *watch.Hub
-	selection *watch.Selection      // nil is all
-	sent      map[uint64]*trace.Row // rows of the timeline that the page has, if there is a selection
-	fresh     map[*trace.Row]bool   // those of them that a batch has added
-	forgotten map[uint64]bool       // rows that a page which goes on may have from before, and was told to forget; nil if it begins
+	hub *watch.Hub
+	// selection is nil for all rows.
+	selection *watch.Selection
+	// sent are the rows of the timeline that the page has. It is used only with a selection.
+	sent map[uint64]*trace.Row
+	// fresh are the rows of sent that the current batch has added.
+	fresh map[*trace.Row]bool
+	// forgotten are the rows that a resuming page may have had and was told to drop. It is nil if
+	// the page does not resume.
+	forgotten map[uint64]bool
 }
 
-// newView returns a view, of a page that begins, or of one that goes on. Close it in the end.
+// newView returns a view for a page. goesOn tells that the page resumes. The caller must close the
+// view.
 func newView(hub *watch.Hub, f *filter.Filter, goesOn bool) view {
 	v := view{hub: hub}
 	if f != nil {
@@ -393,12 +414,12 @@ func (v *view) close() {
 	}
 }
 
-// reset makes the view begin anew.
+// reset drops everything that the page has.
 func (v *view) reset() {
 	v.sent, v.fresh, v.forgotten = map[uint64]*trace.Row{}, map[*trace.Row]bool{}, nil
 }
 
-// searching returns how much of a search in payloads is done.
+// searching returns the progress of a search in payloads.
 func (v *view) searching() (share float64, busy bool) {
 	if v.selection == nil {
 		return 1, false
@@ -406,7 +427,8 @@ func (v *view) searching() (share float64, busy bool) {
 	return v.selection.SearchProgress()
 }
 
-// changes appends the rows of a batch, which is about rows that a search has found as well, that are to be sent, in the order of their numbers, and the numbers of those that are to be forgotten. The model must be locked.
+// changes appends the changed rows of a batch to queue, ordered by number, and the rows to drop to
+// gone. The caller must hold the lock of the model.
 func (v *view) changes(b *watch.Batch, queue []*trace.Row, gone []uint64) ([]*trace.Row, []uint64) {
 	gone = append(gone, b.Evicted...)
 	if v.selection == nil {
@@ -428,10 +450,10 @@ func (v *view) changes(b *watch.Batch, queue []*trace.Row, gone []uint64) ([]*tr
 	return queue, gone
 }
 
-// changeRow is changes for one row.
+// changeRow appends the change of one row, like changes.
 func (v *view) changeRow(r *trace.Row, queue []*trace.Row, gone []uint64) ([]*trace.Row, []uint64) {
 	root := r.Root()
-	if r != root && v.sent[r.Seq] != nil { // it has become part of another
+	if r != root && v.sent[r.Seq] != nil { // it was moved into another row
 		delete(v.sent, r.Seq)
 		gone = append(gone, r.Seq)
 	}
@@ -468,10 +490,10 @@ func (v *view) hide(root *trace.Row, gone []uint64) []uint64 {
 	return gone
 }
 
-// maxCards is how many sessions are told of, the newest ones.
+// maxCards limits the sessions sent to a page, newest first.
 const maxCards = 500
 
-// cards returns what there is to know about the newest sessions, the oldest of them first. The model must be locked.
+// cards returns the newest sessions, oldest first. The caller must hold the lock of the model.
 func cards(m *trace.Model) []trace.SessionInfo {
 	list := []trace.SessionInfo{}
 	for _, c := range slices.Backward(m.Captures()) {
@@ -486,7 +508,7 @@ func cards(m *trace.Model) []trace.SessionInfo {
 	return list
 }
 
-// A sentCards knows, as hashes, what a page was told of sessions.
+// A sentCards has hashes of the sessions that a page has received.
 type sentCards struct {
 	seed maphash.Seed
 	sent map[cardKey]uint64
@@ -501,7 +523,7 @@ func newSentCards() sentCards {
 	return sentCards{maphash.MakeSeed(), map[cardKey]uint64{}}
 }
 
-// changed returns the sessions of which the page has not been told, or not as they are now, as JSON.
+// changed returns the new and changed sessions as JSON.
 func (c *sentCards) changed(hub *watch.Hub) ([][]byte, error) {
 	var list []trace.SessionInfo
 	hub.Read(func(model *trace.Model) { list = cards(model) })
@@ -528,13 +550,14 @@ func (s *Server) serveSessions(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, list)
 }
 
-// A filterError says what is wrong with a filter, and where.
+// A filterError describes a syntax error and its position.
 type filterError struct {
 	Message string `json:"message"`
-	At      int    `json:"at"` // in characters, from 1
+	// At is the position in characters, from 1.
+	At int `json:"at"`
 }
 
-// serveFilter says whether a filter is understood. That it is not is an answer and no error: people are typing.
+// serveFilter checks a filter. A syntax error has status 200, because people are typing.
 func (s *Server) serveFilter(w http.ResponseWriter, r *http.Request) {
 	text := r.URL.Query().Get("text")
 	if len(text) > maxFilter {

@@ -7,34 +7,35 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A stat is a wireview.Stat as JSON. Times are in ms.
+// A stat is the JSON form of a trace.Stat. Times are in milliseconds.
 type stat struct {
-	Server     string       `json:"srv,omitempty"`
-	Name       string       `json:"name"`
-	Calls      uint64       `json:"calls,omitempty"`
-	OK         uint64       `json:"ok,omitempty"`
-	Errors     uint64       `json:"errors,omitempty"`
-	IsErrors   uint64       `json:"iserrors,omitempty"`
-	Cancelled  uint64       `json:"cancelled,omitempty"`
-	Unanswered uint64       `json:"unanswered,omitempty"`
-	Waited     float64      `json:"waited,omitempty"`
-	P50        float64      `json:"p50,omitempty"`
-	P95        float64      `json:"p95,omitempty"`
-	Max        float64      `json:"max,omitempty"`
-	Mean       float64      `json:"mean,omitempty"`
-	In         int64        `json:"in,omitempty"`
-	Out        int64        `json:"out,omitempty"`
-	Definition int64        `json:"def,omitempty"`
-	Histogram  [][2]float64 `json:"hist,omitempty"` // upper end, count
+	Server     string  `json:"srv,omitempty"`
+	Name       string  `json:"name"`
+	Calls      uint64  `json:"calls,omitempty"`
+	OK         uint64  `json:"ok,omitempty"`
+	Errors     uint64  `json:"errors,omitempty"`
+	IsErrors   uint64  `json:"iserrors,omitempty"`
+	Cancelled  uint64  `json:"cancelled,omitempty"`
+	Unanswered uint64  `json:"unanswered,omitempty"`
+	Waited     float64 `json:"waited,omitempty"`
+	P50        float64 `json:"p50,omitempty"`
+	P95        float64 `json:"p95,omitempty"`
+	Max        float64 `json:"max,omitempty"`
+	Mean       float64 `json:"mean,omitempty"`
+	In         int64   `json:"in,omitempty"`
+	Out        int64   `json:"out,omitempty"`
+	Definition int64   `json:"def,omitempty"`
+	// Histogram has pairs of an upper bound and a count.
+	Histogram [][2]float64 `json:"hist,omitempty"`
 }
 
-// A tally is the statistics of everything.
+// toolStats has all statistics.
 type toolStats struct {
 	Tools   []stat `json:"tools"`
 	Methods []stat `json:"methods"`
 }
 
-// newToolStats returns the statistics. The model must be locked.
+// newToolStats returns the statistics. The caller must hold the lock of the model.
 func newToolStats(m *trace.Model) toolStats {
 	return toolStats{stats(m.Tools()), stats(m.Methods())}
 }
@@ -60,7 +61,7 @@ func (s *Server) serveTools(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, t)
 }
 
-// maxBars is how many bars a histogram has at most.
+// maxBars limits the bars of a histogram.
 const maxBars = 48
 
 func histogram(h *trace.Histogram) [][2]float64 {
