@@ -72,7 +72,8 @@ func TestBatchShrinks(t *testing.T) {
 	}
 }
 
-// BenchmarkRecord is what the wire pays. What the goroutine that writes pays is BenchmarkEncode; here it catches up while the clock stands still.
+// BenchmarkRecord is what the wire pays. What the goroutine that writes pays is BenchmarkEncode;
+// here it catches up while the clock stands still.
 func BenchmarkRecord(b *testing.B) {
 	w := NewWriter(io.Discard, nil)
 	e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: frame}

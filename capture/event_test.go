@@ -16,7 +16,8 @@ import (
 	"mcpwire/schema"
 )
 
-// everyKind is an event of each kind, in the variants that look different in a file. None has a secret.
+// everyKind is an event of each kind, in the variants that look different in a file. None has a
+// secret.
 func everyKind() []capture.Event {
 	return []capture.Event{
 		{Kind: capture.KindStart, Start: &capture.Start{Command: []string{"node", "server.js"}, Dir: "/srv", Env: []string{"HOME", "PATH"}, PID: 4711}},
@@ -186,7 +187,8 @@ func formatSchema(t *testing.T) (*schema.Validator, []byte) {
 	return v, text
 }
 
-// TestSchema holds everything that is written against the documented schema, and each member of it must be named there.
+// TestSchema holds everything that is written against the documented schema, and each member of it
+// must be named there.
 func TestSchema(t *testing.T) {
 	v, text := formatSchema(t)
 	secret, _ := planted()

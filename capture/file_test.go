@@ -17,7 +17,8 @@ import (
 	"mcpwire/capture"
 )
 
-// TestRemovedFile: a capture that is removed while it is written is made again, and says what is missing.
+// TestRemovedFile: a capture that is removed while it is written is made again, and says what is
+// missing.
 func TestRemovedFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is open cannot be removed")
@@ -146,7 +147,8 @@ type flushes struct {
 
 func (f flushes) Flush() error { f.n.Add(1); return nil }
 
-// TestFlushWhenQuiet: a compressor is flushed a tenth of a second behind the last event, and then not again.
+// TestFlushWhenQuiet: a compressor is flushed a tenth of a second behind the last event, and then
+// not again.
 func TestFlushWhenQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64

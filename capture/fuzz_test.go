@@ -70,7 +70,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzRedact: a secret in a place that is known to be one does not come through, whatever stands around it; JSON stays JSON with the same shape, and what is hidden once stays so.
+// FuzzRedact: a secret in a place that is known to be one does not come through, whatever stands
+// around it; JSON stays JSON with the same shape, and what is hidden once stays so.
 func FuzzRedact(f *testing.F) {
 	f.Add(`{"a":1}`, "x")
 	f.Add(`{"name":"password","value":"y"}`, `\"token\":`)

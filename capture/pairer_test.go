@@ -12,7 +12,8 @@ import (
 	"mcpwire/capture"
 )
 
-// played makes events of lines like "c2s 1/4 {…}": direction, session and exchange, message. They have numbers and times of 1, 2, 3 …
+// played makes events of lines like "c2s 1/4 {…}": direction, session and exchange, message. They
+// have numbers and times of 1, 2, 3 …
 func played(lines string) iter.Seq2[*capture.Event, error] {
 	return func(yield func(*capture.Event, error) bool) {
 		n := 0

@@ -20,7 +20,8 @@ func heapInUse() uint64 {
 	return m.HeapInuse
 }
 
-// TestSoak records, reads and pairs many messages, 1,000,000 with MCPWIRE_SOAK set and 50,000 without, and looks at the memory on the way.
+// TestSoak records, reads and pairs many messages, 1,000,000 with MCPWIRE_SOAK set and 50,000
+// without, and looks at the memory on the way.
 func TestSoak(t *testing.T) {
 	messages := 50_000
 	if os.Getenv("MCPWIRE_SOAK") != "" {

@@ -103,7 +103,8 @@ func TestSlowDisk(t *testing.T) {
 	})
 }
 
-// A payload that has no room is lost even if it is large, and does not take the place of small ones.
+// A payload that has no room is lost even if it is large, and does not take the place of small
+// ones.
 func TestLargePayloadInFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
@@ -304,7 +305,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// Going on in a file whose writer has died costs no more than its last line; a file that others may read, or a link, is refused.
+// Going on in a file whose writer has died costs no more than its last line; a file that others may
+// read, or a link, is refused.
 func TestAppend(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "a.ndjson")
@@ -380,8 +382,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A secret that comes in two writes is hidden.
-// A payload that is empty is one: a priming event has a data field. It must not matter what else the queue has seen.
+// A secret that comes in two writes is hidden. A payload that is empty is one: a priming event has
+// a data field. It must not matter what else the queue has seen.
 func TestEmptyPayload(t *testing.T) {
 	var out bytes.Buffer
 	w := capture.NewWriter(&out, nil)
@@ -415,7 +417,8 @@ func TestLinesRedact(t *testing.T) {
 	}
 }
 
-// TestHand hands payloads over: each is in the capture as it was, or counted as lost, and given back once.
+// TestHand hands payloads over: each is in the capture as it was, or counted as lost, and given
+// back once.
 func TestHand(t *testing.T) {
 	var (
 		mu    sync.Mutex
@@ -488,7 +491,8 @@ func message(text string) *capture.Event {
 	return &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(text)}
 }
 
-// TestTee compares what the Tee is shown with what is in the file, and with what a reader makes of it.
+// TestTee compares what the Tee is shown with what is in the file, and with what a reader makes of
+// it.
 func TestTee(t *testing.T) {
 	for _, name := range []string{"a.mcpcap.ndjson", "a.mcpcap.ndjson.gz", "a.mcpcap.ndjson.zst"} {
 		t.Run(name, func(t *testing.T) {
@@ -539,7 +543,8 @@ func events(t *testing.T, r *capture.Reader) (list []*capture.Event) {
 	return list
 }
 
-// TestTeeFullDisk: what could not be written was shown all the same, and lines that come later are not part of one that broke off.
+// TestTeeFullDisk: what could not be written was shown all the same, and lines that come later are
+// not part of one that broke off.
 func TestTeeFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tee teeLog

@@ -336,7 +336,8 @@ func (p *tape) wantClean(t *testing.T) {
 	}
 }
 
-// wantCleanRedacted holds that what a capture hides is not complained of: the same events, written and read.
+// wantCleanRedacted holds that what a capture hides is not complained of: the same events, written
+// and read.
 func (p *tape) wantCleanRedacted(t *testing.T) {
 	t.Helper()
 	var file bytes.Buffer
@@ -434,7 +435,8 @@ type tapedWriter struct {
 	buf    bytes.Buffer
 }
 
-// SetWriteDeadline is all that the handler gets of the writer behind it: a connection that is hijacked would be out of sight.
+// SetWriteDeadline is all that the handler gets of the writer behind it: a connection that is
+// hijacked would be out of sight.
 func (w *tapedWriter) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
 }

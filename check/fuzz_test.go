@@ -37,7 +37,8 @@ func written(tb testing.TB, x check.Example) []byte {
 	return b.Bytes()
 }
 
-// FuzzCheck: whatever is in a capture, nothing panics, and what is shown of it does nothing to a terminal.
+// FuzzCheck: whatever is in a capture, nothing panics, and what is shown of it does nothing to a
+// terminal.
 func FuzzCheck(f *testing.F) {
 	for _, r := range check.Rules() {
 		f.Add(written(f, r.Bad))
@@ -108,7 +109,8 @@ func TestMemory(t *testing.T) {
 			if s == 0 {
 				session = 0
 			}
-			// Requests without an answer, with tokens and ids that are all different, and methods that nobody knows.
+			// Requests without an answer, with tokens and ids that are all different, and methods
+			// that nobody knows.
 			add(capture.Event{Dir: capture.ToServer, Session: session, Data: []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"m` + id + `","params":{"_meta":{"progressToken":` + quoted[:900] + `"},"a":` + quoted + `}}`)})
 			add(capture.Event{Dir: capture.ToServer, Session: session, Data: []byte(`{"jsonrpc":"2.0","id":` + quoted[:500] + `","method":"tools/list"}`)})
 			add(capture.Event{Dir: capture.ToClient, Session: session, Data: []byte(`{"jsonrpc":"2.0","id":` + quoted[:500] + `","result":{"tools":[{"name":` + quoted[:600] + `","inputSchema":{"type":"object"}}],"nextCursor":` + quoted + `}}`)})

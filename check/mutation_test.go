@@ -15,7 +15,8 @@ import (
 type mutation struct {
 	rule string // that has to find it
 	on   string // patterns of the names of sessions, see recordings
-	// from finds the first event with it, in the form that line writes. What it matches is replaced by to, unless that is one of these:
+	// from finds the first event with it, in the form that line writes. What it matches is replaced
+	// by to, unless that is one of these:
 	//
 	//	DROP            the event is left out
 	//	TWICE           the event comes twice
@@ -109,7 +110,8 @@ func (m *mutation) run(t *testing.T, tape *tape) (applies bool) {
 	return true
 }
 
-// TestMutations takes clean sessions, breaks one thing, and wants the rule for it, and nothing but its consequences besides. Every rule has one.
+// TestMutations takes clean sessions, breaks one thing, and wants the rule for it, and nothing but
+// its consequences besides. Every rule has one.
 func TestMutations(t *testing.T) {
 	all := map[string]*tape{}
 	for name, tape := range recordings(t) {

@@ -30,8 +30,9 @@ func short(rev mcp.Revision) string {
 	return "r" + string(rune('1'+slices.Index(mcp.Revisions(), rev)))
 }
 
-// recordings records clean sessions: of the packages client and server in each revision, over stdio-r1 … and http-r2 …, over sse-r1, and raw-r1 … and web-r2 …, in which a
-// client says what that client never would.
+// recordings records clean sessions: of the packages client and server in each revision, over
+// stdio-r1 … and http-r2 …, over sse-r1, and raw-r1 … and web-r2 …, in which a client says what
+// that client never would.
 func recordings(t *testing.T) iter.Seq2[string, *tape] {
 	all := map[string]*tape{}
 	for _, rev := range mcp.Revisions() {
@@ -179,7 +180,8 @@ func (c *webClient) do(method, body string, headers ...string) *http.Response {
 	return res
 }
 
-// recordWeb has what packages client and streamable never do: a 401, a stream that is taken up again, a session that is used behind its end.
+// recordWeb has what packages client and streamable never do: a 401, a stream that is taken up
+// again, a session that is used behind its end.
 func recordWeb(t *testing.T, rev mcp.Revision) *tape {
 	tape := newTape("http")
 	h := streamable.MustHandler(newServer(t, rev), &streamable.Options{Retry: 1})
@@ -240,7 +242,8 @@ func lastEventID(p *tape) (id string) {
 	return id
 }
 
-// line writes an event as a text that mutations can be made in: a word or a sign, what is there besides, and the bytes behind it.
+// line writes an event as a text that mutations can be made in: a word or a sign, what is there
+// besides, and the bytes behind it.
 func line(e *capture.Event) string {
 	var b strings.Builder
 	sign := map[capture.Dir]string{capture.ToServer: ">", capture.ToClient: "<", "": "-"}[e.Dir]

@@ -12,7 +12,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// A constant is a server that costs as little as can be: it answers all calls alike, where it reads them.
+// A constant is a server that costs as little as can be: it answers all calls alike, where it reads
+// them.
 type constant struct{ result string }
 
 func (constant) Prepare(*jsonrpc.Request) *jsonrpc.CostEstimate { return jsonrpc.Immediate }
@@ -44,7 +45,8 @@ var benchPipes = []struct {
 
 const benchResult = `{"content":[{"type":"text","text":"hello, world"}],"resultType":"complete"}`
 
-// BenchmarkCall is a call, with what a server costs that does nothing. The connection alone is what package jsonrpc takes for it.
+// BenchmarkCall is a call, with what a server costs that does nothing. The connection alone is what
+// package jsonrpc takes for it.
 func BenchmarkCall(b *testing.B) {
 	params := []byte(`{"name":"echo","arguments":{"text":"hello, world"}}`)
 	for _, pipe := range benchPipes {

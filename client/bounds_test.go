@@ -45,7 +45,8 @@ func TestServerDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestCallbackPanics: the panic of a callback is its caller's, the server is told that the call is given up, and the client goes on.
+// TestCallbackPanics: the panic of a callback is its caller's, the server is told that the call is
+// given up, and the client goes on.
 func TestCallbackPanics(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {
@@ -74,7 +75,8 @@ func TestCallbackPanics(t *testing.T) {
 	})
 }
 
-// TestCallAllocations: a call costs no more memory than package jsonrpc takes for it, in either era; one of a tool, little besides its texts.
+// TestCallAllocations: a call costs no more memory than package jsonrpc takes for it, in either
+// era; one of a tool, little besides its texts.
 func TestCallAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -123,7 +125,8 @@ func TestCallAllocations(t *testing.T) {
 	}
 }
 
-// TestTraceContext: the trace of a context goes along, beside the client's own metadata; what is no trace does not.
+// TestTraceContext: the trace of a context goes along, beside the client's own metadata; what is no
+// trace does not.
 // Spec: C17
 func TestTraceContext(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

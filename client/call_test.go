@@ -29,7 +29,8 @@ func (s *script) opening(r mcp.Revision) {
 	s.handshake(r.String())
 }
 
-// everyRevision runs a test in a bubble for each revision, with a client of its own that knows no other.
+// everyRevision runs a test in a bubble for each revision, with a client of its own that knows no
+// other.
 func everyRevision(t *testing.T, opts Options, serve func(*script, mcp.Revision), test func(t *testing.T, c *Client, r mcp.Revision)) {
 	for _, r := range mcp.Revisions() {
 		t.Run(r.String(), func(t *testing.T) {
@@ -47,7 +48,8 @@ func everyRevision(t *testing.T, opts Options, serve func(*script, mcp.Revision)
 
 const ourMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"}`
 
-// TestCallParams: what a call puts on the wire. The id is a number, and no id is used twice; a line is a message.
+// TestCallParams: what a call puts on the wire. The id is a number, and no id is used twice; a line
+// is a message.
 // Spec: C1 C2 C3 C4 C10 C11 C36 C37
 func TestCallParams(t *testing.T) {
 	for _, tt := range []struct {
@@ -201,7 +203,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestCancel: a call whose context ends is cancelled, once; the answer may be on its way, and is dropped.
+// TestCancel: a call whose context ends is cancelled, once; the answer may be on its way, and is
+// dropped.
 // Spec: C5 C40 C83 C84
 func TestCancel(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -294,7 +297,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestCallbacks: progress and log messages reach the call that asked for them, in order and before it returns, and no other.
+// TestCallbacks: progress and log messages reach the call that asked for them, in order and before
+// it returns, and no other.
 // Spec: C85
 func TestCallbacks(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -351,7 +355,8 @@ func TestCallbacks(t *testing.T) {
 	})
 }
 
-// TestSlowCallback: a callback may take its time, and call. What comes meanwhile is kept as far as there is room, the newest of it.
+// TestSlowCallback: a callback may take its time, and call. What comes meanwhile is kept as far as
+// there is room, the newest of it.
 func TestSlowCallback(t *testing.T) {
 	const many = 3 * maxPendingNotifications
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -433,7 +438,8 @@ func TestNotifications(t *testing.T) {
 	})
 }
 
-// TestBatchesFromServer: arrays are read, whatever the revision: to refuse one would only lose the answers in it.
+// TestBatchesFromServer: arrays are read, whatever the revision: to refuse one would only lose the
+// answers in it.
 // Spec: C9
 func TestBatchesFromServer(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -511,7 +517,8 @@ func TestRetryWaits(t *testing.T) {
 	})
 }
 
-// TestPeerErrors: what the server answered is told in full, and apart from what went wrong on this side.
+// TestPeerErrors: what the server answered is told in full, and apart from what went wrong on this
+// side.
 func TestPeerErrors(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
 		for range 2 {
@@ -543,7 +550,8 @@ func TestPeerErrors(t *testing.T) {
 	})
 }
 
-// A limitedFramer fails the first requests for a method as a transport does whose server did not take them in, with the server's own error in it.
+// A limitedFramer fails the first requests for a method as a transport does whose server did not
+// take them in, with the server's own error in it.
 type limitedFramer struct {
 	jsonrpc.Framer
 	method string
@@ -599,7 +607,8 @@ func (l *limitedFramer) Close() error {
 	return l.Framer.Close()
 }
 
-// TestErrorWithinCallError: a request that was not carried out is sent again when the server wants it, though the transport's error wraps one of the server's. It is no answer.
+// TestErrorWithinCallError: a request that was not carried out is sent again when the server wants
+// it, though the transport's error wraps one of the server's. It is no answer.
 func TestErrorWithinCallError(t *testing.T) {
 	for _, tt := range []struct {
 		method   string

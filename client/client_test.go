@@ -211,7 +211,8 @@ func TestCancelledBeforeItBegins(t *testing.T) {
 	}
 }
 
-// FuzzResult reads what a server may answer, which is JSON but may be any JSON: nothing panics, and what comes out is within bounds.
+// FuzzResult reads what a server may answer, which is JSON but may be any JSON: nothing panics, and
+// what comes out is within bounds.
 func FuzzResult(f *testing.F) {
 	for _, text := range []string{
 		done, taskText(modernDate, "working"), taskText(legacyDate, "completed"), `{"task":` + taskText(legacyDate, "working") + `}`,

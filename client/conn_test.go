@@ -35,8 +35,9 @@ func everyEra(t *testing.T, test func(t *testing.T, r mcp.Revision)) {
 	}
 }
 
-// TestReconnect: a server that ends is started again. It is not probed again, calls that can be repeated are, with new ids, and others fail. An answer
-// meant for the old connection fits nothing on the new one.
+// TestReconnect: a server that ends is started again. It is not probed again, calls that can be
+// repeated are, with new ids, and others fail. An answer meant for the old connection fits nothing
+// on the new one.
 // Spec: C4 C34
 func TestReconnect(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
@@ -87,7 +88,8 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// TestUnsentCalls: a call that could not be sent is no repetition when it is, and waits for the next connection; no longer than it may.
+// TestUnsentCalls: a call that could not be sent is no repetition when it is, and waits for the
+// next connection; no longer than it may.
 func TestUnsentCalls(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		gate := make(chan struct{})
@@ -265,8 +267,9 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestServingResetsFailures: a server that answers calls and crashes between them is started again after the least wait, for ever; what the client asks for
-// by itself does not count, nor does the handshake.
+// TestServingResetsFailures: a server that answers calls and crashes between them is started again
+// after the least wait, for ever; what the client asks for by itself does not count, nor does the
+// handshake.
 func TestServingResetsFailures(t *testing.T) {
 	for _, calls := range []bool{true, false} {
 		everyEra(t, func(t *testing.T, r mcp.Revision) {
@@ -320,7 +323,8 @@ func TestServingResetsFailures(t *testing.T) {
 	}
 }
 
-// TestUpkeepIsNoService: a server that dies again and again after it has let the client subscribe anew does not serve.
+// TestUpkeepIsNoService: a server that dies again and again after it has let the client subscribe
+// anew does not serve.
 func TestUpkeepIsNoService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var scripts []func(*script)
@@ -347,7 +351,8 @@ func TestUpkeepIsNoService(t *testing.T) {
 	})
 }
 
-// TestMaxWait: calls and notifications wait for a connection no longer than the policy lets them, and say why there is none.
+// TestMaxWait: calls and notifications wait for a connection no longer than the policy lets them,
+// and say why there is none.
 func TestMaxWait(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -514,7 +519,8 @@ func TestServerUpgraded(t *testing.T) {
 	}
 }
 
-// TestVersionRefusedLater: a modern server may refuse the version of any request. The request is made in another one, if there is one.
+// TestVersionRefusedLater: a modern server may refuse the version of any request. The request is
+// made in another one, if there is one.
 func TestVersionRefusedLater(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -606,7 +612,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestCloseWhileConnecting: closing does not wait for a connection that is being made, nor for the next attempt.
+// TestCloseWhileConnecting: closing does not wait for a connection that is being made, nor for the
+// next attempt.
 func TestCloseWhileConnecting(t *testing.T) {
 	for _, hangs := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -634,8 +641,9 @@ func TestCloseWhileConnecting(t *testing.T) {
 	}
 }
 
-// TestAnswerTooLarge: a call whose answer is above the limit of its pipe fails at once, before the end of the answer has come, and is not repeated: the next answer
-// would be as large. The connection goes on.
+// TestAnswerTooLarge: a call whose answer is above the limit of its pipe fails at once, before the
+// end of the answer has come, and is not repeated: the next answer would be as large. The
+// connection goes on.
 func TestAnswerTooLarge(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		const limit = 4000

@@ -14,7 +14,8 @@ import (
 )
 
 func ExampleDial() {
-	// A server in this process, to have one. One that is a program of its own takes one line, and is started again if it crashes:
+	// A server in this process, to have one. One that is a program of its own takes one line, and
+	// is started again if it crashes:
 	//	transport := stdio.Command("node", "server.js")
 	srv := server.MustNew("calculator", "1.2.0", nil)
 	err := server.AddTool(srv, "add", "Add two numbers.", func(_ context.Context, in struct{ A, B int }) (int, error) {
@@ -49,7 +50,8 @@ func ExampleDial() {
 	// call no/such/method: method not found: no/such/method (-32601) true
 }
 
-// A handler answers what servers want to know from the user. Show which of them asks, and let the user say no.
+// A handler answers what servers want to know from the user. Show which of them asks, and let the
+// user say no.
 func ExampleOptions() {
 	opts := &client.Options{
 		Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {

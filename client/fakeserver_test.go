@@ -16,7 +16,8 @@ import (
 
 const modernDate, legacyDate = "2026-07-28", "2025-11-25"
 
-// A fakeServer answers a client as a test says, by method. It counts on nothing that package server does.
+// A fakeServer answers a client as a test says, by method. It counts on nothing that package server
+// does.
 type fakeServer struct {
 	t            testing.TB
 	revision     string

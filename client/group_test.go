@@ -18,7 +18,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// named is a server that lists tools, in pages of one, and answers calls with its own name and the tool's.
+// named is a server that lists tools, in pages of one, and answers calls with its own name and the
+// tool's.
 func named(t testing.TB, name string, names ...string) *fakeServer {
 	return newFake(t, modernDate, `{}`, map[string]answerer{
 		"tools/list": func(_ context.Context, params string) (string, error) {

@@ -16,7 +16,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestNoticesAreBounded: what waits for the callbacks of a call is bounded in bytes too, and what all calls are told is kept once.
+// TestNoticesAreBounded: what waits for the callbacks of a call is bounded in bytes too, and what
+// all calls are told is kept once.
 func TestNoticesAreBounded(t *testing.T) {
 	const size = 1 << 20
 	large := strings.Repeat("x", size)
@@ -58,7 +59,8 @@ func heapGrowth(f func()) int {
 	return int(after.HeapAlloc) - int(before.HeapAlloc)
 }
 
-// TestWalkIsBounded: a list that never ends, with long cursors and names, costs a walk no memory to speak of.
+// TestWalkIsBounded: a list that never ends, with long cursors and names, costs a walk no memory to
+// speak of.
 func TestWalkIsBounded(t *testing.T) {
 	long := strings.Repeat("x", 64<<10)
 	n := 0
@@ -84,7 +86,8 @@ func TestWalkIsBounded(t *testing.T) {
 	}
 }
 
-// TestServerAsksForEver: a server does not get more time by asking for what nobody answers, nor by asking again and again for what is answered at once.
+// TestServerAsksForEver: a server does not get more time by asking for what nobody answers, nor by
+// asking again and again for what is answered at once.
 func TestServerAsksForEver(t *testing.T) {
 	for _, request := range []string{askRoots, askSample, `{"method":"unheard/of"}`, `{"method":"ping"}`} {
 		t.Run(request, func(t *testing.T) {
@@ -116,7 +119,8 @@ func TestServerAsksForEver(t *testing.T) {
 	}
 }
 
-// TestLimitWhileLost: a call that has no time left to wait for its repetition fails at once, and for the reason that it would have been repeated for.
+// TestLimitWhileLost: a call that has no time left to wait for its repetition fails at once, and
+// for the reason that it would have been repeated for.
 func TestLimitWhileLost(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}, Retry: RetryPolicy{MinBackoff: time.Minute, MaxBackoff: time.Minute}}, func(s *script) {
@@ -135,7 +139,8 @@ func TestLimitWhileLost(t *testing.T) {
 	})
 }
 
-// TestListenUnanswered: a server that never acknowledges a subscription is not waited for without end, be it the first time or after a crash.
+// TestListenUnanswered: a server that never acknowledges a subscription is not waited for without
+// end, be it the first time or after a crash.
 func TestListenUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListenServer(t)
@@ -168,7 +173,8 @@ func TestListenUnanswered(t *testing.T) {
 	})
 }
 
-// TestHostileTools: what a server says of its tools is kept within bounds, and a schema that takes too much memory is not used.
+// TestHostileTools: what a server says of its tools is kept within bounds, and a schema that takes
+// too much memory is not used.
 func TestHostileTools(t *testing.T) {
 	var tiny []mcp.Tool
 	for i := range 200_000 {
@@ -247,7 +253,8 @@ func TestHandlerGivesNoJSON(t *testing.T) {
 	}
 }
 
-// TestHandshakeNotRead: a server that does not read on after its answer to initialize does not keep Dial.
+// TestHandshakeNotRead: a server that does not read on after its answer to initialize does not keep
+// Dial.
 func TestHandshakeNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := scriptTransport(t, func(s *script) {
@@ -262,7 +269,8 @@ func TestHandshakeNotRead(t *testing.T) {
 	})
 }
 
-// TestManyVersions: what a server says in an error does not make the client's own larger than it must be.
+// TestManyVersions: what a server says in an error does not make the client's own larger than it
+// must be.
 func TestManyVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := strings.Repeat(`"`+strings.Repeat("9", 1000)+`",`, 1000) + `"1999-01-01"`
@@ -304,7 +312,8 @@ func TestForeignAnswers(t *testing.T) {
 	})
 }
 
-// TestLookUpIsBounded: a tool that the client does not know is not looked for without end, and is called then.
+// TestLookUpIsBounded: a tool that the client does not know is not looked for without end, and is
+// called then.
 func TestLookUpIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0

@@ -35,7 +35,8 @@ func legacyRevision(t *testing.T, r mcp.Revision, opts Options, serve func(*scri
 	})
 }
 
-// TestServerRequests: a legacy server's requests go to the handlers, and what was not declared is refused.
+// TestServerRequests: a legacy server's requests go to the handlers, and what was not declared is
+// refused.
 // Spec: C5 C32 C87 C98 C105 C114
 func TestServerRequests(t *testing.T) {
 	const tools = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"tools":[]}}`
@@ -101,7 +102,8 @@ func TestServerRequests(t *testing.T) {
 	}
 }
 
-// TestServerRequestCancelled: the handler's context ends when the server cancels, and nothing is answered; a ping is answered meanwhile.
+// TestServerRequestCancelled: the handler's context ends when the server cancels, and nothing is
+// answered; a ping is answered meanwhile.
 func TestServerRequestCancelled(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
 	opts := Options{Roots: func(ctx context.Context) ([]mcp.Root, error) {
@@ -124,7 +126,8 @@ func TestServerRequestCancelled(t *testing.T) {
 	})
 }
 
-// TestServerRequestsEnd: a handler's context ends with the connection, and the client does not wait long for those that do not care.
+// TestServerRequestsEnd: a handler's context ends with the connection, and the client does not wait
+// long for those that do not care.
 func TestServerRequestsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -148,7 +151,8 @@ func TestServerRequestsEnd(t *testing.T) {
 	})
 }
 
-// TestManyServerRequests: handlers run at once, as many as there may be, and all requests are answered.
+// TestManyServerRequests: handlers run at once, as many as there may be, and all requests are
+// answered.
 func TestManyServerRequests(t *testing.T) {
 	var handlers gauge
 	opts := Options{MaxRequests: 3, Roots: func(context.Context) ([]mcp.Root, error) {
@@ -347,7 +351,8 @@ func TestElicitPage(t *testing.T) {
 	}
 }
 
-// TestRelatedTask: what a handler answers belongs to the task that the question belongs to, where tasks are part of the protocol.
+// TestRelatedTask: what a handler answers belongs to the task that the question belongs to, where
+// tasks are part of the protocol.
 // Spec: T14 T22
 func TestRelatedTask(t *testing.T) {
 	const related = `"io.modelcontextprotocol/related-task":{"taskId":"t"}`
@@ -430,8 +435,8 @@ const (
 // required is an InputRequiredResult.
 func required(members string) string { return `{"resultType":"input_required",` + members + `}` }
 
-// TestInputRounds: what a modern server asks for is answered in a request that is the same but for its id, the answers, and the state, which is echoed
-// byte for byte and for one round.
+// TestInputRounds: what a modern server asks for is answered in a request that is the same but for
+// its id, the answers, and the state, which is echoed byte for byte and for one round.
 // Spec: C69 C70 C71 C72 C73 C74 C75
 func TestInputRounds(t *testing.T) {
 	for _, tt := range []struct {
@@ -555,7 +560,8 @@ func asksSample(system string) string {
 	return required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"systemPrompt":"` + system + `"}}}`)
 }
 
-// TestInputBounds: rounds are bounded, requests without questions wait longer each time, and the bounds of the call hold for handlers.
+// TestInputBounds: rounds are bounded, requests without questions wait longer each time, and the
+// bounds of the call hold for handlers.
 func TestInputBounds(t *testing.T) {
 	bubble := func(name string, test func(t *testing.T)) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })

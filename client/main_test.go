@@ -7,7 +7,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childVar makes the test binary behave as a child process of a test: it names an entry of children.
+// childVar makes the test binary behave as a child process of a test: it names an entry of
+// children.
 const childVar = "CLIENT_TEST_CHILD"
 
 // children are the child processes. Other files add theirs.

@@ -59,7 +59,8 @@ func (w *witness) take() []string {
 	return lines
 }
 
-// curious is a server whose tool t asks for roots, reports progress and says how many roots there are.
+// curious is a server whose tool t asks for roots, reports progress and says how many roots there
+// are.
 func curious(t *testing.T) *server.Server {
 	t.Helper()
 	srv := server.MustNew("curious", "1", nil)
@@ -210,7 +211,8 @@ func TestMiddlewareChanges(t *testing.T) {
 	}
 }
 
-// bare returns an object without what the two sides put into each _meta and result; members are in the order of their names.
+// bare returns an object without what the two sides put into each _meta and result; members are in
+// the order of their names.
 func bare(t *testing.T, object []byte) string {
 	t.Helper()
 	var members map[string]any
@@ -281,7 +283,8 @@ func TestMiddlewareIncoming(t *testing.T) {
 	})
 }
 
-// TestMiddlewareOncePerCall: what the cache answers does not pass, and what is asked and sent again passes once.
+// TestMiddlewareOncePerCall: what the cache answers does not pass, and what is asked and sent again
+// passes once.
 func TestMiddlewareOncePerCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(witness)
@@ -334,7 +337,8 @@ func TestOnEnd(t *testing.T) {
 	}
 }
 
-// TestMiddlewareGivesUp: a middleware that answers the server before the handler has returned is waited for, and cannot call next afterwards.
+// TestMiddlewareGivesUp: a middleware that answers the server before the handler has returned is
+// waited for, and cannot call next afterwards.
 func TestMiddlewareGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, ended := make(chan struct{}), false

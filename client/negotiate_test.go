@@ -378,7 +378,8 @@ func TestInitializeNotCancelled(t *testing.T) {
 	})
 }
 
-// TestVerdict: what one client found out spares the next one the probe, also as JSON. What nobody has checked is checked when it seems to be wrong.
+// TestVerdict: what one client found out spares the next one the probe, also as JSON. What nobody
+// has checked is checked when it seems to be wrong.
 func TestVerdict(t *testing.T) {
 	found := func(t *testing.T) *Profile {
 		c := dial(t, nil, func(s *script) { s.discovers(); s.expectEnd() })

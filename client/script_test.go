@@ -16,7 +16,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A script is a server that is played line by line. One that does not get what it expects fails the test and hangs up.
+// A script is a server that is played line by line. One that does not get what it expects fails the
+// test and hangs up.
 type script struct {
 	t    *testing.T
 	conn net.Conn
@@ -33,7 +34,8 @@ type message struct {
 	line   string
 }
 
-// scriptTransport returns the Transport to servers that play the scripts, one for each connection in turn. They must be at their end when the test is.
+// scriptTransport returns the Transport to servers that play the scripts, one for each connection
+// in turn. They must be at their end when the test is.
 func scriptTransport(t *testing.T, scripts ...func(*script)) Transport {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
@@ -151,7 +153,8 @@ func discovered(versions ...string) string {
 		`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"7"}}}`, list)
 }
 
-// handshake plays the opening of a legacy server, without a probe, and returns the params of initialize.
+// handshake plays the opening of a legacy server, without a probe, and returns the params of
+// initialize.
 func (s *script) handshake(version string) string {
 	s.t.Helper()
 	m := s.expect("initialize")

@@ -137,7 +137,8 @@ func serving(t *testing.T, f jsonrpc.Framing, pipe func() (client, server io.Rea
 	})
 }
 
-// everyTransport runs a test against a real server of each revision over each transport in both framings.
+// everyTransport runs a test against a real server of each revision over each transport in both
+// framings.
 func everyTransport(t *testing.T, test func(t *testing.T, c *Client, r mcp.Revision)) {
 	for _, transport := range transports {
 		for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
@@ -234,7 +235,8 @@ func jsonText(s string) []byte {
 	return text
 }
 
-// TestServerCrash: a server that crashes is started again. The call that it was at fails, and says how it ended.
+// TestServerCrash: a server that crashes is started again. The call that it was at fails, and says
+// how it ended.
 func TestServerCrash(t *testing.T) {
 	everyTransport(t, func(t *testing.T, c *Client, r mcp.Revision) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -257,7 +259,8 @@ func TestServerCrash(t *testing.T) {
 	})
 }
 
-// TestServerAnyRevision: without a choice of their own, both sides take the newest they have in common.
+// TestServerAnyRevision: without a choice of their own, both sides take the newest they have in
+// common.
 func TestServerAnyRevision(t *testing.T) {
 	c, err := Dial(t.Context(), child(t, jsonrpc.FramingAuto), nil)
 	if err != nil {

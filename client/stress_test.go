@@ -46,7 +46,8 @@ func (m *mortal) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	return append(append(append(dst, `{"n":`...), n...), '}'), nil
 }
 
-// TestStress: many calls while the server dies again and again. Each that may be repeated is answered, with its own answer, and no id is used twice.
+// TestStress: many calls while the server dies again and again. Each that may be repeated is
+// answered, with its own answer, and no id is used twice.
 // Spec: C4 C34
 func TestStress(t *testing.T) {
 	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {

@@ -18,7 +18,8 @@ import (
 
 var errTest = errors.New("a test wants it so")
 
-// A listenServer is what a fakeServer answers to subscriptions/listen: it acknowledges, and then waits for the end.
+// A listenServer is what a fakeServer answers to subscriptions/listen: it acknowledges, and then
+// waits for the end.
 type listenServer struct {
 	*fakeServer
 	honoured string                      // filter to acknowledge; "" is what was asked for
@@ -608,7 +609,8 @@ func TestEventKindString(t *testing.T) {
 	}
 }
 
-// TestStream: a request without an end has its id before anything comes for it, and no timeout. It ends in the ways that the specification knows.
+// TestStream: a request without an end has its id before anything comes for it, and no timeout. It
+// ends in the ways that the specification knows.
 // Spec: C39 C40
 func TestStream(t *testing.T) {
 	for _, tt := range []struct {

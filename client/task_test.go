@@ -565,7 +565,8 @@ func TestTaskIsGivenUp(t *testing.T) {
 	}
 }
 
-// The calls that it takes to find out that a tool must be a task, and the list between them, have the time of one call.
+// The calls that it takes to find out that a tool must be a task, and the list between them, have
+// the time of one call.
 func TestCallThatFindsOutAboutTaskIsGivenUp(t *testing.T) {
 	const step = 40 * time.Second
 	start := func(ctx context.Context, c *Client, opts ...CallOption) error {
@@ -854,7 +855,8 @@ func TestLateTask(t *testing.T) {
 	}
 }
 
-// TestLateTaskAtClose: a server that does not answer is not told twice, by a client that is closed meanwhile.
+// TestLateTaskAtClose: a server that does not answer is not told twice, by a client that is closed
+// meanwhile.
 func TestLateTaskAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, giveUp := context.WithCancel(t.Context())
@@ -877,7 +879,8 @@ func TestLateTaskAtClose(t *testing.T) {
 	})
 }
 
-// TestLateTasks: the client waits for so many late answers, those to the last calls, and others are dropped. All calls are cancelled.
+// TestLateTasks: the client waits for so many late answers, those to the last calls, and others are
+// dropped. All calls are cancelled.
 func TestLateTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const more = 3

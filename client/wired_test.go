@@ -182,7 +182,8 @@ func wiredChanges(t *testing.T, c *Client, srv *server.Server) {
 	}
 }
 
-// TestWiredEnds: a server that ends its connections says so to those who listen, and a client whose transport has no other connection ends.
+// TestWiredEnds: a server that ends its connections says so to those who listen, and a client whose
+// transport has no other connection ends.
 func TestWiredEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := shop()

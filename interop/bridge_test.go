@@ -11,13 +11,15 @@ import (
 	"mcpwire/check"
 )
 
-// A bridged is a server with a bridge before it. Both have a witness: what the clients see of the bridge is near's, what the server sees of it far's.
+// A bridged is a server with a bridge before it. Both have a witness: what the clients see of the
+// bridge is near's, what the server sees of it far's.
 type bridged struct {
 	near, far *witnessed
 	capture   string // the bridge's file
 }
 
-// newBridge puts a bridge before a server that has yet to be started, or that listens. Clients reach it over HTTP if web is set, else they start it.
+// newBridge puts a bridge before a server that has yet to be started, or that listens. Clients
+// reach it over HTTP if web is set, else they start it.
 func newBridge(t *testing.T, far *witnessed, web bool, flags ...string) *bridged {
 	t.Helper()
 	b := &bridged{far: far, capture: filepath.Join(t.TempDir(), "bridge"+capture.Suffix)}
@@ -29,7 +31,8 @@ func newBridge(t *testing.T, far *witnessed, web bool, flags ...string) *bridged
 	return b
 }
 
-// before is the bridge that a command is, without the server, to which it is put. path is where clients find it over HTTP; empty has them start it.
+// before is the bridge that a command is, without the server, to which it is put. path is where
+// clients find it over HTTP; empty has them start it.
 func before(t *testing.T, far *witnessed, path string, command ...string) *witnessed {
 	t.Helper()
 	if path != "" {
@@ -47,7 +50,8 @@ func before(t *testing.T, far *witnessed, path string, command ...string) *witne
 	return newWebProgram(t, path, keeperVerb, command...)
 }
 
-// checkGone checks that neither the bridge nor what it has started is left, once the client is done.
+// checkGone checks that neither the bridge nor what it has started is left, once the client is
+// done.
 func (b *bridged) checkGone() {
 	b.near.t.Helper()
 	b.near.checkGone()
@@ -86,7 +90,8 @@ func modernCalls(events []*capture.Event, side capture.Side) bool {
 	})
 }
 
-// findings are what package check finds in one side of the recording, errors and warnings, but for what the tour provokes, and what is known of a peer.
+// findings are what package check finds in one side of the recording, errors and warnings, but for
+// what the tour provokes, and what is known of a peer.
 func (b *bridged) findings(side capture.Side, peer string) (found []violation) {
 	t := b.near.t
 	t.Helper()

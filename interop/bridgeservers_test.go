@@ -20,9 +20,11 @@ type shore struct {
 
 	// quirks are those of the peer that tours meet here, by their names.
 	quirks []string
-	// lost are what cannot cross between the eras, or not from this peer, and why: quirks and stops. What no tour needs fails the test.
+	// lost are what cannot cross between the eras, or not from this peer, and why: quirks and
+	// stops. What no tour needs fails the test.
 	lost map[string]string
-	// through is what the peer gets wrong and the bridge passes on when it translates. Of one era, all passes.
+	// through is what the peer gets wrong and the bridge passes on when it translates. Of one era,
+	// all passes.
 	through []deviation
 }
 
@@ -31,7 +33,8 @@ var (
 	farModern = []string{"--server-era", "modern"}
 )
 
-// inFlight are what may be on its way already when the server is told that it is not wanted any more, which the bridge does while the next request is under way.
+// inFlight are what may be on its way already when the server is told that it is not wanted any
+// more, which the bridge does while the next request is under way.
 var inFlight = []deviation{
 	{rule: serverProgress, has: "for no open request", why: "progress of a call that is just being cancelled", racy: true},
 	{rule: serverListen, has: "the subscription was cancelled before", why: "a change when another subscription takes the place of one", racy: true},

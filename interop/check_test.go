@@ -13,8 +13,9 @@ import (
 	"mcpwire/check"
 )
 
-// What hosts and servers said is held against the rules of package check, too, which was written apart from the audit here. Two opinions of the same
-// session: what only one of them complains of is a mistake in the other.
+// What hosts and servers said is held against the rules of package check, too, which was written
+// apart from the audit here. Two opinions of the same session: what only one of them complains of
+// is a mistake in the other.
 
 // checkRule is the rule of the audit that a rule of package check stands for.
 func checkRule(id string) rule { return rule("check: " + id) }
@@ -39,7 +40,8 @@ func recorded(t *testing.T, transport string, record func(w *capture.Writer)) (f
 	return found
 }
 
-// A known finding is one that is right, by what the specification says, and of a peer that is not ours; or one that the tests here provoke.
+// A known finding is one that is right, by what the specification says, and of a peer that is not
+// ours; or one that the tests here provoke.
 type knownFinding struct {
 	id, has string
 	dir     capture.Dir

@@ -288,7 +288,8 @@ func goSDKComplete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteRe
 	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: values, Total: len(values)}}, nil
 }
 
-// suggest is what completion answers for an argument or a variable, in all servers that get no help with it.
+// suggest is what completion answers for an argument or a variable, in all servers that get no help
+// with it.
 func suggest(name, value string, known map[string]string) []string {
 	var all []string
 	switch name {

@@ -71,7 +71,8 @@ var pixel = base64.StdEncoding.EncodeToString([]byte("pixel"))
 // what the tool ask asks, where the server can do that.
 var surfacePrompts = []string{"greet", "review"}
 
-// What completion suggests: styles by prefix, names that depend on the style that was chosen, and item numbers.
+// What completion suggests: styles by prefix, names that depend on the style that was chosen, and
+// item numbers.
 var (
 	styles = []string{"formal", "friendly", "brief"}
 	items  = []string{"1", "10", "11", "2"}

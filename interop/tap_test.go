@@ -39,8 +39,9 @@ var tapVisits = []struct {
 	{"prompts", []string{"--method", "prompts/list"}, 0},
 }
 
-// TestTapReference puts a tap between Inspector and the reference server, neither of which is ours, and holds that not a byte is different for it:
-// what goes into the tap at one side comes out at the other, and is what the capture says; and Inspector prints what it does without a tap.
+// TestTapReference puts a tap between Inspector and the reference server, neither of which is ours,
+// and holds that not a byte is different for it: what goes into the tap at one side comes out at
+// the other, and is what the capture says; and Inspector prints what it does without a tap.
 func TestTapReference(t *testing.T) {
 	script, err := filepath.Abs(referenceServer)
 	if err != nil {
@@ -126,8 +127,8 @@ func streamsOf(t *testing.T, file string) map[string]string {
 	return streams
 }
 
-// referenceVerb as the first argument makes the test binary the keeper of the reference server over HTTP: it says where that listens, and ends it when
-// standard input ends.
+// referenceVerb as the first argument makes the test binary the keeper of the reference server over
+// HTTP: it says where that listens, and ends it when standard input ends.
 const referenceVerb = "reference"
 
 func reference(args []string) int {
@@ -161,7 +162,8 @@ func reference(args []string) int {
 	return 0
 }
 
-// TestTapReferenceHTTP is TestTapReference over HTTP, with the streams of HTTP+SSE and of Streamable HTTP.
+// TestTapReferenceHTTP is TestTapReference over HTTP, with the streams of HTTP+SSE and of
+// Streamable HTTP.
 func TestTapReferenceHTTP(t *testing.T) {
 	script, err := filepath.Abs(referenceServer)
 	if err != nil {
@@ -203,7 +205,8 @@ type overheard struct {
 	left        bool // the host went away before the end
 }
 
-// forgetLeft takes out of what was seen behind the tap what the server has said when the host had left already: it hears of that later than the tap.
+// forgetLeft takes out of what was seen behind the tap what the server has said when the host had
+// left already: it hears of that later than the tap.
 func forgetLeft(behind, before []*overheard) {
 	for i, o := range before {
 		if !o.left || i >= len(behind) {
@@ -217,7 +220,8 @@ func forgetLeft(behind, before []*overheard) {
 	}
 }
 
-// exchangesOf returns what the host asked for and was told. Requests that are under way at once may arrive in another order, so they are sorted.
+// exchangesOf returns what the host asked for and was told. Requests that are under way at once may
+// arrive in another order, so they are sorted.
 func exchangesOf(moments []moment) []*overheard {
 	var all []*overheard
 	of := map[*exchange]*overheard{}
@@ -245,7 +249,8 @@ func exchangesOf(moments []moment) []*overheard {
 	return all
 }
 
-// endToEnd returns the fields that are not about one connection alone, nor about how a body is set apart on it.
+// endToEnd returns the fields that are not about one connection alone, nor about how a body is set
+// apart on it.
 func endToEnd(h http.Header) http.Header {
 	h = h.Clone()
 	for _, name := range []string{"Connection", "Keep-Alive", "Transfer-Encoding", "Content-Length"} {

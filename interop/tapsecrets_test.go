@@ -38,7 +38,8 @@ func spill(t *testing.T, c *client.Client) {
 	}
 }
 
-// checkSecrets holds that nothing planted is in a capture, that something was hidden, and that what is left still keeps to the rules.
+// checkSecrets holds that nothing planted is in a capture, that something was hidden, and that what
+// is left still keeps to the rules.
 func checkSecrets(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -83,7 +84,8 @@ func checkSecrets(t *testing.T, file string) {
 	}
 }
 
-// TestTapSecrets plants secrets wherever people have them, in both eras, and holds that none gets into the capture of a tap.
+// TestTapSecrets plants secrets wherever people have them, in both eras, and holds that none gets
+// into the capture of a tap.
 func TestTapSecrets(t *testing.T) {
 	for _, revision := range []string{latestLegacy, modern} {
 		t.Run(revision, func(t *testing.T) {

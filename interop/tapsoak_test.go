@@ -21,7 +21,8 @@ const (
 	soakGrowth   = 16 << 20  // bytes that a tap may grow by, from a tenth of the way on
 )
 
-// TestTapSoak sends a million messages through one tap, which records them all, and holds that its memory does not grow.
+// TestTapSoak sends a million messages through one tap, which records them all, and holds that its
+// memory does not grow.
 func TestTapSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a million messages take a while")

@@ -85,7 +85,8 @@ func (t *tour) quirk(name string) bool {
 	return ok
 }
 
-// serverRevision is the revision that the server speaks, which is not our client's if a bridge translates.
+// serverRevision is the revision that the server speaks, which is not our client's if a bridge
+// translates.
 func (t *tour) serverRevision() string {
 	switch b := t.bridged; {
 	case b == nil || b.modern == t.Modern():

@@ -220,7 +220,8 @@ func (t *tour) checkCrash(err error, events <-chan client.Event) {
 	t.expect(events, missed)
 }
 
-// checkBridgedCrash is for a client that does not lose its connection, but is told at once what has become of the call, and that lists may have changed.
+// checkBridgedCrash is for a client that does not lose its connection, but is told at once what has
+// become of the call, and that lists may have changed.
 func (t *tour) checkBridgedCrash(err error, events <-chan client.Event) {
 	t.Helper()
 	told := (*jsonrpc.Error)(nil)

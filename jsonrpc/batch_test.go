@@ -128,7 +128,8 @@ func TestBatchInQueue(t *testing.T) {
 	}, Options{MaxInFlight: 2}, nil)
 }
 
-// The memory of a large batch is shared by its members, and stays theirs until the last of them is done.
+// The memory of a large batch is shared by its members, and stays theirs until the last of them is
+// done.
 func TestLargeBatches(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var notes, bad atomic.Int32

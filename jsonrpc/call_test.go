@@ -222,7 +222,8 @@ func TestCallAnsweredAtTimeout(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// While a handler waits for the peer, the peer's answer is read, whoever runs the handler; and so is what else comes.
+// While a handler waits for the peer, the peer's answer is read, whoever runs the handler; and so
+// is what else comes.
 func TestCallFromHandler(t *testing.T) {
 	m := methods{
 		"ask": func(ctx context.Context, r *Request) (string, error) {
@@ -331,7 +332,8 @@ func TestReentrancy(t *testing.T) {
 	})
 }
 
-// A handler that the leader runs may wait for another connection than its own, which may wait for the first.
+// A handler that the leader runs may wait for another connection than its own, which may wait for
+// the first.
 func TestCallAcrossConnections(t *testing.T) {
 	everyPair(t, func(t *testing.T, way runMode) {
 		m := methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}
@@ -446,7 +448,8 @@ func TestCallToPeerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// A call in its steps: it has its id before anything is sent, and can be given up with and without a word.
+// A call in its steps: it has its id before anything is sent, and can be given up with and without
+// a word.
 func TestPending(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -601,7 +604,8 @@ func TestQuiet(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// A peer that does not read keeps nobody for longer than they want to wait: neither a call, nor a notification, nor the wait for all to be written.
+// A peer that does not read keeps nobody for longer than they want to wait: neither a call, nor a
+// notification, nor the wait for all to be written.
 func TestWaitsForReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -750,7 +754,8 @@ func (c *recordingTransport) Post(ctx context.Context, msg []byte) error {
 	return nil
 }
 
-// TestCourier: messages go one by one, in order, with the context of their sender, on its goroutine; answers may come past ReadFrame; what cannot be posted was not sent.
+// TestCourier: messages go one by one, in order, with the context of their sender, on its
+// goroutine; answers may come past ReadFrame; what cannot be posted was not sent.
 func TestCourier(t *testing.T) {
 	f := &recordingTransport{scriptFramer: &scriptFramer{in: make(chan any), done: make(chan struct{})}}
 	gaps := make(chan struct{}, 1)

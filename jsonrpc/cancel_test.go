@@ -57,7 +57,8 @@ func TestCancelOfWhatEndsJustNow(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// A handler that ignores its cancellation keeps its place among those in flight, but is not answered.
+// A handler that ignores its cancellation keeps its place among those in flight, but is not
+// answered.
 func TestCancelDeaf(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "deaf"))

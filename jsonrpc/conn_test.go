@@ -165,7 +165,8 @@ func TestCloseAtAnyMoment(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// A stubborn transport goes on waiting for input though it was closed, as a blocking read of standard input does.
+// A stubborn transport goes on waiting for input though it was closed, as a blocking read of
+// standard input does.
 type stubborn struct{ idleTransport }
 
 func (s *stubborn) Close() error {
@@ -173,7 +174,8 @@ func (s *stubborn) Close() error {
 	return nil
 }
 
-// A transport whose reader does not return when it is closed breaks its contract. The reader is left behind, after a while; handlers are not.
+// A transport whose reader does not return when it is closed breaks its contract. The reader is
+// left behind, after a while; handlers are not.
 func TestReaderThatDoesNotReturn(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		t.Run(fmt.Sprint("busy: ", busy), func(t *testing.T) {
@@ -201,7 +203,8 @@ func TestReaderThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// TestCloseCallsOff: the peer is told that nobody waits any more, once for each call that was sent. One that does not read is not waited for.
+// TestCloseCallsOff: the peer is told that nobody waits any more, once for each call that was sent.
+// One that does not read is not waited for.
 func TestCloseCallsOff(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -226,7 +229,8 @@ func TestCloseCallsOff(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// At the end of input everything that was accepted is answered, whether it runs, waits in the queue or has not been read yet.
+// At the end of input everything that was accepted is answered, whether it runs, waits in the queue
+// or has not been read yet.
 func TestDrainAtEndOfInput(t *testing.T) {
 	for _, limit := range []int{0, 2} {
 		everyMode(t, func(t *testing.T, p *peer) {
@@ -494,7 +498,8 @@ func TestContextEndsWhileReading(t *testing.T) {
 	}
 }
 
-// The input breaks while a handler runs that had the lead before: that is finished all the same, but in no more than the time it has.
+// The input breaks while a handler runs that had the lead before: that is finished all the same,
+// but in no more than the time it has.
 func TestReadErrorWhileHandlersRun(t *testing.T) {
 	broken := errors.New("cable cut")
 	everyMode(t, func(t *testing.T, p *peer) {
@@ -517,8 +522,8 @@ func TestReadErrorWhileHandlersRun(t *testing.T) {
 	}, Options{DrainTimeout: 5 * time.Second}, nil)
 }
 
-// A peer that does not read cannot keep the connection from ending. (Where so much is pending that nothing is read any more, its hanging up
-// goes unnoticed; hence no limit then.)
+// A peer that does not read cannot keep the connection from ending. (Where so much is pending that
+// nothing is read any more, its hanging up goes unnoticed; hence no limit then.)
 func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 	for _, how := range []string{"hang up", "context", "Close"} {
 		for _, way := range runModes {
@@ -617,7 +622,8 @@ func (f *failingFramer) Close() error {
 	return nil
 }
 
-// What a peer has written is read, though nothing can be written any more; but it is not waited for for long.
+// What a peer has written is read, though nothing can be written any more; but it is not waited for
+// for long.
 func TestHearOut(t *testing.T) {
 	word := `{"jsonrpc":"2.0","method":"farewell"}`
 	tests := []struct {

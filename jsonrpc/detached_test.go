@@ -53,7 +53,8 @@ func parsed(t *testing.T, text string) *Message {
 	return m
 }
 
-// detach returns a detached connection with a handler that is a function, and what it says to nobody in particular.
+// detach returns a detached connection with a handler that is a function, and what it says to
+// nobody in particular.
 func detach(t *testing.T, f HandlerFunc) (*Conn, *recordingSender) {
 	t.Helper()
 	out := newRecordingSender()
@@ -247,7 +248,8 @@ type pong struct{}
 func (pong) Prepare(*Request) *CostEstimate                { return Immediate }
 func (pong) Handle(_ *Request, dst []byte) ([]byte, error) { return append(dst, "{}"...), nil }
 
-// A message that does not get through is not the end of the connection. Who waits for an answer to it is told.
+// A message that does not get through is not the end of the connection. Who waits for an answer to
+// it is told.
 func TestDeliverOutletFails(t *testing.T) {
 	c, out := detach(t, func(context.Context, *Request) ([]byte, error) { return nil, nil })
 	out.err = errors.New("the store is down")
@@ -266,7 +268,8 @@ func TestDeliverOutletFails(t *testing.T) {
 	}
 }
 
-// Notifications that come while the connection is closed are handled, or dropped, but are no race with who waits for their handlers.
+// Notifications that come while the connection is closed are handled, or dropped, but are no race
+// with who waits for their handlers.
 func TestDeliverNotificationWhileClosing(t *testing.T) {
 	for range 200 {
 		c := NewDetached(newRecordingSender(), &Options{Handler: goroutineHandler{}})

@@ -11,7 +11,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// Two connections over a pipe in memory: either side may call the other, also from within a handler.
+// Two connections over a pipe in memory: either side may call the other, also from within a
+// handler.
 func ExampleConn() {
 	ctx := context.Background()
 	near, far := net.Pipe()

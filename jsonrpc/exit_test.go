@@ -12,7 +12,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// exitHandler ends its goroutine on "exit", waits for the end on "stand", and answers everything else.
+// exitHandler ends its goroutine on "exit", waits for the end on "stand", and answers everything
+// else.
 type exitHandler struct {
 	pace jsonrpc.CostEstimate
 	exit *jsonrpc.CostEstimate
@@ -111,7 +112,8 @@ func TestStandingRequestsTakeNoPlace(t *testing.T) {
 	})
 }
 
-// Large requests wait for one another, and small ones behind them get their places back when a large one has gone.
+// Large requests wait for one another, and small ones behind them get their places back when a
+// large one has gone.
 func TestInFlightBytes(t *testing.T) {
 	release := make(chan struct{})
 	var most, now atomic.Int32

@@ -709,7 +709,8 @@ func TestOversize(t *testing.T) {
 	}
 }
 
-// TestAnswerTooLarge: an answer above the limit fails its call at once, though its end has not come, and no other.
+// TestAnswerTooLarge: an answer above the limit fails its call at once, though its end has not
+// come, and no other.
 func TestAnswerTooLarge(t *testing.T) {
 	head := func(id int) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"`, id) + strings.Repeat("x", 200)
@@ -811,7 +812,8 @@ func TestAnswerTooLarge(t *testing.T) {
 	}
 }
 
-// TestRequestTooLarge: a request above the limit is refused under its own id, for peers that take no answer without one; a notification is not answered.
+// TestRequestTooLarge: a request above the limit is refused under its own id, for peers that take
+// no answer without one; a notification is not answered.
 func TestRequestTooLarge(t *testing.T) {
 	x := strings.Repeat("x", 200)
 	for _, framing := range []Framing{FramingLine, FramingHeader} {
@@ -840,7 +842,8 @@ func TestRequestTooLarge(t *testing.T) {
 	}
 }
 
-// TestOversizeMemory: what is skipped is not kept, and whose it is, is found also if the frame was kept in parts until then.
+// TestOversizeMemory: what is skipped is not kept, and whose it is, is found also if the frame was
+// kept in parts until then.
 func TestOversizeMemory(t *testing.T) {
 	const size = 16 << 20
 	for _, limit := range []int{256 << 10, 4 << 20} {

@@ -15,7 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzParse holds Parse against encoding/json, made as strict as Parse is: exact names, no duplicates, valid UTF-8.
+// FuzzParse holds Parse against encoding/json, made as strict as Parse is: exact names, no
+// duplicates, valid UTF-8.
 func FuzzParse(f *testing.F) {
 	for _, test := range goodFrames {
 		f.Add([]byte(test.frame))
@@ -106,7 +107,8 @@ func checkEnvelope(t *testing.T, frame []byte, m *Message, ok bool) {
 	}
 }
 
-// topLevel returns the members of an object by name, nil if it is none, and whether one of the envelope's stands there twice.
+// topLevel returns the members of an object by name, nil if it is none, and whether one of the
+// envelope's stands there twice.
 func topLevel(t *testing.T, text []byte) (members map[string]json.RawMessage, twice bool) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -178,7 +180,8 @@ func checkMembers(t *testing.T, m *Message) {
 	}
 }
 
-// chunks is a stream that yields data in pieces of the given sizes, over and over; a size of 0 is as much as there is room for.
+// chunks is a stream that yields data in pieces of the given sizes, over and over; a size of 0 is
+// as much as there is room for.
 type chunks struct {
 	data  []byte
 	sizes []byte
@@ -232,7 +235,8 @@ func readAll(t testing.TB, rw io.ReadWriteCloser, opts *FramerOptions) []string 
 	return nil
 }
 
-// FuzzFramers reads any stream of bytes cut up in any way, and wants the same of it as when it is read whole.
+// FuzzFramers reads any stream of bytes cut up in any way, and wants the same of it as when it is
+// read whole.
 func FuzzFramers(f *testing.F) {
 	for i, test := range slices.Concat(lineStreams, headerStreams) {
 		if len(test.stream) < 10000 { // longer ones make the fuzzer slow
@@ -258,8 +262,8 @@ func FuzzFramers(f *testing.F) {
 	})
 }
 
-// FuzzConn sends a connection any stream of bytes. It answers in whole frames that hold messages, comes to the end of the input, and leaves
-// nothing behind.
+// FuzzConn sends a connection any stream of bytes. It answers in whole frames that hold messages,
+// comes to the end of the input, and leaves nothing behind.
 func FuzzConn(f *testing.F) {
 	var lines, blocks strings.Builder
 	for _, frame := range []string{
@@ -360,7 +364,8 @@ func idOf(text string) (ID, bool) {
 	return m.ID, true
 }
 
-// sameValue returns a text that is the same for ids of the same value, found by other means than the code under test.
+// sameValue returns a text that is the same for ids of the same value, found by other means than
+// the code under test.
 func sameValue(t *testing.T, id ID) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(id))

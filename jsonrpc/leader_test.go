@@ -22,7 +22,8 @@ func inlinePeer(t *testing.T, test func(t *testing.T, p *peer), o Options) {
 	}
 }
 
-// The leader itself runs what is known to be fast: nothing else runs meanwhile, and nothing is in flight.
+// The leader itself runs what is known to be fast: nothing else runs meanwhile, and nothing is in
+// flight.
 func TestLeaderRunsWhatIsFast(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var onGoroutine atomic.Int32
@@ -100,7 +101,8 @@ func TestTakeOverLeavesFrameAlone(t *testing.T) {
 	}, Options{})
 }
 
-// A handler that ends while it is about to lose the lead is answered once, and so is all that is behind it.
+// A handler that ends while it is about to lose the lead is answered once, and so is all that is
+// behind it.
 func TestTakeOverOfWhatEndsJustNow(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var d time.Duration
@@ -191,7 +193,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A server that has nothing to do has no timer running, and the watchdog wakes up when it is needed.
+// A server that has nothing to do has no timer running, and the watchdog wakes up when it is
+// needed.
 func TestWatchdogSleeps(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		for range 3 {
@@ -339,7 +342,8 @@ func TestIdleReading(t *testing.T) {
 	})
 }
 
-// A handler may end a goroutine that was the leader and goes on with what is queued. What it did before is done.
+// A handler may end a goroutine that was the leader and goes on with what is queued. What it did
+// before is done.
 func TestGoexitOfFormerLeader(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.methods["exit"] = func(context.Context, *Request) (string, error) {

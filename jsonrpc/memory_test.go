@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A half is one direction of a connection in memory. It holds up to limit bytes that nobody has read yet; 0 is no limit. Waiting for it is
-// waiting in a synctest bubble.
+// A half is one direction of a connection in memory. It holds up to limit bytes that nobody has
+// read yet; 0 is no limit. Waiting for it is waiting in a synctest bubble.
 type half struct {
 	mu    sync.Mutex
 	moved sync.Cond

@@ -81,7 +81,8 @@ func (h *mux) Handle(r *Request, dst []byte) ([]byte, error) {
 	return append(dst, result...), nil
 }
 
-// A peer is the other end of a connection under test, played by the test itself. All of it is for use in a synctest bubble.
+// A peer is the other end of a connection under test, played by the test itself. All of it is for
+// use in a synctest bubble.
 type peer struct {
 	t    *testing.T
 	wire string
@@ -106,8 +107,9 @@ func everyMode(t *testing.T, test func(t *testing.T, p *peer), o Options, m meth
 	}
 }
 
-// newPeer makes a connection and its peer. Methods that every test has are added: "echo" returns its params, "ping!" {}, "wait" waits until the
-// gate is opened or the context ends, "deaf" for the gate alone, and "slow" for a second.
+// newPeer makes a connection and its peer. Methods that every test has are added: "echo" returns
+// its params, "ping!" {}, "wait" waits until the gate is opened or the context ends, "deaf" for the
+// gate alone, and "slow" for a second.
 func newPeer(t *testing.T, way runMode, wire string, o Options, m methods) *peer {
 	near, far := memoryPipe(0)
 	p := &peer{t: t, wire: wire, link: far, log: new(logBuffer), run: make(chan error, 1), gate: make(chan struct{})}
@@ -172,7 +174,8 @@ func (p *peer) open() {
 	}
 }
 
-// checkCounts checks that nothing is left in the connection's tables once all its goroutines have come to an end.
+// checkCounts checks that nothing is left in the connection's tables once all its goroutines have
+// come to an end.
 func (p *peer) checkCounts() {
 	p.t.Helper()
 	t := &p.conn.inFlight
@@ -249,7 +252,8 @@ func parseFailure(frame string) string {
 // hangUp ends the connection's input.
 func (p *peer) hangUp() { p.link.out.end(io.EOF) }
 
-// pause lets a quarter of a second go by and everything happen that does within it, take-overs included.
+// pause lets a quarter of a second go by and everything happen that does within it, take-overs
+// included.
 func (p *peer) pause() {
 	elapse(250 * time.Millisecond)
 	synctest.Wait()

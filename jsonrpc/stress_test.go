@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// A stressHandler answers both sides of a connection under stress. Its paces learn, so that each method is run in different ways over time.
+// A stressHandler answers both sides of a connection under stress. Its paces learn, so that each
+// method is run in different ways over time.
 type stressHandler struct {
 	paces map[string]*CostEstimate
 	ticks sync.Map // token: how many have come

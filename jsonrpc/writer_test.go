@@ -15,7 +15,8 @@ import (
 // onGoroutines are the ways in which slow handlers run on goroutines of their own from the start.
 var onGoroutines = runModes[1:]
 
-// No more handlers run at once than may, the others wait in order, and what is quick or no request is not held up by them.
+// No more handlers run at once than may, the others wait in order, and what is quick or no request
+// is not held up by them.
 func TestMaxInFlight(t *testing.T) {
 	const limit = 5
 	for _, way := range onGoroutines {
@@ -115,7 +116,8 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// A peer that sends requests but does not read gets no more than so much stored for it, and everything once it reads.
+// A peer that sends requests but does not read gets no more than so much stored for it, and
+// everything once it reads.
 func TestPeerThatDoesNotRead(t *testing.T) {
 	const limit = 20000
 	for _, way := range runModes {
@@ -170,7 +172,8 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// Two sides that send each other more than fits keep reading what the other sends: neither is held up by its own callers.
+// Two sides that send each other more than fits keep reading what the other sends: neither is held
+// up by its own callers.
 func TestBothSidesBusy(t *testing.T) {
 	everyPair(t, func(t *testing.T, way runMode) {
 		m := methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}
@@ -310,7 +313,8 @@ func TestWriter(t *testing.T) {
 	})
 }
 
-// Requests that run count by their size as well. A large one that waits for its place is not overtaken.
+// Requests that run count by their size as well. A large one that waits for its place is not
+// overtaken.
 func TestMaxInFlightBytes(t *testing.T) {
 	for _, way := range onGoroutines {
 		t.Run(way.name, func(t *testing.T) {
@@ -332,7 +336,8 @@ func TestMaxInFlightBytes(t *testing.T) {
 	}
 }
 
-// However much senders have queued, the leader does not wait for room: the peer may read on only once the leader has read what it says.
+// However much senders have queued, the leader does not wait for room: the peer may read on only
+// once the leader has read what it says.
 func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := memoryPipe(10)

@@ -2,7 +2,8 @@ package mcp
 
 import "testing"
 
-// TestAllocations: writing allocates nothing, but for the order of maps; reading allocates what the value needs.
+// TestAllocations: writing allocates nothing, but for the order of maps; reading allocates what the
+// value needs.
 func TestAllocations(t *testing.T) {
 	dst := make([]byte, 0, 64<<10)
 	for typ := range codecs {

@@ -52,7 +52,8 @@ var raws = map[string]string{
 	"RequestedSchema": `{"type":"object","properties":{"a":{"type":"string"}}}`, "ElicitResult.Content": `{"a":"b","c":true}`,
 }
 
-// filled returns a value in which every field is set. Fields of a variant that exclude one another are not.
+// filled returns a value in which every field is set. Fields of a variant that exclude one another
+// are not.
 func filled(t testing.TB, typ string, variant int) codec {
 	v := codecs[typ]()
 	(&filler{t, variant}).value(reflect.ValueOf(v).Elem(), typ, "")

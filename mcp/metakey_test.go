@@ -61,7 +61,8 @@ func TestMetaKeys(t *testing.T) {
 	}
 }
 
-// TestCheckMeta: metadata of others passes through whatever its keys are, or a bridge would lose the tools of servers that break the rules.
+// TestCheckMeta: metadata of others passes through whatever its keys are, or a bridge would lose
+// the tools of servers that break the rules.
 func TestCheckMeta(t *testing.T) {
 	for _, tt := range []struct {
 		meta string

@@ -132,7 +132,8 @@ func TestExtra(t *testing.T) {
 }
 
 // TestRoundTrip: a value of each type, with everything in it, is read as it was written.
-// TestMissingContent sees that the result of a tool may lack its content, or say null, as some servers have it that only have structured content.
+// TestMissingContent sees that the result of a tool may lack its content, or say null, as some
+// servers have it that only have structured content.
 func TestMissingContent(t *testing.T) {
 	for _, text := range []string{`{"structuredContent":{"a":1}}`, `{"content":null,"structuredContent":{"a":1}}`} {
 		var v CallToolResult

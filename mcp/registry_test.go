@@ -15,7 +15,8 @@ type codec interface {
 	UnmarshalJSON(data []byte) error
 }
 
-// codecs makes a value of each type. It is for tests alone, so that programs link only what they use.
+// codecs makes a value of each type. It is for tests alone, so that programs link only what they
+// use.
 var codecs = map[string]func() codec{
 	"Annotations":                                 func() codec { return new(Annotations) },
 	"AudioContent":                                func() codec { return new(AudioContent) },

@@ -37,7 +37,8 @@ func TestContentOfRevision(t *testing.T) {
 	}
 }
 
-// TestSamplingContent: several blocks are several messages where a revision allows one each, and one text where there can be one message only.
+// TestSamplingContent: several blocks are several messages where a revision allows one each, and
+// one text where there can be one message only.
 func TestSamplingContent(t *testing.T) {
 	a, b := TextContent{Text: "a"}, TextContent{Text: "b"}
 	both := SamplingContent{a, ImageContent{MIMEType: "m"}, b}
@@ -67,7 +68,8 @@ func TestSamplingContent(t *testing.T) {
 	}
 }
 
-// TestObjectsOnly: what may be any value in the latest revision, and is none in older ones, is left out there unless it is an object.
+// TestObjectsOnly: what may be any value in the latest revision, and is none in older ones, is left
+// out there unless it is an object.
 func TestObjectsOnly(t *testing.T) {
 	for text, object := range map[string]bool{`{"type":"object"}`: true, `[]`: false, `null`: false, `{"type":"array"}`: false} {
 		tool := Tool{Name: "n", OutputSchema: json.RawMessage(text)}

@@ -14,7 +14,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// specDir holds the specification's schema.json of each revision, beside the repository. It is not part of it.
+// specDir holds the specification's schema.json of each revision, beside the repository. It is not
+// part of it.
 const specDir = "../../shared/spec"
 
 // needSpec skips the test if the specification is not there.
@@ -60,7 +61,8 @@ func openSpecs(t *testing.T) []*spec {
 	return all
 }
 
-// validate holds a text against what is at path below the definitions, such as Tool or CallToolRequest/properties/params.
+// validate holds a text against what is at path below the definitions, such as Tool or
+// CallToolRequest/properties/params.
 func (s *spec) validate(t *testing.T, path string, text []byte) {
 	t.Helper()
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
@@ -123,7 +125,8 @@ var renamedDefs = map[string]string{
 	"TextResourceContents": "ResourceContents", "BlobResourceContents": "ResourceContents",
 }
 
-// paramsTypes are the types of params by the envelope's definition. Some revisions give them in place.
+// paramsTypes are the types of params by the envelope's definition. Some revisions give them in
+// place.
 func paramsTypes(specs []*spec) map[string]string {
 	types := map[string]string{}
 	for _, s := range specs {
@@ -177,7 +180,8 @@ func (s *spec) find(path string) any {
 // baseMembers may stand in all params and results: their definitions in place leave them out.
 var baseMembers = []string{"_meta"}
 
-// TestAppendRevision: of a value that has everything, appendRevision gives each revision what its schema has, all of it and nothing else.
+// TestAppendRevision: of a value that has everything, appendRevision gives each revision what its
+// schema has, all of it and nothing else.
 func TestAppendRevision(t *testing.T) {
 	specs := openSpecs(t)
 	params := paramsTypes(specs)
@@ -202,7 +206,8 @@ func TestAppendRevision(t *testing.T) {
 	}
 }
 
-// inPlace are the types that have no definition of their own: they are checked within others, or are of the tasks extension.
+// inPlace are the types that have no definition of their own: they are checked within others, or
+// are of the tasks extension.
 var inPlace = []string{
 	"ClientTaskRequests", "ClientTasksCapability", "CompleteArgument", "CompleteContext", "Completion", "ElicitationCapability", "ElicitationTaskRequests",
 	"EnumOption", "PromptsCapability", "ResourcesCapability", "RootsCapability", "SamplingCapability", "SamplingTaskRequests", "ServerTaskRequests",
@@ -210,7 +215,8 @@ var inPlace = []string{
 	"DetailedTask", "ExtensionCreateTaskResult", "ExtensionTask", "UpdateTaskRequestParams",
 }
 
-// checkMembers compares the members of an object, and of those within it, with the properties of the schema.
+// checkMembers compares the members of an object, and of those within it, with the properties of
+// the schema.
 func (s *spec) checkMembers(t *testing.T, path string, variant int, text []byte) {
 	t.Helper()
 	var value any
@@ -246,5 +252,6 @@ func (s *spec) compareMembers(t *testing.T, path string, schema, value any) {
 	}
 }
 
-// beyondSchema are members that are written though the schema does not have them: extensions to all revisions, and the filter of the tasks extension.
+// beyondSchema are members that are written though the schema does not have them: extensions to all
+// revisions, and the filter of the tasks extension.
 var beyondSchema = []string{"extensions", "taskIds"}

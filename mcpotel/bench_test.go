@@ -13,7 +13,8 @@ import (
 	"mcpwire/server"
 )
 
-// BenchmarkToolCall compares a call of a quick tool without middleware, with one that does nothing, and with telemetry that goes nowhere and to the SDK.
+// BenchmarkToolCall compares a call of a quick tool without middleware, with one that does nothing,
+// and with telemetry that goes nowhere and to the SDK.
 func BenchmarkToolCall(b *testing.B) {
 	sdk := mcpotel.New(&mcpotel.Options{
 		TracerProvider: sdktrace.NewTracerProvider(),

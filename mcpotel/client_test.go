@@ -91,7 +91,8 @@ func TestClientSpans(t *testing.T) {
 	}
 }
 
-// TestBothSides: one trace runs from the caller through the client and the server to the client's handler and back.
+// TestBothSides: one trace runs from the caller through the client and the server to the client's
+// handler and back.
 func TestBothSides(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20260728} {
 		t.Run(revision.String(), func(t *testing.T) {

@@ -16,8 +16,9 @@ import (
 	"mcpwire/server"
 )
 
-// A server and a client in one process, so that both sides of a call can be seen. A program has one of them, sets the SDK up with an exporter of its
-// own, and serves with stdio.Serve(ctx, tel.WrapServer(srv)).
+// A server and a client in one process, so that both sides of a call can be seen. A program has one
+// of them, sets the SDK up with an exporter of its own, and serves with stdio.Serve(ctx,
+// tel.WrapServer(srv)).
 func Example() {
 	spans := tracetest.NewInMemoryExporter()
 	tel := mcpotel.New(&mcpotel.Options{

@@ -19,7 +19,8 @@ import (
 	"mcpwire/server"
 )
 
-// TestClientsMakeUpCodes: a client answers the server's questions with whatever codes it likes, which spans have and metrics do not.
+// TestClientsMakeUpCodes: a client answers the server's questions with whatever codes it likes,
+// which spans have and metrics do not.
 func TestClientsMakeUpCodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{})
@@ -59,7 +60,8 @@ func TestClientsMakeUpCodes(t *testing.T) {
 	})
 }
 
-// TestToolsThatDoNotExist: whatever names a model makes up, the client's metrics have those of tools that have answered.
+// TestToolsThatDoNotExist: whatever names a model makes up, the client's metrics have those of
+// tools that have answered.
 func TestToolsThatDoNotExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{})
@@ -92,7 +94,8 @@ func TestToolsThatDoNotExist(t *testing.T) {
 	})
 }
 
-// TestErrorsOfHandlers: what is answered with a code has that code, whatever Go error it was; what is not answered has none.
+// TestErrorsOfHandlers: what is answered with a code has that code, whatever Go error it was; what
+// is not answered has none.
 func TestErrorsOfHandlers(t *testing.T) {
 	for _, tt := range []struct {
 		name string

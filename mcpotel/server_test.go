@@ -239,7 +239,8 @@ func TestServerSpans(t *testing.T) {
 	})
 }
 
-// TestServerTrace follows one trace: from the client through the handler to what it asks, says and starts.
+// TestServerTrace follows one trace: from the client through the handler to what it asks, says and
+// starts.
 //
 // Spec: S24
 func TestServerTrace(t *testing.T) {
@@ -317,7 +318,8 @@ func TestServerTrace(t *testing.T) {
 	})
 }
 
-// TestLegacySession: initialize has the revision that was agreed on, notifications are spans, and durations are those that they are.
+// TestLegacySession: initialize has the revision that was agreed on, notifications are spans, and
+// durations are those that they are.
 func TestLegacySession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{})

@@ -9,13 +9,14 @@ import (
 	"mcpwire/mcptest"
 )
 
-// goldenTest plays all recorded sessions. In a test file, it would be TestGolden. newWords is func(t testing.TB) *server.Server.
+// goldenTest plays all recorded sessions. In a test file, it would be TestGolden. newWords is
+// func(t testing.TB) *server.Server.
 func goldenTest(t *testing.T) {
 	mcptest.Golden(t, "testdata/words.txtar", newWords, nil)
 }
 
-// A golden file. Write the messages that are sent, run the test with MCPTEST_UPDATE=1, look at what it wrote behind them, and put $any where it does
-// not matter.
+// A golden file. Write the messages that are sent, run the test with MCPTEST_UPDATE=1, look at what
+// it wrote behind them, and put $any where it does not matter.
 func ExampleGolden() {
 	text, err := os.ReadFile("testdata/words.txtar")
 	if err != nil {

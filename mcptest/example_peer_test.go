@@ -7,7 +7,8 @@ import (
 	"mcpwire/mcptest"
 )
 
-// testProgress plays a client by hand, a message at a time. In a test file, it would be TestProgress(t *testing.T).
+// testProgress plays a client by hand, a message at a time. In a test file, it would be
+// TestProgress(t *testing.T).
 func testProgress(t testing.TB) {
 	mcptest.CheckLeaks(t)
 	p := mcptest.NewPeer(t, mcptest.Serve(t, newWords(t)))
@@ -22,7 +23,8 @@ func testProgress(t testing.TB) {
 	p.Expect(mcptest.Notification("notifications/progress", `{"progressToken":"p","progress":2}`))
 	p.Expect(mcptest.Result(1, `{"content":[{"type":"text","text":"bc"}]}`))
 
-	// Modern requests carry their own metadata, which Request adds. Their answers say who answers: that must be the one from above.
+	// Modern requests carry their own metadata, which Request adds. Their answers say who answers:
+	// that must be the one from above.
 	p.Send(mcptest.Request(mcp.Revision20260728, "two", "tools/call", `{"name":"longest","arguments":{"text":"abc d"}}`))
 	p.Expect(mcptest.Result("two", `{
 		"content":[{"type":"text","text":"abc"}],

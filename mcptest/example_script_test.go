@@ -20,7 +20,8 @@ func sum(ctx context.Context, c *client.Client, numbers ...int) (total int, err 
 	return total, nil
 }
 
-// playAdder plays a server: $probe and $call are the ids of the client's requests, whatever they are.
+// playAdder plays a server: $probe and $call are the ids of the client's requests, whatever they
+// are.
 func playAdder(p *mcptest.Peer) {
 	p.Expect(mcptest.Request(mcp.RevisionNone, "$probe", "server/discover", `"$any"`))
 	p.Send(mcptest.Result("$probe", `{"resultType":"complete", "supportedVersions":["2026-07-28"], "capabilities":{"tools":{}}, "ttlMs":0, "cacheScope":"private"}`))

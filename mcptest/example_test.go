@@ -7,7 +7,8 @@ import (
 	"mcpwire/mcptest"
 )
 
-// testWordCount calls a tool of the server under test. In a test file, it would be TestWordCount(t *testing.T).
+// testWordCount calls a tool of the server under test. In a test file, it would be TestWordCount(t
+// *testing.T).
 func testWordCount(t testing.TB) {
 	c := mcptest.Connect(t, newWords(t), nil)
 	n, err := client.CallTool[int](t.Context(), c, "word_count", map[string]any{"text": "a b c"})

@@ -70,7 +70,8 @@ func TestGoldenChild(t *testing.T) {
 	mcptest.Golden(t, "*.txtar", func(testing.TB) clerk { return clerk{} }, opts)
 }
 
-// runGolden plays a file in a process of its own, and returns the lines about failures and the file behind it.
+// runGolden plays a file in a process of its own, and returns the lines about failures and the file
+// behind it.
 func runGolden(t *testing.T, how, text string, env []string, args ...string) (failures, after string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -107,7 +108,8 @@ func runGolden(t *testing.T, how, text string, env []string, args ...string) (fa
 	return strings.Join(lines, ""), string(written)
 }
 
-// place is where failures are: at the call of Golden. What cleans up in a bubble is somewhere in package testing.
+// place is where failures are: at the call of Golden. What cleans up in a bubble is somewhere in
+// package testing.
 var place = regexp.MustCompile(`(?m)^(golden_test|testing)\.go:\d+: `)
 
 func TestGoldenChecks(t *testing.T) {

@@ -75,7 +75,8 @@ var allocRequests = []struct {
 	{"bad method", `{"jsonrpc":"2.0","id":7,"method":"no/such"}`, `-32601`, 10},
 }
 
-// TestAllocations holds the whole way of a request, from the bytes that are read to those that are written, to its budget.
+// TestAllocations holds the whole way of a request, from the bytes that are read to those that are
+// written, to its budget.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -100,7 +101,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestListIsEncodedOnce: a list of 1,000 tools, for which encoding needs thousands of allocations, costs next to none when it is asked for again.
+// TestListIsEncodedOnce: a list of 1,000 tools, for which encoding needs thousands of allocations,
+// costs next to none when it is asked for again.
 func TestListIsEncodedOnce(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

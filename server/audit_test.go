@@ -10,8 +10,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// An auditor follows one connection and holds what the server says against rules that hold whatever is said. It is played the transcripts of all
-// features, and knows none of them.
+// An auditor follows one connection and holds what the server says against rules that hold whatever
+// is said. It is played the transcripts of all features, and knows none of them.
 type auditor struct {
 	errorf func(format string, args ...any)
 	legacy bool // the server speaks nothing else

@@ -132,7 +132,8 @@ func TestBusElicitation(t *testing.T) {
 	})
 }
 
-// TestBusTasks: a task that runs at one server is told of at the other, to its owner alone, and to those who name it.
+// TestBusTasks: a task that runs at one server is told of at the other, to its owner alone, and to
+// those who name it.
 func TestBusTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bus recordingBus
@@ -218,7 +219,8 @@ func hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestSlowBus: nobody waits for a bus that is slow, what happens again is published once, and what waits is bounded.
+// TestSlowBus: nobody waits for a bus that is slow, what happens again is published once, and what
+// waits is bounded.
 func TestSlowBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -256,7 +258,8 @@ func TestSlowBus(t *testing.T) {
 	})
 }
 
-// TestBusFails: a bus that fails or panics loses what it was given, and nothing else; a subscription that ends is made again.
+// TestBusFails: a bus that fails or panics loses what it was given, and nothing else; a
+// subscription that ends is made again.
 func TestBusFails(t *testing.T) {
 	for _, fail := range []func() error{
 		func() error { return errors.New("bus is down") },
@@ -337,7 +340,8 @@ func TestBusResubscribes(t *testing.T) {
 	})
 }
 
-// TestBusBeginAndEnd: nothing is published before the server serves, nor after it is closed; what waits then is, if there is time.
+// TestBusBeginAndEnd: nothing is published before the server serves, nor after it is closed; what
+// waits then is, if there is time.
 func TestBusBeginAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
@@ -402,7 +406,8 @@ func TestBusHangs(t *testing.T) {
 	})
 }
 
-// TestBusStrangers: events that this server cannot make sense of, or that say what its clients must not hear, are passed over.
+// TestBusStrangers: events that this server cannot make sense of, or that say what its clients must
+// not hear, are passed over.
 func TestBusStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := new(server.MemoryBus)

@@ -30,7 +30,8 @@ type client struct {
 	notes []string
 }
 
-// connect starts serving and shakes hands if the revision has it. The connection ends with the test.
+// connect starts serving and shakes hands if the revision has it. The connection ends with the
+// test.
 func connect(t testing.TB, srv *server.Server, revision string) *client {
 	t.Helper()
 	return connectIn(context.Background(), t, srv, revision)
@@ -349,7 +350,8 @@ func (r *reply) state() string {
 	return *r.RequestState
 }
 
-// request sends one request. params are the members of the object, and get the metadata of a modern one.
+// request sends one request. params are the members of the object, and get the metadata of a modern
+// one.
 func (c *respondent) request(ctx context.Context, method, params string) (*reply, error) {
 	if c.revision == modern {
 		meta := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":` + c.caps + `}`
@@ -369,7 +371,8 @@ func (c *respondent) request(ctx context.Context, method, params string) (*reply
 	return r, nil
 }
 
-// retry returns the params of the next round: answers is the inputResponses object or "", state the request state or "".
+// retry returns the params of the next round: answers is the inputResponses object or "", state the
+// request state or "".
 func retry(params, answers, state string) string {
 	p := strings.TrimSuffix(params, "}")
 	if answers != "" {

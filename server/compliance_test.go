@@ -46,7 +46,8 @@ func TestEverythingSaid(t *testing.T) {
 	}
 }
 
-// TestAuditor shows that the auditor hears what it is there for: each row is a conversation with something wrong at its end.
+// TestAuditor shows that the auditor hears what it is there for: each row is a conversation with
+// something wrong at its end.
 func TestAuditor(t *testing.T) {
 	const (
 		call   = `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":"p"}}}`
@@ -166,7 +167,8 @@ func TestPagesShareTheirScope(t *testing.T) {
 	}
 }
 
-// TestListForEveryone: the list does not depend on who asks, over which connection, or what was requested before.
+// TestListForEveryone: the list does not depend on who asks, over which connection, or what was
+// requested before.
 //
 // Spec: S130
 func TestListForEveryone(t *testing.T) {
@@ -242,7 +244,8 @@ func TestAcknowledgementFirst(t *testing.T) {
 	})
 	lines := bufio.NewScanner(near)
 	acked := map[string]bool{}
-	// next returns the subscription that the next notification is about, and whether it acknowledges it.
+	// next returns the subscription that the next notification is about, and whether it
+	// acknowledges it.
 	next := func() (id string, ack bool) {
 		if !lines.Scan() {
 			t.Fatal(lines.Err())

@@ -42,7 +42,8 @@ func addSum(_ context.Context, in sumArgs) (total, error) {
 	return s, nil
 }
 
-// withMethods returns a server with the methods com.example/sum and com.example/raw, which answers its params in a member.
+// withMethods returns a server with the methods com.example/sum and com.example/raw, which answers
+// its params in a member.
 func withMethods(t *testing.T) *server.Server {
 	t.Helper()
 	srv := server.MustNew("test", "1", nil)

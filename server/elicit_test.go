@@ -231,7 +231,8 @@ func TestURLElicitationRequired(t *testing.T) {
 	}
 }
 
-// TestURLElicitationRequiredElsewhere returns the error for a resource, with wrong data, and in a request that may not ask.
+// TestURLElicitationRequiredElsewhere returns the error for a resource, with wrong data, and in a
+// request that may not ask.
 func TestURLElicitationRequiredElsewhere(t *testing.T) {
 	for _, tt := range []struct {
 		revision string
@@ -258,7 +259,8 @@ func TestURLElicitationRequiredElsewhere(t *testing.T) {
 	}
 }
 
-// TestRequiredPageWithFreshID makes a new elicitation id and URL in each run, as handlers of 2025-11-25 do: the user's no counts all the same.
+// TestRequiredPageWithFreshID makes a new elicitation id and URL in each run, as handlers of
+// 2025-11-25 do: the user's no counts all the same.
 func TestRequiredPageWithFreshID(t *testing.T) {
 	for action, want := range map[string]struct {
 		rounds int
@@ -322,7 +324,8 @@ func TestElicitationComplete(t *testing.T) {
 	})
 }
 
-// TestElicitationIDs shows that ids are made up, all different, and forgotten when there are too many.
+// TestElicitationIDs shows that ids are made up, all different, and forgotten when there are too
+// many.
 func TestElicitationIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := withTool(t, nil, func(c *server.Call) (string, error) {

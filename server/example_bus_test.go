@@ -12,7 +12,8 @@ import (
 	"mcpwire/server"
 )
 
-// Two servers stand behind a load balancer. A client that listens at one of them hears what happens at the other.
+// Two servers stand behind a load balancer. A client that listens at one of them hears what happens
+// at the other.
 func ExampleBus() {
 	bus := &hub{ready: make(chan struct{}), subs: make(map[*func(server.Event)]bool)}
 	nodes := make([]*server.Server, 2)
@@ -49,7 +50,8 @@ func ExampleBus() {
 	// Output: resource updated lib://shelf
 }
 
-// A hub is a Bus that is as simple as can be: one of a message broker's differs in what takes an event, as JSON, from one process to another.
+// A hub is a Bus that is as simple as can be: one of a message broker's differs in what takes an
+// event, as JSON, from one process to another.
 type hub struct {
 	ready chan struct{}
 

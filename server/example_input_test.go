@@ -16,8 +16,10 @@ import (
 	"mcpwire/server"
 )
 
-// A handler that asks the user is the same for clients of all revisions. A legacy client is asked by a request, and the handler waits. A modern one gets
-// the question as the answer to its call, and calls again with what the user said: the handler runs from its beginning, and this time Elicit returns.
+// A handler that asks the user is the same for clients of all revisions. A legacy client is asked
+// by a request, and the handler waits. A modern one gets the question as the answer to its call,
+// and calls again with what the user said: the handler runs from its beginning, and this time
+// Elicit returns.
 func ExampleElicit() {
 	srv := server.MustNew("shop", "1.0.0", nil)
 	type delivery struct {
@@ -57,7 +59,8 @@ func ExampleElicit() {
 	// A hat goes to 1 Main St, normal.
 }
 
-// What a handler does before a question would be done again in its next run, unless Once remembers it.
+// What a handler does before a question would be done again in its next run, unless Once remembers
+// it.
 func ExampleOnce() {
 	srv := server.MustNew("shop", "1.0.0", nil)
 	type order struct {
@@ -134,7 +137,8 @@ func ExampleCall_InputRequests() {
 	// Ada, at work on the engine: Less is more.
 }
 
-// A model that may use a tool. Each answer in which it does takes another question, under another key.
+// A model that may use a tool. Each answer in which it does takes another question, under another
+// key.
 func ExampleCall_Sample() {
 	srv := server.MustNew("assistant", "1.0.0", nil)
 	err := server.AddTool(srv, "ask", "Ask the model.", func(ctx context.Context, in struct {
@@ -185,7 +189,8 @@ func ExampleCall_Sample() {
 	// Ada is 36.
 }
 
-// A web page that the user has to visit. What is random in its URL comes from Once, so that it is the same page when the handler runs again.
+// A web page that the user has to visit. What is random in its URL comes from Once, so that it is
+// the same page when the handler runs again.
 func ExampleCall_ElicitURL() {
 	srv := server.MustNew("shop", "1.0.0", nil)
 	connected := func(ctx context.Context, token string) error { // in earnest, this waits until the page says that the user is done there
@@ -218,7 +223,8 @@ func ExampleCall_ElicitURL() {
 	// The account is connected.
 }
 
-// A person is a client that gives the same answer to each method it is asked with, or one line of it after the other.
+// A person is a client that gives the same answer to each method it is asked with, or one line of
+// it after the other.
 type person struct {
 	conn     *jsonrpc.Conn
 	revision string

@@ -11,8 +11,9 @@ import (
 	"mcpwire/server"
 )
 
-// A tool that takes long answers with a task, and the client comes back for the result. The handler knows nothing of that, but it should end when its
-// context does: when the task is cancelled, or when it has taken longer than its TTL.
+// A tool that takes long answers with a task, and the client comes back for the result. The handler
+// knows nothing of that, but it should end when its context does: when the task is cancelled, or
+// when it has taken longer than its TTL.
 func ExampleTaskOptions() {
 	srv := server.MustNew("bakery", "1.0.0", &server.Options{Tasks: &server.TaskOptions{TTL: 10 * time.Minute, PollInterval: time.Second}})
 	defer srv.Close(context.Background())

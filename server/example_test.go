@@ -16,7 +16,8 @@ import (
 	"mcpwire/stdio"
 )
 
-// A whole server. Here its standard input is a pipe that holds one request; in a main function, call stdio.Serve.
+// A whole server. Here its standard input is a pipe that holds one request; in a main function,
+// call stdio.Serve.
 func Example() {
 	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	err := server.AddTool(srv, "word_count", "Count words in the input string.",

@@ -25,7 +25,8 @@ type buffers struct {
 func (b *buffers) Write(p []byte) (int, error) { return b.out.Write(p) }
 func (b *buffers) Close() error                { return nil }
 
-// FuzzServer feeds any bytes to a server. Whatever they are, it must come to an end without a panic, and all that it writes must be JSON-RPC.
+// FuzzServer feeds any bytes to a server. Whatever they are, it must come to an end without a
+// panic, and all that it writes must be JSON-RPC.
 //
 // Spec: S1 S9 S11 S25 S63 S65
 func FuzzServer(f *testing.F) {
@@ -87,7 +88,8 @@ func fuzzSeeds(f *testing.F) []string {
 	return seeds
 }
 
-// checkOutput sees that all of it is framed messages, which a reader that knows nothing of package jsonrpc understands.
+// checkOutput sees that all of it is framed messages, which a reader that knows nothing of package
+// jsonrpc understands.
 func checkOutput(t *testing.T, out []byte) {
 	t.Helper()
 	framing := "line"

@@ -165,7 +165,8 @@ func askAll(c *server.Call) (string, error) {
 	return fmt.Sprint(string(who.Value().Content), sum.Value().Model, len(where.Value())), nil
 }
 
-// TestAskSeveralAtOnce shows that questions that are put together are there together, and are answered by the keys they have.
+// TestAskSeveralAtOnce shows that questions that are put together are there together, and are
+// answered by the keys they have.
 func TestAskSeveralAtOnce(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25", modern} {
 		t.Run(revision, func(t *testing.T) {
@@ -192,7 +193,8 @@ func TestAskSeveralAtOnce(t *testing.T) {
 	}
 }
 
-// TestAskInTurn asks one thing after the other, which takes a round each; the handler runs once more each time.
+// TestAskInTurn asks one thing after the other, which takes a round each; the handler runs once
+// more each time.
 //
 // Spec: S107
 func TestAskInTurn(t *testing.T) {
@@ -221,7 +223,8 @@ func TestAskInTurn(t *testing.T) {
 	}
 }
 
-// TestAskIgnoringErrors shows that a handler that goes on after it was told to return is answered by its questions all the same.
+// TestAskIgnoringErrors shows that a handler that goes on after it was told to return is answered
+// by its questions all the same.
 func TestAskIgnoringErrors(t *testing.T) {
 	for name, returned := range map[string]error{
 		"a result": nil, "an error": errors.New("x"), "a protocol error": jsonrpc.Errorf(-32000, "x"), "the error, wrapped": fmt.Errorf("x: %w", server.ErrInputRequired),
@@ -277,7 +280,8 @@ func TestDeclineIsAnAnswer(t *testing.T) {
 	}
 }
 
-// TestAskCancelled cancels a call whose client has yet to answer: the client hears that it need not.
+// TestAskCancelled cancels a call whose client has yet to answer: the client hears that it need
+// not.
 func TestAskCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed atomic.Pointer[error]
@@ -310,7 +314,8 @@ func TestAskCancelled(t *testing.T) {
 	})
 }
 
-// TestAskWithOwnContext ends the wait by a context that the handler made, whether it stems from the call or not.
+// TestAskWithOwnContext ends the wait by a context that the handler made, whether it stems from the
+// call or not.
 func TestAskWithOwnContext(t *testing.T) {
 	for _, base := range []func(c *server.Call) context.Context{
 		func(c *server.Call) context.Context { return c },
@@ -564,7 +569,8 @@ func TestDoWithout(t *testing.T) {
 	}
 }
 
-// TestBadQuestions asks what cannot be asked. Nothing is sent then, and no other question that goes with it.
+// TestBadQuestions asks what cannot be asked. Nothing is sent then, and no other question that goes
+// with it.
 //
 // Spec: S173 S174 S176 S183 S184
 func TestBadQuestions(t *testing.T) {
@@ -652,7 +658,8 @@ func TestTooManyQuestions(t *testing.T) {
 	}
 }
 
-// TestAnswerNeverComes asks legacy clients that do not answer: nobody waits for ever, and the client hears that it need not answer any more.
+// TestAnswerNeverComes asks legacy clients that do not answer: nobody waits for ever, and the
+// client hears that it need not answer any more.
 //
 // Spec: S193
 func TestAnswerNeverComes(t *testing.T) {
@@ -693,7 +700,8 @@ func TestAnswerNeverComes(t *testing.T) {
 	}
 }
 
-// TestAskWithForeignDeadline asks with a context that does not stem from the call: the error is that of this context.
+// TestAskWithForeignDeadline asks with a context that does not stem from the call: the error is
+// that of this context.
 func TestAskWithForeignDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -714,7 +722,8 @@ func TestAskWithForeignDeadline(t *testing.T) {
 	})
 }
 
-// TestConnectionEndsWhileAsking has the input end before the client has answered: no answer can come any more.
+// TestConnectionEndsWhileAsking has the input end before the client has answered: no answer can
+// come any more.
 func TestConnectionEndsWhileAsking(t *testing.T) {
 	for name, ask := range map[string]func(*server.Call) (string, error){
 		"one question": func(c *server.Call) (string, error) { return "", errorOf(c.Elicit(c, "who", nameForm)) },
@@ -750,7 +759,8 @@ func (b *brittle) UnmarshalText(text []byte) error {
 
 func (b brittle) MarshalText() ([]byte, error) { return []byte(b), nil }
 
-// TestPanicInAnswer has a type panic that reads an answer: that fails the one request, whichever way and however many things were asked.
+// TestPanicInAnswer has a type panic that reads an answer: that fails the one request, whichever
+// way and however many things were asked.
 func TestPanicInAnswer(t *testing.T) {
 	type form struct{ Name brittle }
 	for _, revision := range []string{"2025-11-25", modern} {

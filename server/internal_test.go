@@ -42,7 +42,8 @@ func (l *limits) size(t *testing.T) int {
 	return len(l.byID)
 }
 
-// TestCallersAreForgotten: who would begin anew anyway is dropped; who has requests under way is not.
+// TestCallersAreForgotten: who would begin anew anyway is dropped; who has requests under way is
+// not.
 func TestCallersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 1, Burst: 10}, MaxConcurrent: 1})
@@ -74,7 +75,8 @@ func TestCallersAreForgotten(t *testing.T) {
 	})
 }
 
-// TestCallersAreBounded: however many there are, those that were not there for longest make room, unless they have requests under way.
+// TestCallersAreBounded: however many there are, those that were not there for longest make room,
+// unless they have requests under way.
 func TestCallersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 0.001}})
@@ -96,7 +98,8 @@ func TestCallersAreBounded(t *testing.T) {
 	})
 }
 
-// TestCallerKeepsItsPlace: who asks is not the one that makes room, though it was not there for longest.
+// TestCallerKeepsItsPlace: who asks is not the one that makes room, though it was not there for
+// longest.
 func TestCallerKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 0.001}})
@@ -109,7 +112,8 @@ func TestCallerKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestCallerIsNotForgottenWhileItRuns: with no limit on the rate, callers are forgotten at once, but not those with requests under way.
+// TestCallerIsNotForgottenWhileItRuns: with no limit on the rate, callers are forgotten at once,
+// but not those with requests under way.
 func TestCallerIsNotForgottenWhileItRuns(t *testing.T) {
 	l, admit := callersOf(t, &Options{MaxConcurrent: 2})
 	for _, id := range []string{"a", "b", "a", "b"} {

@@ -205,7 +205,8 @@ func TestMiddlewareSeesQuestions(t *testing.T) {
 	}
 }
 
-// echoing returns a server whose raw tools echo and other say their name and arguments, and Call, context and deadline.
+// echoing returns a server whose raw tools echo and other say their name and arguments, and Call,
+// context and deadline.
 func echoing(t *testing.T, middleware server.Middleware) *server.Server {
 	t.Helper()
 	srv := server.MustNew("test", "1", &server.Options{ListTTL: time.Second})
@@ -586,7 +587,8 @@ func onTools(f func(ctx context.Context, m *server.Message, next server.HandlerF
 	}
 }
 
-// TestMiddlewareGivesUp: a middleware that answers before the handler has returned is waited for, as the memory of the request is used again.
+// TestMiddlewareGivesUp: a middleware that answers before the handler has returned is waited for,
+// as the memory of the request is used again.
 func TestMiddlewareGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, ended := make(chan struct{}), false
@@ -661,7 +663,8 @@ func TestMiddlewareTooLate(t *testing.T) {
 	})
 }
 
-// TestMiddlewareHeartbeat: a middleware may use the Call while the handler runs, also if that becomes a task.
+// TestMiddlewareHeartbeat: a middleware may use the Call while the handler runs, also if that
+// becomes a task.
 func TestMiddlewareHeartbeat(t *testing.T) {
 	for name, opts := range map[string]*server.Options{
 		"request": {HandlerTimeout: time.Hour},

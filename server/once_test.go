@@ -137,7 +137,8 @@ func TestOnceConcurrently(t *testing.T) {
 	})
 }
 
-// TestOnceWaits gives up waiting for another goroutine when the context ends, and when the function panics there.
+// TestOnceWaits gives up waiting for another goroutine when the context ends, and when the function
+// panics there.
 func TestOnceWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -279,7 +280,8 @@ func TestAskOtherMethods(t *testing.T) {
 	}
 }
 
-// TestAskedResourceIsNotCached shows that a result that asks has no caching hints, and that one which depends on an answer is stale at once.
+// TestAskedResourceIsNotCached shows that a result that asks has no caching hints, and that one
+// which depends on an answer is stale at once.
 func TestAskedResourceIsNotCached(t *testing.T) {
 	runs := 0
 	c := respond(t, careful(t, nil, &runs), modern, everything)

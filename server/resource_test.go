@@ -195,7 +195,8 @@ func TestResourceViews(t *testing.T) {
 	}
 }
 
-// TestViewsAndSpelling: what is hidden is hidden however its URI is written, and no other template stands in for it.
+// TestViewsAndSpelling: what is hidden is hidden however its URI is written, and no other template
+// stands in for it.
 //
 // Spec: S120
 func TestViewsAndSpelling(t *testing.T) {

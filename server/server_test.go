@@ -155,7 +155,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestMaxInFlightBytes sees that requests wait while the messages of those being handled are too large.
+// TestMaxInFlightBytes sees that requests wait while the messages of those being handled are too
+// large.
 func TestMaxInFlightBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", &server.Options{MaxInFlightBytes: 1})

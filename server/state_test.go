@@ -33,7 +33,8 @@ func stateKeys(t testing.TB, secrets ...[]byte) *server.StateKeys {
 	return k
 }
 
-// A careful server counts the runs of its handlers. Its tools t and u, its prompt p and its resource test:r ask for a name.
+// A careful server counts the runs of its handlers. Its tools t and u, its prompt p and its
+// resource test:r ask for a name.
 func careful(t testing.TB, opts *server.Options, runs *int) *server.Server {
 	t.Helper()
 	ask := func(ctx context.Context) (string, error) {
@@ -57,7 +58,8 @@ const who = `{"who":` + alice + `}`
 
 const startOver = "invalid params: params.requestState is not valid for this request, or not any more: start over without requestState and inputResponses"
 
-// refused reports an error unless the request is refused as one with a state that is not the server's, before a handler ran.
+// refused reports an error unless the request is refused as one with a state that is not the
+// server's, before a handler ran.
 func refused(t *testing.T, what string, c *respondent, runs *int, method, params string) {
 	t.Helper()
 	before := *runs
@@ -180,7 +182,8 @@ func TestStateExpires(t *testing.T) {
 	}
 }
 
-// TestStateRotation has two servers share keys, one of which is replaced meanwhile: no round has to go to where the last one was.
+// TestStateRotation has two servers share keys, one of which is replaced meanwhile: no round has to
+// go to where the last one was.
 func TestStateRotation(t *testing.T) {
 	runs := 0
 	old, fresh := secret(1), secret(2)
@@ -327,7 +330,8 @@ func TestInputResponses(t *testing.T) {
 	}
 }
 
-// TestMalformedAnswersComeFirst shows that a handler does not run if an answer can be seen to be none before.
+// TestMalformedAnswersComeFirst shows that a handler does not run if an answer can be seen to be
+// none before.
 func TestMalformedAnswersComeFirst(t *testing.T) {
 	for key, answer := range map[string]string{"who": `{"action":"no"}`, "sum": `{"role":"assistant"}`, "where": `{"roots":[{}]}`} {
 		runs := 0
@@ -343,7 +347,8 @@ func TestMalformedAnswersComeFirst(t *testing.T) {
 	}
 }
 
-// TestPartialAnswers answers one of three questions, then the others: earlier answers are remembered, and do not have to come again.
+// TestPartialAnswers answers one of three questions, then the others: earlier answers are
+// remembered, and do not have to come again.
 //
 // Spec: S107
 func TestPartialAnswers(t *testing.T) {
@@ -372,7 +377,8 @@ func TestPartialAnswers(t *testing.T) {
 	}
 }
 
-// TestChangedQuestion asks something else under the same key when it runs again: the answer to the first is none to the second.
+// TestChangedQuestion asks something else under the same key when it runs again: the answer to the
+// first is none to the second.
 func TestChangedQuestion(t *testing.T) {
 	message := "Delete 3 files?"
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -475,7 +481,8 @@ func TestSingleUseWithMiddleware(t *testing.T) {
 	refused(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
 }
 
-// TestSingleUseOfLongLivedState has another process, with the same keys, give states a longer life: they are used up for all of it.
+// TestSingleUseOfLongLivedState has another process, with the same keys, give states a longer life:
+// they are used up for all of it.
 //
 // Spec: S111
 func TestSingleUseOfLongLivedState(t *testing.T) {
@@ -498,7 +505,8 @@ func TestSingleUseOfLongLivedState(t *testing.T) {
 	})
 }
 
-// FuzzResume brings any state and any answers. Nobody but the server can make a state, so the handler never gets past its first question by one.
+// FuzzResume brings any state and any answers. Nobody but the server can make a state, so the
+// handler never gets past its first question by one.
 func FuzzResume(f *testing.F) {
 	f.Add(`"AAAA"`, who)
 	f.Add(`null`, `{"who":{"action":"accept","content":{"name":1}}}`)

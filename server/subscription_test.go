@@ -116,7 +116,8 @@ func TestTooManySubscriptions(t *testing.T) {
 	})
 }
 
-// TestChangesWithoutAReader: a peer that does not read costs one goroutine, however many changes there are, and hears of them once when it does.
+// TestChangesWithoutAReader: a peer that does not read costs one goroutine, however many changes
+// there are, and hears of them once when it does.
 func TestChangesWithoutAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := numbered(t, 1, 0)
@@ -163,7 +164,8 @@ func TestChangesWithoutAReader(t *testing.T) {
 	})
 }
 
-// TestSubscriptionEnds: at the end of the server's life each subscription has its result, and nothing of it is logged as an error.
+// TestSubscriptionEnds: at the end of the server's life each subscription has its result, and
+// nothing of it is logged as an error.
 func TestSubscriptionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log records
@@ -216,7 +218,8 @@ func TestServeMany(t *testing.T) {
 	}
 }
 
-// A stuck is a Framer on which a write of a list_changed does not come back until release is closed, not even when it is closed.
+// A stuck is a Framer on which a write of a list_changed does not come back until release is
+// closed, not even when it is closed.
 type stuck struct {
 	in      chan string
 	release chan struct{}
@@ -304,7 +307,8 @@ func TestTooManyWatched(t *testing.T) {
 	})
 }
 
-// TestHiddenPartsHoweverSpelled: who watches a folder does not hear of what is hidden in it, however its URI is written and whatever it belongs to.
+// TestHiddenPartsHoweverSpelled: who watches a folder does not hear of what is hidden in it,
+// however its URI is written and whatever it belongs to.
 //
 // Spec: S120
 func TestHiddenPartsHoweverSpelled(t *testing.T) {
@@ -327,7 +331,8 @@ func TestHiddenPartsHoweverSpelled(t *testing.T) {
 	})
 }
 
-// TestPanicInViewOfAnUpdate: a view that panics when it is asked about an update hides it, and nothing else happens.
+// TestPanicInViewOfAnUpdate: a view that panics when it is asked about an update hides it, and
+// nothing else happens.
 func TestPanicInViewOfAnUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := server.NewView(func(_ server.Kind, name string) bool {

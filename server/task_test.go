@@ -281,7 +281,8 @@ func TestTaskAsksExtension(t *testing.T) {
 	})
 }
 
-// TestTaskAfter sees that a quick tool is answered directly, that a slow one becomes a task, and that questions come first.
+// TestTaskAfter sees that a quick tool is answered directly, that a slow one becomes a task, and
+// that questions come first.
 func TestTaskAfter(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{After: time.Second}), modern, "")
@@ -418,7 +419,8 @@ func addTaskTool(t testing.TB, srv *server.Server, name string, fn taskFunc) {
 	}
 }
 
-// TestTaskExits sees that a handler which ends its goroutine fails its task, or its request, and nothing else.
+// TestTaskExits sees that a handler which ends its goroutine fails its task, or its request, and
+// nothing else.
 func TestTaskExits(t *testing.T) {
 	for _, revision := range []string{coreTasks, modern} {
 		inBubble(t, func(t *testing.T) {
@@ -442,7 +444,8 @@ func TestTaskExits(t *testing.T) {
 	})
 }
 
-// TestTaskOfCancelledRequest sees that no task is made for a request that was cancelled, though the handler goes on.
+// TestTaskOfCancelledRequest sees that no task is made for a request that was cancelled, though the
+// handler goes on.
 func TestTaskOfCancelledRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -496,7 +499,8 @@ func TestTaskMiddlewareEndsFirst(t *testing.T) {
 	})
 }
 
-// TestTaskMiddlewareRepeats sees that a call which has become a task is not made again: its handler is running.
+// TestTaskMiddlewareRepeats sees that a call which has become a task is not made again: its handler
+// is running.
 func TestTaskMiddlewareRepeats(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{})
@@ -523,7 +527,8 @@ func TestTaskMiddlewareRepeats(t *testing.T) {
 	})
 }
 
-// TestTaskClose sees that Close waits for a call that is about to become a task, and that its handler's context has ended.
+// TestTaskClose sees that Close waits for a call that is about to become a task, and that its
+// handler's context has ended.
 func TestTaskClose(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore(), creating: make(chan struct{})}
@@ -564,7 +569,8 @@ func TestTaskClose(t *testing.T) {
 	})
 }
 
-// TestTaskOfSessionForgotten sees that nothing is kept of a session whose tasks nobody can ask for any more.
+// TestTaskOfSessionForgotten sees that nothing is kept of a session whose tasks nobody can ask for
+// any more.
 func TestTaskOfSessionForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -659,7 +665,8 @@ func TestTaskPartialAnswers(t *testing.T) {
 	})
 }
 
-// TestTaskAnswerIsTakenOnce sees that a question is not open any more as soon as its answer is there, though the tool has not taken it.
+// TestTaskAnswerIsTakenOnce sees that a question is not open any more as soon as its answer is
+// there, though the tool has not taken it.
 func TestTaskAnswerIsTakenOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -704,7 +711,8 @@ func TestTaskAskGivesUp(t *testing.T) {
 	}
 }
 
-// TestTaskAsksCoreAtOnce sees that a task needs input until all that it asks at the same time is answered.
+// TestTaskAsksCoreAtOnce sees that a task needs input until all that it asks at the same time is
+// answered.
 func TestTaskAsksCoreAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{})
@@ -736,7 +744,8 @@ func TestTaskAsksCoreAtOnce(t *testing.T) {
 	})
 }
 
-// TestTaskTakesEarlierAnswers sees that what was answered in the rounds before a call became a task is not asked again.
+// TestTaskTakesEarlierAnswers sees that what was answered in the rounds before a call became a task
+// is not asked again.
 func TestTaskTakesEarlierAnswers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{After: time.Second})
@@ -765,7 +774,8 @@ func TestTaskTakesEarlierAnswers(t *testing.T) {
 	})
 }
 
-// TestTaskRequiresURL sees that an error which sends the user to a web page becomes a question as long as there is no task.
+// TestTaskRequiresURL sees that an error which sends the user to a web page becomes a question as
+// long as there is no task.
 func TestTaskRequiresURL(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{After: time.Second})

@@ -24,7 +24,8 @@ func newTask(t *testing.T, srv *server.Server, name string, fn func(call *server
 	}
 }
 
-// TestTaskIsQuiet: a task that has ended tells nothing more, though its handler goes on; one of the extension tells nothing at all on the way.
+// TestTaskIsQuiet: a task that has ended tells nothing more, though its handler goes on; one of the
+// extension tells nothing at all on the way.
 //
 // Spec: T35 T55
 func TestTaskIsQuiet(t *testing.T) {
@@ -97,7 +98,8 @@ func TestTaskIsQuiet(t *testing.T) {
 	})
 }
 
-// TestTaskKeys: a task asks under each key once, and goes to and fro between working and waiting until it has ended.
+// TestTaskKeys: a task asks under each key once, and goes to and fro between working and waiting
+// until it has ended.
 //
 // Spec: T12 T47 T48
 func TestTaskKeys(t *testing.T) {

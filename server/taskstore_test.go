@@ -74,7 +74,8 @@ func (s *testStore) Tasks(ctx context.Context, owner, after string, limit int) (
 	return s.TaskStore.Tasks(ctx, owner, after, limit)
 }
 
-// TestTaskStoreComesBack sees that a store which fails for a while costs neither the result of a task nor the way to cancel one.
+// TestTaskStoreComesBack sees that a store which fails for a while costs neither the result of a
+// task nor the way to cancel one.
 func TestTaskStoreComesBack(t *testing.T) {
 	for _, loud := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) { testStoreComesBack(t, &testStore{TaskStore: server.NewTaskStore(), loud: loud}) })
@@ -128,7 +129,8 @@ func TestTaskStorePanics(t *testing.T) {
 	})
 }
 
-// TestTaskStoreKeepsCopies sees that what the memory store returns can be changed without changing what it has.
+// TestTaskStoreKeepsCopies sees that what the memory store returns can be changed without changing
+// what it has.
 func TestTaskStoreKeepsCopies(t *testing.T) {
 	ctx, store := context.Background(), server.NewTaskStore()
 	made := &server.Task{

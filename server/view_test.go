@@ -123,7 +123,8 @@ func TestViewOfSubscriptions(t *testing.T) {
 	})
 }
 
-// TestViewOfParts sees that who watches a resource does not learn of those below it that are hidden.
+// TestViewOfParts sees that who watches a resource does not learn of those below it that are
+// hidden.
 func TestViewOfParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", &server.Options{View: insidersSee})

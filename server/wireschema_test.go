@@ -17,7 +17,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// specDir holds the specification's schema.json of each revision, beside the repository. It is not part of it.
+// specDir holds the specification's schema.json of each revision, beside the repository. It is not
+// part of it.
 const specDir = "../../shared/spec"
 
 // resultTypes are the definitions of results by method. The schemas' own unions match anything.
@@ -119,7 +120,8 @@ func (s *schemaSet) check(t *testing.T, value any, names ...string) {
 	t.Errorf("none of %v is defined", names)
 }
 
-// A checker follows one connection, and holds what the server says against the schema of the revision it says it in.
+// A checker follows one connection, and holds what the server says against the schema of the
+// revision it says it in.
 type checker struct {
 	t          *testing.T
 	sets       map[string]*schemaSet
@@ -235,7 +237,8 @@ func (c *checker) check(revision, text string, names ...string) {
 	c.sets[revision].check(c.t, value, names...)
 }
 
-// TestSchemas holds everything that the server says in the transcripts against the specification's schemas.
+// TestSchemas holds everything that the server says in the transcripts against the specification's
+// schemas.
 func TestSchemas(t *testing.T) {
 	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("the specification's schemas are not there: no %s", specDir)

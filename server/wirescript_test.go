@@ -21,7 +21,8 @@ import (
 	"mcpwire/server"
 )
 
-// A wire transcript is a txtar file in testdata; each of its sections is a script that is played on a connection, and a server, of its own:
+// A wire transcript is a txtar file in testdata; each of its sections is a script that is played on
+// a connection, and a server, of its own:
 //
 //	> {"jsonrpc":…}     a frame that is sent
 //	>& {"jsonrpc":…}    the same, but the next one is sent with it, in one piece, without waiting for answers
@@ -41,8 +42,9 @@ import (
 //	@asking             it has tools that ask the client
 //	@framing line       play it in this framing only
 //
-// $MODERN stands for the two members that the _meta of a modern request must have, $SERVER for the one that its result has, $CURSOR for the last
-// nextCursor, $STATE for the last requestState, $DIGITS for a long number, $LONG for a long text, $DEEP and $TOODEEP for arrays in arrays. With
+// $MODERN stands for the two members that the _meta of a modern request must have, $SERVER for the
+// one that its result has, $CURSOR for the last nextCursor, $STATE for the last requestState,
+// $DIGITS for a long number, $LONG for a long text, $DEEP and $TOODEEP for arrays in arrays. With
 // -update, the answers are written into the files.
 type script struct {
 	file, name string
@@ -361,7 +363,8 @@ func frameText(framing, message string) string {
 	return message + "\n"
 }
 
-// readFrame reads one message of the framing. It knows nothing of package jsonrpc, and takes nothing but what the framing says.
+// readFrame reads one message of the framing. It knows nothing of package jsonrpc, and takes
+// nothing but what the framing says.
 func readFrame(r *bufio.Reader, framing string) (string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

@@ -77,7 +77,8 @@ type (
 	empty struct{}
 )
 
-// newWireServer returns the server that transcripts are played against, with the named tools or, if there are none, all.
+// newWireServer returns the server that transcripts are played against, with the named tools or, if
+// there are none, all.
 func newWireServer(t testing.TB, opts *server.Options, names []string) *server.Server {
 	t.Helper()
 	srv := server.MustNew("wire", "1.0", opts)

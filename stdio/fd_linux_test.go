@@ -181,7 +181,8 @@ func TestInputStop(t *testing.T) {
 	})
 }
 
-// blocked reports whether the thread waits in a system call, which must be read or poll if it is to be an idle read.
+// blocked reports whether the thread waits in a system call, which must be read or poll if it is to
+// be an idle read.
 func blocked(tid int64, idle bool) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", tid))
 	if err != nil || !idle {
@@ -231,7 +232,8 @@ func TestInputStopRace(t *testing.T) {
 	}
 }
 
-// TestFlagsUntouched checks that no open file that others may share changes its flags, while it is in use and after.
+// TestFlagsUntouched checks that no open file that others may share changes its flags, while it is
+// in use and after.
 func TestFlagsUntouched(t *testing.T) {
 	for transport, open := range transports {
 		t.Run(transport, func(t *testing.T) {
@@ -266,7 +268,8 @@ func flags(t *testing.T, f *os.File) (flags int) {
 	return flags
 }
 
-// TestDescriptorsReturned checks that inputs and outputs give back every descriptor, also when they are closed under a user.
+// TestDescriptorsReturned checks that inputs and outputs give back every descriptor, also when they
+// are closed under a user.
 func TestDescriptorsReturned(t *testing.T) {
 	before := openFDs(t)
 	t.Run("use", func(t *testing.T) {
@@ -322,8 +325,9 @@ func TestReadWriteAllocations(t *testing.T) {
 	}
 }
 
-// TestIdleIsNotPolled checks that neither the runtime's poller nor our own watches the descriptors of an input while it is read idly, nor those
-// of an output that has room: a thread in the poller would be woken by each message, for nothing.
+// TestIdleIsNotPolled checks that neither the runtime's poller nor our own watches the descriptors
+// of an input while it is read idly, nor those of an output that has room: a thread in the poller
+// would be woken by each message, for nothing.
 func TestIdleIsNotPolled(t *testing.T) {
 	for transport, open := range transports {
 		t.Run(transport, func(t *testing.T) {

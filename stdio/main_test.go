@@ -11,7 +11,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// helperVar makes the test binary behave as a child process of a test: it names an entry of helpers.
+// helperVar makes the test binary behave as a child process of a test: it names an entry of
+// helpers.
 const helperVar = "STDIO_TEST_HELPER"
 
 // helpers are the child processes. Other files add theirs.

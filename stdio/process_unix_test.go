@@ -73,7 +73,8 @@ func helperStubborn() {
 	forever()
 }
 
-// helperLauncher starts a process that inherits everything and ignores SIGTERM, says its pid, and does not look after it.
+// helperLauncher starts a process that inherits everything and ignores SIGTERM, says its pid, and
+// does not look after it.
 func helperLauncher() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), helperVar+"=stubborn")
@@ -390,7 +391,8 @@ func childPid(t *testing.T, p *Process) (pid int) {
 	return pid
 }
 
-// TestProcessPipeHeldElsewhere checks that what has left the group, and is not ours to kill, cannot keep reads waiting.
+// TestProcessPipeHeldElsewhere checks that what has left the group, and is not ours to kill, cannot
+// keep reads waiting.
 func TestProcessPipeHeldElsewhere(t *testing.T) {
 	t.Parallel()
 	p := startHelper(t, "detach")

@@ -34,7 +34,8 @@ func serveOn(t *testing.T, open func(testing.TB) (r, w *os.File), args ...string
 	return startOn(t, inR, outW, inW, outR, args...)
 }
 
-// startOn starts helperServe on the given files. Its Process has no pipes; Pid, Wait and Stderr work.
+// startOn starts helperServe on the given files. Its Process has no pipes; Pid, Wait and Stderr
+// work.
 func startOn(t *testing.T, stdin, stdout, w, r *os.File, args ...string) *served {
 	t.Helper()
 	c := helperCommand(t, "serve", args...)

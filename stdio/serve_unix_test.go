@@ -219,7 +219,8 @@ func TestServeSignal(t *testing.T) {
 	}
 }
 
-// TestServeSignalWhileIdle sends the signal to a server that waits in a read which nothing else would end.
+// TestServeSignalWhileIdle sends the signal to a server that waits in a read which nothing else
+// would end.
 func TestServeSignalWhileIdle(t *testing.T) {
 	t.Parallel()
 	for transport, open := range childTransports {
@@ -372,7 +373,8 @@ func TestServeSurvivesSIGPIPE(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	eventually(t, "exit", func() bool {
-		// A process that another test is just starting may have out open for a moment, so one reply is not enough.
+		// A process that another test is just starting may have out open for a moment, so one reply
+		// is not enough.
 		io.WriteString(in, "{}\n")
 		select {
 		case err := <-ended:

@@ -123,7 +123,8 @@ func TestSuperviseStablePeriodResets(t *testing.T) {
 		defer s.Close()
 		<-time.After(time.Minute)
 		synctest.Wait()
-		// 0 +1 = 1, +2 = 3, +4 = 7, lives 10 and is stable, +1 = 18, lives 9, +1 = 28, lives 20, +1 = 49
+		// 0 +1 = 1, +2 = 3, +4 = 7, lives 10 and is stable, +1 = 18, lives 9, +1 = 28, lives 20, +1
+		// = 49
 		want := []time.Duration{0, 1, 3, 7, 18, 28, 49}
 		for i := range want {
 			want[i] *= time.Second
@@ -299,7 +300,8 @@ func TestSuperviseConnect(t *testing.T) {
 	}
 }
 
-// TestSuperviseEnds checks that somebody else's closing of the process is the beginning of another one, also of a clean end.
+// TestSuperviseEnds checks that somebody else's closing of the process is the beginning of another
+// one, also of a clean end.
 func TestSuperviseCleanEndRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

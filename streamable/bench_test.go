@@ -165,8 +165,9 @@ func BenchmarkBarePost(b *testing.B) {
 	}
 }
 
-// BenchmarkClientRatio is how many times as long a call takes as a bare POST, with one and with 64 under way: the median of the ratios of many short rounds, in which both take
-// turns, so that it means something on a noisy machine.
+// BenchmarkClientRatio is how many times as long a call takes as a bare POST, with one and with 64
+// under way: the median of the ratios of many short rounds, in which both take turns, so that it
+// means something on a noisy machine.
 func BenchmarkClientRatio(b *testing.B) {
 	for _, test := range []struct {
 		name    string

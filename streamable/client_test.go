@@ -32,7 +32,8 @@ type sent struct {
 	Params json.RawMessage
 }
 
-// A fake is an HTTP server that answers as a test says, by JSON-RPC method, or by HTTP method for requests without a body.
+// A fake is an HTTP server that answers as a test says, by JSON-RPC method, or by HTTP method for
+// requests without a body.
 type fake struct {
 	*httptest.Server
 	t         testing.TB
@@ -130,7 +131,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// name is what a request counts as: its JSON-RPC method, answer, or its HTTP method if it has no body.
+// name is what a request counts as: its JSON-RPC method, answer, or its HTTP method if it has no
+// body.
 func (s *sent) name() string {
 	switch {
 	case s.Body == "":

@@ -77,7 +77,8 @@ func TestClientResumeRefused(t *testing.T) {
 	}
 }
 
-// TestClientStreamTooLarge: a stream whose answer is too large is not taken up again to look for it.
+// TestClientStreamTooLarge: a stream whose answer is too large is not taken up again to look for
+// it.
 func TestClientStreamTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newPiped(t, legacy(map[string]http.HandlerFunc{
@@ -150,7 +151,8 @@ func (s *cutStream) Write(p []byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestClientCut: through a proxy that cuts streams, 500 calls of one session, 16 at a time, lose neither an answer nor a report of progress.
+// TestClientCut: through a proxy that cuts streams, 500 calls of one session, 16 at a time, lose
+// neither an answer nor a report of progress.
 func TestClientCut(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20251125} {
 		t.Run(revision.String(), func(t *testing.T) {

@@ -144,7 +144,8 @@ func TestClientStatus(t *testing.T) {
 	}
 }
 
-// TestClientErrorAnswers: errors in bodies are answers whatever their status, and the connection lives on.
+// TestClientErrorAnswers: errors in bodies are answers whatever their status, and the connection
+// lives on.
 func TestClientErrorAnswers(t *testing.T) {
 	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": inTurn(
 		raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no such thing"}}`),

@@ -24,7 +24,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestClientBadAnswers: answers that are none. The call fails, is not repeated, and the next one works.
+// TestClientBadAnswers: answers that are none. The call fails, is not repeated, and the next one
+// works.
 func TestClientBadAnswers(t *testing.T) {
 	const answer = `{"jsonrpc":"2.0","id":$ID,"result":` + done + `}`
 	zip := func(text string) string {
@@ -320,7 +321,8 @@ type deniedError struct{}
 func (deniedError) Error() string { return "log in first" }
 func (deniedError) Denied() bool  { return true }
 
-// TestClientTransportDenies: what an OAuth client says is no sign of an era, and nothing to try again.
+// TestClientTransportDenies: what an OAuth client says is no sign of an era, and nothing to try
+// again.
 func TestClientTransportDenies(t *testing.T) {
 	hc := &http.Client{Transport: refuses{deniedError{}}, Timeout: 1}
 	_, err := client.Dial(t.Context(), streamable.Dial("http://x/", &streamable.DialOptions{HTTPClient: hc}), nil)
@@ -329,7 +331,8 @@ func TestClientTransportDenies(t *testing.T) {
 	}
 }
 
-// TestClientManyCalls: more at once than the transport lets through at a time. Cancellations and answers are not held up by them.
+// TestClientManyCalls: more at once than the transport lets through at a time. Cancellations and
+// answers are not held up by them.
 func TestClientManyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

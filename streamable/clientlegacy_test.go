@@ -23,7 +23,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestClientWaitsToBeAsked: if the server may ask, calls wait until it knows of the stream for that, but not for ever, and no other requests do.
+// TestClientWaitsToBeAsked: if the server may ask, calls wait until it knows of the stream for
+// that, but not for ever, and no other requests do.
 func TestClientWaitsToBeAsked(t *testing.T) {
 	for _, canAnswer := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -58,7 +59,8 @@ func TestClientWaitsToBeAsked(t *testing.T) {
 	}
 }
 
-// TestClientNotificationStream: a server that answers a notification with a stream that it leaves open does not hold up what comes behind it.
+// TestClientNotificationStream: a server that answers a notification with a stream that it leaves
+// open does not hold up what comes behind it.
 func TestClientNotificationStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newPiped(t, legacy(map[string]http.HandlerFunc{"notifications/initialized": func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +80,8 @@ func TestClientNotificationStream(t *testing.T) {
 	})
 }
 
-// TestClientMissed: when the stream breaks that notifications come on, and cannot be resumed, subscribers hear that something may have been missed.
+// TestClientMissed: when the stream breaks that notifications come on, and cannot be resumed,
+// subscribers hear that something may have been missed.
 func TestClientMissed(t *testing.T) {
 	const hello = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n"
 	for _, test := range []struct {
@@ -117,7 +120,8 @@ func TestClientMissed(t *testing.T) {
 	}
 }
 
-// TestClientNoSuchMethod: 404 is also what some answer to a method that they do not have, in a session that lives.
+// TestClientNoSuchMethod: 404 is also what some answer to a method that they do not have, in a
+// session that lives.
 func TestClientNoSuchMethod(t *testing.T) {
 	f := newFake(t, legacy(map[string]http.HandlerFunc{
 		"tools/call": raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no tools here"}}`),
@@ -132,7 +136,8 @@ func TestClientNoSuchMethod(t *testing.T) {
 	}
 }
 
-// TestClientAnotherInitialize: the session of a handshake that failed is not taken into the next one.
+// TestClientAnotherInitialize: the session of a handshake that failed is not taken into the next
+// one.
 func TestClientAnotherInitialize(t *testing.T) {
 	f := newFake(t, legacy(map[string]http.HandlerFunc{"initialize": inTurn(
 		func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +160,8 @@ func TestClientAnotherInitialize(t *testing.T) {
 	}
 }
 
-// TestClientIsPinged: a server that asks without end, and does not take what it is answered, costs only so much.
+// TestClientIsPinged: a server that asks without end, and does not take what it is answered, costs
+// only so much.
 func TestClientIsPinged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -215,7 +221,8 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// TestClientClosesBodies: all of them, and of a stream that is resumed again and again each before the next.
+// TestClientClosesBodies: all of them, and of a stream that is resumed again and again each before
+// the next.
 func TestClientClosesBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gets atomic.Int32
@@ -267,7 +274,8 @@ func (s *seer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// TestClientContext: what a caller says in its context reaches the Transport, as one that logs in needs it.
+// TestClientContext: what a caller says in its context reaches the Transport, as one that logs in
+// needs it.
 func TestClientContext(t *testing.T) {
 	f := newFake(t, modern(nil))
 	s := &seer{RoundTripper: http.DefaultTransport, seen: make(map[string]any)}
@@ -288,7 +296,8 @@ func TestClientContext(t *testing.T) {
 	}
 }
 
-// TestClientCookies: those of the Jar are sent, and those that the server sets are kept, over a redirect too.
+// TestClientCookies: those of the Jar are sent, and those that the server sets are kept, over a
+// redirect too.
 func TestClientCookies(t *testing.T) {
 	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/other" {
@@ -320,7 +329,8 @@ func TestClientCookies(t *testing.T) {
 	}
 }
 
-// TestClientOldSessionGone: an old server may forget a session whose stream is still there. The call goes to the next one.
+// TestClientOldSessionGone: an old server may forget a session whose stream is still there. The
+// call goes to the next one.
 func TestClientOldSessionGone(t *testing.T) {
 	var streams atomic.Int32
 	answers := make(chan string, 1)

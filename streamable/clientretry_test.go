@@ -38,7 +38,8 @@ func busy(status, after int, body string) http.HandlerFunc {
 // rateLimited is what a server with limits on its callers answers, also as the body of a 429.
 const rateLimited = `{"jsonrpc":"2.0","id":$ID,"error":{"code":429,"message":"too many requests","data":{"limit":"rate","retryAfterMs":2000}}}`
 
-// TestClientObeysRetryAfter: what was certainly not carried out is sent again when the server wants it, within the time that the call has, and not for ever.
+// TestClientObeysRetryAfter: what was certainly not carried out is sent again when the server wants
+// it, within the time that the call has, and not for ever.
 func TestClientObeysRetryAfter(t *testing.T) {
 	deadline := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
 		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
@@ -155,7 +156,8 @@ func TestClientListenObeysRetryAfter(t *testing.T) {
 	})
 }
 
-// TestClientSessionRefused: many servers refuse a session that they do not know with 400, and not with 404. The call is made on a new session then; other bad requests are what they are.
+// TestClientSessionRefused: many servers refuse a session that they do not know with 400, and not
+// with 404. The call is made on a new session then; other bad requests are what they are.
 func TestClientSessionRefused(t *testing.T) {
 	const noSession = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`
 	ping := func(w http.ResponseWriter, r *http.Request) { reply("{}")(w, r) }
@@ -208,7 +210,8 @@ func TestClientSessionRefused(t *testing.T) {
 	}
 }
 
-// TestClientIdleSessionRefused: nor does a session that nobody uses go unnoticed, when the stream that listens to the server is refused so.
+// TestClientIdleSessionRefused: nor does a session that nobody uses go unnoticed, when the stream
+// that listens to the server is refused so.
 func TestClientIdleSessionRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuse := raw(400, "text/plain", "no such session")
@@ -226,7 +229,8 @@ func TestClientIdleSessionRefused(t *testing.T) {
 	})
 }
 
-// TestClientOldTooLarge: an answer over HTTP+SSE that is too large fails the only call, and the stream goes on.
+// TestClientOldTooLarge: an answer over HTTP+SSE that is too large fails the only call, and the
+// stream goes on.
 func TestClientOldTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stream := make(chan string, 1)
@@ -271,8 +275,9 @@ func TestClientOldTooLarge(t *testing.T) {
 	})
 }
 
-// A bareHTTP2 is a server of HTTP/2 that does what net/http's would not: it answers the first request, and refuses each further one as a test says. It knows so much of HPACK that it can
-// say "200".
+// A bareHTTP2 is a server of HTTP/2 that does what net/http's would not: it answers the first
+// request, and refuses each further one as a test says. It knows so much of HPACK that it can say
+// "200".
 type bareHTTP2 struct {
 	net.Listener
 	t      *testing.T
@@ -360,7 +365,8 @@ func (s *bareHTTP2) request(w io.Writer, stream uint32, body string) {
 	writeFrame(w, frameData, flagEnd, stream, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result))
 }
 
-// TestClientHTTP2Repeats: what net/http repeats by itself, and what it must not. A side effect happens once; a request that the server certainly has not looked at is sent again.
+// TestClientHTTP2Repeats: what net/http repeats by itself, and what it must not. A side effect
+// happens once; a request that the server certainly has not looked at is sent again.
 func TestClientHTTP2Repeats(t *testing.T) {
 	reset := func(code uint32) func(io.Writer, uint32) {
 		return func(w io.Writer, stream uint32) {

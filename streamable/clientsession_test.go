@@ -390,7 +390,8 @@ func TestClientCloses(t *testing.T) {
 	})
 }
 
-// TestClientForgottenEarly: the server forgets the session before it has answered the first GET, which so says nothing of whether it has a stream.
+// TestClientForgottenEarly: the server forgets the session before it has answered the first GET,
+// which so says nothing of whether it has a stream.
 func TestClientForgottenEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := raw(http.StatusNotFound, "text/plain", "session not found")
@@ -420,7 +421,8 @@ func TestClientForgottenEarly(t *testing.T) {
 	})
 }
 
-// TestClientAway: who does not want to wait for a server that is not there is told after the time that it has, and not before what the server wants to be waited.
+// TestClientAway: who does not want to wait for a server that is not there is told after the time
+// that it has, and not before what the server wants to be waited.
 func TestClientAway(t *testing.T) {
 	for _, test := range []struct {
 		name  string

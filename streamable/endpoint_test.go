@@ -73,7 +73,8 @@ func (e *endpoint) serveTLS(h http.Handler, http2 bool) {
 	e.t.Cleanup(e.web.Close)
 }
 
-// inBubble runs a test with an endpoint whose time is that of the test. Its connections are pipes; where h2 is set, they speak HTTP/2.
+// inBubble runs a test with an endpoint whose time is that of the test. Its connections are pipes;
+// where h2 is set, they speak HTTP/2.
 func inBubble(t *testing.T, h2 bool, o *streamable.Options, test func(e *endpoint)) {
 	t.Helper()
 	inBubbleOf(t, h2, o, nil, test)

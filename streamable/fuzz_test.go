@@ -14,7 +14,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// FuzzPost posts anything. Nothing panics, the status is one that is documented, and the response has one JSON-RPC answer at most, or is a stream of messages.
+// FuzzPost posts anything. Nothing panics, the status is one that is documented, and the response
+// has one JSON-RPC answer at most, or is a stream of messages.
 func FuzzPost(f *testing.F) {
 	modern, headers := callPost(1, "echo", `{"text":"x"}`)
 	var lines []string
@@ -89,7 +90,8 @@ func post(h http.Handler, body, headers string) *httptest.ResponseRecorder {
 	return w
 }
 
-// checkAnswer checks a message, or the array of answers to a batch, and reports whether it answers something.
+// checkAnswer checks a message, or the array of answers to a batch, and reports whether it answers
+// something.
 func checkAnswer(t *testing.T, text []byte) (answers bool) {
 	t.Helper()
 	if jsonrpc.IsBatch(text) {

@@ -86,7 +86,8 @@ func TestRawRequests(t *testing.T) {
 	}
 }
 
-// An answer that takes long becomes a stream, whose signs of life keep it warm; for who takes no stream, it comes when it comes.
+// An answer that takes long becomes a stream, whose signs of life keep it warm; for who takes no
+// stream, it comes when it comes.
 //
 // Spec: S73
 func TestKeepAlive(t *testing.T) {
@@ -113,7 +114,8 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// The deadline that a user's server has for writing counts from the beginning of a request. It neither cuts what takes longer, nor streams.
+// The deadline that a user's server has for writing counts from the beginning of a request. It
+// neither cuts what takes longer, nor streams.
 func TestWriteTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", nil)
@@ -155,7 +157,8 @@ func TestSlowBody(t *testing.T) {
 	})
 }
 
-// A client that does not read, because it does not want to or because it has gone without a word, is given up: its request is cancelled, or its stream ends.
+// A client that does not read, because it does not want to or because it has gone without a word,
+// is given up: its request is cancelled, or its stream ends.
 func TestSlowReader(t *testing.T) {
 	for name, text := range map[string]string{
 		"request": func() string {
@@ -241,7 +244,8 @@ func TestGoexit(t *testing.T) {
 	check("SSE", data)
 }
 
-// What a request of a session that ended meanwhile is answered with is no invitation to send it again: it may have been carried out.
+// What a request of a session that ended meanwhile is answered with is no invitation to send it
+// again: it may have been carried out.
 func TestSessionEndsMeanwhile(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		e := newEndpoint(t, nil, nil)

@@ -466,7 +466,8 @@ func TestTakeOverAsks(t *testing.T) {
 	}
 }
 
-// Each of two requests at once has its own stream, and nothing comes by two of them, or by that of neither.
+// Each of two requests at once has its own stream, and nothing comes by two of them, or by that of
+// neither.
 //
 // Spec: S76 S77 S78 S82
 func TestOneStreamForEach(t *testing.T) {

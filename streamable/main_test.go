@@ -12,7 +12,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// benchServerVariable makes the test binary a server for benchmarks of the client, in a process of its own: what the server costs is not the client's.
+// benchServerVariable makes the test binary a server for benchmarks of the client, in a process of
+// its own: what the server costs is not the client's.
 const benchServerVariable = "MCPWIRE_BENCH_SERVER"
 
 func TestMain(m *testing.M) {

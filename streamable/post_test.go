@@ -179,7 +179,8 @@ func TestModernOnly(t *testing.T) {
 	e.visit("2025-06-18", "{}", nil)
 }
 
-// Streams of subscriptions begin with what they are about, and end with a result when the server does.
+// Streams of subscriptions begin with what they are about, and end with a result when the server
+// does.
 func TestListen(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	body, headers := modernPost(1700000000000, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
@@ -232,7 +233,8 @@ func TestStreamAlways(t *testing.T) {
 	}
 }
 
-// The time that a body may take is none of what comes after it: a handler that takes longer is not cancelled, though the connection is read meanwhile.
+// The time that a body may take is none of what comes after it: a handler that takes longer is not
+// cancelled, though the connection is read meanwhile.
 func TestBodyTimeoutEnds(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubbleOf(t, h2, nil, nil, func(e *endpoint) {
@@ -261,7 +263,8 @@ func TestBodyTimeoutEnds(t *testing.T) {
 	}
 }
 
-// Bodies arrive whole, whatever is known of their length beforehand, and clients are told that of answers.
+// Bodies arrive whole, whatever is known of their length beforehand, and clients are told that of
+// answers.
 func TestLongBodies(t *testing.T) {
 	inBubbleOf(t, false, nil, nil, func(e *endpoint) {
 		for _, n := range []int{1 << 10, 3 << 10, 60 << 10, 64 << 10, 100_000, 700_000} {

@@ -19,7 +19,8 @@ const (
 	tokenBob   = "bob-0123456789abcdef"
 )
 
-// serverHandler lets alice in, who may do everything, until expires if that is not zero, and bob, who may only read.
+// serverHandler lets alice in, who may do everything, until expires if that is not zero, and bob,
+// who may only read.
 func serverHandler(t *testing.T, expires time.Time) *auth.Guard {
 	t.Helper()
 	tokens, err := auth.NewStatic(

@@ -8,7 +8,8 @@ import (
 	"mcpwire/server"
 )
 
-// An outlet that a relay was lent for a request is of no use when that has been answered, even if what is behind it serves another request by then.
+// An outlet that a relay was lent for a request is of no use when that has been answered, even if
+// what is behind it serves another request by then.
 func TestLentOutlet(t *testing.T) {
 	var sent bytes.Buffer
 	w := httptest.NewRecorder()

@@ -21,7 +21,8 @@ func (w *timedWriter) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// Signs of life come in time, however many responses the memory of this one served before, and none comes when it has ended.
+// Signs of life come in time, however many responses the memory of this one served before, and none
+// comes when it has ended.
 func TestWarmerServesOneAfterAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := MustHandler(server.MustNew("test", "1", nil), &Options{KeepAlive: 15 * time.Second})

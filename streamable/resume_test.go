@@ -68,7 +68,8 @@ func TestResumeQuietStream(t *testing.T) {
 	})
 }
 
-// Of what belongs to no request, so much is kept for a client that does not listen, and in its order.
+// Of what belongs to no request, so much is kept for a client that does not listen, and in its
+// order.
 func TestNewsKept(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		v := e.visit("2025-06-18", "{}", nil)
@@ -116,7 +117,8 @@ func TestStorePanics(t *testing.T) {
 	}
 }
 
-// Of two processes with the same stores, neither takes the events of the other's streams for its own, and what ends in one goes on in the other.
+// Of two processes with the same stores, neither takes the events of the other's streams for its
+// own, and what ends in one goes on in the other.
 //
 // Spec: S78 S79
 func TestTakeOverStreams(t *testing.T) {
@@ -202,7 +204,8 @@ func TestAskWithoutStream(t *testing.T) {
 	})
 }
 
-// The connection ends early, whatever it is; the client of HTTP/1.0 sees it by the end of the connection.
+// The connection ends early, whatever it is; the client of HTTP/1.0 sees it by the end of the
+// connection.
 func TestCloseStreamAnyway(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	goOn := make(chan struct{})

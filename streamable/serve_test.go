@@ -152,7 +152,8 @@ func TestServeLargeHeader(t *testing.T) {
 	}
 }
 
-// What one program takes for the body of a request is another's next request: nothing is taken from such a connection any more.
+// What one program takes for the body of a request is another's next request: nothing is taken from
+// such a connection any more.
 func TestServeLengthAndChunked(t *testing.T) {
 	var n atomic.Int32
 	s := serve(t, hello(&n), nil)
@@ -360,7 +361,8 @@ const (
 	h2Settings = 4
 )
 
-// An HTTP/2 client that makes no room for the end of an answer does not keep its stream, whoever has answered.
+// An HTTP/2 client that makes no room for the end of an answer does not keep its stream, whoever
+// has answered.
 func TestServeNoWindow(t *testing.T) {
 	for name, h := range map[string]http.Handler{
 		"any handler": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }),
@@ -403,7 +405,8 @@ func untilReset(t *testing.T, c net.Conn, r *bufio.Reader) {
 	}
 }
 
-// A body that somebody has put in the place of the real one, and that ends before it, does not have the server wait for the rest.
+// A body that somebody has put in the place of the real one, and that ends before it, does not have
+// the server wait for the rest.
 func TestServeBodyReplaced(t *testing.T) {
 	inner := MustHandler(server.MustNew("test", "1", nil), nil)
 	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,8 @@ func boundConn(c net.Conn, patience time.Duration) *boundedConn {
 // pass lets time pass, in a bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
-// waited returns what becomes of a connection whose deadline is set, which is read from and which is sent something, at times that the seed chooses.
+// waited returns what becomes of a connection whose deadline is set, which is read from and which
+// is sent something, at times that the seed chooses.
 func waited(c, far net.Conn, seed uint64) (log []string) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	began := time.Now()
@@ -71,7 +72,8 @@ func waited(c, far net.Conn, seed uint64) (log []string) {
 	return log
 }
 
-// What a caller sees of the deadlines of a boundedConn is what it sees of those of the connection beneath.
+// What a caller sees of the deadlines of a boundedConn is what it sees of those of the connection
+// beneath.
 func TestBoundedConnDeadlines(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
@@ -105,7 +107,8 @@ func (c *countingConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// As long as something is read and written all the time, deadlines that are a while off cost nothing.
+// As long as something is read and written all the time, deadlines that are a while off cost
+// nothing.
 func TestBoundedConnFewDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -134,7 +137,8 @@ func TestBoundedConnFewDeadlines(t *testing.T) {
 	})
 }
 
-// A deadline that was noted before a write, and comes in the middle of it, does not count: all of the write is done.
+// A deadline that was noted before a write, and comes in the middle of it, does not count: all of
+// the write is done.
 func TestBoundedConnWriteGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -171,7 +175,8 @@ func TestBoundedConnWriteGoesOn(t *testing.T) {
 	})
 }
 
-// Where no deadline was set, a peer that reads is waited for, however slow it is, and one that does not is not.
+// Where no deadline was set, a peer that reads is waited for, however slow it is, and one that does
+// not is not.
 func TestBoundedConnPatience(t *testing.T) {
 	const patience = 10 * time.Second
 	ends := func(c net.Conn, b []byte) (time.Duration, error) {

@@ -89,7 +89,8 @@ func TestServeTimeouts(t *testing.T) {
 	})
 }
 
-// The header of each request has its time from when it begins, however it is spread, and wherever it begins.
+// The header of each request has its time from when it begins, however it is spread, and wherever
+// it begins.
 func TestServeSpreadHeader(t *testing.T) {
 	header := "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	tests := []struct {
@@ -135,7 +136,8 @@ func TestServeSpreadHeader(t *testing.T) {
 	}
 }
 
-// A header that came slowly bounds nothing of what follows: neither the body, nor the handler, nor the wait for the next request.
+// A header that came slowly bounds nothing of what follows: neither the body, nor the handler, nor
+// the wait for the next request.
 func TestServeLateHeader(t *testing.T) {
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n, err := io.Copy(io.Discard, r.Body); n != 2 || err != nil {
@@ -215,7 +217,8 @@ func TestServePipelined(t *testing.T) {
 	})
 }
 
-// A handler that does not read the body does not leave the connection to a client that does not send it.
+// A handler that does not read the body does not leave the connection to a client that does not
+// send it.
 func TestServeUnreadBody(t *testing.T) {
 	refusing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	inBubble(t, refusing, nil, func(t *testing.T, l *pipeListener, stop func() error) {
@@ -254,7 +257,8 @@ func TestServeSlowReader(t *testing.T) {
 	})
 }
 
-// The bounds of the end of one answer are not those of the next, and a stream that is alive goes on.
+// The bounds of the end of one answer are not those of the next, and a stream that is alive goes
+// on.
 func TestServeLongStream(t *testing.T) {
 	stream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -234,8 +234,8 @@ func TestSessionMemory(t *testing.T) {
 	}
 }
 
-// Over HTTP/2, the end of a body comes when its handler has returned, so that what is cut off gets an
-// event; requests of sessions have handlers elsewhere.
+// Over HTTP/2, the end of a body comes when its handler has returned, so that what is cut off gets
+// an event; requests of sessions have handlers elsewhere.
 func TestShutdownTooLateHTTP2(t *testing.T) {
 	inBubble(t, true, nil, func(e *endpoint) {
 		stubborn := make(chan struct{})

@@ -14,7 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testEventStore holds that a store does what [EventStore] says. newStore returns an empty one that has room for everything in here.
+// testEventStore holds that a store does what [EventStore] says. newStore returns an empty one that
+// has room for everything in here.
 func testEventStore(t *testing.T, newStore func() EventStore) {
 	for _, test := range []struct {
 		name string

@@ -22,7 +22,8 @@ func (s *spyStore) Append(ctx context.Context, session, stream string, data []by
 	return s.EventStore.Append(ctx, session, stream, data)
 }
 
-// A stream is found until all of it is in the store, so that who resumes it just when the answer is sent gets that.
+// A stream is found until all of it is in the store, so that who resumes it just when the answer is
+// sent gets that.
 func TestStreamFoundUntilKept(t *testing.T) {
 	store := &spyStore{EventStore: NewMemoryEvents(nil)}
 	h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})

@@ -47,7 +47,8 @@ func TestSendError(t *testing.T) {
 	}
 }
 
-// TestClientProxy: what a proxy answers is no answer of the server, and nothing has been sent to that.
+// TestClientProxy: what a proxy answers is no answer of the server, and nothing has been sent to
+// that.
 func TestClientProxy(t *testing.T) {
 	for status, want := range map[int]jsonrpc.Outcome{407: jsonrpc.OutcomeDenied, 403: jsonrpc.OutcomeDenied, 502: jsonrpc.OutcomeUnprocessed, 200: jsonrpc.OutcomeUnprocessed} {
 		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,7 +99,8 @@ type silent struct{ resp *http.Response }
 
 func (s silent) RoundTrip(*http.Request) (*http.Response, error) { return s.resp, nil }
 
-// TestClientSilentTransport: a round tripper that breaks its contract makes a call fail, and nothing else.
+// TestClientSilentTransport: a round tripper that breaks its contract makes a call fail, and
+// nothing else.
 func TestClientSilentTransport(t *testing.T) {
 	for _, resp := range []*http.Response{nil, {StatusCode: 200}} {
 		c := Dial("http://x/", &DialOptions{HTTPClient: &http.Client{Transport: silent{resp}}})

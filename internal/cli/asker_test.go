@@ -14,8 +14,8 @@ import (
 	"mcpwire/stdio"
 )
 
-// A script that needs a server which asks, sends pictures and means no good runs this program with a variable:
-// mcpwire call -e MCPWIRE_TEST_SERVER=ask TOOL -- mcpwire
+// A script that needs a server which asks, sends pictures and means no good runs this program with
+// a variable: mcpwire call -e MCPWIRE_TEST_SERVER=ask TOOL -- mcpwire
 func init() {
 	if os.Getenv("MCPWIRE_TEST_SERVER") != "ask" {
 		return
@@ -34,7 +34,8 @@ type delivery struct {
 	Ring   *bool  `json:"ring,omitempty" jsonschema:"ring the bell"`
 }
 
-// What a hostile peer would say: it turns the text red, moves the cursor up, and reverses what follows.
+// What a hostile peer would say: it turns the text red, moves the cursor up, and reverses what
+// follows.
 const nasty = "\x1b[31mred\x1b[A\u202eevil\u200b"
 
 func newTestServer() *server.Server {

@@ -46,8 +46,9 @@ func (k *kill) String() string {
 	return fmt.Sprintf("%s at message %d, %s %s to %s %s", k.who, k.point, k.nearEra, k.near, k.farEra, k.far)
 }
 
-// TestBridgeKill kills the client, the bridge and the server, each at points of a session that are spread over its messages: what waits is told at once, nothing goes on that nobody
-// needs, and the next session works.
+// TestBridgeKill kills the client, the bridge and the server, each at points of a session that are
+// spread over its messages: what waits is told at once, nothing goes on that nobody needs, and the
+// next session works.
 func TestBridgeKill(t *testing.T) {
 	seed := *killSeed
 	if seed == 0 {
@@ -206,7 +207,8 @@ func (k *kill) visitor() error {
 	return nil
 }
 
-// gone waits until no process is left, but for those of roles that do not matter, and returns what is left after a minute.
+// gone waits until no process is left, but for those of roles that do not matter, and returns what
+// is left after a minute.
 func (k *kill) gone(but ...string) (left []victim) {
 	began := time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)

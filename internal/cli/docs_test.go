@@ -75,7 +75,8 @@ func goTool(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// TestHostConfiguration holds that the README and the help of serve show the same block, and that it is JSON.
+// TestHostConfiguration holds that the README and the help of serve show the same block, and that
+// it is JSON.
 func TestHostConfiguration(t *testing.T) {
 	var compact [2]bytes.Buffer
 	_, help, _ := strings.Cut(serveLong, "\"servers\"):\n")
@@ -190,7 +191,8 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestDecisions holds that decisions are numbered without gaps, and that each says what was rejected.
+// TestDecisions holds that decisions are numbered without gaps, and that each says what was
+// rejected.
 func TestDecisions(t *testing.T) {
 	files, err := fs.Glob(os.DirFS(root), "doc/adr/[0-9]*.md")
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// runDoctorOn runs the command on a handler, and returns the exit status and what it printed. URL in args is that of the server.
+// runDoctorOn runs the command on a handler, and returns the exit status and what it printed. URL
+// in args is that of the server.
 func runDoctorOn(t *testing.T, srv *httptest.Server, args ...string) (int, string) {
 	t.Helper()
 	t.Setenv("MCPWIRE_HOME", t.TempDir())

@@ -97,7 +97,8 @@ func TestErrorFormat(t *testing.T) {
 	}
 }
 
-// TestErrorText: an error for people has a line for each thing to say, whatever a server put into it.
+// TestErrorText: an error for people has a line for each thing to say, whatever a server put into
+// it.
 func TestErrorText(t *testing.T) {
 	f := fail(exitAnswer, "rpc_error", "do this", errors.New("no\ngood \x1b[1m")).(*failure)
 	f.rpc = &rpcLine{Data: []byte("{\n}")}

@@ -94,7 +94,8 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestFoldWidth holds for every width that no line is wider, and that nothing but spaces and line breaks is added or lost.
+// TestFoldWidth holds for every width that no line is wider, and that nothing but spaces and line
+// breaks is added or lost.
 func TestFoldWidth(t *testing.T) {
 	squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
 	for _, step := range demoSteps() {

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestHelp looks at the help of every command: it fits into 80 columns, has examples that name the command, and tells the flags that reach a server apart.
+// TestHelp looks at the help of every command: it fits into 80 columns, has examples that name the
+// command, and tells the flags that reach a server apart.
 func TestHelp(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

@@ -13,7 +13,8 @@ import (
 // mocking holds a function for each script that stops the mock it started last.
 var mocking sync.Map
 
-// cmdMocking starts "mcpwire mock --http 127.0.0.1:0", waits until it listens, and sets MOCK: mocking FILE FLAGS... It ends with the script, or by unmock.
+// cmdMocking starts "mcpwire mock --http 127.0.0.1:0", waits until it listens, and sets MOCK:
+// mocking FILE FLAGS... It ends with the script, or by unmock.
 func cmdMocking(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: mocking FILE FLAGS...")
@@ -23,7 +24,8 @@ func cmdMocking(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { stop() })
 }
 
-// cmdUnmock tells the mock to stop, which has to exit with a status, and prints what it wrote to standard error: unmock STATUS
+// cmdUnmock tells the mock to stop, which has to exit with a status, and prints what it wrote to
+// standard error: unmock STATUS
 func cmdUnmock(ts *testscript.TestScript, neg bool, args []string) {
 	stop, ok := mocking.Load(ts)
 	if neg || len(args) != 1 || !ok {

@@ -15,8 +15,8 @@ import (
 )
 
 // launcher is a server as many are: a launcher that does not pass signals on, and a program that
-// does not read its input yet. It writes the process id of that to a file, after the moment in which
-// its owner, were it killed between two system calls, could not have told the guardian yet.
+// does not read its input yet. It writes the process id of that to a file, after the moment in
+// which its owner, were it killed between two system calls, could not have told the guardian yet.
 const launcher = `sleep 1000 & echo $! >pid.new; sleep 0.3; mv pid.new pid; wait`
 
 const orphanHello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`

@@ -25,7 +25,8 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// TestClipLine compares with what it stands for, and makes sure that a peer who says much does not cost much.
+// TestClipLine compares with what it stands for, and makes sure that a peer who says much does not
+// cost much.
 func TestClipLine(t *testing.T) {
 	for _, s := range []string{"", "plain", "\x1b[31m", strings.Repeat("\u202e", 40), strings.Repeat("漢", 40), strings.Repeat("\U0001f389", 40), strings.Repeat("\xff", 40), "\xf0\x9f" + strings.Repeat("é", 40)} {
 		for n := 1; n < 50; n++ {

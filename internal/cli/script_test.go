@@ -83,7 +83,8 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdBytes makes a file of bytes that a text cannot show: bytes SRC DST. In SRC, \r and \n stand for the characters, and line breaks for nothing.
+// cmdBytes makes a file of bytes that a text cannot show: bytes SRC DST. In SRC, \r and \n stand
+// for the characters, and line breaks for nothing.
 func cmdBytes(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: bytes SRC DST")

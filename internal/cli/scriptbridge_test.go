@@ -18,7 +18,8 @@ import (
 // bridging holds a function for each script that stops the bridge it started last.
 var bridging sync.Map
 
-// cmdBridging starts "mcpwire bridge" with these arguments, waits until it listens, and sets BRIDGE: bridging ARGS... The process ends with the script, or by unbridge.
+// cmdBridging starts "mcpwire bridge" with these arguments, waits until it listens, and sets
+// BRIDGE: bridging ARGS... The process ends with the script, or by unbridge.
 func cmdBridging(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: bridging ARGS...")
@@ -28,7 +29,8 @@ func cmdBridging(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { stop() })
 }
 
-// cmdUnbridge tells the bridge to stop, which has to exit with status 0, and prints what it wrote to standard error: unbridge
+// cmdUnbridge tells the bridge to stop, which has to exit with status 0, and prints what it wrote
+// to standard error: unbridge
 func cmdUnbridge(ts *testscript.TestScript, neg bool, args []string) {
 	stop, ok := bridging.Load(ts)
 	if neg || len(args) > 0 || !ok {
@@ -39,7 +41,8 @@ func cmdUnbridge(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// cmdCertificate writes a certificate for this machine's loopback, and its key: certificate CERT KEY
+// cmdCertificate writes a certificate for this machine's loopback, and its key: certificate CERT
+// KEY
 func cmdCertificate(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: certificate CERT KEY")

@@ -20,7 +20,8 @@ var listening = regexp.MustCompile(`listening.* (?:url|address)=(\S+)`)
 // serving holds a function for each script that stops the server it started last.
 var serving sync.Map
 
-// cmdServing starts "mcpwire serve" with these flags, waits until it listens, and sets URL: serving FLAGS... The process ends with the script, or by stops.
+// cmdServing starts "mcpwire serve" with these flags, waits until it listens, and sets URL: serving
+// FLAGS... The process ends with the script, or by stops.
 func cmdServing(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("usage: serving FLAGS...")
@@ -30,7 +31,8 @@ func cmdServing(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { stop() })
 }
 
-// listen starts mcpwire, waits until it listens, and puts the URL into a variable of the script. What it returns stops the process, waits for it and returns what it wrote to standard error.
+// listen starts mcpwire, waits until it listens, and puts the URL into a variable of the script.
+// What it returns stops the process, waits for it and returns what it wrote to standard error.
 func listen(ts *testscript.TestScript, variable string, args ...string) (stop func() (log string, err error)) {
 	path, err := exec.LookPath("mcpwire")
 	ts.Check(err)
@@ -77,7 +79,8 @@ func cmdStops(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// cmdPosts posts a file and prints what comes back: posts STATUS URL FILE [HEADER:VALUE]... A file "-" is a GET.
+// cmdPosts posts a file and prints what comes back: posts STATUS URL FILE [HEADER:VALUE]... A file
+// "-" is a GET.
 func cmdPosts(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: posts STATUS URL FILE [HEADER:VALUE]...")

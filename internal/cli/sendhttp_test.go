@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestSendUnanswered sends a request to servers that do not answer it, in each of the ways there are.
+// TestSendUnanswered sends a request to servers that do not answer it, in each of the ways there
+// are.
 func TestSendUnanswered(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

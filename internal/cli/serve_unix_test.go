@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestServeSignal sends a signal while a tool is at work. The call is finished, its answer is sent, and the exit status is 0, though the client
-// has not closed the input.
+// TestServeSignal sends a signal while a tool is at work. The call is finished, its answer is sent,
+// and the exit status is 0, though the client has not closed the input.
 func TestServeSignal(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {

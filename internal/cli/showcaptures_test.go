@@ -16,8 +16,9 @@ import (
 	"mcpwire/capture"
 )
 
-// The captures that the scripts of show, grep, stats and captures read stand in the scripts. TestScriptCaptures makes them of the sketches below, by the encoder that
-// recordings are written with, redaction included; with -u it puts them there.
+// The captures that the scripts of show, grep, stats and captures read stand in the scripts.
+// TestScriptCaptures makes them of the sketches below, by the encoder that recordings are written
+// with, redaction included; with -u it puts them there.
 
 const sketchLegacy = `
 0 - 0/0 start node server.js --token hunter2hunter2
@@ -104,7 +105,8 @@ func scriptCaptures(t *testing.T) map[string][]byte {
 	}
 }
 
-// sketched makes a capture of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session and exchange, kind, and what the kind needs.
+// sketched makes a capture of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-",
+// session and exchange, kind, and what the kind needs.
 func sketched(t *testing.T, head *capture.Head, lines string) []byte {
 	t.Helper()
 	var out bytes.Buffer

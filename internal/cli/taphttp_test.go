@@ -10,7 +10,8 @@ import (
 // tapping holds a function for each script that stops the tap it started last.
 var tapping sync.Map
 
-// cmdTapping starts "mcpwire tap --listen 127.0.0.1:0", waits until it listens, and sets TAP: tapping FLAGS... URL. It ends with the script, or by untap.
+// cmdTapping starts "mcpwire tap --listen 127.0.0.1:0", waits until it listens, and sets TAP:
+// tapping FLAGS... URL. It ends with the script, or by untap.
 func cmdTapping(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: tapping FLAGS... URL")
@@ -20,7 +21,8 @@ func cmdTapping(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { stop() })
 }
 
-// cmdUntap tells the tap to stop, which has to exit with status 0, and prints what it wrote to standard error: untap
+// cmdUntap tells the tap to stop, which has to exit with status 0, and prints what it wrote to
+// standard error: untap
 func cmdUntap(ts *testscript.TestScript, neg bool, args []string) {
 	stop, ok := tapping.Load(ts)
 	if neg || len(args) > 0 || !ok {

@@ -24,7 +24,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// Variables of the environment of the processes that the tests of the bridge start. The mark is in that of all that belong to one test, whoever has started them.
+// Variables of the environment of the processes that the tests of the bridge start. The mark is in
+// that of all that belong to one test, whoever has started them.
 const (
 	victimRole  = "MCPWIRE_VICTIM" // client, bridge, server or web, which is a server on HTTP
 	victimMark  = "MCPWIRE_VICTIM_MARK"
@@ -87,7 +88,8 @@ func victimServer() int {
 	return 0
 }
 
-// victimClient is a client with a bridge that its arguments are the command of, or that is on HTTP. At its point it says so, and waits to be killed.
+// victimClient is a client with a bridge that its arguments are the command of, or that is on HTTP.
+// At its point it says so, and waits to be killed.
 func victimClient() int {
 	point, _ := strconv.ParseInt(os.Getenv(victimPoint), 10, 64)
 	v := &visit{era: os.Getenv(victimEra), point: point, at: func() {
@@ -173,7 +175,8 @@ func (v *visit) run() {
 	})
 }
 
-// listen subscribes to a resource, changes it, and waits until it hears of that, or has no reason to.
+// listen subscribes to a resource, changes it, and waits until it hears of that, or has no reason
+// to.
 func (v *visit) listen(ctx context.Context, c *client.Client) error {
 	sub, err := c.Listen(ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{"note:///a"}})
 	if err != nil {

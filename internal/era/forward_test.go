@@ -63,7 +63,8 @@ func TestCheckForwardedOfBatch(t *testing.T) {
 	}
 }
 
-// messageOf returns the text of an error, which must say that the form is wrong and have the code that belongs to the text.
+// messageOf returns the text of an error, which must say that the form is wrong and have the code
+// that belongs to the text.
 func messageOf(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {

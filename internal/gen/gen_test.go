@@ -65,7 +65,8 @@ func compareFiles(t *testing.T, dir string, want map[string][]byte) {
 	}
 }
 
-// TestComplete: each definition and each property of each schema has become something, or is skipped for a reason.
+// TestComplete: each definition and each property of each schema has become something, or is
+// skipped for a reason.
 func TestComplete(t *testing.T) {
 	needSpec(t)
 	_, m, err := generate(specDir)

@@ -120,7 +120,8 @@ func mustBox(t *testing.T, r *Ring) []byte {
 	return box
 }
 
-// TestEveryBit flips each bit of a text's bytes, and of the text itself, and cuts it at each length.
+// TestEveryBit flips each bit of a text's bytes, and of the text itself, and cuts it at each
+// length.
 func TestEveryBit(t *testing.T) {
 	r := ring(t, secret(1))
 	text := sealed(t, r, "plain", "bound")

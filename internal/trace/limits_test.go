@@ -51,7 +51,8 @@ func TestOldRowsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestBounded feeds the model what would grow without limits: everything that it keeps, in different ways.
+// TestBounded feeds the model what would grow without limits: everything that it keeps, in
+// different ways.
 func TestBounded(t *testing.T) {
 	kinds := map[string]func(i int, e *capture.Event){
 		"requests that are never answered": func(i int, e *capture.Event) {
@@ -203,7 +204,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// FuzzAdd feeds anything as messages and facts of HTTP; the model must hold, and what it prints must be safe.
+// FuzzAdd feeds anything as messages and facts of HTTP; the model must hold, and what it prints
+// must be safe.
 func FuzzAdd(f *testing.F) {
 	seeds := []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{},"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,

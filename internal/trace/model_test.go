@@ -14,7 +14,8 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// events makes events of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session and exchange, kind, and what the kind needs.
+// events makes events of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session
+// and exchange, kind, and what the kind needs.
 func events(t *testing.T, lines string) []*capture.Event {
 	t.Helper()
 	var list []*capture.Event
@@ -472,8 +473,8 @@ func TestFinishCapture(t *testing.T) {
 	}
 }
 
-// TestUnansweredWaits: a request without an answer took until the last event of its session, and says
-// so everywhere; an answer that comes all the same counts instead.
+// TestUnansweredWaits: a request without an answer took until the last event of its session, and
+// says so everywhere; an answer that comes all the same counts instead.
 func TestUnansweredWaits(t *testing.T) {
 	m := trace.New(nil)
 	head := &capture.Head{ID: "a"}

@@ -52,7 +52,8 @@ func TestExcerptOfParams(t *testing.T) {
 	}
 }
 
-// TestRestarted: a tap answers what the process that has ended did not, and starts another one. The card of the first says so.
+// TestRestarted: a tap answers what the process that has ended did not, and starts another one. The
+// card of the first says so.
 func TestRestarted(t *testing.T) {
 	m := build(t, nil, `
 0 - 0/0 note x
@@ -100,7 +101,8 @@ func TestRefusedRevision(t *testing.T) {
 	}
 }
 
-// TestRoundTooDeepInside: the first round is as deep inside others as rows can be, so that the second one cannot stand in it.
+// TestRoundTooDeepInside: the first round is as deep inside others as rows can be, so that the
+// second one cannot stand in it.
 func TestRoundTooDeepInside(t *testing.T) {
 	var in string
 	for i := range 9 { // each is caused by the task that the one before became

@@ -54,7 +54,8 @@ func lines(problems []shape.Finding) []string {
 	return all
 }
 
-// TestClean: what is allowed, though a validator that reads schema.json, or a strict reader, might think otherwise.
+// TestClean: what is allowed, though a validator that reads schema.json, or a strict reader, might
+// think otherwise.
 func TestClean(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -250,9 +251,11 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestMatrix: which revision has which method, and who sends it, as the specification's pages have it.
+// TestMatrix: which revision has which method, and who sends it, as the specification's pages have
+// it.
 func TestMatrix(t *testing.T) {
-	// For each revision: c and s for what clients and servers send, b for both, i for an input request, e for the tasks extension.
+	// For each revision: c and s for what clients and servers send, b for both, i for an input
+	// request, e for the tasks extension.
 	want := map[string]string{
 		"initialize": "cccc-", "server/discover": "----c", "ping": "bbbb-", "tools/list": "ccccc", "tools/call": "ccccc", "resources/list": "ccccc",
 		"resources/templates/list": "ccccc", "resources/read": "ccccc", "resources/subscribe": "cccc-", "resources/unsubscribe": "cccc-", "prompts/list": "ccccc",

@@ -52,7 +52,8 @@ func compileTypes(t *testing.T, rev mcp.Revision) map[string]*jsonschema.Schema 
 	return all
 }
 
-// TestDifferential compares with a validator that reads schema.json, on values that are right and on those that have one thing changed.
+// TestDifferential compares with a validator that reads schema.json, on values that are right and
+// on those that have one thing changed.
 func TestDifferential(t *testing.T) {
 	needSpec(t)
 	compared, used := 0, map[string]int{}
@@ -102,8 +103,9 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// mutate calls f for the value and, if parts is set, with each part of it changed in turn. where says which part, and into what. What is within _meta is
-// so often the same that it is looked at only in RequestParams, and what is deep down is looked at as a type of its own.
+// mutate calls f for the value and, if parts is set, with each part of it changed in turn. where
+// says which part, and into what. What is within _meta is so often the same that it is looked at
+// only in RequestParams, and what is deep down is looked at as a type of its own.
 func mutate(root any, typ string, parts bool, f func(where string)) {
 	if f("as it is"); !parts {
 		return

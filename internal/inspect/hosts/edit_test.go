@@ -97,7 +97,8 @@ func TestUnwrapWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestUnwrapOthers: what somebody else has wrapped is no part of our record. The backup has it wrapped, so it is of no use once that is undone.
+// TestUnwrapOthers: what somebody else has wrapped is no part of our record. The backup has it
+// wrapped, so it is of no use once that is undone.
 func TestUnwrapOthers(t *testing.T) {
 	const text = `{"a": {"command": "x"}, "b": {"command": "mcpwire", "args": ["tap", "--", "y"]}}`
 	const want = `{"a": {"command": "x"}, "b": {"command": "y", "args": []}}`
@@ -214,7 +215,8 @@ func TestSaveFile(t *testing.T) {
 	}
 }
 
-// TestSaveLoses: of two that edit a file at once, the second changes neither the file nor the first one's record.
+// TestSaveLoses: of two that edit a file at once, the second changes neither the file nor the first
+// one's record.
 func TestSaveLoses(t *testing.T) {
 	const text = `{"a": {"url": "https://a.example/mcp"}, "b": {"command": "x"}}`
 	e, root := machine(t, "linux", map[string]string{"src/c.json": text}, nil)

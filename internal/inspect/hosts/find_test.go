@@ -169,7 +169,8 @@ func TestFindElsewhere(t *testing.T) {
 	}
 }
 
-// TestFindOutside: above a working directory that is neither in a repository nor in the home folder, anybody may have put files.
+// TestFindOutside: above a working directory that is neither in a repository nor in the home
+// folder, anybody may have put files.
 func TestFindOutside(t *testing.T) {
 	e, root := machine(t, "linux", map[string]string{
 		".mcp.json":     `{"mcpServers": {"anybody": {"command": "x"}}}`,
@@ -187,7 +188,8 @@ func TestFindOutside(t *testing.T) {
 	}
 }
 
-// TestFindBroken: what is wrong is said with its place and without a word of the file, and the rest is listed.
+// TestFindBroken: what is wrong is said with its place and without a word of the file, and the rest
+// is listed.
 func TestFindBroken(t *testing.T) {
 	const secret = "hunter2"
 	deep := strings.Repeat("[", 100_000)

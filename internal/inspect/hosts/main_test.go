@@ -11,8 +11,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// machine makes a machine in a folder that goes away: files are paths below it, home/ is the home folder, src/ the working
-// directory.
+// machine makes a machine in a folder that goes away: files are paths below it, home/ is the home
+// folder, src/ the working directory.
 func machine(t testing.TB, goos string, files map[string]string, vars map[string]string) (*hosts.Env, string) {
 	t.Helper()
 	root := t.TempDir()

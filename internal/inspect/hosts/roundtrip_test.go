@@ -123,7 +123,8 @@ func (m *maker) tomlText(names []string) string {
 	return strings.TrimSuffix(b.String(), m.pick("", m.eol))
 }
 
-// TestRoundTrip: to wrap and to unwrap again gives the bytes that there were, with the backup and without it, in any order.
+// TestRoundTrip: to wrap and to unwrap again gives the bytes that there were, with the backup and
+// without it, in any order.
 func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(100) {
 		m := &maker{Rand: rand.New(rand.NewPCG(seed, 7)), toml: seed%2 == 1}
@@ -174,7 +175,8 @@ func checkRoundTrip(t *testing.T, e *hosts.Env, path, text string, list []hosts.
 		if got := read(t, path); got != text {
 			t.Fatalf("not what it was:\n--- before\n%q\n--- wrapped\n%q\n--- after\n%q", text, wrapped, got)
 		}
-		// The second time, something else has changed, so the backup is of no use: the line is there still afterwards.
+		// The second time, something else has changed, so the backup is of no use: the line is
+		// there still afterwards.
 		for _, s := range list {
 			edit(t, e, path, func(d *hosts.Document) error {
 				return d.Wrap(s.Pointer, []string{"mcpwire", "tap", "--name", s.Name, "--"})

@@ -47,7 +47,8 @@ func newServer(t testing.TB) *server.Server {
 	return s
 }
 
-// A fault changes what a server does with a line. It returns lines for the client, and whether that was all; die ends the server.
+// A fault changes what a server does with a line. It returns lines for the client, and whether that
+// was all; die ends the server.
 type fault func(m *jsonrpc.Message, line string) (reply []string, taken bool)
 
 const die = "\x00die"
@@ -113,7 +114,8 @@ func (p *fakeProcess) copyIn(lines io.Reader, forward *io.PipeWriter, f flaw) {
 		if err != nil {
 			return
 		}
-		// Only now: of two writers to an io.Pipe one waits for a mutex, at which a bubble's time stops.
+		// Only now: of two writers to an io.Pipe one waits for a mutex, at which a bubble's time
+		// stops.
 		time.Sleep(slow)
 		slow = 0
 		var m jsonrpc.Message

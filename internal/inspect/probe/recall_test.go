@@ -154,7 +154,8 @@ func second(f fault) fault {
 	}
 }
 
-// early lets a fault see what comes before a handshake: a connection whose first requests are not those of one.
+// early lets a fault see what comes before a handshake: a connection whose first requests are not
+// those of one.
 func early(f fault) fault {
 	return legacyOnly(func(m *jsonrpc.Message, line string) ([]string, bool) {
 		if string(m.ID) != "1" && string(m.ID) != "2" || string(m.Method) == mcp.MethodToolsList && bytes.Contains([]byte(line), []byte("params")) {
@@ -349,7 +350,8 @@ func TestUnauthorized(t *testing.T) {
 	}
 }
 
-// A handlerTransport calls a handler without a network, so that tests can have a clock of their own. Requests of some methods it never answers.
+// A handlerTransport calls a handler without a network, so that tests can have a clock of their
+// own. Requests of some methods it never answers.
 type handlerTransport struct {
 	h      http.Handler
 	silent string

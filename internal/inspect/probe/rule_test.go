@@ -152,7 +152,8 @@ func TestSeverities(t *testing.T) {
 	}
 }
 
-// TestPythonLogs: the Python SDK reports bad requests by log messages, whatever the server has declared.
+// TestPythonLogs: the Python SDK reports bad requests by log messages, whatever the server has
+// declared.
 func TestPythonLogs(t *testing.T) {
 	refuse := func(m *jsonrpc.Message) []string {
 		return []string{

@@ -21,7 +21,8 @@ var update = flag.Bool("update", false, "write rules.txt anew from internal/test
 
 const requirements = "../../test/compliance/requirements.txt"
 
-// TestRules: rules.txt has the rules that the other texts name, word for word as internal/test/compliance has them, and no others.
+// TestRules: rules.txt has the rules that the other texts name, word for word as
+// internal/test/compliance has them, and no others.
 func TestRules(t *testing.T) {
 	text, err := os.ReadFile(requirements)
 	if err != nil {
@@ -122,7 +123,8 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// TestMethods: all methods of all revisions are found, with a text, and nothing else is called a method.
+// TestMethods: all methods of all revisions are found, with a text, and nothing else is called a
+// method.
 func TestMethods(t *testing.T) {
 	b := Open()
 	for _, m := range shape.Methods() {
@@ -343,7 +345,8 @@ func FuzzLookup(f *testing.F) {
 	})
 }
 
-// TestNotes: a note is not said of revisions that do not have the thing, unless it says that they do not.
+// TestNotes: a note is not said of revisions that do not have the thing, unless it says that they
+// do not.
 func TestNotes(t *testing.T) {
 	b := Open()
 	for _, tt := range []struct {

@@ -133,7 +133,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestTableLimit: arrays that are too long to be aligned are compared by their indexes, and what comes out is right all the same.
+// TestTableLimit: arrays that are too long to be aligned are compared by their indexes, and what
+// comes out is right all the same.
 func TestTableLimit(t *testing.T) {
 	var a, b []string
 	for i := range 3000 {
@@ -143,7 +144,8 @@ func TestTableLimit(t *testing.T) {
 	checkApplies(t, []byte("["+strings.Join(a, ",")+"]"), []byte("["+strings.Join(b[10:], ",")+"]"))
 }
 
-// checkApplies checks that the changes make b of a, for JSON texts without names that come up twice.
+// checkApplies checks that the changes make b of a, for JSON texts without names that come up
+// twice.
 func checkApplies(t *testing.T, a, b []byte) {
 	t.Helper()
 	changes := jsondiff.Diff(a, b, &jsondiff.Options{MaxChanges: 1 << 30, MaxValue: -1})
@@ -266,7 +268,8 @@ func FuzzDiff(f *testing.F) {
 	})
 }
 
-// simple reports whether a text is JSON that package encoding/json reads as this one does: it takes bytes that are no UTF-8, and the last of several members.
+// simple reports whether a text is JSON that package encoding/json reads as this one does: it takes
+// bytes that are no UTF-8, and the last of several members.
 func simple(text []byte) bool {
 	if !json.Valid(text) || !bytes.Equal(bytes.ToValidUTF8(text, []byte("?")), text) || bytes.ContainsAny(text, "eE") { // 1e999999999 is no job for big.Rat
 		return false

@@ -72,7 +72,8 @@ func TestDuplicate(t *testing.T) {
 	}
 }
 
-// TestDuplicateOfMany has objects of so many members that comparing each with each would take hours.
+// TestDuplicateOfMany has objects of so many members that comparing each with each would take
+// hours.
 func TestDuplicateOfMany(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString(`{"a":{`)

@@ -215,7 +215,8 @@ func TestAliasing(t *testing.T) {
 	}
 }
 
-// memberTexts are objects, and what is none, with one thing or another between the parts of their members.
+// memberTexts are objects, and what is none, with one thing or another between the parts of their
+// members.
 var memberTexts = []string{
 	`{}`, ` { } `, `{"a":1}`, ` { "a" : 1 , "b":"x"} `, `{"a":{"b":[1,2]},"\u0061":null,"":true}`, `{"é":"日本"}`, `{"a":"x\ny","b":-1.5e3}`,
 	`{"a"}`, `{"a" 1}`, `{"a":}`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{"a":1]`, `{"a":1 "b":2}`, `{a:1}`, `{"a`, `{"a"`, `{"a":"x`, `{"a":[1}`, `{"a":tru}`,

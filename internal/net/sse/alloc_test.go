@@ -52,7 +52,8 @@ func TestAppendAllocations(t *testing.T) {
 	}
 }
 
-// A new slice is made at the right size: nothing is moved a second time. The sizes are many because allocations are rounded up.
+// A new slice is made at the right size: nothing is moved a second time. The sizes are many because
+// allocations are rounded up.
 func TestAppendRoom(t *testing.T) {
 	grow := testing.AllocsPerRun(10, func() { sink = slices.Grow([]byte(nil), 1000) }) // 1, or 2 with the race detector
 	id := strings.Repeat("i", 1000)
@@ -121,7 +122,8 @@ func (w *watched) Read(p []byte) (int, error) {
 	return w.src.Read(p)
 }
 
-// What a Reader holds: never more than its limit, and little when it waits between events, or while it passes over what it does not want.
+// What a Reader holds: never more than its limit, and little when it waits between events, or while
+// it passes over what it does not want.
 func TestMemory(t *testing.T) {
 	const size = 8 << 20
 	big := strings.Repeat("x", size)

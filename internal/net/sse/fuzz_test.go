@@ -34,7 +34,8 @@ func FuzzReader(f *testing.F) {
 
 var unifyLineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// FuzzAppend reads back what was written: each event is one event again, whatever is in its fields, or was refused.
+// FuzzAppend reads back what was written: each event is one event again, whatever is in its fields,
+// or was refused.
 func FuzzAppend(f *testing.F) {
 	for _, test := range appendTests {
 		e := test.event

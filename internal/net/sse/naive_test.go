@@ -32,8 +32,8 @@ func describe(e sse.Event) string {
 	return s
 }
 
-// naive reads a whole stream the way the standard words it, with no thought of speed or chunks, and returns what a Reader should show: the events,
-// the final error and the last id.
+// naive reads a whole stream the way the standard words it, with no thought of speed or chunks, and
+// returns what a Reader should show: the events, the final error and the last id.
 func naive(stream string, maxEvent int) []string {
 	stream = strings.TrimPrefix(stream, "\ufeff")
 	stream = strings.ReplaceAll(stream, "\r\n", "\n")
@@ -68,7 +68,8 @@ func naive(stream string, maxEvent int) []string {
 		begun = true
 		naiveField(line, maxEvent, &e, &data, &tooLarge)
 	}
-	// A field that is too large is found out before its line has ended, if its name is known to have.
+	// A field that is too large is found out before its line has ended, if its name is known to
+	// have.
 	if strings.Contains(rest, ":") {
 		naiveField(rest, maxEvent, &e, &data, &tooLarge)
 	}
@@ -148,7 +149,8 @@ func readAll(t *testing.T, src io.Reader, maxEvent int) []string {
 	}
 }
 
-// cut is a source that brings data in chunks of the given sizes, one after another and round again; 0 brings nothing. Without sizes it brings all.
+// cut is a source that brings data in chunks of the given sizes, one after another and round again;
+// 0 brings nothing. Without sizes it brings all.
 type cut struct {
 	data  []byte
 	sizes []byte

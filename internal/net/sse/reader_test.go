@@ -134,7 +134,8 @@ func TestReaderSplits(t *testing.T) {
 	}
 }
 
-// All streams of up to seven characters of those that matter to the structure, behind a start that is worth an event, whole and byte by byte.
+// All streams of up to seven characters of those that matter to the structure, behind a start that
+// is worth an event, whole and byte by byte.
 func TestReaderExhaustive(t *testing.T) {
 	const alphabet = "\n\r: ad"
 	depth := 7

@@ -15,7 +15,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A line is one event of a capture: "→" is from the client, "←" from the server, at so many milliseconds. What begins otherwise is the event's text.
+// A line is one event of a capture: "→" is from the client, "←" from the server, at so many
+// milliseconds. What begins otherwise is the event's text.
 type line struct {
 	at   int
 	text string

@@ -11,7 +11,8 @@ import (
 	"mcpwire/internal/playback/mock"
 )
 
-// TestHostile reads captures that nobody recorded, and asks for everything in them. Nothing may panic, or hang.
+// TestHostile reads captures that nobody recorded, and asks for everything in them. Nothing may
+// panic, or hang.
 func TestHostile(t *testing.T) {
 	for name, lines := range map[string][]line{
 		"params are no objects": after(hello,

@@ -47,7 +47,8 @@ func addWaiting(srv *server.Server, check func(error)) {
 
 const callWaiting = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// TestGivenUp has clients that cancel a request, over one transport, played over the others: the server sees it in the way that it is told there, before what the client did next.
+// TestGivenUp has clients that cancel a request, over one transport, played over the others: the
+// server sees it in the way that it is told there, before what the client did next.
 func TestGivenUp(t *testing.T) {
 	web := func(rev mcp.Revision) []byte {
 		return recordClient(t, rev, patient, func(c *client.Client) {
@@ -196,7 +197,8 @@ func TestHungUp(t *testing.T) {
 	}
 }
 
-// TestHungUpElsewhere: a capture that says that an exchange of one session ended in another makes no step of that.
+// TestHungUpElsewhere: a capture that says that an exchange of one session ended in another makes
+// no step of that.
 func TestHungUpElsewhere(t *testing.T) {
 	other, end := webCalls(0, 9, "c"), webEnds(2, "client closed")
 	other.Session, end.Session = 2, 2

@@ -82,7 +82,8 @@ func session(lines ...line) *bytes.Buffer {
 	return record(append([]line{c2s(0, helloLine), s2c(1, welcomeLine), c2s(2, greetedLine)}, lines...)...)
 }
 
-// A fake is a server, as a connection to it. Its function is called with each message that is sent, but for the handshake.
+// A fake is a server, as a connection to it. Its function is called with each message that is sent,
+// but for the handshake.
 type fake struct {
 	serve func(f *fake, m *jsonrpc.Message)
 	hello bool // it serves the handshake, too

@@ -35,7 +35,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadSessions: each capture of a file has its own, and modern requests over HTTP belong together.
+// TestReadSessions: each capture of a file has its own, and modern requests over HTTP belong
+// together.
 func TestReadSessions(t *testing.T) {
 	var two bytes.Buffer
 	two.Write(session(c2s(3, callA)).Bytes())

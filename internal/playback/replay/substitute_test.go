@@ -14,7 +14,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// substitution is a test of what is put into messages: a recording without a handshake in front, what the server answers by the number of the message, and what it gets.
+// substitution is a test of what is put into messages: a recording without a handshake in front,
+// what the server answers by the number of the message, and what it gets.
 type substitution struct {
 	name    string
 	lines   []line

@@ -108,7 +108,8 @@ func exchanges(events []*capture.Event) string {
 	return strings.Join(list, ", ")
 }
 
-// causal checks that every exchange begins with its request and ends with its end, and every response comes behind its request.
+// causal checks that every exchange begins with its request and ends with its end, and every
+// response comes behind its request.
 func causal(t *testing.T, events []*capture.Event) {
 	t.Helper()
 	state := map[uint64]capture.Kind{}

@@ -176,7 +176,8 @@ func ask() int {
 	})
 }
 
-// grandchild starts a process that ends by neither the end of its input nor SIGTERM, and does not end itself.
+// grandchild starts a process that ends by neither the end of its input nor SIGTERM, and does not
+// end itself.
 func grandchild() int {
 	signal.Ignore(syscall.SIGTERM)
 	if os.Getenv("RESEND_TEST_LEAF") != "" {

@@ -173,7 +173,8 @@ func (s shell) expand(line string) string {
 	return b.String()
 }
 
-// unescape takes the carets out of a line. It returns false if there is more than one command on it.
+// unescape takes the carets out of a line. It returns false if there is more than one command on
+// it.
 func (s shell) unescape(line string) (string, bool) {
 	var b strings.Builder
 	quoted := false

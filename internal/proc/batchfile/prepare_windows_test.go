@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// wine reports whether this is Wine. Its cmd.exe expands variables in %* once more, and does not know %%
-// outside of batch files.
+// wine reports whether this is Wine. Its cmd.exe expands variables in %* once more, and does not
+// know %% outside of batch files.
 func wine() bool {
 	return windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
 }
@@ -98,7 +98,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestPrepareInjects: whatever becomes of quotes behind a batch file that is no shim, none of the text is a command.
+// TestPrepareInjects: whatever becomes of quotes behind a batch file that is no shim, none of the
+// text is a command.
 func TestPrepareInjects(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "marker")
 	inject := `&echo>"` + marker + `"&`

@@ -21,7 +21,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestServersPerCaller: one caller gets only so many connections to the server, however it asks for them, and leaves the rest to others. Who ends one may have another.
+// TestServersPerCaller: one caller gets only so many connections to the server, however it asks for
+// them, and leaves the rest to others. Who ends one may have another.
 func TestServersPerCaller(t *testing.T) {
 	tokens, err := auth.NewStatic(
 		auth.StaticToken{Token: "the-token-of-ann-which-is-long", Subject: "ann"},
@@ -141,7 +142,8 @@ func TestServersOfSockets(t *testing.T) {
 	}
 }
 
-// TestConnectTimeout: the handshake is answered within the time for connecting, whoever shakes hands with whom, and the next attempt has a server of its own.
+// TestConnectTimeout: the handshake is answered within the time for connecting, whoever shakes
+// hands with whom, and the next attempt has a server of its own.
 func TestConnectTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -181,7 +183,8 @@ func TestConnectTimeout(t *testing.T) {
 	}
 }
 
-// TestConnectForever: a negative time for connecting is none at all, also where only a part of it is meant.
+// TestConnectForever: a negative time for connecting is none at all, also where only a part of it
+// is meant.
 func TestConnectForever(t *testing.T) {
 	for _, first := range []string{hello, discover} {
 		for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
@@ -288,7 +291,8 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// TestStalledFull: a client of a server that takes nothing any more is told so for each of its requests, however much waits, and its later ones are read.
+// TestStalledFull: a client of a server that takes nothing any more is told so for each of its
+// requests, however much waits, and its later ones are read.
 func TestStalledFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -314,7 +318,8 @@ func TestStalledFull(t *testing.T) {
 	})
 }
 
-// TestRoom: who waits for room to send sleeps until there is some, and is told of all that there is.
+// TestRoom: who waits for room to send sleeps until there is some, and is told of all that there
+// is.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{}, ctx: t.Context()}

@@ -21,7 +21,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// A lastWins is a legacy server that reads messages as most JSON libraries do: of a member that appears more than once, the last counts.
+// A lastWins is a legacy server that reads messages as most JSON libraries do: of a member that
+// appears more than once, the last counts.
 type lastWins struct {
 	mu  sync.Mutex
 	ran []string // the tools
@@ -87,7 +88,8 @@ var duplicateCalls = []struct{ name, text, want string }{
 	{"metadata", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","arguments":{},"x":{"token":1,"token":2}%s}}`, `member \"token\"`},
 }
 
-// TestDuplicateMembers: what a server would read in another way than the bridge does not get to it, however it comes, and the client is told which member it is.
+// TestDuplicateMembers: what a server would read in another way than the bridge does not get to it,
+// however it comes, and the client is told which member it is.
 func TestDuplicateMembers(t *testing.T) {
 	for _, transport := range []string{"pipe", "http", "sse", "lines"} {
 		for _, clientEra := range []Era{EraLegacy, EraModern} {
@@ -229,7 +231,8 @@ func oldClient(t *testing.T, url string) func(text string) string {
 	return ask
 }
 
-// TestDuplicateMembersAndScopes: nobody gets past the scopes by naming two tools, or by making a notification of a request.
+// TestDuplicateMembersAndScopes: nobody gets past the scopes by naming two tools, or by making a
+// notification of a request.
 func TestDuplicateMembersAndScopes(t *testing.T) {
 	tokens, err := auth.NewStatic(auth.StaticToken{Token: "a-long-and-random-text", Subject: "ann", Scopes: []string{"read"}})
 	if err != nil {
@@ -277,7 +280,8 @@ func TestDuplicateMembersAndScopes(t *testing.T) {
 	}
 }
 
-// TestDuplicateMembersOfServer: what a server says in two ways is not forwarded either. Nobody waits in vain because of that.
+// TestDuplicateMembersOfServer: what a server says in two ways is not forwarded either. Nobody
+// waits in vain because of that.
 func TestDuplicateMembersOfServer(t *testing.T) {
 	farm := newFarm(t)
 	client, _ := client0(t, farm.bridge(with(legacy, nil)))

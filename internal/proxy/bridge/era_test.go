@@ -15,7 +15,8 @@ import (
 const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// TestSilentLegacy: a server that answers nothing before a handshake, but for pings, is a legacy one.
+// TestSilentLegacy: a server that answers nothing before a handshake, but for pings, is a legacy
+// one.
 func TestSilentLegacy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -28,7 +29,8 @@ func TestSilentLegacy(t *testing.T) {
 	})
 }
 
-// TestModernNamesLegacy: a server that answers in the modern era, and names nothing but legacy revisions, is a legacy one.
+// TestModernNamesLegacy: a server that answers in the modern era, and names nothing but legacy
+// revisions, is a legacy one.
 func TestModernNamesLegacy(t *testing.T) {
 	for _, answer := range []string{
 		`"error":{"code":-32022,"message":"no","data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18"]}}`,
@@ -84,7 +86,8 @@ func TestReadyPatience(t *testing.T) {
 	})
 }
 
-// TestTranslatedTimeout: what is translated has to be answered in time too, and the server is told that it is not wanted any more.
+// TestTranslatedTimeout: what is translated has to be answered in time too, and the server is told
+// that it is not wanted any more.
 func TestTranslatedTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -104,7 +107,8 @@ func TestTranslatedTimeout(t *testing.T) {
 	})
 }
 
-// TestWithdraw: a request that is given up before it was sent is not sent any more, and no cancellation either.
+// TestWithdraw: a request that is given up before it was sent is not sent any more, and no
+// cancellation either.
 func TestWithdraw(t *testing.T) {
 	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{"5": {}}, ctx: context.Background()}
 	for _, id := range []string{"3", "4"} {
@@ -168,7 +172,8 @@ type outletFunc func([]byte) error
 
 func (f outletFunc) Send(m []byte) error { return f(m) }
 
-// TestProbeKeeps: what a server sends of itself while it is found out what it is reaches the client, in order and after the answer.
+// TestProbeKeeps: what a server sends of itself while it is found out what it is reaches the
+// client, in order and after the answer.
 func TestProbeKeeps(t *testing.T) {
 	f := newFarm(t)
 	client, _ := client0(t, f.bridge(nil))
@@ -197,7 +202,8 @@ func TestProbeKeepsLittle(t *testing.T) {
 	}
 }
 
-// TestLoginTakesTime: who has logged in finds that each has its whole time afterwards, so that no server is taken for what it is not.
+// TestLoginTakesTime: who has logged in finds that each has its whole time afterwards, so that no
+// server is taken for what it is not.
 func TestLoginTakesTime(t *testing.T) {
 	for _, first := range []string{discover, hello} {
 		synctest.Test(t, func(t *testing.T) {
@@ -219,7 +225,8 @@ func TestLoginTakesTime(t *testing.T) {
 	}
 }
 
-// TestRefusedEra: a client that speaks both eras may try the one that it is not to use first, and then the other on the same connection.
+// TestRefusedEra: a client that speaks both eras may try the one that it is not to use first, and
+// then the other on the same connection.
 func TestRefusedEra(t *testing.T) {
 	t.Run("legacy", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

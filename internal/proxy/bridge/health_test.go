@@ -16,7 +16,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestReadyCost: asking costs at most a process in the time that an answer counts for, and in ten seconds while there is none.
+// TestReadyCost: asking costs at most a process in the time that an answer counts for, and in ten
+// seconds while there is none.
 func TestReadyCost(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -87,7 +88,8 @@ func TestReadyCrash(t *testing.T) {
 	})
 }
 
-// TestReadyStalled: a server that takes requests and answers none is not ready, as soon as one of them was given up.
+// TestReadyStalled: a server that takes requests and answers none is not ready, as soon as one of
+// them was given up.
 func TestReadyStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -132,7 +134,8 @@ func TestReadyShared(t *testing.T) {
 	})
 }
 
-// TestReadyWeb: a server on the web that has died is not ready as soon as a request has met that, and the client is told what it should look at.
+// TestReadyWeb: a server on the web that has died is not ready as soon as a request has met that,
+// and the client is told what it should look at.
 func TestReadyWeb(t *testing.T) {
 	upstream := httptest.NewServer(streamable.MustHandler(newServer(t, mcp.Revisions()), nil))
 	defer upstream.Close()

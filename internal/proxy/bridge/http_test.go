@@ -23,7 +23,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// connectTo returns a connect function whose connections each have a server of these revisions; nil is all.
+// connectTo returns a connect function whose connections each have a server of these revisions; nil
+// is all.
 func connectTo(t *testing.T, revisions []mcp.Revision) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
@@ -112,7 +113,8 @@ func newBridge(t *testing.T, o *Options) *Bridge {
 	return b
 }
 
-// TestEras: each client reaches each server, whatever their eras, and everything that both have crosses.
+// TestEras: each client reaches each server, whatever their eras, and everything that both have
+// crosses.
 func TestEras(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		for _, serverEra := range []Era{EraLegacy, EraModern} {
@@ -309,7 +311,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestGroups: modern clients that differ in what they can do do not share a session with a legacy server: it would take each for the other, and ask the wrong one.
+// TestGroups: modern clients that differ in what they can do do not share a session with a legacy
+// server: it would take each for the other, and ask the wrong one.
 func TestGroups(t *testing.T) {
 	connect := connectTo(t, EraLegacy.revisions())
 	var connections atomic.Int32
@@ -347,8 +350,9 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestGroupsModern: a modern server takes each request by itself, so what a client can do tells nobody apart, even if it changes from one request to the
-// next. What one of them changes, the others that listen are told.
+// TestGroupsModern: a modern server takes each request by itself, so what a client can do tells
+// nobody apart, even if it changes from one request to the next. What one of them changes, the
+// others that listen are told.
 func TestGroupsModern(t *testing.T) {
 	connect := connectTo(t, EraModern.revisions())
 	var connections atomic.Int32
@@ -372,7 +376,8 @@ func TestGroupsModern(t *testing.T) {
 	}
 }
 
-// upstreamHTTP returns a connect function to a modern server on HTTP, whose tool "where" wants its argument in a header too.
+// upstreamHTTP returns a connect function to a modern server on HTTP, whose tool "where" wants its
+// argument in a header too.
 func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 	srv := server.MustNew("far", "1", &server.Options{Revisions: EraModern.revisions()})
 	def := mcp.Tool{Name: "where", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)}
@@ -396,7 +401,8 @@ func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer
 	return func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 }
 
-// TestFarHeaders: a server on HTTP gets arguments in headers as it asks for, of clients of either era that have not listed its tools.
+// TestFarHeaders: a server on HTTP gets arguments in headers as it asks for, of clients of either
+// era that have not listed its tools.
 func TestFarHeaders(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		t.Run(clientEra.String(), func(t *testing.T) {
@@ -418,7 +424,8 @@ func TestFarHeaders(t *testing.T) {
 	}
 }
 
-// TestNearHeaders: clients over HTTP have to repeat arguments in headers of tools that they have seen in a list, whatever the server's era.
+// TestNearHeaders: clients over HTTP have to repeat arguments in headers of tools that they have
+// seen in a list, whatever the server's era.
 func TestNearHeaders(t *testing.T) {
 	const tools = `{"tools":[{"name":"where","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}]`
 	for _, serverEra := range []Era{EraLegacy, EraModern} {

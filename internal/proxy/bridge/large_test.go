@@ -117,7 +117,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestSlowReaders: a client that does not read what it has asked for holds up no other, and not much is kept for it.
+// TestSlowReaders: a client that does not read what it has asked for holds up no other, and not
+// much is kept for it.
 func TestSlowReaders(t *testing.T) {
 	for _, tt := range []struct {
 		near  string
@@ -155,7 +156,8 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// flooded connects a client that asks for a lot of progress, and reads none of it until the test ends.
+// flooded connects a client that asks for a lot of progress, and reads none of it until the test
+// ends.
 func flooded(t *testing.T, b *Bridge, url, downstream string, era Era) {
 	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"flood","arguments":{},"_meta":{"progressToken":1}}}`
 	if era == EraModern {

@@ -157,7 +157,8 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// TestOtherRevision: a server that agrees to something else now cannot take the place of the one before.
+// TestOtherRevision: a server that agrees to something else now cannot take the place of the one
+// before.
 func TestOtherRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -269,7 +270,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A staged transport says on whose stream a frame came, as one on HTTP does: the member "on" has it.
+// A staged transport says on whose stream a frame came, as one on HTTP does: the member "on" has
+// it.
 type staged struct{ jsonrpc.Framer }
 
 func (s staged) OnResponse(func([]byte) error) {}
@@ -294,7 +296,8 @@ func (f *farm) streaming(o *Options) *Options {
 	return o
 }
 
-// TestOnStream: what a server sends on the stream of a request is for who made it, whatever else is under way.
+// TestOnStream: what a server sends on the stream of a request is for who made it, whatever else is
+// under way.
 func TestOnStream(t *testing.T) {
 	f := newFarm(t)
 	b := newBridge(t, f.streaming(with(legacy, nil)))
@@ -353,7 +356,8 @@ func TestCarrierStreams(t *testing.T) {
 	}
 }
 
-// TestRelearn: a call whose headers the transport could not know is made again when it has seen the list of tools; once.
+// TestRelearn: a call whose headers the transport could not know is made again when it has seen the
+// list of tools; once.
 func TestRelearn(t *testing.T) {
 	for _, tt := range []struct{ name, tools, want string }{
 		{"the tool is there", `{"tools":[{"name":"t"}],"nextCursor":"n"}`, ""},
@@ -437,8 +441,8 @@ func callOf(id int, meta string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t",%s}}`, id, meta)
 }
 
-// TestLateTask: a task that the server makes of a call which was given up by then is cancelled, since
-// nobody else gets to know it.
+// TestLateTask: a task that the server makes of a call which was given up by then is cancelled,
+// since nobody else gets to know it.
 func TestLateTask(t *testing.T) {
 	const task, complete = `{"resultType":"task","taskId":"a\"b","status":"working"}`, `{"resultType":"complete","content":[]}`
 	byNotification := func(_ *Bridge, client *pipe) {
@@ -554,8 +558,9 @@ func (f fickle) ReadFrame() ([]byte, error) {
 	return frame, err
 }
 
-// TestListenAgain: a subscription whose stream breaks off is made again without the client, which is told that it may have missed something; for ever if it was good in
-// between, and not for ever if it was not.
+// TestListenAgain: a subscription whose stream breaks off is made again without the client, which
+// is told that it may have missed something; for ever if it was good in between, and not for ever
+// if it was not.
 func TestListenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -614,7 +619,8 @@ func TestListenAgain(t *testing.T) {
 	})
 }
 
-// TestListenUnacknowledged: a server that ends before it has acknowledged a subscription leaves that to the next one.
+// TestListenUnacknowledged: a server that ends before it has acknowledged a subscription leaves
+// that to the next one.
 func TestListenUnacknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

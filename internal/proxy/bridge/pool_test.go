@@ -70,7 +70,8 @@ func TestSharedCancel(t *testing.T) {
 	b.wants(answering("2", "{}")) // and nothing of the request that was cancelled
 }
 
-// TestSharedSubscriptions: a client hears of what it has subscribed to, and ends the others' subscriptions neither by unsubscribing nor by going.
+// TestSharedSubscriptions: a client hears of what it has subscribed to, and ends the others'
+// subscriptions neither by unsubscribing nor by going.
 func TestSharedSubscriptions(t *testing.T) {
 	_, a, b, srv := sharing(t)
 	subscribe := func(p *pipe, method string) {
@@ -188,7 +189,8 @@ func TestListenIDs(t *testing.T) {
 	})
 }
 
-// TestSharedIdle: what clients share ends when it was without any for long, not before, and the next client has a new one.
+// TestSharedIdle: what clients share ends when it was without any for long, not before, and the
+// next client has a new one.
 func TestSharedIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -229,7 +231,8 @@ func TestSharedIdle(t *testing.T) {
 	})
 }
 
-// sharedBridge is a bridge whose clients share a server of these revisions, and counts its connections.
+// sharedBridge is a bridge whose clients share a server of these revisions, and counts its
+// connections.
 func sharedBridge(t *testing.T, o *Options, revisions []mcp.Revision) (b *Bridge, connections *atomic.Int32) {
 	connections = new(atomic.Int32)
 	connect := connectTo(t, revisions)
@@ -275,7 +278,8 @@ func guest(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpc
 	return c
 }
 
-// TestSharedEras: clients of each era share a server of each, by one connection, and all that there is works: answers, progress, and what each is asked.
+// TestSharedEras: clients of each era share a server of each, by one connection, and all that there
+// is works: answers, progress, and what each is asked.
 func TestSharedEras(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		for _, serverEra := range []Era{EraLegacy, EraModern} {
@@ -350,7 +354,8 @@ func visits(t *testing.T, c *mcpclient.Client, i int) {
 	}
 }
 
-// TestSharedStorm: whatever becomes of the server while many clients of both eras use it, each request is answered, with its own answer or an error, and in the end all is well.
+// TestSharedStorm: whatever becomes of the server while many clients of both eras use it, each
+// request is answered, with its own answer or an error, and in the end all is well.
 func TestSharedStorm(t *testing.T) {
 	for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
 		t.Run("server "+serverEra.String(), func(t *testing.T) {
@@ -412,7 +417,8 @@ func TestSharedStorm(t *testing.T) {
 	}
 }
 
-// TestSharedUnreachable: clients that come while the server is away are told so, all by one attempt; they are served when it is back, without a connection for each.
+// TestSharedUnreachable: clients that come while the server is away are told so, all by one
+// attempt; they are served when it is back, without a connection for each.
 func TestSharedUnreachable(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		synctest.Test(t, func(t *testing.T) {
@@ -468,7 +474,8 @@ func TestSharedUnreachable(t *testing.T) {
 	}
 }
 
-// TestSharedSilent: a server that is silent before a handshake is not asked again for each client what it is.
+// TestSharedSilent: a server that is silent before a handshake is not asked again for each client
+// what it is.
 func TestSharedSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -584,7 +591,8 @@ func TestTrunk(t *testing.T) {
 	quiet(srv, m, b)
 }
 
-// TestTrunkLogs: log messages, which say nothing of whose they are, go to the one client that can have asked for them.
+// TestTrunkLogs: log messages, which say nothing of whose they are, go to the one client that can
+// have asked for them.
 func TestTrunkLogs(t *testing.T) {
 	clients, _, m, srv, _ := onMux(t, 2)
 	a, b := clients[0], clients[1]
@@ -627,7 +635,8 @@ func TestTrunkLogs(t *testing.T) {
 	quiet(srv, m, a, b)
 }
 
-// TestTrunkRestart: when the server is gone, all who wait are told at once, and all subscriptions are made again.
+// TestTrunkRestart: when the server is gone, all who wait are told at once, and all subscriptions
+// are made again.
 func TestTrunkRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients, _, m, srv, f := onMux(t, 3)

@@ -17,8 +17,9 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestRecordHTTP: where both sides are on HTTP, the capture has each exchange in the order in which it can have happened, all messages in one, each linked with what it became, and
-// nothing that lets somebody in.
+// TestRecordHTTP: where both sides are on HTTP, the capture has each exchange in the order in which
+// it can have happened, all messages in one, each linked with what it became, and nothing that lets
+// somebody in.
 func TestRecordHTTP(t *testing.T) {
 	for _, serverEra := range []Era{EraLegacy, EraModern} {
 		for _, clientEra := range []Era{EraLegacy, EraModern} {
@@ -77,7 +78,8 @@ func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 	return text.String()
 }
 
-// TestRecordResumed: the ends of the responses in which a call was to be answered are recorded as soon as it was, and not before.
+// TestRecordResumed: the ends of the responses in which a call was to be answered are recorded as
+// soon as it was, and not before.
 func TestRecordResumed(t *testing.T) {
 	var text bytes.Buffer
 	w := capture.NewWriter(&text, nil)
@@ -134,7 +136,8 @@ func (f forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// exchanges complains of what cannot be so in the capture of a bridge between clients and a server on HTTP.
+// exchanges complains of what cannot be so in the capture of a bridge between clients and a server
+// on HTTP.
 func exchanges(t *testing.T, text []byte) error {
 	type key struct {
 		side capture.Side

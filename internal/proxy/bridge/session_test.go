@@ -35,7 +35,8 @@ func inSession(t *testing.T, n int, capabilities string) (clients []*pipe, srv *
 	return clients, srv, f
 }
 
-// only has the server send a message, which just one of the clients may get: each is asked something afterwards, which it has to read next.
+// only has the server send a message, which just one of the clients may get: each is asked
+// something afterwards, which it has to read next.
 func only(t *testing.T, srv *pipe, message string, who *pipe, all []*pipe) {
 	t.Helper()
 	srv.send(message)
@@ -56,7 +57,8 @@ func begin(c, srv *pipe, id string) string {
 	return srv.request("tools/call")
 }
 
-// TestSessionQuestions: a question goes to the client that has something under way, or had last; the answer counts only from there.
+// TestSessionQuestions: a question goes to the client that has something under way, or had last;
+// the answer counts only from there.
 func TestSessionQuestions(t *testing.T) {
 	clients, srv, _ := inSession(t, 3, `{}`)
 	a, b, c := clients[0], clients[1], clients[2]
@@ -101,7 +103,8 @@ func TestSessionUndeclared(t *testing.T) {
 	}
 }
 
-// TestSessionKinds: a server is told of each client the truth: those that declare something else have a session of their own, and so have other users.
+// TestSessionKinds: a server is told of each client the truth: those that declare something else
+// have a session of their own, and so have other users.
 func TestSessionKinds(t *testing.T) {
 	f := newFarm(t)
 	b := f.bridge(with(legacy, func(o *Options) { o.Shared = true }))
@@ -131,7 +134,8 @@ func TestSessionKinds(t *testing.T) {
 	}
 }
 
-// TestSessionsForlorn: connections without clients are no more than there may be clients, whatever those say of themselves.
+// TestSessionsForlorn: connections without clients are no more than there may be clients, whatever
+// those say of themselves.
 func TestSessionsForlorn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -159,7 +163,8 @@ func TestSessionsForlorn(t *testing.T) {
 	})
 }
 
-// TestSessionTasks: what a server says of a task goes to whose it is, also after the call. Tasks of clients are not declared.
+// TestSessionTasks: what a server says of a task goes to whose it is, also after the call. Tasks of
+// clients are not declared.
 func TestSessionTasks(t *testing.T) {
 	clients, srv, _ := inSession(t, 2, `{}`)
 	a, b := clients[0], clients[1]
@@ -183,7 +188,8 @@ func TestSessionTasks(t *testing.T) {
 	}
 }
 
-// TestSessionPages: that a page was visited is told to whom was sent there, by a question or an error.
+// TestSessionPages: that a page was visited is told to whom was sent there, by a question or an
+// error.
 func TestSessionPages(t *testing.T) {
 	clients, srv, _ := inSession(t, 2, `{}`)
 	a, b := clients[0], clients[1]
@@ -234,7 +240,8 @@ func TestSessionLogs(t *testing.T) {
 	srv.reads("logging/setLevel", `"level":"warning"`) // as much as the others want
 }
 
-// TestSessionParts: a client hears of parts of what it has subscribed to, and of nothing else. Those who come while a subscription ends keep theirs.
+// TestSessionParts: a client hears of parts of what it has subscribed to, and of nothing else.
+// Those who come while a subscription ends keep theirs.
 func TestSessionParts(t *testing.T) {
 	clients, srv, _ := inSession(t, 2, `{"resources":{"subscribe":true}}`)
 	a, b := clients[0], clients[1]
@@ -259,7 +266,8 @@ func TestSessionParts(t *testing.T) {
 	only(t, srv, updated("a:b"), b, clients)
 }
 
-// TestSessionRestart: when the server is gone, all who wait are told at once; the next one is told what any has subscribed to, and they that lists may have changed.
+// TestSessionRestart: when the server is gone, all who wait are told at once; the next one is told
+// what any has subscribed to, and they that lists may have changed.
 func TestSessionRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients, srv, f := inSession(t, 3, `{"resources":{"subscribe":true},"tools":{}}`)
@@ -301,7 +309,8 @@ func TestSessionRestart(t *testing.T) {
 	})
 }
 
-// TestSessionBegin: a server that asks as soon as it may is answered, by the client whose handshake it was.
+// TestSessionBegin: a server that asks as soon as it may is answered, by the client whose handshake
+// it was.
 func TestSessionBegin(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -320,7 +329,8 @@ func TestSessionBegin(t *testing.T) {
 	}
 }
 
-// TestSessionEager: what a client has asked for before it had an answer to its handshake comes after the server's, in order; of a server that does not agree it is told so.
+// TestSessionEager: what a client has asked for before it had an answer to its handshake comes
+// after the server's, in order; of a server that does not agree it is told so.
 func TestSessionEager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

@@ -26,7 +26,8 @@ type door struct {
 	client, once *http.Client // once makes a connection for each request
 }
 
-// do makes an HTTP request, of which nothing but the session is of interest. With drop, the client goes as soon as it has sent it.
+// do makes an HTTP request, of which nothing but the session is of interest. With drop, the client
+// goes as soon as it has sent it.
 func (d *door) do(method, body string, drop bool, header ...string) (session string, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

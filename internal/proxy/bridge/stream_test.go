@@ -12,7 +12,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// TestDrainCutsOff: what is not answered in the time to drain is answered with an error, each request once, the server is told, and whoever has the bridge run knows.
+// TestDrainCutsOff: what is not answered in the time to drain is answered with an error, each
+// request once, the server is told, and whoever has the bridge run knows.
 func TestDrainCutsOff(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		for _, how := range []string{"end of input", "socket"} {

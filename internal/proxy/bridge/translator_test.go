@@ -52,7 +52,8 @@ func still(srv *pipe, clients ...*pipe) {
 	}
 }
 
-// TestCrowd: modern clients with the same ids share a session with a legacy server, and each gets what is its own.
+// TestCrowd: modern clients with the same ids share a session with a legacy server, and each gets
+// what is its own.
 func TestCrowd(t *testing.T) {
 	clients, srv, _, _ := manyClients(t, 3)
 	a, b, c := clients[0], clients[1], clients[2]
@@ -113,7 +114,8 @@ func TestCrowdLogs(t *testing.T) {
 	still(srv, a, b)
 }
 
-// TestCrowdRestart: when the server is gone, all who wait are told at once, and the next one is asked for what they listen to.
+// TestCrowdRestart: when the server is gone, all who wait are told at once, and the next one is
+// asked for what they listen to.
 func TestCrowdRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients, srv, f, b := manyClients(t, 3)

@@ -24,7 +24,8 @@ func answerRestart(srv *pipe) {
 	srv.wants(confirmed)
 }
 
-// TestBackoffForgets: a server that answers requests and ends now and then is back after the shortest time, however often it has ended.
+// TestBackoffForgets: a server that answers requests and ends now and then is back after the
+// shortest time, however often it has ended.
 func TestBackoffForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -49,7 +50,8 @@ func TestBackoffForgets(t *testing.T) {
 	})
 }
 
-// TestBackoffRemembers: handshakes alone do not make a server that ends behind each of them a good one.
+// TestBackoffRemembers: handshakes alone do not make a server that ends behind each of them a good
+// one.
 func TestBackoffRemembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -69,7 +71,8 @@ func TestBackoffRemembers(t *testing.T) {
 	})
 }
 
-// TestCallsWaitForRestart: a call that comes while a server is away that has served waits for it, over attempts that fail, but no longer than it may.
+// TestCallsWaitForRestart: a call that comes while a server is away that has served waits for it,
+// over attempts that fail, but no longer than it may.
 func TestCallsWaitForRestart(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -137,7 +140,8 @@ func slowConnect(t *testing.T, s *lastWins) (connect func(context.Context, io.Wr
 	}, sync.OnceFunc(func() { close(may) })
 }
 
-// TestBacklog: a shared server that starts holds what it has promised to hold. What exceeds that is refused by a status that says so.
+// TestBacklog: a shared server that starts holds what it has promised to hold. What exceeds that is
+// refused by a status that says so.
 func TestBacklog(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -256,7 +260,8 @@ func TestEndedSession(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what is larger than a side reads ends the wait for it at once, in both directions, and the connection goes on.
+// TestTooLarge: what is larger than a side reads ends the wait for it at once, in both directions,
+// and the connection goes on.
 func TestTooLarge(t *testing.T) {
 	for _, era := range []Era{EraLegacy, EraModern} {
 		t.Run(era.String(), func(t *testing.T) {
@@ -310,7 +315,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestDead: a connection that nothing comes by any more is made anew after a request has waited in vain, and not one whose server answers something.
+// TestDead: a connection that nothing comes by any more is made anew after a request has waited in
+// vain, and not one whose server answers something.
 func TestDead(t *testing.T) {
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`
 	for _, tt := range []struct {
@@ -347,7 +353,8 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// TestDeadAgain: that an older connection was doubted, and ended by itself, does not keep the next one from being given up.
+// TestDeadAgain: that an older connection was doubted, and ended by itself, does not keep the next
+// one from being given up.
 func TestDeadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &upstream{b: newFarm(t).bridge(with(legacy, nil))}
@@ -369,7 +376,8 @@ func TestDeadAgain(t *testing.T) {
 	})
 }
 
-// TestNearSlow: a client on a socket that is slow, and takes more than a minute for a large message, is not given up.
+// TestNearSlow: a client on a socket that is slow, and takes more than a minute for a large
+// message, is not given up.
 func TestNearSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -400,7 +408,8 @@ func TestNearSlow(t *testing.T) {
 	})
 }
 
-// TestNearGone: a client on a socket that takes nothing of what it is sent, because it is gone without a word, is given up.
+// TestNearGone: a client on a socket that takes nothing of what it is sent, because it is gone
+// without a word, is given up.
 func TestNearGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

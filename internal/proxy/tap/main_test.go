@@ -10,10 +10,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// helperVar makes the test binary behave as another process of a test: it names an entry of helpers.
+// helperVar makes the test binary behave as another process of a test: it names an entry of
+// helpers.
 const helperVar = "TAP_TEST_HELPER"
 
-// helpers are the other processes, which get the arguments and return the exit status. Other files add theirs.
+// helpers are the other processes, which get the arguments and return the exit status. Other files
+// add theirs.
 var helpers = map[string]func(args []string) int{}
 
 func TestMain(m *testing.M) {

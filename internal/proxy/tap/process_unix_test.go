@@ -99,7 +99,8 @@ func init() {
 	}
 }
 
-// TestSharedPipes: a tap whose host is killed ends, though another child of the host keeps both pipes open.
+// TestSharedPipes: a tap whose host is killed ends, though another child of the host keeps both
+// pipes open.
 func TestSharedPipes(t *testing.T) {
 	host := selfCommand("host", "shared")
 	out, err := host.StdoutPipe()
@@ -155,7 +156,8 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-// TestKilled: when the host is killed, or the tap is, nothing of the server is left, not even of one that ignores all that can be ignored.
+// TestKilled: when the host is killed, or the tap is, nothing of the server is left, not even of
+// one that ignores all that can be ignored.
 func TestKilled(t *testing.T) {
 	for _, victim := range []string{"host", "tap"} {
 		for _, server := range []string{"plain", "stubborn"} {

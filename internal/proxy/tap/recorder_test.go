@@ -111,7 +111,8 @@ func hostile(r *rand.Rand) []byte {
 	return b
 }
 
-// TestSplitWhatever: whatever the stream and however it is cut, the frames are the same, and together they are the stream.
+// TestSplitWhatever: whatever the stream and however it is cut, the frames are the same, and
+// together they are the stream.
 func TestSplitWhatever(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -151,7 +152,8 @@ func TestSplitCut(t *testing.T) {
 	}
 }
 
-// TestSplitAllocs: in the steady state nothing is allocated, neither for frames in one piece nor for those in several.
+// TestSplitAllocs: in the steady state nothing is allocated, neither for frames in one piece nor
+// for those in several.
 func TestSplitAllocs(t *testing.T) {
 	for _, size := range []int{100, 200_000, 3 << 20} {
 		for _, header := range []bool{false, true} {

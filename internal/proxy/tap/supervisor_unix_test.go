@@ -23,8 +23,8 @@ import (
 
 func init() { helpers["mortal"] = mortal }
 
-// mortal is a server with a legacy handshake whose methods end it in several ways. It writes what it reads to a file of its own in a folder, and answers with its
-// number, counted from 1.
+// mortal is a server with a legacy handshake whose methods end it in several ways. It writes what
+// it reads to a file of its own in a folder, and answers with its number, counted from 1.
 func mortal(args []string) int {
 	dir := args[0]
 	n := 1
@@ -167,7 +167,8 @@ const (
 
 func lines(list ...string) string { return strings.Join(list, "\n") }
 
-// TestRestartAfterCrash: the session goes on with another server, which learns what the first one knew.
+// TestRestartAfterCrash: the session goes on with another server, which learns what the first one
+// knew.
 func TestRestartAfterCrash(t *testing.T) {
 	m := startMortal(t, Restart{OnCrash: true})
 	m.shake()
@@ -175,7 +176,8 @@ func TestRestartAfterCrash(t *testing.T) {
 	m.want(served("2", 1), served("3", 1), served("4", 1), served("5", 1))
 	m.send(request(`"a\u0062"`, "hang"), request("7", "exit"), request("8", "tools/list"))
 	const reason = "the server exited with status 3"
-	// What was read with the request that ended the server may have been lost with it, or wait for the next: the host sees which.
+	// What was read with the request that ended the server may have been lost with it, or wait for
+	// the next: the host sees which.
 	m.want(failed(`"a\u0062"`, reason), failed("7", reason))
 	var got string
 	within(t, "what follows", func() { got, _ = m.lines.ReadString('\n') })
@@ -199,7 +201,8 @@ func TestRestartAfterCrash(t *testing.T) {
 	if diff := cmp.Diff(want, kinds(events)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	// Each server's part of the capture is a session of its own: what the tap does breaks no rule. The server does.
+	// Each server's part of the capture is a session of its own: what the tap does breaks no rule.
+	// The server does.
 	k := check.New(nil)
 	for _, e := range events {
 		for _, f := range k.Add(nil, e) {
@@ -267,7 +270,8 @@ func TestRestartHalfLine(t *testing.T) {
 	m.end(0)
 }
 
-// TestRestartHandshake: a handshake that the first server has not answered is the second one's to answer.
+// TestRestartHandshake: a handshake that the first server has not answered is the second one's to
+// answer.
 func TestRestartHandshake(t *testing.T) {
 	m := startMortal(t, Restart{OnCrash: true}, "shy")
 	m.send(initialize)
@@ -279,7 +283,8 @@ func TestRestartHandshake(t *testing.T) {
 	}
 }
 
-// TestRestartGivesUp: a server that does not stay up is not started for ever; what waits is answered.
+// TestRestartGivesUp: a server that does not stay up is not started for ever; what waits is
+// answered.
 func TestRestartGivesUp(t *testing.T) {
 	m := startMortal(t, Restart{OnCrash: true, MaxCrashes: 2})
 	for i := range 3 {
@@ -382,7 +387,8 @@ func TestParseRestart(t *testing.T) {
 	}
 }
 
-// TestRestartUnread: a tap that answers in place of a server can be ended while the host does not read.
+// TestRestartUnread: a tap that answers in place of a server can be ended while the host does not
+// read.
 func TestRestartUnread(t *testing.T) {
 	signals := make(chan os.Signal)
 	m := startMortalWith(t, Restart{OnCrash: true, MaxBackoff: time.Hour}, signals)
@@ -399,7 +405,8 @@ func TestRestartUnread(t *testing.T) {
 	m.rec.events(t)
 }
 
-// TestRestartOnHangup: SIGHUP restarts instead of being forwarded; SIGTERM ends it all, with the server's status.
+// TestRestartOnHangup: SIGHUP restarts instead of being forwarded; SIGTERM ends it all, with the
+// server's status.
 func TestRestartOnHangup(t *testing.T) {
 	signals := make(chan os.Signal)
 	m := startMortalWith(t, Restart{OnCrash: true, OnHangup: true}, signals)

@@ -72,7 +72,8 @@ func init() {
 		}
 		return 0
 	}
-	// Starts something that keeps the standard output, outside of its group if asked, says its number, and ends.
+	// Starts something that keeps the standard output, outside of its group if asked, says its
+	// number, and ends.
 	helpers["leave"] = func(args []string) int {
 		cmd := selfCommand("hang", "plain")
 		cmd.Stdout = os.Stdout
@@ -202,7 +203,8 @@ func kinds(events []*capture.Event) []string {
 	return list
 }
 
-// TestBytes: hostile bytes in pieces of any size pass exactly, in both directions and on standard error, and are all in the capture.
+// TestBytes: hostile bytes in pieces of any size pass exactly, in both directions and on standard
+// error, and are all in the capture.
 func TestBytes(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(strconv.Itoa(int(seed)), func(t *testing.T) {
@@ -358,7 +360,8 @@ func TestHostStopsReading(t *testing.T) {
 	rec.events(t)
 }
 
-// TestLeftBehind: what a server leaves running does not keep the tap, and is ended if it is in the server's group.
+// TestLeftBehind: what a server leaves running does not keep the tap, and is ended if it is in the
+// server's group.
 func TestLeftBehind(t *testing.T) {
 	for _, where := range []string{"inside", "outside"} {
 		t.Run(where, func(t *testing.T) {

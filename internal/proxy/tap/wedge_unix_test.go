@@ -37,7 +37,8 @@ func init() {
 	}
 }
 
-// TestNobodyReads: a server that is told to end does, with its status, though its host reads neither of its outputs.
+// TestNobodyReads: a server that is told to end does, with its status, though its host reads
+// neither of its outputs.
 func TestNobodyReads(t *testing.T) {
 	for name, restart := range map[string]*Restart{"once": nil, "restarting": {OnCrash: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +59,8 @@ func TestNobodyReads(t *testing.T) {
 	}
 }
 
-// TestSlowReader: a host that takes its time gets all that a server has left, whatever signals come that do not say otherwise.
+// TestSlowReader: a host that takes its time gets all that a server has left, whatever signals come
+// that do not say otherwise.
 func TestSlowReader(t *testing.T) {
 	const size = 150_000 // more than the host's pipe, less than both with what the tap holds
 	signals := make(chan os.Signal)

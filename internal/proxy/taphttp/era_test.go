@@ -52,7 +52,8 @@ func realServer(t *testing.T) (*server.Server, *httptest.Server) {
 	return s, web
 }
 
-// TestRevisions: a client and a server, in each revision, with the tap between them; and each request in the capture has its response.
+// TestRevisions: a client and a server, in each revision, with the tap between them; and each
+// request in the capture has its response.
 func TestRevisions(t *testing.T) {
 	for _, r := range mcp.Revisions() {
 		t.Run(r.String(), func(t *testing.T) {
@@ -86,7 +87,8 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// checkPairs checks that all requests of a capture have their response, that there are n of a method, and that they are in one session.
+// checkPairs checks that all requests of a capture have their response, that there are n of a
+// method, and that they are in one session.
 func checkPairs(t *testing.T, p *tapped, method string, n int) {
 	t.Helper()
 	old := strings.HasSuffix(p.url, "/sse")
@@ -121,7 +123,8 @@ func checkPairs(t *testing.T, p *tapped, method string, n int) {
 	}
 }
 
-// TestSubscription: what a client subscribes to comes through the tap, in both eras, and the end of the stream of one is seen.
+// TestSubscription: what a client subscribes to comes through the tap, in both eras, and the end of
+// the stream of one is seen.
 func TestSubscription(t *testing.T) {
 	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		t.Run(r.String(), func(t *testing.T) {
@@ -159,7 +162,8 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// TestResumption: a stream that the server has closed goes on behind the last event, on another one.
+// TestResumption: a stream that the server has closed goes on behind the last event, on another
+// one.
 func TestResumption(t *testing.T) {
 	_, web := realServer(t)
 	p := tap(t, web.URL+"/mcp", nil, nil)

@@ -71,7 +71,8 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestSessions: what belongs to a session of the protocol has one number, and the sessions of one connection have two.
+// TestSessions: what belongs to a session of the protocol has one number, and the sessions of one
+// connection have two.
 func TestSessions(t *testing.T) {
 	sessions := 0
 	p := tapHandler(t, func(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +121,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestObserve: whoever looks on sees all events, in order, before they are forwarded, and with no capture as well.
+// TestObserve: whoever looks on sees all events, in order, before they are forwarded, and with no
+// capture as well.
 func TestObserve(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

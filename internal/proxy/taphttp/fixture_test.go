@@ -84,7 +84,8 @@ func (p *tapped) events() []*capture.Event {
 	return list
 }
 
-// lines stops the tap and returns what it has recorded in a short form: a line for each event of an exchange.
+// lines stops the tap and returns what it has recorded in a short form: a line for each event of an
+// exchange.
 func (p *tapped) lines() []string {
 	p.t.Helper()
 	var list []string

@@ -46,7 +46,8 @@ func roundTrip(t *testing.T, url, text string, headers ...string) (*http.Respons
 
 const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 
-// TestCutOff: a response that breaks off does so for the client, too, and it does not end as one that is whole.
+// TestCutOff: a response that breaks off does so for the client, too, and it does not end as one
+// that is whole.
 func TestCutOff(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer, body string
@@ -70,7 +71,8 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestNoResponse: where the server says nothing that is HTTP, the tap answers in its place, and the capture does not take that for the server's.
+// TestNoResponse: where the server says nothing that is HTTP, the tap answers in its place, and the
+// capture does not take that for the server's.
 func TestNoResponse(t *testing.T) {
 	for name, answer := range map[string]string{
 		"closed": "", "no http": "SSH-2.0-OpenSSH\r\n", "status": "HTTP/1.1 000 No\r\n\r\n", "switch": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
@@ -121,7 +123,8 @@ func TestBomb(t *testing.T) {
 	}
 }
 
-// TestLargeBodies: what is above the limit is forwarded all the same, and recorded in parts, or cut.
+// TestLargeBodies: what is above the limit is forwarded all the same, and recorded in parts, or
+// cut.
 func TestLargeBodies(t *testing.T) {
 	large := `{"jsonrpc":"2.0","id":1,"x":"` + strings.Repeat("x", 300_000) + `"}`
 	for _, media := range []string{"application/json", "text/event-stream", "text/plain", "application/x-ndjson"} {

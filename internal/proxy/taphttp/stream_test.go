@@ -47,7 +47,8 @@ func unread(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "data: "+message+"\n\n")
 }
 
-// TestNothingIsCutOff: 3,000 responses by event streams (fewer with the race detector), of a server that begins to answer before it has read the request, and of one that never reads it. A plain
+// TestNothingIsCutOff: 3,000 responses by event streams (fewer with the race detector), of a server
+// that begins to answer before it has read the request, and of one that never reads it. A plain
 // httputil.ReverseProxy loses the end of about one in a hundred.
 func TestNothingIsCutOff(t *testing.T) {
 	for _, tt := range []struct {
@@ -111,7 +112,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestManyStreams: 200 streams at once, each with events that are told apart, and nothing is left of them when their clients go.
+// TestManyStreams: 200 streams at once, each with events that are told apart, and nothing is left
+// of them when their clients go.
 func TestManyStreams(t *testing.T) {
 	const streams = 200
 	var open atomic.Int32
@@ -162,7 +164,8 @@ func TestManyStreams(t *testing.T) {
 	}
 }
 
-// TestSameIDs: clients that all use the id 1 at once, and servers that answer in another order, do not get mixed up in the capture.
+// TestSameIDs: clients that all use the id 1 at once, and servers that answer in another order, do
+// not get mixed up in the capture.
 func TestSameIDs(t *testing.T) {
 	const clients = 20
 	var waiting sync.WaitGroup

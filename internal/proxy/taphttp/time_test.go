@@ -56,7 +56,8 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	return c, nil
 }
 
-// bubble runs a tap of a handler with the clock of a bubble. What test returns is compared with what was recorded.
+// bubble runs a tap of a handler with the clock of a bubble. What test returns is compared with
+// what was recorded.
 func bubble(t *testing.T, h http.HandlerFunc, opts taphttp.Options, test func(t *testing.T, l *pipeListener, stop func()) []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +134,8 @@ func TestQuietStream(t *testing.T) {
 	})
 }
 
-// TestSlowReader: what a client does not read stays at the server, and after a while the client is given up.
+// TestSlowReader: what a client does not read stays at the server, and after a while the client is
+// given up.
 func TestSlowReader(t *testing.T) {
 	var sent atomic.Int64
 	bubble(t, func(w http.ResponseWriter, r *http.Request) {
@@ -182,7 +184,8 @@ func TestSlowBody(t *testing.T) {
 	})
 }
 
-// TestGrace: at the end, requests under way have a while to be answered, streams none, and new requests no chance.
+// TestGrace: at the end, requests under way have a while to be answered, streams none, and new
+// requests no chance.
 func TestGrace(t *testing.T) {
 	bubble(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -18,7 +18,8 @@ import (
 	"mcpwire/capture"
 )
 
-// A rawServer answers each connection's one request with the same bytes, and keeps what it was sent.
+// A rawServer answers each connection's one request with the same bytes, and keeps what it was
+// sent.
 type rawServer struct {
 	url  string
 	got  chan string
@@ -79,7 +80,8 @@ func talk(t *testing.T, url, request string) string {
 	return string(answer)
 }
 
-// head returns the lines of a head, sorted but for the first, without those that are for one hop. net/http keeps no order between fields.
+// head returns the lines of a head, sorted but for the first, without those that are for one hop.
+// net/http keeps no order between fields.
 func head(text string) []string {
 	text, _, _ = strings.Cut(text, "\r\n\r\n")
 	lines := strings.Split(text, "\r\n")
@@ -127,7 +129,8 @@ const postHead = "POST /mcp?x=%2F;y HTTP/1.1\r\nHost: $HOST\r\naccept: applicati
 
 const message = `{"jsonrpc":"2.0","id":1,"result":{}}`
 
-// TestBytes compares what a client sees of a server, and a server of a client, with and without the tap, for responses of all kinds.
+// TestBytes compares what a client sees of a server, and a server of a client, with and without the
+// tap, for responses of all kinds.
 func TestBytes(t *testing.T) {
 	const ask = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	post := postHead + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(ask), ask)
@@ -209,7 +212,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// checkHeads checks that the capture has the fields of both heads in the order and the spelling of the wire.
+// checkHeads checks that the capture has the fields of both heads in the order and the spelling of
+// the wire.
 func checkHeads(t *testing.T, p *tapped, request, answer string) {
 	t.Helper()
 	fields := func(text string) (list []string) {

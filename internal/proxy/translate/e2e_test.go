@@ -127,7 +127,8 @@ func guest(revision mcp.Revision) client.Options {
 	}
 }
 
-// TestAcross has each legacy revision talk to the modern one, in both directions, with all features.
+// TestAcross has each legacy revision talk to the modern one, in both directions, with all
+// features.
 func TestAcross(t *testing.T) {
 	sets := openSchemas(t)
 	for _, revision := range mcp.Revisions() {

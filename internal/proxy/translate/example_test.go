@@ -32,7 +32,8 @@ func ExampleNewLegacyToModern() {
 	// to the client on stream 0: {"jsonrpc":"2.0","id":"l","result":{"prompts":[]}}
 }
 
-// A modern client's first request makes the translator shake hands with the legacy server. The request waits.
+// A modern client's first request makes the translator shake hands with the legacy server. The
+// request waits.
 func ExampleNewModernToLegacy() {
 	now := time.Unix(0, 0)
 	t := translate.NewModernToLegacy(nil)

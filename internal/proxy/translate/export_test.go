@@ -2,7 +2,8 @@ package translate
 
 import "fmt"
 
-// Leaks says what a closed translator still holds that it should not, or counts wrongly; "" is nothing.
+// Leaks says what a closed translator still holds that it should not, or counts wrongly; "" is
+// nothing.
 func Leaks(t Translator) string {
 	switch t := t.(type) {
 	case *LegacyToModern:
@@ -26,7 +27,8 @@ func Leaks(t Translator) string {
 	return ""
 }
 
-// Left says what a translator holds that nobody uses any more, when there is no request of the client; "" is nothing.
+// Left says what a translator holds that nobody uses any more, when there is no request of the
+// client; "" is nothing.
 func Left(t Translator) string {
 	switch t := t.(type) {
 	case *LegacyToModern:

@@ -10,8 +10,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// FuzzTranslate plays transcripts that were tampered with, in which both sides may be hostile. Whatever comes out is one message, or a batch, on one line;
-// nothing is left in the end.
+// FuzzTranslate plays transcripts that were tampered with, in which both sides may be hostile.
+// Whatever comes out is one message, or a batch, on one line; nothing is left in the end.
 func FuzzTranslate(f *testing.F) {
 	for _, s := range transcripts(f) {
 		f.Add(strings.Join(s.lines, "\n"))

@@ -17,7 +17,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// specDir holds the specification's schema.json of each revision, beside the repository. It is not part of it.
+// specDir holds the specification's schema.json of each revision, beside the repository. It is not
+// part of it.
 const specDir = "../../../../shared/spec"
 
 var resultTypes = map[string]string{
@@ -83,7 +84,8 @@ func openSchemas(t testing.TB) map[string]*schemaSet {
 	return sets
 }
 
-// A checker holds what a translator says to either side against the schema of the revision that is spoken there.
+// A checker holds what a translator says to either side against the schema of the revision that is
+// spoken there.
 type checker struct {
 	t     testing.TB
 	sets  map[string]*schemaSet

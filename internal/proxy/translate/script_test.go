@@ -36,8 +36,10 @@ var update = flag.Bool("update", false, "write what comes out into the transcrip
 //
 //	@handshake REVISION CLIENT SERVER    one that is not written down, with the capabilities of the two
 //
-// A number behind the arrow is the stream, or the call, that the message is on; "final" and a status, or "cancel" and the call, come before the text.
-// "$/" stands for "io.modelcontextprotocol/", $STATE for the last requestState; see shorts for the others. What comes out is in the file once the test ran with -update, and is to be read then.
+// A number behind the arrow is the stream, or the call, that the message is on; "final" and a
+// status, or "cancel" and the call, come before the text. "$/" stands for
+// "io.modelcontextprotocol/", $STATE for the last requestState; see shorts for the others. What
+// comes out is in the file once the test ran with -update, and is to be read then.
 type transcript struct {
 	file, name string
 	lines      []string
@@ -265,8 +267,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestDocument makes sure that doc/translation.md says for both directions what becomes of each method, notification and reserved member that package mcp
-// knows, in any revision.
+// TestDocument makes sure that doc/translation.md says for both directions what becomes of each
+// method, notification and reserved member that package mcp knows, in any revision.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../doc/translation.md")
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// What a state is bound to when it is made, the params that the server gets, is what it is held against when it comes back, the params that the client sends.
+// What a state is bound to when it is made, the params that the server gets, is what it is held
+// against when it comes back, the params that the client sends.
 func TestBoundToPlainParams(t *testing.T) {
 	c := NewModernToLegacy(nil)
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":1}`

@@ -13,7 +13,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestTogether has many calls that ask, tell of progress and are cancelled under way at once, over pipes where nothing but ids says what belongs to what.
+// TestTogether has many calls that ask, tell of progress and are cancelled under way at once, over
+// pipes where nothing but ids says what belongs to what.
 func TestTogether(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		near, far := mcp.LatestLegacyRevision, mcp.LatestRevision

@@ -90,7 +90,8 @@ func TestMarks(t *testing.T) {
 	step(6, false, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","requestState":"STATE",`+meta+`}}`, nil, nil, []uint64{5}) // the questions are moot
 }
 
-// TestCancelledWhileAway has a client begin and cancel requests for as long as there is no server: nothing of them is kept.
+// TestCancelledWhileAway has a client begin and cancel requests for as long as there is no server:
+// nothing of them is kept.
 func TestCancelledWhileAway(t *testing.T) {
 	now := time.Unix(0, 0)
 	for _, modern := range []bool{false, true} {
@@ -118,7 +119,8 @@ func TestCancelledWhileAway(t *testing.T) {
 	}
 }
 
-// TestManyResources subscribes to many resources, and to many times the same ones: what is remembered is bounded, and so is the time.
+// TestManyResources subscribes to many resources, and to many times the same ones: what is
+// remembered is bounded, and so is the time.
 func TestManyResources(t *testing.T) {
 	p := new(player)
 	p.play([]string{"@modern", "@limit bytes=100000", `@handshake 2025-11-25 {} {"resources":{"subscribe":true}}`})
@@ -139,8 +141,9 @@ func TestManyResources(t *testing.T) {
 	}
 }
 
-// TestForeignState makes sure that what one session has asked is of no use in another one, though they seal with the same keys: a request that brings
-// another user's state is refused, and that user's call goes on.
+// TestForeignState makes sure that what one session has asked is of no use in another one, though
+// they seal with the same keys: a request that brings another user's state is refused, and that
+// user's call goes on.
 func TestForeignState(t *testing.T) {
 	ring := new(seal.Ring)
 	now := time.Unix(1e9, 0)

@@ -13,8 +13,9 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A walk drives a translator at random: requests begin, ask, end, are cancelled and lost in any order. Whatever happens, nothing goes to a server that is
-// away, each request of the client is answered once unless it was given up, and in the end nothing is left.
+// A walk drives a translator at random: requests begin, ask, end, are cancelled and lost in any
+// order. Whatever happens, nothing goes to a server that is away, each request of the client is
+// answered once unless it was given up, and in the end nothing is left.
 type walk struct {
 	t      *testing.T
 	rand   *rand.Rand

@@ -16,8 +16,9 @@ import (
 	"mcpwire/mcp"
 )
 
-// A browser makes HTTP requests of messages that a peer sends, as it is told to and with nothing of package streamable: it knows the headers, and that the end
-// of a modern request cancels it. It is a jsonrpc.Framer.
+// A browser makes HTTP requests of messages that a peer sends, as it is told to and with nothing of
+// package streamable: it knows the headers, and that the end of a modern request cancels it. It is
+// a jsonrpc.Framer.
 type browser struct {
 	site   *site
 	http   *http.Client
@@ -86,7 +87,8 @@ type outgoing struct {
 	}
 }
 
-// WriteFrame implements [jsonrpc.Framer]. Requests are answered while others are sent; everything else, and what opens a session, waits until the server has it.
+// WriteFrame implements [jsonrpc.Framer]. Requests are answered while others are sent; everything
+// else, and what opens a session, waits until the server has it.
 func (b *browser) WriteFrame(frame []byte) error {
 	frame = bytes.Clone(frame)
 	var m outgoing

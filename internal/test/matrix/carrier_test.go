@@ -16,7 +16,8 @@ import (
 	"mcpwire/stdio"
 )
 
-// A host starts a server for each connection that is made with it, or one for all where there is HTTP, and fails the test if one does not end well.
+// A host starts a server for each connection that is made with it, or one for all where there is
+// HTTP, and fails the test if one does not end well.
 type host struct {
 	t         testing.TB
 	server    string // name of
@@ -119,7 +120,8 @@ func (h *host) ended(err error) {
 	}
 }
 
-// A link is this side of a connection. It is a StreamFramer still, so that package jsonrpc treats it as one.
+// A link is this side of a connection. It is a StreamFramer still, so that package jsonrpc treats
+// it as one.
 type link struct {
 	*jsonrpc.StreamFramer
 	half  func() error

@@ -114,7 +114,8 @@ func cells() (all []cell) {
 	return all
 }
 
-// carries reports whether a revision is tried over it. HTTP/2 makes no difference between those that have sessions, so the last of them is enough there.
+// carries reports whether a revision is tried over it. HTTP/2 makes no difference between those
+// that have sessions, so the last of them is enough there.
 func (w *web) carries(r mcp.Revision) bool {
 	switch {
 	case w.old:
@@ -187,7 +188,8 @@ func (s *scene) options() *client.Options {
 	}
 }
 
-// client returns the client that the behaviours of the cell share. Its options are those of options.
+// client returns the client that the behaviours of the cell share. Its options are those of
+// options.
 func (s *scene) client() *client.Client {
 	s.Helper()
 	if s.stage.client == nil {
@@ -228,7 +230,8 @@ func (s *scene) host(principal string) *host {
 	return &host{t: s.T, server: s.server, principal: principal, framing: s.framing, pipe: s.pipe, web: s.web}
 }
 
-// peer connects a client that a behaviour plays by hand, and makes the handshake where there is one.
+// peer connects a client that a behaviour plays by hand, and makes the handshake where there is
+// one.
 func (s *scene) peer() *mcptest.Peer {
 	s.Helper()
 	p := s.silentPeer()

@@ -53,7 +53,8 @@ func refused(t testing.TB, what string, err error, code jsonrpc.Code) *jsonrpc.E
 	return e
 }
 
-// limited checks that a call was refused because of a limit. Over HTTP the status says that it was not carried out.
+// limited checks that a call was refused because of a limit. Over HTTP the status says that it was
+// not carried out.
 func limited(s *scene, what string, err error) *jsonrpc.Error {
 	s.Helper()
 	untaken, ok := errors.AsType[*jsonrpc.CallError](err)

@@ -2,7 +2,8 @@ package matrix
 
 import "mcpwire/mcp"
 
-// features says what a revision has, as the specification does. internal/era says so too, but is part of what is tested.
+// features says what a revision has, as the specification does. internal/era says so too, but is
+// part of what is tested.
 type features struct {
 	Modern bool // no handshake
 

@@ -14,7 +14,8 @@ import (
 	"mcpwire/stdio"
 )
 
-// Environment variables that make the test binary a server: which one, and on whose behalf its client is.
+// Environment variables that make the test binary a server: which one, and on whose behalf its
+// client is.
 const (
 	serverVar    = "MATRIX_SERVER"
 	principalVar = "MATRIX_PRINCIPAL"
@@ -60,7 +61,8 @@ func TestMain(m *testing.M) {
 // crashCode is the status of a child that crashed as it was told to.
 const crashCode = 7
 
-// serveChild is the main function of a child process. It fails if the server leaves goroutines behind.
+// serveChild is the main function of a child process. It fails if the server leaves goroutines
+// behind.
 func serveChild(name string) (status int) {
 	srv := servers[name](func() {
 		fmt.Fprintln(os.Stderr, "told to crash")

@@ -13,7 +13,8 @@ import (
 	"mcpwire/server"
 )
 
-// newProgressServer has tools that tell how far they are, at the pace of the bubble's clock where they wait.
+// newProgressServer has tools that tell how far they are, at the pace of the bubble's clock where
+// they wait.
 func newProgressServer(func()) *server.Server {
 	srv := server.MustNew("progress", "1", nil)
 	must(
@@ -180,7 +181,8 @@ func (s *scene) timesOut(after time.Duration, whole bool, opts ...client.CallOpt
 	same(s, "time", time.Since(began), after)
 }
 
-// withMeta returns the params of a request with members of _meta, and those that each request of the revision must have.
+// withMeta returns the params of a request with members of _meta, and those that each request of
+// the revision must have.
 func (s *scene) withMeta(meta, members string) string {
 	if s.Modern {
 		meta += `,"io.modelcontextprotocol/protocolVersion":"` + s.revision.String() + `","io.modelcontextprotocol/clientCapabilities":{}`

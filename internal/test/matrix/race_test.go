@@ -2,5 +2,6 @@
 
 package matrix
 
-// largeBytes is how long a message may get: the race detector makes each byte cost ten times as much.
+// largeBytes is how long a message may get: the race detector makes each byte cost ten times as
+// much.
 const largeBytes = 1 << 20

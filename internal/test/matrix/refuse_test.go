@@ -171,7 +171,8 @@ func refusing(o *client.Options) {
 	}
 }
 
-// TestVisitFirst is about an error by which a handler sends the user to a web page before it can do anything.
+// TestVisitFirst is about an error by which a handler sends the user to a web page before it can do
+// anything.
 func TestVisitFirst(t *testing.T) {
 	const failure = "error: the user must open a URL first\nPay https://example.com/pay"
 	try(t, "ask", []behaviour{

@@ -69,7 +69,8 @@ type node struct {
 	http    http.Handler
 }
 
-// principals makes those of package auth the principals that the servers know: their ids have an issuer and a client besides, which are empty here.
+// principals makes those of package auth the principals that the servers know: their ids have an
+// issuer and a client besides, which are empty here.
 type principals struct{ *server.Server }
 
 func (p principals) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
@@ -174,7 +175,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.http.ServeHTTP(out, r)
 }
 
-// A takenWriter notes that its connection was taken: then there is a stream on it that goes on when the request has been served.
+// A takenWriter notes that its connection was taken: then there is a stream on it that goes on when
+// the request has been served.
 type takenWriter struct {
 	http.ResponseWriter
 	taken bool
@@ -189,8 +191,9 @@ func (w *takenWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffered, err
 }
 
-// crash breaks off all requests, and has another server take the place of this one, which knows nothing of what was. Connections without a request stay, as those
-// to a load balancer do: who uses one at the moment at which it is closed cannot know what has become of the request.
+// crash breaks off all requests, and has another server take the place of this one, which knows
+// nothing of what was. Connections without a request stay, as those to a load balancer do: who uses
+// one at the moment at which it is closed cannot know what has become of the request.
 func (s *site) crash() {
 	other := s.newNode()
 	s.mu.Lock()

@@ -60,7 +60,8 @@ func newTaskServer(func()) *server.Server {
 	return srv
 }
 
-// newLateTaskServer is newTaskServer, but does not answer the call of one tool before it is given up.
+// newLateTaskServer is newTaskServer, but does not answer the call of one tool before it is given
+// up.
 func newLateTaskServer(crash func()) *server.Server {
 	srv := newTaskServer(crash)
 	srv.Use(func(next server.HandlerFunc) server.HandlerFunc {

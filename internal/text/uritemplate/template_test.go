@@ -239,7 +239,8 @@ func TestHostileURIs(t *testing.T) {
 	}
 }
 
-// TestExpansions has the RFC's own expansions, sections 1.2 and 3.2, as far as this direction allows them.
+// TestExpansions has the RFC's own expansions, sections 1.2 and 3.2, as far as this direction
+// allows them.
 func TestExpansions(t *testing.T) {
 	values := vars{
 		"var": {"value"}, "hello": {"Hello World!"}, "half": {"50%"}, "who": {"fred"}, "base": {"http://example.com/home/"},
@@ -278,7 +279,8 @@ func TestExpansions(t *testing.T) {
 	}
 }
 
-// expand is what RFC 6570, section 3 says of templates, the other way round, for strings and lists with a star.
+// expand is what RFC 6570, section 3 says of templates, the other way round, for strings and lists
+// with a star.
 func expand(t *Template, values vars) string {
 	var b strings.Builder
 	for _, p := range t.components {

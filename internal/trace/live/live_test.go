@@ -332,7 +332,8 @@ func TestDialEndsWithContext(t *testing.T) {
 	}
 }
 
-// TestUnwatched: a tap without a file records only how it began while nobody watches, and everything from when somebody does.
+// TestUnwatched: a tap without a file records only how it began while nobody watches, and
+// everything from when somebody does.
 func TestUnwatched(t *testing.T) {
 	s := live.NewServer(nil)
 	w := capture.NewWriter(io.Discard, &capture.Options{Tee: s, Want: s.Wants})

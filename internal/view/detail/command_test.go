@@ -15,7 +15,8 @@ import (
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":1}`
 
-// arguments runs a command line in a shell in which mcpwire and curl print what they got, and returns that.
+// arguments runs a command line in a shell in which mcpwire and curl print what they got, and
+// returns that.
 func arguments(t *testing.T, line string, env ...string) []string {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
@@ -145,7 +146,8 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// TestCurlWithoutBody: a stream that a client opens, in a capture that does not say where the server is.
+// TestCurlWithoutBody: a stream that a client opens, in a capture that does not say where the
+// server is.
 func TestCurlWithoutBody(t *testing.T) {
 	r := snapshotRecord("http").add(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{
 		Method: "GET", URL: "/mcp?x", Headers: []capture.Header{{Name: "host", Value: "127.0.0.1:99"}, {Name: "User-Agent", Value: "u"}},

@@ -227,7 +227,8 @@ func TestFindingLines(t *testing.T) {
 	}
 }
 
-// FuzzOf feeds anything as a payload: what is shown must be safe, and what is JSON must be all there.
+// FuzzOf feeds anything as a payload: what is shown must be safe, and what is JSON must be all
+// there.
 func FuzzOf(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","method":"x","params":{"a":[1,"\u202e"]}}`, `[{"jsonrpc":"2.0","id":1,"method":"x"},1]`, "a \r\n\x1b\xff", `{"data":"AAAA","mimeType":"image/png"}`, "~redacted:key:0123456789ab:8~",

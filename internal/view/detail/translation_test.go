@@ -10,7 +10,8 @@ import (
 	"mcpwire/capture"
 )
 
-// TestAlign puts the lines of two messages beside each other by their places, or by what they say if that has another place.
+// TestAlign puts the lines of two messages beside each other by their places, or by what they say
+// if that has another place.
 func TestAlign(t *testing.T) {
 	for _, tt := range []struct{ name, before, after, want string }{
 		{"the same", `{"a":1,"b":[2]}`, `{"a":1,"b":[2]}`, "={ ={ | ='a':1, ='a':1, | ='b':[ ='b':[ | =2 =2 | =] =] | =} =}"},

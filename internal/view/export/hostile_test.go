@@ -32,7 +32,8 @@ func sequence(list ...*capture.Event) export.Events {
 	}
 }
 
-// checkBlocks walks over the blocks of a pcapng file and their options, and returns how many packets there are.
+// checkBlocks walks over the blocks of a pcapng file and their options, and returns how many
+// packets there are.
 func checkBlocks(t *testing.T, data []byte) (packets int) {
 	t.Helper()
 	fixed := map[uint32]int{0x0A0D0D0A: 16, 1: 8, 6: 20} // of a section, an interface, a packet
@@ -134,7 +135,8 @@ func TestHARLimits(t *testing.T) {
 	}
 }
 
-// TestCurlSession lets the script take the id of a session, which is hidden, from the answer that begins it.
+// TestCurlSession lets the script take the id of a session, which is hidden, from the answer that
+// begins it.
 func TestCurlSession(t *testing.T) {
 	const hidden = "~redacted:session:0123456789ab:16~"
 	head := func(n uint64, headers ...capture.Header) *capture.Event {

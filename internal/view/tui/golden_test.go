@@ -19,7 +19,8 @@ import (
 
 var update = flag.Bool("u", false, "write the frames that are expected")
 
-// A driver feeds messages to a model and does what it asks for, one after the other, as the event loop does. Ticks do not come.
+// A driver feeds messages to a model and does what it asks for, one after the other, as the event
+// loop does. Ticks do not come.
 type driver struct {
 	t   testing.TB
 	m   *model
@@ -139,7 +140,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// check checks what holds for every frame: it has the size of the screen, and nothing but our own styles.
+// check checks what holds for every frame: it has the size of the screen, and nothing but our own
+// styles.
 func (d *driver) check() *driver {
 	d.t.Helper()
 	screen := d.m.screen()

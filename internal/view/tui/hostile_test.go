@@ -32,7 +32,8 @@ func hostile(t testing.TB) *fake {
 	return f
 }
 
-// TestHostile opens every side of hostile rows at sizes down to a single cell. check looks at each frame.
+// TestHostile opens every side of hostile rows at sizes down to a single cell. check looks at each
+// frame.
 func TestHostile(t *testing.T) {
 	for _, size := range [][2]int{{120, 40}, {80, 24}, {40, 10}, {3, 3}, {1, 1}, {300, 2}} {
 		bubble(t, fmt.Sprint(size), func(t *testing.T) {

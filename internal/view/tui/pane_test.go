@@ -27,7 +27,8 @@ func (f *fake) load(t *testing.T, name string) *fake {
 	return f
 }
 
-// TestBridge shows what a real bridge has recorded of a legacy client's call, whose server, a modern one, has asked for something first: the two sides, before and after side by side where
+// TestBridge shows what a real bridge has recorded of a legacy client's call, whose server, a
+// modern one, has asked for something first: the two sides, before and after side by side where
 // there is room, and the way from one side to the other.
 func TestBridge(t *testing.T) {
 	for _, size := range []struct {

@@ -95,7 +95,8 @@ func (s *fakeSelection) Has(*trace.Row) bool             { return true }
 func (s *fakeSelection) SearchProgress() (float64, bool) { return 1, false }
 func (s *fakeSelection) Close()                          { s.closed = true }
 
-// add adds a capture of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session and exchange, kind, and what the kind needs.
+// add adds a capture of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session
+// and exchange, kind, and what the kind needs.
 func (f *fake) add(t testing.TB, id, name, transport, lines string) {
 	t.Helper()
 	h := f.heads[id]

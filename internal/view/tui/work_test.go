@@ -7,7 +7,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// update handles a message, and returns the commands that this asks for without doing what they ask.
+// update handles a message, and returns the commands that this asks for without doing what they
+// ask.
 func (d *driver) update(msg tea.Msg) []tea.Cmd {
 	d.m.tickPending = true
 	_, cmd := d.m.Update(msg)
@@ -28,7 +29,8 @@ func flatten(cmd tea.Cmd) (list []tea.Cmd) {
 	return []tea.Cmd{func() tea.Msg { return msg }}
 }
 
-// TestOneDetailAtOnce: who goes through rows faster than they can be read has one read at a time, and sees the last one in the end.
+// TestOneDetailAtOnce: who goes through rows faster than they can be read has one read at a time,
+// and sees the last one in the end.
 func TestOneDetailAtOnce(t *testing.T) {
 	bubble(t, "read", func(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 30).keys("g")
@@ -48,7 +50,8 @@ func TestOneDetailAtOnce(t *testing.T) {
 	})
 }
 
-// TestFarProblem finds a problem that is further away than what is looked at while the model is locked once.
+// TestFarProblem finds a problem that is further away than what is looked at while the model is
+// locked once.
 func TestFarProblem(t *testing.T) {
 	f := newFake()
 	var b strings.Builder

@@ -6,7 +6,8 @@ import (
 	"mcpwire/capture"
 )
 
-// TestIndex: an index stays small, and leads to a place at or before each event, and not far before.
+// TestIndex: an index stays small, and leads to a place at or before each event, and not far
+// before.
 func TestIndex(t *testing.T) {
 	const events, size = 300_000, 1000 // bytes of an event
 	var x index

@@ -70,7 +70,8 @@ func (rp *replica) follow(t *testing.T, f *watch.Feed, h *watch.Hub, holds func(
 	}
 }
 
-// TestFeed: whoever reads a feed knows what the model has, also when rows make room, and after coming back.
+// TestFeed: whoever reads a feed knows what the model has, also when rows make room, and after
+// coming back.
 func TestFeed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "live")
 	p := startTap(t, dir, "", nil)
@@ -141,7 +142,8 @@ func TestFeedChildren(t *testing.T) {
 	}
 }
 
-// TestFeedLarge: many rows come in batches that are not too large, and none of them twice or not at all.
+// TestFeedLarge: many rows come in batches that are not too large, and none of them twice or not at
+// all.
 func TestFeedLarge(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 9000, tail())
 	h := running(t, &watch.Options{Files: []string{path}, NoRules: true})

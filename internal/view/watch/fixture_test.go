@@ -16,7 +16,8 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// patience is how long a test waits for what must come. Nothing is decided by it but that a hang is a failure.
+// patience is how long a test waits for what must come. Nothing is decided by it but that a hang is
+// a failure.
 const patience = 20 * time.Second
 
 // running returns a hub that runs until the test ends.
@@ -47,7 +48,8 @@ func run(t testing.TB, h *watch.Hub) (stop func()) {
 	return stop
 }
 
-// await waits until a condition holds, which is looked at whenever the hub says that something has changed.
+// await waits until a condition holds, which is looked at whenever the hub says that something has
+// changed.
 func await(t testing.TB, h *watch.Hub, what string, holds func(m *trace.Model) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -112,7 +114,8 @@ func call(i int, tool string) []*capture.Event {
 
 var begun = time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 
-// write writes a capture whose calls, one each second from a time on, were answered; then more events. It returns the path.
+// write writes a capture whose calls, one each second from a time on, were answered; then more
+// events. It returns the path.
 func write(t testing.TB, path, id string, from time.Time, calls int, more ...*capture.Event) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -20,7 +20,8 @@ import (
 
 const suffix = capture.Suffix
 
-// TestPast: captures that were there are one timeline, and what waits in one that nobody writes is unanswered.
+// TestPast: captures that were there are one timeline, and what waits in one that nobody writes is
+// unanswered.
 func TestPast(t *testing.T) {
 	dir := t.TempDir()
 	old := begun.Add(-time.Hour)
@@ -115,7 +116,8 @@ func TestGrowing(t *testing.T) {
 	}
 }
 
-// TestLeftAlone: a file without a last line that nobody locks counts as broken off, and goes on when it grows all the same.
+// TestLeftAlone: a file without a last line that nobody locks counts as broken off, and goes on
+// when it grows all the same.
 func TestLeftAlone(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 1, call(7, "open")[0])
 	old := time.Now().Add(-time.Minute)
@@ -141,7 +143,8 @@ func TestLeftAlone(t *testing.T) {
 	await(t, h, "the end", func(m *trace.Model) bool { return sourceState(h, path) == watch.Complete && len(m.Rows()) == 3 })
 }
 
-// TestTap watches running taps with a file that is in the folder, with one elsewhere, with a compressed one, and without.
+// TestTap watches running taps with a file that is in the folder, with one elsewhere, with a
+// compressed one, and without.
 func TestTap(t *testing.T) {
 	for _, where := range []string{"folder", "elsewhere", "compressed", "none"} {
 		t.Run(where, func(t *testing.T) {
@@ -266,7 +269,8 @@ func TestSameFile(t *testing.T) {
 	}
 }
 
-// TestNotPrivate: a folder of sockets that others have access to is said to be one, and nothing more.
+// TestNotPrivate: a folder of sockets that others have access to is said to be one, and nothing
+// more.
 func TestNotPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "live")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -423,7 +427,8 @@ func TestStopEarly(t *testing.T) {
 	s.Close()
 }
 
-// TestReplaced: a capture in the place of one that was removed is followed, and what was read of the old one is gone.
+// TestReplaced: a capture in the place of one that was removed is followed, and what was read of
+// the old one is gone.
 func TestReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, filepath.Join(dir, "a"+suffix), "old", begun, 1, tail())

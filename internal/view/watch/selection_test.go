@@ -52,7 +52,8 @@ func selected(t *testing.T, h *watch.Hub, s *watch.Selection) []string {
 	return list
 }
 
-// TestSelect compares selections with what the filter says of each row: of rows that were there, of those that come, and of those that change.
+// TestSelect compares selections with what the filter says of each row: of rows that were there, of
+// those that come, and of those that change.
 func TestSelect(t *testing.T) {
 	base := t.TempDir()
 	var past []*capture.Event
@@ -212,7 +213,8 @@ func BenchmarkSelect(b *testing.B) {
 	}
 }
 
-// TestSelectManyEvents: what stands in a late one of many events of a row is found, though the row knows the numbers of the first ones only.
+// TestSelectManyEvents: what stands in a late one of many events of a row is found, though the row
+// knows the numbers of the first ones only.
 func TestSelectManyEvents(t *testing.T) {
 	events := []*capture.Event{{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{Method: "POST", URL: "/mcp"}}}
 	for i := range 60 {

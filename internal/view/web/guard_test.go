@@ -156,7 +156,8 @@ func TestCookie(t *testing.T) {
 	if len(value) != 43 || value == s.server.Token() {
 		t.Errorf("its value %q is no secret of its own with 256 bits", value)
 	}
-	// A link on a page: browsers keep a strict cookie back along a redirect that another site has begun.
+	// A link on a page: browsers keep a strict cookie back along a redirect that another site has
+	// begun.
 	got = s.get("/?token="+s.server.Token(), "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document")
 	if got.status != http.StatusOK || got.header.Get("Set-Cookie") == "" || !strings.Contains(got.body, `http-equiv="refresh"`) || strings.Contains(got.body, s.server.Token()) {
 		t.Errorf("from another site, status %d: %s", got.status, got.body)

@@ -13,7 +13,8 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// TestTapWithoutFile: everything works for a tap that runs and records to no file, as far as the hub has seen it.
+// TestTapWithoutFile: everything works for a tap that runs and records to no file, as far as the
+// hub has seen it.
 func TestTapWithoutFile(t *testing.T) {
 	restarted := make(chan bool, 1)
 	socket := live.NewServer(&live.Options{Restart: func() { restarted <- true }})

@@ -19,7 +19,8 @@ import (
 
 const viaURL = "http://localhost:1/mcp"
 
-// TestMain makes this program what a client connects through, if its last argument is the address that it would connect to.
+// TestMain makes this program what a client connects through, if its last argument is the address
+// that it would connect to.
 func TestMain(m *testing.M) {
 	if os.Args[len(os.Args)-1] != viaURL {
 		os.Exit(m.Run())
@@ -50,7 +51,8 @@ func serveVia(args []string) error {
 	return errors.Join(err, (&stdio.Config{}).Serve(context.Background(), srv))
 }
 
-// What is before the URL is a command, which the client starts and talks to. One that has to log in gets what the scenario has for that.
+// What is before the URL is a command, which the client starts and talks to. One that has to log in
+// gets what the scenario has for that.
 func TestVia(t *testing.T) {
 	const login = `{"client_id":"me","client_secret":"hush","issuer":"it"}`
 	for _, tt := range []struct {

@@ -199,7 +199,8 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// The suite looks at first pages only, wants a description of each tool, and calls the first one without arguments.
+// The suite looks at first pages only, wants a description of each tool, and calls the first one
+// without arguments.
 func TestLists(t *testing.T) {
 	inEachEra(t, func(t *testing.T, c *client.Client) {
 		list, err := c.ListTools(t.Context(), nil)
