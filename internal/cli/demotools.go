@@ -11,7 +11,7 @@ import (
 	"mcpwire/server"
 )
 
-// The inputs of the demo server's tools.
+// The types below are the inputs of the demo server's tools.
 type (
 	textInput struct {
 		Text string `json:"text" jsonschema:"the text"`
@@ -29,7 +29,7 @@ type (
 	}
 )
 
-// addDemoTools registers what the demo server offers.
+// addDemoTools registers the demo server's tools.
 func addDemoTools(srv *server.Server) error {
 	yes, no := true, false
 	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: &yes, OpenWorldHint: &no}
