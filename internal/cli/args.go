@@ -95,7 +95,7 @@ func readStdin(f *os.File) ([]byte, error) {
 type property struct {
 	name   string
 	schema json.RawMessage
-	// kind is the one type that the schema names. It is empty if there is none or several.
+	// kind is the schema's only type. It is empty if the schema names zero or several types.
 	kind        string
 	required    bool
 	description string

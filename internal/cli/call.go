@@ -267,8 +267,8 @@ func (l *logLevel) Set(s string) error {
 	return nil
 }
 
-// options returns the options of a call that asks for log messages, or nil without --log-level. A
-// legacy server gets a request instead; its messages then arrive unasked.
+// options returns the options of a call that asks for log messages, or nil without --log-level. It
+// sets the level of a legacy server by a request instead.
 func (l *logLevel) options(ctx context.Context, s *session) ([]client.CallOption, error) {
 	if l.level == mcp.LevelNone {
 		return nil, nil

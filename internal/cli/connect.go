@@ -27,13 +27,13 @@ type dialer struct {
 	tail  *tailWriter
 	trace *wireTrace
 	notes *notes
-	// ask asks the user. It is nil if there is no user to ask.
+	// ask asks the user. It is nil without a user to ask.
 	ask  askFunc
 	opts client.Options
 
 	// took is the time to connect.
 	took time.Duration
-	// asked is the time until the server described itself.
+	// asked is how long the server took to describe itself.
 	asked time.Duration
 	// greeting is that description, as received.
 	greeting json.RawMessage

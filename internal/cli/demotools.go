@@ -11,7 +11,6 @@ import (
 	"mcpwire/server"
 )
 
-// The types below are the inputs of the demo server's tools.
 type (
 	textInput struct {
 		Text string `json:"text" jsonschema:"the text"`

@@ -237,7 +237,7 @@ func cause(err error) error {
 	}
 }
 
-// Hosts give up on slow servers: the most impatient ones soon after slowStart, nearly all by
+// Hosts give up on slow servers: a doctor warns above slowStart, and reports a problem above
 // lateStart.
 const (
 	slowStart = 5 * time.Second

@@ -163,7 +163,7 @@ func exported(ctx context.Context, s captureSource, f *filter.Filter, redact boo
 		return nil, fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter holds for", errors.New("the filter holds for nothing in the capture"))
 	}
 	seqs := make([]iter.Seq2[*capture.Event, error], 0, len(s.paths))
-	// Read each capture by itself: merged captures do not keep the source of an event.
+	// Read each capture by itself: events of merged captures do not name their source.
 	for _, path := range s.paths {
 		events := picked(s.one(ctx, path, false), p)
 		if redact {

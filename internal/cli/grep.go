@@ -45,8 +45,8 @@ no such capture, or one cannot be read.`,
 	return c
 }
 
-// trouble changes the exit status of failures, because exitUnexpected means no match, as with other
-// greps.
+// trouble changes the exit status of failures to exitUsage: exitUnexpected means no match, as with
+// other greps.
 func trouble(err error) error {
 	if f, ok := errors.AsType[*failure](err); ok && f.status == exitUnexpected {
 		f.status = exitUsage

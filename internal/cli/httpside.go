@@ -49,8 +49,8 @@ func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(r)
 }
 
-// A watcher notes that a server refused a request with 401 or 403: the error that the user sees
-// only says why there is no token.
+// A watcher notes that a server refused a request with 401 or 403. The error that the user sees
+// only says why a token is missing.
 type watcher struct {
 	base    http.RoundTripper
 	refused *atomic.Int32
