@@ -12,21 +12,22 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// argsHelp is what the help says of arguments.
+// argsHelp describes arguments in the help of commands.
 const argsHelp = `Arguments are NAME=TEXT, or NAME:=JSON for a value of any type. NAME=TEXT is a
 string, but for a TEXT that is exactly what the tool's schema wants: an integer
 such as 12 where it says integer, a number where it says number, true or false
 where it says boolean. 012 stays a string. --args takes the whole object
 instead.`
 
-// An argument is one of a command line: a text that may stand for something else, or JSON text.
+// An argument is an argument of a tool on the command line: text to convert, or JSON.
 type argument struct {
 	name string
 	text string
-	raw  json.RawMessage // of NAME:=JSON; nil for NAME=TEXT
+	// raw is the JSON of NAME:=JSON. It is nil for NAME=TEXT.
+	raw json.RawMessage
 }
 
-// parseArguments reads NAME=TEXT and NAME:=JSON.
+// parseArguments parses arguments of the forms NAME=TEXT and NAME:=JSON.
 func parseArguments(command string, args []string) ([]argument, error) {
 	var list []argument
 	for _, arg := range args {
@@ -65,7 +66,7 @@ func readArgs(e *env, value string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// readInput returns a text that is given directly, as @FILE, or as - for standard input.
+// readInput returns text that is given directly, as @FILE, or as - for standard input.
 func readInput(e *env, value string) ([]byte, error) {
 	switch {
 	case value == "-":
@@ -92,16 +93,18 @@ func readStdin(f *os.File) ([]byte, error) {
 
 // A property is a member of an object that a schema describes.
 type property struct {
-	name        string
-	schema      json.RawMessage
-	kind        string // the one type that the schema names; "" if it names none, or several
+	name   string
+	schema json.RawMessage
+	// kind is the schema's only type. It is empty if the schema names zero or several types.
+	kind        string
 	required    bool
 	description string
-	fallback    json.RawMessage // default
+	// fallback is the default value. It may be nil.
+	fallback json.RawMessage
 }
 
-// properties reads what a schema says of an object's members, in its order. A schema that says it in another way has none. closed reports whether there
-// can be no others.
+// properties returns the members that a schema lists under "properties", in their order. closed
+// reports whether the schema excludes other members.
 func properties(schema json.RawMessage) (list []property, closed bool) {
 	if jsonwire.Valid(schema, maxSchemaDepth) != nil || schema[0] != '{' {
 		return nil, false
@@ -118,7 +121,8 @@ func properties(schema json.RawMessage) (list []property, closed bool) {
 				list = append(list, newProperty(of.KeyString(), of.Value()))
 			}
 		case members.KeyIs("required"):
-			_ = json.Unmarshal(value, &required) // what is no list of names requires nothing
+			// A value that is not a list of names requires nothing.
+			_ = json.Unmarshal(value, &required)
 		case members.KeyIs("additionalProperties"):
 			closed = string(value) == "false"
 		}
@@ -135,7 +139,7 @@ const (
 	maxProperties  = 1000
 )
 
-// unquote returns the value of a JSON string with its quotes.
+// unquote returns the value of a JSON string. raw includes the quotes.
 func unquote(raw []byte) string { return jsonwire.UnquoteString(raw[1 : len(raw)-1]) }
 
 func newProperty(name string, schema json.RawMessage) property {
@@ -158,7 +162,8 @@ func newProperty(name string, schema json.RawMessage) property {
 	return p
 }
 
-// convert returns the JSON text that a text stands for where the schema wants a type, and whether it can be that.
+// convert returns the JSON for text where a schema wants the type kind. If text does not fit the
+// type, it returns a string and false.
 func convert(kind, text string) (value []byte, ok bool) {
 	number := text != "" && (text[0] == '-' || text[0] >= '0' && text[0] <= '9') && jsonwire.Valid([]byte(text), 1) == nil && !strings.ContainsAny(text, " \t\r\n")
 	switch kind {
@@ -177,7 +182,8 @@ func convert(kind, text string) (value []byte, ok bool) {
 	return []byte(text), true
 }
 
-// appendArguments builds the object of a tool's arguments. warn is told of what the schema does not know or want.
+// appendArguments returns the object of a tool's arguments. It calls warn for arguments that the
+// schema does not list, for values of the wrong type, and for missing required arguments.
 func appendArguments(list []argument, schema json.RawMessage, known bool, warn func(format string, args ...any)) json.RawMessage {
 	props, closed := properties(schema)
 	var names []string

@@ -8,15 +8,16 @@ import (
 	"sync"
 )
 
-// A lineAsker asks the user by lines. It may be used by many goroutines at once; questions wait for each other.
+// A lineAsker asks the user for lines. It is safe for concurrent use; questions are asked one at a
+// time.
 type lineAsker struct {
 	in  io.Reader
 	out io.Writer
 
 	mu   sync.Mutex
 	scan *bufio.Scanner
-	// next gets the line that is being read; nil if none is. A line is only read for a question:
-	// whoever else reads the input afterwards gets what the user types then.
+	// next receives the line that is being read. It is nil while no read is running. A read starts
+	// only for a question, so other readers get the input that the user types afterwards.
 	next chan readLine
 }
 
@@ -25,11 +26,12 @@ type readLine struct {
 	err  error
 }
 
-// maxAnswer is how long a line may be, in bytes.
+// maxAnswer limits the length of a line, in bytes.
 const maxAnswer = 1 << 20
 
-// ask shows a prompt and returns the next line. When ctx ends it does not wait any longer; what is typed then is the answer to the next question. What
-// reads the input cannot be interrupted and is left behind when the process ends.
+// ask shows a prompt and returns the next line. It stops waiting when ctx ends; the line that the
+// user types then answers the next question. A read cannot be interrupted: its goroutine lasts
+// until the process ends.
 func (a *lineAsker) ask(ctx context.Context, prompt string) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,12 +52,13 @@ func (a *lineAsker) ask(ctx context.Context, prompt string) (string, error) {
 		a.next = nil
 		return l.text, l.err
 	case <-ctx.Done():
-		_, _ = io.WriteString(a.out, "\n") // what comes next is no answer to the prompt
+		// Later input does not answer this prompt.
+		_, _ = io.WriteString(a.out, "\n")
 		return "", ctx.Err()
 	}
 }
 
-// readOne returns the next line; io.EOF at the end.
+// readOne returns the next line, or io.EOF at the end of input.
 func readOne(s *bufio.Scanner) readLine {
 	if s.Scan() {
 		return readLine{text: strings.TrimSuffix(s.Text(), "\r")}

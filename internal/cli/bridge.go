@@ -99,7 +99,8 @@ func newBridgeCommand(e *env) *cobra.Command {
 	for name, values := range map[string][]string{
 		"era": eras, "client-era": eras, "server-era": eras, "client-framing": {"auto", "line", "header"}, "sessions": {"per-client", "shared"}, "redact": {"default", "off"},
 	} {
-		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for a flag that is not there
+		// It fails only for an unknown flag.
+		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	return c
 }
@@ -130,8 +131,8 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	defer context.AfterFunc(ctx, stop)() // a second signal ends it as it would end any program
-	defer b.Close()                      // which a first one does not keep from ending the server
+	defer context.AfterFunc(ctx, stop)() // a second signal ends the process at once
+	defer b.Close()                      // closes the server also after the first signal
 	if f.listen == "" {
 		return f.serveStdio(cmd.Context(), e, b, log)
 	}
@@ -142,7 +143,7 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 	return f.serveHTTP(ctx, b, f.sessionTime(far), log)
 }
 
-// serveStdio has the client be on standard input and output.
+// serveStdio serves the client on standard input and output.
 func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, log *slog.Logger) error {
 	cfg := stdio.Config{Framing: f.nearFraming, MaxFrame: f.maxFrame, StopTimeout: f.drain + stopMargin, Logger: log}
 	out, ok := e.stdout.(*os.File)
@@ -160,10 +161,11 @@ func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, 
 	return cfg.Serve(ctx, b)
 }
 
-// stopMargin is what ending a bridge may take behind the time to drain.
+// stopMargin is the time that closing the bridge may take after the drain timeout.
 const stopMargin = 5 * time.Second
 
-// record begins the capture that the flags ask for, and lets viewers see it; nil if they ask for none.
+// record starts the capture that the flags request, and lets viewers watch it. It returns nil if
+// the flags request no capture.
 func (f *bridgeFlags) record(e *env, far *farSide, log *slog.Logger) (*tapRecording, error) {
 	if f.capture == "" && !f.recordIt {
 		return nil, nil
@@ -191,25 +193,30 @@ func (f *bridgeFlags) record(e *env, far *farSide, log *slog.Logger) (*tapRecord
 	return rec, nil
 }
 
-// socketAddress reads unix:PATH and tcp:HOST:PORT.
+// socketAddress parses unix:PATH and tcp:HOST:PORT.
 func socketAddress(s string) (kind, where string, ok bool) {
 	kind, where, ok = strings.Cut(s, ":")
 	return kind, where, ok && where != "" && (kind == "unix" || kind == "tcp" && strings.Contains(where, ":"))
 }
 
-// A farSide is how the server is reached.
+// A farSide describes how to reach the server.
 type farSide struct {
-	name    string
-	url     string // "" if it is on no URL
-	http    bool
-	process bool // it is a command
+	name string
+	// url is empty for a command and a socket.
+	url  string
+	http bool
+	// process reports whether the server is a command.
+	process bool
 	connect bridgeConnect
 
-	login    func() time.Time // when the user was last waited for; nil if nobody ever is
-	readyFor time.Duration    // that it counts that it has answered; 0 is the default
+	// login returns when a user last had to log in. It is nil if nobody ever logs in.
+	login func() time.Time
+	// readyFor is how long the readiness check trusts the last message of the server. Zero means
+	// the bridge's default.
+	readyFor time.Duration
 }
 
-// upstream reads what server the command line means, and says how to connect to it. Nothing is started.
+// upstream returns how to connect to the server that the command line names. It starts nothing.
 func (f *bridgeFlags) upstream(cmd *cobra.Command, e *env, args []string, log *slog.Logger) (*farSide, error) {
 	if cmd.ArgsLenAtDash() < 0 && len(args) == 1 {
 		if kind, where, ok := socketAddress(args[0]); ok {
@@ -237,7 +244,7 @@ func (f *bridgeFlags) upstream(cmd *cobra.Command, e *env, args []string, log *s
 	return f.urlSide(e, &t, log)
 }
 
-// nameOfURL is the name of a URL's server in a capture.
+// nameOfURL returns the name that a URL's server has in a capture.
 func nameOfURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -246,7 +253,8 @@ func nameOfURL(raw string) string {
 	return u.Host
 }
 
-// negative is the time of a flag that means for ever by 0, as options of the bridge say that.
+// negative converts a time limit of a flag, where zero means none, to an option of the bridge,
+// where a negative time means none.
 func negative(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -254,7 +262,7 @@ func negative(d time.Duration) time.Duration {
 	return d
 }
 
-// options are those of the bridge.
+// options returns the options of the bridge.
 func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
 	o := &bridge.Options{
 		Connect: far.connect, HTTP: far.http, Name: far.name, ClientEra: f.nearEra, ServerEra: f.farEra, Shared: f.sessions == "shared",
@@ -268,7 +276,8 @@ func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
 	return o
 }
 
-// sessionTime is how long an HTTP session lasts that its client does not use. One that has left without ending it keeps a process.
+// sessionTime returns how long an unused HTTP session lasts. A client that left without ending its
+// session keeps a process until then.
 func (f *bridgeFlags) sessionTime(far *farSide) time.Duration {
 	switch {
 	case f.sessionTimeout > 0:
@@ -279,13 +288,14 @@ func (f *bridgeFlags) sessionTime(far *farSide) time.Duration {
 	return 30 * time.Minute
 }
 
-// remote reports whether clients may be others than the user: a unix socket is the user's alone.
+// remote reports whether clients may belong to other users. A unix socket is accessible to its
+// owner only.
 func (f *bridgeFlags) remote() bool {
 	kind, _, socket := socketAddress(f.listen)
 	return f.listen != "" && !(socket && kind == "unix")
 }
 
-// framingOr returns a framing, or another one in its place if it is not said.
+// framingOr returns f, or other if f is FramingAuto.
 func framingOr(f, other jsonrpc.Framing) jsonrpc.Framing {
 	if f == jsonrpc.FramingAuto {
 		return other

@@ -10,11 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// whileRead returns a context that ends when nobody can read any more what is written to f, as is so when a host was killed: waiting for what it has asked for is in
-// vain then. stop must be called in the end. A file that this cannot be told of, a terminal for example, is read for ever.
+// whileRead returns a context that also ends when f has no reader left, for example because a host
+// was killed: responses are useless then. The caller must call stop. Files that do not report this,
+// such as terminals, never end the context.
 func whileRead(ctx context.Context, f *os.File) (watched context.Context, stop func()) {
 	watched, cancel := context.WithCancel(ctx)
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0) // the descriptor itself is going to be another file's
+	// A duplicate stays valid: the original number is reused for another file.
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return watched, cancel
 	}
@@ -39,10 +41,10 @@ func whileRead(ctx context.Context, f *os.File) (watched context.Context, stop f
 	}
 }
 
-// pollEvery is how often whileRead looks whether it is still wanted, in milliseconds.
+// pollEvery is how often whileRead checks whether its context has ended, in milliseconds.
 const pollEvery = 250
 
-// privately has files and sockets be their user's alone from the beginning, until what it returns is called. It is for the whole process.
+// privately limits new files and sockets of the whole process to their owner until over is called.
 func privately() (over func()) {
 	before := unix.Umask(0o177)
 	return func() { unix.Umask(before) }

@@ -16,10 +16,10 @@ import (
 	"mcpwire/streamable"
 )
 
-// A bridgeConnect opens a connection to the server.
+// A bridgeConnect opens a connection to the server. A process writes its standard error to stderr.
 type bridgeConnect = func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error)
 
-// inPath complains of a program that is not where programs are.
+// inPath returns an error if the program is not found in PATH.
 func inPath(program string) error {
 	if _, err := exec.LookPath(program); err != nil {
 		return fail(exitUnreachable, "spawn", "the program is not in the PATH that the host gives it: use its whole path", err)
@@ -27,7 +27,8 @@ func inPath(program string) error {
 	return nil
 }
 
-// processSide starts a process for each connection. What it writes to standard error goes to ours.
+// processSide starts a process for each connection and copies its standard error to that of the
+// bridge.
 func (f *bridgeFlags) processSide(e *env, t *targetSpec) *farSide {
 	show := newTailWriter(e.stderr)
 	base := stdio.Command(t.command[0], t.command[1:]...)
@@ -43,7 +44,8 @@ func (f *bridgeFlags) processSide(e *env, t *targetSpec) *farSide {
 	}}
 }
 
-// urlSide makes HTTP requests. What is learnt of the server's tools serves all connections.
+// urlSide connects over HTTP. All connections share one transport and its knowledge of the server's
+// tools.
 func (f *bridgeFlags) urlSide(e *env, t *targetSpec, log *slog.Logger) (*farSide, error) {
 	side, err := f.httpSide(e, t)
 	if err != nil {
@@ -57,10 +59,12 @@ func (f *bridgeFlags) urlSide(e *env, t *targetSpec, log *slog.Logger) (*farSide
 	}}, nil
 }
 
-// awayTimeout is how long a call whose stream broke waits for a server that is not there: one that was started again does not know it.
+// awayTimeout limits how long a call with a broken stream waits for an unavailable server. It is
+// short because a restarted server does not know the call.
 const awayTimeout = 2 * time.Second
 
-// httpSide is what makes the requests. It differs from that of other commands in that a user can log in although standard input is a host's.
+// httpSide returns the round tripper for the requests to the server. Unlike that of other commands,
+// it lets a user log in although standard input belongs to a host.
 func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 	conf, err := f.target.tls()
 	if err != nil {
@@ -70,7 +74,8 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 	base := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: conf, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: f.target.connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second}, // an idle connection may be dead without anybody saying so
+		// An idle connection can be dead without notice.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	recorded := bridge.Transport(base)
 	h := &httpSide{next: recorded}
@@ -85,7 +90,8 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 		how = byBrowser
 	}
 	h.interactive = how == byBrowser
-	var browse browseFunc // nil on a terminal whose lines are a client's: the user opens the page
+	// browse is nil on a terminal whose lines belong to a client: there the user opens the page.
+	var browse browseFunc
 	switch {
 	case !e.canAsk():
 		browse = openBrowser
@@ -96,7 +102,7 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 	return h, err
 }
 
-// socketSide connects to a socket.
+// socketSide connects to a unix or TCP socket.
 func (f *bridgeFlags) socketSide(kind, where string) (*farSide, error) {
 	for _, name := range append(onlyHTTP, "env", "cwd", "config", "server") {
 		if f.target.given(name) {

@@ -12,22 +12,25 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// bridgeFlags are the flags of bridge.
+// bridgeFlags holds the flags of the bridge command.
 type bridgeFlags struct {
-	target targetFlags // the server's
+	// target says how to reach the server.
+	target targetFlags
 
-	listen          string
-	http            httpFlags
-	allowRemote     bool
-	nearFraming     jsonrpc.Framing
-	era             bridge.Era // of both sides
+	listen      string
+	http        httpFlags
+	allowRemote bool
+	nearFraming jsonrpc.Framing
+	// era is the era of both sides, unless nearEra or farEra is set.
+	era             bridge.Era
 	nearEra, farEra bridge.Era
 	sessions        string
 	timeout, idle   time.Duration
 	sessionTimeout  time.Duration
 	maxSessions     int
 	maxProcesses    int
-	maxPerCaller    int // processes
+	// maxPerCaller limits the processes of one user or address.
+	maxPerCaller    int
 	maxBacklog      int
 	minBackoff      time.Duration
 	maxBackoff      time.Duration
@@ -41,13 +44,13 @@ type bridgeFlags struct {
 
 func newBridgeFlags() *bridgeFlags { return &bridgeFlags{} }
 
-// ofServer are the flags of commands that take a server which mean the same here.
+// ofServer lists the flags of commands for servers that have the same meaning for a bridge.
 var ofServer = []string{
 	"transport", "header", "header-file", "env", "cwd", "connect-timeout", "insecure", "cacert", "config", "server", "trust-project", "verbose", "framing",
 	"oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope",
 }
 
-// inBridge is what some of them mean to a bridge, in other words.
+// inBridge holds the help texts of those flags that a bridge describes differently.
 var inBridge = map[string]string{
 	"verbose":           "log how connections come about and end",
 	"client-secret-env": "environment variable `NAME` with the secret of --client-id; without a terminal the bridge then acts for itself, not for a user",
@@ -128,7 +131,7 @@ func (f *bridgeFlags) setMaxFrame(s string) error {
 	return err
 }
 
-// level is what is logged.
+// level returns the lowest level to log.
 func (f *bridgeFlags) level() slog.Level {
 	if f.target.verbose {
 		return slog.LevelDebug
@@ -136,10 +139,11 @@ func (f *bridgeFlags) level() slog.Level {
 	if f.listen != "" {
 		return slog.LevelInfo
 	}
-	return slog.LevelWarn // hosts take what is on standard error for trouble
+	// Hosts treat everything on standard error as trouble.
+	return slog.LevelWarn
 }
 
-// check complains of flags that do not go together. set tells which were given.
+// check returns an error for invalid flags and combinations. set reports whether a flag was given.
 func (f *bridgeFlags) check(set func(name string) bool) error {
 	if !set("client-era") {
 		f.nearEra = f.era

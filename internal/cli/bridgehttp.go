@@ -18,7 +18,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// serveHTTP has clients come over HTTP, until ctx ends.
+// serveHTTP serves clients over HTTP until ctx ends.
 func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTimeout time.Duration, log *slog.Logger) (err error) {
 	if _, _, err := net.SplitHostPort(f.listen); err != nil {
 		return usagef("bridge: invalid value %q for flag --listen: want an address and a port such as 127.0.0.1:8080, unix:PATH or tcp:HOST:PORT", f.listen)
@@ -56,14 +56,16 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 	return err
 }
 
-// router returns what the bridge serves over HTTP. The error is that of the endpoint's path.
+// router returns the HTTP handler of the bridge. It returns an error if the path of the endpoint is
+// invalid.
 func (f *bridgeFlags) router(b *bridge.Bridge, h *streamable.Handler, guard *auth.Guard) (*router, error) {
 	handlers := map[string]http.Handler{"/metrics": h.Protect(b.Metrics())}
 	if f.http.sse {
 		old := b.Recorded(h.SSE("/messages"))
 		handlers["/sse"], handlers["/messages"] = old, old
 	}
-	if remote := guard != nil || f.allowRemote; remote { // whoever checks the health comes by an address, and has no token
+	// Health checks from other machines have no token.
+	if remote := guard != nil || f.allowRemote; remote {
 		handlers["/healthz"], handlers["/readyz"] = b.Healthz(), b.Readyz(false)
 	} else {
 		handlers["/healthz"], handlers["/readyz"] = h.Protect(b.Healthz()), h.Protect(b.Readyz(true))
@@ -76,7 +78,7 @@ func (f *bridgeFlags) router(b *bridge.Bridge, h *streamable.Handler, guard *aut
 	return newRouter(f.http.path, b.Recorded(h), handlers)
 }
 
-// serveSocket has clients come to a unix socket or a TCP port, until ctx ends.
+// serveSocket serves clients on a unix socket or a TCP port until ctx ends.
 func (f *bridgeFlags) serveSocket(ctx context.Context, b *bridge.Bridge, kind, where string, log *slog.Logger) error {
 	l, err := f.listenSocket(ctx, kind, where)
 	if err != nil {
@@ -112,7 +114,7 @@ func (f *bridgeFlags) listenSocket(ctx context.Context, kind, where string) (net
 	return l, nil
 }
 
-// removeStale removes a socket that nobody listens on any more.
+// removeStale removes a unix socket without a listener.
 func removeStale(ctx context.Context, path string) {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -124,7 +126,8 @@ func removeStale(ctx context.Context, path string) {
 		conn.Close()
 		return
 	}
-	if neterror.IsRefused(err) { // of any other error somebody may listen
+	// After another error there may still be a listener.
+	if neterror.IsRefused(err) {
 		os.Remove(path)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"mcpwire/stdio"
 )
 
-// A recordedProcess is the connection to a server's process, with how it was started and how it ended in the capture.
+// A recordedProcess is the connection to a server's process. It records how the process started and
+// ended.
 type recordedProcess struct {
 	jsonrpc.Framer
 	process *stdio.Process
@@ -19,11 +20,13 @@ type recordedProcess struct {
 	ended   sync.Once
 }
 
-// newRecordedProcess records that a process was started. Closing it closes the process.
+// newRecordedProcess records the start of a process and returns the connection to it. Closing the
+// connection closes the process.
 func newRecordedProcess(cmd *stdio.Cmd, p *stdio.Process, record func(*capture.Event)) *recordedProcess {
 	dir := cmd.Dir
 	if dir == "" {
-		dir, _ = os.Getwd() // it is only for the record
+		// The capture can do without the folder.
+		dir, _ = os.Getwd()
 	}
 	record(&capture.Event{Kind: capture.KindStart, Start: &capture.Start{
 		Command: slices.Concat([]string{cmd.Path}, cmd.Args), Dir: dir, Env: slices.Concat(os.Environ(), cmd.Env), PID: p.Pid(),
@@ -39,7 +42,7 @@ func (r *recordedProcess) Close() error {
 		select {
 		case <-r.process.Done():
 			r.record(&capture.Event{Kind: capture.KindExit, Exit: resend.ExitOf(r.process.Wait())})
-		default: // even killing it has not helped
+		default: // the process survived being killed
 		}
 	})
 	return err

@@ -49,9 +49,11 @@ type callVerb struct {
 	task   bool
 	tool   string
 	list   []argument
-	object json.RawMessage // of --args
+	// object is the value of --args.
+	object json.RawMessage
 
-	unknown bool // the server does not list the tool
+	// unknown reports that the server does not list the tool.
+	unknown bool
 }
 
 func (v *callVerb) register(fs *pflag.FlagSet) {
@@ -129,8 +131,8 @@ func errorText(r *mcp.CallToolResult) string {
 	return ""
 }
 
-// arguments returns the object to send. What the tool's schema says is asked for first, so that arguments can be converted, and a name that is wrong be
-// told before the server does.
+// arguments returns the object to send. It first requests the tool's schema, to convert the
+// arguments and to warn about wrong names before the server fails.
 func (v *callVerb) arguments(ctx context.Context, s *session) (json.RawMessage, error) {
 	var schema json.RawMessage
 	found := false
@@ -188,12 +190,13 @@ func (v *callVerb) call(ctx context.Context, s *session, object json.RawMessage,
 	if ctx.Err() != nil && task.ID() != "" {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), termWait)
 		defer cancel()
-		_ = task.Cancel(stop) // the user does not wait for what comes of it
+		// The result of the cancellation is irrelevant.
+		_ = task.Cancel(stop)
 	}
 	return result, err
 }
 
-// print prints the result, as it came or for people.
+// print prints the result as received, or formatted for people.
 func (v *callVerb) print(s *session, r *mcp.CallToolResult) error {
 	if v.json {
 		return s.writeValue(v.wireResult(s, r))
@@ -204,7 +207,8 @@ func (v *callVerb) print(s *session, r *mcp.CallToolResult) error {
 	}
 	if r.StructuredContent != nil && !hasText(parts) {
 		structured := r.StructuredContent
-		if v.file != "" || writerIsTerminal(s.e.stdout) { // data goes to the file, and has no place on a terminal
+		// Data goes to the file, and is useless on a terminal.
+		if v.file != "" || writerIsTerminal(s.e.stdout) {
 			structured = withoutData(nil, structured)
 		}
 		parts = append(parts, part{text: string(structured)})
@@ -221,7 +225,8 @@ func hasText(parts []part) bool {
 	return false
 }
 
-// wireResult is the result as it came: that of the call, or if the call became a task, that of the task.
+// wireResult returns the result as received: that of the task if the call became one, otherwise
+// that of the call.
 func (v *callVerb) wireResult(s *session, r *mcp.CallToolResult) json.RawMessage {
 	if text, _ := s.trace.result(mcp.MethodTasksResult); text != nil {
 		return text
@@ -262,7 +267,8 @@ func (l *logLevel) Set(s string) error {
 	return nil
 }
 
-// options are those of a call that asks for log messages, if it does. Legacy servers are told beforehand; what they say comes by itself then.
+// options returns the options of a call that asks for log messages, or nil without --log-level. It
+// sets the level of a legacy server by a request instead.
 func (l *logLevel) options(ctx context.Context, s *session) ([]client.CallOption, error) {
 	if l.level == mcp.LevelNone {
 		return nil, nil

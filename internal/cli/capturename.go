@@ -14,16 +14,15 @@ import (
 	"mcpwire/internal/trace/captures"
 )
 
-// What a name may begin with that is both that of a server with a capture and that of a configured
-// server.
+// Prefixes that tell a server's capture from the configured server of the same name.
 const (
 	ofCapture = "capture:"
 	ofLive    = "live:"
 )
 
-// captureArgs returns the files that arguments name: paths, names of servers or of files in the
-// folder of captures, "-" for standard input. Without arguments it is the newest capture there.
-// Which capture it is that a name stands for is said on standard error.
+// captureArgs returns the files that arguments name: paths, servers or files in the captures
+// folder, or "-" for standard input. Without arguments it returns the newest capture there. It
+// prints to standard error which capture it chose for a name.
 func captureArgs(e *env, command string, args []string) ([]string, error) {
 	if len(args) == 0 {
 		newest, err := newestCapture()
@@ -52,11 +51,12 @@ func newestCapture() (captures.Info, error) {
 	return captures.Newest(dir)
 }
 
-// captureArg returns the file that one argument names. The folder of captures is only looked for,
-// and looked into, if it is no file by itself.
+// captureArg returns the file that one argument names. It looks in the captures folder only if the
+// argument is not the path of a file.
 func captureArg(e *env, command, arg string) (string, error) {
 	info, err := os.Stat(arg)
-	isFolder := err == nil && info.IsDir() // one may be called as a server is
+	// A folder may have the name of a server.
+	isFolder := err == nil && info.IsDir()
 	if arg == "-" || err == nil && !isFolder {
 		return arg, nil
 	}
@@ -86,11 +86,11 @@ func firstWord(s string) string {
 	return s
 }
 
-// capturePoll is how often it is looked whether a capture has appeared.
+// capturePoll is how often awaitCapture looks for a capture.
 const capturePoll = 200 * time.Millisecond
 
-// awaitCapture is captureArgs for a command that follows a capture: it waits until there is one, or
-// until ctx ends.
+// awaitCapture is like captureArgs, but waits until there is a capture or ctx ends. It is for
+// commands that follow a capture.
 func awaitCapture(ctx context.Context, e *env, command string, args []string) ([]string, error) {
 	if len(args) > 1 || len(args) == 1 && args[0] == "-" || captureThere(args) {
 		return captureArgs(e, command, args)
@@ -119,8 +119,7 @@ func awaitCapture(ctx context.Context, e *env, command string, args []string) ([
 	return captureArgs(e, command, args)
 }
 
-// captureThere reports whether waiting for a capture would change nothing: there is one, or
-// something else is wrong.
+// captureThere reports whether waiting is useless: the capture exists, or another error occurred.
 func captureThere(args []string) bool {
 	var err error
 	switch {
@@ -143,8 +142,8 @@ func captureThere(args []string) bool {
 	return !errors.Is(err, captures.ErrNotFound)
 }
 
-// isCapturePath reports whether an argument can be nothing but a path: a name has no folder before
-// it, nor what names of captures end in.
+// isCapturePath reports whether an argument must be a path: it contains a separator or the suffix
+// of captures.
 func isCapturePath(arg string) bool {
 	return strings.ContainsRune(arg, filepath.Separator) || strings.Contains(arg, capture.Suffix)
 }

@@ -110,7 +110,7 @@ func pruneCaptures(e *env, p captures.Pruner) error {
 	return err
 }
 
-// parseAge reads a duration that may also be in days and weeks.
+// parseAge parses a duration. It also accepts days (d) and weeks (w).
 func parseAge(s string) (time.Duration, bool) {
 	for unit, length := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
 		if n, err := strconv.ParseFloat(strings.TrimSuffix(s, unit), 64); err == nil && strings.HasSuffix(s, unit) {
@@ -122,7 +122,7 @@ func parseAge(s string) (time.Duration, bool) {
 	return d, err == nil && d > 0
 }
 
-// parseBytes reads a number of bytes with a unit.
+// parseBytes parses a number of bytes with an optional unit.
 func parseBytes(s string) (int64, bool) {
 	unit := strings.TrimLeft(s, "0123456789.")
 	n, err := strconv.ParseFloat(strings.TrimSuffix(s, unit), 64)
@@ -136,7 +136,7 @@ func parseBytes(s string) (int64, bool) {
 	return int64(n), n >= 1 && n < 1<<62
 }
 
-// A captureRecord is what captures --json says of a capture.
+// A captureRecord describes a capture in the output of captures --json.
 type captureRecord struct {
 	Path      string         `json:"path"`
 	Name      string         `json:"name"`
@@ -188,7 +188,7 @@ func listCaptures(e *env, asJSON bool) error {
 	return t.print(e)
 }
 
-// column returns text of peers for a table: safe, short, and never empty.
+// column returns a peer's text for a table: escaped, truncated to width, and never empty.
 func column(s string, width int) string {
 	if s == "" {
 		return "-"
@@ -196,14 +196,14 @@ func column(s string, width int) string {
 	return trace.Truncate(trace.Escape(s), width)
 }
 
-// writeJSON writes a value and a line break.
+// writeJSON writes v as JSON and a line break.
 func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// completeCaptures completes the names of servers with captures; files as well.
+// completeCaptures completes names of servers with captures, and file names.
 func completeCaptures(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	dir, err := captures.Dir()
 	if err != nil {

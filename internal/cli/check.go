@@ -15,7 +15,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// checkFlags are the flags of check.
+// checkFlags holds the flags of the check command.
 type checkFlags struct {
 	format, failOn, explain, rev string
 	list                         bool
@@ -23,10 +23,11 @@ type checkFlags struct {
 	side                         sideFlag
 
 	server liveFlags
-	opts   check.Options // what they come to
+	// opts is the result of parse.
+	opts check.Options
 }
 
-// The values of --format, and of --fail-on besides the severities.
+// The values of --format, and the value of --fail-on that is not a severity.
 const (
 	formatText   = "text"
 	formatJSON   = "json"
@@ -102,9 +103,9 @@ The exit status is 6 if there are findings of the severity of --fail-on or worse
 	return c
 }
 
-// completeFlag completes the values of a flag.
+// completeFlag adds completion of a flag's values.
 func completeFlag(c *cobra.Command, name string, values func() []string) {
-	// The error is for a flag that does not exist.
+	// It fails only for an unknown flag.
 	_ = c.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return values(), cobra.ShellCompDirectiveNoFileComp
 	})
@@ -146,7 +147,7 @@ func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	return f.finish(e, run)
 }
 
-// parse checks the flags.
+// parse checks the flags and sets f.opts.
 func (f *checkFlags) parse() error {
 	if !slices.Contains(checkFormats(), f.format) {
 		return usagef("check: unknown format %q (there are %s)", f.format, strings.Join(checkFormats(), ", "))
@@ -168,7 +169,7 @@ func (f *checkFlags) parse() error {
 	return nil
 }
 
-// knownRule complains of an id that no rule has, or a group without rules.
+// knownRule returns an error if no rule has the id, or none is in the group.
 func knownRule(id string) error {
 	if group, ok := strings.CutSuffix(id, "*"); ok && strings.HasSuffix(group, "/") {
 		if slices.ContainsFunc(ruleIDs(), func(r string) bool { return strings.HasPrefix(r, group) }) {
@@ -222,7 +223,7 @@ func checkColors(e *env) *check.TextOptions {
 	return &check.TextOptions{Color: bool(newScreen(e.stdout).paint)}
 }
 
-// A checkRun collects findings of any number of captures, or of live traffic.
+// A checkRun collects the findings of captures or of live traffic.
 type checkRun struct {
 	opts   *check.Options
 	report check.Report
@@ -232,10 +233,10 @@ func newCheckRun(opts *check.Options) *checkRun {
 	return &checkRun{opts, check.Report{Tool: "mcpwire", Version: Version, Rules: opts.Enabled()}}
 }
 
-// captured checks a capture.
+// captured checks one capture.
 func (r *checkRun) captured(cmd *cobra.Command, src captureSource, name string) error {
 	if info, err := os.Stat(name); err == nil && info.Mode()&os.ModeCharDevice != 0 && name != "-" {
-		// A line of it may have no end, and neither has the search for the next one.
+		// A line of a device may never end, nor may the search for the next one.
 		return fail(exitUnexpected, "not_a_capture", "captures are NDJSON as doc/capture-format.md says; mcpwire tap records them", fmt.Errorf("%s is a device, and no capture", name))
 	}
 	k := check.New(r.opts)
@@ -268,7 +269,7 @@ func (r *checkRun) add(name string, findings []check.Finding) {
 	}
 }
 
-// finish prints the report, and returns the exit status as an error.
+// finish prints the report and returns the exit status as an error.
 func (f *checkFlags) finish(e *env, run *checkRun) error {
 	w := bufio.NewWriter(e.stdout)
 	if err := f.write(w, e, &run.report); err != nil {

@@ -21,27 +21,27 @@ import (
 	"mcpwire/stdio"
 )
 
-// liveFlags are the flags of check that only matter for servers.
+// liveFlags holds the flags of check that apply only to servers.
 type liveFlags struct {
 	target targetFlags
 	output string
 	redact string
 }
 
-// reachFlags are those of targetFlags that a probe, which speaks for itself, has a use for.
+// reachFlags lists the flags of targetFlags that a probe uses. A probe makes its own client.
 var reachFlags = []string{
 	"header", "header-file", "env", "cwd", "timeout", "connect-timeout", "insecure", "cacert", "config", "server", "trust-project",
 	"verbose", "oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope",
 }
 
-// register adds the flags to a command's.
+// register adds the flags to fs.
 func (f *liveFlags) register(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.output, "output", "o", "", "`FILE` to keep what went over the wire in, when a server is checked")
 	fs.StringVar(&f.redact, "redact", "default", "default or off: a `WAY` to hide secrets in that file")
 	registerReach(&f.target, fs)
 }
 
-// registerReach adds those of the flags of a target that say how to reach it.
+// registerReach adds the target flags that say how to reach a server.
 func registerReach(t *targetFlags, fs *pflag.FlagSet) {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	t.register(all)
@@ -51,14 +51,14 @@ func registerReach(t *targetFlags, fs *pflag.FlagSet) {
 	t.set = fs
 }
 
-// allRules are the rules of captures and those of servers, sorted by their ids.
+// allRules returns the rules for captures and those for servers, sorted by id.
 func allRules() []*check.Rule {
 	list := append(check.Rules(), probe.Rules()...)
 	slices.SortFunc(list, func(a, b *check.Rule) int { return strings.Compare(a.ID, b.ID) })
 	return list
 }
 
-// lookupRule finds a rule of either kind.
+// lookupRule returns the rule with an id, of either kind.
 func lookupRule(id string) (*check.Rule, bool) {
 	if r, ok := probe.Lookup(id); ok {
 		return r, true
@@ -66,7 +66,7 @@ func lookupRule(id string) (*check.Rule, bool) {
 	return check.Lookup(id)
 }
 
-// isLiveCheck reports whether a command line of check means a server and not a capture.
+// isLiveCheck reports whether a command line of check names a server and not a capture.
 func isLiveCheck(cmd *cobra.Command, args []string) bool {
 	switch {
 	case cmd.ArgsLenAtDash() >= 0, flagText(cmd, "config") != "":
@@ -95,7 +95,7 @@ func isLiveCheck(cmd *cobra.Command, args []string) bool {
 	return err == nil || !errors.As(err, &missing)
 }
 
-// live checks a server: it is driven, and what comes of that is held against the rules.
+// live probes a server and checks the traffic against the rules.
 func (f *checkFlags) live(cmd *cobra.Command, e *env, args []string) error {
 	t, rest, err := splitTarget(cmd, e, args)
 	if err != nil {
@@ -111,7 +111,7 @@ func (f *checkFlags) live(cmd *cobra.Command, e *env, args []string) error {
 	return checkLive(cmd.Context(), e, d, f)
 }
 
-// probeTarget is the server of a dialer, for package probe.
+// probeTarget returns the dialer's server as a target of package probe.
 func (d *dialer) probeTarget() *probe.Target {
 	t := &probe.Target{Command: d.target.command, Dir: d.target.dir, Env: d.target.env, URL: d.target.url, Header: d.target.header}
 	if d.http != nil {
@@ -159,7 +159,8 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 	run.report.Sources, run.report.Events = []string{d.target.name}, report.Events
 	run.add(d.target.name, report.Findings)
 	if err != nil && len(run.report.Results) == 0 {
-		return d.probeFailure(err) // nothing was checked, and a report would say that nothing was found
+		// Nothing was checked, so a report without findings would be wrong.
+		return d.probeFailure(err)
 	}
 	printed := f.finish(e, run)
 	if err != nil {
@@ -168,7 +169,7 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 	return printed
 }
 
-// record makes the file of --output; nil if there is none.
+// record creates the file of --output. It returns nil without --output.
 func (f *liveFlags) record(d *dialer) (*capture.File, error) {
 	if f.redact != "default" && f.redact != "off" {
 		return nil, usagef("check: --redact %s: want default or off", safeLine(f.redact))
@@ -187,7 +188,7 @@ func (f *liveFlags) record(d *dialer) (*capture.File, error) {
 	return rec, nil
 }
 
-// probeFailure makes of what a probe failed with the error that a command ends with.
+// probeFailure converts an error of a probe to the error that the command returns.
 func (d *dialer) probeFailure(err error) error {
 	var status *probe.StatusError
 	exit, exited := errors.AsType[*stdio.ExitError](err)
@@ -196,7 +197,8 @@ func (d *dialer) probeFailure(err error) error {
 		return &failure{status: exitAuth, code: "auth_required", err: status, httpStatus: status.Status, url: safeURL(d.target.url), hint: "mcpwire doctor tells what the server wants; --header 'Authorization: Bearer ${TOKEN}' gives it a token"}
 	case errors.Is(err, probe.ErrNoAnswer) && exited:
 		short := *exit
-		short.Name = d.target.name // the arguments may be secret
+		// The arguments may contain secrets.
+		short.Name = d.target.name
 		return &failure{status: exitUnreachable, code: "no_answer", err: fmt.Errorf("no handshake succeeds: %w", exitText(&short)), hint: "mcpwire doctor looks for the reason"}
 	case errors.Is(err, probe.ErrNoAnswer):
 		return &failure{status: exitUnreachable, code: "no_answer", err: errors.New(safeLine(err.Error())), hint: "mcpwire doctor looks for the reason; --connect-timeout waits longer for a slow server"}
@@ -204,7 +206,7 @@ func (d *dialer) probeFailure(err error) error {
 	return d.failure(err)
 }
 
-// rules are those that --only and --disable leave, of both kinds.
+// rules returns the rules of both kinds that --only and --disable select.
 func (f *checkFlags) rules() []*check.Rule {
 	list := f.opts.Enabled()
 	for _, r := range probe.Rules() {

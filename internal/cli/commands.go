@@ -2,13 +2,13 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// A commandGroup is a heading of the help, with what stands below it.
+// A commandGroup is a heading of the help and the commands below it.
 type commandGroup struct {
 	id       string
 	commands []*cobra.Command
 }
 
-// commandGroups returns all commands, in the order in which the help lists them.
+// commandGroups returns all commands in the order of the help.
 func commandGroups(e *env) []commandGroup {
 	return []commandGroup{
 		{groupRead, []*cobra.Command{

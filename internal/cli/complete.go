@@ -27,7 +27,7 @@ func newCompleteCommand(e *env) *cobra.Command {
 	}, &completeVerb{})
 }
 
-// A completeVerb asks for completions.
+// A completeVerb requests completions.
 type completeVerb struct {
 	json     bool
 	ref      mcp.Reference

@@ -16,24 +16,30 @@ import (
 	"mcpwire/streamable"
 )
 
-// A dialer connects to a target. Make one with newDialer, which complains of the command line before anything is started.
+// A dialer connects to a target. newDialer makes one and reports errors of the command line before
+// anything starts.
 type dialer struct {
 	e      *env
 	target targetSpec
 	flags  *targetFlags
-	http   *httpSide // nil for a stdio server
-	tail   *tailWriter
-	trace  *wireTrace
-	notes  *notes
-	ask    askFunc // how to ask the user; nil if there is nobody
-	opts   client.Options
+	// http is nil for a stdio server.
+	http  *httpSide
+	tail  *tailWriter
+	trace *wireTrace
+	notes *notes
+	// ask asks the user. It is nil without a user to ask.
+	ask  askFunc
+	opts client.Options
 
-	took     time.Duration   // to connect
-	asked    time.Duration   // for what the server says of itself
-	greeting json.RawMessage // that, as it came
+	// took is the time to connect.
+	took time.Duration
+	// asked is how long the server took to describe itself.
+	asked time.Duration
+	// greeting is that description, as received.
+	greeting json.RawMessage
 }
 
-// newDialer reads the files that the flags name, and starts nothing.
+// newDialer returns a dialer. It reads the files that the flags name and starts nothing.
 func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 	d := &dialer{e: e, target: t, flags: f, trace: newWireTrace(), notes: newNotes(e.stderr)}
 	if err := f.merge(&d.target); err != nil {
@@ -55,9 +61,10 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		HandshakeTimeout: orForever(f.connectTimeout),
 		ProbeTimeout:     probeTimeout(f.connectTimeout),
 		CallTimeout:      orForever(f.timeout),
-		CacheBytes:       -1, // what is printed is to come from the server
-		Reconnect:        client.ReconnectPolicy{Disabled: true},
-		Trace:            d.trace.observe,
+		// The output must come from the server.
+		CacheBytes: -1,
+		Reconnect:  client.ReconnectPolicy{Disabled: true},
+		Trace:      d.trace.observe,
 	}
 	if f.verbose {
 		d.opts.Logger = slog.New(slog.NewTextHandler(safeWriter{e.stderr}, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: noTime}))
@@ -72,14 +79,15 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		if d.http, err = newHTTPSide(e, &d.target, f, func(ctx context.Context, prompt string) (string, error) { return d.ask(ctx, prompt) }); err != nil {
 			return nil, err
 		}
-		if d.http.interactive { // a login takes its time, and an HTTP server that does not answer is none of the other era
+		// A login takes time, and an HTTP server that does not respond may be of either era.
+		if d.http.interactive {
 			d.opts.HandshakeTimeout, d.opts.ProbeTimeout = forever, forever
 		}
 	}
 	return d, nil
 }
 
-// forever is longer than anybody waits.
+// forever stands for no limit.
 const forever = 365 * 24 * time.Hour
 
 func orForever(d time.Duration) time.Duration {
@@ -89,8 +97,9 @@ func orForever(d time.Duration) time.Duration {
 	return d
 }
 
-// handshakeWait is how long a connection may take, with the start of a process and the handshake. A
-// longer --timeout alone allows the handshake more time, too: its answer is one like others.
+// handshakeWait returns the timeout for a connection, including the start of a process and the
+// handshake. If only --timeout is longer, it applies to the handshake too, whose response is one
+// like others.
 func (d *dialer) handshakeWait() time.Duration {
 	wait := orForever(d.flags.connectTimeout)
 	if !d.flags.given("connect-timeout") {
@@ -99,8 +108,8 @@ func (d *dialer) handshakeWait() time.Duration {
 	return wait
 }
 
-// probeTimeout is how long a server may take to say whether it is modern, out of the time for the connection as a whole. Programs that are installed on
-// the way take long to start.
+// probeTimeout returns how long to wait for the server's era, given the timeout of the whole
+// connection. Programs that are installed at startup are slow.
 func probeTimeout(whole time.Duration) time.Duration {
 	const least = 5 * time.Second
 	if whole == 0 {
@@ -116,7 +125,7 @@ func noTime(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// transport is how the server is reached.
+// transport returns the transport to the server.
 func (d *dialer) transport() client.Transport {
 	if d.target.isStdio() {
 		return d.flags.process(&d.target, d.tail)
@@ -130,7 +139,7 @@ func (d *dialer) transport() client.Transport {
 	return streamable.Dial(d.target.url, opts)
 }
 
-// dial connects. It may be called several times, for connections that have nothing to do with each other.
+// dial connects to the target. Each call makes an independent connection.
 func (d *dialer) dial(ctx context.Context, tweaks ...func(*client.Options)) (*client.Client, error) {
 	opts := d.opts
 	for _, tweak := range tweaks {
@@ -175,7 +184,7 @@ func eraName(r mcp.Revision) string {
 	return "legacy"
 }
 
-// A lateError says that there was no connection in time.
+// A lateError reports that connecting timed out.
 type lateError struct{ after time.Duration }
 
 func (e *lateError) Error() string { return fmt.Sprintf("no connection within %v", e.after) }
@@ -188,7 +197,7 @@ func isLate(err error) bool {
 	return ok
 }
 
-// isInterrupt reports whether err says that the user does not want to wait any longer.
+// isInterrupt reports whether err means that the user stopped waiting.
 func isInterrupt(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, jsonrpc.ErrClosed))
 }

@@ -34,10 +34,10 @@ func newDemoCommand(e *env) *cobra.Command {
 	}
 }
 
-// demoTimeout bounds the whole demo, which takes a fraction of a second.
+// demoTimeout limits the whole demo, which takes a fraction of a second.
 const demoTimeout = 20 * time.Second
 
-// A demoStep is one line to the server and what comes back.
+// A demoStep is one line to the server and the lines that it answers.
 type demoStep struct {
 	title   string
 	send    string
@@ -45,7 +45,8 @@ type demoStep struct {
 	answers []demoAnswer
 }
 
-// A demoAnswer is a line that the server must send, recognised by its id, or by its method if it is a notification.
+// A demoAnswer is a line that the server must send. Its id identifies it, or its method if it is a
+// notification.
 type demoAnswer struct {
 	id, method string
 	meaning    string
@@ -108,7 +109,7 @@ func runDemo(ctx context.Context, e *env) error {
 	return nil
 }
 
-// A demo plays the steps and prints them.
+// A demo runs the steps and prints them.
 type demo struct {
 	*screen
 	child  *stdio.Process
@@ -134,7 +135,7 @@ func (d *demo) play() error {
 	return d.shutdown()
 }
 
-// answer reads one line and checks that it is the one that was announced.
+// answer reads one line and checks that it is the expected one.
 func (d *demo) answer(want demoAnswer) error {
 	line, err := d.framer.ReadFrame()
 	if err != nil {
@@ -176,7 +177,8 @@ func (d *demo) print(colour, arrow, line, meaning string) {
 	d.note(meaning)
 }
 
-// shutdown ends the session as the specification says: close the server's standard input and wait.
+// shutdown ends the session as the specification requires: it closes the server's standard input
+// and waits.
 func (d *demo) shutdown() error {
 	d.title("The end")
 	if err := d.child.CloseWrite(); err != nil {

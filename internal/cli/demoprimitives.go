@@ -13,16 +13,16 @@ import (
 
 const aboutDemo = "This server is for trying a client with. It is a part of mcpwire, which speaks the Model Context Protocol from the bytes up.\n"
 
-// maxSquare is the largest number whose square the demo server knows.
+// maxSquare is the largest number that the demo server squares.
 const maxSquare = 1000
 
-// explainArgs are the arguments of the demo server's prompt.
+// explainArgs holds the arguments of the demo server's prompt.
 type explainArgs struct {
 	Topic    string `json:"topic" jsonschema:"what to explain"`
 	Audience string `json:"audience,omitempty" jsonschema:"whom to explain it to" schema:"enum=children|beginners|experts,default=beginners"`
 }
 
-// addDemoPrimitives registers what the demo server offers besides tools: one of each kind.
+// addDemoPrimitives registers one resource, one resource template and one prompt.
 func addDemoPrimitives(srv *server.Server) error {
 	return errors.Join(
 		server.AddResource(srv, mcp.Resource{
@@ -43,7 +43,7 @@ func square(_ context.Context, vars server.Vars) (string, error) {
 	return strconv.Itoa(n * n), nil
 }
 
-// completeNumber suggests the numbers that begin with what was typed.
+// completeNumber returns the numbers that begin with the typed text.
 func completeNumber(_ context.Context, req server.CompleteRequest) ([]string, error) {
 	var list []string
 	for n := range maxSquare + 1 {

@@ -11,7 +11,6 @@ import (
 	"mcpwire/server"
 )
 
-// The inputs of the demo server's tools.
 type (
 	textInput struct {
 		Text string `json:"text" jsonschema:"the text"`
@@ -29,7 +28,7 @@ type (
 	}
 )
 
-// addDemoTools registers what the demo server offers.
+// addDemoTools registers the demo server's tools.
 func addDemoTools(srv *server.Server) error {
 	yes, no := true, false
 	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: &yes, OpenWorldHint: &no}

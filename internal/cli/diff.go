@@ -46,7 +46,7 @@ const diffExample = `  mcpwire diff before.mcpcap.ndjson after.mcpcap.ndjson
   mcpwire diff released.mcpcap.ndjson -- node build/index.js
   mcpwire diff https://example.com/mcp http://127.0.0.1:8080/mcp --json --fail-on never`
 
-// diffFlags are what diff can be told.
+// diffFlags holds the flags of the diff command.
 type diffFlags struct {
 	json     bool
 	strict   bool
@@ -57,7 +57,7 @@ type diffFlags struct {
 	target   targetFlags
 }
 
-// verdicts are the values of --fail-on, from the mildest.
+// verdicts returns the values of --fail-on, the mildest first.
 func verdicts() []string {
 	return []string{string(schemadiff.Annotations), string(schemadiff.Compatible), string(schemadiff.Unclear), string(schemadiff.Breaking), "never"}
 }
@@ -127,7 +127,7 @@ func runDiff(cmd *cobra.Command, e *env, f *diffFlags, args []string) error {
 	return nil
 }
 
-// side takes stock of what an argument names.
+// side returns the inventory of the capture or server that an argument names.
 func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inventory, error) {
 	info, err := os.Stat(arg)
 	if err != nil && strings.Contains(arg, capture.Suffix) {
@@ -161,7 +161,7 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 	return f.live(cmd.Context(), e, t)
 }
 
-// live asks a server what it offers.
+// live returns the inventory of a running server.
 func (f *diffFlags) live(ctx context.Context, e *env, t targetSpec) (*inventory.Inventory, error) {
 	flags := f.target
 	d, err := newDialer(e, t, &flags)
@@ -207,7 +207,7 @@ func (f *diffFlags) live(ctx context.Context, e *env, t targetSpec) (*inventory.
 	return v, nil
 }
 
-// print prints the differences.
+// print prints the differences as text or JSON.
 func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []inventory.Difference) error {
 	type side struct {
 		Source   string `json:"source"`

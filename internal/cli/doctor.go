@@ -18,20 +18,26 @@ import (
 
 // A doctor finds out why a server fails.
 type doctor struct {
-	e       *env
-	d       *dialer
-	report  *doctorReport
-	wait    time.Duration // for an answer
-	connect time.Duration // for a connection or a process and its handshake
-	flags   []shellArg    // of the command line, those that reach the server
-	target  []shellArg    // of the command line
-	names   *secretNames
-	quick   bool
-	why     reason // that the server ends, as its standard error tells it
-	stray   bool   // what is on standard output was said already
+	e      *env
+	d      *dialer
+	report *doctorReport
+	// wait is the timeout of a response.
+	wait time.Duration
+	// connect is the timeout of a connection or process, including its handshake.
+	connect time.Duration
+	// flags are the flags of the command line that reach the server.
+	flags []shellArg
+	// target is the target of the command line.
+	target []shellArg
+	names  *secretNames
+	quick  bool
+	// why is the reason for the server's end according to its standard error.
+	why reason
+	// stray reports whether output has already been reported as not being a message.
+	stray bool
 }
 
-// maxGuess is how long a doctor waits for answers at places that it guesses.
+// maxGuess limits the wait for responses at guessed URLs.
 const maxGuess = 10 * time.Second
 
 func newDoctorCommand(e *env) *cobra.Command {
@@ -87,7 +93,8 @@ func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON
 		return usagef("doctor: unexpected argument %q beside a server", rest[0])
 	}
 	if !f.given("oauth") {
-		f.noOAuth = true // what the server itself says is wanted
+		// The server's own response is wanted.
+		f.noOAuth = true
 	}
 	d, err := newDialer(e, t, f)
 	if err != nil {
@@ -111,14 +118,14 @@ func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON
 	return r.finish()
 }
 
-// againFlags are the flags that a server needs to be reached in the same way again.
+// againFlags lists the flags that a later command needs to reach the server in the same way.
 var againFlags = []string{
 	"env", "cwd", "header", "header-file", "timeout", "connect-timeout", "insecure", "cacert",
 	"oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope", "config", "server",
 }
 
-// againArgs are the arguments that name the server in a command to run next: the flags that reach
-// it, and the target as it was given. Secrets are variables.
+// againArgs returns the arguments that name the server in a suggested command: the flags that reach
+// it, and the target as given. Variables replace secrets.
 func againArgs(cmd *cobra.Command, args []string, names *secretNames) (flags, target []shellArg) {
 	for _, name := range againFlags {
 		flag := cmd.Flags().Lookup(name)
@@ -138,7 +145,8 @@ func againArgs(cmd *cobra.Command, args []string, names *secretNames) (flags, ta
 			case name == "header":
 				header, value, _ := strings.Cut(v, ":")
 				value = strings.TrimSpace(value)
-				if !variable.MatchString(value) { // ${NAME} is what mcpwire itself replaces
+				// mcpwire itself replaces ${NAME}.
+				if !variable.MatchString(value) {
 					value = names.redactor.Header(header, value)
 				}
 				flags = append(append(flags, plainArgs("--header")...), names.split(header+": "+value, "--"+header))
@@ -158,21 +166,21 @@ func againArgs(cmd *cobra.Command, args []string, names *secretNames) (flags, ta
 	return flags, target
 }
 
-// mcpwire is a command to run on the server again. flags are those of the command itself.
+// mcpwire returns a command line for the same server. flags are the command's own flags.
 func (doc *doctor) mcpwire(verb string, flags ...string) []shellArg {
 	return slices.Concat(plainArgs("mcpwire", verb), plainArgs(flags...), doc.flags, doc.target)
 }
 
-// elsewhereArgs is a command to run on another URL, which a peer may have named: nothing that was
-// meant for the server goes there.
+// elsewhereArgs returns a command line for another URL. A peer may have named the URL, so the
+// command contains nothing that was meant for the server.
 func (doc *doctor) elsewhereArgs(raw string, words ...string) []shellArg {
 	return append(plainArgs(append([]string{"mcpwire"}, words...)...), doc.names.url(raw))
 }
 
-// bearer is a flag that gives the server a token; mcpwire itself replaces the variable.
+// bearer is the header that gives the server a token. mcpwire replaces the variable.
 const bearer = "Authorization: Bearer ${TOKEN}"
 
-// tap suggests to record the server, which a tap takes only as a command.
+// tap suggests recording the server. A tap takes only a command.
 func (doc *doctor) tap() {
 	t := &doc.d.target
 	args := plainArgs("mcpwire", "tap", "--")
@@ -186,7 +194,7 @@ func (doc *doctor) tap() {
 	doc.report.nextOnce(when, append(args, doc.names.args(t.command...)...)...)
 }
 
-// newestFirst are the revisions to try: the modern ones, and then what hosts propose.
+// newestFirst returns the revisions to try: the modern ones, then those that hosts propose.
 func newestFirst() []mcp.Revision {
 	list := mcp.Revisions()
 	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
@@ -195,11 +203,11 @@ func newestFirst() []mcp.Revision {
 	return list
 }
 
-// rules holds the server against the rules, in the newest revision of each era that it speaks.
-// seen is what its processes have shown, nil over HTTP.
+// rules checks the server against the rules, in the newest revision of each era that it speaks.
+// seen holds the times of its processes. It is nil over HTTP.
 func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe.Baseline) {
 	var pick []mcp.Revision
-	for _, r := range spoken { // the newest first
+	for _, r := range spoken { // newest first
 		if len(pick) == 0 || len(pick) == 1 && pick[0].Modern() && !r.Modern() {
 			pick = append(pick, r)
 		}
@@ -227,15 +235,15 @@ func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe
 	}
 }
 
-// maxRules is how long a doctor tries the rules.
+// maxRules limits the time for checking the rules.
 const maxRules = 5 * time.Minute
 
-// maxFindings is how many rules a doctor names.
+// maxFindings limits how many rules a doctor names.
 const maxFindings = 8
 
-// findings sums up what breaks the rules.
+// findings reports the rules that the server breaks.
 func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
-	// By rule, the worst finding of each.
+	// Keep the worst finding of each rule.
 	list := slices.Clone(report.Findings)
 	slices.SortStableFunc(list, func(a, b check.Finding) int { return cmp.Compare(b.Rule.Severity, a.Rule.Severity) })
 	seen := map[string]bool{}

@@ -15,7 +15,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// authorization follows the chain from a 401 to where a token is had
+// authorization follows the chain from a 401 to the source of tokens
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization).
 func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 	doc.report.worse(exitAuth)
@@ -40,7 +40,7 @@ func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 	}
 }
 
-// challenge reads WWW-Authenticate, and returns where the metadata are said to be.
+// challenge reports on WWW-Authenticate and returns the URL of the metadata that it names.
 func (doc *doctor) challenge(s *doctorSection, r *webReply) string {
 	values := r.header.Values("WWW-Authenticate")
 	if len(values) == 0 {
@@ -75,14 +75,15 @@ func challengeText(params map[string]string) string {
 	return text
 }
 
-// A resourceDocument is what a server says of its authorization (https://www.rfc-editor.org/rfc/rfc9728).
+// A resourceDocument is the protected resource metadata of a server
+// (https://www.rfc-editor.org/rfc/rfc9728).
 type resourceDocument struct {
 	Resource string   `json:"resource"`
 	Servers  []string `json:"authorization_servers"`
 	Scopes   []string `json:"scopes_supported"`
 }
 
-// resource fetches the metadata of the server, and returns its authorization servers.
+// resource fetches the metadata of the server and returns its authorization servers.
 func (doc *doctor) resource(ctx context.Context, s *doctorSection, named string) []string {
 	u, err := url.Parse(doc.d.target.url)
 	if err != nil {
@@ -129,7 +130,8 @@ func (doc *doctor) unfetched(s *doctorSection, named bool, place string, status 
 	line("no metadata at %s: %s", safeURL(place), why)
 }
 
-// wellKnown are the places of a document about a URL: with its path behind the well-known part, and without.
+// wellKnown returns the well-known URLs of a document about u: first with the path of u appended,
+// then without it.
 func wellKnown(u *url.URL, name string) []string {
 	root := url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/.well-known/" + name}
 	if u.Path == "" || u.Path == "/" {
@@ -140,7 +142,8 @@ func wellKnown(u *url.URL, name string) []string {
 	return []string{long.String(), root.String()}
 }
 
-// An issuerDocument is what an authorization server says of itself (https://www.rfc-editor.org/rfc/rfc8414).
+// An issuerDocument is the metadata of an authorization server
+// (https://www.rfc-editor.org/rfc/rfc8414).
 type issuerDocument struct {
 	Issuer       string   `json:"issuer"`
 	Authorize    string   `json:"authorization_endpoint"`
@@ -150,7 +153,8 @@ type issuerDocument struct {
 	Documents    bool     `json:"client_id_metadata_document_supported"`
 }
 
-// issuer fetches the metadata of an authorization server, and says what a client needs. It reports whether one can log in.
+// issuer fetches the metadata of an authorization server and reports what a client needs. It
+// returns whether a client can log in.
 func (doc *doctor) issuer(ctx context.Context, s *doctorSection, issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Host == "" {
@@ -201,7 +205,8 @@ func (doc *doctor) judgeIssuer(s *doctorSection, issuer string, d *issuerDocumen
 	return fine
 }
 
-// fetch gets a document. It goes where others say, so that it goes to public addresses only, unless the server is on this machine itself.
+// fetch requests a document. Peers choose the URL, so only public addresses are allowed, unless the
+// server runs on this machine.
 func (doc *doctor) fetch(ctx context.Context, address string, into any) (int, error) {
 	conf, err := doc.d.flags.tls()
 	if err != nil {
@@ -237,10 +242,11 @@ func (doc *doctor) fetch(ctx context.Context, address string, into any) (int, er
 	return resp.StatusCode, nil
 }
 
-// ownOrigins are those that a page of the server itself, or on this machine, would have.
+// ownOrigins returns the origins of pages of the server itself and of this machine.
 func ownOrigins(u *url.URL) []string {
 	list := []string{u.Scheme + "://" + u.Host}
-	for _, more := range []string{"http://localhost:6274", "http://127.0.0.1:6274", "null"} { // 6274 is where the Inspector is
+	// 6274 is the port of the MCP Inspector.
+	for _, more := range []string{"http://localhost:6274", "http://127.0.0.1:6274", "null"} {
 		if !slices.Contains(list, more) {
 			list = append(list, more)
 		}
@@ -248,7 +254,7 @@ func ownOrigins(u *url.URL) []string {
 	return list
 }
 
-// origins says which pages may reach the server.
+// origins reports which web pages may reach the server.
 func (doc *doctor) origins(ctx context.Context, rev mcp.Revision, u *url.URL) {
 	s := doc.report.section("Origin")
 	with := func(origin string) int {
@@ -280,7 +286,7 @@ func (doc *doctor) origins(ctx context.Context, rev mcp.Revision, u *url.URL) {
 	}
 }
 
-// forbidden finds out what a 403 is about.
+// forbidden reports the reason for a 403.
 func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
 	rev := newestFirst()[0]
 	for _, origin := range ownOrigins(u) {

@@ -14,14 +14,14 @@ import (
 	"mcpwire/internal/proc/batchfile"
 )
 
-// installers says where well-known programs come from.
+// installers maps well-known programs to hints for installing them.
 var installers = map[string]string{
 	"node": "install Node.js", "npx": "install Node.js, which npx is part of", "npm": "install Node.js, which npm is part of",
 	"uv": "install uv", "uvx": "install uv, which uvx is part of", "python": "install Python, or use python3", "python3": "install Python",
 	"docker": "install Docker, and start it", "deno": "install Deno", "bun": "install Bun", "bunx": "install Bun, which bunx is part of", "go": "install Go", "java": "install a Java runtime",
 }
 
-// command looks at what is to be started, and reports whether it is worth trying.
+// command examines the command to start and reports whether starting it makes sense.
 func (doc *doctor) command() bool {
 	s := doc.report.section("Command")
 	t := &doc.d.target
@@ -45,7 +45,7 @@ func (doc *doctor) command() bool {
 	return ok
 }
 
-// locate finds the program as the system would.
+// locate returns the path of the program as the system would find it.
 func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 	if strings.ContainsAny(name, `/\`) && (runtime.GOOS == "windows" || strings.Contains(name, "/")) {
 		path := name
@@ -106,7 +106,7 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 	return "", false
 }
 
-// inEveryPath reports whether a program is in one of the folders that all processes search.
+// inEveryPath reports whether a program is in a folder that every process has in PATH.
 func inEveryPath(path string) bool {
 	if runtime.GOOS == "windows" {
 		return true
@@ -118,9 +118,9 @@ func inEveryPath(path string) bool {
 	return false
 }
 
-const maxEntries = 10_000 // of folders that are looked at for similar names
+const maxEntries = 10_000 // limits the folder entries that are compared
 
-// nearPrograms are names in the folders that look like one.
+// nearPrograms returns up to three similar names in the folders.
 func nearPrograms(name string, folders []string) []string {
 	var names []string
 	for _, f := range folders {
@@ -145,7 +145,7 @@ func nearPrograms(name string, folders []string) []string {
 	return near
 }
 
-// editDistance is how many bytes have to be changed, added or left out.
+// editDistance returns how many bytes must be changed, added or removed to get from a to b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -165,7 +165,7 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// nearFile is a hint about a file that is not there.
+// nearFile returns a hint about a missing file.
 func nearFile(path string) string {
 	dir := filepath.Dir(path)
 	entries, err := os.ReadDir(dir)
@@ -180,7 +180,7 @@ func nearFile(path string) string {
 	return "was it built, and is this the right folder?"
 }
 
-// executable reports whether a file can be run: the system's own message about it is often wrong.
+// executable reports whether a file can be run. The system's own message is often misleading.
 func (doc *doctor) executable(s *doctorSection, path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || runtime.GOOS == "windows" {
@@ -215,7 +215,7 @@ func (doc *doctor) executable(s *doctorSection, path string) bool {
 	return true
 }
 
-// shebang reads the first line of a script.
+// shebang returns the interpreter and its argument from the first line of a script.
 func shebang(path string) (interpreter, arg string) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -230,7 +230,7 @@ func shebang(path string) (interpreter, arg string) {
 	return interpreter, strings.TrimLeft(arg, " ")
 }
 
-// arguments looks for a script that an interpreter will not find.
+// arguments reports a script that an interpreter will not find.
 func (doc *doctor) arguments(s *doctorSection, command []string, dir string) {
 	if len(command) < 2 || strings.HasPrefix(command[1], "-") {
 		return
@@ -251,7 +251,7 @@ func (doc *doctor) arguments(s *doctorSection, command []string, dir string) {
 	}
 }
 
-// variables looks for environment variables that came to nothing.
+// variables reports environment variables that are empty or still contain a placeholder.
 func (doc *doctor) variables(s *doctorSection, env []string) {
 	for _, v := range env {
 		name, value, _ := strings.Cut(v, "=")

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// network looks at the way to a server, and reports whether it can be gone.
+// network examines the network path to the server and reports whether it works.
 func (doc *doctor) network(ctx context.Context, u *url.URL) bool {
 	s := doc.report.section("Network")
 	request := &http.Request{URL: u}
@@ -45,7 +45,7 @@ func (doc *doctor) network(ctx context.Context, u *url.URL) bool {
 	return true
 }
 
-// resolve looks a name up.
+// resolve returns the addresses of a host.
 func (doc *doctor) resolve(ctx context.Context, s *doctorSection, host string) ([]string, bool) {
 	if net.ParseIP(host) != nil {
 		return []string{host}, true
@@ -68,7 +68,8 @@ func (doc *doctor) resolve(ctx context.Context, s *doctorSection, host string) (
 	return addresses, true
 }
 
-// reach connects to the addresses. One that works will do, but those that do not cost time.
+// reach connects to the addresses and reports whether one works. It warns about the others, which
+// cost time.
 func (doc *doctor) reach(ctx context.Context, s *doctorSection, addresses []string, port string) bool {
 	works := 0
 	var last error
@@ -103,7 +104,7 @@ func (doc *doctor) reach(ctx context.Context, s *doctorSection, addresses []stri
 	return true
 }
 
-// certificate looks at the server's.
+// certificate examines the server's certificate and reports whether TLS works.
 func (doc *doctor) certificate(ctx context.Context, s *doctorSection, address, host string) bool {
 	conf, err := doc.d.flags.tls()
 	if err != nil {
@@ -137,7 +138,7 @@ func (doc *doctor) certificate(ctx context.Context, s *doctorSection, address, h
 	return true
 }
 
-// explainTLS says in words what is wrong with a certificate.
+// explainTLS describes a TLS error and returns a hint.
 func explainTLS(err error) (what, hint string) {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
@@ -159,7 +160,7 @@ func explainTLS(err error) (what, hint string) {
 	return "TLS fails: " + clip(safeLine(cause(err).Error()), 200), "does the server want a certificate of the client, or an older version of TLS?"
 }
 
-// tlsNext suggests what to try when TLS failed.
+// tlsNext suggests a command after TLS failed.
 func (doc *doctor) tlsNext(err error) {
 	var unknown x509.UnknownAuthorityError
 	var record tls.RecordHeaderError
@@ -167,7 +168,8 @@ func (doc *doctor) tlsNext(err error) {
 	case errors.As(err, &unknown):
 		doc.report.nextOnce("with the certificate in FILE", doc.mcpwire("doctor", "--cacert", "FILE")...)
 	case errors.As(err, &record):
-		plain, _ := url.Parse(doc.d.target.url) // it was parsed before
+		// The URL was parsed before.
+		plain, _ := url.Parse(doc.d.target.url)
 		plain.Scheme = "http"
 		doc.report.next(doc.elsewhereArgs(plain.String(), "doctor")...)
 	default:

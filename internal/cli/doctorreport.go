@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The marks of what a doctor finds.
+// The marks of a report's lines.
 const (
 	markGood = "ok"
 	markBad  = "problem"
@@ -15,41 +15,47 @@ const (
 	markNote = "note"
 )
 
-// A doctorReport is what is said of a server.
+// A doctorReport is what a doctor reports about a server.
 type doctorReport struct {
 	Target   string           `json:"target"`
 	Status   string           `json:"status"`
 	Sections []*doctorSection `json:"sections"`
 	Verdict  string           `json:"verdict"`
 
-	// Next is a command to run, quoted for a POSIX shell, and NextArgv the same as its arguments:
-	// ${NAME} in both stands for a value that must be set first. NextWhen says what comes before it.
+	// Next is a command to run, quoted for a POSIX shell. NextArgv holds the same as arguments.
+	// ${NAME} stands in both for a value that must be set first. NextWhen says what to do before.
 	Next     string   `json:"next,omitempty"`
 	NextArgv []string `json:"nextArgv,omitempty"`
 	NextWhen string   `json:"nextWhen,omitempty"`
 
-	exit     int // status to exit with, once something was wrong
-	cause    string
-	slow     string // that the server is, if it is
-	noAnswer bool   // it runs, and does not answer
+	// exit is the exit status. Zero means that nothing was wrong.
+	exit  int
+	cause string
+	// slow describes a slow server. It is empty if the server is fast enough.
+	slow string
+	// noAnswer reports that the server runs but does not respond.
+	noAnswer bool
 	progress *statusLine
-	printed  int // sections that are shown as a whole
-	out      io.Writer
-	paint    paint
-	json     bool
-	failed   error // to write
+	// printed is the number of sections that are completely shown.
+	printed int
+	out     io.Writer
+	paint   paint
+	json    bool
+	// failed is the first error of writing.
+	failed error
 }
 
-// A doctorSection is a part of it.
+// A doctorSection is a part of a report.
 type doctorSection struct {
 	Title string        `json:"title"`
 	Lines []*doctorLine `json:"lines"`
 
-	r     *doctorReport
-	shown int // how many lines are
+	r *doctorReport
+	// shown is the number of lines already shown.
+	shown int
 }
 
-// A doctorLine is one thing that was found. Everything in it is safe to show.
+// A doctorLine is one observation. Its texts are safe to show.
 type doctorLine struct {
 	Mark   string   `json:"mark"`
 	Text   string   `json:"text"`
@@ -57,10 +63,10 @@ type doctorLine struct {
 	Hint   string   `json:"hint,omitempty"`
 }
 
-// What a doctor says in the end, for scripts.
+// doctorStatus maps exit statuses to the status of a report, for scripts.
 var doctorStatus = map[int]string{exitOK: "healthy", exitFindings: "problems", exitUnreachable: "unreachable", exitAuth: "authorization_required"}
 
-// section begins another part, and shows the one before.
+// section starts a new section and shows the previous one.
 func (r *doctorReport) section(title string) *doctorSection {
 	r.flush()
 	s := &doctorSection{Title: title, Lines: []*doctorLine{}, r: r}
@@ -84,7 +90,7 @@ func (s *doctorSection) note(format string, args ...any) *doctorLine {
 	return s.add(markNote, format, args...)
 }
 
-// bad is something that keeps hosts from using the server. The first of them decides what is said in the end.
+// bad adds a problem that keeps hosts from using the server. The first one becomes the verdict.
 func (s *doctorSection) bad(format string, args ...any) *doctorLine {
 	l := s.add(markBad, format, args...)
 	if s.r.cause == "" {
@@ -94,7 +100,7 @@ func (s *doctorSection) bad(format string, args ...any) *doctorLine {
 	return l
 }
 
-// hint says how to mend it, and detail shows lines.
+// hint sets the fix, and detail adds lines.
 func (l *doctorLine) hint(format string, args ...any) *doctorLine {
 	l.Hint = fmt.Sprintf(format, args...)
 	return l
@@ -105,7 +111,7 @@ func (l *doctorLine) detail(lines ...string) *doctorLine {
 	return l
 }
 
-// worse notes the status to exit with: what keeps one from getting any further goes before what was seen on the way.
+// worse raises the exit status. What stops the examination outranks what was seen on the way.
 func (r *doctorReport) worse(status int) {
 	rank := func(n int) int {
 		switch n {
@@ -123,10 +129,10 @@ func (r *doctorReport) worse(status int) {
 	}
 }
 
-// next suggests a command to run, unless one was suggested already.
+// next suggests a command to run, unless there already is a suggestion.
 func (r *doctorReport) next(args ...shellArg) { r.nextOnce("", args...) }
 
-// nextOnce suggests a command to run after something else.
+// nextOnce suggests a command to run once a condition holds, unless there already is a suggestion.
 func (r *doctorReport) nextOnce(when string, args ...shellArg) {
 	if r.Next != "" {
 		return
@@ -144,13 +150,13 @@ func (r *doctorReport) nextOnce(when string, args ...shellArg) {
 	}
 }
 
-// status shows people on a terminal what is being done, until something else is shown.
+// status shows the current step on a terminal until the next output.
 func (r *doctorReport) status(format string, args ...any) {
 	r.flush()
 	r.progress.show(fmt.Sprintf(format, args...))
 }
 
-// flush shows the sections that are done: some steps take long, and people wait.
+// flush shows the finished lines, because some steps take long.
 func (r *doctorReport) flush() {
 	r.progress.clear()
 	if r.json {
@@ -166,7 +172,8 @@ func (r *doctorReport) flush() {
 		r.write(r.show(s.Lines[s.shown:]))
 		s.shown = len(s.Lines)
 	}
-	r.printed = max(0, len(r.Sections)-1) // more lines may come to the last one
+	// The last section may get more lines.
+	r.printed = max(0, len(r.Sections)-1)
 }
 
 func (r *doctorReport) write(text string) {
@@ -191,7 +198,7 @@ func (r *doctorReport) show(lines []*doctorLine) string {
 	return b.String()
 }
 
-// finish shows the rest, and returns the exit status as an error.
+// finish shows the rest and returns the exit status as an error.
 func (r *doctorReport) finish() error {
 	r.Status = doctorStatus[r.exit]
 	if r.exit == exitUnreachable && r.noAnswer {

@@ -15,7 +15,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// process examines a server that is started.
+// process examines a server that runs as a command.
 func (doc *doctor) process(ctx context.Context) {
 	if !doc.command() {
 		return
@@ -41,8 +41,8 @@ func (doc *doctor) process(ctx context.Context) {
 	doc.rules(ctx, spoken, seenOf(all))
 }
 
-// seenOf tells how long the handshakes took: the second, which no installing delays, and the
-// others, which began at the same time.
+// seenOf returns how long the handshakes took: the second one, which no installation delays, and
+// the slowest of the concurrent ones.
 func seenOf(all []probe.Observation) *probe.Baseline {
 	var seen probe.Baseline
 	for i := range all {
@@ -57,10 +57,9 @@ func seenOf(all []probe.Observation) *probe.Baseline {
 	return &seen
 }
 
-// handshakes tries the revisions, each with its own process, the newest first. The first two are
-// alone, the newest of each era: their times are those of a start as hosts have it, and package runners
-// install only once. The others run beside each other. Servers that say nothing to the first two say
-// nothing to the others.
+// handshakes tries the revisions, each with its own process, the newest first. The first two, the
+// newest of each era, run alone: that gives the startup time that hosts see, and package runners
+// install only once. The others run concurrently, unless the first two got no response.
 func (doc *doctor) handshakes(ctx context.Context, s *doctorSection) []probe.Observation {
 	revisions := newestFirst()
 	var all []probe.Observation
@@ -81,7 +80,8 @@ func (doc *doctor) handshakes(ctx context.Context, s *doctorSection) []probe.Obs
 			mute++
 		case !o.Alive && (o.Outcome == probe.Silent || o.Outcome == probe.Buffered):
 			mute++
-			wait = min(wait, secondWait) // it has had the time to start
+			// The server had the time to start.
+			wait = min(wait, secondWait)
 		default:
 			slowest = max(slowest, o.Took)
 		}
@@ -89,19 +89,19 @@ func (doc *doctor) handshakes(ctx context.Context, s *doctorSection) []probe.Obs
 	if mute == len(all) {
 		return all
 	}
-	// Processes that start beside each other start more slowly.
+	// Concurrent processes start more slowly.
 	return append(all, doc.others(ctx, s, revisions[2:], max(doc.connect, 4*slowest))...)
 }
 
-// secondWait is how long a server that said nothing is waited for once more.
+// secondWait limits the second wait for a server that did not respond to the first handshake.
 const secondWait = 10 * time.Second
 
 func (doc *doctor) observe(ctx context.Context, rev mcp.Revision, wait time.Duration) probe.Observation {
 	return probe.Observe(ctx, doc.d.probeTarget(), rev, &probe.Options{Connect: wait, Client: "mcpwire", Version: Version})
 }
 
-// others tries several revisions at once. Most of a start is waiting, so that they need not be
-// fewer on a machine with few processors.
+// others tries several revisions concurrently. Starting is mostly waiting, so the number of
+// processors does not matter.
 func (doc *doctor) others(ctx context.Context, s *doctorSection, revisions []mcp.Revision, wait time.Duration) []probe.Observation {
 	doc.report.status("starting the server for %d older revisions", len(revisions))
 	list := make([]probe.Observation, len(revisions))
@@ -117,7 +117,8 @@ func (doc *doctor) others(ctx context.Context, s *doctorSection, revisions []mcp
 	wg.Wait()
 	for i := range list {
 		if o := &list[i]; ctx.Err() == nil && (o.Outcome == probe.Ended || o.Outcome == probe.NotStarted) {
-			*o = doc.observe(ctx, revisions[i], wait) // alone: the others may be why
+			// Retry alone: the other processes may be the cause.
+			*o = doc.observe(ctx, revisions[i], wait)
 		}
 	}
 	if ctx.Err() != nil {
@@ -129,7 +130,7 @@ func (doc *doctor) others(ctx context.Context, s *doctorSection, revisions []mcp
 	return list
 }
 
-// handshake says what came of one.
+// handshake reports the outcome of one handshake.
 func (doc *doctor) handshake(s *doctorSection, o *probe.Observation, wait time.Duration) {
 	method := mcp.MethodInitialize
 	if o.Revision.Modern() {
@@ -163,7 +164,7 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation, wait time.D
 	}
 }
 
-// exitWords says how a process ended.
+// exitWords describes how a process ended.
 func exitWords(o *probe.Observation) string {
 	e := o.Exit
 	switch {
@@ -175,7 +176,7 @@ func exitWords(o *probe.Observation) string {
 	return fmt.Sprintf("exit status %d after %s", e.Code, shortTime(e.After))
 }
 
-// noHandshake says why there was none.
+// noHandshake reports why no handshake succeeded.
 func (doc *doctor) noHandshake(all []probe.Observation) {
 	doc.report.worse(exitUnreachable)
 	s := doc.report.section("No revision is agreed on")
@@ -225,7 +226,7 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 	}
 }
 
-// cause is an error without what is around it.
+// cause returns the innermost wrapped error.
 func cause(err error) error {
 	for {
 		inner := errors.Unwrap(err)
@@ -236,14 +237,15 @@ func cause(err error) error {
 	}
 }
 
-// Hosts give up on a server that is slow after some time, the first of them after the shorter one.
+// Hosts give up on slow servers: a doctor warns above slowStart, and reports a problem above
+// lateStart.
 const (
 	slowStart = 5 * time.Second
 	lateStart = 60 * time.Second
 )
 
-// startup says how soon the server answers: the first process, which was started alone, or the
-// quickest of those that were started together.
+// startup reports how soon the server answers: the time of the first process, which starts alone,
+// or else the shortest time of the others.
 func (doc *doctor) startup(s *doctorSection, all []probe.Observation) {
 	var soonest time.Duration
 	for i := range all {
@@ -269,7 +271,7 @@ func (doc *doctor) startup(s *doctorSection, all []probe.Observation) {
 	line("%s; %s", doc.report.slow, when).hint("install it before (npx and uvx download at each start), and load large things after the handshake")
 }
 
-// output says what is on standard output that does not belong there.
+// output reports output that does not belong on standard output.
 func (doc *doctor) output(all []probe.Observation) {
 	s := doc.report.section("Standard output")
 	answers := 0
@@ -302,7 +304,7 @@ func (doc *doctor) output(all []probe.Observation) {
 	}
 }
 
-// firstText is the first line with something in it.
+// firstText returns the first line that is not blank.
 func firstText(lines [][]byte) []byte {
 	for _, line := range lines {
 		if len(bytes.TrimSpace(line)) > 0 {
@@ -312,7 +314,7 @@ func firstText(lines [][]byte) []byte {
 	return lines[0]
 }
 
-// strayLines shows the first lines, with all that cannot be seen.
+// strayLines returns the first lines with invisible characters escaped.
 func strayLines(stray [][]byte) []string {
 	var lines []string
 	for _, line := range stray[:min(len(stray), 3)] {
@@ -324,7 +326,7 @@ func strayLines(stray [][]byte) []string {
 	return lines
 }
 
-// stderr shows what the server said besides, and keeps what that tells of the reason.
+// stderr reports the server's standard error and keeps the reason that it gives.
 func (doc *doctor) stderr(all []probe.Observation) {
 	last := &all[len(all)-1]
 	tail := newTailWriter(nil)
@@ -354,27 +356,30 @@ func (doc *doctor) stderr(all []probe.Observation) {
 	}
 }
 
-const maxErrorLine = 2000 // characters of a line of standard error with -v
+const maxErrorLine = 2000 // in characters, with -v
 
-// A reason is what the standard error of a server tells of its end.
+// A reason is why a server ended, according to its standard error.
 type reason struct {
-	what     string // for the verdict
-	hint     string
-	variable string // of the environment, that is missing
+	// what is for the verdict.
+	what string
+	hint string
+	// variable is the missing environment variable. It may be empty.
+	variable string
 }
 
 var (
-	// variableName is the name of a variable as programs mention it.
+	// variableName matches names of environment variables in messages.
 	variableName = regexp.MustCompile(`\b[A-Z][A-Z0-9]{1,40}(?:_[A-Z0-9]{1,40}){1,6}\b`)
-	// usageBegins is where the usage of a program begins.
+	// usageBegins matches the line where a program's usage text begins.
 	usageBegins = regexp.MustCompile(`^\s*(-{1,2}[A-Za-z]|([Uu]sage|[Oo]ptions|[Ff]lags|[Ee]xamples?|[Aa]rguments|[Cc]ommands)\b)`)
 	wantsValue  = regexp.MustCompile(`(?i)KeyError|required|missing|not set|unset|must be set|must set|undefined|not defined|not provided|provide|environment variable`)
 )
 
-// stderrReason finds the reason in what a server wrote. Texts about its usage tell none.
+// stderrReason returns the reason in the lines that a server wrote. It ignores usage texts.
 func stderrReason(lines []string) reason {
 	if first := strings.TrimSpace(lines[0]); strings.HasPrefix(strings.ToLower(first), "usage") {
-		return reason{what: clipLine(first, 160), hint: "it wants other arguments"} // it says nothing before
+		// The program printed only its usage.
+		return reason{what: clipLine(first, 160), hint: "it wants other arguments"}
 	}
 	var telling []string
 	before := ""
@@ -400,7 +405,7 @@ func stderrReason(lines []string) reason {
 	return r
 }
 
-// stderrHint knows some of what servers die of.
+// stderrHint returns a hint for some common causes of failure.
 func stderrHint(text string) string {
 	for _, h := range []struct{ part, hint string }{
 		{"cannot find module", "a package is missing: npm install in the folder of the server, and build it"},

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A strayKind is a guess at what wrote a line that is no message.
+// A strayKind is a guess about the writer of a line that is not a message.
 type strayKind struct {
 	what, hint string
 }

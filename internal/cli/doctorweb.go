@@ -17,15 +17,18 @@ import (
 	"mcpwire/mcp"
 )
 
-// A webReply is what came back to a request over HTTP.
+// A webReply is the response to an HTTP request.
 type webReply struct {
-	status  int
-	header  http.Header
-	body    []byte // at most maxLook bytes
+	status int
+	header http.Header
+	// body holds at most maxLook bytes.
+	body    []byte
 	message *jsonrpc.Message
-	head    time.Duration // until the head of the response
-	took    time.Duration // until the answer
-	err     error
+	// head is the time until the response headers.
+	head time.Duration
+	// took is the time until the body or the first event.
+	took time.Duration
+	err  error
 }
 
 const maxLook = 4 << 20
@@ -61,7 +64,8 @@ func (doc *doctor) web(ctx context.Context) {
 			return
 		}
 		if r.status >= 300 && r.status < 400 || r.err != nil || r.status == http.StatusForbidden || r.status == http.StatusProxyAuthRequired {
-			break // it would be the same for all
+			// Other revisions would give the same result.
+			break
 		}
 	}
 	if len(spoken) == 0 {
@@ -72,7 +76,7 @@ func (doc *doctor) web(ctx context.Context) {
 	doc.rules(ctx, spoken, nil)
 }
 
-// shake posts a handshake, and ends a session that comes of it.
+// shake posts a handshake and ends the session that it opens.
 func (doc *doctor) shake(ctx context.Context, rev mcp.Revision, tweak func(*http.Request)) webReply {
 	body := initializeRequest(rev)
 	if rev.Modern() {
@@ -90,7 +94,7 @@ func (doc *doctor) shake(ctx context.Context, rev mcp.Revision, tweak func(*http
 	return r
 }
 
-// discoverRequest is server/discover with what each modern request has
+// discoverRequest returns server/discover with the metadata of every modern request
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
 func discoverRequest(rev mcp.Revision) []byte {
 	meta, err := json.Marshal(map[string]any{"_meta": map[string]any{
@@ -98,12 +102,12 @@ func discoverRequest(rev mcp.Revision) []byte {
 		mcp.MetaClientInfo: map[string]string{"name": "mcpwire", "version": Version},
 	}})
 	if err != nil {
-		return nil // it cannot fail
+		return nil // cannot fail
 	}
 	return jsonrpc.AppendRequest(nil, jsonrpc.IntID(1), mcp.MethodDiscover, meta)
 }
 
-// send makes one request, and reads the answer: of an event stream the first message.
+// send makes one request and reads its response. From an event stream it reads the first response.
 func (doc *doctor) send(ctx context.Context, method, address string, body []byte, tweak func(*http.Request)) webReply {
 	ctx, cancel := context.WithTimeout(ctx, max(doc.wait, doc.connect))
 	defer cancel()
@@ -135,7 +139,7 @@ func (doc *doctor) send(ctx context.Context, method, address string, body []byte
 	return r
 }
 
-// firstEvent is the first event of a stream that answers something, or says where to post.
+// firstEvent returns the data of the first event that is a response or names the endpoint.
 func firstEvent(body io.Reader) ([]byte, error) {
 	reader := sse.NewReader(io.LimitReader(body, maxLook), maxLook)
 	for {
@@ -150,7 +154,8 @@ func firstEvent(body io.Reader) ([]byte, error) {
 	}
 }
 
-// webHandshake says what came of one, and reports whether the revision is spoken.
+// webHandshake reports the outcome of one handshake. It returns whether the server speaks the
+// revision.
 func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply) bool {
 	head := fmt.Sprintf("%v  POST initialize", rev)
 	if rev.Modern() {
@@ -166,7 +171,8 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 			ProtocolVersion   string   `json:"protocolVersion"`
 			SupportedVersions []string `json:"supportedVersions"`
 		}
-		_ = json.Unmarshal(r.message.Result, &result) // what is missing is seen below
+		// The loop below notices missing members.
+		_ = json.Unmarshal(r.message.Result, &result)
 		for _, v := range append(result.SupportedVersions, result.ProtocolVersion) {
 			if v == rev.String() {
 				session := ""
@@ -203,7 +209,7 @@ func webTrouble(err error) string {
 	return clip(safeLine(err.Error()), 200)
 }
 
-// pace says whether something on the way holds streams back.
+// pace reports slow responses and delayed event streams.
 func (doc *doctor) pace(s *doctorSection, r *webReply) {
 	if r.took > slowStart {
 		doc.report.slow = "it is slow: an answer took " + shortTime(r.took)
@@ -217,7 +223,7 @@ func (doc *doctor) pace(s *doctorSection, r *webReply) {
 	}
 }
 
-// noWeb says why no revision is spoken.
+// noWeb reports why no handshake succeeded.
 func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
 	doc.report.worse(exitUnreachable)
 	kind, _, _ := strings.Cut(strings.ToLower(r.header.Get("Content-Type")), ";")
@@ -250,7 +256,7 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 	}
 }
 
-// bodyLines shows the beginning of a body.
+// bodyLines returns the first lines of a body.
 func bodyLines(r *webReply) []string {
 	var lines []string
 	for line := range strings.Lines(string(r.body[:min(len(r.body), 2000)])) {
@@ -282,10 +288,10 @@ func (doc *doctor) redirected(s *doctorSection, r *webReply, u *url.URL) {
 	}
 }
 
-// guesses are where endpoints often are.
+// guesses lists common paths of endpoints.
 var guesses = []string{"/mcp", "/sse", "/", "/api/mcp", "/mcp/", "/v1/mcp"}
 
-// elsewhere looks for the endpoint: where HTTP+SSE answers, and at other paths.
+// elsewhere looks for the endpoint: as HTTP+SSE at the same URL, and at other paths.
 func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
 	what := fmt.Sprintf("HTTP %d: there is no MCP endpoint at %s", r.status, safeLine(u.Path))
 	if strings.HasPrefix(strings.ToLower(r.header.Get("Content-Type")), "text/html") {
@@ -331,7 +337,7 @@ func newestLegacy() mcp.Revision {
 	return mcp.RevisionNone
 }
 
-// oldTransport reports whether a GET opens a stream of HTTP+SSE.
+// oldTransport reports whether a GET opens an HTTP+SSE stream.
 func (doc *doctor) oldTransport(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess))
 	defer cancel()

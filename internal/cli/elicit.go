@@ -17,7 +17,8 @@ import (
 	"mcpwire/schema"
 )
 
-// answers sets the handlers for what a server asks of its client: the user's input, a model, folders. Files that the flags name are read here.
+// answers sets the handlers for input requests: elicitation, sampling and roots. It reads the files
+// that the flags name.
 func (d *dialer) answers() error {
 	o, f := &d.opts, d.flags
 	o.ElicitModes = client.ElicitForm | client.ElicitURL
@@ -44,7 +45,8 @@ func (d *dialer) answers() error {
 			r, err := prepared.elicit(p)
 			problem := err
 			if err == nil {
-				problem = misfit(r, p) // the client does not send it then, but does not say to the user why
+				// The client rejects such a result without telling the user why.
+				problem = misfit(r, p)
 			}
 			if problem != nil {
 				d.notes.warnf("%s: %v", safeLine(way[1:]), problem)
@@ -60,12 +62,12 @@ func (d *dialer) answers() error {
 	return d.folders()
 }
 
-// canAsk reports whether there is somebody to answer.
+// canAsk reports whether there is a user to ask.
 func (d *dialer) canAsk() bool {
 	return d.ask != nil || d.e.canAsk()
 }
 
-// sampling sets the handler for what a server wants of a model.
+// sampling sets the handler for sampling requests.
 func (d *dialer) sampling() error {
 	switch way := d.flags.sampling; {
 	case way == "":
@@ -105,7 +107,7 @@ func (d *dialer) sampling() error {
 	return nil
 }
 
-// folders sets the handler for the folders that a server may know of.
+// folders sets the handler for the roots that a server may list.
 func (d *dialer) folders() error {
 	var roots []mcp.Root
 	for _, name := range d.flags.roots {
@@ -128,7 +130,7 @@ func (d *dialer) folders() error {
 	return nil
 }
 
-// A jsonList is what a file of answers holds: one JSON object, or several in an array.
+// A jsonList is the content of a file of answers: one JSON object, or several in an array.
 type jsonList struct {
 	items []json.RawMessage
 	many  bool
@@ -159,8 +161,9 @@ func readList(file string) (jsonList, error) {
 	return list, nil
 }
 
-// prepared are answers from a file: objects that are given in the order in which the server asks, or one whose members answer whatever form has a field of
-// that name. An object with the member action is the result itself, others are the content of an accepted form.
+// prepared holds answers from a file: either an array of objects for successive requests, or one
+// object whose members answer any form that has fields of their names. An object with the member
+// action is a complete result; any other is the content of an accepted form.
 type prepared struct {
 	mu   sync.Mutex
 	list jsonList
@@ -185,7 +188,8 @@ func (a *prepared) elicit(p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
 		r := new(mcp.ElicitResult)
 		return r, r.UnmarshalJSON(item)
 	}
-	if p.Mode == mcp.ElicitModeURL { // only the user can have visited it
+	// Only the user can have visited the page.
+	if p.Mode == mcp.ElicitModeURL {
 		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
 	}
 	if !a.list.many {
@@ -194,7 +198,8 @@ func (a *prepared) elicit(p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
 	return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: item}, nil
 }
 
-// misfit says why an answer is not what a form wants; nil if it is, or if the form makes no sense.
+// misfit returns why an accepted answer does not fit the form's schema. It returns nil if it fits
+// or the schema is invalid.
 func misfit(r *mcp.ElicitResult, p *mcp.ElicitRequestParams) error {
 	if r.Action != mcp.ElicitActionAccept || p.Mode == mcp.ElicitModeURL {
 		return nil
@@ -217,7 +222,7 @@ func misfit(r *mcp.ElicitResult, p *mcp.ElicitRequestParams) error {
 	return nil
 }
 
-// isElicitResult reports whether an object says itself what the user did.
+// isElicitResult reports whether an object is a complete result with the user's action.
 func isElicitResult(object json.RawMessage) bool {
 	members := jsonwire.ObjectMembers(object)
 	for members.Next() {
@@ -231,7 +236,7 @@ func isElicitResult(object json.RawMessage) bool {
 	return false
 }
 
-// pickFields returns the members of an object that a form has fields for.
+// pickFields returns the members of an object for which a form has fields.
 func pickFields(object, form json.RawMessage) json.RawMessage {
 	fields, _ := properties(form)
 	out := []byte{'{'}

@@ -4,5 +4,5 @@ package cli
 
 import "os"
 
-// readEscapes has nothing to do: terminals understand escape sequences.
+// readEscapes does nothing: terminals on this system interpret escape sequences.
 func readEscapes(*os.File) (restore func()) { return func() {} }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// readEscapes has a console understand the escape sequences by which lines are edited, until restore is
-// called. A console that cannot shows them.
+// readEscapes makes a console interpret the escape sequences of line editing until restore is
+// called. A console without support prints them.
 func readEscapes(console *os.File) (restore func()) {
 	handle := windows.Handle(console.Fd())
 	var mode uint32
@@ -18,5 +18,5 @@ func readEscapes(console *os.File) (restore func()) {
 	if mode&wanted == wanted || windows.SetConsoleMode(handle, mode|wanted) != nil {
 		return func() {}
 	}
-	return func() { _ = windows.SetConsoleMode(handle, mode) } // it worked before
+	return func() { _ = windows.SetConsoleMode(handle, mode) } // the same mode was valid before
 }

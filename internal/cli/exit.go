@@ -13,75 +13,80 @@ import (
 	"strings"
 )
 
-// Exit statuses, the same for all commands. tap ends with its child's.
+// Exit statuses, the same for all commands. tap exits with its child's status.
 const (
 	exitOK          = 0
 	exitUnexpected  = 1
-	exitUsage       = 2   // the command line cannot be meant
-	exitAuth        = 3   // the server wants to know who is asking
-	exitUnreachable = 4   // no connection, or no answer in time
-	exitAnswer      = 5   // a tool failed, or the server answered an error
-	exitFindings    = 6   // a check found something, a comparison found differences
+	exitUsage       = 2   // invalid command line
+	exitAuth        = 3   // the server requires authorization
+	exitUnreachable = 4   // no connection, or no response in time
+	exitAnswer      = 5   // a tool failed, or the server sent an error
+	exitFindings    = 6   // a check has findings, or a comparison has differences
 	exitHungUp      = 129 // by SIGHUP, as shells have it
 	exitInterrupted = 130 // by SIGINT
 	exitTerminated  = 143 // by SIGTERM
 )
 
-// statusHelp is what the help says of them.
+// statusHelp describes the exit statuses in the help.
 const statusHelp = `Exit status: 0 done, 1 failed, 2 wrong command line, 3 authorization needed,
 4 server unreachable, 5 error from server or tool, 6 findings or differences.`
 
-// A failure is an error with its exit status, and what the line on standard error says of it besides the message.
+// A failure is an error with an exit status, a code for scripts and a hint for people.
 type failure struct {
 	status int
-	code   string // for scripts, such as "auth_required"
-	hint   string // how to mend it; may be empty
-	err    error
+	// code is for scripts, such as "auth_required".
+	code string
+	// hint says how to fix the problem. It may be empty.
+	hint string
+	err  error
 
-	httpStatus int      // that the server answered; 0 if that is not what went wrong
-	url        string   // of the server, without secrets; may be empty
-	rpc        *rpcLine // the error that the server answered; may be nil
+	// httpStatus is the status of the server's response. Zero means that it is not the problem.
+	httpStatus int
+	// url is the server's URL without secrets. It may be empty.
+	url string
+	// rpc is the error that the server sent. It may be nil.
+	rpc *rpcLine
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// fail makes an error with an exit status, a code for scripts and a hint for people.
+// fail returns an error with an exit status, a code for scripts and a hint for people.
 func fail(status int, code, hint string, err error) error {
 	return &failure{status: status, code: code, hint: hint, err: err}
 }
 
-// usagef makes the error for a command line that cannot be meant. The message says how to mend it.
+// usagef returns the error for an invalid command line. The message says how to fix it.
 func usagef(format string, args ...any) error {
 	return &failure{status: exitUsage, code: "usage", err: fmt.Errorf(format, args...)}
 }
 
-// usageHintf is usagef with a hint of its own.
+// usageHintf is like usagef, with a separate hint.
 func usageHintf(hint, format string, args ...any) error {
 	return &failure{status: exitUsage, code: "usage", hint: hint, err: fmt.Errorf(format, args...)}
 }
 
-// An exitStatus ends the program with a status, and nothing more is said.
+// An exitStatus ends the program with a status and without a message.
 type exitStatus struct{ status int }
 
 func (e *exitStatus) Error() string { return fmt.Sprintf("exit status %d", e.status) }
 
-// An errorFormat is how errors are written on standard error.
+// An errorFormat is the format of errors on standard error.
 type errorFormat int
 
 const (
 	errorsAsText errorFormat = iota // for people
-	errorsAsJSON                    // one line for each, for scripts
+	errorsAsJSON                    // one line per error, for scripts
 )
 
-// errorsVariable is the environment variable that chooses the format for all commands.
+// errorsVariable is the environment variable that sets the format for all commands.
 const errorsVariable = "MCPWIRE_ERRORS"
 
-// errorsHelp is what the help says of the formats.
+// errorsHelp describes the formats in the help.
 const errorsHelp = `Errors are text. With --json, --errors json or MCPWIRE_ERRORS=json each is one
 line of JSON: {"error":{"code":…,"message":…,"hint":…}}.`
 
-// An errorsFlag checks the value of --errors, which errorFormatOf has read before.
+// An errorsFlag checks the value of --errors. errorFormatOf reads the value beforehand.
 type errorsFlag struct{}
 
 func (*errorsFlag) String() string { return "" }
@@ -94,9 +99,9 @@ func (*errorsFlag) Set(s string) error {
 	return nil
 }
 
-// errorFormatOf returns the format that a command line asks for, without the program's name, or
-// else the environment. It reads the arguments itself: a command line that cannot be parsed has a
-// format too.
+// errorFormatOf returns the error format that a command line, without the program's name, or else
+// the environment asks for. It reads the arguments itself because a command line that cannot be
+// parsed needs a format too.
 func errorFormatOf(args []string) errorFormat {
 	format := errorsAsText
 	if os.Getenv(errorsVariable) == formatJSON {
@@ -117,8 +122,8 @@ func errorFormatOf(args []string) errorFormat {
 	return format
 }
 
-// report writes what went wrong and returns the exit status. signalled is that for the signal which
-// ended the command, 0 if none did.
+// report writes err and returns the exit status. signalled is the status of the signal that ended
+// the command, or 0.
 func report(stderr io.Writer, format errorFormat, err error, signalled int) int {
 	var status *exitStatus
 	var f *failure
@@ -138,12 +143,13 @@ func report(stderr io.Writer, format errorFormat, err error, signalled int) int 
 	if format == errorsAsJSON {
 		text = f.json(err.Error())
 	}
-	_, _ = io.WriteString(stderr, text) // there is nowhere else to say that this failed
+	// Nothing else can report that this failed.
+	_, _ = io.WriteString(stderr, text)
 	return f.status
 }
 
-// plainError returns an error for people: a line that says what went wrong, and one that says what
-// to do if that is known.
+// plainError returns an error for people: a line with the message, and lines with data and a hint
+// if there are any.
 func plainError(err error) string {
 	text := "error: " + clipLine(err.Error(), 2000) + "\n"
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -169,14 +175,14 @@ type errorLine struct {
 	} `json:"error"`
 }
 
-// An rpcLine is the error object that a server answered.
+// An rpcLine is the error object that the server sent.
 type rpcLine struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// json returns the line of JSON, which is an errorLine.
+// json returns the failure as an errorLine in JSON.
 func (f *failure) json(message string) string {
 	var line errorLine
 	line.Error.Code, line.Error.Message, line.Error.Hint = f.code, message, f.hint
@@ -184,7 +190,8 @@ func (f *failure) json(message string) string {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	if enc.Encode(line) != nil { // the server's data is not JSON
+	// The server's data is not JSON.
+	if enc.Encode(line) != nil {
 		line.Error.RPC = nil
 		text.Reset()
 		_ = enc.Encode(line)
@@ -192,9 +199,9 @@ func (f *failure) json(message string) string {
 	return string(safeJSON(text.Bytes()))
 }
 
-// unread reports whether standard output could not be written because nobody reads it now, as with
-// "mcpwire list server | head". On Unix SIGPIPE ends the process then, without a word; Windows has no such
-// signal.
+// unread reports whether a write to standard output failed because its reader is gone, as with
+// "mcpwire list server | head". On Unix, SIGPIPE ends the process silently instead; Windows has no
+// such signal.
 func unread(err error) bool {
 	var e *fs.PathError
 	return errors.As(err, &e) && e.Op == "write" && e.Path == os.Stdout.Name() && isBroken(e.Err)

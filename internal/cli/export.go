@@ -41,13 +41,13 @@ const exportExample = `  mcpwire export files --to pcapng -o files.pcapng && wir
   mcpwire export --to text | less
   mcpwire export files --to pcapng | tshark -r - -T fields -e frame.comment`
 
-// exportFlags are what export can be told.
+// exportFlags holds the flags of the export command.
 type exportFlags struct {
 	to, output, filter, redact string
 	side                       sideFlag
 }
 
-// exporters are the formats by their names.
+// exporters returns the export functions by format, except for html.
 func exporters() map[string]func(io.Writer, export.Events, *export.Options) (export.Omitted, error) {
 	return map[string]func(io.Writer, export.Events, *export.Options) (export.Omitted, error){
 		"har": export.HAR, "pcapng": export.PCAPNG, "otlp": export.OTLP, "curl": export.Curl, "text": export.Text,
@@ -134,7 +134,7 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 	})
 }
 
-// exportTo calls write with where the data goes. A file that could not be finished is removed.
+// exportTo calls write with the output. It removes a file that could not be completed.
 func exportTo(e *env, f *exportFlags, write func(w io.Writer) error) error {
 	if f.output == "" || f.output == "-" {
 		return write(e.stdout)
@@ -153,7 +153,7 @@ func exportTo(e *env, f *exportFlags, write func(w io.Writer) error) error {
 	return err
 }
 
-// exported returns the events that are to be exported.
+// exported returns the events to export.
 func exported(ctx context.Context, s captureSource, f *filter.Filter, redact bool) (export.Events, error) {
 	p, err := pickEvents(ctx, s, &showFlags{parsed: f})
 	if err != nil {
@@ -163,7 +163,8 @@ func exported(ctx context.Context, s captureSource, f *filter.Filter, redact boo
 		return nil, fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter holds for", errors.New("the filter holds for nothing in the capture"))
 	}
 	seqs := make([]iter.Seq2[*capture.Event, error], 0, len(s.paths))
-	for _, path := range s.paths { // each by itself: merged, captures have no place for whose an event is
+	// Read each capture by itself: events of merged captures do not name their source.
+	for _, path := range s.paths {
 		events := picked(s.one(ctx, path, false), p)
 		if redact {
 			events = redacted(events)
@@ -176,7 +177,7 @@ func exported(ctx context.Context, s captureSource, f *filter.Filter, redact boo
 	return capture.Merge(seqs...), nil
 }
 
-// picked returns those of the events that were picked.
+// picked returns the events that p selected.
 func picked(events export.Events, p *picker) export.Events {
 	return func(yield func(*capture.Event, error) bool) {
 		for e, err := range events {
@@ -190,7 +191,8 @@ func picked(events export.Events, p *picker) export.Events {
 	}
 }
 
-// redacted hides in the events of a file what looks like a secret. What is hidden already stays as it is.
+// redacted hides apparent secrets in the events of a capture. Values that are already hidden do not
+// change.
 func redacted(events export.Events) export.Events {
 	return func(yield func(*capture.Event, error) bool) {
 		next, stop := iter.Pull2(events)
@@ -208,12 +210,13 @@ func redacted(events export.Events) export.Events {
 	}
 }
 
-// A redactor reads events as a capture in which what looks like a secret is hidden.
+// A redactor reads events as a capture with apparent secrets hidden.
 type redactor struct {
 	next func() (*capture.Event, error, bool)
 	enc  *capture.Encoder
 	text bytes.Buffer
-	err  error // of the events
+	// err is the first error of reading or encoding.
+	err error
 }
 
 // Read implements [io.Reader].

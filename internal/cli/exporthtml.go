@@ -12,7 +12,8 @@ import (
 	"mcpwire/internal/view/web"
 )
 
-// exportHTML writes captures as a page that opens alone. It is the page of watch --web, so the captures are read as watch reads them.
+// exportHTML writes captures as a self-contained page. It is the page of watch --web, so the
+// captures are read as watch reads them.
 func exportHTML(ctx context.Context, w io.Writer, paths []string, f *filter.Filter) error {
 	hub := watch.New(&watch.Options{Files: paths})
 	ctx, cancel := context.WithCancel(ctx)
@@ -33,7 +34,7 @@ func exportHTML(ctx context.Context, w io.Writer, paths []string, f *filter.Filt
 	return server.Export(ctx, w, f)
 }
 
-// readWhole waits until all captures are read, as far as they are written now.
+// readWhole waits until hub has read everything that the captures contain now.
 func readWhole(ctx context.Context, hub *watch.Hub, count int) error {
 	feed := hub.Subscribe(0)
 	defer feed.Close()

@@ -24,7 +24,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// failure makes of what a client failed with the error that a command ends with: one of the exit statuses, a code for scripts, and what to do.
+// failure converts an error of a client to a *failure with an exit status, a code for scripts and a
+// hint.
 func (d *dialer) failure(err error) error {
 	var ready *failure
 	if err == nil || errors.As(err, &ready) || errors.Is(err, context.Canceled) {
@@ -37,7 +38,8 @@ func (d *dialer) failure(err error) error {
 	return f
 }
 
-// classify is failure for errors that are none yet. The order matters: what is said last may be a consequence of something that is said first.
+// classify converts other errors than *failure. The order matters: later cases may be consequences
+// of earlier ones.
 func (d *dialer) classify(err error) *failure {
 	if f := d.denied(err); f != nil {
 		return f
@@ -53,7 +55,8 @@ func (d *dialer) classify(err error) *failure {
 	}
 	if e, ok := errors.AsType[*stdio.ExitError](err); ok {
 		short := *e
-		short.Name = d.target.name // the arguments may be secret
+		// The arguments may contain secrets.
+		short.Name = d.target.name
 		err := d.withStray(exitText(&short))
 		return &failure{status: exitUnreachable, code: "server_exited", hint: "mcpwire doctor looks for the reason", err: err}
 	}
@@ -78,7 +81,8 @@ func (d *dialer) classify(err error) *failure {
 	return &failure{status: exitUnreachable, code: "unreachable", err: d.withTail(err)}
 }
 
-// denied is for servers, and those that stand before them, that want to know who asks; nil if err is about something else.
+// denied returns the failure if a server or a proxy requires authorization. It returns nil for
+// other errors.
 func (d *dialer) denied(err error) *failure {
 	f := &failure{status: exitAuth, code: "auth_required", err: err}
 	login, isLogin := errors.AsType[*auth.AuthorizationError](err)
@@ -109,7 +113,7 @@ func (d *dialer) denied(err error) *failure {
 	return f
 }
 
-// loginHint says what to do about a token that could not be had.
+// loginHint returns a hint for a failure to get a token.
 func loginHint(e *auth.AuthorizationError) string {
 	switch {
 	case errors.Is(e, auth.ErrConsentRequired):
@@ -122,10 +126,11 @@ func loginHint(e *auth.AuthorizationError) string {
 	return "give a token by --header 'Authorization: Bearer ${TOKEN}', or --no-oauth to see the server's own answer"
 }
 
-// batchHint is for arguments that Windows cannot pass to a batch file.
+// batchHint is the hint for arguments that Windows cannot pass to a batch file.
 const batchHint = "start the program that the batch file starts, with its arguments, such as node.exe"
 
-// unreachable is for connections that could not be made; nil if err is about something else.
+// unreachable returns the failure of a connection that could not be made. It returns nil for other
+// errors.
 func unreachable(err error) *failure {
 	f := &failure{status: exitUnreachable, code: "unreachable", err: err}
 	var dns *net.DNSError
@@ -159,8 +164,8 @@ func unreachable(err error) *failure {
 	return f
 }
 
-// rpcFailure is for errors that the server answered to a request for method, which is "" if that is
-// not known.
+// rpcFailure returns the failure for an error response to a request for method. method is empty if
+// unknown.
 func rpcFailure(e *jsonrpc.Error, method string) *failure {
 	what := fmt.Sprintf("error %d: %s", int(e.Code), clip(e.Message, maxPeerText))
 	f := &failure{status: exitAnswer, code: "rpc_error", err: errors.New("the server answers " + what)}
@@ -174,13 +179,13 @@ func rpcFailure(e *jsonrpc.Error, method string) *failure {
 	return f
 }
 
-// What of a server's error is shown.
+// Limits on the shown parts of a server's error.
 const (
 	maxPeerText = 2000     // characters
-	maxPeerData = 16 << 10 // bytes; more is left out
+	maxPeerData = 16 << 10 // bytes; larger data is omitted
 )
 
-// exitText says how a process ended, and shows the end of what it had to say.
+// exitText describes how a process ended, with the end of its standard error.
 func exitText(e *stdio.ExitError) error {
 	short := *e
 	short.Stderr = ""
@@ -195,12 +200,12 @@ func withLines(err error, lines []string) error {
 	}
 	verb := "ends with"
 	if slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "… (") }) {
-		verb = "says" // among other things
+		verb = "says" // the lines are an excerpt
 	}
 	return fmt.Errorf("%w; its standard error %s: %s", err, verb, strings.Join(lines, " ⏎ "))
 }
 
-// withTail adds the end of the server's standard error, and what it wrote to standard output that was no message.
+// withTail adds the end of the server's standard error, and its output that was not a message.
 func (d *dialer) withTail(err error) error {
 	return withLines(d.withStray(err), d.tail.lines())
 }
@@ -212,7 +217,7 @@ func (d *dialer) withStray(err error) error {
 	return err
 }
 
-// lateText is the message of a timeout, in the terms of the command line.
+// lateText describes a timeout in terms of the command line.
 func lateText(err error) error {
 	if e, ok := errors.AsType[*client.TimeoutError](err); ok {
 		return fmt.Errorf("no answer to %s within %v", e.Method, e.After)

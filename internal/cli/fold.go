@@ -5,14 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// A piece is a part of a line that has one style.
+// A piece is a part of a line with one style.
 type piece struct{ text, style string }
 
-// dims is a style without weight, for what is the same in every message. colour may be empty.
+// dims returns a dim style for text that is the same in every message. colour may be empty.
 func dims(colour string) string { return strings.TrimSuffix(dim+";"+colour, ";") }
 
-// jsonUnits cuts a line into units that a terminal's line should not break, and styles what is in them: names and punctuation step back, so that
-// the values stand out, and the two by which messages are told apart, id and method, most of all. The line need not be JSON.
+// jsonUnits splits a line into styled units that should not be broken across lines. Names and
+// punctuation are dim, values are not, and id and method, which identify a message, are bold. The
+// line need not be JSON.
 func jsonUnits(line, colour string) [][]piece {
 	var units [][]piece
 	var unit []piece
@@ -43,7 +44,7 @@ func jsonUnits(line, colour string) [][]piece {
 	return append(units, unit)
 }
 
-// tokenLen returns how long the JSON token at the beginning of s is. s must not be empty.
+// tokenLen returns the length of the JSON token at the start of s. s must not be empty.
 func tokenLen(s string) int {
 	const punctuation = "{}[],:"
 	if strings.IndexByte(punctuation, s[0]) >= 0 {
@@ -66,22 +67,23 @@ func tokenLen(s string) int {
 	return len(s)
 }
 
-// A folder breaks a line for a terminal. What follows a break is indented.
+// A folder breaks a line for a terminal. Continuation lines are indented.
 type folder struct {
 	paint         paint
 	width, indent int
 
-	b    strings.Builder
-	col  int
-	same piece // not yet in b, because more of the same style may follow
+	b   strings.Builder
+	col int
+	// same is not yet in b: more text of the same style may follow.
+	same piece
 }
 
-// newFolder returns a folder for a line whose first column is col.
+// newFolder returns a folder for a line that starts at column col.
 func newFolder(p paint, width, col, indent int) *folder {
 	return &folder{paint: p, width: width, indent: indent, col: col}
 }
 
-// unit adds pieces that stay on one line if they fit on any.
+// unit adds pieces and keeps them on one line if they fit.
 func (f *folder) unit(pieces []piece) {
 	size := 0
 	for _, p := range pieces {
@@ -95,7 +97,7 @@ func (f *folder) unit(pieces []piece) {
 	}
 }
 
-// words adds text that may be broken after spaces, and anywhere in a word that is longer than a line.
+// words adds text that may be broken after spaces, and anywhere in a word longer than a line.
 func (f *folder) words(text, style string) {
 	for word := range strings.SplitAfterSeq(text, " ") {
 		size := utf8.RuneCountInString(strings.TrimSuffix(word, " "))
@@ -106,7 +108,8 @@ func (f *folder) words(text, style string) {
 			switch {
 			case f.col < f.width:
 			case r == ' ':
-				continue // the margin takes its place
+				// The margin replaces the space.
+				continue
 			default:
 				f.newline()
 			}

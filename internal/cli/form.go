@@ -15,22 +15,25 @@ import (
 	"mcpwire/schema"
 )
 
-// An askFunc shows a text to the user and returns the line that they answer with. Its error is io.EOF at the end of input.
+// An askFunc shows a prompt to the user and returns the line that they type. It returns io.EOF at
+// the end of input.
 type askFunc func(ctx context.Context, prompt string) (string, error)
 
-// A form is what a server wants to know of the user.
+// A form is an elicitation request for the user.
 type form struct {
 	server string
 	params *mcp.ElicitRequestParams
 	fields []field
 }
 
-// A field is one line of a form.
+// A field is one field of a form.
 type field struct {
 	property
-	title   string
-	options []option // that there are to choose from; nil if anything goes
-	several bool     // more than one may be chosen
+	title string
+	// options lists the allowed values. It is nil if any value is allowed.
+	options []option
+	// several reports whether the user may choose more than one option.
+	several bool
 	answer  json.RawMessage
 }
 
@@ -91,7 +94,7 @@ type titled struct {
 	Title string
 }
 
-// plainText is a JSON value as people write it.
+// plainText returns a JSON value as people write it.
 func plainText(v json.RawMessage) string {
 	if len(v) > 1 && v[0] == '"' {
 		return unquote(v)
@@ -99,14 +102,14 @@ func plainText(v json.RawMessage) string {
 	return string(v)
 }
 
-// What the user can say instead of an answer.
+// The errors stand for commands that the user types instead of an answer.
 var (
 	errDecline = errors.New("declined")
 	errCancel  = errors.New("cancelled")
 	errBack    = errors.New("back")
 )
 
-// fill has the user answer. The end of input cancels.
+// fill asks the user to fill in the form. The end of input cancels it.
 func (f *form) fill(ctx context.Context, ask askFunc) (*mcp.ElicitResult, error) {
 	content, err := f.answer(ctx, ask)
 	switch {
@@ -158,7 +161,8 @@ func (f *form) answer(ctx context.Context, ask askFunc) (json.RawMessage, error)
 	}
 }
 
-// visit asks for the consent to a web page. The page is not opened here: the user does that, with the whole address before their eyes.
+// visit asks for consent to a web page. It does not open the page: the user does, after seeing the
+// whole address.
 func (f *form) visit(ctx context.Context, head string, ask askFunc) error {
 	host := ""
 	if u, err := url.Parse(f.params.URL); err == nil {
@@ -185,7 +189,7 @@ func (f *form) visit(ctx context.Context, head string, ask askFunc) error {
 	}
 }
 
-// content is the object of all answers.
+// content returns the object of all answers.
 func (f *form) content() json.RawMessage {
 	out := []byte{'{'}
 	for _, field := range f.fields {
@@ -201,7 +205,7 @@ func (f *form) content() json.RawMessage {
 	return append(out, '}')
 }
 
-// fill asks for one field until the answer fits.
+// fill asks for the field until the answer is valid.
 func (f *field) fill(ctx context.Context, head string, ask askFunc) error {
 	prompt := head + f.prompt()
 	for {
@@ -233,7 +237,7 @@ func (f *field) fill(ctx context.Context, head string, ask askFunc) error {
 	}
 }
 
-// skip takes what there is already, and reports whether that will do.
+// skip keeps the present answer or takes the default. It reports whether the field may stay so.
 func (f *field) skip() bool {
 	if f.answer == nil && f.fallback != nil {
 		f.answer = f.fallback
@@ -280,7 +284,7 @@ func (f *field) prompt() string {
 	return b.String() + ": "
 }
 
-// read makes a value of what the user has typed; problem says why it is none.
+// read converts the typed line to a value. problem says why that is impossible.
 func (f *field) read(line string) (value json.RawMessage, problem string) {
 	text := strings.TrimSpace(line)
 	switch {
@@ -321,7 +325,7 @@ func (f *field) read(line string) (value json.RawMessage, problem string) {
 	return jsonwire.AppendQuote(nil, line), ""
 }
 
-// choose finds an option by its value, its label or its number.
+// choose returns an option by its value, label or number.
 func (f *field) choose(text string) (value json.RawMessage, problem string) {
 	i := slices.IndexFunc(f.options, func(o option) bool { return plainText(o.value) == text })
 	if i < 0 {
@@ -336,7 +340,8 @@ func (f *field) choose(text string) (value json.RawMessage, problem string) {
 	return f.options[i].value, ""
 }
 
-// check holds an answer against the field's schema. A schema that makes no sense is not held against the user.
+// check validates an answer against the field's schema. It accepts everything if the schema is
+// invalid.
 func (f *field) check(value json.RawMessage) (problem string) {
 	v, err := schema.Compile(f.schema, nil)
 	if err != nil {

@@ -45,7 +45,8 @@ no such capture, or one cannot be read.`,
 	return c
 }
 
-// trouble tells failing apart from finding nothing, which is exitUnexpected here as it is for grep elsewhere.
+// trouble changes the exit status of failures to exitUsage: exitUnexpected means no match, as with
+// other greps.
 func trouble(err error) error {
 	if f, ok := errors.AsType[*failure](err); ok && f.status == exitUnexpected {
 		f.status = exitUsage
@@ -99,7 +100,7 @@ func runGrep(cmd *cobra.Command, e *env, args []string, side capture.Side, files
 	return nil
 }
 
-// errEnough ends reading when there is nothing more to learn.
+// errEnough ends reading after the first match.
 var errEnough = fmt.Errorf("enough")
 
 func countMatches(cmd *cobra.Command, s captureSource, l *lister, first bool) (n int, err error) {

@@ -11,10 +11,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is how wide the help is, in columns.
+// helpWidth is the width of the help, in columns.
 const helpWidth = 80
 
-// writeHelp writes the help of a command. It is done here and not by a template, since a program that links text/template keeps every method there is.
+// writeHelp writes the help of a command. It uses no template: linking text/template keeps every
+// exported method in the program.
 func writeHelp(w io.Writer, c *cobra.Command) error {
 	var b strings.Builder
 	if text := c.Long; text != "" {
@@ -50,7 +51,8 @@ func writeHelp(w io.Writer, c *cobra.Command) error {
 	return err
 }
 
-// reflow breaks the lines of those paragraphs anew that have a line which is too long. Lines that are indented stay.
+// reflow wraps paragraphs that contain a line that is too long. It leaves paragraphs with indented
+// lines alone.
 func reflow(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {
@@ -65,10 +67,10 @@ func reflow(text string) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// ofTarget is the annotation of the flags that say how to reach a server, which many commands have.
+// ofTarget is the annotation of the flags, shared by many commands, that say how to reach a server.
 const ofTarget = "target"
 
-// flagGroups returns the flags of a command in two groups: its own, and those that say how to reach a server.
+// flagGroups returns the command's own flags and those that say how to reach a server.
 func flagGroups(c *cobra.Command) (own, target *pflag.FlagSet) {
 	own, target = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {

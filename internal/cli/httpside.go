@@ -24,12 +24,14 @@ import (
 	"mcpwire/internal/trace/captures"
 )
 
-// An httpSide makes the HTTP requests to one server. It may be used by many goroutines at once.
+// An httpSide makes the HTTP requests to one server. It is safe for concurrent use.
 type httpSide struct {
-	next        http.RoundTripper
-	sse         string // the URL to which nothing is posted, because the user says that it is that of an HTTP+SSE stream; "" is none
-	refused     atomic.Int32
-	interactive bool // the user may be sent to log in
+	next http.RoundTripper
+	// sse is the URL of an HTTP+SSE stream, if the user says so. Nothing is posted to it.
+	sse     string
+	refused atomic.Int32
+	// interactive reports whether the user may be asked to log in.
+	interactive bool
 	clock       loginClock
 }
 
@@ -47,7 +49,8 @@ func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(r)
 }
 
-// A watcher notes that a server refuses requests for want of authorization: what the user then hears of is why there is no token.
+// A watcher notes that a server refused a request with 401 or 403. The error that the user sees
+// only says why a token is missing.
 type watcher struct {
 	base    http.RoundTripper
 	refused *atomic.Int32
@@ -62,8 +65,8 @@ func (w watcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// newHTTPSide returns what makes the requests to a target, which must be merged already. The user
-// is asked by ask before a browser opens.
+// newHTTPSide returns the round tripper for requests to a target, which must be merged already. It
+// calls ask before a browser opens.
 func newHTTPSide(e *env, t *targetSpec, f *targetFlags, ask askFunc) (*httpSide, error) {
 	conf, err := f.tls()
 	if err != nil {
@@ -87,7 +90,7 @@ func newHTTPSide(e *env, t *targetSpec, f *targetFlags, ask askFunc) (*httpSide,
 	return h, err
 }
 
-// tls is the configuration that --insecure and --cacert ask for; nil if they are not given.
+// tls returns the configuration for --insecure and --cacert. It returns nil if neither is given.
 func (f *targetFlags) tls() (*tls.Config, error) {
 	if !f.insecure && f.caFile == "" {
 		return nil, nil
@@ -109,15 +112,15 @@ func (f *targetFlags) tls() (*tls.Config, error) {
 	return conf, nil
 }
 
-// How a token is got.
+// Ways to get a token.
 const (
-	noLogin   = iota // not at all
-	byStore          // only if there is one from before, which may be refreshed
+	noLogin   = iota // none
+	byStore          // only a stored token, which may be refreshed
 	byBrowser        // the user may log in
 	bySecret         // with the client's own secret
 )
 
-// login decides how a token is got if the server wants one.
+// login returns the way to get a token if the server requires one.
 func (f *targetFlags) login(e *env, t *targetSpec) (int, error) {
 	u, err := url.Parse(t.url)
 	if err != nil {
@@ -147,14 +150,14 @@ func isLoopback(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// stateFolder is where what lasts is kept.
+// stateFolder returns the folder for persistent state.
 func stateFolder() (string, error) {
 	dir, err := captures.Dir()
 	return filepath.Dir(dir), err
 }
 
-// authorized returns a transport that sends requests with tokens. Where how is byBrowser, browse
-// opens the page of the login; nil leaves that to the user.
+// authorized returns a transport that sends requests with tokens. If how is byBrowser, browse opens
+// the login page; if browse is nil, the user does.
 func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.RoundTripper, conf *tls.Config, how int, browse browseFunc) (http.RoundTripper, error) {
 	u, err := url.Parse(t.url)
 	if err != nil {
@@ -214,8 +217,8 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 	return c.Transport(t.url, base)
 }
 
-// showLogin tells the user who wants a login, and where. The authorization server is one that the
-// server chose.
+// showLogin tells the user which server requires a login, and where to log in. The server chose the
+// authorization server.
 func showLogin(e *env, server string) func(string) {
 	return func(address string) {
 		fmt.Fprintf(e.stderr, "The server wants to know who you are. Log in with the browser at this address:\n  server                %s\n  authorization server  %s\n  %s\n",
@@ -223,7 +226,7 @@ func showLogin(e *env, server string) func(string) {
 	}
 }
 
-// origin is that of a URL, https://www.rfc-editor.org/rfc/rfc6454.
+// origin returns the origin of a URL, https://www.rfc-editor.org/rfc/rfc6454.
 func origin(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -235,8 +238,9 @@ func origin(address string) string {
 // A browseFunc shows a page to the user, see [auth.LoopbackPrompter].
 type browseFunc func(ctx context.Context, address string) error
 
-// askFirst opens a page with open once the user agrees: any URL of the web can stand there, and the
-// browser would send it the user's cookies. What keeps it closed is said on out.
+// askFirst returns a browseFunc that opens a page with open once the user agrees: the server can
+// name any URL, and the browser would send the user's cookies to it. It writes to out why a page
+// was not opened.
 func askFirst(out io.Writer, ask askFunc, open browseFunc) browseFunc {
 	return func(ctx context.Context, address string) error {
 		answer, err := ask(ctx, "Press Enter to open it in the browser, or open it yourself: ")
@@ -253,7 +257,7 @@ func askFirst(out io.Writer, ask askFunc, open browseFunc) browseFunc {
 	}
 }
 
-// openBrowser shows a page to the user. The URL is one of the web, and no shell sees it.
+// openBrowser shows a web page to the user. No shell interprets the URL.
 func openBrowser(_ context.Context, address string) error {
 	name, args := "xdg-open", []string{address}
 	switch runtime.GOOS {
@@ -266,15 +270,17 @@ func openBrowser(_ context.Context, address string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	return cmd.Process.Release() // it may last as long as the browser, and nobody waits for that
+	// The process may last as long as the browser, so do not wait for it.
+	return cmd.Process.Release()
 }
 
-// A loginClock stops the time for a connection while the user logs in.
+// A loginClock stops the timer of a connection while the user logs in.
 type loginClock struct {
-	mu      sync.Mutex
-	timer   *time.Timer
-	whole   time.Duration
-	waiting int // how many wait for the user
+	mu    sync.Mutex
+	timer *time.Timer
+	whole time.Duration
+	// waiting is the number of pending logins.
+	waiting int
 	ended   time.Time
 }
 
@@ -303,7 +309,8 @@ func (c *loginClock) goOn() {
 	}
 }
 
-// last returns when the user was last waited for: now if so at the moment, and the zero time if never.
+// last returns when a user last had to log in: the current time while a login is pending, and the
+// zero time if there was none.
 func (c *loginClock) last() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

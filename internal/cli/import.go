@@ -37,7 +37,7 @@ const importExample = `  mcpwire import ~/Library/Logs/Claude/mcp-server-files.l
   mcpwire import page.har -o - | mcpwire check -
   mcpwire import --from vscode --local-time output.log --name tasks`
 
-// importFlags are what import can be told.
+// importFlags holds the flags of the import command.
 type importFlags struct {
 	from, output, name, redact string
 	local                      bool
@@ -119,7 +119,7 @@ func runImport(ctx context.Context, e *env, f *importFlags, path string) error {
 	return nil
 }
 
-// importName is what the server is called if nothing says it.
+// importName returns the default name of the server.
 func importName(path string) string {
 	name := filepath.Base(path)
 	name = strings.TrimSuffix(name, filepath.Ext(name))
@@ -130,7 +130,8 @@ func importName(path string) string {
 	return name
 }
 
-// importTarget opens where the capture goes. finish takes what became of it, and removes a file that is not complete; it prints the path of a file that the user did not name.
+// importTarget opens the output of the capture. finish takes the error of the import and removes an
+// incomplete file. It prints the path of a file that the user did not name.
 func importTarget(e *env, output, name string) (w io.Writer, finish func(error) error, err error) {
 	if output == "-" {
 		return e.stdout, func(err error) error { return err }, nil
@@ -165,7 +166,7 @@ func importTarget(e *env, output, name string) (w io.Writer, finish func(error) 
 	}, nil
 }
 
-// A contextReader ends with its context.
+// A contextReader fails after its context ends.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader

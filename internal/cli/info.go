@@ -40,7 +40,7 @@ func newInfoCommand(e *env) *cobra.Command {
 	return newVerbCommand(e, c, v)
 }
 
-// An infoVerb shows what a server says of itself.
+// An infoVerb shows how a server describes itself.
 type infoVerb struct {
 	json, probe bool
 }
@@ -110,7 +110,7 @@ func (d *dialer) targetText() string {
 	return "HTTP, " + d.target.name
 }
 
-// versionsText lists what a DiscoverResult says that the server speaks.
+// versionsText returns the revisions that a DiscoverResult lists.
 func versionsText(hello json.RawMessage) string {
 	var r struct {
 		SupportedVersions []string `json:"supportedVersions"`
@@ -121,7 +121,7 @@ func versionsText(hello json.RawMessage) string {
 	return clipLine(strings.Join(r.SupportedVersions, ", "), 500)
 }
 
-// capabilitiesText lists capabilities, each with what it includes.
+// capabilitiesText returns the capabilities, each with its members.
 func capabilitiesText(c mcp.ServerCapabilities) string {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(mcp.Append(nil, &c, mcp.RevisionNone), &all) != nil || len(all) == 0 {
@@ -149,7 +149,7 @@ func capabilitiesText(c mcp.ServerCapabilities) string {
 	return clip(strings.Join(list, ", "), 2000)
 }
 
-// count says how much the server offers. What cannot be listed does not keep the rest back.
+// count returns how much the server offers. It continues after a list that fails.
 func (s *session) count(ctx context.Context) (text string, took time.Duration, err error) {
 	start := time.Now()
 	var parts []string

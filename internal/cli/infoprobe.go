@@ -11,7 +11,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// A probeLine is what came of one revision.
+// A probeLine is the outcome of one revision.
 type probeLine struct {
 	Revision mcp.Revision    `json:"revision"`
 	Era      string          `json:"era"`
@@ -22,7 +22,7 @@ type probeLine struct {
 	Result   json.RawMessage `json:"result,omitempty"`
 }
 
-// alone is what the verb does without the connection that others need.
+// alone runs the verb's part that needs no session. It reports whether nothing else is to be done.
 func (v *infoVerb) alone(ctx context.Context, d *dialer) (done bool, err error) {
 	if !v.probe {
 		return false, nil
@@ -47,7 +47,8 @@ func (v *infoVerb) alone(ctx context.Context, d *dialer) (done bool, err error) 
 			return true, err
 		}
 		if f, ok := errors.AsType[*failure](err); ok && (f.status == exitAuth || f.code == "cannot_start") {
-			return true, err // it would be the same for all
+			// Other revisions would fail in the same way.
+			return true, err
 		}
 	}
 	if works == 0 {
