@@ -84,8 +84,8 @@ type lineSource interface {
 	interactive() bool
 }
 
-// open connects and runs commands. SIGTERM ends it. SIGINT ends it too, or only the running command
-// if stdin is a terminal.
+// open connects and runs commands. SIGTERM ends it. SIGINT ends it too, or on a terminal only the
+// running command.
 func (sh *shell) open(ctx context.Context, d *dialer) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()

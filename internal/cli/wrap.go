@@ -239,7 +239,7 @@ func serverLabel(s hosts.Server) string {
 	return s.Host + ":" + name
 }
 
-// find returns the selected entries, at least one unless all are selected. prefer narrows them: all
+// find returns the selected entries: exactly one, unless all are selected. prefer narrows them: all
 // to those that match, a name to those that match if any do.
 func (s *selection) find(e *env, here *hosts.Env, verb string, prefer func(hosts.Server) bool) ([]hosts.Server, error) {
 	if s.all {
