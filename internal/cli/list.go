@@ -40,7 +40,7 @@ func newListCommand(e *env) *cobra.Command {
 	}, &listVerb{})
 }
 
-// The kinds of things that can be listed.
+// The kinds of things that the list command lists.
 const (
 	kindTools     = "tools"
 	kindResources = "resources"
@@ -48,18 +48,20 @@ const (
 	kindPrompts   = "prompts"
 )
 
-// listKinds are all of them, in the order in which they are listed.
+// listKinds returns all kinds, in the order in which they are listed.
 func listKinds() []string { return []string{kindTools, kindResources, kindTemplates, kindPrompts} }
 
 // A listVerb lists what a server offers.
 type listVerb struct {
-	json  bool
-	page  pageFlag
-	kinds []string // nil is all that the server declares
-	names []string // of the only tools, or prompts, that are shown, in full; nil is all
+	json bool
+	page pageFlag
+	// kinds are the kinds to list. Nil lists all that the server declares.
+	kinds []string
+	// names are the tools or prompts to show in full. Nil lists all.
+	names []string
 }
 
-// A pageFlag is the value of --page: a cursor, which may be empty.
+// A pageFlag is the value of --page: a cursor, which may be empty. Nil means that it isn't set.
 type pageFlag struct{ cursor *string }
 
 func (p *pageFlag) Type() string       { return "" }
@@ -100,7 +102,7 @@ func (v *listVerb) parse(args []string) error {
 	return nil
 }
 
-// checkNames finds flags that do not go with names.
+// checkNames returns an error if a flag doesn't go with names.
 func (v *listVerb) checkNames() error {
 	if v.json || v.page.cursor != nil {
 		return usagef("list: --json and --page show what the server lists: %s does not go with them", clipLine(v.names[0], 60))
@@ -141,21 +143,21 @@ func (v *listVerb) run(ctx context.Context, s *session) error {
 	return failed
 }
 
-// isOfOneKind reports whether other kinds of things may be listed after err: the server has
-// answered, though not with a list.
+// isOfOneKind reports whether err concerns one kind only, so that the others can still be listed:
+// the server answered, but not with a list.
 func isOfOneKind(ctx context.Context, err error) bool {
 	_, isProtocol := errors.AsType[*client.ProtocolError](err)
 	return ctx.Err() == nil && (isProtocol || client.IsPeer(err) || errors.Is(err, client.ErrCursorLoop) || errors.Is(err, client.ErrTooManyPages))
 }
 
-// isNone reports whether err says that there are no templates: servers with resources need not have
-// them, and cannot declare which of the two they have.
+// isNone reports whether err says that there are no templates. Servers with resources may have
+// none, and can't declare which of the two they have.
 func isNone(kind string, err error) bool {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	return ok && kind == kindTemplates && e.Code == jsonrpc.CodeMethodNotFound
 }
 
-// declaredKinds are those that a server says that it has.
+// declaredKinds returns the kinds that the server's capabilities declare.
 func declaredKinds(c mcp.ServerCapabilities) []string {
 	var kinds []string
 	if c.Tools != nil {
@@ -186,7 +188,8 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		s.trace.forget()
 		method, lines, next, err := fetchPage(ctx, s.Client, kind, cursor)
 		if v.json {
-			if text, _ := s.trace.result(method); text != nil { // what the client did not take is shown too
+			// Show results that the client rejected, too.
+			if text, _ := s.trace.result(method); text != nil {
 				if e := s.writeJSON(method); e != nil {
 					return nil, e
 				}
@@ -227,10 +230,10 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 	return nil
 }
 
-// maxPages is how many pages of a list are asked for.
+// maxPages limits how many pages of a list are requested.
 const maxPages = 10_000
 
-// eachPage calls fetch with the first cursor and then with each that it returns, until that is nil.
+// eachPage calls fetch with cursor, then with each cursor that fetch returns, until that is nil.
 func eachPage(cursor *string, fetch func(cursor *string) (next *string, err error)) error {
 	seen := map[[sha256.Size]byte]bool{} // cursors may be long
 	for range maxPages {
@@ -248,7 +251,7 @@ func eachPage(cursor *string, fetch func(cursor *string) (next *string, err erro
 	return fail(exitAnswer, "protocol_error", "--page asks for single pages", client.ErrTooManyPages)
 }
 
-// fetchPage asks for one page and returns a line for each thing on it.
+// fetchPage requests one page and returns a line for each thing on it.
 func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *string) (method string, lines []string, next *string, err error) {
 	switch kind {
 	case kindTools:
@@ -295,8 +298,8 @@ func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *strin
 	return "", nil, nil, errors.New("no such kind: " + kind)
 }
 
-// isObjectSchema reports whether a schema says by itself that it is one of objects, as the protocol
-// requires of inputSchema.
+// isObjectSchema reports whether a schema itself has the type object, as the protocol requires of
+// inputSchema.
 func isObjectSchema(schema []byte) bool {
 	return jsonwire.Text(jsonwire.Lookup(schema, "type")) == "object"
 }
@@ -309,7 +312,7 @@ func described(line, description string) string {
 	return line
 }
 
-// aside is what there is to say of a resource besides its URI.
+// aside returns the name, MIME type and size of a resource, in parentheses.
 func aside(name, kind string, size *int64) string {
 	var parts []string
 	if name != "" {

@@ -11,7 +11,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// details prints the tools or prompts with the names that were given, in full.
+// details prints the named tools or prompts in full.
 func (v *listVerb) details(ctx context.Context, s *session) error {
 	var all, shown []string
 	show := func(name, text string) error {
@@ -53,7 +53,7 @@ func (v *listVerb) details(ctx context.Context, s *session) error {
 	return nil
 }
 
-// toolDetails is all that a model and its user learn of a tool.
+// toolDetails returns everything that a tool's definition tells a model and its user.
 func toolDetails(t mcp.Tool) string {
 	var b strings.Builder
 	writeHead(&b, signature(t.Name, t.InputSchema), t.Title, t.Description)
@@ -83,7 +83,7 @@ func promptDetails(p mcp.Prompt) string {
 	return b.String()
 }
 
-// maxDescription is how much of a description is shown, in bytes.
+// maxDescription limits how much of a description is shown, in bytes.
 const maxDescription = 64 << 10
 
 func writeHead(b *strings.Builder, signature, title, description string) {
@@ -127,7 +127,7 @@ func writeArguments(b *strings.Builder, list []property) {
 	}
 }
 
-// limitsText says what a schema asks of numbers, texts and lists.
+// limitsText lists a schema's constraints on numbers, strings and arrays.
 func limitsText(schema json.RawMessage) (list []string) {
 	for _, name := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems"} {
 		if v := jsonwire.Lookup(schema, name); v != nil {
@@ -137,7 +137,7 @@ func limitsText(schema json.RawMessage) (list []string) {
 	return list
 }
 
-// indented is a text of the server's whose further lines begin with a margin.
+// indented escapes text from the server and indents its lines after the first by margin.
 func indented(text, margin string) string {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	for i, line := range lines {

@@ -23,14 +23,14 @@ func newManCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return err
 			}
-			date := time.Unix(0, 0).UTC() // the same pages each time
+			date := time.Unix(0, 0).UTC() // so that pages are reproducible
 			plain(cmd.Root())
 			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Section: "1", Source: "mcpwire " + Version, Manual: "mcpwire", Date: &date}, args[0])
 		},
 	}
 }
 
-// plain leaves the line out that says when a page was made.
+// plain omits the generation date from a command's page and its subcommands' pages.
 func plain(c *cobra.Command) {
 	c.DisableAutoGenTag = true
 	for _, sub := range c.Commands() {

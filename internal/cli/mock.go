@@ -61,7 +61,6 @@ const mockExample = `  # as the command of a server, in a host's configuration o
   # what does my client do when every third search takes 30 s, and some break off?
   mcpwire mock fs --fault 'tool:search delay=30s every=3' --fault 'tool:read truncate p=0.1'`
 
-// mockFlags are the flags of mock.
 type mockFlags struct {
 	http                httpFlags
 	latency             mock.Latency
@@ -149,7 +148,7 @@ func newMockCommand(e *env) *cobra.Command {
 	return c
 }
 
-// check complains of flags that do not go together.
+// check returns an error if flags don't go together. set reports whether a flag was given.
 func (f *mockFlags) check(set func(string) bool) error {
 	for _, name := range []string{"path", "host", "origin", "sse", "insecure"} {
 		if set(name) && f.http.addr == "" {
@@ -167,7 +166,7 @@ func (f *mockFlags) check(set func(string) bool) error {
 	return nil
 }
 
-// options reads the options of the server.
+// options returns the options of the server.
 func (f *mockFlags) options(log *slog.Logger) (*mock.Options, error) {
 	o := &mock.Options{
 		Latency: f.latency, Once: f.once, Loose: f.loose, Strict: f.strict, Seed: f.seed, ClientTimeout: f.askTimeout, Logger: log,
@@ -235,7 +234,8 @@ func runMock(cmd *cobra.Command, e *env, f *mockFlags, args []string) error {
 	return mockResult(srv, err)
 }
 
-// translate returns what stands before the server if the capture has nothing of the era that is to be served; nil if nothing has to.
+// translate returns the bridge in front of the server, if the capture has no session of the era to
+// serve. It returns nil if no bridge is needed.
 func (f *mockFlags) translate(srv *mock.Server, tape *mock.Recording, o *mock.Options) (*bridge.Bridge, error) {
 	legacy, modern := tape.Eras()
 	if f.era == bridge.EraAuto || f.era == bridge.EraLegacy && legacy || f.era == bridge.EraModern && modern {
@@ -249,7 +249,7 @@ func (f *mockFlags) translate(srv *mock.Server, tape *mock.Recording, o *mock.Op
 	return srv.Translate(f.era)
 }
 
-// read reads the capture, and says what is worth knowing about it.
+// read reads the capture and prints notes about it.
 func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Logger) (*mock.Recording, error) {
 	tape, err := mock.Read(captureSource{e, []string{path}, f.side.side}.events(ctx), &mock.ReadOptions{MaxBytes: f.maxBytes})
 	switch {
@@ -274,7 +274,8 @@ func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Log
 	return tape, nil
 }
 
-// serveStdio serves front, which is the server or stands before it, until the input or the server ends.
+// serveStdio serves front, which is the server or a bridge in front of it, until the input or the
+// server ends.
 func (f *mockFlags) serveStdio(ctx context.Context, e *env, srv *mock.Server, front stdio.Server, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -288,7 +289,8 @@ func (f *mockFlags) serveStdio(ctx context.Context, e *env, srv *mock.Server, fr
 	return cfg.Serve(ctx, front)
 }
 
-// serveHTTP serves until a signal, or until the server ends by itself. between stands before the server, unless it is nil.
+// serveHTTP serves until a signal arrives or the server ends by itself. between is the bridge in
+// front of the server, or nil.
 func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *bridge.Bridge, log *slog.Logger) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -329,7 +331,7 @@ func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *br
 	return err
 }
 
-// mockResult says how the command ends.
+// mockResult returns the error that the command ends with.
 func mockResult(srv *mock.Server, err error) error {
 	exit, byFault := errors.AsType[*mock.ExitError](srv.Err())
 	switch {

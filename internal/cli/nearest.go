@@ -10,12 +10,13 @@ import (
 	"mcpwire/internal/text/spelling"
 )
 
-// nearest returns those of names that somebody who typed name may have meant, the most likely first, at most three.
+// nearest returns at most three names that the user may have meant by name, the most likely first.
 func nearest(name string, names []string) []string {
 	type near struct {
 		name     string
 		distance int
-		begun    bool // name is its beginning
+		// begun is true if name is a prefix.
+		begun bool
 	}
 	var found []near
 	for _, n := range names {
@@ -32,14 +33,16 @@ func nearest(name string, names []string) []string {
 	slices.SortStableFunc(found, func(a, b near) int { return a.distance - b.distance })
 	var list []string
 	for _, f := range found {
-		if len(list) < 3 && (f.begun || f.distance == found[0].distance) { // what is farther away than the nearest is noise
+		// Names that are further away than the nearest are noise.
+		if len(list) < 3 && (f.begun || f.distance == found[0].distance) {
 			list = append(list, f.name)
 		}
 	}
 	return list
 }
 
-// didYouMean is a question to append to a message about an unknown name; "" if nothing is like it.
+// didYouMean returns a question to append to a message about an unknown name, or "" if no name is
+// similar.
 func didYouMean(name string, names []string) string {
 	near := nearest(name, names)
 	if len(near) == 0 {

@@ -14,21 +14,23 @@ import (
 	"mcpwire/mcp"
 )
 
-// notes are what a command says on standard error while it works: progress, log messages, warnings. On a terminal, progress is a bar, which is always the
-// last line. It may be used by many goroutines at once.
+// notes prints to standard error while a command runs: progress, log messages, warnings. On a
+// terminal, progress is a bar, which is always the last line. It is safe for concurrent use.
 type notes struct {
 	mu       sync.Mutex
 	w        io.Writer
 	terminal bool
-	bar      bool             // the last line is the bar
-	least    mcp.LoggingLevel // the lowest level of log messages that are shown
+	// bar is true while the last line is the bar.
+	bar bool
+	// least is the lowest level of log messages that are shown.
+	least mcp.LoggingLevel
 }
 
 func newNotes(w io.Writer) *notes {
 	return &notes{w: w, terminal: writerIsTerminal(w) && os.Getenv("TERM") != "dumb", least: mcp.LevelWarning}
 }
 
-// show sets the lowest level of log messages that are shown. Before it is called that is warning.
+// show sets the lowest level of log messages that are shown. The default is warning.
 func (n *notes) show(least mcp.LoggingLevel) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -42,7 +44,7 @@ func (n *notes) shows(level mcp.LoggingLevel) bool {
 	return level >= n.least || level == mcp.LevelNone
 }
 
-// linef prints a line. What is formatted into it must be safe, if it is the server's: see safeLine.
+// linef prints a line. Arguments that come from the server must be escaped; see [safeLine].
 func (n *notes) linef(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,7 +52,7 @@ func (n *notes) linef(format string, args ...any) {
 	fmt.Fprintf(n.w, format+"\n", args...)
 }
 
-// warnf prints a line about something that is probably not meant.
+// warnf prints a warning.
 func (n *notes) warnf(format string, args ...any) { n.linef("warning: "+format, args...) }
 
 // clear removes the bar.
@@ -67,7 +69,7 @@ func (n *notes) eraseLocked() {
 	}
 }
 
-// progress shows how far a call is.
+// progress shows the progress of a call.
 func (n *notes) progress(p mcp.ProgressNotificationParams) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -93,7 +95,7 @@ func progressText(done float64, total *float64, message string) string {
 
 const barWidth = 24
 
-// progressBar draws how much is done; nothing if it is not known of how much.
+// progressBar draws the bar. It returns "" if the total is unknown.
 func progressBar(done float64, total *float64) string {
 	if total == nil || *total <= 0 || done < 0 {
 		return ""
@@ -102,7 +104,7 @@ func progressBar(done float64, total *float64) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat("-", barWidth-full) + "] "
 }
 
-// logParams shows a log message of the server's.
+// logParams shows the log message in the parameters of a notification.
 func (n *notes) logParams(params json.RawMessage) {
 	var p mcp.LoggingMessageNotificationParams
 	if p.UnmarshalJSON(params) == nil && n.shows(p.Level) {
@@ -110,7 +112,7 @@ func (n *notes) logParams(params json.RawMessage) {
 	}
 }
 
-// log shows a log message of the server's.
+// log shows a log message of the server.
 func (n *notes) log(p mcp.LoggingMessageNotificationParams) {
 	text := string(p.Data)
 	if len(text) > 0 && text[0] == '"' {

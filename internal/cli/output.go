@@ -12,15 +12,19 @@ import (
 	"mcpwire/mcp"
 )
 
-// A part is a piece of what a server answered, for people: a text, or data with a line that describes it.
+// A part is a piece of a server's answer, for people: a text, or data with a line that describes
+// it.
 type part struct {
-	text string // as it is; "" for data
-	note string // describes what is no text
-	data []byte // nil if there is none
-	kind string // MIME type of data
+	// text is not escaped. It is "" for data.
+	text string
+	// note describes the data.
+	note string
+	data []byte
+	// kind is the MIME type of the data.
+	kind string
 }
 
-// contentPart returns what there is to see of a content block.
+// contentPart returns the part to show for a content block.
 func contentPart(c mcp.ContentBlock) part {
 	switch b := c.(type) {
 	case mcp.TextContent:
@@ -65,10 +69,10 @@ func dataPart(what, kind string, data []byte) part {
 	return part{note: fmt.Sprintf("[%s: %s, %s]", what, clipLine(kind, 60), sizeText(len(data))), data: data, kind: kind}
 }
 
-// minData is from which length on a string is taken for data, in bytes.
+// minData is the length from which a base64 string counts as data, in bytes.
 const minData = 512
 
-// withoutData appends a JSON text with the size in the place of each long string of base64.
+// withoutData appends a JSON text in which each long base64 string is replaced by its size.
 func withoutData(dst []byte, value []byte) []byte {
 	switch {
 	case len(value) == 0:
@@ -106,7 +110,7 @@ func withoutData(dst []byte, value []byte) []byte {
 	return append(dst, value...)
 }
 
-// sizeText is a number of bytes for people.
+// sizeText formats a number of bytes for people.
 func sizeText(n int) string {
 	switch {
 	case n < 1000:
@@ -117,7 +121,8 @@ func sizeText(n int) string {
 	return strconv.FormatFloat(float64(n)/1e6, 'f', 1, 64) + " MB"
 }
 
-// writeParts writes parts one below the other, and data to the file, if one is named. "-" is standard output.
+// writeParts writes parts one below the other. If file isn't "", it writes the data there; "-" is
+// standard output.
 func (s *session) writeParts(parts []part, file string) error {
 	if file == "" {
 		for _, p := range parts {
@@ -133,7 +138,8 @@ func (s *session) writeParts(parts []part, file string) error {
 			data = append(data, p)
 		}
 	}
-	if data == nil { // then the text is what is wanted
+	// Without data, the user wants the text.
+	if data == nil {
 		var text strings.Builder
 		for _, p := range parts {
 			text.WriteString(p.text)
@@ -158,10 +164,11 @@ func (s *session) writePart(p part) error {
 	return s.writeText(p.text)
 }
 
-// maxFiles is how many files are written for one result. Who named one of them did not ask for more than a few.
+// maxFiles limits how many files are written for one result, because the user named only one.
 const maxFiles = 100
 
-// writeData writes data to a file, and further data to files beside it: a-2.png and a-3.png beside a.png.
+// writeData writes data to a file, and further data to files next to it: a-2.png and a-3.png next
+// to a.png.
 func (s *session) writeData(data []part, file string) error {
 	if file != "-" && len(data) > maxFiles {
 		return fail(exitUnexpected, "output", "--json prints all of it", fmt.Errorf("there are %d pieces of data, and at most %d files are written", len(data), maxFiles))
@@ -169,7 +176,7 @@ func (s *session) writeData(data []part, file string) error {
 	for i, p := range data {
 		if file == "-" {
 			text := string(p.data)
-			if p.kind == "" && writerIsTerminal(s.e.stdout) { // text of the server's
+			if p.kind == "" && writerIsTerminal(s.e.stdout) { // text of the server
 				text = safeText(text)
 			}
 			if err := s.write(text); err != nil {
@@ -236,7 +243,7 @@ func typeText(schema json.RawMessage, depth int) string {
 		return "any"
 	case s.Type[0] == '[':
 		var types []json.RawMessage
-		_ = json.Unmarshal(s.Type, &types) // it is a list
+		_ = json.Unmarshal(s.Type, &types) // it is an array
 		return alternatives(types, func(v json.RawMessage) string { return strings.Trim(string(v), `"`) })
 	}
 	kind := strings.Trim(string(s.Type), `"`)

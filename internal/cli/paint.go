@@ -1,6 +1,6 @@
 package cli
 
-// A paint colours text for a terminal, or leaves it as it is.
+// A paint colors text for a terminal, or leaves it unchanged if it is false.
 type paint bool
 
 // The styles, as parameters of the SGR escape sequence.

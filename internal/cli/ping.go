@@ -38,7 +38,7 @@ type pingVerb struct {
 	interval time.Duration
 }
 
-// maxPings bounds what is kept of the times.
+// maxPings limits --count, because all times are kept in memory.
 const maxPings = 1_000_000
 
 func (v *pingVerb) register(fs *pflag.FlagSet) {
@@ -88,7 +88,7 @@ func (v *pingVerb) run(ctx context.Context, s *session) error {
 	return err
 }
 
-// sleep waits, and reports whether it did to the end.
+// sleep waits for d or until ctx ends, and reports whether d has passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -130,7 +130,7 @@ func (v *pingVerb) sum(s *session, times []time.Duration) error {
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// shortTime is a time for people.
+// shortTime formats a duration for people.
 func shortTime(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

@@ -28,7 +28,7 @@ func newPromptCommand(e *env) *cobra.Command {
 	}, &promptVerb{})
 }
 
-// A promptVerb fills in a prompt.
+// A promptVerb gets a prompt.
 type promptVerb struct {
 	json bool
 	name string
@@ -48,7 +48,7 @@ func (v *promptVerb) parse(args []string) (err error) {
 	return err
 }
 
-// textArguments reads arguments that can only be text.
+// textArguments parses arguments that can only be strings.
 func textArguments(command string, args []string) (map[string]string, error) {
 	list, err := parseArguments(command, args)
 	if err != nil || list == nil {
@@ -89,12 +89,12 @@ func (v *promptVerb) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// warn tells of names that the server does not list.
+// warn prints a warning if the server doesn't list the prompt or one of its arguments.
 func (v *promptVerb) warn(ctx context.Context, s *session) {
 	var names []string
 	for p, err := range s.Prompts(ctx) {
 		if err != nil {
-			return // the call itself will tell
+			return // the call itself will fail
 		}
 		if p.Name == v.name {
 			v.warnArguments(p, s)

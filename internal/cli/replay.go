@@ -42,7 +42,6 @@ const replayExample = `  mcpwire replay session.mcpcap.ndjson -- node build/inde
   mcpwire replay a.mcpcap.ndjson --ignore '/result/content/*/text' --update -- ./server
   mcpwire replay a.mcpcap.ndjson --set '/params/arguments/key=${KEY}' --same`
 
-// replayFlags are what replay can be told.
 type replayFlags struct {
 	json, strict, same, update     bool
 	timing, filter, output, redact string
@@ -52,7 +51,7 @@ type replayFlags struct {
 	target                         targetFlags
 
 	dialer *dialer
-	path   string // of the capture
+	path   string
 }
 
 func newReplayCommand(e *env) *cobra.Command {
@@ -118,7 +117,7 @@ func (f *replayFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	return f.play(ctx, e, recordings, to, opts)
 }
 
-// options checks the flags.
+// options checks the flags and returns the options of the replay.
 func (f *replayFlags) options() (*replay.Options, error) {
 	opts := &replay.Options{Timing: replay.Timing(f.timing), Ignore: f.ignore, Strict: f.strict, Set: map[string][]byte{}}
 	switch {
@@ -149,7 +148,7 @@ func (f *replayFlags) options() (*replay.Options, error) {
 	return opts, nil
 }
 
-// parseSet reads POINTER=TEXT or POINTER:=JSON. Errors do not show the value.
+// parseSet parses POINTER=TEXT or POINTER:=JSON. Errors don't contain the value.
 func parseSet(s string) (pointer string, value []byte, err error) {
 	pointer, text, ok := strings.Cut(s, "=")
 	pointer, isJSON := strings.CutSuffix(pointer, ":")
@@ -168,7 +167,7 @@ func parseSet(s string) (pointer string, value []byte, err error) {
 	return pointer, value, nil
 }
 
-// splitArgs tells the capture from the server.
+// splitArgs separates the capture from the server's arguments.
 func (f *replayFlags) splitArgs(cmd *cobra.Command, e *env, args []string) (t targetSpec, err error) {
 	dash := cmd.ArgsLenAtDash()
 	file := args
@@ -212,7 +211,8 @@ func (f *replayFlags) readOptions() *replay.ReadOptions {
 	return opts
 }
 
-// chosen says which requests the filter holds for; nil if there is none.
+// chosen returns a function that reports whether the filter matches a request, or nil if there is
+// no filter.
 func (f *replayFlags) chosen(ctx context.Context, src captureSource) (func(string, uint64) bool, error) {
 	parsed, err := parseFilter("replay", f.filter)
 	if err != nil || f.filter == "" {
@@ -239,7 +239,7 @@ func (f *replayFlags) chosen(ctx context.Context, src captureSource) (func(strin
 	return func(id string, n uint64) bool { return set[key{id, n}] }, err
 }
 
-// recorded is the server of the recording.
+// recorded returns the server of the recording.
 func (f *replayFlags) recorded(ctx context.Context, e *env, src captureSource, r *replay.Recording) (*resend.Origin, error) {
 	o, _, err := resend.Find(ctx, src.events(ctx), r.Session, r.First)
 	if err == nil && len(o.Command) == 0 && o.URL == "" {
@@ -252,7 +252,7 @@ func (f *replayFlags) recorded(ctx context.Context, e *env, src captureSource, r
 	return o, nil
 }
 
-// reach says how the server is reached.
+// reach sets how to reach the server.
 func (f *replayFlags) reach(to *resend.Origin, opts *replay.Options) {
 	t := &f.dialer.target
 	opts.Timeout = orForever(f.target.timeout)
@@ -272,7 +272,7 @@ func (f *replayFlags) reach(to *resend.Origin, opts *replay.Options) {
 	}
 }
 
-// play plays the recordings, one after the other.
+// play replays the recordings one after the other.
 func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Recording, to *resend.Origin, opts *replay.Options) error {
 	out := &replayPrinter{e: e, json: f.json, paint: newScreen(e.stdout).paint}
 	rec, err := newReplayRecorder(f, to)
@@ -327,7 +327,7 @@ func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Rec
 	return nil
 }
 
-// one plays a recording.
+// one replays one recording.
 func (f *replayFlags) one(ctx context.Context, rec *replayRecorder, r *replay.Recording, to *resend.Origin, opts *replay.Options) (*replay.Summary, error) {
 	w, done, err := rec.next(r)
 	if err != nil {

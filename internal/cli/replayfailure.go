@@ -10,7 +10,7 @@ import (
 	"mcpwire/internal/playback/resend"
 )
 
-// failure is the error of a replay that could not go on.
+// failure returns the error for a replay that could not go on.
 func (f *replayFlags) failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -45,7 +45,7 @@ func (f *replayFlags) failure(ctx context.Context, err error) error {
 	return d.failure(err)
 }
 
-// refused is the error for an HTTP status in the place of an answer.
+// refused returns the error for an HTTP status instead of an answer.
 func (f *replayFlags) refused(e *resend.StatusError) error {
 	out := &failure{status: exitUnreachable, code: "http_status", err: e, httpStatus: e.Status, url: safeURL(f.dialer.target.url)}
 	out.hint = "is this the server's endpoint? Many have it at /mcp, older ones at /sse"

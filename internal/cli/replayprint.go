@@ -10,16 +10,18 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A replayPrinter prints what becomes of requests that are played.
+// A replayPrinter prints the results of replayed requests.
 type replayPrinter struct {
 	e     *env
 	json  bool
 	paint paint
-	count int   // of sessions
-	err   error // the first one
+	// count is the number of sessions printed.
+	count int
+	// err is the first write error.
+	err error
 }
 
-// session begins another session.
+// session prints the heading of a session.
 func (p *replayPrinter) session(r *replay.Recording) {
 	p.count++
 	if !p.json {

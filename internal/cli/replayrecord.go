@@ -16,12 +16,14 @@ import (
 	"mcpwire/internal/trace/captures"
 )
 
-// A replayRecorder records what is played: for --output, for --update, or for nobody.
+// A replayRecorder records the replay for --output or --update, or discards it.
 type replayRecorder struct {
-	f     *replayFlags
-	to    *resend.Origin
-	path  string // of the file; "" if there is none
-	final string // that the file is to replace; "" if there is none
+	f  *replayFlags
+	to *resend.Origin
+	// path is the file to write. "" discards the recording.
+	path string
+	// final is the file that --update replaces. "" replaces none.
+	final string
 	mode  os.FileMode
 	count int
 }
@@ -48,13 +50,14 @@ func newReplayRecorder(f *replayFlags, to *resend.Origin) (*replayRecorder, erro
 		return nil, fail(exitUnexpected, "capture", "", fmt.Errorf("%s is still being written", safeLine(final)))
 	}
 	r.final, r.mode = final, info.Mode().Perm()
-	// In the same folder, so that it can take the place of the other at once, and with its ending, which says how it is compressed.
+	// Same directory, so that a rename can replace the file; same extension, which decides the
+	// compression.
 	dir, base := filepath.Split(final)
 	r.path = filepath.Join(dir, ".replay-"+strconv.Itoa(os.Getpid())+"-"+base)
 	return r, nil
 }
 
-// next returns what records a session, and what ends that.
+// next returns the writer for the next session and a function that closes it.
 func (r *replayRecorder) next(rec *replay.Recording) (*capture.Writer, func() error, error) {
 	r.count++
 	opts := &capture.Options{
@@ -74,7 +77,8 @@ func (r *replayRecorder) next(rec *replay.Recording) (*capture.Writer, func() er
 	return file.Writer, file.Close, nil
 }
 
-// finish replaces the recording, if it is to be and everything was sent and answered, and reports whether.
+// finish replaces the recording if --update is set and every request was sent and answered. It
+// reports whether it did.
 func (r *replayRecorder) finish(sum *replay.Summary) (bool, error) {
 	if r.final == "" || !sum.Completed() {
 		return false, nil
@@ -89,9 +93,9 @@ func (r *replayRecorder) finish(sum *replay.Summary) (bool, error) {
 	return true, nil
 }
 
-// abandon removes the file that did not replace the recording.
+// abandon removes the temporary file unless it has replaced the recording.
 func (r *replayRecorder) abandon() {
 	if r.final != "" && r.path != "" {
-		_ = os.Remove(r.path) // it may not be there
+		_ = os.Remove(r.path) // it may not exist
 	}
 }

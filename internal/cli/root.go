@@ -1,4 +1,5 @@
-// Package cli is the mcpwire command: one file per subcommand, with its flags and what it prints. Data goes to stdout, all else to stderr.
+// Package cli implements the mcpwire command: one file per subcommand, with its flags and output.
+// Data goes to stdout, everything else to stderr.
 package cli
 
 import (
@@ -16,22 +17,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// An env is where a command runs.
+// An env is the environment that a command runs in.
 type env struct {
 	stdin          *os.File
 	stdout, stderr io.Writer
-	// asker asks the user on stdin and stderr. All that ask share it: what it has read is not lost.
+	// asker asks the user on stdin and stderr. All commands share it, so that input it has buffered
+	// is not lost.
 	asker *lineAsker
-	// errors is how errors are written.
+	// errors is the format of errors.
 	errors errorFormat
 }
 
-// canAsk reports whether there is somebody at a terminal to answer questions.
+// canAsk reports whether a user at a terminal can answer questions.
 func (e *env) canAsk() bool {
 	return isTerminal(e.stdin) && writerIsTerminal(e.stderr) && os.Getenv("CI") == ""
 }
 
-// Run runs the command line, without the program's name, and returns the exit status.
+// Run runs the command line args, without the program's name, and returns the exit status.
 func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	e := &env{stdin, stdout, stderr, &lineAsker{in: stdin, out: stderr}, errorFormatOf(args)}
 	root := newRoot(e)
@@ -49,7 +51,7 @@ func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	return report(stderr, e.errors, err, status)
 }
 
-// A helpWriter remembers that writing failed, of which cobra does not tell.
+// A helpWriter remembers write errors, which cobra ignores.
 type helpWriter struct {
 	w   io.Writer
 	err error
@@ -71,7 +73,7 @@ const (
 	groupBuild   = "build"
 )
 
-// newRoot returns the command with all that is below it.
+// newRoot returns the root command with all its subcommands.
 func newRoot(e *env) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	root := &cobra.Command{
@@ -112,7 +114,7 @@ func newRoot(e *env) *cobra.Command {
 	return root
 }
 
-// addCompletion adds cobra's command for completion, with a text and examples of our own.
+// addCompletion adds cobra's completion command, with our own text and examples.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	c, _, err := root.Find([]string{"completion"})
@@ -132,11 +134,11 @@ func addCompletion(root *cobra.Command) {
 	}
 }
 
-// finish gives a command what all of them have.
+// finish sets what all commands have in common.
 func finish(c *cobra.Command) {
 	c.DisableFlagsInUseLine = true
 	if c.Args == nil {
-		c.Args = cobra.ArbitraryArgs // which ones, it says itself
+		c.Args = cobra.ArbitraryArgs // each command checks its own
 	}
 	c.Flags().BoolP("help", "h", false, "print this help")
 	if _, own := c.Annotations[ownSignals]; !own && c.RunE != nil {
@@ -147,7 +149,7 @@ func finish(c *cobra.Command) {
 	}
 }
 
-// runRoot is what happens without a command, or with one that does not exist.
+// runRoot handles a command line without a command or with an unknown one.
 func runRoot(cmd *cobra.Command, e *env, args []string) error {
 	if v, _ := cmd.Flags().GetBool("version"); v && len(args) == 0 {
 		_, err := io.WriteString(e.stdout, versionText())
@@ -206,7 +208,8 @@ func newHelpCommand() *cobra.Command {
 	}
 }
 
-// flagError makes what package pflag found wrong a usageError that names the command, and says how to mend it.
+// flagError turns an error of package pflag into a usageError that names the command and has a
+// hint.
 func flagError(cmd *cobra.Command, err error) error {
 	help := cmd.CommandPath() + " --help lists the flags"
 	switch e := err.(type) {
@@ -228,7 +231,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageHintf(help, "%s: %w", cmd.Name(), err)
 }
 
-// flagsOnly refuses arguments.
+// flagsOnly returns an error if there are arguments.
 func flagsOnly(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageHintf(cmd.CommandPath()+" --help lists the flags", "%s: unexpected argument %q: it takes flags only", cmd.Name(), args[0])
@@ -236,16 +239,18 @@ func flagsOnly(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// ownSignals is the annotation of a command that deals with signals itself: what serves or taps has more to do than to stop.
+// ownSignals is the annotation of commands that handle signals themselves, such as servers and
+// taps.
 const ownSignals = "signals"
 
-// signalKey is the annotation of the root that remembers the exit status for the signal that came.
+// signalKey is the annotation of the root command that holds the exit status for a received signal.
 const signalKey = "signal"
 
-// patience is how long a command has to end behind a signal: what waits for a file or a pipe may not notice.
+// patience is the grace period of a command after a signal. Commands that wait for a file or a pipe
+// may not notice that their context ended.
 const patience = 5 * time.Second
 
-// signalStatus is the exit status of a command that a signal has ended, as shells have it.
+// signalStatus returns the exit status of a command that a signal ended, as in shells.
 func signalStatus(s os.Signal) int {
 	if s == syscall.SIGTERM {
 		return exitTerminated
@@ -253,7 +258,8 @@ func signalStatus(s os.Signal) int {
 	return exitInterrupted
 }
 
-// handleSignals has the command's context end with SIGINT and SIGTERM. A second signal ends the process at once, and so does patience.
+// handleSignals makes SIGINT and SIGTERM cancel the command's context. A second signal ends the
+// process at once, and so does the end of the grace period.
 func handleSignals(c *cobra.Command) {
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -288,7 +294,7 @@ func handleSignals(c *cobra.Command) {
 	}
 }
 
-// signalled returns the exit status for the signal that came; 0 if none did.
+// signalled returns the exit status for the signal that was received, or 0 if there was none.
 func signalled(root *cobra.Command) int {
 	status, err := strconv.Atoi(root.Annotations[signalKey])
 	if err != nil {

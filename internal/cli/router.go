@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A router passes HTTP requests on by their path. Its zero value has no paths.
+// A router routes HTTP requests by their path. Its zero value has no paths.
 type router struct {
 	mux   http.ServeMux
 	taken map[string]bool
 }
 
-// newRouter returns a router for an endpoint and the handlers of other paths. The error is that of the
-// endpoint's path.
+// newRouter returns a router for an endpoint and the handlers of other paths. It returns an error
+// if a path is invalid or occurs twice.
 func newRouter(endpoint string, h http.Handler, others map[string]http.Handler) (*router, error) {
 	r := &router{}
 	for to, other := range others {
@@ -25,8 +25,8 @@ func newRouter(endpoint string, h http.Handler, others map[string]http.Handler) 
 	return r, r.handle(endpoint, h)
 }
 
-// handle registers the handler for a path. It returns an error if the text is not a path, or if the
-// path has a handler.
+// handle registers the handler for a path. It returns an error if the path is invalid or already
+// has a handler.
 func (r *router) handle(to string, h http.Handler) error {
 	clean := path.Clean(to)
 	if strings.HasSuffix(to, "/") && clean != "/" {

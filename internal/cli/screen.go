@@ -11,10 +11,10 @@ import (
 	"golang.org/x/term"
 )
 
-// isTerminal reports whether f is a terminal. The mode of a file does not tell: /dev/zero is a character
+// isTerminal reports whether f is a terminal. The file mode doesn't tell: /dev/zero is a character
 // device too, and on Windows the console looks like NUL.
 func isTerminal(f *os.File) (yes bool) {
-	conn, err := f.SyscallConn() // f.Fd would have a pipe block from now on
+	conn, err := f.SyscallConn() // f.Fd would make pipes block
 	if err != nil {
 		return false
 	}
@@ -22,13 +22,15 @@ func isTerminal(f *os.File) (yes bool) {
 	return err == nil && yes
 }
 
-// A screen is where a session is shown. On a terminal messages are folded to its width, and coloured; anything else gets each as the line it is,
-// so that it can be copied and compared.
+// A screen prints a session. On a terminal, messages are folded to its width and colored. Elsewhere
+// each message is one unchanged line, which can be copied and compared.
 type screen struct {
-	w     io.Writer
-	width int // 0 does not fold
+	w io.Writer
+	// width is the width in columns. Zero doesn't fold.
+	width int
 	paint paint
-	err   error // the first one
+	// err is the first write error.
+	err error
 }
 
 const (
@@ -36,8 +38,9 @@ const (
 	minWidth     = 20
 )
 
-// newScreen decides by where the text goes and by the environment: NO_COLOR (https://no-color.org) and TERM=dumb turn colours off, COLUMNS is
-// the width. Consoles of Windows do not understand colours before they are told to, so they get none.
+// newScreen configures a screen for w and the environment: NO_COLOR (https://no-color.org) and
+// TERM=dumb turn colors off, COLUMNS is the width. Windows consoles don't understand colors until
+// told to, so they get none.
 func newScreen(w io.Writer) *screen {
 	s := &screen{w: w}
 	if f, ok := w.(*os.File); !ok || !isTerminal(f) {
@@ -60,7 +63,7 @@ func (s *screen) printf(format string, args ...any) {
 // title prints the title of what follows.
 func (s *screen) title(text string) { s.printf("\n%s\n", s.paint.in(bold, text)) }
 
-// message prints a message that crossed, with an arrow for its direction.
+// message prints a message with an arrow for its direction.
 func (s *screen) message(colour, arrow, line string) {
 	if s.width > 0 {
 		f := newFolder(s.paint, s.width, 2, 4)
@@ -76,13 +79,13 @@ func (s *screen) message(colour, arrow, line string) {
 	s.printf("%s %s\n", s.paint.in(colour, arrow), line)
 }
 
-// note prints what there is to say about the message before it.
+// note prints a note about the message before it.
 func (s *screen) note(text string) { s.printf("  %s\n", s.fold(text, 2)) }
 
 // line prints a line that belongs to no message.
 func (s *screen) line(text string) { s.printf("%s\n", s.fold(text, 0)) }
 
-// fold breaks a text between words, for lines that are indented.
+// fold breaks text between words into indented lines.
 func (s *screen) fold(text string, indent int) string {
 	if s.width == 0 {
 		return text
@@ -92,15 +95,16 @@ func (s *screen) fold(text string, indent int) string {
 	return f.String()
 }
 
-// A statusLine is a line on a terminal that says what is being done, until it is cleared. A nil one
-// shows nothing.
+// A statusLine is a line on a terminal that shows the current activity until it is cleared. A nil
+// statusLine shows nothing.
 type statusLine struct {
 	w     io.Writer
 	width int
 	shown bool
 }
 
-// newStatusLine returns a line at the end of w; nil if that is no terminal that can erase one.
+// newStatusLine returns a status line at the end of w, or nil if w isn't a terminal that can erase
+// lines.
 func newStatusLine(w io.Writer) *statusLine {
 	if !writerIsTerminal(w) || os.Getenv("TERM") == "dumb" || runtime.GOOS == "windows" {
 		return nil
@@ -108,7 +112,7 @@ func newStatusLine(w io.Writer) *statusLine {
 	return &statusLine{w: w, width: newScreen(w).width}
 }
 
-// show puts a text, which is safe to show, into the place of what is there. It is not worth failing for.
+// show replaces the line by text, which must be escaped. It ignores write errors.
 func (s *statusLine) show(text string) {
 	if s == nil {
 		return

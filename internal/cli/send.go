@@ -69,7 +69,7 @@ func newSendCommand(e *env) *cobra.Command {
 	return c
 }
 
-// A sender sends messages as they are.
+// A sender sends messages unchanged.
 type sender struct {
 	e      *env
 	raw    bool
@@ -80,7 +80,8 @@ type sender struct {
 
 	messages [][]byte
 	began    time.Time
-	out      *session // where it prints
+	// out prints the messages and notes.
+	out *session
 }
 
 func (v *sender) register(fs *pflag.FlagSet) {
@@ -123,7 +124,8 @@ func (v *sender) parse(args []string) error {
 	return nil
 }
 
-// splitMessages makes of each text that is JSON one message, and of others one of each line.
+// splitMessages returns one message for each text that is JSON, and one for each line of the
+// others.
 func splitMessages(texts [][]byte) (list [][]byte) {
 	for _, text := range texts {
 		if trimmed := bytes.TrimSpace(text); jsonwire.Valid(trimmed, 0) == nil {
@@ -139,17 +141,20 @@ func splitMessages(texts [][]byte) (list [][]byte) {
 	return list
 }
 
-// An envelope is what can be told of a message, which need not be one.
+// An envelope holds what can be read of a message, even an invalid one.
 type envelope struct {
-	id      jsonrpc.ID // of a request, or of an answer; nil if there is none
-	method  string
-	version string // in _meta: a modern request
-	name    string // of the tool or prompt, or the URI
-	answer  bool
-	json    bool
+	// id is that of a request or an answer, or nil.
+	id     jsonrpc.ID
+	method string
+	// version is the protocol version in _meta, which modern requests have.
+	version string
+	// name is that of the tool or prompt, or the URI.
+	name   string
+	answer bool
+	json   bool
 }
 
-// envelopes reads what can be read of a message, or of each one in a batch.
+// envelopes returns the envelope of a message, or of each one in a batch.
 func envelopes(message []byte) []envelope {
 	message = bytes.TrimSpace(message)
 	if jsonwire.Valid(message, 0) != nil {
@@ -183,7 +188,8 @@ func newEnvelope(message []byte) envelope {
 		}
 		Result, Error json.RawMessage
 	}
-	_ = json.Unmarshal(message, &m) // what is of another type stays empty, and the rest is read
+	// Members of another type stay empty; the rest is read.
+	_ = json.Unmarshal(message, &m)
 	v.method, _ = m.Method.(string)
 	v.version, _ = m.Params.Meta.Version.(string)
 	v.name, _ = m.Params.Name.(string)
@@ -197,7 +203,7 @@ func newEnvelope(message []byte) envelope {
 	return v
 }
 
-// describe says in a few words what a message is.
+// describe describes a message in a few words.
 func describe(message []byte) string {
 	list := envelopes(message)
 	if len(list) != 1 {
@@ -226,7 +232,8 @@ func newAnswerIsError(message []byte) bool {
 	return jsonrpc.Parse(message, &m, 0) == nil && m.Kind == jsonrpc.KindError
 }
 
-// init says how the session is to be opened: with the handshake of a legacy revision, or not at all, which is RevisionNone.
+// init returns the revision of the handshake that opens the session, or RevisionNone for no
+// handshake.
 func (v *sender) init(d *dialer) (r mcp.Revision, why string, err error) {
 	first := envelopes(v.messages[0])[0]
 	wanted, err := d.flags.revisions()
@@ -247,7 +254,7 @@ func (v *sender) init(d *dialer) (r mcp.Revision, why string, err error) {
 	return mcp.LatestLegacyRevision, "", nil
 }
 
-// send does it.
+// send sends the messages and prints the answers.
 func (v *sender) send(ctx context.Context, d *dialer) error {
 	v.out = &session{e: v.e, d: d, notes: d.notes}
 	v.began = time.Now()
@@ -269,12 +276,12 @@ func (v *sender) send(ctx context.Context, d *dialer) error {
 	return d.failure(err)
 }
 
-// sent notes what went out.
+// sent prints a note about a message that was sent.
 func (v *sender) sent(message []byte, how string) {
 	v.out.notes.linef("→ %9s  %s%s (%s)", v.clock(), how, describe(message), sizeText(len(message)))
 }
 
-// received prints what came in.
+// received prints a message that was received.
 func (v *sender) received(message []byte, how string) error {
 	v.out.notes.linef("← %9s  %s%s (%s)", v.clock(), how, describe(message), sizeText(len(message)))
 	if writerIsTerminal(v.e.stdout) {
@@ -285,13 +292,18 @@ func (v *sender) received(message []byte, how string) error {
 
 func (v *sender) clock() string { return shortTime(time.Since(v.began)) }
 
-// outstanding are the requests among messages that want an answer.
+// outstanding tracks the requests that wait for an answer.
 type outstanding struct {
-	ids     map[string]bool
-	any     bool // there were some
-	blind   bool // something was sent that may be answered in any way
-	counted int  // messages that came
-	ended   bool // nothing more can come
+	ids map[string]bool
+	// any is true if there were requests.
+	any bool
+	// blind is true if something was sent that isn't a valid message, to which the answer can't be
+	// matched.
+	blind bool
+	// counted is the number of messages received.
+	counted int
+	// ended is true after the end of the stream.
+	ended bool
 }
 
 func newOutstanding(messages [][]byte) *outstanding {
@@ -309,7 +321,7 @@ func newOutstanding(messages [][]byte) *outstanding {
 	return o
 }
 
-// take notes what came and reports whether there is nothing more to wait for.
+// take records a received message and reports whether there is nothing more to wait for.
 func (o *outstanding) take(message []byte, count int) (done bool) {
 	o.counted++
 	for _, v := range envelopes(message) {
@@ -325,7 +337,7 @@ func (o *outstanding) take(message []byte, count int) (done bool) {
 
 func (o *outstanding) answered() bool { return o.any && len(o.ids) == 0 && !o.blind }
 
-// missing is the error for requests without an answer; nil if there is none.
+// missing returns the error for requests without an answer, or nil.
 func (o *outstanding) missing(v *sender, d *dialer) error {
 	if len(o.ids) == 0 || v.count > 0 && o.counted >= v.count || o.blind && o.counted > 0 {
 		return nil
@@ -344,13 +356,14 @@ func (o *outstanding) missing(v *sender, d *dialer) error {
 	return fail(exitUnreachable, "timeout", "--wait allows more time", d.withTail(fmt.Errorf("no answer to %s, and nothing else for %v", what, v.wait)))
 }
 
-// initialize is the request that opens a session.
+// initializeRequest returns the request that opens a session.
 func initializeRequest(r mcp.Revision) []byte {
 	params := mcp.InitializeRequestParams{ProtocolVersion: r.String(), ClientInfo: mcp.Implementation{Name: "mcpwire", Version: Version}}
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-init"), mcp.MethodInitialize, mcp.Append(nil, &params, mcp.RevisionNone))
 }
 
-// greeted reads the answer to initialize, notes it, and returns the revision that the server wants.
+// greeted reads and notes the answer to initialize, and returns the revision that the server
+// selected.
 func (v *sender) greeted(answer []byte) (string, error) {
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(answer, &m, 0); err != nil {

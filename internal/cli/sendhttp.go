@@ -21,17 +21,19 @@ import (
 
 // A poster sends bodies to a server over HTTP.
 type poster struct {
-	v       *sender
-	d       *dialer
-	url     string
-	client  *http.Client
-	session http.Header // that a legacy session needs
-	plain   bool        // no headers but what the user gives
+	v      *sender
+	d      *dialer
+	url    string
+	client *http.Client
+	// session holds the headers of a legacy session.
+	session http.Header
+	// plain sends no headers but the user's.
+	plain bool
 }
 
 const maxBody = jsonrpc.DefaultMaxFrame
 
-// sendHTTP sends to a server over HTTP.
+// sendHTTP sends the messages to a server over HTTP.
 func (v *sender) sendHTTP(ctx context.Context, d *dialer, r mcp.Revision) error {
 	p := &poster{v: v, d: d, url: d.target.url, plain: v.noInit || v.raw, session: http.Header{}}
 	p.client = &http.Client{
@@ -56,7 +58,7 @@ func (v *sender) sendHTTP(ctx context.Context, d *dialer, r mcp.Revision) error 
 	return nil
 }
 
-// request makes the request for a body.
+// request builds the request for a body.
 func (p *poster) request(ctx context.Context, method, address string, body []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
@@ -78,7 +80,8 @@ func (p *poster) request(ctx context.Context, method, address string, body []byt
 	for name, values := range p.d.target.header {
 		switch {
 		case len(values) == 1 && values[0] == "" && name == "User-Agent":
-			r.Header[name] = values // an empty one is what keeps net/http from sending its own
+			// An empty User-Agent keeps net/http from sending its own.
+			r.Header[name] = values
 		case len(values) == 1 && values[0] == "":
 			r.Header.Del(name)
 		case name == "Host":
@@ -90,7 +93,7 @@ func (p *poster) request(ctx context.Context, method, address string, body []byt
 	return r, nil
 }
 
-// mirror sets the headers that repeat what a modern request says
+// mirror sets the headers that repeat members of a modern request
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
 func mirror(h http.Header, body []byte) {
 	list := envelopes(body)
@@ -105,7 +108,8 @@ func mirror(h http.Header, body []byte) {
 	}
 }
 
-// headerText is a text as a header has it: in base64 if it fits none as it is, or looks as if it were in base64 already.
+// headerText encodes text as a header value: in base64 if it isn't a valid value or already looks
+// like base64.
 func headerText(s string) string {
 	odd := func(r rune) bool { return r < ' ' || r > '~' }
 	if strings.ContainsFunc(s, odd) || s != strings.TrimSpace(s) || strings.HasPrefix(s, "=?base64?") && strings.HasSuffix(s, "?=") {
@@ -114,7 +118,8 @@ func headerText(s string) string {
 	return s
 }
 
-// exchange sends a body and returns the response, whose body the caller closes. The time for the head of it is that of --timeout.
+// exchange sends a request and returns the response, whose body the caller closes. The response
+// header must arrive within --timeout.
 func (p *poster) exchange(ctx context.Context, r *http.Request) (*http.Response, context.CancelFunc, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(orForever(p.d.flags.timeout), func() { cancel(context.DeadlineExceeded) })
@@ -123,7 +128,8 @@ func (p *poster) exchange(ctx context.Context, r *http.Request) (*http.Response,
 	if err != nil {
 		defer cancel(nil)
 		if outer, ok := errors.AsType[*url.Error](err); ok {
-			err = outer.Err // without the URL, which may have secrets in it
+			// Drop the URL, which may contain secrets.
+			err = outer.Err
 		}
 		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 			err = context.DeadlineExceeded
@@ -133,7 +139,7 @@ func (p *poster) exchange(ctx context.Context, r *http.Request) (*http.Response,
 	return resp, func() { cancel(nil) }, nil
 }
 
-// post sends one message and prints what comes back.
+// post sends one message and prints the response.
 func (p *poster) post(ctx context.Context, message []byte) error {
 	r, err := p.request(ctx, http.MethodPost, p.url, message)
 	if err != nil {
@@ -168,7 +174,7 @@ func (p *poster) post(ctx context.Context, message []byte) error {
 	return p.v.received(bytes.TrimRight(body, "\r\n"), "")
 }
 
-// body reads the body of a response, for which there is as much time as for its head.
+// body reads the body of a response, which must arrive within --timeout.
 func (p *poster) body(resp *http.Response, cancel context.CancelFunc) ([]byte, error) {
 	late := time.AfterFunc(orForever(p.d.flags.timeout), cancel)
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
@@ -183,7 +189,7 @@ func isEventStream(h http.Header) bool {
 	return kind == "text/event-stream"
 }
 
-// status notes the head of a response.
+// status prints a note about the head of a response.
 func (p *poster) status(resp *http.Response) {
 	kind := ""
 	if v := resp.Header.Get("Content-Type"); v != "" {
@@ -209,7 +215,8 @@ func sortedNames(h http.Header) []string {
 	return names
 }
 
-// events prints the events of a stream, until what was asked for has come, nothing comes any more, or it ends, which is io.EOF.
+// events prints the events of a stream until all answers have arrived or the stream is idle. It
+// returns io.EOF if the stream ends before.
 func (p *poster) events(reader *sse.Reader, cancel context.CancelFunc, open *outstanding) error {
 	idle := time.AfterFunc(p.v.wait, cancel)
 	defer idle.Stop()
@@ -238,7 +245,7 @@ func (p *poster) events(reader *sse.Reader, cancel context.CancelFunc, open *out
 	}
 }
 
-// sseText is what an event says besides its data.
+// sseText describes the fields of an event except its data.
 func sseText(e *sse.Event) string {
 	text := ""
 	if e.Name != "" {
@@ -253,7 +260,7 @@ func sseText(e *sse.Event) string {
 	return text
 }
 
-// handshake opens a legacy session, whose headers later requests get.
+// handshake opens a legacy session and keeps its headers for later requests.
 func (p *poster) handshake(ctx context.Context, r mcp.Revision) error {
 	request, err := p.request(ctx, http.MethodPost, p.url, initializeRequest(r))
 	if err != nil {
@@ -292,7 +299,7 @@ func (p *poster) handshake(ctx context.Context, r mcp.Revision) error {
 	return done.Body.Close()
 }
 
-// refused is the error for a server that does not take initialize.
+// refused returns the error for a server that rejects initialize.
 func (p *poster) refused(resp *http.Response, body []byte) error {
 	f := &failure{status: exitUnreachable, code: "http_status", httpStatus: resp.StatusCode, hint: "--no-init leaves the handshake out, --protocol modern too"}
 	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
@@ -303,7 +310,7 @@ func (p *poster) refused(resp *http.Response, body []byte) error {
 	return f
 }
 
-// firstMessage is the body of a response, or the first message of an event stream.
+// firstMessage returns the body of a response, or the first message of an event stream.
 func (p *poster) firstMessage(resp *http.Response, cancel context.CancelFunc) ([]byte, error) {
 	if !isEventStream(resp.Header) {
 		return p.body(resp, cancel)
@@ -325,7 +332,7 @@ func (p *poster) firstMessage(resp *http.Response, cancel context.CancelFunc) ([
 	}
 }
 
-// leave ends a legacy session, as far as the server cares.
+// leave ends a legacy session. It ignores errors.
 func (p *poster) leave(ctx context.Context) {
 	if p.session.Get("Mcp-Session-Id") == "" {
 		return

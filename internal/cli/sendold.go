@@ -15,7 +15,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// sendOld sends by the HTTP+SSE transport: what comes back comes on a stream
+// sendOld sends over the HTTP+SSE transport, where answers arrive on a stream
 // (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
 func (p *poster) sendOld(ctx context.Context, r mcp.Revision) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -62,7 +62,7 @@ func (p *poster) sendOld(ctx context.Context, r mcp.Revision) error {
 	return open.missing(p.v, p.d)
 }
 
-// endpoint reads where messages are to be posted, which must be at the same server.
+// endpoint reads the URL to post messages to, which must have the server's origin.
 func (p *poster) endpoint(reader *sse.Reader) (string, error) {
 	for {
 		e, err := reader.Read()
@@ -103,7 +103,8 @@ func (p *poster) oldHandshake(ctx context.Context, endpoint string, reader *sse.
 	}
 }
 
-// postOld posts a message, whose answer comes by the stream. What the response says, if it says that the message is not taken, is printed.
+// postOld posts a message. The answer arrives on the stream; the response is printed only if it
+// rejects the message.
 func (p *poster) postOld(ctx context.Context, endpoint string, message []byte) error {
 	r, err := p.request(ctx, http.MethodPost, endpoint, message)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"mcpwire/stdio"
 )
 
-// A frameRead is what came from a server's standard output.
+// A frameRead is a result of reading a server's standard output.
 type frameRead struct {
 	frame []byte
 	err   error
 }
 
-// A pipe is a stdio server that bytes are sent to.
+// A pipe is a connection to a stdio server.
 type pipe struct {
 	process *stdio.Process
 	framer  *jsonrpc.StreamFramer
@@ -49,7 +49,7 @@ func openPipe(ctx context.Context, d *dialer) (*pipe, error) {
 	return p, nil
 }
 
-// read hands over what the server writes, until that ends.
+// read passes the server's frames to p.frames until its output ends or the pipe is closed.
 func (p *pipe) read() {
 	for {
 		frame, err := p.framer.ReadFrame()
@@ -64,14 +64,14 @@ func (p *pipe) read() {
 	}
 }
 
-// close ends the server and waits for it.
+// close stops the server and waits for it.
 func (p *pipe) close() {
 	close(p.done)
-	_ = p.process.Close() // how it ended does not matter any more
+	_ = p.process.Close() // the exit status doesn't matter
 	p.wg.Wait()
 }
 
-// framed is a message with what tells it apart from others.
+// framed returns a message with its framing.
 func (p *pipe) framed(message []byte) []byte {
 	if p.framing == jsonrpc.FramingHeader {
 		head := "Content-Length: " + strconv.Itoa(len(message)) + "\r\n\r\n"
@@ -80,7 +80,7 @@ func (p *pipe) framed(message []byte) []byte {
 	return append(bytes.Clone(message), '\n')
 }
 
-// sendStdio sends to a server that it starts.
+// sendStdio sends the messages to a stdio server that it starts.
 func (v *sender) sendStdio(ctx context.Context, d *dialer, r mcp.Revision) error {
 	p, err := openPipe(ctx, d)
 	if err != nil {
@@ -131,7 +131,7 @@ func (v *sender) handshake(ctx context.Context, d *dialer, p *pipe, r mcp.Revisi
 	}
 }
 
-// ended makes an error of the end of a server's output.
+// ended returns the error for the end of a server's output.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("the server has closed its output: %w", jsonrpc.ErrClosed)
@@ -139,7 +139,7 @@ func ended(err error) error {
 	return err
 }
 
-// writeAll sends the messages one after the other. The server may read them as slowly as it likes.
+// writeAll sends the messages one after the other. It has no timeout: the server may read slowly.
 func (v *sender) writeAll(p *pipe) error {
 	for _, m := range v.messages {
 		data := m
@@ -154,7 +154,7 @@ func (v *sender) writeAll(p *pipe) error {
 	return nil
 }
 
-// await prints what comes until there is nothing more to wait for.
+// await prints messages until there is nothing more to wait for.
 func (v *sender) await(ctx context.Context, d *dialer, p *pipe, written <-chan error) error {
 	open := newOutstanding(v.messages)
 	idle := time.NewTimer(v.wait)
@@ -184,7 +184,8 @@ func (v *sender) await(ctx context.Context, d *dialer, p *pipe, written <-chan e
 			}
 			idle.Reset(v.wait)
 		case <-idle.C:
-			if !closed && (open.blind || len(open.ids) > 0) && p.process.CloseWrite() == nil { // half a message may be answered then
+			// Closing the input may make the server answer half a message.
+			if !closed && (open.blind || len(open.ids) > 0) && p.process.CloseWrite() == nil {
 				closed = true
 				idle.Reset(v.wait)
 				continue
@@ -196,7 +197,7 @@ func (v *sender) await(ctx context.Context, d *dialer, p *pipe, written <-chan e
 	}
 }
 
-// endOf says what the end of the server's output means.
+// endOf handles the end of the server's output: an error if requests are outstanding, else a note.
 func (v *sender) endOf(err error, open *outstanding) error {
 	if len(open.ids) > 0 {
 		return ended(err)

@@ -51,7 +51,6 @@ const serveExample = `  echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | mcpwir
   mcpwire serve --http 0.0.0.0:8443 --host mcp.example.com --token-env TOKEN \
       --tls-cert cert.pem --tls-key key.pem`
 
-// serveFlags are the flags of serve.
 type serveFlags struct {
 	framing   jsonrpc.Framing
 	level     slog.Level
@@ -166,7 +165,7 @@ func (f *serveFlags) logHandler(w io.Writer) *stdio.LogHandler {
 	return stdio.NewLogHandler(w, &stdio.LogOptions{Level: level, JSON: f.json})
 }
 
-// newDemoServer makes the server that serve runs.
+// newDemoServer returns the server that serve runs.
 func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
 	opts := &server.Options{
 		Title:        "mcpwire demo server",

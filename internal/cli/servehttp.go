@@ -21,7 +21,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// httpFlags are the flags of serve that are for HTTP.
+// httpFlags are the flags for HTTP, shared by serve, mock and bridge.
 type httpFlags struct {
 	addr, path        string
 	hosts, origins    list
@@ -35,14 +35,14 @@ type httpFlags struct {
 	proxies           prefixes
 }
 
-// A list is a flag that may be given several times.
+// A list is a flag that may be repeated.
 type list []string
 
 func (l *list) Type() string       { return "" }
 func (l *list) String() string     { return strings.Join(*l, ",") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
-// A prefixes is a flag that may be given several times, each time an address or a network.
+// A prefixes is a flag that may be repeated, with an address or a network as its value.
 type prefixes []netip.Prefix
 
 func (p *prefixes) Type() string   { return "" }
@@ -60,7 +60,8 @@ func (p *prefixes) Set(s string) error {
 	return nil
 }
 
-// clientAddr returns how the address of a client is found out; nil for that of the connection.
+// clientAddr returns the function that determines a client's address, or nil to use the
+// connection's.
 func (f *httpFlags) clientAddr() func(*http.Request) netip.Addr {
 	if len(f.proxies) == 0 {
 		return nil
@@ -87,7 +88,7 @@ func (f *httpFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.insecure, "insecure", false, "allow an address that other machines reach, without asking who they are")
 }
 
-// check complains of flags that do not go together. set tells which were given.
+// check returns an error if flags don't go together. set reports whether a flag was given.
 func (f *httpFlags) check(set func(name string) bool) error {
 	for _, name := range []string{"path", "host", "origin", "token-env", "jwks", "issuer", "audience", "scope", "tls-cert", "tls-key", "h2c", "sse", "ndjson", "behind", "insecure"} {
 		if set(name) && f.addr == "" {
@@ -115,7 +116,7 @@ func (f *httpFlags) check(set func(name string) bool) error {
 	return nil
 }
 
-// guard returns what asks clients for a token; nil if nothing does.
+// guard returns the guard that requires a token from clients, or nil if none is configured.
 func (f *httpFlags) guard(log *slog.Logger) (*auth.Guard, error) {
 	switch {
 	case f.tokenEnv != "":
@@ -145,7 +146,7 @@ func (f *httpFlags) guard(log *slog.Logger) (*auth.Guard, error) {
 	return nil, nil
 }
 
-// publicHosts adds the host of the public URL to those under which the server is reached.
+// publicHosts returns the allowed hosts, with that of the public URL.
 func (f *httpFlags) publicHosts() []string {
 	hosts := f.hosts
 	if u, err := url.Parse(f.audience); err == nil && u.Host != "" {

@@ -39,7 +39,7 @@ Hosts: ` + strings.Join(hosts.Names()[:7], ", ") + `,
 	}
 	c.Flags().StringVar(&host, "host", "", "only this `HOST`'s")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object: servers and problems")
-	_ = c.RegisterFlagCompletionFunc("host", completeHosts) // the flag is there
+	_ = c.RegisterFlagCompletionFunc("host", completeHosts) // the flag exists
 	return c
 }
 
@@ -47,7 +47,7 @@ func completeHosts(*cobra.Command, []string, string) ([]string, cobra.ShellCompD
 	return hosts.Names(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// checkHost refuses a host that is not known.
+// checkHost returns an error if host is unknown.
 func checkHost(command, host string) error {
 	if host != "" && !slices.Contains(hosts.Names(), host) {
 		return usagef("%s: unknown host %q (known: %s)", command, host, strings.Join(hosts.Names(), ", "))
@@ -75,7 +75,7 @@ func runServers(e *env, host string, asJSON bool) error {
 	return printServers(e, here, files)
 }
 
-// A fileProblem is a file or an entry that could not be read, in JSON.
+// A fileProblem is the JSON form of a file or entry that could not be read.
 type fileProblem struct {
 	Host    string `json:"host"`
 	File    string `json:"file"`
@@ -84,7 +84,7 @@ type fileProblem struct {
 	Message string `json:"message"`
 }
 
-// warnAbout says on standard error what of files could not be read, and returns it.
+// warnAbout prints the problems of files to stderr and returns them.
 func warnAbout(stderr io.Writer, files []hosts.File) []fileProblem {
 	problems := []fileProblem{}
 	for _, f := range files {
@@ -108,7 +108,7 @@ func warnAbout(stderr io.Writer, files []hosts.File) []fileProblem {
 	return problems
 }
 
-// How wide columns may be.
+// The maximum widths of columns.
 const (
 	maxNameColumns = 32
 	maxRunsColumns = 60
@@ -145,7 +145,8 @@ func orDash(s string) string {
 	return s
 }
 
-// wrappedCell tells whether an entry goes through a tap, and through whose: what the host runs is that program, which a file of a project may choose.
+// wrappedCell says whether an entry goes through a tap, and through which program if it isn't this
+// one: a project's file may choose that program.
 func wrappedCell(s hosts.Server) string {
 	if !s.Wrapped {
 		return "no"
@@ -160,7 +161,7 @@ func serverState(s hosts.Server) string {
 	return "-"
 }
 
-// tilde shortens a path in the home folder.
+// tilde abbreviates the home folder in a path.
 func tilde(here *hosts.Env, path string) string {
 	if rest, ok := strings.CutPrefix(path, here.Home+"/"); ok && here.Home != "" {
 		return "~/" + rest
@@ -168,7 +169,7 @@ func tilde(here *hosts.Env, path string) string {
 	return path
 }
 
-// cutColumns shortens a text to so many columns.
+// cutColumns cuts s to the given number of columns.
 func cutColumns(s string, columns int) string {
 	r := []rune(s)
 	if len(r) <= columns {
@@ -177,7 +178,7 @@ func cutColumns(s string, columns int) string {
 	return string(r[:columns-1]) + "…"
 }
 
-// serverRuns tells what a server is, without its secrets.
+// serverRuns returns a server's command or URL, without its secrets.
 func serverRuns(s hosts.Server) string {
 	s = s.Redacted()
 	if s.Transport != hosts.TransportStdio {
@@ -242,19 +243,20 @@ func printServersJSON(w io.Writer, files []hosts.File, problems []fileProblem) e
 	return err
 }
 
-// placeholder is what package capture puts in the place of a secret.
+// placeholder matches what package capture writes instead of a secret.
 var placeholder = regexp.MustCompile(`~redacted:[^~]*~`)
 
 func maskText(s string) string {
 	return placeholder.ReplaceAllString(capture.NewRedactor(nil).Text(s), hosts.Placeholder)
 }
 
-// maskCommand hides what looks like a secret among the arguments of a command, by the rules that captures have for them.
+// maskCommand replaces likely secrets in a command's arguments, by the rules for captures.
 func maskCommand(command []string) []string {
 	shown, err := recordedArgs(command, nil)
 	out := make([]string, len(command))
 	for i := range out {
-		out[i] = hosts.Placeholder // if this fails, nothing is shown
+		// If redaction fails, show nothing.
+		out[i] = hosts.Placeholder
 		if err == nil {
 			out[i] = placeholder.ReplaceAllString(shown[i], hosts.Placeholder)
 		}
@@ -262,7 +264,7 @@ func maskCommand(command []string) []string {
 	return out
 }
 
-// recordedCommand reads the command of the first process in a capture.
+// recordedCommand returns the command of the first process in a capture.
 func recordedCommand(r io.Reader) []string {
 	events := capture.NewReader(r, nil)
 	defer events.Close()

@@ -63,27 +63,29 @@ func newShellCommand(e *env) *cobra.Command {
 	return c
 }
 
-// A shell is a session that takes commands.
+// A shell is a session that runs commands.
 type shell struct {
 	failFast bool
 
 	s     *session
 	lines lineSource
 	words *vocabulary
-	level mcp.LoggingLevel // that calls of a modern server ask for
+	// level is the log level that calls to a modern server request.
+	level mcp.LoggingLevel
 	last  error
 }
 
-// A lineSource is where commands come from.
+// A lineSource supplies the commands.
 type lineSource interface {
-	// line returns the next; io.EOF when there is none.
+	// line returns the next command. It returns io.EOF after the last one.
 	line(ctx context.Context) (string, error)
-	// failed tells that a command did.
+	// failed reports the error of a command to the user.
 	failed(err error)
 	interactive() bool
 }
 
-// open connects and takes commands. SIGTERM ends it; SIGINT too, but on a terminal only the command under way.
+// open connects and runs commands. SIGTERM ends it. SIGINT ends it too, or on a terminal only the
+// running command.
 func (sh *shell) open(ctx context.Context, d *dialer) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
@@ -96,9 +98,10 @@ func (sh *shell) open(ctx context.Context, d *dialer) error {
 		sh.lines = &pipeSource{asker: lineAsker{in: d.e.stdin, out: io.Discard}, stderr: d.e.stderr, errors: d.e.errors}
 	}
 	own := *d.e
-	own.stdin = nil // it has the commands
+	own.stdin = nil // stdin holds the commands
 	sh.s.e = &own
-	d.notes.show(mcp.LevelNone) // whoever works with a server line by line wants to hear all that it says
+	// Users of a shell want to see all messages from the server.
+	d.notes.show(mcp.LevelNone)
 	d.trace.heard = sh.heard
 	connecting, done := signal.NotifyContext(ctx, os.Interrupt)
 	c, err := d.dial(connecting, func(o *client.Options) { o.Reconnect = client.ReconnectPolicy{} })
@@ -118,7 +121,7 @@ func (sh *shell) open(ctx context.Context, d *dialer) error {
 	return err
 }
 
-// heard shows what the server says of itself.
+// heard shows a notification from the server.
 func (sh *shell) heard(method string, params []byte) {
 	switch method {
 	case mcp.NotificationProgress, mcp.NotificationAcknowledged:
@@ -130,7 +133,7 @@ func (sh *shell) heard(method string, params []byte) {
 	}
 }
 
-// subscribe asks to be told of changes. A server that cannot is none the worse.
+// subscribe subscribes to list changes. A failure is only noted.
 func (sh *shell) subscribe(ctx context.Context) {
 	c := sh.s.ServerCapabilities()
 	filter := mcp.SubscriptionFilter{
@@ -143,7 +146,7 @@ func (sh *shell) subscribe(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
-	if _, err := sh.s.ListenFunc(ctx, filter, func(client.Event) {}); err != nil { // closing the client ends it
+	if _, err := sh.s.ListenFunc(ctx, filter, func(client.Event) {}); err != nil {
 		sh.s.notes.linef("changes are not told: %s", clipLine(err.Error(), 200))
 	}
 }
@@ -161,7 +164,7 @@ func (sh *shell) welcome() {
 // errQuit ends the shell.
 var errQuit = errors.New("quit")
 
-// loop takes commands until there are no more.
+// loop runs commands until there are no more.
 func (sh *shell) loop(ctx context.Context) error {
 	for {
 		line, err := sh.next(ctx)
@@ -193,7 +196,7 @@ func (sh *shell) loop(ctx context.Context) error {
 	}
 }
 
-// next waits for a command. A signal ends the wait, where the terminal does not keep it from being one.
+// next waits for a command. A signal ends the wait, unless the terminal turns it into input.
 func (sh *shell) next(ctx context.Context) (string, error) {
 	if sh.lines.interactive() {
 		sh.words.refresh(ctx)
@@ -205,7 +208,7 @@ func (sh *shell) next(ctx context.Context) (string, error) {
 	return sh.lines.line(ctx)
 }
 
-// status is the exit status of the last command, which was told of already.
+// status returns the exit status of the last command, whose error is already printed.
 func (sh *shell) status() error {
 	if sh.last == nil {
 		return nil
@@ -213,7 +216,7 @@ func (sh *shell) status() error {
 	return &exitStatus{statusOf(sh.last)}
 }
 
-// one runs a command. It ends with SIGINT.
+// one runs a command. SIGINT interrupts it.
 func (sh *shell) one(ctx context.Context, line string) (interrupted bool, err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -257,12 +260,12 @@ func (sh *shell) run(ctx context.Context, line string) error {
 
 func (sh *shell) write(text string) error { return sh.s.write(text) }
 
-// shellVerbs are the commands of the shell, in the order in which help lists them.
+// shellVerbs returns the commands of the shell, in the order in which help lists them.
 func shellVerbs() []string {
 	return []string{"call", "read", "prompt", "list", "info", "complete", "ping", "send", "log", "help", "quit"}
 }
 
-// verb returns a command by its name, nil if there is none.
+// verb returns the command with a name, or nil.
 func (sh *shell) verb(name string) verb {
 	switch name {
 	case "call":
@@ -291,7 +294,7 @@ func (sh *shell) verb(name string) verb {
 	return nil
 }
 
-// A pipeSource takes commands from what is no terminal.
+// A pipeSource reads commands from a file or pipe.
 type pipeSource struct {
 	asker  lineAsker
 	stderr io.Writer
@@ -304,8 +307,8 @@ func (p *pipeSource) line(ctx context.Context) (string, error) { return p.asker.
 
 func (p *pipeSource) failed(err error) { report(p.stderr, p.errors, err, exitInterrupted) }
 
-// signalEnd is the end of a shell by a signal: SIGTERM ends the shell's context, SIGINT only that
-// of a command.
+// signalEnd returns the error for a shell that a signal ended: SIGTERM ends the shell's context,
+// SIGINT only that of a command.
 func signalEnd(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return &exitStatus{exitTerminated}
@@ -313,5 +316,5 @@ func signalEnd(ctx context.Context) error {
 	return &exitStatus{exitInterrupted}
 }
 
-// statusOf is the exit status that an error stands for.
+// statusOf returns the exit status for an error.
 func statusOf(err error) int { return report(io.Discard, errorsAsText, err, exitInterrupted) }

@@ -14,28 +14,28 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// shellWord quotes a text, which may be a peer's, so that a POSIX shell takes it for one word and
-// expands nothing in it. What a terminal would act on is escaped first.
+// shellWord quotes text, which may come from a peer, as one word of a POSIX shell without
+// expansions. It escapes control characters first.
 func shellWord(s string) string {
 	s = printable.Line(s)
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+,"
 	if s != "" && strings.Trim(s, plain) == "" {
 		return s
 	}
-	// An assignment or a flag such as NAME=value is a word without quotes, but not at its beginning,
-	// where zsh expands =, and with nothing behind = that bash would expand.
+	// Assignments and flags such as NAME=value need no quotes, unless the word begins with =, which
+	// zsh expands, or has something after = that bash would expand.
 	if name, value, ok := strings.Cut(s, "="); ok && name != "" && strings.Trim(name+value, plain+"=") == "" {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// shellLine quotes a command for a POSIX shell. All commands that people are told to run are
-// written by it, or by [shellText].
+// shellLine quotes a command for a POSIX shell. Every command that people are told to run comes
+// from it or from [shellText].
 func shellLine(argv ...string) string { return shellText(plainArgs(argv...)) }
 
-// A shellArg is an argument of a command that people are told to run: text, with variables of the
-// shell in the place of secrets.
+// A shellArg is an argument of a command that people are told to run: text, with shell variables
+// instead of secrets.
 type shellArg []shellPart
 
 // A shellPart is text, or the name of a variable.
@@ -74,7 +74,7 @@ func (a shellArg) quoted() string {
 	return b.String()
 }
 
-// text is the argument with ${NAME} in the place of secrets.
+// text returns the argument with ${NAME} instead of secrets.
 func (a shellArg) text() string {
 	var b strings.Builder
 	for _, p := range a {
@@ -87,12 +87,13 @@ func (a shellArg) text() string {
 	return b.String()
 }
 
-// A secretNames finds secrets in command lines and gives each a variable: the same secret has the
-// same one wherever it occurs.
+// A secretNames finds secrets in command lines and names a variable for each. The same secret gets
+// the same variable wherever it occurs.
 type secretNames struct {
 	redactor  *capture.Redactor
 	redaction *capture.Redaction
-	variables map[string]string // by the hash of the secret
+	// variables are keyed by the hash of the secret.
+	variables map[string]string
 }
 
 func newSecretNames() *secretNames {
@@ -102,15 +103,15 @@ func newSecretNames() *secretNames {
 	return &secretNames{redactor: capture.NewRedactor(redaction), redaction: redaction, variables: map[string]string{}}
 }
 
-// hiddenPart is what a capture has in the place of a secret, with its kind and a keyed hash.
+// hiddenPart matches what a capture has instead of a secret, with its kind and a keyed hash.
 var hiddenPart = regexp.MustCompile(`~redacted:([a-z]+):([0-9a-f]+):[0-9]+~`)
 
-// assignment is NAME=value, or a flag with its value.
+// assignment matches NAME=value, or a flag with its value.
 var assignment = regexp.MustCompile(`^(-{0,2}[A-Za-z_][A-Za-z0-9_.-]*)=(.+)$`)
 
-// args returns arguments with variables in the place of secrets.
+// args returns arguments with variables instead of secrets.
 func (n *secretNames) args(argv ...string) []shellArg {
-	// A value is judged by the name before it, as that of a flag is.
+	// The name before a value decides whether it is a secret, as for a flag.
 	parts := []string{""}
 	for _, a := range argv {
 		if m := assignment.FindStringSubmatch(a); m != nil {
@@ -126,7 +127,7 @@ func (n *secretNames) args(argv ...string) []shellArg {
 		at++
 		m := assignment.FindStringSubmatch(a)
 		switch {
-		case err != nil: // nothing is shown
+		case err != nil: // show nothing
 			args[i] = shellArg{{variable: n.variable(a, "ARGUMENT")}}
 		case m != nil:
 			at++
@@ -141,7 +142,7 @@ func (n *secretNames) args(argv ...string) []shellArg {
 	return args
 }
 
-// url returns a URL without a user, and with variables in the place of secrets.
+// url returns a URL without userinfo, and with variables instead of secrets.
 func (n *secretNames) url(raw string) shellArg {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -151,7 +152,7 @@ func (n *secretNames) url(raw string) shellArg {
 	return n.split(n.redactor.URL(u.String()), "")
 }
 
-// split makes variables of the placeholders in an argument. before is the argument before it.
+// split replaces the placeholders in an argument by variables. before is the argument before it.
 func (n *secretNames) split(text, before string) shellArg {
 	var a shellArg
 	for {
@@ -207,7 +208,7 @@ func (n *secretNames) variable(hash, name string) string {
 	return v
 }
 
-// shellVariables are variables that a shell or the programs it starts need.
+// shellVariables are the variables that a shell or the programs it starts need.
 var shellVariables = []string{"CDPATH", "ENV", "HOME", "IFS", "LANG", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"}
 
 func (n *secretNames) taken(variable string) bool {
@@ -219,7 +220,7 @@ func (n *secretNames) taken(variable string) bool {
 	return false
 }
 
-// variablesOf are the variables that a command needs, sorted.
+// variablesOf returns the variables that a command needs, sorted.
 func variablesOf(args []shellArg) []string {
 	var names []string
 	for _, a := range args {
@@ -233,7 +234,7 @@ func variablesOf(args []shellArg) []string {
 	return slices.Compact(names)
 }
 
-// recordedArgs returns the arguments of a command as a capture with that redaction has them.
+// recordedArgs returns the arguments of a command as a capture with that redaction records them.
 func recordedArgs(argv []string, redaction *capture.Redaction) ([]string, error) {
 	var b bytes.Buffer
 	enc := capture.NewEncoder(&b, redaction)

@@ -13,20 +13,22 @@ import (
 
 const shellPrompt = "mcp> "
 
-// A termSource takes commands from a terminal, with editing and completion.
+// A termSource reads commands from a terminal, with editing and completion.
 type termSource struct {
 	in, out *os.File
 	t       *term.Terminal
 	words   *vocabulary
 
-	mu      sync.Mutex
-	reading bool // the terminal shows a line that is being edited
+	mu sync.Mutex
+	// reading is true while a line is being edited.
+	reading bool
 }
 
-// newTermSource has the notes go around the line that is being edited.
+// newTermSource returns a termSource and makes the notes print around the line that is being
+// edited.
 func newTermSource(e *env, n *notes, words *vocabulary) *termSource {
 	s := &termSource{in: e.stdin, words: words}
-	s.out, _ = e.stderr.(*os.File) // it is a terminal, and so a file
+	s.out, _ = e.stderr.(*os.File) // it is a terminal
 	s.t = term.NewTerminal(struct {
 		io.Reader
 		io.Writer
@@ -38,7 +40,7 @@ func newTermSource(e *env, n *notes, words *vocabulary) *termSource {
 
 func (s *termSource) interactive() bool { return true }
 
-// Write implements io.Writer, for what is said besides.
+// Write implements io.Writer for output other than the line that is being edited.
 func (s *termSource) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +60,7 @@ func (s *termSource) failed(err error) {
 
 func (s *termSource) line(ctx context.Context) (string, error) { return s.read(ctx, shellPrompt) }
 
-// ask is an askFunc. What stands before the last line of the prompt is no part of the line that is edited.
+// ask is an askFunc. Only the last line of the prompt is part of the edited line.
 func (s *termSource) ask(ctx context.Context, prompt string) (string, error) {
 	at := strings.LastIndexByte(prompt, '\n') + 1
 	if _, err := io.WriteString(s, prompt[:at]); err != nil {
@@ -82,14 +84,15 @@ type termLine struct {
 	err  error
 }
 
-// read edits a line. When ctx ends the terminal is put back at once; what reads it cannot be interrupted and is left behind.
+// read edits a line. If ctx ends, it restores the terminal at once and leaves behind the goroutine
+// that reads, which can't be interrupted.
 func (s *termSource) read(ctx context.Context, prompt string) (string, error) {
 	state, err := term.MakeRaw(int(s.in.Fd()))
 	if err != nil {
 		return "", err
 	}
 	if w, h, err := term.GetSize(int(s.out.Fd())); err == nil && w > 0 && h > 0 {
-		_ = s.t.SetSize(w, h) // a wrong size looks bad, and that is all
+		_ = s.t.SetSize(w, h) // a wrong size only looks bad
 	}
 	defer readEscapes(s.out)()
 	s.t.SetPrompt(prompt)
@@ -138,13 +141,14 @@ func (s *termSource) complete(line string, pos int, key rune) (string, int, bool
 	return line, pos, true
 }
 
-// keys reads a terminal. Ctrl-C, which would be taken for the end of input, empties the line, as it does in other shells.
+// keys reads a terminal. It makes Ctrl-C, which the line editor takes for the end of input, empty
+// the line as in other shells.
 type keys struct {
 	in   io.Reader
 	rest []byte
 }
 
-// What the line editor does by these keys: it goes to the end, and deletes what is before.
+// emptyLine is the keys that empty the line: go to its end, and delete everything before.
 const emptyLine = "\x05\x15"
 
 // Read implements io.Reader.

@@ -12,7 +12,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// A noFlags is what verbs without flags have in common.
+// A noFlags is embedded in verbs without flags.
 type noFlags struct{}
 
 func (noFlags) register(*pflag.FlagSet) {}
@@ -21,7 +21,7 @@ func (noFlags) register(*pflag.FlagSet) {}
 type requestVerb struct {
 	noFlags
 	method string
-	params json.RawMessage // nil is none
+	params json.RawMessage
 	notify bool
 }
 
@@ -74,7 +74,7 @@ func (v *requestVerb) run(ctx context.Context, s *session) error {
 	return s.writeValue(result)
 }
 
-// A logVerb says which log messages are wanted.
+// A logVerb sets which log messages are shown.
 type logVerb struct {
 	noFlags
 	shell *shell
@@ -112,7 +112,7 @@ func (*quitVerb) parse(args []string) error {
 
 func (*quitVerb) run(context.Context, *session) error { return errQuit }
 
-// A helpVerb lists the commands, or tells of one.
+// A helpVerb lists the commands, or describes one.
 type helpVerb struct {
 	noFlags
 	shell *shell
@@ -142,7 +142,7 @@ func (v *helpVerb) run(_ context.Context, s *session) error {
 	return s.write(b.String())
 }
 
-// verbUse is how a command of the shell is written.
+// verbUse returns the usage line of a command of the shell.
 func verbUse(name string) string {
 	switch name {
 	case "call":
@@ -169,7 +169,7 @@ func verbUse(name string) string {
 	return "quit                                     end the shell"
 }
 
-// verbHelp tells of one command.
+// verbHelp returns the help of one command.
 func verbHelp(name string, v verb) string {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	v.register(fs)
@@ -180,10 +180,11 @@ func verbHelp(name string, v verb) string {
 	return text
 }
 
-// errOpenQuote is what splitLine says of a line that goes on.
+// errOpenQuote is the error of splitLine for a line that continues.
 var errOpenQuote = errors.New("a quote or a bracket is not closed")
 
-// splitLine cuts a line into words. Quotes at the beginning of a word, and behind its =, hold it together; JSON that begins there does so by itself.
+// splitLine splits a line into words. Quotes at the beginning of a word or after its = group text,
+// and so do the brackets of JSON there.
 func splitLine(line string) (words []string, err error) {
 	for i := 0; i < len(line); {
 		if line[i] == ' ' || line[i] == '\t' {
@@ -200,10 +201,10 @@ func splitLine(line string) (words []string, err error) {
 	return words, nil
 }
 
-// splitWord returns the word that s begins with, and how long it is in s.
+// splitWord returns the first word of s, and its length in s.
 func splitWord(s string) (word string, n int, err error) {
 	var b strings.Builder
-	fresh := true // a quote or JSON may begin here
+	fresh := true // quotes or JSON may begin here
 	for i := 0; i < len(s); {
 		c := s[i]
 		switch {
@@ -239,7 +240,7 @@ func splitWord(s string) (word string, n int, err error) {
 	return b.String(), len(s), nil
 }
 
-// quotedText returns what stands between the quotes that s begins with, and how long it is in s.
+// quotedText returns the text between the quotes that s begins with, and its length in s.
 func quotedText(s string) (text string, n int, ok bool) {
 	var b strings.Builder
 	quote := s[0]
@@ -255,7 +256,8 @@ func quotedText(s string) (text string, n int, ok bool) {
 	return b.String(), len(s), false
 }
 
-// jsonLen returns where the JSON value that s begins with ends, by its brackets and quotes; len(s) if it does not.
+// jsonLen returns the length of the JSON value that s begins with, found by its brackets and
+// quotes, or len(s) if it is incomplete.
 func jsonLen(s string) int {
 	depth := 0
 	for i := 0; i < len(s); i++ {
@@ -278,10 +280,10 @@ func jsonLen(s string) int {
 	return len(s)
 }
 
-// jsonClosed reports whether a text is JSON.
+// jsonClosed reports whether s is valid JSON.
 func jsonClosed(s string) bool { return jsonwire.Valid([]byte(s), 0) == nil }
 
-// levelNames are the levels of log messages.
+// levelNames returns the names of the log levels.
 func levelNames() []string {
 	var names []string
 	for l := mcp.LevelDebug; l <= mcp.LevelEmergency; l++ {

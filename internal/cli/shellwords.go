@@ -12,7 +12,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// A vocabulary is what the shell knows of a server, to complete words by. It may be used by many goroutines at once.
+// A vocabulary completes words by what the shell knows of a server. It is safe for concurrent use.
 type vocabulary struct {
 	s *session
 
@@ -25,20 +25,21 @@ type vocabulary struct {
 }
 
 const (
-	wordsTimeout = 3 * time.Second // for a list
-	maxWords     = 2000            // of a kind
+	wordsTimeout = 3 * time.Second
+	maxWords     = 2000 // of each kind
 )
 
 func newVocabulary(s *session) *vocabulary { return &vocabulary{s: s, stale: true} }
 
-// changed tells that what the server offers may have changed.
+// changed records that the server's lists may have changed.
 func (w *vocabulary) changed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stale = true
 }
 
-// refresh asks the server anew if something has changed. What it does not answer is not completed.
+// refresh lists what the server offers if that may have changed. It ignores errors: such words are
+// not completed.
 func (w *vocabulary) refresh(ctx context.Context) {
 	w.mu.Lock()
 	stale := w.stale
@@ -95,7 +96,8 @@ func argumentNames(p mcp.Prompt) []string {
 	return names
 }
 
-// candidates returns the words that could stand where the last of words is being typed, sorted. Those that are not safe to be shown are left out.
+// candidates returns the words that could replace the last of words, sorted. It omits those that
+// are unsafe to show.
 func (w *vocabulary) candidates(words []string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +121,7 @@ func (w *vocabulary) candidates(words []string) []string {
 	return slices.Compact(fits)
 }
 
-// arguments returns what may be an argument of the first of words.
+// arguments returns the possible arguments of the command words[0].
 func (w *vocabulary) arguments(words []string, at int) (list []string) {
 	switch words[0] {
 	case "call":
@@ -174,7 +176,8 @@ func (w *vocabulary) completeArguments(words []string, at int) (list []string) {
 	return list
 }
 
-// toolArguments are those that have no value yet, or the values that the one can have that is being typed.
+// toolArguments returns the arguments without a value yet, or the possible values of the argument
+// that is being typed.
 func toolArguments(props []property, given []string, last string) []string {
 	var names []string
 	for _, p := range props {
@@ -198,7 +201,7 @@ func toolArguments(props []property, given []string, last string) []string {
 	return unused(names, given)
 }
 
-// unused returns names as arguments, but for those that are given.
+// unused returns names as arguments, except those in given.
 func unused(names, given []string) (list []string) {
 	for _, name := range names {
 		taken := slices.ContainsFunc(given, func(word string) bool {
@@ -211,7 +214,7 @@ func unused(names, given []string) (list []string) {
 	return list
 }
 
-// flagNames are the flags of a command of the shell.
+// flagNames returns the flags of a command of the shell.
 func flagNames(name string) []string {
 	v := (&shell{s: &session{}}).verb(name)
 	if v == nil {
@@ -224,7 +227,8 @@ func flagNames(name string) []string {
 	return list
 }
 
-// complete completes the word before pos in a line. choices are those that there are if there is no more to complete.
+// complete completes the word before pos in a line. If it can't add anything, choices are the
+// possible words.
 func (w *vocabulary) complete(line string, pos int) (newLine string, newPos int, choices []string) {
 	before, after := line[:pos], line[pos:]
 	words, err := splitLine(before)
@@ -236,7 +240,7 @@ func (w *vocabulary) complete(line string, pos int) (newLine string, newPos int,
 	}
 	last := words[len(words)-1]
 	if !strings.HasSuffix(before, last) {
-		return line, pos, nil // it was written with quotes
+		return line, pos, nil // it has quotes
 	}
 	fits := w.candidates(words)
 	if len(fits) == 0 {

@@ -6,7 +6,6 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// showFlags are what show can be told.
 type showFlags struct {
 	side                      sideFlag
 	filter, number            string
@@ -116,7 +115,7 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 	return l.run(ctx, s.events(ctx), func() bool { return true })
 }
 
-// parseFilter reads a filter; an empty one is nil.
+// parseFilter parses a filter. An empty text is nil.
 func parseFilter(command, text string) (*filter.Filter, error) {
 	if text == "" {
 		return nil, nil

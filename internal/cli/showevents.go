@@ -15,7 +15,7 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// An eventSet holds numbers of events, by their captures.
+// An eventSet is a set of event numbers by capture, as bitmaps.
 type eventSet map[string]map[uint64]uint64
 
 func (s eventSet) add(id string, n uint64) {
@@ -29,17 +29,19 @@ func (s eventSet) add(id string, n uint64) {
 
 func (s eventSet) has(id string, n uint64) bool { return s[id][n/64]&(1<<(n%64)) != 0 }
 
-const maxInFull = 1000 // exchanges that are shown in full at once
+// maxInFull limits how many exchanges are shown in full at once.
+const maxInFull = 1000
 
-// A picker says which events are to be printed.
+// A picker decides which events are printed.
 type picker struct {
 	all    bool
 	events eventSet
-	rows   map[string]map[uint64]*trace.Row // by their first event, for those in full
-	count  int
+	// rows are the exchanges shown in full, by capture and first event.
+	rows  map[string]map[uint64]*trace.Row
+	count int
 }
 
-// pickEvents reads the captures for what belongs to the exchanges that are asked for.
+// pickEvents reads the captures and picks the events of the requested exchanges.
 func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, error) {
 	p := &picker{events: eventSet{}, rows: map[string]map[uint64]*trace.Row{}}
 	if f.number == "" && f.parsed == nil {
@@ -108,7 +110,6 @@ func showEvents(ctx context.Context, s captureSource, f *showFlags) error {
 	return l.w.Flush()
 }
 
-// An eventPrinter prints events.
 type eventPrinter struct {
 	*lister
 	flags    *showFlags
@@ -128,7 +129,7 @@ func (v *eventPrinter) print(e *capture.Event) error {
 	return v.full(e)
 }
 
-// raw prints a payload byte by byte. Terminals get it escaped, since they do what they are told.
+// raw prints the exact bytes of a payload, escaped if the output is a terminal.
 func (v *eventPrinter) raw(e *capture.Event) error {
 	if len(e.Data) == 0 {
 		return nil
@@ -143,7 +144,7 @@ func (v *eventPrinter) raw(e *capture.Event) error {
 	return v.w.WriteByte('\n')
 }
 
-// message prints a message on one line; what is no message is left out.
+// message prints a message on one line. It omits payloads that are not messages.
 func (v *eventPrinter) message(e *capture.Event) error {
 	if e.Kind != capture.KindMessage || jsonwire.Valid(e.Data, 0) != nil {
 		return nil
@@ -156,7 +157,7 @@ func (v *eventPrinter) message(e *capture.Event) error {
 	return err
 }
 
-// arrow is the sign for a direction.
+// arrow returns the sign for a direction.
 func arrow(d capture.Dir) string {
 	switch d {
 	case capture.ToServer:
@@ -197,9 +198,10 @@ func eventStyle(e *capture.Event) string {
 	return dim
 }
 
-const maxFrameText = 200 // bytes of a payload on the line of a frame
+// maxFrameText limits the bytes of a payload on the line of a frame.
+const maxFrameText = 200
 
-// eventText says what is in an event, on one line.
+// eventText describes an event on one line.
 func eventText(e *capture.Event) string {
 	var parts []string
 	size := e.Len
@@ -252,7 +254,7 @@ func sseFields(s *capture.SSE) string {
 	return strings.Join(list, ", ")
 }
 
-// full prints an event with everything that it says.
+// full prints an event with all its fields.
 func (v *eventPrinter) full(e *capture.Event) error {
 	if r := v.picker.rows[e.Capture][e.N]; r != nil {
 		v.title(r)
@@ -281,7 +283,7 @@ func (v *eventPrinter) full(e *capture.Event) error {
 	return err
 }
 
-// eventHead says what an event is besides its payload.
+// eventHead describes an event except its payload.
 func eventHead(e *capture.Event, what string) string {
 	parts := []string{what}
 	if len(e.Data) > 0 || e.Len > 0 {
@@ -305,7 +307,7 @@ func eventHead(e *capture.Event, what string) string {
 	return strings.Join(parts, ", ")
 }
 
-// title prints what there is to say about an exchange as a whole.
+// title prints a summary of an exchange.
 func (v *eventPrinter) title(r *trace.Row) {
 	fmt.Fprintf(v.w, "%s\n", v.paint.in(rowStyle(r), fmt.Sprintf("%s #%d %s", trace.Glyph(r), r.N, trace.Summary(r))))
 	facts := []string{r.At.UTC().Format("2006-01-02T15:04:05.000000Z"), "server " + r.Capture.Name, r.Capture.Transport}
@@ -344,8 +346,10 @@ func (v *eventPrinter) headers(e *capture.Event) {
 }
 
 const (
-	maxPretty      = 1 << 20 // bytes of a payload that is shown
-	maxPrettyDepth = 64      // levels that are indented
+	// maxPretty limits the bytes of a payload that are shown.
+	maxPretty = 1 << 20
+	// maxPrettyDepth limits the levels that are indented.
+	maxPrettyDepth = 64
 )
 
 // payload prints a payload for people: JSON indented, anything else line by line.

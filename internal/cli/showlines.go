@@ -16,35 +16,40 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// A lister prints rows, one line each, with what is inside them indented.
+// A lister prints rows, one line each, followed by their children, indented.
 type lister struct {
-	w      *bufio.Writer
-	paint  paint
-	width  int // 0 does not cut
+	w     *bufio.Writer
+	paint paint
+	// width is the width in columns. Zero doesn't cut.
+	width  int
 	prefix string
 	json   bool
 	filter *filter.Filter
-	live   bool // print a row as soon as there is something to say
-	server bool // print which server it is
+	// live prints a row as soon as it has a status or is a stream, instead of in order.
+	live bool
+	// server prints the server of each row.
+	server bool
 	began  time.Time
-	count  int // of rows printed
+	// count is the number of rows printed.
+	count int
 
-	queue []*trace.Row // that wait for what becomes of them, the oldest first
+	// queue holds the rows that are not printed yet, the oldest first.
+	queue []*trace.Row
 }
 
-// The marks of rows.
+// The values of Row.Mark.
 const (
-	markTaken   = 1 // out of the queue
+	markTaken   = 1 // removed from the queue
 	markPrinted = 2
 )
 
-// newLister returns a lister that prints to where data goes.
+// newLister returns a lister that prints to standard output.
 func newLister(e *env, f *filter.Filter) *lister {
 	s := newScreen(e.stdout)
 	return &lister{w: bufio.NewWriterSize(e.stdout, 32<<10), paint: s.paint, width: terminalWidth(e.stdout), filter: f}
 }
 
-// run prints the rows of a timeline. The order is that in which they began, unless it is live.
+// run prints the rows of a timeline, in the order in which they began unless l.live is set.
 func (l *lister) run(ctx context.Context, events iter.Seq2[*capture.Event, error], ended func() bool) error {
 	m := trace.New(&trace.Options{MaxRows: maxWindow, Scan: scanner(ctx, l.filter)})
 	var failed error
@@ -93,7 +98,8 @@ func (l *lister) changes(list []trace.Change) error {
 	return l.settled()
 }
 
-// settled prints what nothing more is expected of.
+// settled prints the rows at the head of the queue that are complete, or if l.live is set, all that
+// have something to show.
 func (l *lister) settled() error {
 	if l.live {
 		rest := l.queue[:0]
@@ -118,7 +124,7 @@ func (l *lister) settled() error {
 	return nil
 }
 
-// live reports whether there is something to say about a row while things go on.
+// live reports whether a row has something to show in live mode.
 func live(r *trace.Row) bool {
 	return r.Status != trace.Pending || r.HTTP != nil && r.HTTP.Stream && r.Kind == trace.HTTP || r.Method == "subscriptions/listen"
 }
@@ -130,7 +136,7 @@ func (l *lister) pop() *trace.Row {
 	return r
 }
 
-// flush prints what waits, up to a row; nil is all.
+// flush prints the queue up to and including last. Nil prints all of it.
 func (l *lister) flush(last *trace.Row) error {
 	if last != nil && last.Mark != 0 {
 		return nil
@@ -144,7 +150,7 @@ func (l *lister) flush(last *trace.Row) error {
 	return nil
 }
 
-// print prints a row with what is inside it, if the filter wants it.
+// print prints a row and its children, if the filter matches.
 func (l *lister) print(r *trace.Row) error {
 	if r.Mark = markTaken; !l.filter.MatchScanned(r, r.Hits) {
 		return nil
@@ -172,7 +178,7 @@ func (l *lister) lines(r *trace.Row, depth int) error {
 	}
 	for _, c := range r.Children {
 		if c.Mark = markPrinted; c.Kind == trace.Request && !c.Done {
-			c.Mark = 0 // it comes again when it is done
+			c.Mark = 0 // it is printed when done
 		}
 		if err := l.lines(c, depth+1); err != nil {
 			return err
@@ -181,10 +187,10 @@ func (l *lister) lines(r *trace.Row, depth int) error {
 	return nil
 }
 
-// late prints a row inside one that was printed before.
+// late prints a row whose parent was printed before.
 func (l *lister) late(r *trace.Row) error {
 	if l.live && r.Kind == trace.Request && !r.Done {
-		return nil // when it is done
+		return nil // printed when done
 	}
 	r.Mark = markPrinted
 	if l.json {
@@ -193,7 +199,7 @@ func (l *lister) late(r *trace.Row) error {
 	return l.line(r, 1, " (of #"+strconv.FormatUint(r.Root().N, 10)+")")
 }
 
-// narrowWidth is the width below which a line has neither the time nor columns.
+// narrowWidth is the width below which a line omits the time and the columns.
 const narrowWidth = 60
 
 // line prints one row.
@@ -240,7 +246,7 @@ func (l *lister) line(r *trace.Row, depth int, after string) error {
 	return err
 }
 
-// rowStyle is how the sign and the name of a row are painted.
+// rowStyle returns the style of a row's sign and name.
 func rowStyle(r *trace.Row) string {
 	switch trace.Glyph(r) {
 	case "✖":

@@ -11,14 +11,16 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// A captureSource is the captures that a command reads. It may be read more than once, unless standard input is among them.
+// A captureSource is the captures that a command reads. It can be read repeatedly, unless it
+// includes standard input.
 type captureSource struct {
 	e     *env
 	paths []string
-	side  capture.Side // of what a bridge has recorded; "" is both
+	// side selects one side of a bridge's capture. "" is both.
+	side capture.Side
 }
 
-// stdin reports whether standard input is read, which can be done once.
+// stdin reports whether the source includes standard input, which can be read only once.
 func (s captureSource) stdin() bool {
 	for _, p := range s.paths {
 		if p == "-" {
@@ -28,7 +30,8 @@ func (s captureSource) stdin() bool {
 	return false
 }
 
-// events returns the events of all captures in one timeline. What stops reading one of them is an error there; the others go on.
+// events returns the events of all captures in one timeline. If reading one capture fails, its
+// error is in the sequence and the others continue.
 func (s captureSource) events(ctx context.Context) iter.Seq2[*capture.Event, error] {
 	var seqs []iter.Seq2[*capture.Event, error]
 	for _, p := range s.paths {
@@ -88,7 +91,8 @@ func (s captureSource) one(ctx context.Context, path string, follow bool) iter.S
 	}
 }
 
-// scanner returns what notes on rows which terms about payloads hold: of messages, of text, and of the heads of HTTP messages.
+// scanner returns a function that evaluates the filter's payload terms on messages, text and HTTP
+// headers, or nil if the filter has none.
 func scanner(ctx context.Context, f *filter.Filter) func(e *capture.Event) filter.Hits {
 	if !f.NeedsPayload() {
 		return nil
@@ -110,10 +114,12 @@ func scanner(ctx context.Context, f *filter.Filter) func(e *capture.Event) filte
 	}
 }
 
-// maxWindow is how many rows are held while a capture is read: what an exchange may lie apart from what belongs to it.
+// maxWindow limits how many rows are kept while a capture is read, and so how far apart the events
+// of an exchange may be.
 const maxWindow = 10_000
 
-// walk reads captures and calls each for every row of the timeline when all is known about it, in order. It holds a limited number of rows.
+// walk reads captures and calls each for every row of the timeline, in order, once it is complete.
+// It keeps a limited number of rows.
 func walk(ctx context.Context, s captureSource, f *filter.Filter, each func(r *trace.Row) error) (*trace.Model, error) {
 	m := trace.New(&trace.Options{MaxRows: maxWindow, Scan: scanner(ctx, f)})
 	for e, err := range s.events(ctx) {

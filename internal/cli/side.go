@@ -9,13 +9,13 @@ import (
 	"mcpwire/capture"
 )
 
-// sideFlag lets a command read one side of what a bridge has recorded.
+// sideFlag selects one side of a bridge's capture.
 type sideFlag struct{ side capture.Side }
 
-// both is the value of --side for the capture as it is.
+// both is the value of --side that selects both sides.
 const both = "both"
 
-// register defines the flag; fallback is the side that is read without it.
+// register defines the flag. fallback is its default.
 func (f *sideFlag) register(c *cobra.Command, fallback capture.Side) {
 	f.side = fallback
 	what := both

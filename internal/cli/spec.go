@@ -27,7 +27,7 @@ A word with several meanings gets all of them.`,
   mcpwire spec Mcp-Param-Region
   mcpwire spec _meta.io.modelcontextprotocol/clientInfo
   mcpwire spec Tool --json`,
-		// Codes begin with a hyphen. What is a flag is found out in RunE.
+		// Codes begin with a hyphen. RunE separates them from flags.
 		DisableFlagParsing: true,
 	}
 	revs := c.Flags().StringSlice("rev", nil, "say only what concerns this `REVISION`; may be repeated")
@@ -39,7 +39,7 @@ A word with several meanings gets all of them.`,
 		var words []string
 		for _, g := range specref.Open().Index() {
 			for _, w := range g.Words {
-				number, _, _ := strings.Cut(w, " ") // of a code, whose name is behind it
+				number, _, _ := strings.Cut(w, " ") // cut the code's name
 				words = append(words, number)
 			}
 		}
@@ -64,7 +64,7 @@ A word with several meanings gets all of them.`,
 	return c
 }
 
-// parseSpecArgs parses flags, and returns the words. A negative number is a word.
+// parseSpecArgs parses flags and returns the words. A negative number is a word.
 func parseSpecArgs(cmd *cobra.Command, args []string) (words []string, err error) {
 	var others []string
 	for i, arg := range args {
@@ -88,7 +88,7 @@ func parseSpecArgs(cmd *cobra.Command, args []string) (words []string, err error
 	return words, nil
 }
 
-// writeSpec writes what the words, which are one or none, mean.
+// writeSpec writes the meaning of words, which has at most one element.
 func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
 	book := specref.Open()
 	style := specref.Style{Width: helpWidth}

@@ -62,18 +62,20 @@ capture.`,
 	return c
 }
 
-// A statRecord is what stats --json says of a tool or method. Times are in milliseconds.
+// A statRecord holds the statistics of a tool or method for stats --json. Times are in
+// milliseconds.
 type statRecord struct {
-	Server          string   `json:"server"`
-	Tool            string   `json:"tool,omitempty"`
-	Method          string   `json:"method,omitempty"`
-	Calls           uint64   `json:"calls"`
-	OK              uint64   `json:"ok"`
-	Errors          uint64   `json:"errors"`
-	IsErrors        uint64   `json:"isErrors"`
-	Cancelled       uint64   `json:"cancelled"`
-	Unanswered      uint64   `json:"unanswered"`
-	Waited          *float64 `json:"unansweredMaxMs,omitempty"` // how long the unanswered ones have waited, the longest of them
+	Server     string `json:"server"`
+	Tool       string `json:"tool,omitempty"`
+	Method     string `json:"method,omitempty"`
+	Calls      uint64 `json:"calls"`
+	OK         uint64 `json:"ok"`
+	Errors     uint64 `json:"errors"`
+	IsErrors   uint64 `json:"isErrors"`
+	Cancelled  uint64 `json:"cancelled"`
+	Unanswered uint64 `json:"unanswered"`
+	// Waited is the longest time that an unanswered call has waited.
+	Waited          *float64 `json:"unansweredMaxMs,omitempty"`
 	P50             *float64 `json:"p50Ms,omitempty"`
 	P95             *float64 `json:"p95Ms,omitempty"`
 	P99             *float64 `json:"p99Ms,omitempty"`
@@ -123,7 +125,7 @@ func writeStats(e *env, list []*trace.Stat, by string, server bool) error {
 	return t.print(e)
 }
 
-// statCells are the cells of a line of the table.
+// statCells returns the cells of a line of the table.
 func statCells(s *trace.Stat, server bool) []string {
 	var cells []string
 	for _, n := range []uint64{s.Calls, s.Errors, s.ToolErrors, s.Canceled, s.Unanswered} {

@@ -12,17 +12,20 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A table is printed with its columns below each other. The texts in it are safe already.
+// A table is printed with aligned columns. Its texts must be escaped.
 type table struct {
 	heads []string
-	right bool     // all columns but the last are numbers
-	spare []string // heads of the columns that a terminal need not show if it is too narrow, what is missed least first
+	// right aligns all columns except the last to the right.
+	right bool
+	// spare are the heads of columns that may be dropped on a narrow terminal, the least important
+	// first.
+	spare []string
 	rows  [][]string
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// drop leaves a column out, and reports whether there was one.
+// drop removes a column and reports whether it existed.
 func (t *table) drop(head string) bool {
 	i := slices.Index(t.heads, head)
 	if i < 0 {
@@ -35,7 +38,8 @@ func (t *table) drop(head string) bool {
 	return true
 }
 
-// write prints the table, on a terminal so that no line is wider than that: columns are left out, which is returned, and the last one is cut.
+// write prints the table. On a terminal it drops spare columns, whose heads it returns, and cuts
+// the last column so that lines fit.
 func (t *table) write(w io.Writer, width int) (left []string, err error) {
 	for _, spare := range t.spare {
 		if width > 0 && lineWidth(t.widths()) > width && t.drop(spare) {
@@ -62,7 +66,8 @@ func (t *table) write(w io.Writer, width int) (left []string, err error) {
 	return left, err
 }
 
-const gap = 2 // columns of the screen between those of a table
+// gap is the number of screen columns between columns of the table.
+const gap = 2
 
 func (t *table) widths() []int {
 	widths := make([]int, len(t.heads))
@@ -82,7 +87,7 @@ func lineWidth(widths []int) int {
 	return sum
 }
 
-// print writes the table to standard output and says on standard error what there was no room for.
+// print writes the table to standard output and names dropped columns on standard error.
 func (t *table) print(e *env) error {
 	left, err := t.write(e.stdout, terminalWidth(e.stdout))
 	if err == nil && left != nil {
@@ -91,7 +96,8 @@ func (t *table) print(e *env) error {
 	return err
 }
 
-// terminalWidth returns how many columns the terminal has that w writes to; 0 if it is none.
+// terminalWidth returns the number of columns of the terminal that w writes to, or 0 if w isn't a
+// terminal.
 func terminalWidth(w io.Writer) int {
 	if s, ok := w.(*termSource); ok {
 		w = s.out

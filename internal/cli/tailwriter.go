@@ -8,24 +8,31 @@ import (
 	"sync"
 )
 
-// A tailWriter keeps the beginning and the end of a server's standard error, for when it fails, and
-// passes it on if it is to be shown. It may be used by many goroutines at once.
+// A tailWriter keeps the beginning and the end of a server's standard error, for error messages,
+// and can pass it on. It is safe for concurrent use.
 type tailWriter struct {
-	mu   sync.Mutex
-	show io.Writer // nil does not
+	mu sync.Mutex
+	// show is where the text is passed on to. Nil discards it.
+	show io.Writer
 	head []byte
-	text []byte // behind head
-	cut  bool   // something between the two is gone
+	// text is the end, after head.
+	text []byte
+	// cut is true if bytes between head and text were dropped.
+	cut bool
 }
 
 const (
-	maxHead   = 8 << 10 // bytes that are kept of the beginning
-	maxTail   = 8 << 10 // and of the end
-	tailLines = 10      // that a message shows
-	tailWidth = 200     // characters of each
+	// maxHead is the number of bytes kept of the beginning.
+	maxHead = 8 << 10
+	// maxTail is the number of bytes kept of the end.
+	maxTail = 8 << 10
+	// tailLines is the number of lines shown in a message.
+	tailLines = 10
+	// tailWidth is the number of characters shown of each.
+	tailWidth = 200
 )
 
-// newTailWriter returns one that passes on to show, which may be nil.
+// newTailWriter returns a tailWriter that also writes to show, unless that is nil.
 func newTailWriter(show io.Writer) *tailWriter {
 	if show != nil && writerIsTerminal(show) {
 		show = safeWriter{show}
@@ -33,7 +40,8 @@ func newTailWriter(show io.Writer) *tailWriter {
 	return &tailWriter{show: show}
 }
 
-// Write implements io.Writer. It never fails: what a server has to say besides is not worth failing for.
+// Write implements io.Writer. It never fails, because a server must not fail for its standard
+// error.
 func (t *tailWriter) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,7 +56,7 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines are those that matter, escaped.
+// lines returns the important lines, escaped.
 func (t *tailWriter) lines() []string {
 	var lines []string
 	for _, line := range importantLines(t.all()) {
@@ -57,7 +65,7 @@ func (t *tailWriter) lines() []string {
 	return lines
 }
 
-// all are all lines that were kept and have something in them.
+// all returns all kept lines that are not blank.
 func (t *tailWriter) all() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +86,7 @@ func (t *tailWriter) all() []string {
 
 var (
 	troubleLine = regexp.MustCompile(`(?i)\b(error|fatal|panic|exception|denied|missing|required|not set|not found|must|failed|failure|cannot|can't|unable|invalid)\b|[a-z](Error|Exception)\b`)
-	// Lines of usage texts, of source code and of stack traces, which tell nothing by themselves.
+	// usageLine matches lines of usage texts, source code and stack traces, which explain nothing.
 	usageLine = regexp.MustCompile(`new [A-Za-z]*Error\(|^\s*(-{1,2}[A-Za-z]|[Uu]sage\b|at |File "|\.\.\.|\^|[}\])])`)
 )
 
@@ -87,8 +95,8 @@ func isTrouble(line string) bool {
 	return troubleLine.MatchString(line) && !usageLine.MatchString(line)
 }
 
-// importantLines chooses the lines of a standard error that say why a server failed: the first ones,
-// the last ones, and those that speak of an error. What is left out is counted.
+// importantLines selects the lines of a standard error that say why a server failed: the first, the
+// last, and those about errors. It replaces omitted lines by their number.
 func importantLines(lines []string) []string {
 	if len(lines) <= tailLines {
 		return lines

@@ -53,7 +53,7 @@ const tapExample = `  mcpwire tap -- node build/index.js
   # a server on HTTP, for clients that are given http://127.0.0.1:9000/mcp
   mcpwire tap --listen 127.0.0.1:9000 https://example.com/mcp`
 
-// tapFlags are the flags of tap, on standard input and output and on HTTP.
+// tapFlags are the flags of tap, for stdio and HTTP.
 type tapFlags struct {
 	name     string
 	output   string
@@ -99,7 +99,8 @@ func newTapCommand(e *env) *cobra.Command {
 		Annotations: map[string]string{ownSignals: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
-			if f.listen != "" && dash < 0 { // then what comes is not a command with its own flags
+			// Without --, no command with its own flags can follow.
+			if f.listen != "" && dash < 0 {
 				cmd.Flags().SetInterspersed(true)
 				if err := cmd.Flags().Parse(args); err != nil {
 					return flagError(cmd, err)
@@ -129,11 +130,12 @@ func newTapCommand(e *env) *cobra.Command {
 		},
 	}
 	f.register(c.Flags())
-	c.Flags().SetInterspersed(false) // what follows the command's name is the command's, also where a launcher has eaten the --
+	// Flags after the command's name belong to the command, even if a launcher dropped the --.
+	c.Flags().SetInterspersed(false)
 	return c
 }
 
-// validate finds flags that cannot be meant together.
+// validate returns an error if flags don't go together.
 func (f *tapFlags) validate() error {
 	switch {
 	case f.redact != "default" && f.redact != "off":
@@ -161,7 +163,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	if err != nil {
 		return err
 	}
-	// Caught before the server is started, so that none is lost.
+	// Catch signals before the server starts, so that none is lost.
 	forward, catch := tap.Signals()
 	if restart != nil && restart.OnHangup {
 		forward = append(forward, syscall.SIGHUP) // also under nohup
@@ -174,7 +176,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	defer signal.Stop(caught)
 
 	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Log: say, Record: rec.writer}
-	opts.Stdout, _ = e.stdout.(*os.File) // nil is the process's own, which it is
+	opts.Stdout, _ = e.stdout.(*os.File) // nil is the process's stdout
 	opts.Stderr, _ = e.stderr.(*os.File)
 	var live *liveCheck
 	if f.check {
@@ -207,7 +209,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	return nil
 }
 
-// awaitUnlessTold waits for what is left to be checked and written, unless a signal says that the process shall end.
+// awaitUnlessTold waits for finished, or until SIGINT or SIGTERM arrives.
 func awaitUnlessTold(finished <-chan struct{}, signals <-chan os.Signal) {
 	for {
 		select {
@@ -221,7 +223,7 @@ func awaitUnlessTold(finished <-chan struct{}, signals <-chan os.Signal) {
 	}
 }
 
-// notes returns what says something about the tap itself.
+// notes returns the function that prints notes about the tap itself. Without -v it prints nothing.
 func (f *tapFlags) notes(e *env) func(string) {
 	if !f.verbose {
 		return func(string) {}
@@ -231,29 +233,33 @@ func (f *tapFlags) notes(e *env) func(string) {
 	}
 }
 
-// maxUnchecked is how many bytes may wait to be checked, events themselves included. What is beyond is passed over, and the checker is told so.
+// maxUnchecked limits the bytes of events that wait for the checker; each event counts eventBytes
+// more. Further events are dropped, and the checker sees a gap.
 const (
 	maxUnchecked = 64 << 20
 	eventBytes   = 512
 )
 
-// checkWait is how long the end of a tap waits for a checker that gets nowhere, since nobody reads standard error, say.
+// checkWait limits how long the end of a tap waits for a blocked checker, for example if nobody
+// reads standard error.
 const checkWait = 3 * time.Second
 
-// A liveCheck checks events while the wire goes on.
+// A liveCheck checks events while the tap forwards messages.
 type liveCheck struct {
 	out io.Writer
 	k   *check.Checker
 
-	mu     sync.Mutex
-	queue  []*capture.Event
-	bytes  int
-	lost   *capture.Event // a gap
+	mu    sync.Mutex
+	queue []*capture.Event
+	bytes int
+	// lost is the gap event for dropped events, or nil.
+	lost   *capture.Event
 	closed bool
-	wake   chan struct{} // one element
-	done   chan struct{}
+	// wake has one element of buffer.
+	wake chan struct{}
+	done chan struct{}
 
-	checked atomic.Uint64 // events
+	checked atomic.Uint64
 }
 
 func newLiveCheck(out io.Writer, transport string) *liveCheck {
@@ -262,7 +268,7 @@ func newLiveCheck(out io.Writer, transport string) *liveCheck {
 	return c
 }
 
-// observe takes an event. It never waits for the checker.
+// observe queues an event. It never waits for the checker.
 func (c *liveCheck) observe(e *capture.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,7 +317,8 @@ func (c *liveCheck) run() {
 	}
 }
 
-// close checks what is left, unless that gets nowhere. observe does no harm afterwards.
+// close waits until the queue is checked, or the checker makes no progress for checkWait. Later
+// calls of observe do nothing.
 func (c *liveCheck) close() {
 	c.mu.Lock()
 	c.closed = true
@@ -334,7 +341,7 @@ func (c *liveCheck) close() {
 	}
 }
 
-// print writes a line for each finding, in one write: hosts read stderr line by line.
+// print writes a line for each finding, in one write, because hosts read stderr line by line.
 func (c *liveCheck) print(findings []check.Finding) {
 	for _, f := range findings {
 		at := fmt.Sprintf("event %d", f.Event)

@@ -21,11 +21,11 @@ import (
 	"mcpwire/streamable"
 )
 
-// runTapHTTP taps a server on HTTP, until a signal ends it.
+// runTapHTTP taps an HTTP server until a signal arrives.
 func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	defer context.AfterFunc(ctx, stop)() // a second signal ends it as it would end any program
+	defer context.AfterFunc(ctx, stop)() // a second signal kills it
 	u, err := f.serverURL(rawURL)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 	if f.verbose {
 		opts.Logger = slog.New(slog.NewTextHandler(e.stderr, nil))
 	}
-	if _, err := taphttp.New(u, nil, opts); err != nil { // before anything is made on disk
+	if _, err := taphttp.New(u, nil, opts); err != nil { // before creating files
 		return usagef("tap: %s", strings.TrimPrefix(err.Error(), "taphttp: "))
 	}
 	l, err := f.listenHTTP(ctx)
@@ -88,13 +88,13 @@ func (f *tapFlags) serveTap(ctx context.Context, e *env, l net.Listener, u *url.
 	return err
 }
 
-// serverURL reads the URL of the server.
+// serverURL parses the URL of the server.
 func (f *tapFlags) serverURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
 		if bad, ok := errors.AsType[*url.Error](err); ok {
-			err = bad.Err // the rest repeats the URL, which may hold a password
+			err = bad.Err // drop the URL: secrets
 		}
 		return nil, usagef("tap: the URL of the server: %w", err)
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -109,9 +109,9 @@ func (f *tapFlags) serverURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// upstreamTLS returns the configuration of TLS to the server.
+// upstreamTLS returns the TLS configuration for connections to the server.
 func (f *tapFlags) upstreamTLS() (*tls.Config, error) {
-	config := &tls.Config{InsecureSkipVerify: f.insecure} // the user has said so
+	config := &tls.Config{InsecureSkipVerify: f.insecure} // the user's choice
 	if f.caFile == "" {
 		return config, nil
 	}
@@ -130,7 +130,8 @@ func (f *tapFlags) upstreamTLS() (*tls.Config, error) {
 	return config, nil
 }
 
-// listenHTTP listens at the address for clients; one without a host is on this machine's loopback.
+// listenHTTP listens at the address for clients. Without a host, it listens on the loopback
+// interface.
 func (f *tapFlags) listenHTTP(ctx context.Context) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(f.listen)
 	if err != nil {

@@ -11,14 +11,18 @@ import (
 	livesock "mcpwire/internal/trace/live"
 )
 
-// A tapRecording is what a tap records to: a file, viewers, or both.
+// A tapRecording is the destination of a tap's recording: a file, viewers, or both.
 type tapRecording struct {
-	writer *capture.Writer  // nil: neither
-	file   *capture.File    // nil: viewers only
-	live   *livesock.Server // nil: the file only
+	// writer is nil if there is neither a file nor viewers.
+	writer *capture.Writer
+	// file is nil if there are only viewers.
+	file *capture.File
+	// live is nil if there is only the file.
+	live *livesock.Server
 }
 
-// liveRestart lets viewers have the server started again, if the tap does that. It returns what asks for it; nil if it does not.
+// liveRestart lets viewers restart the server, if the tap restarts it. It returns the function that
+// requests a restart, or nil.
 func liveRestart(r *tap.Restart) func() {
 	if r == nil {
 		return nil
@@ -28,13 +32,14 @@ func liveRestart(r *tap.Restart) func() {
 	return func() {
 		select {
 		case wish <- "a viewer asked for it":
-		default: // somebody has asked already
+		default: // a request is pending
 		}
 	}
 }
 
-// record begins the capture that the flags ask for, and shows it to viewers. If the usual folder cannot be used, a word on stderr is all: a server that worked
-// before shall work with tap. That there are no viewers is worth a word with -v only.
+// record starts the capture that the flags ask for and shows it to viewers. If the default folder
+// can't be used, it only prints a note, because a server that worked before must work with tap. If
+// viewers can't connect, it prints a note with -v only.
 func (f *tapFlags) record(e *env, transport, name, serverURL string, restart func(), say func(string)) (*tapRecording, error) {
 	server := livesock.NewServer(&livesock.Options{Restart: restart})
 	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: name, URL: serverURL, Unredacted: f.redact == "off", Tee: server}
@@ -53,14 +58,14 @@ func (f *tapFlags) record(e *env, transport, name, serverURL string, restart fun
 	if err := rec.show(server, name, transport); err != nil {
 		say("it cannot be watched: " + err.Error())
 		if file == nil {
-			rec.writer.Close() // it would be for nobody
+			rec.writer.Close() // nobody would see it
 			rec.writer = nil
 		}
 	}
 	return rec, nil
 }
 
-// show lets viewers come. If it returns an error, there will be none.
+// show lets viewers connect. If it returns an error, none can.
 func (r *tapRecording) show(server *livesock.Server, name, transport string) error {
 	hello := livesock.Greeting{Capture: r.writer.ID(), Name: clipLine(name, 200), Transport: transport}
 	if r.file != nil {
@@ -80,7 +85,8 @@ func (r *tapRecording) show(server *livesock.Server, name, transport string) err
 	return nil
 }
 
-// create makes the file that the flags ask for; nil if they ask for none, or if it is the usual one and cannot be made.
+// create creates the file that the flags ask for. It returns nil if they ask for none, or if the
+// default file can't be created.
 func (f *tapFlags) create(e *env, name string, opts *capture.Options, say func(string)) (*capture.File, error) {
 	if f.noRecord {
 		return nil, nil
@@ -105,12 +111,12 @@ func (f *tapFlags) create(e *env, name string, opts *capture.Options, say func(s
 	return rec, nil
 }
 
-// notice tells what has happened to the file of a capture.
+// notice prints a problem with the file of a capture.
 func (e *env) notice(err error) {
 	fmt.Fprintln(e.stderr, "mcpwire: "+safeLine(err.Error()))
 }
 
-// finish ends the capture, and lets viewers see the end.
+// finish ends the capture and the viewers' streams.
 func (r *tapRecording) finish(e *env) {
 	switch {
 	case r.file != nil:
@@ -118,9 +124,10 @@ func (r *tapRecording) finish(e *env) {
 			fmt.Fprintln(e.stderr, "mcpwire: the capture is not complete: "+safeLine(err.Error()))
 		}
 	case r.writer != nil:
-		r.writer.Close() // nothing is written that could fail
+		r.writer.Close() // discarded: can't fail
 	}
 	if r.live != nil {
-		r.live.Close() // whatever is left of the socket is removed by the next who looks
+		// The next viewer removes what remains of the socket.
+		r.live.Close()
 	}
 }

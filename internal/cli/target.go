@@ -9,26 +9,33 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// targetHelp is what the help of each command that takes a server says of it.
+// targetHelp is the part of a command's help that describes TARGET.
 const targetHelp = `TARGET is a URL, the name of a server in any host's configuration (mcpwire
 servers lists them), HOST:NAME, or FILE:NAME. Everything behind -- is the
 command line of a stdio server instead, and is not touched; TARGET is left out
 then. mcpwire asks once before it uses a server of the project's own file, such
 as ./.mcp.json; without a terminal that needs HOST:NAME or --trust-project.`
 
-// A targetSpec is the server that a command line means: one that is started, or one that is reached over HTTP.
+// A targetSpec is the server that a command line names: a command to start, or a URL.
 type targetSpec struct {
-	name      string   // for messages; nothing in it is secret
-	command   []string // of a stdio server, the program first; nil for the others
-	dir       string   // that it runs in; "" is this one
-	env       []string // that it gets besides this process's, as NAME=value
-	url       string   // of a server that is reached over HTTP
-	header    http.Header
-	transport string        // transportHTTP or transportSSE if the configuration says so
-	timeout   time.Duration // for an answer, of the configuration; 0 if it does not say
+	// name is for messages. It contains no secrets.
+	name string
+	// command is that of a stdio server, the program first. It is nil for HTTP.
+	command []string
+	// dir is the working directory. "" is the current one.
+	dir string
+	// env is added to this process's environment, as NAME=value.
+	env []string
+	// url is that of an HTTP server.
+	url    string
+	header http.Header
+	// transport is transportHTTP or transportSSE if the configuration says so.
+	transport string
+	// timeout is the configured limit for an answer. Zero means none.
+	timeout time.Duration
 }
 
-// The values of --transport, and of targetSpec.transport.
+// The values of --transport and targetSpec.transport.
 const (
 	transportAuto  = "auto"
 	transportStdio = "stdio"
@@ -38,8 +45,9 @@ const (
 
 func (t *targetSpec) isStdio() bool { return t.command != nil }
 
-// splitTarget tells the server on a command line from the command's own arguments. It reads the flags --config, --server and --env of cmd, if it has
-// them. All errors are wrong command lines; what is in rest, the caller must use or complain of.
+// splitTarget separates the server on a command line from the command's own arguments, rest, which
+// the caller must check. It reads the flags --config, --server and --env of cmd if they exist. All
+// errors are usage errors.
 func splitTarget(cmd *cobra.Command, e *env, args []string) (t targetSpec, rest []string, err error) {
 	dash := cmd.ArgsLenAtDash()
 	file, server := flagText(cmd, "config"), flagText(cmd, "server")
@@ -67,7 +75,8 @@ func splitTarget(cmd *cobra.Command, e *env, args []string) (t targetSpec, rest 
 	return t, args[1:], err
 }
 
-// commandName shows a command without what may be secret: the program, and its first argument if that is no option. What stands behind an option may be its value.
+// commandName shows a command without possible secrets: the program, and its first argument unless
+// that is an option. An argument after an option may be its value.
 func commandName(command []string) string {
 	name := safeLine(command[0])
 	if len(command) > 1 && !strings.HasPrefix(command[1], "-") {
@@ -92,7 +101,7 @@ func urlTarget(raw string) (targetSpec, error) {
 	return targetSpec{name: safeURL(raw), url: raw}, nil
 }
 
-// safeURL is a URL as messages show it: without the parts that hold secrets.
+// safeURL returns a URL for messages, without the parts that may contain secrets.
 func safeURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -105,7 +114,7 @@ func safeURL(raw string) string {
 	return safeLine(u.String())
 }
 
-// flagText returns the value of a flag, "" if the command has none of that name.
+// flagText returns the value of a flag, or "" if the command has no such flag.
 func flagText(cmd *cobra.Command, name string) string {
 	if f := cmd.Flags().Lookup(name); f != nil {
 		return f.Value.String()

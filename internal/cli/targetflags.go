@@ -19,7 +19,7 @@ import (
 	"mcpwire/stdio"
 )
 
-// targetFlags are the flags that say how to reach a server, the same for all commands that do.
+// targetFlags are the flags for reaching a server, the same for all commands.
 type targetFlags struct {
 	transport, protocol     string
 	headers, headerFiles    []string
@@ -38,9 +38,11 @@ type targetFlags struct {
 	clientID, secretEnv     string
 	issuer                  string
 	scopes                  []string
-	loginTimeout            time.Duration // 0 is the default
+	// loginTimeout limits the login. Zero means the default.
+	loginTimeout time.Duration
 
-	anyHeader bool // headers may be those that the protocol itself has
+	// anyHeader allows headers that the protocol itself sets.
+	anyHeader bool
 	set       *pflag.FlagSet
 }
 
@@ -49,7 +51,7 @@ const (
 	defaultConnectTimeout = 30 * time.Second
 )
 
-// register adds the flags to a command's, which may have others already.
+// register adds the flags to a command's flag set.
 func (f *targetFlags) register(all *pflag.FlagSet) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.define(fs)
@@ -95,16 +97,16 @@ func (f *targetFlags) setFraming(s string) error {
 	return errors.New("want line or header")
 }
 
-// given reports whether a flag was.
+// given reports whether a flag was given.
 func (f *targetFlags) given(name string) bool { return f.set != nil && f.set.Changed(name) }
 
-// The flags that only make sense for one kind of server.
+// The flags for only one kind of server.
 var (
 	onlyStdio = []string{"env", "cwd", "framing"}
 	onlyHTTP  = []string{"header", "header-file", "insecure", "cacert", "oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope"}
 )
 
-// merge puts what the flags say into a target. It complains of what does not go together.
+// merge applies the flags to a target. It returns an error if they don't fit it.
 func (f *targetFlags) merge(t *targetSpec) error {
 	wrong, kind := onlyHTTP, "a stdio server"
 	if !t.isStdio() {
@@ -196,16 +198,16 @@ func (f *targetFlags) mergeHTTP(t *targetSpec) error {
 	return nil
 }
 
-// ownHeaders are those that the protocol itself decides on.
+// ownHeaders are the headers that the protocol itself sets.
 var ownHeaders = []string{"Accept", "Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Host", "Last-Event-Id"}
 
-// parseHeader reads NAME: VALUE. Errors do not show the value.
+// parseHeader parses NAME: VALUE. Errors don't contain the value.
 func (f *targetFlags) parseHeader(line string) (name, value string, err error) {
 	name, value, ok := strings.Cut(line, ":")
 	name = strings.TrimSpace(name)
 	if !ok || name == "" || strings.Trim(name, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 		if !ok {
-			name = "…" // it may be a token alone
+			name = "…" // may be only a token
 		}
 		return "", "", usagef("--header %s: want 'NAME: VALUE'", clipLine(name, 40))
 	}
@@ -224,7 +226,8 @@ func (f *targetFlags) parseHeader(line string) (name, value string, err error) {
 
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
 
-// expandVariables replaces ${NAME} and ${NAME:-default} by the environment. A variable that is not set is an error: an empty token would look like one.
+// expandVariables expands ${NAME} and ${NAME:-default} from the environment. An unset variable is
+// an error, because an empty token would look valid.
 func expandVariables(s string) (string, error) {
 	var err error
 	s = variable.ReplaceAllStringFunc(s, func(ref string) string {
@@ -240,10 +243,10 @@ func expandVariables(s string) (string, error) {
 	return s, err
 }
 
-// maxSmall is how large files may be that a command line names.
+// maxSmall limits the size of a file named on a command line, in bytes.
 const maxSmall = 64 << 20
 
-// readSmall reads a file that a command line names.
+// readSmall reads a file named on a command line.
 func readSmall(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -259,7 +262,7 @@ func readSmall(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// revisions are those that --protocol allows; nil is all.
+// revisions returns the revisions that --protocol allows. Nil is all.
 func (f *targetFlags) revisions() ([]mcp.Revision, error) {
 	if f.protocol == "" || f.protocol == "auto" {
 		return nil, nil
@@ -279,7 +282,7 @@ func (f *targetFlags) revisions() ([]mcp.Revision, error) {
 	return list, nil
 }
 
-// process is how a stdio server is run. Its standard error goes to stderr too, if that is not nil.
+// process returns the command of a stdio server. Its standard error goes to tail.
 func (f *targetFlags) process(t *targetSpec, tail *tailWriter) *stdio.Cmd {
 	cmd := stdio.Command(t.command[0], t.command[1:]...)
 	cmd.Dir, cmd.Env, cmd.Framing, cmd.Stderr = t.dir, t.env, f.framing, tail
@@ -287,7 +290,8 @@ func (f *targetFlags) process(t *targetSpec, tail *tailWriter) *stdio.Cmd {
 	return cmd
 }
 
-// A command should end soon after it has printed what it was asked for: servers that do not heed the end of their input are told by a signal then.
+// The grace periods of a stdio server are short, because a command should end soon after its
+// output. Servers that ignore the end of their input get a signal.
 const (
 	stopWait = time.Second
 	termWait = 2 * time.Second

@@ -14,7 +14,7 @@ import (
 	"mcpwire/internal/inspect/hosts"
 )
 
-// namedTarget finds the server that a name stands for in the configurations of hosts.
+// namedTarget finds the server with a name in the configurations of hosts.
 func namedTarget(cmd *cobra.Command, e *env, name string) (targetSpec, error) {
 	machine, err := hosts.Current()
 	if err != nil {
@@ -46,7 +46,7 @@ func namedTarget(cmd *cobra.Command, e *env, name string) (targetSpec, error) {
 	return hostTarget(expanded)
 }
 
-// hostTarget makes a target of a server that a host has configured.
+// hostTarget returns the target for a server that a host has configured.
 func hostTarget(s hosts.Server) (targetSpec, error) {
 	t := targetSpec{name: safeLine(s.Name), timeout: s.Timeout}
 	if s.IsRemote() {
@@ -74,7 +74,7 @@ func hostTarget(s hosts.Server) (targetSpec, error) {
 	return t, nil
 }
 
-// unresolved is the error for a name that stands for no server, or for several.
+// unresolved returns the error for a name that matches no server, or several.
 func unresolved(cmd *cobra.Command, name string, err error) error {
 	hint := "mcpwire servers lists the names"
 	var missing *hosts.NotFoundError
@@ -88,7 +88,7 @@ func unresolved(cmd *cobra.Command, name string, err error) error {
 	return fail(exitUsage, "unknown_server", hint, err)
 }
 
-// isProgram reports whether a name is that of something that can be run.
+// isProgram reports whether name can be run.
 func isProgram(name string) bool {
 	if _, err := exec.LookPath(name); err == nil {
 		return true
@@ -101,7 +101,7 @@ func isProgram(name string) bool {
 	return false
 }
 
-// variables are those that --env gives.
+// variables returns the variables that --env sets.
 func variables(cmd *cobra.Command) map[string]string {
 	list, err := cmd.Flags().GetStringArray("env")
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"mcpwire/internal/inspect/hosts"
 )
 
-// trustProject asks once before it allows a server that only a file of the project configures:
-// whoever wrote the project chose what it runs, or where the variables go. The user agrees by the
-// terminal, with --trust-project, by the file's name in the target, and where nobody can be asked
-// by HOST:NAME.
+// trustProject asks once before it allows a server that only a file of the project configures,
+// because the project's author chose its command and where variables go. The user agrees on the
+// terminal, with --trust-project, by the file's name in the target, or, without a terminal, by
+// HOST:NAME.
 func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server, target string) error {
 	byHost := target == s.Host+":"+s.Name
 	switch {
@@ -42,8 +42,8 @@ func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server
 	return nil
 }
 
-// trustQuestion shows all that an entry decides, as it is written: references show which variables
-// are sent where, and values may change what a program does as much as its arguments.
+// trustQuestion shows all fields of an entry, unexpanded: references show which variables are sent
+// where, and values may change what a program does as much as its arguments.
 func trustQuestion(s hosts.Server) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q is a server of the project's own file %s, not of your configuration.\n", s.Name, safeLine(s.File))

@@ -15,16 +15,18 @@ import (
 	"mcpwire/mcp"
 )
 
-// A verb is what can be done with a server: by a command, which connects for it, and by a line of the shell, which is connected already.
+// A verb is an operation on a server, run by a command, which connects for it, or by a line of the
+// shell, which is already connected.
 type verb interface {
 	// register adds the verb's own flags.
 	register(fs *pflag.FlagSet)
-	// parse takes the arguments behind the target, and complains of what cannot be meant. Nothing was started yet.
+	// parse takes the arguments after the target and returns an error if they are invalid. It runs
+	// before anything is started.
 	parse(args []string) error
 	run(ctx context.Context, s *session) error
 }
 
-// A session is a connection to a server, and where what comes of it goes.
+// A session is a connection to a server, with the destinations of its output.
 type session struct {
 	*client.Client
 	e     *env
@@ -33,7 +35,7 @@ type session struct {
 	notes *notes
 }
 
-// newVerbCommand makes the command of a verb of c, which has the texts.
+// newVerbCommand completes c, which has the texts, to the command of a verb.
 func newVerbCommand(e *env, c *cobra.Command, v verb) *cobra.Command {
 	var f targetFlags
 	c.Long += "\n\n" + targetHelp
@@ -52,7 +54,7 @@ func newVerbCommand(e *env, c *cobra.Command, v verb) *cobra.Command {
 	return c
 }
 
-// runVerb connects, does it, and disconnects.
+// runVerb connects, runs the verb, and disconnects.
 func (f *targetFlags) runVerb(ctx context.Context, e *env, t targetSpec, v verb) error {
 	d, err := newDialer(e, t, f)
 	if err != nil {
@@ -89,15 +91,15 @@ func (f *targetFlags) runVerb(ctx context.Context, e *env, t targetSpec, v verb)
 	return err
 }
 
-// heard shows the log messages of a server, those that matter.
+// heard shows the log messages of a server that reach the level.
 func (s *session) heard(method string, params []byte) {
 	if method == mcp.NotificationMessage {
 		s.notes.logParams(params)
 	}
 }
 
-// failure is that of the dialer. To what a server refuses altogether it adds what the server said
-// in the handshake.
+// failure is the failure of the dialer. If the server doesn't support the method, it adds what the
+// server declared in the handshake.
 func (s *session) failure(err error) error {
 	err = s.d.failure(err)
 	f, ok := errors.AsType[*failure](err)
@@ -125,8 +127,8 @@ func (s *session) failure(err error) error {
 	return err
 }
 
-// strayed tells of what the server wrote to standard output that is no message, unless err does:
-// hosts may fail for it, though this program does not.
+// strayed prints a warning about invalid messages on the server's standard output, unless err
+// mentions them: hosts may fail on them, though this program doesn't.
 func (s *session) strayed(err error) {
 	first, n := s.trace.takeStrays()
 	if n == 0 || !s.d.target.isStdio() || err != nil && first != "" && strings.Contains(err.Error(), first) {
@@ -139,10 +141,10 @@ func (s *session) strayed(err error) {
 	s.notes.warnf("the server wrote to standard output %s: %s (mcpwire doctor looks closer)", what, first)
 }
 
-// errOutput is wrapped by the error for data that could not be written.
+// errOutput is wrapped by the error for output that could not be written.
 var errOutput = errors.New("cannot write the output")
 
-// write writes data to standard output.
+// write writes text to standard output.
 func (s *session) write(text string) error {
 	s.notes.clear()
 	if _, err := io.WriteString(s.e.stdout, text); err != nil {
@@ -151,7 +153,7 @@ func (s *session) write(text string) error {
 	return nil
 }
 
-// writeJSON writes the last result of a method as it came.
+// writeJSON writes the last result of a method unchanged.
 func (s *session) writeJSON(method string) error {
 	text, _ := s.trace.result(method)
 	if text == nil {
@@ -160,7 +162,7 @@ func (s *session) writeJSON(method string) error {
 	return s.writeValue(text)
 }
 
-// writeValue writes a JSON value. What is not safe for a terminal is escaped on one.
+// writeValue writes a JSON value, escaped if the output is a terminal.
 func (s *session) writeValue(text []byte) error {
 	if writerIsTerminal(s.e.stdout) {
 		text = safeJSON(text)
@@ -168,7 +170,7 @@ func (s *session) writeValue(text []byte) error {
 	return s.write(string(text) + "\n")
 }
 
-// writeText writes text of the server's, which ends with a line break then.
+// writeText writes text of the server and ends it with a line break.
 func (s *session) writeText(text string) error {
 	if writerIsTerminal(s.e.stdout) {
 		text = safeText(strings.ReplaceAll(text, "\r\n", "\n"))

@@ -30,7 +30,7 @@ func newVersionCommand(e *env) *cobra.Command {
 	}
 }
 
-// versionText is what version prints, and --version.
+// versionText returns the output of version and --version.
 func versionText() string {
 	var dates []string
 	for _, r := range mcp.Revisions() {

@@ -19,11 +19,11 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// watchFlags are what watch can be told.
 type watchFlags struct {
 	filter      string
 	plain, json bool
-	web         string // an address; webHere if there was none
+	// web is an address, or webHere if the user gave none.
+	web         string
 	open        bool
 	allowRemote bool
 	past        int
@@ -32,9 +32,11 @@ type watchFlags struct {
 }
 
 const (
-	webHere = "127.0.0.1:0" // where the page is served unless told otherwise: any port that is free
+	// webHere serves the page on any free port.
+	webHere = "127.0.0.1:0"
 	allPast = -1
-	fewPast = 3 // captures that nobody writes any more, shown unless told otherwise
+	// fewPast is the default number of complete captures to show.
+	fewPast = 3
 )
 
 const watchLong = `Shows what goes over the wire of every tap that runs on this machine, and of every
@@ -79,12 +81,12 @@ func newWatchCommand(e *env) *cobra.Command {
 	fs.BoolVar(&f.open, "open", false, "with --web, open the page in the browser")
 	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --web, allow an address that other machines reach; what they see and send is not encrypted")
 	fs.IntVar(&f.past, "past", fewPast, "show `N` captures of the past as well, the newest; -1 is all (default 3, and 0 with --plain and --json)")
-	fs.Lookup("past").DefValue = "0" // is not printed; the text says it
+	fs.Lookup("past").DefValue = "0" // the text says it
 	fs.BoolVar(&f.noRules, "no-rules", false, "do not hold the traffic against the rules of mcpwire check")
 	return c
 }
 
-// check finds flags that do not go together, and fills in what depends on others.
+// check returns an error if flags don't go together, and sets defaults that depend on others.
 func (f *watchFlags) check(cmd *cobra.Command, e *env) error {
 	faces := 0
 	for _, set := range []bool{f.plain, f.json, f.web != ""} {
@@ -113,7 +115,8 @@ func (f *watchFlags) check(cmd *cobra.Command, e *env) error {
 	return nil
 }
 
-// takeAddress takes the address of --web ADDR from the arguments: the flag may stand alone, so it does not take the next word by itself.
+// takeAddress takes the address of --web ADDR from the arguments, because the flag's value is
+// optional and pflag doesn't take the next word.
 func (f *watchFlags) takeAddress(args []string) []string {
 	if f.web != webHere || len(args) == 0 {
 		return args
@@ -166,7 +169,7 @@ func runWatch(cmd *cobra.Command, e *env, f *watchFlags, args []string) error {
 	})
 }
 
-// besideHub runs a hub while a face shows it, and waits for both.
+// besideHub runs a hub while face shows it, and waits for both.
 func besideHub(ctx context.Context, hub *watch.Hub, face func(ctx context.Context) error) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -198,7 +201,7 @@ func watchTerminal(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, d
 	if os.Getenv("NO_COLOR") != "" {
 		o.Colors = tui.NoColor
 	}
-	// A terminal that is closed ends it as the other signals do, so that what remains of it is left in order.
+	// Closing the terminal ends the program like the other signals, with an orderly cleanup.
 	inner, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
 	err := tui.Run(inner, hub, o)

@@ -11,25 +11,29 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// A plainFace prints what a hub sees as lines, or as objects. It prints a row of the timeline when there is something to say about it, or with JSON when it is complete, and what
-// happens inside one that was printed when it does.
+// A plainFace prints the rows of a hub as lines or JSON objects. It prints a row once there is
+// something to show, or with JSON once it is complete. Later children of a printed row follow when
+// they happen.
 type plainFace struct {
 	hub  *watch.Hub
 	sel  *watch.Selection
 	list *lister
-	buf  bytes.Buffer // of the lister: the hub is not locked while the output waits
+	// buf is the lister's output, so that the hub isn't locked while the output blocks.
+	buf bytes.Buffer
 
-	waiting []*trace.Row    // of the timeline, not printed yet, the oldest first
-	known   map[uint64]bool // Seq of those in waiting
+	// waiting are the rows not printed yet, the oldest first.
+	waiting []*trace.Row
+	// known holds the Seq of each row in waiting.
+	known map[uint64]bool
 }
 
-// maxWaiting is how many rows wait. The oldest are printed as they are if there are more.
+// maxWaiting limits how many rows wait. Beyond it, the oldest are printed incomplete.
 const maxWaiting = maxWindow
 
-// endPoll is how often it is looked whether there is nothing more to come, and how far a search has got.
+// endPoll is the interval of checks for the end of all sources and of a search.
 const endPoll = 100 * time.Millisecond
 
-// watchPlain prints until ctx ends; if captures were named, until all of them are complete.
+// watchPlain prints until ctx ends or, if captures were named, until all of them are complete.
 func watchPlain(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, named bool) error {
 	p := &plainFace{hub: hub, sel: hub.Select(f.parsed), known: map[uint64]bool{}}
 	defer p.sel.Close()
@@ -54,7 +58,7 @@ func watchPlain(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, name
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil // besideHub knows
+			return nil // besideHub reports it
 		case err != nil:
 			return err
 		case failed != nil:
@@ -70,7 +74,7 @@ func (p *plainFace) searching() bool {
 	return busy
 }
 
-// write hands what was printed to standard output.
+// write flushes the printed text to standard output.
 func (p *plainFace) write(e *env) error {
 	if err := p.list.w.Flush(); err != nil {
 		return err
@@ -79,7 +83,7 @@ func (p *plainFace) write(e *env) error {
 	return err
 }
 
-// ended reports whether nothing more comes from any source.
+// ended reports whether all sources have ended.
 func (p *plainFace) ended() bool {
 	sources := p.hub.Sources()
 	for _, s := range sources {
@@ -100,7 +104,7 @@ func (p *plainFace) unreadable() error {
 	return nil
 }
 
-// take takes what has changed. The model is locked.
+// take processes changes. The caller holds the lock of the model.
 func (p *plainFace) take(b *watch.Batch) error {
 	for _, r := range b.Changed {
 		switch {
@@ -116,7 +120,7 @@ func (p *plainFace) take(b *watch.Batch) error {
 	return p.print(false)
 }
 
-// print prints the rows that can be, or all of them. The model is locked.
+// print prints the rows that are ready, or all of them. The caller holds the lock of the model.
 func (p *plainFace) print(all bool) error {
 	searching := p.searching()
 	rest := p.waiting[:0]
@@ -129,9 +133,9 @@ func (p *plainFace) print(all bool) error {
 			}
 			delete(p.known, r.Seq)
 		case due && !searching:
-			delete(p.known, r.Seq) // the filter does not want it
+			delete(p.known, r.Seq) // the filter doesn't match
 			r.Mark = markTaken
-		case r.Parent != nil: // it went inside another
+		case r.Parent != nil: // printed inside another
 			delete(p.known, r.Seq)
 		default:
 			rest = append(rest, r)

@@ -13,7 +13,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// watchWeb serves the page until ctx ends. Its address, with the token, is the only thing on standard output.
+// watchWeb serves the page until ctx ends. It prints only the address, with the token, on standard
+// output.
 func watchWeb(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir string) error {
 	s, err := web.New(hub, &web.Options{AllowRemote: f.allowRemote, Tool: "mcpwire " + Version, Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + Version}})
 	if err != nil {

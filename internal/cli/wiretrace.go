@@ -9,24 +9,32 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A wireTrace sees all messages of a connection, and keeps the last result of each method as it came: clients give legacy results a modern shape, and
-// what a command prints with --json is the server's own. It may be used by many goroutines at once.
+// A wireTrace observes all messages of a connection and keeps the last result of each method
+// unchanged, because clients convert legacy results and --json prints the server's own. It is safe
+// for concurrent use.
 type wireTrace struct {
-	// heard is told of each notification of the server's, on the goroutine that reads: what came before a result is told before the result is there. It
-	// is set before the connection is made. params are valid until it returns.
+	// heard is called for each notification of the server, on the goroutine that reads, so
+	// notifications before a result come before the result. Set it before connecting. params are
+	// valid until it returns.
 	heard func(method string, params []byte)
 
-	mu      sync.Mutex
-	open    map[string]openRequest // of this side, by the text of their id
-	results map[string]wireResult  // by method
-	refused wireError              // the last error that the server answered
-	stray   []byte                 // the beginning of the first text of the server's that is no message
-	strays  int                    // how many there were
+	mu sync.Mutex
+	// open are this side's requests without an answer, by the text of their id.
+	open map[string]openRequest
+	// results are keyed by method.
+	results map[string]wireResult
+	// refused is the last error answer.
+	refused wireError
+	// stray is the beginning of the first invalid message from the server.
+	stray []byte
+	// strays is the number of invalid messages.
+	strays int
 }
 
 // A wireError is an error that a server answered to a request.
 type wireError struct {
-	method  string // of the request
+	// method is that of the request.
+	method  string
 	code    jsonrpc.Code
 	message string
 }
@@ -36,15 +44,17 @@ type openRequest struct {
 	sent   time.Time
 }
 
-// A wireResult is a result as it came.
+// A wireResult is an unchanged result.
 type wireResult struct {
 	text json.RawMessage
 	took time.Duration
 }
 
 const (
-	maxOpen  = 4096 // requests under way; of further ones no result is kept
-	maxStray = 200  // bytes
+	// maxOpen limits the tracked requests. The results of further ones are not kept.
+	maxOpen = 4096
+	// maxStray limits the bytes kept of an invalid message.
+	maxStray = 200
 )
 
 func newWireTrace() *wireTrace {
@@ -109,8 +119,7 @@ func (w *wireTrace) strayed(dir jsonrpc.Direction, message []byte) {
 	}
 }
 
-// askedFor returns the method of the request that the server answered with e, "" if that is not
-// known.
+// askedFor returns the method of the request that the server answered with e, or "" if unknown.
 func (w *wireTrace) askedFor(e *jsonrpc.Error) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,8 +129,8 @@ func (w *wireTrace) askedFor(e *jsonrpc.Error) string {
 	return w.refused.method
 }
 
-// takeStrays returns the beginning of the first text that was no message, for people, and how many
-// there were since the last call.
+// takeStrays returns the beginning of the first invalid message, escaped, and the number of invalid
+// messages since the last call.
 func (w *wireTrace) takeStrays() (first string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +139,7 @@ func (w *wireTrace) takeStrays() (first string, n int) {
 	return first, n
 }
 
-// result returns the last result of a method, and how long it took; nil if there was none.
+// result returns the last result of a method and how long it took, or nil without one.
 func (w *wireTrace) result(method string) (json.RawMessage, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,14 +147,14 @@ func (w *wireTrace) result(method string) (json.RawMessage, time.Duration) {
 	return r.text, r.took
 }
 
-// forget drops the results that are kept, so that none is taken for that of a later request.
+// forget drops the kept results, so that none is taken for that of a later request.
 func (w *wireTrace) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.results)
 }
 
-// strayText is the beginning of the first text that was no message, for people.
+// strayText returns the beginning of the first invalid message, escaped.
 func (w *wireTrace) strayText() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// A selection says which entries of which files are meant.
+// A selection selects entries of configuration files.
 type selection struct {
 	name       string
 	all        bool
@@ -26,10 +26,10 @@ func (s *selection) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&s.all, "all", false, "all servers")
 	c.Flags().StringVar(&s.host, "host", "", "only this `HOST`'s")
 	c.Flags().StringVar(&s.file, "file", "", "only those in this `FILE`")
-	_ = c.RegisterFlagCompletionFunc("host", completeHosts) // the flag is there
+	_ = c.RegisterFlagCompletionFunc("host", completeHosts) // the flag exists
 }
 
-// A wrapping is what the flags of wrap say.
+// A wrapping holds the flags of wrap.
 type wrapping struct {
 	selection
 	dryRun          bool
@@ -63,7 +63,7 @@ listening: the entry then goes to that address, and you run the tap yourself.`,
 	return c
 }
 
-// arguments takes NAME.
+// arguments parses NAME.
 func (s *selection) arguments(command string, args []string) error {
 	switch {
 	case s.all && len(args) > 0:
@@ -124,7 +124,7 @@ func (w *wrapping) run(e *env) error {
 	return err
 }
 
-// A rewriting changes entries in the files that they are in.
+// A rewriting changes entries in their files.
 type rewriting struct {
 	env *env
 	selection
@@ -135,7 +135,8 @@ type rewriting struct {
 	here       *hosts.Env
 }
 
-// run finds the entries, and changes them file by file. prefer, if any fits, narrows what a name stands for.
+// run finds the entries and changes them file by file. prefer, if any entry matches, narrows what a
+// name selects.
 func (r *rewriting) run(prefer func(hosts.Server) bool) error {
 	var err error
 	if r.here, err = hosts.Current(); err != nil {
@@ -156,7 +157,7 @@ func (r *rewriting) run(prefer func(hosts.Server) bool) error {
 			these = append(these, s)
 			return true
 		})
-		if err := r.file(path, these); err != nil { // the other files can still be changed
+		if err := r.file(path, these); err != nil { // continue with other files
 			failed = append(failed, err)
 		}
 	}
@@ -218,7 +219,7 @@ func (r *rewriting) file(path string, list []hosts.Server) error {
 	return nil
 }
 
-// refusal is the error for an entry that cannot be changed.
+// refusal returns the error for an entry that can't be changed.
 func (r *rewriting) refusal(s hosts.Server, err error) error {
 	if errors.Is(err, hosts.ErrRemote) {
 		const address = "127.0.0.1:9000"
@@ -229,7 +230,7 @@ func (r *rewriting) refusal(s hosts.Server, err error) error {
 	return fmt.Errorf("%s: %w", serverLabel(s), err)
 }
 
-// serverLabel is what an entry is called in messages.
+// serverLabel returns the name of an entry for messages.
 func serverLabel(s hosts.Server) string {
 	name := cutColumns(printable.Line(s.Name), maxRunsColumns)
 	if s.Host == "" {
@@ -238,8 +239,8 @@ func serverLabel(s hosts.Server) string {
 	return s.Host + ":" + name
 }
 
-// find returns the entries that are meant, at least one unless all are. prefer narrows them: all to those that fit, and what a name stands
-// for if any fits.
+// find returns the selected entries: exactly one, unless all are selected. prefer narrows them: all
+// to those that match, a name to those that match if any do.
 func (s *selection) find(e *env, here *hosts.Env, verb string, prefer func(hosts.Server) bool) ([]hosts.Server, error) {
 	if s.all {
 		list, err := s.findAll(e, here)
@@ -301,7 +302,7 @@ func (s *selection) findAll(e *env, here *hosts.Env) ([]hosts.Server, error) {
 	return list, nil
 }
 
-// noServer is the error for a name that stands for no server, or for several.
+// noServer returns the error for a name that matches no server, or several.
 func noServer(verb string, err error) error {
 	var ambiguous *hosts.AmbiguousError
 	var missing *hosts.NotFoundError

@@ -9,7 +9,8 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// ownPath is where this program is, by the path that outlives an upgrade: what a shell finds may be a link into the folder of one version.
+// ownPath returns the path of this program that survives upgrades: the path that the shell finds,
+// which may link into the folder of one version.
 func ownPath() (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -32,7 +33,8 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// otherTap tells that the tap of an entry is another program than this one, which may have been moved since; "" if it is this one.
+// otherTap describes the tap of an entry if it is another program than this one, which may have
+// been moved since. It returns "" if it is this one.
 func otherTap(s hosts.Server) string {
 	if s.Wrapper == "" {
 		return ""

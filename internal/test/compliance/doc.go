@@ -1,31 +1,31 @@
-// Package compliance writes doc/compliance.md: what the specification demands,
-// and which test shows it. requirements.txt has the demands, the tests have the
-// rest, in comments:
+// Package compliance writes doc/compliance.md, which lists the requirements of the
+// specification and the tests that verify them. requirements.txt has the
+// requirements; comments in the tests refer to them:
 //
 //	// Spec: S12 C8
 //	func TestNotification(t *testing.T) {
 //
-// Such a line counts for the Test, Fuzz or Example function that it stands
-// above (in the function's comment) or inside, above a row of a table for
-// example. In a txtar file below testdata the line is
+// Such a line counts for the Test, Fuzz or Example function that it precedes (in
+// the function's comment) or that contains it, for example above a row of a table.
+// In a txtar file below testdata the line is
 //
 //	# Spec: S12
 //
-// and counts for the section that it stands in, or in front of all sections for
-// the file. The function that plays the file says so in a line of its own, with
-// a path from its folder:
+// and counts for its section, or before the first section for the file. The
+// function that runs the file says so in a line with the file's path relative to
+// the function's folder:
 //
 //	// Spec: testdata/*.txtar
 //	func TestTranscripts(t *testing.T) {
 //
-// A line may hold several words, and there may be several lines. All _test.go
-// files of the repository are read, those of nested modules and of other
-// platforms included.
+// A line may list several IDs, and a function may have several lines. All _test.go
+// files of the repository are read, including those of nested modules and of other
+// platforms.
 //
 // After a change of comments or requirements,
 //
 //	go test ./internal/test/compliance -update
 //
-// writes the page anew, and takes the status "open" from requirements that are
-// tested by now.
+// rewrites the page, and removes the status "open" from requirements that now have
+// a test.
 package compliance

@@ -8,8 +8,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// acceptDefaults accepts a form as a user does who changes nothing in it: fields with a default have that. Boxes without one are ticked; other fields
-// stay empty.
+// acceptDefaults accepts a form like a user who changes nothing: fields with a default have it,
+// checkboxes without one are checked, and other fields stay empty.
 func acceptDefaults(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	var form struct {
 		Properties map[string]struct {

@@ -8,7 +8,7 @@ import (
 	"mcpwire/client"
 )
 
-// useEverything lists what there is and calls, reads and gets each of it.
+// useEverything lists all tools, resources and prompts, and calls, reads and gets each of them.
 func useEverything(ctx context.Context, s *stage) error {
 	return s.with(ctx, func(c *client.Client) error {
 		for tool, err := range c.Tools(ctx) {
@@ -63,7 +63,8 @@ func callAsTold(ctx context.Context, s *stage) error {
 	})
 }
 
-// callListed calls all tools that the client has not dropped from the list. Which of them it may call, the suite judges.
+// callListed calls all tools that the client has not dropped from the list. The suite judges which
+// of them it may call.
 func callListed(ctx context.Context, s *stage) error {
 	return s.with(ctx, func(c *client.Client) error {
 		list, err := tools(ctx, c)

@@ -13,13 +13,14 @@ import (
 	"mcpwire/client"
 )
 
-// The suite knows clients by this metadata document, which nobody fetches, and sends the user back to an address where nobody listens.
+// metadataURL identifies the client to the suite; nobody fetches the document. redirectURI is where
+// the suite sends the user; nobody listens there.
 const (
 	metadataURL = "https://conformance-test.local/client-metadata.json"
 	redirectURI = "http://localhost:3000/callback"
 )
 
-// A login is what a scenario's context may have.
+// A login is the part of a scenario's context that is about authorization.
 type login struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
@@ -34,10 +35,11 @@ type login struct {
 	IDPTokenEndpoint string `json:"idp_token_endpoint"`
 }
 
-// loginOptions make an OAuth client of what the scenario tells.
+// loginOptions returns the options of the OAuth client for a login.
 type loginOptions func(*login) (*auth.ClientOptions, error)
 
-// loginPart returns what to do in a scenario of authorization: connect and call what there is, with whatever login the scenario is about.
+// loginPart returns the part for an authorization scenario: log in as the scenario requires,
+// connect, and call all tools.
 func loginPart(name string) part {
 	var options loginOptions = userOptions
 	switch name {
@@ -89,7 +91,8 @@ func callAll(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// authorized returns an HTTP client that logs in when the server asks for it. The suite is on this machine and has no TLS.
+// authorized returns an HTTP client that logs in when the server requires it. It allows HTTP
+// without TLS, because the suite runs on the loopback interface.
 func authorized(server string, opts *auth.ClientOptions) (*http.Client, error) {
 	opts.AllowLoopbackHTTP = true
 	c, err := auth.NewClient(opts)
@@ -103,7 +106,7 @@ func authorized(server string, opts *auth.ClientOptions) (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-// userOptions are for a user who agrees to everything.
+// userOptions returns the options for a user who agrees to everything.
 func userOptions(*login) (*auth.ClientOptions, error) {
 	return &auth.ClientOptions{
 		Grant:               auth.AuthorizationCode{Prompter: auth.ManualPrompter{RedirectURI: redirectURI, Visit: visit}},
@@ -112,7 +115,8 @@ func userOptions(*login) (*auth.ClientOptions, error) {
 	}, nil
 }
 
-// visit is the user's browser: it goes to the authorization server, which sends it back at once.
+// visit acts as the user's browser: it opens the authorization server's page, which redirects at
+// once.
 func visit(ctx context.Context, address string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -133,7 +137,8 @@ func visit(ctx context.Context, address string) (string, error) {
 	return back.String(), nil
 }
 
-// preregistered is a client that the authorization server knows by its id and secret.
+// preregistered returns the options for a client that the authorization server knows by its ID and
+// secret.
 func preregistered(l *login) (*auth.ClientOptions, error) {
 	opts, err := userOptions(l)
 	if err != nil {
@@ -144,7 +149,8 @@ func preregistered(l *login) (*auth.ClientOptions, error) {
 	return opts, nil
 }
 
-// identify gives the client the id and the secret of the scenario. Version 0.1 does not tell which issuer they are for.
+// identify sets the client ID and secret of the scenario. Version 0.1 of the suite doesn't say
+// which issuer they are for.
 func identify(opts *auth.ClientOptions, l *login) {
 	opts.ClientID, opts.ClientSecret, opts.ClientIssuer = l.ClientID, auth.NewSecret(l.ClientSecret), l.Issuer
 	if opts.ClientIssuer == "" {
@@ -152,14 +158,14 @@ func identify(opts *auth.ClientOptions, l *login) {
 	}
 }
 
-// machineOptions are for a client that acts for itself.
+// machineOptions returns the options for a client that acts for itself.
 func machineOptions(l *login) (*auth.ClientOptions, error) {
 	opts := &auth.ClientOptions{Grant: auth.ClientCredentials{}}
 	identify(opts, l)
 	return opts, nil
 }
 
-// keyOptions are for one that proves it with a key.
+// keyOptions returns the options for a client that acts for itself and authenticates with a key.
 func keyOptions(l *login) (*auth.ClientOptions, error) {
 	key, err := parseKey(l.PrivateKey)
 	if err != nil {
@@ -189,7 +195,7 @@ func parseKey(text string) (crypto.Signer, error) {
 	return signer, nil
 }
 
-// enterpriseOptions are for a user whose identity provider decides.
+// enterpriseOptions returns the options for a user whose identity provider decides.
 func enterpriseOptions(l *login) (*auth.ClientOptions, error) {
 	opts := &auth.ClientOptions{Grant: auth.EnterpriseManaged{
 		TokenEndpoint: l.IDPTokenEndpoint,
@@ -201,7 +207,7 @@ func enterpriseOptions(l *login) (*auth.ClientOptions, error) {
 	return opts, nil
 }
 
-// workloadOptions are for a workload whose platform vouches for it.
+// workloadOptions returns the options for a workload whose platform vouches for it.
 func workloadOptions(l *login) (*auth.ClientOptions, error) {
 	opts := &auth.ClientOptions{Grant: auth.JWTBearer{
 		Assertion: func(context.Context, auth.AssertionRequest) (auth.Secret, error) {
@@ -211,7 +217,7 @@ func workloadOptions(l *login) (*auth.ClientOptions, error) {
 	return opts, nil
 }
 
-// boundOptions are for a user whose tokens are bound to a key.
+// boundOptions returns the options for a user whose tokens are bound to a key.
 func boundOptions(l *login) (*auth.ClientOptions, error) {
 	opts, err := userOptions(l)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"mcpwire/client"
 )
 
-// patience is less than what the suite has: it would wait for ever for a client that it has given up.
+// patience is shorter than the suite's timeout, after which the suite would wait forever for the
+// client to exit.
 const patience = 25 * time.Second
 
 func main() {
@@ -31,18 +32,23 @@ func main() {
 	}
 }
 
-// A stage is what one scenario is played on.
+// A stage holds the inputs of one scenario.
 type stage struct {
-	url  string
-	via  []string        // command that connects to url, which it gets as the last argument; nil: there is no need of one
-	env  []string        // more of its environment
-	text json.RawMessage // the scenario's context; nil if it has none
-	http *http.Client    // nil unless there is a login
+	url string
+	// via is the command that connects to url, which is its last argument. Nil connects directly.
+	via []string
+	// env is added to the environment of via.
+	env []string
+	// text is the scenario's context, or nil.
+	text json.RawMessage
+	// http is nil without a login.
+	http *http.Client
 
-	transport client.Transport // in place of one for url and http; for tests
+	// transport replaces the one for url and http in tests.
+	transport client.Transport
 }
 
-// A part is what the client does in a scenario.
+// A part is the client's side of a scenario.
 type part func(ctx context.Context, s *stage) error
 
 func run(ctx context.Context, args []string, getenv func(string) string) error {
@@ -64,7 +70,7 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 	return nil
 }
 
-// partOf returns what to do in a scenario, or nil.
+// partOf returns the part for a scenario, or nil.
 func partOf(scenario string) part {
 	switch scenario {
 	case "initialize", "json-schema-ref-no-deref", "request-metadata":
@@ -102,7 +108,7 @@ func (s *stage) dial(ctx context.Context) (*client.Client, error) {
 	})
 }
 
-// with connects, and closes the connection after play.
+// with connects, runs play, and closes the connection.
 func (s *stage) with(ctx context.Context, play func(*client.Client) error) error {
 	c, err := s.dial(ctx)
 	if err != nil {
@@ -111,7 +117,7 @@ func (s *stage) with(ctx context.Context, play func(*client.Client) error) error
 	return errors.Join(play(c), c.Close())
 }
 
-// context decodes what the suite tells of the scenario.
+// context decodes the scenario's context.
 func (s *stage) context(v any) error {
 	if s.text == nil {
 		return errors.New("MCP_CONFORMANCE_CONTEXT is missing")

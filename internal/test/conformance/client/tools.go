@@ -28,7 +28,7 @@ func listTools(ctx context.Context, s *stage) error {
 	})
 }
 
-// callEach calls tools without arguments, having listed them.
+// callEach lists the tools, then calls the named ones without arguments.
 func callEach(names ...string) part {
 	return func(ctx context.Context, s *stage) error {
 		return s.with(ctx, func(c *client.Client) error {
@@ -45,7 +45,7 @@ func callEach(names ...string) part {
 	}
 }
 
-// call calls a tool, whose result matters only to the suite.
+// call calls a tool. Only the suite looks at the result.
 func call(ctx context.Context, c *client.Client, name string, args any) error {
 	if _, err := c.CallTool(ctx, name, args); err != nil {
 		return fmt.Errorf("tool %s: %w", name, err)
@@ -62,7 +62,7 @@ func addNumbers(ctx context.Context, s *stage) error {
 	})
 }
 
-// echoSchema sends a tool's input schema back to the server as it came.
+// echoSchema sends a tool's input schema back to the server unchanged.
 func echoSchema(ctx context.Context, s *stage) error {
 	return s.with(ctx, func(c *client.Client) error {
 		list, err := tools(ctx, c)

@@ -13,7 +13,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// carrierTo returns how the client reaches the scenario's server.
+// carrierTo returns the transport to the scenario's server.
 func (s *stage) carrierTo() client.Transport {
 	switch {
 	case s.transport != nil:
@@ -26,11 +26,11 @@ func (s *stage) carrierTo() client.Transport {
 	return cmd
 }
 
-// secretVariable is where the command finds the client's secret.
+// secretVariable is the environment variable that passes the client's secret to the command.
 const secretVariable = "MCPWIRE_CONFORMANCE_SECRET"
 
-// playVia plays a scenario of authorization with a command that logs in, as mcpwire bridge does: it has the same of the scenario that its user would give it. It forgets
-// its tokens afterwards.
+// playVia plays an authorization scenario with a command that logs in, such as mcpwire bridge. The
+// command gets as flags what its user would pass. Its tokens are deleted afterward.
 func (s *stage) playVia(ctx context.Context, l *login) (err error) {
 	home, err := os.MkdirTemp("", "mcpwire-conformance")
 	if err != nil {
@@ -51,10 +51,11 @@ func (s *stage) playVia(ctx context.Context, l *login) (err error) {
 	return s.with(ctx, func(c *client.Client) error { return callAll(ctx, c) })
 }
 
-// browserName is the program that shows pages to the user. By this name, this one plays the user who agrees to everything.
+// browserName is the program that opens pages for the user. Started under this name, this program
+// acts as a user who agrees to everything.
 const browserName = "xdg-open"
 
-// browse goes to a page, and on to where that sends it.
+// browse visits a page and follows its redirects.
 func browse(ctx context.Context, args []string, _ func(string) string) error {
 	if len(args) != 1 {
 		return errors.New("there is one address to go to")

@@ -12,7 +12,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// The forms that the suite wants to see as they stand here.
+// The forms that the suite compares literally.
 const (
 	accountForm = `{"type":"object","properties":{` +
 		`"username":{"type":"string","description":"User's response"},` +
@@ -40,7 +40,7 @@ type (
 	}
 )
 
-// addQuestions registers tools that ask the client, in whatever way its revision has.
+// addQuestions registers tools that send input requests to the client, as its revision requires.
 func addQuestions(srv *server.Server) error {
 	return errors.Join(
 		server.AddTool(srv, "test_sampling", "Ask the client's model.", sample),
@@ -69,7 +69,7 @@ func samplingParams(prompt string) *mcp.CreateMessageRequestParams {
 	}
 }
 
-// sampled returns what the model said.
+// sampled returns the text that the model generated.
 func sampled(res *mcp.CreateMessageResult) string {
 	for _, c := range res.Content {
 		if t, ok := c.(mcp.TextContent); ok {
@@ -83,7 +83,7 @@ func form(message, schema string) func(context.Context, none) (string, error) {
 	return func(ctx context.Context, _ none) (string, error) { return fillIn(ctx, "form", message, schema) }
 }
 
-// fillIn asks the user to fill in a form and says what came of it.
+// fillIn asks the user to fill in a form and describes the result.
 func fillIn(ctx context.Context, key, message, schema string) (string, error) {
 	res, err := server.CallOf(ctx).Elicit(ctx, key, &mcp.ElicitRequestParams{Message: message, RequestedSchema: json.RawMessage(schema)})
 	if err != nil {
@@ -92,14 +92,15 @@ func fillIn(ctx context.Context, key, message, schema string) (string, error) {
 	return fmt.Sprintf("Elicitation completed: action=%s, content=%s", res.Action, res.Content), nil
 }
 
-// How long the client of test_reconnection is told to wait, and how long the answer takes.
+// reconnectAfter is the delay that test_reconnection tells the client to wait, and reconnectWork
+// the time that its answer takes.
 const (
 	reconnectAfter = 500 * time.Millisecond
 	reconnectWork  = 100 * time.Millisecond
 )
 
 func reconnection(ctx context.Context, _ none) (string, error) {
-	// Where there is no stream to come back to, this is a tool like any other.
+	// Without a resumable stream, this is an ordinary tool.
 	if err := streamable.CloseStream(ctx, reconnectAfter); err != nil {
 		server.CallOf(ctx).Logger().Debug("the stream stays open", "error", err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // addChanges registers tools that change the server's lists while it runs.
 func addChanges(srv *server.Server) error {
-	var count atomic.Int64 // names differ, so calls at the same time do not meet
+	var count atomic.Int64 // unique names for concurrent calls
 	return errors.Join(
 		server.AddTool(srv, "test_trigger_tool_change", "Add a tool and take it out again.", func(context.Context, none) (string, error) {
 			name := fmt.Sprintf("transient_%d", count.Add(1))

@@ -36,7 +36,8 @@ func embedded(uri, mimeType, text string) mcp.EmbeddedResource {
 	return mcp.EmbeddedResource{Resource: mcp.ResourceContents{URI: uri, MIMEType: mimeType, Text: text}}
 }
 
-// addContent registers tools that return each kind of content. The first of all tools has to do without arguments: the suite calls it so.
+// addContent registers tools that return each kind of content. The first tool must take no
+// arguments, because the suite calls it without any.
 func addContent(srv *server.Server) error {
 	image := mcp.ImageContent{Data: png, MIMEType: "image/png"}
 	return errors.Join(
@@ -49,12 +50,13 @@ func addContent(srv *server.Server) error {
 			blocks(mcp.TextContent{Text: "Multiple content types test:"}, image,
 				embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`))),
 		server.AddTool(srv, "test_error_handling", "Fail as a tool does.", func(context.Context, none) (string, error) {
-			return "", errors.New("This tool intentionally returns an error for testing") //lint:ignore ST1005 it is what the model reads
+			//lint:ignore ST1005 the model reads this text
+			return "", errors.New("This tool intentionally returns an error for testing")
 		}),
 	)
 }
 
-// addSignals registers tools that tell the client something before they answer.
+// addSignals registers tools that send notifications to the client before they answer.
 func addSignals(srv *server.Server) error {
 	return errors.Join(
 		server.AddTool(srv, "test_tool_with_logging", "Send three log messages, then answer.", withLogging),

@@ -12,7 +12,8 @@ import (
 	"mcpwire/server"
 )
 
-// newServer makes the server with all that the suite asks for, in these revisions; nil is all. logger may be nil.
+// newServer returns a server with everything that the suite uses, for the given revisions. Nil
+// means all revisions. logger may be nil.
 func newServer(logger *slog.Logger, revisions []mcp.Revision) (*server.Server, error) {
 	srv := server.MustNew("mcpwire-conformance", "1.0.0", &server.Options{
 		Title:        "mcpwire conformance server",
@@ -40,17 +41,17 @@ func newServer(logger *slog.Logger, revisions []mcp.Revision) (*server.Server, e
 
 type none = struct{}
 
-// text makes the function of a tool that always says the same.
+// text returns a tool function that always returns s.
 func text(s string) func(context.Context, none) (string, error) {
 	return func(context.Context, none) (string, error) { return s, nil }
 }
 
-// blocks makes the function of a tool that always has the same content.
+// blocks returns a tool function that always returns content.
 func blocks(content ...mcp.ContentBlock) func(context.Context, none) ([]mcp.ContentBlock, error) {
 	return func(context.Context, none) ([]mcp.ContentBlock, error) { return content, nil }
 }
 
-// pause waits, or fails when the call is over.
+// pause waits for d, or returns the error of ctx when it ends.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -62,7 +63,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// addRaw registers a tool with a schema that is to be listed as it stands here, and that says how it was called.
+// addRaw registers a tool that is listed with exactly inputSchema and returns its arguments.
 func addRaw(srv *server.Server, name, description, inputSchema string) error {
 	def := mcp.Tool{Name: name, Description: description, InputSchema: json.RawMessage(inputSchema)}
 	return srv.AddRawTool(def, func(_ *server.Call, args json.RawMessage) (*mcp.CallToolResult, error) {

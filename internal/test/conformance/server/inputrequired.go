@@ -10,21 +10,24 @@ import (
 	"mcpwire/server"
 )
 
-// The forms of the fixtures that are asked again with an answer.
 type (
+	// nameForm asks for the user's name.
 	nameForm struct {
 		Name string `json:"name" jsonschema:"your name"`
 	}
+	// colourForm asks for a color.
 	colourForm struct {
 		Colour string `json:"color" jsonschema:"a colour"`
 	}
+	// confirmForm asks for a confirmation.
 	confirmForm struct {
 		OK bool `json:"ok,omitempty" jsonschema:"whether to go on"`
 	}
 )
 
-// addInputRequired registers what the scenarios of InputRequiredResult call
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr). None takes arguments.
+// addInputRequired registers the tools for the scenarios of InputRequiredResult
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr). None takes
+// arguments.
 func addInputRequired(srv *server.Server) error {
 	const prefix = "test_input_required_result_"
 	add := func(name, description string, fn func(context.Context, none) (string, error)) error {

@@ -71,7 +71,7 @@ func revisionsOf(era string) (of []mcp.Revision, err error) {
 	return of, nil
 }
 
-// patience is how long what is under way may go on when the process is told to end.
+// patience is how long requests in flight may continue after the process is told to end.
 const patience = time.Second
 
 // serveHTTP serves at /mcp until ctx ends.
@@ -98,7 +98,7 @@ func serveHTTP(ctx context.Context, address string, handler *streamable.Handler,
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	// The suite leaves sessions and streams behind, so what is not done in time is cut off.
+	// The suite leaves sessions and streams open, so close what doesn't end in time.
 	if handler.Shutdown(end) != nil || server.Shutdown(end) != nil {
 		if err := server.Close(); err != nil {
 			return err

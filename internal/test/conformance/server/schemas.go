@@ -6,7 +6,7 @@ import (
 	"mcpwire/server"
 )
 
-// fullSchema has the keywords of JSON Schema 2020-12 that intermediaries like to lose.
+// fullSchema has keywords of JSON Schema 2020-12 that intermediaries often drop.
 const fullSchema = `{
 	"$schema": "https://json-schema.org/draft/2020-12/schema",
 	"type": "object",
@@ -31,7 +31,7 @@ const fullSchema = `{
 	"additionalProperties": false
 }`
 
-// headerSchema has arguments that are repeated in headers.
+// headerSchema has arguments that are mirrored in headers.
 const headerSchema = `{
 	"type": "object",
 	"properties": {
@@ -40,7 +40,7 @@ const headerSchema = `{
 	}
 }`
 
-// addSchemas registers tools whose schemas matter.
+// addSchemas registers tools for scenarios about schemas.
 func addSchemas(srv *server.Server) error {
 	return errors.Join(
 		addRaw(srv, "json_schema_2020_12_tool", "Have a schema with much of JSON Schema 2020-12.", fullSchema),

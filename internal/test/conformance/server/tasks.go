@@ -11,8 +11,8 @@ import (
 	"mcpwire/server"
 )
 
-// directTime is how long an optional tool may take before it becomes a task, and taskTime what takes longer for sure. A question that is asked
-// within directTime is asked in the answer to the call.
+// directTime is how long an optional tool may take before it becomes a task. taskTime certainly
+// takes longer. An input request within directTime is part of the answer to the call.
 const (
 	directTime = 300 * time.Millisecond
 	taskTime   = 3 * directTime
@@ -34,7 +34,7 @@ type (
 	}
 )
 
-// addTasks registers what the scenarios of the extension io.modelcontextprotocol/tasks call.
+// addTasks registers the tools for the scenarios of the extension io.modelcontextprotocol/tasks.
 func addTasks(srv *server.Server) error {
 	return errors.Join(
 		server.AddTool(srv, "greet", "Greet, at once.", func(_ context.Context, in greetInput) (string, error) {
