@@ -3,7 +3,6 @@ package capture
 import (
 	"container/list"
 	"iter"
-	"strconv"
 	"time"
 
 	"mcpwire/jsonrpc"
@@ -235,18 +234,7 @@ func (p *Pairer) keepEvent(c *Call, e *Event) {
 }
 
 func (c *Call) key() callKey {
-	return callKey{c.Capture, c.Session, c.Dir, idKey(c.ID)}
-}
-
-// idKey returns the same text for equal ids.
-func idKey(id jsonrpc.ID) string {
-	if s, ok := id.Text(); ok {
-		return strconv.Quote(s)
-	}
-	if string(id) == "-0" {
-		return "0"
-	}
-	return string(id)
+	return callKey{c.Capture, c.Session, c.Dir, c.ID.Key()}
 }
 
 func (c *Call) setResponse(e *Event, kind jsonrpc.Kind) {
@@ -293,7 +281,7 @@ func (p *Pairer) response(e *Event, part *Message) {
 	if part.ID.IsNull() || len(part.ID) == 0 {
 		return
 	}
-	k := callKey{e.Capture, e.Session, e.Dir.opposite(), idKey(part.ID)}
+	k := callKey{e.Capture, e.Session, e.Dir.opposite(), part.ID.Key()}
 	var found *Call
 	candidates := p.byID[k]
 	for _, c := range candidates {
@@ -331,7 +319,7 @@ func (p *Pairer) findEarly(c *Call) *Message {
 		p.early = p.early[1:]
 	}
 	for i, r := range p.early {
-		if (callKey{r.event.Capture, r.event.Session, r.event.Dir.opposite(), idKey(r.ID)}) == c.key() && r.event.Exchange == c.Exchange {
+		if (callKey{r.event.Capture, r.event.Session, r.event.Dir.opposite(), r.ID.Key()}) == c.key() && r.event.Exchange == c.Exchange {
 			p.early = append(p.early[:i:i], p.early[i+1:]...)
 			return r
 		}

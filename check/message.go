@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 )
@@ -298,13 +299,11 @@ func pointer(path ...any) string {
 		case int:
 			b.WriteString(strconv.Itoa(p))
 		case string:
-			b.WriteString(pointerEscaper.Replace(clipBytes(p, 128)))
+			b.WriteString(jsonpointer.Escape(clipBytes(p, 128)))
 		}
 	}
 	return b.String()
 }
-
-var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 // idKey returns a canonical text for an id or token. The keys of 1 and "1" differ.
 func idKey(id []byte) string {

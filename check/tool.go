@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
@@ -194,7 +195,7 @@ func referred(root []byte, ref string) []byte {
 	}
 	v := root
 	for _, token := range strings.Split(path, "/")[1:] {
-		name := strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+		name := jsonpointer.Unescape(token)
 		switch {
 		case isObject(v):
 			v = member(v, name)

@@ -11,6 +11,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -358,7 +359,7 @@ func (ac *activeCall) waitRetry(ctx context.Context, d time.Duration, err error)
 	if end, ok := ctx.Deadline(); err != nil && (ok && time.Until(end) < d || ac.idleTimeout > 0 && ac.idleTimeout < d) {
 		return err
 	}
-	if !sleep(ctx, d) {
+	if !wait.Sleep(ctx, d) {
 		return ac.contextError(ctx)
 	}
 	return nil
@@ -858,7 +859,7 @@ func (n *negotiation) retryStep(ctx context.Context, retry step, callErr *jsonrp
 		return nil, err
 	}
 	n.c.log.Debug("opening request failed: again", "error", err)
-	if !sleep(ctx, callErr.RetryAfter+n.c.opts.Retry.backoff(n.failureCount)) {
+	if !wait.Sleep(ctx, callErr.RetryAfter+n.c.opts.Retry.backoff(n.failureCount)) {
 		return nil, context.Cause(ctx)
 	}
 	return retry, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -347,7 +348,7 @@ func (c *Client) reconnect(ctx context.Context, failures int, reason error) (*co
 		if p.MaxFailures >= 0 && failures > p.MaxFailures {
 			return nil, fmt.Errorf("connection lost %d times in a row, given up: %w", failures, reason)
 		}
-		if failures > 0 && !sleep(ctx, backoff(p.MinBackoff, p.MaxBackoff, failures)) {
+		if failures > 0 && !wait.Sleep(ctx, backoff(p.MinBackoff, p.MaxBackoff, failures)) {
 			return nil, ctx.Err()
 		}
 		conn, err := c.establish(ctx)
@@ -393,16 +394,4 @@ func backoff(minDelay, maxDelay time.Duration, failures int) time.Duration {
 	}
 	d = min(d, maxDelay)
 	return d - time.Duration(rand.Float64()*float64(d)/2)
-}
-
-// sleep waits for d. It returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -597,7 +598,7 @@ func TestCallThatFindsOutAboutTaskIsGivenUp(t *testing.T) {
 					s := taskServer(t, legacyDate, "working")
 					takes := func(d time.Duration, answer answerer) answerer {
 						return func(ctx context.Context, params string) (string, error) {
-							if !sleep(ctx, d) {
+							if !wait.Sleep(ctx, d) {
 								s.note("ended")
 								return "", ctx.Err()
 							}

@@ -1,6 +1,10 @@
 package jsonrpc
 
-import "sync"
+import (
+	"sync"
+
+	"mcpwire/internal/text/clip"
+)
 
 // A batch collects the responses to the requests of one array, and sends them in one array.
 type batch struct {
@@ -103,7 +107,7 @@ func (c *Conn) rejectBatch(frame []byte) {
 
 func (c *Conn) handleEntry(b *batch, e *Entry) {
 	if e.Invalid != nil {
-		c.log.Warn("bad message in batch", "error", e.Invalid, "id", clip(e.ID))
+		c.log.Warn("bad message in batch", "error", e.Invalid, "id", clip.String(e.ID, 100))
 		if e.Kind == KindResponse || e.Kind == KindError {
 			c.wokeCaller = c.calls.failMalformed(e.ID, e.Invalid) || c.wokeCaller
 			return

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 )
 
 // A callTable matches responses to the calls of this side.
@@ -108,7 +109,7 @@ func (t *callTable) resolve(m *Message, log *slog.Logger) bool {
 		p = t.remove(id)
 	}
 	if p == nil {
-		log.Warn("response to no request that is in flight", "id", clip(m.ID), "kind", m.Kind.String())
+		log.Warn("response to no request that is in flight", "id", clip.String(m.ID, 100), "kind", m.Kind.String())
 		return false
 	}
 	if e := m.Err(); e != nil {

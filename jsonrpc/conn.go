@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 )
 
 // Options are the options of NewConn. Nil means the zero value, which is ready to use.
@@ -361,7 +362,7 @@ func (c *Conn) waitTimeout(d time.Duration) {
 
 func (c *Conn) logError(r *Request, err error) {
 	var p *PanicError
-	attrs := []any{"id", clip(r.ID), "method", clip(r.Method)}
+	attrs := []any{"id", clip.String(r.ID, 100), "method", clip.String(r.Method, 100)}
 	if d, ok := c.handler.(Describer); ok {
 		attrs = append(attrs, d.Describe(r)...)
 	}
@@ -457,7 +458,7 @@ func CancelReason(n *Message, member string) string {
 	if !ok || text[0] != '"' {
 		return ""
 	}
-	return clip(jsonwire.UnquoteString(text[1 : len(text)-1]))
+	return clip.String(jsonwire.UnquoteString(text[1:len(text)-1]), 100)
 }
 
 // A DrainError is the error of [Conn.Run] if requests were running or queued at the drain timeout.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 )
 
 // A Handler answers a connection's incoming requests and handles its notifications.
@@ -82,15 +83,7 @@ func (noHandler) Handle(r *Request, dst []byte) ([]byte, error) {
 
 // MethodNotFound returns the error for an unknown method.
 func MethodNotFound(method string) *Error {
-	return &Error{Code: CodeMethodNotFound, Message: "method not found: " + clip(method)}
-}
-
-// clip shortens a peer's text for use in a message.
-func clip[T ~string | ~[]byte](s T) string {
-	if len(s) > 100 {
-		return string(s[:100]) + "…"
-	}
-	return string(s)
+	return &Error{Code: CodeMethodNotFound, Message: "method not found: " + clip.String(method, 100)}
 }
 
 // A Request is an incoming request or notification. It and its slices are valid until Handle

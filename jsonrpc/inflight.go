@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcpwire/internal/text/clip"
 )
 
 var errDuplicateID = &Error{Code: CodeInvalidRequest, Message: "invalid request: a request with this id is still in flight"}
@@ -146,7 +148,7 @@ func (f *inFlight) methods() []string {
 	defer f.mu.Unlock()
 	var names []string
 	for r := range f.requests.all() {
-		names = append(names, clip(r.Method))
+		names = append(names, clip.String(r.Method, 100))
 	}
 	return names
 }
@@ -332,7 +334,7 @@ func (c *Conn) handleNotification(r *Request, frame []byte) {
 		return
 	}
 	if t.queuedBytes+r.size > c.opts.MaxQueueBytes && len(t.notifications) > 0 {
-		c.log.Warn("notification dropped: too many are waiting", "method", clip(r.Method))
+		c.log.Warn("notification dropped: too many are waiting", "method", clip.String(r.Method, 100))
 		r.release()
 		return
 	}
@@ -387,7 +389,7 @@ func (c *Conn) handleCancel(n *Message) bool {
 		return false
 	}
 	found := len(id) > 0 && c.inFlight.cancel(id)
-	c.log.Debug("request cancelled by peer", "id", clip(id), "reason", reason, "found", found)
+	c.log.Debug("request cancelled by peer", "id", clip.String(id, 100), "reason", reason, "found", found)
 	return true
 }
 
@@ -397,7 +399,7 @@ func (c *Conn) rejectMessage(m *Message, err error) {
 	if !errors.As(err, &e) {
 		return
 	}
-	c.log.Warn("bad message", "error", e, "id", clip(m.ID))
+	c.log.Warn("bad message", "error", e, "id", clip.String(m.ID, 100))
 	if m.Kind == KindResponse || m.Kind == KindError {
 		c.wokeCaller = c.calls.failMalformed(m.ID, e) || c.wokeCaller
 		return

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"mcpwire/internal/text/clip"
 )
 
 // leaderState is how a connection reads and answers. One goroutine at a time is the leader: it
@@ -212,7 +214,7 @@ func (c *Conn) dropRequest(r *Request) bool {
 	if !c.has(policyDropRequests) {
 		return false
 	}
-	c.log.Warn("request dropped: the peer may not send any", "id", clip(r.ID), "method", clip(r.Method))
+	c.log.Warn("request dropped: the peer may not send any", "id", clip.String(r.ID, 100), "method", clip.String(r.Method, 100))
 	return true
 }
 

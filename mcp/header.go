@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -104,7 +105,7 @@ func (w *headerWalk) schema(text []byte, pointer string, path []string, inProper
 
 // keyword checks the schemas within one keyword.
 func (w *headerWalk) keyword(keyword string, value []byte, pointer string, path []string, inProperties bool) error {
-	pointer += "/" + pointerEscape.Replace(keyword)
+	pointer += "/" + jsonpointer.Escape(keyword)
 	switch keyword {
 	case headerKeyword, "enum", "const", "default", "examples": // values, not schemas
 		return nil
@@ -113,7 +114,7 @@ func (w *headerWalk) keyword(keyword string, value []byte, pointer string, path 
 		members := jsonwire.ObjectMembers(value)
 		for members.Next() {
 			name := members.KeyString()
-			if err := w.schema(members.Value(), pointer+"/"+pointerEscape.Replace(name), append(slices.Clip(path), name), inProperties); err != nil {
+			if err := w.schema(members.Value(), pointer+"/"+jsonpointer.Escape(name), append(slices.Clip(path), name), inProperties); err != nil {
 				return err
 			}
 		}
@@ -127,8 +128,6 @@ func (w *headerWalk) keyword(keyword string, value []byte, pointer string, path 
 	}
 	return w.schema(value, pointer, path, false)
 }
-
-var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")
 
 // annotation adds the argument whose schema has the annotation.
 func (w *headerWalk) annotation(schema, header, kind []byte, pointer string, path []string) error {

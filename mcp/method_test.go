@@ -64,7 +64,7 @@ func TestMethods(t *testing.T) {
 		delete(comments, method)
 	}
 	for method, comment := range comments {
-		if !strings.Contains(comment, "the tasks extension") {
+		if !strings.Contains(comment, "tasks extension") {
 			t.Errorf("%s is in no schema", method)
 		}
 	}

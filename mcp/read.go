@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 )
 
@@ -124,7 +125,7 @@ func (r *reader) fail(problem string) { r.wrong(&DecodeError{Problem: problem}) 
 // wrong records the error of the member's value, which may be nil.
 func (r *reader) wrong(err *DecodeError) {
 	if err != nil && r.err == nil {
-		r.err = err.in(clip(string(r.key)))
+		r.err = err.in(clip.String(string(r.key), 60))
 	}
 }
 
@@ -352,7 +353,7 @@ func (r *reader) each(seen func(name string) bool, each func(name string, value 
 			err = each(name, members.Value())
 		}
 		if err != nil {
-			r.wrong(err.in(clip(name)))
+			r.wrong(err.in(clip.String(name, 60)))
 			return
 		}
 	}
@@ -419,12 +420,4 @@ func readError(e *jsonrpc.Error, text []byte) *DecodeError {
 	}
 	var rest json.RawMessage
 	return d.end(&rest, "code", "message")
-}
-
-// clip shortens a peer's text for a message.
-func clip(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:60], "") + "…"
-	}
-	return s
 }

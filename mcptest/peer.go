@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -184,25 +185,8 @@ func (p *Peer) Close() {
 	if err := p.framer.Close(); err != nil && !p.t.Failed() {
 		p.t.Logf("%sclose: %v", p.location, err)
 	}
-	if !waitTimeout(&p.workers, p.Timeout) {
+	if !wait.Timeout(p.Timeout, p.workers.Wait) {
 		p.t.Errorf("%sthe transport, a %T, was closed but its ReadFrame or WriteFrame does not return", p.location, p.framer)
-	}
-}
-
-// waitTimeout waits for a group, at most for d. It reports whether the group was done.
-func waitTimeout(group *sync.WaitGroup, d time.Duration) bool {
-	done := make(chan struct{})
-	go func() {
-		group.Wait()
-		close(done)
-	}()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -110,7 +111,7 @@ func (c *compiler) schema(raw []byte, loc string) (*subschema, error) {
 func (k *keywords) child(raw []byte, path ...string) (*subschema, error) {
 	loc := k.loc
 	for _, p := range path {
-		loc += "/" + strings.ReplaceAll(strings.ReplaceAll(p, "~", "~0"), "/", "~1")
+		loc += "/" + jsonpointer.Escape(p)
 	}
 	return k.c.schema(raw, loc)
 }
@@ -181,7 +182,7 @@ func pointerValue(raw []byte, pointer string) []byte {
 	}
 tokens:
 	for tok := range strings.SplitSeq(pointer[1:], "/") {
-		tok = strings.ReplaceAll(strings.ReplaceAll(tok, "~1", "/"), "~0", "~")
+		tok = jsonpointer.Unescape(tok)
 		switch raw[0] {
 		case '{':
 			for m := jsonwire.ObjectMembers(raw); m.Next(); {
@@ -273,7 +274,9 @@ func (s *subschema) inPlaceSchemas() []*subschema {
 // Bounds of compiled patterns, in instructions.
 const (
 	maxPatternSize  = 10_000  // of each: matching takes up to that many steps for each byte
-	maxPatternsSize = 200_000 // of all in a schema: an instruction takes some 100 bytes, and less than one byte of text
+	// maxPatternsSize limits the instructions of all patterns in a schema. One takes some 100 bytes,
+	// and less than one byte of text.
+	maxPatternsSize = 200_000
 )
 
 // dialect is the one draft compiled here.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -231,5 +232,5 @@ func pointerToken(raw []byte) string {
 	if len(cut) < len(raw) {
 		tok += "…"
 	}
-	return strings.ReplaceAll(strings.ReplaceAll(tok, "~", "~0"), "/", "~1")
+	return jsonpointer.Escape(tok)
 }

@@ -4,7 +4,7 @@
 //
 //	type Args struct {
 //		Text  string `json:"text" jsonschema:"what to search for" schema:"minLength=1"`
-//		Limit int    `json:"limit" jsonschema:"how many results" schema:"minimum=1,maximum=50,default=10"`
+//		Limit int    `json:"limit" jsonschema:"how many" schema:"minimum=1,maximum=50,default=10"`
 //	}
 //	t, err := schema.Of[Args](nil) // once
 //	var args Args

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -43,7 +44,7 @@ type Problem struct {
 
 // Error lists the problems, such as
 //
-//	arguments.limit: expected integer, got string "ten"; arguments: missing required property "text"
+//	arguments.limit: expected integer, got string "ten"; arguments: missing required property "q"
 func (e *Error) Error() string {
 	root := e.Root
 	if root == "" {
@@ -99,7 +100,7 @@ func appendPath(dst []byte, pointer string) []byte {
 			}
 			continue
 		}
-		tok = strings.ReplaceAll(strings.ReplaceAll(tok, "~1", "/"), "~0", "~")
+		tok = jsonpointer.Unescape(tok)
 		switch {
 		case isDigits(tok):
 			dst = append(append(append(dst, '['), tok...), ']')

@@ -200,7 +200,8 @@ func (c *cursor) canonicalObject(dst []byte, room int) []byte {
 			}
 		}
 	}
-	sort.SliceStable(members, func(i, j int) bool { return members[i].name < members[j].name }) // of package sort, which is one copy of the code for all types
+	// Package sort has one copy of its code for all types, unlike package slices.
+	sort.SliceStable(members, func(i, j int) bool { return members[i].name < members[j].name })
 	dst = append(dst, '{')
 	for _, m := range members {
 		dst = append(append(dst, m.name...), ':')

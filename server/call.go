@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -275,7 +276,7 @@ func (c *Call) Logger() *slog.Logger {
 	}
 	log := c.session.log.With("id", id, "method", c.method)
 	if c.name != "" {
-		log = log.With(nameAttr(c.method), clip(c.name))
+		log = log.With(nameAttr(c.method), clip.String(c.name, 100))
 	}
 	if id := c.ex.Meta.Trace.ID(); id != "" {
 		log = log.With("trace", id)
@@ -306,7 +307,7 @@ func (s *session) callTool(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 		if err != nil {
 			return dst, err
 		}
-		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown tool: %s", clip(name))
+		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown tool: %s", clip.String(name, 100))
 	}
 	c.setName(t.key)
 	args, ok := r.Param("arguments")

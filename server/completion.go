@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -141,7 +142,7 @@ func (s *session) complete(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 	}
 	f, ok := all[req.Argument]
 	if !ok {
-		return dst, invalidParams("params.argument.name: %s has no %q", clip(c.name), clip(req.Argument))
+		return dst, invalidParams("params.argument.name: %s has no %q", clip.String(c.name, 100), clip.String(req.Argument, 100))
 	}
 	result := mcp.CompleteResult{Completion: completionOf([]string{})}
 	if f != nil {
@@ -180,7 +181,7 @@ func (s *session) completersOf(c *Call, ref mcp.Reference, req *CompleteRequest)
 			return t.completers, nil
 		}
 	}
-	return nil, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown resource template: %s", clip(c.name))
+	return nil, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown resource template: %s", clip.String(c.name, 100))
 }
 
 // checkExtra returns an error unless extra is nil or a JSON object.

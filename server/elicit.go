@@ -17,6 +17,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -326,7 +327,7 @@ func checkForm(text []byte, f *era.Features) error {
 	members := jsonwire.ObjectMembers(properties)
 	for members.Next() {
 		if err := checkField(members.Value(), f); err != nil {
-			return fmt.Errorf("property %q: %w", clip(members.KeyString()), err)
+			return fmt.Errorf("property %q: %w", clip.String(members.KeyString(), 100), err)
 		}
 	}
 	return nil
@@ -444,7 +445,7 @@ func checkFormats(schema, content []byte) error {
 			continue
 		}
 		if !hasFormat(format, unquote(v)) {
-			return fmt.Errorf("content.%s: expected the format %s", clip(members.KeyString()), format[1:len(format)-1])
+			return fmt.Errorf("content.%s: expected the format %s", clip.String(members.KeyString(), 100), format[1:len(format)-1])
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/seal"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -406,7 +407,7 @@ func (rd *inputRound) ask(_ context.Context, requests []*inputRequest) error {
 	for _, q := range requests {
 		got := rd.answers[q.key]
 		if got != nil && !got.unbound && got.digest != q.digest() {
-			rd.call.Logger().Warn("a question changed since it was answered, and is asked again", "key", clip(q.key))
+			rd.call.Logger().Warn("a question changed since it was answered, and is asked again", "key", clip.String(q.key, 100))
 			delete(rd.answers, q.key)
 			got = nil
 		}
@@ -428,7 +429,7 @@ func (rd *inputRound) ask(_ context.Context, requests []*inputRequest) error {
 }
 
 func invalidResponse(key string, err error) error {
-	return invalidParams("params.inputResponses[%q]: %v", clip(key), err)
+	return invalidParams("params.inputResponses[%q]: %v", clip.String(key, 100), err)
 }
 
 // resumeInput loads the client's request state and responses. It runs before the handler.
@@ -488,7 +489,7 @@ func (rd *inputRound) readResponses(responses []byte, pending map[string]pending
 	for members.Next() {
 		key := members.KeyString()
 		if _, twice := seen[key]; twice {
-			return invalidParams("params.inputResponses[%q] stands there twice", clip(key))
+			return invalidParams("params.inputResponses[%q] stands there twice", clip.String(key, 100))
 		}
 		seen[key] = struct{}{}
 		asked, expected := pending[key]
@@ -530,7 +531,7 @@ func (rd *inputRound) respond(d *inputState, r *jsonrpc.Request, head, out []byt
 		return out, err
 	case rd.rounds >= opts.MaxRounds:
 		return head, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s still has questions after it was answered %d times; the limit is Options.MaxRounds",
-			clip(rd.call.name), rd.rounds)
+			clip.String(rd.call.name, 100), rd.rounds)
 	}
 	state, err := rd.call.sealState(r, rd.requestState(d))
 	if err != nil {
@@ -700,7 +701,7 @@ func (c *Call) sealState(r *jsonrpc.Request, m *requestState) ([]byte, error) {
 	plaintext := m.appendJSON(nil)
 	if n := seal.Len(len(plaintext)); n > s.opts.MaxStateBytes {
 		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s has too much to remember: a request state of %d bytes, more than the %d of Options.MaxStateBytes",
-			clip(c.name), n, s.opts.MaxStateBytes)
+			clip.String(c.name, 100), n, s.opts.MaxStateBytes)
 	}
 	text, _, err := s.opts.StateKeys.ring.Seal(nil, statePurpose, plaintext, c.stateBinding(r))
 	if err != nil {

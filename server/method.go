@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -323,12 +324,12 @@ func (s *session) prepareNotification(r *jsonrpc.Request) *jsonrpc.CostEstimate 
 // handleNotification passes a notification to its handler or the middleware. Others are ignored.
 func (s *session) handleNotification(r *jsonrpc.Request) error {
 	if s.srv.custom.notificationHandler(r.Method) == nil && (s.srv.chain == nil || !isClientNotification(r.Method)) {
-		s.log.Debug("notification ignored", "method", clip(string(r.Method)))
+		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100))
 		return nil
 	}
 	ex, err := s.era.OpenNotification(r, eraStateOf(r))
 	if err != nil {
-		s.log.Debug("notification ignored", "method", clip(string(r.Method)), "error", err)
+		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100), "error", err)
 		return nil
 	}
 	c := s.newCall(r, ex)

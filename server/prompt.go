@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -142,7 +143,7 @@ func (s *session) getPrompt(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, er
 }
 
 func unknownPrompt(name string) error {
-	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown prompt: %s", clip(name))
+	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown prompt: %s", clip.String(name, 100))
 }
 
 // invalidArguments returns the error for a prompt's invalid arguments. Unlike for a tool, it is a
@@ -331,7 +332,7 @@ func checkStrings(args []byte) error {
 	members := jsonwire.ObjectMembers(args)
 	for members.Next() {
 		if members.Value()[0] != '"' {
-			return fmt.Errorf("params.arguments[%q] must be a string", clip(members.KeyString()))
+			return fmt.Errorf("params.arguments[%q] must be a string", clip.String(members.KeyString(), 100))
 		}
 	}
 	return nil

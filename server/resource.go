@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/uritemplate"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -307,7 +308,7 @@ func CacheFor[Out ResourceOutput](out Out, ttl time.Duration, scope string) *mcp
 // checkContents returns an error if the contents cannot be sent.
 func checkContents(v mcp.ResourceContents) error {
 	if err := checkURI(v.URI); err != nil {
-		return fmt.Errorf("URI %q: %w", clip(v.URI), err)
+		return fmt.Errorf("URI %q: %w", clip.String(v.URI, 100), err)
 	}
 	_, err := mcp.CheckContent(mcp.EmbeddedResource{Resource: v})
 	return err
@@ -316,7 +317,7 @@ func checkContents(v mcp.ResourceContents) error {
 // invalidResult returns the error for a handler's output that the protocol cannot represent. It is
 // the server's fault, not the caller's.
 func (c *Call) invalidResult(format string, args ...any) error {
-	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s of %s: invalid result: %s", c.method, clip(c.name), fmt.Sprintf(format, args...))
+	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s of %s: invalid result: %s", c.method, clip.String(c.name, 100), fmt.Sprintf(format, args...))
 }
 
 // endWithMeta adds _meta to a complete result object.

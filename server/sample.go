@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 )
@@ -75,7 +76,7 @@ var (
 
 func checkRole(r mcp.Role) error {
 	if r != mcp.RoleUser && r != mcp.RoleAssistant {
-		return fmt.Errorf("role %q: there are user and assistant", clip(string(r)))
+		return fmt.Errorf("role %q: there are user and assistant", clip.String(string(r), 100))
 	}
 	return nil
 }
@@ -173,12 +174,12 @@ func checkConversation(messages []mcp.SamplingMessage) error {
 		}
 		for _, id := range results {
 			if !open[id] {
-				return fmt.Errorf("messages[%d]: the result of a tool for %q, which the message before does not ask for, or twice", i, clip(id))
+				return fmt.Errorf("messages[%d]: the result of a tool for %q, which the message before does not ask for, or twice", i, clip.String(id, 100))
 			}
 			delete(open, id)
 		}
 		for id := range open {
-			return fmt.Errorf("messages[%d]: the use of a tool %q in the message before has no result", i, clip(id))
+			return fmt.Errorf("messages[%d]: the use of a tool %q in the message before has no result", i, clip.String(id, 100))
 		}
 		open = make(map[string]bool, len(uses))
 		for _, id := range uses {
@@ -189,7 +190,7 @@ func checkConversation(messages []mcp.SamplingMessage) error {
 		}
 	}
 	for id := range open {
-		return fmt.Errorf("messages[%d]: the use of a tool %q has no result", len(messages)-1, clip(id))
+		return fmt.Errorf("messages[%d]: the use of a tool %q has no result", len(messages)-1, clip.String(id, 100))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -237,7 +238,7 @@ func (s *session) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 func (s *session) answerLogged(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	began := time.Now()
 	dst, err := s.answer(r, dst)
-	attrs := []any{"id", clip(r.ID.String()), "method", clip(string(r.Method))}
+	attrs := []any{"id", clip.String(r.ID.String(), 100), "method", clip.String(string(r.Method), 100)}
 	attrs = append(append(attrs, s.Describe(r)...), "duration", time.Since(began))
 	if err != nil {
 		attrs = append(attrs, "error", err)
@@ -252,7 +253,7 @@ func (s *session) Describe(r *jsonrpc.Request) []any {
 	case *tool:
 		return []any{"tool", v.key}
 	case *resource:
-		return []any{"uri", clip(v.key)}
+		return []any{"uri", clip.String(v.key, 100)}
 	case *prompt:
 		return []any{"prompt", v.key}
 	}
@@ -346,13 +347,6 @@ func (s *session) setPolicy() {
 
 func invalidParams(format string, args ...any) error {
 	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: "+format, args...)
-}
-
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
-	}
-	return s
 }
 
 // stringParam returns a member of params, which must be a string.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -297,7 +298,7 @@ func (c *Call) taskOwner() string {
 	return c.session.legacyTaskOwner()
 }
 
-func unknownTask(id string) error { return invalidParams("there is no task %q", clip(id)) }
+func unknownTask(id string) error { return invalidParams("there is no task %q", clip.String(id, 100)) }
 
 // findTask returns the task that the request names if the caller may access it.
 func (s *session) findTask(c *Call, r *jsonrpc.Request) (*Task, error) {

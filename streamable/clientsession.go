@@ -16,6 +16,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/net/neterror"
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -98,7 +99,7 @@ func (f *framer) loseSession() {
 		return
 	}
 	f.wg.Go(func() {
-		sleep(f.ctx, drainTimeout)
+		wait.Sleep(f.ctx, drainTimeout)
 		f.finish(errSessionGone)
 	})
 }
@@ -195,7 +196,7 @@ func (f *framer) listen(answered chan<- struct{}) {
 		if failures >= maxFailures {
 			f.log.Warn("the server's own stream is given up for a while: it brings nothing", "error", err)
 			failures = maxFailures - 1
-			if !sleep(f.ctx, maxRetry) {
+			if !wait.Sleep(f.ctx, maxRetry) {
 				return
 			}
 			continue
@@ -378,7 +379,7 @@ func (s *clientStream) pause(ctx context.Context, failures int, refused error) b
 	if e, ok := errors.AsType[*jsonrpc.CallError](refused); ok {
 		d = max(d, min(e.RetryAfter, maxRetry))
 	}
-	if !sleep(ctx, d) {
+	if !wait.Sleep(ctx, d) {
 		return false
 	}
 	if s.interrupted && failures == 0 {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -353,10 +354,10 @@ func (f *framer) Close() error {
 	}
 	f.mu.Unlock()
 	defer close(f.closed)
-	waitTimeout(drainTimeout, f.oneWays.Wait)
+	wait.Timeout(drainTimeout, f.oneWays.Wait)
 	f.endSession()
 	f.cancel()
-	if !waitTimeout(closeTimeout, f.wg.Wait) {
+	if !wait.Timeout(closeTimeout, f.wg.Wait) {
 		f.log.Error("HTTP requests do not end when their context does, and are left behind")
 	}
 	if f.transport.ownTransport != nil {
@@ -364,35 +365,6 @@ func (f *framer) Close() error {
 	}
 	f.transport.conns.release()
 	return nil
-}
-
-// waitTimeout calls wait and reports whether it returned in time.
-func waitTimeout(d time.Duration, wait func()) bool {
-	done := make(chan struct{})
-	go func() {
-		wait()
-		close(done)
-	}()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// sleep waits for d, and reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // A post is a request of this side and its HTTP request. One goroutine uses it; others may call
@@ -708,7 +680,7 @@ func (o *oneWayPost) sendInOrder() {
 	err := o.send()
 	for tries := 1; err != nil && tries < maxOneWayTries; tries++ {
 		e, ok := errors.AsType[*jsonrpc.CallError](err)
-		if !ok || e.Outcome != jsonrpc.OutcomeUnprocessed || !sleep(o.ctx, max(e.RetryAfter, minRetry<<tries)) {
+		if !ok || e.Outcome != jsonrpc.OutcomeUnprocessed || !wait.Sleep(o.ctx, max(e.RetryAfter, minRetry<<tries)) {
 			break
 		}
 		err = o.send()

@@ -344,8 +344,8 @@ func (c *boundedConn) arm(d *deadline) (implied bool, err error) {
 	}
 }
 
-// A wait is the state of one call that may wait.
-type wait struct {
+// A connWait is the state of one call that may wait.
+type connWait struct {
 	// implied means that an implied deadline was set for the call.
 	implied bool
 	// rearmed means that the deadline expired early and was set again.
@@ -353,7 +353,7 @@ type wait struct {
 }
 
 // beginWait is called before a wait. The caller calls endWait unless there is an error.
-func (c *boundedConn) beginWait(d *deadline) (w wait, err error) {
+func (c *boundedConn) beginWait(d *deadline) (w connWait, err error) {
 	d.waiters.Add(1)
 	if c.isArmedFor(d, d.wanted.Load(), d.armed.Load()) {
 		return w, nil
@@ -393,7 +393,7 @@ func (c *boundedConn) hasPassed(d *deadline) (passed bool, now int64) {
 // rearm reports whether err comes from a deadline that was too early. If so, it sets the right one.
 // It does so again only when that has passed too: some connections keep failing by a deadline that
 // they no longer have.
-func (c *boundedConn) rearm(d *deadline, err error, w *wait) bool {
+func (c *boundedConn) rearm(d *deadline, err error, w *connWait) bool {
 	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || c.isExact(d) {
 		return false
 	}

@@ -22,16 +22,16 @@ func (f *sideFlag) register(c *cobra.Command, fallback capture.Side) {
 	if fallback != "" {
 		what = string(fallback)
 	}
-	c.Flags().Var(f, "side", "of what a bridge has recorded, read this `SIDE`: near, with its clients, far, with the server, or both; the default is "+what)
+	c.Flags().Var(f, "side", "of what a bridge has recorded, read this `SIDE`: downstream, with its clients, upstream, with the server, or both; the default is "+what)
 	completeFlag(c, "side", func() []string { return []string{string(capture.Downstream), string(capture.Upstream), both} })
 }
 
 // registerOne is register for commands that can read one side only.
 func (f *sideFlag) registerOne(fs *pflag.FlagSet, fallback capture.Side) {
 	f.side = fallback
-	fs.Func("side", "of what a bridge has recorded, read this `SIDE`: near, with its clients, or far, with the server; the default is "+string(fallback), func(s string) error {
+	fs.Func("side", "of what a bridge has recorded, read this `SIDE`: downstream, with its clients, or upstream, with the server; the default is "+string(fallback), func(s string) error {
 		if s == both {
-			return fmt.Errorf("want near or far")
+			return fmt.Errorf("want downstream or upstream")
 		}
 		return f.Set(s)
 	})
@@ -51,7 +51,7 @@ func (f *sideFlag) Set(s string) error {
 	case s == both:
 		f.side = ""
 	default:
-		return fmt.Errorf("want near, far or both")
+		return fmt.Errorf("want downstream, upstream or both")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -139,7 +140,7 @@ func ReadDiscover(result []byte) (*ServerProfile, error) {
 		return nil, err
 	}
 	if t := ResultType(result); t != "" && t != mcp.ResultTypeComplete {
-		return nil, fmt.Errorf("resultType is %q", clip(t))
+		return nil, fmt.Errorf("resultType is %q", clip.String(t, 100))
 	}
 	var ok bool
 	if p.Versions, ok = stringArray(versions); !ok {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -128,7 +129,7 @@ func (s *Session) OpenNotification(r *jsonrpc.Request, state *State) (Request, e
 	if meta.hasVersion && len(s.modern) > 0 {
 		revision := meta.revision
 		if !s.supports(revision) {
-			return Request{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
+			return Request{}, mcp.UnsupportedProtocolVersion(s.modern, clip.String(meta.version, 100))
 		}
 		return Request{Of(revision), meta, &meta.client}, nil
 	}
@@ -199,7 +200,7 @@ func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Request, error) {
 	// Check the version first, because the other rules depend on it.
 	revision := meta.revision
 	if meta.versionIsString && !s.supports(revision) {
-		return Request{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
+		return Request{}, mcp.UnsupportedProtocolVersion(s.modern, clip.String(meta.version, 100))
 	}
 	if problem := meta.checkModern(s.modern); problem != "" {
 		return Request{}, &FormError{invalidParams(problem)}
@@ -230,7 +231,7 @@ func (s *Session) refuseInitialize(r *jsonrpc.Request) error {
 	if v, ok := r.Param("protocolVersion"); ok {
 		requested, _ = stringValue(v)
 	}
-	e := mcp.UnsupportedProtocolVersion(s.modern, clip(requested))
+	e := mcp.UnsupportedProtocolVersion(s.modern, clip.String(requested, 100))
 	e.Message += fmt.Sprintf(": this server has no handshake and speaks %v", s.modern)
 	return e
 }
@@ -269,7 +270,7 @@ func (s *Session) handshakeError(r *jsonrpc.Request, missing string) error {
 	if len(s.modern) > 0 {
 		hint = fmt.Sprintf(", or put %s and %s into params._meta", mcp.MetaProtocolVersion, mcp.MetaClientCapabilities)
 	}
-	return invalidRequest("%s came before the handshake was complete: send %s first%s", clip(string(r.Method)), missing, hint)
+	return invalidRequest("%s came before the handshake was complete: send %s first%s", clip.String(string(r.Method), 100), missing, hint)
 }
 
 // Initialize handles an initialize request that Open has accepted. It returns the features of the
@@ -388,13 +389,6 @@ func invalidParams(message string) error {
 
 func invalidRequest(format string, args ...any) error {
 	return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: "+format, args...)
-}
-
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
-	}
-	return s
 }
 
 // A Meta is the parsed _meta of a request. It owns its slices. Requests with the same text share

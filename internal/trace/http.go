@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace/filter"
 )
 
@@ -54,7 +55,7 @@ func (m *Model) beginRoundTrip(s *Session, e *capture.Event) *roundTrip {
 	}
 	rt := &roundTrip{http: &HTTPInfo{Number: e.Exchange, RequestN: e.N, startT: e.T}, session: s}
 	if q := e.Request; q != nil {
-		rt.http.Method, rt.http.URL = m.intern([]byte(q.Method)), clip(q.URL, maxExcerpt)
+		rt.http.Method, rt.http.URL = m.intern([]byte(q.Method)), clip.String(q.URL, maxExcerpt)
 	}
 	rt.events, rt.hits = append(rt.events, e.N), m.hits
 	m.roundTrips[k] = rt
@@ -158,7 +159,7 @@ func (m *Model) httpResponse(rt *roundTrip, e *capture.Event) {
 	h.Status = e.Response.Status
 	for _, f := range e.Response.Headers {
 		if strings.EqualFold(f.Name, "Content-Type") {
-			h.ContentType = clip(f.Value, maxName)
+			h.ContentType = clip.String(f.Value, maxName)
 			kind, _, _ := strings.Cut(f.Value, ";")
 			h.Stream = strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 		}
@@ -212,5 +213,5 @@ func sseText(e *capture.Event) string {
 	if len(e.Data) > 0 {
 		parts = append(parts, excerpt(e.Data))
 	}
-	return clip(strings.Join(parts, ", "), maxExcerpt)
+	return clip.String(strings.Join(parts, ", "), maxExcerpt)
 }

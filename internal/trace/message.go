@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -67,7 +67,7 @@ func (m *Model) invalid(s *Session, e *capture.Event) {
 
 func (m *Model) request(s *Session, e *capture.Event, p *capture.Message, msg *jsonrpc.Message, size int64, rt *roundTrip) {
 	r := m.newRow(Request, s, e)
-	r.Method, r.ID, r.RequestBytes, r.Status = m.intern(msg.Method), clip(string(p.ID), maxName), size, Pending
+	r.Method, r.ID, r.RequestBytes, r.Status = m.intern(msg.Method), clip.String(string(p.ID), maxName), size, Pending
 	f := m.requestFields(r.Method, msg.Params)
 	r.Target, r.Excerpt = f.target, f.excerpt
 	if f.revision != "" && e.Dir == capture.ToServer {
@@ -143,7 +143,7 @@ func (m *Model) response(s *Session, e *capture.Event, p *capture.Message, msg *
 			return // its request was evicted
 		}
 		r = m.newRow(Response, s, e)
-		r.ID, r.RequestBytes, r.Excerpt = clip(string(msg.ID), maxName), size, excerpt(e.Data)
+		r.ID, r.RequestBytes, r.Excerpt = clip.String(string(msg.ID), maxName), size, excerpt(e.Data)
 		m.addRow(r, rt.parent())
 		m.attachHTTP(rt, r)
 		return
@@ -201,7 +201,7 @@ func (m *Model) applyResponse(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 	case f.task != "" && r.Role != Poll:
 		r.Status = TaskCreated
 		if r.Task == nil {
-			r.Task = &Task{ID: clip(f.task, maxName), State: clip(f.taskState, maxName)}
+			r.Task = &Task{ID: clip.String(f.task, maxName), State: clip.String(f.taskState, maxName)}
 			if key := (taskKey{r.Session.Side, r.Task.ID}); r.Capture.tasks[key] == nil {
 				r.Capture.tasks[key] = r
 			}
@@ -435,7 +435,7 @@ func (m *Model) setTaskState(owner *Row, state string, at time.Duration, isError
 	if state == "" || t.isFinal {
 		return
 	}
-	t.State = clip(state, maxName)
+	t.State = clip.String(state, maxName)
 	switch state {
 	case "completed":
 		owner.Status = OK
@@ -731,7 +731,7 @@ func (f *resultFields) addList(p *jsonwire.Members, v []byte) {
 		}
 		for el := jsonwire.ArrayElements(v); el.Next(); {
 			if t := jsonwire.Lookup(el.Value(), "text"); t != nil {
-				f.Text = clip(stringText(t), maxExcerpt)
+				f.Text = clip.String(stringText(t), maxExcerpt)
 				return
 			}
 		}
@@ -768,12 +768,12 @@ func (m *Model) notificationFields(method string, params []byte) (f notification
 		case p.KeyIs("progressToken"):
 			f.token = scalarKey(v)
 		case p.KeyIs("progress"):
-			f.progress = clip(string(v), 32)
+			f.progress = clip.String(string(v), 32)
 		case p.KeyIs("total"):
-			f.total = clip(string(v), 32)
+			f.total = clip.String(string(v), 32)
 		case p.KeyIs("message"), p.KeyIs("data"), p.KeyIs("reason"):
 			if v[0] == '"' {
-				f.excerpt = clip(stringText(v), maxExcerpt)
+				f.excerpt = clip.String(stringText(v), maxExcerpt)
 			} else {
 				f.excerpt = excerpt(v)
 			}
@@ -798,14 +798,14 @@ func (m *Model) notificationFields(method string, params []byte) (f notification
 		f.excerpt = f.message
 	}
 	if f.task != "" {
-		f.target, f.excerpt = clip(f.task, maxName), f.taskState
+		f.target, f.excerpt = clip.String(f.task, maxName), f.taskState
 	}
 	return f
 }
 
 func parseError(e []byte) (code int, message string) {
 	n, _ := jsonwire.ParseInt(jsonwire.Lookup(e, "code"))
-	return int(n), clip(stringText(jsonwire.Lookup(e, "message")), maxExcerpt)
+	return int(n), clip.String(stringText(jsonwire.Lookup(e, "message")), maxExcerpt)
 }
 
 // stringText returns the beginning of a JSON string, unquoted, or "" for any other value.
@@ -853,7 +853,7 @@ func count(v []byte) (n int) {
 // excerpt returns the beginning of a payload.
 func excerpt(b []byte) string {
 	const more = 4 // so that clip sees the cut
-	return clip(string(b[:min(len(b), maxExcerpt+more)]), maxExcerpt)
+	return clip.String(string(b[:min(len(b), maxExcerpt+more)]), maxExcerpt)
 }
 
 // excerptOfParams is like excerpt, but leaves out _meta.
@@ -874,16 +874,4 @@ func excerptOfParams(params []byte) string {
 	}
 	b[0] = '{'
 	return excerpt(append(b, '}'))
-}
-
-// clip returns the first limit bytes of s, followed by "…" if s is longer.
-func clip(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	n := limit
-	for n > 0 && n > limit-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.Clone(s[:n]) + "…"
 }

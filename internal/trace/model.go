@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace/filter"
 )
 
@@ -429,7 +430,7 @@ func (m *Model) otherEvent(s *Session, e *capture.Event) {
 		if e.Translation == nil {
 			return
 		}
-		r.Excerpt = clip(e.Translation.Rule, maxExcerpt)
+		r.Excerpt = clip.String(e.Translation.Rule, maxExcerpt)
 		parent = s.Capture.byEvent[e.Translation.Of]
 	}
 	m.addRow(r, parent)
@@ -445,11 +446,11 @@ func (m *Model) processStart(s *Session, r *Row, st *capture.Start) {
 	}
 	s.PID, s.Command, s.StartN = st.PID, nil, r.N
 	for _, a := range st.Command[:min(len(st.Command), maxCommand)] {
-		s.Command = append(s.Command, clip(a, maxName))
+		s.Command = append(s.Command, clip.String(a, maxName))
 	}
 	s.Exited, s.ExitCode, s.Signal = false, 0, ""
 	s.Capture.newestProcess = s
-	r.Excerpt = clip(strings.Join(s.Command, " "), maxExcerpt)
+	r.Excerpt = clip.String(strings.Join(s.Command, " "), maxExcerpt)
 	r.Target = fmt.Sprint("pid ", st.PID)
 }
 
@@ -457,7 +458,7 @@ func (m *Model) processExit(s *Session, r *Row, exit *capture.Exit) {
 	if exit == nil {
 		return
 	}
-	s.Exited, s.ExitCode, s.Signal = true, exit.Code, clip(exit.Signal, maxName)
+	s.Exited, s.ExitCode, s.Signal = true, exit.Code, clip.String(exit.Signal, maxName)
 	r.Code = exit.Code
 	r.Excerpt = fmt.Sprint("code ", exit.Code)
 	if exit.Signal != "" {
@@ -508,7 +509,7 @@ func gapText(g *capture.Gap) string {
 		capture.GapMalformed: "the line is no event", capture.GapTruncated: "the capture breaks off here",
 	}[g.Why]
 	if why == "" {
-		why = clip(g.Why, maxName)
+		why = clip.String(g.Why, maxName)
 	}
 	return fmt.Sprintf("%s missing, %s: %s", n, FormatSize(g.Bytes), why)
 }

@@ -6,6 +6,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -121,7 +122,7 @@ type roundKey struct {
 
 func newCapture(h *capture.Head) *Capture {
 	return &Capture{
-		ID: h.ID, Name: clip(h.Name, maxName), Transport: clip(h.Transport, maxName), Tool: clip(h.Tool, maxName), Redact: clip(h.Redact, maxName), URL: clip(h.URL, maxURL), Started: h.At,
+		ID: h.ID, Name: clip.String(h.Name, maxName), Transport: clip.String(h.Transport, maxName), Tool: clip.String(h.Tool, maxName), Redact: clip.String(h.Redact, maxName), URL: clip.String(h.URL, maxURL), Started: h.At,
 		sessions: map[uint64]*Session{}, byEvent: map[uint64]*Row{}, tasks: map[taskKey]*Row{}, awaitingInput: map[roundKey][]*Row{},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -140,7 +141,7 @@ func (t statTable) addDefinitions(r *Row, result []byte) {
 	}
 	for el := jsonwire.ArrayElements(list); el.Next(); {
 		if name := stringText(jsonwire.Lookup(el.Value(), "name")); name != "" {
-			t.get(r.Session.Label(), clip(name, maxName), true).DefinitionBytes = int64(len(el.Value()))
+			t.get(r.Session.Label(), clip.String(name, maxName), true).DefinitionBytes = int64(len(el.Value()))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 )
 
 // maxCheckBytes is how long a schema may be that is checked, in bytes.
@@ -62,13 +63,13 @@ func schemaError(err error) error {
 		}
 		return invalid.Err
 	case errors.As(err, &pattern):
-		return fmt.Errorf("pattern %q: %w", clip(pattern.Regex), pattern.Err)
+		return fmt.Errorf("pattern %q: %w", clip.String(pattern.Regex, maxShown), pattern.Err)
 	case errors.As(err, &pointer):
-		return fmt.Errorf("$ref to %s: there is nothing", clip(strings.TrimPrefix(pointer.URL, location)))
+		return fmt.Errorf("$ref to %s: there is nothing", clip.String(strings.TrimPrefix(pointer.URL, location), maxShown))
 	case errors.As(err, &anchor):
-		return fmt.Errorf("$ref to %s: there is no such anchor", clip(strings.TrimPrefix(anchor.Reference, location)))
+		return fmt.Errorf("$ref to %s: there is no such anchor", clip.String(strings.TrimPrefix(anchor.Reference, location), maxShown))
 	case errors.As(err, &twice):
-		return fmt.Errorf("$anchor %q is defined twice", clip(twice.Anchor))
+		return fmt.Errorf("$anchor %q is defined twice", clip.String(twice.Anchor, maxShown))
 	}
 	return nil
 }

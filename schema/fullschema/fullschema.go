@@ -9,7 +9,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/schema"
 )
 
@@ -68,7 +70,7 @@ func validateInstance(compiled *jsonschema.Schema, instance []byte) (err error) 
 	defer func() {
 		var known *schema.Error
 		if err != nil && !errors.As(err, &known) {
-			err = &schema.Error{Problems: []schema.Problem{{Message: clip(err.Error())}}}
+			err = &schema.Error{Problems: []schema.Problem{{Message: clip.String(err.Error(), maxShown)}}}
 		}
 	}()
 	defer recoverError(&err)
@@ -140,21 +142,14 @@ func alternatives(v *jsonschema.ValidationError) string {
 // leafMessage is the library's own message for one problem.
 func leafMessage(v *jsonschema.ValidationError) string {
 	alone := &jsonschema.ValidationError{SchemaURL: v.SchemaURL, ErrorKind: v.ErrorKind}
-	return clip(strings.TrimPrefix(alone.Error(), "at '': "))
-}
-
-func clip(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxShown], "") + "…"
+	return clip.String(strings.TrimPrefix(alone.Error(), "at '': "), maxShown)
 }
 
 func pointer(tokens []string) string {
 	var b strings.Builder
 	for _, t := range tokens {
 		b.WriteByte('/')
-		b.WriteString(strings.ReplaceAll(strings.ReplaceAll(t, "~", "~0"), "/", "~1"))
+		b.WriteString(jsonpointer.Escape(t))
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/mcp"
 )
 
@@ -114,7 +115,7 @@ func (p *path) pointer() string {
 	}
 	token := strconv.Itoa(p.index)
 	if p.named {
-		token = strings.NewReplacer("~", "~0", "/", "~1").Replace(clip(p.key, maxToken))
+		token = jsonpointer.Escape(clip(p.key, maxToken))
 	}
 	return p.parent.pointer() + "/" + token
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"mcpwire/internal/json/jsonpointer"
 )
 
 // A Scope says where a server is configured and for whom.
@@ -264,18 +266,14 @@ func urlOf(n *node) *member {
 	return nil
 }
 
-var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
-
 // pointerTo builds a JSON pointer from names.
 func pointerTo(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
-		b.WriteString("/" + escapePointer.Replace(name))
+		b.WriteString("/" + jsonpointer.Escape(name))
 	}
 	return b.String()
 }
-
-var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
 
 // namesOf splits a JSON pointer into names.
 func namesOf(pointer string) []string {
@@ -284,7 +282,7 @@ func namesOf(pointer string) []string {
 	}
 	names := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
 	for i, n := range names {
-		names[i] = unescapePointer.Replace(n)
+		names[i] = jsonpointer.Unescape(n)
 	}
 	return names
 }

@@ -12,6 +12,7 @@ import (
 	"mcpwire/internal/json/jsondiff"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/json/schemadiff"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -362,11 +363,11 @@ func (c *comparison) answer(k Key, x, y *Answer) {
 	d := Difference{What: "answer", Name: k.String(), Verdict: schemadiff.Unclear}
 	switch {
 	case x.Error == nil && y.Error != nil:
-		d.Verdict, d.Why, d.New = schemadiff.Breaking, "it fails now", clip(string(y.Error))
+		d.Verdict, d.Why, d.New = schemadiff.Breaking, "it fails now", clip.String(string(y.Error), maxShown)
 		c.add(d)
 		return
 	case x.Error != nil && y.Error == nil:
-		d.Verdict, d.Why, d.Old = schemadiff.Compatible, "it no longer fails", clip(string(x.Error))
+		d.Verdict, d.Why, d.Old = schemadiff.Compatible, "it no longer fails", clip.String(string(x.Error), maxShown)
 		c.add(d)
 		return
 	}
@@ -401,22 +402,17 @@ func (c *comparison) latency(k Key, x, y *Answer) {
 }
 
 // String returns the method and target.
-func (k Key) String() string { return strings.TrimSpace(k.Method + " " + clip(k.Target)) }
+func (k Key) String() string {
+	return strings.TrimSpace(k.Method + " " + clip.String(k.Target, maxShown))
+}
 
 // maxShown limits a shown value, in bytes.
 const maxShown = 300
 
-func clip(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxShown], "") + "…"
-}
-
 // clipPair truncates two texts so that their first difference stays visible.
 func clipPair(a, b string) (x, y string) {
 	x, y = jsondiff.TrimCommonPrefix(a, b)
-	return clip(x), clip(y)
+	return clip.String(x, maxShown), clip.String(y, maxShown)
 }
 
 // redacted is the prefix of placeholders for redacted text; see doc/capture-format.md.

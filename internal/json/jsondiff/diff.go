@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"mcpwire/internal/json/jsonpointer"
 )
 
 // An Op is the operation of a [Change].
@@ -125,7 +127,7 @@ func (lo location) element(now, first int) location {
 func appendSegment(pointer []byte, segment string) []byte {
 	pointer = append(pointer[:len(pointer):len(pointer)], '/')
 	if strings.ContainsAny(segment, "~/") {
-		segment = strings.ReplaceAll(strings.ReplaceAll(segment, "~", "~0"), "/", "~1")
+		segment = jsonpointer.Escape(segment)
 	}
 	return append(pointer, segment...)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -297,7 +298,7 @@ func parsePatterns(pointers []string) (p patterns) {
 		}
 		segments := strings.Split(strings.TrimPrefix(s, "/"), "/")
 		for i, s := range segments {
-			segments[i] = strings.ReplaceAll(strings.ReplaceAll(s, "~1", "/"), "~0", "~")
+			segments[i] = jsonpointer.Unescape(s)
 		}
 		p.list = append(p.list, segments)
 	}

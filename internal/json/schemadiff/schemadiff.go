@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 )
 
 // An Impact is the effect of a change.
@@ -257,7 +259,7 @@ func lookup(v any, pointer string) (any, bool) {
 		if !ok {
 			return nil, false
 		}
-		part = unescapes.Replace(part)
+		part = jsonpointer.Unescape(part)
 		if v, ok = m[part]; !ok {
 			return nil, false
 		}
@@ -266,15 +268,12 @@ func lookup(v any, pointer string) (any, bool) {
 }
 
 // Escapes of JSON pointers (https://www.rfc-editor.org/rfc/rfc6901#section-3).
-var (
-	escapes   = strings.NewReplacer("~", "~0", "/", "~1")
-	unescapes = strings.NewReplacer("~1", "/", "~0", "~")
-)
+var ()
 
 // childPointer returns the pointer of a member.
 func childPointer(at string, parts ...string) string {
 	for _, p := range parts {
-		at += "/" + escapes.Replace(p)
+		at += "/" + jsonpointer.Escape(p)
 	}
 	return at
 }
@@ -351,15 +350,15 @@ func (c *comparer) values(at string, a, b map[string]any) {
 	switch {
 	case !xok && !yok:
 	case !xok:
-		c.narrowed(at, "only %s are allowed now", clip(strings.Join(y, ", ")))
+		c.narrowed(at, "only %s are allowed now", clip.String(strings.Join(y, ", "), 200))
 	case !yok:
-		c.widened(at, "anything is allowed where only %s were", clip(strings.Join(x, ", ")))
+		c.widened(at, "anything is allowed where only %s were", clip.String(strings.Join(x, ", "), 200))
 	default:
 		if removed := difference(x, y); len(removed) > 0 {
-			c.narrowed(at, "%s is not allowed any more", clip(strings.Join(removed, ", ")))
+			c.narrowed(at, "%s is not allowed any more", clip.String(strings.Join(removed, ", "), 200))
 		}
 		if added := difference(y, x); len(added) > 0 {
-			c.widened(at, "%s is allowed now", clip(strings.Join(added, ", ")))
+			c.widened(at, "%s is allowed now", clip.String(strings.Join(added, ", "), 200))
 		}
 	}
 }
@@ -548,15 +547,7 @@ func unionKeys(a, b map[string]any) []string {
 
 func text(v any) string {
 	b, _ := json.Marshal(v)
-	return clip(string(b))
+	return clip.String(string(b), 200)
 }
 
-func quote(s string) string { return fmt.Sprintf("%q", clip(s)) }
-
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func quote(s string) string { return fmt.Sprintf("%q", clip.String(s, 200)) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -140,7 +141,7 @@ func (c *conn) Response(_ context.Context, _ []byte, m *jsonrpc.Message) {
 	delete(c.pending, string(m.ID))
 	c.mu.Unlock()
 	if answer == nil {
-		c.srv.opts.Logger.Debug("an answer to nothing that was asked", "id", clip(string(m.ID), 64))
+		c.srv.opts.Logger.Debug("an answer to nothing that was asked", "id", clip.String(string(m.ID), 64))
 		return
 	}
 	answer <- m.Clone()
@@ -496,7 +497,7 @@ func (c *streamConn) send(text []byte) {
 
 // reject answers an invalid message.
 func (c *streamConn) reject(id jsonrpc.ID, e *jsonrpc.Error) {
-	c.srv.opts.Logger.Warn("the client has sent what is no message", "error", clip(e.Message, 256))
+	c.srv.opts.Logger.Warn("the client has sent what is no message", "error", clip.String(e.Message, 256))
 	omit := c.rules.Policy(c.modernSeen).OmitNullID
 	c.send(jsonrpc.AppendError(nil, id, e, !omit))
 }

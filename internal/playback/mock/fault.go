@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace/filter"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -295,7 +296,7 @@ func (s *Server) matchFaults(r *responder, m *jsonrpc.Message) []*Fault {
 	var met []*Fault
 	for _, f := range s.opts.Faults {
 		if f.filter.Match(s.ctx, sub) && s.triggers(f) {
-			s.opts.Logger.Info("fault", "what", f.String(), "method", clip(r.method, 128), "id", clip(string(r.id), 64))
+			s.opts.Logger.Info("fault", "what", f.String(), "method", clip.String(r.method, 128), "id", clip.String(string(r.id), 64))
 			met = append(met, f)
 		}
 	}

@@ -10,7 +10,9 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsondiff"
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/spelling"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -114,7 +116,7 @@ func maskOf(pointers []string, prefix string) (m *mask, spelt string) {
 			if p == "" {
 				break
 			}
-			name := strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+			name := jsonpointer.Unescape(token)
 			if at.inside == nil {
 				at.inside = map[string]*mask{}
 			}
@@ -253,9 +255,9 @@ const (
 func (s *Server) reportMiss(c *conn, r *responder, m *jsonrpc.Message) *jsonrpc.Error {
 	s.misses.Add(1)
 	params := paramsText(m.Params)
-	attrs := []any{"asked", clip(r.method, 128)}
+	attrs := []any{"asked", clip.String(r.method, 128)}
 	if len(params) > len("{}") {
-		attrs = append(attrs, "params", clip(params, maxParamsText))
+		attrs = append(attrs, "params", clip.String(params, maxParamsText))
 	}
 	known := s.recording.methods[methodKey{r.modern, r.method}]
 	if known == nil {
@@ -270,7 +272,7 @@ func (s *Server) reportMiss(c *conn, r *responder, m *jsonrpc.Message) *jsonrpc.
 		attrs = append(attrs, "nearest", "n="+strconv.FormatUint(near.n, 10))
 		switch {
 		case near.matchKey.target != target:
-			attrs = append(attrs, "about", clip(near.matchKey.target, 128))
+			attrs = append(attrs, "about", clip.String(near.matchKey.target, 128))
 		case len(changes) > 0:
 			attrs = append(attrs, "differs", describeChanges(changes))
 		case s.opts.Once:
@@ -318,7 +320,7 @@ func describeChanges(changes []jsondiff.Change) string {
 	case jsondiff.Remove:
 		text += " is recorded, and missing here"
 	default:
-		text += " is " + clip(c.Old, 64) + " there, " + clip(c.New, 64) + " here"
+		text += " is " + clip.String(c.Old, 64) + " there, " + clip.String(c.New, 64) + " here"
 	}
 	if n := len(changes) - 1; n > 0 {
 		text += ", and " + strconv.Itoa(n) + " more"
@@ -363,5 +365,5 @@ func (s *Server) closestMethod(r *responder) string {
 	if best == "" || spelling.Distance(r.method, best) > len(r.method)/2 {
 		return ""
 	}
-	return clip(best, 128)
+	return clip.String(best, 128)
 }

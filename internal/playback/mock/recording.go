@@ -7,12 +7,12 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -482,12 +482,12 @@ func (in *incoming) request() {
 	}
 	x.matchKey = matchKeyOf(x.method, m.Params, x.mask)
 	if len(m.Params) < rd.limit {
-		x.params = clip(paramsText(m.Params), maxParams)
+		x.params = clip.String(paramsText(m.Params), maxParams)
 	}
 	rd.heldBytes += exchangeCost + len(x.method) + len(x.matchKey.target) + len(x.params) + 2*len(covers)
 	rd.order = append(rd.order, x)
 	if x.method == mcp.MethodInitialize {
-		l.session.client = clip(clientOf(m.Params), 256)
+		l.session.client = clip.String(clientOf(m.Params), 256)
 		l.session.initialize = x
 	}
 	l.last = x
@@ -637,14 +637,6 @@ func withoutMeta(params []byte) []byte {
 		}
 		return m.Value()
 	}, nil)
-}
-
-// clip shortens a text of more than n bytes.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
 // An exchange is a recorded request with all messages that belong to it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -141,7 +142,7 @@ func (r *responder) response() ([]byte, error) {
 		e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "when this was recorded, HTTP refused it with status %d, without an answer", r.exchange.status)
 		return jsonrpc.AppendError(nil, id, e, false), nil
 	}
-	r.conn.srv.opts.Logger.Info("the capture has no answer to this, so none is given", "n", r.exchange.n, "method", clip(r.method, 128))
+	r.conn.srv.opts.Logger.Info("the capture has no answer to this, so none is given", "n", r.exchange.n, "method", clip.String(r.method, 128))
 	r.waitDone()
 	return nil, errEnded
 }
@@ -253,7 +254,7 @@ func (r *responder) sendRequest(s *step, to jsonrpc.Sender) error {
 	select {
 	case m := <-answer:
 		if m.Kind == jsonrpc.KindError {
-			log.Warn("the client answers an error to a recorded question; the recorded answer is given all the same", "n", s.n, "method", s.method, "error", clip(m.Err().Message, 256))
+			log.Warn("the client answers an error to a recorded question; the recorded answer is given all the same", "n", s.n, "method", s.method, "error", clip.String(m.Err().Message, 256))
 		}
 	case <-t.C:
 		log.Warn("the client does not answer a recorded question; the recorded answer is given all the same", "n", s.n, "method", s.method)

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/proxy/bridge"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
@@ -191,7 +192,7 @@ func (s *Server) assignLegacy(params []byte) *session {
 	if era.IsObject(params) {
 		offered, _ = mcp.ParseRevision(era.LookupString(params, "protocolVersion"))
 	}
-	name := clip(clientOf(params), 256)
+	name := clip.String(clientOf(params), 256)
 	shook := func(x *session) bool { return x.initialize != nil && x.initialize.hasResponse && !x.initialize.failed }
 	agreed := func(x *session) bool { return shook(x) && x.revision == offered }
 	return s.assignSession(

@@ -34,7 +34,7 @@ func (b *builder) exchangeAborted(e *capture.Event, x *httpExchange) {
 func (b *builder) notificationCount(m *jsonrpc.Message) int {
 	id, _ := m.Param("requestId")
 	for _, c := range b.calls {
-		if id != nil && c.id == idKey(jsonrpc.ID(id)) {
+		if id != nil && c.id == jsonrpc.ID(id).Key() {
 			return len(c.notifications.kinds)
 		}
 	}
@@ -65,7 +65,7 @@ func (p *player) canceledCall(f *frame) *liveCall {
 	}
 	id, _ := f.elements[0].m.Param("requestId")
 	for _, l := range p.pending {
-		if id != nil && idKey(l.id) == idKey(jsonrpc.ID(id)) {
+		if id != nil && l.id.Key() == jsonrpc.ID(id).Key() {
 			return l
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsondiff"
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/jsonrpc"
@@ -258,7 +259,7 @@ func ignoredPointers(patterns []string, lists []namedList) []string {
 			if err != nil || n < 0 || n >= len(l.before) {
 				continue
 			}
-			if out[i] = l.prefix + pointerEscapes.Replace(l.before[n]); deeper {
+			if out[i] = l.prefix + jsonpointer.Escape(l.before[n]); deeper {
 				out[i] += "/" + below
 			}
 		}
@@ -285,7 +286,7 @@ func originalPointers(first, pointer string, lists []namedList) (was, is, name s
 // element stays.
 func (l *namedList) index(rest string, names []string) (pointer, name string) {
 	part, below, deeper := strings.Cut(rest, "/")
-	name = pointerUnescapes.Replace(part)
+	name = jsonpointer.Unescape(part)
 	if i := slices.Index(names, name); i >= 0 {
 		part = strconv.Itoa(i)
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -120,10 +121,7 @@ func valueAt(value []byte, pointer string) []byte {
 	return value
 }
 
-var (
-	pointerEscapes   = strings.NewReplacer("~", "~0", "/", "~1")
-	pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
-)
+var ()
 
 // pointerPath returns the names and indexes of a JSON pointer
 // (https://www.rfc-editor.org/rfc/rfc6901).
@@ -133,7 +131,7 @@ func pointerPath(pointer string) []string {
 	}
 	list := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
 	for i, p := range list {
-		list[i] = pointerUnescapes.Replace(p)
+		list[i] = jsonpointer.Unescape(p)
 	}
 	return list
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/jsonrpc"
@@ -184,7 +185,7 @@ func (p *player) waitFreeID(ctx context.Context, l *liveCall) error {
 		return nil
 	}
 	for _, other := range p.pending {
-		if idKey(other.id) == idKey(l.id) {
+		if other.id.Key() == l.id.Key() {
 			return p.awaitOne(ctx, other)
 		}
 	}
@@ -250,7 +251,7 @@ func (p *player) handshake(ctx context.Context) error {
 		tool = r.Tool
 	}
 	hello := resend.SyntheticInitialize(p.rec.Revision, tool, id, true)
-	p.syntheticID = idKey(id)
+	p.syntheticID = id.Key()
 	if _, err := p.deliver(ctx, hello); err != nil {
 		return err
 	}
@@ -348,7 +349,7 @@ func (p *player) isStaleCancellation(m *jsonrpc.Message) bool {
 		return false
 	}
 	id, _ := m.Param("requestId")
-	return id != nil && !slices.ContainsFunc(p.pending, func(l *liveCall) bool { return idKey(l.id) == idKey(jsonrpc.ID(id)) })
+	return id != nil && !slices.ContainsFunc(p.pending, func(l *liveCall) bool { return l.id.Key() == jsonrpc.ID(id).Key() })
 }
 
 // substitute returns a request with values from earlier answers. why says why it cannot be sent.
@@ -544,18 +545,18 @@ func (p *player) handleEnd(x arrival) error {
 
 // findCall returns the request that an answer is for, or nil.
 func (p *player) findCall(m *jsonrpc.Message, exchange uint64) *liveCall {
-	key := idKey(m.ID)
+	key := m.ID.Key()
 	var near, far []*liveCall
 	for _, l := range p.pending {
 		if exchange > 0 && l.notifications.exchange == exchange {
 			near = append(near, l)
 		}
-		if idKey(l.id) == key {
+		if l.id.Key() == key {
 			far = append(far, l)
 		}
 	}
 	for _, l := range near {
-		if idKey(l.id) == key {
+		if l.id.Key() == key {
 			return l
 		}
 	}
@@ -570,7 +571,7 @@ func (p *player) findCall(m *jsonrpc.Message, exchange uint64) *liveCall {
 
 // handleResponse handles an answer.
 func (p *player) handleResponse(el *element, x arrival) error {
-	if p.syntheticID != "" && idKey(el.m.ID) == p.syntheticID {
+	if p.syntheticID != "" && el.m.ID.Key() == p.syntheticID {
 		p.syntheticID = ""
 		if el.m.Kind == jsonrpc.KindError {
 			p.fatal = p.handshakeError(&el.m, x.N)
@@ -672,7 +673,7 @@ func (p *player) noteVersion(l *liveCall, r *Result) {
 	old, now := jsonwire.Text(jsonwire.Lookup(l.call.result(), place...)), jsonwire.Text(jsonwire.Lookup(l.response.m.Result, place...))
 	if old != "" && now != "" && old != now {
 		p.versionNoted = true
-		pointer := "/result/_meta/" + pointerEscapes.Replace(mcp.MetaServerInfo) + "/version"
+		pointer := "/result/_meta/" + jsonpointer.Escape(mcp.MetaServerInfo) + "/version"
 		r.Differences = append(r.Differences, Difference{Op: "replace", Pointer: pointer, Old: string(quoted(old)), New: string(quoted(now)), Note: true})
 	}
 }

@@ -133,14 +133,6 @@ type serverRequest struct {
 	pendingCalls []*call
 }
 
-// idKey returns equal keys for equal ids.
-func idKey(id jsonrpc.ID) string {
-	if s, ok := id.Text(); ok {
-		return `"` + s
-	}
-	return string(id)
-}
-
 // clientClosed is the end of an exchange that the client ended early.
 const clientClosed = "client closed"
 
@@ -414,7 +406,7 @@ func newElement(raw []byte, e *capture.Event, p capture.Message) element {
 // addCall adds a request.
 func (b *builder) addCall(e *capture.Event, el *element) *call {
 	m := &el.m
-	c := &call{index: len(b.rec.calls), n: e.N, t: e.T, id: idKey(m.ID), method: string(m.Method), exchange: e.Exchange, target: targetOf(m)}
+	c := &call{index: len(b.rec.calls), n: e.N, t: e.T, id: m.ID.Key(), method: string(m.Method), exchange: e.Exchange, target: targetOf(m)}
 	meta, _ := m.Param("_meta")
 	c.token = string(jsonwire.Lookup(meta, mcp.MetaProgressToken))
 	c.notifications = notificationLog{exchange: e.Exchange, token: c.token, isSubscription: c.method == mcp.MethodSubscriptionsListen}

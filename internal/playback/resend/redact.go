@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -94,7 +95,7 @@ func (s *redactedSearch) walk(at string, value []byte) {
 	case '{':
 		members := jsonwire.ObjectMembers(value)
 		for members.Next() {
-			pointer := at + "/" + escapePointer(members.KeyString())
+			pointer := at + "/" + jsonpointer.Escape(members.KeyString())
 			if placeholder.Match(members.RawKey()) {
 				s.add(pointer)
 			}
@@ -125,9 +126,3 @@ func trimSpace(b []byte) []byte {
 	}
 	return b
 }
-
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-// escapePointer escapes a name for a JSON pointer
-// (https://www.rfc-editor.org/rfc/rfc6901#section-3).
-func escapePointer(name string) string { return pointerEscapes.Replace(name) }

@@ -328,7 +328,7 @@ func TestRunBadServers(t *testing.T) {
 			t.Errorf("result %+v, %v", res, err)
 		}
 		got := story(events)
-		for _, want := range []string{"bad s2c console.log: hello\x1b[31m\n", "bad s2c \n", `msg s2c {"jsonrpc":"2.0","method":"notifications"}` + "\n"} {
+		for _, want := range []string{"invalid s2c console.log: hello\x1b[31m\n", "invalid s2c \n", `msg s2c {"jsonrpc":"2.0","method":"notifications"}` + "\n"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q is not in the capture:\n%s", want, got)
 			}

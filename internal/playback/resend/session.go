@@ -286,14 +286,6 @@ func parse(frame []byte) []jsonrpc.Message {
 	return []jsonrpc.Message{m}
 }
 
-// idKey returns equal keys for equal ids.
-func idKey(id jsonrpc.ID) string {
-	if s, ok := id.Text(); ok {
-		return `"` + s
-	}
-	return string(id)
-}
-
 // A pendingIDs is the set of ids without an answer.
 type pendingIDs map[string]bool
 
@@ -303,7 +295,7 @@ func pendingOf(message []byte) pendingIDs {
 	d := pendingIDs{}
 	for _, m := range parse(message) {
 		if m.Kind == jsonrpc.KindRequest && string(m.Method) != mcp.MethodSubscriptionsListen {
-			d[idKey(m.ID)] = true
+			d[m.ID.Key()] = true
 		}
 	}
 	return d
@@ -317,7 +309,7 @@ func (p pendingIDs) resolve(list []jsonrpc.Message, lone bool) bool {
 		if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
 			continue
 		}
-		if k := idKey(m.ID); p[k] {
+		if k := m.ID.Key(); p[k] {
 			delete(p, k)
 			took = true
 		} else if m.Kind == jsonrpc.KindError && (len(m.ID) == 0 || m.ID.IsNull()) && lone {
@@ -341,16 +333,16 @@ func isSingle(message []byte, method string) bool {
 // freshID returns the message with a new id if it uses the given one.
 func freshID(message []byte, used jsonrpc.ID) []byte {
 	list := parse(message)
-	taken := map[string]bool{idKey(used): true}
+	taken := map[string]bool{used.Key(): true}
 	for _, m := range list {
-		taken[idKey(m.ID)] = true
+		taken[m.ID.Key()] = true
 	}
 	for _, m := range list {
 		if m.Kind != jsonrpc.KindRequest || !m.ID.Equal(used) {
 			continue
 		}
 		fresh := jsonrpc.IntID(1)
-		for n := int64(1); taken[idKey(fresh)]; n++ {
+		for n := int64(1); taken[fresh.Key()]; n++ {
 			fresh = jsonrpc.IntID(n)
 		}
 		at := cap(message) - cap(m.ID) // the index of m.ID, which aliases message

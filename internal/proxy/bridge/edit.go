@@ -61,14 +61,6 @@ func withID(frame []byte, id jsonrpc.ID) []byte {
 	return splice(frame, at, id)
 }
 
-// idKey returns a map key for an id. It is the same for all spellings of the same JSON value.
-func idKey(id jsonrpc.ID) string {
-	if s, ok := id.Text(); ok {
-		return "s" + s
-	}
-	return string(id)
-}
-
 // stringOf returns the value of a JSON string, and "" for any other value.
 func stringOf(value []byte) string {
 	s, _ := jsonrpc.ID(value).Text()

@@ -61,7 +61,7 @@ func TestIDKey(t *testing.T) {
 		{`1`, `1`, true},
 		{`"s1"`, `"1"`, false},
 	} {
-		if got := idKey(jsonrpc.ID(tt.a)) == idKey(jsonrpc.ID(tt.b)); got != tt.want {
+		if got := jsonrpc.ID(tt.a).Key() == jsonrpc.ID(tt.b).Key(); got != tt.want {
 			t.Errorf("%s and %s are the same: %v, want %v", tt.a, tt.b, got, tt.want)
 		}
 	}

@@ -106,9 +106,9 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 	if p.rewriteIDs {
 		frame = p.rewriteLocked(c, frame, m)
 	} else if token, ok := tokenOf(m); ok {
-		c.tokenKey = idKey(token)
+		c.tokenKey = jsonrpc.ID(token).Key()
 	}
-	key := idKey(c.serverID)
+	key := c.serverID.Key()
 	switch {
 	case p.closed:
 		p.mu.Unlock()
@@ -196,7 +196,7 @@ func (p *passthrough) giveUp(c *call) bool {
 }
 
 func (p *passthrough) removeCallLocked(c *call) bool {
-	key := idKey(c.serverID)
+	key := c.serverID.Key()
 	if p.calls[key] != c {
 		return false
 	}
@@ -217,7 +217,7 @@ func (p *passthrough) expire(c *call) {
 	for _, a := range p.serverRequests {
 		asksClient = asksClient || a.client == c.client
 	}
-	if asksClient && p.calls[idKey(c.serverID)] == c { // the call may wait for the user
+	if asksClient && p.calls[c.serverID.Key()] == c { // the call may wait for the user
 		c.resetTimer()
 		p.mu.Unlock()
 		return
@@ -305,13 +305,13 @@ func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Me
 // response implements forwarder.
 func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	p.mu.Lock()
-	a := p.serverRequests[idKey(m.ID)]
+	a := p.serverRequests[m.ID.Key()]
 	if a == nil || a.client != cl {
 		p.mu.Unlock()
 		p.b.metrics.strayResponses.Add(1)
 		return
 	}
-	delete(p.serverRequests, idKey(m.ID))
+	delete(p.serverRequests, m.ID.Key())
 	p.mu.Unlock()
 	p.forward(cl, frame, event)
 }
@@ -374,7 +374,7 @@ func (p *passthrough) received(frame []byte, m *jsonrpc.Message, from origin) {
 
 // handleResponse sends a response to the caller.
 func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uint64) {
-	key := idKey(m.ID)
+	key := m.ID.Key()
 	p.mu.Lock()
 	if own := p.ownCalls[key]; own != nil {
 		delete(p.ownCalls, key)
@@ -414,9 +414,9 @@ func (p *passthrough) callFailed(id jsonrpc.ID, err error) {
 	e := clientError(err)
 	p.upstream.rec.note(e.Message)
 	p.mu.Lock()
-	c := p.calls[idKey(id)]
-	own := p.ownCalls[idKey(id)]
-	delete(p.ownCalls, idKey(id))
+	c := p.calls[jsonrpc.ID(id).Key()]
+	own := p.ownCalls[jsonrpc.ID(id).Key()]
+	delete(p.ownCalls, jsonrpc.ID(id).Key())
 	if c != nil && p.retrySubscriptionLocked(c, err) {
 		c = nil
 	} else if c != nil {
@@ -447,7 +447,7 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 	if !closed {
 		for _, it := range unsent {
 			if it.id != nil {
-				unsentIDs[idKey(it.id)] = true
+				unsentIDs[it.id.Key()] = true
 			}
 		}
 		p.upstream.requeue(unsent)
@@ -516,7 +516,7 @@ func (p *passthrough) roundTripMessage(ctx context.Context, it queuedMessage, te
 		return m, nil
 	case <-ctx.Done():
 		p.mu.Lock()
-		delete(p.ownCalls, idKey(id))
+		delete(p.ownCalls, jsonrpc.ID(id).Key())
 		p.mu.Unlock()
 		return nil, fmt.Errorf("no answer in time: %w", context.Cause(ctx))
 	}
@@ -541,7 +541,7 @@ func (p *passthrough) ping(ctx context.Context) error {
 // expectLocked returns a channel for the response to a request of the bridge.
 func (p *passthrough) expectLocked(id jsonrpc.ID) chan *jsonrpc.Message {
 	c := make(chan *jsonrpc.Message, 1)
-	p.ownCalls[idKey(id)] = c
+	p.ownCalls[jsonrpc.ID(id).Key()] = c
 	return c
 }
 
@@ -561,13 +561,13 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 	}
 	p.mu.Lock()
 	cl, out := p.recipientLocked(on, m)
-	if cl == nil || p.serverRequests[idKey(m.ID)] != nil || len(p.serverRequests) >= p.b.opts.MaxCalls {
+	if cl == nil || p.serverRequests[m.ID.Key()] != nil || len(p.serverRequests) >= p.b.opts.MaxCalls {
 		p.mu.Unlock()
 		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "there is no client that could be asked, or it is asked too much already"))
 		return
 	}
 	a := &serverRequest{client: cl, id: m.ID, out: out}
-	p.serverRequests[idKey(m.ID)] = a
+	p.serverRequests[m.ID.Key()] = a
 	p.noteServerRequestLocked(cl, m)
 	p.mu.Unlock()
 	err := cl.send(out, frame, p.provenance(event))
@@ -577,7 +577,7 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 	}
 	if err != nil {
 		p.mu.Lock()
-		delete(p.serverRequests, idKey(m.ID))
+		delete(p.serverRequests, m.ID.Key())
 		p.mu.Unlock()
 		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client could not be asked: %v", err))
 	}
@@ -586,7 +586,7 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 // recipientLocked returns the client for a request of the server: by the call on whose stream it
 // came, by the task that it names, by the latest call that may cause it, or the last active client.
 func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*client, jsonrpc.Sender) {
-	if c := p.calls[idKey(on)]; c != nil {
+	if c := p.calls[on.Key()]; c != nil {
 		return c.client, c.out
 	}
 	if cl := p.relatedTaskClientLocked(m); cl != nil {
@@ -619,7 +619,7 @@ func (p *passthrough) handleNotification(frame []byte, m *jsonrpc.Message, on js
 	case mcp.NotificationProgress:
 		token, _ := m.Param(mcp.MetaProgressToken)
 		p.mu.Lock()
-		c := p.tokens[idKey(token)]
+		c := p.tokens[jsonrpc.ID(token).Key()]
 		if c != nil {
 			c.resetTimer()
 		}
@@ -642,7 +642,7 @@ func (p *passthrough) handleNotification(frame []byte, m *jsonrpc.Message, on js
 		return
 	}
 	p.mu.Lock()
-	c := p.calls[idKey(on)]
+	c := p.calls[on.Key()]
 	p.mu.Unlock()
 	switch {
 	case p.session != nil:
@@ -695,8 +695,8 @@ func (p *passthrough) broadcast(frame []byte, event uint64) {
 func (p *passthrough) handleServerCancellation(frame []byte, m *jsonrpc.Message, event uint64) {
 	id, _ := m.Param("requestId")
 	p.mu.Lock()
-	a, c := p.serverRequests[idKey(id)], p.calls[idKey(id)]
-	delete(p.serverRequests, idKey(id))
+	a, c := p.serverRequests[jsonrpc.ID(id).Key()], p.calls[jsonrpc.ID(id).Key()]
+	delete(p.serverRequests, jsonrpc.ID(id).Key())
 	if a == nil && c != nil && c.listenFrame != nil {
 		p.removeCallLocked(c)
 	} else {
@@ -728,7 +728,7 @@ func (p *passthrough) subscriptionOf(m *jsonrpc.Message) (c *call, names bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.calls[idKey(at.slice(meta))], true
+	return p.calls[jsonrpc.ID(at.slice(meta)).Key()], true
 }
 
 // forwardToSubscription forwards a message of a subscription. If the client already has the
@@ -793,7 +793,7 @@ func (p *passthrough) rewriteLocked(c *call, frame []byte, m *jsonrpc.Message) [
 	c.serverID = jsonrpc.IntID(p.lastID.Add(1))
 	frame = withID(frame, c.serverID)
 	if token, ok := tokenOf(m); ok {
-		c.clientToken, c.tokenKey = token, idKey(c.serverID)
+		c.clientToken, c.tokenKey = token, c.serverID.Key()
 		frame = splice(frame, locate(frame, "params", "_meta", mcp.MetaProgressToken), c.serverID)
 	}
 	return frame
@@ -856,7 +856,7 @@ func (p *passthrough) retryWithHeaders(c *call, refused []byte, event uint64) {
 func (p *passthrough) isPending(c *call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.calls[idKey(c.serverID)] == c
+	return p.calls[c.serverID.Key()] == c
 }
 
 // A roundTripFunc sends the server a request of the bridge and waits for the response.
@@ -936,7 +936,7 @@ func (p *passthrough) giveUpLocked(c *call) bool {
 			}
 			return m.Value()
 		}, nil)
-		p.abandoned = append(p.abandoned, abandonedCall{idKey(c.serverID), own, now.Add(abandonedTimeout)})
+		p.abandoned = append(p.abandoned, abandonedCall{c.serverID.Key(), own, now.Add(abandonedTimeout)})
 	}
 	return true
 }
@@ -944,7 +944,7 @@ func (p *passthrough) giveUpLocked(c *call) bool {
 // lateTaskLocked handles the response to an abandoned call. It returns the id of the task that the
 // server made of the call, or "", and the _meta to use for it.
 func (p *passthrough) lateTaskLocked(m *jsonrpc.Message) (task string, meta []byte) {
-	key := idKey(m.ID)
+	key := m.ID.Key()
 	i := slices.IndexFunc(p.abandoned, func(l abandonedCall) bool { return l.key == key })
 	if i < 0 {
 		return "", nil
@@ -1001,13 +1001,13 @@ func (p *passthrough) resubscribe(c *call, pause time.Duration) {
 		return
 	}
 	p.mu.Lock()
-	pending := c.retryPending && p.calls[idKey(c.serverID)] == c
+	pending := c.retryPending && p.calls[c.serverID.Key()] == c
 	if pending { // with a new id, because the server may still know the old one
 		p.removeCallLocked(c)
 		c.serverID = p.ownID()
 		c.listenFrame = withID(c.listenFrame, c.serverID)
 		c.retryPending, c.expectAck = false, true
-		p.calls[idKey(c.serverID)] = c
+		p.calls[c.serverID.Key()] = c
 	}
 	p.mu.Unlock()
 	if !pending {
@@ -1021,12 +1021,12 @@ func (p *passthrough) resubscribe(c *call, pause time.Duration) {
 
 // callByClientIDLocked returns the call that a client has under an id, or nil.
 func (p *passthrough) callByClientIDLocked(cl *client, id jsonrpc.ID) *call {
-	key := idKey(id)
+	key := jsonrpc.ID(id).Key()
 	if c := p.calls[key]; c != nil && !p.rewriteIDs && !c.rewritten() {
 		return c
 	}
 	for _, c := range p.calls {
-		if c.client == cl && idKey(c.id) == key {
+		if c.client == cl && c.id.Key() == key {
 			return c
 		}
 	}

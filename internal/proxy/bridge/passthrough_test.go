@@ -533,7 +533,7 @@ func TestLateTasks(t *testing.T) {
 		for range 2 {
 			for i := range 2 * maxAbandoned {
 				c := &call{serverID: []byte(fmt.Sprint(i)), taskFrame: []byte(callOf(i, takesTasks))}
-				p.calls[idKey(c.serverID)] = c
+				p.calls[c.serverID.Key()] = c
 				if !p.giveUp(c) || p.giveUp(c) {
 					t.Fatal("a call is given up once")
 				}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/streamable"
 )
@@ -333,7 +334,7 @@ func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing json
 				return err
 			}
 			b.opts.Logger.Warn("a connection was not accepted", "error", err)
-			if !sleep(ctx, acceptBackoff) { // there may be too many open files
+			if !wait.Sleep(ctx, acceptBackoff) { // there may be too many open files
 				return served()
 			}
 			continue
@@ -358,15 +359,4 @@ func callerOfConn(conn net.Conn) string {
 		return addr.IP.String()
 	}
 	return ""
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -207,8 +207,8 @@ func (t *translator) answerLocked(o *translate.Out, message []byte, from provena
 	}
 	var m jsonrpc.Message
 	if jsonrpc.Parse(message, &m, 0) == nil && len(m.ID) > 0 {
-		if c := t.callsByID[idKey(m.ID)]; c != nil {
-			delete(t.callsByID, idKey(m.ID))
+		if c := t.callsByID[m.ID.Key()]; c != nil {
+			delete(t.callsByID, m.ID.Key())
 			c.finish(message, from)
 			return
 		}
@@ -238,12 +238,12 @@ func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 		c.stream = t.lastStream
 		t.callsByStream[c.stream] = c
 	} else {
-		if t.callsByID[idKey(c.id)] != nil {
+		if t.callsByID[c.id.Key()] != nil {
 			t.mu.Unlock()
 			c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the id is that of another request which is under way"))
 			return
 		}
-		t.callsByID[idKey(c.id)] = c
+		t.callsByID[c.id.Key()] = c
 	}
 	t.machine.SetCause(c.event)
 	t.applyLocked(c.rec, c.event, t.machine.FromDownstream(time.Now(), frame, c.stream))
@@ -282,12 +282,12 @@ func (t *translator) notification(cl *client, frame []byte, m *jsonrpc.Message, 
 // canceledCallLocked returns the call that a client cancels; it gets no response. A modern client
 // cancels over HTTP by disconnecting.
 func (t *translator) canceledCallLocked(cl *client, id jsonrpc.ID) *call {
-	if c := t.callsByID[idKey(id)]; c != nil {
-		delete(t.callsByID, idKey(id))
+	if c := t.callsByID[jsonrpc.ID(id).Key()]; c != nil {
+		delete(t.callsByID, jsonrpc.ID(id).Key())
 		return c
 	}
 	for _, c := range t.callsByStream {
-		if c.client == cl && (!c.modern || c.out == nil) && idKey(c.id) == idKey(id) {
+		if c.client == cl && (!c.modern || c.out == nil) && c.id.Key() == id.Key() {
 			return c
 		}
 	}
@@ -297,7 +297,7 @@ func (t *translator) canceledCallLocked(cl *client, id jsonrpc.ID) *call {
 // response implements forwarder.
 func (t *translator) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	t.mu.Lock()
-	delete(t.serverRequests, idKey(m.ID))
+	delete(t.serverRequests, m.ID.Key())
 	t.mu.Unlock()
 	t.step(cl.rec, event, func(now time.Time) []translate.Out { return t.machine.FromDownstream(now, frame, 0) })
 }
@@ -589,7 +589,7 @@ func (t *translator) roundTrip(ctx context.Context, frame func(id jsonrpc.ID) []
 	if l.ownCalls == nil {
 		l.ownCalls = map[string]chan *jsonrpc.Message{}
 	}
-	l.ownCalls[idKey(id)] = answer
+	l.ownCalls[jsonrpc.ID(id).Key()] = answer
 	t.mu.Unlock()
 	defer t.finishOwn(id, nil)
 	t.upstream.sendUrgent(queuedMessage{frame: frame(id), id: id})
@@ -605,9 +605,9 @@ func (t *translator) roundTrip(ctx context.Context, frame func(id jsonrpc.ID) []
 func (t *translator) finishOwn(id jsonrpc.ID, m *jsonrpc.Message) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	answer, ok := t.retries.ownCalls[idKey(id)]
+	answer, ok := t.retries.ownCalls[jsonrpc.ID(id).Key()]
 	if ok {
-		delete(t.retries.ownCalls, idKey(id))
+		delete(t.retries.ownCalls, jsonrpc.ID(id).Key())
 		answer <- m // the channel has room
 	}
 	return ok
@@ -632,10 +632,10 @@ func (t *translator) noteActivityLocked(c *call, frame []byte) {
 	}
 	switch {
 	case m.Kind == jsonrpc.KindRequest:
-		t.serverRequests[idKey(m.ID)] = struct{}{}
+		t.serverRequests[m.ID.Key()] = struct{}{}
 	case string(m.Method) == mcp.NotificationCancelled:
 		id, _ := m.Param("requestId")
-		delete(t.serverRequests, idKey(id))
+		delete(t.serverRequests, jsonrpc.ID(id).Key())
 	case string(m.Method) != mcp.NotificationProgress:
 	case c != nil:
 		c.resetTimer()
@@ -650,7 +650,7 @@ func (t *translator) noteActivityLocked(c *call, frame []byte) {
 func (t *translator) expire(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || t.callsByStream[c.stream] != c && t.callsByID[idKey(c.id)] != c {
+	if t.closed || t.callsByStream[c.stream] != c && t.callsByID[c.id.Key()] != c {
 		return
 	}
 	if len(t.serverRequests) > 0 { // the call may wait for the user
@@ -658,8 +658,8 @@ func (t *translator) expire(c *call) {
 		return
 	}
 	delete(t.callsByStream, c.stream)
-	if t.callsByID[idKey(c.id)] == c {
-		delete(t.callsByID, idKey(c.id))
+	if t.callsByID[c.id.Key()] == c {
+		delete(t.callsByID, c.id.Key())
 	}
 	if c.method != mcp.MethodInitialize {
 		var outs []translate.Out

@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -297,7 +298,7 @@ func (u *upstream) isQueued(id jsonrpc.ID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, it := range u.queue {
-		if it.id != nil && idKey(it.id) == idKey(id) {
+		if it.id != nil && it.id.Key() == id.Key() {
 			return true
 		}
 	}
@@ -401,7 +402,7 @@ func (u *upstream) noteAnswerLocked(id jsonrpc.ID) {
 	if u.recoveryCalls == nil {
 		return
 	}
-	if _, ok := u.recoveryCalls[idKey(id)]; ok {
+	if _, ok := u.recoveryCalls[id.Key()]; ok {
 		u.failures, u.recoveryCalls = 0, nil
 	}
 }
@@ -536,10 +537,10 @@ func (u *upstream) dequeue() (it queuedMessage, ok bool) {
 		u.queueBytes -= len(it.frame)
 		u.signalSpaceLocked()
 		if u.b.opts.HTTP && it.id != nil && len(it.frame) <= maxRetryBytes {
-			u.sent[idKey(it.id)] = it
+			u.sent[it.id.Key()] = it
 		}
 		if u.recoveryCalls != nil && len(u.recoveryCalls) < maxRecoveryCalls && it.id != nil && stringOf(locate(it.frame, "method").slice(it.frame)) != mcp.MethodInitialize {
-			u.recoveryCalls[idKey(it.id)] = struct{}{}
+			u.recoveryCalls[it.id.Key()] = struct{}{}
 		}
 	default:
 		u.writing = false
@@ -555,12 +556,12 @@ const maxRecoveryCalls = 1024
 // withdraw forgets a canceled request, and reports if it was not sent. Then the server must not get
 // a cancellation.
 func (u *upstream) withdraw(id jsonrpc.ID) bool {
-	key := idKey(id)
+	key := id.Key()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.sent, key)
 	for i, it := range u.queue {
-		if it.id != nil && idKey(it.id) == key {
+		if it.id != nil && it.id.Key() == key {
 			u.queue = slices.Delete(u.queue, i, i+1)
 			u.queueBytes -= len(it.frame)
 			u.signalSpaceLocked()
@@ -627,8 +628,8 @@ func (u *upstream) handleError(err error, from origin) bool {
 	}
 	from.answered()
 	u.mu.Lock()
-	it, known := u.sent[idKey(failed.ID)]
-	delete(u.sent, idKey(failed.ID))
+	it, known := u.sent[failed.ID.Key()]
+	delete(u.sent, failed.ID.Key())
 	// The HTTP session is gone, and a new one follows.
 	retry := known && failed.Outcome == jsonrpc.OutcomeUnprocessed && errors.Is(failed.Err, jsonrpc.ErrClosed)
 	if retry {
@@ -708,7 +709,7 @@ func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
 	u.mu.Lock()
 	if len(m.ID) > 0 && len(m.Method) == 0 {
 		if u.b.opts.HTTP {
-			delete(u.sent, idKey(m.ID))
+			delete(u.sent, m.ID.Key())
 		}
 		u.noteAnswerLocked(m.ID)
 	}
@@ -775,7 +776,7 @@ func (u *upstream) probeAlive(c *connection) {
 	sentAt := time.Now().UnixNano()
 	id := jsonrpc.StringID("mcpwire-alive")
 	u.sendUrgent(queuedMessage{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id, noLogin: true})
-	if !sleep(u.ctx, aliveTimeout) {
+	if !wait.Sleep(u.ctx, aliveTimeout) {
 		return
 	}
 	if u.lastReceived.Load() < sentAt {

@@ -67,14 +67,6 @@ func newResumeState() *resumeState {
 	return &resumeState{calls: map[string]*call{}, serverRequests: map[string]jsonrpc.ID{}, staleRequests: map[string]bool{}, replayed: map[string]string{}}
 }
 
-// idKey returns equal keys for equal ids.
-func idKey(id jsonrpc.ID) string {
-	if s, ok := id.Text(); ok {
-		return `"` + s
-	}
-	return string(id)
-}
-
 // eachMessage calls f with each message of a frame.
 func eachMessage(data []byte, f func(m *jsonrpc.Message, batch bool)) {
 	if jsonrpc.IsBatch(data) {
@@ -107,7 +99,7 @@ func (r *resumeState) handleHostFrame(e *capture.Event) (late jsonrpc.ID) {
 		case jsonrpc.KindNotification:
 			r.noteNotification(m, e)
 		case jsonrpc.KindResponse, jsonrpc.KindError:
-			key := idKey(m.ID)
+			key := m.ID.Key()
 			if r.serverRequests[key] == nil && r.staleRequests[key] && !batch {
 				late = m.ID.Clone()
 			}
@@ -137,7 +129,7 @@ func (r *resumeState) noteRequest(m *jsonrpc.Message, e *capture.Event, batch bo
 	default:
 		c.method = ""
 	}
-	r.calls[idKey(m.ID)] = c
+	r.calls[m.ID.Key()] = c
 }
 
 // copyEvent returns a copy of a frame, or nil if it cannot be replayed.
@@ -156,7 +148,7 @@ func (r *resumeState) noteNotification(m *jsonrpc.Message, e *capture.Event) {
 		r.initialized = copyEvent(e, false)
 	case "notifications/cancelled":
 		if id, ok := m.Param("requestId"); ok { // no answer will come
-			delete(r.calls, idKey(jsonrpc.ID(id)))
+			delete(r.calls, jsonrpc.ID(id).Key())
 		}
 	}
 }
@@ -180,15 +172,15 @@ func (r *resumeState) handleServerFrame(e *capture.Event) (d disposition) {
 		switch m.Kind {
 		case jsonrpc.KindRequest:
 			if len(r.serverRequests) < maxCalls && len(m.ID) <= maxID {
-				r.serverRequests[idKey(m.ID)] = m.ID.Clone()
+				r.serverRequests[m.ID.Key()] = m.ID.Clone()
 			}
 		case jsonrpc.KindNotification:
 			if id, ok := m.Param("requestId"); ok && string(m.Method) == "notifications/cancelled" {
-				delete(r.serverRequests, idKey(jsonrpc.ID(id)))
+				delete(r.serverRequests, jsonrpc.ID(id).Key())
 			}
 		case jsonrpc.KindResponse, jsonrpc.KindError:
-			if method, replayed := r.replayed[idKey(m.ID)]; replayed && !batch {
-				delete(r.replayed, idKey(m.ID))
+			if method, replayed := r.replayed[m.ID.Key()]; replayed && !batch {
+				delete(r.replayed, m.ID.Key())
 				d.withhold = true
 				d.ready = method == "initialize"
 				d.result, d.refused = m.Result, m.Kind == jsonrpc.KindError
@@ -202,7 +194,7 @@ func (r *resumeState) handleServerFrame(e *capture.Event) (d disposition) {
 
 // noteResponse applies the effect of an answered request.
 func (r *resumeState) noteResponse(m *jsonrpc.Message) {
-	key := idKey(m.ID)
+	key := m.ID.Key()
 	c := r.calls[key]
 	if c == nil {
 		return
@@ -248,7 +240,7 @@ func (r *resumeState) replay() []*capture.Event {
 	for _, e := range frames {
 		eachMessage(e.Data, func(m *jsonrpc.Message, _ bool) {
 			if m.Kind == jsonrpc.KindRequest {
-				r.replayed[idKey(m.ID)] = string(m.Method)
+				r.replayed[m.ID.Key()] = string(m.Method)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -100,7 +101,7 @@ func (t *LegacyToModern) parseInputRequest(r *legacyRequest, key, text []byte) (
 		return nil, fmt.Errorf("a key of inputRequests is longer than %d bytes", maxInputKey)
 	}
 	if !era.IsInputRequest(parsed.Method) {
-		return nil, fmt.Errorf("there is no input request %q", clip(parsed.Method))
+		return nil, fmt.Errorf("there is no input request %q", clip.String(parsed.Method, 100))
 	}
 	if _, missing := parsed.MissingCapability(&era.Client{Capabilities: t.clientCaps}, t.legacy); missing != "" {
 		return nil, fmt.Errorf("it has not declared %s", missing)
@@ -148,7 +149,7 @@ func (t *LegacyToModern) downstreamResponse(m *jsonrpc.Message) {
 	if m.Kind == jsonrpc.KindError {
 		e := m.Err()
 		t.drop("an error cannot answer " + in.Method)
-		t.failInput(in, internalError("the server needs %s, which the client refused: %s (code %d)", in.Method, clip(e.Message), int(e.Code)))
+		t.failInput(in, internalError("the server needs %s, which the client refused: %s (code %d)", in.Method, clip.String(e.Message, 100), int(e.Code)))
 		return
 	}
 	if err := in.CheckResponse(m.Result); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -303,7 +304,7 @@ func (t *LegacyToModern) handleDownstream(m *jsonrpc.Message, frame []byte, stre
 }
 
 func (t *LegacyToModern) downstreamRequest(m *jsonrpc.Message, stream uint64, b *batch) {
-	r := &legacyRequest{id: m.ID.Clone(), key: idKey(m.ID), stream: stream, method: string(m.Method), batch: b, size: len(m.Params) + 2*len(m.ID), cause: t.cause}
+	r := &legacyRequest{id: m.ID.Clone(), key: m.ID.Key(), stream: stream, method: string(m.Method), batch: b, size: len(m.Params) + 2*len(m.ID), cause: t.cause}
 	if b != nil {
 		b.pending++
 	}
@@ -484,7 +485,7 @@ func (t *LegacyToModern) downstreamNotification(m *jsonrpc.Message, frame []byte
 
 func (t *LegacyToModern) downstreamCanceled(m *jsonrpc.Message) {
 	id, reason, _ := era.Cancellation{}.Target(m)
-	r := t.requests[idKey(id)]
+	r := t.requests[id.Key()]
 	if id == nil || r == nil || r.method == mcp.MethodInitialize {
 		t.drop("nothing to cancel")
 		return
@@ -695,7 +696,7 @@ func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 	case kind == resultTypeTask && r.taskMode != noTask:
 		t.taskCreated(r, result)
 	default:
-		t.fail(r, internalError("the server's result is of a type that %s has not: %s", r.method, clip(kind)), "resultType refused")
+		t.fail(r, internalError("the server's result is of a type that %s has not: %s", r.method, clip.String(kind, 100)), "resultType refused")
 	}
 }
 
@@ -852,7 +853,7 @@ func (t *LegacyToModern) discovered(r *legacyRequest, o outcome) {
 	if e == nil {
 		var err error
 		if profile, err = era.ReadDiscover(o.result); err != nil {
-			e = internalError("the server's answer to server/discover is none: %s", clip(err.Error()))
+			e = internalError("the server's answer to server/discover is none: %s", clip.String(err.Error(), 100))
 		} else if modern, _ := era.Common([]mcp.Revision{t.opts.Modern}, profile.Versions); modern == mcp.RevisionNone {
 			e = internalError("the server does not speak revision %s", t.opts.Modern)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -64,7 +65,7 @@ func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
 	case !era.IsInputRequest(method):
 		t.rejectUpstream(q, jsonrpc.MethodNotFound(method))
 		return
-	case t.serverRequests[idKey(q.id)] != nil:
+	case t.serverRequests[q.id.Key()] != nil:
 		t.rejectUpstream(q, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is open"))
 		return
 	case len(t.serverRequests) >= t.opts.Limits.InputRequests:
@@ -89,7 +90,7 @@ func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
 		t.rejectUpstream(q, internalError("too many questions are open"))
 		return
 	}
-	t.serverRequests[idKey(q.id)] = q
+	t.serverRequests[q.id.Key()] = q
 	switch {
 	case related != "" && t.hiddenTasks[related] != nil:
 		t.attach(q, t.hiddenTasks[related])
@@ -109,7 +110,7 @@ func (t *ModernToLegacy) assign(q *serverRequest, call int64) {
 		t.attach(q, c)
 		return
 	} else if c != nil && call != 0 {
-		t.rejectUpstream(q, q.Refusal(fmt.Sprintf("a modern client cannot be asked anything before the answer to %s", clip(c.method))))
+		t.rejectUpstream(q, q.Refusal(fmt.Sprintf("a modern client cannot be asked anything before the answer to %s", clip.String(c.method, 100))))
 		return
 	}
 	best, candidates := t.candidate(q)
@@ -173,7 +174,7 @@ func (t *ModernToLegacy) cannotAsk(q *serverRequest, c *upstreamCall) string {
 // reassignInput moves a server request to another call.
 func (t *ModernToLegacy) reassignInput(q *serverRequest) {
 	q.notFor, q.call = q.call, nil
-	if q.id == nil || t.serverRequests[idKey(q.id)] != q {
+	if q.id == nil || t.serverRequests[q.id.Key()] != q {
 		return
 	}
 	t.assign(q, 0)
@@ -237,8 +238,8 @@ func (t *ModernToLegacy) removeUnclaimed(q *serverRequest) {
 
 // removePending removes a server request from the pending ones.
 func (t *ModernToLegacy) removePending(q *serverRequest) {
-	if q.id != nil && t.serverRequests[idKey(q.id)] == q {
-		delete(t.serverRequests, idKey(q.id))
+	if q.id != nil && t.serverRequests[q.id.Key()] == q {
+		delete(t.serverRequests, q.id.Key())
 		t.reserved -= q.size
 	}
 	t.timers.stop(q.timeout)
@@ -283,7 +284,7 @@ func (t *ModernToLegacy) cancelInput(q *serverRequest) {
 // upstreamCanceled handles the cancellation of a server request.
 func (t *ModernToLegacy) upstreamCanceled(m *jsonrpc.Message) {
 	id, _, _ := era.Cancellation{}.Target(m)
-	q := t.serverRequests[idKey(id)]
+	q := t.serverRequests[id.Key()]
 	if id == nil || q == nil {
 		t.drop("nothing to cancel")
 		return

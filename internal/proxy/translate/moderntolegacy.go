@@ -11,6 +11,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -336,9 +337,9 @@ func (t *ModernToLegacy) onInitialized(o outcome) {
 	if e == nil {
 		var err error
 		if profile, err = era.ReadInitialize(o.result); err != nil {
-			e = internalError("the server's answer to initialize is none: %s", clip(err.Error()))
+			e = internalError("the server's answer to initialize is none: %s", clip.String(err.Error(), 100))
 		} else if _, legacy = era.Common(mcp.Revisions(), profile.Versions); legacy == mcp.RevisionNone {
-			e = internalError("the server speaks revision %s, which the bridge does not", clip(profile.Versions[0]))
+			e = internalError("the server speaks revision %s, which the bridge does not", clip.String(profile.Versions[0], 100))
 		}
 	} else if _, other := era.Common(mcp.Revisions(), era.SupportedVersions(e)); other != mcp.RevisionNone && t.proposed == t.opts.Legacy && other != t.proposed {
 		t.proposed = other // the server should have answered with it
@@ -414,7 +415,7 @@ func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
 }
 
 func (t *ModernToLegacy) downstreamRequest(m *jsonrpc.Message, stream uint64) {
-	r := &modernRequest{id: m.ID.Clone(), key: requestKey{stream, idKey(m.ID)}, method: string(m.Method), cause: t.cause}
+	r := &modernRequest{id: m.ID.Clone(), key: requestKey{stream, m.ID.Key()}, method: string(m.Method), cause: t.cause}
 	var refused *jsonrpc.Error
 	switch {
 	case t.requests[r.key] != nil:
@@ -536,7 +537,7 @@ func (t *ModernToLegacy) downstreamNotification(m *jsonrpc.Message, frame []byte
 	switch string(m.Method) {
 	case mcp.NotificationCancelled:
 		id, reason, _ := era.Cancellation{}.Target(m)
-		if r := t.requests[requestKey{stream, idKey(id)}]; id != nil && r != nil {
+		if r := t.requests[requestKey{stream, id.Key()}]; id != nil && r != nil {
 			t.cancel(r, reason)
 			return
 		}

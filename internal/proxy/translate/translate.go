@@ -321,14 +321,6 @@ func outcomeOf(m *jsonrpc.Message) outcome {
 // parseCallID parses the id of a call.
 func parseCallID(id jsonrpc.ID) (int64, bool) { return jsonwire.ParseInt(id) }
 
-// idKey returns a map key for an id. It is the same for all spellings of the same id.
-func idKey(id jsonrpc.ID) string {
-	if s, ok := id.Text(); ok {
-		return "s" + s
-	}
-	return string(id)
-}
-
 // appendInt appends a member with a number.
 func appendInt(dst []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(append(append(dst, '"'), name...), `":`...), n, 10)
@@ -363,14 +355,6 @@ func withoutMembers(obj []byte, names ...string) []byte {
 // internalError returns an error of the bridge, or one that the server is to blame for.
 func internalError(format string, args ...any) *jsonrpc.Error {
 	return jsonrpc.Errorf(jsonrpc.CodeInternalError, format, args...)
-}
-
-// clip shortens a peer's text for an error message.
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
-	}
-	return s
 }
 
 var errOverloaded = internalError("the bridge has too many requests open: try again later")

@@ -81,6 +81,7 @@ type source struct {
 	path      string // from the root of the module, with slashes
 	fset      *token.FileSet
 	file      *ast.File
+	text      string
 	generated bool
 }
 
@@ -97,7 +98,7 @@ func parse(path, text string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	return source{path: path, fset: fset, file: file, generated: ast.IsGenerated(file)}, nil
+	return source{path: path, fset: fset, file: file, text: text, generated: ast.IsGenerated(file)}, nil
 }
 
 // sources returns all Go files of the repository, nested modules and files for

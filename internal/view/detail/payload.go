@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace"
@@ -323,7 +324,7 @@ func (jp *jsonPrinter) pointer() (string, bool) {
 		if jp.kinds[i] == '[' {
 			b.WriteString(strconv.Itoa(jp.path[i].index))
 		} else {
-			b.WriteString(strings.ReplaceAll(strings.ReplaceAll(jsonwire.UnquoteString(jp.path[i].name), "~", "~0"), "/", "~1"))
+			b.WriteString(jsonpointer.Escape(jsonwire.UnquoteString(jp.path[i].name)))
 		}
 	}
 	return b.String(), true

@@ -1,0 +1,38 @@
+package wait
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		if !Sleep(t.Context(), time.Second) || time.Since(start) != time.Second {
+			t.Errorf("slept %v, want a second", time.Since(start))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start = time.Now()
+		if Sleep(ctx, time.Hour) || time.Since(start) != time.Second {
+			t.Errorf("slept %v of a context that ended after a second", time.Since(start))
+		}
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wg sync.WaitGroup
+		wg.Go(func() { time.Sleep(time.Second) })
+		start := time.Now()
+		if Timeout(time.Millisecond, wg.Wait) || time.Since(start) != time.Millisecond {
+			t.Errorf("waited %v, want a millisecond and false", time.Since(start))
+		}
+		if !Timeout(time.Minute, wg.Wait) || time.Since(start) != time.Second {
+			t.Errorf("waited %v, want a second and true", time.Since(start))
+		}
+	})
+}
