@@ -90,7 +90,7 @@ var rulesTools = []rule{
 			ID: "tools/output-schema", Severity: Error, Revisions: hasStructuredOutput,
 			Title: "structuredContent is not what outputSchema promises",
 			Why:   "Clients validate it and drop the result; programs that rely on the schema break.",
-			Fix:   "Return what outputSchema says, or mend outputSchema.",
+			Fix:   "Return what outputSchema says, or fix outputSchema.",
 			URL:   "server/tools#output-schema",
 			Good:  Example{rev20251125, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"n":1}}`)},
 			Bad:   Example{rev20251125, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)},

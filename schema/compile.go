@@ -273,9 +273,9 @@ func (s *subschema) inPlaceSchemas() []*subschema {
 
 // Bounds of compiled patterns, in instructions.
 const (
-	maxPatternSize  = 10_000  // of each: matching takes up to that many steps for each byte
-	// maxPatternsSize limits the instructions of all patterns in a schema. One takes some 100 bytes,
-	// and less than one byte of text.
+	maxPatternSize = 10_000 // of each: matching takes up to that many steps for each byte
+	// maxPatternsSize limits the instructions of all patterns in a schema. One takes about 100
+	// bytes, and less than one byte of text.
 	maxPatternsSize = 200_000
 )
 

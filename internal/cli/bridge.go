@@ -145,7 +145,7 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 
 // serveStdio serves the client on standard input and output.
 func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, log *slog.Logger) error {
-	cfg := stdio.Config{Framing: f.nearFraming, MaxFrame: f.maxFrame, StopTimeout: f.drain + stopMargin, Logger: log}
+	cfg := stdio.Config{Framing: f.clientFraming, MaxFrame: f.maxFrame, StopTimeout: f.drain + stopMargin, Logger: log}
 	out, ok := e.stdout.(*os.File)
 	if ok && (e.stdin != os.Stdin || out != os.Stdout) {
 		cfg.Stdin, cfg.Stdout = e.stdin, out
@@ -166,7 +166,7 @@ const stopMargin = 5 * time.Second
 
 // record starts the capture that the flags request, and lets viewers watch it. It returns nil if
 // the flags request no capture.
-func (f *bridgeFlags) record(e *env, far *farSide, log *slog.Logger) (*tapRecording, error) {
+func (f *bridgeFlags) record(e *env, far *upstreamTarget, log *slog.Logger) (*tapRecording, error) {
 	if f.capture == "" && !f.recordIt {
 		return nil, nil
 	}
@@ -199,8 +199,8 @@ func socketAddress(s string) (kind, where string, ok bool) {
 	return kind, where, ok && where != "" && (kind == "unix" || kind == "tcp" && strings.Contains(where, ":"))
 }
 
-// A farSide describes how to reach the server.
-type farSide struct {
+// A upstreamTarget describes how to reach the server.
+type upstreamTarget struct {
 	name string
 	// url is empty for a command and a socket.
 	url  string
@@ -217,7 +217,7 @@ type farSide struct {
 }
 
 // upstream returns how to connect to the server that the command line names. It starts nothing.
-func (f *bridgeFlags) upstream(cmd *cobra.Command, e *env, args []string, log *slog.Logger) (*farSide, error) {
+func (f *bridgeFlags) upstream(cmd *cobra.Command, e *env, args []string, log *slog.Logger) (*upstreamTarget, error) {
 	if cmd.ArgsLenAtDash() < 0 && len(args) == 1 {
 		if kind, where, ok := socketAddress(args[0]); ok {
 			return f.socketSide(kind, where)
@@ -263,9 +263,9 @@ func negative(d time.Duration) time.Duration {
 }
 
 // options returns the options of the bridge.
-func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
+func (f *bridgeFlags) options(far *upstreamTarget, log *slog.Logger) *bridge.Options {
 	o := &bridge.Options{
-		Connect: far.connect, HTTP: far.http, Name: far.name, ClientEra: f.nearEra, ServerEra: f.farEra, Shared: f.sessions == "shared",
+		Connect: far.connect, HTTP: far.http, Name: far.name, ClientEra: f.clientEra, ServerEra: f.serverEra, Shared: f.sessions == "shared",
 		ConnectTimeout: negative(f.target.connectTimeout), LastLogin: far.login, CallTimeout: negative(f.timeout), ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions,
 		MaxBacklog: f.maxBacklog, MinBackoff: f.minBackoff, MaxBackoff: f.maxBackoff, RestartWait: negative(f.restartWait), DrainTimeout: f.drain,
 		Remote: f.remote(), Unredacted: f.redact == "off", Logger: log,
@@ -278,7 +278,7 @@ func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
 
 // sessionTime returns how long an unused HTTP session lasts. A client that left without ending its
 // session keeps a process until then.
-func (f *bridgeFlags) sessionTime(far *farSide) time.Duration {
+func (f *bridgeFlags) sessionTime(far *upstreamTarget) time.Duration {
 	switch {
 	case f.sessionTimeout > 0:
 		return f.sessionTimeout

@@ -17,18 +17,18 @@ type bridgeFlags struct {
 	// target says how to reach the server.
 	target targetFlags
 
-	listen      string
-	http        httpFlags
-	allowRemote bool
-	nearFraming jsonrpc.Framing
-	// era is the era of both sides, unless nearEra or farEra is set.
-	era             bridge.Era
-	nearEra, farEra bridge.Era
-	sessions        string
-	timeout, idle   time.Duration
-	sessionTimeout  time.Duration
-	maxSessions     int
-	maxProcesses    int
+	listen        string
+	http          httpFlags
+	allowRemote   bool
+	clientFraming jsonrpc.Framing
+	// era is the era of both sides, unless clientEra or serverEra is set.
+	era                  bridge.Era
+	clientEra, serverEra bridge.Era
+	sessions             string
+	timeout, idle        time.Duration
+	sessionTimeout       time.Duration
+	maxSessions          int
+	maxProcesses         int
 	// maxPerCaller limits the processes of one user or address.
 	maxPerCaller    int
 	maxBacklog      int
@@ -72,8 +72,8 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	f.registerHTTP(all)
 	all.Func("client-framing", "`KIND` of framing of clients on standard input or a socket: line, header, or auto (the default) for whichever they use", f.setNearFraming)
 	all.Func("era", "`ERA` that both sides may speak: legacy, modern, or auto (the default) for either", eraFlag(&f.era))
-	all.Func("client-era", "`ERA` that clients may speak, if not that of --era", eraFlag(&f.nearEra))
-	all.Func("server-era", "`ERA` that the server speaks, if not that of --era; the server is not asked then", eraFlag(&f.farEra))
+	all.Func("client-era", "`ERA` that clients may speak, if not that of --era", eraFlag(&f.clientEra))
+	all.Func("server-era", "`ERA` that the server speaks, if not that of --era; the server is not asked then", eraFlag(&f.serverEra))
 	all.DurationVar(&f.target.loginTimeout, "login-timeout", 3*time.Minute, "how long the user may take to log in; other times do not count meanwhile")
 	all.StringVar(&f.sessions, "sessions", "per-client", "per-client, or shared for one process or session that clients of a kind use together: `HOW` they use the server")
 	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long the server may take to answer, or to tell of progress; 0 is for ever")
@@ -117,7 +117,7 @@ func eraFlag(era *bridge.Era) func(string) error {
 func (f *bridgeFlags) setNearFraming(s string) error {
 	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingAuto, jsonrpc.FramingLine, jsonrpc.FramingHeader} {
 		if s == framing.String() {
-			f.nearFraming = framing
+			f.clientFraming = framing
 			return nil
 		}
 	}
@@ -146,10 +146,10 @@ func (f *bridgeFlags) level() slog.Level {
 // check returns an error for invalid flags and combinations. set reports whether a flag was given.
 func (f *bridgeFlags) check(set func(name string) bool) error {
 	if !set("client-era") {
-		f.nearEra = f.era
+		f.clientEra = f.era
 	}
 	if !set("server-era") {
-		f.farEra = f.era
+		f.serverEra = f.era
 	}
 	_, _, socket := socketAddress(f.listen)
 	for _, name := range []string{"path", "sse", "host", "origin", "token-env", "behind", "tls-cert", "tls-key"} {

@@ -53,7 +53,7 @@ func TestBridgeLimits(t *testing.T) {
 		if err := f.check(set.Changed); err != nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}
-		far := &farSide{process: test.process}
+		far := &upstreamTarget{process: test.process}
 		o := f.options(far, nil)
 		got := limits{o.MaxServers, o.MaxServersPerCaller, o.MaxSessions, o.MaxBacklog, f.sessionTime(far), o.MinBackoff, o.MaxBackoff, o.RestartWait, o.Remote}
 		if diff := cmp.Diff(test.want, got); diff != "" {

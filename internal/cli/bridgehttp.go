@@ -85,7 +85,7 @@ func (f *bridgeFlags) serveSocket(ctx context.Context, b *bridge.Bridge, kind, w
 		return err
 	}
 	log.Info("listening", "address", kind+":"+l.Addr().String())
-	return b.ServeListener(ctx, l, f.nearFraming, f.maxFrame)
+	return b.ServeListener(ctx, l, f.clientFraming, f.maxFrame)
 }
 
 func (f *bridgeFlags) listenSocket(ctx context.Context, kind, where string) (net.Listener, error) {

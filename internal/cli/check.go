@@ -53,7 +53,7 @@ func newCheckCommand(e *env) *cobra.Command {
 		Short: "hold captures against the rules of the protocol",
 		Long: `Reads captures and says what in them breaks the rules of MCP: those that the
 specification has for what can be seen on the wire, in the revision in force, and
-those that experience has. Each finding says where it is, what is due, how to mend
+those that experience has. Each finding says where it is, what is due, how to fix
 it and where it is written. What cannot be told for certain, because events are
 missing or values redacted, is not a finding. Without a file it is the newest
 capture; - is standard input. A NAME with a capture is that: live:NAME is the

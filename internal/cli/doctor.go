@@ -47,7 +47,7 @@ func newDoctorCommand(e *env) *cobra.Command {
 		Use:   "doctor TARGET | doctor -- CMD...",
 		Short: "explain why a server fails, and what to do",
 		Long: `Tries what hosts do with a server, step by step, and says in plain words what
-goes wrong and how to mend it. Of a program: whether it is found and starts, how
+goes wrong and how to fix it. Of a program: whether it is found and starts, how
 it ends, what it writes to its standard error, what is on its standard output that
 does not belong there and what probably wrote it, which revisions it speaks and how
 soon it answers. Of a server over HTTP: name, connection, certificate, proxies,

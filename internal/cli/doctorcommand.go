@@ -40,7 +40,7 @@ func (doc *doctor) command() bool {
 	doc.variables(s, t.env)
 	if !ok {
 		doc.report.worse(exitUnreachable)
-		doc.report.nextOnce("once that is mended", doc.mcpwire("doctor")...)
+		doc.report.nextOnce("once that is fixed", doc.mcpwire("doctor")...)
 	}
 	return ok
 }
@@ -199,7 +199,7 @@ func (doc *doctor) executable(s *doctorSection, path string) bool {
 		return false
 	}
 	if _, err := os.Stat(interpreter); errors.Is(err, fs.ErrNotExist) {
-		s.bad("the interpreter of %s does not exist: %s", safeLine(path), safeLine(interpreter)).hint("install it, or mend the first line of the file")
+		s.bad("the interpreter of %s does not exist: %s", safeLine(path), safeLine(interpreter)).hint("install it, or fix the first line of the file")
 		return false
 	}
 	if filepath.Base(interpreter) == "env" && arg != "" && !strings.HasPrefix(arg, "-") {

@@ -19,7 +19,7 @@ func (doc *doctor) network(ctx context.Context, u *url.URL) bool {
 	proxy, err := http.ProxyFromEnvironment(request)
 	switch {
 	case err != nil:
-		s.bad("the proxy of the environment cannot be used: %s", clip(safeLine(err.Error()), 200)).hint("mend HTTPS_PROXY or HTTP_PROXY")
+		s.bad("the proxy of the environment cannot be used: %s", clip(safeLine(err.Error()), 200)).hint("fix HTTPS_PROXY or HTTP_PROXY")
 		return false
 	case proxy != nil:
 		s.note("requests go through the proxy %s of the environment", safeURL(proxy.String())).hint("NO_PROXY=%s goes without it", safeLine(u.Hostname()))
@@ -61,7 +61,7 @@ func (doc *doctor) resolve(ctx context.Context, s *doctorSection, host string) (
 		} else {
 			s.bad("the name %s cannot be looked up: %s", safeLine(host), clip(safeLine(err.Error()), 200))
 		}
-		doc.report.nextOnce("once that is mended", doc.mcpwire("doctor")...)
+		doc.report.nextOnce("once that is fixed", doc.mcpwire("doctor")...)
 		return nil, false
 	}
 	s.good("%s is %s, looked up in %s", safeLine(host), safeLine(strings.Join(addresses[:min(len(addresses), 4)], ", ")), shortTime(time.Since(start)))

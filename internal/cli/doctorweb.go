@@ -249,7 +249,7 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 		doc.report.next(doc.mcpwire("send", "-v")...)
 	case r.status >= 500:
 		s.bad("HTTP %d: the server, or the proxy before it, is broken", r.status).detail(bodyLines(r)...).hint("its log says why")
-		doc.report.nextOnce("once that is mended", doc.mcpwire("doctor")...)
+		doc.report.nextOnce("once that is fixed", doc.mcpwire("doctor")...)
 	default:
 		s.bad("HTTP %d, and no revision is agreed on", r.status).detail(bodyLines(r)...)
 		doc.report.next(doc.mcpwire("send", "-v")...)

@@ -286,7 +286,7 @@ var rulesOrigin = []check.Rule{
 	{
 		ID: "probe/origin-status", Severity: check.Error, Revisions: hasOriginStatus,
 		Title: "A foreign Origin is refused with another status than 403",
-		Why:   "Clients tell by it what to mend: at 400 and 404 they try older protocols.",
+		Why:   "Clients tell by it what to fix: at 400 and 404 they try older protocols.",
 		Fix:   "Answer 403.",
 		URL:   "basic/transports/streamable-http#security-warning",
 		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 403"},

@@ -124,7 +124,7 @@ var rulesModern = []check.Rule{
 	{
 		ID: "probe/modern-status", Severity: check.Error, Revisions: modern,
 		Title: "A request is refused with another HTTP status than the one that is due",
-		Why:   "Clients tell by code and status whether a server is modern, which version to try next, and which headers to mend.",
+		Why:   "Clients tell by code and status whether a server is modern, which version to try next, and which headers to fix.",
 		Fix:   "Answer -32601 with status 404 to unknown methods; with status 400 -32602 to missing metadata, -32020 to headers that do not fit, -32022 to versions.",
 		URL:   "basic/transports/streamable-http#server-validation",
 		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\nreply 400 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},

@@ -697,7 +697,7 @@ func findingsTab(m *model, d *detail.Detail) []line {
 			out = append(out, nil)
 		}
 		out = append(out, line{{m.severityStyle(l.Severity).plus(bold), "▲ " + safe(l.Severity) + "  " + safe(l.Rule)}, {t.text, "  " + safe(l.Title)}})
-		for _, f := range []struct{ name, value string }{{"seen", l.Message}, {"at", l.Pointer}, {"why", l.Why}, {"mend", l.Fix}, {"spec", l.URL}} {
+		for _, f := range []struct{ name, value string }{{"seen", l.Message}, {"at", l.Pointer}, {"why", l.Why}, {"fix", l.Fix}, {"spec", l.URL}} {
 			if f.value != "" {
 				out = append(out, line{{t.dim, "  " + pad(f.name, 5)}, {t.text, safe(f.value)}})
 			}

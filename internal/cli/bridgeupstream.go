@@ -29,11 +29,11 @@ func inPath(program string) error {
 
 // processSide starts a process for each connection and copies its standard error to that of the
 // bridge.
-func (f *bridgeFlags) processSide(e *env, t *targetSpec) *farSide {
+func (f *bridgeFlags) processSide(e *env, t *targetSpec) *upstreamTarget {
 	show := newTailWriter(e.stderr)
 	base := stdio.Command(t.command[0], t.command[1:]...)
 	base.Dir, base.Env, base.Framing, base.MaxFrame = t.dir, t.env, f.target.framing, f.maxFrame
-	return &farSide{name: t.name, process: true, readyFor: time.Minute, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
+	return &upstreamTarget{name: t.name, process: true, readyFor: time.Minute, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
 		cmd := *base
 		cmd.Stderr = io.MultiWriter(show, stderr)
 		p, err := cmd.Start(ctx)
@@ -46,7 +46,7 @@ func (f *bridgeFlags) processSide(e *env, t *targetSpec) *farSide {
 
 // urlSide connects over HTTP. All connections share one transport and its knowledge of the server's
 // tools.
-func (f *bridgeFlags) urlSide(e *env, t *targetSpec, log *slog.Logger) (*farSide, error) {
+func (f *bridgeFlags) urlSide(e *env, t *targetSpec, log *slog.Logger) (*upstreamTarget, error) {
 	side, err := f.httpSide(e, t)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (f *bridgeFlags) urlSide(e *env, t *targetSpec, log *slog.Logger) (*farSide
 	transport := streamable.Dial(t.url, &streamable.DialOptions{
 		HTTPClient: &http.Client{Transport: bridge.OuterTransport(side)}, Header: t.header, NoSSE: t.transport == transportHTTP, MaxFrame: f.maxFrame, UnavailableTimeout: awayTimeout, Logger: log,
 	})
-	return &farSide{name: nameOfURL(t.url), url: t.url, http: true, login: side.clock.last, connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
+	return &upstreamTarget{name: nameOfURL(t.url), url: t.url, http: true, login: side.clock.last, connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
 		return transport.Connect(ctx)
 	}}, nil
 }
@@ -103,7 +103,7 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 }
 
 // socketSide connects to a unix or TCP socket.
-func (f *bridgeFlags) socketSide(kind, where string) (*farSide, error) {
+func (f *bridgeFlags) socketSide(kind, where string) (*upstreamTarget, error) {
 	for _, name := range append(onlyHTTP, "env", "cwd", "config", "server") {
 		if f.target.given(name) {
 			return nil, usagef("bridge: --%s makes no sense for a socket", name)
@@ -114,7 +114,7 @@ func (f *bridgeFlags) socketSide(kind, where string) (*farSide, error) {
 	}
 	framing := framingOr(f.target.framing, jsonrpc.FramingLine)
 	dial := &net.Dialer{KeepAlive: 15 * time.Second}
-	return &farSide{name: safeLine(kind + ":" + where), connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
+	return &upstreamTarget{name: safeLine(kind + ":" + where), connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
 		conn, err := dial.DialContext(ctx, kind, where)
 		if err != nil {
 			return nil, err
