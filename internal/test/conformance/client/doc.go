@@ -1,5 +1,5 @@
 // Command client acts out the client scenarios of the MCP conformance suite (npm @modelcontextprotocol/conformance) with package client, and with
-// package auth where a scenario wants a login. The suite starts it for each scenario:
+// package oauth where a scenario wants a login. The suite starts it for each scenario:
 //
 //	MCP_CONFORMANCE_SCENARIO=tools_call client http://localhost:3000/mcp
 //

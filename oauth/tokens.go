@@ -1,4 +1,4 @@
-package auth
+package oauth
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"mcpwire/auth"
 )
 
 const (
@@ -166,7 +168,7 @@ func (s *serverAuth) renew(ctx context.Context, t *token) (*token, error) {
 
 func withoutRefreshToken(t *Tokens) *Tokens {
 	c := *t
-	c.Refresh = Secret{}
+	c.Refresh = auth.Secret{}
 	return &c
 }
 

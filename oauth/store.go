@@ -1,4 +1,4 @@
-package auth
+package oauth
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/internal/proc/inuse"
 )
 
@@ -39,14 +40,14 @@ type Record struct {
 	// Tokens belong to the client ClientID, for one resource.
 	Tokens *Tokens
 	// ProofKey is the private key that the tokens are bound to. It may be empty.
-	ProofKey Secret
+	ProofKey auth.Secret
 }
 
 // A RegisteredClient is an authorization server's response to a registration. See
 // https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1.
 type RegisteredClient struct {
 	ID     string
-	Secret Secret
+	Secret auth.Secret
 	// SecretExpiry is zero if the secret does not expire.
 	SecretExpiry time.Time
 	// AuthMethod is how the client authenticates at the token endpoint, for example "none".
@@ -56,7 +57,7 @@ type RegisteredClient struct {
 
 // Tokens are the response of a token endpoint.
 type Tokens struct {
-	Access, Refresh Secret
+	Access, Refresh auth.Secret
 	// Type is "Bearer" or "DPoP".
 	Type string
 	// Expiry is zero if it is unknown.
@@ -164,12 +165,12 @@ func (r *Record) stored() *storedRecord {
 }
 
 func (s *storedRecord) record() *Record {
-	r := &Record{Issuer: s.Issuer, ClientID: s.ClientID, ProofKey: NewSecret(s.ProofKey)}
+	r := &Record{Issuer: s.Issuer, ClientID: s.ClientID, ProofKey: auth.NewSecret(s.ProofKey)}
 	if c := s.Client; c != nil {
-		r.Client = &RegisteredClient{c.ID, NewSecret(c.Secret), c.SecretExpiry, c.AuthMethod, c.RedirectURIs}
+		r.Client = &RegisteredClient{c.ID, auth.NewSecret(c.Secret), c.SecretExpiry, c.AuthMethod, c.RedirectURIs}
 	}
 	if t := s.Tokens; t != nil {
-		r.Tokens = &Tokens{NewSecret(t.Access), NewSecret(t.Refresh), t.Type, t.Expiry, t.Endpoint, t.AuthMethod, t.Resource, t.Requested, t.Granted}
+		r.Tokens = &Tokens{auth.NewSecret(t.Access), auth.NewSecret(t.Refresh), t.Type, t.Expiry, t.Endpoint, t.AuthMethod, t.Resource, t.Requested, t.Granted}
 	}
 	return r
 }

@@ -1,4 +1,4 @@
-package auth
+package oauth
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"mcpwire/auth"
 )
 
 // DPoPMode says whether tokens are bound to a key of the client
@@ -43,7 +45,7 @@ type ClientOptions struct {
 	ClientID string
 	// ClientSecret and ClientKey authenticate the client. At most one of them is set. ClientKey
 	// also works with ClientIDMetadataURL.
-	ClientSecret Secret
+	ClientSecret auth.Secret
 	ClientKey    *ClientKey
 	// ClientIssuer is the only accepted authorization server, compared as text, or
 	// [TrustFirstIssuer].
@@ -109,7 +111,7 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 		o.MetadataTransport = GuardedTransport(&EgressOptions{AllowLoopback: o.AllowLoopbackHTTP})
 	}
 	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("auth client: %w", err)
+		return nil, fmt.Errorf("oauth: %w", err)
 	}
 	return &Client{
 		opts:    o,
@@ -197,7 +199,7 @@ func (c *Client) serverAuth(server string) (*serverAuth, error) {
 		err = c.fetch.checkURL(u)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("auth client: %w", err)
+		return nil, fmt.Errorf("oauth: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
