@@ -162,9 +162,10 @@ func (o *ClientOptions) check() error {
 // base unchanged. After a response with status 401, or 403 with the error insufficient_scope, the
 // client gets a token, for which the user may have to log in, and sends the request again. It does
 // that once for a 401, and again if another process had got the token. For more scopes it does that
-// at most twice in ten minutes for one operation, see [WithOperation], and ten times for all. If
-// the server still rejects the request, the response is returned unchanged. The body of any other
-// response is not read.
+// at most twice in ten minutes for one operation, and ten times for all: an operation is the method
+// and the subject of the request's message, such as "tools/call weather", and all requests without
+// a message are one operation. If the server still rejects the request, the response is returned
+// unchanged. The body of any other response is not read.
 //
 // RoundTrip fails with an [*AuthorizationError] if the client gets no token, and with
 // [ErrNotReplayable] if it gets one but the request has a body and no GetBody.
@@ -216,16 +217,6 @@ func (c *Client) logf(format string, args ...any) {
 	if c.opts.Logf != nil {
 		c.opts.Logf(format, args...)
 	}
-}
-
-type operationKey struct{}
-
-// WithOperation names the operation that the requests of this context belong to, such as
-// "tools/call weather". The client limits how often it asks for more scopes for each operation of a
-// server. By default the name is the method and the subject of the request's message. All requests
-// without a message are one operation.
-func WithOperation(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, operationKey{}, name)
 }
 
 type withoutLoginKey struct{}

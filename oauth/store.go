@@ -30,8 +30,8 @@ type RecordKey struct {
 	Issuer, Resource, ClientID, Account string
 }
 
-// A Record is persistent state of a client. The key determines which fields are set. See
-// [EncodeRecord] for how to store it.
+// A Record is persistent state of a client. The key determines which fields are set. Its
+// secrets are hidden when it is marshaled, so a [Store] must write what [auth.Secret.Reveal] returns.
 type Record struct {
 	// Issuer and ClientID say where the tokens of a resource are.
 	Issuer, ClientID string
@@ -131,26 +131,6 @@ type storedTokens struct {
 	Resource   string    `json:"resource"`
 	Requested  []string  `json:"requested,omitempty"`
 	Granted    []string  `json:"granted,omitempty"`
-}
-
-// EncodeRecord returns a record as JSON, including secrets. It is for implementations of [Store].
-// Protect the result like a password.
-func EncodeRecord(r *Record) ([]byte, error) {
-	b, err := json.Marshal(r.stored())
-	if err != nil {
-		return nil, fmt.Errorf("encoding a record: %w", err)
-	}
-	return b, nil
-}
-
-// DecodeRecord is the inverse of [EncodeRecord].
-func DecodeRecord(b []byte) (*Record, error) {
-	var s storedRecord
-	if json.Unmarshal(b, &s) != nil {
-		// The decoder's error could quote a secret.
-		return nil, errors.New("malformed record")
-	}
-	return s.record(), nil
 }
 
 func (r *Record) stored() *storedRecord {

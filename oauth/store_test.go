@@ -214,20 +214,6 @@ func TestFileStoreLock(t *testing.T) {
 	}
 }
 
-func TestEncodeRecord(t *testing.T) {
-	b, err := oauth.EncodeRecord(fullRecord())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := oauth.DecodeRecord(b)
-	if diff := cmp.Diff(fullRecord(), got, secretText); diff != "" || err != nil {
-		t.Error(err, diff)
-	}
-	if _, err := oauth.DecodeRecord([]byte(`{"tokens":"SECRET"}`)); err == nil || strings.Contains(err.Error(), "SECRET") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func ExampleNewFileStore() {
 	dir, err := os.MkdirTemp("", "tokens")
 	if err != nil {

@@ -117,11 +117,7 @@ func TestStepUpLimit(t *testing.T) {
 		rt := w.transport(nil)
 		call := func(operation string, want int) {
 			t.Helper()
-			before := len(w.as[worldAS].scopesAsked())
-			if status, err := postNeeding(oauth.WithOperation(t.Context(), operation), rt, ""); status != http.StatusForbidden {
-				t.Errorf("got %d, %v", status, err)
-			}
-			if got := len(w.as[worldAS].scopesAsked()) - before; got != want {
+			if got := stepUpState(t, w, rt, `{"method":"tools/call","params":{"name":"`+operation+`"}}`); got != want {
 				t.Errorf("%s: got %d authorizations, want %d", operation, got, want)
 			}
 		}
@@ -313,11 +309,10 @@ func TestDenialIsRemembered(t *testing.T) {
 		mustPost(t, rt)
 		// More scopes, for one operation: others go on.
 		as.deny = "access_denied"
-		ctx := oauth.WithOperation(t.Context(), "delete")
-		if _, err := postNeeding(ctx, rt, "write"); !errors.Is(err, oauth.ErrDenied) {
+		if _, err := postNeeding(t.Context(), rt, "write"); !errors.Is(err, oauth.ErrDenied) {
 			t.Errorf("got %v", err)
 		}
-		if status, err := postNeeding(ctx, rt, "write"); status != http.StatusForbidden {
+		if status, err := postNeeding(t.Context(), rt, "write"); status != http.StatusForbidden {
 			t.Errorf("got %d, %v", status, err)
 		}
 		mustPost(t, rt)
@@ -328,7 +323,7 @@ func TestDenialIsRemembered(t *testing.T) {
 		if err := c.Forget(t.Context(), worldServer); err != nil {
 			t.Fatal(err)
 		}
-		if status, err := postNeeding(ctx, rt, "write"); status != http.StatusOK {
+		if status, err := postNeeding(t.Context(), rt, "write"); status != http.StatusOK {
 			t.Errorf("got %d, %v", status, err)
 		}
 	})
