@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -76,8 +77,9 @@ type ClientOptions struct {
 	// AllowLoopbackHTTP allows http and loopback addresses. It is for development.
 	AllowLoopbackHTTP bool
 
-	// Logf logs the client's actions, without secrets. Nil means no log.
-	Logf func(format string, args ...any)
+	// Logger receives the client's actions at level info and failed refreshes at level warn, without
+	// secrets. Nil discards them.
+	Logger *slog.Logger
 }
 
 // A Client gets, stores and renews the tokens for MCP servers. Many goroutines may use it at once.
@@ -109,6 +111,9 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 	}
 	if o.MetadataTransport == nil {
 		o.MetadataTransport = GuardedTransport(&EgressOptions{AllowLoopback: o.AllowLoopbackHTTP})
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("oauth: %w", err)
@@ -211,12 +216,6 @@ func (c *Client) serverAuth(server string) (*serverAuth, error) {
 		c.servers[name] = s
 	}
 	return s, nil
-}
-
-func (c *Client) logf(format string, args ...any) {
-	if c.opts.Logf != nil {
-		c.opts.Logf(format, args...)
-	}
 }
 
 type withoutLoginKey struct{}

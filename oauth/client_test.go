@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -260,7 +261,7 @@ func TestClientFaults(t *testing.T) {
 			tt.change(w)
 			var logs strings.Builder
 			_, err := post(t.Context(), w.transport(func(o *oauth.ClientOptions) {
-				o.Logf = func(format string, args ...any) { fmt.Fprintf(&logs, format+"\n", args...) }
+				o.Logger = slog.New(slog.NewTextHandler(&logs, nil))
 			}))
 			if !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)

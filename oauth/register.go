@@ -247,7 +247,7 @@ func (c *Client) register(ctx context.Context, d *discovery, redirectURI string)
 	if err := c.opts.Store.Save(ctx, c.registrationKey(d.issuer), &Record{Client: rc}); err != nil {
 		return nil, err
 	}
-	c.logf("registered at %q", printable(d.issuer, 200))
+	c.opts.Logger.InfoContext(ctx, "client registered", "issuer", printable(d.issuer, 200))
 	return cred, nil
 }
 

@@ -204,9 +204,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 		}
 	}
 	if f.verbose {
-		opts.Logf = func(format string, args ...any) {
-			fmt.Fprintln(e.stderr, "mcpwire: "+safeLine(fmt.Sprintf(format, args...)))
-		}
+		opts.Logger = verboseLogger(e)
 	}
 	c, err := oauth.NewClient(opts)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -56,7 +57,7 @@ func newVisitor(t *testing.T, s *site, user string, change func(*visitor, *oauth
 		Grant:             oauth.AuthorizationCode{Prompter: v.manual(manualRedirect)},
 		MetadataTransport: v.toIssuer,
 		AllowLoopbackHTTP: true,
-		Logf:              t.Logf,
+		Logger:            slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if change != nil {
 		change(v, opts)
