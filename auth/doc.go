@@ -1,9 +1,8 @@
-// Package auth implements the authorization of MCP over HTTP for servers and clients
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization). It does
-// not depend on the rest of MCP: it works in front of any [net/http.Handler] and behind
-// any [net/http.Client].
+// Package auth protects an HTTP server with access tokens, as a resource server of MCP's
+// authorization (https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization).
 //
-// # Servers
+// It does not depend on the rest of MCP: it works in front of any [net/http.Handler]. Package
+// oauth gets the tokens that clients send.
 //
 // A [Guard] protects a handler. It passes the token of each request to a [Verifier], and
 // puts the [Principal] into the request's context or answers the request as in
@@ -28,6 +27,7 @@
 //
 // [NewJWT] verifies signed tokens, [NewIntrospection] asks the issuer, [NewStatic] knows
 // fixed tokens, and [AnyOf] combines verifiers. [DPoPOptions] enable proofs of possession.
+// A [Secret] is a text that appears in no log.
 //
 // Behind a guard, [PrincipalOf] returns the caller, and [Require] checks the scopes of an
 // operation. If they are insufficient, [Deny] answers so that a client can ask its user
@@ -35,13 +35,6 @@
 //
 // A token is for this server alone. Handlers do not see it, so they cannot send it
 // elsewhere. A server must get its own tokens for upstream servers.
-//
-// # Clients
-//
-// A [Client] gets and stores tokens for servers. It finds a server's issuer, registers
-// with it, has the user log in or uses another [Grant], and sends each request with a
-// suitable token. Its own requests go to addresses that others choose, so they go through
-// [GuardedTransport]. A [Secret] is a text that appears in no log.
 //
 // # Concurrency
 //
@@ -51,9 +44,7 @@
 // # Errors
 //
 // [ErrInvalidToken] means that a token is invalid, [ErrUnavailable] that it cannot be
-// verified now. [ScopeError] and [ErrUnauthenticated] say what an operation lacks. An
-// [AuthorizationError] says why a client has no token: [ErrConsentRequired],
-// [ErrDenied], [ErrRefused], [ErrUntrusted], [ErrUnregistered] or [ErrUnreachable].
-// Clients only learn which of these it is; the reason is in the error's text, for logs.
-// The text of an error never contains a token, a secret, or any part of one.
+// verified now. [ScopeError] and [ErrUnauthenticated] say what an operation lacks. Clients
+// only learn which of these it is; the reason is in the error's text, for logs. The text
+// of an error never contains a token, a secret, or any part of one.
 package auth

@@ -5,9 +5,6 @@ import (
 	"log/slog"
 )
 
-// redacted is the printed form of a [Secret].
-const redacted = "[redacted]"
-
 // A Secret is a token, a password or a key. When it is printed, logged or marshaled, also in
 // structs with %+v or %#v, the result is "[redacted]". [Secret.Reveal] returns its text. The zero
 // Secret is empty.
@@ -40,14 +37,14 @@ func (s Secret) String() string {
 	if s.IsZero() {
 		return ""
 	}
-	return redacted
+	return "[redacted]"
 }
 
 // Format implements [fmt.Formatter] without revealing the text, for every verb.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
-// MarshalText implements [encoding.TextMarshaler] without revealing the text. Use [EncodeRecord] to
-// store secrets.
+// MarshalText implements [encoding.TextMarshaler] without revealing the text. To store a Secret, use
+// [Secret.Reveal].
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // LogValue implements [slog.LogValuer] without revealing the text.

@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/client"
+	"mcpwire/oauth"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -73,8 +74,8 @@ func ExampleDial_oauth() {
 	web := behindLogin()
 	defer web.Close()
 
-	oauth, err := auth.NewClient(&auth.ClientOptions{
-		Grant:    auth.ClientCredentials{},
+	oauth, err := oauth.NewClient(&oauth.ClientOptions{
+		Grant:    oauth.ClientCredentials{},
 		ClientID: "robot", ClientSecret: auth.NewSecret("open"), ClientIssuer: web.URL,
 		AllowLoopbackHTTP: true, // for this example only
 	})

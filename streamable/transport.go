@@ -21,16 +21,16 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mcpwire/auth"
 	"mcpwire/jsonrpc"
+	"mcpwire/oauth"
 )
 
 // DialOptions are the options of [Dial]. The zero value is ready to use; nil means the same.
 type DialOptions struct {
 	// HTTPClient makes the requests. The transport uses its Transport and Jar. It ignores Timeout,
 	// since streams last, and CheckRedirect, since redirects follow the rules of [Dial]. An OAuth
-	// client, such as that of package auth, is the client's Transport; it sees the values of the
-	// caller's context. If it returns an [*auth.AuthorizationError], or an error with a method
+	// client, such as that of package oauth, is the client's Transport; it sees the values of the
+	// caller's context. If it returns an [*oauth.AuthorizationError], or an error with a method
 	// Denied() bool that returns true, the request fails as denied and is not repeated. Nil means a
 	// private client with proxies from the environment, HTTP/2, and timeouts for connecting.
 	// Timeouts for responses are up to the caller.
@@ -520,7 +520,7 @@ func sendError(err error) *jsonrpc.CallError {
 	}
 	e := lostError(err)
 	var (
-		login   *auth.AuthorizationError
+		login   *oauth.AuthorizationError
 		denied  interface{ Denied() bool }
 		op      *net.OpError
 		dns     *net.DNSError
@@ -529,9 +529,9 @@ func sendError(err error) *jsonrpc.CallError {
 		record  tls.RecordHeaderError
 	)
 	switch {
-	case errors.As(err, &login) && errors.Is(err, auth.ErrUnreachable):
+	case errors.As(err, &login) && errors.Is(err, oauth.ErrUnreachable):
 		e.Outcome = jsonrpc.OutcomeUnprocessed
-	case login != nil, errors.Is(err, auth.ErrNotReplayable): // the server rejected the login
+	case login != nil, errors.Is(err, oauth.ErrNotReplayable): // the server rejected the login
 		e.Outcome = jsonrpc.OutcomeDenied
 	case errors.As(err, &denied) && denied.Denied(), errors.As(err, &trust), errors.As(err, &unknown):
 		e.Outcome = jsonrpc.OutcomeDenied

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"mcpwire/auth"
 	"mcpwire/jsonrpc"
+	"mcpwire/oauth"
 )
 
 // TestSendError: only what certainly was not sent may count so.
@@ -29,10 +29,10 @@ func TestSendError(t *testing.T) {
 		{&net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED}, jsonrpc.OutcomeUnprocessed},
 		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, jsonrpc.OutcomeUnknown},
 		{&net.OpError{Op: "write", Err: syscall.EPIPE}, jsonrpc.OutcomeUnknown},
-		{&auth.AuthorizationError{Op: "authorize", Err: auth.ErrConsentRequired}, jsonrpc.OutcomeDenied},
-		{&auth.AuthorizationError{Op: "token", Err: context.DeadlineExceeded}, jsonrpc.OutcomeDenied},
-		{&auth.AuthorizationError{Op: "discover", Err: fmt.Errorf("%w: x", auth.ErrUnreachable)}, jsonrpc.OutcomeUnprocessed},
-		{fmt.Errorf("auth: %w", auth.ErrNotReplayable), jsonrpc.OutcomeDenied},
+		{&oauth.AuthorizationError{Op: "authorize", Err: oauth.ErrConsentRequired}, jsonrpc.OutcomeDenied},
+		{&oauth.AuthorizationError{Op: "token", Err: context.DeadlineExceeded}, jsonrpc.OutcomeDenied},
+		{&oauth.AuthorizationError{Op: "discover", Err: fmt.Errorf("%w: x", oauth.ErrUnreachable)}, jsonrpc.OutcomeUnprocessed},
+		{fmt.Errorf("oauth: %w", oauth.ErrNotReplayable), jsonrpc.OutcomeDenied},
 		{io.EOF, jsonrpc.OutcomeUnknown},
 		{io.ErrUnexpectedEOF, jsonrpc.OutcomeUnknown},
 		{context.DeadlineExceeded, jsonrpc.OutcomeUnknown},

@@ -67,7 +67,7 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		Trace:      d.trace.observe,
 	}
 	if f.verbose {
-		d.opts.Logger = slog.New(slog.NewTextHandler(safeWriter{e.stderr}, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: noTime}))
+		d.opts.Logger = verboseLogger(e)
 	}
 	if d.canAsk() {
 		d.ask = e.asker.ask
@@ -116,6 +116,11 @@ func probeTimeout(whole time.Duration) time.Duration {
 		return least
 	}
 	return min(max(least, whole/3), whole)
+}
+
+// verboseLogger returns a logger that writes everything to standard error.
+func verboseLogger(e *env) *slog.Logger {
+	return slog.New(slog.NewTextHandler(safeWriter{e.stderr}, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: noTime}))
 }
 
 func noTime(_ []string, a slog.Attr) slog.Attr {

@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/mcp"
+	"mcpwire/oauth"
 )
 
 // authorization follows the chain from a 401 to the source of tokens
@@ -47,7 +48,7 @@ func (doc *doctor) challenge(s *doctorSection, r *webReply) string {
 		s.odd("there is no WWW-Authenticate in the answer: clients have to guess where to go").hint(`send WWW-Authenticate: Bearer resource_metadata="URL"`)
 		return ""
 	}
-	list, err := auth.ParseChallenges(values)
+	list, err := oauth.ParseChallenges(values)
 	if err != nil {
 		s.bad("WWW-Authenticate cannot be read: %s", clip(safeLine(strings.Join(values, ", ")), 200)).hint("quote the values of its parameters")
 	}
@@ -216,7 +217,7 @@ func (doc *doctor) fetch(ctx context.Context, address string, into any) (int, er
 	if err != nil {
 		return 0, err
 	}
-	transport := auth.GuardedTransport(&auth.EgressOptions{AllowLoopback: isLoopback(u.Hostname()), Timeout: min(doc.wait, maxGuess), TLS: conf})
+	transport := oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: isLoopback(u.Hostname()), Timeout: min(doc.wait, maxGuess), TLS: conf})
 	ctx, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess)+time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)

@@ -16,10 +16,10 @@ import (
 	"slices"
 	"strings"
 
-	"mcpwire/auth"
 	"mcpwire/client"
 	"mcpwire/internal/proc/batchfile"
 	"mcpwire/jsonrpc"
+	"mcpwire/oauth"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
 )
@@ -85,7 +85,7 @@ func (d *dialer) classify(err error) *failure {
 // other errors.
 func (d *dialer) denied(err error) *failure {
 	f := &failure{status: exitAuth, code: "auth_required", err: err}
-	login, isLogin := errors.AsType[*auth.AuthorizationError](err)
+	login, isLogin := errors.AsType[*oauth.AuthorizationError](err)
 	status, isStatus := errors.AsType[*streamable.StatusError](err)
 	switch {
 	case isLogin:
@@ -93,7 +93,7 @@ func (d *dialer) denied(err error) *failure {
 		if d.http != nil {
 			f.httpStatus = int(d.http.refused.Load())
 		}
-	case errors.Is(err, auth.ErrNotReplayable):
+	case errors.Is(err, oauth.ErrNotReplayable):
 		f.hint = "try again: the token is there now"
 	case isStatus && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden || status.StatusCode == http.StatusProxyAuthRequired):
 		f.err, f.httpStatus = status, status.StatusCode
@@ -114,13 +114,13 @@ func (d *dialer) denied(err error) *failure {
 }
 
 // loginHint returns a hint for a failure to get a token.
-func loginHint(e *auth.AuthorizationError) string {
+func loginHint(e *oauth.AuthorizationError) string {
 	switch {
-	case errors.Is(e, auth.ErrConsentRequired):
+	case errors.Is(e, oauth.ErrConsentRequired):
 		return "run this once on a terminal to log in, or give a token by --header 'Authorization: Bearer ${TOKEN}'"
-	case errors.Is(e, auth.ErrUnregistered):
+	case errors.Is(e, oauth.ErrUnregistered):
 		return "register a client with the authorization server and give its --client-id"
-	case errors.Is(e, auth.ErrDenied):
+	case errors.Is(e, oauth.ErrDenied):
 		return "the user, or the authorization server for them, said no"
 	}
 	return "give a token by --header 'Authorization: Bearer ${TOKEN}', or --no-oauth to see the server's own answer"

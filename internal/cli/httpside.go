@@ -22,6 +22,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/trace/captures"
+	"mcpwire/oauth"
 )
 
 // An httpSide makes the HTTP requests to one server. It is safe for concurrent use.
@@ -164,15 +165,15 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 		return nil, usagef("bad URL: %s", t.name)
 	}
 	local := isLoopback(u.Hostname())
-	opts := &auth.ClientOptions{
+	opts := &oauth.ClientOptions{
 		Scopes:            f.scopes,
 		AllowLoopbackHTTP: local,
-		MetadataTransport: auth.GuardedTransport(&auth.EgressOptions{AllowLoopback: local, TLS: conf}),
-		Registration:      auth.Registration{ClientName: "mcpwire"},
+		MetadataTransport: oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: local, TLS: conf}),
+		Registration:      oauth.Registration{ClientName: "mcpwire"},
 	}
 	dir, err := stateFolder()
 	if err == nil {
-		opts.Store, err = auth.NewFileStore(filepath.Join(dir, "tokens.json"))
+		opts.Store, err = oauth.NewFileStore(filepath.Join(dir, "tokens.json"))
 	}
 	if err != nil {
 		return nil, fail(exitAuth, "token_store", "--no-oauth goes without tokens; MCPWIRE_HOME says where to keep them", err)
@@ -180,7 +181,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 	if f.clientID != "" {
 		opts.ClientID, opts.ClientIssuer = f.clientID, f.issuer
 		if f.issuer == "" {
-			opts.ClientIssuer = auth.TrustFirstIssuer
+			opts.ClientIssuer = oauth.TrustFirstIssuer
 		}
 	}
 	if f.secretEnv != "" {
@@ -192,10 +193,10 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 	}
 	switch how {
 	case bySecret:
-		opts.Grant = auth.ClientCredentials{}
+		opts.Grant = oauth.ClientCredentials{}
 	case byBrowser:
-		opts.Grant = auth.AuthorizationCode{
-			Prompter: auth.LoopbackPrompter{Show: showLogin(e, t.url), Browse: browse, Timeout: f.loginTimeout},
+		opts.Grant = oauth.AuthorizationCode{
+			Prompter: oauth.LoopbackPrompter{Show: showLogin(e, t.url), Browse: browse, Timeout: f.loginTimeout},
 			OnWait: func(own bool) func() {
 				if !own {
 					fmt.Fprintln(e.stderr, "The server wants to know who you are. Another mcpwire has asked you already: log in there")
@@ -206,13 +207,11 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 		}
 	}
 	if f.verbose {
-		opts.Logf = func(format string, args ...any) {
-			fmt.Fprintln(e.stderr, "mcpwire: "+safeLine(fmt.Sprintf(format, args...)))
-		}
+		opts.Logger = verboseLogger(e)
 	}
-	c, err := auth.NewClient(opts)
+	c, err := oauth.NewClient(opts)
 	if err != nil {
-		return nil, usagef("OAuth: %w", err)
+		return nil, usagef("%w", err)
 	}
 	return c.Transport(t.url, base)
 }
@@ -235,7 +234,7 @@ func origin(address string) string {
 	return safeLine(u.Scheme + "://" + u.Host)
 }
 
-// A browseFunc shows a page to the user, see [auth.LoopbackPrompter].
+// A browseFunc shows a page to the user, see [oauth.LoopbackPrompter].
 type browseFunc func(ctx context.Context, address string) error
 
 // askFirst returns a browseFunc that opens a page with open once the user agrees: the server can

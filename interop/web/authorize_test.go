@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"mcpwire/auth"
 	"mcpwire/mcp"
+	"mcpwire/oauth"
 )
 
 // TestAuthorizationCode goes all the way from a URL to a call: the challenge, the
@@ -66,8 +66,8 @@ func checkAuthorized(t *testing.T, v *visitor, revision mcp.Revision) {
 func TestLoopback(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatJWT, siteOptions{})
-	v := newVisitor(t, s, "alice", func(v *visitor, o *auth.ClientOptions) {
-		o.Grant = auth.AuthorizationCode{Prompter: v.loopback()}
+	v := newVisitor(t, s, "alice", func(v *visitor, o *oauth.ClientOptions) {
+		o.Grant = oauth.AuthorizationCode{Prompter: v.loopback()}
 	})
 	for range 2 {
 		v.whoami(v.mustDial(mcp.LatestRevision))
@@ -89,7 +89,7 @@ func TestLoopback(t *testing.T) {
 func TestClientIDMetadata(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatJWT, siteOptions{})
-	v := newVisitor(t, s, "alice", func(_ *visitor, o *auth.ClientOptions) { o.ClientIDMetadataURL = documentID })
+	v := newVisitor(t, s, "alice", func(_ *visitor, o *oauth.ClientOptions) { o.ClientIDMetadataURL = documentID })
 	got := v.whoami(v.mustDial(mcp.LatestRevision))
 	if got.ClientID != documentID || got.Subject != "alice" || v.registrations() != 0 {
 		t.Errorf("the site takes the caller for %+v, after %d registrations", got, v.registrations())
@@ -101,8 +101,8 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatOpaque, siteOptions{})
 	path := t.TempDir() + "/tokens.json"
-	withStore := func(_ *visitor, o *auth.ClientOptions) {
-		store, err := auth.NewFileStore(path)
+	withStore := func(_ *visitor, o *oauth.ClientOptions) {
+		store, err := oauth.NewFileStore(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,8 +126,8 @@ func TestUserRefuses(t *testing.T) {
 	v := newVisitor(t, s, "nobody", nil)
 	for range 2 {
 		_, err := v.dial(mcp.LatestRevision)
-		var failed *auth.AuthorizationError
-		if !errors.Is(err, auth.ErrDenied) || !errors.As(err, &failed) {
+		var failed *oauth.AuthorizationError
+		if !errors.Is(err, oauth.ErrDenied) || !errors.As(err, &failed) {
 			t.Fatalf("got %v, want that the user said no", err)
 		}
 		if failed.Code != "access_denied" || failed.Issuer != s.issuer.url || failed.Description != "the user said no" {
@@ -147,10 +147,10 @@ func TestUserRefuses(t *testing.T) {
 func TestPushedRequests(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatJWT, siteOptions{})
-	v := newVisitor(t, s, "alice", func(_ *visitor, o *auth.ClientOptions) { o.ClientID, o.ClientIssuer = pushingID, s.issuer.url })
+	v := newVisitor(t, s, "alice", func(_ *visitor, o *oauth.ClientOptions) { o.ClientID, o.ClientIssuer = pushingID, s.issuer.url })
 	_, err := v.dial(mcp.LatestRevision)
-	var failed *auth.AuthorizationError
-	if !errors.Is(err, auth.ErrRefused) || !errors.As(err, &failed) || failed.Code != "invalid_request" || !strings.Contains(failed.Description, "Pushed") {
+	var failed *oauth.AuthorizationError
+	if !errors.Is(err, oauth.ErrRefused) || !errors.As(err, &failed) || failed.Code != "invalid_request" || !strings.Contains(failed.Description, "Pushed") {
 		t.Errorf("got %v, want that the issuer wants requests to be pushed", err)
 	}
 }

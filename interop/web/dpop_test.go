@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/mcp"
+	"mcpwire/oauth"
 )
 
 // withDPoP has sites that take tokens with proofs only, or other tokens too.
@@ -35,9 +36,9 @@ func TestDPoP(t *testing.T) {
 					o := withDPoP(nonces, nonces) // what does not require proofs leaves it to the client
 					o.introspection = withoutCache.introspection
 					s := newSite(t, issuers.at(t, ""), format, o)
-					v := newVisitor(t, s, "alice", func(_ *visitor, o *auth.ClientOptions) {
+					v := newVisitor(t, s, "alice", func(_ *visitor, o *oauth.ClientOptions) {
 						if !nonces {
-							o.DPoP = auth.DPoPOn
+							o.DPoP = oauth.DPoPOn
 						}
 					})
 					c := v.mustDial(era.revision)
@@ -70,7 +71,7 @@ func TestDPoPTheft(t *testing.T) {
 			t.Run(format+map[bool]string{false: " no nonces", true: " nonces"}[nonces], func(t *testing.T) {
 				t.Parallel()
 				s := newSite(t, issuers.at(t, ""), format, withDPoP(false, nonces))
-				v := newVisitor(t, s, "alice", func(_ *visitor, o *auth.ClientOptions) { o.DPoP = auth.DPoPOn })
+				v := newVisitor(t, s, "alice", func(_ *visitor, o *oauth.ClientOptions) { o.DPoP = oauth.DPoPOn })
 				v.whoami(v.mustDial(mcp.LatestRevision))
 				seen, token := v.last(), v.token()
 				proof := seen.header.Get("DPoP")

@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"mcpwire/auth"
+	"mcpwire/oauth"
 )
 
 // The clients that the issuers know without registration.
@@ -154,7 +154,7 @@ func clients() []map[string]any {
 // authorization server knows.
 func documents(t *testing.T) map[string]json.RawMessage {
 	t.Helper()
-	c, err := auth.NewClient(&auth.ClientOptions{ClientIDMetadataURL: documentID})
+	c, err := oauth.NewClient(&oauth.ClientOptions{ClientIDMetadataURL: documentID})
 	if err != nil {
 		t.Fatal(err)
 	}

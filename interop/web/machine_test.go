@@ -8,6 +8,7 @@ import (
 	"mcpwire/auth"
 	"mcpwire/client"
 	"mcpwire/mcp"
+	"mcpwire/oauth"
 )
 
 // TestClientCredentials has clients that act for themselves. They authenticate
@@ -15,15 +16,15 @@ import (
 func TestClientCredentials(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		change func(*auth.ClientOptions)
+		change func(*oauth.ClientOptions)
 		want   string
 	}{
-		{"secret", func(o *auth.ClientOptions) { o.ClientID, o.ClientSecret = machineID, auth.NewSecret(machineSecret) }, machineID},
-		{"key", func(o *auth.ClientOptions) {
-			o.ClientID, o.ClientKey = keyedID, &auth.ClientKey{Key: keyed(), KeyID: "keyed-1"}
+		{"secret", func(o *oauth.ClientOptions) { o.ClientID, o.ClientSecret = machineID, auth.NewSecret(machineSecret) }, machineID},
+		{"key", func(o *oauth.ClientOptions) {
+			o.ClientID, o.ClientKey = keyedID, &oauth.ClientKey{Key: keyed(), KeyID: "keyed-1"}
 		}, keyedID},
-		{"bound to a key", func(o *auth.ClientOptions) {
-			o.ClientID, o.ClientSecret, o.DPoP = machineID, auth.NewSecret(machineSecret), auth.DPoPOn
+		{"bound to a key", func(o *oauth.ClientOptions) {
+			o.ClientID, o.ClientSecret, o.DPoP = machineID, auth.NewSecret(machineSecret), oauth.DPoPOn
 		}, machineID},
 	} {
 		for _, format := range []string{formatJWT, formatOpaque} {
@@ -33,8 +34,8 @@ func TestClientCredentials(t *testing.T) {
 					o := withDPoP(false, false)
 					o.introspection = withoutCache.introspection
 					s := newSite(t, issuers.at(t, ""), format, o)
-					v := newVisitor(t, s, "nobody", func(_ *visitor, o *auth.ClientOptions) {
-						o.Grant, o.ClientIssuer = auth.ClientCredentials{}, s.issuer.url
+					v := newVisitor(t, s, "nobody", func(_ *visitor, o *oauth.ClientOptions) {
+						o.Grant, o.ClientIssuer = oauth.ClientCredentials{}, s.issuer.url
 						tt.change(o)
 					})
 					c := v.mustDial(era.revision)
@@ -67,17 +68,19 @@ func checkMachine(t *testing.T, v *visitor, c *client.Client, id, format string)
 func TestClientCredentialsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatJWT, siteOptions{})
-	for name, change := range map[string]func(*auth.ClientOptions){
-		"secret": func(o *auth.ClientOptions) { o.ClientID, o.ClientSecret = machineID, auth.NewSecret("a guess") },
-		"key":    func(o *auth.ClientOptions) { o.ClientID, o.ClientKey = keyedID, &auth.ClientKey{Key: newProver(t).key} },
+	for name, change := range map[string]func(*oauth.ClientOptions){
+		"secret": func(o *oauth.ClientOptions) { o.ClientID, o.ClientSecret = machineID, auth.NewSecret("a guess") },
+		"key": func(o *oauth.ClientOptions) {
+			o.ClientID, o.ClientKey = keyedID, &oauth.ClientKey{Key: newProver(t).key}
+		},
 	} {
-		v := newVisitor(t, s, "nobody", func(_ *visitor, o *auth.ClientOptions) {
-			o.Grant, o.ClientIssuer = auth.ClientCredentials{}, s.issuer.url
+		v := newVisitor(t, s, "nobody", func(_ *visitor, o *oauth.ClientOptions) {
+			o.Grant, o.ClientIssuer = oauth.ClientCredentials{}, s.issuer.url
 			change(o)
 		})
 		_, err := v.dial(mcp.LatestRevision)
-		var failed *auth.AuthorizationError
-		if !errors.Is(err, auth.ErrRefused) || !errors.As(err, &failed) || failed.Code != "invalid_client" {
+		var failed *oauth.AuthorizationError
+		if !errors.Is(err, oauth.ErrRefused) || !errors.As(err, &failed) || failed.Code != "invalid_client" {
 			t.Errorf("%s: got %v, want that the issuer refuses the client", name, err)
 		}
 	}

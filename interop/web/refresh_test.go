@@ -10,6 +10,7 @@ import (
 	"mcpwire/auth"
 	"mcpwire/client"
 	"mcpwire/mcp"
+	"mcpwire/oauth"
 )
 
 // withoutCache has each token looked at each time.
@@ -149,8 +150,8 @@ func TestStepUp(t *testing.T) {
 		t.Run(era.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, issuers.at(t, ""), formatJWT, siteOptions{})
-			v := newVisitor(t, s, "alice", func(v *visitor, o *auth.ClientOptions) {
-				o.Grant = auth.AuthorizationCode{Prompter: v.loopback()}
+			v := newVisitor(t, s, "alice", func(v *visitor, o *oauth.ClientOptions) {
+				o.Grant = oauth.AuthorizationCode{Prompter: v.loopback()}
 			})
 			c := v.mustDial(era.revision)
 			v.whoami(c)

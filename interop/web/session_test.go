@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"testing"
 
-	"mcpwire/auth"
 	"mcpwire/mcp"
+	"mcpwire/oauth"
 )
 
 const headerSession = "Mcp-Session-Id"
@@ -22,7 +22,7 @@ func TestSessionOwner(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, issuers.at(t, ""), format, withoutCache)
-			native := func(_ *visitor, o *auth.ClientOptions) { o.ClientID, o.ClientIssuer = nativeID, s.issuer.url }
+			native := func(_ *visitor, o *oauth.ClientOptions) { o.ClientID, o.ClientIssuer = nativeID, s.issuer.url }
 			alice, bob := newVisitor(t, s, "alice", native), newVisitor(t, s, "bob", native)
 			ours := alice.mustDial(mcp.LatestLegacyRevision)
 			theirs := bob.mustDial(mcp.LatestLegacyRevision)

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mcpwire/auth"
 	"mcpwire/client"
 	"mcpwire/mcp"
+	"mcpwire/oauth"
 	"mcpwire/server"
 )
 
@@ -36,8 +36,8 @@ func TestManyCallers(t *testing.T) {
 	path := t.TempDir() + "/tokens.json"
 	var processes []*visitor
 	for range 3 {
-		processes = append(processes, newVisitor(t, s, "alice", func(_ *visitor, o *auth.ClientOptions) {
-			store, err := auth.NewFileStore(path)
+		processes = append(processes, newVisitor(t, s, "alice", func(_ *visitor, o *oauth.ClientOptions) {
+			store, err := oauth.NewFileStore(path)
 			if err != nil {
 				t.Fatal(err)
 			}

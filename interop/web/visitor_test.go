@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -14,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"mcpwire/auth"
 	"mcpwire/client"
 	"mcpwire/mcp"
+	"mcpwire/oauth"
 	"mcpwire/streamable"
 )
 
@@ -36,7 +37,7 @@ var eras = []struct {
 type visitor struct {
 	t       *testing.T
 	site    *site
-	auth    *auth.Client
+	auth    *oauth.Client
 	browser *http.Client
 
 	toSite   *recorder // requests to the site, as they are with their tokens
@@ -47,22 +48,22 @@ type visitor struct {
 }
 
 // newVisitor returns one whose client has the options that change leaves.
-func newVisitor(t *testing.T, s *site, user string, change func(*visitor, *auth.ClientOptions)) *visitor {
+func newVisitor(t *testing.T, s *site, user string, change func(*visitor, *oauth.ClientOptions)) *visitor {
 	t.Helper()
 	v := &visitor{t: t, site: s, toSite: &recorder{next: newTransport(t)}}
-	v.toIssuer = &recorder{next: auth.GuardedTransport(&auth.EgressOptions{AllowLoopback: true})}
+	v.toIssuer = &recorder{next: oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: true})}
 	v.browser = newBrowser(t, s.issuer, user)
-	opts := &auth.ClientOptions{
-		Grant:             auth.AuthorizationCode{Prompter: v.manual(manualRedirect)},
+	opts := &oauth.ClientOptions{
+		Grant:             oauth.AuthorizationCode{Prompter: v.manual(manualRedirect)},
 		MetadataTransport: v.toIssuer,
 		AllowLoopbackHTTP: true,
-		Logf:              t.Logf,
+		Logger:            slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if change != nil {
 		change(v, opts)
 	}
 	var err error
-	if v.auth, err = auth.NewClient(opts); err != nil {
+	if v.auth, err = oauth.NewClient(opts); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -119,13 +120,13 @@ func (v *visitor) visit(ctx context.Context, address string) (string, error) {
 }
 
 // manual is a redirector whose user copies the URL.
-func (v *visitor) manual(redirect string) auth.ManualPrompter {
-	return auth.ManualPrompter{RedirectURI: redirect, Visit: v.visit}
+func (v *visitor) manual(redirect string) oauth.ManualPrompter {
+	return oauth.ManualPrompter{RedirectURI: redirect, Visit: v.visit}
 }
 
 // loopback is a redirector that listens for the user's browser.
-func (v *visitor) loopback() auth.LoopbackPrompter {
-	return auth.LoopbackPrompter{Timeout: 10 * time.Second, Browse: func(ctx context.Context, address string) error {
+func (v *visitor) loopback() oauth.LoopbackPrompter {
+	return oauth.LoopbackPrompter{Timeout: 10 * time.Second, Browse: func(ctx context.Context, address string) error {
 		callback, err := v.visit(ctx, address)
 		if err != nil {
 			return err

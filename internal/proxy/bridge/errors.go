@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"mcpwire/auth"
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
+	"mcpwire/oauth"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
 )
@@ -102,7 +102,7 @@ func describe(err error) string {
 		return fmt.Sprintf("the server's answer has more than %d bytes, and was not read; --max-frame sets the limit", large.Limit)
 	}
 	var (
-		login  *auth.AuthorizationError
+		login  *oauth.AuthorizationError
 		verify *tls.CertificateVerificationError
 		signed x509.UnknownAuthorityError
 		notTLS tls.RecordHeaderError

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/auth"
 	"mcpwire/jsonrpc"
+	"mcpwire/oauth"
 )
 
 // A health records if the server works. The zero value is ready to use.
@@ -158,7 +158,7 @@ func (b *Bridge) probe(ctx context.Context) error {
 		return p.ping(ctx)
 	}
 	// This connection is only for the probe.
-	probe, up := b.newEraProbeWithContext(auth.WithoutLogin(b.ctx))
+	probe, up := b.newEraProbeWithContext(oauth.WithoutLogin(b.ctx))
 	defer up.close()
 	if _, modern := b.eras.get(); b.opts.ServerEra == EraModern || b.opts.ServerEra == EraAuto && modern != supportNo {
 		m, err := b.discover(ctx, probe, up, discoverRequest())

@@ -13,11 +13,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"mcpwire/auth"
 	"mcpwire/capture"
 	"mcpwire/internal/net/sse"
 	"mcpwire/internal/trace/httphead"
 	"mcpwire/jsonrpc"
+	"mcpwire/oauth"
 	"mcpwire/streamable"
 )
 
@@ -182,7 +182,7 @@ func (u *upstream) transmit(f jsonrpc.Framer, it queuedMessage) error {
 	}
 	ctx := context.WithoutCancel(u.ctx) // for the values
 	if it.noLogin {
-		ctx = auth.WithoutLogin(ctx)
+		ctx = oauth.WithoutLogin(ctx)
 	}
 	ctx = context.WithValue(context.WithValue(ctx, postKey{}, &postedMessage{queuedMessage: it}), recorderKey{}, u.rec)
 	return courier.Post(ctx, it.frame)

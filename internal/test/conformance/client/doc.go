@@ -1,6 +1,6 @@
 // Command client plays the client scenarios of the MCP conformance suite
 // (npm @modelcontextprotocol/conformance) with package client, and with package
-// auth if a scenario requires a login. The suite starts it for each scenario:
+// oauth if a scenario requires a login. The suite starts it for each scenario:
 //
 //	MCP_CONFORMANCE_SCENARIO=tools_call client http://localhost:3000/mcp
 //

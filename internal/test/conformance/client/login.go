@@ -11,6 +11,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/client"
+	"mcpwire/oauth"
 )
 
 // metadataURL identifies the client to the suite; nobody fetches the document. redirectURI is where
@@ -36,7 +37,7 @@ type login struct {
 }
 
 // loginOptions returns the options of the OAuth client for a login.
-type loginOptions func(*login) (*auth.ClientOptions, error)
+type loginOptions func(*login) (*oauth.ClientOptions, error)
 
 // loginPart returns the part for an authorization scenario: log in as the scenario requires,
 // connect, and call all tools.
@@ -93,9 +94,9 @@ func callAll(ctx context.Context, c *client.Client) error {
 
 // authorized returns an HTTP client that logs in when the server requires it. It allows HTTP
 // without TLS, because the suite runs on the loopback interface.
-func authorized(server string, opts *auth.ClientOptions) (*http.Client, error) {
+func authorized(server string, opts *oauth.ClientOptions) (*http.Client, error) {
 	opts.AllowLoopbackHTTP = true
-	c, err := auth.NewClient(opts)
+	c, err := oauth.NewClient(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -107,11 +108,11 @@ func authorized(server string, opts *auth.ClientOptions) (*http.Client, error) {
 }
 
 // userOptions returns the options for a user who agrees to everything.
-func userOptions(*login) (*auth.ClientOptions, error) {
-	return &auth.ClientOptions{
-		Grant:               auth.AuthorizationCode{Prompter: auth.ManualPrompter{RedirectURI: redirectURI, Visit: visit}},
+func userOptions(*login) (*oauth.ClientOptions, error) {
+	return &oauth.ClientOptions{
+		Grant:               oauth.AuthorizationCode{Prompter: oauth.ManualPrompter{RedirectURI: redirectURI, Visit: visit}},
 		ClientIDMetadataURL: metadataURL,
-		Registration:        auth.Registration{ClientName: "mcpwire conformance client", RedirectURIs: []string{redirectURI}},
+		Registration:        oauth.Registration{ClientName: "mcpwire conformance client", RedirectURIs: []string{redirectURI}},
 	}, nil
 }
 
@@ -139,7 +140,7 @@ func visit(ctx context.Context, address string) (string, error) {
 
 // preregistered returns the options for a client that the authorization server knows by its ID and
 // secret.
-func preregistered(l *login) (*auth.ClientOptions, error) {
+func preregistered(l *login) (*oauth.ClientOptions, error) {
 	opts, err := userOptions(l)
 	if err != nil {
 		return nil, err
@@ -151,22 +152,22 @@ func preregistered(l *login) (*auth.ClientOptions, error) {
 
 // identify sets the client ID and secret of the scenario. Version 0.1 of the suite doesn't say
 // which issuer they are for.
-func identify(opts *auth.ClientOptions, l *login) {
+func identify(opts *oauth.ClientOptions, l *login) {
 	opts.ClientID, opts.ClientSecret, opts.ClientIssuer = l.ClientID, auth.NewSecret(l.ClientSecret), l.Issuer
 	if opts.ClientIssuer == "" {
-		opts.ClientIssuer = auth.TrustFirstIssuer
+		opts.ClientIssuer = oauth.TrustFirstIssuer
 	}
 }
 
 // machineOptions returns the options for a client that acts for itself.
-func machineOptions(l *login) (*auth.ClientOptions, error) {
-	opts := &auth.ClientOptions{Grant: auth.ClientCredentials{}}
+func machineOptions(l *login) (*oauth.ClientOptions, error) {
+	opts := &oauth.ClientOptions{Grant: oauth.ClientCredentials{}}
 	identify(opts, l)
 	return opts, nil
 }
 
 // keyOptions returns the options for a client that acts for itself and authenticates with a key.
-func keyOptions(l *login) (*auth.ClientOptions, error) {
+func keyOptions(l *login) (*oauth.ClientOptions, error) {
 	key, err := parseKey(l.PrivateKey)
 	if err != nil {
 		return nil, err
@@ -175,7 +176,7 @@ func keyOptions(l *login) (*auth.ClientOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts.ClientKey = &auth.ClientKey{Key: key, Algorithm: l.Algorithm}
+	opts.ClientKey = &oauth.ClientKey{Key: key, Algorithm: l.Algorithm}
 	return opts, nil
 }
 
@@ -196,8 +197,8 @@ func parseKey(text string) (crypto.Signer, error) {
 }
 
 // enterpriseOptions returns the options for a user whose identity provider decides.
-func enterpriseOptions(l *login) (*auth.ClientOptions, error) {
-	opts := &auth.ClientOptions{Grant: auth.EnterpriseManaged{
+func enterpriseOptions(l *login) (*oauth.ClientOptions, error) {
+	opts := &oauth.ClientOptions{Grant: oauth.EnterpriseManaged{
 		TokenEndpoint: l.IDPTokenEndpoint,
 		Issuer:        l.IDPIssuer,
 		ClientID:      l.IDPClientID,
@@ -208,21 +209,21 @@ func enterpriseOptions(l *login) (*auth.ClientOptions, error) {
 }
 
 // workloadOptions returns the options for a workload whose platform vouches for it.
-func workloadOptions(l *login) (*auth.ClientOptions, error) {
-	opts := &auth.ClientOptions{Grant: auth.JWTBearer{
-		Assertion: func(context.Context, auth.AssertionRequest) (auth.Secret, error) {
+func workloadOptions(l *login) (*oauth.ClientOptions, error) {
+	opts := &oauth.ClientOptions{Grant: oauth.JWTBearer{
+		Assertion: func(context.Context, oauth.AssertionRequest) (auth.Secret, error) {
 			return auth.NewSecret(l.WorkloadJWT), nil
 		},
-	}, ClientIssuer: auth.TrustFirstIssuer}
+	}, ClientIssuer: oauth.TrustFirstIssuer}
 	return opts, nil
 }
 
 // boundOptions returns the options for a user whose tokens are bound to a key.
-func boundOptions(l *login) (*auth.ClientOptions, error) {
+func boundOptions(l *login) (*oauth.ClientOptions, error) {
 	opts, err := userOptions(l)
 	if err != nil {
 		return nil, err
 	}
-	opts.DPoP = auth.DPoPOn
+	opts.DPoP = oauth.DPoPOn
 	return opts, nil
 }

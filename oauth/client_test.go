@@ -1,10 +1,11 @@
-package auth_test
+package oauth_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/oauth"
 )
 
 const wellKnownOfServer = "GET https://mcp.example.com/.well-known/oauth-protected-resource/mcp"
@@ -152,8 +154,8 @@ func TestLegacyServer(t *testing.T) {
 			w.mu.Lock()
 			clear(w.tokens)
 			w.mu.Unlock()
-			_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) { o.RequireMetadata = true }))
-			if !errors.Is(err, auth.ErrUntrusted) {
+			_, err := post(t.Context(), w.transport(func(o *oauth.ClientOptions) { o.RequireMetadata = true }))
+			if !errors.Is(err, oauth.ErrUntrusted) {
 				t.Errorf("with NoLegacy: %v", err)
 			}
 		})
@@ -193,78 +195,78 @@ func TestClientFaults(t *testing.T) {
 	}{
 		{"metadata on another host", func(w *world) {
 			w.challenge = `Bearer resource_metadata="https://evil.example.com/.well-known/oauth-protected-resource"`
-		}, auth.ErrUntrusted, worldServer},
-		{"metadata by http", func(w *world) { w.challenge = `Bearer resource_metadata="http://mcp.example.com/x"` }, auth.ErrUntrusted, worldServer},
-		{"metadata missing", func(w *world) { w.challenge = `Bearer resource_metadata="https://mcp.example.com/x"` }, auth.ErrUntrusted, "/x"},
-		{"metadata of another server", prm(func(m map[string]any) { m["resource"] = "https://evil.example.com/mcp" }), auth.ErrUntrusted, wellKnown},
-		{"metadata of a sibling", prm(func(m map[string]any) { m["resource"] = worldServer + "2" }), auth.ErrUntrusted, wellKnown},
-		{"metadata of something within", prm(func(m map[string]any) { m["resource"] = worldServer + "/x" }), auth.ErrUntrusted, wellKnown},
-		{"metadata of something with dots", prm(func(m map[string]any) { m["resource"] = worldServer + "/.." }), auth.ErrUntrusted, wellKnown},
-		{"metadata with a fragment", prm(func(m map[string]any) { m["resource"] = worldServer + "#x" }), auth.ErrUntrusted, wellKnown},
-		{"metadata by http for https", prm(func(m map[string]any) { m["resource"] = "http://mcp.example.com/mcp" }), auth.ErrUntrusted, wellKnown},
-		{"metadata without resource", prm(func(m map[string]any) { delete(m, "resource") }), auth.ErrUntrusted, wellKnown},
-		{"no authorization server", prm(func(m map[string]any) { delete(m, "authorization_servers") }), auth.ErrUntrusted, wellKnown},
-		{"authorization server by http", prm(func(m map[string]any) { m["authorization_servers"] = []string{"http://as.example.com"} }), auth.ErrUntrusted, wellKnown},
-		{"authorization server with a query", prm(func(m map[string]any) { m["authorization_servers"] = []string{worldAS + "?x"} }), auth.ErrUntrusted, wellKnown},
-		{"authorization server with a password", prm(func(m map[string]any) { m["authorization_servers"] = []string{"https://a:b@as.example.com"} }), auth.ErrUntrusted, wellKnown},
-		{"metadata that is no JSON", raw(wellKnown, 200, "hello"), auth.ErrUntrusted, wellKnown},
-		{"metadata that redirects", raw(wellKnown, 302, ""), auth.ErrUntrusted, wellKnown},
-		{"metadata that is huge", raw(wellKnown, 200, "{"+strings.Repeat(" ", 300<<10)+"}"), auth.ErrUntrusted, wellKnown},
-		{"server down", raw(wellKnown, 503, ""), auth.ErrUnreachable, wellKnown},
+		}, oauth.ErrUntrusted, worldServer},
+		{"metadata by http", func(w *world) { w.challenge = `Bearer resource_metadata="http://mcp.example.com/x"` }, oauth.ErrUntrusted, worldServer},
+		{"metadata missing", func(w *world) { w.challenge = `Bearer resource_metadata="https://mcp.example.com/x"` }, oauth.ErrUntrusted, "/x"},
+		{"metadata of another server", prm(func(m map[string]any) { m["resource"] = "https://evil.example.com/mcp" }), oauth.ErrUntrusted, wellKnown},
+		{"metadata of a sibling", prm(func(m map[string]any) { m["resource"] = worldServer + "2" }), oauth.ErrUntrusted, wellKnown},
+		{"metadata of something within", prm(func(m map[string]any) { m["resource"] = worldServer + "/x" }), oauth.ErrUntrusted, wellKnown},
+		{"metadata of something with dots", prm(func(m map[string]any) { m["resource"] = worldServer + "/.." }), oauth.ErrUntrusted, wellKnown},
+		{"metadata with a fragment", prm(func(m map[string]any) { m["resource"] = worldServer + "#x" }), oauth.ErrUntrusted, wellKnown},
+		{"metadata by http for https", prm(func(m map[string]any) { m["resource"] = "http://mcp.example.com/mcp" }), oauth.ErrUntrusted, wellKnown},
+		{"metadata without resource", prm(func(m map[string]any) { delete(m, "resource") }), oauth.ErrUntrusted, wellKnown},
+		{"no authorization server", prm(func(m map[string]any) { delete(m, "authorization_servers") }), oauth.ErrUntrusted, wellKnown},
+		{"authorization server by http", prm(func(m map[string]any) { m["authorization_servers"] = []string{"http://as.example.com"} }), oauth.ErrUntrusted, wellKnown},
+		{"authorization server with a query", prm(func(m map[string]any) { m["authorization_servers"] = []string{worldAS + "?x"} }), oauth.ErrUntrusted, wellKnown},
+		{"authorization server with a password", prm(func(m map[string]any) { m["authorization_servers"] = []string{"https://a:b@as.example.com"} }), oauth.ErrUntrusted, wellKnown},
+		{"metadata that is no JSON", raw(wellKnown, 200, "hello"), oauth.ErrUntrusted, wellKnown},
+		{"metadata that redirects", raw(wellKnown, 302, ""), oauth.ErrUntrusted, wellKnown},
+		{"metadata that is huge", raw(wellKnown, 200, "{"+strings.Repeat(" ", 300<<10)+"}"), oauth.ErrUntrusted, wellKnown},
+		{"server down", raw(wellKnown, 503, ""), oauth.ErrUnreachable, wellKnown},
 
-		{"metadata of another issuer", meta("issuer", "https://attacker.example.com"), auth.ErrUntrusted, asWellKnown},
-		{"metadata of the issuer with a slash", meta("issuer", worldAS+"/"), auth.ErrUntrusted, asWellKnown},
-		{"no authorization server's metadata", answer(func(s *worldIssuer) { s.meta = nil }), auth.ErrUntrusted, "/.well-known/openid-configuration"},
-		{"authorization server redirects", raw(asWellKnown, 307, ""), auth.ErrUntrusted, asWellKnown},
-		{"authorization server down", raw(asWellKnown, 500, ""), auth.ErrUnreachable, asWellKnown},
-		{"no PKCE", meta("code_challenge_methods_supported", nil), auth.ErrUntrusted, asWellKnown},
-		{"plain PKCE", meta("code_challenge_methods_supported", []string{"plain"}), auth.ErrUntrusted, asWellKnown},
-		{"token endpoint by http", meta("token_endpoint", "http://as.example.com/token"), auth.ErrUntrusted, asWellKnown},
-		{"no token endpoint", meta("token_endpoint", nil), auth.ErrUntrusted, asWellKnown},
-		{"authorization endpoint is a script", meta("authorization_endpoint", "javascript:alert(1)"), auth.ErrUntrusted, asWellKnown},
-		{"authorization endpoint is a file", meta("authorization_endpoint", "file:///etc/passwd"), auth.ErrUntrusted, asWellKnown},
-		{"authorization endpoint is an option", meta("authorization_endpoint", "--help"), auth.ErrUntrusted, asWellKnown},
-		{"no authorization endpoint", meta("authorization_endpoint", nil), auth.ErrUntrusted, asWellKnown},
-		{"no registration", meta("registration_endpoint", nil), auth.ErrUnregistered, asWellKnown},
-		{"registration refused", raw(worldAS+"/register", 400, `{"error":"invalid_client_metadata"}`), auth.ErrRefused, "/register"},
-		{"registration without an id", raw(worldAS+"/register", 201, `{}`), auth.ErrUntrusted, "/register"},
-		{"registration redirects", raw(worldAS+"/register", 308, ""), auth.ErrUntrusted, "/register"},
-		{"registration wants mTLS", raw(worldAS+"/register", 201, `{"client_id":"x","token_endpoint_auth_method":"tls_client_auth"}`), auth.ErrRefused, "/register"},
+		{"metadata of another issuer", meta("issuer", "https://attacker.example.com"), oauth.ErrUntrusted, asWellKnown},
+		{"metadata of the issuer with a slash", meta("issuer", worldAS+"/"), oauth.ErrUntrusted, asWellKnown},
+		{"no authorization server's metadata", answer(func(s *worldIssuer) { s.meta = nil }), oauth.ErrUntrusted, "/.well-known/openid-configuration"},
+		{"authorization server redirects", raw(asWellKnown, 307, ""), oauth.ErrUntrusted, asWellKnown},
+		{"authorization server down", raw(asWellKnown, 500, ""), oauth.ErrUnreachable, asWellKnown},
+		{"no PKCE", meta("code_challenge_methods_supported", nil), oauth.ErrUntrusted, asWellKnown},
+		{"plain PKCE", meta("code_challenge_methods_supported", []string{"plain"}), oauth.ErrUntrusted, asWellKnown},
+		{"token endpoint by http", meta("token_endpoint", "http://as.example.com/token"), oauth.ErrUntrusted, asWellKnown},
+		{"no token endpoint", meta("token_endpoint", nil), oauth.ErrUntrusted, asWellKnown},
+		{"authorization endpoint is a script", meta("authorization_endpoint", "javascript:alert(1)"), oauth.ErrUntrusted, asWellKnown},
+		{"authorization endpoint is a file", meta("authorization_endpoint", "file:///etc/passwd"), oauth.ErrUntrusted, asWellKnown},
+		{"authorization endpoint is an option", meta("authorization_endpoint", "--help"), oauth.ErrUntrusted, asWellKnown},
+		{"no authorization endpoint", meta("authorization_endpoint", nil), oauth.ErrUntrusted, asWellKnown},
+		{"no registration", meta("registration_endpoint", nil), oauth.ErrUnregistered, asWellKnown},
+		{"registration refused", raw(worldAS+"/register", 400, `{"error":"invalid_client_metadata"}`), oauth.ErrRefused, "/register"},
+		{"registration without an id", raw(worldAS+"/register", 201, `{}`), oauth.ErrUntrusted, "/register"},
+		{"registration redirects", raw(worldAS+"/register", 308, ""), oauth.ErrUntrusted, "/register"},
+		{"registration wants mTLS", raw(worldAS+"/register", 201, `{"client_id":"x","token_endpoint_auth_method":"tls_client_auth"}`), oauth.ErrRefused, "/register"},
 
-		{"iss missing", answer(func(s *worldIssuer) { s.iss = "-" }), auth.ErrUntrusted, "/authorize"},
-		{"iss wrong", answer(func(s *worldIssuer) { s.iss = "https://evil.example.com" }), auth.ErrUntrusted, "/authorize"},
-		{"iss with a slash", answer(func(s *worldIssuer) { s.iss += "/" }), auth.ErrUntrusted, "/authorize"},
-		{"iss in capitals", answer(func(s *worldIssuer) { s.iss = "HTTPS://as.example.com" }), auth.ErrUntrusted, "/authorize"},
+		{"iss missing", answer(func(s *worldIssuer) { s.iss = "-" }), oauth.ErrUntrusted, "/authorize"},
+		{"iss wrong", answer(func(s *worldIssuer) { s.iss = "https://evil.example.com" }), oauth.ErrUntrusted, "/authorize"},
+		{"iss with a slash", answer(func(s *worldIssuer) { s.iss += "/" }), oauth.ErrUntrusted, "/authorize"},
+		{"iss in capitals", answer(func(s *worldIssuer) { s.iss = "HTTPS://as.example.com" }), oauth.ErrUntrusted, "/authorize"},
 		{"iss wrong, not advertised", answer(func(s *worldIssuer) {
 			delete(s.document(), "authorization_response_iss_parameter_supported")
 			s.iss = "https://evil.example.com"
-		}), auth.ErrUntrusted, "/authorize"},
-		{"denied", answer(func(s *worldIssuer) { s.deny = "access_denied" }), auth.ErrDenied, "/authorize"},
-		{"denied by somebody else", answer(func(s *worldIssuer) { s.deny, s.iss = "access_denied", "https://evil.example.com" }), auth.ErrUntrusted, "/authorize"},
-		{"invalid scope", answer(func(s *worldIssuer) { s.deny = "invalid_scope" }), auth.ErrRefused, "/authorize"},
-		{"login required", answer(func(s *worldIssuer) { s.deny = "login_required" }), auth.ErrConsentRequired, "/authorize"},
+		}), oauth.ErrUntrusted, "/authorize"},
+		{"denied", answer(func(s *worldIssuer) { s.deny = "access_denied" }), oauth.ErrDenied, "/authorize"},
+		{"denied by somebody else", answer(func(s *worldIssuer) { s.deny, s.iss = "access_denied", "https://evil.example.com" }), oauth.ErrUntrusted, "/authorize"},
+		{"invalid scope", answer(func(s *worldIssuer) { s.deny = "invalid_scope" }), oauth.ErrRefused, "/authorize"},
+		{"login required", answer(func(s *worldIssuer) { s.deny = "login_required" }), oauth.ErrConsentRequired, "/authorize"},
 
-		{"code refused", answer(func(s *worldIssuer) { s.tokenError = func(url.Values) string { return "invalid_grant" } }), auth.ErrRefused, "/token"},
-		{"token endpoint redirects", raw(worldAS+"/token", 307, ""), auth.ErrUntrusted, "/token"},
-		{"token endpoint down", raw(worldAS+"/token", 502, ""), auth.ErrUnreachable, "/token"},
-		{"token with a line break", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { m["access_token"] = "a\r\nX: y" } }), auth.ErrUntrusted, "/token"},
-		{"token without a type", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { delete(m, "token_type") } }), auth.ErrUntrusted, "/token"},
-		{"token bound unasked", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { m["token_type"] = "DPoP" } }), auth.ErrUntrusted, "/token"},
+		{"code refused", answer(func(s *worldIssuer) { s.tokenError = func(url.Values) string { return "invalid_grant" } }), oauth.ErrRefused, "/token"},
+		{"token endpoint redirects", raw(worldAS+"/token", 307, ""), oauth.ErrUntrusted, "/token"},
+		{"token endpoint down", raw(worldAS+"/token", 502, ""), oauth.ErrUnreachable, "/token"},
+		{"token with a line break", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { m["access_token"] = "a\r\nX: y" } }), oauth.ErrUntrusted, "/token"},
+		{"token without a type", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { delete(m, "token_type") } }), oauth.ErrUntrusted, "/token"},
+		{"token bound unasked", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { m["token_type"] = "DPoP" } }), oauth.ErrUntrusted, "/token"},
 		{"huge token", answer(func(s *worldIssuer) {
 			s.change = func(m map[string]any) { m["access_token"] = strings.Repeat("a", 16<<10+1) }
-		}), auth.ErrUntrusted, "/token"},
+		}), oauth.ErrUntrusted, "/token"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			tt.change(w)
 			var logs strings.Builder
-			_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) {
-				o.Logf = func(format string, args ...any) { fmt.Fprintf(&logs, format+"\n", args...) }
+			_, err := post(t.Context(), w.transport(func(o *oauth.ClientOptions) {
+				o.Logger = slog.New(slog.NewTextHandler(&logs, nil))
 			}))
 			if !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
-			if _, ok := errors.AsType[*auth.AuthorizationError](err); !ok {
+			if _, ok := errors.AsType[*oauth.AuthorizationError](err); !ok {
 				t.Errorf("got a %T", err)
 			}
 			lines := w.requests()
@@ -338,7 +340,7 @@ func TestNotReplayable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rt.RoundTrip(req); !errors.Is(err, auth.ErrNotReplayable) {
+	if _, err := rt.RoundTrip(req); !errors.Is(err, oauth.ErrNotReplayable) {
 		t.Fatalf("got %v", err)
 	}
 	// The token is there now.
@@ -374,9 +376,9 @@ func TestStreaming(t *testing.T) {
 		io.WriteString(w, "data: 2\n\n")
 	}))
 	defer server.Close()
-	c, err := auth.NewClient(&auth.ClientOptions{
+	c, err := oauth.NewClient(&oauth.ClientOptions{
 		AllowLoopbackHTTP: true,
-		Grant:             auth.Preissued{Token: func(context.Context) (auth.Secret, error) { return auth.NewSecret("tok"), nil }},
+		Grant:             oauth.Preissued{Token: func(context.Context) (auth.Secret, error) { return auth.NewSecret("tok"), nil }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -404,32 +406,32 @@ func TestNewClientErrors(t *testing.T) {
 	secret := auth.NewSecret("SECRET")
 	for _, tt := range []struct {
 		name string
-		o    auth.ClientOptions
+		o    oauth.ClientOptions
 	}{
-		{"id without issuer", auth.ClientOptions{ClientID: "x"}},
-		{"secret without id", auth.ClientOptions{ClientSecret: secret}},
-		{"credentials without secret", auth.ClientOptions{Grant: auth.ClientCredentials{}, ClientID: "x", ClientIssuer: worldAS}},
-		{"JWT without source", auth.ClientOptions{Grant: auth.JWTBearer{}, ClientIssuer: worldAS}},
-		{"JWT without issuer", auth.ClientOptions{Grant: auth.JWTBearer{Assertion: func(context.Context, auth.AssertionRequest) (auth.Secret, error) { return secret, nil }}}},
-		{"enterprise without endpoint", auth.ClientOptions{Grant: auth.EnterpriseManaged{}}},
-		{"preissued without source", auth.ClientOptions{Grant: auth.Preissued{}}},
-		{"metadata URL by http", auth.ClientOptions{ClientIDMetadataURL: "http://example.com/client.json"}},
-		{"metadata URL without path", auth.ClientOptions{ClientIDMetadataURL: "https://example.com/"}},
-		{"metadata URL with dots", auth.ClientOptions{ClientIDMetadataURL: "https://example.com/a/%2e%2e/b"}},
-		{"metadata URL with a fragment", auth.ClientOptions{ClientIDMetadataURL: "https://example.com/a#b"}},
-		{"redirect URI by http", auth.ClientOptions{Registration: auth.Registration{RedirectURIs: []string{"http://example.com/cb"}}}},
-		{"redirect URI of an app", auth.ClientOptions{Registration: auth.Registration{RedirectURIs: []string{"com.example:/cb"}}}},
-		{"application type", auth.ClientOptions{Registration: auth.Registration{ApplicationType: "other"}}},
-		{"method", auth.ClientOptions{ClientID: "x", ClientIssuer: worldAS, TokenAuthMethod: "magic"}},
-		{"key without id", auth.ClientOptions{ClientKey: testKey(t)}},
-		{"key and secret", auth.ClientOptions{ClientID: "x", ClientIssuer: worldAS, ClientKey: testKey(t), ClientSecret: secret}},
-		{"key of another kind", auth.ClientOptions{ClientID: "x", ClientIssuer: worldAS, ClientKey: &auth.ClientKey{Key: testKey(t).Key, Algorithm: "RS256"}}},
+		{"id without issuer", oauth.ClientOptions{ClientID: "x"}},
+		{"secret without id", oauth.ClientOptions{ClientSecret: secret}},
+		{"credentials without secret", oauth.ClientOptions{Grant: oauth.ClientCredentials{}, ClientID: "x", ClientIssuer: worldAS}},
+		{"JWT without source", oauth.ClientOptions{Grant: oauth.JWTBearer{}, ClientIssuer: worldAS}},
+		{"JWT without issuer", oauth.ClientOptions{Grant: oauth.JWTBearer{Assertion: func(context.Context, oauth.AssertionRequest) (auth.Secret, error) { return secret, nil }}}},
+		{"enterprise without endpoint", oauth.ClientOptions{Grant: oauth.EnterpriseManaged{}}},
+		{"preissued without source", oauth.ClientOptions{Grant: oauth.Preissued{}}},
+		{"metadata URL by http", oauth.ClientOptions{ClientIDMetadataURL: "http://example.com/client.json"}},
+		{"metadata URL without path", oauth.ClientOptions{ClientIDMetadataURL: "https://example.com/"}},
+		{"metadata URL with dots", oauth.ClientOptions{ClientIDMetadataURL: "https://example.com/a/%2e%2e/b"}},
+		{"metadata URL with a fragment", oauth.ClientOptions{ClientIDMetadataURL: "https://example.com/a#b"}},
+		{"redirect URI by http", oauth.ClientOptions{Registration: oauth.Registration{RedirectURIs: []string{"http://example.com/cb"}}}},
+		{"redirect URI of an app", oauth.ClientOptions{Registration: oauth.Registration{RedirectURIs: []string{"com.example:/cb"}}}},
+		{"application type", oauth.ClientOptions{Registration: oauth.Registration{ApplicationType: "other"}}},
+		{"method", oauth.ClientOptions{ClientID: "x", ClientIssuer: worldAS, TokenAuthMethod: "magic"}},
+		{"key without id", oauth.ClientOptions{ClientKey: testKey(t)}},
+		{"key and secret", oauth.ClientOptions{ClientID: "x", ClientIssuer: worldAS, ClientKey: testKey(t), ClientSecret: secret}},
+		{"key of another kind", oauth.ClientOptions{ClientID: "x", ClientIssuer: worldAS, ClientKey: &oauth.ClientKey{Key: testKey(t).Key, Algorithm: "RS256"}}},
 	} {
-		if _, err := auth.NewClient(&tt.o); err == nil || strings.Contains(err.Error(), "SECRET") {
+		if _, err := oauth.NewClient(&tt.o); err == nil || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: got %v", tt.name, err)
 		}
 	}
-	c, err := auth.NewClient(nil)
+	c, err := oauth.NewClient(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -441,8 +443,8 @@ func TestNewClientErrors(t *testing.T) {
 }
 
 func ExampleNewClient() {
-	client, err := auth.NewClient(&auth.ClientOptions{
-		Grant: auth.AuthorizationCode{Prompter: auth.LoopbackPrompter{
+	client, err := oauth.NewClient(&oauth.ClientOptions{
+		Grant: oauth.AuthorizationCode{Prompter: oauth.LoopbackPrompter{
 			Show: func(u string) { fmt.Fprintln(os.Stderr, "Open this page to log in:", u) },
 		}},
 	})
@@ -460,5 +462,5 @@ func ExampleNewClient() {
 
 	_, err = client.Transport("http://mcp.example.com/mcp", nil)
 	fmt.Println(err)
-	// Output: auth client: not to be trusted: http://mcp.example.com is not https
+	// Output: oauth: not to be trusted: http://mcp.example.com is not https
 }

@@ -1,4 +1,4 @@
-package auth
+package oauth
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/internal/proc/inuse"
 )
 
@@ -29,8 +30,8 @@ type RecordKey struct {
 	Issuer, Resource, ClientID, Account string
 }
 
-// A Record is persistent state of a client. The key determines which fields are set. See
-// [EncodeRecord] for how to store it.
+// A Record is persistent state of a client. The key determines which fields are set. Its
+// secrets are hidden when it is marshaled, so a [Store] must write what [auth.Secret.Reveal] returns.
 type Record struct {
 	// Issuer and ClientID say where the tokens of a resource are.
 	Issuer, ClientID string
@@ -39,14 +40,14 @@ type Record struct {
 	// Tokens belong to the client ClientID, for one resource.
 	Tokens *Tokens
 	// ProofKey is the private key that the tokens are bound to. It may be empty.
-	ProofKey Secret
+	ProofKey auth.Secret
 }
 
 // A RegisteredClient is an authorization server's response to a registration. See
 // https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1.
 type RegisteredClient struct {
 	ID     string
-	Secret Secret
+	Secret auth.Secret
 	// SecretExpiry is zero if the secret does not expire.
 	SecretExpiry time.Time
 	// AuthMethod is how the client authenticates at the token endpoint, for example "none".
@@ -56,7 +57,7 @@ type RegisteredClient struct {
 
 // Tokens are the response of a token endpoint.
 type Tokens struct {
-	Access, Refresh Secret
+	Access, Refresh auth.Secret
 	// Type is "Bearer" or "DPoP".
 	Type string
 	// Expiry is zero if it is unknown.
@@ -132,26 +133,6 @@ type storedTokens struct {
 	Granted    []string  `json:"granted,omitempty"`
 }
 
-// EncodeRecord returns a record as JSON, including secrets. It is for implementations of [Store].
-// Protect the result like a password.
-func EncodeRecord(r *Record) ([]byte, error) {
-	b, err := json.Marshal(r.stored())
-	if err != nil {
-		return nil, fmt.Errorf("encoding a record: %w", err)
-	}
-	return b, nil
-}
-
-// DecodeRecord is the inverse of [EncodeRecord].
-func DecodeRecord(b []byte) (*Record, error) {
-	var s storedRecord
-	if json.Unmarshal(b, &s) != nil {
-		// The decoder's error could quote a secret.
-		return nil, errors.New("malformed record")
-	}
-	return s.record(), nil
-}
-
 func (r *Record) stored() *storedRecord {
 	s := &storedRecord{Issuer: r.Issuer, ClientID: r.ClientID, ProofKey: r.ProofKey.Reveal()}
 	if c := r.Client; c != nil {
@@ -164,12 +145,12 @@ func (r *Record) stored() *storedRecord {
 }
 
 func (s *storedRecord) record() *Record {
-	r := &Record{Issuer: s.Issuer, ClientID: s.ClientID, ProofKey: NewSecret(s.ProofKey)}
+	r := &Record{Issuer: s.Issuer, ClientID: s.ClientID, ProofKey: auth.NewSecret(s.ProofKey)}
 	if c := s.Client; c != nil {
-		r.Client = &RegisteredClient{c.ID, NewSecret(c.Secret), c.SecretExpiry, c.AuthMethod, c.RedirectURIs}
+		r.Client = &RegisteredClient{c.ID, auth.NewSecret(c.Secret), c.SecretExpiry, c.AuthMethod, c.RedirectURIs}
 	}
 	if t := s.Tokens; t != nil {
-		r.Tokens = &Tokens{NewSecret(t.Access), NewSecret(t.Refresh), t.Type, t.Expiry, t.Endpoint, t.AuthMethod, t.Resource, t.Requested, t.Granted}
+		r.Tokens = &Tokens{auth.NewSecret(t.Access), auth.NewSecret(t.Refresh), t.Type, t.Expiry, t.Endpoint, t.AuthMethod, t.Resource, t.Requested, t.Granted}
 	}
 	return r
 }

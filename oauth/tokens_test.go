@@ -1,4 +1,4 @@
-package auth_test
+package oauth_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpwire/auth"
+	"mcpwire/oauth"
 )
 
 // refreshing returns a world with refresh tokens.
@@ -84,7 +84,7 @@ func TestRefreshFails(t *testing.T) {
 		authorized, asked int
 	}{
 		{"down, token still good", "down", time.Hour - 20*time.Second, nil, 1, 1},
-		{"down, token expired", "down", 2 * time.Hour, auth.ErrUnreachable, 1, 1},
+		{"down, token expired", "down", 2 * time.Hour, oauth.ErrUnreachable, 1, 1},
 		{"grant is void", "invalid_grant", time.Hour - 20*time.Second, nil, 1, 2},
 		{"refused for now", "invalid_request", time.Hour - 20*time.Second, nil, 1, 2},
 	} {
@@ -125,11 +125,11 @@ func TestRefreshFails(t *testing.T) {
 
 // hookStore calls a function before each Save.
 type hookStore struct {
-	auth.Store
-	save func(auth.RecordKey, *auth.Record) error
+	oauth.Store
+	save func(oauth.RecordKey, *oauth.Record) error
 }
 
-func (s *hookStore) Save(ctx context.Context, k auth.RecordKey, r *auth.Record) error {
+func (s *hookStore) Save(ctx context.Context, k oauth.RecordKey, r *oauth.Record) error {
 	if err := s.save(k, r); err != nil {
 		return err
 	}
@@ -141,9 +141,9 @@ func TestPersistFirst(t *testing.T) {
 	w := refreshing(t)
 	broken := errors.New("disk full")
 	var fail error
-	store := &hookStore{Store: auth.NewMemoryStore()}
+	store := &hookStore{Store: oauth.NewMemoryStore()}
 	var sentWithNew bool
-	store.save = func(_ auth.RecordKey, r *auth.Record) error {
+	store.save = func(_ oauth.RecordKey, r *oauth.Record) error {
 		if r.Tokens != nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -154,7 +154,7 @@ func TestPersistFirst(t *testing.T) {
 		}
 		return nil
 	}
-	rt := w.transport(func(o *auth.ClientOptions) { o.Store = store })
+	rt := w.transport(func(o *oauth.ClientOptions) { o.Store = store })
 	mustPost(t, rt)
 	w.mu.Lock()
 	clear(w.tokens)
@@ -177,11 +177,11 @@ func TestStoreIsShared(t *testing.T) {
 	w := refreshing(t)
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	process := func() http.RoundTripper {
-		store, err := auth.NewFileStore(path)
+		store, err := oauth.NewFileStore(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return w.transport(func(o *auth.ClientOptions) { o.Store = store })
+		return w.transport(func(o *oauth.ClientOptions) { o.Store = store })
 	}
 	first := process()
 	mustPost(t, first)
@@ -195,8 +195,8 @@ func TestStoreIsShared(t *testing.T) {
 	if w.count("/authorize") != 1 || w.count("/token") != 2 {
 		t.Errorf("got %v", w.requests())
 	}
-	stranger := w.transport(func(o *auth.ClientOptions) {
-		store, err := auth.NewFileStore(path)
+	stranger := w.transport(func(o *oauth.ClientOptions) {
+		store, err := oauth.NewFileStore(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,19 +210,19 @@ func TestStoreIsShared(t *testing.T) {
 
 func TestNobodyToAsk(t *testing.T) {
 	w := refreshing(t)
-	store := auth.NewMemoryStore()
-	quiet := w.transport(func(o *auth.ClientOptions) { o.Store, o.Grant = store, nil })
+	store := oauth.NewMemoryStore()
+	quiet := w.transport(func(o *oauth.ClientOptions) { o.Store, o.Grant = store, nil })
 	_, err := post(t.Context(), quiet)
-	if !errors.Is(err, auth.ErrConsentRequired) || w.count("/register")+w.count("/authorize") != 0 {
+	if !errors.Is(err, oauth.ErrConsentRequired) || w.count("/register")+w.count("/authorize") != 0 {
 		t.Errorf("got %v after %v", err, w.requests())
 	}
-	mustPost(t, w.transport(func(o *auth.ClientOptions) { o.Store = store }))
-	mustPost(t, w.transport(func(o *auth.ClientOptions) { o.Store, o.Grant = store, nil }))
+	mustPost(t, w.transport(func(o *oauth.ClientOptions) { o.Store = store }))
+	mustPost(t, w.transport(func(o *oauth.ClientOptions) { o.Store, o.Grant = store, nil }))
 }
 
 // A asker is a user of several processes, who is asked in one of them.
 type promptedUser struct {
-	auth.ManualPrompter
+	oauth.ManualPrompter
 	asked  chan struct{} // gets an element for each question
 	answer chan error    // what is answered: nil is a login
 }
@@ -230,7 +230,7 @@ type promptedUser struct {
 func newPromptedUser(w *world) *promptedUser {
 	a := &promptedUser{asked: make(chan struct{}, 10), answer: make(chan error, 10)}
 	user := w.user(nil)
-	a.ManualPrompter = auth.ManualPrompter{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, address string) (string, error) {
+	a.ManualPrompter = oauth.ManualPrompter{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, address string) (string, error) {
 		a.asked <- struct{}{}
 		select {
 		case err := <-a.answer:
@@ -249,7 +249,7 @@ func newPromptedUser(w *world) *promptedUser {
 func (u *promptedUser) process(t *testing.T, w *world, path string) (rt http.RoundTripper, waits chan struct{}) {
 	t.Helper()
 	waits = make(chan struct{}, 10)
-	store, err := auth.NewFileStore(path)
+	store, err := oauth.NewFileStore(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,9 +259,9 @@ func (u *promptedUser) process(t *testing.T, w *world, path string) (rt http.Rou
 			t.Errorf("%d waits are not over", n)
 		}
 	})
-	return w.transport(func(o *auth.ClientOptions) {
+	return w.transport(func(o *oauth.ClientOptions) {
 		o.Store = store
-		o.Grant = auth.AuthorizationCode{Prompter: u, OnWait: func(own bool) func() {
+		o.Grant = oauth.AuthorizationCode{Prompter: u, OnWait: func(own bool) func() {
 			open.Add(1)
 			if !own {
 				waits <- struct{}{}
@@ -282,7 +282,7 @@ func TestLoginInTurn(t *testing.T) {
 		asked, codes int
 	}{
 		{"logs in", nil, true, true, 1, 1},
-		{"does not answer", auth.ErrConsentRequired, false, false, 1, 0},
+		{"does not answer", oauth.ErrConsentRequired, false, false, 1, 0},
 		{"the process is gone", errLeft, false, true, 2, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -315,7 +315,7 @@ func TestLoginInTurn(t *testing.T) {
 			if (errs[0] == nil) != tt.first || (errs[1] == nil) != tt.second || asked != tt.asked || w.count("/token") != tt.codes {
 				t.Errorf("got %v and %v; the user was asked %d times, %d tokens", errs[0], errs[1], asked, w.count("/token"))
 			}
-			if !tt.second && !errors.Is(errs[1], auth.ErrConsentRequired) {
+			if !tt.second && !errors.Is(errs[1], oauth.ErrConsentRequired) {
 				t.Errorf("the second failed with %v", errs[1])
 			}
 		})

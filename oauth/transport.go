@@ -1,4 +1,4 @@
-package auth
+package oauth
 
 import (
 	"cmp"
@@ -210,12 +210,9 @@ func (s *serverAuth) stepUpLocked(operation string, now time.Time) *stepUpState 
 	return e
 }
 
-// operationOf returns the operation of a request, from its context or from its message. It reads
-// the message again, but only for rejected requests.
+// operationOf returns the operation of a request, from its message. It reads the message again, but
+// only for rejected requests.
 func operationOf(req *http.Request) string {
-	if name, ok := req.Context().Value(operationKey{}).(string); ok {
-		return name
-	}
 	if req.GetBody == nil {
 		return ""
 	}

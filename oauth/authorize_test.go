@@ -1,4 +1,4 @@
-package auth_test
+package oauth_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpwire/auth"
+	"mcpwire/oauth"
 )
 
 // Spec: C154 C155 C156 C157
@@ -26,22 +26,22 @@ func TestCallback(t *testing.T) {
 	}{
 		{"as it should be", func(*url.URL, url.Values) {}, nil},
 		{"more than it should have", func(_ *url.URL, q url.Values) { q.Set("session_state", "x") }, nil},
-		{"no state", func(_ *url.URL, q url.Values) { q.Del("state") }, auth.ErrUntrusted},
-		{"another state", func(_ *url.URL, q url.Values) { q.Set("state", "x") }, auth.ErrUntrusted},
-		{"two states", func(_ *url.URL, q url.Values) { q.Add("state", "x") }, auth.ErrUntrusted},
-		{"two codes", func(_ *url.URL, q url.Values) { q.Add("code", "x") }, auth.ErrUntrusted},
-		{"two issuers", func(_ *url.URL, q url.Values) { q.Add("iss", worldAS) }, auth.ErrUntrusted},
-		{"empty iss", func(_ *url.URL, q url.Values) { q.Set("iss", "") }, auth.ErrUntrusted},
-		{"no code", func(_ *url.URL, q url.Values) { q.Del("code") }, auth.ErrUntrusted},
-		{"code and error", func(_ *url.URL, q url.Values) { q.Set("error", "access_denied") }, auth.ErrDenied},
-		{"another path", func(u *url.URL, _ url.Values) { u.Path += "x" }, auth.ErrUntrusted},
-		{"another port", func(u *url.URL, _ url.Values) { u.Host = "127.0.0.1:80" }, auth.ErrUntrusted},
-		{"another host", func(u *url.URL, _ url.Values) { u.Host = "evil.example.com" }, auth.ErrUntrusted},
-		{"https", func(u *url.URL, _ url.Values) { u.Scheme = "https" }, auth.ErrUntrusted},
+		{"no state", func(_ *url.URL, q url.Values) { q.Del("state") }, oauth.ErrUntrusted},
+		{"another state", func(_ *url.URL, q url.Values) { q.Set("state", "x") }, oauth.ErrUntrusted},
+		{"two states", func(_ *url.URL, q url.Values) { q.Add("state", "x") }, oauth.ErrUntrusted},
+		{"two codes", func(_ *url.URL, q url.Values) { q.Add("code", "x") }, oauth.ErrUntrusted},
+		{"two issuers", func(_ *url.URL, q url.Values) { q.Add("iss", worldAS) }, oauth.ErrUntrusted},
+		{"empty iss", func(_ *url.URL, q url.Values) { q.Set("iss", "") }, oauth.ErrUntrusted},
+		{"no code", func(_ *url.URL, q url.Values) { q.Del("code") }, oauth.ErrUntrusted},
+		{"code and error", func(_ *url.URL, q url.Values) { q.Set("error", "access_denied") }, oauth.ErrDenied},
+		{"another path", func(u *url.URL, _ url.Values) { u.Path += "x" }, oauth.ErrUntrusted},
+		{"another port", func(u *url.URL, _ url.Values) { u.Host = "127.0.0.1:80" }, oauth.ErrUntrusted},
+		{"another host", func(u *url.URL, _ url.Values) { u.Host = "evil.example.com" }, oauth.ErrUntrusted},
+		{"https", func(u *url.URL, _ url.Values) { u.Scheme = "https" }, oauth.ErrUntrusted},
 	} {
 		w := newWorld(t)
-		_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) {
-			o.Grant = auth.AuthorizationCode{Prompter: w.user(func(u *url.URL) {
+		_, err := post(t.Context(), w.transport(func(o *oauth.ClientOptions) {
+			o.Grant = oauth.AuthorizationCode{Prompter: w.user(func(u *url.URL) {
 				q := u.Query()
 				tt.edit(u, q)
 				u.RawQuery = q.Encode()
@@ -59,10 +59,10 @@ func TestCallback(t *testing.T) {
 func TestCallbackIsNoURL(t *testing.T) {
 	for _, text := range []string{"", "::", "http://127.0.0.1:3118/callback?%zz"} {
 		w := newWorld(t)
-		_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) {
-			o.Grant = auth.AuthorizationCode{Prompter: auth.ManualPrompter{RedirectURI: worldCallback, Visit: func(context.Context, string) (string, error) { return text, nil }}}
+		_, err := post(t.Context(), w.transport(func(o *oauth.ClientOptions) {
+			o.Grant = oauth.AuthorizationCode{Prompter: oauth.ManualPrompter{RedirectURI: worldCallback, Visit: func(context.Context, string) (string, error) { return text, nil }}}
 		}))
-		if !errors.Is(err, auth.ErrUntrusted) {
+		if !errors.Is(err, oauth.ErrUntrusted) {
 			t.Errorf("%q: got %v", text, err)
 		}
 	}
@@ -73,13 +73,13 @@ func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		begin := time.Now()
-		_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) {
-			o.Grant = auth.AuthorizationCode{Prompter: auth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, _ string) (string, error) {
+		_, err := post(t.Context(), w.transport(func(o *oauth.ClientOptions) {
+			o.Grant = oauth.AuthorizationCode{Prompter: oauth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, _ string) (string, error) {
 				<-ctx.Done()
 				return "", ctx.Err()
 			}}}
 		}))
-		if got := time.Since(begin); !errors.Is(err, auth.ErrConsentRequired) || got != 10*time.Minute {
+		if got := time.Since(begin); !errors.Is(err, oauth.ErrConsentRequired) || got != 10*time.Minute {
 			t.Errorf("got %v after %v", err, got)
 		}
 	})
@@ -89,17 +89,17 @@ func TestNoAnswer(t *testing.T) {
 func TestRedirectURIs(t *testing.T) {
 	for _, uri := range []string{"http://example.com/cb", "com.example.app:/cb", "javascript:alert(1)", "", "http://localhost.example.com/"} {
 		w := newWorld(t)
-		_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) {
+		_, err := post(t.Context(), w.transport(func(o *oauth.ClientOptions) {
 			u := w.user(nil)
 			u.RedirectURI = uri
-			o.Grant = auth.AuthorizationCode{Prompter: u}
+			o.Grant = oauth.AuthorizationCode{Prompter: u}
 		}))
 		if err == nil || w.count("/register")+w.count("/authorize") != 0 {
 			t.Errorf("%q: got %v after %v", uri, err, w.requests())
 		}
 	}
 	w := newWorld(t)
-	_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) {
+	_, err := post(t.Context(), w.transport(func(o *oauth.ClientOptions) {
 		o.ClientID, o.ClientIssuer = "x", worldAS
 		o.Registration.RedirectURIs = []string{"http://127.0.0.1/other"}
 	}))
@@ -132,7 +132,7 @@ const authorizeURL = "https://as.example.com/authorize?state=right"
 // Spec: C161 C162
 func TestLoopback(t *testing.T) {
 	var shown string
-	l := auth.LoopbackPrompter{Show: func(u string) { shown = u }}
+	l := oauth.LoopbackPrompter{Show: func(u string) { shown = u }}
 	var uri string
 	l.Browse = func(_ context.Context, u string) error {
 		if u != authorizeURL {
@@ -197,7 +197,7 @@ func TestLoopback(t *testing.T) {
 }
 
 func TestLoopbackKnown(t *testing.T) {
-	l := auth.LoopbackPrompter{Show: func(string) {}}
+	l := oauth.LoopbackPrompter{Show: func(string) {}}
 	for _, tt := range []struct {
 		known []string
 		want  string
@@ -221,7 +221,7 @@ func TestLoopbackKnown(t *testing.T) {
 	if _, err := l.Prepare(t.Context(), []string{"https://example.com/"}); err == nil {
 		t.Error("no error for a redirect URI elsewhere")
 	}
-	if _, err := (auth.LoopbackPrompter{}).Prepare(t.Context(), nil); err == nil {
+	if _, err := (oauth.LoopbackPrompter{}).Prepare(t.Context(), nil); err == nil {
 		t.Error("no error without Show and Browse")
 	}
 }
@@ -230,7 +230,7 @@ func TestLoopbackKnown(t *testing.T) {
 func TestLoopbackAsks(t *testing.T) {
 	shown := make(chan string, 1)
 	var asked error
-	r, err := auth.LoopbackPrompter{Show: func(u string) { shown <- u }, Browse: func(ctx context.Context, _ string) error {
+	r, err := oauth.LoopbackPrompter{Show: func(u string) { shown <- u }, Browse: func(ctx context.Context, _ string) error {
 		<-ctx.Done()
 		asked = ctx.Err()
 		return asked
@@ -263,15 +263,15 @@ func TestLoopbackEnds(t *testing.T) {
 	browser := errors.New("no browser")
 	for _, tt := range []struct {
 		name string
-		l    auth.LoopbackPrompter
+		l    oauth.LoopbackPrompter
 		url  string
 		want error
 	}{
-		{"timeout", auth.LoopbackPrompter{Show: func(string) {}, Timeout: 1}, authorizeURL, auth.ErrConsentRequired},
-		{"browser", auth.LoopbackPrompter{Browse: func(context.Context, string) error { return browser }}, authorizeURL, browser},
-		{"script", auth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "javascript:alert(1)", auth.ErrUntrusted},
-		{"http", auth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "http://example.com/", auth.ErrUntrusted},
-		{"option", auth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "-x", auth.ErrUntrusted},
+		{"timeout", oauth.LoopbackPrompter{Show: func(string) {}, Timeout: 1}, authorizeURL, oauth.ErrConsentRequired},
+		{"browser", oauth.LoopbackPrompter{Browse: func(context.Context, string) error { return browser }}, authorizeURL, browser},
+		{"script", oauth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "javascript:alert(1)", oauth.ErrUntrusted},
+		{"http", oauth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "http://example.com/", oauth.ErrUntrusted},
+		{"option", oauth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "-x", oauth.ErrUntrusted},
 	} {
 		r, err := tt.l.Prepare(t.Context(), nil)
 		if err != nil {
@@ -285,7 +285,7 @@ func TestLoopbackEnds(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := auth.LoopbackPrompter{Show: func(string) { cancel() }}.Prepare(ctx, nil)
+	r, err := oauth.LoopbackPrompter{Show: func(string) { cancel() }}.Prepare(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,8 +299,8 @@ func TestLoopbackEnds(t *testing.T) {
 func TestLoopbackLogin(t *testing.T) {
 	w := newWorld(t)
 	w.as[worldAS].iss = worldAS
-	c := w.client(func(o *auth.ClientOptions) {
-		o.Grant = auth.AuthorizationCode{Prompter: auth.LoopbackPrompter{Browse: func(ctx context.Context, u string) error {
+	c := w.client(func(o *oauth.ClientOptions) {
+		o.Grant = oauth.AuthorizationCode{Prompter: oauth.LoopbackPrompter{Browse: func(ctx context.Context, u string) error {
 			back, err := w.user(nil).Visit(ctx, u)
 			if err != nil {
 				return err

@@ -1,4 +1,4 @@
-package auth_test
+package oauth_test
 
 import (
 	"context"
@@ -16,15 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/oauth"
 )
 
 var secretText = cmp.Comparer(func(a, b auth.Secret) bool { return a.Reveal() == b.Reveal() })
 
-func fullRecord() *auth.Record {
-	return &auth.Record{
+func fullRecord() *oauth.Record {
+	return &oauth.Record{
 		Issuer: "i", ClientID: "c", ProofKey: auth.NewSecret("k"),
-		Client: &auth.RegisteredClient{ID: "c", Secret: auth.NewSecret("s"), SecretExpiry: time.Unix(5, 0).UTC(), AuthMethod: "none", RedirectURIs: []string{"r"}},
-		Tokens: &auth.Tokens{
+		Client: &oauth.RegisteredClient{ID: "c", Secret: auth.NewSecret("s"), SecretExpiry: time.Unix(5, 0).UTC(), AuthMethod: "none", RedirectURIs: []string{"r"}},
+		Tokens: &oauth.Tokens{
 			Access: auth.NewSecret("a"), Refresh: auth.NewSecret("b"), Type: "Bearer", Expiry: time.Unix(6, 0).UTC(), Endpoint: "e", AuthMethod: "none",
 			Resource: "r", Requested: []string{"x"}, Granted: []string{"y"},
 		},
@@ -33,15 +34,15 @@ func fullRecord() *auth.Record {
 
 // Spec: C158 C159
 func TestStores(t *testing.T) {
-	file, err := auth.NewFileStore(filepath.Join(t.TempDir(), "sub", "tokens.json"))
+	file, err := oauth.NewFileStore(filepath.Join(t.TempDir(), "sub", "tokens.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]auth.Store{"memory": auth.NewMemoryStore(), "file": file} {
+	for name, s := range map[string]oauth.Store{"memory": oauth.NewMemoryStore(), "file": file} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			key := auth.RecordKey{Issuer: "i", Resource: "r", ClientID: "c", Account: "a"}
-			if _, err := s.Load(ctx, key); !errors.Is(err, auth.ErrNotStored) {
+			key := oauth.RecordKey{Issuer: "i", Resource: "r", ClientID: "c", Account: "a"}
+			if _, err := s.Load(ctx, key); !errors.Is(err, oauth.ErrNotStored) {
 				t.Errorf("got %v", err)
 			}
 			if err := s.Delete(ctx, key); err != nil {
@@ -60,15 +61,15 @@ func TestStores(t *testing.T) {
 			if again, err := s.Load(ctx, key); err != nil || again.Tokens.Granted[0] != "y" || again.Client.ID != "c" {
 				t.Errorf("what Load returns is not the caller's: %v", err)
 			}
-			for _, other := range []auth.RecordKey{{}, {Issuer: "i"}, {Issuer: "i", Resource: "r", ClientID: "c"}, {Issuer: "ir", ClientID: "c", Account: "a"}} {
-				if _, err := s.Load(ctx, other); !errors.Is(err, auth.ErrNotStored) {
+			for _, other := range []oauth.RecordKey{{}, {Issuer: "i"}, {Issuer: "i", Resource: "r", ClientID: "c"}, {Issuer: "ir", ClientID: "c", Account: "a"}} {
+				if _, err := s.Load(ctx, other); !errors.Is(err, oauth.ErrNotStored) {
 					t.Errorf("%v: got %v", other, err)
 				}
 			}
 			if err := s.Delete(ctx, key); err != nil {
 				t.Error(err)
 			}
-			if _, err := s.Load(ctx, key); !errors.Is(err, auth.ErrNotStored) {
+			if _, err := s.Load(ctx, key); !errors.Is(err, oauth.ErrNotStored) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -81,11 +82,11 @@ func TestFileStoreIsPrivate(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "tokens.json")
-	s, err := auth.NewFileStore(path)
+	s, err := oauth.NewFileStore(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Save(t.Context(), auth.RecordKey{}, fullRecord()); err != nil {
+	if err := s.Save(t.Context(), oauth.RecordKey{}, fullRecord()); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -103,10 +104,10 @@ func TestFileStoreIsPrivate(t *testing.T) {
 	}
 	refused := func(what string) {
 		t.Helper()
-		_, loadErr := s.Load(t.Context(), auth.RecordKey{})
-		_, newErr := auth.NewFileStore(path)
-		for i, err := range []error{loadErr, s.Save(t.Context(), auth.RecordKey{}, fullRecord()), newErr} {
-			if !errors.Is(err, auth.ErrStoreUnsafe) {
+		_, loadErr := s.Load(t.Context(), oauth.RecordKey{})
+		_, newErr := oauth.NewFileStore(path)
+		for i, err := range []error{loadErr, s.Save(t.Context(), oauth.RecordKey{}, fullRecord()), newErr} {
+			if !errors.Is(err, oauth.ErrStoreUnsafe) {
 				t.Errorf("%s, %d: got %v", what, i, err)
 			}
 		}
@@ -142,7 +143,7 @@ func TestFileStoreOdd(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := auth.NewFileStore(path); err == nil || strings.Contains(err.Error(), "SECRET") {
+		if _, err := oauth.NewFileStore(path); err == nil || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%q: got %v", text, err)
 		}
 	}
@@ -153,26 +154,26 @@ func TestFileStoreTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	var wg sync.WaitGroup
 	for i := range 4 {
-		s, err := auth.NewFileStore(path)
+		s, err := oauth.NewFileStore(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for j := range 3 {
 			wg.Go(func() {
-				if err := s.Save(t.Context(), auth.RecordKey{Account: fmt.Sprint(i, j)}, fullRecord()); err != nil {
+				if err := s.Save(t.Context(), oauth.RecordKey{Account: fmt.Sprint(i, j)}, fullRecord()); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 	}
 	wg.Wait()
-	s, err := auth.NewFileStore(path)
+	s, err := oauth.NewFileStore(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 4 {
 		for j := range 3 {
-			if _, err := s.Load(t.Context(), auth.RecordKey{Account: fmt.Sprint(i, j)}); err != nil {
+			if _, err := s.Load(t.Context(), oauth.RecordKey{Account: fmt.Sprint(i, j)}); err != nil {
 				t.Errorf("%d %d: %v", i, j, err)
 			}
 		}
@@ -181,10 +182,10 @@ func TestFileStoreTogether(t *testing.T) {
 
 func TestFileStoreLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
-	var stores [2]auth.StoreLocker
+	var stores [2]oauth.StoreLocker
 	for i := range stores {
 		var err error
-		if stores[i], err = auth.NewFileStore(path); err != nil {
+		if stores[i], err = oauth.NewFileStore(path); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -213,20 +214,6 @@ func TestFileStoreLock(t *testing.T) {
 	}
 }
 
-func TestEncodeRecord(t *testing.T) {
-	b, err := auth.EncodeRecord(fullRecord())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := auth.DecodeRecord(b)
-	if diff := cmp.Diff(fullRecord(), got, secretText); diff != "" || err != nil {
-		t.Error(err, diff)
-	}
-	if _, err := auth.DecodeRecord([]byte(`{"tokens":"SECRET"}`)); err == nil || strings.Contains(err.Error(), "SECRET") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func ExampleNewFileStore() {
 	dir, err := os.MkdirTemp("", "tokens")
 	if err != nil {
@@ -234,12 +221,12 @@ func ExampleNewFileStore() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	store, err := auth.NewFileStore(filepath.Join(dir, "tokens.json"))
+	store, err := oauth.NewFileStore(filepath.Join(dir, "tokens.json"))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	_, err = auth.NewClient(&auth.ClientOptions{Store: store})
+	_, err = oauth.NewClient(&oauth.ClientOptions{Store: store})
 	fmt.Println(err)
 	// Output: <nil>
 }
@@ -247,14 +234,14 @@ func ExampleNewFileStore() {
 // TestFileStoresShared: stores of one file, as of several processes, save while others read all the time.
 func TestFileStoresShared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
-	open := func() auth.Store {
-		s, err := auth.NewFileStore(path)
+	open := func() oauth.Store {
+		s, err := oauth.NewFileStore(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	key := auth.RecordKey{Issuer: "i"}
+	key := oauth.RecordKey{Issuer: "i"}
 	if err := open().Save(t.Context(), key, fullRecord()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 //go:build !windows && (!unix || solaris || aix)
 
-package auth
+package oauth
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package auth_test
+package oauth_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/oauth"
 )
 
 // asked returns the scopes of each authorization.
@@ -75,9 +76,9 @@ func TestScopes(t *testing.T) {
 			prm := w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)
 			prm["scopes_supported"] = tt.resource
 			w.as[worldAS].document()["scopes_supported"] = tt.supported
-			mustPost(t, w.transport(func(o *auth.ClientOptions) {
+			mustPost(t, w.transport(func(o *oauth.ClientOptions) {
 				o.Scopes = tt.options
-				o.Grant = auth.AuthorizationCode{Prompter: w.user(nil), NoOfflineAccess: tt.noOffline}
+				o.Grant = oauth.AuthorizationCode{Prompter: w.user(nil), NoOfflineAccess: tt.noOffline}
 			}))
 			if got := w.as[worldAS].scopesAsked(); !slices.Equal(got, []string{tt.want}) {
 				t.Errorf("got %q, want %q", got, tt.want)
@@ -116,11 +117,7 @@ func TestStepUpLimit(t *testing.T) {
 		rt := w.transport(nil)
 		call := func(operation string, want int) {
 			t.Helper()
-			before := len(w.as[worldAS].scopesAsked())
-			if status, err := postNeeding(auth.WithOperation(t.Context(), operation), rt, ""); status != http.StatusForbidden {
-				t.Errorf("got %d, %v", status, err)
-			}
-			if got := len(w.as[worldAS].scopesAsked()) - before; got != want {
+			if got := stepUpState(t, w, rt, `{"method":"tools/call","params":{"name":"`+operation+`"}}`); got != want {
 				t.Errorf("%s: got %d authorizations, want %d", operation, got, want)
 			}
 		}
@@ -204,12 +201,12 @@ func TestWithoutLogin(t *testing.T) {
 	w.need = needHeader
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	rt, other := kept(t, w, path), kept(t, w, path)
-	quiet := auth.WithoutLogin(t.Context())
+	quiet := oauth.WithoutLogin(t.Context())
 	refused := func(when string, rt http.RoundTripper, scopes string, asked int) {
 		t.Helper()
 		for range 3 {
 			_, err := postNeeding(quiet, rt, scopes)
-			if e := (*auth.AuthorizationError)(nil); !errors.As(err, &e) || !errors.Is(err, auth.ErrConsentRequired) {
+			if e := (*oauth.AuthorizationError)(nil); !errors.As(err, &e) || !errors.Is(err, oauth.ErrConsentRequired) {
 				t.Errorf("%s: got %v", when, err)
 			}
 		}
@@ -238,7 +235,7 @@ func TestWithoutLoginFails(t *testing.T) {
 	prm := w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)
 	good := prm["authorization_servers"]
 	prm["authorization_servers"] = []string{"http://evil.example"}
-	if _, err := postNeeding(auth.WithoutLogin(t.Context()), rt, ""); !errors.Is(err, auth.ErrUntrusted) {
+	if _, err := postNeeding(oauth.WithoutLogin(t.Context()), rt, ""); !errors.Is(err, oauth.ErrUntrusted) {
 		t.Errorf("got %v", err)
 	}
 	prm["authorization_servers"] = good
@@ -252,11 +249,11 @@ func TestWithoutLoginForItself(t *testing.T) {
 	w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
 	w.as[worldAS].document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
 	w.as[worldAS].clients["c"] = "s"
-	rt := w.transport(func(o *auth.ClientOptions) {
-		o.Grant, o.ClientID, o.ClientSecret, o.ClientIssuer = auth.ClientCredentials{}, "c", auth.NewSecret("s"), worldAS
+	rt := w.transport(func(o *oauth.ClientOptions) {
+		o.Grant, o.ClientID, o.ClientSecret, o.ClientIssuer = oauth.ClientCredentials{}, "c", auth.NewSecret("s"), worldAS
 	})
 	for range 3 {
-		if status, err := postNeeding(auth.WithoutLogin(t.Context()), rt, ""); status != http.StatusForbidden {
+		if status, err := postNeeding(oauth.WithoutLogin(t.Context()), rt, ""); status != http.StatusForbidden {
 			t.Errorf("got %d, %v", status, err)
 		}
 	}
@@ -268,11 +265,11 @@ func TestWithoutLoginForItself(t *testing.T) {
 // kept is the transport of a process whose tokens are kept in a file.
 func kept(t *testing.T, w *world, path string) http.RoundTripper {
 	t.Helper()
-	store, err := auth.NewFileStore(path)
+	store, err := oauth.NewFileStore(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w.transport(func(o *auth.ClientOptions) { o.Store = store })
+	return w.transport(func(o *oauth.ClientOptions) { o.Store = store })
 }
 
 // A server that wants what it has granted gains nothing.
@@ -300,7 +297,7 @@ func TestDenialIsRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if _, err := post(t.Context(), rt); !errors.Is(err, auth.ErrDenied) {
+			if _, err := post(t.Context(), rt); !errors.Is(err, oauth.ErrDenied) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -312,11 +309,10 @@ func TestDenialIsRemembered(t *testing.T) {
 		mustPost(t, rt)
 		// More scopes, for one operation: others go on.
 		as.deny = "access_denied"
-		ctx := auth.WithOperation(t.Context(), "delete")
-		if _, err := postNeeding(ctx, rt, "write"); !errors.Is(err, auth.ErrDenied) {
+		if _, err := postNeeding(t.Context(), rt, "write"); !errors.Is(err, oauth.ErrDenied) {
 			t.Errorf("got %v", err)
 		}
-		if status, err := postNeeding(ctx, rt, "write"); status != http.StatusForbidden {
+		if status, err := postNeeding(t.Context(), rt, "write"); status != http.StatusForbidden {
 			t.Errorf("got %d, %v", status, err)
 		}
 		mustPost(t, rt)
@@ -327,7 +323,7 @@ func TestDenialIsRemembered(t *testing.T) {
 		if err := c.Forget(t.Context(), worldServer); err != nil {
 			t.Fatal(err)
 		}
-		if status, err := postNeeding(ctx, rt, "write"); status != http.StatusOK {
+		if status, err := postNeeding(t.Context(), rt, "write"); status != http.StatusOK {
 			t.Errorf("got %d, %v", status, err)
 		}
 	})
@@ -339,7 +335,7 @@ func TestOneLogin(t *testing.T) {
 		w := newWorld(t)
 		user := w.user(nil)
 		visits := 0
-		slow := auth.ManualPrompter{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, u string) (string, error) {
+		slow := oauth.ManualPrompter{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, u string) (string, error) {
 			visits++
 			select {
 			case <-time.After(time.Minute):
@@ -348,7 +344,7 @@ func TestOneLogin(t *testing.T) {
 			}
 			return user.Visit(ctx, u)
 		}}
-		rt := w.transport(func(o *auth.ClientOptions) { o.Grant = auth.AuthorizationCode{Prompter: slow} })
+		rt := w.transport(func(o *oauth.ClientOptions) { o.Grant = oauth.AuthorizationCode{Prompter: slow} })
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -373,8 +369,8 @@ func TestOneLogin(t *testing.T) {
 func TestOneFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		rt := w.transport(func(o *auth.ClientOptions) {
-			o.Grant = auth.AuthorizationCode{Prompter: auth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, u string) (string, error) {
+		rt := w.transport(func(o *oauth.ClientOptions) {
+			o.Grant = oauth.AuthorizationCode{Prompter: oauth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, u string) (string, error) {
 				<-time.After(time.Minute)
 				return "", errors.New("no browser")
 			}}}
@@ -400,39 +396,39 @@ func TestParseChallenges(t *testing.T) {
 	type params = map[string]string
 	for _, tt := range []struct {
 		in   []string
-		want []auth.Challenge
+		want []oauth.Challenge
 		err  bool
 	}{
 		{nil, nil, false},
 		{[]string{"", " , ,"}, nil, false},
-		{[]string{"Bearer"}, []auth.Challenge{{Scheme: "bearer", Params: params{}}}, false},
+		{[]string{"Bearer"}, []oauth.Challenge{{Scheme: "bearer", Params: params{}}}, false},
 		{[]string{`Bearer realm="a, b=\"c\"", SCOPE = "x y",error=invalid_token`},
-			[]auth.Challenge{{Scheme: "bearer", Params: params{"realm": `a, b="c"`, "scope": "x y", "error": "invalid_token"}}}, false},
-		{[]string{`Basic realm=x, Bearer scope="a", DPoP algs="ES256"`, `Negotiate`}, []auth.Challenge{
+			[]oauth.Challenge{{Scheme: "bearer", Params: params{"realm": `a, b="c"`, "scope": "x y", "error": "invalid_token"}}}, false},
+		{[]string{`Basic realm=x, Bearer scope="a", DPoP algs="ES256"`, `Negotiate`}, []oauth.Challenge{
 			{Scheme: "basic", Params: params{"realm": "x"}}, {Scheme: "bearer", Params: params{"scope": "a"}},
 			{Scheme: "dpop", Params: params{"algs": "ES256"}}, {Scheme: "negotiate", Params: params{}}}, false},
-		{[]string{"Negotiate YWJj==, Bearer a=b"}, []auth.Challenge{
+		{[]string{"Negotiate YWJj==, Bearer a=b"}, []oauth.Challenge{
 			{Scheme: "negotiate", Token: "YWJj==", Params: params{}}, {Scheme: "bearer", Params: params{"a": "b"}}}, false},
-		{[]string{"Basic, Bearer"}, []auth.Challenge{{Scheme: "basic", Params: params{}}, {Scheme: "bearer", Params: params{}}}, false},
-		{[]string{`Bearer a="1", a="2"`}, []auth.Challenge{{Scheme: "bearer", Params: params{"a": "1"}}}, false},
-		{[]string{`Bearer a=""`}, []auth.Challenge{{Scheme: "bearer", Params: params{"a": ""}}}, false},
-		{[]string{`Bearer a="1" b="2"`}, []auth.Challenge{{Scheme: "bearer", Params: params{"a": "1"}}}, true},
-		{[]string{`Bearer a="1`}, []auth.Challenge{{Scheme: "bearer", Params: params{}}}, true},
-		{[]string{`Bearer a="\`}, []auth.Challenge{{Scheme: "bearer", Params: params{}}}, true},
-		{[]string{`Bearer a=, x`}, []auth.Challenge{{Scheme: "bearer", Token: "a=", Params: params{}}, {Scheme: "x", Params: params{}}}, false},
+		{[]string{"Basic, Bearer"}, []oauth.Challenge{{Scheme: "basic", Params: params{}}, {Scheme: "bearer", Params: params{}}}, false},
+		{[]string{`Bearer a="1", a="2"`}, []oauth.Challenge{{Scheme: "bearer", Params: params{"a": "1"}}}, false},
+		{[]string{`Bearer a=""`}, []oauth.Challenge{{Scheme: "bearer", Params: params{"a": ""}}}, false},
+		{[]string{`Bearer a="1" b="2"`}, []oauth.Challenge{{Scheme: "bearer", Params: params{"a": "1"}}}, true},
+		{[]string{`Bearer a="1`}, []oauth.Challenge{{Scheme: "bearer", Params: params{}}}, true},
+		{[]string{`Bearer a="\`}, []oauth.Challenge{{Scheme: "bearer", Params: params{}}}, true},
+		{[]string{`Bearer a=, x`}, []oauth.Challenge{{Scheme: "bearer", Token: "a=", Params: params{}}, {Scheme: "x", Params: params{}}}, false},
 		{[]string{`Bearer "x"`}, nil, true},
 		{[]string{`=x`}, nil, true},
 		{[]string{`a=b`}, nil, true},
 		{[]string{`Bearer/x`}, nil, true},
 		{[]string{"Bearer\x00"}, nil, true},
 		{[]string{strings.Repeat("a", 17<<10)}, nil, true},
-		{[]string{strings.Repeat("a,", 17)}, repeat(auth.Challenge{Scheme: "a", Params: params{}}, 16), true},
+		{[]string{strings.Repeat("a,", 17)}, repeat(oauth.Challenge{Scheme: "a", Params: params{}}, 16), true},
 	} {
-		got, err := auth.ParseChallenges(tt.in)
+		got, err := oauth.ParseChallenges(tt.in)
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%.80q: %s", tt.in, diff)
 		}
-		if errors.Is(err, auth.ErrChallenge) != tt.err {
+		if errors.Is(err, oauth.ErrChallenge) != tt.err {
 			t.Errorf("%.80q: %v", tt.in, err)
 		}
 	}
@@ -440,7 +436,7 @@ func TestParseChallenges(t *testing.T) {
 	for i := range 40 {
 		many += fmt.Sprintf("p%d=x,", i)
 	}
-	if got, err := auth.ParseChallenges([]string{many}); !errors.Is(err, auth.ErrChallenge) || len(got[0].Params) != 32 {
+	if got, err := oauth.ParseChallenges([]string{many}); !errors.Is(err, oauth.ErrChallenge) || len(got[0].Params) != 32 {
 		t.Errorf("got %d parameters, %v", len(got[0].Params), err)
 	}
 }
@@ -454,7 +450,7 @@ func repeat[T any](v T, n int) []T {
 }
 
 func ExampleParseChallenges() {
-	list, err := auth.ParseChallenges([]string{`Basic realm="x", Bearer error="insufficient_scope", scope="files:read files:write"`})
+	list, err := oauth.ParseChallenges([]string{`Basic realm="x", Bearer error="insufficient_scope", scope="files:read files:write"`})
 	if err != nil {
 		fmt.Println(err)
 	}
@@ -472,7 +468,7 @@ func FuzzParseChallenges(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
-		list, _ := auth.ParseChallenges([]string{in})
+		list, _ := oauth.ParseChallenges([]string{in})
 		var out []string
 		for _, c := range list {
 			text := c.Scheme
@@ -486,7 +482,7 @@ func FuzzParseChallenges(f *testing.F) {
 			}
 			out = append(out, text)
 		}
-		again, err := auth.ParseChallenges(out)
+		again, err := oauth.ParseChallenges(out)
 		if len(strings.Join(out, "")) > 16<<10 {
 			return // Quoting made it too long.
 		}

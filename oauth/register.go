@@ -1,4 +1,4 @@
-package auth
+package oauth
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mcpwire/auth"
 )
 
 // TrustFirstIssuer as [ClientOptions.ClientIssuer] binds the credentials to the authorization
@@ -33,7 +35,7 @@ type Registration struct {
 	SoftwareID, SoftwareVersion string
 	// InitialAccessToken is for authorization servers that restrict registration. It is sent only
 	// to the issuer [ClientOptions.ClientIssuer].
-	InitialAccessToken Secret
+	InitialAccessToken auth.Secret
 }
 
 // clientDocument is a client's metadata, in a registration and in a metadata document.
@@ -133,7 +135,7 @@ func checkMetadataURL(text string) error {
 // credentials are a client's credentials at one authorization server.
 type credentials struct {
 	id     string
-	secret Secret
+	secret auth.Secret
 	key    *ClientKey
 	// method is how the client authenticates at the token endpoint.
 	method       string
@@ -245,7 +247,7 @@ func (c *Client) register(ctx context.Context, d *discovery, redirectURI string)
 	if err := c.opts.Store.Save(ctx, c.registrationKey(d.issuer), &Record{Client: rc}); err != nil {
 		return nil, err
 	}
-	c.logf("registered at %q", printable(d.issuer, 200))
+	c.opts.Logger.InfoContext(ctx, "client registered", "issuer", printable(d.issuer, 200))
 	return cred, nil
 }
 
@@ -283,7 +285,7 @@ func decodeRegistration(body []byte, requested string) (*credentials, time.Time,
 	case a.ClientSecret == "":
 		return nil, expiry, fmt.Errorf("%w: the registration has no client_secret", ErrUntrusted)
 	}
-	return &credentials{id: a.ClientID, secret: NewSecret(a.ClientSecret), method: a.AuthMethod, dynamic: true}, expiry, nil
+	return &credentials{id: a.ClientID, secret: auth.NewSecret(a.ClientSecret), method: a.AuthMethod, dynamic: true}, expiry, nil
 }
 
 // MetadataDocument returns the document to serve at [ClientOptions.ClientIDMetadataURL], as

@@ -1,4 +1,4 @@
-package auth_test
+package oauth_test
 
 import (
 	"errors"
@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"mcpwire/auth"
+	"mcpwire/oauth"
 )
 
 func TestDPoPClient(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
-		mode      auth.DPoPMode
+		mode      oauth.DPoPMode
 		challenge string
 		required  bool
 		algs      []string
@@ -21,16 +21,16 @@ func TestDPoPClient(t *testing.T) {
 		want      string
 		err       error
 	}{
-		{"auto, not wanted", auth.DPoPAuto, "Bearer", false, []string{"ES256"}, false, "Bearer", nil},
-		{"auto, wanted", auth.DPoPAuto, `DPoP algs="ES256"`, false, []string{"ES256"}, false, "DPoP", nil},
-		{"auto, one of two", auth.DPoPAuto, `Bearer, DPoP algs="ES256"`, false, []string{"ES256"}, false, "DPoP", nil},
-		{"auto, required by metadata", auth.DPoPAuto, "Bearer", true, []string{"ES256", "EdDSA"}, false, "DPoP", nil},
-		{"auto, not supported", auth.DPoPAuto, "Bearer, DPoP", false, []string{"EdDSA"}, false, "Bearer", nil},
-		{"auto, not bound in the end", auth.DPoPAuto, "Bearer, DPoP", false, []string{"ES256"}, true, "", nil},
-		{"on", auth.DPoPOn, "Bearer", false, nil, false, "DPoP", nil},
-		{"on, not supported", auth.DPoPOn, "Bearer", false, []string{"EdDSA"}, false, "", auth.ErrRefused},
-		{"on, not bound in the end", auth.DPoPOn, "Bearer", false, nil, true, "", auth.ErrUntrusted},
-		{"off", auth.DPoPOff, "Bearer, DPoP", false, []string{"ES256"}, false, "Bearer", nil},
+		{"auto, not wanted", oauth.DPoPAuto, "Bearer", false, []string{"ES256"}, false, "Bearer", nil},
+		{"auto, wanted", oauth.DPoPAuto, `DPoP algs="ES256"`, false, []string{"ES256"}, false, "DPoP", nil},
+		{"auto, one of two", oauth.DPoPAuto, `Bearer, DPoP algs="ES256"`, false, []string{"ES256"}, false, "DPoP", nil},
+		{"auto, required by metadata", oauth.DPoPAuto, "Bearer", true, []string{"ES256", "EdDSA"}, false, "DPoP", nil},
+		{"auto, not supported", oauth.DPoPAuto, "Bearer, DPoP", false, []string{"EdDSA"}, false, "Bearer", nil},
+		{"auto, not bound in the end", oauth.DPoPAuto, "Bearer, DPoP", false, []string{"ES256"}, true, "", nil},
+		{"on", oauth.DPoPOn, "Bearer", false, nil, false, "DPoP", nil},
+		{"on, not supported", oauth.DPoPOn, "Bearer", false, []string{"EdDSA"}, false, "", oauth.ErrRefused},
+		{"on, not bound in the end", oauth.DPoPOn, "Bearer", false, nil, true, "", oauth.ErrUntrusted},
+		{"off", oauth.DPoPOff, "Bearer, DPoP", false, []string{"ES256"}, false, "Bearer", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -41,7 +41,7 @@ func TestDPoPClient(t *testing.T) {
 			if tt.downgrade {
 				as.change = func(m map[string]any) { m["token_type"] = "Bearer" }
 			}
-			rt := w.transport(func(o *auth.ClientOptions) { o.DPoP = tt.mode })
+			rt := w.transport(func(o *oauth.ClientOptions) { o.DPoP = tt.mode })
 			resp, err := post(t.Context(), rt)
 			if !errors.Is(err, tt.err) || (err != nil) != (tt.err != nil) {
 				t.Fatalf("got %v, want %v", err, tt.err)
@@ -66,8 +66,8 @@ func TestDPoPClientNonces(t *testing.T) {
 	as := w.as[worldAS]
 	as.nonce, as.refresh = "of-issuer", true
 	as.document()["dpop_signing_alg_values_supported"] = []string{"ES256"}
-	store := auth.NewMemoryStore()
-	rt := w.transport(func(o *auth.ClientOptions) { o.Store = store })
+	store := oauth.NewMemoryStore()
+	rt := w.transport(func(o *oauth.ClientOptions) { o.Store = store })
 	mustPost(t, rt)
 	if w.count("/token") != 2 || w.count(worldServer) != 3 {
 		t.Errorf("got %v", w.requests())
@@ -86,7 +86,7 @@ func TestDPoPClientNonces(t *testing.T) {
 		t.Errorf("got %v", w.requests())
 	}
 	// A new process has the key, and a refreshed token is bound to it.
-	again := w.transport(func(o *auth.ClientOptions) { o.Store = store })
+	again := w.transport(func(o *oauth.ClientOptions) { o.Store = store })
 	mustPost(t, again)
 	jkt := func() (out []string) {
 		for _, v := range w.tokens {

@@ -1,4 +1,4 @@
-package auth_test
+package oauth_test
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/oauth"
 )
 
 // Spec: C140 C145 C147 C148
@@ -19,7 +20,7 @@ func TestRegistrationOrder(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		as     func(*worldIssuer)
-		client func(*auth.ClientOptions)
+		client func(*oauth.ClientOptions)
 		want   string
 		method string
 	}{
@@ -27,29 +28,29 @@ func TestRegistrationOrder(t *testing.T) {
 			s.document()["client_id_metadata_document_supported"] = true
 			s.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_post", "client_secret_basic"}
 			s.clients["mine"] = "s"
-		}, func(o *auth.ClientOptions) {
+		}, func(o *oauth.ClientOptions) {
 			o.ClientID, o.ClientSecret, o.ClientIssuer, o.ClientIDMetadataURL = "mine", auth.NewSecret("s"), worldAS, cimd
 		}, "mine", ""},
 		{"metadata document", func(s *worldIssuer) {
 			s.document()["client_id_metadata_document_supported"] = true
 			s.clients[cimd] = ""
-		}, func(o *auth.ClientOptions) { o.ClientIDMetadataURL = cimd }, cimd, ""},
-		{"metadata document not supported", func(*worldIssuer) {}, func(o *auth.ClientOptions) { o.ClientIDMetadataURL = cimd },
+		}, func(o *oauth.ClientOptions) { o.ClientIDMetadataURL = cimd }, cimd, ""},
+		{"metadata document not supported", func(*worldIssuer) {}, func(o *oauth.ClientOptions) { o.ClientIDMetadataURL = cimd },
 			"client-1-of-as.example.com", "none"},
 		{"with basic", func(s *worldIssuer) {
 			s.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
-		}, func(*auth.ClientOptions) {}, "client-1-of-as.example.com", "client_secret_basic"},
+		}, func(*oauth.ClientOptions) {}, "client-1-of-as.example.com", "client_secret_basic"},
 		{"with post", func(s *worldIssuer) {
 			s.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
-		}, func(*auth.ClientOptions) {}, "client-1-of-as.example.com", "client_secret_post"},
+		}, func(*oauth.ClientOptions) {}, "client-1-of-as.example.com", "client_secret_post"},
 		{"methods not said", func(s *worldIssuer) { delete(s.document(), "token_endpoint_auth_methods_supported") },
-			func(*auth.ClientOptions) {}, "client-1-of-as.example.com", "none"},
+			func(*oauth.ClientOptions) {}, "client-1-of-as.example.com", "none"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			as := w.as[worldAS]
 			tt.as(as)
-			mustPost(t, w.transport(func(o *auth.ClientOptions) {
+			mustPost(t, w.transport(func(o *oauth.ClientOptions) {
 				o.Registration.RedirectURIs = []string{worldCallback}
 				tt.client(o)
 			}))
@@ -114,7 +115,7 @@ func TestRegistrationForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	as.tokenError = func(url.Values) string { return "invalid_client" }
-	if _, err := post(t.Context(), rt); !errors.Is(err, auth.ErrRefused) {
+	if _, err := post(t.Context(), rt); !errors.Is(err, oauth.ErrRefused) {
 		t.Fatalf("got %v", err)
 	}
 	if len(as.registrations) != 1 {
@@ -157,7 +158,7 @@ func TestRegisteredSecretExpires(t *testing.T) {
 // Spec: C141 C142 C143 C144
 func TestMetadataDocument(t *testing.T) {
 	w := newWorld(t)
-	b, err := w.client(func(o *auth.ClientOptions) {
+	b, err := w.client(func(o *oauth.ClientOptions) {
 		o.ClientIDMetadataURL = "https://app.example.com/client.json"
 		o.Registration.ClientName = "An <App>"
 	}).MetadataDocument()

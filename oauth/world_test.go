@@ -1,4 +1,4 @@
-package auth_test
+package oauth_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"sync"
 	"testing"
 
-	"mcpwire/auth"
+	"mcpwire/oauth"
 )
 
 const (
@@ -74,16 +74,16 @@ func newWorld(t *testing.T) *world {
 }
 
 // client returns a client of this world.
-func (w *world) client(change func(*auth.ClientOptions)) *auth.Client {
+func (w *world) client(change func(*oauth.ClientOptions)) *oauth.Client {
 	w.t.Helper()
-	o := &auth.ClientOptions{
-		Grant:             auth.AuthorizationCode{Prompter: w.user(nil)},
+	o := &oauth.ClientOptions{
+		Grant:             oauth.AuthorizationCode{Prompter: w.user(nil)},
 		MetadataTransport: w,
 	}
 	if change != nil {
 		change(o)
 	}
-	c, err := auth.NewClient(o)
+	c, err := oauth.NewClient(o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func (w *world) client(change func(*auth.ClientOptions)) *auth.Client {
 }
 
 // transport returns a transport of a client of this world.
-func (w *world) transport(change func(*auth.ClientOptions)) http.RoundTripper {
+func (w *world) transport(change func(*oauth.ClientOptions)) http.RoundTripper {
 	w.t.Helper()
 	rt, err := w.client(change).Transport(worldServer, w)
 	if err != nil {
@@ -101,8 +101,8 @@ func (w *world) transport(change func(*auth.ClientOptions)) http.RoundTripper {
 }
 
 // user is somebody who says yes to everything; edit may change where the browser is sent back to.
-func (w *world) user(edit func(*url.URL)) auth.ManualPrompter {
-	return auth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, address string) (string, error) {
+func (w *world) user(edit func(*url.URL)) oauth.ManualPrompter {
+	return oauth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, address string) (string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 		if err != nil {
 			return "", err

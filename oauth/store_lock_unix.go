@@ -1,6 +1,6 @@
 //go:build unix && !solaris && !aix
 
-package auth
+package oauth
 
 import (
 	"errors"

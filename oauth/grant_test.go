@@ -1,4 +1,4 @@
-package auth_test
+package oauth_test
 
 import (
 	"context"
@@ -17,26 +17,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/oauth"
 )
 
-func testKey(t testing.TB) *auth.ClientKey {
+func testKey(t testing.TB) *oauth.ClientKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &auth.ClientKey{Key: key, KeyID: "k1"}
+	return &oauth.ClientKey{Key: key, KeyID: "k1"}
 }
 
 func TestClientCredentials(t *testing.T) {
 	key := testKey(t)
 	for _, tt := range []struct {
 		method string
-		change func(*auth.ClientOptions)
+		change func(*oauth.ClientOptions)
 	}{
-		{"client_secret_basic", func(o *auth.ClientOptions) { o.ClientSecret = auth.NewSecret("SECRET: %&=") }},
-		{"client_secret_post", func(o *auth.ClientOptions) { o.ClientSecret = auth.NewSecret("SECRET: %&=") }},
-		{"private_key_jwt", func(o *auth.ClientOptions) { o.ClientKey = key }},
+		{"client_secret_basic", func(o *oauth.ClientOptions) { o.ClientSecret = auth.NewSecret("SECRET: %&=") }},
+		{"client_secret_post", func(o *oauth.ClientOptions) { o.ClientSecret = auth.NewSecret("SECRET: %&=") }},
+		{"private_key_jwt", func(o *oauth.ClientOptions) { o.ClientKey = key }},
 	} {
 		t.Run(tt.method, func(t *testing.T) {
 			w := newWorld(t)
@@ -47,8 +48,8 @@ func TestClientCredentials(t *testing.T) {
 			as.refresh = false
 			delete(as.document(), "authorization_endpoint")
 			delete(as.document(), "code_challenge_methods_supported")
-			rt := w.transport(func(o *auth.ClientOptions) {
-				o.Grant, o.ClientID, o.ClientIssuer, o.Scopes = auth.ClientCredentials{}, "robot:1", worldAS, []string{"a", "offline_access"}
+			rt := w.transport(func(o *oauth.ClientOptions) {
+				o.Grant, o.ClientID, o.ClientIssuer, o.Scopes = oauth.ClientCredentials{}, "robot:1", worldAS, []string{"a", "offline_access"}
 				tt.change(o)
 			})
 			mustPost(t, rt)
@@ -65,21 +66,21 @@ func TestClientCredentials(t *testing.T) {
 
 // Spec: C149 C150 C151 C152
 func TestCredentialsAreOfOneIssuer(t *testing.T) {
-	for _, issuer := range []string{worldSecondAS, worldAS + "/", auth.TrustFirstIssuer} {
+	for _, issuer := range []string{worldSecondAS, worldAS + "/", oauth.TrustFirstIssuer} {
 		w := newWorld(t)
 		for _, as := range w.as {
 			as.clients["robot"] = "s"
 			as.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
 		}
-		rt := w.transport(func(o *auth.ClientOptions) {
-			o.Grant, o.ClientID, o.ClientSecret, o.ClientIssuer = auth.ClientCredentials{}, "robot", auth.NewSecret("s"), issuer
+		rt := w.transport(func(o *oauth.ClientOptions) {
+			o.Grant, o.ClientID, o.ClientSecret, o.ClientIssuer = oauth.ClientCredentials{}, "robot", auth.NewSecret("s"), issuer
 		})
-		if issuer == auth.TrustFirstIssuer {
+		if issuer == oauth.TrustFirstIssuer {
 			mustPost(t, rt)
 			w.accept = worldSecondAS
 			w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)["authorization_servers"] = []string{worldSecondAS}
 		}
-		if _, err := post(t.Context(), rt); !errors.Is(err, auth.ErrUntrusted) {
+		if _, err := post(t.Context(), rt); !errors.Is(err, oauth.ErrUntrusted) {
 			t.Errorf("%s: got %v", issuer, err)
 		}
 		if n := w.count(worldSecondAS + "/token"); n != 0 {
@@ -96,24 +97,24 @@ func TestJWTBearer(t *testing.T) {
 		if refused {
 			as.tokenError = func(url.Values) string { return "invalid_grant" }
 		}
-		var asked []auth.AssertionRequest
-		rt := w.transport(func(o *auth.ClientOptions) {
+		var asked []oauth.AssertionRequest
+		rt := w.transport(func(o *oauth.ClientOptions) {
 			o.ClientIssuer = worldAS
-			o.Grant = auth.JWTBearer{Assertion: func(_ context.Context, r auth.AssertionRequest) (auth.Secret, error) {
+			o.Grant = oauth.JWTBearer{Assertion: func(_ context.Context, r oauth.AssertionRequest) (auth.Secret, error) {
 				asked = append(asked, r)
 				return auth.NewSecret("SECRET-assertion"), nil
 			}}
 		})
 		if refused {
 			for range 3 {
-				if _, err := post(t.Context(), rt); !errors.Is(err, auth.ErrRefused) {
+				if _, err := post(t.Context(), rt); !errors.Is(err, oauth.ErrRefused) {
 					t.Errorf("got %v", err)
 				}
 			}
 		} else {
 			mustPost(t, rt)
 		}
-		want := []auth.AssertionRequest{{Issuer: worldAS, TokenEndpoint: worldAS + "/token", Resource: worldServer}}
+		want := []oauth.AssertionRequest{{Issuer: worldAS, TokenEndpoint: worldAS + "/token", Resource: worldServer}}
 		if diff := cmp.Diff(want, asked); diff != "" {
 			t.Error(diff)
 		}
@@ -137,16 +138,16 @@ func TestEnterpriseManaged(t *testing.T) {
 			exchange = req.PostForm
 			say(out, http.StatusOK, map[string]any{"access_token": "SECRET-id-jag", "issued_token_type": issued, "token_type": "N_A"})
 		}
-		rt := w.transport(func(o *auth.ClientOptions) {
+		rt := w.transport(func(o *oauth.ClientOptions) {
 			o.ClientID, o.ClientSecret, o.ClientIssuer = "app", auth.NewSecret("s"), worldAS
-			o.Grant = auth.EnterpriseManaged{
+			o.Grant = oauth.EnterpriseManaged{
 				TokenEndpoint: worldIDP + "/token",
 				ClientID:      "at-idp",
 				SubjectToken:  func(context.Context) (auth.Secret, error) { return auth.NewSecret("SECRET-id-token"), nil },
 			}
 		})
 		if issued != "urn:ietf:params:oauth:token-type:id-jag" {
-			if _, err := post(t.Context(), rt); !errors.Is(err, auth.ErrUntrusted) || len(as.asked) != 0 {
+			if _, err := post(t.Context(), rt); !errors.Is(err, oauth.ErrUntrusted) || len(as.asked) != 0 {
 				t.Errorf("got %v and %v", err, as.asked)
 			}
 			continue
@@ -174,8 +175,8 @@ func TestPreissued(t *testing.T) {
 	w := newWorld(t)
 	w.tokens["second"] = worldToken{issuer: worldAS, resource: worldServer}
 	texts := []string{"first", "second"}
-	rt := w.transport(func(o *auth.ClientOptions) {
-		o.Grant = auth.Preissued{Token: func(context.Context) (auth.Secret, error) {
+	rt := w.transport(func(o *oauth.ClientOptions) {
+		o.Grant = oauth.Preissued{Token: func(context.Context) (auth.Secret, error) {
 			text := texts[0]
 			if len(texts) > 1 {
 				texts = texts[1:]
@@ -192,39 +193,31 @@ func TestPreissued(t *testing.T) {
 	if w.count("/token")+w.count(".well-known/oauth-protected-resource/mcp") != 0 {
 		t.Errorf("got %v", w.requests())
 	}
-	bad := w.transport(func(o *auth.ClientOptions) {
-		o.Grant = auth.Preissued{Token: func(context.Context) (auth.Secret, error) { return auth.NewSecret("SECRET\r\nX: y"), nil }}
+	bad := w.transport(func(o *oauth.ClientOptions) {
+		o.Grant = oauth.Preissued{Token: func(context.Context) (auth.Secret, error) { return auth.NewSecret("SECRET\r\nX: y"), nil }}
 	})
-	if _, err := post(t.Context(), bad); err == nil || errors.Is(err, auth.ErrUntrusted) {
+	if _, err := post(t.Context(), bad); err == nil || errors.Is(err, oauth.ErrUntrusted) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestSecretIsNotPrinted(t *testing.T) {
+func TestSecretsAreNotPrinted(t *testing.T) {
 	s := auth.NewSecret("SECRET")
-	type inner struct{ hidden auth.Secret }
 	v := struct {
-		S auth.Secret
-		P *auth.Secret
-		I inner
-		M map[string]auth.Secret
-		R auth.Record
-		O auth.ClientOptions
-	}{s, &s, inner{s}, map[string]auth.Secret{"x": s},
-		auth.Record{ProofKey: s, Tokens: &auth.Tokens{Access: s, Refresh: s}, Client: &auth.RegisteredClient{Secret: s}}, auth.ClientOptions{ClientSecret: s}}
-	j, err := json.Marshal(map[string]any{"s": s, "r": v.R})
+		R oauth.Record
+		O oauth.ClientOptions
+	}{
+		oauth.Record{ProofKey: s, Tokens: &oauth.Tokens{Access: s, Refresh: s}, Client: &oauth.RegisteredClient{Secret: s}},
+		oauth.ClientOptions{ClientSecret: s},
+	}
+	j, err := json.Marshal(v.R)
 	if err != nil {
 		t.Fatal(err)
 	}
-	hex := fmt.Sprintf("%x", "SECRET")
-	for _, text := range []string{fmt.Sprintf("%v %+v %#v", v, v, v), fmt.Sprintf("%s %q %x %d", s, s, s, s), string(j), s.LogValue().String(), s.String()} {
-		for _, bad := range []string{"SECRET", hex, base64.StdEncoding.EncodeToString([]byte("SECRET"))} {
-			if text == "" || strings.Contains(text, bad) {
-				t.Errorf("%q is in %q", bad, text)
-			}
+	text := fmt.Sprintf("%v %+v %#v %s", v, v, v, j)
+	for _, bad := range []string{"SECRET", fmt.Sprintf("%x", "SECRET"), base64.StdEncoding.EncodeToString([]byte("SECRET"))} {
+		if strings.Contains(text, bad) {
+			t.Errorf("%q is in %q", bad, text)
 		}
-	}
-	if s.Reveal() != "SECRET" || !(auth.Secret{}).IsZero() || auth.NewSecret("").Reveal() != "" {
-		t.Error("Reveal does not return the text")
 	}
 }

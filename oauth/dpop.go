@@ -1,4 +1,4 @@
-package auth
+package oauth
 
 import (
 	"crypto"
@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"mcpwire/auth"
 )
 
 // dpopAlgorithm is the signature algorithm of all proofs.
@@ -40,7 +42,7 @@ func newProofKey() (*proofKey, error) {
 }
 
 // parseProofKey is the inverse of proofKey.seal.
-func parseProofKey(stored Secret) (*proofKey, error) {
+func parseProofKey(stored auth.Secret) (*proofKey, error) {
 	der, err := base64.StdEncoding.DecodeString(stored.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("the stored key is not base64")
@@ -71,12 +73,12 @@ func proofKeyOf(key *ecdsa.PrivateKey) (*proofKey, error) {
 }
 
 // seal returns the key in its stored form.
-func (k *proofKey) seal() (Secret, error) {
+func (k *proofKey) seal() (auth.Secret, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
-		return Secret{}, fmt.Errorf("storing the key: %w", err)
+		return auth.Secret{}, fmt.Errorf("storing the key: %w", err)
 	}
-	return NewSecret(base64.StdEncoding.EncodeToString(der)), nil
+	return auth.NewSecret(base64.StdEncoding.EncodeToString(der)), nil
 }
 
 type proofClaims struct {
@@ -91,7 +93,7 @@ type proofClaims struct {
 
 // proof returns a proof for one request. It has a random id, so it can be used once. token is the
 // access token of the request, or empty.
-func (k *proofKey) proof(method string, u *url.URL, token Secret, nonce string) (string, error) {
+func (k *proofKey) proof(method string, u *url.URL, token auth.Secret, nonce string) (string, error) {
 	bare := *u
 	bare.RawQuery, bare.ForceQuery, bare.Fragment, bare.RawFragment, bare.User = "", false, "", "", nil
 	claims := proofClaims{

@@ -1,4 +1,4 @@
-package auth
+package oauth
 
 import (
 	"bytes"
@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"mcpwire/auth"
 )
 
 // DPoPMode says whether tokens are bound to a key of the client
@@ -43,7 +46,7 @@ type ClientOptions struct {
 	ClientID string
 	// ClientSecret and ClientKey authenticate the client. At most one of them is set. ClientKey
 	// also works with ClientIDMetadataURL.
-	ClientSecret Secret
+	ClientSecret auth.Secret
 	ClientKey    *ClientKey
 	// ClientIssuer is the only accepted authorization server, compared as text, or
 	// [TrustFirstIssuer].
@@ -74,8 +77,9 @@ type ClientOptions struct {
 	// AllowLoopbackHTTP allows http and loopback addresses. It is for development.
 	AllowLoopbackHTTP bool
 
-	// Logf logs the client's actions, without secrets. Nil means no log.
-	Logf func(format string, args ...any)
+	// Logger receives the client's actions at level info and failed refreshes at level warn, without
+	// secrets. Nil discards them.
+	Logger *slog.Logger
 }
 
 // A Client gets, stores and renews the tokens for MCP servers. Many goroutines may use it at once.
@@ -108,8 +112,11 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 	if o.MetadataTransport == nil {
 		o.MetadataTransport = GuardedTransport(&EgressOptions{AllowLoopback: o.AllowLoopbackHTTP})
 	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("auth client: %w", err)
+		return nil, fmt.Errorf("oauth: %w", err)
 	}
 	return &Client{
 		opts:    o,
@@ -160,9 +167,10 @@ func (o *ClientOptions) check() error {
 // base unchanged. After a response with status 401, or 403 with the error insufficient_scope, the
 // client gets a token, for which the user may have to log in, and sends the request again. It does
 // that once for a 401, and again if another process had got the token. For more scopes it does that
-// at most twice in ten minutes for one operation, see [WithOperation], and ten times for all. If
-// the server still rejects the request, the response is returned unchanged. The body of any other
-// response is not read.
+// at most twice in ten minutes for one operation, and ten times for all: an operation is the method
+// and the subject of the request's message, such as "tools/call weather", and all requests without
+// a message are one operation. If the server still rejects the request, the response is returned
+// unchanged. The body of any other response is not read.
 //
 // RoundTrip fails with an [*AuthorizationError] if the client gets no token, and with
 // [ErrNotReplayable] if it gets one but the request has a body and no GetBody.
@@ -197,7 +205,7 @@ func (c *Client) serverAuth(server string) (*serverAuth, error) {
 		err = c.fetch.checkURL(u)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("auth client: %w", err)
+		return nil, fmt.Errorf("oauth: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,22 +216,6 @@ func (c *Client) serverAuth(server string) (*serverAuth, error) {
 		c.servers[name] = s
 	}
 	return s, nil
-}
-
-func (c *Client) logf(format string, args ...any) {
-	if c.opts.Logf != nil {
-		c.opts.Logf(format, args...)
-	}
-}
-
-type operationKey struct{}
-
-// WithOperation names the operation that the requests of this context belong to, such as
-// "tools/call weather". The client limits how often it asks for more scopes for each operation of a
-// server. By default the name is the method and the subject of the request's message. All requests
-// without a message are one operation.
-func WithOperation(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, operationKey{}, name)
 }
 
 type withoutLoginKey struct{}

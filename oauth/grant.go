@@ -1,4 +1,4 @@
-package auth
+package oauth
 
 import (
 	"context"
@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"mcpwire/auth"
 )
 
 // A Grant is how a client gets its first token: [AuthorizationCode], [ClientCredentials],
@@ -102,7 +104,7 @@ type AssertionRequest struct {
 type JWTBearer struct {
 	// Assertion returns a JWT. It is called for each token request, by one goroutine at a time for
 	// each server.
-	Assertion func(context.Context, AssertionRequest) (Secret, error)
+	Assertion func(context.Context, AssertionRequest) (auth.Secret, error)
 }
 
 func (g JWTBearer) check(o *ClientOptions) error {
@@ -124,7 +126,7 @@ func (g JWTBearer) tokens(ctx context.Context, f *flow) (*Tokens, string, error)
 
 // exchangeAssertion exchanges an assertion for tokens. A client without an id or without
 // credentials does not authenticate.
-func (f *flow) exchangeAssertion(ctx context.Context, assertion Secret) (*Tokens, string, error) {
+func (f *flow) exchangeAssertion(ctx context.Context, assertion auth.Secret) (*Tokens, string, error) {
 	var cred *credentials
 	if f.client.opts.ClientID != "" {
 		var err error
@@ -150,10 +152,10 @@ type EnterpriseManaged struct {
 	Issuer string
 	// ClientID, ClientSecret and ClientKey are the client's credentials at the identity provider.
 	ClientID     string
-	ClientSecret Secret
+	ClientSecret auth.Secret
 	ClientKey    *ClientKey
 	// SubjectToken returns the token from the user's login. It is called for each exchange.
-	SubjectToken func(context.Context) (Secret, error)
+	SubjectToken func(context.Context) (auth.Secret, error)
 	// SubjectTokenType is the type of that token. Empty means
 	// "urn:ietf:params:oauth:token-type:id_token".
 	SubjectTokenType string
@@ -200,7 +202,7 @@ func (g EnterpriseManaged) tokens(ctx context.Context, f *flow) (*Tokens, string
 	if a.IssuedType != tokenTypeIDJAG {
 		return nil, "", fmt.Errorf("%w: the identity provider answered with a token of the type %q", ErrUntrusted, printable(a.IssuedType, 64))
 	}
-	return f.exchangeAssertion(ctx, NewSecret(a.AccessToken))
+	return f.exchangeAssertion(ctx, auth.NewSecret(a.AccessToken))
 }
 
 func (g EnterpriseManaged) credentials() *credentials {
@@ -219,7 +221,7 @@ func (g EnterpriseManaged) credentials() *credentials {
 // token; if it gets the same one, the caller gets the server's response.
 type Preissued struct {
 	// Token returns the token.
-	Token func(context.Context) (Secret, error)
+	Token func(context.Context) (auth.Secret, error)
 }
 
 func (g Preissued) check(*ClientOptions) error {
@@ -264,7 +266,7 @@ type ClientKey struct {
 }
 
 // Format implements [fmt.Formatter] without revealing the key.
-func (k *ClientKey) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
+func (k *ClientKey) Format(f fmt.State, _ rune) { fmt.Fprint(f, "[redacted]") }
 
 func (k *ClientKey) signer() (jose.Signer, error) {
 	alg := k.Algorithm
@@ -354,7 +356,7 @@ func (c *Client) sendTokenRequest(ctx context.Context, r *tokenRequest) (a *toke
 	}
 	owner := originOf(u) + " as"
 	if r.proof != nil {
-		proof, err := r.proof.proof(http.MethodPost, u, Secret{}, c.nonces.get(owner))
+		proof, err := r.proof.proof(http.MethodPost, u, auth.Secret{}, c.nonces.get(owner))
 		if err != nil {
 			return nil, false, err
 		}
@@ -436,8 +438,8 @@ func responseError(r *httpResponse) error {
 // tokens returns the Tokens of the response to r.
 func (a *tokenResponse) tokens(r *tokenRequest, mode DPoPMode) (*Tokens, error) {
 	t := &Tokens{
-		Access:   NewSecret(a.AccessToken),
-		Refresh:  NewSecret(a.RefreshToken),
+		Access:   auth.NewSecret(a.AccessToken),
+		Refresh:  auth.NewSecret(a.RefreshToken),
 		Endpoint: r.endpoint,
 		Resource: r.form.Get("resource"),
 	}

@@ -1,4 +1,4 @@
-package auth
+package oauth
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"mcpwire/auth"
 )
 
 const (
@@ -159,14 +161,14 @@ func (s *serverAuth) renew(ctx context.Context, t *token) (*token, error) {
 	default:
 		later.renewAt = time.Now().Add(outageBackoff)
 	}
-	s.client.logf("refreshing a token for %s: %v", s.name, err)
+	s.client.opts.Logger.WarnContext(ctx, "token not refreshed", "server", s.name, "error", err)
 	s.install(&later)
 	return &later, nil
 }
 
 func withoutRefreshToken(t *Tokens) *Tokens {
 	c := *t
-	c.Refresh = Secret{}
+	c.Refresh = auth.Secret{}
 	return &c
 }
 
@@ -252,7 +254,7 @@ func (s *serverAuth) obtain(ctx context.Context, d authRequirement, step bool) e
 	used, _ := s.snapshot()
 	old := used
 	if old != nil && old.issuer != disc.issuer {
-		s.client.logf("%s is now authorized by %q", s.name, printable(disc.issuer, 200))
+		s.client.opts.Logger.InfoContext(ctx, "server has another issuer", "server", s.name, "issuer", printable(disc.issuer, 200))
 		old = nil
 	}
 	if old != nil && !step {
@@ -282,7 +284,7 @@ func (s *serverAuth) runGrant(ctx context.Context, f *flow) error {
 	if tokens.Type != "DPoP" {
 		proof = nil
 	}
-	s.client.logf("got a token for %s from %q", s.name, printable(disc.issuer, 200))
+	s.client.opts.Logger.InfoContext(ctx, "got a token", "server", s.name, "issuer", printable(disc.issuer, 200))
 	return s.save(ctx, newToken(tokens, disc.issuer, clientID, proof))
 }
 
@@ -321,7 +323,7 @@ func (s *serverAuth) reuse(ctx context.Context, old *token) (done bool, err erro
 	}
 	for _, final := range []error{ErrRefused, ErrDenied, ErrConsentRequired, ErrUnregistered} {
 		if errors.Is(err, final) {
-			s.client.logf("refreshing a token for %s: %v", s.name, err)
+			s.client.opts.Logger.WarnContext(ctx, "token not refreshed", "server", s.name, "error", err)
 			return false, nil
 		}
 	}
@@ -611,7 +613,7 @@ func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *tok
 	}
 	endWait := func() {}
 	unlock, askedInVain, err := locker.LockLogin(ctx, s.name+" "+s.client.opts.Account, func() {
-		s.client.logf("waiting for another process that has the user log in to %s", s.name)
+		s.client.opts.Logger.InfoContext(ctx, "waiting for another process that has the user log in", "server", s.name)
 		endWait = g.notifyWait(false)
 	})
 	endWait()
