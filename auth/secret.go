@@ -43,8 +43,8 @@ func (s Secret) String() string {
 // Format implements [fmt.Formatter] without revealing the text, for every verb.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
-// MarshalText implements [encoding.TextMarshaler] without revealing the text. To store a Secret, use
-// [Secret.Reveal].
+// MarshalText implements [encoding.TextMarshaler] without revealing the text. Use
+// [Secret.Reveal] to store a Secret.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // LogValue implements [slog.LogValuer] without revealing the text.

@@ -77,8 +77,8 @@ type ClientOptions struct {
 	// AllowLoopbackHTTP allows http and loopback addresses. It is for development.
 	AllowLoopbackHTTP bool
 
-	// Logger receives the client's actions at level info and failed refreshes at level warn, without
-	// secrets. Nil discards them.
+	// Logger receives the client's actions at level info and failed refreshes at level warn,
+	// without secrets. Nil discards them.
 	Logger *slog.Logger
 }
 

@@ -16,7 +16,8 @@
 //	c := &http.Client{Transport: transport}
 //
 // A [Store] keeps tokens and registrations: in memory, or with [NewFileStore] in a file
-// that several processes may share. [DPoPMode] says whether tokens are bound to a key of the client.
+// that several processes may share. [DPoPMode] says whether tokens are bound to a key of
+// the client.
 //
 // A client's own requests go to addresses that others choose, so they go through
 // [GuardedTransport].

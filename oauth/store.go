@@ -31,7 +31,8 @@ type RecordKey struct {
 }
 
 // A Record is persistent state of a client. The key determines which fields are set. Its
-// secrets are hidden when it is marshaled, so a [Store] must write what [auth.Secret.Reveal] returns.
+// secrets are hidden when it is marshaled, so a [Store] must write what [auth.Secret.Reveal]
+// returns.
 type Record struct {
 	// Issuer and ClientID say where the tokens of a resource are.
 	Issuer, ClientID string
