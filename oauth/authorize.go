@@ -79,7 +79,7 @@ type ManualPrompter struct {
 // Prepare implements [Prompter].
 func (m ManualPrompter) Prepare(context.Context, []string) (Prompt, error) {
 	if m.Visit == nil {
-		return nil, errors.New("Manual has no Visit")
+		return nil, errors.New("oauth.ManualPrompter: Visit is nil")
 	}
 	return manualPrompt{m}, nil
 }
@@ -335,7 +335,7 @@ type LoopbackPrompter struct {
 // known is empty, it listens on 127.0.0.1 (or ::1 without IPv4), on a path that cannot be guessed.
 func (l LoopbackPrompter) Prepare(_ context.Context, known []string) (Prompt, error) {
 	if l.Show == nil && l.Browse == nil {
-		return nil, errors.New("Loopback has neither Show nor Browse")
+		return nil, errors.New("oauth.LoopbackPrompter: Show and Browse are nil")
 	}
 	hosts, path := []string{"127.0.0.1", "::1"}, "/callback/"+rand.Text()
 	if len(known) > 0 {
