@@ -1,6 +1,6 @@
 //go:build race
 
-package ui_test
+package web_test
 
 // Less of everything: the race detector is slow.
 const (
