@@ -165,7 +165,7 @@ export async function keys(s) {
 
   await page.keyboard.press('Enter')
   await hashIs('tab', 'summary')
-  for (const [i, tab] of ['summary', 'request', 'response', 'raw', 'http', 'sse', 'timing', 'lint', 'translated'].entries()) {
+  for (const [i, tab] of ['summary', 'request', 'response', 'raw', 'http', 'sse', 'timing', 'findings', 'translated'].entries()) {
     await page.keyboard.press(String(i + 1))
     await hashIs('tab', tab)
   }
@@ -195,9 +195,9 @@ export async function keys(s) {
     await hashIs('time', time)
   }
   await page.keyboard.press('l')
-  await hashIs('lint', '1')
+  await hashIs('findings', '1')
   await page.keyboard.press('l')
-  await hashIs('lint', null)
+  await hashIs('findings', null)
 
   await page.keyboard.press('p')
   await s.wait('the pause', () => document.getElementById('b-pause').getAttribute('aria-pressed') === 'true')
