@@ -14,10 +14,9 @@ import (
 
 // argsHelp describes arguments in the help of commands.
 const argsHelp = `Arguments are NAME=TEXT, or NAME:=JSON for a value of any type. NAME=TEXT is a
-string, but for a TEXT that is exactly what the tool's schema wants: an integer
-such as 12 where it says integer, a number where it says number, true or false
-where it says boolean. 012 stays a string. --args takes the whole object
-instead.`
+string, unless the tool's schema requires another type and TEXT is exactly of
+that type: an integer such as 12, a number, or true or false for a boolean. 012
+stays a string. --args takes the whole object instead.`
 
 // An argument is an argument of a tool on the command line: text to convert, or JSON.
 type argument struct {

@@ -21,54 +21,57 @@ import (
 	"mcpwire/stdio"
 )
 
-const bridgeLong = `Brings clients to a server that they do not fit: one of the two is a command and
-the other on the web, or they are of different eras, of which legacy begins with
-a handshake and modern does not.
+const bridgeLong = `Connect clients to a server that they cannot use directly: one of the two is a
+command and the other is on HTTP, or they are of different eras. The legacy era
+has a handshake, the modern era has none.
 
-TARGET is the server: a URL (Streamable HTTP, or the older HTTP+SSE), the
-name of a server in any host's configuration, unix:PATH, tcp:HOST:PORT, or a
-command behind --.
+TARGET is the server: a URL (Streamable HTTP, or the older HTTP+SSE), the name
+of a server in any host's configuration, unix:PATH, tcp:HOST:PORT, or a command
+after --.
 
-Without --listen there is one client, on standard input and output: that is for
-a host's configuration. With --listen any number come to an address: HOST:PORT
-is Streamable HTTP, at /mcp; unix:PATH and tcp:HOST:PORT are sockets.
+Without --listen, there is one client, on standard input and output. Use this in
+a host's configuration. With --listen, any number of clients connect to an
+address: HOST:PORT serves Streamable HTTP at /mcp; unix:PATH and tcp:HOST:PORT
+are sockets.
 
-Messages pass as they are if both sides are of the same era, and are translated
-if not. The bridge finds out what each side speaks, unless --era, --client-era or
---server-era say what it may.
+If both sides are of the same era, messages pass through unchanged. Otherwise
+the bridge translates them. It detects the era of each side, unless --era,
+--client-era or --server-era restricts it.
 
-Each client has a process or a session of the server to itself, which ends with
-it, or a few minutes after a client on HTTP has left without a word
-(--session-timeout). One user, or one address, may have 32 processes, and there
-may be 100 in all; what exceeds that is refused, over HTTP with status 429 or 503.
+Each client has a dedicated process or session of the server. It ends with the
+client, or a few minutes after a client on HTTP disappears (--session-timeout).
+By default, one user or address may have 32 processes, and all together may have
+100. The bridge rejects requests above these limits, over HTTP with status 429
+or 503.
 
-If a process or session of the server ends first, requests that wait are answered
-at once, and it is started again. What is asked for meanwhile waits for that, no
-longer than --restart-wait. What a process wrote to standard error last is in the
-answers to a client on standard input and output or a unix socket, without
-secrets; others hear how it ended, and the log has the rest.
+If a process or session of the server ends first, pending requests get an error
+at once, and the bridge restarts it. New requests wait for the restart, up to
+--restart-wait. Clients on standard input and output or a unix socket get the
+last standard error output of the process in those errors, without secrets.
+Other clients only learn how the process ended; the log has the rest.
 
-With --sessions shared, one process or session serves the clients of a user
-together. A modern server serves all of them so. A legacy server is told once,
-in the handshake, what its client is and can be asked: those share that say the
-same of themselves, so a command may run once for each kind of client. Where
-nobody has to log in, everybody is the same user.
+With --sessions shared, the clients of a user share one process or session. All
+of them can share a modern server. A legacy server learns its client's identity
+and capabilities once, in the handshake, so only clients that declare the same
+ones share it, and a command may run once for each kind of client. Without a
+login, all clients are the same user.
 
-If a server on the web wants a login, the address is on standard error, and the
-browser is opened: with --listen on a terminal after Enter. Tokens are kept for
-the next time, for all commands. All who come to the bridge then act as the user
-who has logged in.
+If a server on HTTP requires a login, the bridge prints the URL on standard
+error and opens the browser: with --listen on a terminal, after Enter. Tokens
+are stored for later use by all commands. All clients of the bridge then act as
+the user who logged in.
 
---capture records both sides, and what became what: mcpwire watch shows it while
-it goes on, with before and after side by side (tab 9), and mcpwire show, check,
-replay, mock and export read it, or with --side one side of it. What lets
-somebody in is hidden.
+--capture records both sides, and which message was translated into which.
+mcpwire watch shows the capture live, with both sides of a translation next to
+each other (tab 9). mcpwire show, check, replay, mock and export read it, or
+with --side one side of it. Credentials are redacted.
 
-Over HTTP, /healthz says that the bridge runs, /readyz that the server answers,
-and /metrics counts. If nothing came from a command for a minute, it is started
-for /readyz, and ended; nobody has to log in for /readyz, but a server that wants
-a login is not ready before. Other machines get in only with --token-env or
---allow-remote, names besides localhost with --host, web pages with --origin.`
+Over HTTP, /healthz reports that the bridge runs, /readyz that the server
+responds, and /metrics returns metrics. If a command has sent nothing for a
+minute, /readyz starts it and ends it again. /readyz does not start a login, but
+a server that requires one is not ready before it. Other machines need
+--token-env or --allow-remote, host names other than localhost need --host, and
+web pages need --origin.`
 
 const bridgeExample = `  # in a host's configuration, a server on the web
   {"command": "mcpwire", "args": ["bridge", "https://example.com/mcp"]}

@@ -52,8 +52,8 @@ var ofServer = []string{
 
 // inBridge holds the help texts of those flags that a bridge describes differently.
 var inBridge = map[string]string{
-	"verbose":           "log how connections come about and end",
-	"client-secret-env": "environment variable `NAME` with the secret of --client-id; without a terminal the bridge then acts for itself, not for a user",
+	"verbose":           "log how connections open and close",
+	"client-secret-env": "environment variable `NAME` with the secret of --client-id; without a terminal, the bridge then acts for itself, not for a user",
 }
 
 func (f *bridgeFlags) register(all *pflag.FlagSet) {
@@ -68,43 +68,43 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 		all.AddFlag(flag)
 	}
 	f.target.set = all
-	all.StringVar(&f.listen, "listen", "", "`ADDRESS` that clients come to, such as 127.0.0.1:8080, unix:PATH or tcp:127.0.0.1:9000")
+	all.StringVar(&f.listen, "listen", "", "`ADDRESS` for clients, such as 127.0.0.1:8080, unix:PATH or tcp:127.0.0.1:9000")
 	f.registerHTTP(all)
-	all.Func("client-framing", "`KIND` of framing of clients on standard input or a socket: line, header, or auto (the default) for whichever they use", f.setNearFraming)
-	all.Func("era", "`ERA` that both sides may speak: legacy, modern, or auto (the default) for either", eraFlag(&f.era))
-	all.Func("client-era", "`ERA` that clients may speak, if not that of --era", eraFlag(&f.clientEra))
-	all.Func("server-era", "`ERA` that the server speaks, if not that of --era; the server is not asked then", eraFlag(&f.serverEra))
-	all.DurationVar(&f.target.loginTimeout, "login-timeout", 3*time.Minute, "how long the user may take to log in; other times do not count meanwhile")
-	all.StringVar(&f.sessions, "sessions", "per-client", "per-client, or shared for one process or session that clients of a kind use together: `HOW` they use the server")
-	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long the server may take to answer, or to tell of progress; 0 is for ever")
-	all.DurationVar(&f.sessionTimeout, "session-timeout", 0, "how long an HTTP session lasts whose client has no stream open and asks for nothing; 0 is 5m if the server is a command, and otherwise 30m")
-	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "how long a process or session of the server lasts that nobody uses, for clients without session and those that share")
-	all.IntVar(&f.maxSessions, "max-sessions", 1000, "how many clients there may be at once")
-	all.IntVar(&f.maxProcesses, "max-processes", 100, "with a command, how many processes of it there may be for clients at once")
-	all.IntVar(&f.maxPerCaller, "max-processes-per-caller", 32, "how many of them one user may have, or one network address where nobody logs in")
-	all.IntVar(&f.maxBacklog, "max-backlog", 4096, "how many requests of a client may wait while the server starts for the first time; further ones are refused, over HTTP with status 503")
-	all.DurationVar(&f.minBackoff, "min-backoff", 200*time.Millisecond, "pause before a server that has ended is started again; it doubles with each failure in a row, which an answered request ends")
-	all.DurationVar(&f.maxBackoff, "max-backoff", 30*time.Second, "what that pause does not exceed")
-	all.DurationVar(&f.restartWait, "restart-wait", 10*time.Second, "how long a request waits until the server is started again; if the pause ends later, it fails at once")
-	all.DurationVar(&f.drain, "drain-timeout", 10*time.Second, "how long requests under way may still take when the bridge is told to stop, or its input ends; what takes longer is answered with an error, and the exit status is 1")
-	all.Func("max-frame", "`SIZE` of the largest message to read, such as 65536, 64K or 16M; the default is 64M, of clients over HTTP 4M", f.setMaxFrame)
-	all.StringVar(&f.capture, "capture", "", "record both sides to this `FILE`, which must not exist, for mcpwire watch, show and others; compressed if it ends in .gz or .zst")
-	all.BoolVar(&f.recordIt, "record", false, "record both sides to the usual folder (mcpwire captures)")
-	all.StringVar(&f.redact, "redact", "default", "what is hidden in the capture: `WHAT` is default, or off for nothing")
-	all.BoolVar(&f.json, "log-json", false, "log as lines of JSON")
+	all.Func("client-framing", "framing of clients on standard input or a socket: `KIND` is line, header, or auto, which follows the client (default auto)", f.setNearFraming)
+	all.Func("era", "`ERA` that both sides may speak: legacy, modern, or auto for either (default auto)", eraFlag(&f.era))
+	all.Func("client-era", "`ERA` that clients may speak (default that of --era)", eraFlag(&f.clientEra))
+	all.Func("server-era", "`ERA` that the server speaks, without asking it (default that of --era)", eraFlag(&f.serverEra))
+	all.DurationVar(&f.target.loginTimeout, "login-timeout", 3*time.Minute, "time for the user to log in; other timeouts pause meanwhile")
+	all.StringVar(&f.sessions, "sessions", "per-client", "`HOW` clients use the server: per-client, or shared, which is one process or session for clients of the same kind")
+	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "time for the server to respond or report progress; 0 means no limit")
+	all.DurationVar(&f.sessionTimeout, "session-timeout", 0, "time until an HTTP session expires whose client has no open stream and sends no requests; 0 means 5m if the server is a command, otherwise 30m")
+	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "time until an unused process or session of the server expires, for clients without a session and for shared ones")
+	all.IntVar(&f.maxSessions, "max-sessions", 1000, "maximum number of clients at a time")
+	all.IntVar(&f.maxProcesses, "max-processes", 100, "with a command, maximum number of processes for clients at a time")
+	all.IntVar(&f.maxPerCaller, "max-processes-per-caller", 32, "maximum number of processes for one user, or for one network address without a login")
+	all.IntVar(&f.maxBacklog, "max-backlog", 4096, "maximum number of requests of a client that wait for the first start of the server; more are rejected, over HTTP with status 503")
+	all.DurationVar(&f.minBackoff, "min-backoff", 200*time.Millisecond, "backoff before the server is restarted; it doubles with each consecutive failure, until a request is answered")
+	all.DurationVar(&f.maxBackoff, "max-backoff", 30*time.Second, "maximum backoff before the server is restarted")
+	all.DurationVar(&f.restartWait, "restart-wait", 10*time.Second, "time that a request waits for a restart of the server; if the backoff ends later, it fails at once")
+	all.DurationVar(&f.drain, "drain-timeout", 10*time.Second, "grace period for requests in flight when the bridge is stopped or its input ends; requests that take longer get an error, and the exit status is 1")
+	all.Func("max-frame", "`SIZE` of the largest message to read, such as 65536, 64K or 16M (default 64M, from clients over HTTP 4M)", f.setMaxFrame)
+	all.StringVar(&f.capture, "capture", "", "record both sides to `FILE`, which must not exist, for mcpwire watch, show and others; compressed if it ends in .gz or .zst")
+	all.BoolVar(&f.recordIt, "record", false, "record both sides to the captures folder (mcpwire captures)")
+	all.StringVar(&f.redact, "redact", "default", "what to redact in the capture: `WHAT` is default, or off for nothing")
+	all.BoolVar(&f.json, "log-json", false, "log in JSON, one object per line")
 }
 
 func (f *bridgeFlags) registerHTTP(fs *pflag.FlagSet) {
 	h := &f.http
 	fs.StringVar(&h.path, "path", "/mcp", "with HTTP, `PATH` of the endpoint")
 	fs.BoolVar(&h.sse, "sse", false, "with HTTP, also serve the older HTTP+SSE transport, at /sse and /messages")
-	fs.Var(&h.hosts, "host", "with HTTP, `NAME` under which clients come besides localhost; repeat it for several")
-	fs.Var(&h.origins, "origin", "with HTTP, `ORIGIN` of web pages that may come, such as https://app.example.com; repeat it for several")
-	fs.StringVar(&h.tokenEnv, "token-env", "", "with HTTP, let in only who has the bearer token that the environment variable `NAME` holds")
-	fs.Var(&h.proxies, "behind", "with HTTP, `NETWORK` or address of a proxy in front, whose X-Forwarded-For tells clients apart; repeat it for several")
-	fs.StringVar(&h.certFile, "tls-cert", "", "with HTTP, `FILE` with the certificate, in PEM: serve https")
-	fs.StringVar(&h.keyFile, "tls-key", "", "with HTTP, `FILE` with the certificate's key, in PEM")
-	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --listen, take an address that other machines reach without a token")
+	fs.Var(&h.hosts, "host", "with HTTP, host `NAME` that clients use in addition to localhost; may be repeated")
+	fs.Var(&h.origins, "origin", "with HTTP, `ORIGIN` of allowed web pages, such as https://app.example.com; may be repeated")
+	fs.StringVar(&h.tokenEnv, "token-env", "", "with HTTP, require the bearer token in the environment variable `NAME`")
+	fs.Var(&h.proxies, "behind", "with HTTP, `NETWORK` or address of a reverse proxy, whose X-Forwarded-For identifies clients; may be repeated")
+	fs.StringVar(&h.certFile, "tls-cert", "", "with HTTP, serve TLS with the certificate in `FILE`, in PEM")
+	fs.StringVar(&h.keyFile, "tls-key", "", "with HTTP, `FILE` with the certificate's private key, in PEM")
+	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --listen, allow an address that other machines can reach without a token")
 }
 
 func eraFlag(era *bridge.Era) func(string) error {

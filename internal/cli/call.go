@@ -15,11 +15,11 @@ import (
 	"mcpwire/mcp"
 )
 
-const callLong = `Calls a tool and prints what it answers: texts as they are, a line for each
-other content, and the structured content if there is no text, without the data
-in it if that goes to a file or this is a terminal. With -o a.png, data goes to
-that file, and what more there is to a-2.png and so on. --json
-prints the result object as it came over the wire. Progress, log messages and
+const callLong = `Call a tool and print its result: text unchanged, a line for each other content
+block, and the structured content if there is no text. The structured content
+omits data if the data goes to a file, or if standard output is a terminal. With
+-o a.png, data goes to that file, and further data to a-2.png and so on. --json
+prints the result object exactly as received. Progress, log messages and
 warnings go to standard error. The exit status is 5 if the tool fails.
 
 ` + argsHelp
@@ -57,12 +57,12 @@ type callVerb struct {
 }
 
 func (v *callVerb) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&v.json, "json", false, "print the result object as it came")
+	fs.BoolVar(&v.json, "json", false, "print the result object exactly as received")
 	fs.StringVar(&v.args, "args", "", "all arguments at once: an `OBJECT`, @FILE, or - for standard input")
-	fs.StringVarP(&v.file, "output", "o", "", "write pictures, sound and other data to `FILE`, or the text if there is no data; - is standard output")
-	fs.Var(&v.level, "log-level", "ask for log messages of this `LEVEL` and above: debug, info, notice, warning, error, critical, alert or emergency")
-	fs.BoolVar(&v.noList, "no-list", false, "do not ask for the tool's schema first: then nothing is converted, and nothing warned about")
-	fs.BoolVar(&v.task, "task", false, "let the server make a task of the call, and wait for it")
+	fs.StringVarP(&v.file, "output", "o", "", "write images, audio and other data to `FILE`, or the text if there is no data; - is standard output")
+	fs.Var(&v.level, "log-level", "request log messages of this `LEVEL` and above: debug, info, notice, warning, error, critical, alert or emergency")
+	fs.BoolVar(&v.noList, "no-list", false, "do not request the tool's schema first; arguments are then not converted, and there are no warnings")
+	fs.BoolVar(&v.task, "task", false, "let the server run the call as a task, and wait for it")
 }
 
 func (v *callVerb) parse(args []string) (err error) {

@@ -19,13 +19,14 @@ func newCapturesCommand(e *env) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "captures [--json] | path | prune [--older AGE] [--max-bytes SIZE] [--dry-run]",
-		Short: "list what was recorded, and clear it away",
-		Long: `Lists the captures of this user, the newest first. mcpwire tap puts them there
-unless it is told another file; other commands take the name of the server, or
-of the file, for the path. MCPWIRE_HOME says where else they are. On Windows, let
-it be a folder that others cannot read: files there have no rights of their own.
+		Short: "list and remove captures",
+		Long: `List the captures in this user's folder, the newest first. mcpwire tap writes
+captures there, unless you name another file. Other commands accept the name of
+the server or of the file instead of the path. MCPWIRE_HOME changes the folder's
+location. On Windows, choose one that others cannot read, because the files have
+no permissions of their own.
 
-Nothing is ever removed by itself: prune does it, and only what it is told.`,
+mcpwire never removes captures on its own. Use prune to remove them.`,
 		Example: `  mcpwire captures
   mcpwire captures --json | jq -r '.[0].path'
   mcpwire captures prune --older 30d --max-bytes 1G
@@ -41,8 +42,8 @@ Nothing is ever removed by itself: prune does it, and only what it is told.`,
 	c.Flags().BoolVar(&asJSON, "json", false, "print an array of objects")
 	c.AddCommand(&cobra.Command{
 		Use:     "path",
-		Short:   "print the folder that captures are kept in",
-		Long:    "Prints the folder that captures are kept in. It need not exist yet.",
+		Short:   "print the folder where captures are stored",
+		Long:    "Print the folder where captures are stored. The folder may not exist yet.",
 		Example: "  mcpwire captures path\n  MCPWIRE_HOME=/tmp/x mcpwire captures path",
 		Args:    flagsOnly,
 		RunE: func(*cobra.Command, []string) error {
@@ -62,9 +63,9 @@ func newPruneCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prune [--older AGE] [--max-bytes SIZE] [--dry-run]",
 		Short: "remove old captures",
-		Long: `Removes captures that were not written to for longer than AGE, and the oldest
-until all together have no more than SIZE. Those that are being written stay.
-The paths of what was removed are printed.`,
+		Long: `Remove captures that were not written to for longer than AGE, and then the
+oldest ones until the total size is at most SIZE. Captures that are still being
+written are kept. The paths of the removed captures are printed.`,
 		Example: `  mcpwire captures prune --older 30d
   mcpwire captures prune --max-bytes 500MB --dry-run`,
 		Args: flagsOnly,
@@ -83,9 +84,9 @@ The paths of what was removed are printed.`,
 			return pruneCaptures(e, p)
 		},
 	}
-	c.Flags().StringVar(&older, "older", "", "remove those not written to for longer: 30d, 2w, 12h")
-	c.Flags().StringVar(&maxBytes, "max-bytes", "", "remove the oldest above this size of all: 1G, 500MB")
-	c.Flags().BoolVarP(&dry, "dry-run", "n", false, "only print what would go")
+	c.Flags().StringVar(&older, "older", "", "remove captures not written to for longer than this: 30d, 2w, 12h")
+	c.Flags().StringVar(&maxBytes, "max-bytes", "", "remove the oldest captures above this total size: 1G, 500MB")
+	c.Flags().BoolVarP(&dry, "dry-run", "n", false, "only print what would be removed")
 	return c
 }
 

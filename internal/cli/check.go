@@ -50,25 +50,25 @@ func newCheckCommand(e *env) *cobra.Command {
 	f := new(checkFlags)
 	c := &cobra.Command{
 		Use:   "check [FILE|NAME|-]... | check TARGET | check -- CMD...",
-		Short: "hold captures against the rules of the protocol",
-		Long: `Reads captures and says what in them breaks the rules of MCP: those that the
-specification has for what can be seen on the wire, in the revision in force, and
-those that experience has. Each finding says where it is, what is due, how to fix
-it and where it is written. What cannot be told for certain, because events are
-missing or values redacted, is not a finding. Without a file it is the newest
-capture; - is standard input. A NAME with a capture is that: live:NAME is the
-server itself, and capture:NAME never is.
+		Short: "check captures or a server against the protocol's rules",
+		Long: `Read captures and report where they break the rules of MCP: the specification's
+rules for traffic on the wire, in the revision in force, and rules from
+experience. Each finding gives its location, the requirement, a fix and a
+reference. If missing events or redacted values make a result uncertain, it is
+not a finding. The default is the newest capture; - is standard input. If a NAME
+has a capture, check reads the capture. live:NAME is always the server itself,
+and capture:NAME never is.
 
-With a server, a URL or a name from a host's configuration, or a command behind --,
-it drives the server itself, in all revisions or that of --rev, with requests as they
-should be and as they should not: it calls no tool that exists. Rules of its own,
-probe/…, are about how the server takes that. Of a command that has answered, up to
-ten processes run at a time, and one if they disturb each other.
+Given a server (a URL, a name from a host's configuration, or a command after
+--), check sends valid and invalid requests itself, in all revisions or in that
+of --rev. It calls no existing tool. The rules probe/… are about the server's
+responses to these requests. If a command has responded, up to ten of its
+processes run at a time, or one if they disturb each other.
 
-Rules have ids: --list shows them, --explain tells about one, with examples. In
---only and --disable, GROUP/* is all rules of a group.
+Rules have ids: --list lists them, and --explain describes one, with examples.
+In --only and --disable, GROUP/* selects all rules of a group.
 
-The exit status is 6 if there are findings of the severity of --fail-on or worse.`,
+The exit status is 6 if there are findings of the --fail-on severity or worse.`,
 		Example: `  mcpwire check
   mcpwire check --format sarif a.mcpcap.ndjson.gz > a.sarif
   mcpwire check --disable 'tools/*' --fail-on warning fs github
@@ -80,12 +80,12 @@ The exit status is 6 if there are findings of the severity of --fail-on or worse
 	}
 	fs := c.Flags()
 	fs.StringVar(&f.format, "format", formatText, "`FORMAT` of the findings: text, json, junit, sarif or github")
-	fs.StringVar(&f.failOn, "fail-on", check.Error.String(), "the least `SEVERITY` for exit status 6: error, warning, info or never")
-	fs.StringVar(&f.explain, "explain", "", "tell about a `RULE`, with examples")
-	fs.StringVar(&f.rev, "rev", "", "hold everything against a `REVISION`, whatever the traffic says")
+	fs.StringVar(&f.failOn, "fail-on", check.Error.String(), "lowest `SEVERITY` for exit status 6: error, warning, info or never")
+	fs.StringVar(&f.explain, "explain", "", "describe a `RULE`, with examples")
+	fs.StringVar(&f.rev, "rev", "", "check against this `REVISION`, whatever revision the traffic uses")
 	fs.BoolVar(&f.list, "list", false, "list the rules")
 	fs.StringSliceVar(&f.only, "only", nil, "check only these `RULES`")
-	fs.StringSliceVar(&f.disable, "disable", nil, "do not check these `RULES`")
+	fs.StringSliceVar(&f.disable, "disable", nil, "skip these `RULES`")
 	f.server.register(fs)
 	f.side.register(c, "")
 	completeFlag(c, "format", checkFormats)

@@ -36,8 +36,8 @@ var reachFlags = []string{
 
 // register adds the flags to fs.
 func (f *liveFlags) register(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.output, "output", "o", "", "`FILE` to keep what went over the wire in, when a server is checked")
-	fs.StringVar(&f.redact, "redact", "default", "default or off: a `WAY` to hide secrets in that file")
+	fs.StringVarP(&f.output, "output", "o", "", "when checking a server, record the traffic to `FILE`")
+	fs.StringVar(&f.redact, "redact", "default", "how to redact secrets in that file: `WAY` is default or off")
 	registerReach(&f.target, fs)
 }
 

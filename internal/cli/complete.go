@@ -10,10 +10,9 @@ import (
 	"mcpwire/mcp"
 )
 
-const completeLong = `Asks the server how the value of an argument of a prompt, or of a resource
-template, could go on, and prints the values, one on each line. ARG=TEXT are
-the values of other arguments that are settled. --json prints the result object
-as it came.`
+const completeLong = `Ask the server to complete the value of an argument of a prompt or a resource
+template, and print the values, one per line. ARG=TEXT sets the values of other
+arguments. --json prints the result object exactly as received.`
 
 const completeExample = `  mcpwire complete resource 'demo:///squares/{n}' n 1 -- mcpwire serve
   mcpwire complete http://127.0.0.1:8080/mcp prompt explain audience be topic=x`
@@ -21,7 +20,7 @@ const completeExample = `  mcpwire complete resource 'demo:///squares/{n}' n 1 -
 func newCompleteCommand(e *env) *cobra.Command {
 	return newVerbCommand(e, &cobra.Command{
 		Use:     "complete TARGET (prompt | resource) NAME ARG VALUE [ARG=TEXT]...",
-		Short:   "ask how the value of an argument could go on",
+		Short:   "complete the value of a prompt or resource template argument",
 		Long:    completeLong,
 		Example: completeExample,
 	}, &completeVerb{})
@@ -36,7 +35,7 @@ type completeVerb struct {
 }
 
 func (v *completeVerb) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&v.json, "json", false, "print the result object as it came")
+	fs.BoolVar(&v.json, "json", false, "print the result object exactly as received")
 }
 
 func (v *completeVerb) parse(args []string) (err error) {

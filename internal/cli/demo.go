@@ -15,17 +15,17 @@ import (
 	"mcpwire/stdio"
 )
 
-const demoLong = `Starts "mcpwire serve" as a child process, as a host would, plays a short
-session over its pipes, and prints each line as it crosses, with what it means:
-→ goes to the server's standard input, ← comes from its standard output.
+const demoLong = `Start "mcpwire serve" as a child process, as a host would, run a short session
+over its pipes, and print each line with its meaning. → marks a line to the
+server's standard input, and ← a line from its standard output.
 
-On a terminal lines are folded to 80 columns (COLUMNS) and coloured (unless
-NO_COLOR is set). Elsewhere, as in mcpwire demo | cat, each is one line.`
+On a terminal, lines are folded to 80 columns, or to COLUMNS, and colored unless
+NO_COLOR is set. Elsewhere, as in mcpwire demo | cat, each message is one line.`
 
 func newDemoCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "watch a real session cross the pipe, explained line by line",
+		Short: "show a real session, explained line by line",
 		Long:  demoLong,
 		Example: `  mcpwire demo
   mcpwire demo | cat`,

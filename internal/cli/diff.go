@@ -21,26 +21,24 @@ import (
 	"mcpwire/mcp"
 )
 
-const diffLong = `Compares two servers, or two versions of one: who they say they are,
-capabilities, tools with their schemas, prompts, resources; and of captures also
-what was answered to the same requests, and how long that took. Each difference
-says what it means:
+const diffLong = `Compare two servers, or two versions of one: identity, capabilities, tools with
+their schemas, prompts and resources. For captures, also compare the responses
+to the same requests and the response times. Each difference has a verdict:
 
-  breaking    who relies on A may fail: a tool is gone, an argument is required
-              now, a result may be what it could not be before, a call fails
-  unclear     nobody can tell without knowing the server
-  compatible  who relies on A notices nothing: a new tool, an optional argument
-  words       what people and models read: descriptions, titles, instructions
+  breaking    clients of A may fail: a tool is gone, an argument is now
+              required, a result may be something it could not be, a call fails
+  unclear     the effect depends on the server
+  compatible  clients of A notice nothing: a new tool, an optional argument
+  words       text for people and models: descriptions, titles, instructions
 
 A and B are captures (files, capture:NAME for the newest of a server, or - for
-standard input), or servers that are asked: a URL, the name of a server in any
-host's configuration, HOST:NAME or FILE:NAME. Everything behind -- is the command
-line of a stdio server, and is B.
+standard input) or servers to connect to: a URL, the name of a server in any
+host's configuration, HOST:NAME or FILE:NAME. Everything after -- is the command
+line of a stdio server, which is B.
 
-Times, UUIDs and ULIDs in answers are not compared unless --strict asks for it.
-What a capture has hidden is no difference, and what one side was not asked for
-is said and not compared. The exit status is 6 if there is a difference that is at least as bad as
---fail-on says.`
+Times, UUIDs and ULIDs in responses are compared only with --strict. A redacted
+value matches anything. What was requested from one side only is reported, not
+compared. The exit status is 6 if a difference is at least as bad as --fail-on.`
 
 const diffExample = `  mcpwire diff before.mcpcap.ndjson after.mcpcap.ndjson
   mcpwire diff released.mcpcap.ndjson -- node build/index.js
@@ -66,7 +64,7 @@ func newDiffCommand(e *env) *cobra.Command {
 	var f diffFlags
 	c := &cobra.Command{
 		Use:     "diff A B [FLAGS] | diff A [FLAGS] -- COMMAND",
-		Short:   "compare two servers, or two captures of one: what breaks?",
+		Short:   "compare two servers or captures, and find breaking changes",
 		Long:    diffLong,
 		Example: diffExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,10 +75,10 @@ func newDiffCommand(e *env) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&f.json, "json", false, "print one object: a, b, the differences, and what could not be compared")
-	c.Flags().BoolVar(&f.strict, "strict", false, "compare times and ids in answers, too")
-	c.Flags().StringVar(&f.failOn, "fail-on", string(schemadiff.Breaking), "the exit status is 6 if a difference is this bad: `VERDICT` is "+strings.Join(verdicts(), ", "))
-	c.Flags().Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index; repeat it for several")
-	c.Flags().Float64Var(&f.slower, "slower", 0, "tell of requests whose median takes this many `TIMES` as long, and 10 ms more at least; 0 does not compare times")
+	c.Flags().BoolVar(&f.strict, "strict", false, "also compare times and ids in responses")
+	c.Flags().StringVar(&f.failOn, "fail-on", string(schemadiff.Breaking), "exit with status 6 if a difference is at least this bad: `VERDICT` is "+strings.Join(verdicts(), ", "))
+	c.Flags().Var(&f.ignore, "ignore", "do not compare this place in responses: a JSON `POINTER`, with * for any name or index; may be repeated")
+	c.Flags().Float64Var(&f.slower, "slower", 0, "report requests whose median time is this many `TIMES` as long, and at least 10 ms longer; 0 does not compare times")
 	f.recorded.registerOne(c.Flags(), capture.Upstream)
 	f.target.register(c.Flags())
 	_ = c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(verdicts(), cobra.ShellCompDirectiveNoFileComp))

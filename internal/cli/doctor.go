@@ -45,24 +45,26 @@ func newDoctorCommand(e *env) *cobra.Command {
 	var asJSON, quick bool
 	c := &cobra.Command{
 		Use:   "doctor TARGET | doctor -- CMD...",
-		Short: "explain why a server fails, and what to do",
-		Long: `Tries what hosts do with a server, step by step, and says in plain words what
-goes wrong and how to fix it. Of a program: whether it is found and starts, how
-it ends, what it writes to its standard error, what is on its standard output that
-does not belong there and what probably wrote it, which revisions it speaks and how
-soon it answers. Of a server over HTTP: name, connection, certificate, proxies,
-redirects, status codes, authorization, which Origins it takes. In the end the
-server is held against the rules (mcpwire check), unless --quick is given.
+		Short: "explain why a server fails, and how to fix it",
+		Long: `Test a server step by step as hosts use it, and explain what fails and how to
+fix it. For a program: whether it is found and starts, how it exits, what it
+writes to standard error, what it writes to standard output that is not a
+message and what probably wrote it, which revisions it speaks, and how soon it
+responds. For a server over HTTP: name resolution, connection, certificate,
+proxies, redirects, status codes, authorization, and which Origins it accepts.
+Finally, doctor checks the server against the rules (mcpwire check), unless
+--quick is given.
 
 ` + targetHelp + `
 
-For a program to start and shake hands it waits as long as --connect-timeout, for other
-answers as long as --timeout. A server that is only slow is said to be slow. Of a program
-that has answered, up to ten processes run at a time, and one if they disturb each other.
+A program must start and complete the handshake within --connect-timeout, and
+send other responses within --timeout. A server that is only slow is reported as
+slow. If a program has responded, up to ten of its processes run at a time, or
+one if they disturb each other.
 
-Marks: ✓ well, ✗ wrong, ! odd, · for your information. The exit status is 0 if the
-server is well, 3 if it wants authorization, 4 if it cannot be reached or does not
-answer, and 6 if something else is wrong.`,
+Marks: ✓ passed, ✗ failed, ! unusual, · information. The exit status is 0 if the
+server passes, 3 if it requires authorization, 4 if it is unreachable or does
+not respond, and 6 if something else is wrong.`,
 		Example: `  mcpwire doctor -- npx -y @modelcontextprotocol/server-filesystem ~
   mcpwire doctor https://example.com/mcp
   mcpwire doctor claude-desktop:files --json`,
@@ -71,7 +73,7 @@ answer, and 6 if something else is wrong.`,
 	fs := c.Flags()
 	registerReach(f, fs)
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object")
-	fs.BoolVar(&quick, "quick", false, "do not hold the server against the rules")
+	fs.BoolVar(&quick, "quick", false, "do not check the server against the rules")
 	return c
 }
 

@@ -28,7 +28,7 @@ const (
 )
 
 // statusHelp describes the exit statuses in the help.
-const statusHelp = `Exit status: 0 done, 1 failed, 2 wrong command line, 3 authorization needed,
+const statusHelp = `Exit status: 0 success, 1 failure, 2 usage error, 3 authorization required,
 4 server unreachable, 5 error from server or tool, 6 findings or differences.`
 
 // A failure is an error with an exit status, a code for scripts and a hint for people.
@@ -83,8 +83,8 @@ const (
 const errorsVariable = "MCPWIRE_ERRORS"
 
 // errorsHelp describes the formats in the help.
-const errorsHelp = `Errors are text. With --json, --errors json or MCPWIRE_ERRORS=json each is one
-line of JSON: {"error":{"code":…,"message":…,"hint":…}}.`
+const errorsHelp = `Errors are text. With --json, --errors json or MCPWIRE_ERRORS=json, each error
+is one line of JSON: {"error":{"code":…,"message":…,"hint":…}}.`
 
 // An errorsFlag checks the value of --errors. errorFormatOf reads the value beforehand.
 type errorsFlag struct{}

@@ -19,22 +19,23 @@ import (
 	"mcpwire/internal/view/export"
 )
 
-const exportLong = `Turns captures into what other tools read. --to says which:
+const exportLong = `Convert captures to the formats of other tools. --to selects the format:
 
-  har      HTTP Archive 1.2: browsers' developer tools and HTTP debuggers. It is
-           for HTTP alone: what went over stdio is not made to look like it
+  har      HTTP Archive 1.2, for browsers' developer tools and HTTP debuggers;
+           HTTP only: stdio traffic is not disguised as HTTP
   pcapng   Wireshark and tshark, without a plugin: a packet for each message,
-           with the numbers of the capture in comments
+           with the event numbers of the capture in comments
   otlp     OpenTelemetry: a span for each request, in the protocol's JSON, one
-           batch a line, as collectors read it from files
-  html     the page of mcpwire watch --web, in one file that needs no server
-  curl     a shell script: a command of curl for each HTTP request
-  text     for people, mail and issues: a line for each event
+           batch per line, as collectors read it from files
+  html     the page of mcpwire watch --web as one file that needs no server
+  curl     a shell script with a curl command for each HTTP request
+  text     a line for each event, for people, mail and issues
 
-FILE is a capture, NAME that of a server with one (mcpwire captures lists them),
-- standard input; without any it is the newest. What looks like a secret is
-hidden, also if the capture has it; --redact off leaves everything as it is.
-What has no place in the format is left out, and counted on standard error.`
+FILE is a capture, NAME is a server that has one (mcpwire captures lists them),
+and - is standard input. The default is the newest capture. Values that look
+like secrets are redacted, even if the capture contains them; --redact off keeps
+them. What the format cannot represent is omitted, and counted on standard
+error.`
 
 const exportExample = `  mcpwire export files --to pcapng -o files.pcapng && wireshark files.pcapng
   mcpwire export a.mcpcap.ndjson --to har --filter 'tool:search' -o search.har
@@ -68,17 +69,17 @@ func newExportCommand(e *env) *cobra.Command {
 	var f exportFlags
 	c := &cobra.Command{
 		Use:               "export [FILE | NAME]... --to FORMAT [-o FILE] [FLAGS]",
-		Short:             "turn captures into HAR, pcapng, OpenTelemetry, HTML, curl or text",
+		Short:             "convert captures to HAR, pcapng, OpenTelemetry, HTML, curl or text",
 		Long:              exportLong,
 		Example:           exportExample,
 		ValidArgsFunction: completeCaptures,
 		RunE:              func(cmd *cobra.Command, args []string) error { return runExport(cmd.Context(), e, &f, args) },
 	}
-	c.Flags().StringVar(&f.to, "to", "", "the `FORMAT`: "+strings.Join(formatNames(), ", "))
-	c.Flags().StringVarP(&f.output, "output", "o", "", "write to this `FILE`, which must not exist; the default is standard output")
+	c.Flags().StringVar(&f.to, "to", "", "output `FORMAT`: "+strings.Join(formatNames(), ", "))
+	c.Flags().StringVarP(&f.output, "output", "o", "", "write to `FILE`, which must not exist (default standard output)")
 	f.side.register(c, "")
-	c.Flags().StringVarP(&f.filter, "filter", "f", "", "export only exchanges for which a `FILTER` holds, see mcpwire show --help")
-	c.Flags().StringVar(&f.redact, "redact", "default", "what is hidden: `WHAT` is default, or off for nothing")
+	c.Flags().StringVarP(&f.filter, "filter", "f", "", "export only exchanges that match `FILTER`, see mcpwire show --help")
+	c.Flags().StringVar(&f.redact, "redact", "default", "what to redact: `WHAT` is default, or off for nothing")
 	_ = c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

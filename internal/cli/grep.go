@@ -16,13 +16,13 @@ func newGrepCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "grep FILTER [FILE|NAME...] [-l|-c|--json]",
 		Short: "find exchanges in captures",
-		Long: `Prints the exchanges that a filter holds for, as mcpwire show does, capture by
-capture. A filter is words to find in the payloads, and terms such as
-tool:search, status:error or dur>1s: mcpwire show --help tells. Without a file
-it is the newest capture.
+		Long: `Print the exchanges that match a filter, as mcpwire show does, capture by
+capture. A filter consists of words to find in payloads, and of terms such as
+tool:search, status:error or dur>1s; see mcpwire show --help. The default is the
+newest capture.
 
-The exit status is 0 if something was found, 1 if nothing was, and 2 if there is
-no such capture, or one cannot be read.`,
+The exit status is 0 if there is a match, 1 if there is none, and 2 if a capture
+does not exist or cannot be read.`,
 		Example: `  mcpwire grep timeout
   mcpwire grep 'tool:search status:iserror' *.mcpcap.ndjson
   mcpwire grep -l '"connection refused"' fs github
@@ -40,7 +40,7 @@ no such capture, or one cannot be read.`,
 	}
 	side.register(c, "")
 	c.Flags().BoolVarP(&files, "files", "l", false, "print only the names of the files with a match")
-	c.Flags().BoolVarP(&count, "count", "c", false, "print only how many exchanges match, file by file")
+	c.Flags().BoolVarP(&count, "count", "c", false, "print only the number of matching exchanges per file")
 	c.Flags().BoolVar(&asJSON, "json", false, "print an object for each exchange")
 	return c
 }

@@ -45,7 +45,7 @@ func writeHelp(w io.Writer, c *cobra.Command) error {
 	writeFlags(&b, "Flags:", own)
 	writeFlags(&b, "Target flags:", target)
 	if !c.HasParent() {
-		b.WriteString("\nmcpwire COMMAND --help tells about a command.\n" + statusHelp + "\n" + errorsHelp + "\n")
+		b.WriteString("\nRun mcpwire COMMAND --help for help on a command.\n" + statusHelp + "\n" + errorsHelp + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

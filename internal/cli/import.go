@@ -18,20 +18,20 @@ import (
 	"mcpwire/internal/trace/importer"
 )
 
-const importLong = `Makes a capture of what another tool has recorded, so that everything here can
-read it. The beginning of FILE tells what it is, or --from does:
+const importLong = `Create a capture from another tool's recording, so that all commands can read
+it. import detects the format from the beginning of FILE, unless --from sets it:
 
   mcpsnoop        recordings of mcpsnoop
-  har             HTTP archives of browsers and proxies; what is not MCP in them
-                  is passed over
+  har             HTTP archives of browsers and proxies; entries that are not
+                  MCP are skipped
   claude-desktop  its logs, mcp-server-NAME.log
   vscode          the output of an MCP server, at the log level debug or trace
-  claude-code     its logs, mcp-logs-NAME/*.jsonl, which seldom have messages
+  claude-code     its logs, mcp-logs-NAME/*.jsonl, which rarely have messages
 
 The capture goes to the folder that mcpwire captures lists, and its path is
-printed; -o names another file, or - for standard output. What looks like a
-secret is hidden unless --redact off says otherwise. - as FILE is standard
-input.`
+printed. -o names another file, or - for standard output. Values that look like
+secrets are redacted, unless --redact off is given. If FILE is -, import reads
+standard input.`
 
 const importExample = `  mcpwire import ~/Library/Logs/Claude/mcp-server-files.log && mcpwire show
   mcpwire import page.har -o - | mcpwire check -
@@ -51,7 +51,7 @@ func newImportCommand(e *env) *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:     "import FILE [-o FILE] [FLAGS]",
-		Short:   "make a capture of a host's log, of mcpsnoop's recording, or of HAR",
+		Short:   "create a capture from a host's log, an mcpsnoop recording or HAR",
 		Long:    importLong,
 		Example: importExample,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -70,11 +70,11 @@ func newImportCommand(e *env) *cobra.Command {
 			return runImport(cmd.Context(), e, &f, args[0])
 		},
 	}
-	c.Flags().StringVar(&f.from, "from", "", "the `FORMAT`: "+strings.Join(names, ", "))
-	c.Flags().StringVarP(&f.output, "output", "o", "", "write to this `FILE`, which must not exist; - is standard output")
-	c.Flags().StringVar(&f.name, "name", "", "`NAME` of the server, where FILE does not say it")
-	c.Flags().StringVar(&f.redact, "redact", "default", "what is hidden: `WHAT` is default, or off for nothing")
-	c.Flags().BoolVar(&f.local, "local-time", false, "times without a zone are those of this machine, not UTC")
+	c.Flags().StringVar(&f.from, "from", "", "input `FORMAT`: "+strings.Join(names, ", "))
+	c.Flags().StringVarP(&f.output, "output", "o", "", "write to `FILE`, which must not exist; - is standard output")
+	c.Flags().StringVar(&f.name, "name", "", "`NAME` of the server, if FILE does not contain it")
+	c.Flags().StringVar(&f.redact, "redact", "default", "what to redact: `WHAT` is default, or off for nothing")
+	c.Flags().BoolVar(&f.local, "local-time", false, "read times without a time zone as local time, not UTC")
 	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

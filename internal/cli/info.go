@@ -15,14 +15,14 @@ import (
 	"mcpwire/mcp"
 )
 
-const infoLong = `Connects to a server and prints what it says of itself: its era and revision,
-what it can do, its instructions, how much it offers, and how long it took.
+const infoLong = `Connect to a server and print its description of itself: era and revision,
+capabilities, instructions, the number of items it offers, and the time it took.
 
---probe connects once for each revision there is, to a fresh process for a stdio
-server, and tells which the server speaks.
+--probe connects once for each known revision, to a new process for a stdio
+server, and reports which revisions the server speaks.
 
---json prints the result of server/discover, or of initialize, as it came; with
---probe, a line for each revision.`
+--json prints the result of server/discover, or of initialize, exactly as
+received; with --probe, it prints a line for each revision.`
 
 const infoExample = `  mcpwire info -- mcpwire serve
   mcpwire info https://mcp.example.com/mcp --probe
@@ -32,11 +32,11 @@ func newInfoCommand(e *env) *cobra.Command {
 	v := &infoVerb{}
 	c := &cobra.Command{
 		Use:     "info TARGET [FLAGS]",
-		Short:   "show what a server is and can do",
+		Short:   "show the identity and capabilities of a server",
 		Long:    infoLong,
 		Example: infoExample,
 	}
-	c.Flags().BoolVar(&v.probe, "probe", false, "try each revision on a connection of its own")
+	c.Flags().BoolVar(&v.probe, "probe", false, "try each revision on a separate connection")
 	return newVerbCommand(e, c, v)
 }
 
@@ -46,7 +46,7 @@ type infoVerb struct {
 }
 
 func (v *infoVerb) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&v.json, "json", false, "print what the server says of itself as it came")
+	fs.BoolVar(&v.json, "json", false, "print the server's description of itself exactly as received")
 }
 
 func (v *infoVerb) parse(args []string) error {

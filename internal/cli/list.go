@@ -16,15 +16,15 @@ import (
 	"mcpwire/mcp"
 )
 
-const listLong = `Lists what a server offers: tools, resources, templates (of resources) and
-prompts, or only those that are named. Tools and prompts are shown as functions,
-with a ? at arguments that can be left out. All pages are asked for, one after
-the other. Names behind tools or prompts show only those, with all of their
-descriptions and a line for each argument. What cannot be listed does not keep the rest back; the exit status is
-5 then.
+const listLong = `List what a server offers: tools, resources, templates (of resources) and
+prompts, or only the named kinds. Tools and prompts are shown as functions, with
+a ? after optional arguments. list requests all pages, one after the other.
+Names after tools or prompts select only those, and show them with full
+descriptions and a line for each argument. If one kind cannot be listed, list
+still prints the others, and the exit status is 5.
 
---json prints the result objects as they came, one on each line: a line for each
-page, in the order tools, resources, templates, prompts.`
+--json prints the result objects exactly as received, one per line: a line for
+each page, in the order tools, resources, templates, prompts.`
 
 const listExample = `  mcpwire list -- mcpwire serve
   mcpwire list http://127.0.0.1:8080/mcp tools --json
@@ -74,8 +74,8 @@ func (p *pageFlag) String() string {
 }
 
 func (v *listVerb) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&v.json, "json", false, "print the result objects as they came, one on each line")
-	fs.Var(&v.page, "page", "ask for the page with this `CURSOR` only")
+	fs.BoolVar(&v.json, "json", false, "print the result objects exactly as received, one per line")
+	fs.Var(&v.page, "page", "request only the page at this `CURSOR`")
 }
 
 func (v *listVerb) parse(args []string) error {

@@ -11,8 +11,8 @@ import (
 func newManCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man FOLDER",
-		Short: "write the manual pages into a folder",
-		Long:  "Writes a manual page for each command into a folder, which is made if it does\nnot exist.",
+		Short: "write the manual pages to a folder",
+		Long:  "Write a manual page for each command to a folder. The folder is created if it\ndoes not exist.",
 		Example: `  mcpwire man ~/.local/share/man/man1
   man mcpwire-tap`,
 		Args: cobra.ArbitraryArgs,

@@ -24,33 +24,34 @@ import (
 	"mcpwire/streamable"
 )
 
-const mockLong = `Is the server that was recorded: answers clients with what the capture has of its
-answers, on standard input and output until the input ends, or over HTTP.
+const mockLong = `Act as the recorded server: send clients the responses in the capture, on
+standard input and output until the input ends, or over HTTP.
 
-A request gets the answer of the recorded one with the same method and params,
-without _meta; repeated ones get the recorded answers in their order, and the
-last one again. What precedes an answer is sent again too: progress, log messages,
-and questions, which the client has to answer. Messages are the recorded text but
-for ids and progress tokens. What redaction has hidden stays hidden: in params it
-matches anything, in answers it is sent as the placeholder that it is.
+A request gets the response of the recorded request with the same method and
+params, ignoring _meta. Repeated requests get the recorded responses in order,
+then the last one again. Messages before a response are also sent: progress, log
+messages, and requests to the client, which must answer them. Messages are the
+recorded text, except for ids and progress tokens. Redacted values stay
+redacted: in params they match anything, and in responses the placeholder is
+sent.
 
-What is not in the capture is answered with an error, told on standard error with
-the nearest that is, and makes the exit status 6 in the end.
+A request that is not in the capture gets an error, is reported on standard
+error with the nearest recorded one, and makes the final exit status 6.
 
-Faults, for testing clients: --fault 'FILTER ACTION [every=N] [first=N] [p=SHARE]'.
-FILTER is as for mcpwire show, about the request (tool: method: target: id: n:
-words in it …); none is all requests. ACTION is one of
+Faults test clients: --fault 'FILTER ACTION [every=N] [first=N] [p=SHARE]'.
+FILTER selects requests as in mcpwire show (tool: method: target: id: n: or
+words in the request …). Without it, all requests match. ACTION is one of
 
-  delay=TIME           the answer comes so much later
-  drop                 there is no answer
-  duplicate            the answer comes twice
-  truncate[=BYTES]     it breaks off in the middle, or behind so many bytes
-  garbage              text that is no JSON comes before it
-  stray=TEXT           a line on standard output that is no message
-  exit[=CODE]          the server ends instead of answering
-  status=CODE          HTTP answers with this status: 401, 404, 500 …
-  id=swap              the answer has another id
-  error=CODE:MESSAGE   an error is the answer`
+  delay=TIME           send the response this much later
+  drop                 send no response
+  duplicate            send the response twice
+  truncate[=BYTES]     cut off the response in the middle, or after BYTES
+  garbage              send text that is not JSON before the response
+  stray=TEXT           write a line that is not a message to standard output
+  exit[=CODE]          exit instead of responding
+  status=CODE          respond with this HTTP status: 401, 404, 500 …
+  id=swap              respond with another id
+  error=CODE:MESSAGE   respond with an error`
 
 const mockExample = `  # as the command of a server, in a host's configuration or in a test
   mcpwire mock fs.mcpcap.ndjson
@@ -77,25 +78,25 @@ type mockFlags struct {
 }
 
 func (f *mockFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.http.addr, "http", "", "serve Streamable HTTP at an `ADDRESS` such as 127.0.0.1:8080 instead of standard input and output")
+	fs.StringVar(&f.http.addr, "http", "", "serve Streamable HTTP at `ADDRESS`, such as 127.0.0.1:8080, instead of standard input and output")
 	fs.StringVar(&f.http.path, "path", "/mcp", "`PATH` of the endpoint")
-	fs.Var(&f.http.hosts, "host", "`NAME` under which clients reach the server besides localhost; repeat it for several")
-	fs.Var(&f.http.origins, "origin", "`ORIGIN` of web pages that may use the server, such as https://app.example.com; repeat it for several")
+	fs.Var(&f.http.hosts, "host", "host `NAME` that clients use in addition to localhost; may be repeated")
+	fs.Var(&f.http.origins, "origin", "`ORIGIN` of allowed web pages, such as https://app.example.com; may be repeated")
 	fs.BoolVar(&f.http.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse and /messages")
-	fs.BoolVar(&f.http.insecure, "insecure", false, "allow an address that other machines reach: they are all let in")
-	fs.Func("latency", "how long answers take: keep, as long as they did; fast, no time, which is the default; or a `TIME` such as 200ms", f.setLatency)
+	fs.BoolVar(&f.http.insecure, "insecure", false, "allow an address that other machines can reach, without authentication")
+	fs.Func("latency", "response time: keep (as recorded), fast (none), or a `TIME` such as 200ms (default fast)", f.setLatency)
 	f.side.registerOne(fs, capture.Upstream)
-	fs.Var(&f.faults, "fault", "`FAULT` for some requests, see above; repeat it for several")
-	fs.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that the chance of faults with p= depends on")
-	fs.Func("era", "serve clients of an `ERA`, legacy or modern, also if the capture is of the other one: what they say is translated; the default is auto, the capture's", f.setEra)
-	fs.BoolVar(&f.once, "once", false, "give each recorded answer once, and none when they are used up")
-	fs.BoolVar(&f.loose, "loose", false, "if no params are the same, take what was recorded of the same tool, prompt, resource or task")
-	fs.BoolVar(&f.strict, "strict", false, "end when something is asked for that is not in the capture")
-	fs.DurationVar(&f.askTimeout, "ask-timeout", 5*time.Minute, "`TIME` that a client has to answer what the server asked")
-	fs.Func("max-memory", "largest capture to take, in bytes of the server's messages, a `SIZE` such as 64M or 1G; the default is 256M", f.setMaxBytes)
-	fs.Func("framing", "how messages are told apart: `KIND` is line, header, or auto, which takes what the client uses and is the default", f.setFraming)
-	fs.Func("log-level", "least `LEVEL` to log: debug, info (the default), warn or error", f.setLevel)
-	fs.BoolVar(&f.json, "log-json", false, "log as lines of JSON")
+	fs.Var(&f.faults, "fault", "inject this `FAULT`, see above; may be repeated")
+	fs.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that seeds the random choice of faults with p=")
+	fs.Func("era", "serve clients of this `ERA`, legacy or modern, and translate if the capture is of the other era (default auto, the capture's era)", f.setEra)
+	fs.BoolVar(&f.once, "once", false, "send each recorded response only once")
+	fs.BoolVar(&f.loose, "loose", false, "if no params match, use a recorded request for the same tool, prompt, resource or task")
+	fs.BoolVar(&f.strict, "strict", false, "exit at a request that is not in the capture")
+	fs.DurationVar(&f.askTimeout, "ask-timeout", 5*time.Minute, "`TIME` for a client to answer a request from the server")
+	fs.Func("max-memory", "largest capture to accept, in bytes of the server's messages: a `SIZE` such as 64M or 1G (default 256M)", f.setMaxBytes)
+	fs.Func("framing", "message framing: `KIND` is line, header, or auto, which follows the client (default auto)", f.setFraming)
+	fs.Func("log-level", "lowest `LEVEL` to log: debug, info, warn or error (default info)", f.setLevel)
+	fs.BoolVar(&f.json, "log-json", false, "log in JSON, one object per line")
 }
 
 func (f *mockFlags) setLatency(s string) (err error) {
@@ -135,7 +136,7 @@ func newMockCommand(e *env) *cobra.Command {
 	var f mockFlags
 	c := &cobra.Command{
 		Use:               "mock FILE | NAME [--http ADDRESS] [FLAGS]",
-		Short:             "be the server that was recorded",
+		Short:             "act as the recorded server",
 		Long:              mockLong,
 		Example:           mockExample,
 		Annotations:       map[string]string{ownSignals: "true"},

@@ -13,11 +13,11 @@ import (
 	"mcpwire/mcp"
 )
 
-const pingLong = `Asks the server for a sign of life, several times, and prints how long each
-took, and the least, the median and the most. A legacy server is sent ping, a
-modern one, which has no ping, server/discover.
+const pingLong = `Send requests to a server, and print the response time of each, and the minimum,
+the median and the maximum. A legacy server gets ping. A modern server, which
+has no ping, gets server/discover.
 
---json prints one object: which method, and the times in milliseconds.`
+--json prints one object: the method, and the times in milliseconds.`
 
 const pingExample = `  mcpwire ping -- mcpwire serve
   mcpwire ping -c 100 --interval 10ms http://127.0.0.1:8080/mcp`
@@ -25,7 +25,7 @@ const pingExample = `  mcpwire ping -- mcpwire serve
 func newPingCommand(e *env) *cobra.Command {
 	return newVerbCommand(e, &cobra.Command{
 		Use:     "ping TARGET [FLAGS]",
-		Short:   "measure how long a server takes to answer",
+		Short:   "measure the response time of a server",
 		Long:    pingLong,
 		Example: pingExample,
 	}, &pingVerb{})
@@ -43,8 +43,8 @@ const maxPings = 1_000_000
 
 func (v *pingVerb) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&v.json, "json", false, "print the times as one object")
-	fs.IntVarP(&v.count, "count", "c", 4, "how many times to ask: a `NUMBER`")
-	fs.DurationVar(&v.interval, "interval", 200*time.Millisecond, "how long to wait between")
+	fs.IntVarP(&v.count, "count", "c", 4, "`NUMBER` of requests to send")
+	fs.DurationVar(&v.interval, "interval", 200*time.Millisecond, "time to wait between requests")
 }
 
 func (v *pingVerb) parse(args []string) error {

@@ -12,9 +12,8 @@ import (
 	"mcpwire/mcp"
 )
 
-const promptLong = `Fills in a prompt and prints its messages, each below the role that says it.
-Arguments are NAME=TEXT. --json prints the result object as it came over the
-wire.`
+const promptLong = `Get a prompt and print its messages, each below its role. Arguments are
+NAME=TEXT. --json prints the result object exactly as received.`
 
 const promptExample = `  mcpwire prompt explain topic=pipes -- mcpwire serve
   mcpwire prompt http://127.0.0.1:8080/mcp explain topic=go --json`
@@ -22,7 +21,7 @@ const promptExample = `  mcpwire prompt explain topic=pipes -- mcpwire serve
 func newPromptCommand(e *env) *cobra.Command {
 	return newVerbCommand(e, &cobra.Command{
 		Use:     "prompt TARGET NAME [NAME=TEXT]... [FLAGS]",
-		Short:   "fill in a prompt",
+		Short:   "get a prompt",
 		Long:    promptLong,
 		Example: promptExample,
 	}, &promptVerb{})
@@ -36,7 +35,7 @@ type promptVerb struct {
 }
 
 func (v *promptVerb) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&v.json, "json", false, "print the result object as it came")
+	fs.BoolVar(&v.json, "json", false, "print the result object exactly as received")
 }
 
 func (v *promptVerb) parse(args []string) (err error) {

@@ -12,9 +12,9 @@ import (
 	"mcpwire/mcp"
 )
 
-const readLong = `Reads a resource. Texts are printed as they are. Data goes to -o FILE, or to
-standard output if that is no terminal and there is nothing else; otherwise a
-line describes it. --json prints the result object as it came over the wire.`
+const readLong = `Read a resource. Text is printed unchanged. Data goes to -o FILE, or to standard
+output if that is not a terminal and the resource has nothing else; otherwise a
+line describes it. --json prints the result object exactly as received.`
 
 const readExample = `  mcpwire read demo://about -- mcpwire serve
   mcpwire read http://127.0.0.1:8080/mcp demo:///squares/12 -o square.txt`
@@ -36,8 +36,8 @@ type readVerb struct {
 }
 
 func (v *readVerb) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&v.json, "json", false, "print the result object as it came")
-	fs.StringVarP(&v.file, "output", "o", "", "write what is in the resource to `FILE`; - is standard output")
+	fs.BoolVar(&v.json, "json", false, "print the result object exactly as received")
+	fs.StringVarP(&v.file, "output", "o", "", "write the contents of the resource to `FILE`; - is standard output")
 }
 
 func (v *readVerb) parse(args []string) error {

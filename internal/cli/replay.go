@@ -17,25 +17,27 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-const replayLong = `Plays the client of a recorded session against a server, and compares what the server answers
-with what was answered then. Messages go in their recorded order and with their ids, each as
-soon as everything has been answered that was answered in front of it in the recording. What a
-server chooses anew in each session (cursors, ids of tasks, the state of requests for input) is
-replaced by what it chose this time. What the server asks is answered as it was, by method and
-order; what it did not ask then is declined.
+const replayLong = `Act as the client of a recorded session, and compare the server's responses with
+the recorded ones. Messages are sent in their recorded order and with their ids,
+each after all responses that preceded it in the recording. Values that a server
+chooses anew in each session (cursors, task ids, the state of input requests)
+are replaced with those of this session. Requests from the server get the
+recorded answers, by method and order; requests that were not recorded are
+declined.
 
-FILE is a capture, or the NAME of a server that has one. It is sent to the server that you name
-and to no other. Over HTTP or stdio makes no difference; the era does, since it is never
-translated.
+FILE is a capture, or the NAME of a server that has one. It is sent only to the
+server that you name. The transport may differ from the recorded one. The era
+may not, because replay does not translate.
 
-Not compared, unless --strict asks for it, is what is another one each time: times, UUIDs and
-ULIDs wherever they stand, _meta, ttlMs, and the values of cursors, states and ids of tasks and
-sessions. What was hidden in the recording is equal to anything. A message with something in it
-that was hidden is not sent, unless --set says what stood there.
+Without --strict, replay does not compare values that differ each time: times,
+UUIDs and ULIDs anywhere, _meta, ttlMs, and the values of cursors, states, and
+ids of tasks and sessions. A value that is redacted in the recording matches
+anything. A message with a redacted value is not sent, unless --set provides the
+value.
 
---update replaces FILE by a recording of this session, if everything could be sent and was
-answered, and the exit status is 0 then. Otherwise it is 6 if there are differences, and 4 if
-the server cannot be reached, or ends.`
+--update replaces FILE with a recording of this session if every message was
+sent and answered; the exit status is then 0. Otherwise the exit status is 6 if
+there are differences, and 4 if the server is unreachable or ends.`
 
 const replayExample = `  mcpwire replay session.mcpcap.ndjson -- node build/index.js
   mcpwire replay files https://example.com/mcp --filter 'tool:search' --timing keep
@@ -58,25 +60,25 @@ func newReplayCommand(e *env) *cobra.Command {
 	var f replayFlags
 	c := &cobra.Command{
 		Use:               "replay FILE TARGET [FLAGS] | replay FILE [FLAGS] -- COMMAND",
-		Short:             "be the recorded client: send its requests, compare the answers",
+		Short:             "act as the recorded client, and compare the responses",
 		Long:              replayLong + "\n\n" + targetHelp,
 		Example:           replayExample,
 		ValidArgsFunction: completeCaptures,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) },
 	}
 	fs := c.Flags()
-	fs.BoolVar(&f.json, "json", false, "print an object a line for each request")
-	fs.BoolVar(&f.strict, "strict", false, "compare everything, and the number of notifications")
-	fs.BoolVar(&f.same, "same", false, "the server is the recorded one: its command, or its URL")
-	fs.BoolVar(&f.update, "update", false, "replace FILE by a recording of this session")
-	fs.StringVar(&f.timing, "timing", string(replay.Fast), "`SPEED`: fast, or keep for the pauses that the client made")
-	fs.StringVarP(&f.filter, "filter", "f", "", "send only requests for which a `FILTER` holds, besides the handshake, see mcpwire show --help")
-	fs.StringVarP(&f.output, "output", "o", "", "record this session in a `FILE`, which must not exist")
-	fs.StringVar(&f.redact, "redact", "default", "what is hidden in what is recorded: `WHAT` is default, or off for nothing")
-	fs.Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index, and for an element of a list its name or recorded index; repeat it for several")
-	fs.Var(&f.set, "set", "what stood at a place of a message that was hidden: `POINTER=TEXT`, or POINTER:=JSON; ${VARIABLE} stands for one of the environment")
+	fs.BoolVar(&f.json, "json", false, "print one object per line for each request")
+	fs.BoolVar(&f.strict, "strict", false, "compare everything, including the number of notifications")
+	fs.BoolVar(&f.same, "same", false, "use the recorded server: its command or its URL")
+	fs.BoolVar(&f.update, "update", false, "replace FILE with a recording of this session")
+	fs.StringVar(&f.timing, "timing", string(replay.Fast), "`SPEED` of requests: fast, or keep for the client's recorded pauses")
+	fs.StringVarP(&f.filter, "filter", "f", "", "send only the handshake and requests that match `FILTER`, see mcpwire show --help")
+	fs.StringVarP(&f.output, "output", "o", "", "record this session to `FILE`, which must not exist")
+	fs.StringVar(&f.redact, "redact", "default", "what to redact in the recording: `WHAT` is default, or off for nothing")
+	fs.Var(&f.ignore, "ignore", "do not compare this place in responses: a JSON `POINTER`, with * for any name or index, and the name or recorded index for an element of a list; may be repeated")
+	fs.Var(&f.set, "set", "value for a redacted place in a message: `POINTER=TEXT`, or POINTER:=JSON; ${VARIABLE} is replaced from the environment")
 	f.side.registerOne(fs, capture.Upstream)
-	fs.Int64Var(&f.session, "session", -1, "play only the session with this `NUMBER`; the default is all, one after the other")
+	fs.Int64Var(&f.session, "session", -1, "replay only the session with this `NUMBER`; -1 is all, one after the other")
 	f.target.register(fs)
 	_ = c.RegisterFlagCompletionFunc("timing", cobra.FixedCompletions([]string{string(replay.Fast), string(replay.Keep)}, cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -78,8 +78,8 @@ func newRoot(e *env) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	root := &cobra.Command{
 		Use:           "mcpwire",
-		Short:         "the Model Context Protocol on the bare wire",
-		Long:          "mcpwire speaks the Model Context Protocol on the bare wire: it taps, records,\nshows, checks, calls, mocks and bridges any server, whatever it is written in.",
+		Short:         "work with the Model Context Protocol at the wire level",
+		Long:          "mcpwire speaks the Model Context Protocol at the wire level: it taps, records,\nshows, checks, calls, mocks and bridges any server, in any language.",
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -87,7 +87,7 @@ func newRoot(e *env) *cobra.Command {
 	}
 	root.Flags().Bool("version", false, "print the version")
 	root.Flags().BoolP("help", "h", false, "print this help")
-	root.PersistentFlags().Var(new(errorsFlag), "errors", "how to write errors: `text` or json")
+	root.PersistentFlags().Var(new(errorsFlag), "errors", "format of errors: `text` or json")
 	root.SetIn(e.stdin)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(flagError)
@@ -121,7 +121,7 @@ func addCompletion(root *cobra.Command) {
 	if err != nil {
 		return // cobra has renamed it
 	}
-	c.Short = "write completion for bash, zsh, fish or powershell"
+	c.Short = "generate a completion script for bash, zsh, fish or powershell"
 	c.Example = "  mcpwire completion bash --help\n  mcpwire completion bash > ~/.local/share/bash-completion/completions/mcpwire"
 	examples := map[string]string{
 		"bash":       "  source <(mcpwire completion bash)\n  mcpwire completion bash > ~/.local/share/bash-completion/completions/mcpwire",
@@ -182,7 +182,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
-		Short: "tell about a command",
+		Short: "show help for a command",
 		Example: `  mcpwire help tap
   mcpwire help captures prune`,
 		Args: cobra.ArbitraryArgs,

@@ -17,24 +17,23 @@ import (
 	"mcpwire/mcp"
 )
 
-const sendLong = `Sends messages as they are, without any check, and prints what comes back: the
-payload on standard output, directions and times on standard error. It takes
-messages, @FILE, or - for standard input, which is also read if there is none of
-these and it is no terminal. A text that is one JSON value is one message; of
-others, each line is one. --raw sends the bytes of it all in one piece instead,
-with nothing before or behind.
+const sendLong = `Send messages unchanged and unchecked, and print what comes back: payloads on
+standard output, directions and times on standard error. Messages are arguments,
+@FILE, or - for standard input, which is also read if there are no messages and
+it is not a terminal. Text that is one JSON value is one message; otherwise each
+line is one. --raw sends all bytes in one piece instead, with nothing before or
+after.
 
-A session is opened first, for which --protocol names the revision, and said so:
-with the legacy handshake, unless the first message is a modern one, which has
-its revision in _meta, or is itself initialize. Over HTTP, messages get the
-headers that go with that. With --no-init nothing is sent but what is given:
-over HTTP only Content-Type and Accept are added, and --header 'NAME:' leaves
-those out.
+By default, send first opens a session in the revision of --protocol, and
+reports it. It uses the legacy handshake, unless the first message is modern,
+with its revision in _meta, or is initialize itself. Over HTTP, messages get the
+matching headers. With --no-init, only the given messages are sent: over HTTP,
+only Content-Type and Accept are added, and --header 'NAME:' removes those.
 
-It waits for the answers to all requests among the messages, or if there are
-none, or to what is no JSON, for what comes until nothing has come for --wait.
-Then the input of a stdio server ends, and it waits once more. The exit status
-is 0 whatever the answers say, and 4 if there is none, or no connection.`
+send waits for the responses to all requests. If there are no requests, or the
+input is not JSON, it waits until nothing has arrived for --wait. Then it closes
+the input of a stdio server, and waits once more. The exit status is 0 whatever
+the responses say, and 4 if there is no response or no connection.`
 
 const sendExample = `  mcpwire send '{"jsonrpc":"2.0","id":1,"method":"tools/list"}' -- mcpwire serve
   printf '{"jsonrpc":"2.0","i' | mcpwire send --raw --no-init -- mcpwire serve
@@ -46,7 +45,7 @@ func newSendCommand(e *env) *cobra.Command {
 	f := targetFlags{anyHeader: true}
 	c := &cobra.Command{
 		Use:     "send TARGET [JSON | @FILE | -]... [FLAGS]",
-		Short:   "send messages or bytes as they are, malformed ones too",
+		Short:   "send messages or bytes unchanged, even malformed ones",
 		Long:    sendLong + "\n\n" + targetHelp,
 		Example: sendExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,11 +84,11 @@ type sender struct {
 }
 
 func (v *sender) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&v.raw, "raw", false, "send the bytes in one piece, with no line break behind them")
-	fs.BoolVar(&v.noInit, "no-init", false, "send nothing before, and no headers")
-	fs.BoolVar(&v.batch, "batch", false, "send all messages as one array")
-	fs.DurationVar(&v.wait, "wait", 2*time.Second, "how long to wait when nothing comes")
-	fs.IntVarP(&v.count, "number", "n", 0, "stop after this `NUMBER` of messages; 0 waits as said above")
+	fs.BoolVar(&v.raw, "raw", false, "send the bytes in one piece, without a line break after them")
+	fs.BoolVar(&v.noInit, "no-init", false, "send no handshake and no headers")
+	fs.BoolVar(&v.batch, "batch", false, "send all messages as one JSON array")
+	fs.DurationVar(&v.wait, "wait", 2*time.Second, "time to wait when nothing arrives")
+	fs.IntVarP(&v.count, "number", "n", 0, "stop after this `NUMBER` of messages; 0 waits as described above")
 }
 
 func (v *sender) parse(args []string) error {

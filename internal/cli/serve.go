@@ -19,13 +19,13 @@ import (
 	"mcpwire/stdio"
 )
 
-const serveLong = `Runs the demo server on standard input and output until the input ends, or over
-HTTP until it is told to stop. It speaks every revision of MCP, with and without
+const serveLong = `Run the demo server on standard input and output until the input ends, or over
+HTTP until it is stopped. It speaks every revision of MCP, with and without
 handshake, and offers the tools echo, word_count, add, slow, fail and crash, the
 resource demo://about, the resource template demo:///squares/{n} and the prompt
 explain. Messages go to stdout, the log to stderr.
 
-To use it from a host such as Claude Desktop or Cursor, put this into the host's
+To use it from a host such as Claude Desktop or Cursor, add this to the host's
 configuration (VS Code calls the outer member "servers"):
 
   {
@@ -37,10 +37,10 @@ configuration (VS Code calls the outer member "servers"):
     }
   }
 
-Give the command's whole path if mcpwire is not in the host's PATH.
+Give the command's full path if mcpwire is not in the host's PATH.
 
-Over HTTP only this machine can reach it, and no web page. For others, let
---token-env or --issuer ask who they are, and name the --host that they use.`
+Over HTTP, only this machine can connect, and no web page. For other machines,
+require a token with --token-env or --issuer, and name the --host they use.`
 
 const serveExample = `  echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | mcpwire serve
 
@@ -63,14 +63,14 @@ type serveFlags struct {
 }
 
 func (f *serveFlags) register(fs *pflag.FlagSet) {
-	fs.Func("framing", "how messages are told apart: `KIND` is line, header, or auto, which takes what the client uses and is the default", f.setFraming)
-	fs.Func("log-level", "least `LEVEL` to log: trace, debug, info (the default), warn or error", f.setLevel)
-	fs.BoolVar(&f.json, "log-json", false, "log as lines of JSON")
-	fs.BoolVar(&f.trace, "trace", false, "log each message as it crosses, in [TRACE] lines; the same as --log-level trace")
-	fs.Func("revision", "speak this revision of MCP only, a `DATE` such as mcpwire version lists; repeat it for several; the default is all", f.addRevision)
-	fs.BoolVar(&f.lenient, "lenient", false, "take requests before the handshake is complete")
+	fs.Func("framing", "message framing: `KIND` is line, header, or auto, which follows the client (default auto)", f.setFraming)
+	fs.Func("log-level", "lowest `LEVEL` to log: trace, debug, info, warn or error (default info)", f.setLevel)
+	fs.BoolVar(&f.json, "log-json", false, "log in JSON, one object per line")
+	fs.BoolVar(&f.trace, "trace", false, "log each message in a [TRACE] line; same as --log-level trace")
+	fs.Func("revision", "speak only this revision of MCP, a `DATE` that mcpwire version lists; may be repeated (default all)", f.addRevision)
+	fs.BoolVar(&f.lenient, "lenient", false, "accept requests before the handshake is complete")
 	f.http.register(fs)
-	fs.Func("max-frame", "largest message to read, in bytes, a `SIZE` such as 65536, 64K or 16M; a larger one is skipped and answered with an error; the default is 64M, over HTTP 4M", f.setMaxFrame)
+	fs.Func("max-frame", "largest message to read, in bytes: a `SIZE` such as 65536, 64K or 16M; a larger one is skipped and gets an error (default 64M, over HTTP 4M)", f.setMaxFrame)
 }
 
 func (f *serveFlags) setFraming(s string) error {

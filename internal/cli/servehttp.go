@@ -70,22 +70,22 @@ func (f *httpFlags) clientAddr() func(*http.Request) netip.Addr {
 }
 
 func (f *httpFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.addr, "http", "", "serve Streamable HTTP at an `ADDRESS` such as 127.0.0.1:8080 instead of standard input and output")
+	fs.StringVar(&f.addr, "http", "", "serve Streamable HTTP at `ADDRESS`, such as 127.0.0.1:8080, instead of standard input and output")
 	fs.StringVar(&f.path, "path", "/mcp", "`PATH` of the endpoint")
-	fs.Var(&f.hosts, "host", "`NAME` under which clients reach the server besides localhost; repeat it for several")
-	fs.Var(&f.origins, "origin", "`ORIGIN` of web pages that may use the server, such as https://app.example.com; repeat it for several")
-	fs.StringVar(&f.tokenEnv, "token-env", "", "let in who has the bearer token that the environment variable `NAME` holds")
-	fs.StringVar(&f.issuer, "issuer", "", "let in who has a token of this authorization server, a `URL`; it takes --audience too")
-	fs.StringVar(&f.audience, "audience", "", "public `URL` of this endpoint, which tokens must be for")
-	fs.StringVar(&f.jwks, "jwks", "", "`URL` of the authorization server's keys; the default is what its metadata says")
-	fs.Var(&f.scopes, "scope", "`SCOPE` that a token must have; repeat it for several")
-	fs.StringVar(&f.certFile, "tls-cert", "", "`FILE` with the certificate, in PEM: serve TLS")
-	fs.StringVar(&f.keyFile, "tls-key", "", "`FILE` with the certificate's key, in PEM")
-	fs.BoolVar(&f.h2c, "h2c", false, "take HTTP/2 without TLS too, from proxies")
+	fs.Var(&f.hosts, "host", "host `NAME` that clients use in addition to localhost; may be repeated")
+	fs.Var(&f.origins, "origin", "`ORIGIN` of allowed web pages, such as https://app.example.com; may be repeated")
+	fs.StringVar(&f.tokenEnv, "token-env", "", "require the bearer token in the environment variable `NAME`")
+	fs.StringVar(&f.issuer, "issuer", "", "require a token of the authorization server at `URL`; needs --audience")
+	fs.StringVar(&f.audience, "audience", "", "public `URL` of this endpoint; tokens must be issued for it")
+	fs.StringVar(&f.jwks, "jwks", "", "`URL` of the authorization server's keys (default the one in its metadata)")
+	fs.Var(&f.scopes, "scope", "`SCOPE` that a token must have; may be repeated")
+	fs.StringVar(&f.certFile, "tls-cert", "", "serve TLS with the certificate in `FILE`, in PEM")
+	fs.StringVar(&f.keyFile, "tls-key", "", "`FILE` with the certificate's private key, in PEM")
+	fs.BoolVar(&f.h2c, "h2c", false, "also accept HTTP/2 without TLS, from proxies")
 	fs.BoolVar(&f.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse and /messages")
-	fs.BoolVar(&f.ndjson, "ndjson", false, "also take bodies of type application/x-ndjson: lines of messages, answered by lines")
-	fs.Var(&f.proxies, "behind", "`NETWORK` or address of a proxy in front, whose X-Forwarded-For tells clients apart; repeat it for several")
-	fs.BoolVar(&f.insecure, "insecure", false, "allow an address that other machines reach, without asking who they are")
+	fs.BoolVar(&f.ndjson, "ndjson", false, "also accept bodies of type application/x-ndjson: lines of messages, with lines as the response")
+	fs.Var(&f.proxies, "behind", "`NETWORK` or address of a reverse proxy, whose X-Forwarded-For identifies clients; may be repeated")
+	fs.BoolVar(&f.insecure, "insecure", false, "allow an address that other machines can reach, without authentication")
 }
 
 // check returns an error if flags don't go together. set reports whether a flag was given.

@@ -23,11 +23,11 @@ func newServersCommand(e *env) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "servers [FLAGS]",
-		Short: "list the servers that the hosts on this machine have configured",
-		Long: `Lists the servers that the MCP hosts on this machine have configured, for you and
-for the project that you are in, and which of them go through mcpwire tap. Nothing is
-started. Values of variables and headers, and what looks like a secret among the
-arguments, are not shown. Files that cannot be read are named on standard error.
+		Short: "list the servers that hosts on this machine have configured",
+		Long: `List the servers that the MCP hosts on this machine have configured, for you and
+for the current project, and which of them run through mcpwire tap. Nothing is
+started. Values of variables and headers, and arguments that look like secrets,
+are not shown. Files that cannot be read are named on standard error.
 
 Hosts: ` + strings.Join(hosts.Names()[:7], ", ") + `,
 ` + strings.Join(hosts.Names()[7:], ", ") + `.`,
@@ -37,7 +37,7 @@ Hosts: ` + strings.Join(hosts.Names()[:7], ", ") + `,
 		Args: flagsOnly,
 		RunE: func(*cobra.Command, []string) error { return runServers(e, host, asJSON) },
 	}
-	c.Flags().StringVar(&host, "host", "", "only this `HOST`'s")
+	c.Flags().StringVar(&host, "host", "", "list only the servers of this `HOST`")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object: servers and problems")
 	_ = c.RegisterFlagCompletionFunc("host", completeHosts) // the flag exists
 	return c

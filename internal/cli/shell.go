@@ -18,18 +18,19 @@ import (
 	"mcpwire/mcp"
 )
 
-const shellLong = `Connects to a server and takes commands, one on each line, until quit or the end
-of input: call, read, prompt, list, info, complete and ping, with the arguments
-and flags that they have elsewhere, but without TARGET, and send, log, help and
-quit. What the server says of itself is shown as it comes.
+const shellLong = `Connect to a server and run commands, one per line, until quit or the end of
+input: call, read, prompt, list, info, complete and ping, with the same
+arguments and flags as the commands of mcpwire but without TARGET, and send,
+log, help and quit. Messages that the server sends on its own are shown as they
+arrive.
 
-On a terminal, the tab key completes commands, tools, their arguments, resources
-and prompts, the arrow keys bring back earlier lines, and Ctrl-C ends the
-command under way but not the shell. After an error the shell goes on unless
-there is --fail-fast, and its exit status is that of the last command.
+On a terminal, Tab completes commands, tools, their arguments, resources and
+prompts, the arrow keys recall earlier lines, and Ctrl-C cancels the running
+command but not the shell. After an error the shell continues, unless
+--fail-fast is given. Its exit status is that of the last command.
 
-A word may stand in 'single' or "double" quotes. JSON needs none: x:={"a": [1,
-2]}.`
+A word may be in 'single' or "double" quotes. JSON needs no quotes:
+x:={"a": [1, 2]}.`
 
 const shellExample = `  mcpwire shell -- mcpwire serve
   printf 'list tools\ncall add a=2 b=3\n' | mcpwire shell -- mcpwire serve`
@@ -39,7 +40,7 @@ func newShellCommand(e *env) *cobra.Command {
 	sh := &shell{}
 	c := &cobra.Command{
 		Use:         "shell TARGET [FLAGS]",
-		Short:       "work with a server line by line",
+		Short:       "run commands on a server line by line",
 		Long:        shellLong + "\n\n" + targetHelp,
 		Example:     shellExample,
 		Annotations: map[string]string{ownSignals: "true"},
@@ -58,7 +59,7 @@ func newShellCommand(e *env) *cobra.Command {
 			return sh.open(cmd.Context(), d)
 		},
 	}
-	c.Flags().BoolVar(&sh.failFast, "fail-fast", false, "end with the first command that fails")
+	c.Flags().BoolVar(&sh.failFast, "fail-fast", false, "exit after the first command that fails")
 	f.register(c.Flags())
 	return c
 }

@@ -150,23 +150,23 @@ func verbUse(name string) string {
 	case "read":
 		return "read URI                                 read a resource"
 	case "prompt":
-		return "prompt NAME [NAME=TEXT]...               fill in a prompt"
+		return "prompt NAME [NAME=TEXT]...               get a prompt"
 	case "list":
-		return "list [tools|resources|templates|prompts] list what there is"
+		return "list [tools|resources|templates|prompts] list what the server offers"
 	case "info":
-		return "info                                     show what the server is"
+		return "info                                     show the identity and capabilities"
 	case "complete":
 		return "complete (prompt NAME | resource TEMPLATE) ARGUMENT VALUE"
 	case "ping":
-		return "ping [-c NUMBER]                         measure the time of an answer"
+		return "ping [-c NUMBER]                         measure the response time"
 	case "send":
 		return "send METHOD [PARAMS]                     send a request or a notification"
 	case "log":
-		return "log LEVEL                                say which log messages are wanted"
+		return "log LEVEL                                set the level of log messages"
 	case "help":
-		return "help [COMMAND]                           tell about a command"
+		return "help [COMMAND]                           show help for a command"
 	}
-	return "quit                                     end the shell"
+	return "quit                                     exit the shell"
 }
 
 // verbHelp returns the help of one command.

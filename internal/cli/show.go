@@ -18,16 +18,16 @@ func newShowCommand(e *env) *cobra.Command {
 	var f showFlags
 	c := &cobra.Command{
 		Use:   "show [FILE | NAME]... [-n N[-M]] [FLAGS]",
-		Short: "show what was recorded, exchange by exchange",
-		Long: `Shows a capture: one line for each request with what became of it, and indented
-below it what happened because of it: progress, log messages, what the server
-asked meanwhile, further rounds, polls of a task. What the process wrote, its
-start and end stand in the same timeline. Several captures become one timeline.
+		Short: "show recorded exchanges",
+		Long: `Show a capture: one line for each request with its result, and indented below it
+what the request caused: progress, log messages, requests from the server, input
+rounds, polls of a task. Output of the process, its start and its exit are in
+the same timeline. Several captures form one timeline.
 
-FILE is a capture, NAME that of a server with one (mcpwire captures lists them),
-- standard input; without any it is the newest. --follow waits for one. The first column is the number
-of the event in the capture; -n shows everything about the exchange that an
-event belongs to: request, response, headers, times.
+FILE is a capture, NAME is a server that has one (mcpwire captures lists them),
+and - is standard input. The default is the newest capture; --follow waits for
+one. The first column is the number of the event in the capture. -n shows
+everything about the exchange of an event: request, response, headers, times.
 
 Filters:  tool:search  method:/^tools/  status:error  -method:ping  dur>500ms
           size>1MB  kind:stderr  has:_meta.traceparent  finding:RULE  n:12-20
@@ -43,12 +43,12 @@ Statuses: ok, error, iserror, input_required, task, cancelled, pending,
 		RunE:              func(cmd *cobra.Command, args []string) error { return runShow(cmd, e, &f, args) },
 	}
 	f.side.register(c, "")
-	c.Flags().StringVarP(&f.filter, "filter", "f", "", "show only exchanges for which a `FILTER` holds")
+	c.Flags().StringVarP(&f.filter, "filter", "f", "", "show only exchanges that match `FILTER`")
 	c.Flags().StringVarP(&f.number, "number", "n", "", "show the exchanges of events `N`, N-M or N- in full")
-	c.Flags().BoolVar(&f.raw, "raw", false, "print the exact bytes of the payloads, each with a line break behind it")
-	c.Flags().BoolVar(&f.json, "json", false, "print an object for each exchange; with -n the messages themselves")
+	c.Flags().BoolVar(&f.raw, "raw", false, "print the exact bytes of the payloads, each followed by a line break")
+	c.Flags().BoolVar(&f.json, "json", false, "print an object for each exchange; with -n, the messages themselves")
 	c.Flags().BoolVar(&f.frames, "frames", false, "print a line for each event instead")
-	c.Flags().BoolVar(&f.follow, "follow", false, "go on while the capture is being written")
+	c.Flags().BoolVar(&f.follow, "follow", false, "keep reading while the capture is being written")
 	return c
 }
 

@@ -22,14 +22,14 @@ func (f *sideFlag) register(c *cobra.Command, fallback capture.Side) {
 	if fallback != "" {
 		what = string(fallback)
 	}
-	c.Flags().Var(f, "side", "of what a bridge has recorded, read this `SIDE`: downstream, with its clients, upstream, with the server, or both; the default is "+what)
+	c.Flags().Var(f, "side", "side of a bridge's capture to read: `SIDE` is downstream (clients), upstream (server) or both (default "+what+")")
 	completeFlag(c, "side", func() []string { return []string{string(capture.Downstream), string(capture.Upstream), both} })
 }
 
 // registerOne is register for commands that can read one side only.
 func (f *sideFlag) registerOne(fs *pflag.FlagSet, fallback capture.Side) {
 	f.side = fallback
-	fs.Func("side", "of what a bridge has recorded, read this `SIDE`: downstream, with its clients, or upstream, with the server; the default is "+string(fallback), func(s string) error {
+	fs.Func("side", "side of a bridge's capture to read: `SIDE` is downstream (clients) or upstream (server) (default "+string(fallback)+")", func(s string) error {
 		if s == both {
 			return fmt.Errorf("want downstream or upstream")
 		}

@@ -15,11 +15,11 @@ import (
 func newSpecCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "spec [METHOD|CODE|FIELD|HEADER|TYPE] [flags]",
-		Short: "look something up in the specification, offline",
-		Long: `Tells what a method, an error code, a member of a message, a header or a type of
-MCP is: who sends it and when, what it looks like, what each revision changed,
-which rules concern it, and an example. Without a word it lists what there is.
-A word with several meanings gets all of them.`,
+		Short: "look up a term in the specification, offline",
+		Long: `Explain a method, an error code, a member of a message, a header or a type of
+MCP: who sends it and when, its form, what each revision changed, the related
+rules, and an example. Without an argument, list all terms. If a term has
+several meanings, all of them are shown.`,
 		Example: `  mcpwire spec tools/call
   mcpwire spec tools/call --rev ` + mcp.Revision20250618.String() + `
   mcpwire spec -32020
@@ -30,8 +30,8 @@ A word with several meanings gets all of them.`,
 		// Codes begin with a hyphen. RunE separates them from flags.
 		DisableFlagParsing: true,
 	}
-	revs := c.Flags().StringSlice("rev", nil, "say only what concerns this `REVISION`; may be repeated")
-	asJSON := c.Flags().Bool("json", false, "write JSON")
+	revs := c.Flags().StringSlice("rev", nil, "show only what applies to this `REVISION`; may be repeated")
+	asJSON := c.Flags().Bool("json", false, "print JSON")
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp

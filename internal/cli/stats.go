@@ -17,17 +17,17 @@ func newStatsCommand(e *env) *cobra.Command {
 	var side sideFlag
 	c := &cobra.Command{
 		Use:   "stats [FILE|NAME...] [--by tool|method] [--json]",
-		Short: "sum up a capture: calls, errors, latency, bytes",
-		Long: `Sums captures up, tool by tool or method by method: how many calls, how many
-failed, how long the server took (half of the calls, 95 and 99 of a hundred took
-no longer), and the bytes of requests, of responses and of a tool's definition,
-which every model that is offered the tool has to read.
+		Short: "summarize captures: calls, errors, latency, bytes",
+		Long: `Summarize captures by tool or by method: the number of calls and of failures,
+the server's response times (median, 95th and 99th percentile), and the bytes of
+requests, of responses and of a tool's definition, which every model that is
+offered the tool must read.
 
-Of what a bridge has recorded it is the side of its clients that counts, unless
---side says otherwise: each call is on both.
+For a bridge's capture, stats counts the downstream side, unless --side selects
+another: each call is on both sides.
 
-The time for which the server waited for the client or its user does not count,
-and the rounds of one call are one call. Without a file it is the newest
+Time that the server spends waiting for the client or its user does not count,
+and all input rounds of a call count as one call. The default is the newest
 capture.`,
 		Example: `  mcpwire stats
   mcpwire stats fs github --by method
@@ -56,7 +56,7 @@ capture.`,
 		},
 	}
 	side.register(c, capture.Downstream)
-	c.Flags().StringVar(&by, "by", "tool", "what to sum up: tool or method")
+	c.Flags().StringVar(&by, "by", "tool", "summarize by tool or method")
 	c.Flags().BoolVar(&asJSON, "json", false, "print an array of objects")
 	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"tool", "method"}, cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -23,26 +23,27 @@ import (
 	"mcpwire/internal/proxy/tap"
 )
 
-const tapLong = `Runs a server and stands between it and its host: everything passes as if tap were
-not there, and is recorded. Put "mcpwire tap --" before the server's command in the
-host's configuration, or let mcpwire wrap do it; -- may be left out, and flags of tap
-go before the command. Bytes, standard error, the end of input, signals and the exit
-status are the server's; when either side dies, nothing is left behind.
+const tapLong = `Run a server and record the traffic between it and its host, without changing
+anything. Put "mcpwire tap --" before the server's command in the host's
+configuration, or let mcpwire wrap do it. -- may be omitted; flags of tap go
+before the command. Bytes, standard error, the end of input, signals and the
+exit status pass through. When either side dies, no process is left behind.
 
-Captures go to a folder of yours that mcpwire captures lists. What looks like a
-secret is hidden before it is written.
+Captures go to your own folder, which mcpwire captures lists. Values that look
+like secrets are redacted before they are written.
 
-With --listen, tap stands before a server on HTTP instead. Give clients the address
-in the place of the server's.
+With --listen, tap is a proxy for a server on HTTP instead. Give clients its
+address in place of the server's.
 
-With --restart-on, tap keeps the host's connection while the server is started again:
-"crash" when it ends by itself, "SIGHUP" when tap is sent that signal, anything else
-when a file changes that matches the pattern ("**" stands for any number of folders).
-The handshake, the level of logging and subscriptions are sent to the new server again,
-and the host is told that tools, prompts and resources may have changed. Requests that
-were under way are answered with an error; later ones wait. What the old server kept in
-memory, its tasks, cursors and open questions to the user are lost, and if the new one
-agrees on another revision or other capabilities, the host does not learn of it.`
+With --restart-on, tap keeps the connection to the host while it restarts the
+server: "crash" when the server ends on its own, "SIGHUP" when tap receives that
+signal, and any other value when a file changes that matches this pattern ("**"
+matches any number of folders). tap sends the handshake, the log level and
+subscriptions to the new server again, and tells the host that tools, prompts
+and resources may have changed. Requests in flight get an error; later ones
+wait. The state in the old server's memory is lost: tasks, cursors and pending
+input requests to the user. If the new server negotiates another revision or
+other capabilities, the host does not learn of it.`
 
 const tapExample = `  mcpwire tap -- node build/index.js
   mcpwire tap --name files --check -- npx -y @modelcontextprotocol/server-filesystem ~
@@ -73,27 +74,27 @@ type tapFlags struct {
 }
 
 func (f *tapFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.name, "name", "", "`NAME` of the server in the capture; the default is the command's")
-	fs.StringVarP(&f.output, "output", "o", "", "record to this `FILE`, which must not exist; compressed if it ends in .gz or .zst")
+	fs.StringVar(&f.name, "name", "", "`NAME` of the server in the capture (default the command's name)")
+	fs.StringVarP(&f.output, "output", "o", "", "record to `FILE`, which must not exist; compressed if it ends in .gz or .zst")
 	fs.BoolVar(&f.noRecord, "no-record", false, "record nothing")
-	fs.BoolVar(&f.check, "check", false, "hold what passes against the rules, and print findings on stderr as they come")
-	fs.StringVar(&f.redact, "redact", "default", "what is hidden in the capture: `WHAT` is default, or off for nothing")
-	fs.BoolVarP(&f.verbose, "verbose", "v", false, "say on stderr what tap does")
-	fs.StringArrayVar(&f.restartOn, "restart-on", nil, "start the server again on crash, on SIGHUP, or when a file changes that a pattern matches: one `CAUSE`; repeat it for several")
-	fs.StringVar(&f.listen, "listen", "", "tap a server on HTTP: the `ADDRESS` for its clients, such as 127.0.0.1:9000")
-	fs.StringVar(&f.tlsCert, "tls-cert", "", "with --listen, `FILE` with a certificate, in PEM: clients use TLS")
-	fs.StringVar(&f.tlsKey, "tls-key", "", "with --listen, `FILE` with the certificate's key, in PEM")
-	fs.StringVar(&f.caFile, "cacert", "", "with --listen, `FILE` with certificates that vouch for the server, in PEM, besides the system's")
-	fs.BoolVar(&f.insecure, "insecure", false, "with --listen, take any certificate of the server")
-	fs.Var(&f.hosts, "host", "with --listen, `NAME` under which clients reach the tap besides localhost; repeat it for several")
-	fs.StringVar(&f.origin, "origin", "", "with --listen, the `ORIGIN` that the server is told instead of that of a page of this machine or of a --host; drop tells it none")
+	fs.BoolVar(&f.check, "check", false, "check the traffic against the rules, and print findings on stderr")
+	fs.StringVar(&f.redact, "redact", "default", "what to redact in the capture: `WHAT` is default, or off for nothing")
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "print on stderr what tap does")
+	fs.StringArrayVar(&f.restartOn, "restart-on", nil, "restart the server on this `CAUSE`: crash, SIGHUP, or a pattern of files, when one of them changes; may be repeated")
+	fs.StringVar(&f.listen, "listen", "", "tap a server on HTTP; clients connect to `ADDRESS`, such as 127.0.0.1:9000")
+	fs.StringVar(&f.tlsCert, "tls-cert", "", "with --listen, serve TLS with the certificate in `FILE`, in PEM")
+	fs.StringVar(&f.tlsKey, "tls-key", "", "with --listen, `FILE` with the certificate's private key, in PEM")
+	fs.StringVar(&f.caFile, "cacert", "", "with --listen, `FILE` of CA certificates, in PEM, to trust in addition to the system's")
+	fs.BoolVar(&f.insecure, "insecure", false, "with --listen, do not check the server's TLS certificate")
+	fs.Var(&f.hosts, "host", "with --listen, host `NAME` that clients use in addition to localhost; may be repeated")
+	fs.StringVar(&f.origin, "origin", "", "with --listen, `ORIGIN` to send to the server instead of that of a page on this machine or a --host; drop sends none")
 }
 
 func newTapCommand(e *env) *cobra.Command {
 	var f tapFlags
 	c := &cobra.Command{
 		Use:         "tap [FLAGS] [--] COMMAND [ARGUMENTS] | tap [FLAGS] --listen ADDRESS URL",
-		Short:       "pass everything between a host and a server, and record it",
+		Short:       "record the traffic between a host and a server",
 		Long:        tapLong,
 		Example:     tapExample,
 		Annotations: map[string]string{ownSignals: "true"},

@@ -11,10 +11,10 @@ import (
 
 // targetHelp is the part of a command's help that describes TARGET.
 const targetHelp = `TARGET is a URL, the name of a server in any host's configuration (mcpwire
-servers lists them), HOST:NAME, or FILE:NAME. Everything behind -- is the
-command line of a stdio server instead, and is not touched; TARGET is left out
-then. mcpwire asks once before it uses a server of the project's own file, such
-as ./.mcp.json; without a terminal that needs HOST:NAME or --trust-project.`
+servers lists them), HOST:NAME, or FILE:NAME. Or omit TARGET, and put
+the command line of a stdio server after --, which is used unchanged. mcpwire
+asks once before it uses a server from a project's own file, such as
+./.mcp.json. Without a terminal, this requires HOST:NAME or --trust-project.`
 
 // A targetSpec is the server that a command line names: a command to start, or a URL.
 type targetSpec struct {

@@ -11,10 +11,10 @@ func newUnwrapCommand(e *env) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use:   "unwrap NAME|--all [FLAGS]",
-		Short: "have a host run a server without the tap again",
-		Long: `Makes the entry of a server what it was before mcpwire wrap. If nothing else has
-changed in the file since, the file is byte by byte what it was; otherwise only the
-entry changes, and what was edited meanwhile stays. Restart the host afterwards.`,
+		Short: "run a server of a host without the tap again",
+		Long: `Restore the entry of a server to its state before mcpwire wrap. If nothing else
+in the file has changed, the file is restored byte for byte. Otherwise only the
+entry changes, and other edits are kept. Restart the host afterwards.`,
 		Example: `  mcpwire unwrap filesystem
   mcpwire unwrap --all
   mcpwire unwrap --all --host claude-desktop --dry-run`,
@@ -28,6 +28,6 @@ entry changes, and what was edited meanwhile stays. Restart the host afterwards.
 		},
 	}
 	sel.flags(c)
-	c.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "print what would change, and change nothing")
+	c.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
 	return c
 }

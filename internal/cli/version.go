@@ -19,7 +19,7 @@ func newVersionCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
-		Long:  "Prints the version, the revisions of MCP that it speaks, and what it was built\nwith.",
+		Long:  "Print the version, the supported revisions of MCP, and build information.",
 		Example: `  mcpwire version
   mcpwire version | head -1`,
 		Args: flagsOnly,

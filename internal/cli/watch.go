@@ -39,20 +39,22 @@ const (
 	fewPast = 3
 )
 
-const watchLong = `Shows what goes over the wire of every tap that runs on this machine, and of every
-capture that grows, while it does: exchanges with what happened because of them,
-timers for those without an answer, a waterfall, what the rules find, and everything
-about one of them beside it. Press ? for the keys.
+const watchLong = `Show live traffic of every running tap on this machine and of every growing
+capture: exchanges and what they cause, timers for pending requests, a
+waterfall, findings of the rules, and all details of the selected exchange.
+Press ? for the keys.
 
-FILE is a capture, NAME that of a server with one (mcpwire captures lists them): then
-only those are watched. Without any, the newest captures of the past are shown, too.
+FILE is a capture, and NAME is a server that has one (mcpwire captures lists
+them): watch then shows only these. Without any, it also shows the newest past
+captures.
 
---web serves the same as a page to this machine's browsers. ADDR is where, such as
-127.0.0.1:8123; the address to open, with a token in it, is printed.
+--web serves the same view as a page to browsers on this machine. ADDR is its
+address, such as 127.0.0.1:8123. The URL to open, which contains a token, is
+printed.
 
-Where there is no terminal, and with --plain, each exchange is a line that is printed
-when it is complete; with --json, an object. They end when there is nothing more to
-come, if captures were named.
+Without a terminal, or with --plain, watch prints a line for each exchange when
+it is complete; with --json, an object. Both end when all captures that you
+named are complete.
 
 The filters are those of mcpwire show.`
 
@@ -66,23 +68,23 @@ func newWatchCommand(e *env) *cobra.Command {
 	var f watchFlags
 	c := &cobra.Command{
 		Use:               "watch [FILE | NAME]... [--filter F] [--plain | --json | --web[=ADDR]]",
-		Short:             "see the traffic as it goes, in the terminal or the browser",
+		Short:             "show live traffic in the terminal or the browser",
 		Long:              watchLong,
 		Example:           watchExample,
 		ValidArgsFunction: completeCaptures,
 		RunE:              func(cmd *cobra.Command, args []string) error { return runWatch(cmd, e, &f, args) },
 	}
 	fs := c.Flags()
-	fs.StringVarP(&f.filter, "filter", "f", "", "show only exchanges for which a `FILTER` holds")
-	fs.BoolVar(&f.plain, "plain", false, "print a line for each exchange, also on a terminal")
-	fs.BoolVar(&f.json, "json", false, "print an object for each exchange that is complete")
-	fs.StringVar(&f.web, "web", "", "serve a page at an `ADDR`ess of this machine")
+	fs.StringVarP(&f.filter, "filter", "f", "", "show only exchanges that match `FILTER`")
+	fs.BoolVar(&f.plain, "plain", false, "print a line for each exchange, even on a terminal")
+	fs.BoolVar(&f.json, "json", false, "print an object for each complete exchange")
+	fs.StringVar(&f.web, "web", "", "serve a page at `ADDR` on this machine")
 	fs.Lookup("web").NoOptDefVal = webHere
 	fs.BoolVar(&f.open, "open", false, "with --web, open the page in the browser")
-	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --web, allow an address that other machines reach; what they see and send is not encrypted")
-	fs.IntVar(&f.past, "past", fewPast, "show `N` captures of the past as well, the newest; -1 is all (default 3, and 0 with --plain and --json)")
+	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --web, allow an address that other machines can reach; their traffic is not encrypted")
+	fs.IntVar(&f.past, "past", fewPast, "also show the newest `N` past captures; -1 is all (default 3, and 0 with --plain and --json)")
 	fs.Lookup("past").DefValue = "0" // the text says it
-	fs.BoolVar(&f.noRules, "no-rules", false, "do not hold the traffic against the rules of mcpwire check")
+	fs.BoolVar(&f.noRules, "no-rules", false, "do not check the traffic against the rules of mcpwire check")
 	return c
 }
 

@@ -23,9 +23,9 @@ type selection struct {
 }
 
 func (s *selection) flags(c *cobra.Command) {
-	c.Flags().BoolVar(&s.all, "all", false, "all servers")
-	c.Flags().StringVar(&s.host, "host", "", "only this `HOST`'s")
-	c.Flags().StringVar(&s.file, "file", "", "only those in this `FILE`")
+	c.Flags().BoolVar(&s.all, "all", false, "select all servers")
+	c.Flags().StringVar(&s.host, "host", "", "select only servers of this `HOST`")
+	c.Flags().StringVar(&s.file, "file", "", "select only servers in this `FILE`")
 	_ = c.RegisterFlagCompletionFunc("host", completeHosts) // the flag exists
 }
 
@@ -40,15 +40,16 @@ func newWrapCommand(e *env) *cobra.Command {
 	w := &wrapping{}
 	c := &cobra.Command{
 		Use:   "wrap NAME|--all [FLAGS]",
-		Short: "have a host run a server through the tap",
-		Long: `Rewrites the entry of a server in the configuration of its host, so that the host
-runs mcpwire tap with the server behind it: then all that goes between the two is
-recorded. NAME is the name of a server, HOST:NAME or FILE:NAME; mcpwire servers lists
-them. Comments, order and formatting stay, a backup is kept, and mcpwire unwrap makes
-the entry what it was. Restart the host afterwards.
+		Short: "run a server of a host through the tap",
+		Long: `Rewrite the entry of a server in its host's configuration, so that the host runs
+the server through mcpwire tap, which records all traffic between them. NAME is
+the name of a server, HOST:NAME or FILE:NAME; mcpwire servers lists them.
+Comments, order and formatting are kept, and a backup is made. mcpwire unwrap
+restores the entry. Restart the host afterwards.
 
-A host does not start what it reaches by a URL, so there --listen says where a tap is
-listening: the entry then goes to that address, and you run the tap yourself.`,
+A host does not start a server that it reaches by URL. For such a server,
+--listen gives the address of a tap: the entry then points there, and you run
+the tap yourself.`,
 		Example: `  mcpwire wrap filesystem --dry-run
   mcpwire wrap cursor:filesystem
   mcpwire wrap --all --host claude-desktop
@@ -57,9 +58,9 @@ listening: the entry then goes to that address, and you run the tap yourself.`,
 		RunE: func(*cobra.Command, []string) error { return w.run(e) },
 	}
 	w.flags(c)
-	c.Flags().BoolVarP(&w.dryRun, "dry-run", "n", false, "print what would change, and change nothing")
-	c.Flags().StringVar(&w.command, "command", "", "write this `PROGRAM` for mcpwire; by default the path of this one")
-	c.Flags().StringVar(&w.listen, "listen", "", "`ADDRESS` of the tap that a server with a URL is to be reached through")
+	c.Flags().BoolVarP(&w.dryRun, "dry-run", "n", false, "only print what would change")
+	c.Flags().StringVar(&w.command, "command", "", "`PROGRAM` to write for mcpwire (default this program's path)")
+	c.Flags().StringVar(&w.listen, "listen", "", "`ADDRESS` of the tap for a server with a URL")
 	return c
 }
 
