@@ -19,8 +19,9 @@ import (
 
 const rsMetadataURL = "https://api.example.com/.well-known/oauth-protected-resource/mcp"
 
-// rsUsers knows tokens by what follows from them: "down" is unavailable, "expired-late" expired without the verifier noticing, others that begin with
-// "user-" are good and have the scopes that follow, separated by dots.
+// rsUsers knows tokens by what follows from them: "down" is unavailable, "expired-late" expired
+// without the verifier noticing, others that begin with "user-" are good and have the scopes that
+// follow, separated by dots.
 var rsUsers = verifierFunc(func(_ context.Context, token string) (*auth.Principal, error) {
 	switch {
 	case token == "down":
@@ -268,7 +269,8 @@ func TestCanonicalResource(t *testing.T) {
 	}
 }
 
-// FuzzBearerHeader: whatever is in the header, only the one token gets through, and the answer is one of those for clients' mistakes.
+// FuzzBearerHeader: whatever is in the header, only the one token gets through, and the answer is
+// one of those for clients' mistakes.
 func FuzzBearerHeader(f *testing.F) {
 	const good = "user-a"
 	for _, s := range []string{"Bearer user-a", "bearer   user-a", "Bearer user-a=", "Bearer user-a,Bearer b", "Bearer\tuser-a", "DPoP user-a", "", "Bearer"} {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A Principal is the identity on whose behalf a request comes, from a verified token. It does not
+// A Principal is the identity that a request acts for, from a verified token. It does not
 // contain the token or anything else that would let its holder act as the client. A returned
 // Principal is shared: neither it nor its slices and maps may be changed.
 type Principal struct {
@@ -86,7 +86,7 @@ func appendEscaped(dst []byte, s string) []byte {
 
 type principalKey struct{}
 
-// WithPrincipal returns a context for requests on behalf of p. [Guard.Protect] calls it; it is
+// WithPrincipal returns a context for requests of p. [Guard.Protect] calls it; it is
 // exported for other ways to authenticate, and for tests.
 func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)

@@ -295,7 +295,8 @@ func TestLoopbackEnds(t *testing.T) {
 	}
 }
 
-// TestLoopbackLogin is a whole login with a listener; the registration is used again, with another port.
+// TestLoopbackLogin is a whole login with a listener; the registration is used again, with another
+// port.
 func TestLoopbackLogin(t *testing.T) {
 	w := newWorld(t)
 	w.as[worldAS].iss = worldAS

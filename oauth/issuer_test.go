@@ -18,7 +18,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// A worldIssuer is an authorization server that checks what a client must do, and fails the test if it does not.
+// A worldIssuer is an authorization server that checks what a client must do, and fails the test if
+// it does not.
 type worldIssuer struct {
 	w      *world
 	origin string

@@ -231,7 +231,8 @@ func ExampleNewFileStore() {
 	// Output: <nil>
 }
 
-// TestFileStoresShared: stores of one file, as of several processes, save while others read all the time.
+// TestFileStoresShared: stores of one file, as of several processes, save while others read all the
+// time.
 func TestFileStoresShared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	open := func() oauth.Store {

@@ -172,7 +172,8 @@ func TestPersistFirst(t *testing.T) {
 	}
 }
 
-// TestStoreIsShared holds that a second process uses the first one's tokens, and finds those that the first refreshed.
+// TestStoreIsShared holds that a second process uses the first one's tokens, and finds those that
+// the first refreshed.
 func TestStoreIsShared(t *testing.T) {
 	w := refreshing(t)
 	path := filepath.Join(t.TempDir(), "tokens.json")
@@ -220,7 +221,7 @@ func TestNobodyToAsk(t *testing.T) {
 	mustPost(t, w.transport(func(o *oauth.ClientOptions) { o.Store, o.Grant = store, nil }))
 }
 
-// A asker is a user of several processes, who is asked in one of them.
+// An asker is a user of several processes, who is asked in one of them.
 type promptedUser struct {
 	oauth.ManualPrompter
 	asked  chan struct{} // gets an element for each question
@@ -245,7 +246,8 @@ func newPromptedUser(w *world) *promptedUser {
 	return a
 }
 
-// process returns a transport of another process with the same store. waits gets an element when it waits for another to ask.
+// process returns a transport of another process with the same store. waits gets an element when it
+// waits for another to ask.
 func (u *promptedUser) process(t *testing.T, w *world, path string) (rt http.RoundTripper, waits chan struct{}) {
 	t.Helper()
 	waits = make(chan struct{}, 10)
@@ -271,7 +273,8 @@ func (u *promptedUser) process(t *testing.T, w *world, path string) (rt http.Rou
 	}), waits
 }
 
-// TestLoginInTurn has two processes that need the user at once: one asks. What comes of it goes for both, unless the one that asked is gone.
+// TestLoginInTurn has two processes that need the user at once: one asks. What comes of it goes for
+// both, unless the one that asked is gone.
 func TestLoginInTurn(t *testing.T) {
 	errLeft := errors.New("left")
 	for _, tt := range []struct {
@@ -322,8 +325,8 @@ func TestLoginInTurn(t *testing.T) {
 	}
 }
 
-// TestLoginMeanwhile has processes whose token is no good any more, while the store has one that another process got: it is taken, and if it is no good either, the user is
-// asked.
+// TestLoginMeanwhile has processes whose token is no good any more, while the store has one that
+// another process got: it is taken, and if it is no good either, the user is asked.
 func TestLoginMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	a := newPromptedUser(w)

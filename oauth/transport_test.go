@@ -130,7 +130,8 @@ func TestStepUpLimit(t *testing.T) {
 	})
 }
 
-// TestStepUpOperations has a server that is never content with any of several operations: which of them a request is part of, its message tells.
+// TestStepUpOperations has a server that is never content with any of several operations: which of
+// them a request is part of, its message tells.
 func TestStepUpOperations(t *testing.T) {
 	w := newWorld(t)
 	n := 0
@@ -156,7 +157,8 @@ func TestStepUpOperations(t *testing.T) {
 	}
 }
 
-// stepUpState is how often the user is asked for more because of a request with this body, that is refused all the same.
+// stepUpState is how often the user is asked for more because of a request with this body, that is
+// refused all the same.
 func stepUpState(t *testing.T, w *world, rt http.RoundTripper, body string) int {
 	t.Helper()
 	before := len(w.as[worldAS].scopesAsked())
@@ -172,7 +174,8 @@ func stepUpState(t *testing.T, w *world, rt http.RoundTripper, body string) int 
 	return len(w.as[worldAS].scopesAsked()) - before
 }
 
-// TestStepUpNames: requests that bring no message are one operation, and what is kept of a name is bounded.
+// TestStepUpNames: requests that bring no message are one operation, and what is kept of a name is
+// bounded.
 func TestStepUpNames(t *testing.T) {
 	w := newWorld(t)
 	n := 0
@@ -195,7 +198,8 @@ func TestStepUpNames(t *testing.T) {
 	}
 }
 
-// TestWithoutLogin has requests for which nobody is to be asked, before and after others that are worth it.
+// TestWithoutLogin has requests for which nobody is to be asked, before and after others that are
+// worth it.
 func TestWithoutLogin(t *testing.T) {
 	w := newWorld(t)
 	w.need = needHeader
@@ -242,7 +246,8 @@ func TestWithoutLoginFails(t *testing.T) {
 	mustPost(t, rt)
 }
 
-// TestWithoutLoginForItself: where nobody is asked anyway, such requests are like others, and as limited.
+// TestWithoutLoginForItself: where nobody is asked anyway, such requests are like others, and as
+// limited.
 func TestWithoutLoginForItself(t *testing.T) {
 	w := newWorld(t)
 	n := 0
@@ -462,7 +467,8 @@ func ExampleParseChallenges() {
 	// bearer "files:read files:write"
 }
 
-// FuzzParseChallenges holds that what was read can be written, and is the same when it is read again.
+// FuzzParseChallenges holds that what was read can be written, and is the same when it is read
+// again.
 func FuzzParseChallenges(f *testing.F) {
 	for _, s := range []string{`Bearer realm="a, b=\"c\"", scope=x`, "Negotiate YWJj==, Bearer a=b", "a,b c,d=e", `Bearer a="1`, "=", `x y="\\"`} {
 		f.Add(s)

@@ -27,8 +27,8 @@ const (
 	worldCallback = "http://127.0.0.1:3118/callback"
 )
 
-// A world has an MCP server, its authorization servers and an identity provider. It is a transport: nothing goes over a network. What is wrong with it is
-// set before the first request.
+// A world has an MCP server, its authorization servers and an identity provider. It is a transport:
+// nothing goes over a network. What is wrong with it is set before the first request.
 type world struct {
 	t *testing.T
 

@@ -96,7 +96,7 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 	case !e.canAsk():
 		browse = openBrowser
 	case f.listen != "":
-		browse = askFirst(e.stderr, e.asker.ask, openBrowser)
+		browse = askFirst(e.stderr, e.prompter.ask, openBrowser)
 	}
 	h.next, err = f.target.authorized(e, t, h, watcher{recorded, &h.refused}, conf, how, browse)
 	return h, err

@@ -70,7 +70,7 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		d.opts.Logger = verboseLogger(e)
 	}
 	if d.canAsk() {
-		d.ask = e.asker.ask
+		d.ask = e.prompter.ask
 	}
 	if err := d.answers(); err != nil {
 		return nil, err

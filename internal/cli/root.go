@@ -21,9 +21,9 @@ import (
 type env struct {
 	stdin          *os.File
 	stdout, stderr io.Writer
-	// asker asks the user on stdin and stderr. All commands share it, so that input it has buffered
-	// is not lost.
-	asker *lineAsker
+	// prompter asks the user on stdin and stderr. All commands share it, so that input it has
+	// buffered is not lost.
+	prompter *linePrompter
 	// errors is the format of errors.
 	errors errorFormat
 }
@@ -35,7 +35,7 @@ func (e *env) canAsk() bool {
 
 // Run runs the command line args, without the program's name, and returns the exit status.
 func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.Writer) int {
-	e := &env{stdin, stdout, stderr, &lineAsker{in: stdin, out: stderr}, errorFormatOf(args)}
+	e := &env{stdin, stdout, stderr, &linePrompter{in: stdin, out: stderr}, errorFormatOf(args)}
 	root := newRoot(e)
 	root.SetArgs(args)
 	help := &helpWriter{w: stdout}

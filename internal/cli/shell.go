@@ -96,7 +96,7 @@ func (sh *shell) open(ctx context.Context, d *dialer) error {
 		t := newTermSource(d.e, d.notes, sh.words)
 		d.ask, sh.lines = t.ask, t
 	} else {
-		sh.lines = &pipeSource{asker: lineAsker{in: d.e.stdin, out: io.Discard}, stderr: d.e.stderr, errors: d.e.errors}
+		sh.lines = &pipeSource{prompter: linePrompter{in: d.e.stdin, out: io.Discard}, stderr: d.e.stderr, errors: d.e.errors}
 	}
 	own := *d.e
 	own.stdin = nil // stdin holds the commands
@@ -297,14 +297,14 @@ func (sh *shell) verb(name string) verb {
 
 // A pipeSource reads commands from a file or pipe.
 type pipeSource struct {
-	asker  lineAsker
-	stderr io.Writer
-	errors errorFormat
+	prompter linePrompter
+	stderr   io.Writer
+	errors   errorFormat
 }
 
 func (p *pipeSource) interactive() bool { return false }
 
-func (p *pipeSource) line(ctx context.Context) (string, error) { return p.asker.ask(ctx, "") }
+func (p *pipeSource) line(ctx context.Context) (string, error) { return p.prompter.ask(ctx, "") }
 
 func (p *pipeSource) failed(err error) { report(p.stderr, p.errors, err, exitInterrupted) }
 

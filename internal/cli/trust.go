@@ -29,7 +29,7 @@ func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server
 			fmt.Sprintf("if you trust the project: %s instead of %s, or --trust-project; on a terminal mcpwire asks once", safeLine(shellWord(s.Host+":"+s.Name)), safeLine(shellWord(s.Name))),
 			fmt.Errorf("%q is a server of the project's own file %s, not of your configuration", s.Name, safeLine(s.File)))
 	}
-	answer, err := e.asker.ask(cmd.Context(), trustQuestion(s))
+	answer, err := e.prompter.ask(cmd.Context(), trustQuestion(s))
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
 		return context.Canceled

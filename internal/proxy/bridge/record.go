@@ -175,7 +175,7 @@ func recorderFrom(ctx context.Context) recorder {
 
 // transmit records a message and sends it. Over HTTP [Transport] records it.
 func (u *upstream) transmit(f jsonrpc.Framer, it queuedMessage) error {
-	courier, ok := f.(jsonrpc.MessageTransport)
+	transport, ok := f.(jsonrpc.MessageTransport)
 	if !ok {
 		u.rec.recordSent(toServer, it.frame, it.from)
 		return f.WriteFrame(it.frame)
@@ -185,7 +185,7 @@ func (u *upstream) transmit(f jsonrpc.Framer, it queuedMessage) error {
 		ctx = oauth.WithoutLogin(ctx)
 	}
 	ctx = context.WithValue(context.WithValue(ctx, postKey{}, &postedMessage{queuedMessage: it}), recorderKey{}, u.rec)
-	return courier.Post(ctx, it.frame)
+	return transport.Post(ctx, it.frame)
 }
 
 // A postedMessage is a message that is sent over HTTP. If its stream breaks off, it needs several

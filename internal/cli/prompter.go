@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// A lineAsker asks the user for lines. It is safe for concurrent use; questions are asked one at a
-// time.
-type lineAsker struct {
+// A linePrompter asks the user for lines. It is safe for concurrent use; questions are asked one at
+// a time.
+type linePrompter struct {
 	in  io.Reader
 	out io.Writer
 
@@ -32,7 +32,7 @@ const maxAnswer = 1 << 20
 // ask shows a prompt and returns the next line. It stops waiting when ctx ends; the line that the
 // user types then answers the next question. A read cannot be interrupted: its goroutine lasts
 // until the process ends.
-func (a *lineAsker) ask(ctx context.Context, prompt string) (string, error) {
+func (a *linePrompter) ask(ctx context.Context, prompt string) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, err := io.WriteString(a.out, prompt); err != nil {
