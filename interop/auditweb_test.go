@@ -41,6 +41,7 @@ type asking struct {
 	modern   bool
 	answers  int
 	hasIDs   bool
+	late     bool // it arrived after the end of its session
 }
 
 // A webAuditor follows all that a host and a server say by HTTP.
@@ -74,6 +75,7 @@ func (a *webAuditor) run(moments []moment) (all [][]violation) {
 		case requested:
 			a.requested(m.x)
 		case responded:
+			x.checkLate()
 			a.responded(x)
 		case spoke:
 			a.spoke(x, m.said)
@@ -82,6 +84,7 @@ func (a *webAuditor) run(moments []moment) (all [][]violation) {
 		case left:
 			a.left(x)
 		case broke:
+			x.checkLate()
 			a.lost(x)
 		}
 	}
@@ -153,7 +156,7 @@ func (k *asking) checkSession() {
 	case t.session == "" && len(given) > 0:
 		t.violated(clientSession, "#%d brings a session that nobody gave: %q", k.number, given)
 	case t.ended && !first:
-		t.violated(clientSession, "#%d %s comes after the end of the session", k.number, k.method)
+		k.late = true
 	}
 	if k.method == http.MethodPost {
 		return
@@ -164,6 +167,14 @@ func (k *asking) checkSession() {
 	}
 	if k.method == http.MethodGet && !accepts(k.header, "text/event-stream") {
 		t.violated(clientPost, "#%d: GET takes %q, and not streams", k.number, k.header["Accept"])
+	}
+}
+
+// checkLate reports a request that arrived after the end of its session. A request that the client
+// aborted is not reported: it was sent before the end, on another connection.
+func (k *asking) checkLate() {
+	if k.late {
+		k.talk.violated(clientSession, "#%d %s comes after the end of the session", k.number, k.method)
 	}
 }
 

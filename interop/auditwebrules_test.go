@@ -78,9 +78,12 @@ func (s *scene) ends(how string) *scene {
 	return s
 }
 
-// moments are what the witness would have seen.
+// moments are what the witness would have seen. A scene without a status has no response.
 func (s *scene) moments() []moment {
-	all := []moment{{kind: requested, x: s.x}, {kind: responded, x: s.x}}
+	all := []moment{{kind: requested, x: s.x}}
+	if s.x.status != 0 {
+		all = append(all, moment{kind: responded, x: s.x})
+	}
 	for _, e := range s.events {
 		all = append(all, moment{spoke, s.x, e})
 	}
@@ -153,6 +156,7 @@ func TestAuditHTTP(t *testing.T) {
 		{"no session", legacyScript(inSession(oldCall, "Mcp-Session-Id: ").gets(200, oldResult)), []rule{clientSession}},
 		{"GET in modern", modernScript(request("GET", "").gets(405, "")), []rule{clientSession}},
 		{"after the end", legacyScript(request("DELETE", "", "Mcp-Session-Id: s1").gets(200, ""), inSession(oldCall).gets(200, oldResult)), []rule{clientSession}},
+		{"aborted after the end", legacyScript(request("DELETE", "", "Mcp-Session-Id: s1").gets(200, ""), inSession(oldCall).ends(left)), nil},
 		{"cancels by notification", modernScript(
 			post(webCall).streams().ends(left),
 			post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, "Mcp-Protocol-Version: "+modern).gets(202, ""),
