@@ -23,10 +23,7 @@ func exportHTML(ctx context.Context, w io.Writer, paths []string, f *filter.Filt
 		cancel()
 		<-done
 	}()
-	server, err := web.New(hub, &web.Options{Tool: "mcpwire " + Version})
-	if err != nil {
-		return err
-	}
+	server := web.New(hub, &web.Options{Tool: "mcpwire " + Version})
 	defer server.Close()
 	if err := readWhole(ctx, hub, len(paths)); err != nil {
 		return err

@@ -16,10 +16,7 @@ import (
 // watchWeb serves the page until ctx ends. It prints only the address, with the token, on standard
 // output.
 func watchWeb(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir string) error {
-	s, err := web.New(hub, &web.Options{AllowRemote: f.allowRemote, Tool: "mcpwire " + Version, Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + Version}})
-	if err != nil {
-		return err
-	}
+	s := web.New(hub, &web.Options{AllowRemote: f.allowRemote, Tool: "mcpwire " + Version, Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + Version}})
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", f.web)
 	if err != nil {

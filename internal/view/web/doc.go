@@ -1,7 +1,7 @@
-// Package web serves the live view in the browser: an embedded page (folder
-// page) and the HTTP API that it uses, on top of a [watch.Hub].
+// Package web serves the live view in the browser: an embedded page and the
+// HTTP API that it uses, on top of a [watch.Hub].
 //
-//	s, err := web.New(hub, nil)
+//	s := web.New(hub, nil)
 //	l, err := net.Listen("tcp", "127.0.0.1:0")
 //	fmt.Println(s.URL(l.Addr())) // with the token
 //	err = s.Serve(ctx, l)
@@ -42,9 +42,9 @@
 // and 503 too many requests. Members that are empty, zero or false are
 // omitted, except those marked "always".
 //
-//	GET /                the page, index.html
-//	GET /static/NAME     the other files of folder page, which has
-//	                     no subfolders: *.js, *.css, *.svg, *.png
+//	GET /                 the page, page/index.html
+//	GET /static/main.css  its style sheet, dist/main.css
+//	GET /static/main.js   its script, dist/main.js
 //
 // # Stream
 //
@@ -232,26 +232,24 @@
 // GET /api/save?filter=F responds with a redacted capture of what the
 // filter shows, as an attachment (*.mcpcap.ndjson).
 //
+// # The page
+//
+// Folder page has the source: index.html, ES modules below main.js and style
+// sheets below main.css. go generate bundles each of the two into one file of
+// folder dist, with esbuild, which is a requirement of the separate module in
+// folder bundle. A test there fails if dist is stale. The rules of the page,
+// which a test checks:
+//
+//   - index.html has one style sheet and one script, and nothing inline. An
+//     icon is a <link rel="icon" href="data:,…">.
+//   - Nothing is loaded from elsewhere, and no file loads another.
+//   - Captured text becomes text nodes and attributes, never HTML.
+//
 // # Exported page
 //
-// export.html is index.html with all files and data inlined. The server
-// builds it from the files of folder page and redacts all secrets again,
-// even in captures that are already redacted. The files must follow these
-// rules, which a test checks:
-//
-//   - index.html has each <link rel="stylesheet" href="/static/NAME.css">
-//     and the single <script type="module" src="/static/NAME.js"></script>
-//     on its own line. It has no other script or style and loads nothing
-//     else. An icon is a <link rel="icon" href="data:,…">.
-//   - A module imports only with lines such as `import {a, b} from
-//     "./name.js";`: on one line, without "as", default, * or dynamic
-//     imports. It exports only with `export` in front of a declaration
-//     (const, let, function, async function, class) at the beginning of a
-//     line.
-//   - Modules are concatenated, so no two may define the same top-level
-//     name. There are no import cycles and no top-level await.
-//   - A module does not contain "</script" or "<!--". A style sheet does
-//     not contain "</style" or url( other than with data:.
+// export.html is the page with the style sheet, the script and the data inside.
+// Its Content-Security-Policy has their hashes and allows nothing else. The
+// server redacts all secrets again, even in captures that are already redacted.
 //
 // If the page has a <script type="application/json" id="mcpwire-data">, it
 // reads its data from there and does not use the API:
@@ -271,7 +269,6 @@
 //
 // # Errors
 //
-// New returns the errors of the page's files. Serve returns the errors of
-// streamable.Serve, which wrap streamable.ErrRemoteAddress for an address
-// that other machines can reach.
+// Serve returns the errors of streamable.Serve, which wrap
+// streamable.ErrRemoteAddress for an address that other machines can reach.
 package web

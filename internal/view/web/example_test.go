@@ -18,11 +18,7 @@ func ExampleServer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	hub := watch.New(nil)
-	server, err := web.New(hub, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	server := web.New(hub, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)

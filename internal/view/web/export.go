@@ -97,10 +97,6 @@ func (s *Server) Export(ctx context.Context, w io.Writer, f *filter.Filter) erro
 // export builds the page. All of it comes from events that were redacted again, even if the
 // capture was redacted before.
 func (s *Server) export(ctx context.Context, f *filter.Filter) (parts [3][]byte, err error) {
-	b, err := newBundle(s.page)
-	if err != nil {
-		return parts, err
-	}
 	p, err := s.selectRows(ctx, f, s.maxExport)
 	if err != nil {
 		return parts, err
@@ -120,16 +116,7 @@ func (s *Server) export(ctx context.Context, f *filter.Filter) (parts [3][]byte,
 	if err != nil {
 		return parts, err
 	}
-	return [3][]byte{b.head, insideHTML(data), b.tail}, nil
-}
-
-// insideHTML escapes JSON for a script element, so that it can neither end the element nor begin a
-// comment. The escaped characters occur only in JSON strings.
-func insideHTML(text []byte) []byte {
-	text = bytes.ReplaceAll(text, []byte("<"), []byte(`\u003c`))
-	text = bytes.ReplaceAll(text, []byte(">"), []byte(`\u003e`))
-	text = bytes.ReplaceAll(text, []byte("\u2028"), []byte(`\u2028`))
-	return bytes.ReplaceAll(text, []byte("\u2029"), []byte(`\u2029`))
+	return exportedPage(data), nil
 }
 
 // An exportModel is a second model, of redacted events only.

@@ -1,36 +1,20 @@
 package web
 
 import (
-	"io/fs"
+	"bytes"
 	"net/http"
-
-	"mcpwire/internal/view/watch"
 )
 
-// NewWithPage is New with another page.
-func NewWithPage(hub *watch.Hub, opts *Options, files fs.FS) (*Server, error) {
-	p, err := loadPage(files)
-	if err != nil {
-		return nil, err
-	}
-	return newServer(hub, opts, p), nil
+// PageFiles returns the files of the page by name.
+func PageFiles() map[string]string {
+	return map[string]string{"index.html": indexHTML, "main.css": mainCSS, "main.js": mainJS}
 }
 
-// Bundle puts a page in one file, around data.
-func Bundle(files fs.FS, data []byte) ([]byte, error) {
-	p, err := loadPage(files)
-	if err != nil {
-		return nil, err
-	}
-	b, err := newBundle(p)
-	if err != nil {
-		return nil, err
-	}
-	return append(append(b.head, insideHTML(data)...), b.tail...), nil
+// ExportedPage returns the self-contained page around JSON.
+func ExportedPage(data []byte) string {
+	parts := exportedPage(data)
+	return string(bytes.Join(parts[:], nil))
 }
-
-// Page returns the files of the page.
-func Page() fs.FS { return pageFiles() }
 
 // Token returns what lets people in.
 func (s *Server) Token() string { return s.token }

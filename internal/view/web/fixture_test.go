@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"mcpwire/capture"
@@ -26,17 +25,6 @@ import (
 
 // hang is how long a test waits for what must come. Nothing depends on how long it takes.
 const hang = 60 * time.Second
-
-// plainPage is a page that has what a page needs.
-func plainPage() fstest.MapFS {
-	return fstest.MapFS{
-		"index.html": {Data: []byte("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<link rel=\"stylesheet\" href=\"/static/a.css\">\n</head><body>\n<script type=\"module\" src=\"/static/main.js\"></script>\n</body></html>\n")},
-		"a.css":      {Data: []byte("body { color: red }\n")},
-		"main.js":    {Data: []byte("import {b} from \"./b.js\";\nb();\n")},
-		"b.js":       {Data: []byte("export function b() {}\n")},
-		"notes.txt":  {Data: []byte("not served")},
-	}
-}
 
 // A recording is a capture that a test makes.
 type recording struct {
@@ -149,10 +137,7 @@ func serveStrange(t testing.TB, wopts *watch.Options, opts *web.Options) *site {
 		wopts = &watch.Options{}
 	}
 	s := &site{t: t, hub: watch.New(wopts)}
-	var err error
-	if s.server, err = web.NewWithPage(s.hub, opts, plainPage()); err != nil {
-		t.Fatal(err)
-	}
+	s.server = web.New(s.hub, opts)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

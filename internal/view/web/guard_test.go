@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"mcpwire/internal/view/watch"
@@ -46,9 +45,9 @@ func TestWhoGetsIn(t *testing.T) {
 		{"one of two cookies", "GET", read, []string{"Cookie: mcpwire-" + port + "=x; " + cookie}, 200},
 		{"the page without", "GET", "/", nil, 401},
 		{"the page", "GET", "/", mine, 200},
-		{"a file without", "GET", "/static/a.css", nil, 401},
-		{"a file", "GET", "/static/a.css", mine, 200},
-		{"what is no file of the page", "GET", "/static/notes.txt", mine, 404},
+		{"a file without", "GET", "/static/main.css", nil, 401},
+		{"a file", "GET", "/static/main.css", mine, 200},
+		{"what is no file of the page", "GET", "/static/tokens.css", mine, 404},
 		{"the stream without", "GET", "/api/stream", nil, 401},
 		{"a file above", "GET", "/static/..%2fserver.go", mine, 404},
 
@@ -170,10 +169,7 @@ func TestCookie(t *testing.T) {
 func TestSecretsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for range 8 {
-		s, err := web.NewWithPage(watch.New(nil), nil, plainPage())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := web.New(watch.New(nil), nil)
 		if len(s.Token()) != 43 || seen[s.Token()] {
 			t.Errorf("the token is %q", s.Token())
 		}
@@ -193,10 +189,7 @@ func TestRemoteAddress(t *testing.T) {
 		{"loopback", nil, nil, "127.0.0.1:0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := web.NewWithPage(watch.New(nil), tt.opts, plainPage())
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := web.New(watch.New(nil), tt.opts)
 			l, err := net.Listen("tcp", tt.address)
 			if err != nil {
 				t.Fatal(err)
@@ -213,10 +206,7 @@ func TestRemoteAddress(t *testing.T) {
 // TestRemoteHost: with other machines, addresses of this one are in the Host header.
 func TestRemoteHost(t *testing.T) {
 	for remote, want := range map[bool]int{false: http.StatusForbidden, true: http.StatusUnauthorized} {
-		s, err := web.NewWithPage(watch.New(nil), &web.Options{AllowRemote: remote}, plainPage())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := web.New(watch.New(nil), &web.Options{AllowRemote: remote})
 		for host, want := range map[string]int{"192.0.2.1:80": want, "evil.example": http.StatusForbidden} {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -230,10 +220,7 @@ func TestRemoteHost(t *testing.T) {
 }
 
 func TestURL(t *testing.T) {
-	s, err := web.NewWithPage(watch.New(nil), nil, plainPage())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := web.New(watch.New(nil), nil)
 	for addr, want := range map[string]string{
 		"127.0.0.1:8080": "http://127.0.0.1:8080/?token=",
 		"[::1]:8080":     "http://[::1]:8080/?token=",
@@ -307,15 +294,9 @@ func TestTooLarge(t *testing.T) {
 
 func TestNotModified(t *testing.T) {
 	s := serve(t, nil, nil)
-	first := s.get("/static/a.css")
-	if got := s.get("/static/a.css", "If-None-Match: "+first.header.Get("ETag")); got.status != http.StatusNotModified || got.body != "" {
+	first := s.get("/static/main.css")
+	if got := s.get("/static/main.css", "If-None-Match: "+first.header.Get("ETag")); got.status != http.StatusNotModified || got.body != "" {
 		t.Errorf("status %d, body %q", got.status, got.body)
-	}
-}
-
-func TestNew(t *testing.T) {
-	if _, err := web.NewWithPage(watch.New(nil), nil, fstest.MapFS{"a.css": {}}); err == nil {
-		t.Error("a page without an index is taken")
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -67,7 +66,6 @@ type Server struct {
 	token string
 	// session is the value of the cookie.
 	session string
-	page    *page
 	mux     *http.ServeMux
 
 	// streams has one element for each open stream.
@@ -90,25 +88,9 @@ type Server struct {
 }
 
 // New returns a Server for the traffic in a hub. opts may be nil. New copies opts.
-func New(hub *watch.Hub, opts *Options) (*Server, error) {
-	p, err := loadPage(pageFiles())
-	if err != nil {
-		return nil, err
-	}
-	return newServer(hub, opts, p), nil
-}
-
-func pageFiles() fs.FS {
-	sub, err := fs.Sub(embedded, "page")
-	if err != nil {
-		panic(err) // the name is a constant
-	}
-	return sub
-}
-
-func newServer(hub *watch.Hub, opts *Options, p *page) *Server {
+func New(hub *watch.Hub, opts *Options) *Server {
 	s := &Server{
-		hub: hub, page: p, hosts: map[string]bool{"localhost": true}, token: secret(), session: secret(),
+		hub: hub, hosts: map[string]bool{"localhost": true}, token: secret(), session: secret(),
 		streams: make(chan struct{}, maxStreams), requests: make(chan struct{}, maxRequests), heavy: make(chan struct{}, maxHeavy),
 		closing: make(chan struct{}), maxUpload: maxUpload, maxUnpacked: maxUnpacked, maxExport: maxExportRows,
 	}
@@ -171,8 +153,9 @@ func (s *Server) Close() error {
 // routes returns the mux for authorized requests.
 func (s *Server) routes() *http.ServeMux {
 	m := http.NewServeMux()
-	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { s.serveFile(w, r, indexName) })
-	m.HandleFunc("GET /static/{name}", func(w http.ResponseWriter, r *http.Request) { s.serveFile(w, r, r.PathValue("name")) })
+	m.Handle("GET /{$}", newPageFile(indexHTML, "text/html; charset=utf-8"))
+	m.Handle("GET /static/main.css", newPageFile(mainCSS, "text/css; charset=utf-8"))
+	m.Handle("GET /static/main.js", newPageFile(mainJS, "text/javascript; charset=utf-8"))
 	m.HandleFunc("GET "+streamPath, s.serveStream)
 	m.HandleFunc("GET /api/row/{seq}", s.limitHeavy(s.serveRow))
 	m.HandleFunc("GET /api/payload/{capture}/{n}", s.limitHeavy(s.servePayload))
