@@ -50,7 +50,7 @@ export async function edit(s) {
   await s.wait('the message', () => document.querySelector('dialog textarea')?.value.includes('"add"'))
   const message = await area.inputValue()
   await area.fill('{')
-  await dialog.locator('text=no JSON').waitFor()
+  await dialog.locator('text=not valid JSON').waitFor()
   await s.accessible('the dialog to edit', { within: 'dialog' })
   await s.shoot('dialog')
   s.check(/"b":\s*5/.test(message), 'the message to edit is ' + message)

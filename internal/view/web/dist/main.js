@@ -157,11 +157,11 @@ function isolated(s, className) {
 }
 
 // page/announce.js
-var said = 0;
+var timer = 0;
 function announce(text) {
   const el = byId("live");
-  clearTimeout(said);
-  said = setTimeout(() => el.textContent = text, 150);
+  clearTimeout(timer);
+  timer = setTimeout(() => el.textContent = text, 150);
 }
 function toast(text, kind) {
   const box2 = h("div", { class: "toast" + (kind ? " " + kind : "") });
@@ -170,37 +170,37 @@ function toast(text, kind) {
   announce(box2.textContent);
   setTimeout(() => box2.remove(), kind ? 8e3 : 4e3);
 }
-var news = { errors: 0, findings: 0, timer: 0 };
-function noteNews(errors, findings2) {
+var added = { errors: 0, findings: 0, timer: 0 };
+function announceNew(errors, findings2) {
   if (!errors && !findings2) return;
-  news.errors += errors;
-  news.findings += findings2;
-  if (!news.timer) news.timer = setTimeout(sayNews, 3e3);
+  added.errors += errors;
+  added.findings += findings2;
+  if (!added.timer) added.timer = setTimeout(announceCounts, 3e3);
 }
-function sayNews() {
-  news.timer = 0;
+function announceCounts() {
+  added.timer = 0;
   const parts = [];
-  if (news.errors) parts.push(plural(news.errors, "new error"));
-  if (news.findings) parts.push(plural(news.findings, "row") + " with new findings");
-  news.errors = news.findings = 0;
+  if (added.errors) parts.push(plural(added.errors, "new error"));
+  if (added.findings) parts.push(plural(added.findings, "row") + " with new findings");
+  added.errors = added.findings = 0;
   announce(parts.join(", "));
 }
 
 // page/api.js
-async function answer(response) {
+async function readResponse(response) {
   let body2 = null;
   const type = response.headers.get("Content-Type") || "";
   if (type.includes("json")) body2 = await response.json().catch(() => null);
   if (response.ok) return body2;
-  const e = new Error(body2?.error?.message || explain(response.status));
+  const e = new Error(body2?.error?.message || statusMessage(response.status));
   e.status = response.status;
   e.detail = body2?.error;
   throw e;
 }
-function explain(status) {
-  if (status === 401 || status === 403) return "This page may not read any more. Open the address that mcpwire watch --web printed once more.";
-  if (status === 404) return "It is gone: it made room for newer rows.";
-  return "The server answered with HTTP status " + status + ".";
+function statusMessage(status) {
+  if (status === 401 || status === 403) return "This page has no access. Open the address again that mcpwire watch --web printed.";
+  if (status === 404) return "It was evicted to make room for newer rows.";
+  return "The server responded with HTTP status " + status + ".";
 }
 async function request(path, init) {
   let response;
@@ -208,9 +208,9 @@ async function request(path, init) {
     response = await fetch(path, { credentials: "same-origin", ...init });
   } catch (e) {
     if (e.name === "AbortError") throw e;
-    throw new Error("No connection to mcpwire. Does it still run?");
+    throw new Error("No connection to mcpwire. Is it still running?");
   }
-  return answer(response);
+  return readResponse(response);
 }
 function apiGet(path, signal) {
   return request(path, { signal });
@@ -228,7 +228,7 @@ function payloadPath(capture, n) {
 }
 async function apiPayload(capture, n, limit, signal) {
   const response = await fetch(payloadPath(capture, n), { credentials: "same-origin", headers: { Range: "bytes=0-" + (limit - 1) }, signal });
-  if (!response.ok) throw new Error(explain(response.status));
+  if (!response.ok) throw new Error(statusMessage(response.status));
   return new Uint8Array(await response.arrayBuffer());
 }
 
@@ -237,14 +237,14 @@ async function copyText(text, what) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    if (!oldCopy(text)) {
-      toast("The browser does not let this page copy.", "bad");
+    if (!copyBySelection(text)) {
+      toast("The browser does not allow this page to copy.", "bad");
       return;
     }
   }
   toast("Copied " + what + ".");
 }
-function oldCopy(text) {
+function copyBySelection(text) {
   const area = h("textarea", { class: "vh", "aria-hidden": "true" });
   area.value = text;
   const last = document.activeElement;
@@ -273,7 +273,8 @@ var Row = class {
     this.depth = 0;
     this.frame = false;
   }
-  take(j) {
+  // update takes the members of a ROW, see the comment of the Go package.
+  update(j) {
     this.p = j.p || 0;
     this.n = j.n || 0;
     this.rn = j.rn || 0;
@@ -284,7 +285,6 @@ var Row = class {
     this.o = j.o || none;
     this.k = j.k || "";
     this.at = j.at || 0;
-    this.t = j.t || 0;
     this.d = j.d || "";
     this.m = j.m || "";
     this.tg = j.tg || "";
@@ -296,8 +296,6 @@ var Row = class {
     this.rs = j.rs || 0;
     this.l = j.l ?? -1;
     this.la = j.la ?? -1;
-    this.sv = j.sv ?? -1;
-    this.hu = j.hu || 0;
     this.ws = j.ws || null;
     this.done = !!j.done;
     this.sum = j.sum || "";
@@ -310,7 +308,6 @@ var Row = class {
     this.ended = !!j.ended;
     this.nev = j.nev || 0;
     this.findings = j.findings || null;
-    this.more = j.more || 0;
     this.rounds = j.rounds || 0;
     this.task = j.task || "";
     this.x = j.x || "";
@@ -400,7 +397,7 @@ function kindText(r) {
   if (r.k === "request") {
     if (r.role === "retry") return "retry";
     if (r.role === "poll") return "poll";
-    return r.d === "s2c" ? "request of the server" : "request";
+    return r.d === "s2c" ? "request from the server" : "request";
   }
   return kindWords[r.k] || r.k;
 }
@@ -409,9 +406,9 @@ function kindText(r) {
 var view = {
   filter: "",
   row: "",
-  // CAPTURE/N of the row that is selected: it stays the same over restarts
+  // CAPTURE/N of the selected row, which survives restarts
   open: false,
-  // its detail is shown
+  // the detail is shown
   tab: "summary",
   follow: true,
   frames: false,
@@ -428,7 +425,7 @@ function emit(name, value) {
   for (const f of listeners.get(name) || []) f(value);
 }
 var written = "";
-var timer = 0;
+var timer2 = 0;
 function readHash() {
   if (location.hash === written && written) return false;
   const p = new URLSearchParams(location.hash.slice(1));
@@ -444,8 +441,8 @@ function readHash() {
   return true;
 }
 function writeHash() {
-  clearTimeout(timer);
-  timer = setTimeout(writeHashNow, 120);
+  clearTimeout(timer2);
+  timer2 = setTimeout(writeHashNow, 120);
 }
 function writeHashNow() {
   const p = new URLSearchParams();
@@ -462,14 +459,14 @@ function writeHashNow() {
   history.replaceState(null, "", written || location.pathname + location.search);
   written = location.hash;
 }
-function taste(name, fallback) {
+function preference(name, fallback) {
   try {
     return localStorage.getItem("mcpwire." + name) ?? fallback;
   } catch {
     return fallback;
   }
 }
-function keepTaste(name, value) {
+function setPreference(name, value) {
   try {
     localStorage.setItem("mcpwire." + name, value);
   } catch {
@@ -484,36 +481,35 @@ var store = {
   roots: [],
   // by q
   hub: "",
-  version: 0,
   skew: 0,
-  // ms that the clock here is behind that of the server
+  // ms that the clock is behind that of the server
   frozen: 0,
+  // the time of the export, in an exported page
   synced: false,
   paused: false,
   waiting: 0,
-  // changes that came during the pause
+  // changes since the pause began
   sessions: [],
   sources: [],
   first: 0,
-  // when the first row was
+  // time of the first row
   expected: 0,
-  // how many rows the server has, about
-  total: 0,
-  // how many rows the timeline has had, whatever the filter is
-  tool: ""
+  // rows of the model, about
+  total: 0
+  // rows that the timeline has had, regardless of the filter
 };
 var queue = [];
 var scheduled = false;
-var fresh = [];
-var lost = false;
+var newRoots = [];
+var rootsDropped = false;
 var changed = /* @__PURE__ */ new Set();
 function now() {
   return store.frozen || Date.now() + store.skew;
 }
 function resetStore() {
   queue = [];
-  fresh = [];
-  lost = false;
+  newRoots = [];
+  rootsDropped = false;
   store.rows = /* @__PURE__ */ new Map();
   store.roots = [];
   store.waiting = 0;
@@ -566,43 +562,42 @@ function drain() {
   let i = 0;
   while (i < queue.length && (i === 0 || performance.now() < end)) {
     const item = queue[i++];
-    if (!Array.isArray(item)) forget(item.gone);
+    if (!Array.isArray(item)) drop(item.gone);
     else if (item.length > 600) queue.splice(i, 0, ...slices(item));
-    else for (const j of item) take(j);
+    else for (const j of item) putRow(j);
   }
   queue = queue.slice(i);
-  settle();
+  sortRoots();
   emit("rows", changed);
   changed = /* @__PURE__ */ new Set();
   if (queue.length) schedule();
-  else emit("drained");
 }
 function slices(list) {
   const out = [];
   for (let i = 0; i < list.length; i += 500) out.push(list.slice(i, i + 500));
   return out;
 }
-function take(j) {
+function putRow(j) {
   let r = store.rows.get(j.q);
   if (!r) {
     r = new Row(j.q);
-    r.take(j);
+    r.update(j);
     store.rows.set(j.q, r);
-    if (r.p) adopt(r);
-    else fresh.push(r);
+    if (r.p) addInside(r);
+    else newRoots.push(r);
   } else {
     const parent = r.p;
-    r.take(j);
+    r.update(j);
     if (parent !== r.p) moveRow(r, parent);
   }
   changed.add(r);
 }
-function adopt(r) {
+function addInside(r) {
   let parent = store.rows.get(r.p);
   if (!parent) {
-    parent = new Row(r.p).take({ at: r.at, c: r.c, srv: r.srv });
+    parent = new Row(r.p).update({ at: r.at, c: r.c, srv: r.srv });
     store.rows.set(r.p, parent);
-    fresh.push(parent);
+    newRoots.push(parent);
   }
   if (!parent.kids) parent.kids = [];
   insert(parent.kids, r);
@@ -610,9 +605,9 @@ function adopt(r) {
 }
 function moveRow(r, from) {
   if (from) remove(store.rows.get(from)?.kids, r);
-  else lost = true;
-  if (r.p) adopt(r);
-  else fresh.push(r);
+  else rootsDropped = true;
+  if (r.p) addInside(r);
+  else newRoots.push(r);
 }
 function remove(list, r) {
   const i = list ? list.indexOf(r) : -1;
@@ -623,29 +618,29 @@ function insert(list, r) {
   while (i > 0 && list[i - 1].q > r.q) i--;
   if (list[i - 1] !== r) list.splice(i, 0, r);
 }
-function forget(list) {
+function drop(list) {
   for (const q of list) {
     const r = store.rows.get(q);
     if (!r) continue;
     store.rows.delete(q);
     if (r.p) remove(store.rows.get(r.p)?.kids, r);
-    else lost = true;
+    else rootsDropped = true;
     for (const kid of r.kids || []) store.rows.delete(kid.q);
   }
 }
-function settle() {
-  if (lost) {
+function sortRoots() {
+  if (rootsDropped) {
     const keep = (r) => store.rows.get(r.q) === r && !r.p;
     store.roots = store.roots.filter(keep);
-    fresh = fresh.filter(keep);
-    lost = false;
+    newRoots = newRoots.filter(keep);
+    rootsDropped = false;
   }
-  if (fresh.length) {
-    fresh.sort((a, b) => a.q - b.q);
+  if (newRoots.length) {
+    newRoots.sort((a, b) => a.q - b.q);
     const roots = store.roots;
-    if (!roots.length || fresh[0].q > roots[roots.length - 1].q) for (const r of fresh) roots.push(r);
-    else store.roots = merge(roots, fresh);
-    fresh = [];
+    if (!roots.length || newRoots[0].q > roots[roots.length - 1].q) for (const r of newRoots) roots.push(r);
+    else store.roots = merge(roots, newRoots);
+    newRoots = [];
   }
   if (store.roots.length) store.first = store.roots[0].at;
 }
@@ -694,8 +689,8 @@ function drawWave(box2, r, span, now2) {
   const perMs = scaleWidth / (span.to - span.from);
   const x = (r.at - span.from) * perMs;
   const end = (rowEnd(r, now2) - span.from) * perMs;
-  const least = 10;
-  const right = x + Math.max(Math.min(end, scaleWidth) - x, least);
+  const minWidth = 10;
+  const right = x + Math.max(Math.min(end, scaleWidth) - x, minWidth);
   let server = "";
   let waited = "";
   let from = x;
@@ -739,60 +734,60 @@ function newCell(column, index) {
   if (column.key === "target") cell.append(h("span", { class: "t" }), h("span", { class: "x" }));
   return cell;
 }
-function put(el, text) {
+function setCaptured(el, text) {
   if (el.shown === text) return;
   el.shown = text;
   if (el.none !== (text === "")) el.classList.toggle("none", el.none = text === "");
-  putPlain(el, text);
+  setNode(el, text);
 }
-function putPlain(el, text) {
+function setNode(el, text) {
   if (!isPlain(text)) setText(el, text);
   else if (el.childNodes.length === 1 && el.firstChild.nodeType === Node.TEXT_NODE) el.firstChild.data = text;
   else el.textContent = text;
 }
-function putOwn(el, text) {
+function setOwn(el, text) {
   if (el.shown === text) return;
   el.shown = text;
-  putPlain(el, text);
+  setNode(el, text);
 }
-function label(el, text) {
-  if (el.labelled === text) return;
-  el.labelled = text;
+function setLabel(el, text) {
+  if (el.shownLabel === text) return;
+  el.shownLabel = text;
   el.setAttribute("aria-label", text);
 }
 function fillCell(cell, key, item, before, compact2) {
   const r = item.row;
   switch (key) {
     case "num":
-      return putOwn(cell, String(item.back ? r.rn || "" : r.n || ""));
+      return setOwn(cell, String(item.back ? r.rn || "" : r.n || ""));
     case "time":
-      return putOwn(cell, timeText(item, before));
+      return setOwn(cell, timeText(item, before));
     case "glyph":
       return glyph(cell, item);
     case "server":
-      return put(cell, r.srv);
+      return setCaptured(cell, r.srv);
     case "method":
       drawFold(cell.firstChild, item);
-      return put(cell.children[1], methodText(r, compact2));
+      return setCaptured(cell.children[1], methodText(r, compact2));
     case "what":
       drawFold(cell.firstChild, item);
-      put(cell.children[1], compact2 ? shortMethod(r) : methodText(r, true));
-      if (cell.aimed !== !!r.tg) cell.classList.toggle("aimed", cell.aimed = !!r.tg);
-      put(cell.children[2], r.tg);
-      return put(cell.children[3], compact2 && r.m ? "" : excerpt(item));
+      setCaptured(cell.children[1], compact2 ? shortMethod(r) : methodText(r, true));
+      if (cell.hasTarget !== !!r.tg) cell.classList.toggle("has-target", cell.hasTarget = !!r.tg);
+      setCaptured(cell.children[2], r.tg);
+      return setCaptured(cell.children[3], compact2 && r.m ? "" : excerpt(item));
     case "target":
-      put(cell.firstChild, r.tg);
-      return put(cell.children[1], excerpt(item));
+      setCaptured(cell.firstChild, r.tg);
+      return setCaptured(cell.children[1], excerpt(item));
     case "id":
-      return put(cell, String(r.id));
+      return setCaptured(cell, String(r.id));
     case "status":
-      return putOwn(cell, item.back || !item.frame ? statusText(r) : "");
+      return setOwn(cell, item.back || !item.frame ? statusText(r) : "");
     case "reqb":
-      return putOwn(cell, item.back || !r.rq ? "" : fmtSize(r.rq));
+      return setOwn(cell, item.back || !r.rq ? "" : fmtSize(r.rq));
     case "resb":
-      return putOwn(cell, item.frame && !item.back || !r.rs ? "" : fmtSize(r.rs));
+      return setOwn(cell, item.frame && !item.back || !r.rs ? "" : fmtSize(r.rs));
     case "latency":
-      return putOwn(cell, item.frame && !item.back ? "" : latencyText(r));
+      return setOwn(cell, item.frame && !item.back ? "" : latencyText(r));
     case "findings":
       return findings(cell, r);
   }
@@ -821,9 +816,9 @@ function excerpt(item) {
 function glyph(cell, item) {
   const r = item.row;
   const sign = item.back ? "←" : r.g || "•";
-  putOwn(cell, sign);
+  setOwn(cell, sign);
   const text = item.back ? "response" : kindText(r) + (r.d === "s2c" ? ", from the server" : "");
-  label(cell, text);
+  setLabel(cell, text);
 }
 function drawFold(button, item) {
   const state = item.kids ? item.unfolded ? "▾" : "▸" : "";
@@ -833,7 +828,7 @@ function drawFold(button, item) {
     button.hidden = !state;
   }
 }
-var findingParts = [["l-error", "✖", "error"], ["l-warning", "▲", "warning"], ["l-info", "ℹ", "remark"]];
+var findingParts = [["l-error", "✖", "error"], ["l-warning", "▲", "warning"], ["l-info", "ℹ", "other"]];
 function findings(cell, r) {
   const key = r.findings ? r.findings.join() : "";
   if (cell.shown === key) return;
@@ -860,7 +855,7 @@ function setTitle(el, r) {
 // page/media.js
 var mediaTypes = /* @__PURE__ */ new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/svg+xml", "audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3", "audio/ogg", "audio/flac", "audio/webm", "audio/mp4", "audio/aac"]);
 var urls = [];
-function dropMedia() {
+function releaseMedia() {
   for (const u of urls) URL.revokeObjectURL(u);
   urls = [];
 }
@@ -877,16 +872,16 @@ function mediaView(blob) {
     const url = URL.createObjectURL(new Blob([fromBase64(blob.data)], { type: media }));
     urls.push(url);
     if (media.startsWith("image/")) box2.append(imageView(url, box2));
-    else box2.append(h("audio", { controls: true, src: url, preload: "metadata", "aria-label": "Sound in the message" }));
+    else box2.append(h("audio", { controls: true, src: url, preload: "metadata", "aria-label": "Audio in the message" }));
   }
   const what = [escapeLine(blob.media) || "Base64", fmtSize(blob.len)].join(", ");
   box2.append(h("figcaption", { text: what }));
   return box2;
 }
 function imageView(url, box2) {
-  const img = h("img", { alt: "Picture in the message", src: url });
+  const img = h("img", { alt: "Image in the message", src: url });
   img.addEventListener("load", () => box2.append(h("figcaption", { text: img.naturalWidth + " × " + img.naturalHeight + " px" })));
-  img.addEventListener("error", () => img.replaceWith(h("p", { class: "hint", text: "This is no picture that the browser can show." })));
+  img.addEventListener("error", () => img.replaceWith(h("p", { class: "hint", text: "The browser cannot show this image." })));
   return img;
 }
 
@@ -918,23 +913,23 @@ var moreLines = 400;
 var longText = 600;
 var longRaw = 6e3;
 var maxIndent = 40;
-var mostSpans = 1e3;
+var maxSpans = 1e3;
 var spanBudget = 3e3;
-function wideIndent(depth) {
+function indentOf(depth) {
   return Math.min(depth || 0, maxIndent);
 }
 function spansInto(el, spans, collapse) {
   const list = spans || [];
-  const end = collapse ? Math.min(list.length, mostSpans) : list.length;
+  const end = collapse ? Math.min(list.length, maxSpans) : list.length;
   for (let i = 0; i < end; i++) {
     const s = list[i];
     const text = s.t || "";
     if (collapse && text.length > (s.k ? longText : longRaw)) longSpan(el, s);
     else oneSpan(el, text, s.k);
   }
-  if (end < list.length) moreParts(el, list.slice(end));
+  if (end < list.length) moreSpans(el, list.slice(end));
 }
-function moreParts(el, rest) {
+function moreSpans(el, rest) {
   const more = h("button", { type: "button", class: "more", text: "… " + rest.reduce((n, s) => n + (s.t || "").length, 0).toLocaleString("en") + " more characters", on: { click: () => {
     more.remove();
     spansInto(el, rest, true);
@@ -971,11 +966,11 @@ function linesView(lines, opts) {
   if (opts.tree) foldDeep(state);
   const sentinel = h("div", { class: "sentinel" });
   box2.append(sentinel);
-  const grow = (count2) => {
+  const grow = (count) => {
     const part2 = document.createDocumentFragment();
     let left = spanBudget;
-    for (let done = 0; done < count2 && left > 0 && state.at < lines.length; done++) {
-      left -= Math.min(mostSpans, lines[state.at].s?.length || 0);
+    for (let done = 0; done < count && left > 0 && state.at < lines.length; done++) {
+      left -= Math.min(maxSpans, lines[state.at].s?.length || 0);
       part2.append(oneLine(state));
     }
     box2.insertBefore(part2, sentinel);
@@ -1008,9 +1003,9 @@ function foldEnds(lines) {
   return ends;
 }
 var openDepth = 3;
+var unfoldedLines = 60;
 function foldDeep(state) {
-  const small = state.lines.length <= 60;
-  if (small) return;
+  if (state.lines.length <= unfoldedLines) return;
   for (let i = 0; i < state.lines.length; i++) if ((state.lines[i].d || 0) >= openDepth && state.ends[i] > i + 1) state.folded.add(i);
 }
 function oneLine(state) {
@@ -1018,7 +1013,7 @@ function oneLine(state) {
   const line = state.lines[i];
   const depth = line.d || 0;
   const el = h("div", { class: "line" });
-  el.style.setProperty("--d", String(wideIndent(depth)));
+  el.style.setProperty("--d", String(indentOf(depth)));
   const inside = state.ends ? state.ends[i] - i - 1 : 0;
   if (inside > 0) el.append(foldButton(state, i, inside));
   const text = h("bdi", { class: "code" });
@@ -1033,7 +1028,7 @@ function oneLine(state) {
   return el;
 }
 function foldedInto(state, i, text, inside) {
-  const first = h("span", { class: "inbrief" });
+  const first = h("span", { class: "folded" });
   spansInto(first, state.lines[i + 1].s, true);
   text.append(" ", first, h("span", { class: "j-remark", text: " … " + inside.toLocaleString("en") + (inside === 1 ? " line " : " lines ") }));
   state.at = state.ends[i];
@@ -1052,14 +1047,14 @@ function foldButton(state, i, inside) {
   } } });
 }
 function redrawLines(state, focus) {
-  const shown2 = Math.max(state.at, firstLines);
+  const shown = Math.max(state.at, firstLines);
   while (state.box.firstChild && state.box.firstChild !== state.sentinel) state.box.firstChild.remove();
   if (!state.sentinel.isConnected) state.box.append(state.sentinel);
   state.at = 0;
   const part2 = document.createDocumentFragment();
   let target = null;
-  let count2 = 0;
-  while (state.at < Math.min(shown2, state.lines.length) && count2++ < 4e3) {
+  let count = 0;
+  while (state.at < Math.min(shown, state.lines.length) && count++ < 4e3) {
     const i = state.at;
     const el = oneLine(state);
     if (i === focus) target = el;
@@ -1077,8 +1072,8 @@ function tabHTTP(d) {
   box2.append(head("Request", x.request), head("Response", x.response));
   const notes = [];
   if (x.stream) notes.push("event stream with " + plural(x.events || 0, "event"));
-  if (x.bodyBytes) notes.push(fmtSize(x.bodyBytes) + " of body that are no message");
-  if (!x.ended) notes.push("not over yet");
+  if (x.bodyBytes) notes.push(fmtSize(x.bodyBytes) + " of the body are not a message");
+  if (!x.ended) notes.push("in progress");
   if (x.end) notes.push("ended: " + x.end);
   if (notes.length) box2.append(h("p", { class: "hint" }, isolated(notes.join(" · "))));
   return box2;
@@ -1086,7 +1081,7 @@ function tabHTTP(d) {
 function head(title, x) {
   const box2 = h("section", {}, h("h3", { text: title }));
   if (!x) {
-    box2.append(h("p", { class: "hint", text: "There is none yet." }));
+    box2.append(h("p", { class: "hint", text: "Not captured yet." }));
     return box2;
   }
   box2.append(h("p", { class: "startline" + (x.status >= 400 ? " bad" : "") }, isolated(x.line)));
@@ -1112,26 +1107,29 @@ function header(f) {
 }
 
 // page/tab-findings.js
-var findingSigns = { error: ["✖", "l-error"], warning: ["▲", "l-warning"] };
+var severitySigns = { error: ["✖", "l-error"], warning: ["▲", "l-warning"] };
 var specHost = "https://modelcontextprotocol.io/";
 function tabFindings(d) {
   const box2 = h("div", { class: "findings" });
-  for (const l of d.findings) box2.append(finding(l));
+  for (const f of d.findings) box2.append(finding(f));
   return box2;
 }
-function finding(l) {
-  const [glyph2, cls] = findingSigns[l.severity] || ["ℹ", "l-info"];
+function severitySign(f) {
+  return severitySigns[f.severity] || ["ℹ", "l-info"];
+}
+function finding(f) {
+  const [glyph2, cls] = severitySign(f);
   const box2 = h("article", { class: "finding " + cls });
-  box2.append(h("h3", {}, h("span", { class: cls, text: glyph2 + " " }), isolated(l.message || l.title)));
+  box2.append(h("h3", {}, h("span", { class: cls, text: glyph2 + " " }), isolated(f.message || f.title)));
   const facts = h("dl", { class: "facts" });
   const fact = (name, value) => value && facts.append(h("dt", { text: name }), h("dd", {}, value));
-  fact("Rule", h("span", {}, isolated(l.rule, "code"), " (", isolated(l.severity), ")"));
-  if (l.title && l.title !== l.message) fact("In general", isolated(l.title));
-  if (l.pointer) fact("Where", isolated(l.pointer, "code"));
-  if (l.event) fact("Event", "#" + l.event);
-  if (l.why) fact("Why", isolated(l.why));
-  if (l.fix) fact("Remedy", isolated(l.fix));
-  if (l.url) fact("Section", specLink(l.url));
+  fact("Rule", h("span", {}, isolated(f.rule, "code"), " (", isolated(f.severity), ")"));
+  if (f.title && f.title !== f.message) fact("In general", isolated(f.title));
+  if (f.pointer) fact("Where", isolated(f.pointer, "code"));
+  if (f.event) fact("Event", "#" + f.event);
+  if (f.why) fact("Why", isolated(f.why));
+  if (f.fix) fact("Fix", isolated(f.fix));
+  if (f.url) fact("Section", specLink(f.url));
   box2.append(facts);
   return box2;
 }
@@ -1145,21 +1143,21 @@ function specLink(url) {
 var copyLimit = 8 << 20;
 function tabPayload(d, parts) {
   const box2 = h("div", { class: "payloads" });
-  const shown2 = parts.filter((p) => p.payload);
-  for (const p of shown2) box2.append(payloadView(d, p.payload, shown2.length > 1 || p.always ? p.title : ""));
+  const shown = parts.filter((p) => p.payload);
+  for (const p of shown) box2.append(payloadView(d, p.payload, shown.length > 1 ? p.title : ""));
   return box2;
 }
 function payloadView(d, payload, title) {
   const box2 = h("section", { class: "payload" });
   const place2 = h("div", { class: "place" });
   const modes = ["pretty", "tree", "raw"].filter((m) => m === "pretty" || m === "tree" && payload.form === "json" || m === "raw" && rawOf(d, payload));
-  let mode = modes.includes(taste("mode", "pretty")) ? taste("mode", "pretty") : "pretty";
+  let mode = modes.includes(preference("mode", "pretty")) ? preference("mode", "pretty") : "pretty";
   const draw = () => place2.replaceChildren(body(d, payload, mode));
   const bar2 = h("div", { class: "bar" });
   if (title) bar2.append(h("h3", { text: title }));
   bar2.append(modeButtons(modes, () => mode, (m) => {
     mode = m;
-    keepTaste("mode", m);
+    setPreference("mode", m);
     draw();
   }));
   bar2.append(wrapButton(box2), h("span", { class: "size", text: fmtSize(payload.len) }), h("span", { class: "grow" }), copyButton(d, payload));
@@ -1170,7 +1168,7 @@ function payloadView(d, payload, title) {
   draw();
   box2.append(place2);
   const left = (payload.left || 0) - inBlobs(payload);
-  if (left > 0) box2.append(h("p", { class: "note", text: fmtSize(left) + " more are not shown" + (exported ? "." : ": download the payload to see all of it.") }));
+  if (left > 0) box2.append(h("p", { class: "note", text: fmtSize(left) + " more not shown" + (exported ? "." : ": download the payload to see all of it.") }));
   return box2;
 }
 function inBlobs(payload) {
@@ -1189,17 +1187,16 @@ function body(d, payload, mode) {
   };
   return linesView(mode === "raw" ? rawOf(d, payload).lines : payload.lines || [], opts);
 }
-var severities = { error: ["✖", "l-error"], warning: ["▲", "l-warning"] };
 function markFinding(line, finding2) {
-  const [glyph2, cls] = severities[finding2.severity] || ["ℹ", "l-info"];
+  const [glyph2, cls] = severitySign(finding2);
   const note = h("span", { class: "linenote " + cls }, glyph2 + " ", isolated(finding2.message));
   line.classList.add("has-finding");
   line.append(note);
 }
-function modeButtons(modes, current2, pick) {
-  const group = h("div", { class: "segments", role: "group", "aria-label": "How to show it" });
+function modeButtons(modes, current, pick) {
+  const group = h("div", { class: "segments", role: "group", "aria-label": "Format" });
   const names = { pretty: "Pretty", tree: "Tree", raw: "Raw" };
-  const refresh = () => [...group.children].forEach((b, i) => b.setAttribute("aria-pressed", String(modes[i] === current2())));
+  const refresh = () => [...group.children].forEach((b, i) => b.setAttribute("aria-pressed", String(modes[i] === current())));
   for (const m of modes) {
     group.append(h("button", { type: "button", text: names[m], on: { click: () => {
       pick(m);
@@ -1217,10 +1214,10 @@ function wrapButton(box2) {
   };
   button.addEventListener("click", () => {
     const wrap = button.getAttribute("aria-pressed") !== "true";
-    keepTaste("wrap", wrap ? "1" : "0");
+    setPreference("wrap", wrap ? "1" : "0");
     set2(wrap);
   });
-  set2(taste("wrap", "1") === "1");
+  set2(preference("wrap", "1") === "1");
   return button;
 }
 function copyButton(d, payload) {
@@ -1268,13 +1265,13 @@ function rawEvent(d, e) {
   const notes = [];
   if (e.encoding) notes.push("content coding " + e.encoding);
   if (e.framing) notes.push("framing " + e.framing);
-  if (e.why) notes.push("no plain JSON: " + e.why);
-  if (e.redacted?.length) notes.push(plural(e.redacted.length, "secret") + " hidden");
+  if (e.why) notes.push("not plain JSON: " + e.why);
+  if (e.redacted?.length) notes.push(plural(e.redacted.length, "secret") + " redacted");
   if (e.cut) notes.push("only the beginning was recorded");
   if (notes.length) box2.append(h("p", { class: "hint" }, isolated(notes.join(" · "))));
   text();
   box2.append(place2);
-  if (e.left) box2.append(h("p", { class: "note", text: fmtSize(e.left) + " more are not shown." }));
+  if (e.left) box2.append(h("p", { class: "note", text: fmtSize(e.left) + " more not shown." }));
   return box2;
 }
 async function showHex(d, e, place2) {
@@ -1344,10 +1341,10 @@ function tabSummary(d, go) {
   if (d.rounds?.length > 1) box2.append(section("Rounds", d.rounds.map((r) => insideLine(r.seq, "→", "#" + r.n, [statusWord(r.status), fmtMs(r.wallMs)], go))));
   if (d.inside?.length) {
     const list = d.inside.map((r) => insideLine(r.seq, r.glyph, r.summary, ["+" + fmtMs(r.atMs), r.wallMs ? fmtMs(r.wallMs) : ""], go));
-    box2.append(section("Inside", list, d.gone ? plural(d.gone, "older one") + " made room." : ""));
+    box2.append(section("Inside", list, d.gone ? plural(d.gone, "older row") + " evicted." : ""));
   }
   if (d.others?.length) box2.append(section("On the other side of the bridge", d.others.map((r) => insideLine(r.seq, r.glyph, r.summary, [r.side], go))));
-  if (d.redacted) box2.append(h("p", { class: "hint", text: plural(d.redacted, "secret") + " hidden when it was recorded." }));
+  if (d.redacted) box2.append(h("p", { class: "hint", text: plural(d.redacted, "secret") + " redacted when it was recorded." }));
   return box2;
 }
 function statusWord(s) {
@@ -1385,26 +1382,26 @@ function tabTiming(d) {
 }
 function picture(t) {
   const to = Math.max(t.wallMs, 1e-3, ...t.segments.map((s) => s.toMs), ...(t.marks || []).map((m) => m.ms));
-  const count2 = t.segments.length;
-  const height = count2 * barHeight + 22;
-  const label2 = "Waterfall: " + t.segments.slice(0, 20).map((s) => escapeLine(s.label) + " from " + fmtMs(s.fromMs) + " to " + fmtMs(s.toMs)).join("; ");
-  const pic = svg("svg", { class: "chart", viewBox: "0 0 1000 " + height, preserveAspectRatio: "none", role: "img", "aria-label": label2 });
+  const count = t.segments.length;
+  const height = count * barHeight + 22;
+  const label = "Waterfall: " + t.segments.slice(0, 20).map((s) => escapeLine(s.label) + " from " + fmtMs(s.fromMs) + " to " + fmtMs(s.toMs)).join("; ");
+  const pic = svg("svg", { class: "chart", viewBox: "0 0 1000 " + height, preserveAspectRatio: "none", role: "img", "aria-label": label });
   pic.setAttribute("height", String(height));
-  for (let i = 0; i <= 4; i++) pic.append(svg("line", { class: "tick", x1: i * 250, x2: i * 250, y1: 0, y2: count2 * barHeight + 4 }));
+  for (let i = 0; i <= 4; i++) pic.append(svg("line", { class: "tick", x1: i * 250, x2: i * 250, y1: 0, y2: count * barHeight + 4 }));
   t.segments.forEach((s, i) => {
     const x = s.fromMs / to * 1e3;
     const w = Math.max(2, (s.toMs - s.fromMs) / to * 1e3);
     const cls = Object.hasOwn(segmentClass, s.kind) ? segmentClass[s.kind] : "s-server";
     pic.append(svg("rect", { class: cls + (s.open ? " going" : ""), x: Math.min(x, 998), y: i * barHeight + 4, width: w, height: barHeight - 8, rx: 2 }));
   });
-  for (const m of t.marks || []) pic.append(svg("line", { class: "mark", x1: m.ms / to * 1e3, x2: m.ms / to * 1e3, y1: 0, y2: count2 * barHeight + 4 }));
+  for (const m of t.marks || []) pic.append(svg("line", { class: "mark", x1: m.ms / to * 1e3, x2: m.ms / to * 1e3, y1: 0, y2: count * barHeight + 4 }));
   const scale = h("div", { class: "scale", "aria-hidden": "true" });
   for (let i = 0; i <= 4; i++) scale.append(h("span", { text: fmtMs(to * i / 4) }));
   return h("div", { class: "chartbox" }, pic, scale);
 }
 function table(t) {
   const out = h("table", { class: "wide" }, h("caption", { class: "vh", text: "Segments" }));
-  out.append(h("thead", {}, h("tr", {}, ...["", "What", "From", "To", "Took"].map((s, i) => h("th", { scope: "col", class: i > 1 ? "right" : "" }, s || h("span", { class: "vh", text: "Colour" }))))));
+  out.append(h("thead", {}, h("tr", {}, ...["", "What", "From", "To", "Took"].map((s, i) => h("th", { scope: "col", class: i > 1 ? "right" : "" }, s || h("span", { class: "vh", text: "Color" }))))));
   const body2 = h("tbody", {});
   for (const s of t.segments) {
     const cls = Object.hasOwn(segmentClass, s.kind) ? segmentClass[s.kind] : "s-server";
@@ -1428,7 +1425,7 @@ function tabTranslated(d, go) {
 }
 function heading(t, go) {
   const side = (m) => {
-    if (!m) return h("span", { class: "hint", text: "nothing that is still there" });
+    if (!m) return h("span", { class: "hint", text: "evicted" });
     const name = (m.side ? m.side + " " : "") + "#" + m.n;
     return h("span", {}, m.row ? h("button", { type: "button", class: "tolink", text: name, title: "Go to the other side", on: { click: () => go(m.row) } }) : h("b", { text: name }), " ", h("span", { class: "n", text: fmtSize(m.len) }));
   };
@@ -1439,15 +1436,15 @@ function apart(d, t) {
 }
 function pairs(t) {
   const box2 = h("div", { class: "pairs lines", role: "group", "aria-label": "Before and after" });
-  if (!t.changed) box2.append(h("p", { class: "hint whole", text: "✓ The same, as it is." }));
+  if (!t.changed) box2.append(h("p", { class: "hint whole", text: "✓ Unchanged." }));
   for (const [b, a, differs] of t.lines) {
     if (!b && !a) {
-      box2.append(h("p", { class: "hint whole", text: "⋯ " + plural(differs, "line") + " that are the same" }));
+      box2.append(h("p", { class: "hint whole", text: "⋯ " + plural(differs, "line") + " unchanged" }));
       continue;
     }
     box2.append(half(t.before, b, differs, "old", "−"), half(t.after, a, differs, "new", "+"));
   }
-  if (t.before.left || t.after.left) box2.append(h("p", { class: "hint whole", text: "There is more, which is not shown." }));
+  if (t.before.left || t.after.left) box2.append(h("p", { class: "hint whole", text: "There are more lines, which are not shown." }));
   return box2;
 }
 var words = { old: "before: ", new: "after: " };
@@ -1455,7 +1452,7 @@ function half(m, n, differs, side, sign) {
   const line = n && m.lines[n - 1];
   const el = h("div", { class: "line " + side + (line ? differs ? " differs" : " equal" : " none") });
   if (!line) return el;
-  el.style.setProperty("--d", String(wideIndent(line.d)));
+  el.style.setProperty("--d", String(indentOf(line.d)));
   if (differs) el.append(h("span", { class: "sign", "aria-hidden": "true", text: sign }), h("span", { class: "vh", text: words[side] }));
   const text = h("bdi", { class: "code" });
   spansInto(text, line.s, true);
@@ -1465,7 +1462,8 @@ function half(m, n, differs, side, sign) {
 
 // page/tabs.js
 var Tabs = class {
-  // list: [{id, label}…]; pick(id) is called when the reader chooses one. panel is the element that all of them share.
+  // list is [{id, label}…]. pick(id) is called when the user selects a tab. panel is the element
+  // that all tabs share.
   constructor(root, panel, list, pick) {
     this.root = root;
     this.panel = panel;
@@ -1492,10 +1490,10 @@ var Tabs = class {
     this.pick(next);
     this.buttons.get(next).focus();
   }
-  // select shows which one is chosen.
+  // select marks a tab as selected.
   select(id) {
     this.current = id;
-    this.offer(id, true);
+    this.setVisible(id, true);
     for (const [name, b] of this.buttons) {
       b.setAttribute("aria-selected", String(name === id));
       b.tabIndex = name === id ? 0 : -1;
@@ -1503,11 +1501,11 @@ var Tabs = class {
     this.panel.setAttribute("aria-labelledby", "tab-" + id);
     this.buttons.get(id)?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
-  // offer hides one, or shows it. The one that is chosen stays.
-  offer(id, there) {
-    this.buttons.get(id).hidden = !there && id !== this.current;
+  // setVisible shows or hides a tab. The selected tab stays visible.
+  setVisible(id, visible) {
+    this.buttons.get(id).hidden = !visible && id !== this.current;
   }
-  // count shows a number beside a label, and whether there is anything behind it.
+  // count shows a number beside a label, and grays out an empty tab.
   count(id, text, empty) {
     const b = this.buttons.get(id);
     b.lastChild.textContent = text;
@@ -1517,8 +1515,8 @@ var Tabs = class {
 
 // page/detail.js
 var tabNames = ["Summary", "Request", "Response", "Raw", "HTTP", "SSE", "Timing", "Findings", "Translated"];
-var tabList = tabNames.map((label2) => ({ id: label2.toLowerCase(), label: label2 }));
-var pane = { tabs: null, row: null, detail: null, asked: null, timer: 0, mark: "", go: null };
+var tabList = tabNames.map((label) => ({ id: label.toLowerCase(), label }));
+var pane = { tabs: null, row: null, detail: null, request: null, timer: 0, signature: "", go: null };
 function initDetail(go) {
   pane.go = go;
   pane.tabs = new Tabs(byId("tabs"), byId("panel"), tabList, showTab);
@@ -1531,23 +1529,23 @@ function showTab(id) {
   view.tab = id;
   writeHash();
   pane.tabs.select(id);
-  offerTabs();
+  updateTabs();
   drawPanel();
 }
-function offerTabs() {
-  pane.tabs.offer("translated", !!pane.row?.sd);
+function updateTabs() {
+  pane.tabs.setVisible("translated", !!pane.row?.sd);
 }
 function showRow(r) {
   const other = pane.row !== r;
   pane.row = r;
   drawHead(r);
-  const mark = signature(r);
-  if (!other && mark === pane.mark) return;
-  pane.mark = mark;
+  const now2 = signature(r);
+  if (!other && now2 === pane.signature) return;
+  pane.signature = now2;
   if (other) {
     pane.detail = null;
     pane.tabs.select(view.tab);
-    offerTabs();
+    updateTabs();
     byId("panel").setAttribute("aria-busy", "true");
   }
   clearTimeout(pane.timer);
@@ -1555,10 +1553,10 @@ function showRow(r) {
 }
 function hideRow() {
   clearTimeout(pane.timer);
-  pane.asked?.abort();
+  pane.request?.abort();
   pane.row = pane.detail = null;
-  pane.mark = "";
-  dropMedia();
+  pane.signature = "";
+  releaseMedia();
 }
 function signature(r) {
   return [r.q, r.st, r.done, r.rs, r.rq, r.nev, r.ended, r.rounds, r.task, r.kids?.length, r.findings, r.o.length].join();
@@ -1572,28 +1570,27 @@ function drawHead(r) {
   emit("head", r);
 }
 async function readDetail(r) {
-  pane.asked?.abort();
-  const control = pane.asked = new AbortController();
-  const slow = setTimeout(() => !pane.detail && loading(), 120);
+  pane.request?.abort();
+  const control = pane.request = new AbortController();
+  const slow = setTimeout(() => !pane.detail && showLoading(), 120);
   try {
     const d = await getDetail(r.q, control.signal);
     if (pane.row !== r) return;
     const before = pane.detail;
     pane.detail = d;
     byId("panel").removeAttribute("aria-busy");
-    count(d);
+    showCounts(d);
     if (!before || JSON.stringify(content(before, view.tab)) !== JSON.stringify(content(d, view.tab))) drawPanel(!!before);
-    emit("detail", d);
   } catch (e) {
-    if (e.name !== "AbortError" && pane.row === r) problem(e, r);
+    if (e.name !== "AbortError" && pane.row === r) showError(e, r);
   } finally {
     clearTimeout(slow);
   }
 }
-function loading() {
+function showLoading() {
   byId("panel").replaceChildren(h("p", { class: "hint busy", text: "Reading…" }));
 }
-function problem(e, r) {
+function showError(e, r) {
   byId("panel").removeAttribute("aria-busy");
   byId("panel").replaceChildren(h("div", { class: "problem" }, h("p", { class: "note bad", text: e.message }), h("button", { type: "button", text: "Try again", on: { click: () => readDetail(r) } })));
 }
@@ -1611,7 +1608,7 @@ function content(d, tab) {
   }
   return d[tab] ?? null;
 }
-function count(d) {
+function showCounts(d) {
   const t = pane.tabs;
   const note = (id, n, show) => t.count(id, show && n ? String(n) : "", !n);
   note("request", d.request ? 1 : 0);
@@ -1628,13 +1625,13 @@ var emptyTexts = {
   response: "There is no response.",
   raw: "There are no bytes to show.",
   http: "This did not go over HTTP.",
-  sse: "There is no event stream here.",
-  findings: "The rules have found nothing here.",
+  sse: "There is no event stream.",
+  findings: "There are no findings.",
   translated: "No bridge has changed this."
 };
 function emptyText(tab) {
   if (tab === "response" && pane.row && isPending(pane.row)) return "No response yet.";
-  if (tab === "response" && pane.row && pane.row.k !== "request") return "Nothing answers this.";
+  if (tab === "response" && pane.row && pane.row.k !== "request") return "Nothing responds to this.";
   return emptyTexts[tab] || "There is nothing to show.";
 }
 function drawPanel(again) {
@@ -1642,7 +1639,7 @@ function drawPanel(again) {
   const panel = byId("panel");
   if (!d) return;
   const top = again ? panel.scrollTop : 0;
-  dropMedia();
+  releaseMedia();
   panel.replaceChildren(tabBody(d, view.tab) || h("p", { class: "hint", text: emptyText(view.tab) }));
   panel.scrollTop = top;
 }
@@ -1676,8 +1673,8 @@ function openDialog(title, content2, opts) {
   const before = document.activeElement;
   const id = "dialog-" + ++dialogCount;
   const body2 = h("div", { class: "dialog-body", tabindex: "0", role: "region", "aria-labelledby": id }, ...content2);
-  const shut = h("button", { type: "button", class: "icon", "aria-label": "Close", text: "✕", on: { click: () => dialog.close() } });
-  const dialog = h("dialog", { class: "dialog" + (opts?.wide ? " wide" : ""), "aria-labelledby": id }, h("header", {}, h("h2", { id, text: title }), shut), body2);
+  const close2 = h("button", { type: "button", class: "icon", "aria-label": "Close", text: "✕", on: { click: () => dialog.close() } });
+  const dialog = h("dialog", { class: "dialog" + (opts?.wide ? " wide" : ""), "aria-labelledby": id }, h("header", {}, h("h2", { id, text: title }), close2), body2);
   dialog.addEventListener("click", (e) => e.target === dialog && outside(dialog, e) && dialog.close());
   dialog.addEventListener("close", () => {
     const moved = document.activeElement !== document.body && !dialog.contains(document.activeElement);
@@ -1741,16 +1738,16 @@ function change(c) {
 // page/dialog-export.js
 function showExport() {
   const query = "?filter=" + encodeURIComponent(view.filter);
-  const what = view.filter ? h("p", {}, "What the filter ", isolated(view.filter, "code"), " shows:") : h("p", { text: "All that is in the list:" });
+  const what = view.filter ? h("p", {}, "What the filter ", isolated(view.filter, "code"), " shows:") : h("p", { text: "Everything in the list:" });
   const link2 = (href, title, text) => h("a", { class: "choice", href, download: "", on: { click: () => {
     d.close();
     toast("The browser saves the file.");
   } } }, h("strong", { text: title }), h("span", { text }));
   const d = openDialog("Export", [
     what,
-    link2("/api/export.html" + query, "A page", "One HTML file that opens alone, in any browser, without network. Secrets are hidden once more, so that it can be shared."),
-    link2("/api/save" + query, "The capture", "A file of events (.mcpcap.ndjson) for mcpwire and other programs. Secrets are hidden."),
-    h("p", { class: "hint", text: "A single exchange is copied by y (the message) and Y (as a command, or as curl)." })
+    link2("/api/export.html" + query, "A page", "One HTML file, which every browser opens without network. Secrets are redacted again, so that it can be shared."),
+    link2("/api/save" + query, "The capture", "A file of events (.mcpcap.ndjson) for mcpwire and other programs. Secrets are redacted."),
+    h("p", { class: "hint", text: "To copy a single exchange, press y (the message) or Y (as a command, or as curl)." })
   ]);
 }
 
@@ -1759,11 +1756,11 @@ var keyHelp = [
   ["j / ↓, k / ↑", "next line, previous line"],
   ["Enter", "open the detail"],
   ["z", "the detail in full size"],
-  ["Esc", "back: closes the detail, ends a pause, takes the filter away"],
-  ["→ / ←, Space", "show or hide what is inside a line"],
-  ["*", "show or hide it for all lines"],
+  ["Esc", "back: closes the detail, ends a pause, clears the filter"],
+  ["→ / ←, Space", "show or hide the rows inside a row"],
+  ["*", "the same for all rows"],
   ["/", "filter"],
-  ["n / N", "next line with an error or a finding, the one before"],
+  ["n / N", "next or previous line with an error or a finding"],
   ["g / G", "first line, last line"],
   ["f", "follow: stay at the newest line"],
   ["p", "pause the list"],
@@ -1849,14 +1846,14 @@ function listenKeys(actions2, inList) {
 
 // page/dialog-help.js
 var filterHelp = [
-  ["tool:search", "a field has the value: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, finding; * stands for anything"],
-  ['timeout  "two words"', "a text is in a message"],
+  ["tool:search", "a field has the value: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, finding; * stands for any text"],
+  ['timeout  "two words"', "a message contains the text"],
   ["method:/^tools\\//  /time.?out/i", "a regular expression"],
   ["dur>500ms  size>=1MB", "took longer, is larger"],
-  ["n:12-20", "has to do with these events"],
+  ["n:12-20", "involves these events"],
   ["has:_meta.traceparent", "a message has the member"],
   ["finding:error  finding:RULE", "findings, by severity or rule"],
-  ["jq:(.params.arguments.q == 1)", "a jq program says true"],
+  ["jq:(.params.arguments.q == 1)", "a jq program returns true"],
   ["-method:ping", "not"],
   ["a | b   (a b)", "one of both; a group"]
 ];
@@ -1870,7 +1867,7 @@ function showHelp() {
   const filters = h("dl", { class: "keys" });
   for (const [text, what] of filterHelp) filters.append(h("dt", {}, h("code", { text })), h("dd", { text: what }));
   const signs = h("dl", { class: "keys signs" });
-  for (const [sign, tone, what] of [["→", "ask", "request"], ["←", "answer", "response (frames)"], ["⇠", "asked", "request of the server"], ["•", "note", "notification, progress, log"], ["…", "wait", "pending, or a task"], ["?", "wait", "needs input"], ["!", "tool", "the tool says that it failed"], ["✖", "bad", "error, or no answer"], ["⊘", "quiet", "cancelled"], ["~", "quiet", "stderr"], ["▲", "warn", "stray output, no message"], ["▒", "warn", "gap in the capture"]]) {
+  for (const [sign, tone, what] of [["→", "ask", "request"], ["←", "answer", "response (frames)"], ["⇠", "asked", "request from the server"], ["•", "note", "notification, progress, log"], ["…", "wait", "pending, or a task"], ["?", "wait", "needs input"], ["!", "tool", "the tool says that it failed"], ["✖", "bad", "error, or no answer"], ["⊘", "quiet", "cancelled"], ["~", "quiet", "stderr"], ["▲", "warn", "stray output, no message"], ["▒", "warn", "gap in the capture"]]) {
     signs.append(h("dt", {}, h("span", { class: "g tone-" + tone, text: sign })), h("dd", { text: what }));
   }
   openDialog("Help", [h("div", { class: "columns" }, h("section", {}, h("h3", { text: "Keys" }), keys), h("section", {}, h("h3", { text: "Filter" }), filters, h("h3", { text: "Signs" }), signs))], { wide: true });
@@ -1882,30 +1879,30 @@ function showResend(r, edit, done) {
     send: h("button", { type: "button", class: "primary", text: "Send", disabled: true }),
     status: h("p", { class: "hint busy", role: "status", text: "Reading…" }),
     area: h("textarea", { class: "editor code", spellcheck: "false", "aria-label": "The message", rows: "16" }),
-    target: h("pre", { class: "code answer", tabindex: "0", "aria-label": "What is run" }),
+    target: h("pre", { class: "code answer", tabindex: "0", "aria-label": "The target" }),
     control: new AbortController(),
     edit,
     row: r,
     done,
     shown: ""
-    // the target that the reader has seen
+    // the target that the user has seen
   };
   x.target.hidden = true;
   x.dialog = openDialog(edit ? "Edit and send" : "Send again", [
-    h("p", {}, "This goes to a ", h("strong", { text: "fresh copy" }), " of ", isolated(r.srv || "the server"), ", which ends afterwards. The session that was recorded does not see it. Tools do what they do once more. It runs:"),
+    h("p", {}, "This goes to a ", h("strong", { text: "fresh copy" }), " of ", isolated(r.srv || "the server"), ", which ends afterwards. The recorded session does not see it. Tools run again, with their effects. The target is:"),
     x.target,
     edit ? x.area : h("p", { class: "what" }, isolated(r.sum || r.m)),
     x.status,
     h("div", { class: "actions" }, x.send, h("button", { type: "button", text: "Cancel", on: { click: () => x.dialog.close() } }))
   ], { wide: edit, closed: () => x.control.abort() });
-  x.area.addEventListener("input", () => lookAt(x));
+  x.area.addEventListener("input", () => checkMessage(x));
   x.area.addEventListener("keydown", (e) => {
     if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && !x.send.disabled) x.send.click();
   });
   x.send.addEventListener("click", () => sendNow(x));
   loadMessage(x);
 }
-function say(x, text, kind) {
+function setStatus(x, text, kind) {
   x.status.className = kind || "hint";
   setText(x.status, text, true);
 }
@@ -1919,7 +1916,7 @@ async function loadMessage(x) {
     const m = await apiGet("/api/resend/" + x.row.q, x.control.signal);
     showTarget(x, m.target);
     x.send.disabled = false;
-    say(x, m.note ? "▲ " + m.note : "", m.note ? "note warn" : "hint");
+    setStatus(x, m.note ? "▲ " + m.note : "", m.note ? "note warn" : "hint");
     if (!x.edit || m.message == null) {
       x.edit = false;
       x.area.remove();
@@ -1927,30 +1924,30 @@ async function loadMessage(x) {
       return;
     }
     x.area.value = indented(m.message);
-    if (!m.note) lookAt(x);
+    if (!m.note) checkMessage(x);
     x.area.focus();
     x.area.setSelectionRange(0, 0);
     x.area.scrollTop = 0;
   } catch (e) {
-    if (e.name !== "AbortError") say(x, "✖ " + e.message, "note bad");
+    if (e.name !== "AbortError") setStatus(x, "✖ " + e.message, "note bad");
   }
 }
 async function sendNow(x) {
   x.send.disabled = true;
-  say(x, "Starting a copy of the server, and sending…", "hint busy");
+  setStatus(x, "Starting a copy of the server, and sending…", "hint busy");
   try {
     const body2 = { row: x.row.q, target: x.shown };
     if (x.edit) body2.message = x.area.value;
-    const answer2 = await apiPost("/api/resend", body2, x.control.signal);
-    finished(x, answer2);
-    x.done(answer2);
+    const sent = await apiPost("/api/resend", body2, x.control.signal);
+    showResponse(x, sent);
+    x.done(sent);
   } catch (e) {
     if (e.name === "AbortError") return;
     x.send.disabled = false;
     if (e.status === 409 && e.detail?.target) {
       showTarget(x, e.detail.target);
-      say(x, "▲ It would run something else by now: look at it, and send once more.", "note warn");
-    } else say(x, "✖ " + e.message, "note bad");
+      setStatus(x, "▲ The target has changed. Check it, and send again.", "note warn");
+    } else setStatus(x, "✖ " + e.message, "note bad");
   }
 }
 function indented(text) {
@@ -1961,9 +1958,9 @@ function indented(text) {
   for (let i = 0; i < tokens.length; i++) {
     const t = tokens[i];
     if (t === "{" || t === "[") {
-      const shut = t === "{" ? "}" : "]";
-      if (tokens[i + 1] === shut) {
-        out += t + shut;
+      const end = t === "{" ? "}" : "]";
+      if (tokens[i + 1] === end) {
+        out += t + end;
         i++;
         continue;
       }
@@ -1978,23 +1975,23 @@ function indented(text) {
   }
   return out;
 }
-function lookAt(x) {
+function checkMessage(x) {
   try {
     JSON.parse(x.area.value);
-    say(x, "Ctrl+Enter sends.");
+    setStatus(x, "Ctrl+Enter sends.");
   } catch (e) {
-    say(x, "▲ This is no JSON: " + e.message + ". It can be sent all the same.", "note warn");
+    setStatus(x, "▲ This is not valid JSON: " + e.message + ". It can still be sent.", "note warn");
   }
 }
-function finished(x, answer2) {
-  const text = h("pre", { class: "code answer", tabindex: "0", "aria-label": "The answer" });
-  setText(text, answer2.response || "", true);
-  const shut = h("button", { type: "button", class: "primary", text: answer2.n ? "Show the row" : "Close", on: { click: () => x.dialog.close() } });
-  const head2 = answer2.response ? "✓ Answered" + (answer2.ms != null ? " in " + fmtMs(answer2.ms) : "") + "." : "✖ There was no answer.";
-  const note = answer2.note ? h("p", { class: "note warn" }, "▲ ", isolated(answer2.note)) : "";
-  x.dialog.body.replaceChildren(h("p", { text: head2 }), note, text, h("div", { class: "actions" }, shut));
-  text.hidden = !answer2.response;
-  shut.focus();
+function showResponse(x, sent) {
+  const text = h("pre", { class: "code answer", tabindex: "0", "aria-label": "The response" });
+  setText(text, sent.response || "", true);
+  const close2 = h("button", { type: "button", class: "primary", text: sent.n ? "Show the row" : "Close", on: { click: () => x.dialog.close() } });
+  const head2 = sent.response ? "✓ Answered" + (sent.ms != null ? " in " + fmtMs(sent.ms) : "") + "." : "✖ There was no response.";
+  const note = sent.note ? h("p", { class: "note warn" }, "▲ ", isolated(sent.note)) : "";
+  x.dialog.body.replaceChildren(h("p", { text: head2 }), note, text, h("div", { class: "actions" }, close2));
+  text.hidden = !sent.response;
+  close2.focus();
 }
 
 // page/dialog-sessions.js
@@ -2009,7 +2006,7 @@ function redrawSessions() {
   if (!sessionsOpen) return;
   const { body: body2, capture, session } = sessionsOpen;
   const first = (c) => c.capture === capture && (c.session || 0) === (session || 0);
-  const cards = [...store.sessions].sort((a, b) => first(b) - first(a) || moment(b.last) - moment(a.last)).slice(0, 100);
+  const cards = [...store.sessions].sort((a, b) => first(b) - first(a) || parseTime(b.last) - parseTime(a.last)).slice(0, 100);
   const list = h("div", { class: "cards" }, ...cards.map((c) => card(c, first(c))));
   const parts = [];
   if (!cards.length) parts.push(h("p", { class: "hint", text: "There is no session yet." }));
@@ -2018,31 +2015,31 @@ function redrawSessions() {
   if (store.sources.length) parts.push(h("h3", { text: "Captures" }), sourceTable());
   body2.replaceChildren(...parts);
 }
-function moment(text) {
+function parseTime(text) {
   return Date.parse(text || "") || 0;
 }
-function card(c, current2) {
+function card(c, current) {
   const source = store.sources.find((s) => s.id === c.capture);
   const live = source?.state === "live" && !c.exited;
   const state = c.exited ? "exited" + (c.signal ? " by " + c.signal : " with " + (c.exitCode || 0)) : live ? "live" : source?.state || "";
   const bad = c.exited && (c.exitCode || c.signal);
-  const box2 = h("article", { class: "card" + (current2 ? " current" : "") });
+  const box2 = h("article", { class: "card" + (current ? " current" : "") });
   box2.append(h("header", {}, h("h3", {}, isolated(c.name || c.capture)), h("span", { class: "chip" + (live ? " live" : bad ? " bad" : ""), text: (live ? "● " : bad ? "✖ " : "") + state })));
   const facts = h("dl", { class: "facts" });
   const fact = (name, ...value) => facts.append(h("dt", { text: name }), h("dd", {}, ...value));
-  fact("Era", c.era || "not certain yet");
+  fact("Era", c.era || "unknown so far");
   if (c.offered || c.answered) fact("Revision", versions(c));
   if (c.supported?.length) fact("Supported", ...c.supported.slice(0, 20).flatMap((v, i) => [i ? ", " : "", isolated(v, "code rev")]));
-  if (c.client) fact("Client", isolated(peer(c.client)), caps(c.client.capabilities));
-  if (c.server) fact("Server", isolated(peer(c.server)), caps(c.server.capabilities));
+  if (c.client) fact("Client", isolated(nameAndVersion(c.client)), capabilities(c.client.capabilities));
+  if (c.server) fact("Server", isolated(nameAndVersion(c.server)), capabilities(c.server.capabilities));
   fact("Transport", isolated(c.transport || "?"), c.pid ? ", pid " + c.pid : "");
   if (c.url) fact("Address", isolated(c.url, "code"));
   if (c.command?.length) fact("Command", isolated(c.command.join(" "), "code"));
-  const began = moment(c.first);
-  if (began) fact("Time", fmtDateTime(began) + ", " + fmtMs(Math.max(0, (live ? now() : moment(c.last)) - began)));
-  if (c.next) fact("Then", "started again as session " + c.next);
+  const began = parseTime(c.first);
+  if (began) fact("Time", fmtDateTime(began) + ", " + fmtMs(Math.max(0, (live ? now() : parseTime(c.last)) - began)));
+  if (c.next) fact("Then", "restarted as session " + c.next);
   fact("Rows", fmtCount(c.rows));
-  if (c.redact) fact("Secrets", c.redact === "off" ? h("strong", { class: "bad", text: "✖ not hidden" }) : "hidden (" + c.redact + ")");
+  if (c.redact) fact("Secrets", c.redact === "off" ? h("strong", { class: "bad", text: "✖ not redacted" }) : "redacted (" + c.redact + ")");
   box2.append(facts);
   if (source?.restart && !exported) box2.append(h("button", { type: "button", text: "Restart…", on: { click: () => confirmRestart(c.capture, c.name) } }));
   return box2;
@@ -2051,13 +2048,13 @@ function versions(c) {
   const span = h("span", {});
   if (c.offered) span.append("offered ", isolated(c.offered, "code rev"));
   if (c.answered) span.append(c.offered ? ", answered " : "", isolated(c.answered, "code rev"));
-  if (c.offered && c.answered && c.offered !== c.answered) span.append(h("span", { class: "l-warning", text: " ▲ another one" }));
+  if (c.offered && c.answered && c.offered !== c.answered) span.append(h("span", { class: "l-warning", text: " ▲ differs" }));
   return span;
 }
-function peer(p) {
-  return [p.name, p.version].filter(Boolean).join(" ") || "does not say";
+function nameAndVersion(p) {
+  return [p.name, p.version].filter(Boolean).join(" ") || "unknown";
 }
-function caps(list) {
+function capabilities(list) {
   const ul = h("ul", { class: "caps" });
   for (const c of list || []) ul.append(h("li", {}, isolated(c)));
   return list?.length ? ul : "";
@@ -2077,7 +2074,7 @@ function sourceTable() {
 function confirmRestart(capture, name) {
   const go = h("button", { type: "button", class: "primary", text: "Restart", autofocus: true });
   const d = openDialog("Restart the server", [
-    h("p", {}, "The process of ", isolated(name || "this server"), " is ended and started again. Its host keeps running, and loses what waits for an answer."),
+    h("p", {}, "The process of ", isolated(name || "this server"), " ends and starts again. Its host keeps running, and loses its pending requests."),
     h("div", { class: "actions" }, go, h("button", { type: "button", text: "Cancel", on: { click: () => d.close() } }))
   ]);
   go.addEventListener("click", async () => {
@@ -2085,7 +2082,6 @@ function confirmRestart(capture, name) {
     try {
       await apiPost("/api/restart/" + encodeURIComponent(capture), {});
       toast("The server is being restarted.");
-      emit("restarted", capture);
     } catch (e) {
       toast(e.message, "bad");
     }
@@ -2095,23 +2091,23 @@ function confirmRestart(capture, name) {
 // page/histogram.js
 var barCount = 24;
 function histogram(hist, stat) {
-  const bars = regroup(hist || []);
-  const most = Math.max(1, ...bars.map((b) => b.count));
-  const label2 = !bars.length ? "No latency is known" : "Latencies of " + plural(bars.reduce((n, b) => n + b.count, 0), "call") + ": half below " + fmtMs(stat.p50) + ", 95 % below " + fmtMs(stat.p95) + ", at most " + fmtMs(stat.max);
-  const pic = svg("svg", { class: "hist", viewBox: "0 0 120 28", role: "img", "aria-label": label2 });
+  const bars = mergeBuckets(hist || []);
+  const highest = Math.max(1, ...bars.map((b) => b.count));
+  const label = !bars.length ? "No latency is known" : "Latencies of " + plural(bars.reduce((n, b) => n + b.count, 0), "call") + ": half below " + fmtMs(stat.p50) + ", 95 % below " + fmtMs(stat.p95) + ", at most " + fmtMs(stat.max);
+  const pic = svg("svg", { class: "hist", viewBox: "0 0 120 28", role: "img", "aria-label": label });
   pic.append(svg("line", { class: "tick", x1: 0, x2: 120, y1: 27.5, y2: 27.5 }));
   const width = 120 / Math.max(bars.length, 12);
   bars.forEach((b, i) => {
     if (!b.count) return;
-    const height = Math.max(2, b.count / most * 25);
+    const height = Math.max(2, b.count / highest * 25);
     const bar2 = svg("rect", { class: b.upper > stat.p95 && stat.calls > 9 ? "tail" : "", x: i * width + 0.5, y: 27 - height, width: Math.max(1, width - 1), height });
     bar2.append(svg("title", {}, "up to " + fmtMs(b.upper) + ": " + b.count));
     pic.append(bar2);
   });
   return pic;
 }
-function regroup(hist) {
-  const list = hist.map(([upper, count2]) => ({ upper, count: count2 }));
+function mergeBuckets(hist) {
+  const list = hist.map(([upper, count]) => ({ upper, count }));
   const per = Math.ceil(list.length / barCount);
   if (per <= 1) return list;
   const out = [];
@@ -2127,7 +2123,7 @@ var statColumns = [
   { key: "name", label: "Name", of: (s) => s.name },
   { key: "srv", label: "Server", of: (s) => s.srv || "" },
   { key: "calls", label: "Calls", number: true, of: (s) => s.calls || 0, show: fmtCount },
-  { key: "failed", label: "Failed", title: "Errors, results that say that the tool failed, and calls without an answer", number: true, of: (s) => (s.errors || 0) + (s.iserrors || 0) + (s.unanswered || 0), show: (n) => n ? "✖ " + fmtCount(n) : "" },
+  { key: "failed", label: "Failed", title: "Errors, results with isError, and calls without a response", number: true, of: (s) => (s.errors || 0) + (s.iserrors || 0) + (s.unanswered || 0), show: (n) => n ? "✖ " + fmtCount(n) : "" },
   { key: "p50", label: "p50", number: true, of: (s) => s.p50 ?? -1, show: (v) => v < 0 ? "" : fmtMs(v) },
   { key: "p95", label: "p95", number: true, of: (s) => s.p95 ?? -1, show: (v) => v < 0 ? "" : fmtMs(v) },
   { key: "max", label: "Max", number: true, of: (s) => s.max ?? -1, show: (v) => v < 0 ? "" : fmtMs(v) },
@@ -2139,13 +2135,13 @@ var statColumns = [
 var toolsView = { open: null, sort: "", down: true, pick: null };
 function showTools(pick) {
   const d = openDialog("Tools", [h("p", { class: "hint busy", text: "Reading…" })], { wide: true, closed: () => {
-    clearInterval(timer2);
+    clearInterval(timer3);
     toolsView.open = null;
   } });
   toolsView.open = d;
   toolsView.pick = pick;
-  [toolsView.sort, toolsView.down] = [taste("toolsort", "calls"), taste("tooldown", "1") === "1"];
-  const timer2 = exported ? 0 : setInterval(() => readTools(d), 2e3);
+  [toolsView.sort, toolsView.down] = [preference("toolsort", "calls"), preference("tooldown", "1") === "1"];
+  const timer3 = exported ? 0 : setInterval(() => readTools(d), 2e3);
   readTools(d);
 }
 async function readTools(d) {
@@ -2188,8 +2184,8 @@ function headCell(d, t, c, by, caption) {
   th.append(h("button", { type: "button", "data-sort": caption + c.key, text: c.label + (sorted ? toolsView.down ? " ▾" : " ▴" : ""), on: { click: () => {
     toolsView.down = sorted ? !toolsView.down : !!c.number;
     toolsView.sort = c.key;
-    keepTaste("toolsort", c.key);
-    keepTaste("tooldown", toolsView.down ? "1" : "0");
+    setPreference("toolsort", c.key);
+    setPreference("tooldown", toolsView.down ? "1" : "0");
     drawTools(d, t);
   } } }));
   return th;
@@ -2213,13 +2209,13 @@ function quoted(s) {
 }
 
 // page/filterbox.js
-var box = { timer: 0, asked: null, apply: null, leave: null };
+var box = { timer: 0, request: null, apply: null, leave: null };
 function initFilter(apply2, leave) {
   box.apply = apply2;
   box.leave = leave;
   const input = byId("filter");
   input.addEventListener("input", () => {
-    clear();
+    showClear();
     clearTimeout(box.timer);
     box.timer = setTimeout(check, 180, false);
   });
@@ -2233,7 +2229,7 @@ function initFilter(apply2, leave) {
       if (input.value !== view.filter) {
         input.value = view.filter;
         setError(null);
-        clear();
+        showClear();
       } else leave();
     } else if (e.key === "ArrowDown") {
       e.preventDefault();
@@ -2242,18 +2238,18 @@ function initFilter(apply2, leave) {
   });
   byId("filter-clear").addEventListener("click", () => {
     input.value = "";
-    clear();
+    showClear();
     check(false);
     input.focus();
   });
   setFilterText(view.filter);
 }
-function clear() {
+function showClear() {
   byId("filter-clear").hidden = !byId("filter").value;
 }
 function setFilterText(text) {
   byId("filter").value = text;
-  clear();
+  showClear();
 }
 function focusFilter() {
   byId("filter").focus();
@@ -2261,8 +2257,8 @@ function focusFilter() {
 }
 async function check(leave) {
   const text = byId("filter").value.trim();
-  box.asked?.abort();
-  const control = box.asked = new AbortController();
+  box.request?.abort();
+  const control = box.request = new AbortController();
   try {
     if (text && !exported) {
       const a = await apiGet("/api/filter?text=" + encodeURIComponent(text), control.signal);
@@ -2292,7 +2288,7 @@ function setError(error, text) {
     const from = Math.max(0, at - 40);
     out.append(h("p", { class: "where", "aria-hidden": "true" }, (from ? "…" : "") + chars.slice(from, at).join(""), h("mark", { text: chars[at] ?? "␣" }), chars.slice(at + 1, at + 30).join("")));
   }
-  announce("The filter is not understood" + (error.at ? ", character " + error.at : "") + ": " + error.message);
+  announce("Invalid filter" + (error.at ? ", character " + error.at : "") + ": " + error.message);
 }
 
 // page/items.js
@@ -2301,7 +2297,7 @@ var cache = /* @__PURE__ */ new WeakMap();
 function itemOf(r, depth) {
   let item = cache.get(r);
   if (!item) {
-    item = { row: r, depth, kids: false, unfolded: false, at: r.at, frame: false, back: false, key: r.q };
+    item = { row: r, depth, kids: false, unfolded: false, at: r.at, frame: false, back: false };
     cache.set(r, item);
   }
   item.at = r.at;
@@ -2310,12 +2306,8 @@ function itemOf(r, depth) {
   item.unfolded = item.kids && unfolded.has(r.q);
   return item;
 }
-function shown(r) {
-  if (!view.findings || hasFindings(r)) return true;
-  return false;
-}
 function exchangeItems() {
-  const roots = view.findings ? store.roots.filter(shown) : store.roots;
+  const roots = view.findings ? store.roots.filter(hasFindings) : store.roots;
   if (!unfolded.size) return roots;
   const out = [];
   for (const r of roots) {
@@ -2348,7 +2340,7 @@ function resetFrames() {
 }
 function frameOf(r, back) {
   const at = back ? r.at + Math.max(0, r.la >= 0 ? r.la : r.l) : r.at;
-  return { row: r, depth: 0, kids: false, unfolded: false, at, frame: true, back, key: back ? -r.q : r.q };
+  return { row: r, depth: 0, kids: false, unfolded: false, at, frame: true, back };
 }
 function hasBack(r) {
   return r.rn > 0 || (r.k === "request" || r.k === "http") && r.l >= 0 && r.done && (r.st === "ok" || r.st === "error" || r.st === "iserror");
@@ -2464,23 +2456,23 @@ function initSplit(changed2) {
     }
     apply2(share());
   };
-  const share = () => Math.min(80, Math.max(20, Number(taste("split", "52")) || 52));
+  const share = () => Math.min(80, Math.max(20, Number(preference("split", "52")) || 52));
   const apply2 = (percent) => {
     main.style.setProperty("--list", percent + "%");
     bar2.setAttribute("aria-valuenow", String(Math.round(percent)));
   };
   const set2 = (percent) => {
-    keepTaste("split", String(Math.min(80, Math.max(20, percent))));
+    setPreference("split", String(Math.min(80, Math.max(20, percent))));
     apply2(share());
   };
-  byHand(main, bar2, set2);
-  byKeys(main, bar2, share, set2);
+  listenPointer(main, bar2, set2);
+  listenKeys2(bar2, share, set2);
   size.arrange = arrange;
   new ResizeObserver(arrange).observe(main);
   arrange();
   return arrange;
 }
-function byHand(main, bar2, set2) {
+function listenPointer(main, bar2, set2) {
   bar2.addEventListener("pointerdown", (e) => {
     bar2.setPointerCapture(e.pointerId);
     bar2.classList.add("moving");
@@ -2496,7 +2488,7 @@ function byHand(main, bar2, set2) {
   bar2.addEventListener("lostpointercapture", () => bar2.classList.remove("moving"));
   bar2.addEventListener("dblclick", () => set2(52));
 }
-function byKeys(main, bar2, share, set2) {
+function listenKeys2(bar2, share, set2) {
   bar2.addEventListener("keydown", (e) => {
     const by = { ArrowLeft: -2, ArrowUp: -2, ArrowRight: 2, ArrowDown: 2, PageUp: -10, PageDown: 10 }[e.key];
     const to = { Home: 20, End: 80 }[e.key];
@@ -2538,10 +2530,7 @@ function open() {
   on2("gone", dropRows);
   on2("sources", (list) => emit("sources", store.sources = list));
   on2("sessions", sessions);
-  on2("total", (n) => {
-    store.total = n;
-    emit("total");
-  });
+  on2("total", (n) => store.total = n);
   on2("searching", (s) => emit("searching", s));
   on2("synced", () => {
     store.synced = true;
@@ -2561,7 +2550,6 @@ function hello(m) {
   if (m.reset || link.clear || store.hub && store.hub !== m.hub) resetStore();
   link.clear = false;
   store.hub = m.hub;
-  store.tool = m.tool || "";
   store.expected = m.rows || 0;
   store.total = m.total || 0;
   store.skew = m.now ? m.now - Date.now() : 0;
@@ -2584,7 +2572,7 @@ async function failed(source) {
 }
 
 // page/statusbar.js
-var bar = { searching: null, offline: null, timer: 0 };
+var bar = { searching: null, timer: 0 };
 on("searching", (s) => {
   bar.searching = s.busy ? s : null;
   drawProgress();
@@ -2594,14 +2582,14 @@ on("synced", drawProgress);
 on("reset", drawProgress);
 on("online", () => showOffline(null));
 on("offline", showOffline);
-function drawStatus(shown2) {
+function drawStatus(shown) {
   if (!store.synced) drawProgress();
   const parts = [];
   const add = (text, cls) => parts.push(h("span", { class: cls || "", text }));
-  const total = Math.max(store.total + (exported ? store.roots.length : 0), shown2);
-  add(plural(shown2, view.frames ? "frame" : "row") + (view.frames || shown2 === total ? "" : " of " + fmtCount(total)));
-  const waits = countWaiting();
-  if (waits) add("… " + fmtCount(waits) + (exported ? " without an answer" : " running"), "running");
+  const total = Math.max(store.total + (exported ? store.roots.length : 0), shown);
+  add(plural(shown, view.frames ? "frame" : "row") + (view.frames || shown === total ? "" : " of " + fmtCount(total)));
+  const pending = countPending();
+  if (pending) add("… " + fmtCount(pending) + " pending", "pending");
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
   if (exported) add("exported page");
   else add(servers ? "● " + plural(servers, "server") + " live" : "○ no server live", servers ? "livetext" : "");
@@ -2611,15 +2599,13 @@ function drawStatus(shown2) {
   const el = byId("status");
   el.replaceChildren(...parts);
 }
-var waitingCount = 0;
-var waitingRows = /* @__PURE__ */ new Set();
-function noteWaiting(changed2) {
-  for (const r of changed2) if (isPending(r)) waitingRows.add(r);
+var pendingRows = /* @__PURE__ */ new Set();
+function trackPending(changed2) {
+  for (const r of changed2) if (isPending(r)) pendingRows.add(r);
 }
-function countWaiting() {
-  for (const r of waitingRows) if (!isPending(r) || store.rows.get(r.q) !== r) waitingRows.delete(r);
-  waitingCount = waitingRows.size;
-  return waitingCount;
+function countPending() {
+  for (const r of pendingRows) if (!isPending(r) || store.rows.get(r.q) !== r) pendingRows.delete(r);
+  return pendingRows.size;
 }
 function readingShare() {
   let read = 0;
@@ -2657,17 +2643,17 @@ function showOffline(o) {
     return;
   }
   const until = Date.now() + o.wait;
-  const say2 = () => {
+  const say = () => {
     const left = Math.max(0, Math.ceil((until - Date.now()) / 1e3));
-    text.textContent = "The connection to mcpwire is lost. What you see stays. Trying again " + (left > 1 ? "in " + left + " s." : "now…");
+    text.textContent = "The connection to mcpwire is lost. The rows stay. Trying again " + (left > 1 ? "in " + left + " s." : "now…");
   };
-  say2();
-  bar.timer = setInterval(say2, 500);
+  say();
+  bar.timer = setInterval(say, 500);
   el.append(h("button", { type: "button", text: "Try now", on: { click: reconnect } }));
 }
-function drawEmpty(shown2, clearFilter2) {
+function drawEmpty(shown, clearFilter2) {
   const el = byId("empty");
-  const state = shown2 ? "" : !store.synced && !exported ? "loading" : view.filter || view.findings ? "filtered" : "none";
+  const state = shown ? "" : !store.synced && !exported ? "loading" : view.filter || view.findings ? "filtered" : "none";
   if (el.dataset.state === state && state !== "filtered") return;
   el.dataset.state = state;
   el.hidden = !state;
@@ -2685,17 +2671,17 @@ function nothingFound(clearFilter2) {
   return [h("h2", { text: bar.searching ? "Searching…" : "Nothing to show" }), what, h("button", { type: "button", text: view.filter ? "Clear the filter" : "Show all lines", on: { click: clearFilter2 } })];
 }
 function nothingYet() {
-  if (exported) return [h("h2", { text: "Nothing to show" }), h("p", { text: "This page was exported without any row." })];
+  if (exported) return [h("h2", { text: "Nothing to show" }), h("p", { text: "This page was exported without rows." })];
   const command = (text, what) => h("li", {}, h("code", { text }), h("span", { text: what }));
   return [
     h("h2", { text: "Waiting for traffic" }),
-    h("p", { text: "Whatever goes through a tap on this machine shows here at once." }),
+    h("p", { text: "The traffic of every tap on this machine appears here at once." }),
     h(
       "ul",
       { class: "commands" },
-      command("mcpwire tap -- COMMAND", "runs a server, and records what it and its client say"),
+      command("mcpwire tap -- COMMAND", "runs a server and records its traffic"),
       command("mcpwire tap URL --listen ADDR", "the same for a server on HTTP"),
-      command("mcpwire wrap NAME", "puts a tap into the configuration of a host, for a server that it has")
+      command("mcpwire wrap NAME", "puts a tap in front of a server, in the configuration of a host")
     ),
     h("p", {}, "Or drop a capture file anywhere here, or ", h("button", { type: "button", class: "link", text: "choose one", on: { click: () => byId("file").click() } }), ".")
   ];
@@ -2709,9 +2695,38 @@ function leftText(left) {
 }
 
 // page/listing.js
-var page = { grid: null, arrange: null, list: [], row: null, back: false, marks: [], wanted: "", wantedN: null, known: /* @__PURE__ */ new Map(), filtered: false, lastCommand: "", changed: /* @__PURE__ */ new Set(), scheduled: false, drawn: 0 };
+var page = {
+  grid: null,
+  arrange: null,
+  // places list and detail
+  list: [],
+  // the lines: see items.js
+  shown: 0,
+  // how many lines the status line counts
+  row: null,
+  // the selected row
+  back: false,
+  // the selected line is that of its response
+  marks: [],
+  // marked rows, at most two
+  wanted: "",
+  // name of a row to select when it arrives
+  wantedN: null,
+  // {c, n} of a row to select when it arrives
+  known: /* @__PURE__ */ new Map(),
+  // by q: 1 for an error and 2 for findings that were announced
+  filtered: false,
+  // announce the number of rows when all have arrived
+  lastCommand: "",
+  // what was copied last as a command of mcpwire
+  changed: /* @__PURE__ */ new Set(),
+  // rows since the list was drawn
+  scheduled: false,
+  drawn: 0
+  // when, on the clock of performance
+};
 var loadingPause = 150;
-function later() {
+function scheduleRedraw() {
   if (page.scheduled) return;
   page.scheduled = true;
   const wait = store.synced ? 0 : page.drawn + loadingPause - performance.now();
@@ -2726,16 +2741,16 @@ function redrawChanged() {
   redraw(changed2);
 }
 function rowsChanged(changed2) {
-  noteWaiting(changed2);
-  countNews(changed2);
+  trackPending(changed2);
+  countNew(changed2);
   if (!page.changed.size) page.changed = changed2;
   else for (const r of changed2) page.changed.add(r);
-  if (page.wanted) lookForWanted(changed2);
+  if (page.wanted) selectWanted(changed2);
   if (page.scheduled) return;
   if (store.synced) redrawChanged();
-  else later();
+  else scheduleRedraw();
 }
-function countNews(changed2) {
+function countNew(changed2) {
   if (!store.synced || changed2.size > 200) return;
   if (page.known.size > 5e4) page.known = /* @__PURE__ */ new Map();
   let errors = 0;
@@ -2748,9 +2763,9 @@ function countNews(changed2) {
     if (state & 1 && !(before & 1)) errors++;
     if (state & 2 && !(before & 2)) findings2++;
   }
-  noteNews(errors, findings2);
+  announceNew(errors, findings2);
 }
-function lookForWanted(changed2) {
+function selectWanted(changed2) {
   for (const r of changed2) {
     const found = page.wantedN ? r.c === page.wantedN.c && (r.n === page.wantedN.n || r.rn === page.wantedN.n) : rowRef(r) === page.wanted;
     if (!found) continue;
@@ -2790,7 +2805,7 @@ function indexOfRow() {
   if (!page.row) return -1;
   return view.frames ? page.list.findIndex((f) => f.row === page.row && f.back === page.back) : page.list.indexOf(page.row);
 }
-function forgetAll() {
+function resetList() {
   unfolded.clear();
   resetFrames();
   page.known = /* @__PURE__ */ new Map();
@@ -2800,7 +2815,7 @@ function forgetAll() {
   page.row = null;
   page.changed = /* @__PURE__ */ new Set();
   page.grid.following = view.follow;
-  later();
+  scheduleRedraw();
 }
 function select(r, back, open2) {
   if (view.follow && open2 && page.list.length && itemAt(page.list, page.list.length - 1).row !== r) setFollow(false);
@@ -2825,7 +2840,7 @@ function showInList(r) {
 function goTo(q) {
   const r = store.rows.get(q);
   if (!r) {
-    toast("That row is not in the list: it made room, or the filter hides it.");
+    toast("That row is not in the list: it was evicted, or the filter hides it.");
     return;
   }
   select(r, false, true);
@@ -2880,14 +2895,9 @@ function move(to) {
   page.grid.reveal(i);
   if (byId("main").dataset.split !== "full" && !byId("detail").contains(document.activeElement)) focusList();
 }
-function current() {
-  const i = indexOfRow();
-  if (i >= 0) return i;
-  return -1;
-}
 function match(step) {
   const n = page.list.length;
-  let i = current();
+  let i = indexOfRow();
   if (i < 0) i = step > 0 ? -1 : n;
   for (i += step; i >= 0 && i < n; i += step) {
     const r = itemAt(page.list, i).row;
@@ -2910,12 +2920,12 @@ function toggleFindings() {
 var timeModes = ["clock", "start", "delta"];
 var timeTexts = { clock: "Time of day", start: "Seconds since the first row", delta: "Seconds since the line before" };
 var actions = {
-  next: () => move(current() + 1),
-  previous: () => move(current() < 0 ? page.list.length - 1 : current() - 1),
+  next: () => move(indexOfRow() + 1),
+  previous: () => move(indexOfRow() < 0 ? page.list.length - 1 : indexOfRow() - 1),
   first: () => move(0),
   last: () => move(page.list.length - 1),
-  pageUp: () => move(current() - page.grid.perPage()),
-  pageDown: () => move(current() + page.grid.perPage()),
+  pageUp: () => move(indexOfRow() - page.grid.perPage()),
+  pageDown: () => move(indexOfRow() + page.grid.perPage()),
   nextMatch: () => match(1),
   previousMatch: () => match(-1),
   open: () => {
@@ -2950,7 +2960,7 @@ var actions = {
   other: () => {
     const r = page.row?.o.map((q) => store.rows.get(q)).find((r2) => r2);
     if (r) goTo(r.q);
-    else toast("No bridge has made anything of this row, or this of anything.");
+    else toast("This row has no counterpart on the other side of a bridge.");
   },
   hex: () => press(".raw .hexbutton"),
   wrap: () => press("#panel .wrapbutton"),
@@ -3025,7 +3035,7 @@ var actions = {
     const c = page.row?.c || store.sources.find((s) => s.restart)?.id;
     const source = store.sources.find((s) => s.id === c);
     if (source?.restart) confirmRestart(c, source.name);
-    else toast("The server of this row cannot be restarted: only a tap that still runs can do that.");
+    else toast("The server of this row cannot be restarted: only a running tap can do that.");
   },
   help: showHelp
 };
@@ -3051,17 +3061,17 @@ function resend(edit) {
     toast("Choose a request of the client first.");
     return;
   }
-  showResend(page.row, edit, (answer2) => {
-    if (!answer2.n) return;
-    page.wantedN = { c: answer2.capture, n: answer2.n };
-    page.wanted = answer2.capture + "/" + answer2.n;
+  showResend(page.row, edit, (sent) => {
+    if (!sent.n) return;
+    page.wantedN = { c: sent.capture, n: sent.n };
+    page.wanted = sent.capture + "/" + sent.n;
     view.open = true;
     view.tab = "response";
     showTab("response");
-    lookForWanted(store.rows.values());
+    selectWanted(store.rows.values());
     setTimeout(() => {
       if (!page.wantedN || !view.filter) return;
-      toast("The filter hides the answer: it is cleared.");
+      toast("The filter hid the response, and was cleared.");
       clearFilter();
     }, 1500);
   });
@@ -3086,7 +3096,6 @@ var iconPaths = {
   edit: "M3 13l.7-3L11 2.700l2.300 2.300L6 12.300z",
   mark: "M4 2.500h8v11l-4-3-4 3z",
   back: "M10 3L5 8l5 5",
-  open: "M2 12.500v-9h4l1.500 2H14v7z",
   clear: "M5 5l6 6M11 5l-6 6"
 };
 function putIcons(root) {
@@ -3119,7 +3128,7 @@ function drawButtons() {
   pressed("b-pause", store.paused);
   pressed("d-mark", page.marks.includes(page.row));
   setIcon(byId("b-pause"), store.paused ? "play" : "pause");
-  byId("b-pause").querySelector(".text").textContent = store.paused ? "Go on" : "Pause";
+  byId("b-pause").querySelector(".text").textContent = store.paused ? "Resume" : "Pause";
   byId("d-diff").hidden = page.marks.length !== 2 || !!exported;
   const request2 = page.row?.k === "request" && page.row.d !== "s2c" && !exported;
   byId("d-resend").hidden = byId("d-edit").hidden = !request2;
@@ -3191,13 +3200,14 @@ function growing(px, em) {
 // page/grid.js
 var margin = 4;
 var Grid = class {
-  // root has the elements .head and .body; on: {select(item, index, open), fold(item)}
-  constructor(root, on2) {
+  // root has the elements .head and .body. callbacks are {select(item, open), fold(item),
+  // follow(on)}.
+  constructor(root, callbacks) {
     this.root = root;
     this.head = root.querySelector(".head");
     this.body = root.querySelector(".body");
     this.canvas = root.querySelector(".canvas");
-    this.callbacks = on2;
+    this.callbacks = callbacks;
     this.list = [];
     this.pool = [];
     this.marked = /* @__PURE__ */ new Set();
@@ -3216,7 +3226,7 @@ var Grid = class {
   listen() {
     this.body.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.body.addEventListener("click", (e) => this.clicked(e));
-    this.body.addEventListener("dblclick", (e) => this.twice(e));
+    this.body.addEventListener("dblclick", (e) => this.doubleClicked(e));
     new ResizeObserver(() => this.measure()).observe(this.root);
     this.measure();
   }
@@ -3241,7 +3251,7 @@ var Grid = class {
     this.root.style.setProperty("--row", height + "px");
     this.compact = width < (this.columns.some((c) => c.key === "what") ? 48 : 70) * em;
     this.viewHeight = this.body.clientHeight;
-    this.stretch();
+    this.resizeCanvas();
     if (focused) this.focus();
     else this.refresh();
   }
@@ -3260,39 +3270,39 @@ var Grid = class {
     this.head.append(row);
     this.root.setAttribute("aria-colcount", String(this.columns.length));
   }
-  // show takes the lines: see items.js.
+  // show sets the lines, see items.js, and the index of the selected one, or -1.
   show(list, active) {
     const anchor = this.following ? null : this.anchor();
     this.list = list;
     this.active = active;
-    this.stretch();
-    if (!this.following && anchor) this.hold(anchor);
+    this.resizeCanvas();
+    if (!this.following && anchor) this.restoreAnchor(anchor);
     this.draw();
   }
-  // anchor is the line at the top, which has to stay there when lines above it come or go.
+  // anchor returns the line at the top, which stays there when lines above it are added or removed.
   anchor() {
     const index = Math.floor(this.top / this.height);
     return index > 0 && index < this.list.length ? { element: this.list[index], index } : null;
   }
-  hold(anchor) {
+  restoreAnchor(anchor) {
     if (this.list[anchor.index] === anchor.element) return;
     const index = this.list.indexOf(anchor.element);
     if (index < 0) return;
     this.scrollTo(this.top + (index - anchor.index) * this.height);
   }
-  stretch() {
+  resizeCanvas() {
     const total = this.list.length * this.height;
     if (total !== this.total) {
       this.total = total;
       this.canvas.style.height = total + "px";
     }
-    const count2 = String(this.list.length + 1);
-    if (count2 !== this.counted) {
-      this.counted = count2;
-      this.root.setAttribute("aria-rowcount", count2);
+    const count = String(this.list.length + 1);
+    if (count !== this.counted) {
+      this.counted = count;
+      this.root.setAttribute("aria-rowcount", count);
     }
   }
-  end() {
+  maxTop() {
     return Math.max(0, this.total - this.viewHeight);
   }
   scrolled() {
@@ -3300,13 +3310,13 @@ var Grid = class {
     this.top = top;
     const up = top < this.lastTop - 1;
     this.lastTop = top;
-    const atEnd = top >= this.end() - this.height;
+    const atEnd = top >= this.maxTop() - this.height;
     if (this.following && up && !atEnd) this.callbacks.follow(false);
-    else if (!this.following && !up && atEnd && this.byHand) this.callbacks.follow(true);
-    this.byHand = true;
+    else if (!this.following && !up && atEnd && this.byUser) this.callbacks.follow(true);
+    this.byUser = true;
     this.refresh();
   }
-  // refresh draws what can be seen before the next frame.
+  // refresh draws the visible lines before the next frame.
   refresh() {
     if (this.scheduled) return;
     this.scheduled = true;
@@ -3315,16 +3325,16 @@ var Grid = class {
       this.draw();
     });
   }
-  window() {
-    if (this.following) this.top = this.end();
-    const top = Math.min(this.top, this.end());
+  visible() {
+    if (this.following) this.top = this.maxTop();
+    const top = Math.min(this.top, this.maxTop());
     const first = Math.max(0, Math.floor(top / this.height) - margin);
     const last = Math.min(this.list.length, Math.ceil((top + this.viewHeight) / this.height) + margin);
     return [first, last];
   }
   draw() {
     if (!this.columns.length) return;
-    const [first, last] = this.window();
+    const [first, last] = this.visible();
     const wanted = [];
     for (let i = first; i < last; i++) wanted.push(i);
     const tabStop = this.active >= 0 && this.active < this.list.length ? this.active : first;
@@ -3341,24 +3351,20 @@ var Grid = class {
       this.fill(el, i, i === tabStop, span, at);
     }
     const focused = this.hasFocus();
-    for (const el of spare) this.retire(el);
-    if (spare.length) this.pool = this.pool.filter((el) => !el.retired);
+    for (const el of spare) el.remove();
+    if (spare.length) this.pool = this.pool.filter((el) => el.isConnected);
     if (this.following && this.scrolledTo !== this.top) this.body.scrollTop = this.scrolledTo = this.top;
     if (!this.following) this.scrolledTo = -1;
-    if (focused) this.keepFocus();
+    if (focused) this.restoreFocus();
   }
-  keepFocus() {
+  restoreFocus() {
     const el = this.pool.find((e) => e.$tabindex === "0");
     if (el && el !== document.activeElement && !el.contains(document.activeElement)) el.focus({ preventScroll: true });
   }
-  retire(el) {
-    el.retired = true;
-    el.remove();
-  }
-  // span is the time that the lines take up which can be seen.
+  // span returns the time that the visible lines cover.
   span(at) {
     const rows = [];
-    const top = Math.min(this.top, this.end());
+    const top = Math.min(this.top, this.maxTop());
     const last = Math.min(this.list.length, Math.ceil((top + this.viewHeight) / this.height));
     for (let i = Math.max(0, Math.floor(top / this.height)); i < last; i++) rows.push(itemAt(this.list, i).row);
     const span = waveSpan(rows, at);
@@ -3385,21 +3391,21 @@ var Grid = class {
     el.item = item;
     const cls = rowClass(item, selected, this.marked.has(item.row.q)) + (i % 2 ? " odd" : "");
     if (el.cls !== cls) el.className = el.cls = cls;
-    attr(el, "tabindex", tabStop ? "0" : "-1");
-    attr(el, "aria-selected", selected ? "true" : "false");
-    attr(el, "aria-level", String(item.depth + 1));
-    attr(el, "aria-expanded", item.kids ? String(item.unfolded) : null);
+    setAttribute(el, "tabindex", tabStop ? "0" : "-1");
+    setAttribute(el, "aria-selected", selected ? "true" : "false");
+    setAttribute(el, "aria-level", String(item.depth + 1));
+    setAttribute(el, "aria-expanded", item.kids ? String(item.unfolded) : null);
     this.columns.forEach((c, k) => {
       const cell = el.children[k];
       if (c.key === "wave") drawWave(cell.firstChild, item.row, span, at);
       else fillCell(cell, c.key, item, before, this.compact);
     });
   }
-  // tick brings what counts up to date: true if there is something of the kind.
+  // tick updates timers.
   tick() {
     if (this.pool.some((el) => el.item && isPending(el.item.row))) this.refresh();
   }
-  // reveal scrolls as far as needed for a line to be seen.
+  // reveal scrolls to make a line visible.
   reveal(i) {
     if (i < 0) return;
     const top = i * this.height;
@@ -3408,13 +3414,13 @@ var Grid = class {
     else if (top + this.height > this.top + view2) this.scrollTo(top + this.height - view2);
     this.refresh();
   }
-  // scrollTo scrolls as the page wants, which is no wish of the reader's to stop or go on following.
+  // scrollTo scrolls without the effect that scrolling by the user has on following.
   scrollTo(top) {
-    this.byHand = false;
-    this.top = Math.max(0, Math.min(top, this.end()));
+    this.byUser = false;
+    this.top = Math.max(0, Math.min(top, this.maxTop()));
     this.body.scrollTop = this.top;
   }
-  // focus gives the keyboard to the line that is selected, or the first.
+  // focus moves the focus to the selected line, or to the first.
   focus() {
     this.draw();
     const el = this.pool.find((e) => e.$tabindex === "0");
@@ -3430,14 +3436,14 @@ var Grid = class {
     const el = e.target.closest(".row");
     if (!el || !el.item) return;
     if (e.target.closest(".fold")) this.callbacks.fold(el.item);
-    else this.callbacks.select(el.item, el.index, true);
+    else this.callbacks.select(el.item, true);
   }
-  twice(e) {
+  doubleClicked(e) {
     const el = e.target.closest(".row");
     if (el && el.item && el.item.kids && !e.target.closest(".fold")) this.callbacks.fold(el.item);
   }
 };
-function attr(el, name, value) {
+function setAttribute(el, name, value) {
   if (el["$" + name] === value) return;
   el["$" + name] = value;
   if (value === null) el.removeAttribute(name);
@@ -3447,19 +3453,19 @@ function attr(el, name, value) {
 // page/theme.js
 var themeNames = ["auto", "light", "dark"];
 function initTheme() {
-  set(taste("theme", "auto"));
+  set(preference("theme", "auto"));
   byId("b-theme").addEventListener("click", () => {
     const next = themeNames[(themeNames.indexOf(document.documentElement.dataset.theme || "auto") + 1) % themeNames.length];
-    keepTaste("theme", next);
+    setPreference("theme", next);
     set(next);
   });
 }
 function set(name) {
   if (!themeNames.includes(name)) name = "auto";
   document.documentElement.dataset.theme = name;
-  const label2 = "Theme: " + (name === "auto" ? "as the system" : name);
-  byId("b-theme").setAttribute("aria-label", label2);
-  byId("b-theme").title = label2;
+  const label = "Theme: " + (name === "auto" ? "as the system" : name);
+  byId("b-theme").setAttribute("aria-label", label);
+  byId("b-theme").title = label;
 }
 
 // page/main.js
@@ -3468,7 +3474,7 @@ function start() {
   putIcons(document);
   initTheme();
   page.wanted = view.row;
-  page.grid = new Grid(byId("grid"), { select: (item, i, open2) => select(item.row, item.back, open2), fold: (item) => toggleFold(item.row), follow: setFollow });
+  page.grid = new Grid(byId("grid"), { select: (item, open2) => select(item.row, item.back, open2), fold: (item) => toggleFold(item.row), follow: setFollow });
   initDetail(goTo);
   page.arrange = initSplit((how) => {
     byId("list").hidden = how === "full";
@@ -3478,19 +3484,19 @@ function start() {
   initButtons();
   listenKeys(actions, () => page.grid.hasFocus());
   addEventListener("hashchange", fromHash);
-  on("reset", forgetAll);
+  on("reset", resetList);
   on("rows", (changed2) => rowsChanged(changed2));
-  on("waiting", () => later());
-  on("synced", () => later());
-  on("sources", () => later());
-  on("searching", () => later());
+  on("waiting", () => scheduleRedraw());
+  on("synced", () => scheduleRedraw());
+  on("sources", () => scheduleRedraw());
+  on("searching", () => scheduleRedraw());
   setInterval(() => page.grid.tick(), reducedMotion() ? 1e3 : 100);
   page.grid.following = view.follow;
   emit("buttons");
   page.arrange();
   if (exported) startExported();
   else {
-    initDrop(() => toast("Opened: its rows come."));
+    initDrop(() => toast("Opened. Its rows follow."));
     drawEmpty(0, clearFilter);
     connect(view.filter);
   }
@@ -3499,7 +3505,6 @@ function startExported() {
   document.body.classList.add("exported");
   for (const el of document.querySelectorAll("[data-live]")) el.hidden = true;
   store.sources = exported.sources || [];
-  store.tool = exported.hello?.tool || "";
   store.total = exported.left?.rows || 0;
   store.frozen = exported.exported || 0;
   const made = exported.exported ? "Exported " + fmtDateTime(exported.exported) + ". " : "";
@@ -3528,7 +3533,7 @@ function fromHash() {
   emit("buttons");
   if (view.filter !== filter) applyFilter(view.filter);
   redraw(null);
-  lookForWanted(store.rows.values());
+  selectWanted(store.rows.values());
   emit("head");
 }
 start();

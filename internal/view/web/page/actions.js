@@ -1,7 +1,7 @@
-// What keys and buttons do.
+// The actions of keys and buttons.
 import { announce, toast } from "./announce.js";
 import { copyCommand } from "./clipboard.js";
-import { showTab, shownDetail, tabList } from "./detail.js";
+import { shownDetail, showTab, tabList } from "./detail.js";
 import { showDiff } from "./dialog-diff.js";
 import { showExport } from "./dialog-export.js";
 import { showHelp } from "./dialog-help.js";
@@ -11,7 +11,7 @@ import { showTools } from "./dialog-tools.js";
 import { byId } from "./dom.js";
 import { focusFilter, setFilterText } from "./filterbox.js";
 import { resetFrames, unfolded } from "./items.js";
-import { applyFilter, clearFilter, close, current, focusList, goTo, indexOfRow, lookForWanted, match, move, page, redraw, select, setFollow, toggleFold, toggleFindings } from "./listing.js";
+import { applyFilter, clearFilter, close, focusList, goTo, indexOfRow, match, move, page, redraw, select, selectWanted, setFollow, toggleFindings, toggleFold } from "./listing.js";
 import { exported } from "./source.js";
 import { toggleFull } from "./split.js";
 import { emit, view, writeHash } from "./state.js";
@@ -21,14 +21,14 @@ import { copyPayload } from "./tab-payload.js";
 const timeModes = ["clock", "start", "delta"];
 const timeTexts = { clock: "Time of day", start: "Seconds since the first row", delta: "Seconds since the line before" };
 
-// actions are what keys and buttons do, by name. One that returns false does not take the key.
+// actions maps names to actions. One that returns false leaves the key to the browser.
 export const actions = {
-  next: () => move(current() + 1),
-  previous: () => move(current() < 0 ? page.list.length - 1 : current() - 1),
+  next: () => move(indexOfRow() + 1),
+  previous: () => move(indexOfRow() < 0 ? page.list.length - 1 : indexOfRow() - 1),
   first: () => move(0),
   last: () => move(page.list.length - 1),
-  pageUp: () => move(current() - page.grid.perPage()),
-  pageDown: () => move(current() + page.grid.perPage()),
+  pageUp: () => move(indexOfRow() - page.grid.perPage()),
+  pageDown: () => move(indexOfRow() + page.grid.perPage()),
   nextMatch: () => match(1),
   previousMatch: () => match(-1),
   open: () => {
@@ -61,7 +61,7 @@ export const actions = {
   other: () => {
     const r = page.row?.o.map((q) => store.rows.get(q)).find((r) => r);
     if (r) goTo(r.q);
-    else toast("No bridge has made anything of this row, or this of anything.");
+    else toast("This row has no counterpart on the other side of a bridge.");
   },
   hex: () => press(".raw .hexbutton"),
   wrap: () => press("#panel .wrapbutton"),
@@ -136,12 +136,12 @@ export const actions = {
     const c = page.row?.c || store.sources.find((s) => s.restart)?.id;
     const source = store.sources.find((s) => s.id === c);
     if (source?.restart) confirmRestart(c, source.name);
-    else toast("The server of this row cannot be restarted: only a tap that still runs can do that.");
+    else toast("The server of this row cannot be restarted: only a running tap can do that.");
   },
   help: showHelp,
 };
 
-// press presses the buttons of a kind in the detail.
+// press clicks all buttons of the detail that match a selector and are in the state of the first.
 function press(selector) {
   const buttons = byId("panel").querySelectorAll(selector);
   if (!view.open || !buttons.length) return false;
@@ -149,6 +149,7 @@ function press(selector) {
   for (const b of buttons) if (b.getAttribute("aria-pressed") === first) b.click();
 }
 
+// fold unfolds the selected line, or folds it or goes to the line that contains it.
 function fold(open) {
   const r = page.row;
   if (!r || view.frames) return false;
@@ -160,23 +161,24 @@ function fold(open) {
   } else return false;
 }
 
+// resend opens the dialog, and then shows the row of the response.
 function resend(edit) {
   if (exported) return;
   if (!page.row || page.row.k !== "request" || page.row.d === "s2c") {
     toast("Choose a request of the client first.");
     return;
   }
-  showResend(page.row, edit, (answer) => {
-    if (!answer.n) return;
-    page.wantedN = { c: answer.capture, n: answer.n };
-    page.wanted = answer.capture + "/" + answer.n;
+  showResend(page.row, edit, (sent) => {
+    if (!sent.n) return;
+    page.wantedN = { c: sent.capture, n: sent.n };
+    page.wanted = sent.capture + "/" + sent.n;
     view.open = true;
     view.tab = "response";
     showTab("response");
-    lookForWanted(store.rows.values());
+    selectWanted(store.rows.values());
     setTimeout(() => {
       if (!page.wantedN || !view.filter) return;
-      toast("The filter hides the answer: it is cleared.");
+      toast("The filter hid the response, and was cleared.");
       clearFilter();
     }, 1500);
   });

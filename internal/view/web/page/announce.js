@@ -1,15 +1,15 @@
-// What is said to screen readers, and short messages to everyone.
+// Announcements for screen readers, and short messages for everyone.
 import { byId, h } from "./dom.js";
 import { plural } from "./format.js";
 import { setText } from "./safetext.js";
 
-let said = 0;
+let timer = 0;
 
-// announce says a text to screen readers.
+// announce passes a text to screen readers.
 export function announce(text) {
   const el = byId("live");
-  clearTimeout(said);
-  said = setTimeout(() => (el.textContent = text), 150);
+  clearTimeout(timer);
+  timer = setTimeout(() => (el.textContent = text), 150);
 }
 
 // toast shows a message for some seconds. kind: "" or "bad".
@@ -21,21 +21,21 @@ export function toast(text, kind) {
   setTimeout(() => box.remove(), kind ? 8000 : 4000);
 }
 
-const news = { errors: 0, findings: 0, timer: 0 };
+const added = { errors: 0, findings: 0, timer: 0 };
 
-// noteNews counts errors and findings, and says how many there were from time to time.
-export function noteNews(errors, findings) {
+// announceNew counts new errors and findings, and announces their numbers at most every 3 s.
+export function announceNew(errors, findings) {
   if (!errors && !findings) return;
-  news.errors += errors;
-  news.findings += findings;
-  if (!news.timer) news.timer = setTimeout(sayNews, 3000);
+  added.errors += errors;
+  added.findings += findings;
+  if (!added.timer) added.timer = setTimeout(announceCounts, 3000);
 }
 
-function sayNews() {
-  news.timer = 0;
+function announceCounts() {
+  added.timer = 0;
   const parts = [];
-  if (news.errors) parts.push(plural(news.errors, "new error"));
-  if (news.findings) parts.push(plural(news.findings, "row") + " with new findings");
-  news.errors = news.findings = 0;
+  if (added.errors) parts.push(plural(added.errors, "new error"));
+  if (added.findings) parts.push(plural(added.findings, "row") + " with new findings");
+  added.errors = added.findings = 0;
   announce(parts.join(", "));
 }

@@ -1,20 +1,20 @@
-// The HTTP API of the server that the page came from. Errors are Error objects with a message for people.
+// Requests to the HTTP API of the server. Errors are Error objects with a message for people.
 
-async function answer(response) {
+async function readResponse(response) {
   let body = null;
   const type = response.headers.get("Content-Type") || "";
   if (type.includes("json")) body = await response.json().catch(() => null);
   if (response.ok) return body;
-  const e = new Error(body?.error?.message || explain(response.status));
+  const e = new Error(body?.error?.message || statusMessage(response.status));
   e.status = response.status;
   e.detail = body?.error;
   throw e;
 }
 
-function explain(status) {
-  if (status === 401 || status === 403) return "This page may not read any more. Open the address that mcpwire watch --web printed once more.";
-  if (status === 404) return "It is gone: it made room for newer rows.";
-  return "The server answered with HTTP status " + status + ".";
+function statusMessage(status) {
+  if (status === 401 || status === 403) return "This page has no access. Open the address again that mcpwire watch --web printed.";
+  if (status === 404) return "It was evicted to make room for newer rows.";
+  return "The server responded with HTTP status " + status + ".";
 }
 
 async function request(path, init) {
@@ -23,17 +23,17 @@ async function request(path, init) {
     response = await fetch(path, { credentials: "same-origin", ...init });
   } catch (e) {
     if (e.name === "AbortError") throw e;
-    throw new Error("No connection to mcpwire. Does it still run?");
+    throw new Error("No connection to mcpwire. Is it still running?");
   }
-  return answer(response);
+  return readResponse(response);
 }
 
-// apiGet asks for JSON.
+// apiGet requests JSON.
 export function apiGet(path, signal) {
   return request(path, { signal });
 }
 
-// apiPost sends a body: an object goes as JSON, a Blob as it is.
+// apiPost sends a body: an object as JSON, a Blob unchanged.
 export function apiPost(path, body, signal) {
   const headers = { "X-Mcpwire": "1" };
   if (!(body instanceof Blob)) {
@@ -43,14 +43,14 @@ export function apiPost(path, body, signal) {
   return request(path, { method: "POST", headers, body, signal });
 }
 
-// payloadPath is where the exact bytes of an event are.
+// payloadPath returns the path of the exact bytes of an event.
 export function payloadPath(capture, n) {
   return "/api/payload/" + encodeURIComponent(capture) + "/" + Number(n);
 }
 
-// apiPayload asks for the bytes of an event, not more than limit.
+// apiPayload requests the bytes of an event, at most limit.
 export async function apiPayload(capture, n, limit, signal) {
   const response = await fetch(payloadPath(capture, n), { credentials: "same-origin", headers: { Range: "bytes=0-" + (limit - 1) }, signal });
-  if (!response.ok) throw new Error(explain(response.status));
+  if (!response.ok) throw new Error(statusMessage(response.status));
   return new Uint8Array(await response.arrayBuffer());
 }

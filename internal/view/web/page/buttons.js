@@ -9,7 +9,7 @@ import { store } from "./store.js";
 
 const buttonActions = { "b-pause": "pause", "b-follow": "follow", "b-findings": "findings", "b-frames": "frames", "b-tools": "tools", "b-sessions": "sessions", "b-export": "export", "b-help": "help", "d-back": "back", "d-close": "back", "d-copy": "copy", "d-command": "copyCommand", "d-resend": "resend", "d-edit": "edit", "d-mark": "mark", "d-diff": "diff" };
 
-// initButtons gives the buttons of the page their jobs.
+// initButtons connects the buttons of the page with their actions.
 export function initButtons() {
   for (const [id, name] of Object.entries(buttonActions)) byId(id).addEventListener("click", () => actions[name]());
   on("head", drawButtons);
@@ -26,7 +26,7 @@ function drawButtons() {
   pressed("b-pause", store.paused);
   pressed("d-mark", page.marks.includes(page.row));
   setIcon(byId("b-pause"), store.paused ? "play" : "pause");
-  byId("b-pause").querySelector(".text").textContent = store.paused ? "Go on" : "Pause";
+  byId("b-pause").querySelector(".text").textContent = store.paused ? "Resume" : "Pause";
   byId("d-diff").hidden = page.marks.length !== 2 || !!exported;
   const request = page.row?.k === "request" && page.row.d !== "s2c" && !exported;
   byId("d-resend").hidden = byId("d-edit").hidden = !request;

@@ -1,4 +1,4 @@
-// What stands in each cell of the list.
+// The cells of the list.
 import { h } from "./dom.js";
 import { fmtClock, fmtCount, fmtDelta, fmtMs, fmtSize, fmtTimer, plural } from "./format.js";
 import { isPending, kindText, statusText, toneOf } from "./row.js";
@@ -7,7 +7,7 @@ import { now, store } from "./store.js";
 import { view } from "./state.js";
 import { newWave } from "./waterfall.js";
 
-// newCell makes the cell of a column.
+// newCell returns the cell of a column.
 export function newCell(column, index) {
   const cell = h("div", { role: "gridcell", class: "cell c-" + column.key + (column.right ? " right" : ""), "aria-colindex": String(index + 1) });
   if (column.key === "wave") cell.append(newWave());
@@ -18,73 +18,76 @@ export function newCell(column, index) {
   return cell;
 }
 
-// put sets a text of strangers if it is another than before: most cells stay the same from frame to frame. The style sheet isolates its direction of writing.
-function put(el, text) {
+// setCaptured sets a captured text if it has changed: most cells stay the same from frame to frame.
+// The style sheet isolates its writing direction.
+function setCaptured(el, text) {
   if (el.shown === text) return;
   el.shown = text;
   if (el.none !== (text === "")) el.classList.toggle("none", (el.none = text === ""));
-  putPlain(el, text);
+  setNode(el, text);
 }
 
-// putPlain changes the text node that is there, if it can: that is the quickest.
-function putPlain(el, text) {
+// setNode changes the existing text node if possible, which is the fastest way.
+function setNode(el, text) {
   if (!isPlain(text)) setText(el, text);
   else if (el.childNodes.length === 1 && el.firstChild.nodeType === Node.TEXT_NODE) el.firstChild.data = text;
   else el.textContent = text;
 }
 
-function putOwn(el, text) {
+// setOwn is like setCaptured for texts of the page itself.
+function setOwn(el, text) {
   if (el.shown === text) return;
   el.shown = text;
-  putPlain(el, text);
+  setNode(el, text);
 }
 
-function label(el, text) {
-  if (el.labelled === text) return;
-  el.labelled = text;
+function setLabel(el, text) {
+  if (el.shownLabel === text) return;
+  el.shownLabel = text;
   el.setAttribute("aria-label", text);
 }
 
-// fillCell brings a cell up to date. item: {row, back, before}: back is true for the line of a response in the list of frames. before: the line above. compact: there is little room.
+// fillCell updates a cell. item is an item of items.js, before the one of the line above. compact
+// means that there is little space.
 export function fillCell(cell, key, item, before, compact) {
   const r = item.row;
   switch (key) {
     case "num":
-      return putOwn(cell, String(item.back ? r.rn || "" : r.n || ""));
+      return setOwn(cell, String(item.back ? r.rn || "" : r.n || ""));
     case "time":
-      return putOwn(cell, timeText(item, before));
+      return setOwn(cell, timeText(item, before));
     case "glyph":
       return glyph(cell, item);
     case "server":
-      return put(cell, r.srv);
+      return setCaptured(cell, r.srv);
     case "method":
       drawFold(cell.firstChild, item);
-      return put(cell.children[1], methodText(r, compact));
+      return setCaptured(cell.children[1], methodText(r, compact));
     case "what":
       drawFold(cell.firstChild, item);
-      put(cell.children[1], compact ? shortMethod(r) : methodText(r, true));
-      if (cell.aimed !== !!r.tg) cell.classList.toggle("aimed", (cell.aimed = !!r.tg));
-      put(cell.children[2], r.tg);
-      return put(cell.children[3], compact && r.m ? "" : excerpt(item));
+      setCaptured(cell.children[1], compact ? shortMethod(r) : methodText(r, true));
+      if (cell.hasTarget !== !!r.tg) cell.classList.toggle("has-target", (cell.hasTarget = !!r.tg));
+      setCaptured(cell.children[2], r.tg);
+      return setCaptured(cell.children[3], compact && r.m ? "" : excerpt(item));
     case "target":
-      put(cell.firstChild, r.tg);
-      return put(cell.children[1], excerpt(item));
+      setCaptured(cell.firstChild, r.tg);
+      return setCaptured(cell.children[1], excerpt(item));
     case "id":
-      return put(cell, String(r.id));
+      return setCaptured(cell, String(r.id));
     case "status":
-      return putOwn(cell, item.back || !item.frame ? statusText(r) : "");
+      return setOwn(cell, item.back || !item.frame ? statusText(r) : "");
     case "reqb":
-      return putOwn(cell, item.back || !r.rq ? "" : fmtSize(r.rq));
+      return setOwn(cell, item.back || !r.rq ? "" : fmtSize(r.rq));
     case "resb":
-      return putOwn(cell, (item.frame && !item.back) || !r.rs ? "" : fmtSize(r.rs));
+      return setOwn(cell, (item.frame && !item.back) || !r.rs ? "" : fmtSize(r.rs));
     case "latency":
-      return putOwn(cell, item.frame && !item.back ? "" : latencyText(r));
+      return setOwn(cell, item.frame && !item.back ? "" : latencyText(r));
     case "findings":
       return findings(cell, r);
   }
 }
 
-// latencyText is how long a row took, or takes so far.
+// latencyText returns the time that a row took, or has taken so far.
 function latencyText(r) {
   if (isPending(r)) return fmtTimer(now() - r.at);
   return r.l >= 0 && (r.k === "request" || r.k === "http") ? fmtMs(r.l) : "";
@@ -96,7 +99,8 @@ function timeText(item, before) {
   return fmtClock(item.at);
 }
 
-// methodText is the method. Where there is little room, that it is a notification is said by the sign only.
+// methodText returns the method. Where there is little space, only the sign tells notifications
+// apart.
 function methodText(r, compact) {
   if (!r.m) return kindText(r);
   return compact && r.m.startsWith("notifications/") ? r.m.slice("notifications/".length) : r.m;
@@ -106,7 +110,7 @@ function shortMethod(r) {
   return r.tg && r.m === "tools/call" ? "" : methodText(r, true);
 }
 
-// excerpt is the beginning of what a row says, or of what its error does.
+// excerpt returns the beginning of the arguments or the text of a row, or its error message.
 function excerpt(item) {
   const r = item.row;
   const text = r.st === "error" && r.msg && (item.back || !item.frame) ? r.msg : item.back ? "" : r.x;
@@ -116,9 +120,9 @@ function excerpt(item) {
 function glyph(cell, item) {
   const r = item.row;
   const sign = item.back ? "←" : r.g || "•";
-  putOwn(cell, sign);
+  setOwn(cell, sign);
   const text = item.back ? "response" : kindText(r) + (r.d === "s2c" ? ", from the server" : "");
-  label(cell, text);
+  setLabel(cell, text);
 }
 
 function drawFold(button, item) {
@@ -130,7 +134,7 @@ function drawFold(button, item) {
   }
 }
 
-const findingParts = [["l-error", "✖", "error"], ["l-warning", "▲", "warning"], ["l-info", "ℹ", "remark"]];
+const findingParts = [["l-error", "✖", "error"], ["l-warning", "▲", "warning"], ["l-info", "ℹ", "other"]];
 
 function findings(cell, r) {
   const key = r.findings ? r.findings.join() : "";
@@ -143,7 +147,7 @@ function findings(cell, r) {
   });
 }
 
-// rowClass is what a row looks like.
+// rowClass returns the classes of a row.
 export function rowClass(item, selected, marked) {
   const r = item.row;
   let s = "row tone-" + (item.back && toneOf(r) === "ask" ? "answer" : toneOf(r)) + " d" + Math.min(item.depth, 6);
@@ -154,7 +158,7 @@ export function rowClass(item, selected, marked) {
   return s;
 }
 
-// titleOf names a row in a few words, for a head line.
+// setTitle names a row in a heading.
 export function setTitle(el, r) {
   setText(el, r.m && r.tg ? r.m + " " + r.tg : r.m || kindText(r));
 }

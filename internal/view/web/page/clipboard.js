@@ -1,22 +1,23 @@
-// Copying.
+// The clipboard.
 import { apiGet } from "./api.js";
 import { toast } from "./announce.js";
 import { h } from "./dom.js";
 
-// copyText puts a text on the clipboard, and says so.
+// copyText copies a text, and shows what was copied.
 export async function copyText(text, what) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    if (!oldCopy(text)) {
-      toast("The browser does not let this page copy.", "bad");
+    if (!copyBySelection(text)) {
+      toast("The browser does not allow this page to copy.", "bad");
       return;
     }
   }
   toast("Copied " + what + ".");
 }
 
-function oldCopy(text) {
+// copyBySelection copies in browsers that do not allow it otherwise, such as without TLS.
+function copyBySelection(text) {
   const area = h("textarea", { class: "vh", "aria-hidden": "true" });
   area.value = text;
   const last = document.activeElement;
@@ -28,7 +29,7 @@ function oldCopy(text) {
   return ok;
 }
 
-// copyCommand copies a row as a command of a shell. as: "call" or "curl".
+// copyCommand copies a row as a shell command. as is "call" or "curl".
 export async function copyCommand(q, as) {
   try {
     const c = await apiGet("/api/copy/" + q + "?as=" + as);

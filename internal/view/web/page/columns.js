@@ -1,6 +1,7 @@
-// The columns of the list: which there are when it is so wide, and how wide each is.
+// The columns of the list, and their widths.
 
-// from: the width of the list in px from which on a column is there. width: a track of a CSS grid.
+// from is the least width of the list, in px, at which a column is shown; to is the width at which
+// it is no longer shown. width is a track of a CSS grid.
 const columnList = [
   { key: "num", label: "#", title: "Number of the first event in its capture", from: 760, width: "4.4em", right: true },
   { key: "time", label: "Time", from: 470, width: "7.6em", right: true },
@@ -18,18 +19,18 @@ const columnList = [
   { key: "findings", label: "Findings", title: "Findings: errors, warnings, others", from: 420, width: "5em" },
 ];
 
-// columnsFor returns the columns of a list of a width in px, with its font size in px.
+// columnsFor returns the columns of a list with a width and a font size, both in px.
 export function columnsFor(px, em) {
   const scale = em / 13;
   return columnList.filter((c) => px >= c.from * scale && (!c.to || px < c.to * scale));
 }
 
-// tracks is the grid-template-columns for columns.
+// tracks returns grid-template-columns for columns.
 export function tracks(columns, px) {
   return columns.map((c) => (px < 420 && c.narrow) || (px < 640 && c.small) || c.width).join(" ");
 }
 
-// growing is how wide the columns are that grow with the list, to a point, in em.
+// growing returns the widths of the columns that grow with the list, up to a maximum.
 export function growing(px, em) {
   const between = (least, share, most) => Math.min(most, Math.max(least, (px / em) * share)).toFixed(2) + "em";
   return { "--method": between(7.5, 0.125, 17), "--server": between(5, 0.08, 12) };

@@ -1,7 +1,7 @@
-// The detail of the row that is selected.
+// The detail of the selected row.
 import { rowClass, setTitle } from "./cells.js";
 import { byId, h } from "./dom.js";
-import { dropMedia } from "./media.js";
+import { releaseMedia } from "./media.js";
 import { isPending, statusText } from "./row.js";
 import { getDetail } from "./source.js";
 import { emit, view, writeHash } from "./state.js";
@@ -19,59 +19,60 @@ const tabNames = ["Summary", "Request", "Response", "Raw", "HTTP", "SSE", "Timin
 
 export const tabList = tabNames.map((label) => ({ id: label.toLowerCase(), label }));
 
-const pane = { tabs: null, row: null, detail: null, asked: null, timer: 0, mark: "", go: null };
+const pane = { tabs: null, row: null, detail: null, request: null, timer: 0, signature: "", go: null };
 
-// initDetail prepares the pane. go: shows the row of a number.
+// initDetail prepares the pane. go shows the row with a number.
 export function initDetail(go) {
   pane.go = go;
   pane.tabs = new Tabs(byId("tabs"), byId("panel"), tabList, showTab);
 }
 
-// shownDetail is what the pane shows, or null.
+// shownDetail returns the detail in the pane, or null.
 export function shownDetail() {
   return pane.detail;
 }
 
-// showTab chooses a tab by its id.
+// showTab selects a tab by its id.
 export function showTab(id) {
   if (!tabList.some((t) => t.id === id)) id = "summary";
   view.tab = id;
   writeHash();
   pane.tabs.select(id);
-  offerTabs();
+  updateTabs();
   drawPanel();
 }
 
-// offerTabs leaves out the tab that only captures of bridges have something for.
-function offerTabs() {
-  pane.tabs.offer("translated", !!pane.row?.sd);
+// updateTabs hides the tab Translated for captures that are not of a bridge.
+function updateTabs() {
+  pane.tabs.setVisible("translated", !!pane.row?.sd);
 }
 
-// showRow shows the detail of a row; the same row again brings it up to date.
+// showRow shows the detail of a row, or updates it.
 export function showRow(r) {
   const other = pane.row !== r;
   pane.row = r;
   drawHead(r);
-  const mark = signature(r);
-  if (!other && mark === pane.mark) return;
-  pane.mark = mark;
+  const now = signature(r);
+  if (!other && now === pane.signature) return;
+  pane.signature = now;
   if (other) {
     pane.detail = null;
     pane.tabs.select(view.tab);
-    offerTabs();
-    byId("panel").setAttribute("aria-busy", "true"); // until then it shows the row before, so that it does not flicker
+    updateTabs();
+    // The panel shows the previous row until the detail arrives, so that it does not flicker.
+    byId("panel").setAttribute("aria-busy", "true");
   }
   clearTimeout(pane.timer);
   pane.timer = setTimeout(readDetail, other ? 40 : 300, r);
 }
 
-// hideRow forgets what was shown.
+// hideRow releases the detail.
 export function hideRow() {
   clearTimeout(pane.timer);
-  pane.asked?.abort();
+  pane.request?.abort();
   pane.row = pane.detail = null;
-  pane.mark = "";
-  dropMedia();
+  pane.signature = "";
+  releaseMedia();
 }
 
 function signature(r) {
@@ -88,35 +89,34 @@ function drawHead(r) {
 }
 
 async function readDetail(r) {
-  pane.asked?.abort();
-  const control = (pane.asked = new AbortController());
-  const slow = setTimeout(() => !pane.detail && loading(), 120);
+  pane.request?.abort();
+  const control = (pane.request = new AbortController());
+  const slow = setTimeout(() => !pane.detail && showLoading(), 120);
   try {
     const d = await getDetail(r.q, control.signal);
     if (pane.row !== r) return;
     const before = pane.detail;
     pane.detail = d;
     byId("panel").removeAttribute("aria-busy");
-    count(d);
+    showCounts(d);
     if (!before || JSON.stringify(content(before, view.tab)) !== JSON.stringify(content(d, view.tab))) drawPanel(!!before);
-    emit("detail", d);
   } catch (e) {
-    if (e.name !== "AbortError" && pane.row === r) problem(e, r);
+    if (e.name !== "AbortError" && pane.row === r) showError(e, r);
   } finally {
     clearTimeout(slow);
   }
 }
 
-function loading() {
+function showLoading() {
   byId("panel").replaceChildren(h("p", { class: "hint busy", text: "Reading…" }));
 }
 
-function problem(e, r) {
+function showError(e, r) {
   byId("panel").removeAttribute("aria-busy");
   byId("panel").replaceChildren(h("div", { class: "problem" }, h("p", { class: "note bad", text: e.message }), h("button", { type: "button", text: "Try again", on: { click: () => readDetail(r) } })));
 }
 
-// content is what a tab is drawn from: if it stays the same, so does the tab.
+// content returns what determines the content of a tab, to draw it only after a change.
 function content(d, tab) {
   const p = (x) => x && [x.n, x.len, x.left, x.lines?.length];
   switch (tab) {
@@ -132,7 +132,7 @@ function content(d, tab) {
   return d[tab] ?? null;
 }
 
-function count(d) {
+function showCounts(d) {
   const t = pane.tabs;
   const note = (id, n, show) => t.count(id, show && n ? String(n) : "", !n);
   note("request", d.request ? 1 : 0);
@@ -150,14 +150,14 @@ const emptyTexts = {
   response: "There is no response.",
   raw: "There are no bytes to show.",
   http: "This did not go over HTTP.",
-  sse: "There is no event stream here.",
-  findings: "The rules have found nothing here.",
+  sse: "There is no event stream.",
+  findings: "There are no findings.",
   translated: "No bridge has changed this.",
 };
 
 function emptyText(tab) {
   if (tab === "response" && pane.row && isPending(pane.row)) return "No response yet.";
-  if (tab === "response" && pane.row && pane.row.k !== "request") return "Nothing answers this.";
+  if (tab === "response" && pane.row && pane.row.k !== "request") return "Nothing responds to this.";
   return emptyTexts[tab] || "There is nothing to show.";
 }
 
@@ -166,7 +166,7 @@ function drawPanel(again) {
   const panel = byId("panel");
   if (!d) return;
   const top = again ? panel.scrollTop : 0;
-  dropMedia();
+  releaseMedia();
   panel.replaceChildren(tabBody(d, view.tab) || h("p", { class: "hint", text: emptyText(view.tab) }));
   panel.scrollTop = top;
 }

@@ -1,4 +1,4 @@
-// The differences of two rows that were marked.
+// The differences between two marked rows.
 import { apiPost } from "./api.js";
 import { openDialog } from "./dialogs.js";
 import { h } from "./dom.js";
@@ -7,7 +7,7 @@ import { isolated, setText } from "./safetext.js";
 
 const opWords = { add: ["+", "added"], remove: ["−", "removed"], replace: ["≠", "changed"] };
 
-// showDiff opens the differences of the rows a and b.
+// showDiff shows the differences between the rows a and b.
 export async function showDiff(a, b) {
   const d = openDialog("Differences", [h("p", { class: "hint busy", text: "Comparing…" })], { wide: true });
   try {

@@ -1,17 +1,17 @@
-// Help: keys and the language of filters.
+// The help: keys and filters.
 import { openDialog } from "./dialogs.js";
 import { h } from "./dom.js";
 import { keyHelp } from "./keys.js";
 
 const filterHelp = [
-  ["tool:search", "a field has the value: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, finding; * stands for anything"],
-  ["timeout  \"two words\"", "a text is in a message"],
+  ["tool:search", "a field has the value: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, finding; * stands for any text"],
+  ["timeout  \"two words\"", "a message contains the text"],
   ["method:/^tools\\//  /time.?out/i", "a regular expression"],
   ["dur>500ms  size>=1MB", "took longer, is larger"],
-  ["n:12-20", "has to do with these events"],
+  ["n:12-20", "involves these events"],
   ["has:_meta.traceparent", "a message has the member"],
   ["finding:error  finding:RULE", "findings, by severity or rule"],
-  ["jq:(.params.arguments.q == 1)", "a jq program says true"],
+  ["jq:(.params.arguments.q == 1)", "a jq program returns true"],
   ["-method:ping", "not"],
   ["a | b   (a b)", "one of both; a group"],
 ];
@@ -27,7 +27,7 @@ export function showHelp() {
   const filters = h("dl", { class: "keys" });
   for (const [text, what] of filterHelp) filters.append(h("dt", {}, h("code", { text })), h("dd", { text: what }));
   const signs = h("dl", { class: "keys signs" });
-  for (const [sign, tone, what] of [["→", "ask", "request"], ["←", "answer", "response (frames)"], ["⇠", "asked", "request of the server"], ["•", "note", "notification, progress, log"], ["…", "wait", "pending, or a task"], ["?", "wait", "needs input"], ["!", "tool", "the tool says that it failed"], ["✖", "bad", "error, or no answer"], ["⊘", "quiet", "cancelled"], ["~", "quiet", "stderr"], ["▲", "warn", "stray output, no message"], ["▒", "warn", "gap in the capture"]]) {
+  for (const [sign, tone, what] of [["→", "ask", "request"], ["←", "answer", "response (frames)"], ["⇠", "asked", "request from the server"], ["•", "note", "notification, progress, log"], ["…", "wait", "pending, or a task"], ["?", "wait", "needs input"], ["!", "tool", "the tool says that it failed"], ["✖", "bad", "error, or no answer"], ["⊘", "quiet", "cancelled"], ["~", "quiet", "stderr"], ["▲", "warn", "stray output, no message"], ["▒", "warn", "gap in the capture"]]) {
     signs.append(h("dt", {}, h("span", { class: "g tone-" + tone, text: sign })), h("dd", { text: what }));
   }
   openDialog("Help", [h("div", { class: "columns" }, h("section", {}, h("h3", { text: "Keys" }), keys), h("section", {}, h("h3", { text: "Filter" }), filters, h("h3", { text: "Signs" }), signs))], { wide: true });

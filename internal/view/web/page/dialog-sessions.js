@@ -1,4 +1,4 @@
-// Sessions as cards: who talks to whom, which versions were offered and answered, what each side can do. And the captures that are followed.
+// The sessions, with their clients, servers, revisions and capabilities, and the captures.
 import { toast } from "./announce.js";
 import { apiPost } from "./api.js";
 import { openDialog } from "./dialogs.js";
@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { fmtCount, fmtDateTime, fmtMs, fmtSize, plural } from "./format.js";
 import { exported } from "./source.js";
 import { isolated } from "./safetext.js";
-import { emit, on } from "./state.js";
+import { on } from "./state.js";
 import { now, store } from "./store.js";
 
 let sessionsOpen = null;
@@ -14,7 +14,7 @@ let sessionsOpen = null;
 on("sessions", redrawSessions);
 on("sources", redrawSessions);
 
-// showSessions opens the cards. capture, session: which comes first.
+// showSessions opens the dialog. The session of a capture comes first.
 export function showSessions(capture, session) {
   sessionsOpen = { ...openDialog("Sessions", [], { wide: true, closed: () => (sessionsOpen = null) }), capture, session };
   redrawSessions();
@@ -24,7 +24,7 @@ function redrawSessions() {
   if (!sessionsOpen) return;
   const { body, capture, session } = sessionsOpen;
   const first = (c) => c.capture === capture && (c.session || 0) === (session || 0);
-  const cards = [...store.sessions].sort((a, b) => first(b) - first(a) || moment(b.last) - moment(a.last)).slice(0, 100);
+  const cards = [...store.sessions].sort((a, b) => first(b) - first(a) || parseTime(b.last) - parseTime(a.last)).slice(0, 100);
   const list = h("div", { class: "cards" }, ...cards.map((c) => card(c, first(c))));
   const parts = [];
   if (!cards.length) parts.push(h("p", { class: "hint", text: "There is no session yet." }));
@@ -34,7 +34,7 @@ function redrawSessions() {
   body.replaceChildren(...parts);
 }
 
-function moment(text) {
+function parseTime(text) {
   return Date.parse(text || "") || 0;
 }
 
@@ -47,19 +47,19 @@ function card(c, current) {
   box.append(h("header", {}, h("h3", {}, isolated(c.name || c.capture)), h("span", { class: "chip" + (live ? " live" : bad ? " bad" : ""), text: (live ? "● " : bad ? "✖ " : "") + state })));
   const facts = h("dl", { class: "facts" });
   const fact = (name, ...value) => facts.append(h("dt", { text: name }), h("dd", {}, ...value));
-  fact("Era", c.era || "not certain yet");
+  fact("Era", c.era || "unknown so far");
   if (c.offered || c.answered) fact("Revision", versions(c));
   if (c.supported?.length) fact("Supported", ...c.supported.slice(0, 20).flatMap((v, i) => [i ? ", " : "", isolated(v, "code rev")]));
-  if (c.client) fact("Client", isolated(peer(c.client)), caps(c.client.capabilities));
-  if (c.server) fact("Server", isolated(peer(c.server)), caps(c.server.capabilities));
+  if (c.client) fact("Client", isolated(nameAndVersion(c.client)), capabilities(c.client.capabilities));
+  if (c.server) fact("Server", isolated(nameAndVersion(c.server)), capabilities(c.server.capabilities));
   fact("Transport", isolated(c.transport || "?"), c.pid ? ", pid " + c.pid : "");
   if (c.url) fact("Address", isolated(c.url, "code"));
   if (c.command?.length) fact("Command", isolated(c.command.join(" "), "code"));
-  const began = moment(c.first);
-  if (began) fact("Time", fmtDateTime(began) + ", " + fmtMs(Math.max(0, (live ? now() : moment(c.last)) - began)));
-  if (c.next) fact("Then", "started again as session " + c.next);
+  const began = parseTime(c.first);
+  if (began) fact("Time", fmtDateTime(began) + ", " + fmtMs(Math.max(0, (live ? now() : parseTime(c.last)) - began)));
+  if (c.next) fact("Then", "restarted as session " + c.next);
   fact("Rows", fmtCount(c.rows));
-  if (c.redact) fact("Secrets", c.redact === "off" ? h("strong", { class: "bad", text: "✖ not hidden" }) : "hidden (" + c.redact + ")");
+  if (c.redact) fact("Secrets", c.redact === "off" ? h("strong", { class: "bad", text: "✖ not redacted" }) : "redacted (" + c.redact + ")");
   box.append(facts);
   if (source?.restart && !exported) box.append(h("button", { type: "button", text: "Restart…", on: { click: () => confirmRestart(c.capture, c.name) } }));
   return box;
@@ -69,15 +69,15 @@ function versions(c) {
   const span = h("span", {});
   if (c.offered) span.append("offered ", isolated(c.offered, "code rev"));
   if (c.answered) span.append(c.offered ? ", answered " : "", isolated(c.answered, "code rev"));
-  if (c.offered && c.answered && c.offered !== c.answered) span.append(h("span", { class: "l-warning", text: " ▲ another one" }));
+  if (c.offered && c.answered && c.offered !== c.answered) span.append(h("span", { class: "l-warning", text: " ▲ differs" }));
   return span;
 }
 
-function peer(p) {
-  return [p.name, p.version].filter(Boolean).join(" ") || "does not say";
+function nameAndVersion(p) {
+  return [p.name, p.version].filter(Boolean).join(" ") || "unknown";
 }
 
-function caps(list) {
+function capabilities(list) {
   const ul = h("ul", { class: "caps" });
   for (const c of list || []) ul.append(h("li", {}, isolated(c)));
   return list?.length ? ul : "";
@@ -96,11 +96,11 @@ function sourceTable() {
   return table;
 }
 
-// confirmRestart asks before the server of a capture is started again: its host will notice.
+// confirmRestart asks before it restarts the server of a capture, because its host will notice.
 export function confirmRestart(capture, name) {
   const go = h("button", { type: "button", class: "primary", text: "Restart", autofocus: true });
   const d = openDialog("Restart the server", [
-    h("p", {}, "The process of ", isolated(name || "this server"), " is ended and started again. Its host keeps running, and loses what waits for an answer."),
+    h("p", {}, "The process of ", isolated(name || "this server"), " ends and starts again. Its host keeps running, and loses its pending requests."),
     h("div", { class: "actions" }, go, h("button", { type: "button", text: "Cancel", on: { click: () => d.close() } })),
   ]);
   go.addEventListener("click", async () => {
@@ -108,7 +108,6 @@ export function confirmRestart(capture, name) {
     try {
       await apiPost("/api/restart/" + encodeURIComponent(capture), {});
       toast("The server is being restarted.");
-      emit("restarted", capture);
     } catch (e) {
       toast(e.message, "bad");
     }

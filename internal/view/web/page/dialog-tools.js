@@ -1,17 +1,18 @@
-// The summary of tools and methods: calls, errors, latencies, and how many bytes they put into the context of a model.
+// The statistics of tools and methods: calls, errors, latencies, and the bytes that they add to the
+// context of a model.
 import { openDialog } from "./dialogs.js";
 import { h } from "./dom.js";
 import { fmtCount, fmtMs, fmtSize } from "./format.js";
 import { histogram } from "./histogram.js";
 import { exported, getTools } from "./source.js";
 import { isolated } from "./safetext.js";
-import { keepTaste, taste } from "./state.js";
+import { preference, setPreference } from "./state.js";
 
 const statColumns = [
   { key: "name", label: "Name", of: (s) => s.name },
   { key: "srv", label: "Server", of: (s) => s.srv || "" },
   { key: "calls", label: "Calls", number: true, of: (s) => s.calls || 0, show: fmtCount },
-  { key: "failed", label: "Failed", title: "Errors, results that say that the tool failed, and calls without an answer", number: true, of: (s) => (s.errors || 0) + (s.iserrors || 0) + (s.unanswered || 0), show: (n) => (n ? "✖ " + fmtCount(n) : "") },
+  { key: "failed", label: "Failed", title: "Errors, results with isError, and calls without a response", number: true, of: (s) => (s.errors || 0) + (s.iserrors || 0) + (s.unanswered || 0), show: (n) => (n ? "✖ " + fmtCount(n) : "") },
   { key: "p50", label: "p50", number: true, of: (s) => s.p50 ?? -1, show: (v) => (v < 0 ? "" : fmtMs(v)) },
   { key: "p95", label: "p95", number: true, of: (s) => s.p95 ?? -1, show: (v) => (v < 0 ? "" : fmtMs(v)) },
   { key: "max", label: "Max", number: true, of: (s) => s.max ?? -1, show: (v) => (v < 0 ? "" : fmtMs(v)) },
@@ -23,7 +24,7 @@ const statColumns = [
 
 const toolsView = { open: null, sort: "", down: true, pick: null };
 
-// showTools opens the summary. pick: shows the calls of a tool, by a filter.
+// showTools opens the dialog. pick applies a filter.
 export function showTools(pick) {
   const d = openDialog("Tools", [h("p", { class: "hint busy", text: "Reading…" })], { wide: true, closed: () => {
     clearInterval(timer);
@@ -31,7 +32,7 @@ export function showTools(pick) {
   } });
   toolsView.open = d;
   toolsView.pick = pick;
-  [toolsView.sort, toolsView.down] = [taste("toolsort", "calls"), taste("tooldown", "1") === "1"];
+  [toolsView.sort, toolsView.down] = [preference("toolsort", "calls"), preference("tooldown", "1") === "1"];
   const timer = exported ? 0 : setInterval(() => readTools(d), 2000);
   readTools(d);
 }
@@ -80,8 +81,8 @@ function headCell(d, t, c, by, caption) {
   th.append(h("button", { type: "button", "data-sort": caption + c.key, text: c.label + (sorted ? (toolsView.down ? " ▾" : " ▴") : ""), on: { click: () => {
     toolsView.down = sorted ? !toolsView.down : !!c.number;
     toolsView.sort = c.key;
-    keepTaste("toolsort", c.key);
-    keepTaste("tooldown", toolsView.down ? "1" : "0");
+    setPreference("toolsort", c.key);
+    setPreference("tooldown", toolsView.down ? "1" : "0");
     drawTools(d, t);
   } } }));
   return th;
@@ -102,7 +103,7 @@ function statCell(d, c, s, tools) {
   return cell;
 }
 
-// quoted is a value as a filter takes it.
+// quoted returns a value in the syntax of filters.
 function quoted(s) {
   return /^[\w.\-/]+$/.test(s) ? s : '"' + s.replace(/["\\]/g, "\\$&") + '"';
 }

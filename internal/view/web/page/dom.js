@@ -1,6 +1,7 @@
-// Elements. Whatever comes from captures goes in by textContent or as a text node, and by nothing else.
+// Elements. Captured text is only inserted by textContent and as text nodes.
 
-// h makes an element: props are attributes, but for text (its text), on (listeners by event) and hidden/disabled/checked/value/open, which are set as properties.
+// h returns an element with children. props are attributes, except text, on (listeners by event)
+// and the names in asProperty.
 export function h(tag, props, ...kids) {
   const el = document.createElement(tag);
   apply(el, props);
@@ -23,7 +24,7 @@ function apply(el, props) {
 
 const svgNS = "http://www.w3.org/2000/svg";
 
-// svg makes an element of a picture; kids may be elements.
+// svg is like h for elements of SVG. attrs are attributes.
 export function svg(tag, attrs, ...kids) {
   const el = document.createElementNS(svgNS, tag);
   for (const [name, value] of Object.entries(attrs || {})) if (value != null) el.setAttribute(name, value);
@@ -31,17 +32,17 @@ export function svg(tag, attrs, ...kids) {
   return el;
 }
 
-// byId finds an element of the page itself.
+// byId returns an element by its id.
 export function byId(id) {
   return document.getElementById(id);
 }
 
-// reducedMotion tells whether the reader wants no movement.
+// reducedMotion reports whether the user prefers no animations.
 export function reducedMotion() {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 
-// nextPaint calls f before the next frame, or soon if the page cannot be seen: frames stop then.
+// nextPaint calls f before the next frame, or in 250 ms if the page is hidden and has no frames.
 export function nextPaint(f) {
   if (document.hidden) setTimeout(f, 250);
   else requestAnimationFrame(f);

@@ -1,10 +1,10 @@
-// A capture file that is dropped on the page is opened.
+// Opening capture files that are dropped on the page.
 import { apiPost } from "./api.js";
 import { toast } from "./announce.js";
 import { byId } from "./dom.js";
 import { escapeLine } from "./safetext.js";
 
-// initDrop lets files be dropped anywhere, or be chosen.
+// initDrop lets the user drop files anywhere, or choose them. opened is called for each.
 export function initDrop(opened) {
   let depth = 0;
   const show = (on) => byId("drop").classList.toggle("shown", on);

@@ -1,19 +1,19 @@
-// The filter: checked by the server while one types. It turns red and says what is wrong, and where.
+// The field of the filter. The server checks it while the user types, and the page shows errors.
 import { apiGet } from "./api.js";
 import { announce } from "./announce.js";
 import { byId, h } from "./dom.js";
 import { exported } from "./source.js";
 import { view } from "./state.js";
 
-const box = { timer: 0, asked: null, apply: null, leave: null };
+const box = { timer: 0, request: null, apply: null, leave: null };
 
-// initFilter: apply(text) shows what a filter shows, leave() gives the keyboard back to the list.
+// initFilter prepares the field. apply(text) applies a filter, leave() moves the focus to the list.
 export function initFilter(apply, leave) {
   box.apply = apply;
   box.leave = leave;
   const input = byId("filter");
   input.addEventListener("input", () => {
-    clear();
+    showClear();
     clearTimeout(box.timer);
     box.timer = setTimeout(check, 180, false);
   });
@@ -27,7 +27,7 @@ export function initFilter(apply, leave) {
       if (input.value !== view.filter) {
         input.value = view.filter;
         setError(null);
-        clear();
+        showClear();
       } else leave();
     } else if (e.key === "ArrowDown") {
       e.preventDefault();
@@ -36,24 +36,25 @@ export function initFilter(apply, leave) {
   });
   byId("filter-clear").addEventListener("click", () => {
     input.value = "";
-    clear();
+    showClear();
     check(false);
     input.focus();
   });
   setFilterText(view.filter);
 }
 
-function clear() {
+// showClear shows the button that clears the field, if there is anything to clear.
+function showClear() {
   byId("filter-clear").hidden = !byId("filter").value;
 }
 
-// setFilterText shows a filter that comes from elsewhere.
+// setFilterText shows a filter from another source.
 export function setFilterText(text) {
   byId("filter").value = text;
-  clear();
+  showClear();
 }
 
-// focusFilter gives the keyboard to the box.
+// focusFilter moves the focus to the field.
 export function focusFilter() {
   byId("filter").focus();
   byId("filter").select();
@@ -61,8 +62,8 @@ export function focusFilter() {
 
 async function check(leave) {
   const text = byId("filter").value.trim();
-  box.asked?.abort();
-  const control = (box.asked = new AbortController());
+  box.request?.abort();
+  const control = (box.request = new AbortController());
   try {
     if (text && !exported) {
       const a = await apiGet("/api/filter?text=" + encodeURIComponent(text), control.signal);
@@ -79,7 +80,7 @@ async function check(leave) {
   }
 }
 
-// setError says what is wrong with a text: error is {message, at: column from 1}, or null if all is well.
+// setError shows an error, {message, at} with the column from 1, or none if it is null.
 function setError(error, text) {
   const input = byId("filter");
   const out = byId("filter-error");
@@ -94,5 +95,5 @@ function setError(error, text) {
     const from = Math.max(0, at - 40);
     out.append(h("p", { class: "where", "aria-hidden": "true" }, (from ? "…" : "") + chars.slice(from, at).join(""), h("mark", { text: chars[at] ?? "␣" }), chars.slice(at + 1, at + 30).join("")));
   }
-  announce("The filter is not understood" + (error.at ? ", character " + error.at : "") + ": " + error.message);
+  announce("Invalid filter" + (error.at ? ", character " + error.at : "") + ": " + error.message);
 }

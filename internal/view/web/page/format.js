@@ -1,4 +1,4 @@
-// Numbers for people: the same units as in the terminal.
+// Numbers for people, in the same units as in the terminal.
 
 const counts = new Intl.NumberFormat("en");
 
@@ -6,17 +6,17 @@ function digits(v) {
   return v < 9.95 ? v.toFixed(1) : v.toFixed(0);
 }
 
-// fmtCount is 12345 as "12,345".
+// fmtCount formats a count: "12,345".
 export function fmtCount(n) {
   return counts.format(n || 0);
 }
 
-// plural is "1 row", "2 rows".
+// plural formats a count of things: "1 row", "2 rows".
 export function plural(n, what) {
   return fmtCount(n) + " " + (n === 1 ? what : what + "s");
 }
 
-// fmtSize is a number of bytes: "512 B", "1.2 kB".
+// fmtSize formats a number of bytes: "512 B", "1.2 kB".
 export function fmtSize(n) {
   if (n == null) return "";
   if (n < 1000) return n + " B";
@@ -24,7 +24,7 @@ export function fmtSize(n) {
   return digits(n / 1000) + " GB";
 }
 
-// fmtMs is a duration in ms: "840 µs", "43 ms", "1.2 s", "2m03s".
+// fmtMs formats a duration in ms: "840 µs", "43 ms", "1.2 s", "2m03s".
 export function fmtMs(ms) {
   if (ms == null) return "";
   if (ms < 0) return "-" + fmtMs(-ms);
@@ -38,7 +38,7 @@ export function fmtMs(ms) {
   return Math.floor(s / 3600) + "h" + two(Math.floor((s % 3600) / 60)) + "m";
 }
 
-// fmtTimer is how long something takes so far: with a decimal that moves.
+// fmtTimer formats a duration in ms that still grows: "1.2 s".
 export function fmtTimer(ms) {
   if (ms < 0) ms = 0;
   return ms < 100000 ? (ms / 1000).toFixed(1) + " s" : fmtMs(ms);
@@ -46,19 +46,19 @@ export function fmtTimer(ms) {
 
 const pad = (n, w) => String(n).padStart(w, "0");
 
-// fmtClock is the time of day, to the millisecond.
+// fmtClock formats the time of day, to the millisecond.
 export function fmtClock(at) {
   const d = new Date(at);
   return pad(d.getHours(), 2) + ":" + pad(d.getMinutes(), 2) + ":" + pad(d.getSeconds(), 2) + "." + pad(d.getMilliseconds(), 3);
 }
 
-// fmtDateTime is a point in time in full.
+// fmtDateTime formats a point in time with its date.
 export function fmtDateTime(at) {
   const d = new Date(at);
   return d.getFullYear() + "-" + pad(d.getMonth() + 1, 2) + "-" + pad(d.getDate(), 2) + " " + fmtClock(at);
 }
 
-// fmtDelta is a difference of times in seconds: "+0.043".
+// fmtDelta formats a difference in ms as seconds: "+0.043".
 export function fmtDelta(ms) {
   return (ms < 0 ? "-" : "+") + (Math.abs(ms) / 1000).toFixed(3);
 }

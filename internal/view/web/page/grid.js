@@ -1,4 +1,5 @@
-// The list: a tree grid of which only the lines that can be seen are elements. Lines have one height, so that any of 100,000 is found by counting.
+// The list, a tree grid. Only visible lines have elements. All lines have the same height, so that
+// the position of each of 100,000 lines is known.
 import { fillCell, newCell, rowClass } from "./cells.js";
 import { columnsFor, growing, tracks } from "./columns.js";
 import { h, nextPaint } from "./dom.js";
@@ -7,26 +8,27 @@ import { isPending } from "./row.js";
 import { now } from "./store.js";
 import { drawWave, waveLabel, waveSpan } from "./waterfall.js";
 
-const margin = 4; // lines above and below that are elements, too
+const margin = 4; // lines above and below the visible ones that have elements
 
 export class Grid {
-  // root has the elements .head and .body; on: {select(item, index, open), fold(item)}
-  constructor(root, on) {
+  // root has the elements .head and .body. callbacks are {select(item, open), fold(item),
+  // follow(on)}.
+  constructor(root, callbacks) {
     this.root = root;
     this.head = root.querySelector(".head");
     this.body = root.querySelector(".body");
     this.canvas = root.querySelector(".canvas");
-    this.callbacks = on;
+    this.callbacks = callbacks;
     this.list = [];
     this.pool = [];
     this.marked = new Set();
-    this.active = -1; // index of the line that is selected
+    this.active = -1; // index of the selected line
     this.columns = [];
     this.height = 0;
-    this.following = true;
+    this.following = true; // stay at the newest line
     this.scheduled = false;
     this.lastTop = 0;
-    this.top = 0; // what the body is scrolled by: asking it would make the browser lay out all
+    this.top = 0; // scrollTop of the body; reading that would make the browser lay out everything
     this.viewHeight = 0;
     this.total = 0;
     this.compact = false;
@@ -36,7 +38,7 @@ export class Grid {
   listen() {
     this.body.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.body.addEventListener("click", (e) => this.clicked(e));
-    this.body.addEventListener("dblclick", (e) => this.twice(e));
+    this.body.addEventListener("dblclick", (e) => this.doubleClicked(e));
     new ResizeObserver(() => this.measure()).observe(this.root);
     this.measure();
   }
@@ -62,7 +64,7 @@ export class Grid {
     this.root.style.setProperty("--row", height + "px");
     this.compact = width < (this.columns.some((c) => c.key === "what") ? 48 : 70) * em;
     this.viewHeight = this.body.clientHeight;
-    this.stretch();
+    this.resizeCanvas();
     if (focused) this.focus();
     else this.refresh();
   }
@@ -83,30 +85,30 @@ export class Grid {
     this.root.setAttribute("aria-colcount", String(this.columns.length));
   }
 
-  // show takes the lines: see items.js.
+  // show sets the lines, see items.js, and the index of the selected one, or -1.
   show(list, active) {
     const anchor = this.following ? null : this.anchor();
     this.list = list;
     this.active = active;
-    this.stretch();
-    if (!this.following && anchor) this.hold(anchor);
+    this.resizeCanvas();
+    if (!this.following && anchor) this.restoreAnchor(anchor);
     this.draw();
   }
 
-  // anchor is the line at the top, which has to stay there when lines above it come or go.
+  // anchor returns the line at the top, which stays there when lines above it are added or removed.
   anchor() {
     const index = Math.floor(this.top / this.height);
     return index > 0 && index < this.list.length ? { element: this.list[index], index } : null;
   }
 
-  hold(anchor) {
+  restoreAnchor(anchor) {
     if (this.list[anchor.index] === anchor.element) return;
     const index = this.list.indexOf(anchor.element);
     if (index < 0) return;
     this.scrollTo(this.top + (index - anchor.index) * this.height);
   }
 
-  stretch() {
+  resizeCanvas() {
     const total = this.list.length * this.height;
     if (total !== this.total) {
       this.total = total;
@@ -119,7 +121,7 @@ export class Grid {
     }
   }
 
-  end() {
+  maxTop() {
     return Math.max(0, this.total - this.viewHeight);
   }
 
@@ -128,14 +130,14 @@ export class Grid {
     this.top = top;
     const up = top < this.lastTop - 1;
     this.lastTop = top;
-    const atEnd = top >= this.end() - this.height;
+    const atEnd = top >= this.maxTop() - this.height;
     if (this.following && up && !atEnd) this.callbacks.follow(false);
-    else if (!this.following && !up && atEnd && this.byHand) this.callbacks.follow(true);
-    this.byHand = true;
+    else if (!this.following && !up && atEnd && this.byUser) this.callbacks.follow(true);
+    this.byUser = true;
     this.refresh();
   }
 
-  // refresh draws what can be seen before the next frame.
+  // refresh draws the visible lines before the next frame.
   refresh() {
     if (this.scheduled) return;
     this.scheduled = true;
@@ -145,9 +147,9 @@ export class Grid {
     });
   }
 
-  window() {
-    if (this.following) this.top = this.end();
-    const top = Math.min(this.top, this.end());
+  visible() {
+    if (this.following) this.top = this.maxTop();
+    const top = Math.min(this.top, this.maxTop());
     const first = Math.max(0, Math.floor(top / this.height) - margin);
     const last = Math.min(this.list.length, Math.ceil((top + this.viewHeight) / this.height) + margin);
     return [first, last];
@@ -155,7 +157,7 @@ export class Grid {
 
   draw() {
     if (!this.columns.length) return;
-    const [first, last] = this.window();
+    const [first, last] = this.visible();
     const wanted = [];
     for (let i = first; i < last; i++) wanted.push(i);
     const tabStop = this.active >= 0 && this.active < this.list.length ? this.active : first;
@@ -172,27 +174,22 @@ export class Grid {
       this.fill(el, i, i === tabStop, span, at);
     }
     const focused = this.hasFocus();
-    for (const el of spare) this.retire(el);
-    if (spare.length) this.pool = this.pool.filter((el) => !el.retired);
+    for (const el of spare) el.remove();
+    if (spare.length) this.pool = this.pool.filter((el) => el.isConnected);
     if (this.following && this.scrolledTo !== this.top) this.body.scrollTop = this.scrolledTo = this.top;
     if (!this.following) this.scrolledTo = -1;
-    if (focused) this.keepFocus();
+    if (focused) this.restoreFocus();
   }
 
-  keepFocus() {
+  restoreFocus() {
     const el = this.pool.find((e) => e.$tabindex === "0");
     if (el && el !== document.activeElement && !el.contains(document.activeElement)) el.focus({ preventScroll: true });
   }
 
-  retire(el) {
-    el.retired = true;
-    el.remove();
-  }
-
-  // span is the time that the lines take up which can be seen.
+  // span returns the time that the visible lines cover.
   span(at) {
     const rows = [];
-    const top = Math.min(this.top, this.end());
+    const top = Math.min(this.top, this.maxTop());
     const last = Math.min(this.list.length, Math.ceil((top + this.viewHeight) / this.height));
     for (let i = Math.max(0, Math.floor(top / this.height)); i < last; i++) rows.push(itemAt(this.list, i).row);
     const span = waveSpan(rows, at);
@@ -221,10 +218,10 @@ export class Grid {
     el.item = item;
     const cls = rowClass(item, selected, this.marked.has(item.row.q)) + (i % 2 ? " odd" : "");
     if (el.cls !== cls) el.className = el.cls = cls;
-    attr(el, "tabindex", tabStop ? "0" : "-1");
-    attr(el, "aria-selected", selected ? "true" : "false");
-    attr(el, "aria-level", String(item.depth + 1));
-    attr(el, "aria-expanded", item.kids ? String(item.unfolded) : null);
+    setAttribute(el, "tabindex", tabStop ? "0" : "-1");
+    setAttribute(el, "aria-selected", selected ? "true" : "false");
+    setAttribute(el, "aria-level", String(item.depth + 1));
+    setAttribute(el, "aria-expanded", item.kids ? String(item.unfolded) : null);
     this.columns.forEach((c, k) => {
       const cell = el.children[k];
       if (c.key === "wave") drawWave(cell.firstChild, item.row, span, at);
@@ -232,12 +229,12 @@ export class Grid {
     });
   }
 
-  // tick brings what counts up to date: true if there is something of the kind.
+  // tick updates timers.
   tick() {
     if (this.pool.some((el) => el.item && isPending(el.item.row))) this.refresh();
   }
 
-  // reveal scrolls as far as needed for a line to be seen.
+  // reveal scrolls to make a line visible.
   reveal(i) {
     if (i < 0) return;
     const top = i * this.height;
@@ -247,14 +244,14 @@ export class Grid {
     this.refresh();
   }
 
-  // scrollTo scrolls as the page wants, which is no wish of the reader's to stop or go on following.
+  // scrollTo scrolls without the effect that scrolling by the user has on following.
   scrollTo(top) {
-    this.byHand = false;
-    this.top = Math.max(0, Math.min(top, this.end()));
+    this.byUser = false;
+    this.top = Math.max(0, Math.min(top, this.maxTop()));
     this.body.scrollTop = this.top;
   }
 
-  // focus gives the keyboard to the line that is selected, or the first.
+  // focus moves the focus to the selected line, or to the first.
   focus() {
     this.draw();
     const el = this.pool.find((e) => e.$tabindex === "0");
@@ -273,17 +270,18 @@ export class Grid {
     const el = e.target.closest(".row");
     if (!el || !el.item) return;
     if (e.target.closest(".fold")) this.callbacks.fold(el.item);
-    else this.callbacks.select(el.item, el.index, true);
+    else this.callbacks.select(el.item, true);
   }
 
-  twice(e) {
+  doubleClicked(e) {
     const el = e.target.closest(".row");
     if (el && el.item && el.item.kids && !e.target.closest(".fold")) this.callbacks.fold(el.item);
   }
 }
 
-// attr sets an attribute if it is another than before: asking the element takes longer.
-function attr(el, name, value) {
+// setAttribute sets an attribute if it has changed. It remembers the value, because reading it from
+// the element takes longer.
+function setAttribute(el, name, value) {
   if (el["$" + name] === value) return;
   el["$" + name] = value;
   if (value === null) el.removeAttribute(name);

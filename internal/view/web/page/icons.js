@@ -1,4 +1,4 @@
-// The icons of the buttons: paths on a grid of 16, drawn with the colour of the text.
+// The icons of the buttons: paths on a grid of 16, in the color of the text.
 import { svg } from "./dom.js";
 
 const iconPaths = {
@@ -19,16 +19,15 @@ const iconPaths = {
   edit: "M3 13l.7-3L11 2.700l2.300 2.300L6 12.300z",
   mark: "M4 2.500h8v11l-4-3-4 3z",
   back: "M10 3L5 8l5 5",
-  open: "M2 12.500v-9h4l1.500 2H14v7z",
   clear: "M5 5l6 6M11 5l-6 6",
 };
 
-// putIcons draws the icon in each element of the page that asks for one.
+// putIcons draws the icons of all elements with data-icon.
 export function putIcons(root) {
   for (const el of root.querySelectorAll("[data-icon]")) setIcon(el, el.dataset.icon);
 }
 
-// setIcon draws another icon in an element.
+// setIcon replaces the icon of an element.
 export function setIcon(el, name) {
   if (el.iconName === name) return;
   el.iconName = name;

@@ -1,18 +1,19 @@
-// The lines of the list: exchanges with what is unfolded, or frames in the order of time.
+// The lines of the list: exchanges with the rows inside unfolded ones, or frames in order of time.
 import { hasFindings } from "./row.js";
 import { store } from "./store.js";
 import { view } from "./state.js";
 
-// An item is a line: {row, depth, kids, unfolded, at, frame, back, key}.
+// An item is a line: {row, depth, kids, unfolded, at, frame, back}. kids reports whether it can be
+// unfolded. frame is true in the list of frames, and back for the line of a response there.
 
-export const unfolded = new Set(); // q of rows whose inside is shown
+export const unfolded = new Set(); // q of the rows that are unfolded
 
-let cache = new WeakMap(); // item of a row, made once
+let cache = new WeakMap(); // items of rows
 
 function itemOf(r, depth) {
   let item = cache.get(r);
   if (!item) {
-    item = { row: r, depth, kids: false, unfolded: false, at: r.at, frame: false, back: false, key: r.q };
+    item = { row: r, depth, kids: false, unfolded: false, at: r.at, frame: false, back: false };
     cache.set(r, item);
   }
   item.at = r.at;
@@ -22,14 +23,9 @@ function itemOf(r, depth) {
   return item;
 }
 
-function shown(r) {
-  if (!view.findings || hasFindings(r)) return true;
-  return false;
-}
-
-// exchangeItems are the lines of the timeline. Rows without an item get one when they are looked at, see itemAt.
+// exchangeItems returns the lines of the timeline, as rows. itemAt makes their items when needed.
 export function exchangeItems() {
-  const roots = view.findings ? store.roots.filter(shown) : store.roots;
+  const roots = view.findings ? store.roots.filter(hasFindings) : store.roots;
   if (!unfolded.size) return roots;
   const out = [];
   for (const r of roots) {
@@ -52,7 +48,7 @@ function pushInside(out, root) {
   }
 }
 
-// itemAt makes a line of an element of a list that exchangeItems or frameItems has returned.
+// itemAt returns the item of an element of a list from exchangeItems or frameItems.
 export function itemAt(list, i) {
   const e = list[i];
   if (!e) return null;
@@ -60,9 +56,9 @@ export function itemAt(list, i) {
 }
 
 let frames = [];
-let framed = new Map(); // q → 1: the request is in frames, 2: the response as well
+let framed = new Map(); // by q: 1 if frames has the request, 2 if it also has the response
 
-// resetFrames forgets the list of frames.
+// resetFrames empties the list of frames.
 export function resetFrames() {
   frames = [];
   framed = new Map();
@@ -70,7 +66,7 @@ export function resetFrames() {
 
 function frameOf(r, back) {
   const at = back ? r.at + Math.max(0, r.la >= 0 ? r.la : r.l) : r.at;
-  return { row: r, depth: 0, kids: false, unfolded: false, at, frame: true, back, key: back ? -r.q : r.q };
+  return { row: r, depth: 0, kids: false, unfolded: false, at, frame: true, back };
 }
 
 function hasBack(r) {
@@ -87,7 +83,8 @@ function addFrame(f) {
   frames[i] = f;
 }
 
-// frameItems are all frames. changed: the rows that did since the last call; null: look at all.
+// frameItems returns all frames. changed has the rows that changed since the last call; null means
+// all.
 export function frameItems(changed) {
   if (!changed || !framed.size) {
     resetFrames();

@@ -1,15 +1,15 @@
-// The keyboard: the same keys as in the terminal.
+// The keys, the same as in the terminal.
 
-// keyHelp is what the help lists: [keys, what they do, name of the action, exported pages have it, too].
+// keyHelp is the list of keys in the help.
 export const keyHelp = [
   ["j / ↓, k / ↑", "next line, previous line"],
   ["Enter", "open the detail"],
   ["z", "the detail in full size"],
-  ["Esc", "back: closes the detail, ends a pause, takes the filter away"],
-  ["→ / ←, Space", "show or hide what is inside a line"],
-  ["*", "show or hide it for all lines"],
+  ["Esc", "back: closes the detail, ends a pause, clears the filter"],
+  ["→ / ←, Space", "show or hide the rows inside a row"],
+  ["*", "the same for all rows"],
   ["/", "filter"],
-  ["n / N", "next line with an error or a finding, the one before"],
+  ["n / N", "next or previous line with an error or a finding"],
   ["g / G", "first line, last line"],
   ["f", "follow: stay at the newest line"],
   ["p", "pause the list"],
@@ -40,7 +40,7 @@ const byKey = {
 
 const needsList = new Set(["Enter", " ", "ArrowRight", "ArrowLeft", "Home", "End", "PageUp", "PageDown", "ArrowDown", "ArrowUp"]);
 
-// listenKeys calls actions[name](number) for keys. inList tells whether the list has the keyboard.
+// listenKeys calls actions for keys. inList reports whether the list has the focus.
 export function listenKeys(actions, inList) {
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented || e.isComposing) return;

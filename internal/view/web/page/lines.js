@@ -1,36 +1,37 @@
-// Payloads line by line, as the server has prepared them: coloured, what cannot be seen marked, and as a tree that folds.
+// Payloads line by line, as the server has prepared them: with colors, with marked invisible
+// characters, and as a tree that folds.
 import { h } from "./dom.js";
 import { appendText } from "./safetext.js";
 
 const spanClass = { p: "j-punct", n: "j-name", s: "j-string", 0: "j-number", l: "j-literal", e: "j-escape", h: "ctl", w: "ctl ws", b: "ctl bad", r: "j-secret", c: "j-remark" };
 const firstLines = 400;
 const moreLines = 400;
-const longText = 600; // characters of one span that are shown at once
-const longRaw = 6000; // and where there is nothing but text
+const longText = 600; // characters of a span that are shown at first
+const longRaw = 6000; // the same for spans without a kind
 const maxIndent = 40;
-const mostSpans = 1000; // that are shown at once
-const spanBudget = 3000; // of all lines that are added at once, about
+const maxSpans = 1000; // of a line that are shown at first
+const spanBudget = 3000; // of all lines that are added at once
 
-// wideIndent is how far a line of a depth is indented.
-export function wideIndent(depth) {
+// indentOf returns the indentation of a line with a depth.
+export function indentOf(depth) {
   return Math.min(depth || 0, maxIndent);
 }
 
-// spansInto adds spans to an element. Long ones are collapsed, and so is all beyond a number of them.
+// spansInto adds spans to an element. If collapse is set, it shortens long spans and long lists.
 export function spansInto(el, spans, collapse) {
   const list = spans || [];
-  const end = collapse ? Math.min(list.length, mostSpans) : list.length;
+  const end = collapse ? Math.min(list.length, maxSpans) : list.length;
   for (let i = 0; i < end; i++) {
     const s = list[i];
     const text = s.t || "";
     if (collapse && text.length > (s.k ? longText : longRaw)) longSpan(el, s);
     else oneSpan(el, text, s.k);
   }
-  if (end < list.length) moreParts(el, list.slice(end));
+  if (end < list.length) moreSpans(el, list.slice(end));
 }
 
-// moreParts adds a button that shows the next of many spans.
-function moreParts(el, rest) {
+// moreSpans adds a button that shows the next spans.
+function moreSpans(el, rest) {
   const more = h("button", { type: "button", class: "more", text: "… " + rest.reduce((n, s) => n + (s.t || "").length, 0).toLocaleString("en") + " more characters", on: { click: () => {
     more.remove();
     spansInto(el, rest, true);
@@ -64,7 +65,8 @@ function longSpan(el, s) {
   el.append(head, more);
 }
 
-// linesView shows lines. opts: {tree: fold it, findings: [finding…], blob: (number, element), number: show numbers}. It grows as one scrolls.
+// linesView returns an element with lines, which grows as the user scrolls. opts is {tree, label,
+// finding(number, element), blob(number, element)}; the functions add to lines what they refer to.
 export function linesView(lines, opts) {
   const box = h("div", { class: "lines" + (opts.tree ? " tree" : ""), role: "group", "aria-label": opts.label || "Payload" });
   const state = { lines, opts, box, at: 0, folded: new Set(), ends: opts.tree ? foldEnds(lines) : null };
@@ -75,7 +77,7 @@ export function linesView(lines, opts) {
     const part = document.createDocumentFragment();
     let left = spanBudget;
     for (let done = 0; done < count && left > 0 && state.at < lines.length; done++) {
-      left -= Math.min(mostSpans, lines[state.at].s?.length || 0);
+      left -= Math.min(maxSpans, lines[state.at].s?.length || 0);
       part.append(oneLine(state));
     }
     box.insertBefore(part, sentinel);
@@ -86,7 +88,7 @@ export function linesView(lines, opts) {
   };
   const growAgain = () => {
     grow(moreLines);
-    watcher.unobserve(sentinel); // so that it tells once more if the sentinel can still be seen
+    watcher.unobserve(sentinel); // observe reports again if the sentinel is still visible
     if (state.at < lines.length) watcher.observe(sentinel);
   };
   const watcher = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && growAgain(), { rootMargin: "800px" });
@@ -97,7 +99,7 @@ export function linesView(lines, opts) {
   return box;
 }
 
-// foldEnds tells for each line that begins something the line behind what is inside.
+// foldEnds returns, for each line, the index of the line after those inside it.
 function foldEnds(lines) {
   const ends = new Int32Array(lines.length);
   const open = [];
@@ -110,11 +112,11 @@ function foldEnds(lines) {
   return ends;
 }
 
-const openDepth = 3;
+const openDepth = 3; // from which a tree is folded at first
+const unfoldedLines = 60; // a tree with at most so many lines is unfolded
 
 function foldDeep(state) {
-  const small = state.lines.length <= 60;
-  if (small) return;
+  if (state.lines.length <= unfoldedLines) return;
   for (let i = 0; i < state.lines.length; i++) if ((state.lines[i].d || 0) >= openDepth && state.ends[i] > i + 1) state.folded.add(i);
 }
 
@@ -123,7 +125,7 @@ function oneLine(state) {
   const line = state.lines[i];
   const depth = line.d || 0;
   const el = h("div", { class: "line" });
-  el.style.setProperty("--d", String(wideIndent(depth)));
+  el.style.setProperty("--d", String(indentOf(depth)));
   const inside = state.ends ? state.ends[i] - i - 1 : 0;
   if (inside > 0) el.append(foldButton(state, i, inside));
   const text = h("bdi", { class: "code" });
@@ -138,9 +140,9 @@ function oneLine(state) {
   return el;
 }
 
-// foldedInto says in short what is folded: the first line of it, how many there are, and the bracket that ends it.
+// foldedInto adds a summary of folded lines: the first, their number, and the closing bracket.
 function foldedInto(state, i, text, inside) {
-  const first = h("span", { class: "inbrief" });
+  const first = h("span", { class: "folded" });
   spansInto(first, state.lines[i + 1].s, true);
   text.append(" ", first, h("span", { class: "j-remark", text: " … " + inside.toLocaleString("en") + (inside === 1 ? " line " : " lines ") }));
   state.at = state.ends[i];
@@ -160,7 +162,7 @@ function foldButton(state, i, inside) {
   } } });
 }
 
-// redrawLines shows lines again after one was folded, and keeps the keyboard where it was.
+// redrawLines draws lines again after a change of folding, and keeps the focus.
 function redrawLines(state, focus) {
   const shown = Math.max(state.at, firstLines);
   while (state.box.firstChild && state.box.firstChild !== state.sentinel) state.box.firstChild.remove();

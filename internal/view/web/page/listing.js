@@ -1,5 +1,5 @@
-// The list and what is selected in it: what is shown when rows change, and how one gets from line to line.
-import { announce, noteNews, toast } from "./announce.js";
+// The list and its selection.
+import { announce, announceNew, toast } from "./announce.js";
 import { hideRow, showRow } from "./detail.js";
 import { byId, nextPaint } from "./dom.js";
 import { focusFilter, setFilterText } from "./filterbox.js";
@@ -10,16 +10,32 @@ import { hasFindings, isError, rowRef } from "./row.js";
 import { exported } from "./source.js";
 import { toggleFull } from "./split.js";
 import { emit, view, writeHash } from "./state.js";
-import { drawEmpty, drawStatus, noteWaiting } from "./statusbar.js";
+import { drawEmpty, drawStatus, trackPending } from "./statusbar.js";
 import { store } from "./store.js";
 import { connect } from "./stream.js";
 
-export const page = { grid: null, arrange: null, list: [], row: null, back: false, marks: [], wanted: "", wantedN: null, known: new Map(), filtered: false, lastCommand: "", changed: new Set(), scheduled: false, drawn: 0 };
+export const page = {
+  grid: null,
+  arrange: null, // places list and detail
+  list: [], // the lines: see items.js
+  shown: 0, // how many lines the status line counts
+  row: null, // the selected row
+  back: false, // the selected line is that of its response
+  marks: [], // marked rows, at most two
+  wanted: "", // name of a row to select when it arrives
+  wantedN: null, // {c, n} of a row to select when it arrives
+  known: new Map(), // by q: 1 for an error and 2 for findings that were announced
+  filtered: false, // announce the number of rows when all have arrived
+  lastCommand: "", // what was copied last as a command of mcpwire
+  changed: new Set(), // rows since the list was drawn
+  scheduled: false,
+  drawn: 0, // when, on the clock of performance
+};
 
-const loadingPause = 150; // ms between two states of the list while it loads
+const loadingPause = 150; // ms between two updates of the list while it loads
 
-// later brings the list up to date before the next frame, or a little later while it loads.
-export function later() {
+// scheduleRedraw updates the list before the next frame, or less often while it loads.
+export function scheduleRedraw() {
   if (page.scheduled) return;
   page.scheduled = true;
   const wait = store.synced ? 0 : page.drawn + loadingPause - performance.now();
@@ -35,19 +51,20 @@ function redrawChanged() {
   redraw(changed);
 }
 
+// rowsChanged updates the list after rows have changed.
 export function rowsChanged(changed) {
-  noteWaiting(changed);
-  countNews(changed);
+  trackPending(changed);
+  countNew(changed);
   if (!page.changed.size) page.changed = changed;
   else for (const r of changed) page.changed.add(r);
-  if (page.wanted) lookForWanted(changed);
+  if (page.wanted) selectWanted(changed);
   if (page.scheduled) return;
-  if (store.synced) redrawChanged(); // this is called before a frame already
-  else later();
+  if (store.synced) redrawChanged(); // the store emits rows before a frame
+  else scheduleRedraw();
 }
 
-// countNews tells screen readers of what has gone wrong, but not of what was there when the page came.
-function countNews(changed) {
+// countNew announces new errors and findings, but not those that existed when the page was opened.
+function countNew(changed) {
   if (!store.synced || changed.size > 200) return;
   if (page.known.size > 50000) page.known = new Map();
   let errors = 0;
@@ -60,10 +77,11 @@ function countNews(changed) {
     if (state & 1 && !(before & 1)) errors++;
     if (state & 2 && !(before & 2)) findings++;
   }
-  noteNews(errors, findings);
+  announceNew(errors, findings);
 }
 
-export function lookForWanted(changed) {
+// selectWanted selects the wanted row if it is among rows that have changed.
+export function selectWanted(changed) {
   for (const r of changed) {
     const found = page.wantedN ? r.c === page.wantedN.c && (r.n === page.wantedN.n || r.rn === page.wantedN.n) : rowRef(r) === page.wanted;
     if (!found) continue;
@@ -77,6 +95,7 @@ export function lookForWanted(changed) {
   }
 }
 
+// redraw updates the list. changed has the rows that have changed; null means all.
 export function redraw(changed) {
   let list = view.frames ? frameItems(changed) : exchangeItems();
   if (exported && view.filter) list = filterLocally(list);
@@ -102,12 +121,14 @@ function filterLocally(list) {
   });
 }
 
+// indexOfRow returns the index of the selected line, or -1.
 export function indexOfRow() {
   if (!page.row) return -1;
   return view.frames ? page.list.findIndex((f) => f.row === page.row && f.back === page.back) : page.list.indexOf(page.row);
 }
 
-export function forgetAll() {
+// resetList prepares for rows that are all sent again.
+export function resetList() {
   unfolded.clear();
   resetFrames();
   page.known = new Map();
@@ -117,10 +138,10 @@ export function forgetAll() {
   page.row = null;
   page.changed = new Set();
   page.grid.following = view.follow;
-  later();
+  scheduleRedraw();
 }
 
-// select makes a row the one that is shown; open: with its detail.
+// select selects a row. open shows its detail.
 export function select(r, back, open) {
   if (view.follow && open && page.list.length && itemAt(page.list, page.list.length - 1).row !== r) setFollow(false);
   page.row = r;
@@ -143,21 +164,23 @@ function showInList(r) {
   page.grid.reveal(i);
 }
 
-// goTo shows the row of a number, wherever it stands.
+// goTo selects the row with a number and makes it visible.
 export function goTo(q) {
   const r = store.rows.get(q);
   if (!r) {
-    toast("That row is not in the list: it made room, or the filter hides it.");
+    toast("That row is not in the list: it was evicted, or the filter hides it.");
     return;
   }
   select(r, false, true);
   showInList(r);
 }
 
+// focusList moves the focus to the list.
 export function focusList() {
   page.grid.focus();
 }
 
+// applyFilter shows the rows that match a filter.
 export function applyFilter(text) {
   view.filter = text;
   writeHash();
@@ -166,6 +189,7 @@ export function applyFilter(text) {
   else connect(text);
 }
 
+// clearFilter shows all rows.
 export function clearFilter() {
   if (view.findings) toggleFindings();
   setFilterText("");
@@ -173,6 +197,7 @@ export function clearFilter() {
   focusFilter();
 }
 
+// setFollow makes the list stay at the newest line, or not.
 export function setFollow(follow) {
   if (view.follow === follow) return;
   view.follow = page.grid.following = follow;
@@ -181,6 +206,7 @@ export function setFollow(follow) {
   if (follow) page.grid.show(page.list, indexOfRow());
 }
 
+// toggleFold unfolds or folds a row.
 export function toggleFold(r) {
   if (unfolded.has(r.q)) unfolded.delete(r.q);
   else unfolded.add(r.q);
@@ -188,6 +214,7 @@ export function toggleFold(r) {
   redraw(new Set());
 }
 
+// close closes the detail.
 export function close() {
   view.open = false;
   toggleFull(false);
@@ -199,6 +226,7 @@ export function close() {
   focusList();
 }
 
+// move selects the line with an index, or the nearest one.
 export function move(to) {
   const n = page.list.length;
   if (!n) return;
@@ -210,16 +238,10 @@ export function move(to) {
   if (byId("main").dataset.split !== "full" && !byId("detail").contains(document.activeElement)) focusList();
 }
 
-export function current() {
-  const i = indexOfRow();
-  if (i >= 0) return i;
-  return -1;
-}
-
-// match moves to the next line with an error or a finding.
+// match moves to the next line with an error or a finding, or to the previous one if step is -1.
 export function match(step) {
   const n = page.list.length;
-  let i = current();
+  let i = indexOfRow();
   if (i < 0) i = step > 0 ? -1 : n;
   for (i += step; i >= 0 && i < n; i += step) {
     const r = itemAt(page.list, i).row;
@@ -231,7 +253,7 @@ export function match(step) {
   toast("No further error or finding.");
 }
 
-// toggleFindings shows only lines with findings, or all.
+// toggleFindings switches between lines with findings and all lines.
 export function toggleFindings() {
   view.findings = !view.findings;
   writeHash();

@@ -1,4 +1,4 @@
-// The filter of a page that was exported: fields and words, of what is in the rows. The server's filter knows more.
+// The filter of an exported page: fields and words in rows. The filter of the server knows more.
 import { allOf } from "./store.js";
 
 const fieldOf = {
@@ -6,7 +6,7 @@ const fieldOf = {
   server: (r) => r.srv, session: (r) => String(r.s), side: (r) => r.sd, era: (r) => r.era, rev: (r) => r.rev, task: (r) => r.task,
 };
 
-// localFilter makes a test for rows of a text.
+// localFilter returns a function that reports whether a row of the timeline matches a filter.
 export function localFilter(text) {
   const terms = [...text.matchAll(/(-?)(?:(\w+)(:|>=|<=|>|<))?(?:"([^"]*)"|(\S+))/g)].map(term);
   return (root) => terms.every((t) => {
@@ -28,7 +28,7 @@ function matcher(field, op, value) {
   return (r) => (r.m + " " + r.tg + " " + r.x + " " + r.sum + " " + r.srv + " " + r.msg).toLowerCase().includes(words);
 }
 
-// like compares with a pattern in which * stands for anything.
+// like matches a pattern in which * stands for any text.
 function like(text, pattern) {
   const parts = pattern.split("*");
   if (parts.length === 1) return text === pattern;

@@ -1,4 +1,4 @@
-// The page: puts the parts together.
+// The page, as the sum of its parts.
 import { actions } from "./actions.js";
 import { toast } from "./announce.js";
 import { initButtons } from "./buttons.js";
@@ -11,7 +11,7 @@ import { Grid } from "./grid.js";
 import { putIcons } from "./icons.js";
 import { resetFrames } from "./items.js";
 import { listenKeys } from "./keys.js";
-import { applyFilter, clearFilter, focusList, forgetAll, goTo, later, lookForWanted, page, redraw, rowsChanged, select, setFollow, toggleFold } from "./listing.js";
+import { applyFilter, clearFilter, focusList, goTo, page, redraw, resetList, rowsChanged, scheduleRedraw, select, selectWanted, setFollow, toggleFold } from "./listing.js";
 import { exported } from "./source.js";
 import { initSplit } from "./split.js";
 import { emit, on, readHash, view } from "./state.js";
@@ -25,7 +25,7 @@ function start() {
   putIcons(document);
   initTheme();
   page.wanted = view.row;
-  page.grid = new Grid(byId("grid"), { select: (item, i, open) => select(item.row, item.back, open), fold: (item) => toggleFold(item.row), follow: setFollow });
+  page.grid = new Grid(byId("grid"), { select: (item, open) => select(item.row, item.back, open), fold: (item) => toggleFold(item.row), follow: setFollow });
   initDetail(goTo);
   page.arrange = initSplit((how) => {
     byId("list").hidden = how === "full";
@@ -35,19 +35,19 @@ function start() {
   initButtons();
   listenKeys(actions, () => page.grid.hasFocus());
   addEventListener("hashchange", fromHash);
-  on("reset", forgetAll);
+  on("reset", resetList);
   on("rows", (changed) => rowsChanged(changed));
-  on("waiting", () => later());
-  on("synced", () => later());
-  on("sources", () => later());
-  on("searching", () => later());
+  on("waiting", () => scheduleRedraw());
+  on("synced", () => scheduleRedraw());
+  on("sources", () => scheduleRedraw());
+  on("searching", () => scheduleRedraw());
   setInterval(() => page.grid.tick(), reducedMotion() ? 1000 : 100);
   page.grid.following = view.follow;
   emit("buttons");
   page.arrange();
   if (exported) startExported();
   else {
-    initDrop(() => toast("Opened: its rows come."));
+    initDrop(() => toast("Opened. Its rows follow."));
     drawEmpty(0, clearFilter);
     connect(view.filter);
   }
@@ -57,8 +57,7 @@ function startExported() {
   document.body.classList.add("exported");
   for (const el of document.querySelectorAll("[data-live]")) el.hidden = true;
   store.sources = exported.sources || [];
-  store.tool = exported.hello?.tool || "";
-  store.total = exported.left?.rows || 0; // and those that are there, see drawStatus
+  store.total = exported.left?.rows || 0; // drawStatus adds the rows of the page
   store.frozen = exported.exported || 0;
   const made = exported.exported ? "Exported " + fmtDateTime(exported.exported) + ". " : "";
   const left = exported.left ? leftText(exported.left) : "";
@@ -88,7 +87,7 @@ function fromHash() {
   emit("buttons");
   if (view.filter !== filter) applyFilter(view.filter);
   redraw(null);
-  lookForWanted(store.rows.values());
+  selectWanted(store.rows.values());
   emit("head");
 }
 

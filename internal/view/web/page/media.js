@@ -1,4 +1,5 @@
-// Pictures and sound in messages. The bytes become a Blob of a type from a short list: an <img> runs no script, not even that of an SVG.
+// Images and audio in messages. The bytes become a Blob with a type from a short list. An <img>
+// runs no script, not even that of an SVG.
 import { h } from "./dom.js";
 import { fmtSize } from "./format.js";
 import { escapeLine } from "./safetext.js";
@@ -7,13 +8,13 @@ const mediaTypes = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"
 
 let urls = [];
 
-// dropMedia lets go of what earlier previews hold.
-export function dropMedia() {
+// releaseMedia releases the data of earlier previews.
+export function releaseMedia() {
   for (const u of urls) URL.revokeObjectURL(u);
   urls = [];
 }
 
-// fromBase64 decodes text that the server has encoded.
+// fromBase64 decodes Base64 from the server.
 function fromBase64(text) {
   const s = atob(text);
   const out = new Uint8Array(s.length);
@@ -21,7 +22,7 @@ function fromBase64(text) {
   return out;
 }
 
-// mediaView shows data that a payload has in Base64. blob: see package detail.
+// mediaView shows data that a payload contains in Base64. blob is a detail.Blob.
 export function mediaView(blob) {
   const media = String(blob.media || "").toLowerCase().split(";")[0].trim();
   const box = h("figure", { class: "media" });
@@ -29,7 +30,7 @@ export function mediaView(blob) {
     const url = URL.createObjectURL(new Blob([fromBase64(blob.data)], { type: media }));
     urls.push(url);
     if (media.startsWith("image/")) box.append(imageView(url, box));
-    else box.append(h("audio", { controls: true, src: url, preload: "metadata", "aria-label": "Sound in the message" }));
+    else box.append(h("audio", { controls: true, src: url, preload: "metadata", "aria-label": "Audio in the message" }));
   }
   const what = [escapeLine(blob.media) || "Base64", fmtSize(blob.len)].join(", ");
   box.append(h("figcaption", { text: what }));
@@ -37,8 +38,8 @@ export function mediaView(blob) {
 }
 
 function imageView(url, box) {
-  const img = h("img", { alt: "Picture in the message", src: url });
+  const img = h("img", { alt: "Image in the message", src: url });
   img.addEventListener("load", () => box.append(h("figcaption", { text: img.naturalWidth + " × " + img.naturalHeight + " px" })));
-  img.addEventListener("error", () => img.replaceWith(h("p", { class: "hint", text: "This is no picture that the browser can show." })));
+  img.addEventListener("error", () => img.replaceWith(h("p", { class: "hint", text: "The browser cannot show this image." })));
   return img;
 }

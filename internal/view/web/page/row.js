@@ -1,16 +1,18 @@
-// A row of the timeline, as the server sends it. All rows have the same shape, which keeps 100,000 of them small and quick.
+// A row of the timeline, as the server sends it. All rows have the same shape, which keeps 100,000
+// of them small and fast.
 
 const none = [];
 
 export class Row {
   constructor(q) {
     this.q = q;
-    this.kids = null; // rows inside, by q
+    this.kids = null; // rows inside it, in order of q
     this.depth = 0; // in the list
     this.frame = false;
   }
 
-  take(j) {
+  // update takes the members of a ROW, see the comment of the Go package.
+  update(j) {
     this.p = j.p || 0;
     this.n = j.n || 0;
     this.rn = j.rn || 0;
@@ -21,7 +23,6 @@ export class Row {
     this.o = j.o || none;
     this.k = j.k || "";
     this.at = j.at || 0;
-    this.t = j.t || 0;
     this.d = j.d || "";
     this.m = j.m || "";
     this.tg = j.tg || "";
@@ -33,8 +34,6 @@ export class Row {
     this.rs = j.rs || 0;
     this.l = j.l ?? -1;
     this.la = j.la ?? -1;
-    this.sv = j.sv ?? -1;
-    this.hu = j.hu || 0;
     this.ws = j.ws || null;
     this.done = !!j.done;
     this.sum = j.sum || "";
@@ -47,7 +46,6 @@ export class Row {
     this.ended = !!j.ended;
     this.nev = j.nev || 0;
     this.findings = j.findings || null;
-    this.more = j.more || 0;
     this.rounds = j.rounds || 0;
     this.task = j.task || "";
     this.x = j.x || "";
@@ -55,33 +53,33 @@ export class Row {
   }
 }
 
-// isPending tells whether a row still waits for something, so that its timer counts.
+// isPending reports whether a row is not complete, so that its timer runs.
 export function isPending(r) {
   return r.st === "pending" || (r.stream && !r.ended && r.l < 0) || (r.st === "task" && r.l < 0);
 }
 
-// isError tells whether a row went wrong.
+// isError reports whether a row is or has an error.
 export function isError(r) {
   return r.st === "error" || r.st === "iserror" || r.st === "http" || r.st === "unanswered" || r.k === "invalid" || r.k === "gap";
 }
 
-// hasFindings tells whether something was found in a row.
+// hasFindings reports whether a row has findings.
 export function hasFindings(r) {
   return r.findings !== null;
 }
 
-// rowEnd is when a row was over, or now.
+// rowEnd returns the time at which a row ended, or now.
 export function rowEnd(r, now) {
   if (r.l >= 0) return r.at + r.l;
   return isPending(r) ? Math.max(now, r.at) : r.at;
 }
 
-// rowRef is what a link calls a row.
+// rowRef returns the name of a row in links.
 export function rowRef(r) {
   return r.c + "/" + r.n;
 }
 
-// toneOf is the colour of a row, by name; its glyph says the same.
+// toneOf returns the name of the color of a row; its glyph has the same meaning.
 export function toneOf(r) {
   switch (r.k) {
     case "request":
@@ -119,7 +117,7 @@ export function toneOf(r) {
 
 const statusWords = { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no answer", http: "HTTP" };
 
-// statusText says what became of a row.
+// statusText returns the status of a row in words.
 export function statusText(r) {
   let s = statusWords[r.st] || "";
   if (r.st === "error" || r.st === "http") return r.cd ? s + " " + r.cd : s;
@@ -135,12 +133,12 @@ const kindWords = {
   start: "start", exit: "exit", eof: "end of input", http: "HTTP", sse: "SSE event", body: "HTTP body", gap: "gap", note: "note", translate: "translated",
 };
 
-// kindText says what a row is.
+// kindText returns the kind of a row in words.
 export function kindText(r) {
   if (r.k === "request") {
     if (r.role === "retry") return "retry";
     if (r.role === "poll") return "poll";
-    return r.d === "s2c" ? "request of the server" : "request";
+    return r.d === "s2c" ? "request from the server" : "request";
   }
   return kindWords[r.k] || r.k;
 }

@@ -1,15 +1,16 @@
-// Text of strangers: what cannot be seen, changes the direction of writing or steers a terminal is shown as a marked escape sequence.
+// Captured text. Characters that are invisible, change the writing direction or control a terminal
+// are shown as marked escape sequences.
 
 const unsafeAll = /[^\P{C}\ufe0e\ufe0f]|[\p{Zl}\p{Zp}\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0d\u180b-\u180f]|[\u{e0100}-\u{e01ef}]|\p{M}{5,}/gu;
 const unsafeTest = new RegExp(unsafeAll.source, "u");
 const plainASCII = /^[\x20-\x7e]*$/;
 
-// isPlain tells whether a text may be shown on one line as it is.
+// isPlain reports whether a text can be shown unchanged on one line.
 export function isPlain(s) {
   return plainASCII.test(s) || !unsafeTest.test(s);
 }
 
-// escapeChars is the escape sequence for characters that must not be shown.
+// escapeChars returns the escape sequences of characters.
 function escapeChars(s) {
   if (s === "\n") return "\\n";
   if (s === "\r") return "\\r";
@@ -24,15 +25,17 @@ function escapeChars(s) {
   return out;
 }
 
-// escapeLine is a text on one line, with escape sequences that are not marked: for attributes and pictures.
+// escapeLine returns a text on one line, with unmarked escape sequences, for attributes and images.
 export function escapeLine(s) {
   s = String(s ?? "");
   return isPlain(s) ? s : s.replace(unsafeAll, escapeChars);
 }
 
-const maxMarks = 2000; // in one piece; what is beyond is escaped without a mark, so that a text of control characters makes no million elements
+// maxMarks limits the marked escape sequences of a text. The others are not marked, so that a text
+// of control characters does not become a million elements.
+const maxMarks = 2000;
 
-// appendText adds a text to an element. lines: line breaks and tabs stay.
+// appendText adds a text to an element. lines keeps line breaks and tabs.
 export function appendText(el, s, lines) {
   s = String(s ?? "");
   if (isPlain(s)) {
@@ -67,7 +70,7 @@ export function appendText(el, s, lines) {
   if (pending) el.append(pending);
 }
 
-// setText makes a text all that an element has.
+// setText replaces the content of an element with a text. lines keeps line breaks and tabs.
 export function setText(el, s, lines) {
   s = String(s ?? "");
   if (isPlain(s)) {
@@ -78,7 +81,8 @@ export function setText(el, s, lines) {
   appendText(el, s, lines);
 }
 
-// isolated is a text in an element of its own, so that its direction of writing stays inside.
+// isolated returns an element with a text, whose writing direction does not affect its
+// surroundings.
 export function isolated(s, className) {
   const el = document.createElement("bdi");
   if (className) el.className = className;

@@ -1,7 +1,8 @@
-// Where the data comes from: the server, or, in a page that was exported, the page itself.
+// The source of the data: the server, or an exported page itself.
 import { apiGet } from "./api.js";
 import { byId } from "./dom.js";
 
+// exported is the data of an exported page, or null.
 export const exported = readExported();
 
 function readExported() {

@@ -1,19 +1,20 @@
-// The border between list and detail: beside it, below it, or, where there is little room, the detail alone.
+// The border between list and detail. The detail is beside the list or below it, or, where there is
+// little space, replaces it.
 import { byId } from "./dom.js";
-import { keepTaste, taste, view } from "./state.js";
+import { preference, setPreference, view } from "./state.js";
 
-const beside = 1160; // px from which on the detail stands beside the list
-const below = 620;
+const beside = 1160; // least width, in px, for the detail beside the list
+const below = 620; // and below it
 
 const size = { full: false, arrange: null };
 
-// toggleFull gives the detail all the room, or takes it back.
+// toggleFull switches between the detail in full size and beside the list.
 export function toggleFull(full) {
   size.full = full ?? !size.full;
   size.arrange?.();
 }
 
-// initSplit lets the border be moved. changed is called when the arrangement is another.
+// initSplit lets the user move the border. changed is called when the arrangement changes.
 export function initSplit(changed) {
   const main = byId("main");
   const bar = byId("split");
@@ -27,24 +28,24 @@ export function initSplit(changed) {
     }
     apply(share());
   };
-  const share = () => Math.min(80, Math.max(20, Number(taste("split", "52")) || 52));
+  const share = () => Math.min(80, Math.max(20, Number(preference("split", "52")) || 52));
   const apply = (percent) => {
     main.style.setProperty("--list", percent + "%");
     bar.setAttribute("aria-valuenow", String(Math.round(percent)));
   };
   const set = (percent) => {
-    keepTaste("split", String(Math.min(80, Math.max(20, percent))));
+    setPreference("split", String(Math.min(80, Math.max(20, percent))));
     apply(share());
   };
-  byHand(main, bar, set);
-  byKeys(main, bar, share, set);
+  listenPointer(main, bar, set);
+  listenKeys(bar, share, set);
   size.arrange = arrange;
   new ResizeObserver(arrange).observe(main);
   arrange();
   return arrange;
 }
 
-function byHand(main, bar, set) {
+function listenPointer(main, bar, set) {
   bar.addEventListener("pointerdown", (e) => {
     bar.setPointerCapture(e.pointerId);
     bar.classList.add("moving");
@@ -61,7 +62,7 @@ function byHand(main, bar, set) {
   bar.addEventListener("dblclick", () => set(52));
 }
 
-function byKeys(main, bar, share, set) {
+function listenKeys(bar, share, set) {
   bar.addEventListener("keydown", (e) => {
     const by = { ArrowLeft: -2, ArrowUp: -2, ArrowRight: 2, ArrowDown: 2, PageUp: -10, PageDown: 10 }[e.key];
     const to = { Home: 20, End: 80 }[e.key];

@@ -1,9 +1,10 @@
-// What the reader has chosen. The part that makes a link (filter, row, tab, follow, frames, findings, time) is in the hash, taste (theme, split) in the browser's storage.
+// What the user has chosen. The hash has what belongs in a link (filter, row, tab, follow, frames,
+// findings, time), the storage of the browser has preferences (theme, split).
 
 export const view = {
   filter: "",
-  row: "", // CAPTURE/N of the row that is selected: it stays the same over restarts
-  open: false, // its detail is shown
+  row: "", // CAPTURE/N of the selected row, which survives restarts
+  open: false, // the detail is shown
   tab: "summary",
   follow: true,
   frames: false,
@@ -13,13 +14,13 @@ export const view = {
 
 const listeners = new Map();
 
-// on calls f whenever name is emitted.
+// on calls f for each event of a name.
 export function on(name, f) {
   if (!listeners.has(name)) listeners.set(name, []);
   listeners.get(name).push(f);
 }
 
-// emit calls the listeners of name.
+// emit calls the listeners of a name.
 export function emit(name, value) {
   for (const f of listeners.get(name) || []) f(value);
 }
@@ -27,7 +28,7 @@ export function emit(name, value) {
 let written = "";
 let timer = 0;
 
-// readHash takes the choices out of the address.
+// readHash reads the choices from the address. It reports whether the address has changed.
 export function readHash() {
   if (location.hash === written && written) return false;
   const p = new URLSearchParams(location.hash.slice(1));
@@ -43,7 +44,7 @@ export function readHash() {
   return true;
 }
 
-// writeHash puts the choices into the address, a moment later: browsers limit how often that may be done.
+// writeHash writes the choices into the address, with a delay, because browsers limit the rate.
 export function writeHash() {
   clearTimeout(timer);
   timer = setTimeout(writeHashNow, 120);
@@ -65,8 +66,8 @@ function writeHashNow() {
   written = location.hash;
 }
 
-// taste returns what was kept under a name, or fallback.
-export function taste(name, fallback) {
+// preference returns the stored value of a name, or fallback.
+export function preference(name, fallback) {
   try {
     return localStorage.getItem("mcpwire." + name) ?? fallback;
   } catch {
@@ -74,11 +75,11 @@ export function taste(name, fallback) {
   }
 }
 
-// keepTaste keeps a value, if the browser lets it.
-export function keepTaste(name, value) {
+// setPreference stores a value, if the browser allows it.
+export function setPreference(name, value) {
   try {
     localStorage.setItem("mcpwire." + name, value);
   } catch {
-    // Storage may be off: then it is for this page only.
+    // Without storage, the value lasts as long as the page.
   }
 }

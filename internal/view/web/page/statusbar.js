@@ -1,4 +1,4 @@
-// The line at the bottom, the bar that shows loading, and what stands in the list's place as long as there is nothing in it.
+// The status line, the progress bar, and the text in an empty list.
 import { byId, h } from "./dom.js";
 import { fmtCount, plural } from "./format.js";
 import { isPending } from "./row.js";
@@ -8,7 +8,7 @@ import { on, view } from "./state.js";
 import { store } from "./store.js";
 import { reconnect } from "./stream.js";
 
-const bar = { searching: null, offline: null, timer: 0 };
+const bar = { searching: null, timer: 0 };
 
 on("searching", (s) => {
   bar.searching = s.busy ? s : null;
@@ -20,15 +20,15 @@ on("reset", drawProgress);
 on("online", () => showOffline(null));
 on("offline", showOffline);
 
-// drawStatus counts what is in the list.
+// drawStatus shows counts in the status line.
 export function drawStatus(shown) {
   if (!store.synced) drawProgress();
   const parts = [];
   const add = (text, cls) => parts.push(h("span", { class: cls || "", text }));
-  const total = Math.max(store.total + (exported ? store.roots.length : 0), shown); // of what was captured
+  const total = Math.max(store.total + (exported ? store.roots.length : 0), shown);
   add(plural(shown, view.frames ? "frame" : "row") + (view.frames || shown === total ? "" : " of " + fmtCount(total)));
-  const waits = countWaiting();
-  if (waits) add("… " + fmtCount(waits) + (exported ? " without an answer" : " running"), "running");
+  const pending = countPending();
+  if (pending) add("… " + fmtCount(pending) + " pending", "pending");
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
   if (exported) add("exported page");
   else add(servers ? "● " + plural(servers, "server") + " live" : "○ no server live", servers ? "livetext" : "");
@@ -39,21 +39,19 @@ export function drawStatus(shown) {
   el.replaceChildren(...parts);
 }
 
-let waitingCount = 0;
-let waitingRows = new Set();
+const pendingRows = new Set();
 
-// noteWaiting keeps count of the rows that wait for something.
-export function noteWaiting(changed) {
-  for (const r of changed) if (isPending(r)) waitingRows.add(r);
+// trackPending remembers rows that are pending.
+export function trackPending(changed) {
+  for (const r of changed) if (isPending(r)) pendingRows.add(r);
 }
 
-function countWaiting() {
-  for (const r of waitingRows) if (!isPending(r) || store.rows.get(r.q) !== r) waitingRows.delete(r);
-  waitingCount = waitingRows.size;
-  return waitingCount;
+function countPending() {
+  for (const r of pendingRows) if (!isPending(r) || store.rows.get(r.q) !== r) pendingRows.delete(r);
+  return pendingRows.size;
 }
 
-// readingShare is how much of the captures has been read.
+// readingShare returns the share of the captures that has been read.
 function readingShare() {
   let read = 0;
   let size = 0;
@@ -94,14 +92,14 @@ function showOffline(o) {
   const until = Date.now() + o.wait;
   const say = () => {
     const left = Math.max(0, Math.ceil((until - Date.now()) / 1000));
-    text.textContent = "The connection to mcpwire is lost. What you see stays. Trying again " + (left > 1 ? "in " + left + " s." : "now…");
+    text.textContent = "The connection to mcpwire is lost. The rows stay. Trying again " + (left > 1 ? "in " + left + " s." : "now…");
   };
   say();
   bar.timer = setInterval(say, 500);
   el.append(h("button", { type: "button", text: "Try now", on: { click: reconnect } }));
 }
 
-// drawEmpty says why the list is empty, if it is, and what to do.
+// drawEmpty explains why the list is empty, if it is, and what to do.
 export function drawEmpty(shown, clearFilter) {
   const el = byId("empty");
   const state = shown ? "" : !store.synced && !exported ? "loading" : view.filter || view.findings ? "filtered" : "none";
@@ -125,20 +123,20 @@ function nothingFound(clearFilter) {
 }
 
 function nothingYet() {
-  if (exported) return [h("h2", { text: "Nothing to show" }), h("p", { text: "This page was exported without any row." })];
+  if (exported) return [h("h2", { text: "Nothing to show" }), h("p", { text: "This page was exported without rows." })];
   const command = (text, what) => h("li", {}, h("code", { text }), h("span", { text: what }));
   return [
     h("h2", { text: "Waiting for traffic" }),
-    h("p", { text: "Whatever goes through a tap on this machine shows here at once." }),
+    h("p", { text: "The traffic of every tap on this machine appears here at once." }),
     h("ul", { class: "commands" },
-      command("mcpwire tap -- COMMAND", "runs a server, and records what it and its client say"),
+      command("mcpwire tap -- COMMAND", "runs a server and records its traffic"),
       command("mcpwire tap URL --listen ADDR", "the same for a server on HTTP"),
-      command("mcpwire wrap NAME", "puts a tap into the configuration of a host, for a server that it has")),
+      command("mcpwire wrap NAME", "puts a tap in front of a server, in the configuration of a host")),
     h("p", {}, "Or drop a capture file anywhere here, or ", h("button", { type: "button", class: "link", text: "choose one", on: { click: () => byId("file").click() } }), "."),
   ];
 }
 
-// leftText says what an exported page leaves out.
+// leftText describes what an exported page does not have.
 export function leftText(left) {
   const parts = [];
   if (left.rows) parts.push(plural(left.rows, "older row"));

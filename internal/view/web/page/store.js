@@ -1,44 +1,43 @@
-// The rows that the server has sent, in order. Changes wait until the next frame, and come in slices, so that 100,000 rows do not stop the page.
+// The rows that the server has sent, in order. Changes are applied before a frame, and in slices,
+// so that 100,000 rows do not block the page.
 import { nextPaint } from "./dom.js";
 import { Row } from "./row.js";
 import { emit } from "./state.js";
 
-const sliceMs = 7;
+const sliceMs = 7; // of work before a frame
 
 export const store = {
   rows: new Map(), // by q
   roots: [], // by q
   hub: "",
-  version: 0,
-  skew: 0, // ms that the clock here is behind that of the server
-  frozen: 0,
+  skew: 0, // ms that the clock is behind that of the server
+  frozen: 0, // the time of the export, in an exported page
   synced: false,
   paused: false,
-  waiting: 0, // changes that came during the pause
+  waiting: 0, // changes since the pause began
   sessions: [],
   sources: [],
-  first: 0, // when the first row was
-  expected: 0, // how many rows the server has, about
-  total: 0, // how many rows the timeline has had, whatever the filter is
-  tool: "",
+  first: 0, // time of the first row
+  expected: 0, // rows of the model, about
+  total: 0, // rows that the timeline has had, regardless of the filter
 };
 
 let queue = []; // lists of rows, or {gone: list}
 let scheduled = false;
-let fresh = []; // roots that are new
-let lost = false; // some roots are gone
+let newRoots = []; // roots to add
+let rootsDropped = false; // some roots are no longer in rows
 let changed = new Set();
 
-// now is the time on the server's clock; in an exported page, when it was exported.
+// now returns the time of the server; in an exported page, the time of the export.
 export function now() {
   return store.frozen || Date.now() + store.skew;
 }
 
-// resetStore forgets everything.
+// resetStore drops everything.
 export function resetStore() {
   queue = [];
-  fresh = [];
-  lost = false;
+  newRoots = [];
+  rootsDropped = false;
   store.rows = new Map();
   store.roots = [];
   store.waiting = 0;
@@ -48,20 +47,20 @@ export function resetStore() {
   emit("reset");
 }
 
-// putRows takes rows as the server sends them.
+// putRows adds or replaces rows, as the server sends them.
 export function putRows(list) {
   queue.push(list);
   if (store.paused) store.waiting += list.length;
   schedule();
 }
 
-// dropRows forgets rows by their q.
+// dropRows drops rows by their q.
 export function dropRows(list) {
   queue.push({ gone: list });
   schedule();
 }
 
-// setPaused stops the list, or lets it go on.
+// setPaused pauses or resumes the list.
 export function setPaused(paused) {
   store.paused = paused;
   store.waiting = 0;
@@ -80,7 +79,7 @@ function schedule() {
   nextPaint(drain);
 }
 
-// compact keeps what waits during a pause bounded: of each row the last state is enough.
+// compact bounds the queue during a pause: only the last state of each row is needed.
 function compact() {
   if (queue.length < 400) return;
   const last = new Map();
@@ -101,16 +100,15 @@ function drain() {
   let i = 0;
   while (i < queue.length && (i === 0 || performance.now() < end)) {
     const item = queue[i++];
-    if (!Array.isArray(item)) forget(item.gone);
+    if (!Array.isArray(item)) drop(item.gone);
     else if (item.length > 600) queue.splice(i, 0, ...slices(item));
-    else for (const j of item) take(j);
+    else for (const j of item) putRow(j);
   }
   queue = queue.slice(i);
-  settle();
+  sortRoots();
   emit("rows", changed);
   changed = new Set();
   if (queue.length) schedule();
-  else emit("drained");
 }
 
 function slices(list) {
@@ -119,29 +117,30 @@ function slices(list) {
   return out;
 }
 
-function take(j) {
+function putRow(j) {
   let r = store.rows.get(j.q);
   if (!r) {
     r = new Row(j.q);
-    r.take(j);
+    r.update(j);
     store.rows.set(j.q, r);
-    if (r.p) adopt(r);
-    else fresh.push(r);
+    if (r.p) addInside(r);
+    else newRoots.push(r);
   } else {
     const parent = r.p;
-    r.take(j);
+    r.update(j);
     if (parent !== r.p) moveRow(r, parent);
   }
   changed.add(r);
 }
 
-// adopt puts a row inside its parent. A parent may come later than what is inside it: then its place is kept by a row without anything.
-function adopt(r) {
+// addInside adds a row to its parent. If the parent has not arrived yet, an empty row takes its
+// place.
+function addInside(r) {
   let parent = store.rows.get(r.p);
   if (!parent) {
-    parent = new Row(r.p).take({ at: r.at, c: r.c, srv: r.srv });
+    parent = new Row(r.p).update({ at: r.at, c: r.c, srv: r.srv });
     store.rows.set(r.p, parent);
-    fresh.push(parent);
+    newRoots.push(parent);
   }
   if (!parent.kids) parent.kids = [];
   insert(parent.kids, r);
@@ -150,9 +149,9 @@ function adopt(r) {
 
 function moveRow(r, from) {
   if (from) remove(store.rows.get(from)?.kids, r);
-  else lost = true;
-  if (r.p) adopt(r);
-  else fresh.push(r);
+  else rootsDropped = true;
+  if (r.p) addInside(r);
+  else newRoots.push(r);
 }
 
 function remove(list, r) {
@@ -166,31 +165,31 @@ function insert(list, r) {
   if (list[i - 1] !== r) list.splice(i, 0, r);
 }
 
-function forget(list) {
+function drop(list) {
   for (const q of list) {
     const r = store.rows.get(q);
     if (!r) continue;
     store.rows.delete(q);
     if (r.p) remove(store.rows.get(r.p)?.kids, r);
-    else lost = true;
+    else rootsDropped = true;
     for (const kid of r.kids || []) store.rows.delete(kid.q);
   }
 }
 
-// settle brings the order of the timeline up to date, once per slice.
-function settle() {
-  if (lost) {
+// sortRoots updates the timeline, once per slice.
+function sortRoots() {
+  if (rootsDropped) {
     const keep = (r) => store.rows.get(r.q) === r && !r.p;
     store.roots = store.roots.filter(keep);
-    fresh = fresh.filter(keep);
-    lost = false;
+    newRoots = newRoots.filter(keep);
+    rootsDropped = false;
   }
-  if (fresh.length) {
-    fresh.sort((a, b) => a.q - b.q);
+  if (newRoots.length) {
+    newRoots.sort((a, b) => a.q - b.q);
     const roots = store.roots;
-    if (!roots.length || fresh[0].q > roots[roots.length - 1].q) for (const r of fresh) roots.push(r);
-    else store.roots = merge(roots, fresh);
-    fresh = [];
+    if (!roots.length || newRoots[0].q > roots[roots.length - 1].q) for (const r of newRoots) roots.push(r);
+    else store.roots = merge(roots, newRoots);
+    newRoots = [];
   }
   if (store.roots.length) store.first = store.roots[0].at;
 }
@@ -206,7 +205,7 @@ function merge(a, b) {
   return out;
 }
 
-// allOf yields a row and all inside it, without recursion.
+// allOf yields a row and all rows inside it, without recursion.
 export function* allOf(r) {
   const stack = [r];
   while (stack.length) {

@@ -1,11 +1,11 @@
-// The connection to the server: an event stream that is taken up again where it broke off.
+// The event stream from the server, which resumes after a failure.
 import { apiGet } from "./api.js";
 import { dropRows, putRows, resetStore, store } from "./store.js";
 import { emit } from "./state.js";
 
 const link = { source: null, filter: "", retry: 0, timer: 0, id: "", clear: false };
 
-// connect follows the rows that a filter shows. What was there stays until the first answer.
+// connect follows the rows that match a filter. The present rows stay until the first event.
 export function connect(filter) {
   link.filter = filter;
   link.id = "";
@@ -14,7 +14,7 @@ export function connect(filter) {
   open();
 }
 
-// reconnect tries at once.
+// reconnect connects without delay.
 export function reconnect() {
   link.retry = 0;
   open();
@@ -38,10 +38,7 @@ function open() {
   on("gone", dropRows);
   on("sources", (list) => emit("sources", (store.sources = list)));
   on("sessions", sessions);
-  on("total", (n) => {
-    store.total = n;
-    emit("total");
-  });
+  on("total", (n) => (store.total = n));
   on("searching", (s) => emit("searching", s));
   on("synced", () => {
     store.synced = true;
@@ -52,7 +49,7 @@ function open() {
 
 const maxSessions = 1000;
 
-// sessions takes cards that are new or have changed.
+// sessions adds or replaces sessions.
 function sessions(list) {
   const by = new Map(store.sessions.map((c) => [c.capture + " " + (c.session || 0), c]));
   for (const c of list) by.set(c.capture + " " + (c.session || 0), c);
@@ -65,7 +62,6 @@ function hello(m) {
   if (m.reset || link.clear || (store.hub && store.hub !== m.hub)) resetStore();
   link.clear = false;
   store.hub = m.hub;
-  store.tool = m.tool || "";
   store.expected = m.rows || 0;
   store.total = m.total || 0;
   store.skew = m.now ? m.now - Date.now() : 0;
@@ -73,7 +69,8 @@ function hello(m) {
   emit("online", m);
 }
 
-// failed tries again, later each time. Why it failed is asked elsewhere: an EventSource does not tell.
+// failed connects again with a growing delay. An EventSource does not tell why it failed, so
+// another request finds out.
 async function failed(source) {
   source.close();
   const wait = Math.min(15000, 500 * 2 ** link.retry++);

@@ -1,18 +1,18 @@
-// The tab HTTP: request line, status and all headers in their order.
+// The tab HTTP: request line, status line and all headers in order.
 import { h } from "./dom.js";
 import { fmtSize, plural } from "./format.js";
 import { spansInto } from "./lines.js";
 import { isolated } from "./safetext.js";
 
-// tabHTTP shows the heads of an exchange.
+// tabHTTP returns the content of the tab.
 export function tabHTTP(d) {
   const x = d.http;
   const box = h("div", { class: "http" });
   box.append(head("Request", x.request), head("Response", x.response));
   const notes = [];
   if (x.stream) notes.push("event stream with " + plural(x.events || 0, "event"));
-  if (x.bodyBytes) notes.push(fmtSize(x.bodyBytes) + " of body that are no message");
-  if (!x.ended) notes.push("not over yet");
+  if (x.bodyBytes) notes.push(fmtSize(x.bodyBytes) + " of the body are not a message");
+  if (!x.ended) notes.push("in progress");
   if (x.end) notes.push("ended: " + x.end);
   if (notes.length) box.append(h("p", { class: "hint" }, isolated(notes.join(" · "))));
   return box;
@@ -21,7 +21,7 @@ export function tabHTTP(d) {
 function head(title, x) {
   const box = h("section", {}, h("h3", { text: title }));
   if (!x) {
-    box.append(h("p", { class: "hint", text: "There is none yet." }));
+    box.append(h("p", { class: "hint", text: "Not captured yet." }));
     return box;
   }
   box.append(h("p", { class: "startline" + (x.status >= 400 ? " bad" : "") }, isolated(x.line)));

@@ -1,4 +1,4 @@
-// The tabs Request and Response: messages as people read them, with tools for what is long.
+// The tabs Request and Response: messages as people read them.
 import { apiPayload, payloadPath } from "./api.js";
 import { toast } from "./announce.js";
 import { copyText } from "./clipboard.js";
@@ -8,30 +8,31 @@ import { linesView } from "./lines.js";
 import { mediaView } from "./media.js";
 import { exported } from "./source.js";
 import { isolated } from "./safetext.js";
-import { keepTaste, taste } from "./state.js";
+import { preference, setPreference } from "./state.js";
+import { severitySign } from "./tab-findings.js";
 
 const copyLimit = 8 << 20;
 
-// tabPayload shows payloads, one below the other. parts: [{title, payload}]; d: the detail that they are of.
+// tabPayload returns the content of a tab with payloads of a detail. parts is [{title, payload}].
 export function tabPayload(d, parts) {
   const box = h("div", { class: "payloads" });
   const shown = parts.filter((p) => p.payload);
-  for (const p of shown) box.append(payloadView(d, p.payload, shown.length > 1 || p.always ? p.title : ""));
+  for (const p of shown) box.append(payloadView(d, p.payload, shown.length > 1 ? p.title : ""));
   return box;
 }
 
-// payloadView shows one payload.
+// payloadView returns an element with one payload.
 export function payloadView(d, payload, title) {
   const box = h("section", { class: "payload" });
   const place = h("div", { class: "place" });
   const modes = ["pretty", "tree", "raw"].filter((m) => m === "pretty" || (m === "tree" && payload.form === "json") || (m === "raw" && rawOf(d, payload)));
-  let mode = modes.includes(taste("mode", "pretty")) ? taste("mode", "pretty") : "pretty";
+  let mode = modes.includes(preference("mode", "pretty")) ? preference("mode", "pretty") : "pretty";
   const draw = () => place.replaceChildren(body(d, payload, mode));
   const bar = h("div", { class: "bar" });
   if (title) bar.append(h("h3", { text: title }));
   bar.append(modeButtons(modes, () => mode, (m) => {
     mode = m;
-    keepTaste("mode", m);
+    setPreference("mode", m);
     draw();
   }));
   bar.append(wrapButton(box), h("span", { class: "size", text: fmtSize(payload.len) }), h("span", { class: "grow" }), copyButton(d, payload));
@@ -42,11 +43,11 @@ export function payloadView(d, payload, title) {
   draw();
   box.append(place);
   const left = (payload.left || 0) - inBlobs(payload);
-  if (left > 0) box.append(h("p", { class: "note", text: fmtSize(left) + " more are not shown" + (exported ? "." : ": download the payload to see all of it.") }));
+  if (left > 0) box.append(h("p", { class: "note", text: fmtSize(left) + " more not shown" + (exported ? "." : ": download the payload to see all of it.") }));
   return box;
 }
 
-// inBlobs is how much Base64 the lines say in short.
+// inBlobs returns the bytes of Base64 that the lines abbreviate.
 function inBlobs(payload) {
   return (payload.blobs || []).reduce((n, b) => n + Math.ceil((b.len || 0) / 3) * 4, 0);
 }
@@ -66,17 +67,15 @@ function body(d, payload, mode) {
   return linesView(mode === "raw" ? rawOf(d, payload).lines : payload.lines || [], opts);
 }
 
-const severities = { error: ["✖", "l-error"], warning: ["▲", "l-warning"] };
-
 function markFinding(line, finding) {
-  const [glyph, cls] = severities[finding.severity] || ["ℹ", "l-info"];
+  const [glyph, cls] = severitySign(finding);
   const note = h("span", { class: "linenote " + cls }, glyph + " ", isolated(finding.message));
   line.classList.add("has-finding");
   line.append(note);
 }
 
 function modeButtons(modes, current, pick) {
-  const group = h("div", { class: "segments", role: "group", "aria-label": "How to show it" });
+  const group = h("div", { class: "segments", role: "group", "aria-label": "Format" });
   const names = { pretty: "Pretty", tree: "Tree", raw: "Raw" };
   const refresh = () => [...group.children].forEach((b, i) => b.setAttribute("aria-pressed", String(modes[i] === current())));
   for (const m of modes) {
@@ -89,7 +88,7 @@ function modeButtons(modes, current, pick) {
   return group;
 }
 
-// wrapButton lets long lines of a box go on in the next, or not.
+// wrapButton returns a button that switches the wrapping of long lines in a box.
 export function wrapButton(box) {
   const button = h("button", { type: "button", class: "wrapbutton", text: "Wrap" });
   const set = (wrap) => {
@@ -98,10 +97,10 @@ export function wrapButton(box) {
   };
   button.addEventListener("click", () => {
     const wrap = button.getAttribute("aria-pressed") !== "true";
-    keepTaste("wrap", wrap ? "1" : "0");
+    setPreference("wrap", wrap ? "1" : "0");
     set(wrap);
   });
-  set(taste("wrap", "1") === "1");
+  set(preference("wrap", "1") === "1");
   return button;
 }
 
@@ -109,7 +108,7 @@ function copyButton(d, payload) {
   return h("button", { type: "button", text: "Copy", on: { click: () => copyPayload(d, payload) } });
 }
 
-// copyPayload copies a message as it was on the wire.
+// copyPayload copies a message as it was on the wire; in an exported page, as it is shown.
 export async function copyPayload(d, payload) {
   try {
     if (exported) return copyText(plainLines(payload.lines), "what is shown");
@@ -121,7 +120,7 @@ export async function copyPayload(d, payload) {
   }
 }
 
-// plainLines is lines as text.
+// plainLines returns lines as text.
 function plainLines(lines) {
   return (lines || []).map((l) => "  ".repeat(Math.min(l.d || 0, 200)) + (l.s || []).map((s) => s.t).join("")).join("\n");
 }

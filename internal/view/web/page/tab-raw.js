@@ -1,4 +1,5 @@
-// The tab Raw: the exact bytes of each event, what cannot be seen marked, or as hexadecimal digits.
+// The tab Raw: the exact bytes of each event, as text with marked invisible characters or as
+// hexadecimal digits.
 import { apiPayload } from "./api.js";
 import { h } from "./dom.js";
 import { fmtMs, fmtSize, plural } from "./format.js";
@@ -10,7 +11,7 @@ import { wrapButton } from "./tab-payload.js";
 const hexBytes = 64 << 10;
 const arrows = { c2s: "→", s2c: "←", err: "~" };
 
-// tabRaw shows the events of a row.
+// tabRaw returns the content of the tab.
 export function tabRaw(d) {
   const box = h("div", { class: "raw" });
   for (const e of d.raw || []) box.append(rawEvent(d, e));
@@ -37,13 +38,13 @@ function rawEvent(d, e) {
   const notes = [];
   if (e.encoding) notes.push("content coding " + e.encoding);
   if (e.framing) notes.push("framing " + e.framing);
-  if (e.why) notes.push("no plain JSON: " + e.why);
-  if (e.redacted?.length) notes.push(plural(e.redacted.length, "secret") + " hidden");
+  if (e.why) notes.push("not plain JSON: " + e.why);
+  if (e.redacted?.length) notes.push(plural(e.redacted.length, "secret") + " redacted");
   if (e.cut) notes.push("only the beginning was recorded");
   if (notes.length) box.append(h("p", { class: "hint" }, isolated(notes.join(" · "))));
   text();
   box.append(place);
-  if (e.left) box.append(h("p", { class: "note", text: fmtSize(e.left) + " more are not shown." }));
+  if (e.left) box.append(h("p", { class: "note", text: fmtSize(e.left) + " more not shown." }));
   return box;
 }
 
@@ -77,7 +78,7 @@ function hexRowsOf(bytes) {
   return rows;
 }
 
-// hexTable is one text: thousands of cells would be slow.
+// hexTable returns a dump as one text, because thousands of cells would be slow.
 function hexTable(rows) {
   const text = rows.map(([o, digits, ascii]) => Number(o).toString(16).padStart(6, "0") + "  " + digits.padEnd(48) + "  " + ascii).join("\n");
   return h("pre", { class: "hex", tabindex: "0", "aria-label": "Bytes in hexadecimal digits", text });

@@ -1,10 +1,10 @@
-// The tab SSE: the events of a stream with their fields.
+// The tab SSE: the events of a stream.
 import { h } from "./dom.js";
 import { fmtMs, fmtSize, plural } from "./format.js";
 import { spansInto } from "./lines.js";
 import { isolated } from "./safetext.js";
 
-// tabSSE shows a table of events.
+// tabSSE returns the content of the tab.
 export function tabSSE(d) {
   const x = d.sse;
   const box = h("div", { class: "sse" });

@@ -1,9 +1,9 @@
-// The tab Summary: what happened, in plain words.
+// The tab Summary: the exchange in words.
 import { h } from "./dom.js";
 import { fmtMs, plural } from "./format.js";
 import { isolated } from "./safetext.js";
 
-// tabSummary shows words and facts. go: shows the row of a number.
+// tabSummary returns the content of the tab. go shows the row with a number.
 export function tabSummary(d, go) {
   const box = h("div", { class: "summary" });
   for (const words of d.summary?.words || []) box.append(h("p", { class: "words" }, isolated(words)));
@@ -13,10 +13,10 @@ export function tabSummary(d, go) {
   if (d.rounds?.length > 1) box.append(section("Rounds", d.rounds.map((r) => insideLine(r.seq, "→", "#" + r.n, [statusWord(r.status), fmtMs(r.wallMs)], go))));
   if (d.inside?.length) {
     const list = d.inside.map((r) => insideLine(r.seq, r.glyph, r.summary, ["+" + fmtMs(r.atMs), r.wallMs ? fmtMs(r.wallMs) : ""], go));
-    box.append(section("Inside", list, d.gone ? plural(d.gone, "older one") + " made room." : ""));
+    box.append(section("Inside", list, d.gone ? plural(d.gone, "older row") + " evicted." : ""));
   }
   if (d.others?.length) box.append(section("On the other side of the bridge", d.others.map((r) => insideLine(r.seq, r.glyph, r.summary, [r.side], go))));
-  if (d.redacted) box.append(h("p", { class: "hint", text: plural(d.redacted, "secret") + " hidden when it was recorded." }));
+  if (d.redacted) box.append(h("p", { class: "hint", text: plural(d.redacted, "secret") + " redacted when it was recorded." }));
   return box;
 }
 
@@ -24,7 +24,7 @@ function statusWord(s) {
   return String(s || "").replaceAll("_", " ");
 }
 
-// factList shows names and values.
+// factList returns a list of names and values.
 function factList(facts) {
   const dl = h("dl", { class: "facts" });
   for (const f of facts) dl.append(h("dt", {}, isolated(f.name)), h("dd", {}, isolated(f.value)));

@@ -6,7 +6,7 @@ import { escapeLine, isolated } from "./safetext.js";
 const segmentClass = { server: "s-server", client: "s-client", human: "s-client", round: "s-round", task: "s-task", stream: "s-stream", wait: "s-client", network: "s-round" };
 const barHeight = 22;
 
-// tabTiming draws the segments, and says the same in a table.
+// tabTiming returns the content of the tab: the segments as a picture and as a table.
 export function tabTiming(d) {
   const t = d.timing;
   const box = h("div", { class: "timing" });
@@ -42,7 +42,7 @@ function picture(t) {
 
 function table(t) {
   const out = h("table", { class: "wide" }, h("caption", { class: "vh", text: "Segments" }));
-  out.append(h("thead", {}, h("tr", {}, ...["", "What", "From", "To", "Took"].map((s, i) => h("th", { scope: "col", class: i > 1 ? "right" : "" }, s || h("span", { class: "vh", text: "Colour" }))))));
+  out.append(h("thead", {}, h("tr", {}, ...["", "What", "From", "To", "Took"].map((s, i) => h("th", { scope: "col", class: i > 1 ? "right" : "" }, s || h("span", { class: "vh", text: "Color" }))))));
   const body = h("tbody", {});
   for (const s of t.segments) {
     const cls = Object.hasOwn(segmentClass, s.kind) ? segmentClass[s.kind] : "s-server";

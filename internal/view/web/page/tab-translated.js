@@ -1,11 +1,12 @@
-// The tab Translated: what a bridge made of messages. Before and after stand side by side, or, where there is no room, each line above what became of it.
+// The tab Translated: messages before and after a bridge, side by side or, where there is little
+// space, line by line.
 import { h } from "./dom.js";
 import { fmtSize, plural } from "./format.js";
-import { spansInto, wideIndent } from "./lines.js";
+import { indentOf, spansInto } from "./lines.js";
 import { isolated } from "./safetext.js";
 import { payloadView } from "./tab-payload.js";
 
-// tabTranslated shows messages before and after. go: shows the row of a number.
+// tabTranslated returns the content of the tab. go shows the row with a number.
 export function tabTranslated(d, go) {
   const box = h("div", { class: "translated" });
   for (const t of d.translated) box.append(h("section", {}, heading(t, go), t.lines ? pairs(t) : apart(d, t)));
@@ -14,7 +15,7 @@ export function tabTranslated(d, go) {
 
 function heading(t, go) {
   const side = (m) => {
-    if (!m) return h("span", { class: "hint", text: "nothing that is still there" });
+    if (!m) return h("span", { class: "hint", text: "evicted" });
     const name = (m.side ? m.side + " " : "") + "#" + m.n;
     return h("span", {}, m.row ? h("button", { type: "button", class: "tolink", text: name, title: "Go to the other side", on: { click: () => go(m.row) } }) : h("b", { text: name }), " ", h("span", { class: "n", text: fmtSize(m.len) }));
   };
@@ -27,15 +28,15 @@ function apart(d, t) {
 
 function pairs(t) {
   const box = h("div", { class: "pairs lines", role: "group", "aria-label": "Before and after" });
-  if (!t.changed) box.append(h("p", { class: "hint whole", text: "✓ The same, as it is." }));
+  if (!t.changed) box.append(h("p", { class: "hint whole", text: "✓ Unchanged." }));
   for (const [b, a, differs] of t.lines) {
     if (!b && !a) {
-      box.append(h("p", { class: "hint whole", text: "⋯ " + plural(differs, "line") + " that are the same" }));
+      box.append(h("p", { class: "hint whole", text: "⋯ " + plural(differs, "line") + " unchanged" }));
       continue;
     }
     box.append(half(t.before, b, differs, "old", "−"), half(t.after, a, differs, "new", "+"));
   }
-  if (t.before.left || t.after.left) box.append(h("p", { class: "hint whole", text: "There is more, which is not shown." }));
+  if (t.before.left || t.after.left) box.append(h("p", { class: "hint whole", text: "There are more lines, which are not shown." }));
   return box;
 }
 
@@ -45,7 +46,7 @@ function half(m, n, differs, side, sign) {
   const line = n && m.lines[n - 1];
   const el = h("div", { class: "line " + side + (line ? (differs ? " differs" : " equal") : " none") });
   if (!line) return el;
-  el.style.setProperty("--d", String(wideIndent(line.d)));
+  el.style.setProperty("--d", String(indentOf(line.d)));
   if (differs) el.append(h("span", { class: "sign", "aria-hidden": "true", text: sign }), h("span", { class: "vh", text: words[side] }));
   const text = h("bdi", { class: "code" });
   spansInto(text, line.s, true);

@@ -1,8 +1,9 @@
-// Tabs: the pattern of ARIA, with arrow keys and one tab stop.
+// Tabs, after the pattern of ARIA: arrow keys and one tab stop.
 import { h } from "./dom.js";
 
 export class Tabs {
-  // list: [{id, label}…]; pick(id) is called when the reader chooses one. panel is the element that all of them share.
+  // list is [{id, label}…]. pick(id) is called when the user selects a tab. panel is the element
+  // that all tabs share.
   constructor(root, panel, list, pick) {
     this.root = root;
     this.panel = panel;
@@ -31,10 +32,10 @@ export class Tabs {
     this.buttons.get(next).focus();
   }
 
-  // select shows which one is chosen.
+  // select marks a tab as selected.
   select(id) {
     this.current = id;
-    this.offer(id, true);
+    this.setVisible(id, true);
     for (const [name, b] of this.buttons) {
       b.setAttribute("aria-selected", String(name === id));
       b.tabIndex = name === id ? 0 : -1;
@@ -43,12 +44,12 @@ export class Tabs {
     this.buttons.get(id)?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
-  // offer hides one, or shows it. The one that is chosen stays.
-  offer(id, there) {
-    this.buttons.get(id).hidden = !there && id !== this.current;
+  // setVisible shows or hides a tab. The selected tab stays visible.
+  setVisible(id, visible) {
+    this.buttons.get(id).hidden = !visible && id !== this.current;
   }
 
-  // count shows a number beside a label, and whether there is anything behind it.
+  // count shows a number beside a label, and grays out an empty tab.
   count(id, text, empty) {
     const b = this.buttons.get(id);
     b.lastChild.textContent = text;

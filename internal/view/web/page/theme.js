@@ -1,15 +1,15 @@
-// Light, dark, or as the system has it.
+// The theme: light, dark, or that of the system.
 import { byId } from "./dom.js";
-import { keepTaste, taste } from "./state.js";
+import { preference, setPreference } from "./state.js";
 
 const themeNames = ["auto", "light", "dark"];
 
-// initTheme applies what was chosen last.
+// initTheme applies the stored theme, and lets the user change it.
 export function initTheme() {
-  set(taste("theme", "auto"));
+  set(preference("theme", "auto"));
   byId("b-theme").addEventListener("click", () => {
     const next = themeNames[(themeNames.indexOf(document.documentElement.dataset.theme || "auto") + 1) % themeNames.length];
-    keepTaste("theme", next);
+    setPreference("theme", next);
     set(next);
   });
 }

@@ -1,19 +1,19 @@
-// The waterfall: when a row was, beside the others that can be seen. One small picture per row.
+// The waterfall: the time of a row, relative to the visible rows. Each row has a separate picture.
 import { svg } from "./dom.js";
 import { fmtMs } from "./format.js";
 import { isPending, rowEnd, toneOf } from "./row.js";
 
-const scaleWidth = 1000; // of a picture's own coordinates
+const scaleWidth = 1000; // in the coordinates of a picture
 
-// newWave makes an empty picture of a row.
+// newWave returns an empty picture.
 export function newWave() {
   const box = svg("svg", { class: "wave", viewBox: "0 0 " + scaleWidth + " 24", preserveAspectRatio: "none", "aria-hidden": "true", focusable: "false" });
   box.append(svg("path", { class: "w-server", d: "" }), svg("path", { class: "w-human", d: "" }));
   return box;
 }
 
-// waveSpan returns the time that rows take up, with some room, as {from, to}. What is still open runs off the edge, unless it began a short while ago: a stream that is open for hours
-// would leave no room for the rest.
+// waveSpan returns the time that rows cover, with a margin, as {from, to}. It includes now only if
+// that is close: a stream that has been open for hours would leave no space for the other rows.
 export function waveSpan(rows, now) {
   let from = Infinity;
   let to = -Infinity;
@@ -30,13 +30,13 @@ export function waveSpan(rows, now) {
   return { from, to: from + Math.max(to - from, 1) * 1.04 };
 }
 
-// drawWave brings the picture of a row up to date.
+// drawWave updates the picture of a row.
 export function drawWave(box, r, span, now) {
   const perMs = scaleWidth / (span.to - span.from);
   const x = (r.at - span.from) * perMs;
   const end = (rowEnd(r, now) - span.from) * perMs;
-  const least = 10;
-  const right = x + Math.max(Math.min(end, scaleWidth) - x, least);
+  const minWidth = 10;
+  const right = x + Math.max(Math.min(end, scaleWidth) - x, minWidth);
   let server = "";
   let waited = "";
   let from = x;
@@ -58,7 +58,7 @@ export function drawWave(box, r, span, now) {
   }
 }
 
-// waveBar is the outline of a part; an endless one has no line on the right.
+// waveBar returns the outline of a part; an endless one has no line on the right.
 function waveBar(from, to, endless = false) {
   if (endless) return "M" + to.toFixed(1) + " 8H" + from.toFixed(1) + "V16H" + to.toFixed(1);
   return to > from ? "M" + from.toFixed(1) + " 8H" + to.toFixed(1) + "V16H" + from.toFixed(1) + "Z" : "";
@@ -70,7 +70,7 @@ function place(path, d) {
   path.setAttribute("d", d);
 }
 
-// waveLabel says what a span is, for the head of the column.
+// waveLabel returns the length of a span, for the head of the column.
 export function waveLabel(span) {
   return fmtMs(Math.max(1, Math.round((span.to - span.from) / 1.04)));
 }
