@@ -25,25 +25,23 @@ func exportHTML(ctx context.Context, w io.Writer, paths []string, f *filter.Filt
 	}()
 	server := web.New(hub, &web.Options{Tool: "mcpwire " + Version})
 	defer server.Close()
-	if err := readWhole(ctx, hub, len(paths)); err != nil {
+	if err := readWhole(ctx, hub); err != nil {
 		return err
 	}
 	return server.Export(ctx, w, f)
 }
 
 // readWhole waits until hub has read everything that the captures contain now.
-func readWhole(ctx context.Context, hub *watch.Hub, count int) error {
+func readWhole(ctx context.Context, hub *watch.Hub) error {
 	feed := hub.Subscribe(0)
 	defer feed.Close()
 	for {
-		read := 0
+		whole := hub.Loaded()
 		for _, s := range hub.Sources() {
 			if s.Err != "" {
 				return fail(exitUnexpected, "unreadable", "", errors.New(trace.Escape(s.Path+": "+s.Err)))
 			}
-			if s.State == watch.Complete || s.State == watch.Truncated || s.Size > 0 && s.Read >= s.Size {
-				read++
-			}
+			whole = whole && (s.State == watch.Complete || s.State == watch.Truncated || s.Size > 0 && s.Read >= s.Size)
 		}
 		wait, cancel := context.WithTimeout(ctx, endPoll)
 		err := feed.Next(wait, func(*watch.Batch) {})
@@ -51,7 +49,7 @@ func readWhole(ctx context.Context, hub *watch.Hub, count int) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, context.DeadlineExceeded) && read >= count:
+		case errors.Is(err, context.DeadlineExceeded) && whole:
 			return nil
 		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			return fmt.Errorf("reading the captures: %w", err)

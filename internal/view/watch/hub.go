@@ -159,6 +159,15 @@ func (h *Hub) Read(f func(m *trace.Model)) {
 	f(h.model)
 }
 
+// Loaded reports whether Run has read the captures that it found when it began, up to their last
+// line of then. The sources are at most as many as these captures: two paths of one file are one
+// source.
+func (h *Hub) Loaded() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.phase == following || h.phase == stopped
+}
+
 // ID returns a random text that identifies the hub. Versions of different hubs are unrelated.
 func (h *Hub) ID() string { return h.id }
 
