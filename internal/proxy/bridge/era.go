@@ -341,7 +341,9 @@ func (e *eraProbe) roundTrip(ctx context.Context, up *upstream, frame []byte) (*
 // roundTripMessage sends a request and waits for its response, or for any response if it has no id.
 func (e *eraProbe) roundTripMessage(ctx context.Context, up *upstream, it queuedMessage) probeResult {
 	id := it.id
-	up.sendUrgent(it)
+	if err := up.sendUrgent(it); err != nil {
+		return probeResult{err: err}
+	}
 	for {
 		select {
 		case a := <-e.results:

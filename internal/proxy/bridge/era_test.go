@@ -3,13 +3,16 @@ package bridge
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"mcpwire/internal/proxy/translate"
+	"mcpwire/jsonrpc"
 )
 
 const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
@@ -110,7 +113,7 @@ func TestTranslatedTimeout(t *testing.T) {
 // TestWithdraw: a request that is given up before it was sent is not sent any more, and no
 // cancellation either.
 func TestWithdraw(t *testing.T) {
-	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{"5": {}}, ctx: context.Background()}
+	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100, Logger: slog.New(slog.DiscardHandler)}}, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{"5": {}}, ctx: context.Background()}
 	for _, id := range []string{"3", "4"} {
 		if err := l.trySend(queuedMessage{frame: []byte(id), id: []byte(id)}); err != nil {
 			t.Fatal(err)
@@ -128,6 +131,49 @@ func TestWithdraw(t *testing.T) {
 	if len(l.urgent) != 10 {
 		t.Errorf("%d urgent messages wait, want 10", len(l.urgent))
 	}
+}
+
+// TestUrgentFull: what finds no room among the urgent messages fails at once and is logged, and
+// nobody waits for its answer.
+func TestUrgentFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		b := &Bridge{opts: Options{MaxQueue: 100, Logger: slog.New(slog.NewTextHandler(&log, nil)), HTTP: true}}
+		full := func() *upstream {
+			return &upstream{b: b, notify: make(chan struct{}, 1), urgentBytes: 99, ctx: t.Context()}
+		}
+		pass := &passthrough{b: b, upstream: full(), lastID: new(atomic.Int64), ownCalls: map[string]chan *jsonrpc.Message{}}
+		trans := &translator{b: b, lastID: new(atomic.Int64), upstream: full(), pings: map[int64]chan error{}}
+		probe := &eraProbe{results: make(chan probeResult, 1)}
+		request := func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, "ping", nil) }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, tt := range []struct {
+			name string
+			send func() error
+		}{
+			{"request of a pass-through", func() error { _, err := pass.roundTrip(ctx, request); return err }},
+			{"request repeated after a restart", func() error { return pass.replay(request(jsonrpc.IntID(1))) }},
+			{"notification of a pass-through", func() error { return pass.sendOwn([]byte("{}")) }},
+			{"initialize over HTTP", func() error {
+				return pass.enqueueLocked(&call{method: "initialize"}, queuedMessage{frame: []byte("{}")})
+			}},
+			{"ping of a translator", func() error { return trans.ping(ctx) }},
+			{"request of a translator", func() error { _, err := trans.roundTrip(ctx, request); return err }},
+			{"request of a probe", func() error { _, err := probe.roundTrip(ctx, full(), request(jsonrpc.IntID(1))); return err }},
+		} {
+			log.Reset()
+			if err := tt.send(); !errors.Is(err, errUrgentFull) {
+				t.Errorf("%s: error %v, want %v", tt.name, err, errUrgentFull)
+			}
+			if !strings.Contains(log.String(), "level=WARN") {
+				t.Errorf("%s: the log has no warning: %q", tt.name, log.String())
+			}
+		}
+		if len(pass.ownCalls)+len(trans.retries.ownCalls) != 0 {
+			t.Error("answers are waited for that cannot come")
+		}
+	})
 }
 
 // TestWithdrawTranslated: the same where a translator says what is given up.

@@ -173,7 +173,7 @@ func (p *passthrough) enqueueLocked(c *call, it queuedMessage) (err error) {
 	// Until initialize is answered, other requests have no session.
 	if p.b.opts.HTTP && c.method == mcp.MethodInitialize {
 		p.upstream.setPaused(true)
-		p.upstream.sendUrgent(it)
+		err = p.upstream.sendUrgent(it)
 	} else {
 		err = p.upstream.trySend(it)
 	}
@@ -240,8 +240,8 @@ func (p *passthrough) sendCancellation(c *call, why string) {
 }
 
 // sendOwn sends the server a message of the bridge.
-func (p *passthrough) sendOwn(frame []byte) {
-	p.upstream.sendUrgent(queuedMessage{frame: frame})
+func (p *passthrough) sendOwn(frame []byte) error {
+	return p.upstream.sendUrgent(queuedMessage{frame: frame})
 }
 
 // notification implements forwarder.
@@ -276,7 +276,7 @@ func (p *passthrough) forward(cl *client, frame []byte, event uint64) {
 		cancel()
 	}
 	if err != nil {
-		p.b.opts.Logger.Debug("a message was dropped", "error", err)
+		p.upstream.logDropped(err)
 	}
 }
 
@@ -510,16 +510,32 @@ func (p *passthrough) roundTripMessage(ctx context.Context, it queuedMessage, te
 	answer := p.expectLocked(id)
 	p.mu.Unlock()
 	it.frame, it.id = withID(text(id), id), id
-	p.upstream.sendUrgent(it)
+	if err := p.sendExpected(it); err != nil {
+		return nil, err
+	}
 	select {
 	case m := <-answer:
 		return m, nil
 	case <-ctx.Done():
-		p.mu.Lock()
-		delete(p.ownCalls, jsonrpc.ID(id).Key())
-		p.mu.Unlock()
+		p.forget(id)
 		return nil, fmt.Errorf("no answer in time: %w", context.Cause(ctx))
 	}
+}
+
+// sendExpected sends the server a request of the bridge that expectLocked was called for.
+func (p *passthrough) sendExpected(it queuedMessage) error {
+	err := p.upstream.sendUrgent(it)
+	if err != nil {
+		p.forget(it.id)
+	}
+	return err
+}
+
+// forget ends the wait for the response to a request of the bridge.
+func (p *passthrough) forget(id jsonrpc.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.ownCalls, id.Key())
 }
 
 // ping implements sharedHandler. Any response counts.

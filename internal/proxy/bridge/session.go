@@ -845,7 +845,9 @@ func (p *passthrough) reconnected(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	for _, c := range subscriptions {
-		p.upstream.sendUrgent(queuedMessage{frame: c.listenFrame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: "sent again"}})
+		if err := p.upstream.sendUrgent(queuedMessage{frame: c.listenFrame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: "sent again"}}); err != nil {
+			return fmt.Errorf("subscribe again: %w", err)
+		}
 	}
 	if !resume.hasHandshake() {
 		return nil
@@ -862,10 +864,14 @@ func (p *passthrough) reconnected(ctx context.Context) error {
 		return fmt.Errorf("%w: the server speaks revision %s now, and spoke %s before", errServerChanged, now, before)
 	}
 	if resume.initialized != nil {
-		p.sendOwn(resume.initialized)
+		if err := p.sendOwn(resume.initialized); err != nil {
+			return fmt.Errorf("handshake: %w", err)
+		}
 	}
 	for _, frame := range frames {
-		p.replay(frame)
+		if err := p.replay(frame); err != nil {
+			return fmt.Errorf("restore the session: %w", err)
+		}
 	}
 	p.mu.Lock()
 	p.resume.initializeResult = slices.Clone(answer.Result)
@@ -878,12 +884,12 @@ func (p *passthrough) reconnected(ctx context.Context) error {
 var errServerChanged = errors.New("the server has changed")
 
 // replay sends the server a request and ignores the response.
-func (p *passthrough) replay(frame []byte) {
+func (p *passthrough) replay(frame []byte) error {
 	p.mu.Lock()
 	id := p.ownID()
 	p.expectLocked(id)
 	p.mu.Unlock()
-	p.upstream.sendUrgent(queuedMessage{frame: withID(frame, id), id: id})
+	return p.sendExpected(queuedMessage{frame: withID(frame, id), id: id})
 }
 
 // unsubscribe ends a subscription without subscribers.

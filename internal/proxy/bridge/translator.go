@@ -160,11 +160,13 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 	if o.Cancel && t.upstream.withdraw(jsonrpc.IntID(o.Call)) {
 		return // the cancellation overtook its request, which is now withdrawn
 	}
+	var err error
 	if o.Cancel || t.down {
-		t.upstream.sendUrgent(it) // sent first on the next connection
-		return
+		err = t.upstream.sendUrgent(it) // sent first on the next connection
+	} else if err = t.upstream.trySend(it); err != nil && it.id == nil {
+		t.upstream.logDropped(err)
 	}
-	if err := t.upstream.trySend(it); err != nil && it.id != nil {
+	if err != nil && it.id != nil {
 		t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, clientError(err)))
 	}
 }
@@ -470,7 +472,9 @@ func (t *translator) ping(ctx context.Context) error {
 	t.mu.Unlock()
 	defer t.finishPing(n, nil)
 	id := jsonrpc.IntID(n)
-	t.upstream.sendUrgent(queuedMessage{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id, noLogin: true})
+	if err := t.upstream.sendUrgent(queuedMessage{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id, noLogin: true}); err != nil {
+		return err
+	}
 	select {
 	case err := <-answer:
 		return err
@@ -592,7 +596,9 @@ func (t *translator) roundTrip(ctx context.Context, frame func(id jsonrpc.ID) []
 	l.ownCalls[jsonrpc.ID(id).Key()] = answer
 	t.mu.Unlock()
 	defer t.finishOwn(id, nil)
-	t.upstream.sendUrgent(queuedMessage{frame: frame(id), id: id})
+	if err := t.upstream.sendUrgent(queuedMessage{frame: frame(id), id: id}); err != nil {
+		return nil, err
+	}
 	select {
 	case m := <-answer:
 		return m, nil

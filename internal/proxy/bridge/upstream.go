@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -221,17 +222,38 @@ func (u *upstream) signalSpaceLocked() {
 	}
 }
 
+// errUrgentFull is the error of a full queue of urgent messages. Nobody waits for room in it.
+var errUrgentFull = errors.New("the server takes nothing, not even what is urgent, and too much waits for it already")
+
 // sendUrgent queues a message before all others. It never waits. If MaxQueue is reached, it drops
-// the message: a server that reads nothing does not notice.
-func (u *upstream) sendUrgent(it queuedMessage) {
+// the message, logs that, and returns [errUrgentFull]: the caller must fail what waits for an
+// answer.
+func (u *upstream) sendUrgent(it queuedMessage) error {
 	it.queuedAt = time.Now()
 	u.mu.Lock()
-	if n := len(it.frame); u.urgentBytes == 0 || u.urgentBytes+n <= u.b.opts.MaxQueue {
+	n := len(it.frame)
+	full := u.urgentBytes > 0 && u.urgentBytes+n > u.b.opts.MaxQueue
+	if !full {
 		u.urgent = append(u.urgent, it)
 		u.urgentBytes += n
 	}
 	u.mu.Unlock()
+	if full {
+		u.logDropped(errUrgentFull)
+		return errUrgentFull
+	}
 	signal(u.notify)
+	return nil
+}
+
+// logDropped logs that a message to the server was dropped. That a closed upstream drops messages
+// is expected.
+func (u *upstream) logDropped(err error) {
+	level := slog.LevelWarn
+	if errors.Is(err, jsonrpc.ErrClosed) {
+		level = slog.LevelDebug
+	}
+	u.b.opts.Logger.Log(u.ctx, level, "a message to the server was dropped", "server", u.b.opts.Name, "error", err)
 }
 
 // setPaused holds back the messages that are not urgent, or releases them.
@@ -775,6 +797,8 @@ type connection struct {
 func (u *upstream) probeAlive(c *connection) {
 	sentAt := time.Now().UnixNano()
 	id := jsonrpc.StringID("mcpwire-alive")
+	// If there is no room for the ping, the server has not read for long, and only a message of it
+	// shows that it is alive.
 	u.sendUrgent(queuedMessage{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id, noLogin: true})
 	if !wait.Sleep(u.ctx, aliveTimeout) {
 		return
