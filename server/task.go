@@ -41,7 +41,8 @@ type TaskOptions struct {
 	PollInterval time.Duration
 
 	// MaxTasks limits the unexpired tasks of one owner, including finished ones. Modern callers
-	// without a principal share one limit. Zero means 1000.
+	// without a principal share one limit. Processes that share a Store may exceed it by one task
+	// each if they create tasks at the same time. Zero means 1000.
 	MaxTasks int
 
 	// MaxRunning limits the running tasks of the whole server, including calls that may yet become

@@ -370,6 +370,41 @@ func TestTaskLimits(t *testing.T) {
 	})
 }
 
+// A slowStore is a TaskStore whose lists are out of date when they arrive.
+type slowStore struct{ server.TaskStore }
+
+func (s slowStore) Tasks(ctx context.Context, owner, after string, limit int) ([]*server.Task, error) {
+	list, err := s.TaskStore.Tasks(ctx, owner, after, limit)
+	elapse(time.Second)
+	return list, err
+}
+
+// TestTaskLimitAtOnce sees that calls at once do not exceed MaxTasks.
+func TestTaskLimitAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := dialTasks(t, newTaskServer(t, server.TaskOptions{Store: slowStore{server.NewTaskStore()}, MaxTasks: 3}), coreTasks, "")
+		const calls = 8
+		failed := make(chan error, calls)
+		for range calls {
+			go func() {
+				_, err := c.call("tools/call", `"name":"quick","task":{}`)
+				failed <- err
+			}()
+		}
+		created := 0
+		for range calls {
+			if err := <-failed; err == nil {
+				created++
+			} else if code(err) != jsonrpc.CodeInternalError {
+				t.Errorf("got %v", err)
+			}
+		}
+		if created != 3 {
+			t.Errorf("%d tasks were created, want 3", created)
+		}
+	})
+}
+
 // TestTaskList sees all pages of tasks/list, in the order in which the tasks were made.
 func TestTaskList(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -25,6 +25,8 @@ type taskManager struct {
 	mu sync.Mutex
 	// runs holds the runs by task ID, including those that are not tasks yet.
 	runs map[string]*taskRun
+	// creating holds a channel for each owner whose task is being created. It is closed afterwards.
+	creating map[string]chan struct{}
 	// lastID is the number in the last ID.
 	lastID uint64
 	closed bool
@@ -50,7 +52,7 @@ func newTaskManager(opts TaskOptions) *taskManager {
 	if opts.MaxRunning <= 0 {
 		opts.MaxRunning = defaultMaxRunning
 	}
-	return &taskManager{opts: opts, slots: make(chan struct{}, opts.MaxRunning), runs: make(map[string]*taskRun)}
+	return &taskManager{opts: opts, slots: make(chan struct{}, opts.MaxRunning), runs: make(map[string]*taskRun), creating: make(map[string]chan struct{})}
 }
 
 // A taskRun is a tool call whose handler runs on its own goroutine, so that it can continue as a
@@ -197,6 +199,11 @@ func (tr *taskRun) becomeTask(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	tm := tr.tasks
+	unlock, err := tm.lockOwner(ctx, tr.task.Owner)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
 	existing, err := tm.opts.Store.Tasks(ctx, tr.task.Owner, "", tm.opts.MaxTasks)
 	switch {
 	case err != nil:
@@ -210,6 +217,32 @@ func (tr *taskRun) becomeTask(ctx context.Context) (ok bool, err error) {
 	tr.becameTask = true
 	tm.wg.Go(tr.watchStore)
 	return true, nil
+}
+
+// lockOwner waits until no other call of this process creates a task of the owner, so that calls at
+// once do not exceed MaxTasks. The caller must call unlock.
+func (tm *taskManager) lockOwner(ctx context.Context, owner string) (unlock func(), err error) {
+	for {
+		tm.mu.Lock()
+		other := tm.creating[owner]
+		if other == nil {
+			done := make(chan struct{})
+			tm.creating[owner] = done
+			tm.mu.Unlock()
+			return func() {
+				tm.mu.Lock()
+				delete(tm.creating, owner)
+				tm.mu.Unlock()
+				close(done)
+			}, nil
+		}
+		tm.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // isTask reports whether the run has become a task, independent of the request.
