@@ -359,7 +359,7 @@ func (s *session) cancelTask(c *Call, t *Task, dst []byte) ([]byte, error) {
 	case errors.Is(err, ErrTaskNotFound):
 		return dst, unknownTask(t.ID)
 	case errors.Is(err, errTaskEnded) && t.Core:
-		return dst, invalidParams("the task has ended already, it is %s", string(t.Status))
+		return dst, invalidParams("the task has ended already, it is %s", string(now.Status))
 	case err != nil && !errors.Is(err, errTaskEnded):
 		return dst, err
 	case t.Core:

@@ -201,6 +201,28 @@ func TestTaskCancel(t *testing.T) {
 	}
 }
 
+// A finishingStore is a TaskStore whose tasks complete before the first update.
+type finishingStore struct{ server.TaskStore }
+
+func (s finishingStore) Update(ctx context.Context, id string, change func(*server.Task) error) (*server.Task, error) {
+	if _, err := s.TaskStore.Update(ctx, id, func(t *server.Task) error { t.Status = mcp.TaskStatusCompleted; return nil }); err != nil {
+		return nil, err
+	}
+	return s.TaskStore.Update(ctx, id, change)
+}
+
+// TestTaskCancelTooLate sees that the error for a task that ended meanwhile has the status in which
+// it ended.
+func TestTaskCancelTooLate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := dialTasks(t, newTaskServer(t, server.TaskOptions{Store: finishingStore{server.NewTaskStore()}}), coreTasks, "")
+		_, err := c.call("tasks/cancel", `"taskId":"`+c.start("slow", "").TaskID+`"`)
+		if code(err) != jsonrpc.CodeInvalidParams || !strings.Contains(err.Error(), "it is completed") {
+			t.Errorf("got error %v, want one with the status completed", err)
+		}
+	})
+}
+
 // Spec: T36 T37 T38 T39 T28 T26 T57
 func TestTaskOwners(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -359,10 +359,13 @@ func (tr *taskRun) update(ctx context.Context, change func(*Task) error) (*Task,
 	return tr.call.session.srv.updateTask(ctx, tr.task.ID, change)
 }
 
-// updateTask changes a stored task unless it has ended, and sends notifications.
+// updateTask changes a stored task unless it has ended, and sends notifications. It also returns
+// the task with errTaskEnded.
 func (s *Server) updateTask(ctx context.Context, id string, change func(*Task) error) (*Task, error) {
+	var ended Task
 	t, err := s.tasks.opts.Store.Update(ctx, id, func(t *Task) error {
 		if t.Ended() {
+			ended = *t
 			return errTaskEnded
 		}
 		if err := change(t); err != nil {
@@ -371,8 +374,11 @@ func (s *Server) updateTask(ctx context.Context, id string, change func(*Task) e
 		t.Updated = time.Now()
 		return nil
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		s.taskChanged(t)
+	case errors.Is(err, errTaskEnded):
+		t = &ended
 	}
 	return t, err
 }
