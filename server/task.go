@@ -458,6 +458,8 @@ func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05
 // maxSubscribedTasks limits the tasks that the subscriptions of one connection name.
 const maxSubscribedTasks = 1024
 
+var errTooManyTasks = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many tasks watched on this connection (limit %d)", maxSubscribedTasks)
+
 // taskChanged notifies the task's owner in the core protocol, or its subscribers in the extension.
 // It also notifies other servers through the bus, unless the owner is a session, which is local.
 func (s *Server) taskChanged(t *Task) {
@@ -534,8 +536,11 @@ func (s *session) subscribeTasks(c *Call, ids []string) ([]string, error) {
 	if !c.hasTasks() {
 		return nil, missingTasksCapability()
 	}
+	if len(ids) > maxSubscribedTasks {
+		return nil, errTooManyTasks
+	}
 	var own []string
-	for _, id := range ids[:min(len(ids), maxSubscribedTasks)] {
+	for _, id := range ids {
 		if t, err := s.srv.tasks.opts.Store.Task(c, id); err == nil && !t.Core && t.Owner == c.taskOwner() {
 			own = append(own, id)
 		}
@@ -543,7 +548,7 @@ func (s *session) subscribeTasks(c *Call, ids []string) ([]string, error) {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
 	if len(s.subscribedTasks)+len(own) > maxSubscribedTasks {
-		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many tasks watched on this connection (limit %d)", maxSubscribedTasks)
+		return nil, errTooManyTasks
 	}
 	if s.subscribedTasks == nil {
 		s.subscribedTasks = make(map[string]int)

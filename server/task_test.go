@@ -360,6 +360,26 @@ func TestTaskSubscription(t *testing.T) {
 	})
 }
 
+// TestTaskSubscriptionLimit sees that a subscription to too many tasks is rejected, and not cut
+// short.
+func TestTaskSubscriptionLimit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := dialTasks(t, newTaskServer(t, server.TaskOptions{}), modern, "")
+		ids := strings.Repeat(`"unknown",`, 1024) + `"` + c.start("slow", "").TaskID + `"`
+		listened := make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, err := c.conn.Call(ctx, "subscriptions/listen", []byte(`{`+extensionMeta+`,"notifications":{"taskIds":[`+ids+`]}}`))
+			listened <- err
+		}()
+		synctest.Wait()
+		cancel() // a subscription would last until now
+		if err := <-listened; code(err) != jsonrpc.CodeInternalError {
+			t.Errorf("got error %v, want one for too many tasks", err)
+		}
+	})
+}
+
 // TestTaskExpires sees that a task is gone when its time is up, and its handler with it.
 func TestTaskExpires(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
