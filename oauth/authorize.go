@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"mcpwire/internal/net/loopback"
 )
 
 // authorizationTimeout limits the time from the start of an authorization to its callback.
@@ -355,7 +357,7 @@ func (l LoopbackPrompter) Prepare(_ context.Context, known []string) (Prompt, er
 func loopbackHosts(known []string) (hosts []string, path string) {
 	for _, k := range known {
 		u, err := url.Parse(k)
-		if err != nil || u.Scheme != "http" || !isLoopbackHost(u.Hostname()) {
+		if err != nil || u.Scheme != "http" || !loopback.IsHost(u.Hostname()) {
 			continue
 		}
 		if hosts == nil {
@@ -423,7 +425,7 @@ func (lp *loopbackPrompt) URI() string { return "http://" + lp.host + lp.path }
 // Authorize implements [Prompt].
 func (lp *loopbackPrompt) Authorize(ctx context.Context, authorizeURL string) (string, error) {
 	u, err := url.Parse(authorizeURL)
-	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && isLoopbackHost(u.Hostname())) {
+	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && loopback.IsHost(u.Hostname())) {
 		return "", fmt.Errorf("%w: the authorization URL is not one of the web", ErrUntrusted)
 	}
 	lp.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/net/loopback"
 )
 
 // DPoPMode says whether tokens are bound to a key of the client
@@ -450,7 +451,7 @@ func (f *fetcher) checkURL(u *url.URL) error {
 	if u.Host == "" || u.Opaque != "" || u.User != nil || u.Fragment != "" {
 		return fmt.Errorf("%w: a URL that is not absolute, or has a password or a fragment", ErrUntrusted)
 	}
-	if u.Scheme == "https" || u.Scheme == "http" && f.loopback && isLoopbackHost(u.Hostname()) {
+	if u.Scheme == "https" || u.Scheme == "http" && f.loopback && loopback.IsHost(u.Hostname()) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is not https", ErrUntrusted, printable(u.Scheme+"://"+u.Host, 200))

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"mcpwire/internal/net/loopback"
 )
 
 // Defaults of [EgressOptions].
@@ -162,7 +164,7 @@ func (t *egressTransport) choose(req *http.Request) (*http.Transport, error) {
 	switch {
 	case req.URL.Scheme == "https":
 		return t.https, nil
-	case req.URL.Scheme == "http" && t.opts.AllowLoopback && isLoopbackHost(req.URL.Hostname()):
+	case req.URL.Scheme == "http" && t.opts.AllowLoopback && loopback.IsHost(req.URL.Hostname()):
 		return t.loopbackHTTP, nil
 	}
 	return nil, fmt.Errorf("%w: scheme %q for host %q", ErrEgressBlocked, req.URL.Scheme, req.URL.Hostname())
@@ -172,15 +174,6 @@ func closeBody(req *http.Request) {
 	if req.Body != nil {
 		req.Body.Close()
 	}
-}
-
-// isLoopbackHost reports whether host, without a port, is this machine. It does not use DNS.
-func isLoopbackHost(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
 // limitedBody fails after more than left bytes, and releases the request's timeout when it is

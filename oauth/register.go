@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/net/loopback"
 )
 
 // TrustFirstIssuer as [ClientOptions.ClientIssuer] binds the credentials to the authorization
@@ -99,7 +100,7 @@ func (r *Registration) redirectURIs() []string {
 func checkRedirectURI(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" ||
-		u.Scheme != "https" && !(u.Scheme == "http" && isLoopbackHost(u.Hostname())) {
+		u.Scheme != "https" && !(u.Scheme == "http" && loopback.IsHost(u.Hostname())) {
 		return fmt.Errorf("the redirect URI %q is neither https nor on the machine itself", text)
 	}
 	return nil
@@ -114,7 +115,7 @@ func sameRedirect(known, used string) bool {
 	}
 	k, err := url.Parse(known)
 	u, err2 := url.Parse(used)
-	if err != nil || err2 != nil || k.Scheme != "http" || !isLoopbackHost(k.Hostname()) {
+	if err != nil || err2 != nil || k.Scheme != "http" || !loopback.IsHost(k.Hostname()) {
 		return false
 	}
 	k.Host, u.Host = k.Hostname(), u.Hostname()

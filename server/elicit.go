@@ -17,6 +17,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/net/loopback"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -43,7 +44,8 @@ func (c *Call) Elicit(ctx context.Context, key string, p *mcp.ElicitRequestParam
 	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.ElicitResult] { return q.Elicit(key, p) })
 }
 
-// ElicitURL is [Call.Elicit] for a web page. The URL must be the same in each run of the handler.
+// ElicitURL is [Call.Elicit] for a web page. The URL must be the same in each run of the handler, and
+// https, or http on this machine.
 // Take its random parts from [Once].
 //
 // A handler may return [mcp.URLElicitationRequired] instead. Clients of 2025-11-25 get this error.
@@ -135,14 +137,15 @@ func (rs *InputRequests) elicit(q *inputRequest, p mcp.ElicitRequestParams, err 
 	rs.add(q, err)
 }
 
-// checkURL checks that a web page can be visited and that its URL contains no credentials.
+// checkURL checks that a web page can be visited, that it is protected on its way over a network,
+// and that its URL contains no credentials.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
 		return fmt.Errorf("url: %w", err)
-	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
-		return errors.New("url: it must begin with https:// (or http:// on this machine) and name a host")
+	case u.Scheme != "https" && (u.Scheme != "http" || !loopback.IsHost(u.Hostname())) || u.Hostname() == "":
+		return errors.New("url: it must begin with https:// and name a host; http:// is for a page of this machine")
 	case u.User != nil:
 		return errors.New("url: it must not hold a name or a password")
 	}

@@ -242,6 +242,7 @@ func TestURLElicitationRequiredElsewhere(t *testing.T) {
 		{"2025-11-25", mcp.URLElicitationRequired(pageA), -32042},
 		{"2025-06-18", mcp.URLElicitationRequired(pageA), jsonrpc.CodeInvalidRequest},
 		{modern, mcp.URLElicitationRequired(pageA), 0},
+		{modern, mcp.URLElicitationRequired(mcp.ElicitRequestParams{Mode: "url", ElicitationID: "a", Message: "m", URL: "http://127.0.0.1:8080/a"}), 0},
 		{"2025-11-25", &jsonrpc.Error{Code: -32042}, jsonrpc.CodeInternalError},
 		{modern, &jsonrpc.Error{Code: -32042, Data: []byte(`{"elicitations":[]}`)}, jsonrpc.CodeInternalError},
 		{modern, mcp.URLElicitationRequired(mcp.ElicitRequestParams{Mode: "url", ElicitationID: "a", Message: "m", URL: "javascript:x"}), jsonrpc.CodeInternalError},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/net/loopback"
 	"mcpwire/mcp"
 	"mcpwire/oauth"
 )
@@ -217,7 +218,7 @@ func (doc *doctor) fetch(ctx context.Context, address string, into any) (int, er
 	if err != nil {
 		return 0, err
 	}
-	transport := oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: isLoopback(u.Hostname()), Timeout: min(doc.wait, maxGuess), TLS: conf})
+	transport := oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: loopback.IsHost(u.Hostname()), Timeout: min(doc.wait, maxGuess), TLS: conf})
 	ctx, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess)+time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -278,7 +279,7 @@ func (doc *doctor) origins(ctx context.Context, rev mcp.Revision, u *url.URL) {
 	}
 	foreign := with("http://foreign.invalid")
 	switch {
-	case foreign < 300 && isLoopback(u.Hostname()):
+	case foreign < 300 && loopback.IsHost(u.Hostname()):
 		s.bad("pages of any site are taken: what the user visits can call the tools of this server").hint("answer 403 to an Origin that is not on a list")
 	case foreign < 300:
 		s.note("pages of any site are taken")
@@ -297,7 +298,7 @@ func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply,
 			return
 		}
 	}
-	if o := doc.shake(ctx, rev, func(q *http.Request) { q.Host = "localhost" }); isLoopback(u.Hostname()) && o.status != 0 && o.status != http.StatusForbidden {
+	if o := doc.shake(ctx, rev, func(q *http.Request) { q.Host = "localhost" }); loopback.IsHost(u.Hostname()) && o.status != 0 && o.status != http.StatusForbidden {
 		s.bad("HTTP 403 for the host %s; for localhost it is %d", safeLine(u.Host), o.status).hint("the server takes only some names: use one of them in the URL, or add this one to its list of hosts")
 		doc.report.next(doc.elsewhereArgs(strings.Replace(u.String(), u.Hostname(), "localhost", 1), "doctor")...)
 		return

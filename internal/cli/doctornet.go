@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"mcpwire/internal/net/loopback"
 )
 
 // network examines the network path to the server and reports whether it works.
@@ -39,7 +41,7 @@ func (doc *doctor) network(ctx context.Context, u *url.URL) bool {
 	if strings.EqualFold(u.Scheme, "https") {
 		return doc.certificate(ctx, s, net.JoinHostPort(u.Hostname(), port), u.Hostname())
 	}
-	if !isLoopback(u.Hostname()) {
+	if !loopback.IsHost(u.Hostname()) {
 		s.odd("http without TLS to another machine: everybody on the way can read and change what is said").hint("use https://")
 	}
 	return true

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/net/loopback"
 	"mcpwire/internal/trace/captures"
 	"mcpwire/oauth"
 )
@@ -127,7 +127,7 @@ func (f *targetFlags) login(e *env, t *targetSpec) (int, error) {
 	if err != nil {
 		return noLogin, usagef("bad URL: %s", t.name)
 	}
-	plain := u.Scheme != "https" && !isLoopback(u.Hostname())
+	plain := u.Scheme != "https" && !loopback.IsHost(u.Hostname())
 	switch {
 	case f.oauth && t.header.Get("Authorization") != "":
 		return noLogin, usagef("--oauth and --header Authorization contradict each other")
@@ -143,14 +143,6 @@ func (f *targetFlags) login(e *env, t *targetSpec) (int, error) {
 	return byStore, nil
 }
 
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
-}
-
 // stateFolder returns the folder for persistent state.
 func stateFolder() (string, error) {
 	dir, err := captures.Dir()
@@ -164,7 +156,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 	if err != nil {
 		return nil, usagef("bad URL: %s", t.name)
 	}
-	local := isLoopback(u.Hostname())
+	local := loopback.IsHost(u.Hostname())
 	opts := &oauth.ClientOptions{
 		Scopes:            f.scopes,
 		AllowLoopbackHTTP: local,

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"mcpwire/internal/net/loopback"
 )
 
 // access decides by which names clients may reach the tap. The server sees its own name in the Host
@@ -51,7 +53,7 @@ func (a access) trusts(origin string) bool {
 		return false
 	}
 	name, ok := hostname(u.Host)
-	return ok && (a.anyHost || a.names[name] || isLoopback(name))
+	return ok && (a.anyHost || a.names[name] || loopback.IsHost(name))
 }
 
 // maxHost is in bytes: a name has at most 253, a port 5.

@@ -5,13 +5,13 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/net/loopback"
 )
 
 // maxField limits the recorded part of a field other than data, in bytes.
@@ -328,7 +328,7 @@ func (x *exchange) sameOrigin(u *url.URL) bool {
 		return false
 	}
 	a, b := strings.ToLower(u.Hostname()), strings.ToLower(up.Hostname())
-	return a == b || isLoopback(a) && isLoopback(b)
+	return a == b || loopback.IsHost(a) && loopback.IsHost(b)
 }
 
 func port(u *url.URL, scheme string) string {
@@ -340,11 +340,6 @@ func port(u *url.URL, scheme string) string {
 		return "443"
 	}
 	return "80"
-}
-
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // A gate delays the beginning of an event stream until it is known whether it is an endpoint event,

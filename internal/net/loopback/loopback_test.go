@@ -1,0 +1,18 @@
+package loopback_test
+
+import (
+	"testing"
+
+	"mcpwire/internal/net/loopback"
+)
+
+func TestIsHost(t *testing.T) {
+	for host, want := range map[string]bool{
+		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.8.0.1": true, "::1": true, "::ffff:127.0.0.1": true,
+		"": false, "localhost.example.com": false, "127.0.0.1.example.com": false, "10.0.0.1": false, "::2": false, "::1%eth0": false, "[::1]": false,
+	} {
+		if got := loopback.IsHost(host); got != want {
+			t.Errorf("IsHost(%q) = %v, want %v", host, got, want)
+		}
+	}
+}
