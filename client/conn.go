@@ -313,12 +313,10 @@ func (c *Client) supervise(ctx context.Context, conn *connection) {
 		if reason == nil {
 			reason = conn.closeReason()
 		}
-		switch {
-		case time.Since(conn.openedAt) >= c.opts.Reconnect.StableAfter:
+		stable := time.Since(conn.openedAt) >= c.opts.Reconnect.StableAfter
+		if stable || conn.served.Load() {
 			failures = 0
-		case conn.served.Load():
-			failures = 1 // it works now and then
-		default:
+		} else {
 			failures++
 		}
 		conn.retire(c.profile.Load())
@@ -329,7 +327,7 @@ func (c *Client) supervise(ctx context.Context, conn *connection) {
 		c.log.Warn("connection lost", "error", reason)
 		c.lastFailure.Store(&reason)
 		var err error
-		if conn, err = c.reconnect(ctx, failures, reason); err != nil && ctx.Err() == nil {
+		if conn, err = c.reconnect(ctx, failures, stable, reason); err != nil && ctx.Err() == nil {
 			c.end(err)
 			return
 		}
@@ -337,18 +335,18 @@ func (c *Client) supervise(ctx context.Context, conn *connection) {
 	c.end(nil)
 }
 
-// reconnect connects again after that many consecutive failures. The error is the reason to give
-// up.
-func (c *Client) reconnect(ctx context.Context, failures int, reason error) (*connection, error) {
+// reconnect connects again after that many consecutive failures, without a wait if the lost
+// connection was stable. The error is the reason to give up.
+func (c *Client) reconnect(ctx context.Context, failures int, stable bool, reason error) (*connection, error) {
 	p := &c.opts.Reconnect
 	if p.Disabled {
 		return nil, fmt.Errorf("connection lost: %w", reason)
 	}
-	for {
-		if p.MaxFailures >= 0 && failures > p.MaxFailures {
+	for first := true; ; first = false {
+		if p.MaxFailures > 0 && failures >= p.MaxFailures {
 			return nil, fmt.Errorf("connection lost %d times in a row, given up: %w", failures, reason)
 		}
-		if failures > 0 && !wait.Sleep(ctx, backoff(p.MinBackoff, p.MaxBackoff, failures)) {
+		if !(first && stable) && !wait.Sleep(ctx, backoff(p.MinBackoff, p.MaxBackoff, max(failures, 1))) {
 			return nil, ctx.Err()
 		}
 		conn, err := c.establish(ctx)

@@ -215,10 +215,11 @@ func TestGivingUp(t *testing.T) {
 	}{
 		{name: "disabled", policy: ReconnectPolicy{Disabled: true}, deaths: 1, dials: 1, want: "connection lost: the server closed the connection"},
 		{name: "transport cannot", deaths: 1, then: fmt.Errorf("%w: once only", ErrNoReconnect), dials: 2, want: "once only", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
-		{name: "transport fails", deaths: 1, then: errors.New("no such program"), dials: 1 + 8, want: "9 times in a row, given up: no such program"},
-		{name: "transport fails, fewer times", policy: ReconnectPolicy{MaxFailures: 2}, deaths: 1, then: errors.New("no such program"), dials: 1 + 2, want: "3 times in a row"},
-		{name: "dies at once", deaths: 100, dials: 1 + 8, want: "9 times in a row"},
-		{name: "dies after a while", deaths: 100, live: 9 * time.Second, dials: 1 + 8, want: "9 times in a row"},
+		{name: "transport fails", deaths: 1, then: errors.New("no such program"), dials: 1 + 7, want: "8 times in a row, given up: no such program"},
+		{name: "transport fails, fewer times", policy: ReconnectPolicy{MaxFailures: 2}, deaths: 1, then: errors.New("no such program"), dials: 1 + 1, want: "2 times in a row"},
+		{name: "one failure", policy: ReconnectPolicy{MaxFailures: 1}, deaths: 100, dials: 1, want: "1 times in a row"},
+		{name: "dies at once", deaths: 100, dials: 1 + 7, want: "8 times in a row"},
+		{name: "dies after a while", deaths: 100, live: 9 * time.Second, dials: 1 + 7, want: "8 times in a row"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			everyEra(t, func(t *testing.T, r mcp.Revision) {
@@ -301,10 +302,14 @@ func TestServingResetsFailures(t *testing.T) {
 					s.expectEnd()
 				})
 			}
-			c := dial(t, &Options{Revisions: []mcp.Revision{r}}, scripts...)
+			opts := &Options{Revisions: []mcp.Revision{r}}
+			if calls {
+				opts.Reconnect.MaxFailures = 1
+			}
+			c := dial(t, opts, scripts...)
 			if !calls {
 				<-c.Done()
-				if err := c.Err(); err == nil || !strings.Contains(err.Error(), "9 times in a row") {
+				if err := c.Err(); err == nil || !strings.Contains(err.Error(), "8 times in a row") {
 					t.Errorf("without calls: %v", err)
 				}
 				return
@@ -345,7 +350,7 @@ func TestUpkeepIsNoService(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-c.Done()
-		if err := c.Err(); err == nil || !strings.Contains(err.Error(), "9 times in a row") {
+		if err := c.Err(); err == nil || !strings.Contains(err.Error(), "8 times in a row") {
 			t.Errorf("the client ended with %v", err)
 		}
 	})

@@ -169,8 +169,8 @@ type ReconnectPolicy struct {
 	MinBackoff time.Duration
 	// MaxBackoff limits that wait. Zero means 30 s.
 	MaxBackoff time.Duration
-	// MaxFailures is the number of consecutive failures that the Client tolerates; one more ends
-	// it. Zero means 8; negative means no limit.
+	// MaxFailures is the number of consecutive failures after which the Client gives up. Zero means
+	// 8; negative means no limit.
 	MaxFailures int
 	// StableAfter is the age from which the end of a connection does not count as a failure. The
 	// next attempt then follows at once. Zero means 10 s.
