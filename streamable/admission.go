@@ -197,8 +197,7 @@ func (h *Handler) reject(w http.ResponseWriter, v decision) bool {
 // not count as requests being handled.
 func (h *Handler) admitHTTP(w http.ResponseWriter, r *http.Request, from requester, a *admission, target aborter) (c *caller, n int64, ok bool) {
 	active := h.active.Add(1)
-	// A POST in a session may be the response that a pending request waits for.
-	if h.closing.Load() && !(r.Method == http.MethodPost && r.Header[headerSession] != nil) {
+	if h.closing.Load() && !mayRespond(r) {
 		h.requestDone()
 		w.Header()["Connection"] = closeConnection
 		writeUnavailable(w, "the server is shutting down")
@@ -210,6 +209,12 @@ func (h *Handler) admitHTTP(w http.ResponseWriter, r *http.Request, from request
 		return nil, 0, false
 	}
 	return c, n, true
+}
+
+// mayRespond reports whether an HTTP request may be the response that a pending request waits for:
+// a POST in a session of either transport.
+func mayRespond(r *http.Request) bool {
+	return r.Method == http.MethodPost && (r.Header[headerSession] != nil || r.URL.Query().Has(sessionParam))
 }
 
 // admitRequest rejects a JSON-RPC request, the n-th of its caller, beyond the limits. Responses and

@@ -30,7 +30,8 @@ func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, c *caller)
 	rc.Flush()
 	ctx, cancel := auth.WithExpiry(r.Context())
 	defer cancel()
-	defer context.AfterFunc(h.closed, cancel)() // pending requests are still answered
+	// Reading stops. Pending requests are still answered, but the client cannot respond to theirs.
+	defer context.AfterFunc(h.closed, cancel)()
 	deadlineSet := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(deadlineSet)

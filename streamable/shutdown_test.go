@@ -2,6 +2,7 @@ package streamable_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -122,6 +123,54 @@ func TestShutdown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While Shutdown waits, a client of HTTP+SSE can answer what a pending request asks for. Its
+// session ends with the last request.
+func TestShutdownAnswersSSE(t *testing.T) {
+	inBubbleOf(t, false, nil, withSSE(nil), func(e *endpoint) {
+		if err := server.AddTool(e.srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {
+			res, err := server.CallOf(ctx).Roots(ctx, "roots")
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprint(len(res), " roots"), nil
+		}); err != nil {
+			e.t.Fatal(err)
+		}
+		old := &endpoint{t: e.t, url: e.url + "/sse", client: e.client}
+		f := old.flow(old.start("GET", "", nil))
+		_, address := f.next()
+		old.url = e.url + address
+		old.do("POST", initialize("2024-11-05", `{"roots":{}}`), nil)
+		f.next()
+		old.do("POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil)
+		old.do("POST", request(1, "tools/call", `{"name":"roots"}`), nil)
+		_, asked := f.next()
+		var ask struct{ ID json.RawMessage }
+		if err := json.Unmarshal([]byte(asked), &ask); err != nil || !strings.Contains(asked, "roots/list") {
+			e.t.Fatalf("event %s, %v", asked, err)
+		}
+		down := make(chan error)
+		go func() { down <- e.h.Shutdown(context.Background()) }()
+		synctest.Wait()
+		if got := old.do("POST", request(2, "ping", "{}"), nil); got.status != 503 {
+			e.t.Errorf("a request meanwhile: %d %s", got.status, got.body)
+		}
+		if got := old.do("POST", `{"jsonrpc":"2.0","id":`+string(ask.ID)+`,"result":{"roots":[]}}`, nil); got.status != 202 {
+			e.t.Fatalf("an answer meanwhile: %d %s", got.status, got.body)
+		}
+		if _, data := f.next(); !strings.Contains(data, `0 roots`) {
+			e.t.Errorf("event %s", data)
+		}
+		f.want("EOF")
+		if err := <-down; err != nil {
+			e.t.Error(err)
+		}
+		if got := old.do("POST", `{"jsonrpc":"2.0","id":7,"result":{}}`, nil); got.status != 404 {
+			e.t.Errorf("an answer afterwards: %d %s", got.status, got.body)
+		}
+	})
 }
 
 // Shutdown does not wait longer than it may, and answers what it does not wait for.

@@ -32,7 +32,15 @@ type sseSession struct {
 	peer        peer
 	ctx         context.Context
 	out         *sseSender
-	wg          sync.WaitGroup
+
+	// The lock of the SSEHandler guards the fields below.
+
+	// active counts the posts and requests that are being handled.
+	active int
+	// draining means that the session ends when nothing is active.
+	draining bool
+	// drained is closed when the session is draining and nothing is active.
+	drained chan struct{}
 }
 
 // SSE returns a handler for the HTTP+SSE transport, which shares the options, limits and shutdown
@@ -96,7 +104,7 @@ func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, c *call
 	defer cancel()
 	rs := s.h.newResponse(w, r, acceptedTypes{stream: true})
 	defer rs.stop()
-	ses := &sseSession{id: rand.Text(), principalID: principalIDOf(r), ctx: ctx, out: &sseSender{rs}}
+	ses := &sseSession{id: rand.Text(), principalID: principalIDOf(r), ctx: ctx, out: &sseSender{rs}, drained: make(chan struct{})}
 	var endPeer func()
 	ses.peer, endPeer = s.h.openPeer(s.h.withIdentity(ctx, r, auth.PrincipalOf(ctx)), ses.out)
 	defer endPeer()
@@ -106,7 +114,7 @@ func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, c *call
 	defer func() {
 		s.remove(ses)
 		cancel()
-		ses.wg.Wait()
+		<-ses.drained
 	}()
 	if ses.out.writeEvent("endpoint", []byte(s.messagesPath+"?"+sessionParam+"="+ses.id)) != nil {
 		return
@@ -115,36 +123,79 @@ func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, c *call
 	select {
 	case <-ctx.Done():
 	case <-s.h.closed.Done():
-		s.remove(ses) // first, so that no more messages come
+		// Until its requests are answered, the session takes the responses that they wait for.
+		s.drain(ses)
 		defer context.AfterFunc(s.h.forced, cancel)()
-		ses.wg.Wait() // for the responses, or cancel
+		select {
+		case <-ses.drained:
+		case <-ctx.Done():
+		}
 	}
 }
 
-// remove makes the session unreachable for posts.
+// remove makes the session unreachable for posts, and drains it.
 func (s *SSEHandler) remove(ses *sseSession) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.byID, ses.id)
+	s.mu.Unlock()
+	s.drain(ses)
+}
+
+// drain ends the session when nothing is active.
+func (s *SSEHandler) drain(ses *sseSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !ses.draining {
+		ses.draining = true
+		s.endIfDrainedLocked(ses)
+	}
+}
+
+// begin counts a post, and the request in it, as active in the session with an id. It returns nil
+// if the principal has no such session.
+func (s *SSEHandler) begin(id, principalID string) *sseSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ses := s.byID[id]
+	if ses == nil || ses.principalID != principalID {
+		return nil
+	}
+	ses.active++
+	return ses
+}
+
+// done undoes begin.
+func (s *SSEHandler) done(ses *sseSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ses.active--
+	if ses.draining {
+		s.endIfDrainedLocked(ses)
+	}
+}
+
+// endIfDrainedLocked ends a draining session if nothing is active. No post reaches it afterwards.
+// The caller must hold s.mu.
+func (s *SSEHandler) endIfDrainedLocked(ses *sseSession) {
+	if ses.active == 0 {
+		delete(s.byID, ses.id)
+		close(ses.drained)
+	}
 }
 
 // servePost handles a posted message. It reports whether a goroutine continues with it, which
 // releases the caller.
 func (s *SSEHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseRequest, c *caller, n int64) (detached bool) {
-	s.mu.Lock()
-	ses := s.byID[r.URL.Query().Get(sessionParam)]
-	if ses != nil && ses.principalID != principalIDOf(r) {
-		ses = nil
-	}
-	if ses != nil {
-		ses.wg.Add(1) // under the lock, so that the session waits for it
-	}
-	s.mu.Unlock()
+	ses := s.begin(r.URL.Query().Get(sessionParam), principalIDOf(r))
 	if ses == nil {
 		writeError(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no such session: open the stream first")
 		return false
 	}
-	defer ses.wg.Done()
+	defer func() {
+		if !detached {
+			s.done(ses)
+		}
+	}()
 	m, frame := s.readMessage(w, r)
 	if m == nil || s.h.rejectNotification(w, frame, m) || m.Kind == jsonrpc.KindRequest && !s.h.admitRequest(w, c, &req.pending, n) || !s.h.allowed(w, r, m) {
 		return false
@@ -156,10 +207,11 @@ func (s *SSEHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseR
 	case jsonrpc.KindRequest:
 		detached = true
 		req.markAbortable(s.h, ses, m.ID)
-		ses.wg.Go(func() {
+		go func() { // serveStream waits for it
+			defer s.done(ses)
 			defer s.h.releaseHTTP(c, &req.pending)
 			ses.serveRequest(ctx, frame, m, req, &s.h.unread, c.id)
-		})
+		}()
 	default:
 		ses.peer.deliverResponse(ctx, frame, m)
 	}
