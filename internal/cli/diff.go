@@ -212,10 +212,12 @@ func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []invento
 		Name     string `json:"name,omitempty"`
 		Version  string `json:"version,omitempty"`
 		Revision string `json:"revision,omitempty"`
+		// Dropped is the number of definitions and responses that exceed the limits.
+		Dropped int `json:"dropped,omitempty"`
 	}
 	omitted := inventory.Omitted(sides[0], sides[1])
 	if f.json {
-		of := func(v *inventory.Inventory) side { return side{v.Source, v.Name, v.Version, v.Revision} }
+		of := func(v *inventory.Inventory) side { return side{v.Source, v.Name, v.Version, v.Revision, v.Dropped} }
 		if found == nil {
 			found = []inventory.Difference{}
 		}
@@ -230,6 +232,11 @@ func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []invento
 	var b strings.Builder
 	for i, v := range sides {
 		fmt.Fprintf(&b, "%c  %s%s\n", 'A'+i, safeLine(v.Source), safeLine(strings.TrimRight(fmt.Sprintf("  %s %s  %s", v.Name, v.Version, v.Revision), " ")))
+	}
+	for i, v := range sides {
+		if v.Dropped > 0 {
+			fmt.Fprintf(&b, "not compared: %d definitions and responses of %c, which has more of them than the limits allow\n", v.Dropped, 'A'+i)
+		}
 	}
 	for i, missing := range []string{"a", "b"} {
 		var kinds []string

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/fnv"
 	"iter"
+	"strconv"
 	"time"
 
 	"mcpwire/capture"
@@ -52,13 +53,11 @@ type Inventory struct {
 	Answers map[Key]*Answer
 	// Order lists the keys of Answers in the order of the requests.
 	Order []Key
-	// Dropped counts the answers above the limits.
+	// Dropped counts the definitions and answers above the limits.
 	Dropped int
 
-	// pages holds the definitions of the latest listing, by kind.
-	pages map[string]map[string][]byte
-	// sizes holds the sizes of pages in bytes.
-	sizes map[string]int
+	// listings holds the latest listing of each kind.
+	listings map[string]*listing
 	// answerBytes is the size of the answers.
 	answerBytes int
 }
@@ -84,7 +83,7 @@ type Answer struct {
 
 // New returns an empty inventory.
 func New(source string) *Inventory {
-	v := &Inventory{Source: source, Definitions: map[string]map[string][]byte{}, Listed: map[string]bool{}, Answers: map[Key]*Answer{}, pages: map[string]map[string][]byte{}, sizes: map[string]int{}}
+	v := &Inventory{Source: source, Definitions: map[string]map[string][]byte{}, Listed: map[string]bool{}, Answers: map[Key]*Answer{}, listings: map[string]*listing{}}
 	for _, k := range Kinds() {
 		v.Definitions[k] = map[string][]byte{}
 	}
@@ -164,26 +163,62 @@ func (iv *Inventory) addHandshake(params, result []byte) {
 	}
 }
 
-// page adds a page of a list. The first page restarts the list.
+// A listing is a list of definitions whose pages are being read.
+type listing struct {
+	definitions map[string][]byte
+	// bytes is the size of definitions.
+	bytes int
+	// cursor is that of the latest page, quoted, nil for the first one; next is that of the
+	// page after it, nil for the last one. An empty cursor is one.
+	cursor, next []byte
+	// incomplete means that a page or a definition is missing.
+	incomplete bool
+}
+
+// page adds a page of a list. The first page restarts the list. A list is complete if each page has
+// the cursor of the page before it.
 func (iv *Inventory) page(kind, key string, params, result []byte) {
 	list := jsonwire.Lookup(result, kind)
 	if len(list) == 0 || list[0] != '[' {
 		return
 	}
-	if jsonwire.Lookup(params, "cursor") == nil || iv.pages[kind] == nil {
-		iv.pages[kind], iv.sizes[kind] = map[string][]byte{}, 0
+	cursor, next := cursorIn(params, "cursor"), cursorIn(result, "nextCursor")
+	l := iv.listings[kind]
+	switch {
+	case cursor == nil:
+		l = &listing{definitions: map[string][]byte{}}
+	case l == nil:
+		l = &listing{definitions: map[string][]byte{}, incomplete: true}
+	case !bytes.Equal(cursor, l.next) && !bytes.Equal(cursor, l.cursor): // a page may be read again
+		l.incomplete = true
 	}
-	things := iv.pages[kind]
+	l.cursor, l.next = cursor, next
+	iv.listings[kind] = l
 	for el := jsonwire.ArrayElements(list); el.Next(); {
 		name := jsonwire.Text(jsonwire.Lookup(el.Value(), key))
-		old, ok := things[name]
-		size := iv.sizes[kind] + len(el.Value()) - len(old)
-		if name != "" && (ok || len(things) < maxDefinitions) && size <= maxBytes {
-			things[name], iv.sizes[kind] = bytes.Clone(el.Value()), size
+		if name == "" {
+			continue
 		}
+		old, ok := l.definitions[name]
+		size := l.bytes + len(el.Value()) - len(old)
+		if !ok && len(l.definitions) >= maxDefinitions || size > maxBytes {
+			iv.Dropped++
+			l.incomplete = true
+			continue
+		}
+		l.definitions[name], l.bytes = bytes.Clone(el.Value()), size
 	}
-	iv.Definitions[kind] = things
-	iv.Listed[kind] = jsonwire.Lookup(result, "nextCursor") == nil
+	iv.Definitions[kind] = l.definitions
+	iv.Listed[kind] = next == nil && !l.incomplete
+}
+
+// cursorIn returns a copy of the cursor in a member, or nil if there is none.
+func cursorIn(object []byte, member string) []byte {
+	v := jsonwire.Lookup(object, member)
+	if len(v) == 0 || v[0] != '"' {
+		return nil
+	}
+	return []byte(strconv.Quote(jsonwire.Text(v)))
 }
 
 func (iv *Inventory) answer(method string, params, result, failure []byte, latency time.Duration) {

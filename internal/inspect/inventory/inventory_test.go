@@ -47,6 +47,58 @@ const before = `> {"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"
 < {"jsonrpc":"2.0","id":4,"result":{"resultType":"complete","content":[]}}
 `
 
+// TestListed: a list is complete only if all of its pages were seen, one after the other, and all
+// of its definitions were kept.
+func TestListed(t *testing.T) {
+	page := func(cursor, next string, names ...string) [2]string {
+		params, result := "{}", `{"tools":[`
+		if cursor != "" {
+			params = `{"cursor":` + cursor + `}`
+		}
+		if len(names) > 0 {
+			result += `{"name":"` + strings.Join(names, `"},{"name":"`) + `"}`
+		}
+		result += "]"
+		if next != "" {
+			result += `,"nextCursor":` + next
+		}
+		return [2]string{params, result + "}"}
+	}
+	many := make([]string, 16<<10+3)
+	for i := range many {
+		many[i] = fmt.Sprint("tool", i)
+	}
+	for _, tt := range []struct {
+		name    string
+		pages   [][2]string
+		want    bool
+		count   int
+		dropped int
+	}{
+		{"one page", [][2]string{page("", "", "a")}, true, 1, 0},
+		{"no tools", [][2]string{page("", "")}, true, 0, 0},
+		{"all pages", [][2]string{page("", `"x"`, "a"), page(`"x"`, `"y"`, "b"), page(`"y"`, "", "c")}, true, 3, 0},
+		{"with an empty cursor", [][2]string{page("", `""`, "a"), page(`""`, "", "b")}, true, 2, 0},
+		{"the page after an empty cursor is missing", [][2]string{page("", `""`, "a")}, false, 1, 0},
+		{"null", [][2]string{page("null", "null", "a")}, true, 1, 0},
+		{"one of them twice", [][2]string{page("", `"x"`, "a"), page(`"x"`, `"y"`, "b"), page(`"x"`, `"y"`, "b"), page(`"y"`, "", "c")}, true, 3, 0},
+		{"listed again", [][2]string{page(`"y"`, "", "c"), page("", `"x"`, "a"), page(`"x"`, "", "b")}, true, 2, 0},
+		{"the last page is missing", [][2]string{page("", `"x"`, "a")}, false, 1, 0},
+		{"only the last page", [][2]string{page(`"y"`, "", "c")}, false, 1, 0},
+		{"the page in the middle is missing", [][2]string{page("", `"x"`, "a"), page(`"y"`, "", "c")}, false, 2, 0},
+		{"the last page of another listing", [][2]string{page("", "", "a"), page(`"y"`, "", "c")}, false, 2, 0},
+		{"too many", [][2]string{page("", `"x"`, many...), page(`"x"`, "", "tool1", "another")}, false, 16 << 10, 4},
+	} {
+		v := inventory.New("x")
+		for _, p := range tt.pages {
+			v.Add(mcp.MethodToolsList, []byte(p[0]), []byte(p[1]), nil, 0)
+		}
+		if got := v.Listed[inventory.Tools]; got != tt.want || len(v.Definitions[inventory.Tools]) != tt.count || v.Dropped != tt.dropped {
+			t.Errorf("%s: listed %v, %d tools, %d dropped; want %v, %d, %d", tt.name, got, len(v.Definitions[inventory.Tools]), v.Dropped, tt.want, tt.count, tt.dropped)
+		}
+	}
+}
+
 func TestCompare(t *testing.T) {
 	for _, tt := range []struct {
 		name, old, new string // replaced in the session
