@@ -409,7 +409,7 @@ func (ck *Checker) handleFrame(v *view) {
 	}
 	data := trim(e.Data)
 	root := "/msg"
-	if hasPrefixIn(e.Redacted, "/raw") || hasPrefixIn(e.Redacted, "/b64") {
+	if slices.Contains(e.Redacted, "/raw") || slices.Contains(e.Redacted, "/b64") {
 		// The redacted place is unknown.
 		root = ""
 	}
@@ -448,15 +448,6 @@ func (ck *Checker) handleBatch(v *view, data []byte) {
 }
 
 const maxBatch = 1000
-
-func hasPrefixIn(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
-}
 
 func trim(b []byte) []byte {
 	for len(b) > 0 && isSpace(b[0]) {
