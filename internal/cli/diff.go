@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -146,8 +147,8 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 		t, err = urlTarget(arg)
 	} else {
 		t, err = namedTarget(cmd, e, arg)
-		if bad, ok := errors.AsType[*failure](err); ok && bad.code == "unknown_server" && isRecorded(arg) {
-			bad.hint = "capture:" + safeLine(arg) + " is what was recorded of it"
+		if bad, ok := errors.AsType[*failure](err); ok && bad.code == "unknown_server" {
+			err = neither(arg, bad)
 		}
 		if err == nil && isRecorded(arg) {
 			fmt.Fprintf(e.stderr, "asking the server %s itself; capture:%[1]s is what was recorded of it\n", safeLine(arg))
@@ -157,6 +158,37 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 		return nil, err
 	}
 	return f.live(cmd.Context(), e, t)
+}
+
+// neither returns the error for an argument that is neither a capture nor a server. unknown is the
+// error for the server.
+func neither(arg string, unknown *failure) error {
+	info, err := os.Stat(arg)
+	switch {
+	case err == nil && info.IsDir():
+		return fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", fmt.Errorf("%s is a folder, and a capture is a file", trace.Escape(arg)))
+	case isRecorded(arg):
+		unknown.hint = "capture:" + safeLine(arg) + " is what was recorded of it"
+	case looksLikeFile(arg):
+		return fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", fmt.Errorf("there is no file %s, and no server of that name", trace.Escape(arg)))
+	case unknown.hint == serverNamesHint:
+		unknown.err = fmt.Errorf("there is no file %s: %w", trace.Escape(arg), unknown.err)
+		unknown.hint = "mcpwire captures lists captures, mcpwire servers the names of servers"
+	}
+	return unknown
+}
+
+// looksLikeFile reports whether an argument is a path or the name of a file rather than the name of
+// a server.
+func looksLikeFile(arg string) bool {
+	if strings.LastIndexByte(arg, ':') > 1 { // FILE:NAME, and not the letter of a drive
+		return false
+	}
+	switch filepath.Ext(arg) {
+	case ".ndjson", ".json", ".jsonl", ".gz", ".zst", ".har":
+		return true
+	}
+	return strings.ContainsRune(arg, filepath.Separator) || strings.HasPrefix(arg, "./")
 }
 
 // live returns the inventory of a running server.

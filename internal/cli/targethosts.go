@@ -74,9 +74,11 @@ func hostTarget(s hosts.Server) (targetSpec, error) {
 	return t, nil
 }
 
+const serverNamesHint = "mcpwire servers lists the names"
+
 // unresolved returns the error for a name that matches no server, or several.
 func unresolved(cmd *cobra.Command, name string, err error) error {
-	hint := "mcpwire servers lists the names"
+	hint := serverNamesHint
 	var missing *hosts.NotFoundError
 	if errors.As(err, &missing) {
 		if fields := strings.Fields(name); len(fields) > 0 && isProgram(fields[0]) {
