@@ -129,9 +129,27 @@ func addCompletion(root *cobra.Command) {
 		"fish":       "  mcpwire completion fish | source\n  mcpwire completion fish > ~/.config/fish/completions/mcpwire.fish",
 		"powershell": "  mcpwire completion powershell | Out-String | Invoke-Expression\n  mcpwire completion powershell > mcpwire.ps1",
 	}
+	var shells []string
 	for _, shell := range c.Commands() {
 		shell.Example = examples[shell.Name()]
+		shells = append(shells, shell.Name())
 	}
+	unknown := func(args []string) error {
+		return usagef("completion: unknown shell %q: want %s", args[0], strings.Join(shells, ", "))
+	}
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknown(args)
+		}
+		return cmd.Help()
+	}
+	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if args := cmd.Flags().Args(); cmd == c && len(args) > 0 {
+			return unknown(args)
+		}
+		return flagError(cmd, err)
+	})
 }
 
 // finish sets what all commands have in common.
@@ -211,6 +229,9 @@ func newHelpCommand() *cobra.Command {
 // flagError turns an error of package pflag into a usageError that names the command and has a
 // hint.
 func flagError(cmd *cobra.Command, err error) error {
+	if rest := cmd.Flags().Args(); !cmd.HasParent() && len(rest) > 0 {
+		return unknownCommand(cmd, rest[0]) // whose flags are unknown, too
+	}
 	help := cmd.CommandPath() + " --help lists the flags"
 	switch e := err.(type) {
 	case *pflag.NotExistError:
