@@ -43,7 +43,7 @@ compared. The exit status is 6 if a difference is at least as bad as --fail-on.`
 
 const diffExample = `  mcpwire diff before.mcpcap.ndjson after.mcpcap.ndjson
   mcpwire diff released.mcpcap.ndjson -- node build/index.js
-  mcpwire diff https://example.com/mcp http://127.0.0.1:8080/mcp --json --fail-on never`
+  mcpwire diff https://example.com/mcp http://127.0.0.1:8080/mcp --fail-on never`
 
 // diffFlags holds the flags of the diff command.
 type diffFlags struct {

@@ -59,8 +59,9 @@ const mockExample = `  # as the command of a server, in a host's configuration o
   # over HTTP, as slow as it was
   mcpwire mock fs --http 127.0.0.1:8080 --latency keep
 
-  # what does my client do when every third search takes 30 s, and some break off?
-  mcpwire mock fs --fault 'tool:search delay=30s every=3' --fault 'tool:read truncate p=0.1'`
+  # what does my client do if every third search takes 30 s, and some break off?
+  mcpwire mock fs --fault 'tool:search delay=30s every=3' \
+    --fault 'tool:read truncate p=0.1'`
 
 type mockFlags struct {
 	http                httpFlags

@@ -40,8 +40,9 @@ sent and answered; the exit status is then 0. Otherwise the exit status is 6 if
 there are differences, and 4 if the server is unreachable or ends.`
 
 const replayExample = `  mcpwire replay session.mcpcap.ndjson -- node build/index.js
-  mcpwire replay files https://example.com/mcp --filter 'tool:search' --timing keep
-  mcpwire replay a.mcpcap.ndjson --ignore '/result/content/*/text' --update -- ./server
+  mcpwire replay files https://example.com/mcp -f tool:search --timing keep
+  mcpwire replay a.mcpcap.ndjson --update \
+    --ignore '/result/content/*/text' -- ./server
   mcpwire replay a.mcpcap.ndjson --set '/params/arguments/key=${KEY}' --same`
 
 type replayFlags struct {

@@ -46,10 +46,10 @@ input requests to the user. If the new server negotiates another revision or
 other capabilities, the host does not learn of it.`
 
 const tapExample = `  mcpwire tap -- node build/index.js
-  mcpwire tap --name files --check -- npx -y @modelcontextprotocol/server-filesystem ~
+  mcpwire tap --check -- npx -y @modelcontextprotocol/server-filesystem ~
 
   # while working on a server
-  mcpwire tap --restart-on 'src/**/*.py' --restart-on crash -- python -m my_server
+  mcpwire tap --restart-on 'src/**/*.py' --restart-on crash -- python server.py
 
   # a server on HTTP, for clients that are given http://127.0.0.1:9000/mcp
   mcpwire tap --listen 127.0.0.1:9000 https://example.com/mcp`
