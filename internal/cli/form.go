@@ -34,7 +34,9 @@ type field struct {
 	options []option
 	// several reports whether the user may choose more than one option.
 	several bool
-	answer  json.RawMessage
+	// badDefault says why the default of the schema is not offered. It is empty otherwise.
+	badDefault string
+	answer     json.RawMessage
 }
 
 type option struct {
@@ -55,6 +57,12 @@ func newForm(server string, p *mcp.ElicitRequestParams) *form {
 
 func newField(p property) field {
 	f := field{property: p}
+	if p.fallback != nil {
+		if problem := f.check(p.fallback); problem != "" {
+			f.badDefault = "its default " + clipLine(string(p.fallback), 100) + " is invalid: " + problem
+			f.fallback = nil
+		}
+	}
 	var s struct {
 		Title     string
 		Enum      []json.RawMessage
@@ -274,6 +282,9 @@ func (f *field) prompt() string {
 			b.WriteString(" (" + clipLine(plain, 100) + ")")
 		}
 		b.WriteByte('\n')
+	}
+	if f.badDefault != "" {
+		b.WriteString("    " + f.badDefault + "\n")
 	}
 	b.WriteString("  " + safeLine(f.name))
 	if given := f.answer; given != nil {

@@ -165,6 +165,36 @@ func TestForm(t *testing.T) {
 	}
 }
 
+// TestFormBadDefault: a default that breaks its own schema is neither offered nor sent.
+func TestFormBadDefault(t *testing.T) {
+	for _, tt := range []struct {
+		name, field, required string
+		answers               []string
+		want                  string
+	}{
+		{"optional", `{"type":"string","minLength":3,"default":"x"}`, "", []string{"", "y"}, `accept {}`},
+		{"required", `{"type":"string","minLength":3,"default":"x"}`, `"a"`, []string{"", "xyz", "y"}, `accept {"a":"xyz"}`},
+		{"another type", `{"type":"integer","default":"7"}`, "", []string{"", "y"}, `accept {}`},
+		{"null", `{"type":"boolean","default":null}`, "", []string{"", "y"}, `accept {}`},
+		{"no option", `{"type":"string","enum":["s","l"],"default":"m"}`, "", []string{"", "y"}, `accept {}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var asked strings.Builder
+			f := newForm("srv", &mcp.ElicitRequestParams{Message: "m", RequestedSchema: json.RawMessage(`{"type":"object","required":[` + tt.required + `],"properties":{"a":` + tt.field + `}}`)})
+			r, err := f.fill(t.Context(), answering(&asked, tt.answers...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Action + " " + string(r.Content); got != tt.want {
+				t.Errorf("got %s, want %s\n%s", got, tt.want, asked.String())
+			}
+			if !strings.Contains(asked.String(), "is invalid: ") {
+				t.Errorf("asked %q, which says nothing about the default", asked.String())
+			}
+		})
+	}
+}
+
 func TestComplete(t *testing.T) {
 	w := newVocabulary(nil)
 	w.tools = map[string][]property{
