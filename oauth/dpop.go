@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,6 +131,8 @@ type nonceCache struct {
 	mu sync.Mutex
 	// byKey has one entry for each server in use.
 	byKey map[string]string
+	// keys are those of byKey, the one whose nonce is the oldest first.
+	keys []string
 }
 
 // maxNonces is far above the number of servers of one resource.
@@ -149,11 +152,17 @@ func (c *nonceCache) store(owner string, h http.Header) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byKey == nil || len(c.byKey) >= maxNonces {
+	changed := c.byKey[owner] != nonce
+	if i := slices.Index(c.keys, owner); i >= 0 {
+		c.keys = slices.Delete(c.keys, i, i+1)
+	} else if len(c.keys) >= maxNonces {
+		delete(c.byKey, c.keys[0])
+		c.keys = slices.Delete(c.keys, 0, 1)
+	}
+	if c.byKey == nil {
 		c.byKey = map[string]string{}
 	}
-	changed := c.byKey[owner] != nonce
-	c.byKey[owner] = nonce
+	c.byKey[owner], c.keys = nonce, append(c.keys, owner)
 	return changed
 }
 
