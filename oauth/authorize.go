@@ -65,7 +65,7 @@ type Prompt interface {
 	// Authorize sends the user to an http or https URL, and returns the URL, with its query, that
 	// the user was redirected to. It is called once.
 	Authorize(ctx context.Context, authorizeURL string) (callbackURL string, err error)
-	// Close is called once, at the end.
+	// Close is called once, at the end. Its error is logged, and fails no authorization.
 	Close() error
 }
 
@@ -96,7 +96,7 @@ func (mp manualPrompt) Authorize(ctx context.Context, u string) (string, error) 
 
 func (g AuthorizationCode) check(*ClientOptions) error { return nil }
 
-func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (_ *Tokens, _ string, err error) {
+func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (*Tokens, string, error) {
 	if err := f.discovery.as.checkPKCE(); err != nil {
 		return nil, "", err
 	}
@@ -118,7 +118,11 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (_ *Tokens, _ st
 	if err != nil {
 		return nil, "", fmt.Errorf("preparing to ask the user: %w", err)
 	}
-	defer func() { err = errors.Join(err, prompt.Close()) }()
+	defer func() {
+		if err := prompt.Close(); err != nil { // this makes neither tokens nor a refusal invalid
+			f.client.opts.Logger.WarnContext(ctx, "prompt not closed", "error", err)
+		}
+	}()
 	if cred, err = f.credentialsFor(ctx, cred, prompt.URI()); err != nil {
 		return nil, "", err
 	}

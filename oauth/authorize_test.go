@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -128,6 +129,48 @@ func browse(t *testing.T, method, address, host string) (int, string) {
 }
 
 const authorizeURL = "https://as.example.com/authorize?state=right"
+
+// A clumsyPrompter gives prompts that fail to close.
+type clumsyPrompter struct{ oauth.Prompter }
+
+type clumsyPrompt struct{ oauth.Prompt }
+
+var errClumsy = errors.New("the listener was gone")
+
+func (p clumsyPrompter) Prepare(ctx context.Context, known []string) (oauth.Prompt, error) {
+	prompt, err := p.Prompter.Prepare(ctx, known)
+	return clumsyPrompt{prompt}, err
+}
+
+func (p clumsyPrompt) Close() error { return errors.Join(p.Prompt.Close(), errClumsy) }
+
+// TestPromptNotClosed: a prompt that fails to close costs no tokens, and is logged.
+func TestPromptNotClosed(t *testing.T) {
+	for _, denied := range []bool{false, true} {
+		w := newWorld(t)
+		var log strings.Builder
+		rt := w.transport(func(o *oauth.ClientOptions) {
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			o.Grant = oauth.AuthorizationCode{Prompter: clumsyPrompter{w.user(func(u *url.URL) {
+				if denied {
+					u.RawQuery = strings.Replace(u.RawQuery, "code=", "error=access_denied&x=", 1)
+				}
+			})}}
+		})
+		resp, err := post(t.Context(), rt)
+		switch {
+		case denied:
+			if err == nil || !strings.Contains(err.Error(), "access_denied") {
+				t.Errorf("denied: got error %v", err)
+			}
+		case err != nil || resp.StatusCode != http.StatusOK:
+			t.Errorf("got %v, error %v", resp, err)
+		}
+		if !strings.Contains(log.String(), errClumsy.Error()) {
+			t.Errorf("the log has nothing of it: %s", log.String())
+		}
+	}
+}
 
 // Spec: C161 C162
 func TestLoopback(t *testing.T) {
