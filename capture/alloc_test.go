@@ -27,7 +27,7 @@ func TestRecordAllocs(t *testing.T) {
 
 // Writing a line does not allocate either, if it has no secret.
 func TestEncodeAllocs(t *testing.T) {
-	for _, enc := range []*Encoder{NewEncoder(io.Discard, nil), NewUnredactedEncoder(io.Discard)} {
+	for _, enc := range []*Encoder{NewEncoder(io.Discard, nil), NewEncoder(io.Discard, &Redaction{Off: true})} {
 		e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: frame}
 		enc.Encode(e)
 		if n := testing.AllocsPerRun(100, func() { enc.Encode(e) }); n != 0 {
@@ -98,7 +98,7 @@ func BenchmarkEncode(b *testing.B) {
 		data []byte
 	}{
 		{"redacted", NewEncoder(io.Discard, nil), frame},
-		{"unredacted", NewUnredactedEncoder(io.Discard), frame},
+		{"unredacted", NewEncoder(io.Discard, &Redaction{Off: true}), frame},
 		{"32MiB", NewEncoder(io.Discard, nil), large},
 		{"text", NewEncoder(io.Discard, nil), []byte("2026/11/20 12:00:00 INFO request served method=tools/call duration=12ms status=ok")},
 	} {
@@ -135,7 +135,7 @@ func BenchmarkRead(b *testing.B) {
 func TestQueueMemory(t *testing.T) {
 	block := make(chan struct{})
 	const limit = 64 << 20
-	w := NewWriter(blocked(block), &Options{MaxQueue: limit, Unredacted: true})
+	w := NewWriter(blocked(block), &Options{MaxQueue: limit, Redact: &Redaction{Off: true}})
 	e := &Event{Kind: KindStderr, Data: []byte("a line of a flood on standard error")}
 	before := heapTotal()
 	recorded := uint64(0)

@@ -11,8 +11,8 @@
 //
 // # Redaction
 //
-// Redaction is on unless the caller turns it off by name (Options.Unredacted,
-// [NewUnredactedEncoder]). It hides these before anything is written:
+// Redaction is on unless the caller turns it off by name ([Redaction].Off). It hides these before
+// anything is written:
 //
 //   - values of HTTP headers that are not on a short list of harmless ones. The values of
 //     Authorization, cookies, session ids and other headers with the name of a secret are
@@ -41,18 +41,18 @@
 //
 // # Concurrency
 //
-// A [Writer], a [File] and a [Lines] are safe for concurrent use. An [Encoder], a
-// [Reader], a [Redactor] and a [Pairer] are not. The package has no mutable global
-// state. A Writer has one goroutine; Close waits for it until the close timeout.
+// A [Writer] and a [File] are safe for concurrent use. An [Encoder], a [Reader], a
+// [Redactor] and a [Pairer] are not. The package has no mutable global state. A
+// Writer has one goroutine; Close waits for it until the close timeout.
 //
 // # Errors
 //
 // Recording returns no errors. The Writer counts the events that it could not record
 // or write, and the capture has a gap in their place; [Writer.Err] and Close return
 // the first error. Close may wrap [ErrUnfinished]. [Create] returns errors of the
-// file system, [ErrAppendCompressed] and [ErrNotPrivate]. Readers return errors of
-// the source, [ErrVersion], [ErrNotCapture], [ErrUnpacked] and [ErrFollowCompressed].
-// An unreadable line becomes a gap, not an error.
+// file system. Readers return errors of the source, [ErrVersion], [ErrNotCapture],
+// [ErrUnpacked] and [ErrFollowCompressed]. An unreadable line becomes a gap, not an
+// error.
 //
 // # Compatibility
 //

@@ -32,12 +32,12 @@ type Encoder struct {
 // default, see [Redaction]. The first event should be a head. The Encoder buffers; call Flush at
 // the end.
 func NewEncoder(w io.Writer, red *Redaction) *Encoder {
-	return &Encoder{out: sink{w: w}, red: NewRedactor(red)}
+	c := &Encoder{out: sink{w: w}}
+	if red == nil || !red.Off {
+		c.red = NewRedactor(red)
+	}
+	return c
 }
-
-// NewUnredactedEncoder returns an Encoder without redaction. Its output is as secret as the
-// traffic.
-func NewUnredactedEncoder(w io.Writer) *Encoder { return &Encoder{out: sink{w: w}} }
 
 // Encode writes an event. It does not keep e. It returns the first error of the underlying writer.
 func (c *Encoder) Encode(e *Event) error {

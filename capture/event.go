@@ -244,8 +244,8 @@ const (
 	GapQueue = "queue"
 	// GapWrite means that writing failed. Some of the events may be in the capture nevertheless.
 	GapWrite = "write"
-	// GapUnwatched means that Options.Want refused the events, because a tap that records only for
-	// viewers had none.
+	// GapUnwatched means that nobody wanted the events: a tap that records only for viewers had no
+	// viewer.
 	GapUnwatched = "unwatched"
 	// GapLimit means that a Reader skipped a line above its limit.
 	GapLimit = "limit"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -89,14 +90,13 @@ func record(t *testing.T, opts *capture.Options, events ...capture.Event) []byte
 }
 
 func TestRoundTrip(t *testing.T) {
-	for _, unredacted := range []bool{true, false} {
+	for redact, redaction := range map[string]*capture.Redaction{"off": {Off: true}, "default": nil} {
 		want := everyKind()
-		text := record(t, &capture.Options{Tool: "test 1", Transport: "stdio", Name: "fs", URL: "https://example.com/mcp?a=b", Unredacted: unredacted}, want...)
+		text := record(t, &capture.Options{Tool: "test 1", Transport: "stdio", Name: "fs", URL: "https://example.com/mcp?a=b", Redact: redaction}, want...)
 		got := read(t, text, nil)
 		if len(got) != len(want)+2 {
 			t.Fatalf("%d events, want %d:\n%s", len(got), len(want)+2, text)
 		}
-		redact := map[bool]string{true: "off", false: "default"}[unredacted]
 		wantHead := &capture.Head{Version: 1, ID: got[0].Capture, At: got[0].At, Tool: "test 1", Transport: "stdio", Name: "fs", URL: "https://example.com/mcp?a=b", Redact: redact}
 		if diff := cmp.Diff(wantHead, got[0].Head); diff != "" {
 			t.Errorf("head (-want +got):\n%s", diff)
@@ -110,11 +110,11 @@ func TestRoundTrip(t *testing.T) {
 			if w.Data != nil {
 				w.Len = max(w.Len, int64(len(w.Data)))
 			}
-			if !unredacted && (w.Part > 0 || w.Encoding != "" || w.Cut || w.Response != nil) {
+			if redaction == nil && (w.Part > 0 || w.Encoding != "" || w.Cut || w.Response != nil) {
 				continue // what cannot be judged is hidden, see TestPieces
 			}
 			if diff := cmp.Diff(&w, g, cmpopts.IgnoreUnexported(capture.Event{})); diff != "" {
-				t.Errorf("event %d, unredacted %v (-want +got):\n%s", i+1, unredacted, diff)
+				t.Errorf("event %d, redaction %s (-want +got):\n%s", i+1, redact, diff)
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func TestFlush(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Flush(context.Background()); err != capture.ErrClosed {
+	if err := w.Flush(context.Background()); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Flush after Close: %v", err)
 	}
 	if n := w.Record(&capture.Event{Kind: capture.KindNote}); n != 0 {
@@ -207,7 +207,7 @@ func TestSchema(t *testing.T) {
 			}
 		}
 	}
-	check(record(t, &capture.Options{Tool: "t", Transport: "http", Name: "n", URL: "https://example.com/mcp", Unredacted: true}, everyKind()...))
+	check(record(t, &capture.Options{Tool: "t", Transport: "http", Name: "n", URL: "https://example.com/mcp", Redact: &capture.Redaction{Off: true}}, everyKind()...))
 	check(record(t, nil, everyKind()...))
 	check(record(t, nil, secret...))
 	check(record(t, &capture.Options{MaxQueue: 1}, everyKind()...)) // with gaps

@@ -21,18 +21,9 @@ import (
 // Suffix is the end of a capture's file name, before the ".gz" or ".zst" of a compressed one.
 const Suffix = ".mcpcap.ndjson"
 
-var (
-	// ErrAppendCompressed is returned by Create if Options.Append is set and the file is
-	// compressed. Readers could not continue past the end of a compressed part that was not closed
-	// properly.
-	ErrAppendCompressed = errors.New("capture: cannot append to a compressed file")
-	// ErrNotPrivate is returned by Create if Options.Append is set and the file is not regular or
-	// not private to its owner.
-	ErrNotPrivate = errors.New("capture: the file is not private to its owner")
-	// ErrRemoved is wrapped by the error that Options.Notice gets when the file of a capture, or
-	// its folder, was removed.
-	ErrRemoved = errors.New("capture: the file was removed")
-)
+// ErrRemoved is wrapped by the error that Options.Notice gets when the file of a capture, or its
+// folder, was removed.
+var ErrRemoved = errors.New("capture: the file was removed")
 
 // A File is a Writer with the file that it writes to.
 //
@@ -155,9 +146,7 @@ func (o *fileOut) recreate(line []byte) error {
 	if err != nil {
 		return err
 	}
-	if o.opts.Opened != nil {
-		o.opts.Opened(file)
-	}
+	o.opts.opened(file)
 	f.mu.Lock()
 	old := f.file
 	f.file = file
@@ -167,10 +156,7 @@ func (o *fileOut) recreate(line []byte) error {
 		f.comp.Reset(file)
 	}
 	next := parseLinePrefix(line)
-	enc := NewUnredactedEncoder(o.dest())
-	if !o.opts.Unredacted {
-		enc = NewEncoder(o.dest(), o.opts.Redact)
-	}
+	enc := NewEncoder(o.dest(), o.opts.Redact)
 	enc.Encode(&f.Writer.loop.head)
 	if next.N > 1 {
 		enc.Encode(gapEvent(1, 0, Gap{Lost: next.N - 1, Until: next.T, Why: GapWrite}))
@@ -192,8 +178,11 @@ func parseLinePrefix(line []byte) (e Event) {
 }
 
 // Create creates a file that only its owner may read, and records to it. It compresses the file if
-// the name ends in ".gz" or ".zst". If the file exists and Options.Append is not set, the error
-// wraps fs.ErrExist.
+// the name ends in ".gz" or ".zst".
+//
+// If the file exists and Options.Append is not set, the error wraps fs.ErrExist. With
+// Options.Append, it wraps errors.ErrUnsupported if the file is compressed, and fs.ErrPermission if
+// the file is not regular or not private to its owner.
 func Create(name string, opts *Options) (*File, error) {
 	compressed := strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".zst")
 	f, err := openFile(name, opts != nil && opts.Append, compressed)
@@ -205,9 +194,7 @@ func Create(name string, opts *Options) (*File, error) {
 	if opts != nil {
 		c.out.opts = *opts
 	}
-	if c.out.opts.Opened != nil {
-		c.out.opts.Opened(f)
-	}
+	c.out.opts.opened(f)
 	switch {
 	case strings.HasSuffix(name, ".gz"):
 		c.comp = gzip.NewWriter(f)
@@ -230,20 +217,28 @@ func Create(name string, opts *Options) (*File, error) {
 
 const zstdWindow = 1 << 20
 
+// opened tells the hooks of a file that was opened.
+func (o *Options) opened(f *os.File) {
+	if o.Hooks != nil && o.Hooks.Opened != nil {
+		o.Hooks.Opened(f)
+	}
+}
+
 func openFile(name string, appendTo, compressed bool) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil || !appendTo || !errors.Is(err, fs.ErrExist) {
 		return f, err
 	}
 	if compressed {
-		return nil, ErrAppendCompressed
+		// Readers could not continue past the end of a compressed part that was not closed.
+		return nil, fmt.Errorf("%s: appending to a compressed capture: %w", name, errors.ErrUnsupported)
 	}
 	before, err := os.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !private(before) {
-		return nil, fmt.Errorf("%s: %w", name, ErrNotPrivate)
+		return nil, notPrivate(name)
 	}
 	if f, err = os.OpenFile(name, os.O_RDWR|os.O_APPEND, 0); err != nil {
 		return nil, err
@@ -251,7 +246,7 @@ func openFile(name string, appendTo, compressed bool) (*os.File, error) {
 	now, err := f.Stat()
 	// The file was replaced in between, for example by a link.
 	if err == nil && (!os.SameFile(before, now) || !private(now)) {
-		err = fmt.Errorf("%s: %w", name, ErrNotPrivate)
+		err = notPrivate(name)
 	}
 	if err == nil {
 		err = endLine(f, now.Size())
@@ -261,6 +256,10 @@ func openFile(name string, appendTo, compressed bool) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+func notPrivate(name string) error {
+	return fmt.Errorf("%s: the file is not private to its owner: %w", name, fs.ErrPermission)
 }
 
 // endLine ends an incomplete last line, which a writer that died has left.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 )
 
 // TestRemovedFile: a capture that is removed while it is written is made again, and says what is
@@ -34,7 +35,7 @@ func TestRemovedFile(t *testing.T) {
 					var notices []error
 					opened := 0
 					f, err := capture.Create(filepath.Join(dir, "a"+capture.Suffix+ending), &capture.Options{
-						Notice: func(err error) { notices = append(notices, err) }, Opened: func(*os.File) { opened++ },
+						Notice: func(err error) { notices = append(notices, err) }, Hooks: &hooks.Writer[capture.Event]{Opened: func(*os.File) { opened++ }},
 					})
 					if err != nil {
 						t.Fatal(err)

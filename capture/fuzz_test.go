@@ -16,7 +16,7 @@ func FuzzReader(f *testing.F) {
 	for _, e := range everyKind() {
 		e.Data = e.Data[:min(len(e.Data), 100)]
 		var buf bytes.Buffer
-		enc := capture.NewUnredactedEncoder(&buf)
+		enc := capture.NewEncoder(&buf, &capture.Redaction{Off: true})
 		enc.Encode(&e)
 		enc.Flush()
 		f.Add(buf.Bytes())
@@ -57,7 +57,7 @@ func FuzzRoundTrip(f *testing.F) {
 			SSE: &capture.SSE{ID: strings.ToValidUTF8(text, "?"), HasID: true},
 		}
 		var buf bytes.Buffer
-		enc := capture.NewUnredactedEncoder(&buf)
+		enc := capture.NewEncoder(&buf, &capture.Redaction{Off: true})
 		enc.Encode(&in)
 		enc.Flush()
 		if bytes.Count(buf.Bytes(), []byte("\n")) != 1 {

@@ -8,21 +8,14 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// Default limits of a Pairer.
-const (
-	DefaultMaxPending      = 65536    // requests
-	DefaultMaxRequestBytes = 1 << 20  // bytes of one payload
-	DefaultMaxTotalBytes   = 64 << 20 // bytes of all payloads
-)
-
 // PairOptions are the options of a [Pairer] and of [Pairs]. nil means defaults.
 type PairOptions struct {
 	// MaxPending limits the requests that wait for their response. A new request evicts the oldest.
-	// Zero means DefaultMaxPending.
+	// Zero means 65536.
 	MaxPending int
-	// MaxRequestBytes limits the payload bytes that Pairs keeps of one request; zero means
-	// DefaultMaxRequestBytes. MaxTotalBytes limits those of all pending requests; zero means
-	// DefaultMaxTotalBytes. For larger requests Pairs keeps the event without its Data.
+	// MaxRequestBytes limits the payload bytes that Pairs keeps of one request; zero means 1 MiB.
+	// MaxTotalBytes limits those of all pending requests; zero means 64 MiB. For larger requests
+	// Pairs keeps the event without its Data.
 	MaxRequestBytes, MaxTotalBytes int
 	// Reorder is the number of messages by which a response may precede its request. Zero suits
 	// captures that this package recorded, whose order is causal; converted captures may need more.
@@ -131,9 +124,9 @@ func NewPairer(opts *PairOptions) *Pairer {
 			*v = def
 		}
 	}
-	set(&p.opts.MaxPending, DefaultMaxPending)
-	set(&p.opts.MaxRequestBytes, DefaultMaxRequestBytes)
-	set(&p.opts.MaxTotalBytes, DefaultMaxTotalBytes)
+	set(&p.opts.MaxPending, 65536)
+	set(&p.opts.MaxRequestBytes, 1<<20)
+	set(&p.opts.MaxTotalBytes, 64<<20)
 	return p
 }
 

@@ -20,10 +20,10 @@ import (
 
 // Defaults of a Reader.
 const (
-	// DefaultMaxLine is above the longest line of a Writer in bytes, see growsWhenQuoted.
-	DefaultMaxLine = 2*DefaultMaxPayload + 8<<20
-	// DefaultPoll is the time between two checks of a growing file.
-	DefaultPoll = 100 * time.Millisecond
+	// defaultMaxLine is above the longest line of a Writer in bytes, see growsWhenQuoted.
+	defaultMaxLine = 2*defaultMaxPayload + 8<<20
+	// defaultPoll is the time between two checks of a growing file.
+	defaultPoll = 100 * time.Millisecond
 )
 
 // The limits of the output of a compressed capture: a fixed amount plus a multiple of the input.
@@ -48,13 +48,13 @@ var (
 
 // ReaderOptions are the options of a [Reader]. nil means defaults.
 type ReaderOptions struct {
-	// MaxLine limits the length of a line in bytes. Zero means DefaultMaxLine. A gap replaces a
-	// longer line.
+	// MaxLine limits the length of a line in bytes. Zero means 136 MiB, which is above the
+	// longest line of a [Writer]. A gap replaces a longer line.
 	MaxLine int
 	// MaxUnpacked limits the output of a compressed capture in bytes. Zero means 256 MiB plus 200
 	// times the bytes read from the file.
 	MaxUnpacked int64
-	// Poll is the time between two checks of Follow for more data. Zero means DefaultPoll.
+	// Poll is the time between two checks of Follow for more data. Zero means 100 ms.
 	Poll time.Duration
 	// Side selects one side of a bridge's capture. The Reader then skips the other side and the
 	// links between the two, and clears Event.Side, so that the rest reads like a capture of that
@@ -107,10 +107,10 @@ func NewReader(src io.Reader, opts *ReaderOptions) *Reader {
 		r.opts = *opts
 	}
 	if r.opts.MaxLine <= 0 {
-		r.opts.MaxLine = DefaultMaxLine
+		r.opts.MaxLine = defaultMaxLine
 	}
 	if r.opts.Poll <= 0 {
-		r.opts.Poll = DefaultPoll
+		r.opts.Poll = defaultPoll
 	}
 	return r
 }

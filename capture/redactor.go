@@ -22,6 +22,9 @@ import (
 // A Redaction adds to the default redaction, which the package comment describes. A nil *Redaction
 // is the default alone.
 type Redaction struct {
+	// Off turns redaction off, so that a capture is as secret as the traffic. The other fields then
+	// have no effect. A [Redactor] ignores it.
+	Off bool
 	// Key is the HMAC key of the placeholders: captures with the same key have equal placeholders
 	// for equal secrets. Keep it secret. It needs at least 16 bytes; a shorter one is ignored. nil
 	// means a random key for each capture, which is not stored.
@@ -81,10 +84,6 @@ func NewRedactor(r *Redaction) *Redactor {
 	d.mac = hmac.New(sha256.New, secret)
 	return d
 }
-
-// Learn makes the Redactor hide a text wherever it occurs from now on. It keeps a limited number of
-// texts, and none of less than 4 bytes.
-func (r *Redactor) Learn(secret string) { r.known.add(secret, 4, true) }
 
 // appendPlaceholder appends the placeholder of a secret: its kind, a keyed hash, and the power of
 // two that its length does not exceed. No character of it needs escaping in JSON, a URL or an HTTP
@@ -200,7 +199,7 @@ func appendEdited(dst, text []byte, list []edit, arena []byte) []byte {
 
 // knownSecrets holds texts to hide wherever they occur.
 type knownSecrets struct {
-	// fixed has the secrets from options and Learn.
+	// fixed has the secrets of a Redaction.
 	fixed []string
 	// recent has secrets from headers. A new one replaces the oldest.
 	recent []string

@@ -613,7 +613,7 @@ func (r *Redactor) scanAuthority(e *edits, text []byte, start, i int) {
 			r.hide(e, i, i+at, "userinfo", text[i:i+at])
 		}
 	}
-	for _, hook := range hooks {
+	for _, hook := range secretPaths {
 		if bytes.HasPrefix(text[host:], []byte(hook)) {
 			from := host + len(hook)
 			to := from
@@ -627,8 +627,8 @@ func (r *Redactor) scanAuthority(e *edits, text []byte, start, i int) {
 	}
 }
 
-// hooks are addresses with a secret path.
-var hooks = []string{"hooks.slack.com/services/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/", "mcp.zapier.com/api/mcp/s/", "hooks.zapier.com/hooks/catch/"}
+// secretPaths are the addresses of webhooks with a secret path.
+var secretPaths = []string{"hooks.slack.com/services/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/", "mcp.zapier.com/api/mcp/s/", "hooks.zapier.com/hooks/catch/"}
 
 // A table names its values in its first line. CSV, with a comma, a semicolon or a tab between
 // cells, is distinguished from prose by following lines with the same number of cells; Markdown and

@@ -103,7 +103,7 @@ func TestLongestLine(t *testing.T) {
 	for _, unit := range []string{"\x01", "\"", "\\", "x", "é", "\xff", "\u2028", "\n"} {
 		data := []byte(strings.Repeat(unit, size/len(unit)))
 		var buf bytes.Buffer
-		enc := NewUnredactedEncoder(&buf)
+		enc := NewEncoder(&buf, &Redaction{Off: true})
 		enc.Encode(&Event{Kind: KindNote, Data: data})
 		enc.Flush()
 		if most := 2*size + 8<<10; buf.Len() > most {

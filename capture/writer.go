@@ -5,18 +5,21 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"mcpwire/internal/hooks"
 )
 
 // Defaults of a Writer.
 const (
-	DefaultMaxQueue     = 128 << 20        // bytes
-	DefaultMaxPayload   = 64 << 20         // bytes
-	DefaultCloseTimeout = 10 * time.Second // for which Close waits
+	defaultMaxQueue     = 128 << 20        // bytes
+	defaultMaxPayload   = 64 << 20         // bytes
+	defaultCloseTimeout = 10 * time.Second // for which Close waits
 )
 
 const (
@@ -29,48 +32,32 @@ const (
 	idleFlushDelay = 100 * time.Millisecond
 )
 
-var (
-	// ErrClosed is returned by Flush on a closed Writer.
-	ErrClosed = errors.New("capture: closed")
-	// ErrUnfinished is wrapped by the error of Close if the disk was too slow. The last events may
-	// not be in the file.
-	ErrUnfinished = errors.New("capture: not everything was written in time")
-)
+// ErrUnfinished is wrapped by the error of Close if the disk was too slow. The last events may not
+// be in the file.
+var ErrUnfinished = errors.New("capture: not everything was written in time")
 
 // Options are the options of a [Writer]. nil means defaults.
 type Options struct {
 	// Tool, Transport, Name and URL are for the head, see [Head].
 	Tool, Transport, Name, URL string
-	// Redact adds to the default redaction. nil adds nothing.
+	// Redact adds to the default redaction, or turns it off. nil is the default alone.
 	Redact *Redaction
-	// Unredacted turns redaction off. The capture is then as secret as the traffic.
-	Unredacted bool
-	// MaxQueue limits the bytes that wait to be written. Zero means DefaultMaxQueue. Events beyond
-	// it become gaps.
+	// MaxQueue limits the bytes that wait to be written. Zero means 128 MiB. Events beyond it
+	// become gaps.
 	MaxQueue int
-	// MaxPayload limits the recorded bytes of a payload. Zero means DefaultMaxPayload. It is at
-	// most half of MaxQueue.
+	// MaxPayload limits the recorded bytes of a payload. Zero means 64 MiB. It is at most half of
+	// MaxQueue.
 	MaxPayload int
-	// CloseTimeout limits the time that Close waits for the last writes. Zero means
-	// DefaultCloseTimeout.
+	// CloseTimeout limits the time that Close waits for the last writes. Zero means ten seconds.
 	CloseTimeout time.Duration
-	// Append lets [Create] append a capture with its own head to an existing file, which must not
-	// be compressed.
+	// Append lets [Create] append a capture with its own head to an existing file, which must be
+	// private to its owner and not compressed.
 	Append bool
-	// Opened is called with each file that [Create] or a recreation opens, before anything is
-	// written to it, for example to lock it. The [File] still owns and closes it. nil means no
-	// call.
-	Opened func(*os.File)
 	// Notice is called when the file of a [File] disappears while it records, see [ErrRemoved]. The
 	// writing goroutine calls it. nil means no call.
 	Notice func(error)
-	// Tee receives a copy of the output, see [Tee]. nil means none.
-	Tee Tee
-	// Want decides whether to record an event of traffic. size is that of its payload plus all
-	// pending events in bytes. Want is called concurrently and must return at once. An unwanted
-	// event gets a number and becomes part of a gap. Events that are not traffic, such as starts,
-	// exits, ends of streams and notes, are always recorded. nil records everything.
-	Want func(size int) bool
+	// Hooks are for the programs of this module. Others leave it nil.
+	Hooks *hooks.Writer[Event]
 }
 
 // A Writer records events. Recording only copies the payload; a goroutine redacts and writes. If
@@ -80,6 +67,8 @@ type Writer struct {
 	opts  Options
 	start time.Time
 	id    string
+	// want is that of the hooks. It may be nil.
+	want func(size int) bool
 
 	mu sync.Mutex
 	// n is the number of the last event.
@@ -132,12 +121,16 @@ func NewWriter(dst io.Writer, opts *Options) *Writer {
 			*v = def
 		}
 	}
-	set(&o.MaxQueue, DefaultMaxQueue)
+	set(&o.MaxQueue, defaultMaxQueue)
 	o.MaxQueue = max(o.MaxQueue, 4<<10)
-	set(&o.MaxPayload, DefaultMaxPayload)
+	set(&o.MaxPayload, defaultMaxPayload)
 	o.MaxPayload = min(o.MaxPayload, o.MaxQueue/2)
 	if o.CloseTimeout <= 0 {
-		o.CloseTimeout = DefaultCloseTimeout
+		o.CloseTimeout = defaultCloseTimeout
+	}
+	if h := o.Hooks; h != nil {
+		w.want, w.loop.tee = h.Want, h.Tee
+		h.Attach(hooked{w})
 	}
 	w.start = time.Now()
 	w.loop.init(w, dst)
@@ -156,21 +149,25 @@ func (w *Writer) ID() string { return w.id }
 // must not change afterwards; e itself may be reused. After Close it does nothing and returns 0.
 func (w *Writer) Record(e *Event) (n uint64) { return w.record(e, nil) }
 
-// Wants reports whether an event of traffic with a payload of size bytes would be recorded now, see
-// Options.Want. It lets callers avoid a useless copy.
-func (w *Writer) Wants(size int) bool {
-	if w.opts.Want == nil {
+// hooked is what a Writer gives to its hooks.
+type hooked struct{ w *Writer }
+
+// Wants implements [hooks.Recorder].
+func (h hooked) Wants(size int) bool { return h.w.wants(size) }
+
+// RecordOwned implements [hooks.Recorder].
+func (h hooked) RecordOwned(e *Event, free func()) (n uint64) { return h.w.record(e, free) }
+
+// wants reports whether to record an event of traffic with a payload of size bytes.
+func (w *Writer) wants(size int) bool {
+	if w.want == nil {
 		return true
 	}
 	w.mu.Lock()
 	size += w.waiting
 	w.mu.Unlock()
-	return w.opts.Want(size)
+	return w.want(size)
 }
-
-// RecordOwned is like Record but does not copy Data. The Writer reads Data until it is written or
-// dropped, and then calls free once, on another goroutine or before RecordOwned returns.
-func (w *Writer) RecordOwned(e *Event, free func()) (n uint64) { return w.record(e, free) }
 
 // record records an event. A nil free means that Data must be copied.
 func (w *Writer) record(e *Event, free func()) (n uint64) {
@@ -281,7 +278,7 @@ func (w *Writer) reserve(cost int) bool {
 func (w *Writer) wanted(e *Event) bool {
 	switch e.Kind {
 	case KindMessage, KindRequest, KindResponse, KindBody, KindSSE, KindEnd, KindStderr:
-		return w.Wants(len(e.Data))
+		return w.wants(len(e.Data))
 	}
 	return true
 }
@@ -334,13 +331,13 @@ func (w *Writer) Err() error {
 }
 
 // Flush waits until all earlier events have been written and flushed to the underlying writer, or
-// ctx ends. It returns the result of Err.
+// ctx ends. It returns the result of Err, or an error that wraps os.ErrClosed after Close.
 func (w *Writer) Flush(ctx context.Context) error {
 	reply := make(chan error, 1)
 	select {
 	case w.flush <- reply:
 	case <-w.done:
-		return ErrClosed
+		return fmt.Errorf("flushing the capture: %w", os.ErrClosed)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -374,6 +371,8 @@ func (w *Writer) Close() error {
 // writeLoop is the state of a Writer's goroutine.
 type writeLoop struct {
 	enc *Encoder
+	// tee is nil if nobody watches the output.
+	tee hooks.Tee
 	// flusher is nil if the destination has no buffer.
 	flusher interface{ Flush() error }
 	spare   *eventBuffer
@@ -424,11 +423,7 @@ func (lr *lostRange) merge(other lostRange) {
 }
 
 func (l *writeLoop) init(w *Writer, out io.Writer) {
-	if w.opts.Unredacted {
-		l.enc = NewUnredactedEncoder(w.opts.withTee(out))
-	} else {
-		l.enc = NewEncoder(w.opts.withTee(out), w.opts.Redact)
-	}
+	l.enc = NewEncoder(l.withTee(out), w.opts.Redact)
 	l.next = 1
 	l.flusher, _ = out.(interface{ Flush() error })
 	l.spare = new(eventBuffer)
@@ -561,7 +556,7 @@ func (w *Writer) drain() {
 // writeEvents writes the events of a buffer and updates the counters.
 func (w *Writer) writeEvents(b *eventBuffer) {
 	l := &w.loop
-	defer l.endLine(w.opts.Tee)
+	defer l.endLine()
 	if l.writeFailed {
 		// The last line may be incomplete. End it, so that the next one is not lost with it.
 		l.writeFailed, l.enc.out.err = false, nil
@@ -643,7 +638,7 @@ func (w *Writer) writeTail() {
 		w.writeFailed(err)
 	}
 	l.next = n
-	l.endLine(w.opts.Tee)
+	l.endLine()
 	l.dirty = l.flusher != nil
 	w.flushDst()
 }
@@ -735,103 +730,10 @@ func (b *eventBuffer) reset() {
 	}
 }
 
-// maxLine is the length in bytes above which a line of text is recorded in parts.
-const maxLine = 64 << 10
-
-// Lines records a stream of text, such as the standard error of a process, line by line, so that
-// redaction sees a secret that spans two writes. It is an io.Writer that never fails, and is safe
-// for concurrent use.
-type Lines struct {
-	w  *Writer
-	mu sync.Mutex
-	ev Event
-	// partial is the beginning of an incomplete line.
-	partial []byte
-}
-
-// Lines returns an io.Writer that records each line as an event like e, usually of [KindStderr].
-// Data is the line without its end. A line of more than 64 KiB is recorded in parts. Close records
-// an incomplete last line.
-func (w *Writer) Lines(e Event) *Lines { return &Lines{w: w, ev: e} }
-
-// Write records the lines that p completes.
-func (l *Lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := len(p)
-	for len(p) > 0 {
-		k := bytes.IndexByte(p, '\n')
-		if k >= 0 && k <= maxLine && len(l.partial) == 0 && l.ev.Part == 0 {
-			l.record(p[:k])
-			p = p[k+1:]
-			continue
-		}
-		end := len(p)
-		if k >= 0 {
-			end = k
-		}
-		room := maxLine - len(l.partial)
-		if end > room {
-			l.partial = append(l.partial, p[:room]...)
-			l.ev.Part++
-			l.record(l.partial)
-			l.partial, p = l.partial[:0], p[room:]
-			continue
-		}
-		l.partial = append(l.partial, p[:end]...)
-		if k >= 0 {
-			l.recordLast()
-			end++
-		}
-		p = p[end:]
-	}
-	return n, nil
-}
-
-func (l *Lines) record(line []byte) {
-	l.ev.Data = line
-	if line == nil {
-		l.ev.Data = []byte{}
-	}
-	l.w.Record(&l.ev)
-	l.ev.Data = nil
-}
-
-// recordLast records the rest of a line from partial.
-func (l *Lines) recordLast() {
-	if l.ev.Part > 0 {
-		l.ev.Part++
-	}
-	l.record(l.partial)
-	l.ev.Part, l.partial = 0, l.partial[:0]
-}
-
-// Close records an incomplete last line. It returns nil.
-func (l *Lines) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.partial) > 0 || l.ev.Part > 0 {
-		l.recordLast()
-	}
-	return nil
-}
-
-// A Tee receives the output of a [Writer]: redacted lines before compression, even if writing
-// fails. The writing goroutine calls its methods, one at a time, until Close has returned nil. They
-// must return at once, since pending events fill a bounded queue meanwhile.
-type Tee interface {
-	// Write receives the next bytes, which may be part of a line. It must not keep p.
-	Write(p []byte)
-	// EndLine reports that the last line is complete or, after a write error, that no more of it
-	// will come. The next line is about the event with the number next, or a greater number if that
-	// event is lost.
-	EndLine(next uint64)
-}
-
 // teeWriter writes to w and copies to a Tee.
 type teeWriter struct {
 	w   io.Writer
-	tee Tee
+	tee hooks.Tee
 }
 
 func (t teeWriter) Write(p []byte) (int, error) {
@@ -841,16 +743,16 @@ func (t teeWriter) Write(p []byte) (int, error) {
 }
 
 // withTee returns the writer for the encoder.
-func (o *Options) withTee(w io.Writer) io.Writer {
-	if o.Tee == nil {
+func (l *writeLoop) withTee(w io.Writer) io.Writer {
+	if l.tee == nil {
 		return w
 	}
-	return teeWriter{w, o.Tee}
+	return teeWriter{w, l.tee}
 }
 
 // endLine tells the Tee, if there is one, that the output is at the end of a line.
-func (l *writeLoop) endLine(tee Tee) {
-	if tee != nil {
-		tee.EndLine(l.next)
+func (l *writeLoop) endLine() {
+	if l.tee != nil {
+		l.tee.EndLine(l.next)
 	}
 }

@@ -22,7 +22,7 @@ func written(tb testing.TB, x check.Example) []byte {
 		tb.Fatal(err)
 	}
 	var b bytes.Buffer
-	enc := capture.NewUnredactedEncoder(&b)
+	enc := capture.NewEncoder(&b, &capture.Redaction{Off: true})
 	if err := enc.Encode(&capture.Event{Kind: capture.KindHead, Head: head}); err != nil {
 		tb.Fatal(err)
 	}

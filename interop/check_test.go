@@ -24,7 +24,7 @@ func checkRule(id string) rule { return rule("check: " + id) }
 func recorded(t *testing.T, transport string, record func(w *capture.Writer)) (found []violation) {
 	t.Helper()
 	var file bytes.Buffer
-	w := capture.NewWriter(&file, &capture.Options{Tool: "interop", Transport: transport, Unredacted: true})
+	w := capture.NewWriter(&file, &capture.Options{Tool: "interop", Transport: transport, Redact: &capture.Redaction{Off: true}})
 	record(w)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

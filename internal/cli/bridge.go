@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/trace/captures"
 	livesock "mcpwire/internal/trace/live"
@@ -174,7 +175,7 @@ func (f *bridgeFlags) record(e *env, far *upstreamTarget, log *slog.Logger) (*ta
 		return nil, nil
 	}
 	server := livesock.NewServer(nil)
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: far.name, URL: far.url, Unredacted: f.redact == "off", Tee: server, Notice: e.notice}
+	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: far.name, URL: far.url, Redact: redaction(f.redact), Notice: e.notice, Hooks: &hooks.Writer[capture.Event]{Tee: server}}
 	var file *capture.File
 	var err error
 	if f.capture != "" {

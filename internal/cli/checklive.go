@@ -181,7 +181,7 @@ func (f *liveFlags) record(d *dialer) (*capture.File, error) {
 	if d.target.isStdio() {
 		transport = "stdio"
 	}
-	rec, err := capture.Create(f.output, &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: d.target.name, URL: d.target.url, Unredacted: f.redact == "off"})
+	rec, err := capture.Create(f.output, &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: d.target.name, URL: d.target.url, Redact: redaction(f.redact)})
 	if err != nil {
 		return nil, fail(exitUnexpected, "capture", "--output names a file that does not exist yet", err)
 	}

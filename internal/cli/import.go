@@ -93,7 +93,7 @@ func runImport(ctx context.Context, e *env, f *importFlags, path string) error {
 	if name == "" {
 		name = importName(path)
 	}
-	opts := &importer.Options{Format: importer.Format(f.from), Name: f.name, Tool: "mcpwire " + Version + " import", Unredacted: f.redact == "off"}
+	opts := &importer.Options{Format: importer.Format(f.from), Name: f.name, Tool: "mcpwire " + Version + " import", Redact: redaction(f.redact)}
 	if f.local {
 		opts.Zone = time.Local
 	}

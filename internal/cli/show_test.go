@@ -25,7 +25,7 @@ func bigCapture(n int, text string) io.Reader {
 	r, w := io.Pipe()
 	go func() {
 		b := bufio.NewWriterSize(w, 64<<10)
-		enc := capture.NewUnredactedEncoder(b)
+		enc := capture.NewEncoder(b, &capture.Redaction{Off: true})
 		head := &capture.Head{Version: capture.Version, ID: "BIG", At: time.Unix(0, 0), Transport: "stdio", Name: "big", Redact: "off"}
 		err := enc.Encode(&capture.Event{Kind: capture.KindHead, Head: head})
 		for i := 0; i < n && err == nil; i++ {

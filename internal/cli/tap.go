@@ -176,7 +176,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	signal.Notify(caught, catch...)
 	defer signal.Stop(caught)
 
-	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Log: say, Record: rec.writer}
+	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Log: say, Record: rec.writer, Hooks: &rec.hooks}
 	opts.Stdout, _ = e.stdout.(*os.File) // nil is the process's stdout
 	opts.Stderr, _ = e.stderr.(*os.File)
 	var live *liveCheck

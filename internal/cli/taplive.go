@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 	"mcpwire/internal/proxy/tap"
 	"mcpwire/internal/trace/captures"
 	livesock "mcpwire/internal/trace/live"
@@ -15,6 +16,8 @@ import (
 type tapRecording struct {
 	// writer is nil if there is neither a file nor viewers.
 	writer *capture.Writer
+	// hooks are those of writer.
+	hooks hooks.Writer[capture.Event]
 	// file is nil if there are only viewers.
 	file *capture.File
 	// live is nil if there is only the file.
@@ -42,17 +45,17 @@ func liveRestart(r *tap.Restart) func() {
 // viewers can't connect, it prints a note with -v only.
 func (f *tapFlags) record(e *env, transport, name, serverURL string, restart func(), say func(string)) (*tapRecording, error) {
 	server := livesock.NewServer(&livesock.Options{Restart: restart})
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: name, URL: serverURL, Unredacted: f.redact == "off", Tee: server}
-	opts.Notice = e.notice
+	rec := &tapRecording{hooks: hooks.Writer[capture.Event]{Tee: server}}
+	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: name, URL: serverURL, Redact: redaction(f.redact), Notice: e.notice, Hooks: &rec.hooks}
 	file, err := f.create(e, name, opts, say)
 	if err != nil {
 		return nil, err
 	}
-	rec := &tapRecording{file: file}
+	rec.file = file
 	if file != nil {
 		rec.writer = file.Writer
 	} else {
-		opts.Want = server.Wants
+		rec.hooks.Want = server.Wants
 		rec.writer = capture.NewWriter(io.Discard, opts)
 	}
 	if err := rec.show(server, name, transport); err != nil {
@@ -109,6 +112,14 @@ func (f *tapFlags) create(e *env, name string, opts *capture.Options, say func(s
 	}
 	say("recording to " + rec.Name())
 	return rec, nil
+}
+
+// redaction returns the redaction that a flag --redact asks for.
+func redaction(flag string) *capture.Redaction {
+	if flag == "off" {
+		return &capture.Redaction{Off: true}
+	}
+	return nil
 }
 
 // notice prints a problem with the file of a capture.

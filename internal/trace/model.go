@@ -82,6 +82,9 @@ type Model struct {
 	hits           filter.Hits
 }
 
+// maxPending limits the requests that wait for their response.
+const maxPending = 65536
+
 // New returns an empty model. opts may be nil.
 func New(opts *Options) *Model {
 	m := &Model{
@@ -97,7 +100,7 @@ func New(opts *Options) *Model {
 	if m.opts.MaxChildren <= 0 {
 		m.opts.MaxChildren = DefaultMaxChildren
 	}
-	m.pairer = capture.NewPairer(&capture.PairOptions{MaxPending: max(1, min(m.opts.MaxRows, capture.DefaultMaxPending))})
+	m.pairer = capture.NewPairer(&capture.PairOptions{MaxPending: min(m.opts.MaxRows, maxPending)})
 	return m
 }
 

@@ -504,7 +504,7 @@ func TestBesideCaptured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := flaw{start: time.Second, in: when(noSuchMethod, "", with(""))}
 		var file bytes.Buffer
-		w := capture.NewWriter(&file, &capture.Options{Transport: "stdio", Unredacted: true})
+		w := capture.NewWriter(&file, &capture.Options{Transport: "stdio", Redact: &capture.Redaction{Off: true}})
 		report := (&yard{t: t, prepare: func(int, *tenant) flaw { return f }}).reportOf(t, false, &Options{Capture: w})
 		if err := w.Close(); err != nil {
 			t.Fatal(err)

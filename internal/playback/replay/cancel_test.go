@@ -93,7 +93,7 @@ func TestGivenUp(t *testing.T) {
 // recordWeb makes a capture of modern clients over HTTP.
 func recordWeb(events ...*capture.Event) *bytes.Buffer {
 	var file bytes.Buffer
-	enc := capture.NewUnredactedEncoder(&file)
+	enc := capture.NewEncoder(&file, &capture.Redaction{Off: true})
 	head := &capture.Event{Kind: capture.KindHead, Head: &capture.Head{Version: 1, ID: "A", At: began, Tool: "test", Transport: "http", Name: "shop"}}
 	for i, e := range append([]*capture.Event{head}, events...) {
 		e.N, e.T = uint64(i), time.Duration(i)*time.Millisecond

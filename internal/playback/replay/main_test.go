@@ -42,7 +42,7 @@ var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // record makes a capture of a session over stdio.
 func record(lines ...line) *bytes.Buffer {
 	var file bytes.Buffer
-	enc := capture.NewUnredactedEncoder(&file)
+	enc := capture.NewEncoder(&file, &capture.Redaction{Off: true})
 	events := []*capture.Event{{Kind: capture.KindHead, Head: &capture.Head{Version: 1, ID: "A", At: began, Tool: "test", Transport: "stdio", Name: "shop"}}}
 	for i, l := range lines {
 		events = append(events, &capture.Event{Kind: capture.KindMessage, N: uint64(i + 1), T: time.Duration(l.ms) * time.Millisecond, Dir: l.dir, Data: []byte(l.text)})

@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/trace/frames"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -222,7 +223,7 @@ func (s *Session) end(err error) {
 // A stderrRecorder records standard error up to the limit, and drops the rest.
 type stderrRecorder struct {
 	s     *Session
-	lines *capture.Lines
+	lines *frames.Lines
 	// ready is closed when the start of the process is recorded.
 	ready chan struct{}
 }

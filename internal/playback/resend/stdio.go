@@ -32,7 +32,7 @@ type stdioConn struct {
 func (sc *stdioConn) open(ctx context.Context) error {
 	s := sc.s
 	sc.out = make(chan []byte, maxQueued)
-	sc.stderr = &stderrRecorder{s: s, lines: s.rec.Lines(capture.Event{Kind: capture.KindStderr, Session: 1}), ready: make(chan struct{})}
+	sc.stderr = &stderrRecorder{s: s, lines: frames.NewLines(s.rec, capture.Event{Kind: capture.KindStderr, Session: 1}), ready: make(chan struct{})}
 	defer close(sc.stderr.ready)
 	c := stdio.Command(sc.command[0], sc.command[1:]...)
 	c.Dir, c.Env, c.Stderr = s.o.Dir, s.opts.Env, sc.stderr

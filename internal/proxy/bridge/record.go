@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/trace/frames"
 	"mcpwire/internal/trace/httphead"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
@@ -139,7 +140,7 @@ func (r recorder) stderr() io.WriteCloser {
 	if r.recording == nil {
 		return discard{}
 	}
-	return r.recording.out.Lines(capture.Event{Kind: capture.KindStderr, Side: r.side, Session: r.session})
+	return frames.NewLines(r.recording.out, capture.Event{Kind: capture.KindStderr, Side: r.side, Session: r.session})
 }
 
 // A discard is a writer that drops everything.

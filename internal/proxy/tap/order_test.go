@@ -50,7 +50,7 @@ func TestOrder(t *testing.T) {
 	const calls = 5000
 	rec := newRecord()
 	o := helperOptions(t, "serve")
-	o.Record = rec.w
+	o.Record, o.Hooks = rec.w, &rec.hooks
 	h := startHost(t, o)
 	within(t, "the session", func() {
 		lines := bufio.NewReader(h.stdout)
@@ -142,7 +142,7 @@ func TestStuckDisk(t *testing.T) {
 func TestObserve(t *testing.T) {
 	rec := newRecord()
 	o := helperOptions(t, "serve")
-	o.Record = rec.w
+	o.Record, o.Hooks = rec.w, &rec.hooks
 	var mu sync.Mutex
 	var seen []string
 	o.Observe = func(e *capture.Event) {

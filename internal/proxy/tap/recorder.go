@@ -8,12 +8,16 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
+	"mcpwire/internal/trace/frames"
 )
 
 // A recorder passes events to the capture and the observer. It is safe for concurrent use.
 type recorder struct {
 	// w is the capture. It may be nil.
 	w *capture.Writer
+	// hooks are those of w. It may be nil.
+	hooks *hooks.Writer[capture.Event]
 	// observe may be nil.
 	observe func(*capture.Event)
 	log     func(string)
@@ -55,11 +59,11 @@ func (r *recorder) record(e *capture.Event) {
 // frames, so that they are stored once.
 func (r *recorder) newSplitter(dir capture.Dir, max int) *splitter {
 	s := newSplitter(dir, max, r.record)
-	if r.observe == nil && r.w != nil {
-		s.wantCopy = r.w.Wants
+	if r.observe == nil && r.w != nil && r.hooks != nil {
+		s.wantCopy = r.hooks.Wants
 		s.sink = func(e *capture.Event) {
 			if free := s.takeMemory(); free != nil {
-				r.w.RecordOwned(e, free)
+				r.hooks.RecordOwned(e, free)
 			} else {
 				r.w.Record(e)
 			}
@@ -86,11 +90,11 @@ func (r *recorder) recordEOF(dir capture.Dir) {
 }
 
 // stderrLines returns a recorder of standard error, or nil without a capture.
-func (r *recorder) stderrLines() *capture.Lines {
+func (r *recorder) stderrLines() *frames.Lines {
 	if r.w == nil {
 		return nil
 	}
-	return r.w.Lines(capture.Event{Kind: capture.KindStderr, Session: r.session.Load()})
+	return frames.NewLines(r.w, capture.Event{Kind: capture.KindStderr, Session: r.session.Load()})
 }
 
 const (

@@ -88,7 +88,7 @@ func startMortalWith(t *testing.T, r Restart, signals <-chan os.Signal, args ...
 	t.Helper()
 	m := &mortalHost{dir: t.TempDir(), rec: newRecord(), trigger: make(chan string)}
 	o := helperOptions(t, "mortal", append([]string{m.dir}, args...)...)
-	o.Record = m.rec.w
+	o.Record, o.Hooks = m.rec.w, &m.rec.hooks
 	r.MinBackoff = time.Millisecond
 	r.Trigger = m.trigger
 	o.Restart = &r
@@ -340,7 +340,7 @@ func TestInjectFraming(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := &supervisor{tap: newTap(&Options{Stdout: w, Record: rec.w}), state: newResumeState(), queue: newQueue()}
+		k := &supervisor{tap: newTap(&Options{Stdout: w, Record: rec.w, Hooks: &rec.hooks}), state: newResumeState(), queue: newQueue()}
 		k.state.handleHostFrame(&capture.Event{Kind: capture.KindMessage, Framing: tt.framing, Data: []byte(request("1", "x"))})
 		k.prepareRestart("why")
 		w.Close()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 )
 
 // Options configure a tap. Command is required; the zero value of each other field is its default.
@@ -26,12 +27,14 @@ type Options struct {
 
 	// Record receives all traffic. The tap does not close it. nil records nothing.
 	Record *capture.Writer
+	// Hooks are those of Record. nil means that Record has none and copies large frames.
+	Hooks *hooks.Writer[capture.Event]
 	// Observe is called with each event except standard error, in the order of the capture, by
 	// several goroutines but one at a time. It must return at once, since the traffic waits for it,
 	// and must not keep the event or its Data. nil means no call.
 	Observe func(*capture.Event)
-	// MaxCopy limits the recorded bytes of a frame that arrives in pieces. Zero means
-	// [capture.DefaultMaxPayload].
+	// MaxCopy limits the recorded bytes of a frame that arrives in pieces. Zero means 64 MiB, as
+	// for a [capture.Writer].
 	MaxCopy int
 	// Log receives notes on what the tap does in addition to forwarding. It must be safe for
 	// concurrent use. nil means no notes.
@@ -43,6 +46,9 @@ type Options struct {
 	// then writes nothing but the server's bytes to Stdout.
 	Restart *Restart
 }
+
+// defaultMaxCopy is the default of Options.MaxCopy in bytes.
+const defaultMaxCopy = 64 << 20
 
 // hostPollInterval is the time between two checks that the host still exists.
 const hostPollInterval = 250 * time.Millisecond
@@ -86,14 +92,14 @@ func newTap(o *Options) *tap {
 	defaultFile(&o.Stdout, os.Stdout)
 	defaultFile(&o.Stderr, os.Stderr)
 	if o.MaxCopy <= 0 {
-		o.MaxCopy = capture.DefaultMaxPayload
+		o.MaxCopy = defaultMaxCopy
 	}
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
 	return &tap{
 		Options:  o,
-		rec:      &recorder{w: o.Record, observe: o.Observe, log: o.Log, start: time.Now()},
+		rec:      &recorder{w: o.Record, hooks: o.Hooks, observe: o.Observe, log: o.Log, start: time.Now()},
 		parent:   currentParent(),
 		hostGone: make(chan struct{}),
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 )
 
 func init() {
@@ -151,12 +152,13 @@ func (h *host) ends() (status int) {
 // A record is a capture in memory.
 type record struct {
 	bytes.Buffer
-	w *capture.Writer
+	w     *capture.Writer
+	hooks hooks.Writer[capture.Event]
 }
 
 func newRecord() *record {
 	r := &record{}
-	r.w = capture.NewWriter(&r.Buffer, &capture.Options{Transport: "stdio", Unredacted: true, CloseTimeout: time.Minute})
+	r.w = capture.NewWriter(&r.Buffer, &capture.Options{Transport: "stdio", Redact: &capture.Redaction{Off: true}, CloseTimeout: time.Minute, Hooks: &r.hooks})
 	return r
 }
 
@@ -215,7 +217,7 @@ func TestBytes(t *testing.T) {
 			}
 			rec := newRecord()
 			o := helperOptions(t, "echo", "both", "7")
-			o.Record = rec.w
+			o.Record, o.Hooks = rec.w, &rec.hooks
 			h := startHost(t, o)
 			var got, gotErr []byte
 			within(t, "passing the bytes", func() {
@@ -263,7 +265,7 @@ func TestBytes(t *testing.T) {
 func TestLargeLine(t *testing.T) {
 	rec := newRecord()
 	o := helperOptions(t, "echo", "out", "0")
-	o.Record = rec.w
+	o.Record, o.Hooks = rec.w, &rec.hooks
 	h := startHost(t, o)
 	want := append(bytes.Repeat([]byte("0123456789abcdef"), 2<<20), '\n')
 	var got []byte
@@ -303,7 +305,7 @@ func TestExitStatus(t *testing.T) {
 			}
 			rec := newRecord()
 			o := helperOptions(t, tt.helper, args...)
-			o.Record = rec.w
+			o.Record, o.Hooks = rec.w, &rec.hooks
 			h := startHost(t, o)
 			h.stdin.Close()
 			out, _ := io.ReadAll(h.stdout)
@@ -348,7 +350,7 @@ func TestServerClosesOutput(t *testing.T) {
 func TestHostStopsReading(t *testing.T) {
 	rec := newRecord()
 	o := helperOptions(t, "gush")
-	o.Record = rec.w
+	o.Record, o.Hooks = rec.w, &rec.hooks
 	h := startHost(t, o)
 	if _, err := h.stdout.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)

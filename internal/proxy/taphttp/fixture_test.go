@@ -33,7 +33,7 @@ func tap(t *testing.T, upstream string, opts *taphttp.Options, serve *taphttp.Se
 		t.Fatal(err)
 	}
 	p := &tapped{t: t}
-	p.rec = capture.NewWriter(&p.file, &capture.Options{Unredacted: true})
+	p.rec = capture.NewWriter(&p.file, &capture.Options{Redact: &capture.Redaction{Off: true}})
 	if p.handler, err = taphttp.New(u, p.rec, opts); err != nil {
 		t.Fatal(err)
 	}

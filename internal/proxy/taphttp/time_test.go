@@ -66,7 +66,7 @@ func bubble(t *testing.T, h http.HandlerFunc, opts taphttp.Options, test func(t 
 		go server.Serve(up)
 		opts.Dial = up.dial
 		var file bytes.Buffer
-		rec := capture.NewWriter(&file, &capture.Options{Unredacted: true})
+		rec := capture.NewWriter(&file, &capture.Options{Redact: &capture.Redaction{Off: true}})
 		handler, err := taphttp.New(&url.URL{Scheme: "http", Host: "localhost:80", Path: "/mcp"}, rec, &opts)
 		if err != nil {
 			t.Fatal(err)

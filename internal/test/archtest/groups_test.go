@@ -31,7 +31,7 @@ type group struct {
 // first group that names it.
 var groups = []group{
 	// Packages that know nothing of MCP, and a program that go generate runs.
-	{"base", []string{"internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait", "internal/gen"}, nil},
+	{"base", []string{"internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait", "internal/hooks", "internal/gen"}, nil},
 	{"jsonrpc, mcp", []string{"jsonrpc", "mcp"}, []string{"base"}},
 	{"schema", []string{"schema", "schema/fullschema"}, []string{"base"}},
 	{"auth", []string{"auth", "oauth"}, []string{"base"}},
@@ -85,7 +85,7 @@ var modules = map[string][]string{
 
 // leaves are groups and packages that import no other package of their group,
 // so that whoever needs one of them gets no more than that.
-var leaves = []string{"internal/json/jsonwire", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait"}
+var leaves = []string{"internal/json/jsonwire", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait", "internal/hooks"}
 
 // groupOf returns the group of a package, or nil.
 func groupOf(name string) *group {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 )
 
 // HomeVariable names the environment variable that overrides the folder for all of the user's
@@ -65,8 +66,9 @@ const (
 
 // Create creates the capture NAME-20261122T014530Z-PID.mcpcap.ndjson in dir, where NAME is
 // [FileName] of name. Dir is created if needed; the folder and the file are accessible to the user
-// only. opts may be nil; an empty opts.Name means name. The caller must close the capture. Until
-// then, [List] shows it as being written as long as this process lives.
+// only. opts may be nil; an empty opts.Name means name. Create sets opts.Hooks.Opened. The caller
+// must close the capture. Until then, [List] shows it as being written as long as this process
+// lives.
 func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -80,7 +82,10 @@ func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 	}
 	// The lock only tells others that the capture is being written. A file system without locks
 	// must not prevent recording.
-	o.Opened = func(f *os.File) { _ = lock(f) }
+	if o.Hooks == nil {
+		o.Hooks = new(hooks.Writer[capture.Event])
+	}
+	o.Hooks.Opened = func(f *os.File) { _ = lock(f) }
 	base := fmt.Sprintf("%s-%s-%d", FileName(name), time.Now().UTC().Format(timeLayout), os.Getpid())
 	for i := 1; ; i++ {
 		path := filepath.Join(dir, base+capture.Suffix)

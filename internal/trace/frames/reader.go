@@ -1,7 +1,7 @@
 // Package frames splits the output of a server on a pipe into frames, as
 // captures store them: lines, and blocks behind a Content-Length header, in
 // any mixture. It keeps all bytes, except those of a frame beyond the size
-// limit.
+// limit. [Lines] records standard error line by line.
 //
 // Package jsonrpc reads messages; this package accepts any input.
 package frames

@@ -46,9 +46,8 @@ type Options struct {
 	Name string
 	// Tool is the importing tool, for the head of the capture.
 	Tool string
-	// Redact adds to the default redaction. Unredacted turns all redaction off.
-	Redact     *capture.Redaction
-	Unredacted bool
+	// Redact adds to the default redaction, or turns it off. Nil is the default alone.
+	Redact *capture.Redaction
 	// Zone is the time zone of logs that do not specify one. Nil means UTC.
 	Zone *time.Location
 }
@@ -191,11 +190,7 @@ func (s *sink) begin(at time.Time, name, transport string) error {
 	if s.enc != nil {
 		return nil
 	}
-	if s.opts.Unredacted {
-		s.enc = capture.NewUnredactedEncoder(s.out)
-	} else {
-		s.enc = capture.NewEncoder(s.out, s.opts.Redact)
-	}
+	s.enc = capture.NewEncoder(s.out, s.opts.Redact)
 	if s.opts.Name != "" {
 		name = s.opts.Name
 	}

@@ -135,7 +135,7 @@ func TestRedacts(t *testing.T) {
 	const source = `2026-07-24 02:03:14.089 [debug] [editor -> server] {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"password":"hunter2hunter2"}}}` + "\n"
 	for _, open := range []bool{false, true} {
 		var out bytes.Buffer
-		if _, err := importer.Run(&out, strings.NewReader(source), &importer.Options{Unredacted: open}); err != nil {
+		if _, err := importer.Run(&out, strings.NewReader(source), &importer.Options{Redact: &capture.Redaction{Off: open}}); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(out.String(), "hunter2"); got != open {
@@ -161,7 +161,7 @@ end
 	head.At = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	var want []string
 	var har, file, before bytes.Buffer
-	enc := capture.NewUnredactedEncoder(&before)
+	enc := capture.NewEncoder(&before, &capture.Redaction{Off: true})
 	head.Version = capture.Version
 	enc.Encode(&capture.Event{Kind: capture.KindHead, Head: head})
 	for _, e := range list {
@@ -171,7 +171,7 @@ end
 	if _, err := export.HAR(&har, capture.NewReader(bytes.NewReader(before.Bytes()), nil).Events(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := importer.Run(&file, &har, &importer.Options{Unredacted: true}); err != nil {
+	if _, err := importer.Run(&file, &har, &importer.Options{Redact: &capture.Redaction{Off: true}}); err != nil {
 		t.Fatal(err)
 	}
 	strip := func(list []string) (out []string) {
@@ -217,7 +217,7 @@ func TestHARFacts(t *testing.T) {
 {"startedDateTime":"2026-11-20T12:00:00Z","request":{"method":"POST","url":"https://a.example/mcp?x=1","headers":null,"postData":{"text":"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}"}},"response":{"status":200},"_mcp":{"server":"files","session":4}},
 {"startedDateTime":"2026-11-20T12:00:01Z","request":{"method":"GET","url":"https://b.example/mcp","headers":[{"name":"Mcp-Session-Id","value":"s"}]},"response":{"status":405}}]}}`
 	var out bytes.Buffer
-	if _, err := importer.Run(&out, strings.NewReader(archive), &importer.Options{Unredacted: true}); err != nil {
+	if _, err := importer.Run(&out, strings.NewReader(archive), &importer.Options{Redact: &capture.Redaction{Off: true}}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 	"mcpwire/internal/trace/live"
 )
 
@@ -21,7 +22,7 @@ func Example() {
 
 	// A tap.
 	server := live.NewServer(nil)
-	w := capture.NewWriter(io.Discard, &capture.Options{Tee: server})
+	w := capture.NewWriter(io.Discard, &capture.Options{Hooks: &hooks.Writer[capture.Event]{Tee: server}})
 	if err := server.Start(dir, live.Greeting{Capture: w.ID(), Name: "files"}); err != nil {
 		return
 	}

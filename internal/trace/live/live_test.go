@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 	"mcpwire/internal/trace/live"
 )
 
@@ -21,7 +22,7 @@ import (
 func begin(t *testing.T, dir string, opts *live.Options) (*capture.Writer, *live.Server) {
 	t.Helper()
 	s := live.NewServer(opts)
-	w := capture.NewWriter(io.Discard, &capture.Options{Tee: s, Name: "files", Transport: "stdio"})
+	w := capture.NewWriter(io.Discard, &capture.Options{Hooks: &hooks.Writer[capture.Event]{Tee: s}, Name: "files", Transport: "stdio"})
 	t.Cleanup(func() { w.Close() })
 	if err := s.Start(dir, live.Greeting{Capture: w.ID(), Name: "files", Transport: "stdio"}); err != nil {
 		t.Fatal(err)
@@ -336,7 +337,7 @@ func TestDialEndsWithContext(t *testing.T) {
 // everything from when somebody does.
 func TestUnwatched(t *testing.T) {
 	s := live.NewServer(nil)
-	w := capture.NewWriter(io.Discard, &capture.Options{Tee: s, Want: s.Wants})
+	w := capture.NewWriter(io.Discard, &capture.Options{Hooks: &hooks.Writer[capture.Event]{Tee: s, Want: s.Wants}})
 	t.Cleanup(func() { w.Close() })
 	if err := s.Start(folder(t), live.Greeting{Capture: w.ID()}); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 )
 
 // Defaults of [Options].
@@ -49,7 +49,7 @@ type Options struct {
 	Restart func()
 }
 
-var _ capture.Tee = (*Server)(nil)
+var _ hooks.Tee = (*Server)(nil)
 
 // A Server sends viewers the lines that a [capture.Writer] writes, as its Tee.
 type Server struct {
@@ -103,9 +103,9 @@ func NewServer(opts *Options) *Server {
 	return s
 }
 
-// Wants implements Options.Want of a [capture.Writer] without a file. It wants all events while
-// there are viewers. Otherwise it wants only the first MiB, so that a later viewer sees how the
-// tap began, or what followed after the last viewer left.
+// Wants implements Want of [hooks.Writer] for a [capture.Writer] without a file. It wants all
+// events while there are viewers. Otherwise it wants only the first MiB, so that a later viewer
+// sees how the tap began, or what followed after the last viewer left.
 func (s *Server) Wants(size int) bool { return int64(size) < s.wantBytes.Load() }
 
 // updateWantsLocked sets wantBytes. The caller must hold s.mu.
@@ -220,7 +220,7 @@ func (s *Server) removeViewer(v *viewer) {
 	s.updateWantsLocked()
 }
 
-// Write implements [capture.Tee].
+// Write implements [hooks.Tee].
 func (s *Server) Write(p []byte) {
 	if len(p) == 0 {
 		return
@@ -263,7 +263,7 @@ func (s *Server) keepHead(p []byte) (rest []byte) {
 
 var lineEnd = []byte("\n")
 
-// EndLine implements [capture.Tee].
+// EndLine implements [hooks.Tee].
 func (s *Server) EndLine(next uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

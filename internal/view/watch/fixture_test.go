@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"
@@ -174,7 +175,7 @@ type tap struct {
 func startTap(t testing.TB, dir, path string, opts *live.Options) *tap {
 	t.Helper()
 	p := &tap{server: live.NewServer(opts)}
-	o := &capture.Options{Tee: p.server, Name: "live", Transport: "stdio"}
+	o := &capture.Options{Hooks: &hooks.Writer[capture.Event]{Tee: p.server}, Name: "live", Transport: "stdio"}
 	hello := live.Greeting{Name: "live", Transport: "stdio", File: path}
 	var closer io.Closer
 	if path == "" {

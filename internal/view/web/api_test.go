@@ -196,7 +196,7 @@ func TestDiff(t *testing.T) {
 
 func TestSave(t *testing.T) {
 	// The capture itself keeps its secrets.
-	r := record(t, t.TempDir(), "open", &capture.Options{Unredacted: true})
+	r := record(t, t.TempDir(), "open", &capture.Options{Redact: &capture.Redaction{Off: true}})
 	r.call("search", `{"q":"x","password":"hunter2-hunter2"}`, "found")
 	r.call("other", `{"q":"y"}`, "the password is hunter2-hunter2")
 	s := serve(t, &watch.Options{Files: []string{r.done()}}, nil)

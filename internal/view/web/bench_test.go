@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"
 )
@@ -62,7 +63,7 @@ func untilSynced(b *testing.B, body io.Reader) (n int64) {
 // BenchmarkRow is how long a row takes from the wire of a running tap to a page.
 func BenchmarkRow(b *testing.B) {
 	socket := live.NewServer(nil)
-	w := capture.NewWriter(io.Discard, &capture.Options{Tool: "test", Transport: "stdio", Name: "live", Tee: socket})
+	w := capture.NewWriter(io.Discard, &capture.Options{Tool: "test", Transport: "stdio", Name: "live", Hooks: &hooks.Writer[capture.Event]{Tee: socket}})
 	dir := filepath.Join(b.TempDir(), "l")
 	if err := socket.Start(dir, live.Greeting{Capture: w.ID(), Name: "live", Transport: "stdio"}); err != nil {
 		b.Fatal(err)

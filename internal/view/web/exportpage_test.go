@@ -93,7 +93,7 @@ func TestExport(t *testing.T) {
 // TestExportIsRedacted: whatever the capture did.
 func TestExportIsRedacted(t *testing.T) {
 	const secret = "hunter2-hunter2-hunter2"
-	r := record(t, t.TempDir(), "open", &capture.Options{Unredacted: true})
+	r := record(t, t.TempDir(), "open", &capture.Options{Redact: &capture.Redaction{Off: true}})
 	r.Record(&capture.Event{Kind: capture.KindRequest, Exchange: 1, Session: 1, Dir: capture.ToServer, Request: &capture.Request{
 		Method: "POST", URL: "/mcp", Proto: "HTTP/1.1", Headers: []capture.Header{{Name: "Authorization", Value: "Bearer " + secret}}}})
 	r.call("search", `{"password":"`+secret+`"}`, "the text says "+secret)

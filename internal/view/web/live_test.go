@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"
 )
@@ -18,7 +19,7 @@ import (
 func TestTapWithoutFile(t *testing.T) {
 	restarted := make(chan bool, 1)
 	socket := live.NewServer(&live.Options{Restart: func() { restarted <- true }})
-	w := capture.NewWriter(io.Discard, &capture.Options{Tool: "test", Transport: "stdio", Name: "live", Tee: socket})
+	w := capture.NewWriter(io.Discard, &capture.Options{Tool: "test", Transport: "stdio", Name: "live", Hooks: &hooks.Writer[capture.Event]{Tee: socket}})
 	dir := filepath.Join(t.TempDir(), "l")
 	if err := socket.Start(dir, live.Greeting{Capture: w.ID(), Name: "live", Transport: "stdio"}); err != nil {
 		t.Fatal(err)
