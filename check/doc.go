@@ -23,6 +23,8 @@
 // page of the specification, and a good and a bad [Example]. The examples are
 // also the tests of the rules.
 //
+// Package check/report writes findings and rules, for people and for other tools.
+//
 // # Adding a rule
 //
 // A rule is an entry in the table of its group, with a function that looks at a
@@ -36,8 +38,7 @@
 // # Errors
 //
 // Checking never fails: malformed input leads to findings or is ignored. Run
-// passes on errors of the Reader. The Write functions and Explain return errors
-// of the writer.
+// passes on errors of the Reader.
 //
 // # Compatibility
 //

@@ -343,8 +343,6 @@ func looksJSON(b []byte) bool {
 	return len(b) > 0 && (b[0] == '{' || b[0] == '[')
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
 // plural formats a count of things.
 func plural(n int, thing string) string {
 	if n == 1 {
@@ -352,5 +350,3 @@ func plural(n int, thing string) string {
 	}
 	return strconv.Itoa(n) + " " + thing + "s"
 }
-
-func utoa(n uint64) string { return strconv.FormatUint(n, 10) }

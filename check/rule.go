@@ -9,7 +9,6 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
-	"mcpwire/internal/text/spelling"
 	"mcpwire/mcp"
 )
 
@@ -55,40 +54,6 @@ func Lookup(id string) (*Rule, bool) {
 		}
 	}
 	return nil, false
-}
-
-// Nearest returns up to three rule ids that resemble id, the most likely first.
-func Nearest(id string) []string {
-	type candidate struct {
-		id       string
-		distance int
-	}
-	var candidates []candidate
-	id = strings.ToLower(clipBytes(id, 100))
-	_, name, _ := strings.Cut(id, "/")
-	for _, table := range ruleTables() {
-		for i := range table {
-			_, ruleName, _ := strings.Cut(table[i].ID, "/")
-			d := min(spelling.Distance(id, table[i].ID), spelling.Distance(id, ruleName))
-			switch {
-			case ruleName == id || ruleName == name:
-				d = 0
-			case len(id) >= 3 && strings.Contains(table[i].ID, id):
-				d = min(d, 2)
-			}
-			if d <= max(2, len(id)/3) {
-				candidates = append(candidates, candidate{table[i].ID, d})
-			}
-		}
-	}
-	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.id, b.id))
-	})
-	var ids []string
-	for _, c := range candidates[:min(len(candidates), 3)] {
-		ids = append(ids, c.id)
-	}
-	return ids
 }
 
 const specificationURL = "https://modelcontextprotocol.io/specification/"
@@ -320,6 +285,16 @@ func newRuleSet(opts *Options) *ruleSet {
 		}
 	}
 	return rs
+}
+
+// Enabled returns the rules that the options enable, sorted by id. They belong to the caller. o may
+// be nil.
+func (o *Options) Enabled() []*Rule {
+	all := Rules()
+	if o == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(r *Rule) bool { return !o.enabled(r.ID) })
 }
 
 // enabled reports whether a rule is to be checked.

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"strconv"
+
 	"mcpwire/capture"
 	"mcpwire/mcp"
 )
@@ -238,7 +240,7 @@ func checkExitPending(v *view) {
 	if v.session.transport != transportStdio || told && (x.Code == 0 || x.Signal != "" || x.Code >= 128) {
 		return
 	}
-	how := "the server ended with status " + itoa(x.Code)
+	how := "the server ended with status " + strconv.Itoa(x.Code)
 	if x.Signal != "" {
 		how = "the server was ended by a signal (" + show(x.Signal) + ")"
 	}

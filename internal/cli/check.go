@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/check/report"
 	"mcpwire/mcp"
 )
 
@@ -180,7 +181,7 @@ func knownRule(id string) error {
 	if _, ok := lookupRule(id); ok {
 		return nil
 	}
-	if near := check.Nearest(id); len(near) > 0 {
+	if near := nearestRules(id); len(near) > 0 {
 		return usagef("check: unknown rule %q: did you mean %s?", id, strings.Join(near, " or "))
 	}
 	return usagef("check: unknown rule %q (mcpwire check --list shows them all)", id)
@@ -198,11 +199,11 @@ func (f *checkFlags) explainRule(e *env, args []string) error {
 	case !ok:
 		return usagef("check: --explain takes one rule (mcpwire check --list shows them all)")
 	case f.format == formatJSON:
-		return check.WriteRulesJSON(e.stdout, []*check.Rule{r})
+		return report.RulesJSON(e.stdout, []*check.Rule{r})
 	case f.format != formatText:
 		return usagef("check: --explain has the formats text and json")
 	}
-	return check.Explain(e.stdout, r, checkColors(e))
+	return report.Explain(e.stdout, r, checkColors(e))
 }
 
 func (f *checkFlags) listRules(e *env, args []string) error {
@@ -212,25 +213,25 @@ func (f *checkFlags) listRules(e *env, args []string) error {
 	rules := f.rules()
 	switch f.format {
 	case formatText:
-		return check.WriteRules(e.stdout, rules, checkColors(e))
+		return report.Rules(e.stdout, rules, checkColors(e))
 	case formatJSON:
-		return check.WriteRulesJSON(e.stdout, rules)
+		return report.RulesJSON(e.stdout, rules)
 	}
 	return usagef("check: --list has the formats text and json")
 }
 
-func checkColors(e *env) *check.TextOptions {
-	return &check.TextOptions{Color: bool(newScreen(e.stdout).paint)}
+func checkColors(e *env) *report.TextOptions {
+	return &report.TextOptions{Color: bool(newScreen(e.stdout).paint)}
 }
 
 // A checkRun collects the findings of captures or of live traffic.
 type checkRun struct {
 	opts   *check.Options
-	report check.Report
+	report report.Report
 }
 
 func newCheckRun(opts *check.Options) *checkRun {
-	return &checkRun{opts, check.Report{Tool: "mcpwire", Version: Version, Rules: opts.Enabled()}}
+	return &checkRun{opts, report.Report{Tool: "mcpwire", Version: Version, Rules: opts.Enabled()}}
 }
 
 // captured checks one capture.
@@ -265,7 +266,7 @@ func (r *checkRun) event(k *check.Checker, name string, e *capture.Event) {
 
 func (r *checkRun) add(name string, findings []check.Finding) {
 	for _, f := range findings {
-		r.report.Results = append(r.report.Results, check.Result{Finding: f, Source: name})
+		r.report.Results = append(r.report.Results, report.Result{Finding: f, Source: name})
 	}
 }
 
@@ -286,16 +287,16 @@ func (f *checkFlags) finish(e *env, run *checkRun) error {
 	return &exitStatus{exitFindings}
 }
 
-func (f *checkFlags) write(w io.Writer, e *env, report *check.Report) error {
+func (f *checkFlags) write(w io.Writer, e *env, r *report.Report) error {
 	switch f.format {
 	case formatJSON:
-		return check.WriteJSON(w, report)
+		return report.JSON(w, r)
 	case formatJUnit:
-		return check.WriteJUnit(w, report)
+		return report.JUnit(w, r)
 	case formatSARIF:
-		return check.WriteSARIF(w, report)
+		return report.SARIF(w, r)
 	case formatGitHub:
-		return check.WriteGitHub(w, report)
+		return report.GitHub(w, r)
 	}
-	return check.WriteText(w, report, checkColors(e))
+	return report.Text(w, r, checkColors(e))
 }

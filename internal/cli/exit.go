@@ -122,9 +122,9 @@ func errorFormatOf(args []string) errorFormat {
 	return format
 }
 
-// report writes err and returns the exit status. signalled is the status of the signal that ended
-// the command, or 0.
-func report(stderr io.Writer, format errorFormat, err error, signalled int) int {
+// reportError writes err and returns the exit status. signalled is the status of the signal that
+// ended the command, or 0.
+func reportError(stderr io.Writer, format errorFormat, err error, signalled int) int {
 	var status *exitStatus
 	var f *failure
 	switch {

@@ -46,7 +46,7 @@ func TestReportBrokenPipe(t *testing.T) {
 		{"full disk", output(&fs.PathError{Op: "write", Path: os.Stdout.Name(), Err: errors.New("no space left")}), true},
 	} {
 		var stderr strings.Builder
-		status := report(&stderr, errorsAsText, test.err, 0)
+		status := reportError(&stderr, errorsAsText, test.err, 0)
 		if diff := cmp.Diff([]any{exitUnexpected, test.said}, []any{status, stderr.Len() > 0}); diff != "" {
 			t.Errorf("%s: %s%s", test.name, diff, stderr.String())
 		}
@@ -58,7 +58,7 @@ func TestBatchHint(t *testing.T) {
 	var line errorLine
 	var stderr strings.Builder
 	f := unreachable(fmt.Errorf("dial: start: %w", batchfile.ErrArguments))
-	if f == nil || report(&stderr, errorsAsJSON, f, 0) != exitUnreachable {
+	if f == nil || reportError(&stderr, errorsAsJSON, f, 0) != exitUnreachable {
 		t.Fatalf("got %v", f)
 	}
 	if err := json.Unmarshal([]byte(stderr.String()), &line); err != nil {

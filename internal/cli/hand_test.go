@@ -268,3 +268,22 @@ func TestCommandName(t *testing.T) {
 		}
 	}
 }
+
+func TestNearestRules(t *testing.T) {
+	for _, tt := range []struct{ id, want string }{
+		{"id-nul", "jsonrpc/id-null"},
+		{"jsonrpc/idnull", "jsonrpc/id-null"},
+		{"stray-output", "stdio/stray-output"},
+		{"STDIO/STRAY-OUTPUT", "stdio/stray-output"},
+		{"nothing of the sort", ""},
+		{"", ""},
+	} {
+		got := ""
+		if near := nearestRules(tt.id); len(near) > 0 {
+			got = near[0]
+		}
+		if got != tt.want {
+			t.Errorf("nearestRules(%q) begins with %q, want %q", tt.id, got, tt.want)
+		}
+	}
+}

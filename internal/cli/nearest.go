@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -52,6 +53,39 @@ func didYouMean(name string, names []string) string {
 		near[i] = safeLine(near[i])
 	}
 	return ": did you mean " + strings.Join(near, " or ") + "?"
+}
+
+// nearestRules returns up to three rule ids that resemble id, the most likely first. The group of
+// id may be missing or wrong.
+func nearestRules(id string) []string {
+	type candidate struct {
+		id       string
+		distance int
+	}
+	var candidates []candidate
+	id = strings.ToLower(id[:min(len(id), 100)])
+	_, name, _ := strings.Cut(id, "/")
+	for _, rule := range ruleIDs() {
+		_, ruleName, _ := strings.Cut(rule, "/")
+		d := min(spelling.Distance(id, rule), spelling.Distance(id, ruleName))
+		switch {
+		case ruleName == id || ruleName == name:
+			d = 0
+		case len(id) >= 3 && strings.Contains(rule, id):
+			d = min(d, 2)
+		}
+		if d <= max(2, len(id)/3) {
+			candidates = append(candidates, candidate{rule, d})
+		}
+	}
+	slices.SortFunc(candidates, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.id, b.id))
+	})
+	var ids []string
+	for _, c := range candidates[:min(len(candidates), 3)] {
+		ids = append(ids, c.id)
+	}
+	return ids
 }
 
 // nearFlag is didYouMean for a long flag of a command.

@@ -48,7 +48,7 @@ func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	if status == 0 && ctx.Err() != nil {
 		status = exitInterrupted
 	}
-	return report(stderr, e.errors, err, status)
+	return reportError(stderr, e.errors, err, status)
 }
 
 // A helpWriter remembers write errors, which cobra ignores.

@@ -306,7 +306,7 @@ func (p *pipeSource) interactive() bool { return false }
 
 func (p *pipeSource) line(ctx context.Context) (string, error) { return p.prompter.ask(ctx, "") }
 
-func (p *pipeSource) failed(err error) { report(p.stderr, p.errors, err, exitInterrupted) }
+func (p *pipeSource) failed(err error) { reportError(p.stderr, p.errors, err, exitInterrupted) }
 
 // signalEnd returns the error for a shell that a signal ended: SIGTERM ends the shell's context,
 // SIGINT only that of a command.
@@ -318,4 +318,4 @@ func signalEnd(ctx context.Context) error {
 }
 
 // statusOf returns the exit status for an error.
-func statusOf(err error) int { return report(io.Discard, errorsAsText, err, exitInterrupted) }
+func statusOf(err error) int { return reportError(io.Discard, errorsAsText, err, exitInterrupted) }

@@ -41,7 +41,7 @@ var groups = []group{
 	{"server, client", []string{"server", "client"}, []string{"base", "jsonrpc, mcp", "schema", "era"}},
 	{"mcptest, mcpotel", []string{"mcptest", "mcpotel"}, []string{"base", "jsonrpc, mcp", "server, client"}},
 	{"capture", []string{"capture"}, []string{"base", "jsonrpc, mcp"}},
-	{"check", []string{"check"}, []string{"base", "jsonrpc, mcp", "schema", "era", "capture"}},
+	{"check", []string{"check", "check/report"}, []string{"base", "jsonrpc, mcp", "schema", "era", "capture"}},
 	// Recorded traffic as exchanges.
 	{"trace", []string{"internal/trace/"}, []string{"base", "jsonrpc, mcp", "capture"}},
 	// Programs between a client and a server.

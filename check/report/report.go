@@ -1,4 +1,25 @@
-package check
+// Package report writes what package check finds, for people and for other tools: as text, JSON,
+// JUnit XML, SARIF and the annotations of GitHub Actions. It also writes descriptions of rules.
+//
+//	r := &report.Report{Sources: []string{name}, Tool: "mytool"}
+//	for f, err := range check.Run(reader, nil) {
+//		…
+//		r.Results = append(r.Results, report.Result{Finding: f, Source: name})
+//	}
+//	err := report.SARIF(os.Stdout, r)
+//
+// # Concurrency
+//
+// The functions do not modify their arguments, and may run at the same time.
+//
+// # Errors
+//
+// The functions return errors of the writer.
+//
+// # Compatibility
+//
+// JSON may gain members. The text for people may change.
+package report
 
 import (
 	"bufio"
@@ -9,20 +30,23 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"mcpwire/capture"
+	"mcpwire/check"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 )
 
 // A Result is a finding with the source of its capture.
 type Result struct {
-	Finding
+	check.Finding
 	// Source names the source, usually a file.
 	Source string
 }
 
-// A Report is the input of the Write functions, which do not modify it.
+// A Report is the result of a check.
 type Report struct {
 	Results []Result
 	// Sources lists everything that was checked, also without findings.
@@ -30,30 +54,20 @@ type Report struct {
 	// Events counts the checked events.
 	Events uint64
 	// Rules lists the checked rules. nil means all.
-	Rules []*Rule
+	Rules []*check.Rule
 	// Tool names the checking program, such as "mcpwire".
 	Tool string
 	// Version is the version of the tool.
 	Version string
 }
 
-// Enabled returns the rules that the options enable, sorted by id. They belong to the caller. o may
-// be nil.
-func (o *Options) Enabled() []*Rule {
-	all := Rules()
-	if o == nil {
-		return all
-	}
-	return slices.DeleteFunc(all, func(r *Rule) bool { return !o.enabled(r.ID) })
-}
-
 // Count returns the number of results of each severity.
 func (r *Report) Count() (errors, warnings, infos int) {
 	for _, f := range r.Results {
 		switch f.Rule.Severity {
-		case Error:
+		case check.Error:
 			errors++
-		case Warning:
+		case check.Warning:
 			warnings++
 		default:
 			infos++
@@ -63,7 +77,7 @@ func (r *Report) Count() (errors, warnings, infos int) {
 }
 
 // Worst returns the greatest severity of the results. ok is false if there are no results.
-func (r *Report) Worst() (s Severity, ok bool) {
+func (r *Report) Worst() (s check.Severity, ok bool) {
 	for _, f := range r.Results {
 		s, ok = max(s, f.Rule.Severity), true
 	}
@@ -72,7 +86,7 @@ func (r *Report) Worst() (s Severity, ok bool) {
 
 // A group holds the results of one rule.
 type group struct {
-	rule *Rule
+	rule *check.Rule
 	// newest is the index of the rule's revision.
 	newest  int
 	results []Result
@@ -83,7 +97,7 @@ type group struct {
 func (r *Report) groups() []group {
 	type key struct {
 		id       string
-		severity Severity
+		severity check.Severity
 	}
 	byID := map[key]*group{}
 	for _, res := range r.Results {
@@ -118,15 +132,15 @@ func (g *group) sdk() string {
 	return g.results[0].SDK
 }
 
-func (r *Report) rules() []*Rule {
+func (r *Report) rules() []*check.Rule {
 	if r.Rules != nil {
 		return r.Rules
 	}
-	return Rules()
+	return check.Rules()
 }
 
 // location describes the location of a finding.
-func (f *Finding) location() string {
+func location(f *check.Finding) string {
 	parts := []string{"event " + utoa(f.Event)}
 	if f.Session != 0 {
 		parts = append(parts, "session "+utoa(f.Session))
@@ -135,9 +149,9 @@ func (f *Finding) location() string {
 		parts = append(parts, "exchange "+utoa(f.Exchange))
 	}
 	switch f.Dir {
-	case "c2s":
+	case capture.ToServer:
 		parts = append(parts, "to the server")
-	case "s2c":
+	case capture.ToClient:
 		parts = append(parts, "to the client")
 	}
 	if f.Method != "" {
@@ -156,7 +170,7 @@ func (f *Finding) location() string {
 }
 
 // related lists the other events of a finding.
-func (f *Finding) related() string {
+func related(f *check.Finding) string {
 	if len(f.Related) == 0 {
 		return ""
 	}
@@ -167,7 +181,7 @@ func (f *Finding) related() string {
 	return "see event " + strings.Join(list, ", ")
 }
 
-// TextOptions configure WriteText, WriteRules and Explain. A nil *TextOptions means defaults.
+// TextOptions configure [Text], [Rules] and [Explain]. A nil *TextOptions means defaults.
 type TextOptions struct {
 	// Color enables terminal escape sequences.
 	Color bool
@@ -180,31 +194,31 @@ func (o *TextOptions) paint(style, s string) string {
 	return "\x1b[" + style + "m" + s + "\x1b[0m"
 }
 
-func (o *TextOptions) severity(s Severity) string {
-	return o.paint([...]string{"36", "33", "31"}[min(max(s, Info), Error)], s.String())
+func (o *TextOptions) severity(s check.Severity) string {
+	return o.paint([...]string{"36", "33", "31"}[min(max(s, check.Info), check.Error)], s.String())
 }
 
 // maxPerGroup limits the findings of a rule in text. Other formats contain all of them.
 const maxPerGroup = 20
 
-// WriteText writes a report for people, by rule, the worst first, with locations and fixes. opts
+// Text writes a report for people, by rule, the worst first, with locations and fixes. opts
 // may be nil. It returns errors of w.
-func WriteText(w io.Writer, r *Report, opts *TextOptions) error {
+func Text(w io.Writer, r *Report, opts *TextOptions) error {
 	b := bufio.NewWriter(w)
 	several := len(r.Sources) > 1
 	for _, g := range r.groups() {
 		b.WriteString(opts.severity(g.rule.Severity) + " " + opts.paint("1", g.rule.ID) + ": " + g.rule.Title + "\n")
 		for i, f := range g.results {
 			if i == maxPerGroup {
-				b.WriteString("  … and " + itoa(len(g.results)-i) + " more\n")
+				b.WriteString("  … and " + strconv.Itoa(len(g.results)-i) + " more\n")
 				break
 			}
 			b.WriteString("  ")
 			if several {
 				b.WriteString(printable.Line(f.Source) + ": ")
 			}
-			b.WriteString(f.location() + "\n    " + f.Message)
-			if rel := f.related(); rel != "" {
+			b.WriteString(location(&f.Finding) + "\n    " + f.Message)
+			if rel := related(&f.Finding); rel != "" {
 				b.WriteString(" (" + rel + ")")
 			}
 			b.WriteByte('\n')
@@ -225,7 +239,7 @@ func WriteText(w io.Writer, r *Report, opts *TextOptions) error {
 }
 
 // Explain writes the full description of a rule. opts may be nil. It returns errors of w.
-func Explain(w io.Writer, r *Rule, opts *TextOptions) error {
+func Explain(w io.Writer, r *check.Rule, opts *TextOptions) error {
 	b := bufio.NewWriter(w)
 	b.WriteString(opts.paint("1", r.ID) + " (" + opts.severity(r.Severity) + ", " + revisionList(r.Revisions) + ")\n" + r.Title + "\n\n")
 	for _, part := range [][2]string{{"Why", r.Why}, {"Fix", r.Fix}} {
@@ -235,7 +249,7 @@ func Explain(w io.Writer, r *Rule, opts *TextOptions) error {
 	for _, x := range []struct {
 		name  string
 		style string
-		x     Example
+		x     check.Example
 	}{{"Bad", "31", r.Bad}, {"Good", "32", r.Good}} {
 		b.WriteString("\n" + opts.paint(x.style, x.name+", in "+x.x.Revision.String()+":") + "\n")
 		for line := range strings.Lines(x.x.Transcript()) {
@@ -259,9 +273,9 @@ func revisionList(list []mcp.Revision) string {
 	}
 }
 
-// WriteRules writes a line for each rule: id, severity, title and revisions. opts may be nil. It
+// Rules writes a line for each rule: id, severity, title and revisions. opts may be nil. It
 // returns errors of w.
-func WriteRules(w io.Writer, rules []*Rule, opts *TextOptions) error {
+func Rules(w io.Writer, rules []*check.Rule, opts *TextOptions) error {
 	b := bufio.NewWriter(w)
 	width := 0
 	for _, r := range rules {
@@ -289,28 +303,28 @@ type jsonSummary struct {
 }
 
 type jsonFinding struct {
-	Rule     string   `json:"rule"`
-	Severity Severity `json:"severity"`
-	Source   string   `json:"source,omitempty"`
-	Capture  string   `json:"capture,omitempty"`
-	Event    uint64   `json:"event"`
-	Dir      string   `json:"dir,omitempty"`
-	Session  uint64   `json:"session,omitempty"`
-	Exchange uint64   `json:"exchange,omitempty"`
-	ID       string   `json:"id,omitempty"`
-	Method   string   `json:"method,omitempty"`
-	Revision string   `json:"revision,omitempty"`
-	Pointer  string   `json:"pointer,omitempty"`
-	Message  string   `json:"message"`
-	Fix      string   `json:"fix"`
-	URL      string   `json:"url"`
-	Related  []uint64 `json:"related,omitempty"`
-	SDK      string   `json:"sdk,omitempty"`
+	Rule     string         `json:"rule"`
+	Severity check.Severity `json:"severity"`
+	Source   string         `json:"source,omitempty"`
+	Capture  string         `json:"capture,omitempty"`
+	Event    uint64         `json:"event"`
+	Dir      string         `json:"dir,omitempty"`
+	Session  uint64         `json:"session,omitempty"`
+	Exchange uint64         `json:"exchange,omitempty"`
+	ID       string         `json:"id,omitempty"`
+	Method   string         `json:"method,omitempty"`
+	Revision string         `json:"revision,omitempty"`
+	Pointer  string         `json:"pointer,omitempty"`
+	Message  string         `json:"message"`
+	Fix      string         `json:"fix"`
+	URL      string         `json:"url"`
+	Related  []uint64       `json:"related,omitempty"`
+	SDK      string         `json:"sdk,omitempty"`
 }
 
-// WriteJSON writes a report as a JSON object with the array findings and the object summary. It
+// JSON writes a report as a JSON object with the array findings and the object summary. It
 // returns errors of w.
-func WriteJSON(w io.Writer, r *Report) error {
+func JSON(w io.Writer, r *Report) error {
 	out := jsonReport{Findings: []jsonFinding{}, Summary: jsonSummary{Events: r.Events, Sources: r.Sources}}
 	out.Summary.Errors, out.Summary.Warnings, out.Summary.Infos = r.Count()
 	for _, f := range r.Results {
@@ -340,7 +354,7 @@ func revisionName(r mcp.Revision) string {
 
 type jsonRule struct {
 	ID        string         `json:"id"`
-	Severity  Severity       `json:"severity"`
+	Severity  check.Severity `json:"severity"`
 	Revisions []mcp.Revision `json:"revisions"`
 	Title     string         `json:"title"`
 	Why       string         `json:"why"`
@@ -350,8 +364,8 @@ type jsonRule struct {
 	Bad       string         `json:"bad"`
 }
 
-// WriteRulesJSON writes the descriptions of rules as a JSON array. It returns errors of w.
-func WriteRulesJSON(w io.Writer, rules []*Rule) error {
+// RulesJSON writes the descriptions of rules as a JSON array. It returns errors of w.
+func RulesJSON(w io.Writer, rules []*check.Rule) error {
 	out := []jsonRule{}
 	for _, r := range rules {
 		revisions := r.Revisions
@@ -390,9 +404,9 @@ type junitFailure struct {
 	Text    string `xml:",chardata"`
 }
 
-// WriteJUnit writes a report as JUnit XML, with a suite for each group of rules and a test for each
+// JUnit writes a report as JUnit XML, with a suite for each group of rules and a test for each
 // rule. A test fails if its rule has findings. It returns errors of w.
-func WriteJUnit(w io.Writer, r *Report) error {
+func JUnit(w io.Writer, r *Report) error {
 	byID := map[string]group{}
 	for _, g := range r.groups() {
 		byID[g.rule.ID] = g
@@ -429,7 +443,7 @@ func WriteJUnit(w io.Writer, r *Report) error {
 func junitText(g group) *junitFailure {
 	var b strings.Builder
 	for _, f := range g.results {
-		b.WriteString(printable.Line(f.Source) + ": " + f.location() + ": " + f.Message + "\n")
+		b.WriteString(printable.Line(f.Source) + ": " + location(&f.Finding) + ": " + f.Message + "\n")
 	}
 	b.WriteString("fix: " + g.rule.Fix + "\n" + g.rule.URL + "\n")
 	return &junitFailure{Type: g.rule.Severity.String(), Message: g.rule.Title + " (" + plural(len(g.results), "finding") + ")", Text: b.String()}
@@ -506,16 +520,16 @@ type (
 	}
 )
 
-// WriteSARIF writes a report as SARIF 2.1.0. Events are logical locations, because people do not
+// SARIF writes a report as SARIF 2.1.0. Events are logical locations, because people do not
 // edit the lines of a capture. It returns errors of w.
-func WriteSARIF(w io.Writer, r *Report) error {
+func SARIF(w io.Writer, r *Report) error {
 	run := sarifRun{ColumnKind: "utf16CodeUnits", Results: []sarifResult{}}
 	run.Tool.Driver = sarifDriver{Name: r.Tool, Version: r.Version, Rules: []sarifRule{}}
 	if r.Tool == "" {
 		run.Tool.Driver.Name = "mcpwire"
 	}
 	index := map[string]int{}
-	add := func(rule *Rule) {
+	add := func(rule *check.Rule) {
 		index[rule.ID] = len(run.Tool.Driver.Rules)
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{
 			ID: rule.ID, Short: sarifText{rule.Title}, Full: sarifText{rule.Why}, HelpURI: rule.URL, Help: sarifText{rule.Fix}, Default: sarifSeverity{sarifLevel(rule.Severity)},
@@ -553,11 +567,11 @@ func sarifOf(f Result, index int) sarifResult {
 	}
 }
 
-func sarifLevel(s Severity) string {
+func sarifLevel(s check.Severity) string {
 	switch s {
-	case Error:
+	case check.Error:
 		return "error"
-	case Warning:
+	case check.Warning:
 		return "warning"
 	}
 	return "note"
@@ -573,17 +587,17 @@ func fileURI(name string) string {
 	return u.String()
 }
 
-// WriteGitHub writes a report as workflow commands of GitHub Actions
+// GitHub writes a report as workflow commands of GitHub Actions
 // (https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands), which become
 // annotations. It returns errors of w.
-func WriteGitHub(w io.Writer, r *Report) error {
+func GitHub(w io.Writer, r *Report) error {
 	b := bufio.NewWriter(w)
 	for _, f := range r.Results {
 		command := "notice"
 		switch f.Rule.Severity {
-		case Error:
+		case check.Error:
 			command = "error"
-		case Warning:
+		case check.Warning:
 			command = "warning"
 		}
 		b.WriteString("::" + command + " ")
@@ -591,7 +605,7 @@ func WriteGitHub(w io.Writer, r *Report) error {
 			b.WriteString("file=" + githubProperty.Replace(printable.Line(f.Source)) + ",")
 		}
 		b.WriteString("title=" + githubProperty.Replace(f.Rule.ID+": "+f.Rule.Title) + "::")
-		b.WriteString(githubData.Replace(f.location()+": "+f.Message+"\nfix: "+f.Rule.Fix+"\n"+f.Rule.URL) + "\n")
+		b.WriteString(githubData.Replace(location(&f.Finding)+": "+f.Message+"\nfix: "+f.Rule.Fix+"\n"+f.Rule.URL) + "\n")
 	}
 	return b.Flush()
 }
@@ -600,3 +614,13 @@ var (
 	githubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
+
+func utoa(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// plural returns a number and a thing, such as "1 event" and "2 events".
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}
