@@ -126,7 +126,7 @@ func (c *Encoder) head(h *Head) {
 	c.member("id", h.ID)
 	c.member("at", h.At.UTC().Format(time.RFC3339Nano))
 	c.member("tool", h.Tool)
-	c.member("transport", h.Transport)
+	c.member("transport", string(h.Transport))
 	c.member("name", h.Name)
 	c.member("url", h.URL)
 	label := "off"

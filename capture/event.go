@@ -65,6 +65,17 @@ const (
 	Upstream   Side = "upstream"   // between the bridge and the server
 )
 
+// A Transport is what moved the messages. A recording program may have another name for its own, as
+// "bridge" for one that has two.
+type Transport string
+
+// The transports.
+const (
+	TransportStdio Transport = "stdio"
+	TransportHTTP  Transport = "http" // Streamable HTTP
+	TransportSSE   Transport = "sse"  // HTTP+SSE of 2024-11-05
+)
+
 // A Framing is the way a frame was delimited in a byte stream. Data excludes the framing bytes.
 type Framing string
 
@@ -155,8 +166,8 @@ type Head struct {
 	At time.Time
 	// Tool is the name and version of the recording program.
 	Tool string
-	// Transport is "stdio", "http", "sse" or the tool's own name for it.
-	Transport string
+	// Transport is what the tool recorded. Empty means unknown.
+	Transport Transport
 	// Name is the user's name for the server.
 	Name string
 	// URL is the server's URL with its secrets hidden. Empty means unknown or not HTTP.

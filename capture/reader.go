@@ -591,7 +591,7 @@ func decodeHead(line []byte) *Head {
 		case "tool":
 			h.Tool = unquote(v)
 		case "transport":
-			h.Transport = unquote(v)
+			h.Transport = Transport(unquote(v))
 		case "name":
 			h.Name = unquote(v)
 		case "url":

@@ -279,7 +279,7 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 		redact(&h.ID, "/id")
 		redact(&h.Name, "/name")
 		redact(&h.Tool, "/tool")
-		redact(&h.Transport, "/transport")
+		redact((*string)(&h.Transport), "/transport")
 		if u := r.URL(h.URL); u != h.URL {
 			h.URL = u
 			p.add("/url")

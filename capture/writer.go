@@ -39,7 +39,9 @@ var ErrUnfinished = errors.New("capture: not everything was written in time")
 // Options are the options of a [Writer]. nil means defaults.
 type Options struct {
 	// Tool, Transport, Name and URL are for the head, see [Head].
-	Tool, Transport, Name, URL string
+	Tool      string
+	Transport Transport
+	Name, URL string
 	// Redact adds to the default redaction, or turns it off. nil is the default alone.
 	Redact *Redaction
 	// MaxQueue limits the bytes that wait to be written. Zero means 128 MiB. Events beyond it

@@ -22,9 +22,10 @@ type Options struct {
 	// checked. "group/*" selects all rules whose ids begin with "group/". Unknown ids are ignored;
 	// see [Lookup].
 	Only, Disabled []string
-	// Transport names the transport ("stdio", "http" or "sse") of captures that do not name it.
-	Transport string
-	Limits    Limits
+	// Transport is the transport of captures that do not name it. Empty means unknown.
+	Transport capture.Transport
+	// Limits bound the memory.
+	Limits Limits
 }
 
 // Limits bound the memory of a Checker. State evicted because of them causes no findings.

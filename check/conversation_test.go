@@ -260,7 +260,7 @@ type tape struct {
 	events   []capture.Event
 }
 
-func newTape(transport string) *tape {
+func newTape(transport capture.Transport) *tape {
 	p := &tape{head: &capture.Head{ID: "tape", Transport: transport}, began: time.Now()}
 	p.changed = sync.NewCond(&p.mu)
 	return p

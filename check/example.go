@@ -66,7 +66,7 @@ func (x Example) Transcript() string {
 // $rev is the date of the revision, $meta the members of _meta that every modern request has,
 // $version the first of them and $client the name of the second.
 func (x Example) Events() (*capture.Head, []*capture.Event, error) {
-	tr := &transcript{rev: x.Revision, head: &capture.Head{Version: capture.Version, ID: "example", Transport: "stdio", Redact: "off"}}
+	tr := &transcript{rev: x.Revision, head: &capture.Head{Version: capture.Version, ID: "example", Transport: capture.TransportStdio, Redact: "off"}}
 	lines := x.lines()
 	for len(lines) > 0 {
 		line := lines[0]
@@ -233,7 +233,7 @@ func (tr *transcript) addMessage(sign string, options map[string]string, rest st
 		return err
 	}
 	e := capture.Event{Kind: capture.KindMessage, Dir: direction(sign), Data: data}
-	if tr.head.Transport == "stdio" {
+	if tr.head.Transport == capture.TransportStdio {
 		e.Framing = capture.FramingLF
 	} else if e.Exchange = tr.currentExchange; tr.isStream[tr.currentExchange] && sign == "<" {
 		e.SSE = &capture.SSE{}
@@ -297,7 +297,7 @@ func (tr *transcript) addExit(rest string) error {
 func (tr *transcript) addHTTP(word string, options map[string]string, rest string, below []string) error {
 	switch word {
 	case "http", "sse-transport":
-		tr.head.Transport = strings.TrimSuffix(word, "-transport")
+		tr.head.Transport = capture.Transport(strings.TrimSuffix(word, "-transport"))
 		tr.isStream = map[uint64]bool{}
 		return nil
 	case "session":

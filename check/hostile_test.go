@@ -19,7 +19,7 @@ type feed struct {
 	t    *testing.T
 }
 
-func newFeed(t *testing.T, transport string) *feed {
+func newFeed(t *testing.T, transport capture.Transport) *feed {
 	return &feed{k: check.New(nil), head: &capture.Head{ID: "h", Transport: transport}, t: t}
 }
 
@@ -170,9 +170,9 @@ func TestHostile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			transport := "stdio"
+			transport := capture.TransportStdio
 			if strings.Contains(name, "HTTP") || name == "headers for arguments" || name == "endpoints" {
-				transport = "http"
+				transport = capture.TransportHTTP
 			}
 			f := newFeed(t, transport)
 			began := time.Now()

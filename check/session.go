@@ -95,7 +95,7 @@ type sessionKey struct {
 // A captureState is what is known of a capture as a whole.
 type captureState struct {
 	id        string
-	transport string
+	transport capture.Transport
 	lostAt    uint64
 	tail      bool
 	// lastT is the time of the last event, in nanoseconds since the head.
@@ -196,7 +196,7 @@ func (ck *Checker) resolve(e *capture.Event, x *exchange, m *message) *session {
 		s := ck.sessionFor(sessionKey{capture: e.Capture, number: e.Session})
 		if s.transport == transportUnknown {
 			s.transport, s.certain = transportStdio, true
-			if t := s.capture.transport; t == "http" || t == "sse" {
+			if t := s.capture.transport; t == capture.TransportHTTP || t == capture.TransportSSE {
 				s.transport, s.certain = transportHTTP, false
 			}
 		}

@@ -21,7 +21,7 @@ import (
 func checkRule(id string) rule { return rule("check: " + id) }
 
 // recorded writes a capture and returns what package check finds in it, errors and warnings.
-func recorded(t *testing.T, transport string, record func(w *capture.Writer)) (found []violation) {
+func recorded(t *testing.T, transport capture.Transport, record func(w *capture.Writer)) (found []violation) {
 	t.Helper()
 	var file bytes.Buffer
 	w := capture.NewWriter(&file, &capture.Options{Tool: "interop", Transport: transport, Redact: &capture.Redaction{Off: true}})

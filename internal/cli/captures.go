@@ -165,7 +165,7 @@ func listCaptures(e *env, asJSON bool) error {
 	if asJSON {
 		records := []captureRecord{}
 		for _, i := range list {
-			r := captureRecord{i.Path, i.Name, i.Transport, i.Started, i.Modified, i.Size, i.State, nil, i.Lost, i.ID, i.Tool, i.Redact}
+			r := captureRecord{i.Path, i.Name, string(i.Transport), i.Started, i.Modified, i.Size, i.State, nil, i.Lost, i.ID, i.Tool, i.Redact}
 			if i.State == captures.Complete {
 				r.Events = &i.Events
 			}
@@ -183,7 +183,7 @@ func listCaptures(e *env, asJSON bool) error {
 		if i.State == captures.Complete {
 			events = strconv.FormatUint(i.Events, 10)
 		}
-		t.add(i.Started.Local().Format("2006-01-02 15:04:05"), column(i.Name, 24), column(i.Transport, 12), string(i.State), events,
+		t.add(i.Started.Local().Format("2006-01-02 15:04:05"), column(i.Name, 24), column(string(i.Transport), 12), string(i.State), events,
 			trace.FormatSize(i.Size), trace.Escape(filepath.Base(i.Path)))
 	}
 	return t.print(e)

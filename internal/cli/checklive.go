@@ -177,9 +177,9 @@ func (f *liveFlags) record(d *dialer) (*capture.File, error) {
 	if f.output == "" {
 		return nil, nil
 	}
-	transport := "http"
+	transport := capture.TransportHTTP
 	if d.target.isStdio() {
-		transport = "stdio"
+		transport = capture.TransportStdio
 	}
 	rec, err := capture.Create(f.output, &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: d.target.name, URL: d.target.url, Redact: redaction(f.redact)})
 	if err != nil {

@@ -264,11 +264,11 @@ func (f *replayFlags) reach(to *resend.Origin, opts *replay.Options) {
 	to.HeaderFraming = to.HeaderFraming && f.same || f.target.framing == jsonrpc.FramingHeader
 	switch {
 	case t.isStdio():
-		to.Transport = resend.Stdio
-	case t.transport == transportSSE || f.same && to.Transport == resend.SSE:
-		to.Transport = resend.SSE
+		to.Transport = capture.TransportStdio
+	case t.transport == transportSSE || f.same && to.Transport == capture.TransportSSE:
+		to.Transport = capture.TransportSSE
 	default:
-		to.Transport = resend.HTTP
+		to.Transport = capture.TransportHTTP
 	}
 	if f.dialer.http != nil {
 		opts.Resend.Transport = f.dialer.http

@@ -61,7 +61,7 @@ func newReplayRecorder(f *replayFlags, to *resend.Origin) (*replayRecorder, erro
 func (r *replayRecorder) next(rec *replay.Recording) (*capture.Writer, func() error, error) {
 	r.count++
 	opts := &capture.Options{
-		Tool: "mcpwire " + Version, Transport: string(r.to.Transport), Name: rec.Name, URL: r.to.URL, Redact: redaction(r.f.redact), Append: r.count > 1,
+		Tool: "mcpwire " + Version, Transport: r.to.Transport, Name: rec.Name, URL: r.to.URL, Redact: redaction(r.f.redact), Append: r.count > 1,
 	}
 	if r.path == "" {
 		w := capture.NewWriter(io.Discard, opts)

@@ -160,7 +160,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 		name = strings.TrimSuffix(filepath.Base(command[0]), ".exe")
 	}
 	say := f.notes(e)
-	rec, err := f.record(e, "stdio", name, "", liveRestart(restart), say)
+	rec, err := f.record(e, capture.TransportStdio, name, "", liveRestart(restart), say)
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ type liveCheck struct {
 	checked atomic.Uint64
 }
 
-func newLiveCheck(out io.Writer, transport string) *liveCheck {
+func newLiveCheck(out io.Writer, transport capture.Transport) *liveCheck {
 	c := &liveCheck{out: out, k: check.New(&check.Options{Transport: transport}), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go c.run()
 	return c

@@ -51,7 +51,7 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 		name = u.Host
 	}
 	say := f.notes(e)
-	rec, err := f.record(e, "http", name, u.String(), nil, say)
+	rec, err := f.record(e, capture.TransportHTTP, name, u.String(), nil, say)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func liveRestart(r *tap.Restart) func() {
 // record starts the capture that the flags ask for and shows it to viewers. If the default folder
 // can't be used, it only prints a note, because a server that worked before must work with tap. If
 // viewers can't connect, it prints a note with -v only.
-func (f *tapFlags) record(e *env, transport, name, serverURL string, restart func(), say func(string)) (*tapRecording, error) {
+func (f *tapFlags) record(e *env, transport capture.Transport, name, serverURL string, restart func(), say func(string)) (*tapRecording, error) {
 	server := livesock.NewServer(&livesock.Options{Restart: restart})
 	rec := &tapRecording{hooks: hooks.Writer[capture.Event]{Tee: server}}
 	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: name, URL: serverURL, Redact: redaction(f.redact), Notice: e.notice, Hooks: &rec.hooks}
@@ -69,7 +69,7 @@ func (f *tapFlags) record(e *env, transport, name, serverURL string, restart fun
 }
 
 // show lets viewers connect. If it returns an error, none can.
-func (r *tapRecording) show(server *livesock.Server, name, transport string) error {
+func (r *tapRecording) show(server *livesock.Server, name string, transport capture.Transport) error {
 	hello := livesock.Greeting{Capture: r.writer.ID(), Name: clipLine(name, 200), Transport: transport}
 	if r.file != nil {
 		if path, err := filepath.Abs(r.file.Name()); err == nil {

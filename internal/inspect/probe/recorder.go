@@ -52,7 +52,7 @@ type sessionRecord struct {
 // eventBits is the number of bits for an event number within its session.
 const eventBits = 40
 
-func newRecorder(transport string, opts *Options) *recorder {
+func newRecorder(transport capture.Transport, opts *Options) *recorder {
 	j := &recorder{
 		head:  &capture.Head{Version: capture.Version, ID: "probe", Transport: transport, Redact: "off", At: time.Now()},
 		w:     opts.Capture,

@@ -167,9 +167,9 @@ func newRun(target *Target, opts *Options) *run {
 		r.transport = http.DefaultTransport
 	}
 	r.start = func(ctx context.Context, stderr io.Writer) (process, error) { return startProcess(ctx, target, stderr) }
-	kind := "stdio"
+	kind := capture.TransportStdio
 	if !r.stdio() {
-		kind = "http"
+		kind = capture.TransportHTTP
 	}
 	r.recorder = newRecorder(kind, o)
 	r.newPlan()

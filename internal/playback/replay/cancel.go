@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/playback/resend"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -80,7 +79,7 @@ func (p *player) playCancellation(ctx context.Context, f *frame, l *liveCall) (b
 	if _, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), told); err != nil || l.state != sent {
 		return true, err
 	}
-	if p.rec.Modern && p.origin.Transport == resend.HTTP {
+	if p.rec.Modern && p.origin.Transport == capture.TransportHTTP {
 		p.conn.Abort(l.notifications.exchange)
 		_, err := p.waitUntil(ctx, time.Now().Add(p.opts.Timeout), func() bool { return l.state != sent })
 		return true, err

@@ -15,7 +15,6 @@ import (
 	"mcpwire/capture"
 	"mcpwire/client"
 	"mcpwire/internal/playback/replay"
-	"mcpwire/internal/playback/resend"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -170,7 +169,7 @@ func TestHungUp(t *testing.T) {
 				})
 				var got told
 				start := time.Now()
-				if _, err := replay.Play(t.Context(), rec, resend.Stdio, f, &replay.Options{Report: got.add}); err != nil {
+				if _, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, &replay.Options{Report: got.add}); err != nil {
 					t.Error(err)
 				}
 				var sent []string
@@ -210,7 +209,7 @@ func TestHungUpElsewhere(t *testing.T) {
 	for _, rec := range list {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(func(f *fake, m *jsonrpc.Message) {})
-			if _, err := replay.Play(t.Context(), rec, resend.Stdio, f, nil); err != nil || len(f.sent) != rec.Requests() {
+			if _, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, nil); err != nil || len(f.sent) != rec.Requests() {
 				t.Errorf("%d messages for %d requests, %v", len(f.sent), rec.Requests(), err)
 			}
 		})
@@ -228,7 +227,7 @@ func TestCancelledAtOnce(t *testing.T) {
 			}
 		})
 		start := time.Now()
-		if _, err := replay.Play(t.Context(), rec, resend.Stdio, f, nil); err != nil {
+		if _, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, nil); err != nil {
 			t.Error(err)
 		}
 		if last := len(f.sent) - 1; f.sent[last] != cancelled || !f.at[last].Equal(start) {

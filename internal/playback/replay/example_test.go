@@ -32,7 +32,7 @@ func ExampleRun() {
 	}
 	w := capture.NewWriter(io.Discard, nil)
 	defer w.Close()
-	sum, err := replay.Run(ctx, recordings[0], &resend.Origin{Transport: resend.HTTP, URL: web.URL}, w, &replay.Options{
+	sum, err := replay.Run(ctx, recordings[0], &resend.Origin{Transport: capture.TransportHTTP, URL: web.URL}, w, &replay.Options{
 		Report: func(r *replay.Result) {
 			fmt.Println(r.Method, r.Target, r.Status)
 			for _, d := range r.Differences {

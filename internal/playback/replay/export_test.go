@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"mcpwire/capture"
 	"mcpwire/internal/playback/resend"
 )
 
@@ -11,7 +12,7 @@ import (
 type Conn = conn
 
 // Play is Run over a connection that is there.
-func Play(ctx context.Context, rec *Recording, over resend.Transport, c Conn, opts *Options) (*Summary, error) {
+func Play(ctx context.Context, rec *Recording, over capture.Transport, c Conn, opts *Options) (*Summary, error) {
 	all := opts.withDefaults()
 	o := &resend.Origin{Transport: over, Modern: rec.Modern, Revision: rec.Revision, StandingStream: rec.standingStream, Params: rec.paramsOf()}
 	return play(ctx, rec, o, c, &all)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/capture"
 	"mcpwire/internal/playback/replay"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/jsonrpc"
@@ -59,7 +60,7 @@ func TestPlay(t *testing.T) {
 				var got told
 				tt.opts.Report = got.add
 				start := time.Now()
-				sum, err := replay.Play(t.Context(), rec, resend.Stdio, f, &tt.opts)
+				sum, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, &tt.opts)
 				if !errors.Is(err, tt.err) {
 					t.Errorf("error %v, want %v", err, tt.err)
 				}
@@ -359,7 +360,7 @@ func TestDies(t *testing.T) {
 			}
 			echo(f, m)
 		})
-		sum, err := replay.Play(t.Context(), rec, resend.Stdio, f, &replay.Options{Report: got.add})
+		sum, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, &replay.Options{Report: got.add})
 		if ended, ok := errors.AsType[*resend.EndedError](err); !ok {
 			t.Errorf("error %v, want an EndedError", ended)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/capture"
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/playback/resend"
@@ -181,7 +182,7 @@ func (p *player) playFrame(ctx context.Context, f *frame) error {
 
 // waitFreeID waits until no pending request has the same id.
 func (p *player) waitFreeID(ctx context.Context, l *liveCall) error {
-	if p.origin.Transport == resend.HTTP { // exchanges distinguish requests over HTTP
+	if p.origin.Transport == capture.TransportHTTP { // exchanges distinguish requests over HTTP
 		return nil
 	}
 	for _, other := range p.pending {
@@ -520,7 +521,7 @@ func (p *player) handleEnd(x arrival) error {
 		p.oneWay[x.Exchange] = true
 	}
 	// The answer comes on the stream.
-	if p.origin.Transport == resend.SSE && x.Err == nil && x.Status/100 == 2 {
+	if p.origin.Transport == capture.TransportSSE && x.Err == nil && x.Status/100 == 2 {
 		return nil
 	}
 	for _, l := range slices.Clone(p.pending) {

@@ -15,7 +15,6 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/playback/resend"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -29,7 +28,7 @@ type Recording struct {
 	Session uint64
 	// Name is the server's name in the capture.
 	Name      string
-	Transport resend.Transport
+	Transport capture.Transport
 	// Modern reports a session without a handshake.
 	Modern bool
 	// Revision is the negotiated revision, or that of modern requests. Empty means unknown.
@@ -288,7 +287,7 @@ func (r *reader) builderFor(e *capture.Event) *builder {
 		}
 	}
 	name := strconv.FormatUint(e.Session, 10)
-	web := e.Exchange > 0 || !r.started && r.head.Transport == string(resend.HTTP)
+	web := e.Exchange > 0 || !r.started && r.head.Transport == capture.TransportHTTP
 	if web && version != "" {
 		name = "modern" // connections have no meaning
 	}
@@ -296,10 +295,10 @@ func (r *reader) builderFor(e *capture.Event) *builder {
 	if g == nil {
 		rec := &Recording{
 			Capture: cmp.Or(r.head.ID, e.Capture), Session: e.Session, Name: r.head.Name, Redact: r.head.Redact, First: e.N,
-			Transport: resend.Stdio, Modern: version != "", Revision: version, standingStream: !web,
+			Transport: capture.TransportStdio, Modern: version != "", Revision: version, standingStream: !web,
 		}
 		if web {
-			rec.Transport = resend.HTTP
+			rec.Transport = capture.TransportHTTP
 		}
 		g = &builder{rec: rec, calls: map[*capture.Call]*call{}, serverRequests: map[*capture.Call]*serverRequest{}}
 		r.byName[name] = g

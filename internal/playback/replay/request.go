@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"mcpwire/capture"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -24,7 +25,7 @@ type liveRequest struct {
 // handleRequest handles a request of the server.
 func (p *player) handleRequest(ctx context.Context, el *element, x arrival) error {
 	m := &el.m
-	if p.origin.Modern && p.origin.Transport != resend.Stdio { // no answer is possible
+	if p.origin.Modern && p.origin.Transport != capture.TransportStdio { // no answer is possible
 		p.summary.Stray++
 		return nil
 	}

@@ -132,11 +132,11 @@ func targets(t *testing.T, hello string, legacy bool) map[string]*resend.Origin 
 	}
 	web := serveHTTP(t, hello)
 	all := map[string]*resend.Origin{
-		"stdio": {Transport: resend.Stdio, Command: []string{program}},
-		"http":  {Transport: resend.HTTP, URL: web + "/mcp"},
+		"stdio": {Transport: capture.TransportStdio, Command: []string{program}},
+		"http":  {Transport: capture.TransportHTTP, URL: web + "/mcp"},
 	}
 	if legacy {
-		all["sse"] = &resend.Origin{Transport: resend.SSE, URL: web + "/sse"}
+		all["sse"] = &resend.Origin{Transport: capture.TransportSSE, URL: web + "/sse"}
 	}
 	return all
 }
@@ -175,7 +175,7 @@ func TestRun(t *testing.T) {
 func play(t *testing.T, rec *replay.Recording, o *resend.Origin, hello string, got *told) (*replay.Summary, []byte) {
 	t.Helper()
 	var file bytes.Buffer
-	w := capture.NewWriter(&file, &capture.Options{Transport: string(o.Transport), Name: "greeter"})
+	w := capture.NewWriter(&file, &capture.Options{Transport: o.Transport, Name: "greeter"})
 	opts := &replay.Options{Report: got.add, Resend: &resend.Options{Env: []string{serverVar + "=" + hello}}}
 	sum, err := replay.Run(t.Context(), rec, o, w, opts)
 	if err != nil {
@@ -199,14 +199,14 @@ func TestRunCrash(t *testing.T) {
 	w := capture.NewWriter(io.Discard, nil)
 	defer w.Close()
 	opts := &replay.Options{Resend: &resend.Options{Env: []string{serverVar + "=Hello"}}}
-	sum, err := replay.Run(t.Context(), rec, &resend.Origin{Transport: resend.Stdio, Command: []string{program}}, w, opts)
+	sum, err := replay.Run(t.Context(), rec, &resend.Origin{Transport: capture.TransportStdio, Command: []string{program}}, w, opts)
 	if err == nil || !strings.Contains(err.Error(), "status 7") {
 		t.Errorf("error %v, want that of the process", err)
 	}
 	if want := (replay.Summary{Requests: 3, Different: 1, Lost: 1, Unsent: 1, Notes: 1}); *sum != want {
 		t.Errorf("summary %+v, want %+v", *sum, want)
 	}
-	sum, err = replay.Run(t.Context(), rec, &resend.Origin{Transport: resend.Stdio, Command: []string{program + "-none"}}, w, opts)
+	sum, err = replay.Run(t.Context(), rec, &resend.Origin{Transport: capture.TransportStdio, Command: []string{program + "-none"}}, w, opts)
 	if err == nil || sum.Unsent != 3 {
 		t.Errorf("error %v, summary %+v for a program that does not exist", err, sum)
 	}

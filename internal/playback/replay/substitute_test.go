@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/capture"
 	"mcpwire/internal/playback/replay"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/jsonrpc"
@@ -59,7 +60,7 @@ func TestSubstitutes(t *testing.T) {
 				f.hello = true
 				var got told
 				tt.opts.Report = got.add
-				_, err := replay.Play(t.Context(), rec, resend.Stdio, f, &tt.opts)
+				_, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, &tt.opts)
 				if tt.check == nil && err != nil || tt.check != nil && !tt.check(err) {
 					t.Errorf("error %v", err)
 				}
@@ -244,7 +245,7 @@ func TestMadeHandshake(t *testing.T) {
 		})
 		f.hello = true
 		var got told
-		if _, err := replay.Play(t.Context(), rec, resend.Stdio, f, &replay.Options{Report: got.add}); err != nil {
+		if _, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, &replay.Options{Report: got.add}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(told{"1 tools/call a: same"}, got); diff != "" {

@@ -79,7 +79,7 @@ func newWeb(s *Session, u *url.URL) *httpConn {
 
 // open implements conn.
 func (hc *httpConn) open(ctx context.Context) error {
-	if hc.s.o.Transport != SSE {
+	if hc.s.o.Transport != capture.TransportSSE {
 		return nil
 	}
 	x, r, err := hc.newExchange(hc.ctx, http.MethodGet, hc.url, nil, nil)
@@ -243,7 +243,7 @@ func (hc *httpConn) close() {
 
 // deleteSession ends a legacy session, if there is one.
 func (hc *httpConn) deleteSession() {
-	if hc.s.o.Transport == SSE || hc.sessionHeader.Get(headerSession) == "" {
+	if hc.s.o.Transport == capture.TransportSSE || hc.sessionHeader.Get(headerSession) == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), deleteTimeout, errClientClosed)
@@ -440,7 +440,7 @@ func (x *exchange) sessionError() error {
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery).
 func (x *exchange) resume() {
 	for range maxResumes {
-		if x.lastID == "" || len(x.pending) == 0 || x.conn.s.o.Modern || x.sessionError() != nil || x.conn.s.o.Transport == SSE {
+		if x.lastID == "" || len(x.pending) == 0 || x.conn.s.o.Modern || x.sessionError() != nil || x.conn.s.o.Transport == capture.TransportSSE {
 			return
 		}
 		wait := defaultRetry
@@ -586,7 +586,7 @@ func (hc *httpConn) request(ctx context.Context, method string, to *url.URL, bod
 		r.Header[name] = slices.Clone(values)
 	}
 	hc.mu.Unlock()
-	if body != nil && hc.s.o.Transport == HTTP {
+	if body != nil && hc.s.o.Transport == capture.TransportHTTP {
 		hc.setStandardHeaders(r.Header, body)
 	}
 	for name, values := range hc.s.opts.Headers {

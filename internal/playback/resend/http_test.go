@@ -27,7 +27,7 @@ func serve(t *testing.T, h http.Handler) *resend.Origin {
 	t.Helper()
 	web := httptest.NewServer(h)
 	t.Cleanup(web.Close)
-	return &resend.Origin{Name: "web", Transport: resend.HTTP, URL: web.URL + "/mcp", Revision: "2025-11-25", Initialize: []byte(strings.Replace(initialize, "2025-06-18", "2025-11-25", 1))}
+	return &resend.Origin{Name: "web", Transport: capture.TransportHTTP, URL: web.URL + "/mcp", Revision: "2025-11-25", Initialize: []byte(strings.Replace(initialize, "2025-06-18", "2025-11-25", 1))}
 }
 
 // oursHTTP runs a real server of ours; all but /mcp is HTTP+SSE.
@@ -62,7 +62,7 @@ func TestRunHTTP(t *testing.T) {
 		{"legacy, unknown beginning", callGreet, func(o *resend.Origin) { o.Initialize = nil }, "Hello, Ann!", "POST /mcp 200, POST /mcp 202, POST /mcp 200, DELETE /mcp 204", 0},
 		{"modern", modernAsk, func(o *resend.Origin) { o.Initialize = nil }, `"input_required"`, "POST /mcp 200", 0},
 		{"HTTP+SSE", callAsk, func(o *resend.Origin) {
-			o.Transport, o.URL, o.Initialize = resend.SSE, strings.TrimSuffix(o.URL, "/mcp")+"/sse", []byte(strings.Replace(initialize, "2025-06-18", "2024-11-05", 1))
+			o.Transport, o.URL, o.Initialize = capture.TransportSSE, strings.TrimSuffix(o.URL, "/mcp")+"/sse", []byte(strings.Replace(initialize, "2025-06-18", "2024-11-05", 1))
 		}, "accepted: false", "GET /sse 200, POST /messages?sessionId 202, POST /messages?sessionId 202, POST /messages?sessionId 202", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestRunHTTP(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, story(events))
 			}
-			if o.Transport == resend.SSE { // that revision has no elicitation
+			if o.Transport == capture.TransportSSE { // that revision has no elicitation
 				tt.answer = `"id":7`
 			}
 			if !bytes.Contains(res.Response, []byte(tt.answer)) || res.Status != 200 || res.Asked != tt.asked {
@@ -83,7 +83,7 @@ func TestRunHTTP(t *testing.T) {
 			if got := exchanges(events); got != tt.story {
 				t.Errorf("exchanges %s\nwant      %s\n%s", got, tt.story, story(events))
 			}
-			if events[0].Head.URL != o.URL || events[0].Head.Transport != string(o.Transport) {
+			if events[0].Head.URL != o.URL || events[0].Head.Transport != o.Transport {
 				t.Errorf("head %+v", events[0].Head)
 			}
 			causal(t, events)
@@ -397,7 +397,7 @@ func TestRunBadSSE(t *testing.T) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				io.WriteString(w, tt.event)
 			}))
-			o.Transport = resend.SSE
+			o.Transport = capture.TransportSSE
 			if _, _, err := run(t, o, callGreet, nil); fmt.Sprint(err) != tt.want {
 				t.Errorf("the error is %v, want %s", err, tt.want)
 			}

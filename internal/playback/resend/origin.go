@@ -19,16 +19,6 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Transport is the kind of connection to a server.
-type Transport string
-
-// The transports.
-const (
-	Stdio Transport = "stdio" // a process that is started
-	HTTP  Transport = "http"  // Streamable HTTP, of all revisions
-	SSE   Transport = "sse"   // HTTP+SSE, of 2024-11-05
-)
-
 // An Origin has the data to start a new instance of a server and to begin a session like the
 // recorded one. It is plain data: callers may change it.
 type Origin struct {
@@ -39,7 +29,7 @@ type Origin struct {
 	// Name is the server's name in the capture.
 	Name string
 
-	Transport Transport
+	Transport capture.Transport
 	// Command is the program and its arguments. nil means unknown.
 	Command []string
 	// Dir is the working directory. Empty means that of this process.
@@ -69,7 +59,7 @@ type Origin struct {
 
 // Target returns the command or URL in one line, safe for terminals.
 func (o *Origin) Target() string {
-	if o.Transport != Stdio {
+	if o.Transport != capture.TransportStdio {
 		return printable.Line(o.URL)
 	}
 	quoted := make([]string, len(o.Command))
@@ -128,7 +118,7 @@ func (f *finder) origin(e *capture.Event) (*Origin, []byte, error) {
 	if h := f.head; h != nil {
 		o.Name = h.Name
 	}
-	if o.Transport == Stdio {
+	if o.Transport == capture.TransportStdio {
 		start := f.start
 		if start == nil {
 			start = f.lastStart
@@ -193,7 +183,7 @@ func endpointURL(server, target string) string {
 
 // server returns the command or URL from the options or the capture.
 func (o *Origin) server(opts *Options) (command []string, address *url.URL, err error) {
-	if o.Transport == Stdio {
+	if o.Transport == capture.TransportStdio {
 		command = opts.Command
 		if len(command) == 0 {
 			command = o.Command
@@ -392,14 +382,14 @@ func learnParams(known map[string][]mcp.HeaderParam, result []byte) map[string][
 }
 
 // transport returns the transport of the message in e.
-func (f *finder) transport(e *capture.Event) Transport {
+func (f *finder) transport(e *capture.Event) capture.Transport {
 	switch {
 	case f.sseRequest != nil:
-		return SSE
-	case e.Exchange > 0, f.lastStart == nil && f.head != nil && f.head.Transport == string(HTTP):
-		return HTTP
+		return capture.TransportSSE
+	case e.Exchange > 0, f.lastStart == nil && f.head != nil && f.head.Transport == capture.TransportHTTP:
+		return capture.TransportHTTP
 	}
-	return Stdio
+	return capture.TransportStdio
 }
 
 // target returns the target of the HTTP request that leads to the server.

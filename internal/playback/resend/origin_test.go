@@ -67,36 +67,36 @@ func TestFind(t *testing.T) {
 	}{
 		{"stdio", capture.Options{Name: "fs", Transport: "stdio"},
 			[]capture.Event{start(1, "/old", "a"), toServer(1, 0, `{"jsonrpc":"2.0","id":0,"method":"initialize"}`), start(2, "/srv", "node", "s.js"), toServer(2, 0, initialize), toClient(2, 0, helloAnswer), toServer(2, 0, plainCall)},
-			resend.Origin{Name: "fs", Transport: resend.Stdio, Command: []string{"node", "s.js"}, Dir: "/srv", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
+			resend.Origin{Name: "fs", Transport: capture.TransportStdio, Command: []string{"node", "s.js"}, Dir: "/srv", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
 		{"stdio with headers, not answered yet", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, initialize), framed},
-			resend.Origin{Transport: resend.Stdio, Command: []string{"a"}, HeaderFraming: true, Revision: "2025-06-18", Initialize: []byte(initialize)}, plainCall},
+			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, HeaderFraming: true, Revision: "2025-06-18", Initialize: []byte(initialize)}, plainCall},
 		{"modern", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, modernCall)},
-			resend.Origin{Transport: resend.Stdio, Command: []string{"a"}, Modern: true, Revision: "2026-07-28"}, modernCall},
+			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, Modern: true, Revision: "2026-07-28"}, modernCall},
 		{"a notification in a modern session", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, modernCall), toServer(1, 0, `{"jsonrpc":"2.0","method":"n"}`)},
-			resend.Origin{Transport: resend.Stdio, Command: []string{"a"}, Modern: true}, `{"jsonrpc":"2.0","method":"n"}`},
+			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, Modern: true}, `{"jsonrpc":"2.0","method":"n"}`},
 		{"legacy after a modern probe", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, modernCall), toServer(1, 0, initialize), toServer(1, 0, plainCall)},
-			resend.Origin{Transport: resend.Stdio, Command: []string{"a"}, Revision: "2025-06-18", Initialize: []byte(initialize)}, plainCall},
-		{"no beginning", capture.Options{Transport: "stdio"}, []capture.Event{toServer(1, 0, plainCall)}, resend.Origin{Transport: resend.Stdio}, plainCall},
-		{"rubbish", capture.Options{}, []capture.Event{toServer(1, 0, "rubbish")}, resend.Origin{Transport: resend.Stdio}, "rubbish"},
+			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, Revision: "2025-06-18", Initialize: []byte(initialize)}, plainCall},
+		{"no beginning", capture.Options{Transport: "stdio"}, []capture.Event{toServer(1, 0, plainCall)}, resend.Origin{Transport: capture.TransportStdio}, plainCall},
+		{"rubbish", capture.Options{}, []capture.Event{toServer(1, 0, "rubbish")}, resend.Origin{Transport: capture.TransportStdio}, "rubbish"},
 		{"HTTP, opened by another connection", capture.Options{Transport: "http", URL: "https://example.com:8443/mcp"},
 			[]capture.Event{httpRequest(1, 1, "POST", "/mcp"), toServer(1, 1, initialize), toClient(1, 1, helloAnswer), httpRequest(2, 2, "POST", "/mcp?a=b", header), toServer(2, 2, plainCall)},
-			resend.Origin{Transport: resend.HTTP, URL: "https://example.com:8443/mcp?a=b", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
+			resend.Origin{Transport: capture.TransportHTTP, URL: "https://example.com:8443/mcp?a=b", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
 		{"HTTP without its beginning, listening", capture.Options{Transport: "http", URL: "http://h/mcp"},
 			[]capture.Event{httpRequest(1, 1, "GET", "/mcp"), response(1, 1, 200), httpRequest(1, 2, "POST", "/mcp", header), toServer(1, 2, plainCall)},
-			resend.Origin{Transport: resend.HTTP, URL: "http://h/mcp", Revision: "2025-06-18", StandingStream: true}, plainCall},
+			resend.Origin{Transport: capture.TransportHTTP, URL: "http://h/mcp", Revision: "2025-06-18", StandingStream: true}, plainCall},
 		{"modern HTTP with arguments in headers", capture.Options{Transport: "http", URL: "http://h/mcp"},
 			[]capture.Event{toClient(3, 1, toolList), httpRequest(1, 2, "POST", "http://evil.example/mcp"), toServer(1, 2, modernCall)},
-			resend.Origin{Transport: resend.HTTP, URL: "http://h/mcp", Modern: true, Revision: "2026-07-28",
+			resend.Origin{Transport: capture.TransportHTTP, URL: "http://h/mcp", Modern: true, Revision: "2026-07-28",
 				Params: map[string][]mcp.HeaderParam{"t": {{Header: "Region", Path: []string{"region"}, Type: "string"}}}}, modernCall},
 		{"HTTP+SSE", capture.Options{Transport: "http", URL: "http://h/sse"},
 			[]capture.Event{httpRequest(1, 1, "GET", "/sse"), response(1, 1, 200),
 				{Kind: capture.KindSSE, Dir: capture.ToClient, Session: 1, Exchange: 1, Data: []byte("/messages?x=1"), SSE: &capture.SSE{Event: "endpoint", HasData: true}},
 				httpRequest(1, 2, "POST", "/messages?x=1"), toServer(1, 2, plainCall)},
-			resend.Origin{Transport: resend.SSE, URL: "http://h/sse", StandingStream: true}, plainCall},
+			resend.Origin{Transport: capture.TransportSSE, URL: "http://h/sse", StandingStream: true}, plainCall},
 		{"an old capture of HTTP", capture.Options{Transport: "http"}, []capture.Event{httpRequest(1, 1, "POST", "/mcp"), toServer(1, 1, modernCall)},
-			resend.Origin{Transport: resend.HTTP, Modern: true, Revision: "2026-07-28"}, modernCall},
+			resend.Origin{Transport: capture.TransportHTTP, Modern: true, Revision: "2026-07-28"}, modernCall},
 		{"hidden", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"password":12345}}`)},
-			resend.Origin{Transport: resend.Stdio, Command: []string{"a"}, Redacted: []string{"/params/password"}}, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"password":0}}`},
+			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, Redacted: []string{"/params/password"}}, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"password":0}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			last := tt.events[len(tt.events)-1]
@@ -145,8 +145,8 @@ func TestTarget(t *testing.T) {
 		o    resend.Origin
 		want string
 	}{
-		{resend.Origin{Transport: resend.Stdio, Command: []string{"node", "a b", "", "it's", "\x1b[31m"}}, `node 'a b' '' 'it'\''s' \x1b[31m`},
-		{resend.Origin{Transport: resend.HTTP, URL: "http://h/\u202emcp"}, `http://h/\u202emcp`},
+		{resend.Origin{Transport: capture.TransportStdio, Command: []string{"node", "a b", "", "it's", "\x1b[31m"}}, `node 'a b' '' 'it'\''s' \x1b[31m`},
+		{resend.Origin{Transport: capture.TransportHTTP, URL: "http://h/\u202emcp"}, `http://h/\u202emcp`},
 	} {
 		if got := tt.o.Target(); got != tt.want {
 			t.Errorf("Target is %s, want %s", got, tt.want)

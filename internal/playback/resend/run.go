@@ -241,8 +241,8 @@ func create(o *Origin, opts *Options) (*capture.File, error) {
 	if name == "" {
 		name = "server"
 	}
-	c := &capture.Options{Tool: opts.Tool, Transport: string(o.Transport), Name: name + " resent", Redact: opts.Redact}
-	if o.Transport != Stdio {
+	c := &capture.Options{Tool: opts.Tool, Transport: o.Transport, Name: name + " resent", Redact: opts.Redact}
+	if o.Transport != capture.TransportStdio {
 		if c.URL = opts.URL; c.URL == "" {
 			c.URL = o.URL
 		}
@@ -379,7 +379,7 @@ func (r *runner) noAnswerError(in *Incoming) error {
 		return &EndedError{in.Err}
 	case in.Status/100 != 2:
 		return &StatusError{Status: in.Status, N: in.N}
-	case r.o.Transport == SSE: // the answer comes on the stream
+	case r.o.Transport == capture.TransportSSE: // the answer comes on the stream
 		return nil
 	}
 	return fmt.Errorf("resend: %w, with HTTP status %d", ErrNoAnswer, in.Status)
@@ -427,7 +427,7 @@ func (r *runner) next(ctx context.Context) (*Incoming, error) {
 	}
 	for _, m := range parse(in.Data) {
 		// Modern servers cannot be answered over HTTP.
-		if m.Kind != jsonrpc.KindRequest || r.o.Modern && r.o.Transport != Stdio {
+		if m.Kind != jsonrpc.KindRequest || r.o.Modern && r.o.Transport != capture.TransportStdio {
 			continue
 		}
 		r.res.Asked++

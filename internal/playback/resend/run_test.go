@@ -26,7 +26,7 @@ func helper(t *testing.T, name string) *resend.Origin {
 	t.Helper()
 	t.Setenv(helperVar, name)
 	return &resend.Origin{
-		Capture: "CAP", Event: 4, Name: "fs", Transport: resend.Stdio, Command: []string{os.Args[0], "--flag"}, Dir: t.TempDir(),
+		Capture: "CAP", Event: 4, Name: "fs", Transport: capture.TransportStdio, Command: []string{os.Args[0], "--flag"}, Dir: t.TempDir(),
 		Revision: "2025-06-18", Initialize: []byte(initialize),
 	}
 }
@@ -399,13 +399,13 @@ func TestRunRefused(t *testing.T) {
 			"the message has a secret that was hidden when it was recorded"},
 		{"command", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Command = append(o.Command, secret) }, resend.Options{},
 			"the command has a secret that was hidden when it was recorded, at /2"},
-		{"URL", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport, o.URL = resend.HTTP, "http://localhost/?k="+secret }, resend.Options{},
+		{"URL", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport, o.URL = capture.TransportHTTP, "http://localhost/?k="+secret }, resend.Options{},
 			"the URL has a secret that was hidden when it was recorded"},
 		{"no command", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Command = nil }, resend.Options{},
 			"resend: the capture does not say how the server is reached: it has no command"},
-		{"no URL", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport = resend.HTTP }, resend.Options{},
+		{"no URL", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport = capture.TransportHTTP }, resend.Options{},
 			"resend: the capture does not say how the server is reached: it has no URL"},
-		{"no URL of HTTP", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport, o.URL = resend.HTTP, "file:///etc/passwd" }, resend.Options{},
+		{"no URL of HTTP", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport, o.URL = capture.TransportHTTP, "file:///etc/passwd" }, resend.Options{},
 			"resend: the capture does not say how the server is reached: the URL is not one of HTTP"},
 		{"too large", `{"jsonrpc":"2.0","id":3,"method":"m"}`, nil, resend.Options{MaxMessage: 10}, "resend: a message of 37 bytes: more than is taken"},
 		{"filled in", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":12}}`, func(o *resend.Origin) { o.Redacted = []string{"/params/pin"} }, resend.Options{}, ""},

@@ -92,7 +92,7 @@ func Open(ctx context.Context, o *Origin, rec *capture.Writer, opts *Options) (*
 	if err != nil {
 		return nil, err
 	}
-	if o.Transport == Stdio {
+	if o.Transport == capture.TransportStdio {
 		s.conn = &stdioConn{s: s, command: command}
 	} else {
 		s.conn = newWeb(s, address)
@@ -145,7 +145,7 @@ func (s *Session) Next(ctx context.Context) (*Incoming, error) {
 // handshake; [Session.Next] returns its messages. It waits briefly for the server's response. For
 // other transports it does nothing.
 func (s *Session) OpenStream(ctx context.Context) {
-	if w, ok := s.conn.(*httpConn); ok && s.o.Transport == HTTP {
+	if w, ok := s.conn.(*httpConn); ok && s.o.Transport == capture.TransportHTTP {
 		w.openStream(ctx)
 	}
 }

@@ -140,8 +140,8 @@ type Info struct {
 	ID string
 	// Name is the name of the server.
 	Name string
-	// Transport is "stdio", "http" or "sse".
-	Transport string
+	// Transport is what the tool recorded.
+	Transport capture.Transport
 	// Tool is the tool that recorded the capture.
 	Tool string
 	// Redact is "default", "custom" or "off".

@@ -186,7 +186,7 @@ type sink struct {
 }
 
 // begin writes the head, once.
-func (s *sink) begin(at time.Time, name, transport string) error {
+func (s *sink) begin(at time.Time, name string, transport capture.Transport) error {
 	if s.enc != nil {
 		return nil
 	}

@@ -188,11 +188,11 @@ func leadingJSON(text []byte) ([]byte, bool) {
 // snoopLine handles a line of an mcpsnoop recording.
 func snoopLine(s *sink, line []byte) error {
 	var v struct {
-		Session   string    `json:"session_id"`
-		Label     string    `json:"server_label"`
-		At        time.Time `json:"ts"`
-		Direction string    `json:"direction"`
-		Transport string    `json:"transport"`
+		Session   string            `json:"session_id"`
+		Label     string            `json:"server_label"`
+		At        time.Time         `json:"ts"`
+		Direction string            `json:"direction"`
+		Transport capture.Transport `json:"transport"`
 		Raw       json.RawMessage
 		Text      string
 		Truncated bool

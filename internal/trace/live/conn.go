@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/capture"
 	"mcpwire/internal/net/neterror"
 )
 
@@ -34,8 +35,8 @@ type Greeting struct {
 	Capture string `json:"capture"`
 	// Name is the name of the server.
 	Name string `json:"name,omitempty"`
-	// Transport is "stdio" or "http".
-	Transport string `json:"transport,omitempty"`
+	// Transport is what the tap records.
+	Transport capture.Transport `json:"transport,omitempty"`
 	// PID is the process id of the tap.
 	PID int `json:"pid"`
 	// File is the absolute path of the capture. Empty means none.

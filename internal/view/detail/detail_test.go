@@ -212,7 +212,7 @@ func TestSnapshotStays(t *testing.T) {
 // TestAllKinds: each kind of row has a detail, and nothing in it that is not fit to be shown.
 func TestAllKinds(t *testing.T) {
 	bad := "\x1b[31m\u202e"
-	r := snapshotRecord("stdio" + bad)
+	r := snapshotRecord(capture.Transport("stdio" + bad))
 	r.head.Name = bad
 	for _, e := range []*capture.Event{
 		{Kind: capture.KindStart, Start: &capture.Start{Command: []string{bad}, Dir: bad, Env: []string{bad}, PID: 1}},

@@ -24,7 +24,7 @@ type recording struct {
 	t      time.Duration
 }
 
-func snapshotRecord(transport string) *recording {
+func snapshotRecord(transport capture.Transport) *recording {
 	return &recording{
 		head: &capture.Head{ID: "c", Name: "srv", Transport: transport, At: start}, events: map[uint64]*capture.Event{}, model: trace.New(nil),
 	}

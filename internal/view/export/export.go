@@ -82,7 +82,7 @@ func Text(w io.Writer, events Events, _ *Options) (Omitted, error) {
 
 func appendText(b []byte, e *capture.Event) []byte {
 	if h := e.Head; h != nil {
-		return fmt.Appendf(b, "capture %s of %s (%s), by %s, begun %s\n", clippedLine(h.ID), clippedLine(h.Name), clippedLine(h.Transport), clippedLine(h.Tool), h.At.UTC().Format("2006-01-02T15:04:05.000Z"))
+		return fmt.Appendf(b, "capture %s of %s (%s), by %s, begun %s\n", clippedLine(h.ID), clippedLine(h.Name), clippedLine(string(h.Transport)), clippedLine(h.Tool), h.At.UTC().Format("2006-01-02T15:04:05.000Z"))
 	}
 	if e.Kind == capture.KindTail {
 		return b

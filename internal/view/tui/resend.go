@@ -101,7 +101,7 @@ func (m *model) gotOrigin(msg originMsg) tea.Cmd {
 // confirmResend asks before it starts a program, or sends to a server, that a capture names.
 func (m *model) confirmResend(s *resendRequest) {
 	verb := "start"
-	if s.origin.Transport != resend.Stdio {
+	if s.origin.Transport != capture.TransportStdio {
 		verb = "send to"
 	}
 	yes := func() tea.Cmd {

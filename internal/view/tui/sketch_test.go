@@ -97,14 +97,14 @@ func (s *fakeSelection) Close()                          { s.closed = true }
 
 // add adds a capture of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session
 // and exchange, kind, and what the kind needs.
-func (f *fake) add(t testing.TB, id, name, transport, lines string) {
+func (f *fake) add(t testing.TB, id, name string, transport capture.Transport, lines string) {
 	t.Helper()
 	h := f.heads[id]
 	if h == nil {
 		h = &capture.Head{Version: capture.Version, ID: id, At: began, Name: name, Transport: transport, Tool: "mcpwire test", Redact: "default"}
 		f.heads[id] = h
 		f.model.Add(h, &capture.Event{Kind: capture.KindHead, Capture: id, Head: h, At: began})
-		f.sources = append(f.sources, watch.Source{ID: id, Name: name, Transport: transport, State: watch.Live, Path: "/captures/" + name, CanRestart: transport == "stdio"})
+		f.sources = append(f.sources, watch.Source{ID: id, Name: name, Transport: transport, State: watch.Live, Path: "/captures/" + name, CanRestart: transport == capture.TransportStdio})
 	}
 	for line := range strings.SplitSeq(strings.Trim(lines, "\n"), "\n") {
 		w := strings.SplitN(line+" ", " ", 5)

@@ -28,8 +28,8 @@ type Source struct {
 	Path string
 	// Name is the name of the server.
 	Name string
-	// Transport is "stdio", "http" or "sse".
-	Transport string
+	// Transport is that of the head. Empty means unknown.
+	Transport capture.Transport
 	State     State
 	// Err tells why reading failed. Empty means no error.
 	Err string

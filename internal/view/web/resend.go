@@ -194,7 +194,7 @@ func eventsOfCapture(events iter.Seq2[*capture.Event, error], id string) iter.Se
 
 // targetText describes the target.
 func targetText(o *resend.Origin) string {
-	if o.Transport == resend.Stdio && o.Dir != "" {
+	if o.Transport == capture.TransportStdio && o.Dir != "" {
 		return o.Target() + "  (in " + printable.Line(o.Dir) + ")"
 	}
 	return o.Target()

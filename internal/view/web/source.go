@@ -31,7 +31,7 @@ type source struct {
 func sources(hub *watch.Hub) []source {
 	list := []source{}
 	for _, s := range hub.Sources() {
-		list = append(list, source{s.ID, s.Path, s.Name, s.Transport, string(s.State), s.Err, s.Read, s.Size, s.CanRestart})
+		list = append(list, source{s.ID, s.Path, s.Name, string(s.Transport), string(s.State), s.Err, s.Read, s.Size, s.CanRestart})
 	}
 	return list
 }
