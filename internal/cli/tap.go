@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -176,12 +177,12 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	signal.Notify(caught, catch...)
 	defer signal.Stop(caught)
 
-	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Log: say, Record: rec.writer, Hooks: &rec.hooks}
+	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Logger: f.logger(e), Record: rec.writer, Hooks: &rec.hooks}
 	opts.Stdout, _ = e.stdout.(*os.File) // nil is the process's stdout
 	opts.Stderr, _ = e.stderr.(*os.File)
 	var live *liveCheck
 	if f.check {
-		live = newLiveCheck(e.stderr, "stdio")
+		live = newLiveCheck(e.stderr, capture.TransportStdio)
 		opts.Observe = live.observe
 	}
 	exit, err := tap.Run(cmd.Context(), opts)
@@ -224,7 +225,15 @@ func awaitUnlessTold(finished <-chan struct{}, signals <-chan os.Signal) {
 	}
 }
 
-// notes returns the function that prints notes about the tap itself. Without -v it prints nothing.
+// logger returns the logger of the tap. Without -v it logs nothing.
+func (f *tapFlags) logger(e *env) *slog.Logger {
+	if !f.verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(safeWriter{e.stderr}, nil))
+}
+
+// notes returns the function that prints notes about the recording. Without -v it prints nothing.
 func (f *tapFlags) notes(e *env) func(string) {
 	if !f.verbose {
 		return func(string) {}

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -34,10 +33,7 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 	if err != nil {
 		return err
 	}
-	opts := &taphttp.Options{TLS: config, Hosts: f.hosts, Origin: f.origin, Logger: slog.New(slog.DiscardHandler)}
-	if f.verbose {
-		opts.Logger = slog.New(slog.NewTextHandler(e.stderr, nil))
-	}
+	opts := &taphttp.Options{TLS: config, Hosts: f.hosts, Origin: f.origin, Logger: f.logger(e)}
 	if _, err := taphttp.New(u, nil, opts); err != nil { // before creating files
 		return usagef("tap: %s", strings.TrimPrefix(err.Error(), "taphttp: "))
 	}
@@ -57,7 +53,7 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 	}
 	defer rec.finish(e)
 	if f.check {
-		live := newLiveCheck(e.stderr, "http")
+		live := newLiveCheck(e.stderr, capture.TransportHTTP)
 		opts.Observe = live.observe
 		defer live.close()
 	}

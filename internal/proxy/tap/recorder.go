@@ -2,6 +2,7 @@ package tap
 
 import (
 	"bytes"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,7 @@ type recorder struct {
 	hooks *hooks.Writer[capture.Event]
 	// observe may be nil.
 	observe func(*capture.Event)
-	log     func(string)
+	log     *slog.Logger
 	// session is the session of events without a frame: starts, ends and notes.
 	session atomic.Uint64
 
@@ -81,7 +82,7 @@ func (r *recorder) recordEvent(e capture.Event) {
 // note records and logs a remark.
 func (r *recorder) note(text string) {
 	r.recordEvent(capture.Event{Kind: capture.KindNote, Data: []byte(text)})
-	r.log(text)
+	r.log.Info(text)
 }
 
 // recordEOF records the end of a direction.

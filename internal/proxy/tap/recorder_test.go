@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -288,5 +289,21 @@ func BenchmarkSplit(b *testing.B) {
 			defer w.Close()
 			run(b, func(e *capture.Event) { w.Record(e) })
 		})
+	}
+}
+
+// TestNote: a remark is in the capture and in the log.
+func TestNote(t *testing.T) {
+	var file, log bytes.Buffer
+	w := capture.NewWriter(&file, nil)
+	rec := &recorder{w: w, log: slog.New(slog.NewTextHandler(&log, nil))}
+	rec.note("restarting the server")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"capture": file.String(), "log": log.String()} {
+		if strings.Count(text, `"restarting the server"`) != 1 {
+			t.Errorf("%s:\n%s", name, text)
+		}
 	}
 }

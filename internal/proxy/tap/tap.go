@@ -2,6 +2,7 @@ package tap
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -36,9 +37,8 @@ type Options struct {
 	// MaxCopy limits the recorded bytes of a frame that arrives in pieces. Zero means 64 MiB, as
 	// for a [capture.Writer].
 	MaxCopy int
-	// Log receives notes on what the tap does in addition to forwarding. It must be safe for
-	// concurrent use. nil means no notes.
-	Log func(string)
+	// Logger logs what the tap does in addition to forwarding. nil discards it.
+	Logger *slog.Logger
 
 	// Signals are forwarded to the server; see [Signals].
 	Signals <-chan os.Signal
@@ -94,12 +94,12 @@ func newTap(o *Options) *tap {
 	if o.MaxCopy <= 0 {
 		o.MaxCopy = defaultMaxCopy
 	}
-	if o.Log == nil {
-		o.Log = func(string) {}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &tap{
 		Options:  o,
-		rec:      &recorder{w: o.Record, hooks: o.Hooks, observe: o.Observe, log: o.Log, start: time.Now()},
+		rec:      &recorder{w: o.Record, hooks: o.Hooks, observe: o.Observe, log: o.Logger, start: time.Now()},
 		parent:   currentParent(),
 		hostGone: make(chan struct{}),
 	}
