@@ -44,9 +44,8 @@ func (c *Call) Elicit(ctx context.Context, key string, p *mcp.ElicitRequestParam
 	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.ElicitResult] { return q.Elicit(key, p) })
 }
 
-// ElicitURL is [Call.Elicit] for a web page. The URL must be the same in each run of the handler, and
-// https, or http on this machine.
-// Take its random parts from [Once].
+// ElicitURL is [Call.Elicit] for a web page. The URL must be https, or http on this machine, and
+// the same in each run of the handler. Take its random parts from [Once].
 //
 // A handler may return [mcp.URLElicitationRequired] instead. Clients of 2025-11-25 get this error.
 // Clients of 2026-07-28 are asked, and the handler runs again when the user has agreed; if the user
