@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -16,9 +17,9 @@ import (
 // them.
 type constant struct{ result string }
 
-func (constant) Prepare(*jsonrpc.Request) *jsonrpc.CostEstimate { return jsonrpc.Immediate }
+func (constant) Prepare(*rpc.Request) *rpc.CostEstimate { return rpc.Immediate }
 
-func (h constant) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (h constant) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	switch string(r.Method) {
 	case mcp.MethodDiscover:
 		return append(dst, discovered(modernDate)...), nil
@@ -52,13 +53,13 @@ func BenchmarkCall(b *testing.B) {
 	for _, pipe := range benchPipes {
 		open := func(b *testing.B) jsonrpc.Framer {
 			clientEnd, serverEnd := pipe.open()
-			conn := jsonrpc.NewConn(jsonrpc.NewFramer(serverEnd, nil), &jsonrpc.Options{Handler: constant{benchResult}})
+			conn := rpc.NewConn(jsonrpc.NewFramer(serverEnd, nil), &rpc.Options{Handler: constant{benchResult}})
 			go conn.Run(context.Background())
 			b.Cleanup(func() { conn.Close() })
 			return jsonrpc.NewFramer(clientEnd, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})
 		}
 		b.Run(pipe.name+"/connection", func(b *testing.B) {
-			conn := jsonrpc.NewConn(open(b), nil)
+			conn := rpc.NewConn(open(b), nil)
 			go conn.Run(context.Background())
 			defer conn.Close()
 			b.ReportAllocs()

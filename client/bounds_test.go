@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -84,12 +85,12 @@ func TestCallAllocations(t *testing.T) {
 	params := []byte(`{"name":"echo","arguments":{"text":"hello, world"}}`)
 	open := func() jsonrpc.Framer {
 		clientEnd, serverEnd := benchPipes[0].open()
-		conn := jsonrpc.NewConn(jsonrpc.NewFramer(serverEnd, nil), &jsonrpc.Options{Handler: constant{benchResult}})
+		conn := rpc.NewConn(jsonrpc.NewFramer(serverEnd, nil), &rpc.Options{Handler: constant{benchResult}})
 		go conn.Run(context.Background())
 		t.Cleanup(func() { conn.Close() })
 		return jsonrpc.NewFramer(clientEnd, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})
 	}
-	conn := jsonrpc.NewConn(open(), nil)
+	conn := rpc.NewConn(open(), nil)
 	go conn.Run(context.Background())
 	defer conn.Close()
 	alone := testing.AllocsPerRun(1000, func() {
@@ -147,7 +148,7 @@ func TestTraceContext(t *testing.T) {
 		s.expectEnd()
 	}, func(t *testing.T, c *Client, _ mcp.Revision) {
 		for _, p := range []string{parent, "00-nonsense"} {
-			if err := c.Call(jsonrpc.WithTrace(t.Context(), jsonrpc.Trace{Parent: p}), "m", nil, nil); err != nil {
+			if err := c.Call(rpc.WithTrace(t.Context(), rpc.Trace{Parent: p}), "m", nil, nil); err != nil {
 				t.Error(err)
 			}
 		}

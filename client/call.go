@@ -11,6 +11,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -627,7 +628,7 @@ func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiate
 
 // wait waits for the answer and runs the callbacks. Those of notifications that arrived before the
 // answer run before wait returns.
-func (ac *activeCall) wait(ctx context.Context, conn *connection, p *jsonrpc.Pending) ([]byte, error) {
+func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending) ([]byte, error) {
 	detached := false
 	if ac.callbacks != nil {
 		defer func() {

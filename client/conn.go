@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -60,7 +61,7 @@ const (
 // A connection is one connection, from its opening to its end.
 type connection struct {
 	c        *Client
-	rpc      *jsonrpc.Conn
+	rpc      *rpc.Conn
 	openedAt time.Time
 	// negotiated is nil until the negotiation has finished.
 	negotiated atomic.Pointer[negotiated]
@@ -92,7 +93,7 @@ func (c *Client) open(ctx context.Context) (*connection, error) {
 		return nil, err
 	}
 	conn := &connection{c: c, openedAt: time.Now(), retired: make(chan struct{})}
-	conn.rpc = jsonrpc.NewConn(f, &jsonrpc.Options{
+	conn.rpc = rpc.NewConn(f, &rpc.Options{
 		Handler:      conn,
 		Cancellation: cancellation{conn: conn},
 		Policy:       era.ClientPolicy(nil),
@@ -224,7 +225,7 @@ type cancellation struct {
 	conn *connection
 }
 
-// Notice implements [jsonrpc.Cancellation]. It does not cancel a withdrawn call again.
+// Notice implements [rpc.Cancellation]. It does not cancel a withdrawn call again.
 func (c cancellation) Notice(id jsonrpc.ID, method, reason string) (name string, params []byte) {
 	if c.conn.c.withdrawnCalls.has(id) {
 		return "", nil
@@ -232,7 +233,7 @@ func (c cancellation) Notice(id jsonrpc.ID, method, reason string) (name string,
 	return c.Cancellation.Notice(id, method, reason)
 }
 
-// Target implements [jsonrpc.Cancellation].
+// Target implements [rpc.Cancellation].
 func (c cancellation) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 	if neg := c.conn.negotiated.Load(); neg != nil && neg.Modern {
 		return nil, "", false

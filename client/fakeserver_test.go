@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 )
 
@@ -25,9 +26,9 @@ type fakeServer struct {
 	answers      map[string]answerer
 
 	mu    sync.Mutex
-	conns []*jsonrpc.Conn // the last is in use
-	seen  []string        // requests and notifications: the method and its params without _meta
-	ids   []string        // their ids
+	conns []*rpc.Conn // the last is in use
+	seen  []string    // requests and notifications: the method and its params without _meta
+	ids   []string    // their ids
 	wg    sync.WaitGroup
 }
 
@@ -83,8 +84,8 @@ func (s *fakeServer) close(c *Client) {
 func (s *fakeServer) Connect(context.Context) (jsonrpc.Framer, error) {
 	clientEnd, serverEnd := net.Pipe()
 	line := &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}
-	conn := jsonrpc.NewConn(jsonrpc.NewFramer(serverEnd, line), &jsonrpc.Options{
-		Handler: jsonrpc.HandlerFunc(s.handle), Cancellation: era.Cancellation{}, DrainTimeout: time.Nanosecond,
+	conn := rpc.NewConn(jsonrpc.NewFramer(serverEnd, line), &rpc.Options{
+		Handler: rpc.HandlerFunc(s.handle), Cancellation: era.Cancellation{}, DrainTimeout: time.Nanosecond,
 	})
 	s.mu.Lock()
 	s.conns = append(s.conns, conn)
@@ -118,7 +119,7 @@ func (s *fakeServer) notify(method, params string) {
 	}
 }
 
-func (s *fakeServer) handle(ctx context.Context, r *jsonrpc.Request) ([]byte, error) {
+func (s *fakeServer) handle(ctx context.Context, r *rpc.Request) ([]byte, error) {
 	method := string(r.Method)
 	rest, _ := splitMeta(r.Params)
 	params := string(rest)

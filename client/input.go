@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -21,7 +22,7 @@ import (
 
 // The flow of an incoming message is:
 //
-//	jsonrpc.Conn.Run               reads it; a response ends activeCall.wait, and a legacy
+//	rpc.Conn.Run                   reads it; a response ends activeCall.wait, and a legacy
 //	                               server's cancellation ends the ctx of its handler
 //	connection.Prepare             on the reading goroutine, in the order of arrival:
 //	  handleNotification           by method:
@@ -43,28 +44,28 @@ var ErrRefused = errors.New("refused by the user")
 
 const codeRefused jsonrpc.Code = -1
 
-// Prepare implements [jsonrpc.Handler]. It handles notifications in the order of arrival, before
+// Prepare implements [rpc.Handler]. It handles notifications in the order of arrival, before
 // later responses are delivered.
-func (cn *connection) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
+func (cn *connection) Prepare(r *rpc.Request) *rpc.CostEstimate {
 	if r.Kind == jsonrpc.KindNotification {
 		cn.handleNotification(&r.Message)
 		if cn.c.opts.OnNotification == nil && cn.c.chain == nil {
-			return jsonrpc.Immediate
+			return rpc.Immediate
 		}
 		return nil
 	}
 	if string(r.Method) == mcp.MethodPing && cn.c.chain == nil {
-		return jsonrpc.Immediate
+		return rpc.Immediate
 	}
 	return nil
 }
 
-// Handle implements [jsonrpc.Handler]. It answers the requests of a legacy server and calls
+// Handle implements [rpc.Handler]. It answers the requests of a legacy server and calls
 // OnNotification.
-func (cn *connection) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (cn *connection) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	if cn.c.usesChain(r) {
-		ctx := new(jsonrpc.Context)
-		r.InitContext(ctx, jsonrpc.TraceOf(r.Params))
+		ctx := new(rpc.Context)
+		r.InitContext(ctx, rpc.TraceOf(r.Params))
 		result, err := cn.c.runIncomingChain(context.WithValue(ctx, clientKey{}, cn.c), r, func(ctx context.Context, params []byte) ([]byte, error) {
 			if r.Kind == jsonrpc.KindNotification {
 				cn.callOnNotification(r, params)
@@ -81,12 +82,12 @@ func (cn *connection) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	case string(r.Method) == mcp.MethodPing:
 		return append(dst, "{}"...), nil
 	}
-	ctx := new(jsonrpc.Context)
-	r.InitContext(ctx, jsonrpc.TraceOf(r.Params))
+	ctx := new(rpc.Context)
+	r.InitContext(ctx, rpc.TraceOf(r.Params))
 	return cn.answerRequest(ctx, dst, string(r.Method), r.Params)
 }
 
-func (cn *connection) callOnNotification(r *jsonrpc.Request, params []byte) {
+func (cn *connection) callOnNotification(r *rpc.Request, params []byte) {
 	if fn := cn.c.opts.OnNotification; fn != nil {
 		fn(string(r.Method), json.RawMessage(params))
 	}

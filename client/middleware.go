@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -156,7 +157,7 @@ func joinMeta(params, meta []byte) []byte {
 
 // usesChain reports whether an incoming message goes through the chain. Unknown notifications do
 // only if OnNotification is set.
-func (c *Client) usesChain(r *jsonrpc.Request) bool {
+func (c *Client) usesChain(r *rpc.Request) bool {
 	if c.chain == nil {
 		return false
 	}
@@ -172,7 +173,7 @@ func (c *Client) usesChain(r *jsonrpc.Request) bool {
 }
 
 // runIncomingChain sends an incoming message through the chain to deliver.
-func (c *Client) runIncomingChain(ctx context.Context, r *jsonrpc.Request, deliver func(ctx context.Context, params []byte) ([]byte, error)) ([]byte, error) {
+func (c *Client) runIncomingChain(ctx context.Context, r *rpc.Request, deliver func(ctx context.Context, params []byte) ([]byte, error)) ([]byte, error) {
 	return c.runChain(ctx, &Message{
 		Notification: r.Kind == jsonrpc.KindNotification, Method: string(r.Method), ID: r.ID, Params: r.Params,
 		deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) { return deliver(ctx, m.Params) },

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -20,11 +21,11 @@ type mortal struct {
 	left int
 }
 
-// Prepare implements jsonrpc.Handler.
-func (m *mortal) Prepare(*jsonrpc.Request) *jsonrpc.CostEstimate { return nil }
+// Prepare implements rpc.Handler.
+func (m *mortal) Prepare(*rpc.Request) *rpc.CostEstimate { return nil }
 
-// Handle implements jsonrpc.Handler.
-func (m *mortal) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+// Handle implements rpc.Handler.
+func (m *mortal) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	if r.Kind == jsonrpc.KindNotification {
 		return dst, nil
 	}
@@ -61,7 +62,7 @@ func TestStress(t *testing.T) {
 					m.mu.Lock()
 					m.left = 50
 					m.mu.Unlock()
-					conn := jsonrpc.NewConn(jsonrpc.NewFramer(serverEnd, nil), &jsonrpc.Options{Handler: m})
+					conn := rpc.NewConn(jsonrpc.NewFramer(serverEnd, nil), &rpc.Options{Handler: m})
 					wg.Go(func() { conn.Run(context.Background()) })
 					return jsonrpc.NewFramer(clientEnd, nil), nil
 				})

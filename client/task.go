@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -511,7 +512,7 @@ func (c *Client) cancelTask(t *Task) {
 
 // cancelPendingTask cancels the task that a legacy server creates for a call, once its id is known.
 // The call itself must not be canceled. It returns false if the client has ended.
-func (c *Client) cancelPendingTask(p *jsonrpc.Pending) bool {
+func (c *Client) cancelPendingTask(p *rpc.Pending) bool {
 	return c.goroutines.start(func() {
 		timer := time.NewTimer(cancelTimeout)
 		defer timer.Stop()
@@ -526,7 +527,7 @@ func (c *Client) cancelPendingTask(p *jsonrpc.Pending) bool {
 
 // cancelLateTask cancels the task in the answer to a call that nobody waits for. It drops a result
 // or an error.
-func (c *Client) cancelLateTask(p *jsonrpc.Pending) {
+func (c *Client) cancelLateTask(p *rpc.Pending) {
 	raw, err := p.Result()
 	if err != nil {
 		return
@@ -537,9 +538,9 @@ func (c *Client) cancelLateTask(p *jsonrpc.Pending) {
 }
 
 // cancelPossibleTask cancels a call that a modern server may turn into a task. It notifies the
-// server like [jsonrpc.Pending.Cancel], and cancels a task that the server has created all the same
+// server like [rpc.Pending.Cancel], and cancels a task that the server has created all the same
 // once its id arrives. It returns false if the call must be canceled like any other.
-func (cn *connection) cancelPossibleTask(p *jsonrpc.Pending, reason string) bool {
+func (cn *connection) cancelPossibleTask(p *rpc.Pending, reason string) bool {
 	select {
 	case <-p.Done():
 		return false
@@ -585,14 +586,14 @@ type withdrawnCalls struct {
 }
 
 type withdrawnCall struct {
-	*jsonrpc.Pending
+	*rpc.Pending
 	id jsonrpc.ID
 	// evicted is closed when the call is dropped for a newer one.
 	evicted chan struct{}
 }
 
 // add adds a call. The channel is closed when the call is evicted.
-func (w *withdrawnCalls) add(p *jsonrpc.Pending) (forgotten <-chan struct{}) {
+func (w *withdrawnCalls) add(p *rpc.Pending) (forgotten <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.calls) >= maxWithdrawn {
@@ -606,7 +607,7 @@ func (w *withdrawnCalls) add(p *jsonrpc.Pending) (forgotten <-chan struct{}) {
 	return call.evicted
 }
 
-func (w *withdrawnCalls) remove(p *jsonrpc.Pending) {
+func (w *withdrawnCalls) remove(p *rpc.Pending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = slices.DeleteFunc(w.calls, func(c withdrawnCall) bool { return c.Pending == p })

@@ -1,26 +1,20 @@
-// Package jsonrpc implements JSON-RPC 2.0 (https://www.jsonrpc.org/specification)
-// over any byte stream: messages, ids, errors, framing, and [Conn], a connection on
-// which both sides send requests, responses and notifications.
-//
-// It is the lowest layer of mcpwire that knows messages. It does not know the Model
-// Context Protocol: the layers above set the differences through [Options] and
-// [Conn.SetPolicy], for example which notification cancels a request, whether batches
-// exist, and whether an error without an id carries "id":null.
+// Package jsonrpc implements the messages of JSON-RPC 2.0
+// (https://www.jsonrpc.org/specification): it parses and appends them, has their ids and errors,
+// and divides byte streams into frames. It does not know the Model Context Protocol.
 //
 // # Ownership
 //
-// [Message] and [Request] hold slices into the frame they were parsed from. The slices
-// are valid until the call that received them returns; copy what you keep. The caller
-// owns the slices that [Conn.Call] returns.
+// A [Message] holds slices into the frame it was parsed from, and is valid as long as the frame
+// is. [Message.Clone] copies it.
 //
 // # Concurrency
 //
-// Many goroutines may use a [Conn] at once. A [Framer] has one reader and one writer at
-// a time; Conn ensures that.
+// A [Framer] has one reader and one writer at a time. Other values may be read by many goroutines
+// at once.
 //
 // # Errors
 //
-// A peer's error response is an [*Error]. A local failure (a closed connection, an
-// expired context) is never an *Error: test it with errors.Is against [ErrClosed] or the
-// context's errors. [ErrorOf] turns Go errors into wire errors.
+// An error response of the peer is an [*Error]. A failure of a connection is never one: it wraps
+// [ErrClosed], is a [*CallError] if the transport failed for one call alone, or is the error of a
+// context. [ErrorOf] turns the errors of Go into those that go on the wire.
 package jsonrpc

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 )
 
 // Code is a JSON-RPC error code.
@@ -73,7 +75,15 @@ var (
 	// ErrRequestEnded is the error of a notification for a request that was already answered or
 	// canceled.
 	ErrRequestEnded = errors.New("request has ended")
+	// ErrGap is the error of [Framer.ReadFrame] when messages that the peer sent on its own may be
+	// lost. The next call reads on.
+	ErrGap = errors.New("messages may have been missed")
 )
+
+// MethodNotFound returns the error for an unknown method.
+func MethodNotFound(method string) *Error {
+	return &Error{Code: CodeMethodNotFound, Message: "method not found: " + clip.String(method, 100)}
+}
 
 // ErrorOf maps a handler's error to the error on the wire. No other function does. An *Error in
 // err's chain is used unchanged, except that Data that is not JSON is dropped and Data with line
@@ -175,3 +185,70 @@ func (m *Message) Err() *Error {
 	}
 	return e
 }
+
+// A CallError is the failure of one call by its transport while the connection goes on: over HTTP,
+// each call is a separate request. A Framer returns one from ReadFrame, and the error of the call
+// wraps it. An error response of the peer is an *[Error] instead.
+type CallError struct {
+	// ID is the id of the failed call.
+	ID ID
+	// Err is the cause. It is never nil.
+	Err error
+	// Outcome says whether the peer carried out the request.
+	Outcome Outcome
+	// RetryAfter is the delay that the peer asks for before the next attempt. Zero means that it
+	// did not ask.
+	RetryAfter time.Duration
+}
+
+func (e *CallError) Error() string { return fmt.Sprintf("%v: %v", e.Outcome, e.Err) }
+
+// Unwrap returns Err.
+func (e *CallError) Unwrap() error { return e.Err }
+
+// An Outcome tells whether a request without a response was carried out, and so whether it may be
+// sent again.
+type Outcome uint8
+
+// The outcomes of a request without a response.
+const (
+	OutcomeUnknown     Outcome = iota // perhaps carried out: repeat only what is safe to repeat
+	OutcomeUnprocessed                // not carried out; sending it again may succeed
+	OutcomeRejected                   // not carried out; sending it again would fail again
+	OutcomeDenied                     // not carried out: one side does not trust the other
+)
+
+func (o Outcome) String() string {
+	switch o {
+	case OutcomeUnprocessed:
+		return "not carried out"
+	case OutcomeRejected:
+		return "refused"
+	case OutcomeDenied:
+		return "denied"
+	}
+	return "no answer"
+}
+
+// A DrainError is the error of a connection if requests were running or queued at its drain
+// timeout.
+type DrainError struct {
+	// Requests is the number of requests that were cut off. Each was answered with an error, if the
+	// peer still reads.
+	Requests int
+	// After is the drain timeout.
+	After time.Duration
+	// Cause is the reason why the connection ended. It is nil at the end of input.
+	Cause error
+}
+
+func (e *DrainError) Error() string {
+	text := fmt.Sprintf("%d requests were cut off %v after the end of input", e.Requests, e.After)
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
+}
+
+// Unwrap returns Cause.
+func (e *DrainError) Unwrap() error { return e.Cause }

@@ -3,7 +3,6 @@ package jsonrpc
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -19,8 +18,8 @@ import (
 //
 // One goroutine may read while another writes. Neither method is called concurrently with itself.
 type Framer interface {
-	// ReadFrame waits for the next frame. The slice is valid until the next call, or belongs to the
-	// reader if the Framer is a [MessageTransport]. io.EOF means that the peer is done.
+	// ReadFrame waits for the next frame. The slice is valid until the next call. io.EOF means that
+	// the peer is done.
 	//
 	// After these errors the next call reads on: a *FrameError means that one frame was invalid and
 	// was skipped, a *CallError that one call failed, [ErrGap] that messages may be missing. Test
@@ -30,6 +29,13 @@ type Framer interface {
 	WriteFrame(msg []byte) error
 	// Close ends both directions and makes a blocked ReadFrame return.
 	Close() error
+}
+
+// A Sender sends messages to the peer. Each message is JSON text on one line, valid until Send
+// returns. Send is not called concurrently. If it fails, the message is lost, and so is the call
+// or the notification that it belongs to.
+type Sender interface {
+	Send(message []byte) error
 }
 
 // A FrameError is the error of one frame that could not be read. The stream goes on after the
@@ -54,96 +60,6 @@ const DefaultMaxFrame = 64 << 20
 
 func newTooLarge(limit int) *FrameError {
 	return &FrameError{Code: CodeInvalidRequest, Reason: fmt.Sprintf("frame of more than %d bytes was skipped: send less, or raise the receiver's frame limit", limit)}
-}
-
-// A source is a framer as the leader of a Conn uses it. It can tell that no further frame is
-// available without waiting, and can pass on the memory under a frame.
-type source interface {
-	// next returns a frame that is already buffered, or errNeedMore, a *FrameError, a *CallError or
-	// ErrGap.
-	next() ([]byte, error)
-	// fill waits for more input. idle says that no other work in this process waits for the
-	// reader's processor.
-	fill(idle bool) error
-	// detach leaves the memory under the returned frames to their users.
-	detach()
-	bufferSize() int
-	// begin and finish put the framing around a message that is appended to dst between the two
-	// calls. start is len(dst) before begin.
-	begin(dst []byte) []byte
-	finish(dst []byte, start int) []byte
-	// write sends framed bytes.
-	write(p []byte) error
-	// Close makes a blocked fill return.
-	Close() error
-}
-
-var errNeedMore = errors.New("no complete frame is buffered")
-
-// sourceOf returns the framer itself if it is a source, and an adapter otherwise.
-func sourceOf(f Framer) source {
-	if s, ok := f.(source); ok {
-		return s
-	}
-	_, ownsFrames := f.(MessageTransport)
-	return &frameSource{Framer: f, ownsFrames: ownsFrames}
-}
-
-// A frameSource adapts any Framer. It copies frames that do not belong to the reader, because the
-// former leader may still use the last one after a takeover.
-type frameSource struct {
-	Framer
-	ownsFrames bool
-	frame      []byte
-	err        error
-}
-
-func (s *frameSource) next() ([]byte, error) {
-	if s.frame == nil && s.err == nil {
-		return nil, errNeedMore
-	}
-	frame, err := s.frame, s.err
-	s.frame, s.err = nil, nil
-	return frame, err
-}
-
-func (s *frameSource) fill(bool) error {
-	frame, err := s.ReadFrame()
-	if err == nil {
-		if s.frame = frame; !s.ownsFrames || frame == nil {
-			s.frame = append(make([]byte, 0, len(frame)+1), frame...)
-		}
-		return nil
-	}
-	if bad, ok := errors.AsType[*FrameError](err); ok {
-		s.err = bad
-		return nil
-	}
-	if lost, ok := errors.AsType[*CallError](err); ok {
-		s.err = lost
-		return nil
-	}
-	if err == ErrGap {
-		s.err = err
-		return nil
-	}
-	return err
-}
-
-func (s *frameSource) detach()                 {}
-func (s *frameSource) bufferSize() int         { return 0 } // each frame has its own memory
-func (s *frameSource) begin(dst []byte) []byte { return dst }
-
-// finish ends the message with a line break, so that write can separate several messages.
-func (s *frameSource) finish(dst []byte, _ int) []byte { return append(dst, '\n') }
-
-func (s *frameSource) write(p []byte) error {
-	for msg := range bytes.Lines(p) {
-		if err := s.WriteFrame(msg[:len(msg)-1]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Framing is how a byte stream is divided into frames.
@@ -179,8 +95,9 @@ type FramerOptions struct {
 	MaxFrame int
 }
 
-// A StreamFramer is a Framer over a byte stream: standard input and output, a socket, a net.Pipe.
-type StreamFramer struct {
+// A streamFramer is a Framer over a byte stream. It is also a Source of internal/rpc, with which
+// the connections of this module read and write many frames at a time without copies.
+type streamFramer struct {
 	rw io.ReadWriteCloser
 	// idle is rw if it is an idleReader, and otherwise nil.
 	idle idleReader
@@ -231,13 +148,15 @@ const (
 	maxEmptyReads     = 100 // then io.ErrNoProgress
 )
 
-// NewFramer returns a framer that reads and writes rw. Nil opts mean the defaults. Closing the
-// framer closes rw.
-func NewFramer(rw io.ReadWriteCloser, opts *FramerOptions) *StreamFramer {
+// NewFramer returns a framer over a byte stream: standard input and output, a socket, a net.Pipe.
+// Nil opts mean the defaults. Closing the framer closes rw.
+func NewFramer(rw io.ReadWriteCloser, opts *FramerOptions) Framer { return newFramer(rw, opts) }
+
+func newFramer(rw io.ReadWriteCloser, opts *FramerOptions) *streamFramer {
 	if opts == nil {
 		opts = &FramerOptions{}
 	}
-	f := &StreamFramer{rw: rw, framing: opts.Framing, max: opts.MaxFrame, bodyLen: -1}
+	f := &streamFramer{rw: rw, framing: opts.Framing, max: opts.MaxFrame, bodyLen: -1}
 	f.idle, _ = rw.(idleReader)
 	if f.max <= 0 {
 		f.max = DefaultMaxFrame
@@ -248,45 +167,53 @@ func NewFramer(rw io.ReadWriteCloser, opts *FramerOptions) *StreamFramer {
 }
 
 // Framing returns the framing in use. It is FramingAuto until it is known.
-func (f *StreamFramer) Framing() Framing { return Framing(f.out.Load()) }
+func (f *streamFramer) Framing() Framing { return Framing(f.out.Load()) }
 
 // ReadFrame implements [Framer].
-func (f *StreamFramer) ReadFrame() ([]byte, error) {
+func (f *streamFramer) ReadFrame() ([]byte, error) {
 	for {
-		frame, err := f.next()
-		if err != errNeedMore {
+		frame, err := f.NextFrame()
+		if frame != nil || err != nil {
 			return frame, err
 		}
-		if err := f.fill(false); err != nil {
+		if err := f.Fill(false); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // WriteFrame implements [Framer].
-func (f *StreamFramer) WriteFrame(msg []byte) error {
+func (f *streamFramer) WriteFrame(msg []byte) error {
 	if n := len(msg) + headerRoom; n > minBuffer {
 		buf := f.newBuffer(n)
 		defer putBuffer(buf)
-		return f.write(f.finish(append(f.begin(buf[:0]), msg...), 0))
+		return f.WriteFrames(f.FinishFrame(append(f.BeginFrame(buf[:0]), msg...), 0))
 	}
-	out := sendBuffers.Get().(*[]byte)
-	defer putSendBuffer(out)
-	*out = f.finish(append(f.begin((*out)[:0]), msg...), 0)
-	return f.write(*out)
+	out := writeBuffers.Get().(*[]byte)
+	defer func() {
+		if cap(*out) <= minBuffer {
+			writeBuffers.Put(out)
+		}
+	}()
+	*out = f.FinishFrame(append(f.BeginFrame((*out)[:0]), msg...), 0)
+	return f.WriteFrames(*out)
 }
 
-// Close implements [Framer].
-func (f *StreamFramer) Close() error { return f.rw.Close() }
+// writeBuffers holds memory for frames that are written.
+var writeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-func (f *StreamFramer) next() ([]byte, error) {
+// Close implements [Framer].
+func (f *streamFramer) Close() error { return f.rw.Close() }
+
+// NextFrame implements rpc.Source.
+func (f *streamFramer) NextFrame() ([]byte, error) {
 	if f.framing == FramingAuto {
 		for f.start < f.end && isSpace(f.buf[f.start]) {
 			f.start++ // white space has no meaning in any framing
 		}
 		f.scanned = f.start
 		if f.framing = detectFraming(f.buf[f.start:f.end], f.readErr != nil); f.framing == FramingAuto {
-			return nil, f.incomplete()
+			return nil, f.readErr
 		}
 		f.out.Store(uint32(f.framing))
 	}
@@ -296,15 +223,8 @@ func (f *StreamFramer) next() ([]byte, error) {
 	return f.nextLine()
 }
 
-// incomplete returns the error of next when the buffer holds no complete frame.
-func (f *StreamFramer) incomplete() error {
-	if f.readErr != nil {
-		return f.readErr
-	}
-	return errNeedMore
-}
-
-func (f *StreamFramer) fill(idle bool) error {
+// Fill implements rpc.Source.
+func (f *streamFramer) Fill(idle bool) error {
 	if f.readErr != nil {
 		return f.readErr
 	}
@@ -326,14 +246,14 @@ func (f *StreamFramer) fill(idle bool) error {
 	} else if err == nil && f.emptyReads == maxEmptyReads {
 		err = io.ErrNoProgress
 	}
-	// Hold an error back until the input before it is consumed. next handles a frame that is cut
-	// off.
+	// Hold an error back until the input before it is consumed. NextFrame handles a frame that is
+	// cut off.
 	f.readErr = err
 	return nil
 }
 
 // makeRoom ensures that buf has room after end.
-func (f *StreamFramer) makeRoom() {
+func (f *streamFramer) makeRoom() {
 	if f.start == f.end {
 		f.start, f.scanned, f.end = 0, 0, 0
 		if f.underusedReads++; len(f.buf) >= maxIdleBuffer && f.underusedReads > maxUnderusedReads {
@@ -359,7 +279,7 @@ func (f *StreamFramer) makeRoom() {
 }
 
 // stashChunk moves the part of an incomplete line in buf to chunks.
-func (f *StreamFramer) stashChunk() {
+func (f *streamFramer) stashChunk() {
 	f.chunks = append(f.chunks, f.buf[f.start:f.end])
 	f.chunkBytes += f.end - f.start
 	f.buf = f.newBuffer(maxIdleBuffer)
@@ -367,7 +287,7 @@ func (f *StreamFramer) stashChunk() {
 }
 
 // joinChunks returns chunks and rest as one line.
-func (f *StreamFramer) joinChunks(rest []byte) []byte {
+func (f *streamFramer) joinChunks(rest []byte) []byte {
 	if f.chunks == nil {
 		return rest
 	}
@@ -383,14 +303,14 @@ func (f *StreamFramer) joinChunks(rest []byte) []byte {
 }
 
 // dropChunks releases the chunks. No frame aliases them.
-func (f *StreamFramer) dropChunks() {
+func (f *streamFramer) dropChunks() {
 	for _, part := range f.chunks {
 		putBuffer(part)
 	}
 	f.chunks, f.chunkBytes = nil, 0
 }
 
-func (f *StreamFramer) moveTo(buf []byte) {
+func (f *streamFramer) moveTo(buf []byte) {
 	copy(buf, f.buf[f.start:f.end])
 	old := f.buf
 	f.buf = buf
@@ -401,7 +321,7 @@ func (f *StreamFramer) moveTo(buf []byte) {
 }
 
 // newBuffer returns a buffer of at least n bytes that no frame aliases.
-func (f *StreamFramer) newBuffer(n int) []byte {
+func (f *streamFramer) newBuffer(n int) []byte {
 	if b, ok := largeBuffers.Get().(*[]byte); ok && len(*b) >= n {
 		return *b
 	}
@@ -425,9 +345,14 @@ func putBuffer(b []byte) {
 	}
 }
 
-func (f *StreamFramer) bufferSize() int { return len(f.buf) }
+// BufferSize implements rpc.Source.
+func (f *streamFramer) BufferSize() int { return len(f.buf) }
 
-func (f *StreamFramer) detach() {
+// Release implements rpc.Source.
+func (f *streamFramer) Release(frame []byte) { putBuffer(frame) }
+
+// Detach implements rpc.Source.
+func (f *streamFramer) Detach() {
 	f.line = nil
 	n := max(minBuffer, f.end-f.start)
 	if f.bodyLen > n {
@@ -439,21 +364,24 @@ func (f *StreamFramer) detach() {
 	f.scanned, f.end, f.start = f.scanned-f.start, f.end-f.start, 0
 }
 
-func (f *StreamFramer) begin(dst []byte) []byte {
+// BeginFrame implements rpc.Source.
+func (f *streamFramer) BeginFrame(dst []byte) []byte {
 	if Framing(f.out.Load()) == FramingHeader {
 		return append(dst, headerBlank...)
 	}
 	return dst
 }
 
-func (f *StreamFramer) finish(dst []byte, start int) []byte {
+// FinishFrame implements rpc.Source.
+func (f *streamFramer) FinishFrame(dst []byte, start int) []byte {
 	if dst[start] == headerBlank[0] { // not f.out, which may have become known since begin
 		return putHeader(dst, start)
 	}
 	return append(dst, '\n')
 }
 
-func (f *StreamFramer) write(p []byte) error {
+// WriteFrames implements rpc.Source.
+func (f *streamFramer) WriteFrames(p []byte) error {
 	n, err := f.rw.Write(p)
 	if err == nil && n < len(p) {
 		err = io.ErrShortWrite
@@ -462,7 +390,7 @@ func (f *StreamFramer) write(p []byte) error {
 }
 
 // nextLine returns the next line that is not blank.
-func (f *StreamFramer) nextLine() ([]byte, error) {
+func (f *streamFramer) nextLine() ([]byte, error) {
 	for {
 		i := bytes.IndexByte(f.buf[f.scanned:f.end], '\n')
 		if i < 0 {
@@ -485,7 +413,7 @@ func (f *StreamFramer) nextLine() ([]byte, error) {
 
 // lastLine handles an incomplete line: it waits for more, skips the line if it is too long, or
 // returns it at the end of input.
-func (f *StreamFramer) lastLine() ([]byte, error) {
+func (f *streamFramer) lastLine() ([]byte, error) {
 	f.scanned = f.end
 	line := f.buf[f.start:f.end]
 	if f.oversize != nil || f.chunkBytes+len(line) > f.max {
@@ -493,10 +421,10 @@ func (f *StreamFramer) lastLine() ([]byte, error) {
 		if err := f.skipChunk(line, f.readErr != nil); err != nil {
 			return nil, err
 		}
-		return nil, f.incomplete()
+		return nil, f.readErr
 	}
 	if f.readErr == nil {
-		return nil, errNeedMore
+		return nil, nil
 	}
 	f.start = f.end
 	if line = f.joinChunks(line); !isBlank(line) {
@@ -507,7 +435,7 @@ func (f *StreamFramer) lastLine() ([]byte, error) {
 
 // skipChunk skips a part of a frame above the limit, and the chunks before it. It returns a
 // *FrameError once for each such frame.
-func (f *StreamFramer) skipChunk(chunk []byte, last bool) error {
+func (f *streamFramer) skipChunk(chunk []byte, last bool) error {
 	if f.oversize == nil {
 		f.oversize = &oversizeScanner{limit: f.max}
 	}
@@ -586,7 +514,7 @@ func lower(c byte) byte {
 // nextHeader returns the next body. It skips invalid input up to the next text that looks like a
 // header. A JSON text cannot contain one, because a header has a raw line break right after a
 // number.
-func (f *StreamFramer) nextHeader() ([]byte, error) {
+func (f *streamFramer) nextHeader() ([]byte, error) {
 	for {
 		// Return the error before skipping the rest, which may wait for the peer.
 		if f.badHeader != nil {
@@ -603,7 +531,7 @@ func (f *StreamFramer) nextHeader() ([]byte, error) {
 				}
 			}
 			if !done {
-				return nil, f.incomplete()
+				return nil, f.readErr
 			}
 		}
 		if f.bodyLen < 0 {
@@ -620,7 +548,7 @@ func (f *StreamFramer) nextHeader() ([]byte, error) {
 			return body, nil
 		}
 		if f.readErr == nil {
-			return nil, errNeedMore
+			return nil, nil
 		}
 		f.bodyLen = -1
 		f.start = f.end
@@ -630,7 +558,7 @@ func (f *StreamFramer) nextHeader() ([]byte, error) {
 
 // readHeader reads a complete header block and sets bodyLen or starts skipping. ok is false if the
 // caller must return err.
-func (f *StreamFramer) readHeader() (ok bool, err error) {
+func (f *streamFramer) readHeader() (ok bool, err error) {
 	for f.start < f.end && (f.buf[f.start] == '\r' || f.buf[f.start] == '\n') {
 		f.start++ // line breaks between frames are harmless
 	}
@@ -647,7 +575,7 @@ func (f *StreamFramer) readHeader() (ok bool, err error) {
 			f.start = f.end
 			return false, &FrameError{Code: CodeParseError, Reason: "the input ended within a header"}
 		}
-		return false, f.incomplete()
+		return false, f.readErr
 	}
 	length, reason := parseHeader(block[:n])
 	if reason != "" {
@@ -670,7 +598,7 @@ func (f *StreamFramer) readHeader() (ok bool, err error) {
 
 // resync skips to a header after the first n bytes, so that it does not find the rejected one
 // again.
-func (f *StreamFramer) resync(n int, reason string) {
+func (f *streamFramer) resync(n int, reason string) {
 	f.badHeader = &FrameError{Code: CodeParseError, Reason: "bad frame header: " + reason}
 	f.skipping, f.skipLeft = true, -1
 	f.start += n
@@ -678,7 +606,7 @@ func (f *StreamFramer) resync(n int, reason string) {
 
 // skip skips input up to the end of the frame or the next header, whichever is first. It reports
 // whether it got there.
-func (f *StreamFramer) skip() bool {
+func (f *streamFramer) skip() bool {
 	b := f.buf[f.start:f.end]
 	n := len(b)
 	if f.skipLeft >= 0 && f.skipLeft < int64(n) {

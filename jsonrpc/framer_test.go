@@ -2,18 +2,15 @@ package jsonrpc
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
+
+	"mcpwire/internal/test/pipes"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -44,7 +41,7 @@ func TestAutoFraming(t *testing.T) {
 	}
 	for _, test := range tests {
 		testStreams(t, FramingAuto, []streamTest{test.streamTest})
-		f := NewFramer(&chunks{data: []byte(test.stream)}, &FramerOptions{MaxFrame: test.max})
+		f := newFramer(&chunks{data: []byte(test.stream)}, &FramerOptions{MaxFrame: test.max})
 		if got := f.Framing(); got != FramingAuto {
 			t.Errorf("%s: framing %v before anything was read", test.name, got)
 		}
@@ -70,17 +67,17 @@ func TestWriteFrame(t *testing.T) {
 		{FramingHeader, "[]\n", "Content-Length: 2\r\n\r\n{}"},
 	}
 	for _, test := range tests {
-		a, b := memoryPipe(0)
+		a, b := pipes.Memory(0)
 		b.Write([]byte(test.input))
-		b.out.end(io.EOF)
-		f := NewFramer(a, &FramerOptions{Framing: test.framing})
+		b.Out.End(io.EOF)
+		f := newFramer(a, &FramerOptions{Framing: test.framing})
 		if test.input != "" {
 			f.ReadFrame()
 		}
 		if err := f.WriteFrame([]byte("{}")); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(b.in.take()); got != test.want {
+		if got := string(b.In.Take()); got != test.want {
 			t.Errorf("%v framing after %q: got %q, want %q", test.framing, test.input, got, test.want)
 		}
 	}
@@ -93,72 +90,28 @@ func TestWriteFrame(t *testing.T) {
 
 // A message may be framed while the peer's framing becomes known.
 func TestFramingFoundBetweenBeginAndFinish(t *testing.T) {
-	a, b := memoryPipe(0)
-	f := NewFramer(a, nil)
-	early := append(f.begin(nil), `{"jsonrpc":"2.0","method":"a method with a name"}`...)
+	a, b := pipes.Memory(0)
+	f := newFramer(a, nil)
+	early := append(f.BeginFrame(nil), `{"jsonrpc":"2.0","method":"a method with a name"}`...)
 	b.Write([]byte(block("{}")))
 	if _, err := f.ReadFrame(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(f.finish(early, 0)), `{"jsonrpc":"2.0","method":"a method with a name"}`+"\n"; got != want {
+	if got, want := string(f.FinishFrame(early, 0)), `{"jsonrpc":"2.0","method":"a method with a name"}`+"\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := string(f.finish(append(f.begin(nil), "{}"...), 0)), block("{}"); got != want {
+	if got, want := string(f.FinishFrame(append(f.BeginFrame(nil), "{}"...), 0)), block("{}"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-}
-
-// transports make the two ends of a connection.
-var transports = []struct {
-	name string
-	open func(t *testing.T) (a, b io.ReadWriteCloser)
-}{
-	{"net.Pipe", func(t *testing.T) (a, b io.ReadWriteCloser) { return net.Pipe() }},
-	{"unix socket", func(t *testing.T) (a, b io.ReadWriteCloser) {
-		return dialSelf(t, "unix", filepath.Join(t.TempDir(), "s"))
-	}},
-	{"TCP", func(t *testing.T) (a, b io.ReadWriteCloser) { return dialSelf(t, "tcp", "127.0.0.1:0") }},
-	{"memory", func(t *testing.T) (a, b io.ReadWriteCloser) { return memoryPipe(0) }},
-	{"memory of 10 bytes", func(t *testing.T) (a, b io.ReadWriteCloser) { return memoryPipe(10) }},
-	{"os.Pipe", func(t *testing.T) (a, b io.ReadWriteCloser) {
-		r1, w1, err1 := os.Pipe()
-		r2, w2, err2 := os.Pipe()
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
-		return files{r1, w2}, files{r2, w1}
-	}},
-}
-
-type files struct{ r, w *os.File }
-
-func (f files) Read(p []byte) (int, error)  { return f.r.Read(p) }
-func (f files) Write(p []byte) (int, error) { return f.w.Write(p) }
-func (f files) Close() error                { return errors.Join(f.r.Close(), f.w.Close()) }
-
-func dialSelf(t *testing.T, network, address string) (a, b io.ReadWriteCloser) {
-	t.Helper()
-	l, err := net.Listen(network, address)
-	if err != nil {
-		t.Skipf("no %s sockets: %v", network, err)
-	}
-	defer l.Close()
-	if a, err = net.Dial(network, l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	return a, b
 }
 
 // everyTransport runs f over each transport in each framing.
-func everyTransport(t *testing.T, f func(t *testing.T, a, b *StreamFramer)) {
-	for _, transport := range transports {
+func everyTransport(t *testing.T, f func(t *testing.T, a, b *streamFramer)) {
+	for _, transport := range pipes.Transports {
 		for _, framing := range []Framing{FramingLine, FramingHeader} {
-			t.Run(fmt.Sprintf("%s, %v", transport.name, framing), func(t *testing.T) {
-				a, b := transport.open(t)
-				f(t, NewFramer(a, &FramerOptions{Framing: framing}), NewFramer(b, nil))
+			t.Run(fmt.Sprintf("%s, %v", transport.Name, framing), func(t *testing.T) {
+				a, b := transport.Open(t)
+				f(t, newFramer(a, &FramerOptions{Framing: framing}), newFramer(b, nil))
 			})
 		}
 	}
@@ -166,15 +119,15 @@ func everyTransport(t *testing.T, f func(t *testing.T, a, b *StreamFramer)) {
 
 func TestFramesOverCarriers(t *testing.T) {
 	msgs := []string{"{}", `"` + strings.Repeat("x", 200000) + `"`, "[]", `"` + strings.Repeat("y", 70000) + `"`, "{}"}
-	everyTransport(t, func(t *testing.T, a, b *StreamFramer) {
-		send := func(f *StreamFramer) {
+	everyTransport(t, func(t *testing.T, a, b *streamFramer) {
+		send := func(f *streamFramer) {
 			for _, m := range msgs {
 				if err := f.WriteFrame([]byte(m)); err != nil {
 					t.Errorf("WriteFrame: %v", err)
 				}
 			}
 		}
-		receive := func(f *StreamFramer) {
+		receive := func(f *streamFramer) {
 			for _, want := range msgs {
 				got, err := f.ReadFrame()
 				if err != nil || string(got) != want {
@@ -198,35 +151,6 @@ func TestFramesOverCarriers(t *testing.T) {
 			t.Error("no error after the other end was closed")
 		}
 		b.Close()
-	})
-}
-
-func TestConnOverCarriers(t *testing.T) {
-	everyTransport(t, func(t *testing.T, fa, fb *StreamFramer) {
-		echo := HandlerFunc(func(ctx context.Context, r *Request) ([]byte, error) {
-			if string(r.Method) == "back" { // by way of the caller
-				return r.Conn().Call(ctx, "echo", r.Params)
-			}
-			return r.Params, nil
-		})
-		a, b := NewConn(fa, &Options{Handler: echo}), NewConn(fb, &Options{Handler: echo})
-		var wg sync.WaitGroup
-		wg.Go(func() { a.Run(context.Background()) })
-		wg.Go(func() { b.Run(context.Background()) })
-		for _, n := range []int{0, 1, 100, 70000, 300000} {
-			params := []byte(`["` + strings.Repeat("x", n) + `"]`)
-			for _, method := range []string{"echo", "back"} {
-				got, err := a.Call(context.Background(), method, params)
-				if err != nil || !bytes.Equal(got, params) {
-					t.Fatalf("%s of %d bytes: got %d bytes and %v", method, n, len(got), err)
-				}
-			}
-		}
-		a.Close()
-		wg.Wait()
-		if err := a.Err(); err != nil {
-			t.Errorf("a ended with %v", err)
-		}
 	})
 }
 
@@ -275,7 +199,7 @@ type shortWriter struct{ chunks }
 func (*shortWriter) Write(p []byte) (int, error) { return len(p) - 1, nil }
 
 func TestShortWrite(t *testing.T) {
-	if err := NewFramer(&shortWriter{}, nil).WriteFrame([]byte("{}")); err != io.ErrShortWrite {
+	if err := newFramer(&shortWriter{}, nil).WriteFrame([]byte("{}")); err != io.ErrShortWrite {
 		t.Errorf("got %v, want %v", err, io.ErrShortWrite)
 	}
 }
@@ -314,8 +238,8 @@ func TestBufferIsBounded(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			r := &endless{text: test.first, n: 1}
-			f := NewFramer(r, &test.opts)
-			f.fill(false)
+			f := newFramer(r, &test.opts)
+			f.Fill(false)
 			r.text, r.n = test.text, 200
 			for r.n > 0 {
 				if _, err := f.ReadFrame(); err == io.EOF {
@@ -389,7 +313,7 @@ func TestLongLineCost(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			f := NewFramer(&filler{before: tt.before, n: tt.n, rest: tt.rest}, nil)
+			f := newFramer(&filler{before: tt.before, n: tt.n, rest: tt.rest}, nil)
 			var got []string
 			for {
 				frame, err := f.ReadFrame()
@@ -420,8 +344,8 @@ func TestLongLineCost(t *testing.T) {
 }
 
 func TestBufferShrinks(t *testing.T) {
-	a, b := memoryPipe(0)
-	f := NewFramer(b, nil)
+	a, b := pipes.Memory(0)
+	f := newFramer(b, nil)
 	read := func(msg string) {
 		t.Helper()
 		a.Write([]byte(msg + "\n"))
@@ -441,35 +365,6 @@ func TestBufferShrinks(t *testing.T) {
 	}
 }
 
-// An idleTransport counts which way it is read.
-type idleTransport struct {
-	duplex
-	mu         sync.Mutex
-	idle, busy int
-}
-
-func (c *idleTransport) Read(p []byte) (int, error) {
-	c.mu.Lock()
-	c.busy++
-	c.mu.Unlock()
-	return c.duplex.Read(p)
-}
-
-func (c *idleTransport) ReadIdle(p []byte) (int, error) {
-	c.mu.Lock()
-	c.idle++
-	c.mu.Unlock()
-	return c.duplex.Read(p)
-}
-
-func (c *idleTransport) take() (idle, busy int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	idle, busy = c.idle, c.busy
-	c.idle, c.busy = 0, 0
-	return idle, busy
-}
-
 // lastWrite is a stream that keeps what was written last.
 type lastWrite struct {
 	chunks
@@ -485,7 +380,7 @@ func (w *lastWrite) Write(p []byte) (int, error) {
 func TestWriteFrameMemory(t *testing.T) {
 	for _, framing := range []Framing{FramingLine, FramingHeader} {
 		w := &lastWrite{}
-		f := NewFramer(w, &FramerOptions{Framing: framing})
+		f := newFramer(w, &FramerOptions{Framing: framing})
 		sizes := []int{200_000, 2, minBuffer - headerRoom, minBuffer - headerRoom + 1, 1 << 10, 300_000}
 		write := func() {
 			for i, n := range sizes {
@@ -681,7 +576,7 @@ func TestOversize(t *testing.T) {
 			FramingHeader: block("{}") + block(test.msg) + block("[]"),
 		} {
 			for _, sizes := range [][]byte{nil, {1}, {3, 50}} {
-				f := NewFramer(&chunks{data: []byte(stream), sizes: sizes}, &FramerOptions{Framing: framing, MaxFrame: 100})
+				f := newFramer(&chunks{data: []byte(stream), sizes: sizes}, &FramerOptions{Framing: framing, MaxFrame: 100})
 				if frame, err := f.ReadFrame(); string(frame) != "{}" || err != nil {
 					t.Fatalf("%s, %v: %q, %v before it", test.name, framing, frame, err)
 				}
@@ -709,139 +604,6 @@ func TestOversize(t *testing.T) {
 	}
 }
 
-// TestAnswerTooLarge: an answer above the limit fails its call at once, though its end has not
-// come, and no other.
-func TestAnswerTooLarge(t *testing.T) {
-	head := func(id int) string {
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"`, id) + strings.Repeat("x", 200)
-	}
-	tail := func(id int) string {
-		return `{"result":{"text":"` + strings.Repeat("x", 200) + fmt.Sprintf(`"},"jsonrpc":"2.0","id":%d}`, id)
-	}
-	const rest = `"}}`
-	tests := []struct {
-		name   string
-		calls  int
-		first  string // what comes of the answer
-		second string // and then
-		early  []int  // calls that fail when first has come
-		failed []int  // calls that have failed in the end
-	}{
-		{"id first", 3, head(2), rest, []int{2}, []int{2}},
-		{"id last", 3, tail(2)[:150], tail(2)[150:], nil, []int{2}},
-		{"of no call", 3, head(9), rest, nil, nil},
-		{"no id, one call", 1, `{"result":"` + strings.Repeat("x", 200), `"}`, nil, []int{1}},
-		{"no id, several calls", 2, `{"result":"` + strings.Repeat("x", 200), `"}`, nil, nil},
-		{"noise, one call", 1, strings.Repeat("x", 150), strings.Repeat("x", 150), nil, nil},
-		{"a notification, one call", 1, `{"method":"m","params":["` + strings.Repeat("x", 200), `"]}`, nil, nil},
-	}
-	for _, test := range tests {
-		for _, framing := range []Framing{FramingLine, FramingHeader} {
-			t.Run(test.name+", "+framing.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					near, far := memoryPipe(0)
-					c := NewConn(NewFramer(near, &FramerOptions{Framing: framing, MaxFrame: 100}), nil)
-					go c.Run(context.Background())
-					defer c.Close()
-					var calls []*Pending
-					for range test.calls {
-						p, err := c.NewCall("m")
-						if err == nil {
-							err = p.Send(t.Context(), nil)
-						}
-						if err != nil {
-							t.Fatal(err)
-						}
-						calls = append(calls, p)
-					}
-					send := func(text string) {
-						io.WriteString(far, text)
-						synctest.Wait()
-					}
-					failed := func() (ids []int) {
-						for i, p := range calls {
-							select {
-							case <-p.Done():
-							default:
-								continue
-							}
-							_, err := p.Result()
-							if large, ok := errors.AsType[*TooLargeError](err); !ok || large.Limit != 100 {
-								t.Errorf("call %d: %v", i+1, err)
-								continue
-							}
-							if lost, ok := errors.AsType[*CallError](err); !ok || lost.Outcome != OutcomeUnknown {
-								t.Errorf("call %d: %v", i+1, err)
-							}
-							ids = append(ids, i+1)
-						}
-						return ids
-					}
-					first, second := test.first, test.second+"\n"
-					if framing == FramingHeader {
-						whole := block(test.first + test.second)
-						at := len(whole) - len(test.second)
-						first, second = whole[:at], whole[at:]
-					}
-					send(first)
-					if diff := cmp.Diff(test.early, failed()); diff != "" {
-						t.Errorf("failed before the end of the answer (-want +got):\n%s", diff)
-					}
-					send(second)
-					if diff := cmp.Diff(test.failed, failed()); diff != "" {
-						t.Errorf("failed (-want +got):\n%s", diff)
-					}
-					// The connection goes on.
-					last := calls[len(calls)-1]
-					if len(test.failed) == test.calls {
-						last, _ = c.NewCall("m")
-						last.Send(t.Context(), nil)
-					}
-					answer := result(last.ID().String(), "{}")
-					if framing == FramingHeader {
-						send(block(answer))
-					} else {
-						send(answer + "\n")
-					}
-					if text, err := last.Wait(t.Context()); string(text) != "{}" || err != nil {
-						t.Errorf("the next answer: %q, %v", text, err)
-					}
-				})
-			})
-		}
-	}
-}
-
-// TestRequestTooLarge: a request above the limit is refused under its own id, for peers that take
-// no answer without one; a notification is not answered.
-func TestRequestTooLarge(t *testing.T) {
-	x := strings.Repeat("x", 200)
-	for _, framing := range []Framing{FramingLine, FramingHeader} {
-		near, far := memoryPipe(0)
-		for _, msg := range []string{request(5, "m", `["`+x+`"]`), notification("n", `["`+x+`"]`), request(6, "ping")} {
-			if framing == FramingHeader {
-				io.WriteString(far, block(msg))
-			} else {
-				io.WriteString(far, msg+"\n")
-			}
-		}
-		far.out.end(io.EOF)
-		c := NewConn(NewFramer(near, &FramerOptions{Framing: framing, MaxFrame: 100}), &Options{Handler: pingHandler{}})
-		if err := c.Run(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		answers := NewFramer(far, nil)
-		var got []string
-		for frame, err := answers.ReadFrame(); err == nil; frame, err = answers.ReadFrame() {
-			got = append(got, string(frame))
-		}
-		want := []string{failure("5", CodeInvalidRequest, newTooLarge(100).Reason, ""), result(6, "{}")}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%v (-want +got):\n%s", framing, diff)
-		}
-	}
-}
-
 // TestOversizeMemory: what is skipped is not kept, and whose it is, is found also if the frame was
 // kept in parts until then.
 func TestOversizeMemory(t *testing.T) {
@@ -853,21 +615,22 @@ func TestOversizeMemory(t *testing.T) {
 				if framing == FramingHeader {
 					body = io.MultiReader(strings.NewReader(fmt.Sprintf("Content-Length: %d\r\n\r\n", len(ends[0])+size+len(ends[1]))), body)
 				}
-				f := NewFramer(readOnly{body}, &FramerOptions{Framing: framing, MaxFrame: limit})
+				f := newFramer(readOnly{body}, &FramerOptions{Framing: framing, MaxFrame: limit})
 				held := 0
 				var told *TooLargeError
 				var err error
 				for err != io.EOF {
-					_, err = f.next()
+					var frame []byte
+					frame, err = f.NextFrame()
 					if large, ok := errors.AsType[*TooLargeError](err); ok {
 						if told != nil {
 							t.Errorf("%v, limit %d: told twice: %v", framing, limit, large)
 						}
 						told = large
 					}
-					if err == errNeedMore {
-						err = f.fill(false)
-						held = max(held, f.bufferSize()+f.chunkBytes)
+					if frame == nil && err == nil {
+						err = f.Fill(false)
+						held = max(held, f.BufferSize()+f.chunkBytes)
 					}
 				}
 				if told == nil || string(told.ID) != "7" || told.Kind != KindResponse || told.Size <= int64(limit) {

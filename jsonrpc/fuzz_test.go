@@ -2,7 +2,6 @@ package jsonrpc
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -262,60 +261,6 @@ func FuzzFramers(f *testing.F) {
 	})
 }
 
-// FuzzConn sends a connection any stream of bytes. It answers in whole frames that hold messages,
-// comes to the end of the input, and leaves nothing behind.
-func FuzzConn(f *testing.F) {
-	var lines, blocks strings.Builder
-	for _, frame := range []string{
-		request(1, "echo", `{"a":1}`), request(`"x"`, "fail"), request(1, "no such"), request(2, "panic"), notification("echo"), notification("panic"),
-		result(1, "{}"), failure("null", 1, "x", ""), cancelOf(1), "{", "1", "[]", "[1," + request(3, "echo", "[]") + "," + notification("x") + "]",
-	} {
-		f.Add([]byte(frame), false)
-		lines.WriteString(frame + "\n")
-		blocks.WriteString(block(frame))
-	}
-	f.Add([]byte(lines.String()), true)
-	f.Add([]byte(blocks.String()), false)
-	f.Fuzz(func(t *testing.T, stream []byte, omitNull bool) {
-		near, far := memoryPipe(0)
-		far.Write(stream)
-		far.out.end(io.EOF)
-		c := NewConn(NewFramer(near, &FramerOptions{MaxFrame: 200}), &Options{
-			Handler: &mux{runModes[0], methods{
-				"echo":  func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil },
-				"fail":  func(context.Context, *Request) (string, error) { return "", errors.New("x") },
-				"panic": func(context.Context, *Request) (string, error) { panic("x") },
-			}},
-			Policy: Policy{OmitNullID: omitNull},
-		})
-		if err := c.Run(context.Background()); err != nil {
-			t.Fatalf("Run: %v", err)
-		}
-		if n := c.inFlight.running.Load() + c.inFlight.count.Load(); n != 0 {
-			t.Fatalf("%d left in the table", n)
-		}
-		answers := NewFramer(far, nil)
-		for {
-			frame, err := answers.ReadFrame()
-			if err == io.EOF {
-				return
-			}
-			if err != nil {
-				t.Fatalf("answers are not framed: %v", err)
-			}
-			var m Message
-			if IsBatch(frame) {
-				_, err = ParseBatch(frame, 0)
-			} else if err = Parse(frame, &m, 0); m.Kind != KindResponse && m.Kind != KindError {
-				err = fmt.Errorf("answer of kind %v", m.Kind)
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", frame, err)
-			}
-		}
-	})
-}
-
 // FuzzID sends ids through Parse and Append.
 func FuzzID(f *testing.F) {
 	for _, class := range idClasses {
@@ -334,11 +279,11 @@ func FuzzID(f *testing.F) {
 			if back := parse(t, string(AppendRequest(nil, id, "m", nil))).ID; string(back) != string(id) {
 				t.Fatalf("%s came back as %s", id, back)
 			}
-			if !id.Valid() || !id.Equal(id) || !id.Equal(id.Clone()) || !id.Equal(ID(id.canonical())) {
+			if !id.Valid() || !id.Equal(id) || !id.Equal(id.Clone()) || !id.Equal(ID(id.Canonical())) {
 				t.Fatalf("%s is not what it is", id)
 			}
-			if c := ID(id.canonical()); string(c.canonical()) != string(c) {
-				t.Fatalf("canonical form %s of %s has canonical form %s", c, id, c.canonical())
+			if c := ID(id.Canonical()); string(c.Canonical()) != string(c) {
+				t.Fatalf("canonical form %s of %s has canonical form %s", c, id, c.Canonical())
 			}
 		}
 		if okX && okY {
@@ -349,7 +294,7 @@ func FuzzID(f *testing.F) {
 		if text, ok := StringID(s).Text(); !ok || text != strings.ToValidUTF8(s, "\ufffd") && utf8.ValidString(s) {
 			t.Fatalf("StringID(%q) has text %q", s, text)
 		}
-		if id := StringID(s); string(id.canonical()) != string(id) {
+		if id := StringID(s); string(id.Canonical()) != string(id) {
 			t.Fatalf("StringID(%q) = %s is not canonical", s, id)
 		}
 	})

@@ -34,6 +34,15 @@ func (k Kind) String() string {
 	return "invalid message"
 }
 
+// Direction is the direction of a message.
+type Direction uint8
+
+// The directions.
+const (
+	Incoming Direction = iota
+	Outgoing
+)
+
 // A Message is one JSON-RPC message. Its slices alias the frame it was parsed from, and hold JSON
 // text unless noted. The slice of an absent member is nil.
 type Message struct {
@@ -147,11 +156,22 @@ func (m *Message) setText(text []byte) {
 	m.text = text
 }
 
+// Raw returns the JSON text that the message was parsed from. It aliases the frame.
+func (m *Message) Raw() []byte { return m.text }
+
 // Clone returns a copy that shares no memory with the frame.
 func (m *Message) Clone() *Message {
 	c := *m
-	c.setText(bytes.Clone(m.text))
+	c.Move(nil)
 	return &c
+}
+
+// Move copies the message's text to dst[:0], which grows if necessary, makes the message alias the
+// copy, and returns it.
+func (m *Message) Move(dst []byte) []byte {
+	dst = append(dst[:0], m.text...)
+	m.setText(dst)
+	return dst
 }
 
 // ID is the exact JSON text of a request id, as on the wire: `7`, `9007199254740993`, `"a\u0062"`.
@@ -184,7 +204,7 @@ func (id ID) Valid() bool {
 // Equal reports whether two ids are the same JSON value: `"a\u0062"` equals `"ab"`, and `1` does
 // not equal `"1"`.
 func (id ID) Equal(other ID) bool {
-	return bytes.Equal(id, other) || bytes.Equal(id.canonical(), other.canonical())
+	return bytes.Equal(id, other) || bytes.Equal(id.Canonical(), other.Canonical())
 }
 
 // Key returns a string that is the same for equal ids and for no others, as a key for maps.
@@ -212,9 +232,9 @@ func (id ID) Text() (s string, ok bool) {
 	return jsonwire.UnquoteString(id[1 : len(id)-1]), true
 }
 
-// canonical returns a text that is the same for equal ids. It aliases the id unless the id has an
-// unusual spelling.
-func (id ID) canonical() []byte {
+// Canonical returns the usual spelling of the id, which is the same for equal ids and for no
+// others. It aliases the id unless the id has an unusual spelling.
+func (id ID) Canonical() ID {
 	if len(id) == 0 {
 		return nil
 	}
@@ -269,14 +289,10 @@ func appendMethod(dst []byte, method string, params []byte) []byte {
 
 // AppendResult appends a response.
 func AppendResult(dst []byte, id ID, result []byte) []byte {
-	dst = append(appendResultHead(dst, id), result...)
-	return append(dst, '}')
-}
-
-func appendResultHead(dst []byte, id ID) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
-	return append(dst, `,"result":`...)
+	dst = append(append(dst, `,"result":`...), result...)
+	return append(dst, '}')
 }
 
 // AppendError appends an error response. An empty id is written as null if nullID is set, and

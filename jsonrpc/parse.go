@@ -57,9 +57,6 @@ func IsBatch(frame []byte) bool {
 type Entry struct {
 	Message
 	Invalid *Error
-
-	// raw is its text in the frame.
-	raw []byte
 }
 
 // ParseBatch parses a frame that holds an array of messages. The messages alias the frame. The
@@ -88,7 +85,7 @@ func ParseBatch(frame []byte, maxDepth int) ([]Entry, error) {
 			if problem, err = e.scan(&s); problem != "" {
 				e.Invalid = &Error{Code: CodeInvalidRequest, Message: "invalid request: " + problem}
 			}
-			e.raw = frame[start:s.Pos()]
+			e.trim(start, s.Pos())
 		}
 		if err == nil {
 			more, err = s.NextElement()
@@ -120,6 +117,18 @@ func (m *Message) reset(text []byte) {
 	m.Kind, m.ID, m.Method, m.Params, m.Result, m.Error = KindInvalid, nil, nil, nil, nil, nil
 	m.text = text
 	m.resetIndex()
+}
+
+// trim makes the message's text, so far the text of a batch, the part of it that has been scanned.
+func (m *Message) trim(start, end int) {
+	m.text = m.text[start:end]
+	for i := range m.params[:m.nparams] {
+		p := &m.params[i]
+		p.key.start -= int32(start)
+		p.key.end -= int32(start)
+		p.value.start -= int32(start)
+		p.value.end -= int32(start)
+	}
 }
 
 // The members that scan has seen.

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -172,7 +173,7 @@ func withTraceContext(ctx context.Context) context.Context {
 	if carrier["traceparent"] == "" {
 		return ctx
 	}
-	return jsonrpc.WithTrace(ctx, jsonrpc.Trace{Parent: carrier["traceparent"], State: carrier["tracestate"]})
+	return rpc.WithTrace(ctx, rpc.Trace{Parent: carrier["traceparent"], State: carrier["tracestate"]})
 }
 
 // A connection tracks an open connection.

@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/mcpotel"
@@ -117,7 +118,7 @@ func (r *recording) metrics(t *testing.T) map[string][]string {
 // A peer is a client of a server, over a net.Pipe. It answers roots/list and keeps what it is sent.
 type peer struct {
 	t      *testing.T
-	conn   *jsonrpc.Conn
+	conn   *rpc.Conn
 	served chan error
 	meta   string
 
@@ -130,7 +131,7 @@ func connect(ctx context.Context, t *testing.T, srv mcpotel.Server, revision str
 	near, far := net.Pipe()
 	c := &peer{t: t, served: make(chan error, 1)}
 	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-	c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &jsonrpc.Options{Handler: jsonrpc.HandlerFunc(c.handle)})
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: rpc.HandlerFunc(c.handle)})
 	go c.conn.Run(context.Background())
 	if c.meta = modernMeta; revision != modern {
 		c.meta = `"x":1`
@@ -142,7 +143,7 @@ func connect(ctx context.Context, t *testing.T, srv mcpotel.Server, revision str
 	return c
 }
 
-func (c *peer) handle(_ context.Context, r *jsonrpc.Request) ([]byte, error) {
+func (c *peer) handle(_ context.Context, r *rpc.Request) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sent = append(c.sent, string(r.Method)+" "+string(r.Params))
@@ -247,9 +248,9 @@ func TestServerTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{})
 		var inHandler trace.SpanContext
-		var carried jsonrpc.Trace
+		var carried rpc.Trace
 		srv := traced(t, r, func(ctx context.Context) (string, error) {
-			inHandler, carried = trace.SpanContextFromContext(ctx), jsonrpc.TraceFrom(ctx)
+			inHandler, carried = trace.SpanContextFromContext(ctx), rpc.TraceFrom(ctx)
 			if got := baggage.FromContext(ctx).Member("user").Value(); got != "alice" {
 				t.Errorf("baggage: got %q", got)
 			}
@@ -283,7 +284,7 @@ func TestServerTrace(t *testing.T) {
 		if inHandler.SpanID() != call.SpanContext().SpanID() {
 			t.Errorf("the handler runs in %v, not in %v", inHandler.SpanID(), call.SpanContext().SpanID())
 		}
-		want := jsonrpc.Trace{Parent: "00-" + remoteID + "-" + call.SpanContext().SpanID().String() + "-01", State: "a=b"}
+		want := rpc.Trace{Parent: "00-" + remoteID + "-" + call.SpanContext().SpanID().String() + "-01", State: "a=b"}
 		if diff := gocmp.Diff(want, carried); diff != "" {
 			t.Errorf("carried on (-want +got):\n%s", diff)
 		}

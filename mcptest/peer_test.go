@@ -228,7 +228,7 @@ func TestPeerOverStream(t *testing.T) {
 		p.Send("{\n}")
 		p.Expect("{}")
 		got := failures(t, func(t testing.TB) { mcptest.NewPeer(t, jsonrpc.NewFramer(near, nil)).CloseWrite() })
-		if want := []string{"CloseWrite: a *jsonrpc.StreamFramer cannot end its output alone; Close ends both directions"}; cmp.Diff(want, got) != "" {
+		if want := []string{"CloseWrite: a *jsonrpc.streamFramer cannot end its output alone; Close ends both directions"}; cmp.Diff(want, got) != "" {
 			t.Errorf("failures %q", got)
 		}
 		p.Close()

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -25,7 +26,7 @@ import (
 // cancels, when the handler's timeout expires, when the connection ends, and when the handler has
 // returned. Its methods may be called by multiple goroutines at once.
 type Call struct {
-	jsonrpc.Context
+	rpc.Context
 	// derived holds the handler's timeout and the values of middleware. It is nil without either.
 	derived atomic.Pointer[derivedContext]
 	session *session
@@ -59,7 +60,7 @@ type progressState struct {
 type derivedContext struct{ context.Context }
 
 // newCall returns the Call of a request and initializes its context.
-func (s *session) newCall(r *jsonrpc.Request, ex era.Request) *Call {
+func (s *session) newCall(r *rpc.Request, ex era.Request) *Call {
 	c := &Call{session: s, method: internMethod(r.Method), ex: ex}
 	if s.log.Enabled(context.Background(), slog.LevelError) {
 		id := r.ID.String()
@@ -285,7 +286,7 @@ func (c *Call) Logger() *slog.Logger {
 }
 
 // setLevel handles logging/setLevel.
-func (s *session) setLevel(r *jsonrpc.Request) error {
+func (s *session) setLevel(r *rpc.Request) error {
 	name, err := stringParam(r, "level")
 	if err != nil {
 		return err
@@ -300,7 +301,7 @@ func (s *session) setLevel(r *jsonrpc.Request) error {
 
 // callTool answers tools/call
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#calling-tools).
-func (s *session) callTool(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) callTool(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	t, _ := r.Route.(*tool)
 	if t == nil || !c.view.shows(KindTool, t.key) {
 		name, err := stringParam(r, "name")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -267,7 +268,7 @@ func TestCancelledContext(t *testing.T) {
 				<-ctx.Done()
 				<-fired
 				seen = append(seen, ctx.Err(), call.Err(), derived.Err(), call.Log(mcp.LevelError, "", ""))
-				if server.CallOf(derived) != call || jsonrpc.RequestContext(derived) == nil {
+				if server.CallOf(derived) != call || rpc.RequestContext(derived) == nil {
 					t.Error("the call is not to be found from a derived context")
 				}
 				if _, ok := ctx.Deadline(); ok {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/server"
 )
@@ -23,7 +24,7 @@ const modern = "2026-07-28"
 type client struct {
 	t        testing.TB
 	revision string
-	conn     *jsonrpc.Conn
+	conn     *rpc.Conn
 	served   chan error
 
 	mu    sync.Mutex
@@ -43,7 +44,7 @@ func connectIn(ctx context.Context, t testing.TB, srv *server.Server, revision s
 	near, far := net.Pipe()
 	c := &client{t: t, revision: revision, served: make(chan error, 1)}
 	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-	c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &jsonrpc.Options{Handler: c, Cancellation: cancellation{}})
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: c, Cancellation: cancellation{}})
 	go c.conn.Run(context.Background())
 	t.Cleanup(c.close)
 	if revision != modern {
@@ -70,11 +71,11 @@ func (cancellation) Notice(id jsonrpc.ID, _, _ string) (string, []byte) {
 	return "notifications/cancelled", []byte(`{"requestId":` + id.String() + `}`)
 }
 
-// Prepare implements jsonrpc.Handler.
-func (c *client) Prepare(*jsonrpc.Request) *jsonrpc.CostEstimate { return jsonrpc.Immediate }
+// Prepare implements rpc.Handler.
+func (c *client) Prepare(*rpc.Request) *rpc.CostEstimate { return rpc.Immediate }
 
-// Handle implements jsonrpc.Handler: it remembers notifications.
-func (c *client) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+// Handle implements rpc.Handler: it remembers notifications.
+func (c *client) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.notes = append(c.notes, string(r.Method)+" "+string(r.Params))
@@ -206,7 +207,7 @@ const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"
 type respondent struct {
 	t              testing.TB
 	revision, caps string
-	conn           *jsonrpc.Conn
+	conn           *rpc.Conn
 	served         chan error
 
 	// answer returns the text of a result. It may be called by many goroutines at once.
@@ -231,7 +232,7 @@ func respondAs(t testing.TB, ctx context.Context, srv *server.Server, revision, 
 	near, far := net.Pipe()
 	c := &respondent{t: t, revision: revision, caps: caps, served: make(chan error, 1)}
 	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-	c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &jsonrpc.Options{Handler: c, Cancellation: cancellationBoth{}})
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: c, Cancellation: cancellationBoth{}})
 	go c.conn.Run(context.Background())
 	t.Cleanup(c.close)
 	if revision != modern {
@@ -267,11 +268,11 @@ func (cancellationBoth) Target(m *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 	return jsonrpc.ID(id), "", true
 }
 
-// Prepare implements jsonrpc.Handler.
-func (c *respondent) Prepare(*jsonrpc.Request) *jsonrpc.CostEstimate { return nil }
+// Prepare implements rpc.Handler.
+func (c *respondent) Prepare(*rpc.Request) *rpc.CostEstimate { return nil }
 
-// Handle implements jsonrpc.Handler.
-func (c *respondent) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+// Handle implements rpc.Handler.
+func (c *respondent) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	if r.Kind == jsonrpc.KindNotification {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -281,8 +282,8 @@ func (c *respondent) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	c.mu.Lock()
 	c.requests++
 	c.mu.Unlock()
-	var ctx jsonrpc.Context
-	r.InitContext(&ctx, jsonrpc.Trace{})
+	var ctx rpc.Context
+	r.InitContext(&ctx, rpc.Trace{})
 	text, err := c.ask(&ctx, string(r.Method), string(r.Params))
 	return append(dst, text...), err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -127,7 +128,7 @@ func (s *Server) noteCompleters(all completers) {
 
 // complete answers completion/complete. An argument without a completer has no suggestions; an
 // unknown argument is an error.
-func (s *session) complete(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) complete(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	var params mcp.CompleteRequestParams
 	if err := params.UnmarshalJSON(r.Params); err != nil {
 		return dst, decodeParamsError(err)

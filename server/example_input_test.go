@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -226,7 +227,7 @@ func ExampleCall_ElicitURL() {
 // A person is a client that gives the same answer to each method it is asked with, or one line of
 // it after the other.
 type person struct {
-	conn     *jsonrpc.Conn
+	conn     *rpc.Conn
 	revision string
 	answers  map[string]string
 }
@@ -245,7 +246,7 @@ func startPerson(srv *server.Server, revision string, answers map[string]string)
 	near, far := net.Pipe()
 	c := &person{revision: revision, answers: answers}
 	go srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
-	c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &jsonrpc.Options{Handler: jsonrpc.HandlerFunc(c.asked)})
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: rpc.HandlerFunc(c.asked)})
 	go c.conn.Run(context.Background())
 	if revision < modern {
 		c.request("initialize", `{"protocolVersion":"`+revision+`","capabilities":`+everything+`,"clientInfo":{"name":"person","version":"1"}}`)
@@ -257,7 +258,7 @@ func startPerson(srv *server.Server, revision string, answers map[string]string)
 }
 
 // asked answers a request of the server.
-func (c *person) asked(_ context.Context, r *jsonrpc.Request) ([]byte, error) {
+func (c *person) asked(_ context.Context, r *rpc.Request) ([]byte, error) {
 	if r.Kind == jsonrpc.KindNotification {
 		return nil, nil
 	}

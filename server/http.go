@@ -3,19 +3,20 @@ package server
 import (
 	"context"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
 // OpenSession returns a connection for one session of a legacy client, which starts with
 // initialize. It is for transports that deliver each message separately, such as HTTP; see
-// [jsonrpc.NewDetached]. out takes messages that belong to no request. ctx supplies the identity.
+// [rpc.NewDetached]. out takes messages that belong to no request. ctx supplies the identity.
 // The caller must call end once, which closes the connection and removes the session.
-func (s *Server) OpenSession(ctx context.Context, out jsonrpc.Sender) (c *jsonrpc.Conn, end func()) {
+func (s *Server) OpenSession(ctx context.Context, out jsonrpc.Sender) (c *rpc.Conn, end func()) {
 	s.start()
 	sess := s.newSession(ctx, s.eras.legacy)
 	sess.detached = true
-	sess.conn = jsonrpc.NewDetached(out, s.connOptions(sess, sess.era.Policy(false)))
+	sess.conn = rpc.NewDetached(out, s.connOptions(sess, sess.era.Policy(false)))
 	s.trackSession(sess)
 	return sess.conn, sess.close
 }
@@ -27,11 +28,11 @@ func (s *session) close() {
 }
 
 // OpenStateless returns a connection for the requests of all modern clients. It is for the same
-// transports as OpenSession. Each [jsonrpc.Delivery] must be Untracked and have its own Sender, and
+// transports as OpenSession. Each [rpc.Delivery] must be Untracked and have its own Sender, and
 // a context from [Server.WithIdentity]. Closing the connection ends its subscriptions, but the
 // transport must finish those delivered with AllowDeferred. OpenStateless returns nil if the server
 // speaks no modern revision.
-func (s *Server) OpenStateless() (c *jsonrpc.Conn) {
+func (s *Server) OpenStateless() (c *rpc.Conn) {
 	if s.eras.modern == nil {
 		return nil
 	}
@@ -39,7 +40,7 @@ func (s *Server) OpenStateless() (c *jsonrpc.Conn) {
 	sess := s.newSession(context.Background(), s.eras.modern)
 	sess.detached, sess.stateless = true, &statelessSession{session: sess}
 	sess.modernSeen.Store(true)
-	sess.conn = jsonrpc.NewDetached(discardSender{}, s.connOptions(sess, sess.era.Policy(true)))
+	sess.conn = rpc.NewDetached(discardSender{}, s.connOptions(sess, sess.era.Policy(true)))
 	return sess.conn
 }
 
@@ -57,12 +58,12 @@ type statelessSession struct{ session *session }
 
 // listenInOwnSession answers subscriptions/listen with a new session, because the limits on
 // subscriptions apply to each client.
-func (ss *statelessSession) listenInOwnSession(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (ss *statelessSession) listenInOwnSession(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	parent := ss.session
 	sess := &session{srv: parent.srv, era: parent.era, conn: parent.conn, log: parent.log, ctxValues: c, identity: c.identity(), detached: true}
 	parent.srv.trackSession(sess)
 	dst, err := sess.listen(c, r, dst)
-	if deferred, ok := err.(*jsonrpc.Deferred); ok {
+	if deferred, ok := err.(*rpc.Deferred); ok {
 		end := deferred.Result
 		deferred.Result = func(dst []byte) []byte {
 			sess.untrack()
@@ -81,7 +82,7 @@ type headerChecker interface {
 }
 
 // checkHeaderParams checks the arguments of a call against their copies in the transport's headers.
-func (c *Call) checkHeaderParams(r *jsonrpc.Request, t *tool, arguments []byte) error {
+func (c *Call) checkHeaderParams(r *rpc.Request, t *tool, arguments []byte) error {
 	if len(t.headerParams) == 0 || !c.ex.Modern {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/seal"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -100,7 +101,7 @@ type inputRequester interface {
 	ask(ctx context.Context, questions []*inputRequest) error
 	// respond converts the handler's result, appended to head, into the response to the request. It
 	// is called once, at the end.
-	respond(d *inputState, r *jsonrpc.Request, head, out []byte, err error) ([]byte, error)
+	respond(d *inputState, r *rpc.Request, head, out []byte, err error) ([]byte, error)
 }
 
 // An inputState holds the input requests of one run of a handler and its results of Once.
@@ -150,7 +151,7 @@ func mayRequestInput(method string) bool {
 
 // respond converts the handler's result, appended to head, into the response to the request. If
 // input requests are pending, they are the response. It is the last step of a call that may ask.
-func (c *Call) respond(r *jsonrpc.Request, head, out []byte, err error) ([]byte, error) {
+func (c *Call) respond(r *rpc.Request, head, out []byte, err error) ([]byte, error) {
 	if err != nil {
 		out, err = c.convertURLRequired(head, out, err)
 	}
@@ -194,7 +195,7 @@ type noInput struct{}
 
 func (noInput) ask(context.Context, []*inputRequest) error { return ErrCannotAsk }
 
-func (noInput) respond(_ *inputState, _ *jsonrpc.Request, _, out []byte, err error) ([]byte, error) {
+func (noInput) respond(_ *inputState, _ *rpc.Request, _, out []byte, err error) ([]byte, error) {
 	return out, err
 }
 
@@ -300,7 +301,7 @@ func askOne[T any](ctx context.Context, c *Call, add func(*InputRequests) *Reply
 // A legacyRequester sends requests to the client and waits for the responses.
 type legacyRequester struct{ call *Call }
 
-func (*legacyRequester) respond(_ *inputState, _ *jsonrpc.Request, _, out []byte, err error) ([]byte, error) {
+func (*legacyRequester) respond(_ *inputState, _ *rpc.Request, _, out []byte, err error) ([]byte, error) {
 	return out, err
 }
 
@@ -433,7 +434,7 @@ func invalidResponse(key string, err error) error {
 }
 
 // resumeInput loads the client's request state and responses. It runs before the handler.
-func (c *Call) resumeInput(r *jsonrpc.Request) error {
+func (c *Call) resumeInput(r *rpc.Request) error {
 	var before seal.Stamp
 	if c.input.Load() != nil { // middleware may handle the request more than once
 		if d := c.input.Swap(nil); d != nil {
@@ -521,7 +522,7 @@ func checkResponse(f ClientFeature, text []byte) error {
 }
 
 // respond implements inputRequester. Pending input requests replace the handler's result.
-func (rd *inputRound) respond(d *inputState, r *jsonrpc.Request, head, out []byte, err error) ([]byte, error) {
+func (rd *inputRound) respond(d *inputState, r *rpc.Request, head, out []byte, err error) ([]byte, error) {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
 	switch opts := &rd.call.session.srv.opts; {
@@ -695,7 +696,7 @@ func appendMap[T any](dst []byte, m map[string]T, appendValue func([]byte, T) []
 }
 
 // sealState returns the sealed state. Its StateTTL starts now.
-func (c *Call) sealState(r *jsonrpc.Request, m *requestState) ([]byte, error) {
+func (c *Call) sealState(r *rpc.Request, m *requestState) ([]byte, error) {
 	s := c.session.srv
 	m.Expires = time.Now().Add(s.opts.StateTTL).UnixMilli()
 	plaintext := m.appendJSON(nil)
@@ -712,7 +713,7 @@ func (c *Call) sealState(r *jsonrpc.Request, m *requestState) ([]byte, error) {
 
 // openState opens a sealed state and counts its use, unless it is the one that this request was
 // admitted with before. All failures return the same error, so that it tells a forger nothing.
-func (c *Call) openState(r *jsonrpc.Request, text string, before seal.Stamp) (*requestState, seal.Stamp, error) {
+func (c *Call) openState(r *rpc.Request, text string, before seal.Stamp) (*requestState, seal.Stamp, error) {
 	s := c.session.srv
 	plaintext, stamp, err := s.opts.StateKeys.ring.Open(text, s.opts.MaxStateBytes, statePurpose, c.stateBinding(r))
 	m := new(requestState)
@@ -735,7 +736,7 @@ var errState = invalidParams("params.requestState is not valid for this request,
 
 // stateBinding returns what a state is bound to: the server, the caller, the method, its target and
 // its parameters.
-func (c *Call) stateBinding(r *jsonrpc.Request) []byte {
+func (c *Call) stateBinding(r *rpc.Request) []byte {
 	var binding []byte
 	for _, text := range []string{c.session.srv.name, c.Principal().ID, c.method, c.name} {
 		binding = append(binary.AppendUvarint(binding, uint64(len(text))), text...)

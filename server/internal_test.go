@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -276,7 +277,7 @@ func TestArgumentsKept(t *testing.T) {
 	c := srv.OpenStateless()
 	defer c.Close()
 	for _, text := range []string{"first", "other"} {
-		d := jsonrpc.Delivery{Untracked: true}
+		d := rpc.Delivery{Untracked: true}
 		params := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"keep","arguments":{"text":"` + text + `"}}`
 		if err := d.Parse(jsonrpc.AppendRequest(nil, jsonrpc.IntID(1), mcp.MethodToolsCall, []byte(params)), 0); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -93,7 +94,7 @@ func seconds(s float64) time.Duration {
 }
 
 // dispatchLimited answers a request if its caller is within the limits.
-func (s *session) dispatchLimited(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) dispatchLimited(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	l := s.srv.limits
 	if !l.methods[c.method] {
 		return s.dispatch(c, r, dst)

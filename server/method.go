@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -152,12 +153,12 @@ func (s *Server) AddRawMethod(name string, fn func(c *Call, params json.RawMessa
 
 // A customMethod is a method that the protocol doesn't have.
 type customMethod struct {
-	cost   jsonrpc.CostEstimate
+	cost   rpc.CostEstimate
 	invoke func(c *Call, params []byte) (result []byte, err error)
 }
 
 // callMethod answers a request for a custom method.
-func (s *session) callMethod(c *Call, m *customMethod, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) callMethod(c *Call, m *customMethod, r *rpc.Request, dst []byte) ([]byte, error) {
 	defer c.startTimer()()
 	params := r.Params
 	if len(params) == 0 {
@@ -308,7 +309,7 @@ func (s *Server) OnNotification(method string, fn func(ctx context.Context, para
 
 // prepareNotification returns the cost estimate of a notification. The state of the handshake that
 // it changes already applies to the next request.
-func (s *session) prepareNotification(r *jsonrpc.Request) *jsonrpc.CostEstimate {
+func (s *session) prepareNotification(r *rpc.Request) *rpc.CostEstimate {
 	if string(r.Method) == mcp.NotificationInitialized && !s.era.Initialized() {
 		s.log.Warn("notifications/initialized out of place")
 	}
@@ -316,13 +317,13 @@ func (s *session) prepareNotification(r *jsonrpc.Request) *jsonrpc.CostEstimate 
 		r.State = state
 	}
 	if s.srv.chain == nil && s.srv.custom.notificationHandler(r.Method) == nil {
-		return jsonrpc.Immediate
+		return rpc.Immediate
 	}
 	return nil
 }
 
 // handleNotification passes a notification to its handler or the middleware. Others are ignored.
-func (s *session) handleNotification(r *jsonrpc.Request) error {
+func (s *session) handleNotification(r *rpc.Request) error {
 	if s.srv.custom.notificationHandler(r.Method) == nil && (s.srv.chain == nil || !isClientNotification(r.Method)) {
 		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100))
 		return nil
@@ -343,7 +344,7 @@ func (s *session) handleNotification(r *jsonrpc.Request) error {
 }
 
 // callNotificationHandler calls the handler of a notification, if there is one.
-func (s *session) callNotificationHandler(c *Call, r *jsonrpc.Request) {
+func (s *session) callNotificationHandler(c *Call, r *rpc.Request) {
 	if fn := s.srv.custom.notificationHandler(r.Method); fn != nil {
 		fn(c, json.RawMessage(r.Params))
 	}

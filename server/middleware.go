@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -119,9 +120,9 @@ func (s *Server) start() {
 			chain = s.middleware[i](chain)
 		}
 		s.chain = chain
-		s.costs.methods = make(map[string]*jsonrpc.CostEstimate, len(methodNames))
+		s.costs.methods = make(map[string]*rpc.CostEstimate, len(methodNames))
 		for name := range methodNames {
-			p := new(jsonrpc.CostEstimate)
+			p := new(rpc.CostEstimate)
 			p.Seed(0) // assume a quick method until measured otherwise
 			s.costs.methods[name] = p
 		}
@@ -142,7 +143,7 @@ func deliver(ctx context.Context, m *Message) (json.RawMessage, error) {
 // the message's context, and CallOf finds the Call in it. Unlike the Call it does not have the
 // values of middleware.
 type chainContext struct {
-	*jsonrpc.Context
+	*rpc.Context
 	call *Call
 }
 
@@ -166,7 +167,7 @@ func (c *Call) setContext(ctx context.Context) {
 type inbound struct {
 	session *session
 	call    *Call
-	request *jsonrpc.Request
+	request *rpc.Request
 	// dst is the buffer of the response. The first result is appended to it.
 	dst []byte
 
@@ -198,7 +199,7 @@ func (in *inbound) run(m *Message) (json.RawMessage, error) {
 var errNextAfterReturn = errors.New("a middleware called next after it had returned")
 
 // runChain answers a request through the chain.
-func (s *session) runChain(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) runChain(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	c.name = s.targetName(r)
 	in := &inbound{session: s, call: c, request: r, dst: dst}
 	result, err := in.run(&Message{deliver: in.handle})
@@ -279,7 +280,7 @@ func (in *inbound) notify(ctx context.Context, m *Message) (json.RawMessage, err
 }
 
 // requestWith returns the request with the params of m.
-func (in *inbound) requestWith(m *Message) (*jsonrpc.Request, error) {
+func (in *inbound) requestWith(m *Message) (*rpc.Request, error) {
 	if sameSlice(m.Params, in.request.Params) {
 		return in.request, nil
 	}
@@ -326,7 +327,7 @@ var (
 // targetName returns the name of a request's target. An unregistered tool or prompt has none, so
 // that metrics by name stay bounded. A resource is named by the requested URI, since a template may
 // match it.
-func (s *session) targetName(r *jsonrpc.Request) string {
+func (s *session) targetName(r *rpc.Request) string {
 	switch v := r.Route.(type) {
 	case item:
 		return v.base().key

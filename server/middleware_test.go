@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -171,8 +172,8 @@ func TestMiddlewareSeesQuestions(t *testing.T) {
 	near, far := net.Pipe()
 	c := &client{t: t, revision: "2025-06-18", served: make(chan error, 1)}
 	go func() { c.served <- srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil)) }()
-	c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &jsonrpc.Options{
-		Handler: jsonrpc.HandlerFunc(func(context.Context, *jsonrpc.Request) ([]byte, error) {
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{
+		Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request) ([]byte, error) {
 			return []byte(`{"roots":[{"uri":"file:///a"},{"uri":"file:///b"}]}`), nil
 		}),
 	})
@@ -362,7 +363,7 @@ func TestMiddlewareContext(t *testing.T) {
 			for _, ctx := range []context.Context{ctx, call, inner} {
 				check(ctx.Value(contextKey{}) == "v", "the value")
 				check(server.CallOf(ctx) == call, "the Call")
-				check(jsonrpc.RequestContext(ctx) == &call.Context, "the request's context")
+				check(rpc.RequestContext(ctx) == &call.Context, "the request's context")
 				at, ok := ctx.Deadline()
 				check(ok && time.Until(at) == time.Minute, "the deadline")
 			}

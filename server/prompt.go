@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -117,7 +118,7 @@ func (s *Server) RemovePrompts(names ...string) {
 
 // getPrompt answers prompts/get
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/prompts#getting-a-prompt).
-func (s *session) getPrompt(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) getPrompt(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	p, _ := r.Route.(*prompt)
 	if p == nil || !c.view.shows(KindPrompt, p.key) {
 		name, err := stringParam(r, "name")

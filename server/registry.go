@@ -14,7 +14,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/jsonrpc"
+	"mcpwire/internal/rpc"
 	"mcpwire/mcp"
 )
 
@@ -24,7 +24,7 @@ type entry struct {
 	key string
 	// seq is the order of registration.
 	seq  uint64
-	cost jsonrpc.CostEstimate
+	cost rpc.CostEstimate
 }
 
 func (e *entry) base() *entry { return e }
@@ -226,7 +226,7 @@ type listRequest struct {
 // change between two requests neither repeats nor skips an item that existed throughout. See
 // position for cursors of other servers.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination)
-func answerList[T item](l listRequest, c *catalog[T], r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func answerList[T item](l listRequest, c *catalog[T], r *rpc.Request, dst []byte) ([]byte, error) {
 	cursor, ok := r.Param("cursor")
 	if !ok || string(cursor) == "null" {
 		page, err := firstPage(l, c)

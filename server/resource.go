@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/uritemplate"
 	"mcpwire/jsonrpc"
@@ -151,7 +152,7 @@ func (s *Server) hasResource(v *View, uri string) bool {
 // readResource answers resources/read. A registered resource takes precedence over templates that
 // match its URI. If the caller doesn't see it, no template replaces it, however the URI is encoded.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#reading-resources)
-func (s *session) readResource(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) readResource(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	v, _ := r.Route.(*resource)
 	if v == nil {
 		var uri string
@@ -175,7 +176,7 @@ func (s *session) readResource(c *Call, r *jsonrpc.Request, dst []byte) ([]byte,
 	return c.invokeRead(func(c *Call, dst []byte) ([]byte, error) { return t.read(c, vars, dst) }, r, dst)
 }
 
-func (c *Call) invokeRead(read readFunc, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (c *Call) invokeRead(read readFunc, r *rpc.Request, dst []byte) ([]byte, error) {
 	if err := c.resumeInput(r); err != nil {
 		return dst, err
 	}
@@ -186,7 +187,7 @@ func (c *Call) invokeRead(read readFunc, r *jsonrpc.Request, dst []byte) ([]byte
 
 // resourceParam returns params.uri and the resource registered there, or nil if a template may
 // match it.
-func (s *session) resourceParam(r *jsonrpc.Request) (v *resource, uri string, err error) {
+func (s *session) resourceParam(r *rpc.Request) (v *resource, uri string, err error) {
 	if uri, err = stringParam(r, "uri"); err != nil {
 		return nil, "", err
 	}

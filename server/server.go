@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/uritemplate"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -138,7 +139,8 @@ type Options struct {
 	// DrainTimeout limits how long handlers may run after the end of input. Zero means 10 seconds.
 	DrainTimeout time.Duration
 
-	// Goroutines starts a goroutine for each request. See [jsonrpc.Options].
+	// Goroutines starts a goroutine for each request, whatever its cost estimate. This is simpler,
+	// and several times slower for quick handlers.
 	Goroutines bool
 
 	// Logger receives the server's log. Nil discards it.
@@ -264,13 +266,14 @@ func New(name, version string, opts *Options) (*Server, error) {
 
 // Serve answers the peer on f until its input ends, ctx ends, or the transport fails. Then it
 // closes f. When the input or ctx ends, Serve still answers the accepted requests within
-// [Options.DrainTimeout]. It returns nil at the end of input; see [jsonrpc.Conn.Run] for other
-// errors. Serve may be called by multiple goroutines, each with its own framer.
+// [Options.DrainTimeout]. It returns nil at the end of input, the context's cause when ctx ended,
+// and otherwise the read or write error. If requests were cut off, the error is a
+// *[jsonrpc.DrainError]. Serve may be called by multiple goroutines, each with its own framer.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	s.start()
 	sess := s.newSession(ctx, s.eras.both)
 	sess.handshakeCost.Seed(0)
-	sess.conn = jsonrpc.NewConn(f, s.connOptions(sess, sess.era.Policy(false)))
+	sess.conn = rpc.NewConn(f, s.connOptions(sess, sess.era.Policy(false)))
 	s.trackSession(sess)
 	defer sess.release()
 	if err := sess.conn.Run(ctx); err != nil {
@@ -291,8 +294,8 @@ func (s *Server) newSession(ctx context.Context, rules *era.Rules) *session {
 }
 
 // connOptions returns the options of a connection with the handler h.
-func (s *Server) connOptions(h jsonrpc.Handler, p jsonrpc.Policy) *jsonrpc.Options {
-	return &jsonrpc.Options{
+func (s *Server) connOptions(h rpc.Handler, p rpc.Policy) *rpc.Options {
+	return &rpc.Options{
 		Handler:          h,
 		Cancellation:     era.Cancellation{},
 		Policy:           p,

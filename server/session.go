@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -17,8 +18,8 @@ import (
 
 // The flow of an inbound request is:
 //
-//	Serve, OpenSession, OpenStateless  create a session and its jsonrpc.Conn
-//	  jsonrpc.Conn                     parses the message; the session is its Handler
+//	Serve, OpenSession, OpenStateless  create a session and its rpc.Conn
+//	  rpc.Conn                         parses the message; the session is its Handler
 //	    session.Prepare                notes the state of the handshake, in order of arrival
 //	      session.route                finds the item (tool, …) and its cost: inline or goroutine
 //	    session.Handle
@@ -31,7 +32,7 @@ import (
 //	              session.callAsTask   if Call.wantsTask: answers with a task, or as below
 //	              tool.invoke          decodes arguments, calls the function, encodes its result
 //	              Call.respond         keeps the result, or replaces it with input requests
-//	  jsonrpc.Conn                     sends the result or the error
+//	  rpc.Conn                         sends the result or the error
 //
 // session.prepareNotification and session.handleNotification handle notifications.
 
@@ -45,7 +46,7 @@ type session struct {
 	ownEra era.Session
 	// detached is set if each request on the connection carries its own identity.
 	detached bool
-	conn     *jsonrpc.Conn
+	conn     *rpc.Conn
 
 	// ctxValues supplies the values of contexts that belong to no request. See sessionContext.
 	ctxValues context.Context
@@ -56,7 +57,7 @@ type session struct {
 	// limits.mu.
 	caller *caller
 	// handshakeCost is the cost of initialize with middleware. It runs in order unless it blocks.
-	handshakeCost jsonrpc.CostEstimate
+	handshakeCost rpc.CostEstimate
 
 	subs       subscriptions
 	legacySubs legacySubscriptions
@@ -84,7 +85,7 @@ type session struct {
 
 // eraStateOf returns the state of the handshake when the request arrived. Later messages do not
 // affect it.
-func eraStateOf(r *jsonrpc.Request) *era.State {
+func eraStateOf(r *rpc.Request) *era.State {
 	state, _ := r.State.(*era.State)
 	return state
 }
@@ -105,9 +106,9 @@ func (s *session) release() {
 	}
 }
 
-// Prepare implements [jsonrpc.Handler]. It returns the estimate of the user's handler, or Immediate
+// Prepare implements [rpc.Handler]. It returns the estimate of the user's handler, or Immediate
 // for requests that need none.
-func (s *session) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
+func (s *session) Prepare(r *rpc.Request) *rpc.CostEstimate {
 	if r.Kind != jsonrpc.KindRequest {
 		return s.prepareNotification(r)
 	}
@@ -117,7 +118,7 @@ func (s *session) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 		s.detectModern(r)
 	}
 	cost := s.route(r)
-	if cost == jsonrpc.Immediate && s.srv.chain != nil {
+	if cost == rpc.Immediate && s.srv.chain != nil {
 		if string(r.Method) == mcp.MethodInitialize {
 			s.startHandshake(r)
 		}
@@ -127,7 +128,7 @@ func (s *session) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 }
 
 // detectModern checks whether the first request of a peer is modern.
-func (s *session) detectModern(r *jsonrpc.Request) {
+func (s *session) detectModern(r *rpc.Request) {
 	if ex, err := s.era.OpenAt(r, nil); err == nil && ex.Modern {
 		s.markModern()
 	}
@@ -140,7 +141,7 @@ func (s *session) markModern() {
 	}
 }
 
-// PrepareBatch implements [jsonrpc.BatchHandler]. It rejects a batch with a modern message: that
+// PrepareBatch implements [rpc.BatchHandler]. It rejects a batch with a modern message: that
 // client would not understand an array as the response.
 func (s *session) PrepareBatch(members []jsonrpc.Entry) error {
 	for i := range members {
@@ -156,7 +157,7 @@ func (s *session) PrepareBatch(members []jsonrpc.Entry) error {
 
 // route finds the item that the request is for, stores it in r.Route, and returns its cost
 // estimate.
-func (s *session) route(r *jsonrpc.Request) *jsonrpc.CostEstimate {
+func (s *session) route(r *rpc.Request) *rpc.CostEstimate {
 	switch string(r.Method) {
 	case mcp.MethodToolsCall:
 		if t := find(&s.srv.tools, r, "name"); t != nil {
@@ -177,7 +178,7 @@ func (s *session) route(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	case mcp.MethodComplete:
 		return &s.srv.costs.complete
 	case mcp.MethodSubscriptionsListen:
-		return jsonrpc.LongRunning
+		return rpc.LongRunning
 	case mcp.MethodTasksResult:
 		return nil // it waits, which says nothing about its cost
 	case mcp.MethodTasksGet, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
@@ -187,30 +188,30 @@ func (s *session) route(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 		r.Route = m
 		return &m.cost
 	}
-	return jsonrpc.Immediate
+	return rpc.Immediate
 }
 
 // middlewareCost returns the estimate of a method that would be immediate without middleware.
-func (s *session) middlewareCost(method []byte) *jsonrpc.CostEstimate {
+func (s *session) middlewareCost(method []byte) *rpc.CostEstimate {
 	if string(method) == mcp.MethodInitialize {
 		return &s.handshakeCost
 	}
 	if p := s.srv.costs.methods[string(method)]; p != nil {
 		return p
 	}
-	return jsonrpc.Immediate // unknown method
+	return rpc.Immediate // unknown method
 }
 
 // methodCosts holds the estimates of methods without registered items.
 type methodCosts struct {
-	template, complete, tasks jsonrpc.CostEstimate
+	template, complete, tasks rpc.CostEstimate
 
 	// methods is set with middleware only.
-	methods map[string]*jsonrpc.CostEstimate
+	methods map[string]*rpc.CostEstimate
 }
 
 // find returns the item that a parameter of the request names, or nil.
-func find[T item](reg *registry[T], r *jsonrpc.Request, param string) (found T) {
+func find[T item](reg *registry[T], r *rpc.Request, param string) (found T) {
 	name, ok := r.Param(param)
 	if !ok || len(name) < 2 || name[0] != '"' {
 		return found
@@ -223,8 +224,8 @@ func find[T item](reg *registry[T], r *jsonrpc.Request, param string) (found T) 
 	return c.byKey[string(name)]
 }
 
-// Handle implements [jsonrpc.Handler].
-func (s *session) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+// Handle implements [rpc.Handler].
+func (s *session) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	if r.Kind == jsonrpc.KindNotification {
 		return dst, s.handleNotification(r)
 	}
@@ -235,7 +236,7 @@ func (s *session) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 }
 
 // answerLogged answers a request and logs it.
-func (s *session) answerLogged(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) answerLogged(r *rpc.Request, dst []byte) ([]byte, error) {
 	began := time.Now()
 	dst, err := s.answer(r, dst)
 	attrs := []any{"id", clip.String(r.ID.String(), 100), "method", clip.String(string(r.Method), 100)}
@@ -247,8 +248,8 @@ func (s *session) answerLogged(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	return dst, err
 }
 
-// Describe implements [jsonrpc.Describer]. It names the tool, the resource or the prompt.
-func (s *session) Describe(r *jsonrpc.Request) []any {
+// Describe implements [rpc.Describer]. It names the tool, the resource or the prompt.
+func (s *session) Describe(r *rpc.Request) []any {
 	switch v := r.Route.(type) {
 	case *tool:
 		return []any{"tool", v.key}
@@ -260,7 +261,7 @@ func (s *session) Describe(r *jsonrpc.Request) []any {
 	return nil
 }
 
-func (s *session) answer(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) answer(r *rpc.Request, dst []byte) ([]byte, error) {
 	ex, err := s.era.OpenAt(r, eraStateOf(r))
 	if err != nil {
 		return dst, err
@@ -286,7 +287,7 @@ func (s *session) answer(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 }
 
 // handle answers a request that has passed all general checks. It applies the caller's limits.
-func (s *session) handle(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) handle(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	if s.srv.limits == nil {
 		return s.dispatch(c, r, dst)
 	}
@@ -294,7 +295,7 @@ func (s *session) handle(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error
 }
 
 // dispatch answers a request by its method.
-func (s *session) dispatch(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	switch string(r.Method) {
 	case mcp.MethodToolsCall:
 		return s.callTool(c, r, dst)
@@ -350,7 +351,7 @@ func invalidParams(format string, args ...any) error {
 }
 
 // stringParam returns a member of params, which must be a string.
-func stringParam(r *jsonrpc.Request, name string) (string, error) {
+func stringParam(r *rpc.Request, name string) (string, error) {
 	v, ok := r.Param(name)
 	if !ok {
 		return "", invalidParams("params.%s is missing", name)
@@ -366,7 +367,7 @@ func stringParam(r *jsonrpc.Request, name string) (string, error) {
 type sessionContext struct {
 	// Context supplies the values.
 	context.Context
-	conn *jsonrpc.Conn
+	conn *rpc.Conn
 }
 
 func (s *session) context() context.Context {
@@ -419,7 +420,7 @@ type handshakeResult struct {
 
 // startHandshake makes the handshake of an initialize request on arrival, because the messages
 // after it depend on it.
-func (s *session) startHandshake(r *jsonrpc.Request) {
+func (s *session) startHandshake(r *rpc.Request) {
 	if _, err := s.era.OpenAt(r, eraStateOf(r)); err != nil {
 		return // answer returns the same error
 	}
@@ -429,7 +430,7 @@ func (s *session) startHandshake(r *jsonrpc.Request) {
 }
 
 // negotiate runs a step of the handshake and updates the policy.
-func (s *session) negotiate(r *jsonrpc.Request, step func(*jsonrpc.Request) (*era.Features, error)) (*era.Features, error) {
+func (s *session) negotiate(r *rpc.Request, step func(*rpc.Request) (*era.Features, error)) (*era.Features, error) {
 	f, err := step(r)
 	if err == nil {
 		s.setPolicy()
@@ -439,7 +440,7 @@ func (s *session) negotiate(r *jsonrpc.Request, step func(*jsonrpc.Request) (*er
 
 // negotiated returns the result of the handshake. With middleware startHandshake has made it
 // already, unless middleware has changed the request since.
-func (s *session) negotiated(r *jsonrpc.Request) (*era.Features, error) {
+func (s *session) negotiated(r *rpc.Request) (*era.Features, error) {
 	if h, ok := r.Route.(*handshakeResult); ok {
 		return h.features, h.err
 	}
@@ -451,7 +452,7 @@ func (s *session) negotiated(r *jsonrpc.Request) (*era.Features, error) {
 
 // initialize answers the initialize request of a legacy client
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization).
-func (s *session) initialize(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) initialize(r *rpc.Request, dst []byte) ([]byte, error) {
 	f, err := s.negotiated(r)
 	if err != nil {
 		return dst, err

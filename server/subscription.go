@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -39,7 +40,7 @@ type subscription struct {
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions). The page
 // on cancellation also asks for a notifications/cancelled. The server sends none: clients treat it
 // as an abrupt end before the result, and ignore it after.
-func (s *session) listen(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) listen(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	filter, ok := r.Param("notifications")
 	if !ok || filter[0] != '{' {
 		return dst, invalidParams("params.notifications must be an object")
@@ -61,7 +62,7 @@ func (s *session) listen(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error
 		return s.srv.results.Empty(dst, c.ex.Features, sub.meta)
 	}
 	if r.MayDefer() && s.srv.chain == nil { // middleware must see the end
-		return dst, &jsonrpc.Deferred{Result: end}
+		return dst, &rpc.Deferred{Result: end}
 	}
 	select {
 	case <-sub.call.Done(): // canceled: the response is not sent
@@ -246,7 +247,7 @@ func (s *session) unsubscribeURIs(uris []string) {
 // subscribe answers resources/subscribe of legacy clients. Repeating it has no effect. Modern
 // clients list resources in subscriptions/listen.
 // (https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions)
-func (s *session) subscribe(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) subscribe(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	_, uri, err := s.resourceParam(r)
 	if err != nil {
 		return dst, err
@@ -271,7 +272,7 @@ func (s *session) subscribe(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, er
 
 // unsubscribe answers resources/unsubscribe. It ignores URIs without a subscription, whose resource
 // may be gone.
-func (s *session) unsubscribe(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) unsubscribe(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	uri, err := stringParam(r, "uri")
 	if err != nil {
 		return dst, err

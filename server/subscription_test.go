@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -174,7 +175,7 @@ func TestSubscriptionEnds(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		c := &client{t: t, revision: modern, served: make(chan error, 1)}
 		go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-		c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &jsonrpc.Options{Handler: c, Cancellation: cancellation{}})
+		c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: c, Cancellation: cancellation{}})
 		go c.conn.Run(t.Context())
 		given, giveUp := context.WithCancel(t.Context())
 		gone := c.listen(given, listenTools)

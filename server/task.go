@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -164,7 +165,7 @@ var (
 )
 
 // wantsTask decides whether a tool call may become a task, and its TTL.
-func (c *Call) wantsTask(t *tool, r *jsonrpc.Request) (ttl time.Duration, yes bool, err error) {
+func (c *Call) wantsTask(t *tool, r *rpc.Request) (ttl time.Duration, yes bool, err error) {
 	tm := c.session.srv.tasks
 	if tm == nil {
 		return 0, false, nil
@@ -221,7 +222,7 @@ func missingTasksCapability() *jsonrpc.Error {
 
 // callAsTask answers a tool call that may become a task: with the task, or with the tool's result
 // if that comes first.
-func (s *session) callAsTask(c *Call, t *tool, r *jsonrpc.Request, args, dst []byte, ttl time.Duration) ([]byte, error) {
+func (s *session) callAsTask(c *Call, t *tool, r *rpc.Request, args, dst []byte, ttl time.Duration) ([]byte, error) {
 	reqCtx := c.context() // newRun replaces the call's context with the task's
 	run, err := s.srv.tasks.newRun(c, args, ttl)
 	if err != nil {
@@ -264,7 +265,7 @@ func (s *session) callAsTask(c *Call, t *tool, r *jsonrpc.Request, args, dst []b
 // cancelIfUnsent cancels the call's task if the client does not learn of it: because the response
 // is not delivered or, if sent is false, because middleware replaced it with an error. A core task
 // continues: its owner finds it in the list.
-func (c *Call) cancelIfUnsent(r *jsonrpc.Request, sent bool) {
+func (c *Call) cancelIfUnsent(r *rpc.Request, sent bool) {
 	run := c.run.Load()
 	switch {
 	case run == nil || run.task.Core || !run.isTask():
@@ -302,7 +303,7 @@ func (c *Call) taskOwner() string {
 func unknownTask(id string) error { return invalidParams("there is no task %q", clip.String(id, 100)) }
 
 // findTask returns the task that the request names if the caller may access it.
-func (s *session) findTask(c *Call, r *jsonrpc.Request) (*Task, error) {
+func (s *session) findTask(c *Call, r *rpc.Request) (*Task, error) {
 	id, err := stringParam(r, "taskId")
 	if err != nil {
 		return nil, err
@@ -320,7 +321,7 @@ func (s *session) findTask(c *Call, r *jsonrpc.Request) (*Task, error) {
 }
 
 // taskMethod answers the methods of both designs of tasks.
-func (s *session) taskMethod(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) taskMethod(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	if c.ex.Modern && !c.hasTasks() {
 		return dst, missingTasksCapability()
 	}
@@ -398,7 +399,7 @@ func (s *session) taskResult(c *Call, t *Task, dst []byte) ([]byte, error) {
 
 // updateTaskInput stores the responses of tasks/update to pending input requests. Others are
 // ignored.
-func (s *session) updateTaskInput(c *Call, r *jsonrpc.Request, t *Task) error {
+func (s *session) updateTaskInput(c *Call, r *rpc.Request, t *Task) error {
 	responses, ok := r.Param("inputResponses")
 	if !ok || responses[0] != '{' {
 		return invalidParams("params.inputResponses must be an object")
@@ -422,7 +423,7 @@ func (s *session) updateTaskInput(c *Call, r *jsonrpc.Request, t *Task) error {
 var errNoResponse = errors.New("no question is answered")
 
 // listTasks answers tasks/list. Pages may be shorter because tasks of the extension are left out.
-func (s *session) listTasks(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) listTasks(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	after := ""
 	if cursor, ok := r.Param("cursor"); ok && string(cursor) != "null" {
 		text, err := stringParam(r, "cursor")

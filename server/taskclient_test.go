@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -27,7 +28,7 @@ const extensionMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-
 type taskClient struct {
 	t        testing.TB
 	revision string
-	conn     *jsonrpc.Conn
+	conn     *rpc.Conn
 
 	mu    sync.Mutex
 	notes []string
@@ -47,8 +48,8 @@ func dialTasks(t testing.TB, srv *server.Server, revision, principal string) *ta
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-	c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}),
-		&jsonrpc.Options{Handler: c, Cancellation: cancellation{}})
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}),
+		&rpc.Options{Handler: c, Cancellation: cancellation{}})
 	go c.conn.Run(context.Background())
 	t.Cleanup(func() {
 		c.conn.Close()
@@ -65,15 +66,15 @@ func dialTasks(t testing.TB, srv *server.Server, revision, principal string) *ta
 	return c
 }
 
-func (c *taskClient) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
+func (c *taskClient) Prepare(r *rpc.Request) *rpc.CostEstimate {
 	if r.Kind == jsonrpc.KindRequest && c.hold != nil {
 		return nil
 	}
-	return jsonrpc.Immediate
+	return rpc.Immediate
 }
 
 // Handle remembers notifications, and accepts what it is asked.
-func (c *taskClient) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (c *taskClient) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	if r.Kind == jsonrpc.KindRequest && c.hold != nil {
 		<-c.hold
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -512,7 +513,7 @@ func (rd *inputRound) applyEarlier(requests []*inputRequest) (pending []*inputRe
 }
 
 // respond implements inputRequester. The result of a task is not converted here but in storeResult.
-func (rq *taskRequester) respond(d *inputState, r *jsonrpc.Request, head, out []byte, err error) ([]byte, error) {
+func (rq *taskRequester) respond(d *inputState, r *rpc.Request, head, out []byte, err error) ([]byte, error) {
 	return rq.inner.respond(d, r, head, out, err)
 }
 
@@ -525,7 +526,7 @@ func (rq *taskRequester) askWithTask(ctx context.Context, requests []*inputReque
 	if err == nil {
 		// The client may not know the task yet, so the requests must not belong to the original
 		// one.
-		err = rq.inner.ask(jsonrpc.WithoutRequest(ctx), requests)
+		err = rq.inner.ask(rpc.WithoutRequest(ctx), requests)
 	}
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 )
 
@@ -67,15 +68,15 @@ func helperServe() {
 		case "loop":
 			config.Logger = slog.New(slog.NewTextHandler(os.Stdout, nil))
 		case "conn":
-			server = serverFunc(func(ctx context.Context, f jsonrpc.Framer) error { return jsonrpc.NewConn(f, nil).Run(ctx) })
+			server = serverFunc(func(ctx context.Context, f jsonrpc.Framer) error { return rpc.NewConn(f, nil).Run(ctx) })
 		case "drain":
 			server = serverFunc(func(ctx context.Context, f jsonrpc.Framer) error {
-				wait := jsonrpc.HandlerFunc(func(ctx context.Context, _ *jsonrpc.Request) ([]byte, error) {
+				wait := rpc.HandlerFunc(func(ctx context.Context, _ *rpc.Request) ([]byte, error) {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				})
-				o := &jsonrpc.Options{Handler: wait, MaxInFlight: 1, DrainTimeout: time.Millisecond}
-				return jsonrpc.NewConn(f, o).Run(ctx)
+				o := &rpc.Options{Handler: wait, MaxInFlight: 1, DrainTimeout: time.Millisecond}
+				return rpc.NewConn(f, o).Run(ctx)
 			})
 		case "afterwards":
 			after = func() {

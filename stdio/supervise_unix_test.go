@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 )
 
@@ -42,8 +43,8 @@ func TestSuperviseProcesses(t *testing.T) {
 	t.Parallel()
 	var running sync.WaitGroup
 	defer running.Wait()
-	connect := func(ctx context.Context, p *Process) (*jsonrpc.Conn, error) {
-		c := jsonrpc.NewConn(jsonrpc.NewFramer(p, nil), nil)
+	connect := func(ctx context.Context, p *Process) (*rpc.Conn, error) {
+		c := rpc.NewConn(jsonrpc.NewFramer(p, nil), nil)
 		running.Go(func() { c.Run(context.Background()) })
 		if _, err := c.Call(ctx, "initialize", nil); err != nil {
 			return nil, err

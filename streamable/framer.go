@@ -161,13 +161,13 @@ func (f *framer) finishLocked(err error) {
 	}
 }
 
-// OnResponse implements [jsonrpc.MessageTransport].
+// OnResponse implements [rpc.MessageTransport].
 func (f *framer) OnResponse(answer func([]byte) error) { f.deliverAnswer = answer }
 
 // WriteFrame implements [jsonrpc.Framer].
 func (f *framer) WriteFrame(msg []byte) error { return f.Post(context.Background(), msg) }
 
-// Post implements [jsonrpc.MessageTransport]. A request's error becomes the error of its call.
+// Post implements [rpc.MessageTransport]. A request's error becomes the error of its call.
 func (f *framer) Post(ctx context.Context, msg []byte) error {
 	env := readEnvelope(msg)
 	f.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -23,8 +24,8 @@ import (
 type Server interface {
 	Revisions() []mcp.Revision
 	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
-	OpenStateless() *jsonrpc.Conn
-	OpenSession(ctx context.Context, out jsonrpc.Sender) (c *jsonrpc.Conn, end func())
+	OpenStateless() *rpc.Conn
+	OpenSession(ctx context.Context, out jsonrpc.Sender) (c *rpc.Conn, end func())
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -62,7 +63,7 @@ type postRequest struct {
 	readAt time.Duration
 	body   []byte
 	// delivery has the message of the body, unless that is a batch.
-	delivery jsonrpc.Delivery
+	delivery rpc.Delivery
 	response response
 	// stream carries the response to a legacy request. It is nil until the first one, and reused
 	// unless it became an event stream, which others may refer to.
@@ -168,7 +169,7 @@ func (pr *postRequest) reset() {
 		pr.stream = nil
 	}
 	if cap(pr.body) > maxReusedBuffer {
-		pr.delivery = jsonrpc.Delivery{} // it aliases the body
+		pr.delivery = rpc.Delivery{} // it aliases the body
 	} else {
 		d := &pr.delivery
 		d.Message, d.Sender, d.Lifetime, d.Untracked, d.AllowDeferred = nil, nil, nil, false, false
@@ -581,7 +582,7 @@ func (s *session) deliverBatch(ctx context.Context, st *stream, entries []jsonrp
 			place := sync.OnceFunc(func() { close(placed) })
 			wg.Go(func() {
 				defer place()
-				d := &jsonrpc.Delivery{Message: &e.Message, Sender: st, Lifetime: s.ctx, Batch: true, OnPrepared: place}
+				d := &rpc.Delivery{Message: &e.Message, Sender: st, Lifetime: s.ctx, Batch: true, OnPrepared: place}
 				answers[i], _ = s.peer.deliverRequest(ctx, nil, d, nil)
 			})
 			if _, ok := s.peer.(serverConn); ok { // a relay decides on the order itself

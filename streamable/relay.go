@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -122,7 +123,7 @@ func (h *Handler) Protect(next http.Handler) http.Handler {
 // A peer handles the messages of a session, or of requests without one: a server's connection, or a
 // relay's. frame is the text of the message, or nil.
 type peer interface {
-	deliverRequest(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) (response []byte, err error)
+	deliverRequest(ctx context.Context, frame []byte, d *rpc.Delivery, dst []byte) (response []byte, err error)
 	deliverNotification(ctx context.Context, frame []byte, m *jsonrpc.Message)
 	deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message)
 	close()
@@ -132,9 +133,9 @@ type peer interface {
 type openFunc func(ctx context.Context, out jsonrpc.Sender) (p peer, end func())
 
 // serverConn is the peer of a server's connection.
-type serverConn struct{ *jsonrpc.Conn }
+type serverConn struct{ *rpc.Conn }
 
-func (c serverConn) deliverRequest(ctx context.Context, _ []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
+func (c serverConn) deliverRequest(ctx context.Context, _ []byte, d *rpc.Delivery, dst []byte) ([]byte, error) {
 	return c.Deliver(ctx, d, dst)
 }
 
@@ -155,7 +156,7 @@ type relayConn struct {
 }
 
 // deliverRequest implements peer. It returns the response's error, for the status.
-func (rc *relayConn) deliverRequest(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
+func (rc *relayConn) deliverRequest(ctx context.Context, frame []byte, d *rpc.Delivery, dst []byte) ([]byte, error) {
 	m := d.Message
 	if d.Lifetime != nil {
 		ctx = &sessionContext{d.Lifetime, ctx}
@@ -190,9 +191,9 @@ func (rc *relayConn) deliverRequest(ctx context.Context, frame []byte, d *jsonrp
 }
 
 // check returns an error for an invalid request without a session.
-func (rc *relayConn) check(d *jsonrpc.Delivery) error {
+func (rc *relayConn) check(d *rpc.Delivery) error {
 	m := d.Message
-	if _, err := rc.rules.Open(&jsonrpc.Request{Message: *m}); err != nil {
+	if _, err := rc.rules.Open(&rpc.Request{Message: *m}); err != nil {
 		return err
 	}
 	r, ok := d.Sender.(*response) // other senders have no headers

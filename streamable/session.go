@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -683,7 +684,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, c *caller, id
 		return nil, true
 	}
 	s.id = id
-	answer, err := s.peer.deliverRequest(s.ctx, saved.Initialize, &jsonrpc.Delivery{Message: &m}, nil)
+	answer, err := s.peer.deliverRequest(s.ctx, saved.Initialize, &rpc.Delivery{Message: &m}, nil)
 	if err != nil || !s.setNegotiated(answer) {
 		s.close(false)
 		return nil, false

@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 )
 
@@ -266,7 +267,7 @@ func (s *sseSession) serveRequest(ctx context.Context, frame []byte, m *jsonrpc.
 			req.send(jsonrpc.AppendError(nil, m.ID, errHandlerExited, false))
 		}
 	}()
-	answer, _ := s.peer.deliverRequest(ctx, frame, &jsonrpc.Delivery{Message: m, Sender: s.out}, nil)
+	answer, _ := s.peer.deliverRequest(ctx, frame, &rpc.Delivery{Message: m, Sender: s.out}, nil)
 	returned = true
 	if n := len(answer); n > maxWrite {
 		if unread.acquire(s.ctx, caller, n) {

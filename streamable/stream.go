@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 )
 
@@ -508,7 +509,7 @@ var ErrNotResumable = errors.New("the client cannot resume the stream")
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server).
 // For others, and for a ctx without a request of a [Handler], the error is [ErrNotResumable].
 func CloseStream(ctx context.Context, retry time.Duration) error {
-	r := jsonrpc.RequestContext(ctx)
+	r := rpc.RequestContext(ctx)
 	if r == nil {
 		return ErrNotResumable
 	}
@@ -664,7 +665,7 @@ func (ss *standingStream) subscribe(pr *postRequest) {
 	d.Sender, d.Untracked, d.AllowDeferred = ss.response, true, true
 	answer, err := ss.h.modern.deliverRequest(pr.withIdentity(ctx), pr.body, &pr.delivery, nil)
 	returned = true
-	deferred, ok := err.(*jsonrpc.Deferred)
+	deferred, ok := err.(*rpc.Deferred)
 	if !ok { // it was rejected, or has ended
 		if ctx.Err() == nil {
 			ss.response.end(answer, err)

@@ -113,7 +113,7 @@ func runDemo(ctx context.Context, e *env) error {
 type demo struct {
 	*screen
 	child  *stdio.Process
-	framer *jsonrpc.StreamFramer
+	framer jsonrpc.Framer
 }
 
 func (d *demo) play() error {

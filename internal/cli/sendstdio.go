@@ -24,7 +24,7 @@ type frameRead struct {
 // A pipe is a connection to a stdio server.
 type pipe struct {
 	process *stdio.Process
-	framer  *jsonrpc.StreamFramer
+	framer  jsonrpc.Framer
 	framing jsonrpc.Framing
 	frames  chan frameRead
 	done    chan struct{}

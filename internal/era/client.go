@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -282,6 +283,6 @@ func AllowsInput(method string) bool {
 
 // ClientPolicy returns the policy of a client's connection. f is nil before negotiation. It allows
 // batches in all revisions, because refusing one would lose its responses.
-func ClientPolicy(f *Features) jsonrpc.Policy {
-	return jsonrpc.Policy{OmitNullID: true, NoErrorsWithoutID: true, DropRequests: f != nil && f.Modern}
+func ClientPolicy(f *Features) rpc.Policy {
+	return rpc.Policy{OmitNullID: true, NoErrorsWithoutID: true, DropRequests: f != nil && f.Modern}
 }

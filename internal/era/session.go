@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -95,11 +96,11 @@ type Request struct {
 func (s *Session) State() *State { return s.state.Load() }
 
 // Open checks a request by the rules of its era. The error is for the response.
-func (s *Session) Open(r *jsonrpc.Request) (Request, error) { return s.OpenAt(r, s.state.Load()) }
+func (s *Session) Open(r *rpc.Request) (Request, error) { return s.OpenAt(r, s.state.Load()) }
 
 // OpenAt is Open for a request that arrived in an earlier state. Use it if later messages may have
 // been read before the request is handled.
-func (s *Session) OpenAt(r *jsonrpc.Request, state *State) (Request, error) {
+func (s *Session) OpenAt(r *rpc.Request, state *State) (Request, error) {
 	meta, err := s.metaOf(r)
 	if err != nil {
 		return Request{}, &FormError{err}
@@ -121,7 +122,7 @@ func (e *FormError) Unwrap() error { return e.err }
 
 // OpenNotification converts a notification that arrived in a state. Without a version and a
 // handshake it has RevisionNone. The peer does not get the error.
-func (s *Session) OpenNotification(r *jsonrpc.Request, state *State) (Request, error) {
+func (s *Session) OpenNotification(r *rpc.Request, state *State) (Request, error) {
 	meta, err := s.metaOf(r)
 	if err != nil {
 		return Request{}, err
@@ -140,7 +141,7 @@ func (s *Session) OpenNotification(r *jsonrpc.Request, state *State) (Request, e
 }
 
 // metaOf checks the form of params and returns their _meta.
-func (s *Session) metaOf(r *jsonrpc.Request) (*Meta, error) {
+func (s *Session) metaOf(r *rpc.Request) (*Meta, error) {
 	if len(r.Params) > 0 && r.Params[0] != '{' {
 		return nil, invalidParams("params must be an object")
 	}
@@ -193,7 +194,7 @@ func (s *Session) isModern(meta *Meta, method []byte) bool {
 	return Of(s.modern[0]).HasMethod(method) && !Of(s.latest).HasMethod(method)
 }
 
-func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Request, error) {
+func (s *Session) openModern(r *rpc.Request, meta *Meta) (Request, error) {
 	if string(r.Method) == mcp.MethodInitialize && !meta.hasVersion {
 		return Request{}, s.refuseInitialize(r)
 	}
@@ -226,7 +227,7 @@ func (s *Session) supports(revision mcp.Revision) bool {
 }
 
 // refuseInitialize returns the error for a legacy client of a modern server.
-func (s *Session) refuseInitialize(r *jsonrpc.Request) error {
+func (s *Session) refuseInitialize(r *rpc.Request) error {
 	requested := ""
 	if v, ok := r.Param("protocolVersion"); ok {
 		requested, _ = stringValue(v)
@@ -236,7 +237,7 @@ func (s *Session) refuseInitialize(r *jsonrpc.Request) error {
 	return e
 }
 
-func (s *Session) openLegacy(r *jsonrpc.Request, meta *Meta, st *State) (Request, error) {
+func (s *Session) openLegacy(r *rpc.Request, meta *Meta, st *State) (Request, error) {
 	f := Of(s.latest)
 	negotiated := st.negotiated()
 	if negotiated {
@@ -265,7 +266,7 @@ func (s *Session) openLegacy(r *jsonrpc.Request, meta *Meta, st *State) (Request
 	return Request{f, meta, &st.client}, nil
 }
 
-func (s *Session) handshakeError(r *jsonrpc.Request, missing string) error {
+func (s *Session) handshakeError(r *rpc.Request, missing string) error {
 	hint := ""
 	if len(s.modern) > 0 {
 		hint = fmt.Sprintf(", or put %s and %s into params._meta", mcp.MetaProtocolVersion, mcp.MetaClientCapabilities)
@@ -275,15 +276,15 @@ func (s *Session) handshakeError(r *jsonrpc.Request, missing string) error {
 
 // Initialize handles an initialize request that Open has accepted. It returns the features of the
 // negotiated revision.
-func (s *Session) Initialize(r *jsonrpc.Request) (*Features, error) {
+func (s *Session) Initialize(r *rpc.Request) (*Features, error) {
 	return s.negotiate(r, true)
 }
 
 // Reinitialize replaces the result of Initialize, for a request that was changed after its arrival.
-func (s *Session) Reinitialize(r *jsonrpc.Request) (*Features, error) { return s.negotiate(r, false) }
+func (s *Session) Reinitialize(r *rpc.Request) (*Features, error) { return s.negotiate(r, false) }
 
 // negotiate handles an initialize request. once makes it fail after another.
-func (s *Session) negotiate(r *jsonrpc.Request, once bool) (*Features, error) {
+func (s *Session) negotiate(r *rpc.Request, once bool) (*Features, error) {
 	st, err := s.parseInitialize(r)
 	if err != nil {
 		return nil, err
@@ -304,7 +305,7 @@ func (s *Session) negotiate(r *jsonrpc.Request, once bool) (*Features, error) {
 }
 
 // parseInitialize parses an initialize request.
-func (s *Session) parseInitialize(r *jsonrpc.Request) (*State, error) {
+func (s *Session) parseInitialize(r *rpc.Request) (*State, error) {
 	text, _ := r.Param("protocolVersion")
 	version, ok := stringValue(text)
 	if !ok {
@@ -364,7 +365,7 @@ func (s *Session) Legacy() *Features {
 
 // Policy returns the policy for a transport: of the negotiated revision, or of the newest modern
 // one if modernSeen is set.
-func (s *Session) Policy(modernSeen bool) jsonrpc.Policy {
+func (s *Session) Policy(modernSeen bool) rpc.Policy {
 	st := s.state.Load()
 	var f *Features
 	switch {
@@ -375,12 +376,12 @@ func (s *Session) Policy(modernSeen bool) jsonrpc.Policy {
 	default:
 		// The peer's revision is unknown, so JSON-RPC applies, unless all supported revisions
 		// differ from it.
-		return jsonrpc.Policy{
+		return rpc.Policy{
 			NoBatches:  !slices.ContainsFunc(s.cfg.Revisions, func(r mcp.Revision) bool { return Of(r).Batches }),
 			OmitNullID: !Of(s.cfg.Revisions[0]).NullErrorID,
 		}
 	}
-	return jsonrpc.Policy{NoBatches: !f.Batches, OmitNullID: !f.NullErrorID}
+	return rpc.Policy{NoBatches: !f.Batches, OmitNullID: !f.NullErrorID}
 }
 
 func invalidParams(message string) error {
@@ -397,7 +398,7 @@ type Meta struct {
 	// ProgressToken is JSON text, a string or an integer, or nil.
 	ProgressToken []byte
 	// Trace is the trace context.
-	Trace jsonrpc.Trace
+	Trace rpc.Trace
 	// LogLevel is the log level of a modern request. LevelNone means no log messages.
 	LogLevel mcp.LoggingLevel
 
@@ -481,7 +482,7 @@ func parseMeta(text []byte) *Meta {
 		}
 	}
 	if seen[5] {
-		m.Trace = jsonrpc.TraceOfMeta(m.text)
+		m.Trace = rpc.TraceOfMeta(m.text)
 	}
 	return m
 }
@@ -553,11 +554,11 @@ func stringValue(v []byte) (s string, ok bool) {
 	return jsonwire.UnquoteString(v[1 : len(v)-1]), true
 }
 
-// Cancellation implements [jsonrpc.Cancellation] for all revisions
+// Cancellation implements [rpc.Cancellation] for all revisions
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation).
 type Cancellation struct{}
 
-// Target implements [jsonrpc.Cancellation].
+// Target implements [rpc.Cancellation].
 func (Cancellation) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 	if string(n.Method) != mcp.NotificationCancelled {
 		return nil, "", false
@@ -566,10 +567,10 @@ func (Cancellation) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 	if !ok || !jsonrpc.ID(id).Valid() {
 		return nil, "", true // ignored as malformed
 	}
-	return id, jsonrpc.CancelReason(n, "reason"), true
+	return id, rpc.CancelReason(n, "reason"), true
 }
 
-// Notice implements [jsonrpc.Cancellation]. The handshake cannot be canceled.
+// Notice implements [rpc.Cancellation]. The handshake cannot be canceled.
 func (Cancellation) Notice(id jsonrpc.ID, method, reason string) (string, []byte) {
 	if method == mcp.MethodInitialize {
 		return "", nil

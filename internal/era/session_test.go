@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -16,9 +17,9 @@ import (
 const required = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
 
 // request parses the text of a request.
-func request(t *testing.T, method, params string) *jsonrpc.Request {
+func request(t *testing.T, method, params string) *rpc.Request {
 	t.Helper()
-	r := new(jsonrpc.Request)
+	r := new(rpc.Request)
 	text := `{"jsonrpc":"2.0","id":1,"method":"` + method + `"`
 	if params != "" {
 		text += `,"params":` + params
@@ -210,18 +211,18 @@ func TestPolicy(t *testing.T) {
 		revisions  []mcp.Revision
 		shaken     string
 		modernSeen bool
-		want       jsonrpc.Policy
+		want       rpc.Policy
 	}{
-		{"nothing known", mcp.Revisions(), "", false, jsonrpc.Policy{}},
-		{"modern seen", mcp.Revisions(), "", true, jsonrpc.Policy{NoBatches: true, OmitNullID: true}},
-		{"2024-11-05", mcp.Revisions(), "2024-11-05", false, jsonrpc.Policy{NoBatches: true}},
-		{"2025-03-26", mcp.Revisions(), "2025-03-26", false, jsonrpc.Policy{}},
-		{"2025-03-26 and modern seen", mcp.Revisions(), "2025-03-26", true, jsonrpc.Policy{}},
-		{"2025-06-18", mcp.Revisions(), "2025-06-18", false, jsonrpc.Policy{NoBatches: true}},
-		{"2025-11-25", mcp.Revisions(), "2025-11-25", false, jsonrpc.Policy{NoBatches: true, OmitNullID: true}},
-		{"modern only", mcp.Revisions()[4:], "", false, jsonrpc.Policy{NoBatches: true, OmitNullID: true}},
-		{"no batches spoken", mcp.Revisions()[2:], "", false, jsonrpc.Policy{NoBatches: true}},
-		{"nothing with null ids spoken", mcp.Revisions()[3:], "", false, jsonrpc.Policy{NoBatches: true, OmitNullID: true}},
+		{"nothing known", mcp.Revisions(), "", false, rpc.Policy{}},
+		{"modern seen", mcp.Revisions(), "", true, rpc.Policy{NoBatches: true, OmitNullID: true}},
+		{"2024-11-05", mcp.Revisions(), "2024-11-05", false, rpc.Policy{NoBatches: true}},
+		{"2025-03-26", mcp.Revisions(), "2025-03-26", false, rpc.Policy{}},
+		{"2025-03-26 and modern seen", mcp.Revisions(), "2025-03-26", true, rpc.Policy{}},
+		{"2025-06-18", mcp.Revisions(), "2025-06-18", false, rpc.Policy{NoBatches: true}},
+		{"2025-11-25", mcp.Revisions(), "2025-11-25", false, rpc.Policy{NoBatches: true, OmitNullID: true}},
+		{"modern only", mcp.Revisions()[4:], "", false, rpc.Policy{NoBatches: true, OmitNullID: true}},
+		{"no batches spoken", mcp.Revisions()[2:], "", false, rpc.Policy{NoBatches: true}},
+		{"nothing with null ids spoken", mcp.Revisions()[3:], "", false, rpc.Policy{NoBatches: true, OmitNullID: true}},
 	} {
 		s := NewSession(Config{Revisions: tt.revisions})
 		if tt.shaken != "" {

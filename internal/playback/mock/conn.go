@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -280,7 +281,7 @@ func (c *conn) noteInitialize(m *jsonrpc.Message) {
 // answerBuiltin sets the error for requests that are invalid regardless of the recording. It
 // advances the state of the handshake.
 func (c *conn) answerBuiltin(r *responder, m *jsonrpc.Message) bool {
-	req := &jsonrpc.Request{Message: *m}
+	req := &rpc.Request{Message: *m}
 	if _, err := c.rules.Open(req); err != nil {
 		r.err = jsonrpc.ErrorOf(err)
 		return true

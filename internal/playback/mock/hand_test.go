@@ -61,7 +61,7 @@ func after(first []line, more ...line) []line { return append(append([]line(nil)
 type client struct {
 	t     *testing.T
 	conn  net.Conn
-	in    *jsonrpc.StreamFramer
+	in    jsonrpc.Framer
 	done  chan error
 	log   *bytes.Buffer // to be read when it has hung up
 	close func()

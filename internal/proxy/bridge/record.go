@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/trace/frames"
 	"mcpwire/internal/trace/httphead"
 	"mcpwire/jsonrpc"
@@ -176,7 +177,7 @@ func recorderFrom(ctx context.Context) recorder {
 
 // transmit records a message and sends it. Over HTTP [Transport] records it.
 func (u *upstream) transmit(f jsonrpc.Framer, it queuedMessage) error {
-	transport, ok := f.(jsonrpc.MessageTransport)
+	transport, ok := f.(rpc.MessageTransport)
 	if !ok {
 		u.rec.recordSent(toServer, it.frame, it.from)
 		return f.WriteFrame(it.frame)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/streamable"
@@ -75,7 +76,7 @@ func (s *streamClient) serve(ctx context.Context) error {
 	// Tell the requests that still wait, unless the client does not read.
 	unread := time.AfterFunc(closeTimeout, func() { s.f.Close() })
 	if cut > 0 {
-		cl.failAll(jsonrpc.ShuttingDown(s.b.opts.DrainTimeout))
+		cl.failAll(rpc.ShuttingDown(s.b.opts.DrainTimeout))
 	}
 	cl.close()
 	if cl.flushed != nil {

@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -606,7 +607,7 @@ func (u *upstream) putBack(it queuedMessage) {
 // read handles the messages of the server until the connection ends, and returns the reason.
 func (u *upstream) read(f jsonrpc.Framer) error {
 	ownFrame := compact
-	if _, ok := f.(jsonrpc.MessageTransport); ok { // its frames are owned by the reader
+	if _, ok := f.(rpc.MessageTransport); ok { // its frames are owned by the reader
 		ownFrame = jsonrpc.OneLine
 	}
 	noise := 0

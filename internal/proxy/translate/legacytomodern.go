@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -322,7 +323,7 @@ func (t *LegacyToModern) downstreamRequest(m *jsonrpc.Message, stream uint64, b 
 	if m.Params != nil {
 		r.params = bytes.Clone(m.Params)
 	}
-	ex, err := t.session.Open(&jsonrpc.Request{Message: *m})
+	ex, err := t.session.Open(&rpc.Request{Message: *m})
 	if err != nil {
 		t.fail(r, jsonrpc.ErrorOf(err), "")
 		return
@@ -793,7 +794,7 @@ func (t *LegacyToModern) initialize(r *legacyRequest, m *jsonrpc.Message) {
 		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: initialize says more than %d bytes", maxPeerInfo), "")
 		return
 	}
-	f, err := t.session.Initialize(&jsonrpc.Request{Message: *m})
+	f, err := t.session.Initialize(&rpc.Request{Message: *m})
 	if err != nil {
 		t.fail(r, jsonrpc.ErrorOf(err), "")
 		return

@@ -11,6 +11,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -428,7 +429,7 @@ func (t *ModernToLegacy) downstreamRequest(m *jsonrpc.Message, stream uint64) {
 		return
 	}
 	t.requests[r.key] = r
-	ex, err := t.session.Open(&jsonrpc.Request{Message: *m})
+	ex, err := t.session.Open(&rpc.Request{Message: *m})
 	if err != nil {
 		t.refuse(r, err)
 		return

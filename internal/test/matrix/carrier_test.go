@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcptest"
 	"mcpwire/server"
@@ -47,7 +48,7 @@ func (h *host) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &link{StreamFramer: f.(*jsonrpc.StreamFramer), ended: h.ended}, nil
+	return newLink(f, nil, h.ended), nil
 }
 
 // connectRaw is Connect for a peer that can end its output alone, if the transport can.
@@ -62,7 +63,7 @@ func (h *host) connectRaw(ctx context.Context) (jsonrpc.Framer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &link{jsonrpc.NewFramer(p, &jsonrpc.FramerOptions{Framing: h.framing}), p.CloseWrite, h.ended}, nil
+	return newLink(jsonrpc.NewFramer(p, &jsonrpc.FramerOptions{Framing: h.framing}), p.CloseWrite, h.ended), nil
 }
 
 // site returns where the server is reached over HTTP. All connections are to the same site.
@@ -86,13 +87,13 @@ func (h *host) connectHere() jsonrpc.Framer {
 		served <- errors.Join(err, closeServer(srv))
 	}()
 	var once sync.Once
-	return &link{jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: h.framing}), near.CloseWrite, func(error) {
+	return newLink(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: h.framing}), near.CloseWrite, func(error) {
 		once.Do(func() {
 			if err := <-served; err != nil && !crashed.Load() && !isHangUp(err) {
 				h.t.Errorf("the server failed: %v", err)
 			}
 		})
-	}}
+	})
 }
 
 // isHangUp reports whether a server's error says that its client did not wait for all answers.
@@ -120,18 +121,23 @@ func (h *host) ended(err error) {
 	}
 }
 
-// A link is this side of a connection. It is a StreamFramer still, so that package jsonrpc treats
-// it as one.
+// A link is this side of a connection. It is an rpc.Source still, so that package rpc treats it as
+// one.
 type link struct {
-	*jsonrpc.StreamFramer
+	jsonrpc.Framer
+	rpc.Source
 	half  func() error
 	ended func(err error) // is told what Close returned
+}
+
+func newLink(f jsonrpc.Framer, half func() error, ended func(error)) *link {
+	return &link{f, f.(rpc.Source), half, ended}
 }
 
 func (l *link) CloseWrite() error { return l.half() }
 
 func (l *link) Close() error {
-	err := l.StreamFramer.Close()
+	err := l.Framer.Close()
 	l.ended(err)
 	return err
 }

@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
 )
 
 // Options are the options of NewConn. Nil means the zero value, which is ready to use.
@@ -58,25 +59,16 @@ type Options struct {
 	// CostEstimate: simpler, and several times slower for quick handlers.
 	Goroutines bool
 
-	// OnGap is called by the reading goroutine when the Framer returns [ErrGap]. It must not block.
-	// It may be nil.
+	// OnGap is called by the reading goroutine when the Framer returns [jsonrpc.ErrGap]. It must
+	// not block. It may be nil.
 	OnGap func()
 
 	// Logger receives the connection's log. Nil discards it.
 	Logger *slog.Logger
 	// Trace sees each message. It must not keep the slice. Many goroutines may call it at once. It
 	// may be nil.
-	Trace func(dir Direction, message []byte)
+	Trace func(dir jsonrpc.Direction, message []byte)
 }
-
-// Direction is the direction of a message.
-type Direction uint8
-
-// The directions.
-const (
-	Incoming Direction = iota
-	Outgoing
-)
 
 // A Conn is a connection on which both sides send requests, responses and notifications, with many
 // requests in flight in both directions. Make one with [NewConn] and start it with [Conn.Run]. Many
@@ -94,7 +86,7 @@ type Conn struct {
 	stopping atomic.Bool
 	inFlight
 
-	src    source
+	src    Source
 	policy atomic.Uint32
 	w      writer
 	leaderState
@@ -121,7 +113,7 @@ type Conn struct {
 
 // NewConn returns a connection over f. The connection closes f when it ends. It reads nothing
 // before [Conn.Run].
-func NewConn(f Framer, opts *Options) *Conn {
+func NewConn(f jsonrpc.Framer, opts *Options) *Conn {
 	c := new(Conn)
 	c.init(sourceOf(f), opts)
 	c.closing = make(chan struct{})
@@ -133,7 +125,7 @@ func NewConn(f Framer, opts *Options) *Conn {
 
 // init initializes a connection with or without a framer. HTTP servers have many idle connections:
 // memory that only some need is allocated on first use.
-func (c *Conn) init(src source, opts *Options) {
+func (c *Conn) init(src Source, opts *Options) {
 	c.src, c.draining, c.done = src, make(chan struct{}), make(chan struct{})
 	if opts != nil {
 		c.opts = *opts
@@ -185,9 +177,9 @@ func (c *Conn) Err() error {
 }
 
 // Close ends the connection at once. It cancels incoming requests and pending calls, which fail
-// with [ErrClosed], closes the framer, and waits for Run, which waits for handlers until the drain
-// timeout. It may be called more than once. A handler that calls Close waits for itself until the
-// drain timeout.
+// with [jsonrpc.ErrClosed], closes the framer, and waits for Run, which waits for handlers until
+// the drain timeout. It may be called more than once. A handler that calls Close waits for itself
+// until the drain timeout.
 func (c *Conn) Close() error {
 	if c.detached {
 		c.closeDetached()
@@ -196,7 +188,7 @@ func (c *Conn) Close() error {
 	c.cancelCalls()
 	c.stop(nil)
 	if !c.started.Swap(true) {
-		c.calls.failAll(ErrClosed)
+		c.calls.failAll(jsonrpc.ErrClosed)
 		c.err = c.src.Close()
 		close(c.draining)
 		close(c.done)
@@ -224,8 +216,8 @@ func (c *Conn) stop(cause error) {
 // waits for that.
 //
 // Run returns nil at the end of input and after Close, the context's cause when ctx ended, and
-// otherwise the read or write error. If requests were cut off, the error is a *[DrainError]. Run
-// must be called once.
+// otherwise the read or write error. If requests were cut off, the error is a
+// *[jsonrpc.DrainError]. Run must be called once.
 func (c *Conn) Run(ctx context.Context) error {
 	if c.started.Swap(true) {
 		<-c.done
@@ -258,9 +250,9 @@ func (c *Conn) Run(ctx context.Context) error {
 		c.quiesce()
 	}
 	defer c.timer.Stop()
-	closedErr := ErrClosed
+	closedErr := jsonrpc.ErrClosed
 	if cause != nil && !errors.Is(cause, io.EOF) {
-		closedErr = fmt.Errorf("%w: %w", ErrClosed, cause)
+		closedErr = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, cause)
 	}
 	if !drain {
 		c.inFlight.cancelAll() // first, so that no handler reports the errors of the calls below
@@ -294,7 +286,7 @@ func (c *Conn) drainInput(ctx context.Context) {
 }
 
 // shutdown ends the connection after the last request was accepted.
-func (c *Conn) shutdown(drain bool) (drainErr *DrainError) {
+func (c *Conn) shutdown(drain bool) (drainErr *jsonrpc.DrainError) {
 	timer := time.NewTimer(c.opts.DrainTimeout)
 	defer timer.Stop()
 	idle := c.inFlight.whenIdle()
@@ -302,7 +294,7 @@ func (c *Conn) shutdown(drain bool) (drainErr *DrainError) {
 		select {
 		case <-idle:
 		case <-timer.C:
-			drainErr = &DrainError{Requests: c.abortRequests(), After: c.opts.DrainTimeout}
+			drainErr = &jsonrpc.DrainError{Requests: c.abortRequests(), After: c.opts.DrainTimeout}
 			c.log.Warn("drain timeout", "error", drainErr)
 		case <-c.closing:
 		}
@@ -361,7 +353,7 @@ func (c *Conn) waitTimeout(d time.Duration) {
 }
 
 func (c *Conn) logError(r *Request, err error) {
-	var p *PanicError
+	var p *jsonrpc.PanicError
 	attrs := []any{"id", clip.String(r.ID, 100), "method", clip.String(r.Method, 100)}
 	if d, ok := c.handler.(Describer); ok {
 		attrs = append(attrs, d.Describe(r)...)
@@ -418,7 +410,7 @@ func (c *Conn) has(bit uint32) bool { return c.policy.Load()&bit != 0 }
 
 // mayRespond reports whether an error may be sent for id, which is empty or null if it is not
 // readable.
-func (c *Conn) mayRespond(id ID) bool {
+func (c *Conn) mayRespond(id jsonrpc.ID) bool {
 	bits := c.policy.Load()
 	return bits&(policyNoErrorsWithoutID|policyDropRequests) == 0 || bits&policyDropRequests == 0 && len(id) > 0 && !id.IsNull()
 }
@@ -427,10 +419,10 @@ func (c *Conn) mayRespond(id ID) bool {
 type Cancellation interface {
 	// Target returns the id of the request that n cancels. ok is false if n is not a cancellation.
 	// The id may alias n.
-	Target(n *Message) (id ID, reason string, ok bool)
+	Target(n *jsonrpc.Message) (id jsonrpc.ID, reason string, ok bool)
 	// Notice returns the notification that cancels a request of this side. An empty name means that
 	// the request must not be canceled.
-	Notice(id ID, method, reason string) (name string, params []byte)
+	Notice(id jsonrpc.ID, method, reason string) (name string, params []byte)
 }
 
 // CancelRequest is the Cancellation of the Language Server Protocol and of plain JSON-RPC peers:
@@ -438,7 +430,7 @@ type Cancellation interface {
 type CancelRequest struct{}
 
 // Target implements [Cancellation].
-func (CancelRequest) Target(n *Message) (ID, string, bool) {
+func (CancelRequest) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 	if string(n.Method) != "$/cancelRequest" {
 		return nil, "", false
 	}
@@ -447,13 +439,13 @@ func (CancelRequest) Target(n *Message) (ID, string, bool) {
 }
 
 // Notice implements [Cancellation].
-func (CancelRequest) Notice(id ID, _, _ string) (string, []byte) {
+func (CancelRequest) Notice(id jsonrpc.ID, _, _ string) (string, []byte) {
 	return "$/cancelRequest", append(append([]byte(`{"id":`), id...), '}')
 }
 
 // CancelReason decodes the member of a cancellation that holds the reason. It returns "" if the
 // member is absent or not a string.
-func CancelReason(n *Message, member string) string {
+func CancelReason(n *jsonrpc.Message, member string) string {
 	text, ok := n.Param(member)
 	if !ok || text[0] != '"' {
 		return ""
@@ -461,37 +453,15 @@ func CancelReason(n *Message, member string) string {
 	return clip.String(jsonwire.UnquoteString(text[1:len(text)-1]), 100)
 }
 
-// A DrainError is the error of [Conn.Run] if requests were running or queued at the drain timeout.
-type DrainError struct {
-	// Requests is the number of requests that were cut off. Each was answered with the error
-	// ShuttingDown, if the peer still reads.
-	Requests int
-	// After is the drain timeout.
-	After time.Duration
-	// Cause is the reason why the connection ended. It is nil at the end of input.
-	Cause error
-}
-
-func (e *DrainError) Error() string {
-	text := fmt.Sprintf("%d requests were cut off %v after the end of input", e.Requests, e.After)
-	if e.Cause != nil {
-		text += ": " + e.Cause.Error()
-	}
-	return text
-}
-
-// Unwrap returns Cause.
-func (e *DrainError) Unwrap() error { return e.Cause }
-
 // ShuttingDown returns the error for a request that was not finished within d of a shutdown. The
 // request may have taken effect.
-func ShuttingDown(d time.Duration) *Error {
-	return Errorf(CodeInternalError, "shutting down: the request was not finished within %v", d)
+func ShuttingDown(d time.Duration) *jsonrpc.Error {
+	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "shutting down: the request was not finished within %v", d)
 }
 
 // An abortedRequest is a request that was cut off.
 type abortedRequest struct {
-	id    ID
+	id    jsonrpc.ID
 	batch *batch
 }
 
@@ -504,14 +474,14 @@ func (c *Conn) abortRequests() int {
 		switch {
 		case !c.mayRespond(a.id):
 		case a.batch != nil:
-			if a.batch.add(c, AppendError(nil, a.id, e, true), true) {
+			if a.batch.add(c, jsonrpc.AppendError(nil, a.id, e, true), true) {
 				c.postResponse(a.batch.reply)
 			}
 		default:
-			buf := c.src.begin(nil)
+			buf := c.src.BeginFrame(nil)
 			start := len(buf)
-			buf = c.traceOutgoing(AppendError(buf, a.id, e, true), start)
-			c.postResponse(c.src.finish(buf, 0))
+			buf = c.traceOutgoing(jsonrpc.AppendError(buf, a.id, e, true), start)
+			c.postResponse(c.src.FinishFrame(buf, 0))
 		}
 	}
 	for _, a := range aborted {

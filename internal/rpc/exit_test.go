@@ -1,4 +1,4 @@
-package jsonrpc_test
+package rpc_test
 
 import (
 	"context"
@@ -9,29 +9,30 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 )
 
 // exitHandler ends its goroutine on "exit", waits for the end on "stand", and answers everything
 // else.
 type exitHandler struct {
-	pace jsonrpc.CostEstimate
-	exit *jsonrpc.CostEstimate
+	pace rpc.CostEstimate
+	exit *rpc.CostEstimate
 }
 
-func (h *exitHandler) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
+func (h *exitHandler) Prepare(r *rpc.Request) *rpc.CostEstimate {
 	switch string(r.Method) {
 	case "stand":
-		return jsonrpc.LongRunning
+		return rpc.LongRunning
 	case "exit":
 		return h.exit
 	}
 	return &h.pace
 }
 
-func (h *exitHandler) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
-	ctx := new(jsonrpc.Context)
-	r.InitContext(ctx, jsonrpc.Trace{})
+func (h *exitHandler) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
+	ctx := new(rpc.Context)
+	r.InitContext(ctx, rpc.Trace{})
 	switch string(r.Method) {
 	case "exit":
 		runtime.Goexit()
@@ -45,13 +46,13 @@ func (h *exitHandler) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 }
 
 // talk runs a connection over a pipe with h, and f with one that calls it.
-func talk(t *testing.T, h jsonrpc.Handler, opts jsonrpc.Options, f func(ctx context.Context, c *jsonrpc.Conn)) {
+func talk(t *testing.T, h rpc.Handler, opts rpc.Options, f func(ctx context.Context, c *rpc.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		opts.Handler = h
-		answers := jsonrpc.NewConn(jsonrpc.NewFramer(far, nil), &opts)
-		calls := jsonrpc.NewConn(jsonrpc.NewFramer(near, nil), nil)
+		answers := rpc.NewConn(jsonrpc.NewFramer(far, nil), &opts)
+		calls := rpc.NewConn(jsonrpc.NewFramer(near, nil), nil)
 		done := make(chan error, 2)
 		go func() { done <- answers.Run(t.Context()) }()
 		go func() { done <- calls.Run(t.Context()) }()
@@ -66,13 +67,13 @@ func talk(t *testing.T, h jsonrpc.Handler, opts jsonrpc.Options, f func(ctx cont
 }
 
 func TestHandlerEndsGoroutine(t *testing.T) {
-	for name, exit := range map[string]*jsonrpc.CostEstimate{"own goroutine": nil, "learnt": new(jsonrpc.CostEstimate)} {
+	for name, exit := range map[string]*rpc.CostEstimate{"own goroutine": nil, "learnt": new(rpc.CostEstimate)} {
 		t.Run(name, func(t *testing.T) {
 			h := &exitHandler{exit: exit}
 			if exit != nil {
 				h.exit = &h.pace // quick by the other method's calls, so that the leader runs it
 			}
-			talk(t, h, jsonrpc.Options{MaxInFlight: 1}, func(ctx context.Context, c *jsonrpc.Conn) {
+			talk(t, h, rpc.Options{MaxInFlight: 1}, func(ctx context.Context, c *rpc.Conn) {
 				for range 3 {
 					for range 20 {
 						if _, err := c.Call(ctx, "quick", nil); err != nil {
@@ -90,7 +91,7 @@ func TestHandlerEndsGoroutine(t *testing.T) {
 }
 
 func TestStandingRequestsTakeNoPlace(t *testing.T) {
-	talk(t, &exitHandler{}, jsonrpc.Options{MaxInFlight: 1}, func(ctx context.Context, c *jsonrpc.Conn) {
+	talk(t, &exitHandler{}, rpc.Options{MaxInFlight: 1}, func(ctx context.Context, c *rpc.Conn) {
 		ctx, stop := context.WithCancel(ctx)
 		ended := make(chan error, 3)
 		for range 3 {
@@ -117,13 +118,13 @@ func TestStandingRequestsTakeNoPlace(t *testing.T) {
 func TestInFlightBytes(t *testing.T) {
 	release := make(chan struct{})
 	var most, now atomic.Int32
-	h := jsonrpc.HandlerFunc(func(ctx context.Context, r *jsonrpc.Request) ([]byte, error) {
+	h := rpc.HandlerFunc(func(ctx context.Context, r *rpc.Request) ([]byte, error) {
 		most.Store(max(most.Load(), now.Add(1)))
 		defer now.Add(-1)
 		<-release
 		return nil, nil
 	})
-	talk(t, h, jsonrpc.Options{MaxInFlightBytes: 4 << 10}, func(ctx context.Context, c *jsonrpc.Conn) {
+	talk(t, h, rpc.Options{MaxInFlightBytes: 4 << 10}, func(ctx context.Context, c *rpc.Conn) {
 		release = make(chan struct{})
 		large := []byte(`{"text":"` + strings.Repeat("x", 8<<10) + `"}`)
 		done := make(chan error, 5)

@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcpwire/jsonrpc"
 )
 
 // A Context is the context of one incoming request. It ends when the peer cancels the request, when
@@ -31,7 +33,7 @@ type Context struct {
 	// sending is held during a send. It guards sender.
 	sending sync.Mutex
 	// sender is nil once the request has ended.
-	sender Sender
+	sender jsonrpc.Sender
 
 	mu   sync.Mutex
 	done chan struct{}
@@ -86,7 +88,7 @@ func (c *Context) Conn() *Conn { return c.conn }
 // WithSender calls f with the Sender of the request's [Delivery], which is valid until f returns.
 // It is nil once the request has been answered, and on connections that read for themselves.
 // Nothing is sent for the request meanwhile: f must not send with this context.
-func (c *Context) WithSender(f func(Sender)) {
+func (c *Context) WithSender(f func(jsonrpc.Sender)) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	f(c.sender)
@@ -218,7 +220,8 @@ func (c *Context) active() bool {
 }
 
 // Notify sends a notification that belongs to the request, before the response. It fails with
-// [ErrRequestEnded] once the request has been answered or canceled. params is JSON text or nil.
+// [jsonrpc.ErrRequestEnded] once the request has been answered or canceled. params is JSON text or
+// nil.
 func (c *Context) Notify(method string, params []byte) error {
 	params, err := checkParams(params)
 	if err != nil {

@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpwire/jsonrpc"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -44,10 +46,10 @@ func (s *recordingSender) take() []string {
 }
 
 // parsed returns the message of a text that is one.
-func parsed(t *testing.T, text string) *Message {
+func parsed(t *testing.T, text string) *jsonrpc.Message {
 	t.Helper()
-	m := new(Message)
-	if err := Parse([]byte(text), m, 0); err != nil {
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse([]byte(text), m, 0); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return m
@@ -69,7 +71,7 @@ func TestDeliver(t *testing.T) {
 		case "nothing":
 			return nil, nil
 		case "fail":
-			return nil, Errorf(-5, "no")
+			return nil, jsonrpc.Errorf(-5, "no")
 		case "panic":
 			panic("oops")
 		case "value":
@@ -94,7 +96,7 @@ func TestDeliver(t *testing.T) {
 		{text: `{"jsonrpc":"2.0","id":1,"method":"echo","params":[1]}`, own: []string{`{"jsonrpc":"2.0","method":"news","params":{"a":1}}`}, response: result(1, "[1]")},
 		{text: `{"jsonrpc":"2.0","id":"x","method":"nothing"}`, response: `{"jsonrpc":"2.0","id":"x","result":null}`},
 		{text: `{"jsonrpc":"2.0","id":2,"method":"fail"}`, response: failure(2, -5, "no", ""), err: "no"},
-		{text: `{"jsonrpc":"2.0","id":3,"method":"panic"}`, response: failure(3, CodeInternalError, "internal error", `{"exception":"panic"}`), err: "handler panicked: oops"},
+		{text: `{"jsonrpc":"2.0","id":3,"method":"panic"}`, response: failure(3, jsonrpc.CodeInternalError, "internal error", `{"exception":"panic"}`), err: "handler panicked: oops"},
 		{text: `{"jsonrpc":"2.0","id":4,"method":"value"}`, response: result(4, `"v"`)},
 		{text: `{"jsonrpc":"2.0","id":5,"method":"batch"}`, batch: true, response: result(5, "true")},
 	} {
@@ -155,7 +157,7 @@ func TestDeliverCalls(t *testing.T) {
 			t.Error("an answer is for one call, once")
 		}
 		wg.Wait()
-		if err := RequestContext(kept).Notify("late", nil); !errors.Is(err, ErrRequestEnded) {
+		if err := RequestContext(kept).Notify("late", nil); !errors.Is(err, jsonrpc.ErrRequestEnded) {
 			t.Errorf("notification after the answer: %v", err)
 		}
 		// What belongs to no request goes by the connection's outlet.
@@ -186,9 +188,9 @@ func TestDeliverEnds(t *testing.T) {
 		end  func(c *Conn, cancel func())
 		want error
 	}{
-		{"cancelled by the peer", func(c *Conn, _ func()) { c.DeliverNotification(t.Context(), parsed(t, cancelOf(1))) }, ErrRequestEnded},
+		{"cancelled by the peer", func(c *Conn, _ func()) { c.DeliverNotification(t.Context(), parsed(t, cancelOf(1))) }, jsonrpc.ErrRequestEnded},
 		{"context", func(_ *Conn, cancel func()) { cancel() }, context.Canceled},
-		{"connection", func(c *Conn, _ func()) { c.Close() }, ErrRequestEnded},
+		{"connection", func(c *Conn, _ func()) { c.Close() }, jsonrpc.ErrRequestEnded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -200,7 +202,7 @@ func TestDeliverEnds(t *testing.T) {
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					response, err := c.Deliver(ctx, &Delivery{Message: parsed(t, request(1, "m"))}, nil)
-					if !errors.Is(err, tt.want) || tt.want == ErrRequestEnded && len(response) > 0 {
+					if !errors.Is(err, tt.want) || tt.want == jsonrpc.ErrRequestEnded && len(response) > 0 {
 						t.Errorf("%s, %v, want %v", response, err, tt.want)
 					}
 				})
@@ -221,7 +223,7 @@ func TestDeliverAfterClose(t *testing.T) {
 	if _, err := c.Deliver(t.Context(), &Delivery{Message: parsed(t, request(1, "m"))}, nil); err == nil {
 		t.Error("no error")
 	}
-	if _, err := c.Call(t.Context(), "m", nil); !errors.Is(err, ErrClosed) {
+	if _, err := c.Call(t.Context(), "m", nil); !errors.Is(err, jsonrpc.ErrClosed) {
 		t.Errorf("call: %v", err)
 	}
 	select {

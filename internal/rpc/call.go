@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
 )
 
 // A callTable matches responses to the calls of this side.
@@ -56,7 +57,7 @@ func (t *callTable) appendID(dst []byte, n int64) []byte {
 }
 
 // numberOf returns the number of the call with the given id.
-func (t *callTable) numberOf(id ID) (n int64, ok bool) {
+func (t *callTable) numberOf(id jsonrpc.ID) (n int64, ok bool) {
 	prefix := t.prefix.Load()
 	if prefix == nil {
 		return jsonwire.ParseInt(id)
@@ -103,7 +104,7 @@ func (t *callTable) remove(id int64) *Pending {
 }
 
 // resolve completes the call that m answers. It reports whether there was one.
-func (t *callTable) resolve(m *Message, log *slog.Logger) bool {
+func (t *callTable) resolve(m *jsonrpc.Message, log *slog.Logger) bool {
 	var p *Pending
 	if id, ok := t.numberOf(m.ID); ok {
 		p = t.remove(id)
@@ -122,7 +123,7 @@ func (t *callTable) resolve(m *Message, log *slog.Logger) bool {
 }
 
 // failMalformed fails the call that a malformed response belongs to.
-func (t *callTable) failMalformed(id ID, e *Error) bool {
+func (t *callTable) failMalformed(id jsonrpc.ID, e *jsonrpc.Error) bool {
 	n, ok := t.numberOf(id)
 	if !ok {
 		return false
@@ -131,7 +132,7 @@ func (t *callTable) failMalformed(id ID, e *Error) bool {
 	if p == nil {
 		return false
 	}
-	p.err = fmt.Errorf("%w: %s", ErrMalformed, e.Message)
+	p.err = fmt.Errorf("%w: %s", jsonrpc.ErrMalformed, e.Message)
 	close(p.done)
 	return true
 }
@@ -181,7 +182,7 @@ func (c *Conn) cancelCalls() {
 	}
 	sent := c.calls.sent()
 	for _, p := range sent {
-		c.cancelCall(p, ErrClosed.Error())
+		c.cancelCall(p, jsonrpc.ErrClosed.Error())
 	}
 	if sent != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), cancelFlushTimeout)
@@ -193,9 +194,10 @@ func (c *Conn) cancelCalls() {
 // Call sends a request and waits for its response. params is JSON text, an object or an array, or
 // nil. The result is JSON text and belongs to the caller.
 //
-// The error is an *[Error] if the peer answered with one. It wraps [ErrClosed] and the cause if the
-// connection ended first. When ctx ends, Call sends a cancellation and returns the context's error;
-// a late response is dropped. The request carries the trace in ctx (see [WithTrace]).
+// The error is an *[jsonrpc.Error] if the peer answered with one. It wraps [jsonrpc.ErrClosed] and
+// the cause if the connection ended first. When ctx ends, Call sends a cancellation and returns the
+// context's error; a late response is dropped. The request carries the trace in ctx (see
+// [WithTrace]).
 func (c *Conn) Call(ctx context.Context, method string, params []byte) (result []byte, err error) {
 	if _, ok := ctx.Deadline(); !ok && c.opts.CallTimeout > 0 {
 		var cancel context.CancelFunc
@@ -254,7 +256,7 @@ func (c *Conn) Flush(ctx context.Context) {
 func (c *Conn) notify(method string, params []byte, allowed func() bool) error {
 	select {
 	case <-c.done:
-		return fmt.Errorf("notify %s: %w", method, ErrClosed)
+		return fmt.Errorf("notify %s: %w", method, jsonrpc.ErrClosed)
 	default:
 	}
 	buf := c.notification(method, params)
@@ -266,13 +268,13 @@ func (c *Conn) notify(method string, params []byte, allowed func() bool) error {
 
 // notification returns a framed notification.
 func (c *Conn) notification(method string, params []byte) []byte {
-	buf := c.src.begin(nil)
+	buf := c.src.BeginFrame(nil)
 	start := len(buf)
-	buf = AppendNotification(buf, method, params)
+	buf = jsonrpc.AppendNotification(buf, method, params)
 	if c.opts.Trace != nil {
-		c.opts.Trace(Outgoing, buf[start:])
+		c.opts.Trace(jsonrpc.Outgoing, buf[start:])
 	}
-	return c.src.finish(buf, 0)
+	return c.src.FinishFrame(buf, 0)
 }
 
 // prepareParams checks parameters from outside this package and adds the trace of ctx.
@@ -292,7 +294,7 @@ func checkParams(params []byte) ([]byte, error) {
 	if err := jsonwire.Valid(params, 0); err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	params = OneLine(bytes.TrimSpace(params))
+	params = jsonrpc.OneLine(bytes.TrimSpace(params))
 	switch params[0] {
 	case '{', '[':
 		return params, nil
@@ -322,7 +324,7 @@ type Pending struct {
 }
 
 // NewCall returns a call that has an id but is not sent yet. A caller that does not send it must
-// call [Pending.Abandon]. The error wraps [ErrClosed].
+// call [Pending.Abandon]. The error wraps [jsonrpc.ErrClosed].
 func (c *Conn) NewCall(method string) (*Pending, error) {
 	p := &Pending{conn: c, method: method, done: make(chan struct{})}
 	if err := c.calls.add(p); err != nil {
@@ -332,7 +334,7 @@ func (c *Conn) NewCall(method string) (*Pending, error) {
 }
 
 // ID returns the id of the request.
-func (p *Pending) ID() ID { return p.conn.calls.appendID(nil, p.id) }
+func (p *Pending) ID() jsonrpc.ID { return p.conn.calls.appendID(nil, p.id) }
 
 // Send sends the request, once. If it fails, nothing was sent and the call is over. ctx limits the
 // wait for a slow peer and supplies the trace. params is as for [Conn.Call].
@@ -357,18 +359,18 @@ func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte
 	out := sendBuffers.Get().(*[]byte)
 	defer putSendBuffer(out)
 	var id [40]byte
-	buf := c.src.begin((*out)[:0])
+	buf := c.src.BeginFrame((*out)[:0])
 	start := len(buf)
-	buf = AppendRequest(buf, c.calls.appendID(id[:0], p.id), p.method, params)
+	buf = jsonrpc.AppendRequest(buf, c.calls.appendID(id[:0], p.id), p.method, params)
 	if sent, err := p.sendCall(ctx, buf[start:]); sent || err != nil {
 		*out = buf
 		p.sent.Store(sent)
 		return err
 	}
 	if c.opts.Trace != nil {
-		c.opts.Trace(Outgoing, buf[start:])
+		c.opts.Trace(jsonrpc.Outgoing, buf[start:])
 	}
-	buf = c.src.finish(buf, 0)
+	buf = c.src.FinishFrame(buf, 0)
 	*out = buf
 	if err := postError(c.w.postWithin(ctx, d, out)); err != nil {
 		return fmt.Errorf("call %s: %w", p.method, err)
@@ -381,8 +383,11 @@ func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte
 // that it no longer needs.
 var sendBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
+// maxSendBuffer limits the memory that stays in sendBuffers, in bytes.
+const maxSendBuffer = 64 << 10
+
 func putSendBuffer(b *[]byte) {
-	if cap(*b) <= minBuffer {
+	if cap(*b) <= maxSendBuffer {
 		sendBuffers.Put(b)
 	}
 }
@@ -425,54 +430,10 @@ func (p *Pending) Cancel(reason string) bool {
 // Abandon is like Cancel, but sends nothing.
 func (p *Pending) Abandon() bool { return p.conn.calls.remove(p.id) != nil }
 
-// A CallError is the failure of one call by its transport while the connection goes on: over HTTP,
-// each call is a separate request. A Framer returns one from ReadFrame; [Pending.Result] and
-// [Conn.Call] wrap it. An error response of the peer is an *[Error] instead.
-type CallError struct {
-	// ID is the id of the failed call.
-	ID ID
-	// Err is the cause. It is never nil.
-	Err error
-	// Outcome says whether the peer carried out the request.
-	Outcome Outcome
-	// RetryAfter is the delay that the peer asks for before the next attempt. Zero means that it
-	// did not ask.
-	RetryAfter time.Duration
-}
-
-func (e *CallError) Error() string { return fmt.Sprintf("%v: %v", e.Outcome, e.Err) }
-
-// Unwrap returns Err.
-func (e *CallError) Unwrap() error { return e.Err }
-
-// An Outcome tells whether a request without a response was carried out, and so whether it may be
-// sent again.
-type Outcome uint8
-
-// The outcomes of a request without a response.
-const (
-	OutcomeUnknown     Outcome = iota // perhaps carried out: repeat only what is safe to repeat
-	OutcomeUnprocessed                // not carried out; sending it again may succeed
-	OutcomeRejected                   // not carried out; sending it again would fail again
-	OutcomeDenied                     // not carried out: one side does not trust the other
-)
-
-func (o Outcome) String() string {
-	switch o {
-	case OutcomeUnprocessed:
-		return "not carried out"
-	case OutcomeRejected:
-		return "refused"
-	case OutcomeDenied:
-		return "denied"
-	}
-	return "no answer"
-}
-
-// A MessageTransport is a [Framer] that sends each message separately, as HTTP requests for
+// A MessageTransport is a [jsonrpc.Framer] that sends each message separately, as HTTP requests for
 // example. The frames that ReadFrame returns belong to the reader and need not be copied.
 type MessageTransport interface {
-	Framer
+	jsonrpc.Framer
 	// OnResponse sets the function for responses that do not come through ReadFrame, which saves a
 	// wake-up. It is called before the other methods. Many goroutines may call answer at once. A
 	// frame that was passed to it must not change. An error of answer means that the frame is not a
@@ -487,25 +448,21 @@ type MessageTransport interface {
 // handleResponse handles a response that does not come through ReadFrame.
 func (c *Conn) handleResponse(frame []byte) error {
 	if c.opts.Trace != nil {
-		c.opts.Trace(Incoming, frame)
+		c.opts.Trace(jsonrpc.Incoming, frame)
 	}
-	var m Message
-	if err := Parse(frame, &m, c.opts.MaxDepth); err != nil {
+	var m jsonrpc.Message
+	if err := jsonrpc.Parse(frame, &m, c.opts.MaxDepth); err != nil {
 		return err
 	}
-	if m.Kind != KindResponse && m.Kind != KindError {
-		return ErrMalformed
+	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
+		return jsonrpc.ErrMalformed
 	}
 	c.calls.resolve(&m, c.log)
 	return nil
 }
 
-// ErrGap is the error of [Framer.ReadFrame] when messages that the peer sent on its own may be
-// lost. The next call reads on.
-var ErrGap = errors.New("messages may have been missed")
-
 // failTransport fails the call that e belongs to. It reports whether there was one.
-func (t *callTable) failTransport(e *CallError) bool {
+func (t *callTable) failTransport(e *jsonrpc.CallError) bool {
 	var p *Pending
 	if id, ok := t.numberOf(e.ID); ok {
 		p = t.remove(id)
@@ -521,11 +478,11 @@ func (t *callTable) failTransport(e *CallError) bool {
 // failTooLarge fails the only pending call, after a response without a known id was too large to be
 // read. If several calls are pending, it cannot tell which one failed: they wait until their
 // contexts end. It reports whether a call failed.
-func (t *callTable) failTooLarge(e *TooLargeError, log *slog.Logger) bool {
+func (t *callTable) failTooLarge(e *jsonrpc.TooLargeError, log *slog.Logger) bool {
 	sent := t.sent()
 	if len(sent) != 1 {
 		log.Warn("an answer was too large to be read, and its id is not known: the call that it belongs to goes on waiting", "calls", len(sent), "limit", e.Limit)
 		return false
 	}
-	return t.failTransport(&CallError{ID: sent[0].ID(), Err: e, Outcome: OutcomeUnknown})
+	return t.failTransport(&jsonrpc.CallError{ID: sent[0].ID(), Err: e, Outcome: jsonrpc.OutcomeUnknown})
 }

@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -7,11 +7,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"mcpwire/jsonrpc"
 )
 
 // Spec: S12 S13 C8 C9
 func TestBatch(t *testing.T) {
-	invalid := func(id any, what string) string { return failure(id, CodeInvalidRequest, "invalid request: "+what, "") }
+	invalid := func(id any, what string) string {
+		return failure(id, jsonrpc.CodeInvalidRequest, "invalid request: "+what, "")
+	}
 	many := func(n int, msg string) string { return "[" + strings.Repeat(msg+",", n-1) + msg + "]" }
 	tests := []struct {
 		name string
@@ -27,15 +31,15 @@ func TestBatch(t *testing.T) {
 		{"cancellations", "[" + cancelOf(1) + "]", ""},
 		{"invalid responses", `[{"jsonrpc":"1.0","id":1,"result":1},{"jsonrpc":"2.0","result":1}]`, ""},
 		{"invalid", "[1,{},[]]", "[" + invalid("null", "not an object") + "," + invalid("null", `member jsonrpc is missing (it must be "2.0")`) + "," + invalid("null", "not an object") + "]"},
-		{"failing", "[" + request(1, "no such") + "," + request(2, "panic!") + "]", "[" + failure(1, CodeMethodNotFound, "method not found: no such", "") + "," +
-			failure(2, CodeInternalError, "internal error", `{"exception":"panic"}`) + "]"},
-		{"panic in Prepare", "[" + request(1, "panic in Prepare") + "," + notification("panic in Prepare") + "]", "[" + failure(1, CodeInternalError, "internal error", `{"exception":"panic"}`) + "]"},
+		{"failing", "[" + request(1, "no such") + "," + request(2, "panic!") + "]", "[" + failure(1, jsonrpc.CodeMethodNotFound, "method not found: no such", "") + "," +
+			failure(2, jsonrpc.CodeInternalError, "internal error", `{"exception":"panic"}`) + "]"},
+		{"panic in Prepare", "[" + request(1, "panic in Prepare") + "," + notification("panic in Prepare") + "]", "[" + failure(1, jsonrpc.CodeInternalError, "internal error", `{"exception":"panic"}`) + "]"},
 		{"mixed", "[" + strings.Join([]string{request(1, "ping!"), notification("ping!"), "5", result(9, "1"), `{"jsonrpc":"2.0","id":2}`, request("null", "ping!")}, ",") + "]",
 			"[" + strings.Join([]string{result(1, "{}"), invalid("null", "not an object"), invalid(2, "member method is missing"), invalid("null", "id must be a string or an integer, not null")}, ",") + "]"},
 		{"not JSON", "[" + request(1, "ping!") + ",", "x"},
 		{"not JSON inside", "[" + request(1, "ping!") + ",{]", "x"},
-		{"as many as may be", many(MaxBatch, notification("ping!")), ""},
-		{"too many", many(MaxBatch+1, notification("ping!")), invalid("null", "batch of 101 messages (limit 100)")},
+		{"as many as may be", many(jsonrpc.MaxBatch, notification("ping!")), ""},
+		{"too many", many(jsonrpc.MaxBatch+1, notification("ping!")), invalid("null", "batch of 101 messages (limit 100)")},
 		{"in batch", "[" + request(1, "in batch!") + "]", "[" + result(1, "true") + "]"},
 	}
 	m := methods{
@@ -48,8 +52,8 @@ func TestBatch(t *testing.T) {
 			got := strings.Join(p.received(), "\n")
 			want := test.want
 			if want == "x" {
-				_, err := ParseBatch([]byte(test.send), 0)
-				want = string(AppendError(nil, nil, err.(*Error), true))
+				_, err := jsonrpc.ParseBatch([]byte(test.send), 0)
+				want = string(jsonrpc.AppendError(nil, nil, err.(*jsonrpc.Error), true))
 			}
 			if got != want {
 				t.Errorf("%s:\ngot  %s\nwant %s", test.name, got, want)
@@ -61,7 +65,7 @@ func TestBatch(t *testing.T) {
 // batchOf returns the members of a batch answer, which may come in any order.
 func batchOf(t *testing.T, msg string) map[string]string {
 	t.Helper()
-	entries, err := ParseBatch([]byte(msg), 0)
+	entries, err := jsonrpc.ParseBatch([]byte(msg), 0)
 	if err != nil {
 		t.Fatalf("%s: %v", msg, err)
 	}
@@ -139,7 +143,7 @@ func TestLargeBatches(t *testing.T) {
 			if string(r.Params) != before || strings.Trim(before, `["]`+before[2:3]) != "" {
 				bad.Add(1)
 			}
-			if r.Kind == KindNotification {
+			if r.Kind == jsonrpc.KindNotification {
 				notes.Add(1)
 			}
 			return string(r.Params), nil
@@ -174,7 +178,7 @@ func TestBatchesRefused(t *testing.T) {
 	const refusal = "invalid request: this protocol revision has no batches; send each message on its own"
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("["+request(1, "ping!")+"]", "[]", "[1]", "["+notification("ping!")+"]")
-		f := failure("null", CodeInvalidRequest, refusal, "")
+		f := failure("null", jsonrpc.CodeInvalidRequest, refusal, "")
 		p.want(f, f, f, f)
 		p.send("[" + request(1, "ping!"))
 		if got := p.received(); len(got) != 1 || !strings.Contains(got[0], "-32700") {
@@ -221,7 +225,7 @@ func TestWaitingRequestsKeepLittle(t *testing.T) {
 			if r.turn != 0 {
 				want = 32 << 20 // it lost the lead, and the buffer of that time with it
 			}
-			if got := cap(r.frame) + cap(r.readBuf) + cap(r.text); got > want {
+			if got := cap(r.frame) + cap(r.readBuf) + cap(r.Raw()); got > want {
 				t.Errorf("request %s with %d bytes of params keeps %d", r.ID, len(r.Params), got)
 			}
 		}

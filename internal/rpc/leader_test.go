@@ -1,14 +1,18 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpwire/internal/test/pipes"
+	"mcpwire/jsonrpc"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -49,7 +53,7 @@ func TestTakeOver(t *testing.T) {
 			elapse(3 * tick)
 			p.want(result(2, "{}"), result(3, "[]"))
 			p.send(request(1, "ping!")) // the slow one is listed by now
-			p.want(failure(1, CodeInvalidRequest, errDuplicateID.Message, ""))
+			p.want(failure(1, jsonrpc.CodeInvalidRequest, errDuplicateID.Message, ""))
 			p.send(cancelOf(1))
 			p.want()
 			p.send(request(1, "ping!"))
@@ -72,7 +76,7 @@ func TestTakeOverWritesEarlierAnswers(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "ping!"), request(2, "echo", "[]"), request(3, "no such"), request(4, "wait"))
 		elapse(3 * tick)
-		p.want(result(1, "{}"), result(2, "[]"), failure(3, CodeMethodNotFound, "method not found: no such", ""))
+		p.want(result(1, "{}"), result(2, "[]"), failure(3, jsonrpc.CodeMethodNotFound, "method not found: no such", ""))
 	}, Options{})
 }
 
@@ -240,7 +244,7 @@ func TestWatchdogFallsAsleepTooSoon(t *testing.T) {
 // The bookkeeping of a request that loses the lead before, between and after the steps of its end.
 func TestListAndComplete(t *testing.T) {
 	newRequest := func(c *Conn) *Request {
-		return &Request{conn: c, Message: Message{Kind: KindRequest, ID: ID("1")}, reply: []byte("x\n")}
+		return &Request{conn: c, Message: jsonrpc.Message{Kind: jsonrpc.KindRequest, ID: jsonrpc.ID("1")}, reply: []byte("x\n")}
 	}
 	tests := []struct {
 		name string
@@ -285,7 +289,8 @@ func TestListAndComplete(t *testing.T) {
 		}},
 	}
 	for _, test := range tests {
-		c := NewConn(NewFramer(duplex{newHalf(0), newHalf(0)}, nil), nil)
+		near, _ := pipes.Memory(0)
+		c := NewConn(jsonrpc.NewFramer(near, nil), nil)
 		idle := c.inFlight.whenIdle()
 		<-idle
 		r := newRequest(c)
@@ -298,13 +303,42 @@ func TestListAndComplete(t *testing.T) {
 	}
 }
 
+// An idleTransport counts which way it is read.
+type idleTransport struct {
+	pipes.End
+	mu         sync.Mutex
+	idle, busy int
+}
+
+func (c *idleTransport) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	c.busy++
+	c.mu.Unlock()
+	return c.End.Read(p)
+}
+
+func (c *idleTransport) ReadIdle(p []byte) (int, error) {
+	c.mu.Lock()
+	c.idle++
+	c.mu.Unlock()
+	return c.End.Read(p)
+}
+
+func (c *idleTransport) take() (idle, busy int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	idle, busy = c.idle, c.busy
+	c.idle, c.busy = 0, 0
+	return idle, busy
+}
+
 // Input is waited for in the way that keeps hold of a processor only while nothing here needs one.
 func TestIdleReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := memoryPipe(0)
-		transport := &idleTransport{duplex: near}
+		near, far := pipes.Memory(0)
+		transport := &idleTransport{End: near}
 		p := &peer{t: t, link: far, run: make(chan error, 1), gate: make(chan struct{})}
-		p.conn = NewConn(NewFramer(transport, nil), &Options{Handler: &mux{runModes[1], methods{
+		p.conn = NewConn(jsonrpc.NewFramer(transport, nil), &Options{Handler: &mux{runModes[1], methods{
 			"wait":  func(context.Context, *Request) (string, error) { <-p.gate; return "1", nil },
 			"ping!": func(context.Context, *Request) (string, error) { return "{}", nil },
 		}}})
@@ -359,7 +393,7 @@ func TestGoexitOfFormerLeader(t *testing.T) {
 			h.way.pace = knowsNothing
 			p.send(request(2, "exit"), request(3, "echo", "[]"), request(4, "ping!"))
 			elapse(2 * time.Second)
-			p.wantAnyOrder(result(1, `"slow"`), failure(2, CodeInternalError, "internal error", `{"exception":"errors.errorString"}`), result(3, "[]"), result(4, "{}"))
+			p.wantAnyOrder(result(1, `"slow"`), failure(2, jsonrpc.CodeInternalError, "internal error", `{"exception":"errors.errorString"}`), result(3, "[]"), result(4, "{}"))
 			p.checkCounts()
 		}
 	}, Options{MaxInFlight: 1})

@@ -1,9 +1,10 @@
-package jsonrpc
+package rpc
 
 import (
 	"sync"
 
 	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
 )
 
 // A batch collects the responses to the requests of one array, and sends them in one array.
@@ -29,7 +30,7 @@ func (b *batch) add(c *Conn, response []byte, wanted bool) bool {
 	}
 	if wanted && len(response) > 0 {
 		if b.reply == nil {
-			b.reply = c.src.begin(nil)
+			b.reply = c.src.BeginFrame(nil)
 			b.start = len(b.reply)
 			b.reply = append(b.reply, '[')
 		} else {
@@ -58,13 +59,13 @@ func (b *batch) completeLocked(c *Conn) bool {
 	}
 	b.reply = append(b.reply, ']')
 	if c.opts.Trace != nil {
-		c.opts.Trace(Outgoing, b.reply[b.start:])
+		c.opts.Trace(jsonrpc.Outgoing, b.reply[b.start:])
 	}
-	b.reply = c.src.finish(b.reply, 0)
+	b.reply = c.src.FinishFrame(b.reply, 0)
 	return true
 }
 
-var errNoBatches = &Error{Code: CodeInvalidRequest, Message: "invalid request: this protocol revision has no batches; send each message on its own"}
+var errNoBatches = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "invalid request: this protocol revision has no batches; send each message on its own"}
 
 // handleBatch handles an array of messages.
 func (c *Conn) handleBatch(frame []byte) {
@@ -72,14 +73,14 @@ func (c *Conn) handleBatch(frame []byte) {
 		c.rejectBatch(frame)
 		return
 	}
-	entries, err := ParseBatch(frame, c.opts.MaxDepth)
+	entries, err := jsonrpc.ParseBatch(frame, c.opts.MaxDepth)
 	if err != nil {
-		c.rejectMessage(&Message{}, err)
+		c.rejectMessage(&jsonrpc.Message{}, err)
 		return
 	}
 	if h, ok := c.handler.(BatchHandler); ok {
 		if err := h.PrepareBatch(entries); err != nil {
-			c.rejectMessage(&Message{}, ErrorOf(err))
+			c.rejectMessage(&jsonrpc.Message{}, jsonrpc.ErrorOf(err))
 			return
 		}
 	}
@@ -98,33 +99,33 @@ func (c *Conn) handleBatch(frame []byte) {
 // rejectBatch answers an array where batches do not exist. Text that is not JSON is a parse error
 // first.
 func (c *Conn) rejectBatch(frame []byte) {
-	if _, err := ParseBatch(frame, c.opts.MaxDepth); err != nil && err.(*Error).Code == CodeParseError {
-		c.rejectMessage(&Message{}, err)
+	if _, err := jsonrpc.ParseBatch(frame, c.opts.MaxDepth); err != nil && err.(*jsonrpc.Error).Code == jsonrpc.CodeParseError {
+		c.rejectMessage(&jsonrpc.Message{}, err)
 		return
 	}
-	c.rejectMessage(&Message{}, errNoBatches)
+	c.rejectMessage(&jsonrpc.Message{}, errNoBatches)
 }
 
-func (c *Conn) handleEntry(b *batch, e *Entry) {
+func (c *Conn) handleEntry(b *batch, e *jsonrpc.Entry) {
 	if e.Invalid != nil {
 		c.log.Warn("bad message in batch", "error", e.Invalid, "id", clip.String(e.ID, 100))
-		if e.Kind == KindResponse || e.Kind == KindError {
+		if e.Kind == jsonrpc.KindResponse || e.Kind == jsonrpc.KindError {
 			c.wokeCaller = c.calls.failMalformed(e.ID, e.Invalid) || c.wokeCaller
 			return
 		}
 		if c.mayRespond(e.ID) {
 			b.expect()
-			b.add(c, AppendError(nil, e.ID, e.Invalid, !c.has(policyOmitNullID)), true)
+			b.add(c, jsonrpc.AppendError(nil, e.ID, e.Invalid, !c.has(policyOmitNullID)), true)
 		}
 		return
 	}
 	r := &Request{conn: c, Message: e.Message}
 	switch e.Kind {
-	case KindNotification:
+	case jsonrpc.KindNotification:
 		if !c.handleCancel(&e.Message) {
-			c.handleNotification(r, e.raw)
+			c.handleNotification(r, false)
 		}
-	case KindRequest:
+	case jsonrpc.KindRequest:
 		if c.dropRequest(r) {
 			return
 		}
@@ -140,7 +141,7 @@ func (c *Conn) handleEntry(b *batch, e *Entry) {
 			return
 		}
 		// Copy this member alone, so that a queued request does not keep the whole array.
-		c.enqueue(c.copyRequest(r, e.raw))
+		c.enqueue(c.copyRequest(r, false))
 	default:
 		c.wokeCaller = c.calls.resolve(&e.Message, c.log) || c.wokeCaller
 	}

@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -14,6 +14,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpwire/internal/test/pipes"
+	"mcpwire/jsonrpc"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -59,7 +62,7 @@ func TestCallsAnsweredInAnyOrder(t *testing.T) {
 		}
 		p.want(want...)
 		for i := 9; i >= 0; i -= 2 {
-			p.send(result(i+1, fmt.Sprintf(`{"call": %d}`, i)), failure(i, Code(i), "no", `[1]`))
+			p.send(result(i+1, fmt.Sprintf(`{"call": %d}`, i)), failure(i, jsonrpc.Code(i), "no", `[1]`))
 		}
 		for i, done := range calls {
 			got := <-done
@@ -69,11 +72,11 @@ func TestCallsAnsweredInAnyOrder(t *testing.T) {
 				}
 				continue
 			}
-			var e *Error
+			var e *jsonrpc.Error
 			if !errors.As(got.err, &e) {
 				t.Fatalf("call %d: %v", i, got.err)
 			}
-			if diff := cmp.Diff(&Error{Code(i + 1), "no", []byte("[1]")}, e); diff != "" {
+			if diff := cmp.Diff(&jsonrpc.Error{Code: jsonrpc.Code(i + 1), Message: "no", Data: []byte("[1]")}, e); diff != "" {
 				t.Errorf("call %d (-want +got):\n%s", i, diff)
 			}
 		}
@@ -120,7 +123,7 @@ func TestMalformedResponses(t *testing.T) {
 			done := p.call(t.Context(), "m")
 			p.want(request(i+1, "m"))
 			p.send(fmt.Sprintf(response, i+1))
-			var e *Error
+			var e *jsonrpc.Error
 			if got := <-done; got.err == nil || errors.As(got.err, &e) || !strings.Contains(got.err.Error(), "malformed response") {
 				t.Errorf("%s: got %+v", response, got)
 			}
@@ -128,7 +131,7 @@ func TestMalformedResponses(t *testing.T) {
 		done := p.call(t.Context(), "m")
 		p.received()
 		p.send(`{"jsonrpc":"2.0","id":7,"error":null}`)
-		if got := <-done; !errors.Is(got.err, &Error{Code: CodeInternalError}) {
+		if got := <-done; !errors.Is(got.err, &jsonrpc.Error{Code: jsonrpc.CodeInternalError}) {
 			t.Errorf("error null: got %+v", got)
 		}
 		p.want()
@@ -179,7 +182,7 @@ func TestCallTimeout(t *testing.T) {
 // shyCancellation cancels by another notification, and some methods not at all.
 type shyCancellation struct{ CancelRequest }
 
-func (shyCancellation) Notice(id ID, method, reason string) (string, []byte) {
+func (shyCancellation) Notice(id jsonrpc.ID, method, reason string) (string, []byte) {
 	if method == "never" {
 		return "", nil
 	}
@@ -278,9 +281,9 @@ type pair struct{ a, b *Conn }
 
 // newPair runs two connections with the same methods.
 func newPair(t *testing.T, way runMode, o Options, m methods, limit int) *pair {
-	x, y := memoryPipe(limit)
+	x, y := pipes.Memory(limit)
 	o.Handler, o.Goroutines = &mux{way, m}, way.threads
-	p := &pair{NewConn(NewFramer(x, nil), &o), NewConn(NewFramer(y, nil), &o)}
+	p := &pair{NewConn(jsonrpc.NewFramer(x, nil), &o), NewConn(jsonrpc.NewFramer(y, nil), &o)}
 	go p.a.Run(context.Background())
 	go p.b.Run(context.Background())
 	t.Cleanup(func() {
@@ -415,8 +418,8 @@ func TestCallResultIsOwned(t *testing.T) {
 // A peer that does not read cannot keep a caller beyond its context.
 func TestCallToPeerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := memoryPipe(100)
-		c := NewConn(NewFramer(near, nil), &Options{MaxPendingBytes: 1000, CallTimeout: time.Second})
+		near, far := pipes.Memory(100)
+		c := NewConn(jsonrpc.NewFramer(near, nil), &Options{MaxPendingBytes: 1000, CallTimeout: time.Second})
 		go c.Run(context.Background())
 		params := []byte(`["` + strings.Repeat("x", 400) + `"]`)
 		var wg sync.WaitGroup
@@ -541,7 +544,7 @@ func TestCallPrefix(t *testing.T) {
 				t.Errorf("call %d: %+v", i+1, got)
 			}
 		}
-		if got := <-calls[2]; !errors.Is(got.err, ErrMalformed) {
+		if got := <-calls[2]; !errors.Is(got.err, jsonrpc.ErrMalformed) {
 			t.Errorf("call 3: %+v", got)
 		}
 	}, Options{CallPrefix: `no"de`}, nil)
@@ -609,7 +612,7 @@ func TestQuiet(t *testing.T) {
 func TestWaitsForReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		c := NewConn(NewFramer(near, nil), &Options{MaxPendingBytes: 10, DrainTimeout: time.Second})
+		c := NewConn(jsonrpc.NewFramer(near, nil), &Options{MaxPendingBytes: 10, DrainTimeout: time.Second})
 		go c.Run(context.Background())
 		defer c.Close()
 		within := func(name string, want time.Duration, f func(ctx context.Context)) {
@@ -649,7 +652,7 @@ func TestWaitsForReader(t *testing.T) {
 		far.Close()
 		c.Close()
 		within("flush after the end", 0, c.Flush)
-		if err := c.Notify(t.Context(), "d", nil); !errors.Is(err, ErrClosed) {
+		if err := c.Notify(t.Context(), "d", nil); !errors.Is(err, jsonrpc.ErrClosed) {
 			t.Errorf("notification after the end: %v", err)
 		}
 	})
@@ -695,7 +698,7 @@ func (c nopTransport) Post(_ context.Context, msg []byte) error { return c.Write
 func TestCallError(t *testing.T) {
 	for _, gives := range []bool{false, true} {
 		s := &scriptFramer{in: make(chan any), out: make(chan []byte, 4), done: make(chan struct{})}
-		var f Framer = s
+		var f jsonrpc.Framer = s
 		if gives {
 			f = nopTransport{s}
 		}
@@ -714,11 +717,11 @@ func TestCallError(t *testing.T) {
 			calls = append(calls, p)
 		}
 		why := errors.New("why")
-		s.in <- &CallError{ID: ID("77"), Err: why}
-		s.in <- &CallError{ID: calls[0].ID(), Err: why, Outcome: OutcomeUnprocessed}
+		s.in <- &jsonrpc.CallError{ID: jsonrpc.ID("77"), Err: why}
+		s.in <- &jsonrpc.CallError{ID: calls[0].ID(), Err: why, Outcome: jsonrpc.OutcomeUnprocessed}
 		_, err := calls[0].Wait(t.Context())
-		var e *Error
-		if lost, ok := errors.AsType[*CallError](err); !ok || lost.Outcome != OutcomeUnprocessed || !errors.Is(err, why) || errors.Is(err, ErrClosed) || errors.As(err, &e) {
+		var e *jsonrpc.Error
+		if lost, ok := errors.AsType[*jsonrpc.CallError](err); !ok || lost.Outcome != jsonrpc.OutcomeUnprocessed || !errors.Is(err, why) || errors.Is(err, jsonrpc.ErrClosed) || errors.As(err, &e) {
 			t.Errorf("the call that failed: %v", err)
 		}
 		frame := []byte(`{"jsonrpc":"2.0","id":2,"result":{"a":1}}`)
@@ -762,7 +765,7 @@ func TestCourier(t *testing.T) {
 	c := NewConn(f, &Options{MaxDepth: 4, OnGap: func() { gaps <- struct{}{} }})
 	run := make(chan error)
 	go func() { run <- c.Run(t.Context()) }()
-	f.in <- ErrGap
+	f.in <- jsonrpc.ErrGap
 	<-gaps
 	ctx := context.WithValue(t.Context(), transportKey{}, "mine")
 	p, err := c.NewCall("m")
@@ -795,7 +798,7 @@ func TestCourier(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Send(ctx, nil); !errors.Is(err, ErrClosed) || !errors.Is(err, f.err) {
+	if err := p.Send(ctx, nil); !errors.Is(err, jsonrpc.ErrClosed) || !errors.Is(err, f.err) {
 		t.Errorf("Send: %v, want that the connection is closed", err)
 	}
 	if err := <-run; !errors.Is(err, f.err) {
@@ -804,8 +807,8 @@ func TestCourier(t *testing.T) {
 }
 
 func TestFate(t *testing.T) {
-	for fate, want := range map[Outcome]string{OutcomeUnknown: "no answer: x", OutcomeUnprocessed: "not carried out: x", OutcomeRejected: "refused: x", OutcomeDenied: "denied: x"} {
-		if got := (&CallError{Outcome: fate, Err: errors.New("x")}).Error(); got != want {
+	for fate, want := range map[jsonrpc.Outcome]string{jsonrpc.OutcomeUnknown: "no answer: x", jsonrpc.OutcomeUnprocessed: "not carried out: x", jsonrpc.OutcomeRejected: "refused: x", jsonrpc.OutcomeDenied: "denied: x"} {
+		if got := (&jsonrpc.CallError{Outcome: fate, Err: errors.New("x")}).Error(); got != want {
 			t.Errorf("%d: %q, want %q", fate, got, want)
 		}
 	}

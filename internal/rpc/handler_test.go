@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -12,19 +12,26 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/test/pipes"
+	"mcpwire/jsonrpc"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // Spec: S6 S8 S12 C5 C8
 func TestAnswers(t *testing.T) {
 	m := methods{
-		"nothing":    func(context.Context, *Request) (string, error) { return "", nil },
-		"nothing!":   func(context.Context, *Request) (string, error) { return "", nil },
-		"fail":       func(context.Context, *Request) (string, error) { return "", errors.New("secret") },
-		"fail!":      func(context.Context, *Request) (string, error) { return "partial", errors.New("secret") },
-		"own":        func(context.Context, *Request) (string, error) { return "", &Error{1, "own", []byte("[\n1]")} },
-		"bad data":   func(context.Context, *Request) (string, error) { return "", &Error{1, "bad", []byte("}\n{")} },
-		"nil error":  func(context.Context, *Request) (string, error) { return "", (*Error)(nil) },
+		"nothing":  func(context.Context, *Request) (string, error) { return "", nil },
+		"nothing!": func(context.Context, *Request) (string, error) { return "", nil },
+		"fail":     func(context.Context, *Request) (string, error) { return "", errors.New("secret") },
+		"fail!":    func(context.Context, *Request) (string, error) { return "partial", errors.New("secret") },
+		"own": func(context.Context, *Request) (string, error) {
+			return "", &jsonrpc.Error{Code: 1, Message: "own", Data: []byte("[\n1]")}
+		},
+		"bad data": func(context.Context, *Request) (string, error) {
+			return "", &jsonrpc.Error{Code: 1, Message: "bad", Data: []byte("}\n{")}
+		},
+		"nil error":  func(context.Context, *Request) (string, error) { return "", (*jsonrpc.Error)(nil) },
 		"panic":      func(context.Context, *Request) (string, error) { panic("secret") },
 		"panic!":     func(context.Context, *Request) (string, error) { panic("secret") },
 		"nil deref":  func(_ context.Context, r *Request) (string, error) { return string((*r.batch).reply), nil },
@@ -49,20 +56,20 @@ func TestAnswers(t *testing.T) {
 		{"immediate", request(1, "ping!"), result(1, `{}`)},
 		{"no result", request(1, "nothing"), result(1, `null`)},
 		{"no result, immediate", request(1, "nothing!"), result(1, `null`)},
-		{"unknown method", request(1, "no\nsuch"), failure(1, CodeMethodNotFound, "method not found: no\nsuch", "")},
-		{"long unknown method", request(1, strings.Repeat("x", 200)), failure(1, CodeMethodNotFound, "method not found: "+strings.Repeat("x", 100)+"…", "")},
-		{"error", request(1, "fail"), failure(1, CodeInternalError, "internal error", exception("errors.errorString"))},
-		{"error, immediate", request(1, "fail!"), failure(1, CodeInternalError, "internal error", exception("errors.errorString"))},
+		{"unknown method", request(1, "no\nsuch"), failure(1, jsonrpc.CodeMethodNotFound, "method not found: no\nsuch", "")},
+		{"long unknown method", request(1, strings.Repeat("x", 200)), failure(1, jsonrpc.CodeMethodNotFound, "method not found: "+strings.Repeat("x", 100)+"…", "")},
+		{"error", request(1, "fail"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("errors.errorString"))},
+		{"error, immediate", request(1, "fail!"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("errors.errorString"))},
 		{"error of its own", request(1, "own"), failure(1, 1, "own", "[1]")},
 		{"error with data that would break the stream", request(1, "bad data"), failure(1, 1, "bad", "")},
-		{"nil error that is no nil", request(1, "nil error"), failure(1, CodeInternalError, "internal error", exception("jsonrpc.Error"))},
-		{"panic", request(1, "panic"), failure(1, CodeInternalError, "internal error", exception("panic"))},
-		{"panic, immediate", request(1, "panic!"), failure(1, CodeInternalError, "internal error", exception("panic"))},
-		{"panic with an error", request(1, "panic type"), failure(1, CodeInternalError, "internal error", exception("jsonrpc.customError"))},
-		{"panic of the runtime", request(1, "nil deref"), failure(1, CodeInternalError, "internal error", exception("runtime.errorString"))},
-		{"panic with nil", request(1, "goexit nil"), failure(1, CodeInternalError, "internal error", exception("runtime.PanicNilError"))},
-		{"panic in Prepare", request(1, "panic in Prepare"), failure(1, CodeInternalError, "internal error", exception("panic"))},
-		{"time out", request(1, "timeout"), failure(1, CodeInternalError, "request timed out", exception("context.deadlineExceededError"))},
+		{"nil error that is no nil", request(1, "nil error"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("jsonrpc.Error"))},
+		{"panic", request(1, "panic"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("panic"))},
+		{"panic, immediate", request(1, "panic!"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("panic"))},
+		{"panic with an error", request(1, "panic type"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("rpc.customError"))},
+		{"panic of the runtime", request(1, "nil deref"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("runtime.errorString"))},
+		{"panic with nil", request(1, "goexit nil"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("runtime.PanicNilError"))},
+		{"panic in Prepare", request(1, "panic in Prepare"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("panic"))},
+		{"time out", request(1, "timeout"), failure(1, jsonrpc.CodeInternalError, "request timed out", exception("context.deadlineExceededError"))},
 		{"what a request knows", request(1, "conn"), result(1, `true false`)},
 
 		{"notification", notification("echo"), ""},
@@ -80,11 +87,11 @@ func TestAnswers(t *testing.T) {
 		{"error without id", `{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}`, ""},
 
 		{"not JSON", `{"jsonrpc":`, parseFailure(`{"jsonrpc":`)},
-		{"not a message", `1`, failure("null", CodeInvalidRequest, "invalid request: not an object", "")},
-		{"invalid with an id", `{"jsonrpc":"2.0","id":"x"}`, failure(`"x"`, CodeInvalidRequest, "invalid request: member method is missing", "")},
-		{"invalid notification", `{"jsonrpc":"1.0","method":"echo"}`, failure("null", CodeInvalidRequest, `invalid request: jsonrpc must be "2.0"`, "")},
-		{"id null", request("null", "echo"), failure("null", CodeInvalidRequest, "invalid request: id must be a string or an integer, not null", "")},
-		{"id twice", `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`, failure("null", CodeInvalidRequest, "invalid request: member id stands twice", "")},
+		{"not a message", `1`, failure("null", jsonrpc.CodeInvalidRequest, "invalid request: not an object", "")},
+		{"invalid with an id", `{"jsonrpc":"2.0","id":"x"}`, failure(`"x"`, jsonrpc.CodeInvalidRequest, "invalid request: member method is missing", "")},
+		{"invalid notification", `{"jsonrpc":"1.0","method":"echo"}`, failure("null", jsonrpc.CodeInvalidRequest, `invalid request: jsonrpc must be "2.0"`, "")},
+		{"id null", request("null", "echo"), failure("null", jsonrpc.CodeInvalidRequest, "invalid request: id must be a string or an integer, not null", "")},
+		{"id twice", `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`, failure("null", jsonrpc.CodeInvalidRequest, "invalid request: member id stands twice", "")},
 		{"invalid response", `{"jsonrpc":"2.0","id":1,"result":1,"error":1}`, ""},
 		{"invalid response without id", `{"jsonrpc":"2.0","result":1}`, ""},
 	}
@@ -114,18 +121,18 @@ func TestOmitNullID(t *testing.T) {
 		p.want(`[{"jsonrpc":"2.0","error":{"code":-32600,"message":"invalid request: not an object"}}]`)
 		p.conn.SetPolicy(Policy{})
 		p.send(`1`)
-		p.want(failure("null", CodeInvalidRequest, "invalid request: not an object", ""))
+		p.want(failure("null", jsonrpc.CodeInvalidRequest, "invalid request: not an object", ""))
 	}, Options{Policy: Policy{OmitNullID: true}}, nil)
 }
 
 func TestNoHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := memoryPipe(0)
-		c := NewConn(NewFramer(near, nil), nil)
+		near, far := pipes.Memory(0)
+		c := NewConn(jsonrpc.NewFramer(near, nil), nil)
 		p := &peer{t: t, conn: c, link: far, run: make(chan error, 1)}
 		p.start(context.Background())
 		p.send(request(1, "x"), notification("x"))
-		p.want(failure(1, CodeMethodNotFound, "method not found: x", ""))
+		p.want(failure(1, jsonrpc.CodeMethodNotFound, "method not found: x", ""))
 		c.Close()
 	})
 }
@@ -133,8 +140,8 @@ func TestNoHandler(t *testing.T) {
 func TestHandlerFunc(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		results := map[string]string{"two lines": "{\n\"a\":\n1}", "bad": "{", "empty": "", "two": "1 2"}
-		near, far := memoryPipe(0)
-		c := NewConn(NewFramer(near, nil), &Options{Handler: HandlerFunc(func(_ context.Context, r *Request) ([]byte, error) {
+		near, far := pipes.Memory(0)
+		c := NewConn(jsonrpc.NewFramer(near, nil), &Options{Handler: HandlerFunc(func(_ context.Context, r *Request) ([]byte, error) {
 			return []byte(results[string(r.Method)]), nil
 		})})
 		p := &peer{t: t, conn: c, link: far, run: make(chan error, 1)}
@@ -142,8 +149,8 @@ func TestHandlerFunc(t *testing.T) {
 		for method, want := range map[string]string{
 			"two lines": result(1, `{"a":1}`),
 			"empty":     result(1, `null`),
-			"bad":       failure(1, CodeInternalError, "internal error", `{"exception":"jsonwire.SyntaxError"}`),
-			"two":       failure(1, CodeInternalError, "internal error", `{"exception":"jsonwire.SyntaxError"}`),
+			"bad":       failure(1, jsonrpc.CodeInternalError, "internal error", `{"exception":"jsonwire.SyntaxError"}`),
+			"two":       failure(1, jsonrpc.CodeInternalError, "internal error", `{"exception":"jsonwire.SyntaxError"}`),
 		} {
 			p.send(request(1, method))
 			p.want(want)
@@ -178,13 +185,13 @@ func TestDuplicateIDs(t *testing.T) {
 		p.pause()
 		p.want(result(7, "{}"))
 		p.send(request(1, "echo", "[]"))
-		p.want(failure(1, CodeInvalidRequest, twice, ""))
+		p.want(failure(1, jsonrpc.CodeInvalidRequest, twice, ""))
 		p.send(request(1, "ping!"))
-		p.want(failure(1, CodeInvalidRequest, twice, ""))
+		p.want(failure(1, jsonrpc.CodeInvalidRequest, twice, ""))
 		p.send(request(`"ab"`, "echo", "[]"))
-		p.want(failure(`"ab"`, CodeInvalidRequest, twice, ""))
+		p.want(failure(`"ab"`, jsonrpc.CodeInvalidRequest, twice, ""))
 		p.send("[" + request(1, "ping!") + "," + request(1, "echo", "[]") + "]")
-		p.want("[" + failure(1, CodeInvalidRequest, twice, "") + "," + failure(1, CodeInvalidRequest, twice, "") + "]")
+		p.want("[" + failure(1, jsonrpc.CodeInvalidRequest, twice, "") + "," + failure(1, jsonrpc.CodeInvalidRequest, twice, "") + "]")
 		p.send(request(`"1"`, "ping!"), request(7, "ping!"))
 		p.want(result(`"1"`, "{}"), result(7, "{}"))
 		p.open()
@@ -242,7 +249,7 @@ func TestPipeline(t *testing.T) {
 func TestTraceOption(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
-	o := Options{CallTimeout: time.Second, Trace: func(dir Direction, message []byte) {
+	o := Options{CallTimeout: time.Second, Trace: func(dir jsonrpc.Direction, message []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, []string{"> ", "< "}[dir]+string(message))
@@ -264,12 +271,12 @@ func TestTraceOption(t *testing.T) {
 		}
 		step(request(1, "ping!"), "< "+result(1, "{}"))
 		step(request(1, "echo", "[]"), "< "+result(1, "[]"))
-		step(request(1, "no such"), "< "+failure(1, CodeMethodNotFound, "method not found: no such", ""))
+		step(request(1, "no such"), "< "+failure(1, jsonrpc.CodeMethodNotFound, "method not found: no such", ""))
 		step(notification("echo"))
 		step(result(1, "{}"))
 		step("{", "< "+parseFailure("{"))
-		step("["+request(1, "ping!")+","+notification("echo")+",1]", "< ["+result(1, "{}")+","+failure("null", CodeInvalidRequest, "invalid request: not an object", "")+"]")
-		step("[]", "< "+failure("null", CodeInvalidRequest, "invalid request: empty batch", ""))
+		step("["+request(1, "ping!")+","+notification("echo")+",1]", "< ["+result(1, "{}")+","+failure("null", jsonrpc.CodeInvalidRequest, "invalid request: not an object", "")+"]")
+		step("[]", "< "+failure("null", jsonrpc.CodeInvalidRequest, "invalid request: empty batch", ""))
 		p.conn.Notify(t.Context(), "n", nil)
 		p.conn.Call(t.Context(), "m", nil)
 		if diff := cmp.Diff([]string{"< " + notification("n"), "< " + request(1, "m"), "< " + cancelOf(1)}, seen); diff != "" {
@@ -282,7 +289,7 @@ func TestReason(t *testing.T) {
 	for params, want := range map[string]string{
 		`{"reason":"a\u0062"}`: "ab", `{"reason":5}`: "", `{}`: "", `[]`: "", `{"reason":"` + strings.Repeat("x", 200) + `"}`: strings.Repeat("x", 100) + "…",
 	} {
-		if got := CancelReason(parse(t, notification("n", params)), "reason"); got != want {
+		if got := CancelReason(parsed(t, notification("n", params)), "reason"); got != want {
 			t.Errorf("%s: got %q, want %q", params, got, want)
 		}
 	}
@@ -290,8 +297,8 @@ func TestReason(t *testing.T) {
 
 // A request that is done at once costs no memory.
 func TestPingAllocatesNothing(t *testing.T) {
-	near, far := memoryPipe(0)
-	c := NewConn(NewFramer(near, nil), &Options{Handler: pingHandler{}})
+	near, far := pipes.Memory(0)
+	c := NewConn(jsonrpc.NewFramer(near, nil), &Options{Handler: pingHandler{}})
 	done := make(chan error)
 	go func() { done <- c.Run(context.Background()) }()
 	ping := []byte(request(1, "ping") + "\n")
@@ -309,6 +316,10 @@ func TestPingAllocatesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+type customError struct{}
+
+func (*customError) Error() string { return "cannot open /etc/passwd" }
 
 type pingHandler struct{}
 
@@ -332,8 +343,8 @@ func TestLogIsShort(t *testing.T) {
 // A frame that cannot be read is answered, and the stream goes on.
 func TestBadFrames(t *testing.T) {
 	ping, pong := request(1, "ping"), result(1, "{}")
-	tooLarge := failure("null", CodeInvalidRequest, newTooLarge(100).Reason, "")
-	broken := func(reason string) string { return failure("null", CodeParseError, reason, "") }
+	tooLarge := failure("null", jsonrpc.CodeInvalidRequest, skipped(100), "")
+	broken := func(reason string) string { return failure("null", jsonrpc.CodeParseError, reason, "") }
 	tests := []struct {
 		name   string
 		stream string
@@ -350,22 +361,22 @@ func TestBadFrames(t *testing.T) {
 	}
 	for _, test := range tests {
 		for _, foreign := range []bool{false, true} {
-			near, far := memoryPipe(0)
+			near, far := pipes.Memory(0)
 			far.Write([]byte(test.stream))
-			far.out.end(io.EOF)
-			var f Framer = NewFramer(near, &FramerOptions{MaxFrame: 100})
+			far.Out.End(io.EOF)
+			var f jsonrpc.Framer = jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{MaxFrame: 100})
 			p := &peer{t: t, wire: "line"}
 			if test.header {
 				p.wire = "header"
 			}
 			if foreign {
-				f = struct{ Framer }{f}
+				f = struct{ jsonrpc.Framer }{f}
 			}
 			if err := NewConn(f, &Options{Handler: pingHandler{}}).Run(context.Background()); err != nil {
 				t.Errorf("%s: Run returned %v", test.name, err)
 			}
 			var got []string
-			for left := far.in.take(); len(left) > 0; {
+			for left := far.In.Take(); len(left) > 0; {
 				msg, rest, ok := p.cut(left)
 				if !ok {
 					t.Fatalf("%s: cannot read %q", test.name, left)
@@ -392,13 +403,13 @@ func TestWithParams(t *testing.T) {
 	} {
 		c := NewConn(noFramer{}, &Options{MaxDepth: 4})
 		r := &Request{conn: c}
-		if err := Parse([]byte(tt.frame), &r.Message, 0); err != nil {
+		if err := jsonrpc.Parse([]byte(tt.frame), &r.Message, 0); err != nil {
 			t.Fatal(err)
 		}
 		n, err := r.WithParams([]byte(tt.params))
 		switch {
 		case tt.err != "":
-			if err == nil || !strings.Contains(err.Error(), tt.err) || ErrorOf(err).Code != CodeInternalError {
+			if err == nil || !strings.Contains(err.Error(), tt.err) || jsonrpc.ErrorOf(err).Code != jsonrpc.CodeInternalError {
 				t.Errorf("WithParams(%s): %v, want an internal error about %q", tt.params, err, tt.err)
 			}
 			continue

@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
 )
 
 // leaderState is how a connection reads and answers. One goroutine at a time is the leader: it
@@ -71,7 +72,7 @@ func (c *Conn) lead(turn uint64, tookOver bool) {
 		}
 	}()
 	if tookOver {
-		c.src.detach()
+		c.src.Detach()
 	}
 	err, leading := c.read(req, &turn)
 	alive = false
@@ -101,20 +102,20 @@ func (c *Conn) leaderExited(req *Request, turn uint64) {
 // err.
 func (c *Conn) read(req *Request, turn *uint64) (err error, leading bool) {
 	for {
-		frame, err := c.src.next()
+		frame, err := c.src.NextFrame()
 		switch {
 		case c.stopping.Load():
 			return nil, c.flush(turn)
-		case err == nil:
+		case frame != nil:
 			if !c.handleFrame(req, frame, turn) {
 				return nil, false
 			}
-		case err == errNeedMore:
+		case err == nil: // no complete frame is buffered
 			if !c.flush(turn) {
 				return nil, false
 			}
 			c.parked.Store(true)
-			err := c.src.fill(c.isIdle())
+			err := c.src.Fill(c.isIdle())
 			c.parked.Store(false)
 			if err != nil {
 				return err, true
@@ -132,29 +133,29 @@ func (c *Conn) read(req *Request, turn *uint64) (err error, leading bool) {
 // handleReadError answers for a frame that could not be read, or fails a call. It reports whether
 // the stream goes on.
 func (c *Conn) handleReadError(err error) bool {
-	if lost, ok := errors.AsType[*CallError](err); ok {
+	if lost, ok := errors.AsType[*jsonrpc.CallError](err); ok {
 		c.wokeCaller = c.calls.failTransport(lost) || c.wokeCaller
 		return true
 	}
-	if err == ErrGap {
+	if err == jsonrpc.ErrGap {
 		if c.opts.OnGap != nil {
 			c.opts.OnGap()
 		}
 		return true
 	}
-	bad, ok := errors.AsType[*FrameError](err)
+	bad, ok := errors.AsType[*jsonrpc.FrameError](err)
 	if !ok {
 		return false
 	}
 	c.log.Warn("bad frame", "error", bad)
-	large, ok := errors.AsType[*TooLargeError](err)
+	large, ok := errors.AsType[*jsonrpc.TooLargeError](err)
 	switch {
 	case !ok:
-		c.respondError(nil, &Error{Code: bad.Code, Message: bad.Reason})
-	case large.isAnswer(): // no error response: peers do not answer responses
+		c.respondError(nil, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason})
+	case large.Is(jsonrpc.ErrMalformed): // no error response: peers do not answer responses
 		c.wokeCaller = c.calls.failTooLarge(large, c.log) || c.wokeCaller
-	case large.Kind != KindNotification:
-		c.respondError(large.ID, &Error{Code: bad.Code, Message: bad.Reason})
+	case large.Kind != jsonrpc.KindNotification:
+		c.respondError(large.ID, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason})
 	}
 	return true
 }
@@ -162,23 +163,23 @@ func (c *Conn) handleReadError(err error) bool {
 // handleFrame handles one frame and reports whether the goroutine still has the lead.
 func (c *Conn) handleFrame(req *Request, frame []byte, turn *uint64) bool {
 	if c.opts.Trace != nil {
-		c.opts.Trace(Incoming, frame)
+		c.opts.Trace(jsonrpc.Incoming, frame)
 	}
-	if IsBatch(frame) {
+	if jsonrpc.IsBatch(frame) {
 		c.handleBatch(frame)
 		return true
 	}
 	req.clear()
-	if err := Parse(frame, &req.Message, c.opts.MaxDepth); err != nil {
+	if err := jsonrpc.Parse(frame, &req.Message, c.opts.MaxDepth); err != nil {
 		c.rejectMessage(&req.Message, err)
 		return true
 	}
 	switch req.Kind {
-	case KindRequest:
+	case jsonrpc.KindRequest:
 		return c.handleRequest(req, frame, turn)
-	case KindNotification:
+	case jsonrpc.KindNotification:
 		if !c.handleCancel(&req.Message) {
-			c.handleNotification(req, frame)
+			c.handleNotification(req, true)
 		}
 	default:
 		c.wokeCaller = c.calls.resolve(&req.Message, c.log) || c.wokeCaller
@@ -205,7 +206,7 @@ func (c *Conn) handleRequest(r *Request, frame []byte, turn *uint64) bool {
 	case cost != nil && !c.opts.Goroutines && len(frame) <= maxInline && cost.fast():
 		return c.runInline(r, cost, len(frame), turn)
 	}
-	c.startRequest(r, cost, frame)
+	c.startRequest(r, cost)
 	return true
 }
 

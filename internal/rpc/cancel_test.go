@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpwire/internal/test/pipes"
+	"mcpwire/jsonrpc"
 )
 
 func TestCancelRunning(t *testing.T) {
@@ -90,7 +93,7 @@ func TestCancelQueued(t *testing.T) {
 		}
 		p.want(result(6, "{}"))
 		p.send(request(3, "echo", "[]"), request(5, "echo", "[]")) // 3 is still in flight, 5 is free
-		p.want(failure(3, CodeInvalidRequest, errDuplicateID.Message, ""))
+		p.want(failure(3, jsonrpc.CodeInvalidRequest, errDuplicateID.Message, ""))
 		p.open()
 		p.wantAnyOrder(result(1, `"deaf"`), result(2, `"deaf"`), result(3, "1"), result(5, "[]"))
 		if n := ran.Load(); n != 1 {
@@ -127,15 +130,16 @@ func TestRequestTimeout(t *testing.T) {
 		p.want(result(5, "{}"))
 		elapse(2 * time.Second)
 		p.wantAnyOrder(
-			failure(1, CodeInternalError, "request timed out", exceeded), result(2, `"but there"`),
-			notification("late"), result(3, "1"), failure(4, CodeInternalError, "request timed out", exceeded),
+			failure(1, jsonrpc.CodeInternalError, "request timed out", exceeded), result(2, `"but there"`),
+			notification("late"), result(3, "1"), failure(4, jsonrpc.CodeInternalError, "request timed out", exceeded),
 		)
 	}, Options{RequestTimeout: time.Minute}, m)
 }
 
 // A timeout that is over before the context is ready.
 func TestRequestTimeoutAtOnce(t *testing.T) {
-	c := NewConn(NewFramer(duplex{newHalf(0), newHalf(0)}, nil), &Options{RequestTimeout: 1})
+	near, _ := pipes.Memory(0)
+	c := NewConn(jsonrpc.NewFramer(near, nil), &Options{RequestTimeout: 1})
 	defer c.Close()
 	for range 1000 {
 		ctx := new(Context)

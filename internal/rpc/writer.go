@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"bytes"
@@ -8,12 +8,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcpwire/jsonrpc"
 )
 
 // A writer collects framed messages and writes many at a time when they come fast. It has no
 // goroutine: a sender that finds nobody writing writes all pending messages.
 type writer struct {
-	src source
+	src Source
 	// max limits the pending bytes before senders wait. The leader may have twice as much for its
 	// responses.
 	max int
@@ -40,7 +42,10 @@ type writer struct {
 	transport MessageTransport
 }
 
-func (w *writer) init(src source, limit int, owner interface{ stop(cause error) }, wg *sync.WaitGroup) {
+// maxIdleMemory limits the memory of a written message that is kept for the next ones, in bytes.
+const maxIdleMemory = 1 << 20
+
+func (w *writer) init(src Source, limit int, owner interface{ stop(cause error) }, wg *sync.WaitGroup) {
 	w.src, w.max, w.owner, w.wg = src, limit, owner, wg
 	w.hasRoom.L = &w.mu
 	if s, ok := src.(*frameSource); ok {
@@ -84,7 +89,7 @@ func (w *writer) send(buf *[]byte, allowed func() bool) error {
 		w.hasRoom.Wait()
 	}
 	if allowed != nil && !allowed() {
-		return ErrRequestEnded
+		return jsonrpc.ErrRequestEnded
 	}
 	if w.transport != nil {
 		return w.transportLocked(context.Background(), *buf)
@@ -162,7 +167,7 @@ func postError(err error) error {
 	if _, ok := errors.AsType[*noRoomError](err); ok || err == nil {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrClosed, err)
+	return fmt.Errorf("%w: %w", jsonrpc.ErrClosed, err)
 }
 
 // start writes the queued messages on a goroutine of wg.
@@ -234,9 +239,9 @@ func (w *writer) drainLocked() error {
 		w.pending, w.spare, w.leaderBytes = w.spare[:0], nil, 0
 		w.size.Store(0)
 		w.mu.Unlock()
-		err := w.src.write(p)
+		err := w.src.WriteFrames(p)
 		w.mu.Lock()
-		if cap(p) <= maxIdleBuffer || len(p) > cap(p)/4 {
+		if cap(p) <= maxIdleMemory || len(p) > cap(p)/4 {
 			w.spare = p
 		}
 		if err != nil && w.err == nil {
@@ -273,7 +278,7 @@ func (w *writer) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
-		w.err = ErrClosed
+		w.err = jsonrpc.ErrClosed
 	}
 	w.pending, w.leaderBytes = nil, 0
 	w.size.Store(0)

@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"bytes"
@@ -14,6 +14,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpwire/internal/test/pipes"
+	"mcpwire/jsonrpc"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -70,7 +73,7 @@ func (h *mux) Prepare(r *Request) *CostEstimate {
 func (h *mux) Handle(r *Request, dst []byte) ([]byte, error) {
 	m := r.Route.(method)
 	if m == nil {
-		return nil, MethodNotFound(string(r.Method))
+		return nil, jsonrpc.MethodNotFound(string(r.Method))
 	}
 	ctx := new(Context)
 	r.InitContext(ctx, TraceOf(r.Params))
@@ -87,7 +90,7 @@ type peer struct {
 	t    *testing.T
 	wire string
 	conn *Conn
-	link duplex // the peer's end
+	link pipes.End // the peer's end
 	log  *logBuffer
 	run  chan error
 	left []byte // received, but not a whole message yet
@@ -111,7 +114,7 @@ func everyMode(t *testing.T, test func(t *testing.T, p *peer), o Options, m meth
 // its params, "ping!" {}, "wait" waits until the gate is opened or the context ends, "deaf" for the
 // gate alone, and "slow" for a second.
 func newPeer(t *testing.T, way runMode, wire string, o Options, m methods) *peer {
-	near, far := memoryPipe(0)
+	near, far := pipes.Memory(0)
 	p := &peer{t: t, wire: wire, link: far, log: new(logBuffer), run: make(chan error, 1), gate: make(chan struct{})}
 	h := &mux{way, methods{
 		"echo":  func(ctx context.Context, r *Request) (string, error) { return string(r.Params), nil },
@@ -139,9 +142,9 @@ func newPeer(t *testing.T, way runMode, wire string, o Options, m methods) *peer
 	p.methods = h.methods
 	o.Handler, o.Goroutines = h, way.threads
 	o.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	var f Framer = NewFramer(near, nil)
+	var f jsonrpc.Framer = jsonrpc.NewFramer(near, nil)
 	if wire == "foreign" {
-		f = struct{ Framer }{f}
+		f = struct{ jsonrpc.Framer }{f}
 	}
 	p.conn = NewConn(f, &o)
 	return p
@@ -153,7 +156,7 @@ func (p *peer) play(test func(t *testing.T, p *peer)) {
 	defer func() {
 		p.open()
 		p.conn.Close()
-		p.link.out.close() // a test that failed may still be sending
+		p.link.Out.Close() // a test that failed may still be sending
 		synctest.Wait()
 		p.checkCounts()
 		if p.t.Failed() {
@@ -236,7 +239,7 @@ func result(id any, value string) string {
 func cancelOf(id any) string { return notification("$/cancelRequest", fmt.Sprintf(`{"id":%v}`, id)) }
 
 // failure is an error response. data may be empty.
-func failure(id any, code Code, message, data string) string {
+func failure(id any, code jsonrpc.Code, message, data string) string {
 	if data != "" {
 		data = `,"data":` + data
 	}
@@ -245,12 +248,19 @@ func failure(id any, code Code, message, data string) string {
 
 // parseFailure is the answer to what is not JSON.
 func parseFailure(frame string) string {
-	var m Message
-	return string(AppendError(nil, nil, Parse([]byte(frame), &m, 0).(*Error), true))
+	var m jsonrpc.Message
+	return string(jsonrpc.AppendError(nil, nil, jsonrpc.Parse([]byte(frame), &m, 0).(*jsonrpc.Error), true))
+}
+
+func block(msg string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(msg), msg) }
+
+// skipped is what a frame above the limit is answered with.
+func skipped(limit int) string {
+	return fmt.Sprintf("frame of more than %d bytes was skipped: send less, or raise the receiver's frame limit", limit)
 }
 
 // hangUp ends the connection's input.
-func (p *peer) hangUp() { p.link.out.end(io.EOF) }
+func (p *peer) hangUp() { p.link.Out.End(io.EOF) }
 
 // pause lets a quarter of a second go by and everything happen that does within it, take-overs
 // included.
@@ -262,7 +272,7 @@ func (p *peer) pause() {
 // received returns the messages that have come until now.
 func (p *peer) received() []string {
 	synctest.Wait()
-	p.left = append(p.left, p.link.in.take()...)
+	p.left = append(p.left, p.link.In.Take()...)
 	var msgs []string
 	for {
 		msg, rest, ok := p.cut(p.left)

@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"errors"
@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
 )
 
-var errDuplicateID = &Error{Code: CodeInvalidRequest, Message: "invalid request: a request with this id is still in flight"}
+var errDuplicateID = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "invalid request: a request with this id is still in flight"}
 
 // inFlight holds the requests that the leader does not run: those on other goroutines and those in
 // the queue.
@@ -43,7 +44,7 @@ type inFlight struct {
 const requestCost = 512
 
 // contains reports whether a request with the given id is in flight.
-func (f *inFlight) contains(id ID) bool {
+func (f *inFlight) contains(id jsonrpc.ID) bool {
 	if f.count.Load() == 0 {
 		return false
 	}
@@ -89,7 +90,7 @@ func (f *inFlight) untrackLocked(r *Request) {
 }
 
 // cancel cancels the request with the given id, and reports whether there was one.
-func (f *inFlight) cancel(id ID) bool {
+func (f *inFlight) cancel(id jsonrpc.ID) bool {
 	f.mu.Lock()
 	r := f.requests.get(id)
 	if r != nil {
@@ -153,33 +154,27 @@ func (f *inFlight) methods() []string {
 	return names
 }
 
-// copyRequest returns a copy of r that uses neither the leader's Request nor its buffer. frame is
-// the text of r, which may be a part of the frame that was read.
-func (c *Conn) copyRequest(r *Request, frame []byte) *Request {
+// copyRequest returns a copy of r that uses neither the leader's Request nor its buffer. whole says
+// that r is all of the frame that src has read last, so that the copy may take over the buffer.
+func (c *Conn) copyRequest(r *Request, whole bool) *Request {
 	n := requests.Get().(*Request)
 	n.clear()
 	n.conn, n.Route, n.State, n.cost, n.batch, n.base, n.lifetime, n.Message = c, r.Route, r.State, r.cost, r.batch, r.base, r.lifetime, r.Message
+	frame := r.Raw()
 	n.size = len(frame) + requestCost
-	if !c.detached && len(frame) > maxCopy && len(frame) == len(r.text) && c.src.bufferSize() <= maxWaste*len(frame) {
+	if whole && len(frame) > maxCopy && c.src.BufferSize() <= maxWaste*len(frame) {
 		n.readBuf = frame
-		c.src.detach()
+		c.src.Detach()
 		return n
 	}
-	n.frame = append(n.frame[:0], frame...)
-	if len(frame) == len(r.text) {
-		n.setText(n.frame)
-		return n
-	}
-	if err := Parse(n.frame, &n.Message, c.opts.MaxDepth); err != nil {
-		n.failure = err // impossible: it was parsed as a member of a batch
-	}
+	n.frame = n.Move(n.frame)
 	return n
 }
 
-// startRequest runs the request on another goroutine, or queues it.
-func (c *Conn) startRequest(r *Request, cost *CostEstimate, frame []byte) {
+// startRequest runs the request, which is a whole frame, on another goroutine, or queues it.
+func (c *Conn) startRequest(r *Request, cost *CostEstimate) {
 	r.cost = cost
-	c.enqueue(c.copyRequest(r, frame))
+	c.enqueue(c.copyRequest(r, true))
 }
 
 // enqueue starts or queues r, which must not use the leader's memory.
@@ -194,7 +189,7 @@ func (c *Conn) enqueue(r *Request) {
 		t.mu.Unlock()
 		e := errDuplicateID
 		if overloaded {
-			e = Errorf(CodeInternalError, "overloaded: %d requests are in flight and %d bytes are queued", t.running.Load(), c.opts.MaxQueueBytes)
+			e = jsonrpc.Errorf(jsonrpc.CodeInternalError, "overloaded: %d requests are in flight and %d bytes are queued", t.running.Load(), c.opts.MaxQueueBytes)
 		}
 		c.rejectRequest(r, e)
 		r.release()
@@ -304,28 +299,29 @@ func (c *Conn) dequeueLocked() (next *Request) {
 // release returns the request's memory to the pools.
 func (r *Request) release() {
 	if r.readBuf != nil {
-		putBuffer(r.readBuf)
+		r.conn.src.Release(r.readBuf)
 		r.readBuf = nil
 	}
-	if cap(r.reply) > maxIdleBuffer {
+	if cap(r.reply) > maxIdleMemory {
 		r.reply = nil
 	}
 	if cap(r.frame) > 2*maxCopy {
 		r.frame = nil
 	}
-	r.Message = Message{}
+	r.Message = jsonrpc.Message{}
 	requests.Put(r)
 }
 
 // handleNotification runs the handler of a notification here if it is Immediate, and otherwise
-// queues the notification for one goroutine that handles them in order. frame is the text of r.
-func (c *Conn) handleNotification(r *Request, frame []byte) {
+// queues the notification for one goroutine that handles them in order. whole is as for
+// copyRequest.
+func (c *Conn) handleNotification(r *Request, whole bool) {
 	if r.prepare() == Immediate {
 		r.respond()
 		return
 	}
 	t := &c.inFlight
-	r = c.copyRequest(r, frame)
+	r = c.copyRequest(r, whole)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// Check under the lock that closing takes, since closing waits for the goroutine below.
@@ -383,7 +379,7 @@ func (c *Conn) nextNotification() (notification, r *Request) {
 }
 
 // handleCancel handles a cancellation, and reports whether n was one.
-func (c *Conn) handleCancel(n *Message) bool {
+func (c *Conn) handleCancel(n *jsonrpc.Message) bool {
 	id, reason, ok := c.opts.Cancellation.Target(n)
 	if !ok {
 		return false
@@ -394,13 +390,13 @@ func (c *Conn) handleCancel(n *Message) bool {
 }
 
 // rejectMessage answers an invalid message, unless it looks like a response: then the call fails.
-func (c *Conn) rejectMessage(m *Message, err error) {
-	var e *Error
+func (c *Conn) rejectMessage(m *jsonrpc.Message, err error) {
+	var e *jsonrpc.Error
 	if !errors.As(err, &e) {
 		return
 	}
 	c.log.Warn("bad message", "error", e, "id", clip.String(m.ID, 100))
-	if m.Kind == KindResponse || m.Kind == KindError {
+	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
 		c.wokeCaller = c.calls.failMalformed(m.ID, e) || c.wokeCaller
 		return
 	}
@@ -408,26 +404,26 @@ func (c *Conn) rejectMessage(m *Message, err error) {
 }
 
 // respondError queues an error response. The leader writes it before it waits.
-func (c *Conn) respondError(id ID, e *Error) {
+func (c *Conn) respondError(id jsonrpc.ID, e *jsonrpc.Error) {
 	if !c.mayRespond(id) {
 		return
 	}
-	buf := c.src.begin(nil)
+	buf := c.src.BeginFrame(nil)
 	start := len(buf)
-	buf = AppendError(buf, id, e, !c.has(policyOmitNullID))
+	buf = jsonrpc.AppendError(buf, id, e, !c.has(policyOmitNullID))
 	if c.opts.Trace != nil {
-		c.opts.Trace(Outgoing, buf[start:])
+		c.opts.Trace(jsonrpc.Outgoing, buf[start:])
 	}
-	buf = c.src.finish(buf, 0)
+	buf = c.src.FinishFrame(buf, 0)
 	if err := c.w.put(&buf); err != nil {
 		c.log.Debug("answer not sent", "error", err)
 	}
 }
 
 // rejectRequest answers a request, which may be part of a batch, with an error.
-func (c *Conn) rejectRequest(r *Request, e *Error) {
+func (c *Conn) rejectRequest(r *Request, e *jsonrpc.Error) {
 	if r.batch != nil {
-		r.batch.add(c, AppendError(nil, r.ID, e, true), true)
+		r.batch.add(c, jsonrpc.AppendError(nil, r.ID, e, true), true)
 		return
 	}
 	c.respondError(r.ID, e)
@@ -447,8 +443,8 @@ type requestSet struct {
 }
 
 // get returns the request with the given id, or nil.
-func (s *requestSet) get(id ID) *Request {
-	key := id.canonical()
+func (s *requestSet) get(id jsonrpc.ID) *Request {
+	key := id.Canonical()
 	if s.single != nil && string(s.id[:s.idLen]) == string(key) {
 		return s.single
 	}
@@ -457,7 +453,7 @@ func (s *requestSet) get(id ID) *Request {
 
 // add adds a request.
 func (s *requestSet) add(r *Request) {
-	key := r.ID.canonical()
+	key := r.ID.Canonical()
 	if s.single == nil && len(key) <= len(s.id) {
 		s.single, s.idLen = r, copy(s.id[:], key)
 		return

@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpwire/internal/test/pipes"
+	"mcpwire/jsonrpc"
 )
 
 // onGoroutines are the ways in which slow handlers run on goroutines of their own from the start.
@@ -101,9 +104,9 @@ func TestOverload(t *testing.T) {
 					}
 					p.want()
 					p.send(request(7, "deaf", `["`+strings.Repeat("x", 300)+`"]`), request(8, "echo", `["`+strings.Repeat("x", 300)+`"]`))
-					p.want(failure(7, CodeInternalError, message, ""), failure(8, CodeInternalError, message, ""))
+					p.want(failure(7, jsonrpc.CodeInternalError, message, ""), failure(8, jsonrpc.CodeInternalError, message, ""))
 					p.send("[" + request(9, "deaf", `["`+strings.Repeat("x", 300)+`"]`) + "," + request(10, "ping!") + "]")
-					p.want("[" + failure(9, CodeInternalError, message, "") + "," + result(10, "{}") + "]")
+					p.want("[" + failure(9, jsonrpc.CodeInternalError, message, "") + "," + result(10, "{}") + "]")
 					p.send(request(11, "ping!"), cancelOf(3), request(3, "ping!"))
 					p.want(result(11, "{}"), result(3, "{}"))
 					p.open()
@@ -125,8 +128,8 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 			t.Run(way.name+", "+method, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := newPeer(t, way, "line", Options{MaxInFlight: 10, MaxPendingBytes: limit, MaxQueueBytes: 10 * requestCost}, nil)
-					p.link.in.limit = 1000
-					p.link.out.limit = 1000
+					p.link.In.Limit = 1000
+					p.link.Out.Limit = 1000
 					p.play(func(t *testing.T, p *peer) {
 						const n = 5000
 						var sent sync.WaitGroup
@@ -145,7 +148,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 								t.Fatalf("%d bytes are pending, limit %d", got, limit)
 							}
 						}
-						if len(p.link.out.buf) != 1000 {
+						if p.link.Out.Len() != 1000 {
 							t.Fatal("the connection reads on all the same")
 						}
 						var got []string
@@ -203,7 +206,7 @@ func TestSlowWriter(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPeer(t, way, "line", Options{}, nil)
-				p.link.in.limit = 100
+				p.link.In.Limit = 100
 				p.play(func(t *testing.T, p *peer) {
 					var got []string
 					var want []string
@@ -232,11 +235,11 @@ func TestWriterFails(t *testing.T) {
 		p.send(request(1, "wait"), request(2, "deaf"))
 		p.pause()
 		p.received()
-		p.link.in.close() // the peer does not read any more, and says so
+		p.link.In.Close() // the peer does not read any more, and says so
 		p.send(request(3, "ping!"))
 		p.pause()
 		got := <-call
-		if !errors.Is(got.err, ErrClosed) || !strings.Contains(got.err.Error(), "io: read/write on closed pipe") {
+		if !errors.Is(got.err, jsonrpc.ErrClosed) || !strings.Contains(got.err.Error(), "io: read/write on closed pipe") {
 			t.Errorf("the call ended with %+v", got)
 		}
 		p.open()
@@ -253,10 +256,10 @@ func (f *failures) stop(cause error) { *f = append(*f, cause) }
 
 func TestWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := memoryPipe(10)
+		near, far := pipes.Memory(10)
 		var failed failures
 		var w writer
-		w.init(sourceOf(NewFramer(near, nil)), 100, &failed, new(sync.WaitGroup))
+		w.init(sourceOf(jsonrpc.NewFramer(near, nil)), 100, &failed, new(sync.WaitGroup))
 		buf := []byte(strings.Repeat("a", 50))
 		text := buf
 		if err := w.put(&buf); err != nil || len(buf) != 0 {
@@ -281,13 +284,13 @@ func TestWriter(t *testing.T) {
 		}
 		refused := []byte("c")
 		go func() {
-			if err := w.send(&refused, func() bool { return false }); err != ErrRequestEnded {
+			if err := w.send(&refused, func() bool { return false }); err != jsonrpc.ErrRequestEnded {
 				t.Errorf("send that is not allowed: %v", err)
 			}
 			done.Add(1)
 		}()
 		for range 200 {
-			far.in.take()
+			far.In.Take()
 			synctest.Wait()
 		}
 		if n := done.Load(); n != 6 || w.queued() != 0 {
@@ -296,7 +299,7 @@ func TestWriter(t *testing.T) {
 		if string(text) == "" || w.flush() != nil {
 			t.Error("flush of nothing")
 		}
-		far.in.close()
+		far.In.Close()
 		b := []byte("d")
 		if err := w.send(&b, nil); err == nil {
 			t.Error("no error")
@@ -340,10 +343,10 @@ func TestMaxInFlightBytes(t *testing.T) {
 // once the leader has read what it says.
 func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := memoryPipe(10)
+		near, far := pipes.Memory(10)
 		var w writer
 		var wg sync.WaitGroup
-		w.init(sourceOf(NewFramer(near, nil)), 100, new(failures), &wg)
+		w.init(sourceOf(jsonrpc.NewFramer(near, nil)), 100, new(failures), &wg)
 		post := func(n int) error {
 			b := []byte(strings.Repeat("x", n))
 			return w.postWithin(t.Context(), 0, &b)
@@ -375,7 +378,7 @@ func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 			t.Error("the leader would not wait though the peer takes none of its answers")
 		}
 		for range 400 {
-			far.in.take()
+			far.In.Take()
 			synctest.Wait()
 		}
 		senders.Wait()

@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"mcpwire/internal/test/pipes"
+	"mcpwire/jsonrpc"
 )
 
 // A stressHandler answers both sides of a connection under stress. Its paces learn, so that each
@@ -96,7 +99,7 @@ func (h *stressHandler) once(c *Conn, who, i int) error {
 	switch {
 	case method == "hang" && errors.Is(err, context.DeadlineExceeded):
 		return nil
-	case method == "panic" && errors.Is(err, &Error{Code: CodeInternalError}):
+	case method == "panic" && errors.Is(err, &jsonrpc.Error{Code: jsonrpc.CodeInternalError}):
 		return nil
 	case method == "no such":
 		return nil // no pace: a goroutine of its own, and whatever it is
@@ -119,22 +122,22 @@ func TestStress(t *testing.T) {
 		length /= 4
 	}
 	for _, procs := range []int{runtime.GOMAXPROCS(0), 1} {
-		for k, transport := range transports {
+		for k, transport := range pipes.Transports {
 			for _, threads := range []bool{false, true} {
-				if strings.Contains(transport.name, "10 bytes") || threads && k%2 == 0 {
+				if strings.Contains(transport.Name, "10 bytes") || threads && k%2 == 0 {
 					continue
 				}
-				t.Run(fmt.Sprintf("GOMAXPROCS=%d, %s, goroutines=%v", procs, transport.name, threads), func(t *testing.T) {
+				t.Run(fmt.Sprintf("GOMAXPROCS=%d, %s, goroutines=%v", procs, transport.Name, threads), func(t *testing.T) {
 					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-					x, y := transport.open(t)
-					stress(t, NewFramer(x, &FramerOptions{Framing: Framing(1 + k%2)}), NewFramer(y, nil), threads, k, length)
+					x, y := transport.Open(t)
+					stress(t, jsonrpc.NewFramer(x, &jsonrpc.FramerOptions{Framing: jsonrpc.Framing(1 + k%2)}), jsonrpc.NewFramer(y, nil), threads, k, length)
 				})
 			}
 		}
 	}
 }
 
-func stress(t *testing.T, fa, fb *StreamFramer, threads bool, how int, length time.Duration) {
+func stress(t *testing.T, fa, fb jsonrpc.Framer, threads bool, how int, length time.Duration) {
 	ha, hb := newStressHandler(), newStressHandler()
 	o := Options{Goroutines: threads, MaxInFlight: 20, MaxPendingBytes: 100 << 10, DrainTimeout: 5 * time.Second}
 	oa, ob := o, o
@@ -162,7 +165,7 @@ func stress(t *testing.T, fa, fb *StreamFramer, threads bool, how int, length ti
 				}
 				if err := h.once(c, who, i); err != nil {
 					// In the end calls fail, and with them handlers on the other side.
-					if !ending.Load() || !errors.Is(err, ErrClosed) && !errors.Is(err, &Error{Code: CodeInternalError}) && !strings.Contains(err.Error(), "send: ") {
+					if !ending.Load() || !errors.Is(err, jsonrpc.ErrClosed) && !errors.Is(err, &jsonrpc.Error{Code: jsonrpc.CodeInternalError}) && !strings.Contains(err.Error(), "send: ") {
 						t.Errorf("caller %d: %v", who, err)
 					}
 					return

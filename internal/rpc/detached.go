@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -7,23 +7,18 @@ import (
 	"io"
 	"log/slog"
 	"time"
-)
 
-// A Sender sends messages to the peer. Each message is JSON text on one line, valid until Send
-// returns. Send is not called concurrently. If it fails, the message is lost: a call then fails,
-// and so does [Context.Notify].
-type Sender interface {
-	Send(message []byte) error
-}
+	"mcpwire/jsonrpc"
+)
 
 // A Delivery is one incoming request of a detached connection.
 type Delivery struct {
 	// Message and its slices must be valid until [Conn.Deliver] returns.
-	Message *Message
+	Message *jsonrpc.Message
 	// Sender takes messages that precede the response: the request's notifications, and the calls
 	// that its handler makes. Nil means the connection's sender. It is not used after Deliver
 	// returns, unless the response is deferred.
-	Sender Sender
+	Sender jsonrpc.Sender
 	// Untracked says that the id need not be unique and that only the end of its context cancels
 	// the request: the connection does not track it.
 	Untracked bool
@@ -46,14 +41,14 @@ type Delivery struct {
 	onUnsent func()
 }
 
-// Parse is like the function [Parse], but parses into memory of the Delivery and sets Message to
+// Parse is like [jsonrpc.Parse], but parses into memory of the Delivery and sets Message to
 // it; the next Parse reuses that memory. The frame must be valid for as long as Message is used.
 func (d *Delivery) Parse(frame []byte, maxDepth int) error {
 	if d.request == nil {
 		d.request = new(Request)
 	}
 	d.Message = &d.request.Message
-	return Parse(frame, d.Message, maxDepth)
+	return jsonrpc.Parse(frame, d.Message, maxDepth)
 }
 
 // ReportSent reports whether the response that [Conn.Deliver] returned was sent. A transport that
@@ -87,7 +82,7 @@ func (d *Delivery) acquire() (r *Request, reused bool) {
 // The connection is not run and starts no reader. It lasts until [Conn.Close], which cancels
 // requests but waits only for notifications. The transport limits the number of requests.
 // Options.Goroutines has no effect.
-func NewDetached(out Sender, opts *Options) *Conn {
+func NewDetached(out jsonrpc.Sender, opts *Options) *Conn {
 	c := new(Conn)
 	f := &struct {
 		senderFramer
@@ -103,7 +98,7 @@ func NewDetached(out Sender, opts *Options) *Conn {
 // A senderFramer adapts a Sender to the writer of a Conn. A lost message does not end the
 // connection: the next one may get through.
 type senderFramer struct {
-	Sender
+	jsonrpc.Sender
 	conn *Conn
 }
 
@@ -116,15 +111,15 @@ func (f *senderFramer) WriteFrame(frame []byte) error {
 		return nil
 	}
 	f.conn.log.Debug("message not sent", "error", err)
-	var m Message
-	if Parse(frame, &m, f.conn.opts.MaxDepth) == nil && m.Kind == KindRequest {
+	var m jsonrpc.Message
+	if jsonrpc.Parse(frame, &m, f.conn.opts.MaxDepth) == nil && m.Kind == jsonrpc.KindRequest {
 		f.conn.calls.failCall(m.ID, &sendError{err})
 	}
 	return nil
 }
 
 // failCall fails the call with the given id after its request was not sent.
-func (t *callTable) failCall(id ID, err error) {
+func (t *callTable) failCall(id jsonrpc.ID, err error) {
 	n, ok := t.numberOf(id)
 	if !ok {
 		return
@@ -149,7 +144,7 @@ func (c *Conn) closeDetached() {
 	c.stop(nil)
 	close(c.draining)
 	c.inFlight.cancelAll()
-	c.calls.failAll(ErrClosed)
+	c.calls.failAll(jsonrpc.ErrClosed)
 	c.w.close()
 	c.waitTimeout(c.opts.DrainTimeout)
 	close(c.done)
@@ -159,16 +154,16 @@ func (c *Conn) closeDetached() {
 var errNotDetached = errors.New("jsonrpc: Deliver on a connection that reads for itself")
 
 // Deliver handles a request on the calling goroutine and appends the response to dst, without
-// framing. err is the handler's error; the response holds it as [ErrorOf] maps it. If a
-// notification canceled the request, Deliver appends no response and returns [ErrRequestEnded]. The
-// request's context has the values of ctx and ends with it, or with Delivery.Lifetime. Many
-// goroutines may call Deliver at once.
+// framing. err is the handler's error; the response holds it as [jsonrpc.ErrorOf] maps it. If a
+// notification canceled the request, Deliver appends no response and returns
+// [jsonrpc.ErrRequestEnded]. The request's context has the values of ctx and ends with it, or with
+// Delivery.Lifetime. Many goroutines may call Deliver at once.
 func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response []byte, err error) {
 	if !c.detached {
 		panic(errNotDetached)
 	}
 	if c.opts.Trace != nil {
-		c.opts.Trace(Incoming, d.Message.text)
+		c.opts.Trace(jsonrpc.Incoming, d.Message.Raw())
 	}
 	r, reused := d.acquire()
 	d.onUnsent = nil
@@ -185,13 +180,13 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 		if !reused {
 			r.release()
 		}
-		return c.traceOutgoing(AppendError(dst, d.Message.ID, rejection, true), start), rejection
+		return c.traceOutgoing(jsonrpc.AppendError(dst, d.Message.ID, rejection, true), start), rejection
 	}
 	deferred := false
 	defer func() { // also runs after runtime.Goexit
 		d.onUnsent = r.onUnsent
 		if !deferred && !c.finishRequest(r, d.Untracked) {
-			response, err = dst[:start], ErrRequestEnded
+			response, err = dst[:start], jsonrpc.ErrRequestEnded
 			d.ReportSent(false)
 		}
 		if !reused {
@@ -213,13 +208,13 @@ var deliveredBatch = new(batch)
 // traceOutgoing passes an outgoing message to Options.Trace.
 func (c *Conn) traceOutgoing(dst []byte, start int) []byte {
 	if c.opts.Trace != nil {
-		c.opts.Trace(Outgoing, dst[start:])
+		c.opts.Trace(jsonrpc.Outgoing, dst[start:])
 	}
 	return dst
 }
 
 // admit adds the request to those in flight.
-func (c *Conn) admit(r *Request, untracked bool) *Error {
+func (c *Conn) admit(r *Request, untracked bool) *jsonrpc.Error {
 	t := &c.inFlight
 	if untracked {
 		return nil
@@ -227,7 +222,7 @@ func (c *Conn) admit(r *Request, untracked bool) *Error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.stopping.Load() {
-		return Errorf(CodeInternalError, "the connection is closed")
+		return jsonrpc.Errorf(jsonrpc.CodeInternalError, "the connection is closed")
 	}
 	if t.requests.get(r.ID) != nil {
 		return errDuplicateID
@@ -270,11 +265,11 @@ func (c *Conn) serve(r *Request, dst []byte) ([]byte, error) {
 	if _, ok := err.(*Deferred); ok && r.mayDefer {
 		return dst, err
 	}
-	e := ErrorOf(err)
-	if e.Code == CodeInternalError && !r.canceled.Load() && r.lifetime.Err() == nil {
+	e := jsonrpc.ErrorOf(err)
+	if e.Code == jsonrpc.CodeInternalError && !r.canceled.Load() && r.lifetime.Err() == nil {
 		c.logError(r, err)
 	}
-	return AppendError(dst[:start], r.ID, e, true), err
+	return jsonrpc.AppendError(dst[:start], r.ID, e, true), err
 }
 
 // startTime returns the current time if errors are logged, and otherwise the zero time.
@@ -289,27 +284,27 @@ func (c *Conn) startTime() time.Time {
 // Immediate are copied and handled in order on another goroutine. A notification beyond
 // Options.MaxQueueBytes is dropped with a warning. The handler's context has the values of ctx, but
 // does not end with it.
-func (c *Conn) DeliverNotification(ctx context.Context, m *Message) {
+func (c *Conn) DeliverNotification(ctx context.Context, m *jsonrpc.Message) {
 	if !c.detached {
 		panic(errNotDetached)
 	}
 	if c.opts.Trace != nil {
-		c.opts.Trace(Incoming, m.text)
+		c.opts.Trace(jsonrpc.Incoming, m.Raw())
 	}
 	if c.stopping.Load() || c.handleCancel(m) {
 		return
 	}
-	c.handleNotification(&Request{Message: *m, conn: c, base: context.WithoutCancel(ctx)}, m.text)
+	c.handleNotification(&Request{Message: *m, conn: c, base: context.WithoutCancel(ctx)}, false)
 }
 
 // DeliverResponse passes a response to the pending call it belongs to, and reports whether there
 // was one.
-func (c *Conn) DeliverResponse(m *Message) bool {
+func (c *Conn) DeliverResponse(m *jsonrpc.Message) bool {
 	if !c.detached {
 		panic(errNotDetached)
 	}
 	if c.opts.Trace != nil {
-		c.opts.Trace(Incoming, m.text)
+		c.opts.Trace(jsonrpc.Incoming, m.Raw())
 	}
 	return c.calls.resolve(m, c.log)
 }
@@ -334,7 +329,7 @@ func (c *Context) send(message []byte) (sent bool, err error) {
 		return false, nil
 	}
 	if trace := c.conn.opts.Trace; trace != nil {
-		trace(Outgoing, message)
+		trace(jsonrpc.Outgoing, message)
 	}
 	if err := c.sender.Send(message); err != nil {
 		return false, &sendError{err}
@@ -344,12 +339,12 @@ func (c *Context) send(message []byte) (sent bool, err error) {
 
 // notifyDirect is Notify for a request with a sender.
 func (c *Context) notifyDirect(method string, params []byte) error {
-	sent, err := c.send(AppendNotification(nil, method, params))
+	sent, err := c.send(jsonrpc.AppendNotification(nil, method, params))
 	switch {
 	case err != nil:
 		return fmt.Errorf("notify %s: %w", method, err)
 	case !sent:
-		return fmt.Errorf("notify %s: %w", method, ErrRequestEnded)
+		return fmt.Errorf("notify %s: %w", method, jsonrpc.ErrRequestEnded)
 	}
 	return nil
 }
@@ -371,7 +366,7 @@ func (p *Pending) sendCall(ctx context.Context, message []byte) (sent bool, err 
 // there.
 func (p *Pending) cancelCall(method string, params []byte) (sent bool) {
 	if r := p.sentVia.Load(); r != nil {
-		sent, _ = r.send(AppendNotification(nil, method, params))
+		sent, _ = r.send(jsonrpc.AppendNotification(nil, method, params))
 	}
 	return sent
 }
@@ -385,7 +380,7 @@ type Deferred struct {
 	Result func(dst []byte) []byte
 
 	conn *Conn
-	id   ID
+	id   jsonrpc.ID
 	ctx  *Context
 }
 

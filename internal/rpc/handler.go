@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
 )
 
 // A Handler answers a connection's incoming requests and handles its notifications.
@@ -21,9 +21,9 @@ type Handler interface {
 	// CostEstimate as its measurements suggest. Prepare may set r.Route for Handle.
 	Prepare(r *Request) *CostEstimate
 	// Handle answers a request. It appends the result's JSON text, without raw line breaks, to dst
-	// and returns it, or returns an error, which [ErrorOf] maps to the wire. For a notification,
-	// the result is ignored and the error is logged. Handle may run for many requests at once. r
-	// and its slices are valid until it returns. A panic fails only this request.
+	// and returns it, or returns an error, which [jsonrpc.ErrorOf] maps to the wire. For a
+	// notification, the result is ignored and the error is logged. Handle may run for many requests
+	// at once. r and its slices are valid until it returns. A panic fails only this request.
 	Handle(r *Request, dst []byte) ([]byte, error)
 }
 
@@ -31,7 +31,7 @@ type Handler interface {
 // members before the first of them is prepared, on the reading goroutine, and must not block. An
 // error rejects all members: it is answered once, without an id.
 type BatchHandler interface {
-	PrepareBatch(members []Entry) error
+	PrepareBatch(members []jsonrpc.Entry) error
 }
 
 // A Describer is a Handler that adds attributes of package slog to the log entries of a request.
@@ -69,7 +69,7 @@ func (f HandlerFunc) Handle(r *Request, dst []byte) ([]byte, error) {
 	if err := jsonwire.Valid(result, 0); err != nil {
 		return dst, err
 	}
-	return append(dst, OneLine(result)...), nil
+	return append(dst, jsonrpc.OneLine(result)...), nil
 }
 
 // noHandler answers every request with method not found.
@@ -78,18 +78,13 @@ type noHandler struct{}
 func (noHandler) Prepare(*Request) *CostEstimate { return Immediate }
 
 func (noHandler) Handle(r *Request, dst []byte) ([]byte, error) {
-	return dst, MethodNotFound(string(r.Method))
-}
-
-// MethodNotFound returns the error for an unknown method.
-func MethodNotFound(method string) *Error {
-	return &Error{Code: CodeMethodNotFound, Message: "method not found: " + clip.String(method, 100)}
+	return dst, jsonrpc.MethodNotFound(string(r.Method))
 }
 
 // A Request is an incoming request or notification. It and its slices are valid until Handle
 // returns.
 type Request struct {
-	Message
+	jsonrpc.Message
 	// Route is set by Prepare for Handle. It must not alias the frame.
 	Route any
 
@@ -104,7 +99,7 @@ type Request struct {
 	// context in place of the connection's base.
 	base       context.Context
 	lifetime   context.Context
-	sender     Sender
+	sender     jsonrpc.Sender
 	mayDefer   bool
 	onPrepared func()
 	// onUnsent is mostly nil; see OnUnsent.
@@ -148,7 +143,7 @@ func (r *Request) Conn() *Conn { return r.conn }
 
 // Sender returns the Sender of the request's [Delivery]. It is nil on connections that read for
 // themselves.
-func (r *Request) Sender() Sender { return r.sender }
+func (r *Request) Sender() jsonrpc.Sender { return r.sender }
 
 // InBatch reports whether the request came in a batch.
 func (r *Request) InBatch() bool { return r.batch != nil }
@@ -169,13 +164,13 @@ func (r *Request) WithParams(params []byte) (*Request, error) {
 		return nil, err
 	}
 	var text []byte
-	if r.Kind == KindNotification {
-		text = AppendNotification(nil, string(r.Method), params)
+	if r.Kind == jsonrpc.KindNotification {
+		text = jsonrpc.AppendNotification(nil, string(r.Method), params)
 	} else {
-		text = AppendRequest(nil, r.ID, string(r.Method), params)
+		text = jsonrpc.AppendRequest(nil, r.ID, string(r.Method), params)
 	}
 	n := &Request{State: r.State, conn: r.conn, batch: r.batch, turn: r.turn, sender: r.sender, mayDefer: r.mayDefer}
-	if err := Parse(text, &n.Message, r.conn.opts.MaxDepth); err != nil {
+	if err := jsonrpc.Parse(text, &n.Message, r.conn.opts.MaxDepth); err != nil {
 		return nil, fmt.Errorf("params: %v", err) // without its code, which blames the peer
 	}
 	return n, nil
@@ -229,13 +224,20 @@ func (r *Request) clear() {
 	}
 }
 
+// appendResultHead appends a response up to its result.
+func appendResultHead(dst []byte, id jsonrpc.ID) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, id...)
+	return append(dst, `,"result":`...)
+}
+
 // respond runs the handler and leaves the framed response in r.reply. For a notification r.reply
 // stays empty.
 func (r *Request) respond() {
 	c := r.conn
 	dst := r.reply[:0]
 	if r.batch == nil {
-		dst = c.src.begin(dst)
+		dst = c.src.BeginFrame(dst)
 	}
 	start := len(dst)
 	dst = appendResultHead(dst, r.ID)
@@ -244,7 +246,7 @@ func (r *Request) respond() {
 	if ctx := r.ctx.Load(); ctx != nil {
 		ctx.end()
 	}
-	if r.Kind != KindRequest {
+	if r.Kind != jsonrpc.KindRequest {
 		if err != nil {
 			c.logError(r, err)
 		}
@@ -253,11 +255,11 @@ func (r *Request) respond() {
 	}
 	switch {
 	case err != nil:
-		e := ErrorOf(err)
-		if e.Code == CodeInternalError && !r.canceled.Load() {
+		e := jsonrpc.ErrorOf(err)
+		if e.Code == jsonrpc.CodeInternalError && !r.canceled.Load() {
 			c.logError(r, err)
 		}
-		dst = AppendError(dst[:start], r.ID, e, true)
+		dst = jsonrpc.AppendError(dst[:start], r.ID, e, true)
 	case len(out) <= head: // nothing was appended, or nil returned
 		dst = append(dst, "null}"...)
 	default:
@@ -268,16 +270,16 @@ func (r *Request) respond() {
 		return // it becomes part of the batch
 	}
 	if c.opts.Trace != nil {
-		c.opts.Trace(Outgoing, dst[start:])
+		c.opts.Trace(jsonrpc.Outgoing, dst[start:])
 	}
-	r.reply = c.src.finish(dst, 0)
+	r.reply = c.src.FinishFrame(dst, 0)
 }
 
 // invoke calls the handler and turns a panic into an error.
 func (r *Request) invoke(dst []byte) (out []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = &jsonrpc.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	if r.failure != nil {
@@ -304,7 +306,7 @@ func (c *Conn) handlerExited(r *Request) {
 func (r *Request) prepare() (cost *CostEstimate) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.failure = &PanicError{Value: v, Stack: debug.Stack()}
+			r.failure = &jsonrpc.PanicError{Value: v, Stack: debug.Stack()}
 			cost = Immediate
 		}
 	}()

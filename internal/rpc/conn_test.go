@@ -1,4 +1,4 @@
-package jsonrpc
+package rpc
 
 import (
 	"context"
@@ -13,6 +13,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpwire/internal/test/pipes"
+	"mcpwire/jsonrpc"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -29,7 +32,7 @@ func TestCloseWhileAllIsUnderWay(t *testing.T) {
 		p.methods["watch"] = watch
 		p.methods["ask"] = func(ctx context.Context, r *Request) (string, error) {
 			_, err := r.Conn().Call(ctx, "m", nil)
-			if errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled) {
+			if errors.Is(err, jsonrpc.ErrClosed) || errors.Is(err, context.Canceled) {
 				ended.Add(1)
 			}
 			return "", err
@@ -47,7 +50,7 @@ func TestCloseWhileAllIsUnderWay(t *testing.T) {
 		if d := time.Since(began); d != 0 {
 			t.Errorf("Close took %v", d)
 		}
-		if got := <-call; !errors.Is(got.err, ErrClosed) {
+		if got := <-call; !errors.Is(got.err, jsonrpc.ErrClosed) {
 			t.Errorf("call: %+v", got)
 		}
 		if n := ended.Load(); n != 5 {
@@ -59,10 +62,10 @@ func TestCloseWhileAllIsUnderWay(t *testing.T) {
 				t.Errorf("got %s", msg)
 			}
 		}
-		if _, err := p.conn.Call(t.Context(), "m", nil); !errors.Is(err, ErrClosed) {
+		if _, err := p.conn.Call(t.Context(), "m", nil); !errors.Is(err, jsonrpc.ErrClosed) {
 			t.Errorf("call after the end: %v", err)
 		}
-		if err := p.conn.Notify(t.Context(), "m", nil); !errors.Is(err, ErrClosed) {
+		if err := p.conn.Notify(t.Context(), "m", nil); !errors.Is(err, jsonrpc.ErrClosed) {
 			t.Errorf("notification after the end: %v", err)
 		}
 		<-p.conn.Done()
@@ -88,7 +91,7 @@ func TestCloseBeforeRun(t *testing.T) {
 		wg.Wait()
 		<-p.conn.Done()
 		<-p.conn.Draining()
-		if got := <-call; !errors.Is(got.err, ErrClosed) {
+		if got := <-call; !errors.Is(got.err, jsonrpc.ErrClosed) {
 			t.Errorf("call: %+v", got)
 		}
 		if err := p.conn.Run(t.Context()); err != nil {
@@ -143,7 +146,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 				case 1:
 					q.hangUp()
 				case 2:
-					q.link.in.close()
+					q.link.In.Close()
 				}
 				q.conn.Close()
 			})
@@ -170,7 +173,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 type stubborn struct{ idleTransport }
 
 func (s *stubborn) Close() error {
-	s.out.end(io.EOF)
+	s.Out.End(io.EOF)
 	return nil
 }
 
@@ -180,10 +183,10 @@ func TestReaderThatDoesNotReturn(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		t.Run(fmt.Sprint("busy: ", busy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := memoryPipe(0)
+				near, far := pipes.Memory(0)
 				ctx, cancel := context.WithCancel(context.Background())
 				p := newPeer(t, runModes[0], "line", Options{}, nil)
-				p.conn = NewConn(NewFramer(&stubborn{idleTransport{duplex: near}}, nil), &p.conn.opts)
+				p.conn = NewConn(jsonrpc.NewFramer(&stubborn{idleTransport{End: near}}, nil), &p.conn.opts)
 				p.link = far
 				p.start(ctx)
 				p.greet()
@@ -216,7 +219,7 @@ func TestCloseCallsOff(t *testing.T) {
 		}
 		p.conn.Close()
 		for _, call := range []<-chan outcome{one, two} {
-			if got := <-call; !errors.Is(got.err, ErrClosed) {
+			if got := <-call; !errors.Is(got.err, jsonrpc.ErrClosed) {
 				t.Errorf("call: %+v", got)
 			}
 		}
@@ -275,7 +278,7 @@ func TestLastLineWithoutEnd(t *testing.T) {
 
 // cutOffAnswer is the answer to a request that was cut off after 5 s.
 func cutOffAnswer(id any) string {
-	return failure(id, CodeInternalError, "shutting down: the request was not finished within 5s", "")
+	return failure(id, jsonrpc.CodeInternalError, "shutting down: the request was not finished within 5s", "")
 }
 
 // TestDrainAnswersWhatIsQueued: each request that the time to drain cuts off gets one answer,
@@ -304,12 +307,12 @@ func TestDrainAnswersWhatIsQueued(t *testing.T) {
 							p.pause()
 							if cut := 25; end == "input" {
 								p.hangUp()
-								if late, ok := errors.AsType[*DrainError](p.ended()); !ok || *late != (DrainError{Requests: cut, After: 5 * time.Second}) {
+								if late, ok := errors.AsType[*jsonrpc.DrainError](p.ended()); !ok || *late != (jsonrpc.DrainError{Requests: cut, After: 5 * time.Second}) {
 									t.Errorf("%s: ended with %v", way.name, late)
 								}
 							} else {
 								cancel(stop)
-								if late, ok := errors.AsType[*DrainError](p.ended()); !ok || *late != (DrainError{cut, 5 * time.Second, stop}) || !errors.Is(late, stop) {
+								if late, ok := errors.AsType[*jsonrpc.DrainError](p.ended()); !ok || *late != (jsonrpc.DrainError{Requests: cut, After: 5 * time.Second, Cause: stop}) || !errors.Is(late, stop) {
 									t.Errorf("%s: ended with %v", way.name, late)
 								}
 							}
@@ -348,13 +351,13 @@ func TestDrainPeerDoesNotRead(t *testing.T) {
 	for _, way := range runModes {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPeer(t, way, "line", Options{DrainTimeout: 5 * time.Second}, nil)
-			p.link.in.limit = 10
+			p.link.In.Limit = 10
 			p.start(context.Background())
 			p.send(request(1, "wait"), request(2, "wait"), request(3, "wait"))
 			p.pause()
 			began := time.Now()
 			p.hangUp()
-			if _, ok := errors.AsType[*DrainError](p.ended()); !ok {
+			if _, ok := errors.AsType[*jsonrpc.DrainError](p.ended()); !ok {
 				t.Error("no DrainError")
 			}
 			if d := time.Since(began); d != 6*time.Second {
@@ -377,7 +380,7 @@ func TestDrainTimeout(t *testing.T) {
 		p.hangUp()
 		began := time.Now()
 		err := p.ended()
-		if late, ok := errors.AsType[*DrainError](err); !ok || *late != (DrainError{Requests: 2, After: 5 * time.Second}) {
+		if late, ok := errors.AsType[*jsonrpc.DrainError](err); !ok || *late != (jsonrpc.DrainError{Requests: 2, After: 5 * time.Second}) {
 			t.Errorf("Run returned %v", err)
 		}
 		if want := "2 requests were cut off 5s after the end of input"; err.Error() != want {
@@ -434,7 +437,7 @@ func TestContextEnds(t *testing.T) {
 						synctest.Wait()
 						cancel(stop)
 						synctest.Wait()
-						if got := <-call; !errors.Is(got.err, ErrClosed) || !errors.Is(got.err, stop) {
+						if got := <-call; !errors.Is(got.err, jsonrpc.ErrClosed) || !errors.Is(got.err, stop) {
 							t.Errorf("call: %+v", got)
 						}
 						p.send(request(4, "ping!"), request(5, "ping!"))
@@ -508,8 +511,8 @@ func TestReadErrorWhileHandlersRun(t *testing.T) {
 		p.send(request(1, "wait"), request(2, "slow"))
 		p.pause()
 		began := time.Now()
-		p.link.out.end(broken)
-		if got := <-call; !errors.Is(got.err, ErrClosed) || !errors.Is(got.err, broken) || time.Since(began) > time.Second {
+		p.link.Out.End(broken)
+		if got := <-call; !errors.Is(got.err, jsonrpc.ErrClosed) || !errors.Is(got.err, broken) || time.Since(began) > time.Second {
 			t.Errorf("call, after %v: %+v", time.Since(began), got)
 		}
 		if err := p.ended(); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "1 requests were cut off 5s") {
@@ -534,7 +537,7 @@ func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 						o.MaxPendingBytes = 0
 					}
 					p := newPeer(t, way, "line", o, nil)
-					p.link.in.limit = 100
+					p.link.In.Limit = 100
 					ctx, cancel := context.WithCancel(context.Background())
 					defer cancel()
 					p.start(ctx)
@@ -556,7 +559,7 @@ func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 					if d := time.Since(began); d > 20*time.Second || how == "Close" && d > time.Second {
 						t.Errorf("it took %v", d)
 					}
-					if got := <-call; !errors.Is(got.err, ErrClosed) {
+					if got := <-call; !errors.Is(got.err, jsonrpc.ErrClosed) {
 						t.Errorf("call: %+v", got)
 					}
 					p.open()
@@ -587,8 +590,8 @@ func TestFramerClosedFromOutside(t *testing.T) {
 		p := newPeer(t, runModes[0], "line", Options{}, nil)
 		p.start(context.Background())
 		synctest.Wait()
-		p.link.in.end(io.EOF)
-		p.link.out.close()
+		p.link.In.End(io.EOF)
+		p.link.Out.Close()
 		p.wantEnd(io.ErrClosedPipe)
 	})
 }
@@ -639,8 +642,8 @@ func TestHearOut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				heard := 0
 				f := &failingFramer{words: []string{word, word}, ends: tt.ends, closed: make(chan struct{})}
-				c := NewConn(f, &Options{Trace: func(dir Direction, message []byte) {
-					if dir == Incoming && string(message) == word {
+				c := NewConn(f, &Options{Trace: func(dir jsonrpc.Direction, message []byte) {
+					if dir == jsonrpc.Incoming && string(message) == word {
 						heard++
 					}
 				}})
@@ -688,7 +691,7 @@ func TestContextNotify(t *testing.T) {
 				notification("progress", "[0]"), notification("progress", "[1]"), notification("progress", "[2]"),
 				notification("progress", "[3]"), notification("progress", "[4]"), result(1, `"done"`),
 			)
-			if late = kept.Notify("progress", nil); !errors.Is(late, ErrRequestEnded) {
+			if late = kept.Notify("progress", nil); !errors.Is(late, jsonrpc.ErrRequestEnded) {
 				t.Errorf("Notify after the answer: %v", late)
 			}
 		}
@@ -721,7 +724,7 @@ func TestContextNotifyRace(t *testing.T) {
 			wg.Go(func() {
 				for {
 					if err := RequestContext(ctx).Notify("n", nil); err != nil {
-						if !errors.Is(err, ErrRequestEnded) {
+						if !errors.Is(err, jsonrpc.ErrRequestEnded) {
 							panic(err)
 						}
 						return
@@ -756,8 +759,8 @@ func TestNotifyAfterCancel(t *testing.T) {
 		p.pause()
 		p.send(cancelOf(1))
 		p.want()
-		if e, _ := err.Load().(error); !errors.Is(e, ErrRequestEnded) {
-			t.Errorf("got %v, want %v", e, ErrRequestEnded)
+		if e, _ := err.Load().(error); !errors.Is(e, jsonrpc.ErrRequestEnded) {
+			t.Errorf("got %v, want %v", e, jsonrpc.ErrRequestEnded)
 		}
 	}, Options{}, m)
 }
@@ -777,7 +780,7 @@ func TestNotify(t *testing.T) {
 		p.wire = "line" // nothing has been read, so the peer's framing is not known
 		p.want(notification("n", `{"a":1}`), notification("n", `{"_meta":{"traceparent":"`+traceA+`"}}`))
 		p.conn.Close()
-		if err := p.conn.Notify(ctx, "n", nil); !errors.Is(err, ErrClosed) {
+		if err := p.conn.Notify(ctx, "n", nil); !errors.Is(err, jsonrpc.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	}, Options{}, nil)
