@@ -26,7 +26,8 @@ import (
 // cancels, when the handler's timeout expires, when the connection ends, and when the handler has
 // returned. Its methods may be called by multiple goroutines at once.
 type Call struct {
-	rpc.Context
+	// request is the context of the request.
+	request rpc.Context
 	// derived holds the handler's timeout and the values of middleware. It is nil without either.
 	derived atomic.Pointer[derivedContext]
 	session *session
@@ -66,7 +67,7 @@ func (s *session) newCall(r *rpc.Request, ex era.Request) *Call {
 		id := r.ID.String()
 		c.id = &id
 	}
-	r.InitContext(&c.Context, ex.Meta.Trace)
+	r.InitContext(&c.request, ex.Meta.Trace)
 	if !s.detached { // else each request has its own, possibly with other scopes than the session's
 		c.sessionIdentity = s.identity
 	}
@@ -82,7 +83,7 @@ func (c *Call) identity() *identity {
 	if c.sessionIdentity != nil {
 		return c.sessionIdentity
 	}
-	return identityOf(&c.Context)
+	return identityOf(&c.request)
 }
 
 // setName sets the name of the request's target. It does not write an equal name, which middleware
@@ -146,14 +147,14 @@ func (c *Call) AfterFunc(f func()) (stop func() bool) {
 	if l := c.derived.Load(); l != nil {
 		return context.AfterFunc(l.Context, f)
 	}
-	return c.Context.AfterFunc(f)
+	return c.request.AfterFunc(f)
 }
 
 func (c *Call) context() context.Context {
 	if l := c.derived.Load(); l != nil {
 		return l.Context
 	}
-	return &c.Context
+	return &c.request
 }
 
 // Method returns the request's method.

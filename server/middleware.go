@@ -193,7 +193,7 @@ func (in *inbound) run(m *Message) (json.RawMessage, error) {
 	}()
 	c := in.call
 	m.Method, m.ID, m.Params, m.Call, m.session = c.method, in.request.ID, in.request.Params, c, in.session
-	return in.session.srv.chain(chainContext{&c.Context, c}, m)
+	return in.session.srv.chain(chainContext{&c.request, c}, m)
 }
 
 var errNextAfterReturn = errors.New("a middleware called next after it had returned")
@@ -355,10 +355,10 @@ func cacheable(method string) bool {
 func (c *Call) Notify(method string, params []byte) error {
 	s := c.session
 	if s.srv.chain == nil {
-		return c.Context.Notify(method, params)
+		return c.request.Notify(method, params)
 	}
 	return s.outboundNotification(c, c, method, params, func(_ context.Context, m *Message) (json.RawMessage, error) {
-		return nil, c.Context.Notify(method, m.Params)
+		return nil, c.request.Notify(method, m.Params)
 	})
 }
 

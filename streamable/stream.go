@@ -514,7 +514,7 @@ func CloseStream(ctx context.Context, retry time.Duration) error {
 		return ErrNotResumable
 	}
 	err := ErrNotResumable
-	r.WithSender(func(out jsonrpc.Sender) {
+	rpc.WithSender(r, func(out jsonrpc.Sender) {
 		if st, ok := out.(*stream); ok && st.session.polling() {
 			err = st.closeEarly(retry)
 		}

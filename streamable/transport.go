@@ -21,7 +21,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
 )
@@ -134,7 +133,7 @@ func Dial(rawURL string, opts *DialOptions) *Transport {
 // A Receiver is the connection that [Transport.Connect] returns. A proxy uses it to learn which
 // HTTP response a message came by.
 type Receiver interface {
-	rpc.MessageTransport
+	jsonrpc.Framer
 	// Receive is ReadFrame, and also returns the context of the HTTP request whose response
 	// contained the frame, or that failed the call. The context is nil with other errors. It has
 	// the values of the context that the request was posted with, or of Connect's for the

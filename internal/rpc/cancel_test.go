@@ -155,7 +155,7 @@ func TestContext(t *testing.T) {
 		r := &Request{conn: c}
 		ctx := new(Context)
 		r.InitContext(ctx, Trace{Parent: traceA})
-		if _, ok := ctx.Deadline(); ok || ctx.Err() != nil || ctx.Conn() != c || RequestContext(ctx) != ctx || RequestContext(context.Background()) != nil {
+		if _, ok := ctx.Deadline(); ok || ctx.Err() != nil || ConnOf(ctx) != c || RequestContext(ctx) != ctx || RequestContext(context.Background()) != nil {
 			t.Error("a new context is not as it should be")
 		}
 		var ran atomic.Int32

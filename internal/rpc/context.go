@@ -82,13 +82,14 @@ func (c *withoutRequestCtx) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Conn returns the connection that the request came in on.
-func (c *Context) Conn() *Conn { return c.conn }
+// ConnOf returns the connection that the request of c came in on. It is a function, like
+// WithSender, because public types embed Context.
+func ConnOf(c *Context) *Conn { return c.conn }
 
-// WithSender calls f with the Sender of the request's [Delivery], which is valid until f returns.
-// It is nil once the request has been answered, and on connections that read for themselves.
-// Nothing is sent for the request meanwhile: f must not send with this context.
-func (c *Context) WithSender(f func(jsonrpc.Sender)) {
+// WithSender calls f with the Sender of the [Delivery] of c's request, which is valid until f
+// returns. It is nil once the request has been answered, and on connections that read for
+// themselves. Nothing is sent for the request meanwhile: f must not send with c.
+func WithSender(c *Context, f func(jsonrpc.Sender)) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	f(c.sender)
