@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
+	"mcpwire/jsonrpc/conn"
 	"mcpwire/mcp"
 	"mcpwire/server"
 )
@@ -227,7 +227,7 @@ func ExampleCall_ElicitURL() {
 // A person is a client that gives the same answer to each method it is asked with, or one line of
 // it after the other.
 type person struct {
-	conn     *rpc.Conn
+	conn     *conn.Conn
 	revision string
 	answers  map[string]string
 }
@@ -246,7 +246,7 @@ func startPerson(srv *server.Server, revision string, answers map[string]string)
 	near, far := net.Pipe()
 	c := &person{revision: revision, answers: answers}
 	go srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
-	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: rpc.HandlerFunc(c.asked)})
+	c.conn = conn.New(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), c.asked, nil)
 	go c.conn.Run(context.Background())
 	if revision < modern {
 		c.request("initialize", `{"protocolVersion":"`+revision+`","capabilities":`+everything+`,"clientInfo":{"name":"person","version":"1"}}`)
@@ -258,11 +258,11 @@ func startPerson(srv *server.Server, revision string, answers map[string]string)
 }
 
 // asked answers a request of the server.
-func (c *person) asked(_ context.Context, r *rpc.Request) ([]byte, error) {
-	if r.Kind == jsonrpc.KindNotification {
+func (c *person) asked(_ context.Context, _ *conn.Conn, m *jsonrpc.Message) ([]byte, error) {
+	if m.Kind == jsonrpc.KindNotification {
 		return nil, nil
 	}
-	return c.answer(string(r.Method)), nil
+	return c.answer(string(m.Method)), nil
 }
 
 func (c *person) request(method, params string) []byte {

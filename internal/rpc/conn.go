@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -427,20 +428,26 @@ type Cancellation interface {
 
 // CancelRequest is the Cancellation of the Language Server Protocol and of plain JSON-RPC peers:
 // $/cancelRequest with {"id": …}.
-type CancelRequest struct{}
+type CancelRequest struct {
+	// Method is the notification's method. Empty means $/cancelRequest.
+	Method string
+	// Member is the member of its params that is the id. Empty means id.
+	Member string
+}
 
 // Target implements [Cancellation].
-func (CancelRequest) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
-	if string(n.Method) != "$/cancelRequest" {
+func (c CancelRequest) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
+	if string(n.Method) != cmp.Or(c.Method, "$/cancelRequest") {
 		return nil, "", false
 	}
-	id, ok := n.Param("id")
+	id, ok := n.Param(cmp.Or(c.Member, "id"))
 	return id, "", ok
 }
 
 // Notice implements [Cancellation].
-func (CancelRequest) Notice(id jsonrpc.ID, _, _ string) (string, []byte) {
-	return "$/cancelRequest", append(append([]byte(`{"id":`), id...), '}')
+func (c CancelRequest) Notice(id jsonrpc.ID, _, _ string) (string, []byte) {
+	params := append(jsonwire.AppendQuote([]byte{'{'}, cmp.Or(c.Member, "id")), ':')
+	return cmp.Or(c.Method, "$/cancelRequest"), append(append(params, id...), '}')
 }
 
 // CancelReason decodes the member of a cancellation that holds the reason. It returns "" if the

@@ -63,6 +63,12 @@ func (f HandlerFunc) Handle(r *Request, dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
+	return AppendResult(dst, result)
+}
+
+// AppendResult appends a result from outside this module for [Handler].Handle: it checks that it is
+// JSON, and puts it on one line. Nil becomes null.
+func AppendResult(dst, result []byte) ([]byte, error) {
 	if len(result) == 0 {
 		return append(dst, "null"...), nil
 	}
