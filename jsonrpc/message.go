@@ -207,16 +207,9 @@ func (id ID) Equal(other ID) bool {
 	return bytes.Equal(id, other) || bytes.Equal(id.Canonical(), other.Canonical())
 }
 
-// Key returns a string that is the same for equal ids and for no others, as a key for maps.
-func (id ID) Key() string {
-	if s, ok := id.Text(); ok {
-		return `"` + s // no other id begins with a quote
-	}
-	if string(id) == "-0" {
-		return "0"
-	}
-	return string(id)
-}
+// Key returns [ID.Canonical] as a string, a key for maps: it is the same for equal ids and for no
+// others.
+func (id ID) Key() string { return string(id.Canonical()) }
 
 // Clone returns a copy that does not alias the frame.
 func (id ID) Clone() ID { return bytes.Clone(id) }

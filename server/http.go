@@ -8,11 +8,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// OpenSession returns a connection for one session of a legacy client, which starts with
-// initialize. It is for transports that deliver each message separately, such as HTTP; see
-// [rpc.NewDetached]. out takes messages that belong to no request. ctx supplies the identity.
-// The caller must call end once, which closes the connection and removes the session.
-func (s *Server) OpenSession(ctx context.Context, out jsonrpc.Sender) (c *rpc.Conn, end func()) {
+// A backend is a Server for transports that deliver each message separately, such as HTTP.
+type backend struct{ srv *Server }
+
+// OpenSession implements [rpc.Backend].
+func (b backend) OpenSession(ctx context.Context, out jsonrpc.Sender) (c *rpc.Conn, end func()) {
+	s := b.srv
 	s.start()
 	sess := s.newSession(ctx, s.eras.legacy)
 	sess.detached = true
@@ -27,12 +28,9 @@ func (s *session) close() {
 	s.release()
 }
 
-// OpenStateless returns a connection for the requests of all modern clients. It is for the same
-// transports as OpenSession. Each [rpc.Delivery] must be Untracked and have its own Sender, and
-// a context from [Server.WithIdentity]. Closing the connection ends its subscriptions, but the
-// transport must finish those delivered with AllowDeferred. OpenStateless returns nil if the server
-// speaks no modern revision.
-func (s *Server) OpenStateless() (c *rpc.Conn) {
+// OpenStateless implements [rpc.Backend].
+func (b backend) OpenStateless() *rpc.Conn {
+	s := b.srv
 	if s.eras.modern == nil {
 		return nil
 	}

@@ -274,7 +274,7 @@ func TestArgumentsKept(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	c := srv.OpenStateless()
+	c := backend{srv}.OpenStateless()
 	defer c.Close()
 	for _, text := range []string{"first", "other"} {
 		d := rpc.Delivery{Untracked: true}

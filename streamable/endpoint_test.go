@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mcpwire/internal/net/sse"
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -402,4 +403,39 @@ func withHeaders(h http.Handler, headers map[string]string) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// A wrapper is a server of its own kind, which leaves the work to another.
+type wrapper struct {
+	*server.Server
+	served int
+}
+
+func (w *wrapper) Serve(ctx context.Context, f jsonrpc.Framer) error {
+	w.served++
+	return w.Server.Serve(ctx, f)
+}
+
+// A strayServer serves framers itself.
+type strayServer struct{ *server.Server }
+
+func (strayServer) Serve(_ context.Context, f jsonrpc.Framer) error {
+	_, err := f.ReadFrame()
+	return err
+}
+
+// A Handler serves types that wrap a server, and no others.
+func TestServerTypes(t *testing.T) {
+	srv := server.MustNew("test", "1", nil)
+	w := &wrapper{Server: srv}
+	h, err := streamable.NewHandler(w, nil)
+	if err != nil || w.served != 1 {
+		t.Fatalf("a wrapper: %v, Serve was called %d times", err, w.served)
+	}
+	if err := h.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := streamable.NewHandler(strayServer{srv}, nil); err == nil || !strings.Contains(err.Error(), "streamable_test.strayServer does not pass Serve on") {
+		t.Errorf("a server of another kind: %v", err)
+	}
 }

@@ -20,13 +20,21 @@ import (
 )
 
 // A Server handles the messages that a [Handler] receives. *server.Server implements it and
-// documents the methods.
+// documents the methods. Another implementation must be a wrapper whose Serve calls that of a
+// *server.Server with the same framer.
 type Server interface {
 	Revisions() []mcp.Revision
 	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
-	OpenStateless() *rpc.Conn
-	OpenSession(ctx context.Context, out jsonrpc.Sender) (c *rpc.Conn, end func())
 	Serve(ctx context.Context, f jsonrpc.Framer) error
+}
+
+// backendOf asks a server for the connections behind it.
+func backendOf(srv Server) (rpc.Backend, error) {
+	var r rpc.BackendRequest
+	if err := srv.Serve(context.Background(), &r); r.Backend == nil {
+		return nil, errors.Join(fmt.Errorf("streamable: a %T does not pass Serve on to a *server.Server; use NewRelay for a server of another kind", srv), err)
+	}
+	return r.Backend, nil
 }
 
 // Options are the options of [NewHandler]. The zero value, like nil, is safe on a developer's
@@ -214,24 +222,29 @@ func MustHandler(srv Server, opts *Options) *Handler {
 }
 
 // NewHandler returns a handler that passes the messages of HTTP clients to srv. opts may be nil;
-// NewHandler copies it. The error says which entry of Options.Hosts or Options.Origins is invalid.
+// NewHandler copies it. The error says which entry of Options.Hosts or Options.Origins is invalid,
+// or that srv is neither a *server.Server nor wraps one.
 // Shut the handler down in the end, see [Handler.Shutdown].
 func NewHandler(srv Server, opts *Options) (*Handler, error) {
+	b, err := backendOf(srv)
+	if err != nil {
+		return nil, err
+	}
 	var modern peer
-	if c := srv.OpenStateless(); c != nil {
+	if c := b.OpenStateless(); c != nil {
 		modern = serverConn{c}
 	}
 	var h *Handler
 	var opened atomic.Int64
 	open := func(ctx context.Context, out jsonrpc.Sender) (peer, func()) {
-		c, end := srv.OpenSession(ctx, out)
+		c, end := b.OpenSession(ctx, out)
 		// responses to requests of another process may arrive here
 		if h.opts.Sessions != nil {
 			c.SetCallPrefix(fmt.Sprintf("%s.%d", h.instance, opened.Add(1)))
 		}
 		return serverConn{c}, end
 	}
-	h, err := newHandler(srv, modern, open, opts)
+	h, err = newHandler(srv, modern, open, opts)
 	return h, err
 }
 
