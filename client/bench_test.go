@@ -47,7 +47,7 @@ var benchPipes = []struct {
 const benchResult = `{"content":[{"type":"text","text":"hello, world"}],"resultType":"complete"}`
 
 // BenchmarkCall is a call, with what a server costs that does nothing. The connection alone is what
-// package jsonrpc takes for it.
+// package rpc takes for it.
 func BenchmarkCall(b *testing.B) {
 	params := []byte(`{"name":"echo","arguments":{"text":"hello, world"}}`)
 	for _, pipe := range benchPipes {

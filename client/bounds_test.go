@@ -76,7 +76,7 @@ func TestCallbackPanics(t *testing.T) {
 	})
 }
 
-// TestCallAllocations: a call costs no more memory than package jsonrpc takes for it, in either
+// TestCallAllocations: a call costs no more memory than package rpc takes for it, in either
 // era; one of a tool, little besides its texts.
 func TestCallAllocations(t *testing.T) {
 	if raceEnabled {
@@ -110,7 +110,7 @@ func TestCallAllocations(t *testing.T) {
 			}
 		})
 		if n > alone || alone > 4 {
-			t.Errorf("%v: %v allocations, %v of them package jsonrpc's", r, n, alone)
+			t.Errorf("%v: %v allocations, %v of them package rpc's", r, n, alone)
 		}
 		type args struct {
 			Text string `json:"text"`
@@ -121,7 +121,7 @@ func TestCallAllocations(t *testing.T) {
 			}
 		})
 		if n > alone+5 {
-			t.Errorf("%v: %v allocations to call a tool, %v of them package jsonrpc's", r, n, alone)
+			t.Errorf("%v: %v allocations to call a tool, %v of them package rpc's", r, n, alone)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (c *Conn) closeDetached() {
 }
 
 // errNotDetached is the panic value of the Deliver methods on other connections.
-var errNotDetached = errors.New("jsonrpc: Deliver on a connection that reads for itself")
+var errNotDetached = errors.New("rpc: Deliver on a connection that reads for itself")
 
 // Deliver handles a request on the calling goroutine and appends the response to dst, without
 // framing. err is the handler's error; the response holds it as [jsonrpc.ErrorOf] maps it. If a
