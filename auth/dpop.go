@@ -139,13 +139,7 @@ func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) 
 func (c *dpopChecker) checkReplay(ctx context.Context, p *dpopProof) error {
 	key := sha256.Sum256([]byte(p.thumbprint + "\x00" + p.id)) // a thumbprint has no NUL
 	text := base64.RawURLEncoding.EncodeToString(key[:])
-	var first bool
-	var err error
-	if owned, ok := c.replay.(OwnedReplayCache); ok {
-		first, err = owned.OnceForOwner(ctx, p.thumbprint, text, replayTTL)
-	} else {
-		first, err = c.replay.Once(ctx, text, replayTTL)
-	}
+	first, err := c.replay.Once(ctx, p.thumbprint, text, replayTTL)
 	if err != nil {
 		return unavailable("replay cache", err)
 	}
@@ -327,19 +321,14 @@ func (n *nonces) check(nonce string, now time.Time) (good, fresh bool) {
 // resource must share one, or a proof can be used again at another process.
 //
 // Once records key for at least ttl, and reports whether it was not recorded before. Of several
-// concurrent calls with the same key, exactly one returns true. An error means that the result is
-// unknown; then the request is rejected. Many goroutines may call Once at once.
+// concurrent calls with the same owner and key, exactly one returns true. An error means that the
+// result is unknown; then the request is rejected. Many goroutines may call Once at once.
+//
+// The owner of a key is the thumbprint of the client's proof key. A cache that counts by owner can
+// keep one owner from filling it: it returns [ErrReplayQuota] if an owner has too many keys. Others
+// may ignore it, since no key has two owners.
 type ReplayCache interface {
-	Once(ctx context.Context, key string, ttl time.Duration) (bool, error)
-}
-
-// An OwnedReplayCache is a [ReplayCache] that knows the owner of each key, so that one owner cannot
-// fill the cache. A [Guard] prefers OnceForOwner to Once.
-type OwnedReplayCache interface {
-	ReplayCache
-	// OnceForOwner is like Once for the keys of one owner. Keys of different owners are different.
-	// ErrReplayQuota means that the owner has too many keys.
-	OnceForOwner(ctx context.Context, owner, key string, ttl time.Duration) (bool, error)
+	Once(ctx context.Context, owner, key string, ttl time.Duration) (bool, error)
 }
 
 // ErrReplayCacheFull is the error of a [MemoryReplayCache] that is full.
@@ -349,9 +338,9 @@ var ErrReplayCacheFull = errors.New("replay cache is full")
 // answers it with status 429.
 var ErrReplayQuota = errors.New("too many proofs of one key")
 
-// A MemoryReplayCache is an [OwnedReplayCache] for one process. It never drops a key early: when it
-// is full, it records no more keys until one expires. One owner can use a sixteenth of it. Keys of
-// Once have no owner, and can fill it.
+// A MemoryReplayCache is a [ReplayCache] for one process. It never drops a key early: when it is
+// full, it records no more keys until one expires. One owner can use a sixteenth of it. Keys whose
+// owner is empty can fill it.
 type MemoryReplayCache struct {
 	max  int
 	mu   sync.Mutex
@@ -373,14 +362,8 @@ func NewMemoryReplayCache(max int) *MemoryReplayCache {
 	return &MemoryReplayCache{max: max, seen: make(map[[sha256.Size]byte]struct{}), owners: make(map[[sha256.Size]byte]int)}
 }
 
-// Once implements [ReplayCache]. Its error is [ErrReplayCacheFull].
-func (c *MemoryReplayCache) Once(ctx context.Context, key string, ttl time.Duration) (bool, error) {
-	return c.OnceForOwner(ctx, "", key, ttl)
-}
-
-// OnceForOwner implements [OwnedReplayCache]. Its error is [ErrReplayQuota] or
-// [ErrReplayCacheFull]. An empty owner has no quota.
-func (c *MemoryReplayCache) OnceForOwner(_ context.Context, owner, key string, ttl time.Duration) (bool, error) {
+// Once implements [ReplayCache]. Its error is [ErrReplayQuota] or [ErrReplayCacheFull].
+func (c *MemoryReplayCache) Once(_ context.Context, owner, key string, ttl time.Duration) (bool, error) {
 	now, digest := time.Now(), sha256.Sum256([]byte(owner+"\x00"+key))
 	var ownerKey [sha256.Size]byte
 	if owner != "" {

@@ -24,7 +24,7 @@ import (
 // replayFunc is a ReplayCache.
 type replayFunc func(ctx context.Context, key string, ttl time.Duration) (bool, error)
 
-func (f replayFunc) Once(ctx context.Context, key string, ttl time.Duration) (bool, error) {
+func (f replayFunc) Once(ctx context.Context, _, key string, ttl time.Duration) (bool, error) {
 	return f(ctx, key, ttl)
 }
 
@@ -350,7 +350,7 @@ func TestMemoryReplayCache(t *testing.T) {
 		c := auth.NewMemoryReplayCache(3)
 		once := func(key string, ttl time.Duration, want bool, wantErr error) {
 			t.Helper()
-			if got, err := c.Once(context.Background(), key, ttl); got != want || !errors.Is(err, wantErr) {
+			if got, err := c.Once(context.Background(), "", key, ttl); got != want || !errors.Is(err, wantErr) {
 				t.Errorf("Once(%q) = %v, %v, want %v, %v", key, got, err, want, wantErr)
 			}
 		}
@@ -378,7 +378,7 @@ func TestMemoryReplayCacheRace(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range 100 {
-				if first, err := c.Once(context.Background(), fmt.Sprint(i), time.Hour); err != nil {
+				if first, err := c.Once(context.Background(), "", fmt.Sprint(i), time.Hour); err != nil {
 					t.Error(err)
 				} else if first {
 					wins.Add(1)
@@ -399,7 +399,7 @@ func TestReplayQuota(t *testing.T) {
 		var got []string
 		once := func(owner, key string) {
 			t.Helper()
-			first, err := c.OnceForOwner(context.Background(), owner, key, 10*time.Second)
+			first, err := c.Once(context.Background(), owner, key, 10*time.Second)
 			got = append(got, fmt.Sprint(owner, " ", key, " ", first, " ", err))
 		}
 		for i := range 4 {
@@ -411,7 +411,7 @@ func TestReplayQuota(t *testing.T) {
 		<-time.After(10 * time.Second)
 		once("hog", "4")
 		for i := range 62 {
-			if first, err := c.Once(context.Background(), fmt.Sprint("nobody ", i), time.Minute); !first || err != nil {
+			if first, err := c.Once(context.Background(), "", fmt.Sprint("nobody ", i), time.Minute); !first || err != nil {
 				t.Fatalf("without an owner: %v, %v", first, err)
 			}
 		}

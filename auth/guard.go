@@ -436,11 +436,11 @@ func passedGuardOf(ctx context.Context) passedGuard {
 // See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 // (section "Runtime Insufficient Scope Errors").
 func Deny(w http.ResponseWriter, r *http.Request, err error) {
-	passedGuardOf(r.Context()).guard.Deny(w, r, err)
+	passedGuardOf(r.Context()).guard.deny(w, r, err)
 }
 
-// Deny is [Deny] for a handler that knows its guard. A nil Guard has no metadata.
-func (g *Guard) Deny(w http.ResponseWriter, r *http.Request, err error) {
+// deny is [Deny] with the challenge of g. A nil Guard has no metadata.
+func (g *Guard) deny(w http.ResponseWriter, r *http.Request, err error) {
 	used := passedGuardOf(r.Context()).scheme
 	if used == "" {
 		used = schemeBearer

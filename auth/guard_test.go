@@ -379,7 +379,7 @@ func TestDenyDPoP(t *testing.T) {
 	key := newRSKey(t, "")
 	const token = "the-token-of-alice"
 	g := rsGuard(t, bound(t, token, key), auth.GuardOptions{DPoP: &auth.DPoPOptions{Algorithms: []string{"ES256", "EdDSA"}}})
-	h := g.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Deny(w, r, auth.Require(r.Context(), "read")) }))
+	h := g.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { auth.Deny(w, r, auth.Require(r.Context(), "read")) }))
 	w := serve(h, "POST", "/mcp", "Authorization", "DPoP "+token, "DPoP", key.proof(t, "POST", rsResource, token, nil, nil))
 	want := []string{`DPoP error="insufficient_scope", error_description="The operation needs more scopes.", scope="read", algs="ES256 EdDSA"`}
 	if diff := cmp.Diff(want, w.Header().Values("WWW-Authenticate")); w.Code != 403 || diff != "" {
