@@ -27,7 +27,7 @@ type GoldenOptions struct {
 	// goroutines.
 	Bubble bool
 
-	// Timeout bounds each wait. Zero means DefaultTimeout.
+	// Timeout bounds each wait. Zero means ten seconds.
 	Timeout time.Duration
 }
 
@@ -83,7 +83,7 @@ func Golden[S Server](t *testing.T, files string, newServer func(t testing.TB) S
 		g.opts = *opts
 	}
 	if g.opts.Timeout <= 0 {
-		g.opts.Timeout = DefaultTimeout
+		g.opts.Timeout = defaultTimeout
 	}
 	for _, name := range names {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {

@@ -42,7 +42,7 @@ import (
 // testing/synctest, where a missing message is noticed at once.
 type Peer struct {
 	// Timeout bounds each wait: for a message, for a message to be read, and for the other side to
-	// close the connection. It is initially DefaultTimeout.
+	// close the connection. It is initially ten seconds.
 	Timeout time.Duration
 
 	t      testing.TB
@@ -62,8 +62,8 @@ type Peer struct {
 	workers  sync.WaitGroup
 }
 
-// DefaultTimeout is the initial Timeout of a [Peer].
-const DefaultTimeout = 10 * time.Second
+// defaultTimeout is the initial Timeout of a [Peer].
+const defaultTimeout = 10 * time.Second
 
 // maxArrivals limits the messages that wait to be processed. Further ones block the other side.
 const maxArrivals = 64
@@ -96,7 +96,7 @@ func NewPeer(t testing.TB, f jsonrpc.Framer) *Peer {
 
 func newPeer(t testing.TB, f jsonrpc.Framer) *Peer {
 	p := &Peer{
-		Timeout:  DefaultTimeout,
+		Timeout:  defaultTimeout,
 		t:        t,
 		framer:   f,
 		vars:     variables{"modern": *parseValid([]byte(withMeta(mcp.LatestRevision, ""))).member("_meta")},

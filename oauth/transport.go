@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mcpwire/internal/net/challenge"
 )
 
 // maxDrainBytes limits what is read of a rejection so that its connection can be reused.
@@ -236,191 +238,8 @@ func operationOf(req *http.Request) string {
 	return name[:min(len(name), maxOperationName)]
 }
 
-// Limits of a server's WWW-Authenticate headers. Anything beyond is not read.
-const (
-	maxChallengeBytes  = 16 << 10
-	maxChallenges      = 16
-	maxChallengeParams = 32
-	maxScopes          = 128
-)
-
-// ErrChallenge is the error of [ParseChallenges] for text that is not a list of challenges.
-var ErrChallenge = errors.New("malformed WWW-Authenticate")
-
-// A Challenge is one authentication scheme that a server offers, with its parameters. See
-// https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1.
-type Challenge struct {
-	// Scheme is in lower case, for example "bearer".
-	Scheme string
-	// Token is the token68 text that a challenge may have instead of parameters.
-	Token string
-	// Params maps the lower-case names of the parameters to their unquoted values. The first of
-	// several values counts.
-	Params map[string]string
-}
-
-// ParseChallenges parses the values of a response's WWW-Authenticate headers. If a part is
-// malformed or beyond the limits (16 KiB, 16 challenges, 32 parameters each), it returns the
-// challenges before it and [ErrChallenge]. The result does not alias values.
-func ParseChallenges(values []string) ([]Challenge, error) {
-	var out []Challenge
-	left := maxChallengeBytes
-	for _, v := range values {
-		if len(v) > left {
-			return out, ErrChallenge
-		}
-		left -= len(v)
-		p := challengeParser{rest: v, list: out}
-		err := p.run()
-		out = p.list
-		if err != nil {
-			return out, err
-		}
-	}
-	return out, nil
-}
-
-type challengeParser struct {
-	rest string
-	list []Challenge
-}
-
-// run parses a list in which commas separate challenges and also their parameters. The text after a
-// comma starts a challenge unless it is "name=value".
-func (p *challengeParser) run() error {
-	for {
-		p.skip(" \t,")
-		if p.rest == "" {
-			return nil
-		}
-		name := p.token()
-		if name == "" {
-			return ErrChallenge
-		}
-		if len(p.list) > 0 && p.isParam() {
-			if err := p.param(name); err != nil {
-				return err
-			}
-		} else if err := p.challenge(name); err != nil {
-			return err
-		}
-		p.skip(" \t")
-		if p.rest != "" && p.rest[0] != ',' {
-			return ErrChallenge
-		}
-	}
-}
-
-// isParam reports whether "=" comes next, as after the name of a parameter and never after a
-// scheme.
-func (p *challengeParser) isParam() bool {
-	return strings.HasPrefix(strings.TrimLeft(p.rest, " \t"), "=")
-}
-
-// challenge parses the text after a scheme, up to the first comma.
-func (p *challengeParser) challenge(scheme string) error {
-	if len(p.list) == maxChallenges {
-		return ErrChallenge
-	}
-	c := Challenge{Scheme: strings.ToLower(scheme), Params: map[string]string{}}
-	if p.rest != "" && p.rest[0] != ' ' && p.rest[0] != '\t' && p.rest[0] != ',' {
-		return ErrChallenge
-	}
-	p.skip(" \t")
-	if p.rest == "" || p.rest[0] == ',' {
-		p.list = append(p.list, c)
-		return nil
-	}
-	if text, ok := p.token68(); ok {
-		c.Token = text
-		p.list = append(p.list, c)
-		return nil
-	}
-	name := p.token()
-	if name == "" || !p.isParam() {
-		return ErrChallenge // neither a parameter nor a token68
-	}
-	p.list = append(p.list, c)
-	return p.param(name)
-}
-
-// param parses "=value" into the last challenge.
-func (p *challengeParser) param(name string) error {
-	p.skip(" \t")
-	p.rest = p.rest[1:] // "="
-	p.skip(" \t")
-	value, ok := p.value()
-	last := p.list[len(p.list)-1]
-	if !ok || len(last.Params) == maxChallengeParams || last.Token != "" {
-		return ErrChallenge
-	}
-	name = strings.ToLower(name)
-	if _, twice := last.Params[name]; !twice {
-		last.Params[name] = value
-	}
-	return nil
-}
-
-// value parses a token or a quoted string.
-func (p *challengeParser) value() (string, bool) {
-	if p.rest == "" || p.rest[0] != '"' {
-		t := p.token()
-		return t, t != ""
-	}
-	var b strings.Builder
-	for i := 1; i < len(p.rest); i++ {
-		switch c := p.rest[i]; c {
-		case '"':
-			p.rest = p.rest[i+1:]
-			return b.String(), true
-		case '\\':
-			i++
-			if i == len(p.rest) {
-				return "", false
-			}
-			b.WriteByte(p.rest[i])
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "", false
-}
-
-// token68 parses a token68, if nothing else comes before the next comma.
-func (p *challengeParser) token68() (string, bool) {
-	end := strings.IndexByte(p.rest, ',')
-	if end < 0 {
-		end = len(p.rest)
-	}
-	text := strings.TrimRight(p.rest[:end], " \t")
-	body := strings.TrimRight(text, "=")
-	if body == "" || strings.ContainsFunc(body, func(r rune) bool { return !isToken68(r) }) {
-		return "", false
-	}
-	p.rest = p.rest[end:]
-	return text, true
-}
-
-func isToken68(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._~+/", r)
-}
-
-func (p *challengeParser) skip(set string) { p.rest = strings.TrimLeft(p.rest, set) }
-
-// token parses the longest token, which may be empty.
-func (p *challengeParser) token() string {
-	i := 0
-	for i < len(p.rest) && isTokenByte(p.rest[i]) {
-		i++
-	}
-	t := p.rest[:i]
-	p.rest = p.rest[i:]
-	return t
-}
-
-func isTokenByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
-}
+// maxScopes limits the scopes of a challenge.
+const maxScopes = 128
 
 // An authRequirement is what a response requires, from all its challenges.
 type authRequirement struct {
@@ -437,7 +256,7 @@ type authRequirement struct {
 // can be found without them.
 func authRequirementOf(h http.Header) authRequirement {
 	var d authRequirement
-	list, _ := ParseChallenges(h.Values("WWW-Authenticate"))
+	list, _ := challenge.Parse(h.Values("WWW-Authenticate"))
 	for _, c := range list {
 		switch c.Scheme {
 		case "bearer":

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/net/challenge"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/mcp"
 	"mcpwire/oauth"
@@ -49,7 +50,7 @@ func (doc *doctor) challenge(s *doctorSection, r *webReply) string {
 		s.odd("there is no WWW-Authenticate in the answer: clients have to guess where to go").hint(`send WWW-Authenticate: Bearer resource_metadata="URL"`)
 		return ""
 	}
-	list, err := oauth.ParseChallenges(values)
+	list, err := challenge.Parse(values)
 	if err != nil {
 		s.bad("WWW-Authenticate cannot be read: %s", clip(safeLine(strings.Join(values, ", ")), 200)).hint("quote the values of its parameters")
 	}

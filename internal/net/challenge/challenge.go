@@ -1,0 +1,192 @@
+// Package challenge parses the WWW-Authenticate headers of HTTP responses.
+package challenge
+
+import (
+	"errors"
+	"strings"
+)
+
+// Limits of the headers of a response. Anything beyond is not read.
+const (
+	maxBytes      = 16 << 10
+	maxChallenges = 16
+	maxParams     = 32
+)
+
+// ErrMalformed is the error of [Parse] for text that is not a list of challenges.
+var ErrMalformed = errors.New("malformed WWW-Authenticate")
+
+// A Challenge is one authentication scheme that a server offers, with its parameters. See
+// https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1.
+type Challenge struct {
+	// Scheme is in lower case, for example "bearer".
+	Scheme string
+	// Token is the token68 text that a challenge may have instead of parameters.
+	Token string
+	// Params maps the lower-case names of the parameters to their unquoted values. The first of
+	// several values counts.
+	Params map[string]string
+}
+
+// Parse parses the values of a response's WWW-Authenticate headers. If a part is malformed or
+// beyond the limits (16 KiB, 16 challenges, 32 parameters each), it returns the challenges before
+// it and [ErrMalformed]. The result does not alias values.
+func Parse(values []string) ([]Challenge, error) {
+	var out []Challenge
+	left := maxBytes
+	for _, v := range values {
+		if len(v) > left {
+			return out, ErrMalformed
+		}
+		left -= len(v)
+		p := parser{rest: v, list: out}
+		err := p.run()
+		out = p.list
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+type parser struct {
+	rest string
+	list []Challenge
+}
+
+// run parses a list in which commas separate challenges and also their parameters. The text after a
+// comma starts a challenge unless it is "name=value".
+func (p *parser) run() error {
+	for {
+		p.skip(" \t,")
+		if p.rest == "" {
+			return nil
+		}
+		name := p.token()
+		if name == "" {
+			return ErrMalformed
+		}
+		if len(p.list) > 0 && p.isParam() {
+			if err := p.param(name); err != nil {
+				return err
+			}
+		} else if err := p.challenge(name); err != nil {
+			return err
+		}
+		p.skip(" \t")
+		if p.rest != "" && p.rest[0] != ',' {
+			return ErrMalformed
+		}
+	}
+}
+
+// isParam reports whether "=" comes next, as after the name of a parameter and never after a
+// scheme.
+func (p *parser) isParam() bool {
+	return strings.HasPrefix(strings.TrimLeft(p.rest, " \t"), "=")
+}
+
+// challenge parses the text after a scheme, up to the first comma.
+func (p *parser) challenge(scheme string) error {
+	if len(p.list) == maxChallenges {
+		return ErrMalformed
+	}
+	c := Challenge{Scheme: strings.ToLower(scheme), Params: map[string]string{}}
+	if p.rest != "" && p.rest[0] != ' ' && p.rest[0] != '\t' && p.rest[0] != ',' {
+		return ErrMalformed
+	}
+	p.skip(" \t")
+	if p.rest == "" || p.rest[0] == ',' {
+		p.list = append(p.list, c)
+		return nil
+	}
+	if text, ok := p.token68(); ok {
+		c.Token = text
+		p.list = append(p.list, c)
+		return nil
+	}
+	name := p.token()
+	if name == "" || !p.isParam() {
+		return ErrMalformed // neither a parameter nor a token68
+	}
+	p.list = append(p.list, c)
+	return p.param(name)
+}
+
+// param parses "=value" into the last challenge.
+func (p *parser) param(name string) error {
+	p.skip(" \t")
+	p.rest = p.rest[1:] // "="
+	p.skip(" \t")
+	value, ok := p.value()
+	last := p.list[len(p.list)-1]
+	if !ok || len(last.Params) == maxParams || last.Token != "" {
+		return ErrMalformed
+	}
+	name = strings.ToLower(name)
+	if _, twice := last.Params[name]; !twice {
+		last.Params[name] = value
+	}
+	return nil
+}
+
+// value parses a token or a quoted string.
+func (p *parser) value() (string, bool) {
+	if p.rest == "" || p.rest[0] != '"' {
+		t := p.token()
+		return t, t != ""
+	}
+	var b strings.Builder
+	for i := 1; i < len(p.rest); i++ {
+		switch c := p.rest[i]; c {
+		case '"':
+			p.rest = p.rest[i+1:]
+			return b.String(), true
+		case '\\':
+			i++
+			if i == len(p.rest) {
+				return "", false
+			}
+			b.WriteByte(p.rest[i])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", false
+}
+
+// token68 parses a token68, if nothing else comes before the next comma.
+func (p *parser) token68() (string, bool) {
+	end := strings.IndexByte(p.rest, ',')
+	if end < 0 {
+		end = len(p.rest)
+	}
+	text := strings.TrimRight(p.rest[:end], " \t")
+	body := strings.TrimRight(text, "=")
+	if body == "" || strings.ContainsFunc(body, func(r rune) bool { return !isToken68(r) }) {
+		return "", false
+	}
+	p.rest = p.rest[end:]
+	return text, true
+}
+
+func isToken68(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._~+/", r)
+}
+
+func (p *parser) skip(set string) { p.rest = strings.TrimLeft(p.rest, set) }
+
+// token parses the longest token, which may be empty.
+func (p *parser) token() string {
+	i := 0
+	for i < len(p.rest) && isTokenByte(p.rest[i]) {
+		i++
+	}
+	t := p.rest[:i]
+	p.rest = p.rest[i:]
+	return t
+}
+
+func isTokenByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
