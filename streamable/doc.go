@@ -40,7 +40,7 @@
 // interface. A Handler therefore rejects, with status 403, requests whose Host
 // header is neither local nor in [Options].Hosts, and requests of pages whose
 // origin is not in [Options].Origins. Bodies must have the type application/json
-// and must not be compressed. The limits of [Options] and [ServeOptions] bound
+// and must not be compressed. The limits of [Options] and [ListenAndServe] bound
 // everything; a request beyond them gets status 429 or 503 and Retry-After.
 // [ListenAndServe] accepts only loopback addresses unless
 // [ServeOptions].AllowRemote is set.
@@ -98,8 +98,8 @@
 //
 // # Errors
 //
-// [ListenAndServe] and [Serve] return [ErrRemoteAddress] for an address that other
-// machines can reach. [CloseStream] returns [ErrNotResumable] if the client would
+// [ListenAndServe] returns [ErrRemoteAddress] for an address that other machines can
+// reach. [CloseStream] returns [ErrNotResumable] if the client would
 // not resume the stream. An [EventStore] returns [ErrEventGone] for an event that
 // it does not have. Calls of a client fail with a *jsonrpc.CallError, which wraps a
 // [*StatusError] if the server responded with a status other than 2xx.

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/sse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -107,7 +108,7 @@ func inBubbleOf(t *testing.T, h2 bool, o *streamable.Options, around func(e *end
 			h = around(e)
 		}
 		go func() {
-			served <- streamable.Serve(ctx, l, h, &streamable.ServeOptions{H2C: h2, OnShutdown: e.h.Shutdown})
+			served <- httpserve.Serve(ctx, l, h, &httpserve.Options{H2C: h2, OnShutdown: e.h.Shutdown})
 		}()
 		test(e)
 		transport.CloseIdleConnections()

@@ -298,7 +298,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		h.servePost(w, r)
 		return
 	}
-	from := requesterOf(w, r)
+	from := requesterOf(r)
 	c, _, ok := h.admitHTTP(w, r, from, nil, nil)
 	if !ok {
 		return
@@ -423,6 +423,8 @@ var (
 	sseType     = []string{"text/event-stream"}
 	noStore     = []string{"no-store"}
 	noBuffering = []string{"no"}
+	// closeConnection ends a connection of HTTP/1.
+	closeConnection = []string{"close"}
 )
 
 func setHeader(header http.Header, contentType []string) {

@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/era"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -135,7 +136,7 @@ func (h *Handler) newPostRequest(w http.ResponseWriter, r *http.Request) *postRe
 		pr = new(postRequest)
 	}
 	pr.h, pr.w, pr.r, pr.accept = h, w, r, parseAccept(r)
-	pr.requester = requesterOf(w, r)
+	pr.requester = requesterOf(r)
 	return pr
 }
 
@@ -203,15 +204,6 @@ func (pr *postRequest) setReadDeadline(t time.Time) error {
 	return http.NewResponseController(pr.w).SetReadDeadline(t)
 }
 
-// markBodyConsumed notes that the body was read to its end, so that net/http does not look for
-// more. If a middleware replaced the body, the original one may have more.
-func (pr *postRequest) markBodyConsumed() {
-	if g, ok := pr.w.(*trackingWriter); ok && g.body == pr.r.Body {
-		g.bodyConsumed = true
-		g.body.Close()
-	}
-}
-
 // beginResponse returns the response. The caller must end or stop it before the HTTP request has
 // been served.
 func (pr *postRequest) beginResponse() *response {
@@ -252,14 +244,8 @@ type requester struct {
 	principal *auth.Principal
 }
 
-// requesterOf returns the requester of r. It looks for a principal only if a middleware may have
-// set one.
-func requesterOf(w http.ResponseWriter, r *http.Request) requester {
-	a := requester{versions: r.Header[headerVersion]}
-	if g, ok := w.(*trackingWriter); !ok || g.anonymousCtx != r.Context() {
-		a.principal = auth.PrincipalOf(r.Context())
-	}
-	return a
+func requesterOf(r *http.Request) requester {
+	return requester{versions: r.Header[headerVersion], principal: auth.PrincipalOf(r.Context())}
 }
 
 // servePost serves a POST.
@@ -694,7 +680,7 @@ func (pr *postRequest) readBody() (err error) {
 			if reads > 1 { // the body arrived slowly
 				pr.readAt = h.clock.elapsed()
 			}
-			pr.markBodyConsumed()
+			httpserve.MarkBodyRead(pr.w, r)
 			return nil
 		}
 	}

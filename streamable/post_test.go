@@ -369,3 +369,30 @@ func TestModernMethods(t *testing.T) {
 		}
 	}
 }
+
+// TestBodyReplaced holds that a handler which has read the whole of a body that a middleware put in
+// the place of the real one does not make the server wait for the rest of that.
+func TestBodyReplaced(t *testing.T) {
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	around := func(e *endpoint) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Body = io.NopCloser(io.LimitReader(r.Body, int64(len(ping))))
+			r.ContentLength = int64(len(ping))
+			e.h.ServeHTTP(w, r)
+		})
+	}
+	inBubbleOf(t, false, nil, around, func(e *endpoint) {
+		_, r := e.raw("POST / HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 1000\n\n" + ping)
+		got := took(func() {
+			if a := e.response(r); a.status != 400 { // a ping without a session
+				e.t.Errorf("status %d: %s", a.status, a.body)
+			}
+			if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+				e.t.Errorf("%q, %v, want the end of the connection", rest, err)
+			}
+		})
+		if got > 6*time.Second {
+			e.t.Errorf("the rest is waited for %v", got)
+		}
+	})
+}

@@ -71,9 +71,6 @@ type response struct {
 func (rs *response) begin(h *Handler, w http.ResponseWriter, r *http.Request, accept acceptedTypes) {
 	rs.h, rs.w, rs.header, rs.accept = h, w, r.Header, accept
 	rs.chunked, rs.isHTTP2 = r.ProtoAtLeast(1, 1), r.ProtoMajor > 1
-	if _, ours := w.(*trackingWriter); ours {
-		return // servers of Serve have no WriteTimeout
-	}
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
 		rs.hasWriteTimeout = s.WriteTimeout > 0
 	}

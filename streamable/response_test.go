@@ -33,7 +33,7 @@ func TestWarmerServesOneAfterAnother(t *testing.T) {
 			began := time.Now()
 			p.begin(h, w, httptest.NewRequest("POST", "http://localhost/", nil), acceptedTypes{json: true, stream: true})
 			p.startKeepAlive(nil)
-			pass(d)
+			<-time.After(d)
 			p.stop()
 			if !p.reset() {
 				t.Fatal("the response is still in use")

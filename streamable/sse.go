@@ -66,7 +66,7 @@ func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req := new(sseRequest)
-	c, n, ok := s.h.admitHTTP(w, r, requesterOf(w, r), &req.pending, req)
+	c, n, ok := s.h.admitHTTP(w, r, requesterOf(r), &req.pending, req)
 	if !ok {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/neterror"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/streamable"
@@ -41,7 +42,7 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 	if f.http.certFile != "" {
 		scheme = "https"
 	}
-	err = streamable.ListenAndServe(ctx, f.listen, r, &streamable.ServeOptions{
+	err = httpserve.ListenAndServe(ctx, f.listen, r, &httpserve.Options{
 		AllowRemote: guard != nil || f.allowRemote,
 		CertFile:    f.http.certFile, KeyFile: f.http.keyFile,
 		OnListen:        func(a net.Addr) { log.Info("listening", "url", scheme+"://"+a.String()+f.http.path) },
@@ -49,7 +50,7 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 		ShutdownTimeout: f.drain,
 		Logger:          log,
 	})
-	if errors.Is(err, streamable.ErrRemoteAddress) {
+	if errors.Is(err, httpserve.ErrRemoteAddress) {
 		return fail(exitUnexpected, "remote_address", "give --token-env, or --allow-remote, or listen at 127.0.0.1",
 			fmt.Errorf("bridge: not listening at %s, which other machines reach", f.listen))
 	}

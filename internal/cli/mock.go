@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/capture"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/playback/mock"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
@@ -321,14 +322,14 @@ func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *br
 	if err != nil {
 		return usagef("mock: --path: %w", err)
 	}
-	err = streamable.ListenAndServe(ctx, f.http.addr, r, &streamable.ServeOptions{
+	err = httpserve.ListenAndServe(ctx, f.http.addr, r, &httpserve.Options{
 		AllowRemote: f.http.insecure,
 		OnListen:    func(a net.Addr) { log.Info("listening", "url", "http://"+a.String()+f.http.path) },
 		OnShutdown:  shutdown,
 		Logger:      log,
 	})
-	if errors.Is(err, streamable.ErrRemoteAddress) {
-		return fmt.Errorf("mock: not listening at %s: %w: give --insecure", f.http.addr, streamable.ErrRemoteAddress)
+	if errors.Is(err, httpserve.ErrRemoteAddress) {
+		return fmt.Errorf("mock: not listening at %s: %w: give --insecure", f.http.addr, httpserve.ErrRemoteAddress)
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/auth"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -187,15 +188,15 @@ func (f *httpFlags) serve(ctx context.Context, srv *server.Server, maxBody int, 
 	if f.certFile != "" {
 		scheme = "https"
 	}
-	err = streamable.ListenAndServe(ctx, f.addr, r, &streamable.ServeOptions{
+	err = httpserve.ListenAndServe(ctx, f.addr, r, &httpserve.Options{
 		AllowRemote: guard != nil || f.insecure,
 		CertFile:    f.certFile, KeyFile: f.keyFile, H2C: f.h2c,
 		OnListen:   func(a net.Addr) { log.Info("listening", "url", scheme+"://"+a.String()+f.path) },
 		OnShutdown: h.Shutdown,
 		Logger:     log,
 	})
-	if errors.Is(err, streamable.ErrRemoteAddress) {
-		return fmt.Errorf("serve: not listening at %s: %w: give --token-env or --issuer, or --insecure", f.addr, streamable.ErrRemoteAddress)
+	if errors.Is(err, httpserve.ErrRemoteAddress) {
+		return fmt.Errorf("serve: not listening at %s: %w: give --token-env or --issuer, or --insecure", f.addr, httpserve.ErrRemoteAddress)
 	}
 	return err
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/proxy/taphttp"
-	"mcpwire/streamable"
 )
 
 // runTapHTTP taps an HTTP server until a signal arrives.
@@ -77,7 +77,7 @@ func (f *tapFlags) serveTap(ctx context.Context, e *env, l net.Listener, u *url.
 			fmt.Fprintln(e.stderr, "mcpwire: tap is listening: give clients url="+safeLine(at.String())+" in the place of "+safeLine(u.String()))
 		},
 	})
-	if errors.Is(err, streamable.ErrRemoteAddress) {
+	if errors.Is(err, httpserve.ErrRemoteAddress) {
 		return fail(exitUnexpected, "remote_address", "listen at 127.0.0.1, or name with --host under which names clients may come; * is any",
 			fmt.Errorf("tap: not listening at %s, which other machines reach", f.listen))
 	}

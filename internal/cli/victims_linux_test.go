@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -75,7 +76,7 @@ func victimServer() int {
 	if err == nil && os.Getenv(victimRole) == "web" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		err = streamable.ListenAndServe(ctx, os.Getenv(victimWhere), streamable.MustHandler(srv, nil), &streamable.ServeOptions{
+		err = httpserve.ListenAndServe(ctx, os.Getenv(victimWhere), streamable.MustHandler(srv, nil), &httpserve.Options{
 			OnListen: func(a net.Addr) { fmt.Println("url=http://" + a.String()) },
 		})
 	} else if err == nil {

@@ -7,10 +7,10 @@ import (
 	"net"
 	"net/url"
 
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/internal/view/watch"
 	"mcpwire/internal/view/web"
-	"mcpwire/streamable"
 )
 
 // watchWeb serves the page until ctx ends. It prints only the address, with the token, on standard
@@ -36,7 +36,7 @@ func watchWeb(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir st
 		}
 	}
 	err = s.Serve(ctx, l)
-	if errors.Is(err, streamable.ErrRemoteAddress) {
+	if errors.Is(err, httpserve.ErrRemoteAddress) {
 		return fail(exitUnexpected, "remote_address", "give --allow-remote, or listen at 127.0.0.1", fmt.Errorf("other machines reach %s, and what the page shows is private", l.Addr()))
 	}
 	return err

@@ -91,7 +91,7 @@
 // # Errors
 //
 // [New] reports invalid arguments. [Handler.Serve] returns errors of its listener and
-// of certificate files, and wraps [streamable.ErrRemoteAddress]. The failure of an
+// of certificate files, and wraps [httpserve.ErrRemoteAddress]. The failure of an
 // exchange is recorded, and reported by a status or by cutting off the response; it
 // is logged if there was no response. Recording never fails, see package capture.
 package taphttp

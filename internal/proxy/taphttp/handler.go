@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/streamable"
+	"mcpwire/internal/net/httpserve"
 )
 
 // A Handler forwards requests to one server and records both directions. Use [New] to create one.
@@ -264,7 +264,7 @@ type ServeOptions struct {
 
 // Serve serves connections from l until ctx ends, and then shuts down, see [Handler.Shutdown]. It
 // returns nil if nothing was cut off. It closes l in any case. The error wraps
-// [streamable.ErrRemoteAddress] if other machines can reach the address and
+// [httpserve.ErrRemoteAddress] if other machines can reach the address and
 // ServeOptions.AllowRemote is not set.
 //
 // Only active streams have no deadline. Connections without a request are closed after two minutes,
@@ -273,7 +273,7 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, o *ServeOptions) er
 	if o == nil {
 		o = new(ServeOptions)
 	}
-	return streamable.Serve(ctx, h.Listener(l), http.Handler(h), &streamable.ServeOptions{
+	return httpserve.Serve(ctx, h.Listener(l), http.Handler(h), &httpserve.Options{
 		AllowRemote: o.AllowRemote,
 		CertFile:    o.CertFile, KeyFile: o.KeyFile,
 		MaxHeader:     maxRequestHeader,

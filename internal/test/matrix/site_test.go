@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/jsonrpc"
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -105,7 +106,7 @@ func newSite(t testing.TB, name, principal string, w web) *site {
 func (s *site) serve(l net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- streamable.Serve(ctx, l, s, &streamable.ServeOptions{OnShutdown: s.shutdown}) }()
+	go func() { served <- httpserve.Serve(ctx, l, s, &httpserve.Options{OnShutdown: s.shutdown}) }()
 	s.url = "http://" + l.Addr().String()
 	s.t.Cleanup(func() {
 		cancel()

@@ -269,6 +269,6 @@
 //
 // # Errors
 //
-// Serve returns the errors of streamable.Serve, which wrap
-// streamable.ErrRemoteAddress for an address that other machines can reach.
+// Serve returns the errors of httpserve.Serve, which wrap
+// httpserve.ErrRemoteAddress for an address that other machines can reach.
 package web

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/view/watch"
 	"mcpwire/internal/view/web"
-	"mcpwire/streamable"
 )
 
 // TestWhoGetsIn: each rule has a request that nothing else would refuse.
@@ -184,7 +184,7 @@ func TestRemoteAddress(t *testing.T) {
 		want    error
 		address string
 	}{
-		{"refused", nil, streamable.ErrRemoteAddress, "0.0.0.0:0"},
+		{"refused", nil, httpserve.ErrRemoteAddress, "0.0.0.0:0"},
 		{"allowed", &web.Options{AllowRemote: true}, nil, "0.0.0.0:0"},
 		{"loopback", nil, nil, "127.0.0.1:0"},
 	} {

@@ -22,9 +22,9 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/internal/view/watch"
-	"mcpwire/streamable"
 )
 
 // Options configures a [Server]. A nil *Options means the defaults.
@@ -127,13 +127,13 @@ func (s *Server) URL(addr net.Addr) string {
 }
 
 // Serve serves connections of l until ctx ends, and then closes the Server and l. It returns nil
-// if all requests could finish. The error wraps [streamable.ErrRemoteAddress] if other machines
+// if all requests could finish. The error wraps [httpserve.ErrRemoteAddress] if other machines
 // can reach the address and Options.AllowRemote is not set.
 //
 // The head of a request, each read of its body and each write have a deadline. A stream as a whole
 // has none.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	err := streamable.Serve(ctx, l, http.Handler(s), &streamable.ServeOptions{
+	err := httpserve.Serve(ctx, l, http.Handler(s), &httpserve.Options{
 		AllowRemote: s.opts.AllowRemote,
 		MaxConns:    4 * (maxStreams + maxRequests),
 		MaxHeader:   64 << 10,

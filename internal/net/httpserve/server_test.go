@@ -1,4 +1,4 @@
-package streamable
+package httpserve
 
 import (
 	"bufio"
@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"mcpwire/server"
 )
 
 // A served is a server at a real socket.
@@ -47,9 +45,9 @@ func (b *syncBuffer) String() string {
 // backstop ends a test that hangs; none depends on how long it is.
 const backstop = time.Minute
 
-func serve(t *testing.T, h http.Handler, o *ServeOptions) *served {
+func serve(t *testing.T, h http.Handler, o *Options) *served {
 	t.Helper()
-	var opts ServeOptions
+	var opts Options
 	if o != nil {
 		opts = *o
 	}
@@ -129,7 +127,7 @@ func hello(n *atomic.Int32) http.Handler {
 
 func TestServeSlowHeader(t *testing.T) {
 	var n atomic.Int32
-	s := serve(t, hello(&n), &ServeOptions{HeaderTimeout: 20 * time.Millisecond})
+	s := serve(t, hello(&n), &Options{HeaderTimeout: 20 * time.Millisecond})
 	for _, text := range []string{"", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: 1\r\n"} {
 		_, r := s.dial(text)
 		checkEOF(t, r)
@@ -240,7 +238,7 @@ func TestServePanic(t *testing.T) {
 		t.Error(err)
 	}
 	log := s.log.String()
-	for _, want := range []string{`panic="early\ntrouble"`, `panic="late trouble"`, `panic="flushed trouble"`, "serve_test.go"} {
+	for _, want := range []string{`panic="early\ntrouble"`, `panic="late trouble"`, `panic="flushed trouble"`, "server_test.go"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log has no %s:\n%s", want, log)
 		}
@@ -268,7 +266,7 @@ func TestServeHalfOpen(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 		ended <- r.Context().Err()
-	}), &ServeOptions{MaxConns: 1}) // so that the second is served only if the first has been given back
+	}), &Options{MaxConns: 1}) // so that the second is served only if the first has been given back
 	for _, end := range []func(*net.TCPConn) error{(*net.TCPConn).CloseWrite, (*net.TCPConn).Close} {
 		c, r := s.dial(getHello)
 		if _, err := http.ReadResponse(r, nil); err != nil {
@@ -290,7 +288,7 @@ func TestServeHalfOpen(t *testing.T) {
 }
 
 func TestListenAddress(t *testing.T) {
-	listen := func(addr string, o ServeOptions) (net.Addr, error) {
+	listen := func(addr string, o Options) (net.Addr, error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var at net.Addr
@@ -301,22 +299,22 @@ func TestListenAddress(t *testing.T) {
 		return at, ListenAndServe(ctx, addr, http.NotFoundHandler(), &o)
 	}
 	for _, addr := range []string{"", ":0", "127.0.0.1:0", "127.1.2.3:0", "localhost:0"} {
-		at, err := listen(addr, ServeOptions{})
+		at, err := listen(addr, Options{})
 		if err != nil || at == nil || !at.(*net.TCPAddr).IP.IsLoopback() {
 			t.Errorf("%q: %v, %v", addr, at, err)
 		}
 	}
 	for _, addr := range []string{"0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:0.0.0.0]:0"} {
-		at, err := listen(addr, ServeOptions{})
+		at, err := listen(addr, Options{})
 		if !errors.Is(err, ErrRemoteAddress) || !strings.Contains(err.Error(), "AllowRemote") || at != nil {
 			t.Errorf("%q: %v, %v, want ErrRemoteAddress", addr, at, err)
 		}
 	}
-	if at, err := listen("0.0.0.0:0", ServeOptions{AllowRemote: true}); err != nil || at == nil {
+	if at, err := listen("0.0.0.0:0", Options{AllowRemote: true}); err != nil || at == nil {
 		t.Errorf("with AllowRemote: %v, %v", at, err)
 	}
 	for _, addr := range []string{"8080", "localhost", "127.0.0.1:99999", "[::1:80"} {
-		if at, err := listen(addr, ServeOptions{}); err == nil || at != nil {
+		if at, err := listen(addr, Options{}); err == nil || at != nil {
 			t.Errorf("%q: %v, want an error", addr, at)
 		}
 	}
@@ -339,7 +337,7 @@ func TestServeListenerFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := false
-	err = Serve(t.Context(), l, http.NotFoundHandler(), &ServeOptions{
+	err = Serve(t.Context(), l, http.NotFoundHandler(), &Options{
 		OnListen:   func(net.Addr) { l.Close() },
 		OnShutdown: func(context.Context) error { ended = true; return nil },
 	})
@@ -366,10 +364,10 @@ const (
 func TestServeNoWindow(t *testing.T) {
 	for name, h := range map[string]http.Handler{
 		"any handler": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }),
-		"a refusal":   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeError(w, http.StatusNotAcceptable, 0, "no") }),
+		"a refusal":   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotAcceptable) }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, h, &ServeOptions{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {
+			inBubble(t, h, &Options{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {
 				c, r := l.dial(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 				get := append([]byte{0x82, 0x86, 0x84, 0x41, 9}, "localhost"...) // GET, http, /, and the authority, by RFC 7541
 				noWindow := h2Frame(h2Settings, 0, 0, []byte{0, 4, 0, 0, 0, 0})  // SETTINGS_INITIAL_WINDOW_SIZE
@@ -408,15 +406,18 @@ func untilReset(t *testing.T, c net.Conn, r *bufio.Reader) {
 // A body that somebody has put in the place of the real one, and that ends before it, does not have
 // the server wait for the rest.
 func TestServeBodyReplaced(t *testing.T) {
-	inner := MustHandler(server.MustNew("test", "1", nil), nil)
+	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		MarkBodyRead(w, r)
+		io.WriteString(w, "hello")
+	})
 	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = io.NopCloser(io.LimitReader(r.Body, 40))
 		r.ContentLength = 40
 		inner.ServeHTTP(w, r)
 	})
 	inBubble(t, outer, nil, func(t *testing.T, l *pipeListener, stop func() error) {
-		const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
-		_, r := l.dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"+ping)
+		_, r := l.dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"+strings.Repeat("x", 40))
 		got := elapsed(func() {
 			readAnswer(t, r)
 			checkEOF(t, r)

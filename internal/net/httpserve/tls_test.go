@@ -1,4 +1,4 @@
-package streamable
+package httpserve
 
 import (
 	"crypto/ecdsa"
@@ -84,7 +84,7 @@ func TestServeTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	var n atomic.Int32
-	for name, o := range map[string]*ServeOptions{
+	for name, o := range map[string]*Options{
 		"files":  {CertFile: certFile, KeyFile: keyFile},
 		"config": {TLS: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS10}},
 		"both":   {CertFile: certFile, KeyFile: keyFile, TLS: &tls.Config{MinVersion: tls.VersionTLS13}},
@@ -117,7 +117,7 @@ func TestServeTLSOptions(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	writeCert(t, certFile, keyFile, 1, time.Now())
-	for want, o := range map[string]*ServeOptions{
+	for want, o := range map[string]*Options{
 		"both CertFile and KeyFile":    {CertFile: certFile},
 		"CertFile and KeyFile":         {KeyFile: keyFile},
 		"needs a certificate":          {TLS: &tls.Config{}},
@@ -177,7 +177,7 @@ func TestServeTLSReload(t *testing.T) {
 func TestServeH2C(t *testing.T) {
 	var n atomic.Int32
 	for _, on := range []bool{false, true} {
-		s := serve(t, hello(&n), &ServeOptions{H2C: on})
+		s := serve(t, hello(&n), &Options{H2C: on})
 		if got := get(t, "http://"+s.addr, &http.Transport{}); got != "HTTP/1.1" {
 			t.Errorf("a client of HTTP/1.1 speaks %s", got)
 		}

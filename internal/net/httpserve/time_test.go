@@ -1,4 +1,4 @@
-package streamable
+package httpserve
 
 import (
 	"bufio"
@@ -50,7 +50,7 @@ func (l *pipeListener) dial(t *testing.T, text string) (net.Conn, *bufio.Reader)
 }
 
 // inBubble runs a server with the clock of a bubble.
-func inBubble(t *testing.T, h http.Handler, o *ServeOptions, test func(t *testing.T, l *pipeListener, stop func() error)) {
+func inBubble(t *testing.T, h http.Handler, o *Options, test func(t *testing.T, l *pipeListener, stop func() error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -241,7 +241,7 @@ func TestServeUnreadBody(t *testing.T) {
 // A client that does not read an answer does not keep its connection.
 func TestServeSlowReader(t *testing.T) {
 	var n atomic.Int32
-	inBubble(t, hello(&n), &ServeOptions{MaxConns: 1}, func(t *testing.T, l *pipeListener, stop func() error) {
+	inBubble(t, hello(&n), &Options{MaxConns: 1}, func(t *testing.T, l *pipeListener, stop func() error) {
 		slow, _ := l.dial(t, getHello)
 		got := elapsed(func() {
 			_, r := l.dial(t, getHello) // accepted when the other has been given up
@@ -292,7 +292,7 @@ func TestServeLongStream(t *testing.T) {
 func TestServeMaxConns(t *testing.T) {
 	var n atomic.Int32
 	log := new(syncBuffer)
-	o := &ServeOptions{MaxConns: 2, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	o := &Options{MaxConns: 2, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	inBubble(t, hello(&n), o, func(t *testing.T, l *pipeListener, stop func() error) {
 		first, r := l.dial(t, getHello)
 		readAnswer(t, r)
@@ -383,7 +383,7 @@ func TestServeShutdown(t *testing.T) {
 // What does not end in time is cut off, and that is said.
 func TestServeShutdownTimeout(t *testing.T) {
 	s := new(standing)
-	o := &ServeOptions{MaxConns: 1, OnShutdown: func(context.Context) error { return nil }} // in place of the method
+	o := &Options{MaxConns: 1, OnShutdown: func(context.Context) error { return nil }} // in place of the method
 	inBubble(t, s, o, func(t *testing.T, l *pipeListener, stop func() error) {
 		s.end = make(chan struct{}) // of the bubble
 		_, r := l.dial(t, getHello)
@@ -410,7 +410,7 @@ func TestServeShutdownTimeout(t *testing.T) {
 // An HTTP/2 client that does not answer is given up, though it has not closed anything.
 func TestServeDeadHTTP2(t *testing.T) {
 	var n atomic.Int32
-	inBubble(t, hello(&n), &ServeOptions{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {
+	inBubble(t, hello(&n), &Options{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {
 		settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 		c, r := l.dial(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 		go io.WriteString(c, settings)

@@ -1,4 +1,4 @@
-package streamable
+package httpserve
 
 import (
 	"errors"
@@ -206,6 +206,9 @@ func (c *boundedConn) setHeaderDeadline() {
 	}
 	c.setWanted(&c.reads, c.limits.epoch.Add(time.Duration(c.headerDeadline)))
 }
+
+// maxWrite is the number of bytes that a peer must read within Options.WriteTimeout.
+const maxWrite = 64 << 10
 
 // Write implements [net.Conn].
 func (c *boundedConn) Write(b []byte) (written int, err error) {

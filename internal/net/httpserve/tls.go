@@ -1,4 +1,4 @@
-package streamable
+package httpserve
 
 import (
 	"crypto/tls"
@@ -11,7 +11,7 @@ import (
 )
 
 // tlsConfig returns the TLS configuration, or nil to serve without TLS.
-func (o *ServeOptions) tlsConfig() (*tls.Config, error) {
+func (o *Options) tlsConfig() (*tls.Config, error) {
 	switch {
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		return nil, errors.New("TLS needs both CertFile and KeyFile")
