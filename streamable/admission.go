@@ -3,6 +3,7 @@ package streamable
 import (
 	"context"
 	"hash/maphash"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -11,31 +12,319 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A caller is a principal, or a network address for anonymous requests, with its requests in
-// flight.
+// An admission decides which requests a [Handler] handles, and counts them: HTTP requests, the
+// JSON-RPC requests in them and standing streams, in all and by caller. Each HTTP request has a
+// [slot], which is the only way to change a counter. It is safe for concurrent use.
+type admission struct {
+	maxInFlight, maxInFlightPerCaller int64
+	maxStreams                        int64
+	maxStreamsPerCaller               int
+
+	// active counts slots: HTTP requests and streams.
+	active atomic.Int64
+	// streams counts standing slots.
+	streams          atomic.Int64
+	streamsPerCaller callerCounts
+	// requests counts JSON-RPC requests.
+	requests atomic.Int64
+	// unread bounds the responses that clients have not read.
+	unread unreadBudget
+
+	// rateLimited counts requests rejected because of their caller's requests in flight.
+	rateLimited atomic.Uint64
+	// overloaded counts requests rejected because of all requests in flight.
+	overloaded atomic.Uint64
+
+	// closing means that hardly any request is admitted.
+	closing atomic.Bool
+	// aborting means that nobody waits for the requests that are still in flight.
+	aborting atomic.Bool
+	// idle is closed when no slot is left after closing.
+	idle     chan struct{}
+	idleOnce sync.Once
+
+	seed maphash.Seed
+	// shards have the callers with slots. They have separate locks.
+	shards [16]callerShard
+}
+
+func (a *admission) init(o *Options) {
+	a.maxInFlight, a.maxInFlightPerCaller = int64(o.MaxInFlight), int64(o.MaxInFlightPerCaller)
+	a.maxStreams, a.maxStreamsPerCaller = int64(o.MaxStreams), o.MaxPerCaller
+	a.unread.max = o.MaxUnread
+	a.idle = make(chan struct{})
+	a.seed = maphash.MakeSeed()
+}
+
+// A slot is the place of one HTTP request among those that a [Handler] has at once. It belongs to
+// one goroutine at a time. Its states are:
+//
+//   - free: the zero value. release does nothing.
+//   - admitted, by admit: it counts as active, and for its caller. admitRequest and admitBatch
+//     count the JSON-RPC requests that it has. If it has a target, a shutdown can abort it.
+//   - standing, by stand: it counts as a stream, no longer as requests, and cannot be aborted.
+//
+// release makes a slot free. detach also does, and returns another one in the state that it had,
+// for a goroutine that continues after the HTTP request was served. So a function that gets a slot
+// admitted defers release and is done with it, whatever happens then.
+type slot struct {
+	// admission is nil if the slot is free.
+	admission *admission
+	caller    *caller
+	// callerID is the caller's id. It stays when the slot becomes free.
+	callerID string
+	// inFlight is the number of the caller's requests in flight when the slot was admitted,
+	// including this one.
+	inFlight int64
+	// share is the part of caller.inFlight that is the slot's: 1, more for a batch, and 0 for a
+	// stream.
+	share int
+	// requests is the part of admission.requests that is the slot's.
+	requests int
+	standing bool
+
+	// The following fields are guarded by caller.shard.mu until the slot is free.
+	prev, next *slot
+	// target is nil if the slot is not listed.
+	target aborter
+	// aborted means that a shutdown aborts the target, and may use it after the slot was released.
+	aborted bool
+}
+
+// An aborter answers its request at once, though the handler has not returned.
+type aborter interface{ abort() }
+
+// admit makes s, which must be free, the slot of an HTTP request, or rejects the request. target
+// may be nil. mayRespond means that the request may be a response that a pending request waits for,
+// which is admitted during a shutdown.
+func (a *admission) admit(s *slot, callerID string, target aborter, mayRespond bool) *rejection {
+	active := a.active.Add(1)
+	if a.closing.Load() && !mayRespond {
+		a.slotFreed()
+		return rejectedByShutdown
+	}
+	s.admission, s.callerID, s.share, s.aborted = a, callerID, 1, false
+	a.addToCaller(s, target)
+	// Streams do not count. Responses and cancellations have higher limits than requests, so that
+	// pending requests can end.
+	if e := decide(s.inFlight, 2*a.maxInFlightPerCaller, active-a.streams.Load(), 2*a.maxInFlight); e != nil {
+		s.release()
+		return a.count(e)
+	}
+	return nil
+}
+
+// admitRequest counts a JSON-RPC request as the slot's, or rejects it.
+func (s *slot) admitRequest() *rejection {
+	a := s.admission
+	if a.closing.Load() {
+		return rejectedByShutdown
+	}
+	if a.unread.isExhausted(s.callerID) {
+		return a.count(rateLimitedUnread)
+	}
+	return s.addRequests(s.inFlight, 1)
+}
+
+// admitBatch counts n JSON-RPC requests beyond the first as the slot's, or rejects them.
+func (s *slot) admitBatch(n int) *rejection {
+	if n <= 0 {
+		return nil
+	}
+	e := s.addRequests(s.addShare(n), n)
+	if e != nil {
+		s.addShare(-n)
+	}
+	return e
+}
+
+// addRequests counts n JSON-RPC requests, given the number of the caller's requests in flight.
+func (s *slot) addRequests(inFlight int64, n int) *rejection {
+	a := s.admission
+	if e := decide(inFlight, a.maxInFlightPerCaller, a.requests.Add(int64(n)), a.maxInFlight); e != nil {
+		a.requests.Add(int64(-n))
+		return a.count(e)
+	}
+	s.requests += n
+	return nil
+}
+
+// addShare adds n, which may be negative, to the slot's part of the caller's requests in flight,
+// and returns their number.
+func (s *slot) addShare(n int) int64 {
+	s.caller.shard.mu.Lock()
+	defer s.caller.shard.mu.Unlock()
+	s.share += n
+	s.caller.inFlight += n
+	return int64(s.caller.inFlight)
+}
+
+// stand makes an admitted slot a stream, or rejects it.
+func (s *slot) stand() *rejection {
+	a := s.admission
+	if a.streams.Add(1) > a.maxStreams {
+		a.streams.Add(-1)
+		return overloadedStreams
+	}
+	if !a.streamsPerCaller.acquire(s.callerID, a.maxStreamsPerCaller) {
+		a.streams.Add(-1)
+		return rateLimitedStreams
+	}
+	s.standing = true
+	s.releaseRequests()
+	shard := s.caller.shard
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	shard.unlistLocked(s)
+	s.caller.inFlight -= s.share
+	s.share = 0
+	return nil
+}
+
+func (s *slot) releaseRequests() {
+	if s.requests > 0 {
+		s.admission.requests.Add(int64(-s.requests))
+		s.requests = 0
+	}
+}
+
+// detach returns a slot with the state of s, and makes s free. The caller of detach must see to
+// that the target, if any, is not reused.
+func (s *slot) detach() *slot {
+	shard := s.caller.shard
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	target := s.target
+	shard.unlistLocked(s)
+	d := new(*s)
+	if target != nil {
+		shard.listLocked(d, target)
+	}
+	*s = slot{callerID: s.callerID, aborted: s.aborted}
+	return d
+}
+
+// release makes the slot free. It reports whether the target may be used again: a shutdown that
+// aborts it may use it later.
+func (s *slot) release() (reusable bool) {
+	a := s.admission
+	if a == nil {
+		return !s.aborted
+	}
+	s.releaseRequests()
+	if s.standing {
+		a.streamsPerCaller.release(s.callerID)
+		a.streams.Add(-1)
+	}
+	s.caller.remove(s)
+	s.admission, s.caller, s.standing = nil, nil, false
+	a.slotFreed()
+	return !s.aborted
+}
+
+// slotFreed counts a slot as free.
+func (a *admission) slotFreed() {
+	if a.active.Add(-1) == 0 && a.closing.Load() {
+		a.idleOnce.Do(func() { close(a.idle) })
+	}
+}
+
+// close makes admit reject requests. idle is closed when those in progress have ended. It may be
+// called more than once.
+func (a *admission) close() {
+	if !a.closing.Swap(true) {
+		a.active.Add(1)
+		a.slotFreed() // closes idle if nothing was active
+	}
+}
+
+// A rejection says why a request was not admitted.
+type rejection struct {
+	// rateLimited selects status 429, which blames the caller, instead of 503.
+	rateLimited bool
+	reason      string
+}
+
+var (
+	rejectedByShutdown         = &rejection{false, "the server is shutting down"}
+	overloadedRequests        = &rejection{false, "too many requests are in flight"}
+	rateLimitedRequests  = &rejection{true, "requests of one caller are in flight"}
+	rateLimitedUnread = &rejection{true, "answers of one caller are not read"}
+	overloadedStreams         = &rejection{false, "too many streams are open"}
+	rateLimitedStreams = &rejection{true, "streams of one caller"}
+)
+
+// count counts a rejection because of requests in flight, and returns it.
+func (a *admission) count(e *rejection) *rejection {
+	if e.rateLimited {
+		a.rateLimited.Add(1)
+	} else {
+		a.overloaded.Add(1)
+	}
+	return e
+}
+
+// write responds to a request that was rejected, and reports whether it was.
+func (e *rejection) write(w http.ResponseWriter) bool {
+	switch {
+	case e == nil:
+		return false
+	case e.rateLimited:
+		writeRateLimited(w, e.reason)
+	default:
+		writeUnavailable(w, e.reason)
+	}
+	return true
+}
+
+// fairShare is the number of requests that a caller may have in flight for each free place. A
+// single caller gets at most fairShare/(fairShare+1) of MaxInFlight; k greedy callers get
+// fairShare/(k*fairShare+1) each. The rest remains free for callers with few requests.
+const fairShare = 2
+
+// decide returns nil to admit a request. n is the number of its caller's requests in flight,
+// inFlight that of all, both including this one.
+func decide(n, perCaller, inFlight, max int64) *rejection {
+	switch {
+	case n > perCaller:
+		return rateLimitedRequests
+	case inFlight > max:
+		return overloadedRequests
+	case n-1 >= fairShare*(max-inFlight+1):
+		return rateLimitedRequests
+	}
+	return nil
+}
+
+// admit admits an HTTP request to s, which must be free, or rejects it. target may be nil.
+func (h *Handler) admit(s *slot, w http.ResponseWriter, r *http.Request, from requester, target aborter) bool {
+	// The response that a pending request waits for is a POST in a session of either transport.
+	mayRespond := r.Method == http.MethodPost && (r.Header[headerSession] != nil || r.URL.Query().Has(sessionParam))
+	e := h.admission.admit(s, h.callerID(r, from.principal), target, mayRespond)
+	if e == rejectedByShutdown {
+		w.Header()["Connection"] = closeConnection
+	}
+	return !e.write(w)
+}
+
+// A caller is a principal, or a network address for anonymous requests, with its slots.
 type caller struct {
 	id    string
 	shard *callerShard
 
-	// active counts the requests being handled, without streams. Guarded by shard.mu.
-	active int
-	// refs counts requests and streams that refer to the caller. The last one removes it. Guarded
-	// by shard.mu.
-	refs int
-	next *caller
+	// inFlight counts the requests being handled, without streams. Guarded by shard.mu.
+	inFlight int
+	// slots counts the slots. The last one removes the caller. Guarded by shard.mu.
+	slots int
+	next  *caller
 }
 
-// A callerTable has the callers with requests or streams in flight. Its shards have separate locks.
-type callerTable struct {
-	seed   maphash.Seed
-	shards [16]callerShard
-}
-
+// A callerShard has some of the callers.
 type callerShard struct {
 	mu   sync.Mutex
 	byID map[string]*caller
-	// admissions lists the requests being handled, in no order.
-	admissions *admission
+	// listed is the list of slots that can be aborted, in no order.
+	listed *slot
 	// spare is a free list of callers, linked by next.
 	spare  *caller
 	spares int
@@ -44,242 +333,78 @@ type callerShard struct {
 // maxSpares limits the free list of a shard.
 const maxSpares = 64
 
-// An admission is a request's entry among those being handled.
-type admission struct {
-	prev, next *admission
-	// target is nil if the request is not listed.
-	target aborter
-	// aborted means that abort answers the request in place of its handler, and may use it after it
-	// was served.
-	aborted bool
-	// requests is the number of requests admitted: more than one for a batch.
-	requests int
-}
-
-// An aborter answers its request at once, though the handler has not returned.
-type aborter interface{ abort() }
-
-func (t *callerTable) init() { t.seed = maphash.MakeSeed() }
-
-// acquire counts a request of the caller, and lists it if a is not nil. n is the number of the
-// caller's requests in flight, including this one.
-func (t *callerTable) acquire(id string, a *admission, target aborter) (c *caller, n int64) {
-	shard := &t.shards[maphash.String(t.seed, id)%uint64(len(t.shards))]
+// addToCaller counts s for its caller, and lists it if target is not nil.
+func (a *admission) addToCaller(s *slot, target aborter) {
+	id := s.callerID
+	shard := &a.shards[maphash.String(a.seed, id)%uint64(len(a.shards))]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	if c = shard.byID[id]; c == nil {
+	c := shard.byID[id]
+	if c == nil {
 		c = shard.addLocked(id)
 	}
-	c.refs++
-	c.active++
-	if a != nil {
-		a.prev, a.next, a.target, a.aborted, a.requests = nil, shard.admissions, target, false, 0
-		if a.next != nil {
-			a.next.prev = a
-		}
-		shard.admissions = a
+	c.slots++
+	c.inFlight += s.share
+	s.caller, s.inFlight = c, int64(c.inFlight)
+	if target != nil {
+		shard.listLocked(s, target)
 	}
-	return c, int64(c.active)
 }
 
-func (s *callerShard) addLocked(id string) *caller {
-	c := s.spare
+func (cs *callerShard) addLocked(id string) *caller {
+	c := cs.spare
 	if c != nil {
-		s.spare, c.next = c.next, nil
-		s.spares--
+		cs.spare, c.next = c.next, nil
+		cs.spares--
 	} else {
-		c = &caller{shard: s}
+		c = &caller{shard: cs}
 	}
 	c.id = id
-	if s.byID == nil {
-		s.byID = make(map[string]*caller)
+	if cs.byID == nil {
+		cs.byID = make(map[string]*caller)
 	}
-	s.byID[id] = c
+	cs.byID[id] = c
 	return c
 }
 
-// release undoes acquire. a is the argument of acquire, or nil if that was nil or unlisted since.
-// aborted means that abort answers the request: its memory must not be reused.
-func (c *caller) release(a *admission) (aborted bool) {
+// remove undoes addToCaller.
+func (c *caller) remove(s *slot) {
 	shard := c.shard
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	if a != nil {
-		aborted = shard.unlistLocked(a)
-	}
-	c.active--
-	if c.refs--; c.refs > 0 {
-		return aborted
+	shard.unlistLocked(s)
+	c.inFlight -= s.share
+	if c.slots--; c.slots > 0 {
+		return
 	}
 	delete(shard.byID, c.id)
 	if c.id = ""; shard.spares < maxSpares {
 		shard.spare, c.next = c, shard.spare
 		shard.spares++
 	}
-	return aborted
 }
 
-// unlist removes a request from the list. aborted is that of release.
-func (c *caller) unlist(a *admission) (aborted bool) {
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
-	return c.shard.unlistLocked(a)
-}
-
-func (s *callerShard) unlistLocked(a *admission) (aborted bool) {
-	if a.target == nil {
-		return a.aborted
+func (cs *callerShard) listLocked(s *slot, target aborter) {
+	s.prev, s.next, s.target = nil, cs.listed, target
+	if s.next != nil {
+		s.next.prev = s
 	}
-	if a.prev != nil {
-		a.prev.next = a.next
+	cs.listed = s
+}
+
+func (cs *callerShard) unlistLocked(s *slot) {
+	if s.target == nil {
+		return
+	}
+	if s.prev != nil {
+		s.prev.next = s.next
 	} else {
-		s.admissions = a.next
+		cs.listed = s.next
 	}
-	if a.next != nil {
-		a.next.prev = a.prev
+	if s.next != nil {
+		s.next.prev = s.prev
 	}
-	a.prev, a.next, a.target = nil, nil, nil
-	return a.aborted
-}
-
-// add adds n, which may be negative, to the caller's requests and returns their number.
-func (c *caller) add(n int) int64 {
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
-	c.active += n
-	return int64(c.active)
-}
-
-// fairShare is the number of requests that a caller may have in flight for each free place. A
-// single caller gets at most fairShare/(fairShare+1) of MaxInFlight; k greedy callers get
-// fairShare/(k*fairShare+1) each. The rest remains free for callers with few requests.
-const fairShare = 2
-
-// A decision is the result of admission control.
-type decision uint8
-
-const (
-	admitted    decision = iota
-	rateLimited          // the caller has its share in flight
-	overloaded
-)
-
-// decide decides on a request. n is the number of its caller's requests in flight, inFlight that of
-// all, both including this one.
-func decide(n, perCaller, inFlight, max int64) decision {
-	switch {
-	case n > perCaller:
-		return rateLimited
-	case inFlight > max:
-		return overloaded
-	case n-1 >= fairShare*(max-inFlight+1):
-		return rateLimited
-	}
-	return admitted
-}
-
-// reject answers a request that is not admitted, and reports whether it did.
-func (h *Handler) reject(w http.ResponseWriter, v decision) bool {
-	switch v {
-	case rateLimited:
-		h.rateLimited.Add(1)
-		writeRateLimited(w, "requests of one caller are in flight")
-	case overloaded:
-		h.overloaded.Add(1)
-		writeUnavailable(w, "too many requests are in flight")
-	default:
-		return false
-	}
-	return true
-}
-
-// admitHTTP counts an HTTP request, or rejects it. It lists the request if a is not nil. Streams do
-// not count as requests being handled.
-func (h *Handler) admitHTTP(w http.ResponseWriter, r *http.Request, from requester, a *admission, target aborter) (c *caller, n int64, ok bool) {
-	active := h.active.Add(1)
-	if h.closing.Load() && !mayRespond(r) {
-		h.requestDone()
-		w.Header()["Connection"] = closeConnection
-		writeUnavailable(w, "the server is shutting down")
-		return nil, 0, false
-	}
-	c, n = h.callers.acquire(h.callerID(r, from.principal), a, target)
-	if v := decide(n, 2*int64(h.opts.MaxInFlightPerCaller), active-h.streams.Load(), 2*int64(h.opts.MaxInFlight)); h.reject(w, v) {
-		h.releaseHTTP(c, a)
-		return nil, 0, false
-	}
-	return c, n, true
-}
-
-// mayRespond reports whether an HTTP request may be the response that a pending request waits for:
-// a POST in a session of either transport.
-func mayRespond(r *http.Request) bool {
-	return r.Method == http.MethodPost && (r.Header[headerSession] != nil || r.URL.Query().Has(sessionParam))
-}
-
-// admitRequest rejects a JSON-RPC request, the n-th of its caller, beyond the limits. Responses and
-// cancellations have higher limits, so that pending requests can end.
-func (h *Handler) admitRequest(w http.ResponseWriter, c *caller, a *admission, n int64) bool {
-	if h.closing.Load() {
-		writeUnavailable(w, "the server is shutting down")
-		return false
-	}
-	if h.unread.isExhausted(c.id) {
-		h.rateLimited.Add(1)
-		writeRateLimited(w, "answers of one caller are not read")
-		return false
-	}
-	return h.tryAdmit(w, a, n, 1)
-}
-
-// tryAdmit counts requests as being handled, or rejects them.
-func (h *Handler) tryAdmit(w http.ResponseWriter, a *admission, n int64, requests int) bool {
-	inFlight := h.requests.Add(int64(requests))
-	v := decide(n, int64(h.opts.MaxInFlightPerCaller), inFlight, int64(h.opts.MaxInFlight))
-	if v != admitted { // first, because rejecting is slow
-		h.requests.Add(int64(-requests))
-		h.reject(w, v)
-		return false
-	}
-	a.requests += requests
-	return true
-}
-
-// releaseAdmission undoes tryAdmit.
-func (h *Handler) releaseAdmission(a *admission) {
-	if a.requests > 0 {
-		h.requests.Add(int64(-a.requests))
-		a.requests = 0
-	}
-}
-
-// admitBatch counts the n further requests of a batch, or rejects them.
-func (h *Handler) admitBatch(w http.ResponseWriter, c *caller, a *admission, n int) bool {
-	if n <= 0 {
-		return true
-	}
-	if !h.tryAdmit(w, a, c.add(n), n) {
-		c.add(-n)
-		return false
-	}
-	return true
-}
-
-// releaseHTTP undoes admitHTTP, see [caller.release], and tryAdmit.
-func (h *Handler) releaseHTTP(c *caller, a *admission) (aborted bool) {
-	if a != nil {
-		h.releaseAdmission(a)
-	}
-	aborted = c.release(a)
-	h.requestDone()
-	return aborted
-}
-
-// requestDone counts an HTTP request as done.
-func (h *Handler) requestDone() {
-	if h.active.Add(-1) == 0 && h.closing.Load() {
-		h.idleOnce.Do(func() { close(h.idle) })
-	}
+	s.prev, s.next, s.target = nil, nil, nil
 }
 
 const (
@@ -289,16 +414,16 @@ const (
 	maxConcurrentAborts = 64
 )
 
-// abortRequests answers all pending requests with an error, without waiting for their handlers. It
-// gives up on clients that do not read.
-func (h *Handler) abortRequests() {
+// abort answers all pending requests with an error, without waiting for their handlers. It gives up
+// on clients that do not read.
+func (a *admission) abort(log *slog.Logger) {
 	// First, for requests that are listed but cannot be answered yet.
-	h.aborting.Store(true)
-	all := h.callers.markAborted()
+	a.aborting.Store(true)
+	all := a.markAborted()
 	if len(all) == 0 {
 		return
 	}
-	h.opts.Logger.Warn("requests cut off by the shutdown", "count", len(all))
+	log.Warn("requests cut off by the shutdown", "count", len(all))
 	next := make(chan aborter, len(all))
 	for _, c := range all {
 		next <- c
@@ -324,19 +449,47 @@ func (h *Handler) abortRequests() {
 	}
 }
 
-// markAborted returns the requests being handled, and keeps them from being reused.
-func (t *callerTable) markAborted() []aborter {
+// markAborted returns the targets of the listed slots, and keeps them from being reused.
+func (a *admission) markAborted() []aborter {
 	var all []aborter
-	for i := range t.shards {
-		shard := &t.shards[i]
+	for i := range a.shards {
+		shard := &a.shards[i]
 		shard.mu.Lock()
-		for a := shard.admissions; a != nil; a = a.next {
-			a.aborted = true
-			all = append(all, a.target)
+		for s := shard.listed; s != nil; s = s.next {
+			s.aborted = true
+			all = append(all, s.target)
 		}
 		shard.mu.Unlock()
 	}
 	return all
+}
+
+// callerCounts counts sessions or streams of each caller.
+type callerCounts struct {
+	mu   sync.Mutex
+	byID map[string]int
+}
+
+// acquire counts one more for the caller, and reports false if that exceeds max.
+func (c *callerCounts) acquire(caller string, max int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID[caller] >= max {
+		return false
+	}
+	if c.byID == nil {
+		c.byID = make(map[string]int)
+	}
+	c.byID[caller]++
+	return true
+}
+
+func (c *callerCounts) release(caller string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID[caller]--; c.byID[caller] <= 0 {
+		delete(c.byID, caller)
+	}
 }
 
 // An unreadBudget bounds the bytes of responses that clients have not read yet, by caller and in
@@ -462,20 +615,4 @@ func (b *unreadBudget) isExhausted(caller string) bool {
 	defer b.mu.Unlock()
 	u := b.byID[caller]
 	return u.writing+u.waiting >= b.max/callerShareDivisor
-}
-
-// reserveUnread reserves budget for the response, or replaces the response by an error. The caller
-// calls release after the write.
-func (pr *postRequest) reserveUnread(ctx context.Context, err error) (release func(), _ error) {
-	n := len(pr.answer)
-	if n <= maxWrite {
-		return func() {}, err
-	}
-	b, caller := &pr.h.unread, pr.caller.id
-	if !b.acquire(ctx, caller, n) {
-		pr.h.opts.Logger.Warn("an answer dropped, because too many are not read", "bytes", n)
-		pr.answer = pr.errorResponse(errUnread)
-		return func() {}, errUnread
-	}
-	return func() { b.release(caller, n) }, err
 }

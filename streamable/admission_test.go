@@ -14,22 +14,22 @@ func TestJudge(t *testing.T) {
 		name        string
 		n, inFlight int64
 		max         int64
-		want        decision
+		want        *rejection
 	}{
-		{"first of all", 1, 1, max, admitted},
-		{"alone, below its share", 43, 43, max, admitted},
-		{"alone, over its share", 44, 44, max, rateLimited},
-		{"newcomer beside it", 1, 44, max, admitted},
-		{"second of the newcomer", 2, 45, max, admitted},
-		{"newcomer, last place", 1, 64, max, admitted},
-		{"nothing left", 1, 65, max, overloaded},
-		{"over the limit by caller", 513, 600, 4096, rateLimited},
-		{"over both", 513, 5000, 4096, rateLimited},
-		{"one place", 1, 1, 1, admitted},
-		{"one place, second", 2, 2, 1, overloaded},
+		{"first of all", 1, 1, max, nil},
+		{"alone, below its share", 43, 43, max, nil},
+		{"alone, over its share", 44, 44, max, rateLimitedRequests},
+		{"newcomer beside it", 1, 44, max, nil},
+		{"second of the newcomer", 2, 45, max, nil},
+		{"newcomer, last place", 1, 64, max, nil},
+		{"nothing left", 1, 65, max, overloadedRequests},
+		{"over the limit by caller", 513, 600, 4096, rateLimitedRequests},
+		{"over both", 513, 5000, 4096, rateLimitedRequests},
+		{"one place", 1, 1, 1, nil},
+		{"one place, second", 2, 2, 1, overloadedRequests},
 	} {
 		if got := decide(tt.n, perCaller, tt.inFlight, tt.max); got != tt.want {
-			t.Errorf("%s: judge(%d of %d, %d of %d) = %d, want %d", tt.name, tt.n, perCaller, tt.inFlight, tt.max, got, tt.want)
+			t.Errorf("%s: decide(%d of %d, %d of %d) = %v, want %v", tt.name, tt.n, perCaller, tt.inFlight, tt.max, got, tt.want)
 		}
 	}
 }
@@ -42,7 +42,7 @@ func TestShares(t *testing.T) {
 		for again := true; again; {
 			again = false
 			for i := range got {
-				if decide(got[i]+1, places, inFlight+1, places) == admitted {
+				if decide(got[i]+1, places, inFlight+1, places) == nil {
 					got[i]++
 					inFlight++
 					again = true
@@ -53,59 +53,129 @@ func TestShares(t *testing.T) {
 		for _, n := range got {
 			least, most = min(least, n), max(most, n)
 		}
-		if most-least > 1 || decide(1, places, inFlight+1, places) != admitted {
+		if most-least > 1 || decide(1, places, inFlight+1, places) != nil {
 			t.Errorf("%d hogs have %d to %d in flight, and %d are free", hogs, least, most, places-inFlight)
 		}
 	}
 }
 
-// The table counts what enters and leaves, forgets callers that have nothing in flight, and lists
-// what is pending.
-func TestCallerTable(t *testing.T) {
-	var table callerTable
-	table.init()
-	state := func() string {
-		active, callers, pending := 0, 0, len(table.markAborted())
-		for i := range table.shards {
-			for _, c := range table.shards[i].byID {
-				callers++
-				active += c.active
-			}
-		}
-		return fmt.Sprintln(callers, "callers", active, "active", pending, "pending")
-	}
+// What a slot counts for is counted once, in each of its states, and no longer when it is free. A
+// caller without slots is forgotten.
+func TestSlot(t *testing.T) {
+	var a admission
+	o := &Options{MaxPerCaller: 2}
+	o.setDefaults()
+	a.init(o)
 	var got []string
-	entries := make([]struct {
-		p admission
-		c *caller
-	}, 6)
-	x := new(postRequest)
-	for i := range entries {
-		e := &entries[i]
-		var n int64
-		e.c, n = table.acquire(fmt.Sprint("caller ", i%2), &e.p, x)
-		got = append(got, fmt.Sprint(n))
+	note := func(what string) {
+		got = append(got, fmt.Sprintf("%s: %s", what, a.inUse()))
 	}
-	got = append(got, state())
-	entries[0].c.add(-1) // it becomes a stream
-	got = append(got, state())
-	for _, i := range []int{3, 5, 1} { // the middle, the first and the last of caller 1
-		got = append(got, fmt.Sprint(entries[i].c.release(&entries[i].p)), state())
+	admit := func(s *slot, caller string) {
+		if e := a.admit(s, caller, new(postRequest), false); e != nil {
+			t.Fatal("rejected:", e.reason)
+		}
 	}
-	for _, i := range []int{4, 2} {
-		entries[i].c.unlist(&entries[i].p)
-		entries[i].c.release(nil)
+	slots := make([]slot, 6)
+	for i := range slots {
+		admit(&slots[i], fmt.Sprint("caller ", i%2))
 	}
-	got = append(got, state())
-	entries[0].c.add(1)
-	entries[0].c.release(&entries[0].p)
-	got = append(got, state())
+	note("six admitted")
+	if e := slots[0].admitRequest(); e != nil {
+		t.Fatal(e.reason)
+	}
+	if e := slots[0].admitBatch(3); e != nil {
+		t.Fatal(e.reason)
+	}
+	note("one with a batch of four")
+	if e := slots[0].admitBatch(5000); e != rateLimitedRequests {
+		t.Errorf("a batch above the limit: %v", e)
+	}
+	note("a rejected batch")
+	moved := slots[0].detach()
+	if !slots[0].release() {
+		t.Error("the memory of a detached slot is in use")
+	}
+	note("detached")
+	for i, want := range []*rejection{nil, nil, rateLimitedStreams} {
+		if e := slots[1+2*i].stand(); e != want {
+			t.Errorf("stream %d: %v, want %v", i, e, want)
+		}
+	}
+	note("two of three streams")
+	standing := slots[1].detach()
+	note("one of them detached")
+	if n := len(a.markAborted()); n != 4 {
+		t.Errorf("%d requests are aborted, want the 4 that are no streams", n)
+	}
+	var reusable []bool
+	for i := range slots {
+		reusable = append(reusable, slots[i].release(), slots[i].release()) // only the first does anything
+	}
+	// Streams are not aborted, and slots[0] was detached before.
+	if diff := cmp.Diff([]bool{true, true, true, true, false, false, true, true, false, false, false, false}, reusable); diff != "" {
+		t.Errorf("reusable (-want +got):\n%s", diff)
+	}
+	note("all released but the detached ones")
+	standing.release()
+	note("the detached stream too")
+	moved.release()
+	note("all released")
+	admit(&slots[5], "caller 0")
+	if !slots[5].release() {
+		t.Error("an abort outlasts its request")
+	}
 	want := []string{
-		"1", "1", "2", "2", "3", "3", "2 callers 6 active 6 pending\n", "2 callers 5 active 6 pending\n",
-		"true", "2 callers 4 active 5 pending\n", "true", "2 callers 3 active 4 pending\n", "true", "1 callers 2 active 3 pending\n",
-		"1 callers 0 active 1 pending\n", "0 callers 0 active 0 pending\n",
+		"six admitted: 6 active, 0 requests, 0 streams of 0 callers, 6 in flight of 2 callers, 6 listed",
+		"one with a batch of four: 6 active, 4 requests, 0 streams of 0 callers, 9 in flight of 2 callers, 6 listed",
+		"a rejected batch: 6 active, 4 requests, 0 streams of 0 callers, 9 in flight of 2 callers, 6 listed",
+		"detached: 6 active, 4 requests, 0 streams of 0 callers, 9 in flight of 2 callers, 6 listed",
+		"two of three streams: 6 active, 4 requests, 2 streams of 1 callers, 7 in flight of 2 callers, 4 listed",
+		"one of them detached: 6 active, 4 requests, 2 streams of 1 callers, 7 in flight of 2 callers, 4 listed",
+		"all released but the detached ones: 2 active, 4 requests, 1 streams of 1 callers, 4 in flight of 2 callers, 1 listed",
+		"the detached stream too: 1 active, 4 requests, 0 streams of 0 callers, 4 in flight of 1 callers, 1 listed",
+		"all released: 0 active, 0 requests, 0 streams of 0 callers, 0 in flight of 0 callers, 0 listed",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	select {
+	case <-a.idle:
+		t.Error("it is idle before it is closed")
+	default:
+	}
+	admit(&slots[0], "caller 0")
+	a.close()
+	if e := a.admit(&slots[1], "caller 0", nil, false); e != rejectedByShutdown {
+		t.Errorf("during a shutdown: %v", e)
+	}
+	slots[0].release()
+	<-a.idle
+	a.close()
+}
+
+// inUse returns all that is counted.
+func (a *admission) inUse() string {
+	callers, inFlight, listed := 0, 0, 0
+	for i := range a.shards {
+		shard := &a.shards[i]
+		shard.mu.Lock()
+		for _, c := range shard.byID {
+			callers++
+			inFlight += c.inFlight
+		}
+		for s := shard.listed; s != nil; s = s.next {
+			listed++
+		}
+		shard.mu.Unlock()
+	}
+	a.streamsPerCaller.mu.Lock()
+	defer a.streamsPerCaller.mu.Unlock()
+	return fmt.Sprintf("%d active, %d requests, %d streams of %d callers, %d in flight of %d callers, %d listed",
+		a.active.Load(), a.requests.Load(), a.streams.Load(), len(a.streamsPerCaller.byID), inFlight, callers, listed)
+}
+
+// InUse returns all that h counts of its requests and streams, and reports whether that is nothing.
+func InUse(h *Handler) (text string, nothing bool) {
+	text = h.admission.inUse()
+	return text, text == new(admission).inUse() && h.admission.unread.bytes.Load() == 0
 }

@@ -55,6 +55,7 @@ func newEndpoint(t *testing.T, so *server.Options, o *streamable.Options) *endpo
 		if err := h.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
 		}
+		e.checkNothingInUse("after the shutdown")
 	})
 	return e
 }
@@ -115,7 +116,16 @@ func inBubbleOf(t *testing.T, h2 bool, o *streamable.Options, around func(e *end
 		cancel()
 		<-served // nil, or whom it had to cut off
 		synctest.Wait()
+		e.checkNothingInUse("after the shutdown")
 	})
+}
+
+// checkNothingInUse holds that each slot was released, once.
+func (e *endpoint) checkNothingInUse(when string) {
+	e.t.Helper()
+	if text, nothing := streamable.InUse(e.h); !nothing {
+		e.t.Errorf("%s there are %s", when, text)
+	}
 }
 
 // A bubbleListener is a listener without a network.

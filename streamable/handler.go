@@ -176,39 +176,20 @@ type Handler struct {
 	// needsAddress means that srv wants the addresses of anonymous callers.
 	needsAddress bool
 	sessions     sessionTable
-	callers      callerTable
-	unread       unreadBudget
-	// sessionsPerCaller and streamsPerCaller count the sessions and streams of each caller.
-	sessionsPerCaller,
-	streamsPerCaller callerCounts
+	admission    admission
 	// posts pools *postRequest. It is per handler because tests have their own clocks.
 	posts sync.Pool
 
-	// active counts HTTP requests and streams.
-	active  atomic.Int64
-	streams atomic.Int64
-	// requests counts admitted requests.
-	requests atomic.Int64
-	// rateLimited counts requests rejected because of their caller's requests in flight.
-	rateLimited atomic.Uint64
 	// unresumable counts streams that the event store has not kept completely.
 	unresumable atomic.Uint64
 	// storeDownUntil is the clock's time until which no event is stored.
 	storeDownUntil atomic.Int64
-	// overloaded counts requests rejected because of all requests in flight.
-	overloaded atomic.Uint64
-	closing    atomic.Bool
-	// aborting means that Shutdown no longer waits for requests.
-	aborting atomic.Bool
-	// closed ends when closing is set.
+	// closed ends when Shutdown is called.
 	closed context.Context
 	close  context.CancelFunc
 	// forced ends when Shutdown no longer waits for requests.
 	forced context.Context
 	force  context.CancelFunc
-	// idle is closed when nothing is active after closing.
-	idle     chan struct{}
-	idleOnce sync.Once
 }
 
 // MustHandler is [NewHandler] for options that are known to be valid. It panics if NewHandler
@@ -249,15 +230,14 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 }
 
 func newHandler(srv backend, modern peer, open openFunc, opts *Options) (*Handler, error) {
-	h := &Handler{srv: srv, modern: modern, openPeer: open, instance: rand.Text()[:8], idle: make(chan struct{}), clock: clock{time.Now()}}
+	h := &Handler{srv: srv, modern: modern, openPeer: open, instance: rand.Text()[:8], clock: clock{time.Now()}}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.forced, h.force = context.WithCancel(context.Background())
 	if opts != nil {
 		h.opts = *opts
 	}
 	h.opts.setDefaults()
-	h.callers.init()
-	h.unread.max = h.opts.MaxUnread
+	h.admission.init(&h.opts)
 	var err error
 	if h.access, err = newAccessPolicy(h.opts.Hosts, h.opts.Origins); err != nil {
 		return nil, fmt.Errorf("streamable: %w", err)
@@ -299,21 +279,16 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	from := requesterOf(r)
-	c, _, ok := h.admitHTTP(w, r, from, nil, nil)
-	if !ok {
+	s := new(slot)
+	if !h.admit(s, w, r, from, nil) {
 		return
 	}
-	detached := false
-	defer func() {
-		if !detached {
-			h.releaseHTTP(c, nil)
-		}
-	}()
+	defer s.release()
 	switch r.Method {
 	case http.MethodGet:
-		detached = h.serveGet(w, r, from, c)
+		h.serveGet(w, r, from, s)
 	case http.MethodDelete:
-		h.serveDelete(w, r, from, c)
+		h.serveDelete(w, r, from, s)
 	default:
 		h.writeMethodNotAllowed(w, h.legacy == nil || h.isModern(r, from))
 	}
@@ -347,12 +322,8 @@ func (h *Handler) writeMethodNotAllowed(w http.ResponseWriter, modern bool) {
 // response has not begun, and returns ctx's error. It then cancels the handlers of legacy requests;
 // those of modern ones are canceled when their HTTP server closes. It may be called more than once.
 func (h *Handler) Shutdown(ctx context.Context) error {
-	if !h.closing.Swap(true) {
-		h.close()
-		h.active.Add(1)
-		// closes idle if nothing was active
-		h.requestDone()
-	}
+	h.admission.close()
+	h.close()
 	ended := make(chan struct{})
 	aborted := make(chan struct{})
 	// This goroutine ends with ctx or the requests. After that it only waits for handlers of
@@ -363,7 +334,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 			h.modern.close()
 		}
 		select {
-		case <-h.idle:
+		case <-h.admission.idle:
 		case <-aborted:
 		}
 		h.sessions.endAll()
@@ -374,11 +345,11 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	}
 	defer close(aborted)
 	select {
-	case <-h.idle:
+	case <-h.admission.idle:
 		return nil
 	default:
 	}
-	h.abortRequests()
+	h.admission.abort(h.opts.Logger)
 	h.force()
 	h.sessions.cancelAll()
 	return ctx.Err()
@@ -463,7 +434,7 @@ type Stats struct {
 // Stats returns the current numbers, and the counts since the handler was made.
 func (h *Handler) Stats() Stats {
 	return Stats{
-		InFlight: int(h.requests.Load()), Streams: int(h.streams.Load()), Sessions: int(h.sessions.count.Load()),
-		RateLimited: h.rateLimited.Load(), Overloaded: h.overloaded.Load(), Unresumable: h.unresumable.Load(),
+		InFlight: int(h.admission.requests.Load()), Streams: int(h.admission.streams.Load()), Sessions: int(h.sessions.count.Load()),
+		RateLimited: h.admission.rateLimited.Load(), Overloaded: h.admission.overloaded.Load(), Unresumable: h.unresumable.Load(),
 	}
 }

@@ -3,9 +3,11 @@ package streamable_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,5 +252,233 @@ func TestUnreadAnswers(t *testing.T) {
 				e.t.Errorf("%s (-want +got):\n%s", kind, diff)
 			}
 		})
+	}
+}
+
+// TestSlotsReleased holds that each kind of request releases what it counted for, once, however it
+// ends: everything is zero when it is over, before the shutdown and after it.
+func TestSlotsReleased(t *testing.T) {
+	const text = "application/x-ndjson"
+	echo, echoHeaders := callPost(1, "echo", `{"text":"x"}`)
+	wait, waitHeaders := callPost(1, "wait", "{}")
+	listen, listenHeaders := modernPost(1, "subscriptions/listen", `"notifications":{}`)
+	legacyWait := request(1, "tools/call", `{"name":"wait"}`)
+	started, ended := make(chan struct{}), make(chan error)
+	// answered makes a request, and reads the answer.
+	answered := func(status int, method, body string, headers map[string]string) func(e *endpoint) {
+		return func(e *endpoint) {
+			if got := e.do(method, body, headers); got.status != status {
+				e.t.Errorf("status %d, want %d: %s", got.status, status, got.body)
+			}
+		}
+	}
+	// posted posts in a session.
+	posted := func(status int, revision, body string) func(e *endpoint) {
+		return func(e *endpoint) {
+			if got := e.visit(revision, "{}", nil).post(body); got.status != status {
+				e.t.Errorf("status %d, want %d: %s", got.status, status, got.body)
+			}
+		}
+	}
+	// abandon makes a request whose client hangs up when the handler has begun.
+	abandon := func(e *endpoint, body string, headers map[string]string) {
+		r := newRequest(e.t, e, body, headers)
+		go func() {
+			<-started
+			r.cancel()
+		}()
+		if resp, err := r.do(); err == nil {
+			resp.Body.Close()
+			e.t.Errorf("status %d", resp.StatusCode)
+		}
+	}
+	// cancel ends what a client has left behind.
+	cancel := func(v *visitor) {
+		v.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		<-ended
+	}
+	kinds := []struct {
+		name string
+		do   func(e *endpoint)
+	}{
+		{"modern", answered(200, "POST", echo, echoHeaders)},
+		{"modern notification", func(e *endpoint) {
+			e.do("POST", strings.Replace(listen, `"id":1,`, "", 1), listenHeaders)
+		}},
+		{"handler panics", func(e *endpoint) {
+			body, headers := callPost(1, "panic", "{}")
+			answered(200, "POST", body, headers)(e)
+		}},
+		{"headers disagree", answered(400, "POST", echo, with(echoHeaders, "Mcp-Name", "other"))},
+		{"unknown type", answered(415, "POST", echo, with(echoHeaders, "Content-Type", "text/plain"))},
+		{"encoded", answered(415, "POST", echo, with(echoHeaders, "Content-Encoding", "gzip"))},
+		{"not acceptable", answered(406, "POST", echo, with(echoHeaders, "Accept", "text/html"))},
+		{"no JSON", answered(400, "POST", "{", echoHeaders)},
+		{"too large", answered(413, "POST", strings.Repeat(" ", 5<<20), echoHeaders)},
+		{"other method", answered(405, "PUT", "", nil)},
+		{"no session", answered(400, "GET", "", nil)},
+		{"unknown session", answered(404, "POST", request(1, "ping", "{}"), map[string]string{"Mcp-Session-Id": "unknown"})},
+		{"bad initialize", answered(200, "POST", request(1, "initialize", `{"protocolVersion":7}`), nil)},
+		{"modern abandoned", func(e *endpoint) {
+			abandon(e, wait, waitHeaders)
+			<-ended
+		}},
+		{"above MaxInFlight", func(e *endpoint) {
+			var all sync.WaitGroup
+			for id := 1; id <= 3; id++ {
+				r := newRequest(e.t, e, strings.Replace(wait, `"id":1`, fmt.Sprint(`"id":`, id), 1), waitHeaders)
+				all.Go(func() { r.do() })
+				defer r.cancel()
+				<-started
+			}
+			answered(429, "POST", echo, echoHeaders)(e)
+			e.client.CloseIdleConnections()
+			go func() {
+				for range 3 {
+					<-ended
+				}
+			}()
+		}},
+		{"legacy", posted(200, "2025-06-18", request(1, "ping", "{}"))},
+		{"legacy notification", posted(202, "2025-06-18", `{"jsonrpc":"2.0","method":"notifications/x"}`)},
+		{"legacy response", posted(202, "2025-06-18", `{"jsonrpc":"2.0","id":7,"result":{}}`)},
+		{"legacy abandoned", func(e *endpoint) {
+			v := e.visit("2025-06-18", "{}", nil)
+			abandon(e, legacyWait, v.headers)
+			cancel(v)
+		}},
+		{"legacy stream abandoned", func(e *endpoint) {
+			v := e.visit("2025-11-25", "{}", nil)
+			r := newRequest(e.t, e, legacyWait, v.headers)
+			go func() {
+				<-started
+				pass(20 * time.Second) // a keep-alive makes it a stream
+				r.cancel()
+			}()
+			if resp, err := r.do(); err == nil {
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			cancel(v)
+		}},
+		{"batch", posted(200, "2025-03-26", "["+request(1, "ping", "{}")+","+request(2, "ping", "{}")+"]")},
+		{"batch of notifications", posted(202, "2025-03-26", `[{"jsonrpc":"2.0","method":"notifications/x"}]`)},
+		{"batch above MaxInFlight", posted(429, "2025-03-26", "["+strings.Repeat(request(1, "ping", "{}")+",", 8)+request(9, "ping", "{}")+"]")},
+		{"no batches", posted(400, "2025-06-18", "["+request(1, "ping", "{}")+"]")},
+		{"batch abandoned", func(e *endpoint) {
+			v := e.visit("2025-03-26", "{}", nil)
+			abandon(e, "["+legacyWait+","+request(2, "ping", "{}")+"]", v.headers)
+			cancel(v)
+		}},
+		{"session ended during a request", func(e *endpoint) {
+			v := e.visit("2025-06-18", "{}", nil)
+			r := newRequest(e.t, e, legacyWait, v.headers)
+			var all sync.WaitGroup
+			all.Go(func() {
+				if resp, err := r.do(); err == nil {
+					resp.Body.Close()
+				}
+			})
+			<-started
+			answered(204, "DELETE", "", v.headers)(e)
+			<-ended
+			all.Wait()
+		}},
+		{"GET, abandoned", func(e *endpoint) { e.visit("2025-06-18", "{}", nil).listen("").resp.Body.Close() }},
+		{"GET, replaced", func(e *endpoint) {
+			v := e.visit("2025-06-18", "{}", nil)
+			first, second := v.listen(""), v.listen("")
+			io.Copy(io.Discard, first.resp.Body)
+			second.resp.Body.Close()
+		}},
+		{"GET, session ended", func(e *endpoint) {
+			v := e.visit("2025-06-18", "{}", nil)
+			f := v.listen("")
+			answered(204, "DELETE", "", v.headers)(e)
+			io.Copy(io.Discard, f.resp.Body)
+		}},
+		{"GET of an unknown event", func(e *endpoint) {
+			answered(400, "GET", "", with(e.visit("2025-06-18", "{}", nil).headers, "Last-Event-ID", "unknown"))(e)
+		}},
+		{"GET without a stream", func(e *endpoint) {
+			answered(406, "GET", "", with(e.visit("2025-06-18", "{}", nil).headers, "Accept", "application/json"))(e)
+		}},
+		{"streams above MaxPerCaller", func(e *endpoint) {
+			v := e.visit("2025-06-18", "{}", nil)
+			f := v.listen("")
+			var flows []*flow
+			for range 3 {
+				flows = append(flows, e.flow(e.start("POST", listen, listenHeaders)))
+			}
+			answered(429, "POST", listen, listenHeaders)(e)
+			answered(429, "GET", "", v.headers)(e)
+			answered(429, "POST", "", with(nil, "Content-Type", text))(e)
+			for _, f := range append(flows, f) {
+				f.resp.Body.Close()
+			}
+		}},
+		{"subscription, abandoned", func(e *endpoint) {
+			f := e.flow(e.start("POST", listen, listenHeaders))
+			f.next()
+			f.resp.Body.Close()
+		}},
+		{"subscription, not acceptable", answered(406, "POST", listen, with(listenHeaders, "Accept", "application/json"))},
+		{"subscription, rejected", func(e *endpoint) {
+			body, headers := modernPost(1, "subscriptions/listen", `"notifications":7`)
+			if got := e.do("POST", body, headers); !strings.Contains(got.body, `"error"`) {
+				e.t.Error(got.body)
+			}
+		}},
+		{"lines", answered(200, "POST", request(1, "ping", "{}")+"\n", with(nil, "Content-Type", text))},
+		{"lines, abandoned", func(e *endpoint) {
+			ctx, hangUp := context.WithCancel(e.t.Context())
+			defer hangUp()
+			body, client := io.Pipe()
+			r, err := http.NewRequestWithContext(ctx, "POST", e.url, body)
+			if err != nil {
+				e.t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", text)
+			resp, err := e.client.Do(r)
+			if err != nil {
+				e.t.Fatal(err)
+			}
+			io.WriteString(client, wait+"\n")
+			<-started
+			hangUp()
+			resp.Body.Close()
+			client.Close()
+			<-ended
+		}},
+		{"HTTP+SSE", func(e *endpoint) {
+			old, f := e.visitSSE()
+			old.do("POST", request(1, "ping", "{}"), nil)
+			f.next()
+			old.do("POST", "{", nil)
+			old.do("POST", `{"jsonrpc":"2.0","id":7,"result":{}}`, nil)
+			old.do("PUT", "", nil)
+			f.resp.Body.Close()
+		}},
+		{"HTTP+SSE, abandoned", func(e *endpoint) {
+			old, f := e.visitSSE()
+			old.do("POST", legacyWait, nil)
+			<-started
+			f.resp.Body.Close()
+			<-ended
+		}},
+	}
+	for _, h2 := range []bool{false, true} {
+		for _, tt := range kinds {
+			t.Run(fmt.Sprintf("%s, HTTP/2 %v", tt.name, h2), func(t *testing.T) {
+				o := &streamable.Options{MaxInFlight: 8, MaxInFlightPerCaller: 3, MaxPerCaller: 4, NDJSON: true}
+				inBubbleOf(t, h2, nil, withSSE(o), func(e *endpoint) {
+					started, ended = make(chan struct{}), make(chan error) // of the bubble
+					addWaiter(e.t, e.srv, started, ended)
+					tt.do(e)
+					synctest.Wait()
+					e.checkNothingInUse("when it is over")
+				})
+			})
+		}
 	}
 }

@@ -14,12 +14,10 @@ import (
 // serveNDJSON serves a body of lines, each a message, like standard input: the responses are lines
 // too, written as soon as they are ready. Both eras work. A session ends with the body. Each
 // request is checked for its scopes.
-func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, c *caller) {
-	release, ok := h.admitStream(w, c)
-	if !ok {
+func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, s *slot) {
+	if s.stand().write(w) {
 		return
 	}
-	defer release()
 	rc := http.NewResponseController(w)
 	rc.EnableFullDuplex() // HTTP/2 is always full duplex
 	rc.SetReadDeadline(time.Time{})

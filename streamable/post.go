@@ -27,7 +27,7 @@ import (
 //	Handler.ServeHTTP     accessPolicy.check rejects a foreign Host or Origin; Options.Guard
 //	                      requires a token
 //	Handler.serve         chooses by HTTP method: servePost, serveGet or serveDelete
-//	Handler.servePost     admission: admitHTTP counts the request for its caller, or rejects it
+//	Handler.servePost     admission: admit gives the request a slot, or rejects it
 //	postRequest.serve     body: checks Content-Type and Accept, readBody reads it, Delivery.Parse
 //	                      parses it; NDJSON goes to serveNDJSON, an array to serveBatch
 //	  isModern            era: chooses serveModern or serveLegacy
@@ -39,7 +39,7 @@ import (
 //	  peer.deliverRequest deliver: runs the server's handler and returns the response
 //	  response.end        response: JSON, or the last event if Send or a keep-alive made it a
 //	                      stream; legacy requests end with stream.finish, which stores events
-//	postRequest.release   release: ends the admission, and reset puts the memory back
+//	postRequest.release   release: frees the slot, and reset puts the memory back
 
 // A postRequest is one POST with its memory, which later requests usually reuse.
 type postRequest struct {
@@ -50,10 +50,7 @@ type postRequest struct {
 
 	requester
 
-	caller *caller
-	// inFlight is the number of the caller's requests in flight, including this one.
-	inFlight  int64
-	admission admission
+	slot slot
 	// state tells abort how to respond: postStateNew and so on.
 	state atomic.Uint32
 	// batch has the batch's messages. It is nil for a single message.
@@ -70,15 +67,9 @@ type postRequest struct {
 	// unless it became an event stream, which others may refer to.
 	stream *stream
 	answer []byte
-	// extraRequests counts the batch's requests beyond the first.
-	extraRequests int
-	// detached means that a goroutine uses the postRequest after the HTTP request was served. It
-	// must not be reused.
-	detached bool
-	// referenced means that a function may still use response and stream. They must not be reused.
+	// referenced means that a function or a goroutine may still use the postRequest after the HTTP
+	// request was served. It must not be reused.
 	referenced bool
-	// hijacked means that a goroutine uses the connection after the HTTP request was served.
-	hijacked bool
 }
 
 // States of a postRequest.
@@ -91,7 +82,7 @@ const (
 // markAbortable notes that abort can answer the request from now on.
 func (pr *postRequest) markAbortable(state uint32) {
 	pr.state.Store(state)
-	if pr.h.aborting.Load() {
+	if pr.h.admission.aborting.Load() {
 		pr.abort()
 	}
 }
@@ -142,17 +133,7 @@ func (h *Handler) newPostRequest(w http.ResponseWriter, r *http.Request) *postRe
 
 // release runs when the HTTP request has been served.
 func (pr *postRequest) release() {
-	aborted := false
-	switch {
-	case pr.detached:
-		return
-	case pr.hijacked:
-		pr.h.releaseAdmission(&pr.admission)
-		aborted = pr.caller.unlist(&pr.admission)
-	default:
-		aborted = pr.h.releaseHTTP(pr.caller, &pr.admission)
-	}
-	if !aborted && !pr.referenced {
+	if pr.slot.release() && !pr.referenced {
 		pr.reset()
 	}
 }
@@ -163,7 +144,7 @@ func (pr *postRequest) reset() {
 	if !pr.response.reset() {
 		return
 	}
-	pr.h, pr.w, pr.r, pr.requester, pr.caller, pr.extraRequests, pr.hijacked = nil, nil, nil, requester{}, nil, 0, false
+	pr.h, pr.w, pr.r, pr.requester, pr.slot = nil, nil, nil, requester{}, slot{}
 	pr.batch = nil
 	pr.state.Store(postStateNew)
 	if pr.stream != nil && !pr.stream.reset() {
@@ -231,9 +212,20 @@ func (pr *postRequest) withIdentity(ctx context.Context) context.Context {
 	return pr.h.withIdentity(ctx, pr.r, pr.principal)
 }
 
-// admitRequest admits the request, or rejects it.
-func (pr *postRequest) admitRequest() bool {
-	return pr.h.admitRequest(pr.w, pr.caller, &pr.admission, pr.inFlight)
+// reserveUnread reserves budget for the response, or replaces the response by an error. The caller
+// calls release after the write.
+func (pr *postRequest) reserveUnread(ctx context.Context, err error) (release func(), _ error) {
+	n := len(pr.answer)
+	if n <= maxWrite {
+		return func() {}, err
+	}
+	b, caller := &pr.h.admission.unread, pr.slot.callerID
+	if !b.acquire(ctx, caller, n) {
+		pr.h.opts.Logger.Warn("an answer dropped, because too many are not read", "bytes", n)
+		pr.answer = pr.errorResponse(errUnread)
+		return func() {}, errUnread
+	}
+	return func() { b.release(caller, n) }, err
 }
 
 // A requester has what a request says about its sender.
@@ -251,13 +243,10 @@ func requesterOf(r *http.Request) requester {
 // servePost serves a POST.
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request) {
 	pr := h.newPostRequest(w, r)
-	var ok bool
-	if pr.caller, pr.inFlight, ok = h.admitHTTP(w, r, pr.requester, &pr.admission, pr); !ok {
-		pr.reset()
-		return
-	}
 	defer pr.release()
-	pr.serve()
+	if h.admit(&pr.slot, w, r, pr.requester, pr) {
+		pr.serve()
+	}
 }
 
 // serve handles the body of a POST: a message, or a batch from clients that may send one.
@@ -270,7 +259,7 @@ func (pr *postRequest) serve() {
 		writeError(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the body must not be compressed")
 		return
 	case kind == bodyNDJSON && h.opts.NDJSON:
-		h.serveNDJSON(w, r, pr.caller)
+		h.serveNDJSON(w, r, &pr.slot)
 		return
 	case kind != bodyJSON:
 		writeError(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json")
@@ -353,7 +342,7 @@ func (pr *postRequest) serveModern(version []byte) {
 		w.WriteHeader(http.StatusAccepted)
 	case m.Kind != jsonrpc.KindRequest:
 		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "clients have nothing to answer in this revision")
-	case !pr.admitRequest(), !h.allowed(w, r, m):
+	case pr.slot.admitRequest().write(w), !h.allowed(w, r, m):
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		pr.serveSubscription()
 	default:
@@ -403,13 +392,11 @@ func (pr *postRequest) serveSubscription() {
 		writeError(pr.w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
 		return
 	}
-	release, ok := pr.h.admitStream(pr.w, pr.caller)
-	if !ok {
+	if pr.slot.stand().write(pr.w) {
 		return
 	}
-	pr.h.releaseAdmission(&pr.admission) // it counts as a stream from now on
-	ss := &standingStream{h: pr.h, caller: pr.caller, response: pr.h.newResponse(pr.w, pr.r, pr.accept), release: release}
-	defer func() { pr.hijacked = ss.done() }()
+	ss := &standingStream{h: pr.h, slot: &pr.slot, response: pr.h.newResponse(pr.w, pr.r, pr.accept)}
+	defer ss.served()
 	ss.subscribe(pr)
 }
 
@@ -519,7 +506,7 @@ func (pr *postRequest) serveBatch() {
 // serveLegacyBatch answers an array of messages with an array of responses.
 func (pr *postRequest) serveLegacyBatch(entries []jsonrpc.Entry) {
 	h, w, r := pr.h, pr.w, pr.r
-	s := h.acquireSession(w, r, pr.requester, pr.caller)
+	s := h.acquireSession(w, r, pr.requester, pr.slot.callerID)
 	if s == nil {
 		return
 	}
@@ -546,10 +533,9 @@ func (pr *postRequest) serveLegacyBatch(entries []jsonrpc.Entry) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	if !pr.admitRequest() || !h.admitBatch(w, pr.caller, &pr.admission, answers-1) {
+	if pr.slot.admitRequest().write(w) || pr.slot.admitBatch(answers-1).write(w) {
 		return
 	}
-	pr.extraRequests = answers - 1
 	pr.serveLegacyRequest(s, entries)
 }
 

@@ -80,7 +80,7 @@ const standaloneName = "s"
 func (h *Handler) newSession(r *http.Request, caller string) *session {
 	s := &session{h: h, id: rand.Text(), principalID: principalIDOf(r), callerID: strings.Clone(caller), lastUsed: h.clock.elapsed()}
 	s.lastAwaited, s.lastTouched = s.lastUsed, s.lastUsed
-	if !h.sessionsPerCaller.acquire(s.callerID, h.opts.MaxPerCaller) {
+	if !h.sessions.perCaller.acquire(s.callerID, h.opts.MaxPerCaller) {
 		return nil
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -108,7 +108,7 @@ func (s *session) close(drop bool) {
 	}
 	s.cancel()
 	s.endPeer()
-	s.h.sessionsPerCaller.release(s.callerID)
+	s.h.sessions.perCaller.release(s.callerID)
 	if !drop {
 		return
 	}
@@ -300,9 +300,11 @@ func (s *session) setNegotiated(answer []byte) bool {
 
 // A sessionTable has the sessions of a handler, in shards with separate locks.
 type sessionTable struct {
-	h      *Handler
-	count  atomic.Int64
-	shards [16]struct {
+	h     *Handler
+	count atomic.Int64
+	// perCaller counts the sessions of each caller.
+	perCaller callerCounts
+	shards    [16]struct {
 		mu   sync.Mutex
 		byID map[string]*session
 	}
@@ -357,7 +359,7 @@ func (t *sessionTable) add(s *session) (live *session, ok bool) {
 	if !t.armed.Swap(true) {
 		t.sweeper.Reset(t.sweepInterval())
 	}
-	if t.h.closing.Load() {
+	if t.h.admission.closing.Load() {
 		t.end(s, t.isLocal())
 		return nil, false
 	}
@@ -438,7 +440,7 @@ func (t *sessionTable) touch(due []*session) {
 	until := t.h.clock.elapsed() + maxTouchTime
 	for _, s := range due {
 		now := t.h.clock.elapsed()
-		if now >= until || t.h.closing.Load() {
+		if now >= until || t.h.admission.closing.Load() {
 			return
 		}
 		if _, err := t.h.loadSession(t.h.closed, s.id); err != nil {
@@ -469,34 +471,6 @@ func (t *sessionTable) cancelAll() {
 	}
 }
 
-// callerCounts counts sessions or streams of each caller.
-type callerCounts struct {
-	mu   sync.Mutex
-	byID map[string]int
-}
-
-// acquire counts one more for the caller, and reports false if that exceeds max.
-func (c *callerCounts) acquire(caller string, max int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byID[caller] >= max {
-		return false
-	}
-	if c.byID == nil {
-		c.byID = make(map[string]int)
-	}
-	c.byID[caller]++
-	return true
-}
-
-func (c *callerCounts) release(caller string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byID[caller]--; c.byID[caller] <= 0 {
-		delete(c.byID, caller)
-	}
-}
-
 // serveLegacy answers a message of a revision with sessions
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server).
 func (pr *postRequest) serveLegacy() {
@@ -505,7 +479,7 @@ func (pr *postRequest) serveLegacy() {
 		pr.serveInitialize()
 		return
 	}
-	s := h.acquireSession(pr.w, pr.r, pr.requester, pr.caller)
+	s := h.acquireSession(pr.w, pr.r, pr.requester, pr.slot.callerID)
 	if s == nil {
 		return
 	}
@@ -515,7 +489,7 @@ func (pr *postRequest) serveLegacy() {
 		pr.w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	if pr.admitRequest() && h.allowed(pr.w, pr.r, m) {
+	if !pr.slot.admitRequest().write(pr.w) && h.allowed(pr.w, pr.r, m) {
 		pr.serveLegacyRequest(s, nil)
 	}
 }
@@ -535,10 +509,10 @@ func (s *session) deliverOneWay(ctx context.Context, frame []byte, m *jsonrpc.Me
 // serveInitialize opens a session.
 func (pr *postRequest) serveInitialize() {
 	h, w, r := pr.h, pr.w, pr.r
-	if !pr.admitRequest() || !h.allowed(w, r, pr.delivery.Message) {
+	if pr.slot.admitRequest().write(w) || !h.allowed(w, r, pr.delivery.Message) {
 		return
 	}
-	s := h.newSession(r, pr.caller.id)
+	s := h.newSession(r, pr.slot.callerID)
 	if s == nil {
 		writeRateLimited(w, "sessions of one caller")
 		return
@@ -606,7 +580,7 @@ func (h *Handler) callStore(ctx context.Context, call func(context.Context) erro
 
 // acquireSession returns the session that a request names, which the caller must release. On
 // failure it answers the request and returns nil.
-func (h *Handler) acquireSession(w http.ResponseWriter, r *http.Request, from requester, c *caller) *session {
+func (h *Handler) acquireSession(w http.ResponseWriter, r *http.Request, from requester, callerID string) *session {
 	if h.legacy == nil {
 		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this server has no sessions")
 		return nil
@@ -627,7 +601,7 @@ func (h *Handler) acquireSession(w http.ResponseWriter, r *http.Request, from re
 	s := h.sessions.acquire(ids[0])
 	if s == nil {
 		var refused bool
-		if s, refused = h.takeOver(w, r, c, ids[0], principalID); refused {
+		if s, refused = h.takeOver(w, r, callerID, ids[0], principalID); refused {
 			return nil
 		}
 	}
@@ -662,7 +636,7 @@ const maxStoredID = 64
 
 // takeOver creates a session here that another process has opened, or returns nil. refused means
 // that it has answered the request, because the store failed or there are too many sessions.
-func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, c *caller, id, principalID string) (s *session, refused bool) {
+func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id, principalID string) (s *session, refused bool) {
 	if h.opts.Sessions == nil || len(id) > maxStoredID {
 		return nil, false
 	}
@@ -679,7 +653,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, c *caller, id
 	if jsonrpc.Parse(saved.Initialize, &m, 0) != nil {
 		return nil, false
 	}
-	if s = h.newSession(r, c.id); s == nil {
+	if s = h.newSession(r, callerID); s == nil {
 		writeRateLimited(w, "sessions of one caller")
 		return nil, true
 	}
@@ -746,10 +720,11 @@ func (pr *postRequest) serveLegacyRequest(s *session, entries []jsonrpc.Entry) {
 			return
 		}
 	} else {
-		pr.detached = true
+		pr.referenced = true
+		place := pr.slot.detach()
 		s.acquire()
 		go func() {
-			defer pr.h.releaseHTTP(pr.caller, &pr.admission)
+			defer place.release()
 			defer s.release()
 			pr.handleLegacyRequest(s, st, entries)
 		}()
@@ -764,11 +739,6 @@ func (pr *postRequest) serveLegacyRequest(s *session, entries []jsonrpc.Entry) {
 // handleLegacyRequest runs the handler for serveLegacyRequest. It returns the response that the
 // result has ended, which may be another by now, or nil.
 func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []jsonrpc.Entry) (ended *response) {
-	defer func() {
-		if pr.extraRequests > 0 {
-			pr.caller.add(-pr.extraRequests)
-		}
-	}()
 	returned := false
 	defer func() {
 		if !returned { // the handler ended the goroutine
@@ -804,50 +774,44 @@ func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []jso
 
 // serveGet opens the standalone stream, or resumes another
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server).
-// detached means that a goroutine continues with the stream and releases the caller.
-func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requester, c *caller) (detached bool) {
+func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requester, place *slot) {
 	if h.legacy == nil || h.isModern(r, from) {
 		h.writeMethodNotAllowed(w, true)
-		return false
+		return
 	}
 	accept := parseAccept(r)
 	if !accept.stream {
 		writeError(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
-		return false
+		return
 	}
 	last := ""
 	switch ids := r.Header[headerLastID]; {
 	case len(ids) > 1:
 		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "there are several Last-Event-ID headers")
-		return false
+		return
 	case len(ids) == 1:
 		last = ids[0]
 	}
-	s := h.acquireSession(w, r, from, c)
+	s := h.acquireSession(w, r, from, place.callerID)
 	if s == nil {
-		return false
+		return
 	}
-	release, ok := h.admitStream(w, c)
-	if !ok {
+	if place.stand().write(w) {
 		s.release()
-		return false
+		return
 	}
-	ss := &standingStream{h: h, caller: c, response: h.newResponse(w, r, accept), release: func() {
-		release()
-		s.release()
-	}}
-	defer func() { detached = ss.done() }()
+	ss := &standingStream{h: h, slot: place, session: s, response: h.newResponse(w, r, accept)}
+	defer ss.served()
 	ctx := ss.begin(r)
 	st := &s.standalone
 	if last != "" {
 		var err error
 		if st, err = s.streamAfter(ctx, last); err != nil {
 			h.writeNotResumable(w, err)
-			return false
+			return
 		}
 	}
 	ss.serveStream(ctx, st, last)
-	return // the deferred call sets detached
 }
 
 // serveStream makes the response carry st from after the event lastID until the stream is complete
@@ -893,33 +857,13 @@ func (h *Handler) writeNotResumable(w http.ResponseWriter, err error) {
 	writeUnavailable(w, "the events could not be loaded")
 }
 
-// admitStream counts a standing stream, or rejects it.
-func (h *Handler) admitStream(w http.ResponseWriter, c *caller) (release func(), ok bool) {
-	if h.streams.Add(1) > int64(h.opts.MaxStreams) {
-		h.streams.Add(-1)
-		writeUnavailable(w, "too many streams are open")
-		return nil, false
-	}
-	if !h.streamsPerCaller.acquire(c.id, h.opts.MaxPerCaller) {
-		h.streams.Add(-1)
-		writeRateLimited(w, "streams of one caller")
-		return nil, false
-	}
-	c.add(-1)
-	return func() {
-		c.add(1)
-		h.streamsPerCaller.release(c.id)
-		h.streams.Add(-1)
-	}, true
-}
-
 // serveDelete ends a session when its client asks for it.
-func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, from requester, c *caller) {
+func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, from requester, place *slot) {
 	if h.legacy == nil || h.isModern(r, from) {
 		h.writeMethodNotAllowed(w, true)
 		return
 	}
-	s := h.acquireSession(w, r, from, c)
+	s := h.acquireSession(w, r, from, place.callerID)
 	if s == nil {
 		return
 	}

@@ -66,21 +66,15 @@ func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req := new(sseRequest)
-	c, n, ok := s.h.admitHTTP(w, r, requesterOf(r), &req.pending, req)
-	if !ok {
+	if !s.h.admit(&req.slot, w, r, requesterOf(r), req) {
 		return
 	}
-	detached := false
-	defer func() {
-		if !detached {
-			s.h.releaseHTTP(c, &req.pending)
-		}
-	}()
+	defer req.slot.release()
 	switch r.Method {
 	case http.MethodGet:
-		s.serveStream(w, r, c)
+		s.serveStream(w, r, &req.slot)
 	case http.MethodPost:
-		detached = s.servePost(w, r, req, c, n)
+		s.servePost(w, r, req)
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		writeError(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this transport takes GET and POST")
@@ -91,16 +85,14 @@ func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
 const sessionParam = "sessionId"
 
 // serveStream serves the GET that opens a session.
-func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, c *caller) {
+func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, place *slot) {
 	if !parseAccept(r).stream {
 		writeError(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
 		return
 	}
-	release, ok := s.h.admitStream(w, c)
-	if !ok {
+	if place.stand().write(w) {
 		return
 	}
-	defer release()
 	ctx, cancel := auth.WithExpiry(r.Context())
 	defer cancel()
 	rs := s.h.newResponse(w, r, acceptedTypes{stream: true})
@@ -184,45 +176,45 @@ func (s *SSEHandler) endIfDrainedLocked(ses *sseSession) {
 	}
 }
 
-// servePost handles a posted message. It reports whether a goroutine continues with it, which
-// releases the caller.
-func (s *SSEHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseRequest, c *caller, n int64) (detached bool) {
+// servePost handles a posted message. A request continues on a goroutine that serveStream waits for.
+func (s *SSEHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseRequest) {
 	ses := s.begin(r.URL.Query().Get(sessionParam), principalIDOf(r))
 	if ses == nil {
 		writeError(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no such session: open the stream first")
-		return false
+		return
 	}
+	detached := false
 	defer func() {
 		if !detached {
 			s.done(ses)
 		}
 	}()
 	m, frame := s.readMessage(w, r)
-	if m == nil || s.h.rejectNotification(w, frame, m) || m.Kind == jsonrpc.KindRequest && !s.h.admitRequest(w, c, &req.pending, n) || !s.h.allowed(w, r, m) {
-		return false
+	if m == nil || s.h.rejectNotification(w, frame, m) || m.Kind == jsonrpc.KindRequest && req.slot.admitRequest().write(w) || !s.h.allowed(w, r, m) {
+		return
 	}
 	ctx := s.h.withIdentity(&sessionContext{ses.ctx, r.Context()}, r, auth.PrincipalOf(r.Context()))
 	switch m.Kind {
 	case jsonrpc.KindNotification:
 		ses.peer.deliverNotification(ctx, frame, m)
 	case jsonrpc.KindRequest:
-		detached = true
+		place := req.slot.detach()
 		req.markAbortable(s.h, ses, m.ID)
+		detached = true
 		go func() { // serveStream waits for it
 			defer s.done(ses)
-			defer s.h.releaseHTTP(c, &req.pending)
-			ses.serveRequest(ctx, frame, m, req, &s.h.unread, c.id)
+			defer place.release()
+			ses.serveRequest(ctx, frame, m, req, &s.h.admission.unread, place.callerID)
 		}()
 	default:
 		ses.peer.deliverResponse(ctx, frame, m)
 	}
 	w.WriteHeader(http.StatusAccepted)
-	return detached
 }
 
 // An sseRequest is a request of an sseSession.
 type sseRequest struct {
-	pending admission
+	slot slot
 
 	mu sync.Mutex
 	// session is nil before the request can be answered, and after it was.
@@ -235,7 +227,7 @@ func (r *sseRequest) markAbortable(h *Handler, ses *sseSession, id jsonrpc.ID) {
 	r.mu.Lock()
 	r.session, r.id = ses, id
 	r.mu.Unlock()
-	if h.aborting.Load() {
+	if h.admission.aborting.Load() {
 		r.abort()
 	}
 }

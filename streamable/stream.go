@@ -585,11 +585,12 @@ func (rs *response) writeKeepAlive() error {
 // A standingStream is a subscription, or the standalone or resumed stream of a session. It lasts as
 // long as the client's authorization and the request, or the connection once that is hijacked.
 type standingStream struct {
-	h        *Handler
-	caller   *caller
+	h *Handler
+	// slot is standing.
+	slot *slot
+	// session is nil for a subscription. The stream has acquired it.
+	session  *session
 	response *response
-	// release releases the stream's admission.
-	release func()
 
 	// end ends the subscription or detaches the stream, with a result if answered is set. It may be
 	// nil.
@@ -621,29 +622,30 @@ func (ss *standingStream) finish(answered bool) {
 		ss.response.stop()
 		ss.unbindRequest()
 		ss.cancel()
-		ss.release()
+		if ss.session != nil {
+			ss.session.release()
+		}
 	})
 }
 
-// done is called when the request has been served. It reports whether a goroutine continues with
-// the stream and releases the caller.
-func (ss *standingStream) done() (detached bool) {
+// served is called when the request has been served.
+func (ss *standingStream) served() {
 	if !ss.hijacked {
 		ss.finish(true)
 	}
-	return ss.hijacked
 }
 
 // serveHijacked ends the stream when the client hangs up, the authorization expires or the handler
-// shuts down. It takes over the request's place among the active ones, because the client may send
-// more before this request has been served.
+// shuts down. It detaches the slot now, because the client may send more before this request has
+// been served.
 func (ss *standingStream) serveHijacked(ctx context.Context) {
 	ss.hijacked = true
+	ss.slot = ss.slot.detach()
 	ss.unbindRequest()
 	stopOnShutdown := context.AfterFunc(ss.h.closed, func() { ss.finish(true) })
 	stopOnExpiry := context.AfterFunc(ctx, func() { ss.finish(false) })
 	go func() {
-		defer ss.h.releaseHTTP(ss.caller, nil)
+		defer ss.slot.release()
 		ss.response.waitClosed()
 		stopOnShutdown()
 		stopOnExpiry()
