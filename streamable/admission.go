@@ -246,12 +246,12 @@ type rejection struct {
 }
 
 var (
-	rejectedByShutdown         = &rejection{false, "the server is shutting down"}
-	overloadedRequests        = &rejection{false, "too many requests are in flight"}
-	rateLimitedRequests  = &rejection{true, "requests of one caller are in flight"}
-	rateLimitedUnread = &rejection{true, "answers of one caller are not read"}
-	overloadedStreams         = &rejection{false, "too many streams are open"}
-	rateLimitedStreams = &rejection{true, "streams of one caller"}
+	rejectedByShutdown  = &rejection{false, "the server is shutting down"}
+	overloadedRequests  = &rejection{false, "too many requests are in flight"}
+	rateLimitedRequests = &rejection{true, "requests of one caller are in flight"}
+	rateLimitedUnread   = &rejection{true, "answers of one caller are not read"}
+	overloadedStreams   = &rejection{false, "too many streams are open"}
+	rateLimitedStreams  = &rejection{true, "streams of one caller"}
 )
 
 // count counts a rejection because of requests in flight, and returns it.

@@ -176,7 +176,8 @@ func (s *SSEHandler) endIfDrainedLocked(ses *sseSession) {
 	}
 }
 
-// servePost handles a posted message. A request continues on a goroutine that serveStream waits for.
+// servePost handles a posted message. A request continues on a goroutine, for which serveStream
+// waits.
 func (s *SSEHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseRequest) {
 	ses := s.begin(r.URL.Query().Get(sessionParam), principalIDOf(r))
 	if ses == nil {
