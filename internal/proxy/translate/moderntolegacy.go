@@ -2,6 +2,7 @@ package translate
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -268,16 +269,10 @@ func (t *ModernToLegacy) InFlight() (requests, awaitingInput int) {
 	return len(t.requests), len(t.awaitingInput)
 }
 
-// sortedKeys returns the keys in a stable order.
+// sortedKeys returns the keys in the order of their streams and ids.
 func sortedKeys(m map[requestKey]*modernRequest) []requestKey {
 	return slices.SortedFunc(maps.Keys(m), func(a, b requestKey) int {
-		if a.stream != b.stream {
-			return int(min(a.stream, 1<<30)) - int(min(b.stream, 1<<30))
-		}
-		if a.id < b.id {
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.id, b.id))
 	})
 }
 

@@ -2,10 +2,26 @@ package translate
 
 import (
 	"bytes"
+	"math"
+	"slices"
 	"testing"
 
 	"mcpwire/mcp"
 )
+
+// TestSortedKeys: keys are in the order of their streams, however large those are.
+func TestSortedKeys(t *testing.T) {
+	want := []requestKey{{0, "9"}, {1, "a"}, {1, "b"}, {1 << 30, "z"}, {1<<30 + 1, "b"}, {1<<30 + 2, "a"}, {1 << 62, "a"}, {math.MaxUint64, ""}}
+	m := map[requestKey]*modernRequest{}
+	for _, key := range want {
+		m[key] = nil
+	}
+	for range 100 { // maps are walked in another order each time
+		if got := sortedKeys(m); !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	}
+}
 
 // What a state is bound to when it is made, the params that the server gets, is what it is held
 // against when it comes back, the params that the client sends.
