@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"hash/maphash"
 	"iter"
@@ -206,7 +207,7 @@ func (ck *Checker) Close() []Finding {
 	for _, s := range ck.sessions {
 		sessions = append(sessions, s)
 	}
-	slices.SortFunc(sessions, func(a, b *session) int { return int(a.number) - int(b.number) })
+	slices.SortFunc(sessions, func(a, b *session) int { return cmp.Compare(a.number, b.number) })
 	for _, s := range sessions {
 		e := &capture.Event{Capture: s.key.capture, N: s.lastN, Session: s.key.number}
 		v := &view{checker: ck, e: e, session: s}
