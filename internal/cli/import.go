@@ -115,6 +115,9 @@ func runImport(ctx context.Context, e *env, f *importFlags, path string) error {
 	if result.Skipped > 0 {
 		fmt.Fprintf(e.stderr, ", %d entries passed over that are not MCP", result.Skipped)
 	}
+	if result.Dropped > 0 {
+		fmt.Fprintf(e.stderr, ", %d lines dropped before the first one with a time", result.Dropped)
+	}
 	fmt.Fprintln(e.stderr)
 	return nil
 }

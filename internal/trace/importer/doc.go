@@ -4,7 +4,7 @@
 // A capture contains only what the source contains. Most logs have whole
 // messages, but not the bytes around them, the exit status or standard
 // error. Lines that cannot be parsed become notes. Lines before the first
-// one with a timestamp are dropped.
+// one with a timestamp are dropped and counted.
 //
 // # Memory
 //

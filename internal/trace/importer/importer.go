@@ -63,6 +63,8 @@ type Result struct {
 	Notes uint64
 	// Skipped counts the entries of an archive without MCP traffic.
 	Skipped uint64
+	// Dropped counts the lines before the first one with a timestamp.
+	Dropped uint64
 }
 
 // Run reads a source and writes it as a capture. opts may be nil.
@@ -141,12 +143,13 @@ func eachLine(br *bufio.Reader, s *sink, handle func(s *sink, line []byte) error
 	for {
 		part, err := br.ReadSlice('\n')
 		if len(long)+len(part) > maxLine {
-			s.gap(int64(len(long) + len(part)))
-			long = long[:0]
+			size := int64(len(long) + len(part))
 			for err == bufio.ErrBufferFull {
-				_, err = br.ReadSlice('\n')
+				part, err = br.ReadSlice('\n')
+				size += int64(len(part))
 			}
-			part = nil
+			s.gap(size)
+			long, part = long[:0], nil
 		}
 		if err == bufio.ErrBufferFull {
 			long = append(long, part...)
@@ -221,9 +224,11 @@ func (s *sink) note(at time.Time, line []byte) error {
 
 // gap records that a line was too long.
 func (s *sink) gap(size int64) {
-	if s.enc != nil {
-		_ = s.add(s.start, &capture.Event{Kind: capture.KindGap, Gap: &capture.Gap{Lost: 1, Bytes: size, Why: capture.GapLimit}})
+	if s.enc == nil { // before the first timestamp
+		s.result.Dropped++
+		return
 	}
+	_ = s.add(s.start, &capture.Event{Kind: capture.KindGap, Gap: &capture.Gap{Lost: 1, Bytes: size, Why: capture.GapLimit}})
 }
 
 // session returns the number of a session. Zero means none.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,25 @@ Traceback (most recent call last):
 				t.Errorf("capture (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestDropped: lines in front of the first one with a timestamp are counted.
+func TestDropped(t *testing.T) {
+	for _, tt := range []struct {
+		name, source string
+		format       importer.Format
+		want         uint64
+	}{
+		{"Claude Desktop", "npm notice\n\nTraceback\n2025-07-12T05:51:44.500Z [a] [info] x\nTraceback\n", importer.ClaudeDesktop, 2},
+		{"VS Code", "cut off\n2026-07-24 02:03:14.089 [debug] [editor -> server] {}\n", importer.VSCode, 1},
+		{"Claude Code", "{\n{}\n{\"debug\":\"x\",\"timestamp\":\"2026-07-24T02:03:14Z\"}\n{}\n", importer.ClaudeCode, 2},
+		{"none", "2025-07-12T05:51:44.500Z [a] [info] x\nTraceback\n", importer.ClaudeDesktop, 0},
+	} {
+		result, err := importer.Run(io.Discard, strings.NewReader(tt.source), &importer.Options{Format: tt.format})
+		if err != nil || result.Dropped != tt.want {
+			t.Errorf("%s: %d lines dropped, error %v; want %d", tt.name, result.Dropped, err, tt.want)
+		}
 	}
 }
 

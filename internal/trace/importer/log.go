@@ -149,6 +149,7 @@ func codeLine(s *sink, line []byte) error {
 // untimedLine handles a line without a timestamp.
 func (s *sink) untimedLine(line []byte) error {
 	if s.enc == nil { // before the first timestamp
+		s.result.Dropped++
 		return nil
 	}
 	return s.add(s.start.Add(s.last), &capture.Event{Kind: capture.KindStderr, Data: line})
@@ -156,7 +157,8 @@ func (s *sink) untimedLine(line []byte) error {
 
 // malformedLine handles an invalid line in a format whose lines all have timestamps.
 func (s *sink) malformedLine(line []byte) error {
-	if s.enc == nil {
+	if s.enc == nil { // before the first timestamp
+		s.result.Dropped++
 		return nil
 	}
 	return s.note(s.start.Add(s.last), line)
