@@ -324,7 +324,7 @@ func (ac *activeCall) switchRevision(conn *connection, neg *negotiated, e *jsonr
 func (ac *activeCall) reprobe(ctx context.Context, conn *connection, neg *negotiated, err error) error {
 	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
-	result, probeErr := conn.openingCall(ctx, mcp.MethodDiscover, ac.c.discoverParams(neg.Revision), ac.c.opts.ProbeTimeout)
+	result, probeErr := conn.openingCall(ctx, mcp.MethodDiscover, ac.c.discoverParams(neg.Revision), ac.c.opts.probeTimeout())
 	e, answered := errors.AsType[*jsonrpc.Error](probeErr)
 	if probeErr == nil {
 		_, probeErr = era.ReadDiscover(result)

@@ -178,7 +178,7 @@ func (cn *connection) sendInitialized(ctx context.Context) error {
 
 // openingCall sends a request that opens a connection. It never cancels the request, because a
 // legacy server would then see a cancellation as its first message.
-func (cn *connection) openingCall(ctx context.Context, method string, params []byte, timeout time.Duration) ([]byte, error) {
+func (cn *connection) openingCall(ctx context.Context, method string, params []byte, timeout openingTimeout) ([]byte, error) {
 	if cn.c.chain == nil {
 		return cn.openingCallDirect(ctx, method, params, timeout)
 	}
@@ -190,8 +190,23 @@ func (cn *connection) openingCall(ctx context.Context, method string, params []b
 	})
 }
 
+// An openingTimeout limits an opening call.
+type openingTimeout struct {
+	after time.Duration
+	// option is the name of the option that sets after.
+	option string
+}
+
+func (o *Options) probeTimeout() openingTimeout {
+	return openingTimeout{o.ProbeTimeout, "Options.ProbeTimeout"}
+}
+
+func (o *Options) handshakeTimeout() openingTimeout {
+	return openingTimeout{o.HandshakeTimeout, "Options.HandshakeTimeout"}
+}
+
 // openingCallDirect is openingCall without the middleware.
-func (cn *connection) openingCallDirect(ctx context.Context, method string, params []byte, timeout time.Duration) ([]byte, error) {
+func (cn *connection) openingCallDirect(ctx context.Context, method string, params []byte, timeout openingTimeout) ([]byte, error) {
 	p, err := cn.rpc.NewCall(method)
 	if err != nil {
 		return nil, err
@@ -199,7 +214,7 @@ func (cn *connection) openingCallDirect(ctx context.Context, method string, para
 	if err := p.Send(ctx, params); err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(timeout)
+	timer := time.NewTimer(timeout.after)
 	defer timer.Stop()
 	select {
 	case <-p.Done():
@@ -210,7 +225,7 @@ func (cn *connection) openingCallDirect(ctx context.Context, method string, para
 		<-p.Done()
 	case <-timer.C:
 		if p.Abandon() {
-			return nil, &TimeoutError{Method: method, After: timeout, option: "Options.HandshakeTimeout"}
+			return nil, &TimeoutError{Method: method, After: timeout.after, option: timeout.option}
 		}
 		<-p.Done()
 	}

@@ -109,9 +109,9 @@ func (n *negotiation) discover(ctx context.Context) (step, error) {
 	if err := n.connect(ctx); err != nil {
 		return nil, err
 	}
-	timeout := n.c.opts.ProbeTimeout
+	timeout := n.c.opts.probeTimeout()
 	if n.legacy == mcp.RevisionNone || n.handshakeCount > 0 {
-		timeout = n.c.opts.HandshakeTimeout // the last alternative
+		timeout = n.c.opts.handshakeTimeout() // the last alternative
 	}
 	n.probedConn = n.conn
 	result, err := n.conn.openingCall(ctx, mcp.MethodDiscover, n.c.discoverParams(n.modern), timeout)
@@ -190,7 +190,7 @@ func (n *negotiation) handshake(ctx context.Context) (step, error) {
 	f := era.Of(n.legacy)
 	capabilities, accepts := n.c.offer.Capabilities(f)
 	n.conn.accepts.Store(&accepts)
-	result, err := n.conn.openingCall(ctx, mcp.MethodInitialize, n.c.offer.AppendInitialize(nil, f, capabilities), n.c.opts.HandshakeTimeout)
+	result, err := n.conn.openingCall(ctx, mcp.MethodInitialize, n.c.offer.AppendInitialize(nil, f, capabilities), n.c.opts.handshakeTimeout())
 	e, answered := errors.AsType[*jsonrpc.Error](err)
 	callErr, undelivered := errors.AsType[*jsonrpc.CallError](err)
 	switch {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -486,4 +487,19 @@ func TestOptions(t *testing.T) {
 	if got := fmt.Sprint(&IncompatibleError{Client: onlyModern, Server: []string{"x"}}); got != "no common revision of the protocol: the client speaks [2026-07-28], the server [x]" {
 		t.Errorf("got %s", got)
 	}
+}
+
+// TestProbeTimeoutIsNamed: what is logged of a probe without an answer names the option for it.
+func TestProbeTimeoutIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		dial(t, &Options{ProbeTimeout: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, func(s *script) {
+			s.expect("server/discover")
+			s.handshake(legacyDate)
+			s.expectEnd()
+		})
+		if want := "call server/discover: no answer within 3s (see Options.ProbeTimeout)"; !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q:\n%s", want, log.String())
+		}
+	})
 }
