@@ -20,8 +20,13 @@ import (
 	"mcpwire/streamable"
 )
 
-// ErrClosed is returned by [Bridge.Serve] if the bridge is closed or cannot take another client.
-var ErrClosed = errors.New("bridge: closed")
+var (
+	// ErrClosed is returned by [Bridge.Serve] if the bridge is closed, or has ended the client.
+	ErrClosed = errors.New("bridge: closed")
+	// ErrFull is wrapped by the error of [Bridge.Serve] if the bridge cannot take another client. The
+	// text of the error names the limit.
+	ErrFull = errors.New("bridge: no room for another client")
+)
 
 // A Bridge connects clients to one server. Use [New] to make one, and close it after use. Its
 // methods may be called by many goroutines at once.

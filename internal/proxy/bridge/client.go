@@ -148,6 +148,9 @@ func (b *Bridge) newClient(news jsonrpc.Sender, owner string, many bool) *client
 	return cl
 }
 
+// rejectedByClosed rejects the clients of a closed bridge.
+var rejectedByClosed = newRejectedError(http.StatusServiceUnavailable, "the bridge is shutting down")
+
 // newClientFor is newClient for a caller that may have an own limit. The error names the
 // limit.
 func (b *Bridge) newClientFor(caller string, news jsonrpc.Sender, owner string, many bool) (*client, *streamable.RejectedError) {
@@ -156,7 +159,7 @@ func (b *Bridge) newClientFor(caller string, news jsonrpc.Sender, owner string, 
 	var err *streamable.RejectedError
 	switch {
 	case b.closed:
-		err = newRejectedError(http.StatusServiceUnavailable, "the bridge is shutting down")
+		err = rejectedByClosed
 	case len(b.clients) >= b.opts.MaxSessions:
 		err = newRejectedError(http.StatusServiceUnavailable, "there are too many clients")
 	case !b.opts.Shared: // otherwise joinShared reserves

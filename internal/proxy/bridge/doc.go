@@ -91,5 +91,5 @@
 //
 // The bridge reports failures of the server to clients as JSON-RPC errors with
 // code -32603. They do not end the bridge. Serve returns [ErrClosed] if the
-// bridge is closed or has no room for the client.
+// bridge is closed, and an error with [ErrFull] if it has no room for the client.
 package bridge

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -17,10 +18,15 @@ import (
 )
 
 // Serve serves one client on f until its input ends. It then waits for pending requests, up to
-// Options.DrainTimeout or the end of ctx, and closes f. It returns nil after the end of the input,
-// the cause of ctx if that ended first, [ErrClosed] if the bridge is closed or has no room, and the
-// read error otherwise. If requests were cut off, it answers them with errors and returns a
-// *jsonrpc.DrainError.
+// Options.DrainTimeout or the end of ctx, and closes f. It answers requests that are cut off with
+// errors. It returns
+//
+//   - nil after the end of the input, if all requests were answered or the client reads no more
+//   - a *jsonrpc.DrainError if requests were cut off after DrainTimeout
+//   - the cause of ctx if that ended first, also while Serve waits for requests
+//   - [ErrClosed] if the bridge is closed or has ended the client
+//   - an error with [ErrFull] if the bridge has no room for the client
+//   - the error of f if reading or writing fails
 func (b *Bridge) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	return b.serve(ctx, f, streamable.CallerOf(ctx), false)
 }
@@ -34,7 +40,10 @@ func (b *Bridge) serve(ctx context.Context, f jsonrpc.Framer, caller string, str
 		defer cut.Stop()
 		_ = f.WriteFrame(refusal) // a client that does not read it sees the end
 		f.Close()
-		return ErrClosed
+		if err == rejectedByClosed {
+			return ErrClosed
+		}
+		return fmt.Errorf("%w: %s", ErrFull, err.Reason)
 	}
 	return s.serve(ctx)
 }
@@ -64,14 +73,18 @@ func (s *streamClient) serve(ctx context.Context) error {
 	select {
 	case err = <-read:
 		read <- err
-		cut = s.drain(ctx)
+		if late, ended := s.drain(ctx); ended != nil && isEnd(err) {
+			err = ended
+		} else {
+			cut = late
+		}
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 		if s.strict { // the bridge ends here, not the client
-			cut = s.drain(context.WithoutCancel(ctx))
+			cut, _ = s.drain(context.WithoutCancel(ctx))
 		}
 	case <-cl.ctx.Done():
-		err = ErrClosed
+		err = s.whyEnded()
 	}
 	// Tell the requests that still wait, unless the client does not read.
 	unread := time.AfterFunc(closeTimeout, func() { s.f.Close() })
@@ -85,39 +98,54 @@ func (s *streamClient) serve(ctx context.Context) error {
 	unread.Stop()
 	s.f.Close()
 	<-read
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+	if isEnd(err) {
 		err = nil
 	}
-	if cut > 0 && !s.writeFailed() {
+	if cut > 0 && s.writeError() == nil {
 		return &jsonrpc.DrainError{Requests: cut, After: s.b.opts.DrainTimeout, Cause: err}
 	}
 	return err
 }
 
-// writeFailed reports if a message could not be written.
-func (s *streamClient) writeFailed() bool {
+// isEnd reports if a read error is the end of the input.
+func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) }
+
+// writeError returns the first error of a write, or nil.
+func (s *streamClient) writeError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.writeErr != nil
+	return s.writeErr
 }
 
-// drain waits for pending requests, and returns how many are late.
-func (s *streamClient) drain(ctx context.Context) (late int) {
+// whyEnded returns the reason why the context of the client has ended.
+func (s *streamClient) whyEnded() error {
+	if err := s.writeError(); err != nil && s.b.ctx.Err() == nil {
+		return err
+	}
+	return ErrClosed
+}
+
+// drain waits for pending requests, and returns how many are late. The error says why it did not
+// wait until then.
+func (s *streamClient) drain(ctx context.Context) (late int, err error) {
 	timer := time.NewTimer(s.b.opts.DrainTimeout)
 	defer timer.Stop()
 	for {
 		open := s.client.pendingCalls()
 		if open == 0 {
-			return 0
+			return 0, nil
 		}
 		select {
 		case <-s.answered:
 		case <-timer.C:
-			return open
+			return open, nil
 		case <-ctx.Done():
-			return 0
+			return 0, context.Cause(ctx)
 		case <-s.client.ctx.Done():
-			return 0
+			if err = s.whyEnded(); err != ErrClosed {
+				err = nil // the client is gone
+			}
+			return 0, err
 		}
 	}
 }

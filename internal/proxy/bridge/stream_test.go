@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,88 @@ func TestDrainCutsOff(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestServeErrors: what Serve returns says why the client's connection ended.
+func TestServeErrors(t *testing.T) {
+	stopped := errors.New("told to stop")
+	for _, tt := range []struct {
+		name string
+		// pending says that a request waits for the server.
+		pending bool
+		end     func(b *Bridge, in *endable, cancel context.CancelCauseFunc)
+		want    error
+	}{
+		{"end of input", false, func(_ *Bridge, in *endable, _ context.CancelCauseFunc) { close(in.end) }, nil},
+		{"end of ctx", false, func(_ *Bridge, _ *endable, cancel context.CancelCauseFunc) { cancel(stopped) }, stopped},
+		{"end of ctx while draining", true, func(_ *Bridge, in *endable, cancel context.CancelCauseFunc) {
+			close(in.end)
+			synctest.Wait()
+			cancel(stopped)
+		}, stopped},
+		{"bridge closed", false, func(b *Bridge, _ *endable, _ context.CancelCauseFunc) { b.Close() }, ErrClosed},
+		{"bridge closed while draining", true, func(b *Bridge, in *endable, _ context.CancelCauseFunc) {
+			close(in.end)
+			synctest.Wait()
+			b.Close()
+		}, ErrClosed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFarm(t)
+				b := f.bridge(with(legacy, nil))
+				ours, theirs := net.Pipe()
+				in := &endable{Conn: theirs, end: make(chan struct{})}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				done := make(chan error, 1)
+				go func() { done <- b.Serve(ctx, jsonrpc.NewFramer(in, nil)) }()
+				p := newPipe(t, ours)
+				p.send(hello)
+				srv := f.next()
+				handshake(p, srv)
+				if tt.pending {
+					p.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+					srv.reads("ping")
+				}
+				go func() { // the client reads what it is told
+					for {
+						if _, err := p.f.ReadFrame(); err != nil {
+							return
+						}
+					}
+				}()
+				synctest.Wait()
+				began := time.Now()
+				tt.end(b, in, cancel)
+				if err := <-done; err != tt.want || time.Since(began) > closeTimeout {
+					t.Errorf("got %v after %v, want %v", err, time.Since(began), tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestServeFull: the error of a client without room is not that of a closed bridge, and says which
+// limit it was.
+func TestServeFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		b := f.bridge(with(legacy, func(o *Options) { o.MaxSessions = 1 }))
+		client0(t, b)
+		synctest.Wait()
+		p, done := client0(t, b)
+		p.reads("there are too many clients")
+		if err := <-done; !errors.Is(err, ErrFull) || errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "too many clients") {
+			t.Errorf("without room: %v", err)
+		}
+		b.Close()
+		p, done = client0(t, b)
+		p.reads("the bridge is shutting down")
+		if err := <-done; err != ErrClosed {
+			t.Errorf("closed: %v", err)
+		}
+	})
 }
 
 // An endable connection's input can be ended, as a signal ends standard input.
