@@ -377,6 +377,9 @@ type inputRound struct {
 	mu sync.Mutex
 	// rounds counts the earlier input rounds.
 	rounds int
+	// expires is the expiry of the request state if the client came back without a response: it has
+	// its time for the same input round. It is in milliseconds since 1970, and otherwise zero.
+	expires int64
 	// answers holds the responses by key.
 	answers map[string]*inputResponse
 	pending []*inputRequest
@@ -459,12 +462,13 @@ func (c *Call) resumeInput(r *rpc.Request) error {
 	rd := &inputRound{call: c, answers: make(map[string]*inputResponse)}
 	d := newInputState(rd)
 	var pending map[string]pendingRequest
+	var expires int64
 	if hasState {
 		m, stamp, err := c.openState(r, unquote(state), before)
 		if err != nil {
 			return err
 		}
-		rd.rounds, pending, d.stamp = m.Rounds, m.Open, stamp
+		rd.rounds, pending, expires, d.stamp = m.Rounds, m.Open, m.Expires, stamp
 		for key, got := range m.Answers {
 			rd.answers[key] = &inputResponse{digest: got.Digest, text: got.Text}
 		}
@@ -472,25 +476,31 @@ func (c *Call) resumeInput(r *rpc.Request) error {
 			d.onceResults[key] = savedOnce(value)
 		}
 	}
+	answered := false
 	if hasResponses {
-		if err := rd.readResponses(responses, pending, !hasState); err != nil {
+		var err error
+		if answered, err = rd.readResponses(responses, pending, !hasState); err != nil {
 			return err
 		}
+	}
+	if len(pending) > 0 && !answered { // the same input round once more
+		rd.rounds--
+		rd.expires = expires
 	}
 	c.input.Store(d)
 	return nil
 }
 
-// readResponses stores the responses to pending requests and ignores others. Without a request
-// state it doesn't know the pending requests. Then the client starts over, and its responses count
-// for the requests with their keys.
-func (rd *inputRound) readResponses(responses []byte, pending map[string]pendingRequest, unbound bool) error {
+// readResponses stores the responses to pending requests and ignores others. It reports whether
+// there was one. Without a request state it doesn't know the pending requests. Then the client
+// starts over, and its responses count for the requests with their keys.
+func (rd *inputRound) readResponses(responses []byte, pending map[string]pendingRequest, unbound bool) (answered bool, err error) {
 	seen := make(map[string]struct{})
 	members := jsonwire.ObjectMembers(responses)
 	for members.Next() {
 		key := members.KeyString()
 		if _, twice := seen[key]; twice {
-			return invalidParams("params.inputResponses[%q] stands there twice", clip.String(key, 100))
+			return false, invalidParams("params.inputResponses[%q] stands there twice", clip.String(key, 100))
 		}
 		seen[key] = struct{}{}
 		asked, expected := pending[key]
@@ -499,12 +509,13 @@ func (rd *inputRound) readResponses(responses []byte, pending map[string]pending
 		}
 		if expected {
 			if err := checkResponse(asked.Feature, members.Value()); err != nil {
-				return invalidResponse(key, err)
+				return false, invalidResponse(key, err)
 			}
 		}
+		answered = true
 		rd.answers[key] = &inputResponse{digest: asked.Digest, unbound: unbound, text: bytes.Clone(members.Value())}
 	}
-	return nil
+	return answered, nil
 }
 
 // checkResponse checks a response as far as possible before the handler runs.
@@ -558,6 +569,7 @@ func (rd *inputRound) respond(d *inputState, r *rpc.Request, head, out []byte, e
 // requestState returns the state for the next round.
 func (rd *inputRound) requestState(d *inputState) *requestState {
 	m := &requestState{
+		Expires: rd.expires,
 		Rounds:  rd.rounds + 1,
 		Answers: make(map[string]savedResponse),
 		Open:    make(map[string]pendingRequest),
@@ -695,10 +707,12 @@ func appendMap[T any](dst []byte, m map[string]T, appendValue func([]byte, T) []
 	return append(dst, '}')
 }
 
-// sealState returns the sealed state. Its StateTTL starts now.
+// sealState returns the sealed state. Its StateTTL starts now unless it has an expiry.
 func (c *Call) sealState(r *rpc.Request, m *requestState) ([]byte, error) {
 	s := c.session.srv
-	m.Expires = time.Now().Add(s.opts.StateTTL).UnixMilli()
+	if m.Expires == 0 {
+		m.Expires = time.Now().Add(s.opts.StateTTL).UnixMilli()
+	}
 	plaintext := m.appendJSON(nil)
 	if n := seal.Len(len(plaintext)); n > s.opts.MaxStateBytes {
 		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s has too much to remember: a request state of %d bytes, more than the %d of Options.MaxStateBytes",

@@ -110,8 +110,9 @@ type Options struct {
 	// Once. Zero means 256 KiB.
 	MaxStateBytes int
 
-	// MaxRounds limits the input rounds of one call. Zero means 8. It does not apply to legacy
-	// clients.
+	// MaxRounds limits the input rounds of one call. Zero means 8. A request with a request state
+	// but without a response to an input request repeats a round and does not count. MaxRounds does
+	// not apply to legacy clients.
 	MaxRounds int
 
 	// SingleUseState rejects a request state that this process has seen before. It also rejects

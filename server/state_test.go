@@ -253,6 +253,35 @@ func TestMaxRounds(t *testing.T) {
 	}
 }
 
+// TestRepeatedRound comes back without a response: that repeats the input round, which does not
+// count toward MaxRounds and does not extend the time for the response.
+func TestRepeatedRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		c := respond(t, careful(t, &server.Options{MaxRounds: 1, SingleUseState: true}, &runs), modern, everything)
+		r, err := c.request(t.Context(), "tools/call", callT)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, answers := range []string{"", "{}", `{"another":` + alice + `}`} {
+			elapse(time.Minute)
+			if r, err = c.request(t.Context(), "tools/call", retry(callT, answers, r.state())); err != nil || r.ResultType != "input_required" || runs != i+2 {
+				t.Fatalf("repetition %d: %+v, %v after %d runs", i, r, err, runs)
+			}
+		}
+		elapse(7*time.Minute - time.Millisecond)
+		last, err := c.request(t.Context(), "tools/call", retry(callT, "", r.state()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := c.request(t.Context(), "tools/call", retry(callT, who, last.state())); err != nil || r.text() != `{"name":"Alice"}` {
+			t.Errorf("%+v, %v", r, err)
+		}
+		elapse(time.Millisecond)
+		refused(t, "expired", c, &runs, "tools/call", retry(callT, who, last.state()))
+	})
+}
+
 // TestMaxStateBytes has handlers that remember more than a state may hold.
 func TestMaxStateBytes(t *testing.T) {
 	for _, tt := range []struct {
