@@ -25,6 +25,21 @@
 //
 // [Request], [Result] and similar functions build messages of any revision.
 //
+// # Handlers that ask the client
+//
+// Since 2026-07-28 a handler that asks the client runs again from its beginning with
+// each answer, so what it does before an input request happens twice. Connect and
+// Serve find such handlers: they let each one run twice up to its input requests and
+// compare the input requests, the progress and the log messages. Effects that clients
+// cannot see are found with a Snapshot of the state behind the server:
+//
+//	c := mcptest.Connect(t, mcptest.RerunCheck{
+//		Server:   newServer(t, orders),
+//		Snapshot: func() any { return orders.Len() },
+//	}, nil)
+//
+// [RerunCheck] has the details and turns the check off.
+//
 // # Failures
 //
 // A failure shows the differences with their paths, the expected and the received

@@ -84,6 +84,19 @@ func (q *queue) write(msg []byte) error {
 	return nil
 }
 
+// inject adds a frame of this package, whatever is unread. It reports whether the queue is open.
+func (q *queue) inject(msg []byte) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.writeClosed || q.readClosed {
+		return false
+	}
+	q.frames = append(q.frames, append([]byte{}, msg...))
+	q.bytes += len(msg)
+	q.changed.Broadcast()
+	return true
+}
+
 func (q *queue) read() ([]byte, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

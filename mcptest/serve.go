@@ -31,18 +31,25 @@ const serveTimeout = 30 * time.Second
 //
 // A client that closes the connection before it has read all responses is not an error of the
 // server.
+//
+// Serve also finds handlers that have side effects before they ask the client; see [RerunCheck].
 func Serve(t testing.TB, srv Server) *End {
 	t.Helper()
 	clientEnd, serverEnd := Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
+	framer, stop := jsonrpc.Framer(serverEnd), func() {}
+	if rf := newRerunFramer(t, srv, serverEnd); rf != nil {
+		framer, stop = rf, rf.stop
+	}
 	go func() {
-		served <- srv.Serve(ctx, serverEnd)
+		served <- srv.Serve(ctx, framer)
 		serverEnd.Close() // in case the server did not
 	}()
 	t.Cleanup(func() {
 		t.Helper()
 		defer cancel()
+		defer stop()
 		clientEnd.Close()
 		timer := time.NewTimer(serveTimeout)
 		defer timer.Stop()

@@ -45,6 +45,7 @@
 //   - Ask the same in each run: under the same key, with the same text. A response
 //     counts only for the input request that it was given to. Take random values and
 //     times from [Once].
+//   - Test it with package mcptest, which runs such handlers twice and compares.
 //   - Ask for everything at once if you can. If the handler needs several features of
 //     the client, call [Call.Require] first.
 //
