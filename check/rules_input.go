@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"mcpwire/capture"
+	"mcpwire/internal/era"
 	"mcpwire/mcp"
 )
 
@@ -124,10 +125,6 @@ func (r *inputRound) sameState(state []byte) bool {
 	return !r.kept || stringValue(r.state) == stringValue(state)
 }
 
-func allowsInput(method string) bool {
-	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
-}
-
 const (
 	exInputCall     = `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{}}}}}`
 	exInputRequired = `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"r":{"method":"roots/list"}}}}`
@@ -159,7 +156,7 @@ var rulesInput = []rule{
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.inputRequired() && !allowsInput(v.call.method) {
+			if v.inputRequired() && !era.AllowsInput(v.call.method) {
 				v.report("/result/resultType", "%s is answered with input_required", show(v.call.method))
 			}
 		},
@@ -321,7 +318,7 @@ var rulesInput = []rule{
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
 			before, all, ok := v.previousRounds()
-			if ok && all && allowsInput(v.msg.method) && len(before) == 0 && v.session.complete() && len(v.redactedPlaces()) == 0 && v.session.transport == transportStdio {
+			if ok && all && era.AllowsInput(v.msg.method) && len(before) == 0 && v.session.complete() && len(v.redactedPlaces()) == 0 && v.session.transport == transportStdio {
 				v.report("", "this request has inputResponses or a requestState, and no request with these params was answered with a question")
 			}
 		},

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/seal"
@@ -133,20 +134,12 @@ func (c *Call) inputState() *inputState {
 
 func (c *Call) newRequester() inputRequester {
 	switch {
-	case !mayRequestInput(c.method):
+	case !era.AllowsInput(c.method):
 		return noInput{}
 	case c.ex.Modern:
 		return &inputRound{call: c}
 	}
 	return &legacyRequester{call: c}
-}
-
-func mayRequestInput(method string) bool {
-	switch method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
-		return true
-	}
-	return false
 }
 
 // respond converts the handler's result, appended to head, into the response to the request. If
@@ -261,7 +254,7 @@ func (rs *InputRequests) Wait(ctx context.Context) error {
 		return err
 	}
 	c := rs.call
-	if !mayRequestInput(c.method) {
+	if !era.AllowsInput(c.method) {
 		return ErrCannotAsk
 	}
 	features := make([]ClientFeature, 0, numClientFeatures)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -192,7 +193,7 @@ func (f *framer) Post(ctx context.Context, msg []byte) error {
 // startRequestLocked starts a request.
 func (f *framer) startRequestLocked(ctx context.Context, env *envelope, msg []byte) {
 	p := &post{f: f, id: string(env.id), method: env.method, modern: env.version != nil, initialized: f.initialized}
-	if mayAskClient(env.method) {
+	if era.ServerMayAsk(env.method) {
 		p.listening = f.session.listening
 	}
 	var err error

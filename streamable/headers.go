@@ -340,15 +340,6 @@ func declaresClientRequests(capabilities []byte) bool {
 	return false
 }
 
-// mayAskClient reports whether a server may send input requests while it handles the method.
-func mayAskClient(method string) bool {
-	switch method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
-		return true
-	}
-	return false
-}
-
 // methodName returns the string value of text, without allocating for common methods.
 func methodName(text []byte) string {
 	switch string(text) {

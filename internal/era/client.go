@@ -281,6 +281,12 @@ func AllowsInput(method string) bool {
 	return false
 }
 
+// ServerMayAsk reports if a legacy server may send input requests while it handles the method. They
+// are allowed in more methods than in a modern revision, see [AllowsInput].
+func ServerMayAsk(method string) bool {
+	return AllowsInput(method) || method == mcp.MethodComplete
+}
+
 // ClientPolicy returns the policy of a client's connection. f is nil before negotiation. It allows
 // batches in all revisions, because refusing one would lose its responses.
 func ClientPolicy(f *Features) rpc.Policy {

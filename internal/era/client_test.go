@@ -100,6 +100,23 @@ func TestModernErrors(t *testing.T) {
 	}
 }
 
+func TestMethodsThatAsk(t *testing.T) {
+	for _, tt := range []struct {
+		method         string
+		modern, legacy bool
+	}{
+		{mcp.MethodToolsCall, true, true},
+		{mcp.MethodPromptsGet, true, true},
+		{mcp.MethodResourcesRead, true, true},
+		{mcp.MethodComplete, false, true},
+		{mcp.MethodToolsList, false, false},
+	} {
+		if modern, legacy := AllowsInput(tt.method), ServerMayAsk(tt.method); modern != tt.modern || legacy != tt.legacy {
+			t.Errorf("%s: got %t, %t; want %t, %t", tt.method, modern, legacy, tt.modern, tt.legacy)
+		}
+	}
+}
+
 func TestCommon(t *testing.T) {
 	ours := []mcp.Revision{mcp.Revision20260728, mcp.Revision20250326, mcp.Revision20251125}
 	for _, tt := range []struct {

@@ -743,7 +743,7 @@ func matchKeyOf(method string, params []byte, m *mask) matchKey {
 		}
 	}
 	s := matchKey{target: targetOf(method, params)}
-	if mayHaveRounds(method) {
+	if era.AllowsInput(method) {
 		s.inputs, s.state = sumOf(inputs, m.member(inputResponses)), sumOf(state, m.member(requestState))
 		s.isInputRound = inputs != nil || state != nil
 	}
@@ -758,11 +758,6 @@ func matchKeyOf(method string, params []byte, m *mask) matchKey {
 	}
 	s.meta = metaSum(meta, m.member("_meta"))
 	return s
-}
-
-// mayHaveRounds reports whether a request of the method may need input rounds.
-func mayHaveRounds(method string) bool {
-	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
 }
 
 // volatile are the members of _meta that differ between calls or clients.

@@ -610,7 +610,7 @@ func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*clien
 	}
 	var last *call
 	for _, c := range p.calls {
-		if mayAskClient(c.method) && (last == nil || c.seq > last.seq) {
+		if era.ServerMayAsk(c.method) && (last == nil || c.seq > last.seq) {
 			last = c
 		}
 	}
@@ -618,11 +618,6 @@ func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*clien
 		return last.client, last.out
 	}
 	return p.lastActiveLocked(), nil
-}
-
-// mayAskClient reports if servers may send input requests before they answer the method.
-func mayAskClient(method string) bool {
-	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead || method == mcp.MethodComplete
 }
 
 func (p *passthrough) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
