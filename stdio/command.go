@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/internal/proc/batchfile"
 	"mcpwire/internal/proc/guardian"
+	"mcpwire/internal/proc/procgroup"
 	"mcpwire/jsonrpc"
 )
 
@@ -106,7 +107,7 @@ func (c *Cmd) Start(ctx context.Context) (*Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir, cmd.Env = c.Dir, c.environ()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.child[0], pipes.child[1], pipes.child[2]
-	cmd.SysProcAttr = processGroupAttr()
+	cmd.SysProcAttr = procgroup.Attr()
 	if err := batchfile.Prepare(cmd); err != nil {
 		closeFiles(pipes.child[:])
 		closeFiles(pipes.parent[:])

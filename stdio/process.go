@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mcpwire/internal/proc/guardian"
+	"mcpwire/internal/proc/procgroup"
 )
 
 // A Process is a running server. Read reads the server's standard output and Write writes its
@@ -46,7 +47,7 @@ type Process struct {
 	mu  sync.Mutex
 	pid int
 	// group is reset when the process is reaped, because its id may be reused then.
-	group processGroup
+	group procgroup.Group
 
 	done chan struct{}
 	// exit is set before done is closed.
@@ -88,11 +89,16 @@ func (p *Process) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error)
 	g.Watch(cmd.Process.Pid)
 	p.mu.Lock()
 	p.pid = cmd.Process.Pid
-	p.group = newProcessGroup(cmd.Process)
+	p.group = procgroup.New(cmd.Process)
 	p.mu.Unlock()
 	started <- nil
 
-	p.reap(cmd)
+	procgroup.Reap(cmd, p.linger, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.group.Close()
+		p.group = procgroup.Group{}
+	})
 	p.stderr.SetReadDeadline(time.Now().Add(stderrWait))
 	waitClosed(p.stderrDone, 2*stderrWait)
 
@@ -215,11 +221,11 @@ func (p *Process) shutdown() error {
 	}()
 	ended := waitClosed(p.done, orDefault(c.StopWait, defaultStopWait))
 	if !ended {
-		p.signal(processGroup.terminate)
+		p.signal(procgroup.Group.Terminate)
 		ended = waitClosed(p.done, orDefault(c.TermWait, defaultTermWait))
 	}
 	if !ended {
-		p.signal(processGroup.kill)
+		p.signal(procgroup.Group.Kill)
 		ended = waitClosed(p.done, orDefault(c.KillWait, defaultKillWait))
 	}
 	if !ended {
@@ -242,7 +248,7 @@ func (p *Process) closeForward() {
 }
 
 // signal calls send with the group, which is the zero value once the process was reaped.
-func (p *Process) signal(send func(processGroup)) {
+func (p *Process) signal(send func(procgroup.Group)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	send(p.group)

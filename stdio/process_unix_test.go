@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/proc/procgroup"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -438,12 +440,12 @@ func TestProcessCannotBeKilled(t *testing.T) {
 	}
 	p.mu.Lock()
 	ours := p.group
-	p.group = processGroup{} // as if signals had no effect
+	p.group = procgroup.Group{} // as if signals had no effect
 	p.mu.Unlock()
 	if err := p.Close(); err == nil || !strings.Contains(err.Error(), "cannot be killed") {
 		t.Errorf("Close: %v", err)
 	}
-	ours.kill()
+	ours.Kill()
 	p.wg.Wait()
 	p.stderr.Close()
 }
@@ -459,7 +461,7 @@ func TestProcessGroup(t *testing.T) {
 	p.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.group != (processGroup{}) {
+	if p.group != (procgroup.Group{}) {
 		t.Error("a reaped process still has a group to signal")
 	}
 }

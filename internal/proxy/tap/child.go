@@ -13,6 +13,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/proc/batchfile"
 	"mcpwire/internal/proc/guardian"
+	"mcpwire/internal/proc/procgroup"
 )
 
 // A StartError reports that the server could not be started.
@@ -42,7 +43,7 @@ type child struct {
 
 	mu sync.Mutex
 	// group is zero once the process is reaped, since its number may be reused.
-	group group
+	group procgroup.Group
 
 	closeInput sync.Once
 	// done is closed when the process is reaped and its group ended.
@@ -76,7 +77,7 @@ func startChild(o *Options, polled bool) (*child, error) {
 	}
 	cmd.Dir, cmd.Env = o.Dir, o.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
-	cmd.SysProcAttr = groupAttr()
+	cmd.SysProcAttr = procgroup.Attr()
 	if err := batchfile.Prepare(cmd); err != nil {
 		c.closePipes()
 		closeAll(theirs[:])
@@ -120,15 +121,28 @@ func (c *child) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error) {
 	}
 	g.Watch(cmd.Process.Pid)
 	c.pid = cmd.Process.Pid
-	c.group = newGroup(cmd.Process)
+	c.group = procgroup.New(cmd.Process)
 	started <- nil
-	c.reap(cmd)
+	procgroup.Reap(cmd, c.linger, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.group.Close()
+		c.group = procgroup.Group{}
+	})
 	c.exit = exitOf(cmd.ProcessState)
 	close(c.done)
 }
 
+// linger waits until the processes that the server left have released its pipes, or lingerGrace has
+// passed.
+func (c *child) linger() {
+	limit := time.Now().Add(lingerGrace)
+	waitHangup(c.stdout, time.Until(limit))
+	waitHangup(c.stderr, time.Until(limit))
+}
+
 // signal calls send with the group, which is zero if the process is gone.
-func (c *child) signal(send func(group)) {
+func (c *child) signal(send func(procgroup.Group)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	send(c.group)
@@ -144,11 +158,11 @@ func (c *child) stop(grace time.Duration) {
 	if c.doneWithin(grace) {
 		return
 	}
-	c.signal(group.terminate)
+	c.signal(procgroup.Group.Terminate)
 	if c.doneWithin(termGrace) {
 		return
 	}
-	c.signal(group.kill)
+	c.signal(procgroup.Group.Kill)
 	c.doneWithin(termGrace)
 }
 

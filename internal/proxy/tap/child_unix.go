@@ -11,32 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mcpwire/capture"
+	"mcpwire/internal/proc/procgroup"
 )
-
-// A group is a process group that the tap created. Signaling the zero value does nothing.
-type group struct{ id int }
-
-func newGroup(leader *os.Process) group { return group{leader.Pid} }
-
-func (g group) terminate() { g.send(unix.SIGTERM, true) }
-func (g group) kill()      { g.send(unix.SIGKILL, true) }
-
-// send signals the whole group if all is set, and otherwise the leader.
-func (g group) send(s syscall.Signal, all bool) {
-	switch {
-	// 0 is the tap's own group, and -1 all processes.
-	case g.id <= 1:
-	case all:
-		_ = unix.Kill(-g.id, s) // it may have ended
-	default:
-		_ = unix.Kill(g.id, s)
-	}
-}
 
 // forward sends the server a signal that the tap received.
 func (c *child) forward(s os.Signal) {
 	if n, ok := s.(syscall.Signal); ok {
-		c.signal(func(g group) { g.send(n, n == unix.SIGINT || n == unix.SIGQUIT) })
+		send := procgroup.Group.SignalLeader
+		if n == unix.SIGINT || n == unix.SIGQUIT { // a terminal sends these to a whole group
+			send = procgroup.Group.Signal
+		}
+		c.signal(func(g procgroup.Group) { send(g, n) })
 	}
 }
 

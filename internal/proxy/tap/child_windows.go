@@ -2,40 +2,20 @@ package tap
 
 import (
 	"os"
-	"os/exec"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/windows"
 
 	"mcpwire/capture"
-	"mcpwire/internal/proc/winjob"
+	"mcpwire/internal/proc/procgroup"
 )
-
-// A group is the job that holds a server and its descendants.
-type group struct{ job winjob.Job }
-
-func groupAttr() *syscall.SysProcAttr { return winjob.Attr() }
-
-func newGroup(leader *os.Process) group { return group{winjob.New(leader)} }
-
-func (g group) terminate() { g.job.Terminate() }
-func (g group) kill()      { g.job.Kill() }
-
-// reap waits for the process and ends the rest of its job.
-func (c *child) reap(cmd *exec.Cmd) {
-	_ = cmd.Wait() // the state has more details
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.group.job.Close()
-	c.group = group{}
-}
 
 func newPipe(bool) (r, w *os.File, err error) { return os.Pipe() }
 
 // forward forwards Ctrl-C and Ctrl-Break, both as Ctrl-Break, since a new process group does not
 // receive Ctrl-C.
-func (c *child) forward(os.Signal) { c.signal(group.terminate) }
+func (c *child) forward(os.Signal) { c.signal(procgroup.Group.Terminate) }
 
 // Signals returns the signals to send to [Options].Signals, and those to catch so that they do not
 // end the process.

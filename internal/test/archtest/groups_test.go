@@ -69,7 +69,7 @@ var modules = map[string][]string{
 	"internal/inspect/hosts":  {"github.com/tailscale/hujson", "github.com/pelletier/go-toml/v2"},
 	"internal/proc/batchfile": {"golang.org/x/sys"},
 	"internal/proc/inuse":     {"golang.org/x/sys"},
-	"internal/proc/winjob":    {"golang.org/x/sys"},
+	"internal/proc/procgroup": {"golang.org/x/sys"},
 	"internal/proxy/tap":      {"golang.org/x/sys"},
 	"internal/trace/captures": {"golang.org/x/sys"},
 	"internal/trace/filter":   {"github.com/itchyny/gojq"},
