@@ -18,6 +18,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/proc/inuse"
+	"mcpwire/internal/wait"
 )
 
 // ErrNotStored is the error of [Store.Load] for an unknown key.
@@ -442,14 +443,7 @@ func openLocked(ctx context.Context, path string, waiting func()) (_ *os.File, e
 			file.Close()
 		}
 	}()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for first := true; ; first = false {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
 		got, err := tryLock(file)
 		if err != nil {
 			return nil, fmt.Errorf("file store: %s: %w", path, err)
@@ -460,7 +454,9 @@ func openLocked(ctx context.Context, path string, waiting func()) (_ *os.File, e
 		if first {
 			waiting()
 		}
-		timer.Reset(lockPoll)
+		if !wait.Sleep(ctx, lockPoll) {
+			return nil, ctx.Err()
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -458,14 +459,7 @@ func (s *session) waitNotifier() {
 	if !sending {
 		return
 	}
-	done := make(chan struct{})
-	go func() {
-		s.notifier.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(notifierTimeout):
+	if !wait.Timeout(notifierTimeout, s.notifier.Wait) {
 		s.log.Warn("a write cannot be interrupted, and is left behind")
 	}
 }

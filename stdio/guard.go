@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"mcpwire/internal/wait"
 )
 
 const (
@@ -138,7 +140,7 @@ func (g *guard) release() {
 	}
 	g.restore()
 	if !canInterrupt {
-		waitTimeout(&g.watchWG, strayInterval)
+		wait.Timeout(strayInterval, g.watchWG.Wait)
 	}
 	if g.drainPipe() {
 		g.reportSuppressed()
@@ -156,15 +158,5 @@ func (g *guard) drainPipe() bool {
 		}
 		g.add(buf[:n])
 	}
-	return waitTimeout(&g.reportWG, strayInterval)
-}
-
-// waitTimeout waits for wg, at most for d, and reports whether wg is done.
-func waitTimeout(wg *sync.WaitGroup, d time.Duration) bool {
-	done := make(chan struct{})
-	go func() {
-		wg.Wait()
-		close(done)
-	}()
-	return waitClosed(done, d)
+	return wait.Timeout(strayInterval, g.reportWG.Wait)
 }

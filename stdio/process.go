@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/internal/proc/guardian"
 	"mcpwire/internal/proc/procgroup"
+	"mcpwire/internal/wait"
 )
 
 // A Process is a running server. Read reads the server's standard output and Write writes its
@@ -100,7 +101,7 @@ func (p *Process) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error)
 		p.group = procgroup.Group{}
 	})
 	p.stderr.SetReadDeadline(time.Now().Add(stderrWait))
-	waitClosed(p.stderrDone, 2*stderrWait)
+	wait.Closed(p.stderrDone, 2*stderrWait)
 
 	p.exit = newExitError(cmd, p.name, time.Since(p.startedAt), p.tail.String())
 	if p.exit.Code != 0 || !p.closingInput.Load() {
@@ -130,7 +131,7 @@ func (p *Process) Read(b []byte) (int, error) {
 			return n, nil
 		}
 	}
-	ended := waitClosed(p.done, exitWait)
+	ended := wait.Closed(p.done, exitWait)
 	switch {
 	case ended && p.err != nil:
 		return 0, p.err
@@ -145,7 +146,7 @@ func (p *Process) Read(b []byte) (int, error) {
 // Write writes to the server's standard input. After the server's end it returns the *ExitError.
 func (p *Process) Write(b []byte) (int, error) {
 	n, err := p.stdin.Write(b)
-	if err != nil && isBrokenPipe(err) && waitClosed(p.done, exitWait) && p.err != nil {
+	if err != nil && isBrokenPipe(err) && wait.Closed(p.done, exitWait) && p.err != nil {
 		err = p.err
 	}
 	return n, err
@@ -181,26 +182,6 @@ func (p *Process) Stderr() string { return p.tail.String() }
 // String returns the server's name, see [Cmd.String].
 func (p *Process) String() string { return p.name }
 
-// waitClosed waits for done, at most for d, and reports whether it was closed.
-func waitClosed(done <-chan struct{}, d time.Duration) bool {
-	select {
-	case <-done:
-		return true
-	default:
-	}
-	if d <= 0 {
-		return false
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
 // Close ends the server in steps, each with a wait (see Cmd): it closes standard input, sends
 // SIGTERM to the server's process group, and sends SIGKILL. On Windows the last two are Ctrl-Break
 // and the end of the job. Meanwhile it discards the server's output, so that the server does not
@@ -219,14 +200,14 @@ func (p *Process) shutdown() error {
 		defer close(discarded)
 		io.Copy(io.Discard, p)
 	}()
-	ended := waitClosed(p.done, orDefault(c.StopWait, defaultStopWait))
+	ended := wait.Closed(p.done, orDefault(c.StopWait, defaultStopWait))
 	if !ended {
 		p.signal(procgroup.Group.Terminate)
-		ended = waitClosed(p.done, orDefault(c.TermWait, defaultTermWait))
+		ended = wait.Closed(p.done, orDefault(c.TermWait, defaultTermWait))
 	}
 	if !ended {
 		p.signal(procgroup.Group.Kill)
-		ended = waitClosed(p.done, orDefault(c.KillWait, defaultKillWait))
+		ended = wait.Closed(p.done, orDefault(c.KillWait, defaultKillWait))
 	}
 	if !ended {
 		p.stdout.Close()

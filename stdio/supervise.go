@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcpwire/internal/wait"
 )
 
 // SuperviseOptions are the options of Supervise. The zero value is ready to use.
@@ -194,12 +196,7 @@ func (s *Supervisor[C]) run(ctx context.Context) {
 		s.updateState(func(st *SupervisorState) {
 			st.Phase, st.NextStart = PhaseWaiting, time.Now().Add(delay)
 		})
-		timer := time.NewTimer(delay)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		wait.Sleep(ctx, delay)
 	}
 }
 

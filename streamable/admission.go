@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 )
 
@@ -429,7 +430,6 @@ func (a *admission) abort(log *slog.Logger) {
 		next <- c
 	}
 	close(next)
-	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for range min(maxConcurrentAborts, len(all)) {
 		// A client that does not read ends it when its connection is closed.
@@ -439,14 +439,7 @@ func (a *admission) abort(log *slog.Logger) {
 			}
 		})
 	}
-	go func() {
-		defer close(done)
-		wg.Wait()
-	}()
-	select {
-	case <-done:
-	case <-time.After(abortTimeout):
-	}
+	wait.Timeout(abortTimeout, wg.Wait)
 }
 
 // markAborted returns the targets of the listed slots, and keeps them from being reused.

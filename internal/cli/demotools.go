@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/internal/wait"
 	"mcpwire/mcp"
 	"mcpwire/server"
 )
@@ -58,14 +59,9 @@ func add(_ context.Context, in addInput) (int64, error) {
 
 func slow(ctx context.Context, in slowInput) (string, error) {
 	call := server.CallOf(ctx)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for step := 1; step <= in.Steps; step++ {
-		timer.Reset(time.Duration(in.DelayMS) * time.Millisecond)
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, time.Duration(in.DelayMS)*time.Millisecond) {
 			return "", ctx.Err()
-		case <-timer.C:
 		}
 		if err := call.Progress(float64(step), float64(in.Steps), fmt.Sprintf("step %d of %d", step, in.Steps)); err != nil {
 			return "", err

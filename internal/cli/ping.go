@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/internal/wait"
 	"mcpwire/mcp"
 )
 
@@ -63,7 +64,7 @@ func (v *pingVerb) run(ctx context.Context, s *session) error {
 	var times []time.Duration
 	var err error
 	for i := range v.count {
-		if i > 0 && !sleep(ctx, v.interval) {
+		if i > 0 && !wait.Sleep(ctx, v.interval) {
 			err = ctx.Err()
 			break
 		}
@@ -86,18 +87,6 @@ func (v *pingVerb) run(ctx context.Context, s *session) error {
 		}
 	}
 	return err
-}
-
-// sleep waits for d or until ctx ends, and reports whether d has passed.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func (v *pingVerb) sum(s *session, times []time.Duration) error {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"mcpwire/internal/wait"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -300,9 +302,7 @@ func handleSignals(c *cobra.Command) {
 				status := signalStatus(s)
 				cmd.Root().Annotations = map[string]string{signalKey: strconv.Itoa(status)}
 				cancel()
-				select {
-				case <-done:
-				case <-time.After(patience):
+				if !wait.Closed(done, patience) {
 					os.Exit(status)
 				}
 			}

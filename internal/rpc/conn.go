@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 )
 
@@ -334,22 +335,14 @@ func (c *Conn) flushFor(d time.Duration) {
 // waitTimeout waits at most d for the connection's goroutines. It abandons handlers that ignore the
 // end of their context for longer.
 func (c *Conn) waitTimeout(d time.Duration) {
-	finished := make(chan struct{})
-	go func() {
-		c.wg.Wait()
-		close(finished)
-	}()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-finished:
-	case <-timer.C:
-		if c.hasLeader.Load() {
-			c.log.Error("the transport was closed but its reader does not return, and is left behind")
-		}
-		if methods := c.inFlight.methods(); len(methods) > 0 {
-			c.log.Error("handlers ignore that their context has ended, and are left behind", "methods", methods)
-		}
+	if wait.Timeout(d, c.wg.Wait) {
+		return
+	}
+	if c.hasLeader.Load() {
+		c.log.Error("the transport was closed but its reader does not return, and is left behind")
+	}
+	if methods := c.inFlight.methods(); len(methods) > 0 {
+		c.log.Error("handlers ignore that their context has ended, and are left behind", "methods", methods)
 	}
 }
 

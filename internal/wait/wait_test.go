@@ -23,6 +23,28 @@ func TestSleep(t *testing.T) {
 	})
 }
 
+func TestClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		for _, d := range []time.Duration{time.Second, 0, -1} {
+			start := time.Now()
+			if Closed(done, d) || time.Since(start) != max(d, 0) {
+				t.Errorf("Closed(open, %v) is true or took %v", d, time.Since(start))
+			}
+		}
+		start := time.Now()
+		time.AfterFunc(time.Second, func() { close(done) })
+		if !Closed(done, time.Minute) || time.Since(start) != time.Second {
+			t.Errorf("it is false or took %v", time.Since(start))
+		}
+		for _, d := range []time.Duration{time.Second, 0, -1} {
+			if !Closed(done, d) {
+				t.Errorf("Closed(closed, %v) is false", d)
+			}
+		}
+	})
+}
+
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var wg sync.WaitGroup

@@ -7,6 +7,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -159,20 +160,10 @@ func (r *responder) waitDone() {
 func (r *responder) wait(d time.Duration) error { return waitFor(r.ctx, d) }
 
 func waitFor(ctx context.Context, d time.Duration) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || d > 0 && !wait.Sleep(ctx, d) {
 		return errEnded
 	}
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return errEnded
-	}
+	return nil
 }
 
 // runStep sends one recorded message. After an input request it waits for the answer. An error

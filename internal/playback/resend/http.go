@@ -23,6 +23,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -443,15 +444,11 @@ func (x *exchange) resume() {
 		if x.lastID == "" || len(x.pending) == 0 || x.conn.s.o.Modern || x.sessionError() != nil || x.conn.s.o.Transport == capture.TransportSSE {
 			return
 		}
-		wait := defaultRetry
+		delay := defaultRetry
 		if x.retry > 0 {
-			wait = min(max(x.retry, minRetry), maxRetry)
+			delay = min(max(x.retry, minRetry), maxRetry)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-x.conn.ctx.Done():
-			timer.Stop()
+		if !wait.Sleep(x.conn.ctx, delay) {
 			return
 		}
 		next, r, err := x.conn.newExchange(x.conn.ctx, http.MethodGet, x.conn.url, nil, http.Header{headerLast: {x.lastID}})

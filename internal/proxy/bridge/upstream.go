@@ -381,14 +381,7 @@ func (u *upstream) waitBackoff() bool {
 	if d <= 0 {
 		return u.ctx.Err() == nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-u.ctx.Done():
-		return false
-	}
+	return wait.Sleep(u.ctx, d)
 }
 
 // connectionEnded records the end of a connection, and tells the handler.

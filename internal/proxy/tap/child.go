@@ -14,6 +14,7 @@ import (
 	"mcpwire/internal/proc/batchfile"
 	"mcpwire/internal/proc/guardian"
 	"mcpwire/internal/proc/procgroup"
+	"mcpwire/internal/wait"
 )
 
 // A StartError reports that the server could not be started.
@@ -155,26 +156,15 @@ func (c *child) closeStdin() { c.closeInput.Do(func() { c.stdin.Close() }) }
 // step.
 func (c *child) stop(grace time.Duration) {
 	c.closeStdin()
-	if c.doneWithin(grace) {
+	if wait.Closed(c.done, grace) {
 		return
 	}
 	c.signal(procgroup.Group.Terminate)
-	if c.doneWithin(termGrace) {
+	if wait.Closed(c.done, termGrace) {
 		return
 	}
 	c.signal(procgroup.Group.Kill)
-	c.doneWithin(termGrace)
-}
-
-func (c *child) doneWithin(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-		return true
-	case <-timer.C:
-		return false
-	}
+	wait.Closed(c.done, termGrace)
 }
 
 func (c *child) closePipes() { closeAll([]*os.File{c.stdin, c.stdout, c.stderr}) }

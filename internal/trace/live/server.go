@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mcpwire/internal/hooks"
+	"mcpwire/internal/wait"
 )
 
 // Defaults of [Options].
@@ -161,10 +162,8 @@ func (s *Server) accept(l *net.UnixListener) {
 			return
 		}
 		if err != nil { // such as too many open files
-			select {
-			case <-s.done:
+			if wait.Closed(s.done, acceptBackoff) {
 				return
-			case <-time.After(acceptBackoff):
 			}
 			continue
 		}

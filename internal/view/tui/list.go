@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/trace"
+	"mcpwire/internal/wait"
 )
 
 // A selection has the rows of the timeline that match a filter. It is a [watch.Selection].
@@ -296,13 +297,10 @@ func (m *model) buildFrames(force bool) tea.Cmd {
 		return nil
 	}
 	v.busy, v.stale = true, false
-	sel, src, wait := m.sel, m.src, min(10*v.took, 2*time.Second)
+	sel, src, pause := m.sel, m.src, min(10*v.took, 2*time.Second)
 	return m.background.cmd(time.Minute, func(ctx context.Context) tea.Msg {
 		// Rebuild a long list less often.
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		wait.Sleep(ctx, pause)
 		begun := time.Now()
 		var all []frame
 		from := anchor{}

@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/trace/live"
+	"mcpwire/internal/wait"
 )
 
 const (
@@ -31,13 +32,13 @@ func (h *Hub) followTap(ctx context.Context, path string) {
 			s.finish(nil)
 		}
 	}()
-	for wait := minDialBackoff; ctx.Err() == nil; {
+	for backoff := minDialBackoff; ctx.Err() == nil; {
 		conn, err := live.Dial(ctx, path)
 		if errors.Is(err, live.ErrStale) || errors.Is(err, live.ErrNotPrivate) {
 			return
 		}
 		if err == nil {
-			wait = minDialBackoff
+			backoff = minDialBackoff
 			next := h.sourceOf(conn.Greeting())
 			if s != nil && s != next && s.path == "" { // a different capture at the same socket
 				s.finish(nil)
@@ -48,11 +49,8 @@ func (h *Hub) followTap(ctx context.Context, path string) {
 		if s != nil && s.path == "" && s.tailSeen {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-			wait = min(2*wait, maxDialBackoff)
-		}
+		wait.Sleep(ctx, backoff)
+		backoff = min(2*backoff, maxDialBackoff)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"mcpwire/internal/wait"
 	"mcpwire/mcp"
 	"mcpwire/schema/fullschema"
 	"mcpwire/server"
@@ -53,14 +54,10 @@ func blocks(content ...mcp.ContentBlock) func(context.Context, none) ([]mcp.Cont
 
 // pause waits for d, or returns the error of ctx when it ends.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !wait.Sleep(ctx, d) {
 		return ctx.Err()
 	}
+	return nil
 }
 
 // addRaw registers a tool that is listed with exactly inputSchema and returns its arguments.
