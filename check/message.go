@@ -342,11 +342,3 @@ func looksJSON(b []byte) bool {
 	b = trim(b)
 	return len(b) > 0 && (b[0] == '{' || b[0] == '[')
 }
-
-// plural formats a count of things.
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return strconv.Itoa(n) + " " + thing + "s"
-}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/plural"
 	"mcpwire/mcp"
 )
 
@@ -51,7 +52,7 @@ var rulesStdio = []rule{
 		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny,
 		check: func(v *view) {
 			if p := v.invalidLines().fragments; len(p) > 0 {
-				f := v.add("", "this message goes over "+plural(len(p), "line")+": "+show(p[0].data))
+				f := v.add("", "this message goes over "+plural.Of(len(p), "line")+": "+show(p[0].data))
 				f.Event = p[0].n
 				f.with(p[len(p)-1].n)
 			}
@@ -252,7 +253,7 @@ func reportPending(v *view, how string) {
 	if len(list) == 0 || v.checker.callsEvicted {
 		return
 	}
-	f := v.add("", how+" while "+plural(len(list), "request")+" waited for an answer, the first for "+show(list[0].method))
+	f := v.add("", how+" while "+plural.Of(len(list), "request")+" waited for an answer, the first for "+show(list[0].method))
 	for _, c := range list {
 		f.with(c.n)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/plural"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 	"mcpwire/schema/fullschema"
@@ -158,7 +159,7 @@ var rulesTools = []rule{
 		kinds: kindRequest, methods: []string{mcp.MethodToolsCall}, dir: capture.ToServer,
 		check: func(v *view) {
 			if unlisted(v, v.call) && !v.redacted("/params/name") {
-				v.report("/params/name", "%s is not in the server's list of %s", showJSON(v.param("name")), plural(len(v.session.tools.byName), "tool"))
+				v.report("/params/name", "%s is not in the server's list of %s", showJSON(v.param("name")), plural.Of(len(v.session.tools.byName), "tool"))
 			}
 		},
 	},

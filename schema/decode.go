@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/plural"
 )
 
 // decoder checks and decodes one text in one pass. Its methods read the value
@@ -541,7 +542,7 @@ func (d *decoder) array(n *node, a address, ch byte) {
 	}
 	d.depth--
 	if k != v.Len() && !d.full() {
-		d.fail(at, fmt.Sprintf("expected exactly %s, got %d", plural(v.Len(), "item"), k))
+		d.fail(at, fmt.Sprintf("expected exactly %s, got %d", plural.Of(v.Len(), "item"), k))
 		return
 	}
 	d.checkItems(n, at, k)

@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/plural"
 )
 
 // maxProblems is how many problems one check reports before it stops.
@@ -186,21 +187,11 @@ func tooDeep(limit int) string { return fmt.Sprintf("nested more than %d levels 
 
 // atLeast and atMost count things in messages.
 func atLeast(n int, what string, got int) string {
-	return fmt.Sprintf("expected at least %s, got %d", plural(n, what), got)
+	return fmt.Sprintf("expected at least %s, got %d", plural.Of(n, what), got)
 }
 
 func atMost(n int, what string, got int) string {
-	return fmt.Sprintf("expected at most %s, got %d", plural(n, what), got)
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	if stem, ok := strings.CutSuffix(what, "property"); ok {
-		return fmt.Sprintf("%d %sproperties", n, stem)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("expected at most %s, got %d", plural.Of(n, what), got)
 }
 
 func listNames(names []string) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/plural"
 )
 
 // Engine is a complete JSON Schema implementation for what [Compile] does not
@@ -630,7 +631,7 @@ func (v *validation) tooManyItems(a *arrayRule, at int) bool {
 	if len(a.prefix) == 0 {
 		return v.fail(at, "no items are allowed here")
 	}
-	return v.fail(at, fmt.Sprintf("expected at most %s", plural(len(a.prefix), "item")))
+	return v.fail(at, fmt.Sprintf("expected at most %s", plural.Of(len(a.prefix), "item")))
 }
 
 func (v *validation) unique(at, end int) bool {

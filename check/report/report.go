@@ -229,12 +229,12 @@ func Text(w io.Writer, r *Report, opts *TextOptions) error {
 		b.WriteString("  " + opts.paint("32", "fix:") + " " + g.rule.Fix + "\n  " + opts.paint("2", g.rule.URL) + "\n\n")
 	}
 	errors, warnings, infos := r.Count()
-	seen := plural(int(r.Events), "event")
+	seen := plural.Of(int(r.Events), "event")
 	if len(r.Results) == 0 {
 		b.WriteString("nothing found in " + seen + "\n")
 		return b.Flush()
 	}
-	b.WriteString(plural(errors, "error") + ", " + plural(warnings, "warning") + ", " + plural(infos, "info") + " in " + seen + "\n")
+	b.WriteString(plural.Of(errors, "error") + ", " + plural.Of(warnings, "warning") + ", " + plural.Of(infos, "info") + " in " + seen + "\n")
 	return b.Flush()
 }
 
@@ -446,7 +446,7 @@ func junitText(g group) *junitFailure {
 		b.WriteString(printable.Line(f.Source) + ": " + location(&f.Finding) + ": " + f.Message + "\n")
 	}
 	b.WriteString("fix: " + g.rule.Fix + "\n" + g.rule.URL + "\n")
-	return &junitFailure{Type: g.rule.Severity.String(), Message: g.rule.Title + " (" + plural(len(g.results), "finding") + ")", Text: b.String()}
+	return &junitFailure{Type: g.rule.Severity.String(), Message: g.rule.Title + " (" + plural.Of(len(g.results), "finding") + ")", Text: b.String()}
 }
 
 // These types are the part of SARIF 2.1.0

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/plural"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 )
@@ -88,19 +89,12 @@ func requestSummary(r *Row) string {
 func taskSummary(t *Task) string {
 	s := joinNonEmpty(" ", "task", Escape(t.ID), Escape(t.State))
 	if t.Polls > 0 {
-		s += fmt.Sprintf(" after %s", plural(t.Polls, "poll"))
+		s += fmt.Sprintf(" after %s", plural.Of(t.Polls, "poll"))
 	}
 	if t.isFinal {
 		s += " and " + FormatDuration(t.Wall)
 	}
 	return s
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprint(n, " ", what, "s")
 }
 
 // methodVerb returns the verb for a method, or "".
@@ -199,7 +193,7 @@ func outcomeText(r *Row) string {
 // streamText returns how many messages came in the stream of a request, or "".
 func streamText(r *Row) string {
 	if n := len(r.Children) + r.EvictedChildren; n > 0 {
-		return plural(n, "message")
+		return plural.Of(n, "message")
 	}
 	return ""
 }
@@ -228,7 +222,7 @@ func countText(f *ResultInfo) string {
 	if what == "resourceTemplate" {
 		what = "template"
 	}
-	s := plural(f.Count, what)
+	s := plural.Of(f.Count, what)
 	if f.Structured {
 		s += " with structure"
 	}
@@ -264,7 +258,7 @@ func httpSummary(r *Row) string {
 		out += ", stream"
 	}
 	if h.Events > 0 {
-		out += ", " + plural(h.Events, "event")
+		out += ", " + plural.Of(h.Events, "event")
 	}
 	if h.BodyBytes > 0 {
 		out += ", " + FormatSize(h.BodyBytes)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/plural"
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace"
 	"mcpwire/jsonrpc"
@@ -76,18 +77,18 @@ func (b *builder) sentences() []string {
 	if h := b.snapshot.HTTP; h != nil && h.Status != 0 && r.Kind != trace.HTTP {
 		how := "as one body"
 		if h.Stream {
-			how = "as a stream of " + plural(h.Events, "event")
+			how = "as a stream of " + plural.Of(h.Events, "event")
 		}
 		add("it went over HTTP, which answered %d %s", h.Status, how)
 	}
 	if n := len(b.detail.Findings); n > 0 {
-		add("rules were broken: %s, see Findings", plural(n, "finding"))
+		add("rules were broken: %s, see Findings", plural.Of(n, "finding"))
 	}
 	if b.detail.Redacted > 0 {
-		add("hidden because it may be secret: %s", plural(b.detail.Redacted, "place"))
+		add("hidden because it may be secret: %s", plural.Of(b.detail.Redacted, "place"))
 	}
 	if n := len(b.detail.Missing); n > 0 {
-		add("it cannot be read any more in full: %s missing", plural(n, "event"))
+		add("it cannot be read any more in full: %s missing", plural.Of(n, "event"))
 	}
 	return list
 }
@@ -143,14 +144,6 @@ func codeMeaning(c jsonrpc.Code) string {
 		return s
 	}
 	return ""
-}
-
-// plural returns a number with the singular or plural of a noun.
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
 }
 
 func (b *builder) peerName(p trace.PeerInfo, unnamed string) string {
