@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/internal/trace"
 	"mcpwire/mcp"
 )
 
@@ -63,7 +64,7 @@ func (d *dialer) probe(ctx context.Context, r mcp.Revision) (probeLine, error) {
 	line := probeLine{Revision: r, Era: eraName(r)}
 	start := time.Now()
 	c, err := d.dial(ctx, func(o *client.Options) { o.Revisions = []mcp.Revision{r} })
-	line.MS = millis(time.Since(start))
+	line.MS = trace.TruncatedMillis(time.Since(start))
 	if err != nil {
 		line.Code, line.Message = "failed", err.Error()
 		if f, ok := errors.AsType[*failure](err); ok {

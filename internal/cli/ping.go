@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/internal/trace"
 	"mcpwire/internal/wait"
 	"mcpwire/mcp"
 )
@@ -103,12 +104,12 @@ func (v *pingVerb) sum(s *session, times []time.Duration) error {
 		Max    float64   `json:"max"`
 		Times  []float64 `json:"times"`
 	}
-	r := report{Method: mcp.MethodPing, Count: len(times), Min: millis(least), Median: millis(median), Max: millis(most)}
+	r := report{Method: mcp.MethodPing, Count: len(times), Min: trace.TruncatedMillis(least), Median: trace.TruncatedMillis(median), Max: trace.TruncatedMillis(most)}
 	if s.Modern() {
 		r.Method = mcp.MethodDiscover
 	}
 	for _, t := range times {
-		r.Times = append(r.Times, millis(t))
+		r.Times = append(r.Times, trace.TruncatedMillis(t))
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -116,8 +117,6 @@ func (v *pingVerb) sum(s *session, times []time.Duration) error {
 	}
 	return s.writeValue(text)
 }
-
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // shortTime formats a duration for people.
 func shortTime(d time.Duration) string {

@@ -95,7 +95,7 @@ func writeStatsJSON(e *env, list []*trace.Stat, by string) error {
 		if r.Tool = s.Name; by == "method" {
 			r.Tool, r.Method = "", s.Name
 		}
-		ms := func(d time.Duration) *float64 { v := float64(d) / float64(time.Millisecond); return &v }
+		ms := func(d time.Duration) *float64 { return new(trace.Millis(d)) }
 		if s.Unanswered > 0 {
 			r.Waited = ms(s.LongestWait)
 		}

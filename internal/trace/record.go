@@ -63,12 +63,12 @@ func NewRecord(r *Row) Record {
 		rec.Era, rec.Revision = r.Era(), r.EffectiveRevision()
 	}
 	if _, known := r.Elapsed(); known {
-		rec.LatencyMS = millis(r.Wall())
+		rec.LatencyMS = new(Millis(r.Wall()))
 		if r.Kind == Request && r.Role != ServerRequest {
-			rec.ServerMS = millis(r.ServerTime())
+			rec.ServerMS = new(Millis(r.ServerTime()))
 		}
 		if h := r.totalClientTime(); h > 0 {
-			rec.ClientMS = millis(h)
+			rec.ClientMS = new(Millis(h))
 		}
 	}
 	if r.InputRounds != nil {
@@ -98,7 +98,8 @@ func (r *Row) totalClientTime() time.Duration {
 	return r.ClientTime
 }
 
-func millis(d time.Duration) *float64 {
-	v := float64(d) / float64(time.Millisecond)
-	return &v
-}
+// Millis returns a duration in milliseconds.
+func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// TruncatedMillis returns a duration in milliseconds, with microsecond precision.
+func TruncatedMillis(d time.Duration) float64 { return Millis(d.Truncate(time.Microsecond)) }

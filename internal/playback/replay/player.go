@@ -14,6 +14,7 @@ import (
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/trace"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -639,7 +640,7 @@ func (p *player) markTimeout(l *liveCall) error {
 func (p *player) compareResponse(l *liveCall) {
 	c := l.call
 	r := &Result{Status: Same, OK: true, LiveN: l.responseN}
-	ms := float64(l.latency) / float64(time.Millisecond)
+	ms := trace.Millis(l.latency)
 	r.Live = &ms
 	switch {
 	case c.response == nil:

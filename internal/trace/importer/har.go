@@ -226,8 +226,8 @@ func (he *harEntry) isMCP() bool {
 // events returns the events of the entry. target is the request target, in place of the URL.
 func (he *harEntry) events(number uint64, target string) []timedEvent {
 	began := he.Started
-	answered := began.Add(millis(he.Timings.Wait))
-	ended := began.Add(max(millis(he.Time), answered.Sub(began)))
+	answered := began.Add(durationOf(he.Timings.Wait))
+	ended := began.Add(max(durationOf(he.Time), answered.Sub(began)))
 	var list []timedEvent
 	add := func(at time.Time, e *capture.Event) {
 		e.Exchange, e.Session = number, he.MCP.Session
@@ -346,7 +346,8 @@ func proto(version string) string {
 	return strings.ToUpper(version)
 }
 
-func millis(ms float64) time.Duration {
+// durationOf returns the duration of a number of milliseconds.
+func durationOf(ms float64) time.Duration {
 	const most = float64(365 * 24 * time.Hour / time.Millisecond)
 	if !(ms > 0) { // archives use -1 for unknown times
 		return 0

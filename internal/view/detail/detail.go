@@ -391,12 +391,12 @@ const (
 // addTiming adds the waterfall.
 func (b *builder) addTiming() {
 	r := b.snapshot
-	t := Timing{At: r.Record.At, WallMS: millis(r.Wall), ServerMS: millis(r.ServerTime), ClientMS: millis(r.ClientTime)}
+	t := Timing{At: r.Record.At, WallMS: trace.Millis(r.Wall), ServerMS: trace.Millis(r.ServerTime), ClientMS: trace.Millis(r.ClientTime)}
 	for i, s := range r.Segments {
 		if i == maxSegments {
 			break
 		}
-		t.Segments = append(t.Segments, Segment{Kind: s.Kind, Label: segmentLabel(s.Kind, r), FromMS: millis(s.From - r.T), ToMS: millis(s.To - r.T), Open: s.Open})
+		t.Segments = append(t.Segments, Segment{Kind: s.Kind, Label: segmentLabel(s.Kind, r), FromMS: trace.Millis(s.From - r.T), ToMS: trace.Millis(s.To - r.T), Open: s.Open})
 		t.Open = t.Open || s.Open
 	}
 	if r.Record.Role == trace.ServerRequest { // the client took the time

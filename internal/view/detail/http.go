@@ -11,6 +11,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace"
 	"mcpwire/mcp"
 )
 
@@ -195,7 +196,7 @@ func (b *builder) addStream(ctx context.Context) error {
 }
 
 func sseEvent(e *capture.Event, at time.Duration) SSEEvent {
-	v := SSEEvent{N: e.N, Dir: e.Dir, AtMS: millis(at), Len: wireLen(e)}
+	v := SSEEvent{N: e.N, Dir: e.Dir, AtMS: trace.Millis(at), Len: wireLen(e)}
 	if len(e.Data) > 0 {
 		v.Data = oneLine(e.Data, maxSSEData)
 	}

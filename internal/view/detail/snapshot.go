@@ -123,12 +123,12 @@ func snapshotRecord(r *trace.Row) trace.Record {
 // addChildren adds the rounds and children of a row.
 func (s *Snapshot) addChildren(r *trace.Row) {
 	if r.InputRounds != nil {
-		s.Rounds = append(s.Rounds, Round{Seq: r.Seq, N: r.N, Response: r.ResponseN, Status: trace.InputRequired, WallMS: millis(r.Latency)})
+		s.Rounds = append(s.Rounds, Round{Seq: r.Seq, N: r.N, Response: r.ResponseN, Status: trace.InputRequired, WallMS: trace.Millis(r.Latency)})
 	}
 	for _, c := range r.Children {
 		switch {
 		case c.Role == trace.Retry && len(s.Rounds) < maxRounds:
-			s.Rounds = append(s.Rounds, Round{Seq: c.Seq, N: c.N, Response: c.ResponseN, Status: c.Status, FromMS: millis(c.T - r.T), WallMS: millis(c.Latency)})
+			s.Rounds = append(s.Rounds, Round{Seq: c.Seq, N: c.N, Response: c.ResponseN, Status: c.Status, FromMS: trace.Millis(c.T - r.T), WallMS: trace.Millis(c.Latency)})
 			if c.ResponseN != 0 {
 				s.lastN, s.lastIsPoll = c.ResponseN, false
 			}
@@ -145,10 +145,9 @@ func (s *Snapshot) addChildren(r *trace.Row) {
 	}
 	for _, c := range list {
 		s.Children = append(s.Children, Child{
-			Seq: c.Seq, N: c.N, Kind: c.Kind, Role: c.Role, Status: c.Status, AtMS: millis(c.T - r.T), WallMS: millis(c.Wall()), Glyph: trace.Glyph(c), Summary: trace.Summary(c),
+			Seq: c.Seq, N: c.N, Kind: c.Kind, Role: c.Role, Status: c.Status, AtMS: trace.Millis(c.T - r.T), WallMS: trace.Millis(c.Wall()), Glyph: trace.Glyph(c), Summary: trace.Summary(c),
 		})
 	}
 }
 
 // millis converts a duration to milliseconds.
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -15,6 +15,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace"
 	"mcpwire/internal/view/detail"
 )
 
@@ -401,13 +402,13 @@ func harEntryOf(rt *roundTrip) harEntry {
 		ended = rt.last
 	}
 	e := harEntry{
-		Started: formatTime(rt.began), Time: millis(ended.Sub(rt.began)), Request: harRequestOf(rt), Response: harResponseOf(rt),
+		Started: formatTime(rt.began), Time: trace.Millis(max(0, ended.Sub(rt.began))), Request: harRequestOf(rt), Response: harResponseOf(rt),
 		Comment: rt.endReason, MCP: harMCP{rt.key.capture, rt.server, rt.session, rt.key.number, rt.n},
 	}
 	if rt.answered.IsZero() {
 		e.Timings.Wait = e.Time
 	} else {
-		e.Timings.Wait, e.Timings.Receive = millis(rt.answered.Sub(rt.began)), millis(ended.Sub(rt.answered))
+		e.Timings.Wait, e.Timings.Receive = trace.Millis(max(0, rt.answered.Sub(rt.began))), trace.Millis(max(0, ended.Sub(rt.answered)))
 	}
 	return e
 }
@@ -508,8 +509,6 @@ func headerValue(list []capture.Header, name string) string {
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
-
-func millis(d time.Duration) float64 { return float64(max(0, d)) / float64(time.Millisecond) }
 
 func millisText(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 

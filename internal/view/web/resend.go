@@ -117,7 +117,7 @@ func (s *Server) runResend(ctx context.Context, w http.ResponseWriter, o *resend
 	if err := s.watchCapture(res); err != nil {
 		s.opts.Logger.WarnContext(ctx, "a new capture cannot be followed", "path", res.Path, "err", err)
 	}
-	out := resendResult{Capture: res.CaptureID, N: res.N, ResponseN: res.ResponseN, Took: millis(res.Latency)}
+	out := resendResult{Capture: res.CaptureID, N: res.N, ResponseN: res.ResponseN, Took: trace.TruncatedMillis(res.Latency)}
 	out.Response = string(bytes.ToValidUTF8(res.Response[:min(len(res.Response), maxResendResponse)], []byte("\uFFFD")))
 	var notes []string
 	if err != nil {

@@ -2,7 +2,6 @@ package web
 
 import (
 	"net/http"
-	"time"
 
 	"mcpwire/internal/trace"
 )
@@ -45,15 +44,13 @@ func stats(from []*trace.Stat) []stat {
 	for _, s := range from {
 		l := &s.Latency
 		list = append(list, stat{
-			Server: s.Server, Name: s.Name, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.ToolErrors, Cancelled: s.Canceled, Unanswered: s.Unanswered, Waited: millis(s.LongestWait),
-			P50: millis(l.Quantile(0.5)), P95: millis(l.Quantile(0.95)), Max: millis(l.Max()), Mean: millis(l.Mean()),
+			Server: s.Server, Name: s.Name, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.ToolErrors, Cancelled: s.Canceled, Unanswered: s.Unanswered, Waited: trace.TruncatedMillis(s.LongestWait),
+			P50: trace.TruncatedMillis(l.Quantile(0.5)), P95: trace.TruncatedMillis(l.Quantile(0.95)), Max: trace.TruncatedMillis(l.Max()), Mean: trace.TruncatedMillis(l.Mean()),
 			In: s.BytesIn, Out: s.BytesOut, Definition: s.DefinitionBytes, Histogram: histogram(l),
 		})
 	}
 	return list
 }
-
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func (s *Server) serveTools(w http.ResponseWriter, r *http.Request) {
 	var t toolStats
@@ -67,7 +64,7 @@ const maxBars = 48
 func histogram(h *trace.Histogram) [][2]float64 {
 	var bars [][2]float64
 	for _, b := range h.Buckets(maxBars) {
-		bars = append(bars, [2]float64{millis(b.Upper), float64(b.Count)})
+		bars = append(bars, [2]float64{trace.TruncatedMillis(b.Upper), float64(b.Count)})
 	}
 	return bars
 }
