@@ -306,16 +306,7 @@ func pointer(path ...any) string {
 }
 
 // idKey returns a canonical text for an id or token. The keys of 1 and "1" differ.
-func idKey(id []byte) string {
-	if isString(id) {
-		// No other key begins with a quote.
-		return `"` + stringValue(id)
-	}
-	if string(id) == "-0" {
-		return "0"
-	}
-	return string(id)
-}
+func idKey(id []byte) string { return jsonrpc.ID(id).Key() }
 
 // validated returns v if it is valid JSON, else nil.
 func validated(v []byte) []byte {
