@@ -97,7 +97,7 @@ var rulesErrors = []rule{
 			if v.msg.code() != int64(mcp.CodeMissingRequiredClientCapability) || v.call == nil || !isObject(v.call.client) || !isObject(required) || v.redactedWithin("/error/data") {
 				return
 			}
-			if n := 0; within(required, v.call.client, &n, 0) && n > 0 {
+			if n := 0; containsMembers(required, v.call.client, &n, 0) && n > 0 {
 				v.report("/error/data/requiredCapabilities", "the client has declared what this error asks for (%s)", showJSON(required)).with(v.call.n)
 			}
 		},
@@ -142,16 +142,16 @@ var rulesErrors = []rule{
 	},
 }
 
-// within reports whether an object contains all members of part. It adds the number of compared
+// containsMembers reports whether an object contains all members of part. It adds the number of compared
 // members to n.
-func within(part, whole []byte, n *int, depth int) bool {
+func containsMembers(part, whole []byte, n *int, depth int) bool {
 	if depth > 8 {
 		return false
 	}
 	for m := jsonwire.ObjectMembers(part); m.Next(); {
 		*n++
 		other := member(whole, m.KeyString())
-		if other == nil || isObject(m.Value()) && (!isObject(other) || !within(m.Value(), other, n, depth+1)) {
+		if other == nil || isObject(m.Value()) && (!isObject(other) || !containsMembers(m.Value(), other, n, depth+1)) {
 			return false
 		}
 	}

@@ -68,7 +68,7 @@ func TestNoOrphans(t *testing.T) {
 				go io.Copy(io.Discard, out)
 			}
 			pid := 0
-			within(t, "the server to start", func() bool {
+			waitUntil(t, "the server to start", func() bool {
 				text, err := os.ReadFile(filepath.Join(dir, "pid"))
 				if err == nil {
 					pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -78,7 +78,7 @@ func TestNoOrphans(t *testing.T) {
 			defer syscall.Kill(pid, syscall.SIGKILL)
 			_ = c.Process.Kill()
 			_ = c.Wait()
-			within(t, "the server to end", func() bool { return !lives(pid) })
+			waitUntil(t, "the server to end", func() bool { return !lives(pid) })
 		})
 	}
 }
@@ -90,8 +90,8 @@ func lives(pid int) bool {
 	return err == nil && !strings.HasPrefix(rest, "Z")
 }
 
-// within waits until something holds, and fails if it does not in a minute.
-func within(t *testing.T, what string, holds func() bool) {
+// waitUntil waits until something holds, and fails if it does not in a minute.
+func waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
