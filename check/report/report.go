@@ -35,6 +35,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/internal/text/plural"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 )
@@ -616,11 +617,3 @@ var (
 )
 
 func utoa(n uint64) string { return strconv.FormatUint(n, 10) }
-
-// plural returns a number and a thing, such as "1 event" and "2 events".
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return strconv.Itoa(n) + " " + thing + "s"
-}
