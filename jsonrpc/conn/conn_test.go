@@ -321,16 +321,15 @@ func TestRequestAllocations(t *testing.T) {
 		}
 		return float64(after.Mallocs-before.Mallocs) / rounds
 	}
-	for _, goroutines := range []bool{false, true} {
-		want := measure(func(ctx context.Context, f jsonrpc.Framer) error {
-			return rpc.NewConn(f, &rpc.Options{Handler: new(direct), Goroutines: goroutines}).Run(ctx)
-		})
-		got := measure(func(ctx context.Context, f jsonrpc.Framer) error {
-			return New(f, echo, &Options{Goroutines: goroutines}).Run(ctx)
-		})
-		if got > want+0.7 { // some of them may have run on another goroutine, or lost pooled memory
-			t.Errorf("goroutines=%v: %.2f allocations, the engine alone %.2f", goroutines, got, want)
-		}
+	// Whether the reading goroutine runs a request depends on the machine, so it runs none.
+	want := measure(func(ctx context.Context, f jsonrpc.Framer) error {
+		return rpc.NewConn(f, &rpc.Options{Handler: new(direct), Goroutines: true}).Run(ctx)
+	})
+	got := measure(func(ctx context.Context, f jsonrpc.Framer) error {
+		return New(f, echo, &Options{Goroutines: true}).Run(ctx)
+	})
+	if got > want+0.7 { // pooled memory gets lost now and then
+		t.Errorf("%.2f allocations, the engine alone %.2f", got, want)
 	}
 }
 
