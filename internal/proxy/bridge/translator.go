@@ -127,6 +127,16 @@ func (t *translator) tick() {
 
 // sendLocked sends one output message.
 func (t *translator) sendLocked(o *translate.Out, from provenance) {
+	if o.Withdraw {
+		if t.upstream.withdraw(jsonrpc.IntID(o.Call)) {
+			if t.mux != nil {
+				t.mux.untrack(o.Call)
+			}
+			delete(t.retries.calls, o.Call)
+			t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, jsonrpc.Errorf(jsonrpc.CodeInternalError, "withdrawn")))
+		}
+		return
+	}
 	if len(o.Message) == 0 {
 		if o.To == translate.Downstream && o.Final {
 			t.answerLocked(o, nil, from)

@@ -33,7 +33,8 @@
 // [Out.Cancel] gives up a call. For a modern server the driver closes the POST
 // over HTTP, or sends Out.Message on other transports. For a legacy server it
 // sends Out.Message, then closes the stream. When a transport fails, the driver
-// calls CallFailed for one call, or UpstreamLost for the session.
+// calls CallFailed for one call, or UpstreamLost for the session. [Out.Withdraw]
+// gives up a call that may not be canceled, if it was not sent yet.
 //
 // # Causes
 //

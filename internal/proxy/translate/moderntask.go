@@ -84,6 +84,30 @@ func (t *ModernToLegacy) awaitHiddenTask(c *upstreamCall, result []byte) {
 	}
 }
 
+// abandonTask gives up a call that becomes a task. Revision 2025-11-25 forbids
+// notifications/cancelled for such a call, and tasks/cancel needs the id that only its response
+// has. So the response is awaited.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation#behavior-requirements
+func (t *ModernToLegacy) abandonTask(c *upstreamCall) {
+	if len(t.abandonedCalls) >= t.opts.Limits.Tasks { // the task of the oldest runs until its TTL
+		delete(t.calls, t.abandonedCalls[0])
+		t.abandonedCalls = t.abandonedCalls[1:]
+	}
+	id := c.id
+	c.id = 0
+	t.calls[id] = &upstreamCall{id: id, method: c.method, upstreamMethod: c.upstreamMethod, taskParam: c.taskParam, done: func(o outcome) {
+		t.abandonedCalls = slices.DeleteFunc(t.abandonedCalls, func(one int64) bool { return one == id })
+		if o.err != nil {
+			return
+		}
+		if task := era.LookupString(o.result, "task", "taskId"); task != "" && len(task) <= maxTaskID {
+			t.callUpstream(mcp.MethodTasksCancel, taskParams(task), "cancelled", func(outcome) {})
+		}
+	}}
+	t.abandonedCalls = append(t.abandonedCalls, id)
+	t.emit(Out{To: Upstream, Call: id, Withdraw: true})
+}
+
 func (t *ModernToLegacy) deliverOrKeep(c *upstreamCall, o outcome) {
 	if c.req == nil {
 		t.keepOutcome(c, o)

@@ -60,6 +60,8 @@ type ModernToLegacy struct {
 	tools   toolSupport
 	// hiddenTasks holds calls that became tasks unknown to the client, by task.
 	hiddenTasks map[string]*upstreamCall
+	// abandonedCalls are calls that were given up and may still become tasks, the oldest first.
+	abandonedCalls []int64
 }
 
 // A phase is the state of the handshake.
@@ -246,8 +248,8 @@ func (t *ModernToLegacy) Close(now time.Time, e *jsonrpc.Error) []Out {
 			t.cancelCall(t.awaitingInput[n], "the session is over")
 		}
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
-			// Sent for the same reason.
-			if c := t.calls[id]; c.upstreamMethod != mcp.MethodTasksCancel {
+			// tasks/cancel was sent for the same reason. Calls that become tasks may not be canceled.
+			if c := t.calls[id]; c.upstreamMethod != mcp.MethodTasksCancel && c.taskParam == nil {
 				t.cancelUpstream(id, c.upstreamMethod, "the session is over")
 			}
 		}
@@ -850,8 +852,12 @@ func (t *ModernToLegacy) cancelCall(c *upstreamCall, reason string) {
 		t.callUpstream(mcp.MethodTasksCancel, taskParams(c.hiddenTaskID), "cancelled", func(outcome) {})
 	}
 	if c.id != 0 && t.calls[c.id] == c {
-		delete(t.calls, c.id)
-		t.cancelUpstream(c.id, c.upstreamMethod, reason)
+		if c.taskParam != nil {
+			t.abandonTask(c)
+		} else {
+			delete(t.calls, c.id)
+			t.cancelUpstream(c.id, c.upstreamMethod, reason)
+		}
 	}
 	t.release(c)
 	for _, q := range others {

@@ -233,6 +233,9 @@ func (p *player) take(outs []translate.Out) {
 			if o.Cancel {
 				head += fmt.Sprintf(" cancel %d", o.Call)
 			}
+			if o.Withdraw {
+				head += fmt.Sprintf(" withdraw %d", o.Call)
+			}
 		default:
 			text = o.Rule
 		}

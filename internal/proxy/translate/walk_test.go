@@ -55,7 +55,7 @@ func (w *walk) take(outs []translate.Out) {
 					w.failf("call %d is cancelled, which is not open", o.Call)
 				}
 				delete(w.calls, o.Call)
-			} else if o.Call != 0 {
+			} else if o.Call != 0 && !o.Withdraw {
 				w.calls[o.Call] = o.Method
 			}
 		case translate.Downstream:
