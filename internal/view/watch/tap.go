@@ -203,12 +203,13 @@ func (s *source) ingestRecorded(ctx context.Context, hello live.Greeting) {
 	if !filepath.IsAbs(hello.File) || hello.Next < 2 {
 		return
 	}
-	f, _, err := openRegular(hello.File)
+	f, info, err := openRegular(hello.File)
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	r := capture.NewReader(io.LimitReader(f, maxTapLine), nil)
+	// The tap goes on writing. What is there contains the events before hello.Next.
+	r := capture.NewReader(io.LimitReader(f, info.Size()), &capture.ReaderOptions{MaxLine: maxTapLine})
 	defer r.Close()
 	for e, err := range r.Events() {
 		if err != nil || ctx.Err() != nil || e.N >= hello.Next {
