@@ -142,8 +142,8 @@ var rulesErrors = []rule{
 	},
 }
 
-// containsMembers reports whether an object contains all members of part. It adds the number of compared
-// members to n.
+// containsMembers reports whether an object contains all members of part. It adds the number of
+// compared members to n.
 func containsMembers(part, whole []byte, n *int, depth int) bool {
 	if depth > 8 {
 		return false

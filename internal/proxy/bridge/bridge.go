@@ -23,8 +23,8 @@ import (
 var (
 	// ErrClosed is returned by [Bridge.Serve] if the bridge is closed, or has ended the client.
 	ErrClosed = errors.New("bridge: closed")
-	// ErrFull is wrapped by the error of [Bridge.Serve] if the bridge cannot take another client. The
-	// text of the error names the limit.
+	// ErrFull is wrapped by the error of [Bridge.Serve] if the bridge cannot take another client.
+	// The text of the error names the limit.
 	ErrFull = errors.New("bridge: no room for another client")
 )
 

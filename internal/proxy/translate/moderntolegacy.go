@@ -248,7 +248,8 @@ func (t *ModernToLegacy) Close(now time.Time, e *jsonrpc.Error) []Out {
 			t.cancelCall(t.awaitingInput[n], "the session is over")
 		}
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
-			// tasks/cancel was sent for the same reason. Calls that become tasks may not be canceled.
+			// tasks/cancel was sent for the same reason. A call that becomes a task must not be
+			// canceled.
 			if c := t.calls[id]; c.upstreamMethod != mcp.MethodTasksCancel && c.taskParam == nil {
 				t.cancelUpstream(id, c.upstreamMethod, "the session is over")
 			}

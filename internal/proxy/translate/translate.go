@@ -51,8 +51,8 @@ type Out struct {
 	Call int64
 	// Cancel gives up Call. Its response is not wanted.
 	Cancel bool
-	// Withdraw says that Call need not be sent any more. There is no Message. If the driver has not
-	// sent the call yet, it forgets it and calls CallFailed. Otherwise the response is still wanted.
+	// Withdraw says that Call need not be sent. There is no Message. If the driver has not sent the
+	// call yet, it forgets it and calls CallFailed. Otherwise the response is still wanted.
 	Withdraw bool
 	// Method is the method of the upstream request or notification, and empty for a response.
 	Method string
