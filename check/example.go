@@ -208,7 +208,7 @@ func splitOptions(word string) (string, map[string]string, error) {
 	}
 	list, closed := strings.CutSuffix(list, ")")
 	if !closed {
-		return "", nil, fmt.Errorf("options without an end (they must not have spaces)")
+		return "", nil, fmt.Errorf("options are not closed (they must not contain spaces)")
 	}
 	options := map[string]string{}
 	for o := range strings.SplitSeq(list, ",") {

@@ -47,8 +47,8 @@ var rulesCache = []rule{
 		Rule: Rule{
 			ID: "cache/scope-varies", Severity: Error, Revisions: modernRevisions,
 			Title: "Pages of one list have different scopes",
-			Why:   "A cache that several users share would show a part of the list to all of them and keep the rest back.",
-			Fix:   "Send the same cacheScope with all pages of a list; private if any of it is.",
+			Why:   "A cache shared by several users would show part of the list to all of them and omit the rest.",
+			Fix:   "Send the same cacheScope with every page of a list: private if any page is private.",
 			URL:   cacheURL,
 			Good:  Example{rev20260728, cachePage("public")},
 			Bad:   Example{rev20260728, cachePage("private")},
@@ -64,16 +64,16 @@ var rulesCache = []rule{
 			}
 			before, ok := stateOf[cacheScopes](&v.session.state).scopes[v.call.method+" "+stringValue(cursor)]
 			if ok && before.scope != "" && before.scope != stringValue(scope) {
-				v.report("/result/cacheScope", "the cacheScope is %s, that of the page before %s", showJSON(scope), show(before.scope)).with(before.n)
+				v.report("/result/cacheScope", "the cacheScope is %s, but the previous page had %s", showJSON(scope), show(before.scope)).with(before.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "cache/question-kept", Severity: Warning, Revisions: modernRevisions,
-			Title: "A question to the user says how long it stays good",
-			Why:   "A cache that goes by it would ask one user what was meant for another.",
-			Fix:   "Leave ttlMs and cacheScope out of results with input_required.",
+			Title: "An input_required result has cache fields",
+			Why:   "A cache that honors them would show one user the input request of another.",
+			Fix:   "Omit ttlMs and cacheScope from results with resultType input_required.",
 			URL:   cacheURL,
 			Good:  exInput(exInputRetry("2", exInputGood)),
 			Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","ttlMs":0}}`},
@@ -85,7 +85,7 @@ var rulesCache = []rule{
 			}
 			for _, name := range []string{"ttlMs", "cacheScope"} {
 				if v.result(name) != nil {
-					v.report(pointer("result", name), "a result with input_required has %s", name)
+					v.report(pointer("result", name), "the input_required result has %s", name)
 				}
 			}
 		},

@@ -11,9 +11,9 @@ var rulesCapability = []rule{
 	{
 		Rule: Rule{
 			ID: "capability/server-undeclared", Severity: Error, Revisions: hasNegotiatedVersionHeader,
-			Title: "The client uses what the server has not declared",
-			Why:   "Only capabilities that were agreed on may be used. The server answers with an error, or hangs.",
-			Fix:   "Look at the capabilities in the answer to initialize first.",
+			Title: "The client uses a capability that the server has not declared",
+			Why:   "Only negotiated capabilities may be used. The server responds with an error, or hangs.",
+			Fix:   "Check the capabilities in the initialize result first.",
 			URL:   "basic/lifecycle#capability-negotiation",
 			Good:  Example{rev20251125, "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
 			Bad:   Example{rev20251125, "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
@@ -28,9 +28,9 @@ var rulesCapability = []rule{
 	{
 		Rule: Rule{
 			ID: "capability/client-undeclared", Severity: Error, Revisions: hasNegotiatedVersionHeader,
-			Title: "The server asks for what the client has not declared",
-			Why:   "The client does not have it: it answers with an error, or never.",
-			Fix:   "Look at the capabilities in initialize first, and do without what is not there.",
+			Title: "The server uses a capability that the client has not declared",
+			Why:   "The client does not implement it: it responds with an error, or never.",
+			Fix:   "Check the capabilities in initialize first, and use only those.",
 			URL:   "basic/lifecycle#capability-negotiation",
 			Good: Example{rev20251125, `init client={"elicitation":{"url":{}}}
 < {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"e"}}
@@ -52,8 +52,8 @@ var rulesCapability = []rule{
 	{
 		Rule: Rule{
 			ID: "capability/feature-undeclared", Severity: Error,
-			Title: "The server has something that it has not declared",
-			Why:   "Clients look at the capabilities and never ask for it: the feature does not exist for their users.",
+			Title: "The server supports a feature that it has not declared",
+			Why:   "Clients check the capabilities and never use the feature: it does not exist for their users.",
 			Fix:   "Declare the capability: tools, resources, prompts, completions.",
 			URL:   "server/tools",
 			Good:  Example{rev20250326, "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
@@ -66,16 +66,16 @@ var rulesCapability = []rule{
 			}
 			need := serverCapability(v.call.method, v.features().Completions)
 			if len(need) > 0 && !declared(v.session.serverCaps, need[:1]) {
-				v.report("", "%s was answered, and the capability %s is not declared", show(v.call.method), need[0]).with(v.session.initializeResult)
+				v.report("", "%s got a result, but the capability %s is not declared", show(v.call.method), need[0]).with(v.session.initializeResult)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "capability/list-missing", Severity: Error, Revisions: modernRevisions,
-			Title: "A capability without its list",
-			Why:   "A server that declares tools, resources or prompts answers their list, be it empty.",
-			Fix:   "Answer the list, or do not declare the capability.",
+			Title: "The server declares a capability but does not implement its list",
+			Why:   "A server that declares tools, resources or prompts must implement their list method, even if the list is empty.",
+			Fix:   "Implement the list method, or do not declare the capability.",
 			URL:   "server/tools",
 			Good:  Example{rev20260728, discovered + exModernTools("")},
 			Bad: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
@@ -85,15 +85,15 @@ var rulesCapability = []rule{
 		check: func(v *view) {
 			need := serverCapability(v.call.method, true)
 			if v.msg.code() == -32601 && v.session.modern && isObject(v.session.serverCaps) && declared(v.session.serverCaps, need) {
-				v.report("/error", "the server has declared %s, and does not have %s", need[0], show(v.call.method)).with(v.call.n)
+				v.report("/error", "the server has declared %s but does not implement %s", need[0], show(v.call.method)).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "capability/logging", Severity: Error,
-			Title: "Log messages of a server that has not declared logging",
-			Why:   "Clients that do not expect log messages drop them, or take them for broken.",
+			Title: "A server that has not declared logging sends log messages",
+			Why:   "Clients that do not expect log messages drop them or treat them as errors.",
 			Fix:   `Declare "logging":{}, or write logs to standard error.`,
 			URL:   "schema#loggingmessagenotificationparams",
 			Good:  Example{rev20251125, "init server={\"logging\":{}}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"ready\"}}"},
@@ -109,8 +109,8 @@ var rulesCapability = []rule{
 	{
 		Rule: Rule{
 			ID: "capability/notification-undeclared", Severity: Error, Revisions: hasNegotiatedVersionHeader,
-			Title: "A notification that was not declared",
-			Why:   "Only capabilities that were agreed on may be used: the peer does not listen for it.",
+			Title: "A notification needs a capability that its sender has not declared",
+			Why:   "Only negotiated capabilities may be used: the peer ignores the notification.",
 			Fix:   "Declare listChanged (or subscribe) with the capability, or do not send the notification.",
 			URL:   "basic/lifecycle#capability-negotiation",
 			Good:  Example{rev20251125, "init\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},

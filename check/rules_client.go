@@ -16,8 +16,8 @@ var rulesClient = []rule{
 	{
 		Rule: Rule{
 			ID: "roots/uri", Severity: Error,
-			Title: "A root that is no file:// URI",
-			Why:   "Roots are folders and files; servers cannot do anything with another scheme.",
+			Title: "A root is not a file:// URI",
+			Why:   "Roots are folders and files; servers cannot use another scheme.",
 			Fix:   "Begin the URI of a root with file://.",
 			URL:   "client/roots",
 			Good:  Example{rev20251125, exRoots("file:///home/me/project")},
@@ -36,9 +36,9 @@ var rulesClient = []rule{
 	{
 		Rule: Rule{
 			ID: "elicitation/schema", Severity: Error, Revisions: hasStructuredOutput,
-			Title: "A form that clients cannot show",
-			Why:   "Forms are flat: each property is a string, a number, a boolean or a choice. Clients have no field for anything else.",
-			Fix:   "Ask for one thing after the other, or for text.",
+			Title: "Clients cannot show a form",
+			Why:   "Forms are flat: each property is a string, a number, a boolean or a choice. Clients have no input field for anything else.",
+			Fix:   "Send several flat forms, or request text.",
 			URL:   "client/elicitation#requested-schema",
 			Good:  Example{rev20251125, exElicit(`"name":{"type":"string"}`, `{"action":"decline"}`)},
 			Bad:   Example{rev20251125, exElicit(`"name":{"type":"object","properties":{"first":{"type":"string"}}}`, `{"action":"decline"}`)},
@@ -54,9 +54,9 @@ var rulesClient = []rule{
 	{
 		Rule: Rule{
 			ID: "elicitation/content", Severity: Warning, Revisions: hasNegotiatedVersionHeader,
-			Title: "The answer to a form is not what the form asks for",
-			Why:   "The server validates it and asks again, or fails.",
-			Fix:   "Validate the fields before the form is sent; send content only with accept.",
+			Title: "The response to a form does not match the form's schema",
+			Why:   "The server validates the response and sends the form again, or fails.",
+			Fix:   "Validate the fields before sending the response; send content only with accept.",
 			URL:   "client/elicitation",
 			Good:  Example{rev20251125, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":7}}`)},
 			Bad:   Example{rev20251125, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":"seven"}}`)},
@@ -72,16 +72,16 @@ var rulesClient = []rule{
 			}
 			problems := visible(formProblems(v.call.param("requestedSchema"), content), func(place string) bool { return v.redactedWithin("/result/content" + place) })
 			if len(problems) > 0 {
-				v.report("/result/content", "the content does not fit what was asked for: %s", joinProblems(problems)).with(v.call.n)
+				v.report("/result/content", "the content does not match the requested schema: %s", joinProblems(problems)).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "elicitation/secret", Severity: Warning, Revisions: hasStructuredOutput,
-			Title: "A form asks for a secret",
-			Why:   "What is typed into a form passes through the host, and often through a model. Passwords, keys and means of payment must not.",
-			Fix:   "Ask by URL, on a page of your own.",
+			Title: "A form requests a secret",
+			Why:   "Form input passes through the host, and often through a model. Passwords, keys and payment details must not.",
+			Fix:   "Use URL mode, with a page of your own.",
 			URL:   "client/elicitation",
 			Good:  Example{rev20251125, exElicit(`"city":{"type":"string"}`, `{"action":"decline"}`)},
 			Bad:   Example{rev20251125, exElicit(`"password":{"type":"string"}`, `{"action":"decline"}`)},
@@ -91,7 +91,7 @@ var rulesClient = []rule{
 			for place, params := range inputRequests(v, mcp.MethodElicit) {
 				for name := range members(valueAt(params, "requestedSchema", "properties")) {
 					if secretName(name) {
-						v.report(place+"/requestedSchema/properties"+pointer(name), "the form asks for %s", show(name))
+						v.report(place+"/requestedSchema/properties"+pointer(name), "the form requests %s", show(name))
 					}
 				}
 			}
@@ -100,7 +100,7 @@ var rulesClient = []rule{
 	{
 		Rule: Rule{
 			ID: "elicitation/url", Severity: Error, Revisions: hasURLElicitation,
-			Title: "A page that cannot be opened",
+			Title: "The URL of an elicitation cannot be opened",
 			Why:   "Users are shown the URL and open it in a browser.",
 			Fix:   "Send an absolute URL with https.",
 			URL:   "client/elicitation",
@@ -115,7 +115,7 @@ var rulesClient = []rule{
 					continue
 				}
 				if u, err := url.Parse(stringValue(page)); err != nil || u.Scheme == "" || u.Host == "" {
-					v.report(place+"/url", "%s is no URL that can be opened", showJSON(page))
+					v.report(place+"/url", "%s is not a URL that can be opened", showJSON(page))
 				}
 			}
 		},
@@ -123,9 +123,9 @@ var rulesClient = []rule{
 	{
 		Rule: Rule{
 			ID: "elicitation/complete-unknown", Severity: Error, Revisions: hasCoreTasks,
-			Title: "The completion of an elicitation that there was not",
-			Why:   "The client cannot tell what the user is done with.",
-			Fix:   "Send the elicitationId of the question, to the client that was asked.",
+			Title: "A completion notification for an unknown elicitation",
+			Why:   "The client cannot tell which elicitation the user has completed.",
+			Fix:   "Send the elicitationId of the request, to the client that got it.",
 			URL:   "client/elicitation#completion-notifications-for-url-mode-elicitation",
 			Good:  Example{rev20251125, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("e")},
 			Bad:   Example{rev20251125, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("f")},
@@ -135,16 +135,16 @@ var rulesClient = []rule{
 			id := v.param("elicitationId")
 			asked := stateOf[elicited](&v.session.state)
 			if isString(id) && v.session.complete() && !v.session.restarted && !asked.ids.full() && !v.redacted("/params/elicitationId") && !asked.ids.has(idKey(id), v.checker.seed) {
-				v.report("/params/elicitationId", "no question had the elicitationId %s", showJSON(id))
+				v.report("/params/elicitationId", "no elicitation had the elicitationId %s", showJSON(id))
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "sampling/tool-results", Severity: Error, Revisions: hasURLElicitation,
-			Title: "Tool results that do not follow their uses",
-			Why:   "Models take each use of a tool with its result right behind it, and nothing else in that message; their interfaces refuse the conversation.",
-			Fix:   "Answer all tool_use blocks of a message by tool_result blocks in the next, and put nothing else there.",
+			Title: "Tool results do not follow their tool uses",
+			Why:   "Model APIs require each tool use to be followed immediately by its result, in a message with nothing else; they reject other conversations.",
+			Fix:   "Put a tool_result block for every tool_use block of a message into the next message, and nothing else.",
 			URL:   "client/sampling",
 			Good:  Example{rev20251125, exSampling(exToolUse + `,{"role":"user","content":[{"type":"tool_result","toolUseId":"u1","content":[]}]}`)},
 			Bad:   Example{rev20251125, exSampling(exToolUse + `,{"role":"user","content":{"type":"text","text":"go on"}}`)},
@@ -159,9 +159,9 @@ var rulesClient = []rule{
 	{
 		Rule: Rule{
 			ID: "sampling/context", Severity: Warning, Revisions: hasCoreTasks,
-			Title: "includeContext for a client without sampling.context",
-			Why:   "The client does not support it: the model answers without what the server counts on.",
-			Fix:   "Leave includeContext out, and put what the model has to know into the messages.",
+			Title: "includeContext is sent to a client without sampling.context",
+			Why:   "The client does not support it: the model responds without the context that the server expects.",
+			Fix:   "Omit includeContext, and put what the model needs to know into the messages.",
 			URL:   "client/sampling",
 			Good:  Example{rev20251125, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}`)},
 			Bad:   Example{rev20251125, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}],"includeContext":"thisServer","stopSequences":["x"`)},
@@ -170,7 +170,7 @@ var rulesClient = []rule{
 		check: func(v *view) {
 			c := stringValue(v.param("includeContext"))
 			if (c == mcp.IncludeContextThisServer || c == mcp.IncludeContextAllServers) && isObject(v.session.clientCaps) && !declared(v.session.clientCaps, []string{"sampling", "context"}) {
-				v.report("/params/includeContext", "includeContext is %s, and the client has not declared sampling.context", show(c))
+				v.report("/params/includeContext", "includeContext is %s, but the client has not declared sampling.context", show(c))
 			}
 		},
 	},
@@ -314,13 +314,13 @@ func samplingMessages(v *view, place string, messages []byte) {
 		}
 		for id := range uses {
 			if !results[id] {
-				v.report(here, "the use %s of a tool in message %d has no result in the message behind it", show(id), from+1)
+				v.report(here, "the tool use %s in message %d has no result in the next message", show(id), from+1)
 				break
 			}
 		}
 		for id := range results {
 			if !uses[id] {
-				v.report(here, "the result for %s has no use of a tool in the message before it", show(id))
+				v.report(here, "the result for %s has no tool use in the previous message", show(id))
 				break
 			}
 		}

@@ -14,9 +14,9 @@ var rulesContent = []rule{
 	{
 		Rule: Rule{
 			ID: "content/mime-type", Severity: Error,
-			Title: "An image, or audio, without a MIME type for it",
+			Title: "Image or audio content has the wrong MIME type",
 			Why:   "Hosts cannot show or play it.",
-			Fix:   "Send image/png, audio/wav and the like.",
+			Fix:   "Send a matching type, such as image/png or audio/wav.",
 			URL:   "server/prompts",
 			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"image","data":"AAAA","mimeType":"image/png"}]}`)},
 			Bad:   Example{rev20251125, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"image","data":"AAAA","mimeType":"png"}]}`)},
@@ -29,7 +29,7 @@ var rulesContent = []rule{
 					continue
 				}
 				if t, _, err := mime.ParseMediaType(stringValue(mt)); err != nil || !strings.HasPrefix(t, kind+"/") {
-					v.report(place+"/mimeType", "mimeType is %s; it must be that of %s", showJSON(mt), kind)
+					v.report(place+"/mimeType", "mimeType is %s; it must be a type of %s", showJSON(mt), kind)
 				}
 			}
 		},
@@ -37,9 +37,9 @@ var rulesContent = []rule{
 	{
 		Rule: Rule{
 			ID: "content/text-and-blob", Severity: Warning,
-			Title: "Contents of a resource with text and blob",
-			Why:   "They are the one or the other: some clients take the text and some the bytes.",
-			Fix:   "Send text for what is text, and blob for all else.",
+			Title: "Resource contents have both text and blob",
+			Why:   "Contents have one or the other: some clients use the text, others the bytes.",
+			Fix:   "Send text for text, and blob for binary data.",
 			URL:   "server/resources",
 			Good:  Example{rev20251125, resourceRead(`{"uri":"file:///a.png","text":"x"}`)},
 			Bad:   Example{rev20251125, resourceRead(`{"uri":"file:///a.png","text":"x","blob":"eA=="}`)},
@@ -48,7 +48,7 @@ var rulesContent = []rule{
 		check: func(v *view) {
 			both := func(place string, r []byte) {
 				if member(r, "text") != nil && member(r, "blob") != nil {
-					v.report(place, "these contents of %s have text and blob", show(stringValue(member(r, "uri"))))
+					v.report(place, "these contents of %s have both text and blob", show(stringValue(member(r, "uri"))))
 				}
 			}
 			for i, r := range elements(v.result("contents")) {
@@ -62,9 +62,9 @@ var rulesContent = []rule{
 	{
 		Rule: Rule{
 			ID: "resources/empty", Severity: Warning, Revisions: modernRevisions,
-			Title: "A resource without contents",
-			Why:   "A resource that does not exist is an error, -32602; empty contents must not stand for that.",
-			Fix:   "Answer -32602 if there is no such resource; if there is, send its contents, be they an empty text.",
+			Title: "A resource has no contents",
+			Why:   "Reading a resource that does not exist is error -32602; empty contents must not mean that.",
+			Fix:   "Respond with -32602 if the resource does not exist; otherwise send its contents, even if the text is empty.",
 			URL:   "server/resources#reading-resources",
 			Good:  Example{rev20260728, discovered + exModernRead(`{"uri":"file:///a","text":""}`)},
 			Bad:   Example{rev20260728, discovered + exModernRead("")},
@@ -83,8 +83,8 @@ var rulesContent = []rule{
 	{
 		Rule: Rule{
 			ID: "resources/not-subscribed", Severity: Warning, Revisions: legacyRevisions,
-			Title: "An update of a resource that nobody subscribed to",
-			Why:   "Clients pass over it, or take it for a sign that everything has changed.",
+			Title: "An update notification for a resource without a subscription",
+			Why:   "Clients ignore it, or assume that everything has changed.",
 			Fix:   "Send notifications/resources/updated only between resources/subscribe and resources/unsubscribe.",
 			URL:   "server/resources#subscriptions",
 			Good: Example{rev20251125, `init
@@ -97,15 +97,15 @@ var rulesContent = []rule{
 		kinds: kindNotification, methods: []string{mcp.NotificationResourceUpdated}, dir: capture.ToClient,
 		check: func(v *view) {
 			if s := v.session; s.complete() && !s.restarted && s.initializeResult != 0 && !stateOf[subscribed](&s.state).ever {
-				v.report("/params/uri", "the client has subscribed to no resource")
+				v.report("/params/uri", "the client has not subscribed to this resource")
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "prompts/argument-missing", Severity: Warning,
-			Title: "A prompt was asked for without an argument that it requires",
-			Why:   "The server cannot fill in the prompt: it answers with an error, or leaves a hole.",
+			Title: "A prompt was requested without a required argument",
+			Why:   "The server cannot fill in the prompt: it responds with an error, or leaves a gap.",
 			Fix:   "Ask the user for the arguments that prompts/list marks as required.",
 			URL:   "server/prompts#getting-a-prompt",
 			Good:  Example{rev20251125, exPrompt(`{"file":"a.go"}`)},
@@ -124,9 +124,9 @@ var rulesContent = []rule{
 	{
 		Rule: Rule{
 			ID: "completion/total", Severity: Warning,
-			Title: "Completion counts wrong",
-			Why:   "Clients show how many more there are, or ask for more.",
-			Fix:   "total counts all there are, so it is not less than the values that are sent; hasMore is true only if there are more than these.",
+			Title: "The counts of a completion result are wrong",
+			Why:   "Clients show how many more values exist, or request them.",
+			Fix:   "Count all matches in total, which is at least the number of values sent; set hasMore only if there are more than these.",
 			URL:   "server/utilities/completion#completion-results",
 			Good:  Example{rev20251125, exCompletion(`{"values":["a","b"],"total":5,"hasMore":true}`)},
 			Bad:   Example{rev20251125, exCompletion(`{"values":["a","b"],"total":1}`)},
@@ -141,18 +141,18 @@ var rulesContent = []rule{
 			switch {
 			case !ok:
 			case total < n:
-				v.report("/result/completion/total", "total is %d, and there are %d values", total, n)
+				v.report("/result/completion/total", "total is %d, but there are %d values", total, n)
 			case total == n && isTrue(v.result("completion", "hasMore")):
-				v.report("/result/completion/hasMore", "hasMore is true, and all of the %d values are there", total)
+				v.report("/result/completion/hasMore", "hasMore is true, but all %d values are included", total)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "completion/too-many", Severity: Error,
-			Title: "More than 100 suggestions",
-			Why:   "A result has at most 100; strict clients refuse more.",
-			Fix:   "Send the best 100, with hasMore and total.",
+			Title: "A completion result has more than 100 values",
+			Why:   "A result may have at most 100; strict clients reject more.",
+			Fix:   "Send the best 100, and set hasMore and total.",
 			URL:   "server/utilities/completion#completion-results",
 			Good:  Example{rev20251125, exCompletion(`{"values":["a"]}`)},
 			Bad:   Example{rev20251125, exCompletion(`{"values":["a"` + strings.Repeat(`,"a"`, 100) + `]}`)},
@@ -164,7 +164,7 @@ var rulesContent = []rule{
 				n++
 			}
 			if n > 100 {
-				v.report("/result/completion/values", "there are %d values; there may be 100", n)
+				v.report("/result/completion/values", "there are %d values; the limit is 100", n)
 			}
 		},
 	},

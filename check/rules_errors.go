@@ -12,9 +12,9 @@ var rulesErrors = []rule{
 	{
 		Rule: Rule{
 			ID: "errors/undefined-code", Severity: Error, Revisions: modernRevisions,
-			Title: "An error code that is reserved for the specification",
-			Why:   "-32020 to -32099 belong to the specification, which has defined three of them so far: another one will mean something else tomorrow. -32042 was withdrawn.",
-			Fix:   "Choose a code outside -32768 to -32000 for errors of your own.",
+			Title: "An error code is reserved for the specification",
+			Why:   "-32020 to -32099 belong to the specification, which has defined three of them so far: a later revision may define any other. -32042 was withdrawn.",
+			Fix:   "Use a code outside -32768 to -32000 for your own errors.",
 			URL:   "basic#error-codes",
 			Good:  Example{rev20260728, modernError(`{"code":1,"message":"out of paper"}`)},
 			Bad:   Example{rev20260728, modernError(`{"code":-32050,"message":"out of paper"}`)},
@@ -31,9 +31,9 @@ var rulesErrors = []rule{
 	{
 		Rule: Rule{
 			ID: "errors/resource-not-found", Severity: Error, Revisions: modernRevisions,
-			Title: "The code -32002 is of older revisions",
-			Why:   "A resource that does not exist is -32602 since $r5. Clients may have given up on the old code.",
-			Fix:   "Answer -32602, with the URI in data.",
+			Title: "The code -32002 belongs to older revisions",
+			Why:   "Since $r5, a resource that does not exist is error -32602. Clients may not recognize the old code.",
+			Fix:   "Respond with -32602 and the URI in data.",
 			URL:   "server/resources",
 			Good:  Example{rev20260728, modernError(`{"code":-32602,"message":"no such resource"}`)},
 			Bad:   Example{rev20260728, modernError(`{"code":-32002,"message":"no such resource"}`)},
@@ -41,15 +41,15 @@ var rulesErrors = []rule{
 		kinds: kindError,
 		check: func(v *view) {
 			if v.msg.code() == -32002 {
-				v.report("/error/code", "the code -32002 must not be sent in %s; a resource that does not exist is -32602", v.rev)
+				v.report("/error/code", "the code -32002 must not be sent in %s; a resource that does not exist is error -32602", v.rev)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "errors/legacy-range", Severity: Warning, Revisions: modernRevisions,
-			Title: "An error code that has no meaning any more",
-			Why:   "-32000 to -32019 were used for different things by different libraries; since $r5 nobody may conclude anything from them, and no new ones are allotted.",
+			Title: "An error code no longer has a meaning",
+			Why:   "Libraries used -32000 to -32019 for different purposes; since $r5 receivers must not interpret these codes, and no new ones are assigned.",
 			Fix:   "Use a code that the specification defines, or one outside -32768 to -32000.",
 			URL:   "basic#error-codes",
 			Good:  Example{rev20260728, modernError(`{"code":-32603,"message":"internal error"}`)},
@@ -66,8 +66,8 @@ var rulesErrors = []rule{
 	{
 		Rule: Rule{
 			ID: "errors/reserved-code", Severity: Warning,
-			Title: "An error code that JSON-RPC keeps for itself",
-			Why:   "-32768 to -32100 are reserved, and only five of them are defined: peers do not know what this one means.",
+			Title: "An error code is reserved by JSON-RPC",
+			Why:   "-32768 to -32100 are reserved, and only five of these codes are defined: peers do not know what this one means.",
 			Fix:   "Use one of the defined codes, or one outside -32768 to -32000.",
 			URL:   "https://www.jsonrpc.org/specification#error_object",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
@@ -84,9 +84,9 @@ var rulesErrors = []rule{
 	{
 		Rule: Rule{
 			ID: "errors/capability-declared", Severity: Error, Revisions: modernRevisions,
-			Title: "A capability was demanded that the client has declared",
-			Why:   "-32021 says that the request lacks a capability of the client. If it is there, the client cannot mend anything and gives up.",
-			Fix:   "Send -32021 only for capabilities that the metadata of this very request does not declare.",
+			Title: "A capability was reported missing that the client has declared",
+			Why:   "-32021 says that the request lacks a capability of the client. If the client has declared it, the client cannot fix anything and gives up.",
+			Fix:   "Send -32021 only for capabilities that the metadata of this request does not declare.",
 			URL:   "basic#error-codes",
 			Good:  Example{rev20260728, capabilityError(`{"sampling":{}}`)},
 			Bad:   Example{rev20260728, capabilityError(`{"elicitation":{}}`)},
@@ -98,15 +98,15 @@ var rulesErrors = []rule{
 				return
 			}
 			if n := 0; containsMembers(required, v.call.client, &n, 0) && n > 0 {
-				v.report("/error/data/requiredCapabilities", "the client has declared what this error asks for (%s)", showJSON(required)).with(v.call.n)
+				v.report("/error/data/requiredCapabilities", "the client has declared what this error requires (%s)", showJSON(required)).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "errors/version-requested", Severity: Error, Revisions: modernRevisions,
-			Title: "The error about the version names another version",
-			Why:   "data.requested is what the client asked for; a client that looks at it takes the answer for one to another request.",
+			Title: "The error about an unsupported version names another version",
+			Why:   "data.requested is the version of the request; a client that compares it treats the error as the response to another request.",
 			Fix:   "Copy the version from the request's metadata.",
 			URL:   "basic/versioning",
 			Good:  Example{rev20260728, versionError("1999-01-01")},
@@ -119,16 +119,16 @@ var rulesErrors = []rule{
 				return
 			}
 			if sent := v.call.param("_meta", mcp.MetaProtocolVersion); isString(sent) && stringValue(sent) != stringValue(requested) {
-				v.report("/error/data/requested", "requested is %s, and the request has %s", showJSON(requested), showJSON(sent)).with(v.call.n)
+				v.report("/error/data/requested", "requested is %s, but the request has %s", showJSON(requested), showJSON(sent)).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "errors/header-mismatch-stdio", Severity: Error, Revisions: modernRevisions,
-			Title: "An error about headers where there are none",
-			Why:   "-32020 says that HTTP headers and the message differ. On standard input there are no headers.",
-			Fix:   "Send the code that fits, such as -32602.",
+			Title: "An error about headers on a transport without headers",
+			Why:   "-32020 means that HTTP headers and the message differ. Standard input has no headers.",
+			Fix:   "Send the matching code, such as -32602.",
 			URL:   "basic#error-codes",
 			Good:  Example{rev20260728, modernError(`{"code":-32602,"message":"no name"}`)},
 			Bad:   Example{rev20260728, modernError(`{"code":-32020,"message":"no name"}`)},
@@ -136,7 +136,7 @@ var rulesErrors = []rule{
 		kinds: kindError, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.msg.code() == int64(mcp.CodeHeaderMismatch) && v.session.transport == transportStdio {
-				v.report("/error/code", "the code -32020 is about HTTP headers, and there are none here")
+				v.report("/error/code", "the code -32020 is about HTTP headers, which this transport does not have")
 			}
 		},
 	},

@@ -28,9 +28,9 @@ var rulesHTTPHeader = []rule{
 	{
 		Rule: Rule{
 			ID: "http/method-header", Severity: Error, Revisions: modernRevisions,
-			Title: "The header Mcp-Method is not the method of the request",
-			Why:   "Proxies route and count by the header; a server has to refuse a request in which the two differ.",
-			Fix:   "Send Mcp-Method with the method of the body, letter for letter, with every request.",
+			Title: "The header Mcp-Method differs from the request's method",
+			Why:   "Proxies route and count by the header; a server must reject a request in which the two differ.",
+			Fix:   "Send Mcp-Method with every request, exactly as the method in the body.",
 			URL:   "basic/transports/streamable-http#standard-mcp-request-headers",
 			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}"},
 			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\n  Mcp-Method: TOOLS/LIST"},
@@ -53,9 +53,9 @@ var rulesHTTPHeader = []rule{
 	{
 		Rule: Rule{
 			ID: "http/name-header", Severity: Error, Revisions: modernRevisions,
-			Title: "The header Mcp-Name is not the name in the request",
-			Why:   "Proxies grant access by the header; a server has to refuse a request in which the two differ.",
-			Fix:   "Send Mcp-Name with the name of the tool or prompt, the URI of the resource or the id of the task; what is not plain ASCII as =?base64?…?=.",
+			Title: "The header Mcp-Name differs from the name in the request",
+			Why:   "Proxies grant access by the header; a server must reject a request in which the two differ.",
+			Fix:   "Send Mcp-Name with the name of the tool or prompt, the URI of the resource or the id of the task; encode text that is not plain ASCII as =?base64?…?=.",
 			URL:   "basic/transports/streamable-http#standard-mcp-request-headers",
 			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"\u4e16\",\"_meta\":{$meta}}}\n  Mcp-Name: =?base64?5LiW?="},
 			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"a\",\"_meta\":{$meta}}}\n  Mcp-Name: b"},
@@ -73,9 +73,9 @@ var rulesHTTPHeader = []rule{
 	{
 		Rule: Rule{
 			ID: "http/param-header", Severity: Error, Revisions: modernRevisions,
-			Title: "A header Mcp-Param-… is not the argument that it repeats",
-			Why:   "Proxies route by the header; a server has to refuse a request in which the two differ.",
-			Fix:   "Send the argument as the schema's x-mcp-header has it, as it stands in the body: text that is not plain ASCII as =?base64?…?=, and no header for null and for what is absent.",
+			Title: "A header Mcp-Param-… differs from the argument that it repeats",
+			Why:   "Proxies route by the header; a server must reject a request in which the two differ.",
+			Fix:   "Send the argument in the header that the schema's x-mcp-header names, exactly as in the body; encode text that is not plain ASCII as =?base64?…?=, and omit the header if the argument is null or absent.",
 			URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
 			Good:  Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: eu\n" + paramDone},
 			Bad:   Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: us\n" + paramRefused},
@@ -87,7 +87,7 @@ var rulesHTTPHeader = []rule{
 		Rule: Rule{
 			ID: "http/param-header-missing", Severity: Warning, Revisions: modernRevisions,
 			Title: "An argument is not repeated in its header Mcp-Param-…",
-			Why:   "The server has to refuse the request. A client that has not seen the tool's schema cannot know; it has to list the tools and try again.",
+			Why:   "The server must reject the request. A client that has not seen the tool's schema cannot know this; it must list the tools and try again.",
 			Fix:   "List the tools before calling them, and repeat each argument whose schema has x-mcp-header.",
 			URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
 			Good:  Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: eu\n" + paramDone},
@@ -99,9 +99,9 @@ var rulesHTTPHeader = []rule{
 	{
 		Rule: Rule{
 			ID: "http/header-not-checked", Severity: Error, Revisions: modernRevisions,
-			Title: "The server takes a request whose headers do not repeat its body",
-			Why:   "What a proxy lets through by its headers, the server carries out by its body: access rules are worth nothing.",
-			Fix:   "Compare MCP-Protocol-Version, Mcp-Method, Mcp-Name and the known Mcp-Param-… with the body, and answer -32020 with status 400 if they differ.",
+			Title: "The server accepts a request whose headers do not match its body",
+			Why:   "A proxy admits the request by its headers, and the server handles it by its body: access rules have no effect.",
+			Fix:   "Compare MCP-Protocol-Version, Mcp-Method, Mcp-Name and the known Mcp-Param-… with the body, and respond with -32020 and status 400 if they differ.",
 			URL:   "basic/transports/streamable-http#server-validation",
 			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"tools\":[],\"ttlMs\":0,\"cacheScope\":\"private\"}}"},
 			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\n  Mcp-Method: ping\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"tools\":[],\"ttlMs\":0,\"cacheScope\":\"private\"}}"},
@@ -112,7 +112,7 @@ var rulesHTTPHeader = []rule{
 				return
 			}
 			if m := stateOf[headerMismatch](&v.exchange.state); m.header != "" {
-				v.report("", "the request had a wrong header %s, and is answered with a result", m.header).with(m.n)
+				v.report("", "the request had a wrong header %s, but got a result", m.header).with(m.n)
 			}
 		},
 	},
@@ -129,7 +129,7 @@ const (
 func (v *view) compareHeader(header, want string) {
 	f := v.exchange.requestFields(header)
 	if len(f) == 0 {
-		v.report("", "this request has no header %s, which has to repeat %s", header, show(want))
+		v.report("", "this request has no header %s, which must repeat %s", header, show(want))
 		v.setHeaderMismatch(header)
 		return
 	}
@@ -163,11 +163,11 @@ func (v *view) compareParamHeaders(missing bool) {
 		f := v.exchange.requestFields(name)
 		switch absent := value == nil || isNull(value); {
 		case missing && !absent && len(f) == 0:
-			v.report("", "this call has no header %s, which the schema of the tool wants for %s", printable.Line(clipBytes(name, maxShown)), showJSON(value)).with(v.call.tool.n)
+			v.report("", "this call has no header %s, which the tool's schema requires for %s", printable.Line(clipBytes(name, maxShown)), showJSON(value)).with(v.call.tool.n)
 			v.setHeaderMismatch("Mcp-Param-…")
 		case missing || len(f) == 0 || f[0].redacted:
 		case absent:
-			v.reportHead(f[0], "the header %s is there, and its argument is not", printable.Line(clipBytes(name, maxShown))).with(v.call.tool.n)
+			v.reportHead(f[0], "the header %s is present, but its argument is not", printable.Line(clipBytes(name, maxShown))).with(v.call.tool.n)
 		default:
 			v.compareParamHeader(f[0], value)
 		}

@@ -39,7 +39,7 @@ var rulesHTTPRequest = []rule{
 		Rule: Rule{
 			ID: "http/accept", Severity: Error, Revisions: hasStreamableHTTP,
 			Title: "A POST does not accept both JSON and event streams",
-			Why:   "The server chooses how it answers; one that chooses what the client did not name may refuse the request, with 406.",
+			Why:   "The server chooses how it responds; if it chooses a type that the client did not name, it may reject the request with 406.",
 			Fix:   "Send Accept: application/json, text/event-stream with every POST.",
 			URL:   "basic/transports#sending-messages-to-the-server",
 			Good:  Example{rev20251125, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n  Accept: text/event-stream;q=0.5, application/json\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
@@ -62,7 +62,7 @@ var rulesHTTPRequest = []rule{
 		Rule: Rule{
 			ID: "http/get-accept", Severity: Error, Revisions: hasSessions,
 			Title: "A GET does not accept an event stream",
-			Why:   "An event stream is all that a GET can be answered with.",
+			Why:   "The only successful response to a GET is an event stream.",
 			Fix:   "Send Accept: text/event-stream with the GET.",
 			URL:   "basic/transports#listening-for-messages-from-the-server",
 			Good:  Example{rev20251125, "http\ninit\nget\nstream\nend"},
@@ -78,9 +78,9 @@ var rulesHTTPRequest = []rule{
 	{
 		Rule: Rule{
 			ID: "http/version-header-missing", Severity: Error, Revisions: hasStructuredOutput,
-			Title: "A request goes without the header MCP-Protocol-Version",
-			Why:   "A server without other means takes the request for one of an older revision, or refuses it.",
-			Fix:   "Send the version that was agreed on with each request behind initialize; where requests have metadata, send its version with every POST.",
+			Title: "A request has no header MCP-Protocol-Version",
+			Why:   "A server with no other way to tell treats the request as one of an older revision, or rejects it.",
+			Fix:   "Send the negotiated version with each request after initialize; where requests have metadata, send its version with every POST.",
 			URL:   "basic/transports#protocol-version-header",
 			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}"},
 			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  -MCP-Protocol-Version\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -88,16 +88,16 @@ var rulesHTTPRequest = []rule{
 		kinds: kindAny, dir: capture.ToServer,
 		check: func(v *view) {
 			if v.isPost() && len(v.exchange.requestFields("MCP-Protocol-Version")) == 0 && (v.modern || v.session.initializeResult != 0 && v.msg.method != mcp.MethodInitialize) {
-				v.report("", "this POST has no header MCP-Protocol-Version; %s is spoken here", v.rev)
+				v.report("", "this POST has no header MCP-Protocol-Version; the session uses %s", v.rev)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "http/version-header-mismatch", Severity: Error, Revisions: modernRevisions,
-			Title: "The header MCP-Protocol-Version is not what the metadata says",
-			Why:   "Whoever only reads headers, such as a proxy, would decide by another version than the server; the server has to refuse it.",
-			Fix:   "Send in the header what params._meta has under io.modelcontextprotocol/protocolVersion.",
+			Title: "The header MCP-Protocol-Version differs from the metadata",
+			Why:   "A proxy that only reads headers would apply another version than the server; the server must reject the request.",
+			Fix:   "Send the value of io.modelcontextprotocol/protocolVersion in params._meta as the header.",
 			URL:   "basic/transports/streamable-http#protocol-version-header",
 			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}"},
 			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  MCP-Protocol-Version: draft"},
@@ -106,16 +106,16 @@ var rulesHTTPRequest = []rule{
 		check: func(v *view) {
 			header, date := v.exchange.requestHeader("MCP-Protocol-Version"), metaVersion(v.msg)
 			if v.isPost() && header != "" && date != nil && header != stringValue(date) {
-				v.report("/params/_meta", "the header says %s, and the metadata %s", show(header), showJSON(date))
+				v.report("/params/_meta", "the header says %s, but the metadata says %s", show(header), showJSON(date))
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "http/version-header-other", Severity: Warning, Revisions: hasNegotiatedVersionHeader,
-			Title: "The header MCP-Protocol-Version is not what was agreed on",
-			Why:   "The server may go by the header and not by the handshake.",
-			Fix:   "Send the protocolVersion that the server answered to initialize.",
+			Title: "The header MCP-Protocol-Version differs from the negotiated version",
+			Why:   "The server may use the header instead of the handshake.",
+			Fix:   "Send the protocolVersion of the server's initialize result.",
 			URL:   "basic/transports#protocol-version-header",
 			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  MCP-Protocol-Version: " + rev20250618.String() + "\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -124,15 +124,15 @@ var rulesHTTPRequest = []rule{
 		check: func(v *view) {
 			header := v.exchange.requestHeader("MCP-Protocol-Version")
 			if v.isPost() && !v.modern && v.session.initializeResult != 0 && v.session.certain && header != "" && header != v.session.serverVersion && v.msg.method != mcp.MethodInitialize {
-				v.report("", "the header says %s; %s was agreed on", show(header), show(v.session.serverVersion)).with(v.session.initializeResult)
+				v.report("", "the header says %s; %s was negotiated", show(header), show(v.session.serverVersion)).with(v.session.initializeResult)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "http/token-in-query", Severity: Error, Revisions: hasStreamableHTTP,
-			Title: "An access token stands in the URL",
-			Why:   "URLs end up in logs and histories, and with them whoever reads those has the token.",
+			Title: "The URL contains an access token",
+			Why:   "URLs are kept in logs and histories, and everyone who can read those can use the token.",
 			Fix:   "Send the token in the header Authorization, and nowhere else.",
 			URL:   "basic/authorization#token-requirements",
 			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  Authorization: Bearer x\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -154,7 +154,7 @@ var rulesHTTPRequest = []rule{
 		Rule: Rule{
 			ID: "http/content-type", Severity: Warning, Revisions: hasStreamableHTTP,
 			Title: "The body of a POST is not declared as JSON",
-			Why:   "Servers refuse it, with 415, since that is how they keep simple requests of web pages out.",
+			Why:   "Servers reject it with 415, to keep out simple requests of web pages.",
 			Fix:   "Send Content-Type: application/json.",
 			URL:   "basic/transports#sending-messages-to-the-server",
 			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  Content-Type: application/json; charset=utf-8\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},

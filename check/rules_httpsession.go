@@ -103,9 +103,9 @@ var rulesHTTPSession = []rule{
 	{
 		Rule: Rule{
 			ID: "http/session-missing", Severity: Error, Revisions: hasSessions,
-			Title: "A request goes without the session's id",
-			Why:   "The server cannot tell whose request it is, and refuses it.",
-			Fix:   "Send the Mcp-Session-Id that the response to initialize had with each request after it.",
+			Title: "A request has no session id",
+			Why:   "The server cannot tell which session the request belongs to, and rejects it.",
+			Fix:   "Send the Mcp-Session-Id of the initialize response with each request after it.",
 			URL:   "basic/transports#session-management",
 			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  -Mcp-Session-Id\nreply 400"},
@@ -117,7 +117,7 @@ var rulesHTTPSession = []rule{
 			}
 			for key, s := range v.checker.sessions {
 				if key.capture == v.e.Capture && key.number == v.session.key.number && key.id != "" && key.id[0] != '~' && s.initializeResult != 0 && s.transport == transportHTTP {
-					v.report("", "this POST has no header Mcp-Session-Id, and the server has given one").with(s.initializeResult)
+					v.report("", "this POST has no header Mcp-Session-Id, but the server assigned one").with(s.initializeResult)
 					return
 				}
 			}
@@ -126,9 +126,9 @@ var rulesHTTPSession = []rule{
 	{
 		Rule: Rule{
 			ID: "http/session-kept", Severity: Error, Revisions: hasSessions,
-			Title: "The client goes on with a session that the server has ended",
-			Why:   "Each of its requests will be refused: this is the host that looks connected and in which nothing works.",
-			Fix:   "On 404 with a session's id, send initialize without one, and go on in the new session.",
+			Title: "The client continues a session that the server has ended",
+			Why:   "The server rejects every request: the host appears connected, but nothing works.",
+			Fix:   "After a 404 to a request with a session id, send initialize without one, and continue in the new session.",
 			URL:   "basic/transports#session-management",
 			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 404"},
 			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 404\nwait 2s\npost {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\nreply 404"},
@@ -139,16 +139,16 @@ var rulesHTTPSession = []rule{
 				return
 			}
 			if e := stateOf[sessionEnd](&v.session.state); e.notFound != 0 && v.exchange.t > e.notFoundT+time.Second {
-				v.report("", "the server has answered 404 to this session's id, and the client still uses it").with(e.notFound)
+				v.report("", "the server responded with 404 to this session id, and the client still uses it").with(e.notFound)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "http/session-after-delete", Severity: Error, Revisions: hasSessions,
-			Title: "The server carries out requests of a session that the client has ended",
-			Why:   "The session's id is a credential; once the client has given it up, nobody must get in with it.",
-			Fix:   "Answer 404 to the id of a session that has ended.",
+			Title: "The server accepts requests for a session that the client has ended",
+			Why:   "The session id is a credential; after the client has ended the session, it must not be valid.",
+			Fix:   "Respond with 404 to the id of a session that has ended.",
 			URL:   "basic/transports#session-management",
 			Good:  Example{rev20251125, "http\ninit\ndelete\nreply 204\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 404"},
 			Bad:   Example{rev20251125, "http\ninit\ndelete\nreply 204\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -159,16 +159,16 @@ var rulesHTTPSession = []rule{
 				return
 			}
 			if e := stateOf[sessionEnd](&v.session.state); e.deleted != 0 && v.exchange.n > e.deleted {
-				v.add("", "the client has ended this session, and the server answers with status "+status(v.exchange.status)).with(e.deleted)
+				v.add("", "the client has ended this session, but the server responds with status "+status(v.exchange.status)).with(e.deleted)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "http/session-id-characters", Severity: Error, Revisions: hasSessions,
-			Title: "A session's id has characters that it must not have",
-			Why:   "Clients and proxies cut or refuse headers with other characters, and the session is lost.",
-			Fix:   "Make ids of visible ASCII characters, such as base64url.",
+			Title: "A session id contains invalid characters",
+			Why:   "Clients and proxies truncate or reject headers with other characters, and the session is lost.",
+			Fix:   "Use only visible ASCII characters in ids, such as base64url.",
 			URL:   "basic/transports#session-management",
 			Good:  Example{rev20251125, "http\ninit"},
 			Bad:   Example{rev20251125, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n  -MCP-Protocol-Version\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}\n  Mcp-Session-Id: a b"},
@@ -178,7 +178,7 @@ var rulesHTTPSession = []rule{
 			for _, f := range v.exchange.responseFields("Mcp-Session-Id") {
 				for i := range len(f.value) {
 					if f.value[i] < 0x21 || f.value[i] > 0x7e {
-						v.reportHead(f, "the id of the session is %s", show(f.value))
+						v.reportHead(f, "the session id is %s", show(f.value))
 						break
 					}
 				}
@@ -189,7 +189,7 @@ var rulesHTTPSession = []rule{
 		Rule: Rule{
 			ID: "http/event-id-twice", Severity: Error, Revisions: hasSessions,
 			Title: "Two events of a session have the same id",
-			Why:   "A client that resumes behind that id gets the rest of the wrong stream, or misses messages.",
+			Why:   "A client that resumes after that id gets the rest of the wrong stream, or misses messages.",
 			Fix:   "Number events across all streams of a session.",
 			URL:   "basic/transports#resumability-and-redelivery",
 			Good:  Example{rev20251125, "http\ninit\nget\nstream\nsse(id=1,data)\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nstream\nsse(id=2,data)\n<(id=3) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nend"},
@@ -201,16 +201,16 @@ var rulesHTTPSession = []rule{
 				return
 			}
 			if n := stateOf[streamState](&v.session.state).ids[v.e.SSE.ID]; n != 0 && n != v.e.N {
-				v.add("", "the id "+show(v.e.SSE.ID)+" was given to another event before").with(n)
+				v.add("", "the id "+show(v.e.SSE.ID)+" was used for an earlier event").with(n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "http/retry", Severity: Error, Revisions: hasCoreTasks,
-			Title: "The client comes back sooner than the server has asked for",
-			Why:   "A server closes streams to have rest; clients that do not wait take it away.",
-			Fix:   "Wait as many milliseconds as the last retry field of the stream says before resuming it.",
+			Title: "The client reconnects sooner than the server requested",
+			Why:   "A server closes streams to reduce load; clients that do not wait defeat that.",
+			Fix:   "Before resuming a stream, wait for the milliseconds in its last retry field.",
 			URL:   "basic/transports#listening-for-messages-from-the-server",
 			Good:  Example{rev20251125, "http\ninit\nget\nstream\nsse(id=1,data,retry=500)\nend\nwait 1s\nget\n  Last-Event-ID: 1\nstream\nend"},
 			Bad:   Example{rev20251125, "http\ninit\nget\nstream\nsse(id=1,data,retry=500)\nend\nwait 100ms\nget\n  Last-Event-ID: 1\nstream\nend"},
@@ -222,7 +222,7 @@ var rulesHTTPSession = []rule{
 			}
 			p, ok := stateOf[streamState](&v.session.state).interruptions[v.exchange.requestHeader("Last-Event-ID")]
 			if waited := v.e.T - p.from; ok && float64(waited) < retryTolerance*float64(p.retry) {
-				v.add("", "the client waited "+waited.Round(time.Millisecond).String()+", the server had asked for "+p.retry.String()).with(p.n)
+				v.add("", "the client waited "+waited.Round(time.Millisecond).String()+", but the server requested "+p.retry.String()).with(p.n)
 			}
 		},
 	},
@@ -233,9 +233,9 @@ var rulesHTTPStream = []rule{
 	{
 		Rule: Rule{
 			ID: "http/stream-unfinished", Severity: Warning, Revisions: hasStreamableHTTP,
-			Title: "A stream ends before the response it was opened for",
-			Why:   "The client cannot know whether the request was carried out; without sessions it is lost.",
-			Fix:   "Send the response and then close the stream. In a session a server may close it before, once it has sent an event with an id, for the client to resume behind.",
+			Title: "A stream ends without the response to its request",
+			Why:   "The client cannot know the outcome of the request; without sessions, the response is lost.",
+			Fix:   "Send the response, then close the stream. In a session, a server may close it earlier if it has sent an event with an id, from which the client resumes.",
 			URL:   "basic/transports#sending-messages-to-the-server",
 			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nstream\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nend"},
 			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\nstream\nend"},
@@ -252,15 +252,15 @@ var rulesHTTPStream = []rule{
 			if v.exchange.call.method == mcp.MethodSubscriptionsListen || !v.modern && stateOf[streamPosition](&v.exchange.state).id != "" {
 				return
 			}
-			v.add("", "the stream is at its end, and "+show(v.exchange.call.method)+" has no response").with(v.exchange.call.n)
+			v.add("", "the stream has ended, but "+show(v.exchange.call.method)+" got no response").with(v.exchange.call.n)
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "http/event-name", Severity: Warning, Revisions: hasStreamableHTTP,
-			Title: "A message comes in an event with a name of its own",
-			Why:   "Clients read the events that are called message, or nothing, and pass over the others.",
-			Fix:   "Leave the field event out, or call the event message.",
+			Title: "A message is in an event with another name",
+			Why:   "Clients read events named message or without a name, and ignore others.",
+			Fix:   "Omit the event field, or set it to message.",
 			URL:   "basic/transports#sending-messages-to-the-server",
 			Good:  Example{rev20251125, "http\ninit\nget\nstream\n<(event=message) {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
 			Bad:   Example{rev20251125, "http\ninit\nget\nstream\nsse(event=update) {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
@@ -271,7 +271,7 @@ var rulesHTTPStream = []rule{
 				return
 			}
 			if version := member(validated(v.e.Data), "jsonrpc"); version != nil {
-				v.add("", "this event is called "+show(v.e.SSE.Event)+" and holds a message")
+				v.add("", "this event is named "+show(v.e.SSE.Event)+" and contains a message")
 			}
 		},
 	},

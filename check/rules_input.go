@@ -147,9 +147,9 @@ var rulesInput = []rule{
 	{
 		Rule: Rule{
 			ID: "mrtr/unexpected", Severity: Error, Revisions: modernRevisions,
-			Title: "A request is answered with a question that must not have one",
-			Why:   "Clients take the result for invalid: only tools/call, prompts/get and resources/read may need input.",
-			Fix:   "Ask within the answer to tools/call, prompts/get or resources/read.",
+			Title: "An input_required result to a request that does not allow it",
+			Why:   "Clients treat the result as invalid: only tools/call, prompts/get and resources/read may require input.",
+			Fix:   "Send input requests only in results of tools/call, prompts/get and resources/read.",
 			URL:   "basic/patterns/mrtr",
 			Good:  exInput(exInputRetry("2", exInputGood)),
 			Bad:   Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"x","value":""},"_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}` + "\n" + exInputRequired},
@@ -157,16 +157,16 @@ var rulesInput = []rule{
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.inputRequired() && !era.AllowsInput(v.call.method) {
-				v.report("/result/resultType", "%s is answered with input_required", show(v.call.method))
+				v.report("/result/resultType", "the result of %s has resultType input_required", show(v.call.method))
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "mrtr/question-kind", Severity: Error, Revisions: modernRevisions,
-			Title: "The server asks for something that there is not",
-			Why:   "No client can answer it.",
-			Fix:   "Ask by elicitation/create, sampling/createMessage or roots/list.",
+			Title: "The method of an input request is unknown",
+			Why:   "No client can handle it.",
+			Fix:   "Use elicitation/create, sampling/createMessage or roots/list.",
 			URL:   "basic/patterns/mrtr",
 			Good:  exInput(exInputRetry("2", exInputGood)),
 			Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"r":{"method":"user/ask","params":{}}}}}`},
@@ -180,7 +180,7 @@ var rulesInput = []rule{
 				switch m := stringValue(member(q, "method")); m {
 				case mcp.MethodElicit, mcp.MethodCreateMessage, mcp.MethodRootsList:
 				default:
-					v.report(pointer("result", "inputRequests", key, "method"), "input is asked for by %s", show(m))
+					v.report(pointer("result", "inputRequests", key, "method"), "the method of the input request is %s", show(m))
 				}
 			}
 		},
@@ -188,9 +188,9 @@ var rulesInput = []rule{
 	{
 		Rule: Rule{
 			ID: "mrtr/undeclared", Severity: Error, Revisions: modernRevisions,
-			Title: "The server asks for something that the client has not declared",
-			Why:   "The client cannot answer, and the call cannot go on.",
-			Fix:   "Look at the clientCapabilities of the request; if what is needed is not there, answer -32021.",
+			Title: "An input request needs a capability that the client has not declared",
+			Why:   "The client cannot respond, and the call cannot continue.",
+			Fix:   "Check the clientCapabilities of the request; if a required capability is missing, respond with -32021.",
 			URL:   "basic/patterns/mrtr",
 			Good:  exInput(exInputRetry("2", exInputGood)),
 			Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"u":{"method":"elicitation/create","params":{"mode":"url","message":"log in","url":"https://example.com/"}}}}}`},
@@ -202,7 +202,7 @@ var rulesInput = []rule{
 			}
 			for key, q := range members(v.result("inputRequests")) {
 				if need := undeclaredInput(v.call.client, q); need != "" {
-					v.report(pointer("result", "inputRequests", key), "this needs the capability %s of the client, which the request does not declare", need).with(v.call.n)
+					v.report(pointer("result", "inputRequests", key), "this input request needs the client capability %s, which the request does not declare", need).with(v.call.n)
 				}
 			}
 		},
@@ -210,9 +210,9 @@ var rulesInput = []rule{
 	{
 		Rule: Rule{
 			ID: "mrtr/state-changed", Severity: Error, Revisions: modernRevisions,
-			Title: "A retry does not bring back the requestState as it was",
-			Why:   "The state is sealed; a server refuses one that is different, and without it does not know what the answers are for.",
-			Fix:   "Send the requestState of the result that asked, byte for byte, and none if there was none.",
+			Title: "A retry does not repeat the requestState",
+			Why:   "The state is sealed; a server rejects a changed one, and without it does not know what the responses are for.",
+			Fix:   "Send the requestState of the input_required result, byte for byte, and none if it had none.",
 			URL:   "basic/patterns/mrtr",
 			Good:  exInput(exInputRetry("2", exInputGood)),
 			Bad:   exInput(exInputRetry("2", `"inputResponses":{"r":{"roots":[]}},"requestState":"s2"`)),
@@ -232,20 +232,20 @@ var rulesInput = []rule{
 			last := before[len(before)-1]
 			switch {
 			case state == nil:
-				v.report("", "this retry has no requestState; the result that asked had one").with(last.n)
+				v.report("", "this retry has no requestState, but the input_required result had one").with(last.n)
 			case last.state == nil:
-				v.report("/params/requestState", "this retry has a requestState; the result that asked had none").with(last.n)
+				v.report("/params/requestState", "this retry has a requestState, but the input_required result had none").with(last.n)
 			default:
-				v.report("/params/requestState", "the requestState is %s, the result that asked had %s", showJSON(state), showJSON(last.state)).with(last.n)
+				v.report("/params/requestState", "the requestState is %s, but the input_required result had %s", showJSON(state), showJSON(last.state)).with(last.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "mrtr/answer-missing", Severity: Error, Revisions: modernRevisions,
-			Title: "A retry leaves a question unanswered",
-			Why:   "The server asks again, and again.",
-			Fix:   "Answer each key of inputRequests; decline or cancel are answers, too. If there is none, do not send the request again.",
+			Title: "A retry has no response to an input request",
+			Why:   "The server sends the same input request again and again.",
+			Fix:   "Respond to each key of inputRequests; decline and cancel are valid responses. If there is no response, do not send the request again.",
 			URL:   "basic/patterns/mrtr",
 			Good:  exInput(exInputRetry("2", exInputGood)),
 			Bad:   exInput(exInputRetry("2", `"inputResponses":{},"requestState":"s1"`)),
@@ -278,15 +278,15 @@ var rulesInput = []rule{
 					return
 				}
 			}
-			v.report("", "the question %s has no answer in inputResponses", show(missing)).with(before[len(before)-1].n)
+			v.report("", "the input request %s has no response in inputResponses", show(missing)).with(before[len(before)-1].n)
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "mrtr/same-id", Severity: Error, Revisions: modernRevisions,
-			Title: "A retry has the id of the request before",
-			Why:   "Whoever follows the traffic takes the second answer for the first.",
-			Fix:   "Give the retry an id of its own: it is a request of its own.",
+			Title: "A retry reuses the id of the previous request",
+			Why:   "Programs that follow the traffic mistake the second response for the first.",
+			Fix:   "Give the retry a new id: it is a separate request.",
 			URL:   "basic/patterns/mrtr",
 			Good:  exInput(exInputRetry("2", exInputGood)),
 			Bad:   Example{rev20260728, exInputCall + "\n" + exInputRequired + "\n" + exInputRetry("1", exInputGood) + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`},
@@ -299,7 +299,7 @@ var rulesInput = []rule{
 			}
 			for _, r := range before {
 				if r.id == idKey(v.msg.id) && (v.session.certain || r.kept && stringValue(r.state) == stringValue(v.param("requestState"))) {
-					v.report("/id", "this retry has the id of the request that the question answered").with(r.n)
+					v.report("/id", "this retry has the id of the request that got the input_required result").with(r.n)
 					return
 				}
 			}
@@ -308,9 +308,9 @@ var rulesInput = []rule{
 	{
 		Rule: Rule{
 			ID: "mrtr/no-round", Severity: Error, Revisions: modernRevisions,
-			Title: "A request brings answers to questions that were not asked",
-			Why:   "Answers belong to one request; with another one they say something the user did not mean.",
-			Fix:   "Send inputResponses and requestState with the retry of the request that they are for, whose params are otherwise the same, and with nothing else.",
+			Title: "A request has responses to input requests that were not sent",
+			Why:   "Responses belong to one request; with another request they mean something that the user did not intend.",
+			Fix:   "Send inputResponses and requestState only with the retry of their request, with otherwise identical params.",
 			URL:   "basic/patterns/mrtr",
 			Good:  exInput(exInputRetry("2", exInputGood)),
 			Bad:   Example{rev20260728, exInputRetry("1", exInputGood) + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`},
@@ -319,7 +319,7 @@ var rulesInput = []rule{
 		check: func(v *view) {
 			before, all, ok := v.previousRounds()
 			if ok && all && era.AllowsInput(v.msg.method) && len(before) == 0 && v.session.complete() && len(v.redactedPlaces()) == 0 && v.session.transport == transportStdio {
-				v.report("", "this request has inputResponses or a requestState, and no request with these params was answered with a question")
+				v.report("", "this request has inputResponses or a requestState, but no request with these params got an input_required result")
 			}
 		},
 	},

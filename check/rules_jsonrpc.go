@@ -11,9 +11,9 @@ var rulesJSONRPC = []rule{
 	{
 		Rule: Rule{
 			ID: "jsonrpc/not-a-message", Severity: Error,
-			Title: "JSON that is no JSON-RPC message",
-			Why:   "It stands where messages stand. Some peers pass over it, others close the connection. A log in JSON on standard output is the usual cause.",
-			Fix:   "Write logs to standard error, and nothing but requests, notifications and responses to the wire.",
+			Title: "JSON that is not a JSON-RPC message",
+			Why:   "Some peers ignore it, others close the connection. The usual cause is a log in JSON on standard output.",
+			Fix:   "Write logs to standard error, and only requests, notifications and responses to the wire.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n! {\"level\":\"info\",\"msg\":\"ready\"}"},
 			Bad:   Example{rev20251125, "init\n< {\"level\":\"info\",\"msg\":\"ready\"}"},
@@ -29,7 +29,7 @@ var rulesJSONRPC = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/version", Severity: Error,
 			Title: "The member jsonrpc is missing or not \"2.0\"",
-			Why:   "It is what tells JSON-RPC 2.0 from other protocols; strict peers refuse a message without it.",
+			Why:   "It distinguishes JSON-RPC 2.0 from other protocols; strict peers reject a message without it.",
 			Fix:   `Begin every message with "jsonrpc":"2.0".`,
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -49,8 +49,8 @@ var rulesJSONRPC = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/id-null", Severity: Error,
 			Title: "A request has the id null",
-			Why:   "Whoever gets the answer cannot tell what it answers, and many peers take such a request for a notification and never answer.",
-			Fix:   "Give each request a string or an integer as its id; leave id out of notifications.",
+			Why:   "The response cannot be matched to its request, and many peers treat such a request as a notification and never respond.",
+			Fix:   "Give each request a string or an integer as its id; omit id from notifications.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}"},
@@ -66,8 +66,8 @@ var rulesJSONRPC = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/id-type", Severity: Error,
 			Title: "An id is neither a string nor an integer",
-			Why:   "Fractions change on their way through floating-point numbers, and other types are not ids at all: the answer does not find its request.",
-			Fix:   "Use strings or integers, written without fraction and exponent.",
+			Why:   "Fractions change when converted to floating-point numbers, and other types are not valid ids: the response does not match its request.",
+			Fix:   "Use strings, or integers without fraction and exponent.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":15,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":15,\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1.5,\"result\":{}}"},
@@ -83,8 +83,8 @@ var rulesJSONRPC = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/method-type", Severity: Error,
 			Title: "The method is not a string",
-			Why:   "Nobody can tell what is asked for.",
-			Fix:   "Name the method by a string.",
+			Why:   "The receiver cannot tell what is requested.",
+			Fix:   "Send the method as a string.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"no method\"}}"},
@@ -100,8 +100,8 @@ var rulesJSONRPC = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/params-type", Severity: Error,
 			Title: "The params are not an object",
-			Why:   "MCP names all parameters: those in an array have no meaning, and null is not the same as none.",
-			Fix:   "Send an object, or leave params out where there are none.",
+			Why:   "MCP parameters are always named: an array has no meaning, and null is not the same as absent.",
+			Fix:   "Send an object, or omit params if there are none.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/add\",\"params\":{\"a\":1}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/add\",\"params\":[1,2]}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -116,9 +116,9 @@ var rulesJSONRPC = []rule{
 	{
 		Rule: Rule{
 			ID: "jsonrpc/result-and-error", Severity: Error,
-			Title: "A response has a result and an error",
-			Why:   "Peers take the one or the other, so that they disagree on whether the request succeeded. \"error\":null beside a result counts as well.",
-			Fix:   "Send result or error, and leave the other out.",
+			Title: "A response has both a result and an error",
+			Why:   "Some peers use the result and some the error, so they disagree on whether the request succeeded. \"error\":null next to a result counts too.",
+			Fix:   "Send result or error, and omit the other.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":null}"},
@@ -126,7 +126,7 @@ var rulesJSONRPC = []rule{
 		kinds: kindResponse,
 		check: func(v *view) {
 			if v.msg.result != nil && v.msg.err != nil {
-				v.report("", "this response has a result and an error (%s); it must have one of them", showJSON(v.msg.err))
+				v.report("", "this response has both a result and an error (%s); it must have only one", showJSON(v.msg.err))
 			}
 		},
 	},
@@ -134,8 +134,8 @@ var rulesJSONRPC = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/result-type", Severity: Error,
 			Title: "A result is not an object",
-			Why:   "All results of MCP are objects, empty ones too; clients look for members in them.",
-			Fix:   "Answer with an object: {} if there is nothing to say.",
+			Why:   "All MCP results are objects, even empty ones; clients look for members in them.",
+			Fix:   "Send an object: {} if the result is empty.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"pong\"}"},
@@ -150,8 +150,8 @@ var rulesJSONRPC = []rule{
 	{
 		Rule: Rule{
 			ID: "jsonrpc/duplicate-member", Severity: Warning,
-			Title: "A name stands twice in an object",
-			Why:   "Some parsers take the first value and some the last: what one peer checks, the next may read in another way.",
+			Title: "An object has a duplicate name",
+			Why:   "Some parsers use the first value and some the last: one peer may check a different value than the next one uses.",
 			Fix:   "Write each name once.",
 			URL:   "https://www.rfc-editor.org/rfc/rfc8259#section-4",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -161,9 +161,9 @@ var rulesJSONRPC = []rule{
 		check: func(v *view) {
 			switch {
 			case v.msg.duplicate != "":
-				v.report("/"+v.msg.duplicate, "the member %s stands twice", v.msg.duplicate)
+				v.report("/"+v.msg.duplicate, "the member %s appears twice", v.msg.duplicate)
 			case v.e.Why == "duplicate" && v.msg.index == 0:
-				v.report("", "a name stands twice in an object of this message")
+				v.report("", "a name appears twice in an object of this message")
 			}
 		},
 	},
@@ -171,8 +171,8 @@ var rulesJSONRPC = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/utf8", Severity: Error,
 			Title: "A message is not UTF-8",
-			Why:   "JSON in any other encoding is unreadable to the peer, or becomes another text.",
-			Fix:   "Encode as UTF-8; on Windows, set the encoding of standard output.",
+			Why:   "JSON in any other encoding is unreadable for the peer, or decodes to other text.",
+			Fix:   "Encode messages as UTF-8; on Windows, set the encoding of standard output.",
 			URL:   "basic/transports",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":\"é\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"é\",\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> q\"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":\\\"\\xe9\\\",\\\"method\\\":\\\"ping\\\"}\""},
@@ -187,8 +187,8 @@ var rulesJSONRPC = []rule{
 	{
 		Rule: Rule{
 			ID: "jsonrpc/batch", Severity: Error, Revisions: hasStructuredOutput,
-			Title: "A batch in a revision that has none",
-			Why:   "Batches are in $r2 only. Peers of other revisions refuse the whole array.",
+			Title: "A batch in a revision without batches",
+			Why:   "Only $r2 has batches. Peers of other revisions reject the whole array.",
 			Fix:   "Send each message by itself.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -205,8 +205,8 @@ var rulesJSONRPC = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/batch-empty", Severity: Error,
 			Title: "A batch without messages",
-			Why:   "An empty array is not a message, and its sender waits for an answer that does not come.",
-			Fix:   "Send nothing instead.",
+			Why:   "An empty array is not a message, and its sender waits for a response that never arrives.",
+			Fix:   "Send nothing.",
 			URL:   "https://www.jsonrpc.org/specification#batch",
 			Good:  Example{rev20250326, "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
 			Bad:   Example{rev20250326, "init\n> []"},
@@ -222,8 +222,8 @@ var rulesJSONRPC = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/batch-initialize", Severity: Error, Revisions: hasBatches,
 			Title: "initialize in a batch",
-			Why:   "Before the handshake there is no revision, so nobody knows yet whether there are batches.",
-			Fix:   "Send initialize by itself, and wait for the answer.",
+			Why:   "Before the handshake no revision is negotiated, so neither side knows whether batches are allowed.",
+			Fix:   "Send initialize by itself, and wait for the response.",
 			URL:   "basic/lifecycle#initialization",
 			Good:  Example{rev20250326, "init"},
 			Bad: Example{rev20250326, `> [{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"$rev","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}]
@@ -240,8 +240,8 @@ var rulesJSONRPC = []rule{
 	{
 		Rule: Rule{
 			ID: "jsonrpc/batch-mixed", Severity: Error, Revisions: hasBatches,
-			Title: "A batch of responses and other messages",
-			Why:   "A batch holds requests and notifications, or responses. Over HTTP the two have different answers, so a mixed one has none that fits.",
+			Title: "A batch mixes responses and other messages",
+			Why:   "A batch contains either requests and notifications, or responses. Over HTTP the two need different replies, so no reply fits a mixed batch.",
 			Fix:   "Send responses in a batch of their own.",
 			URL:   "basic/transports#sending-messages-to-the-server",
 			Good: Example{rev20250326, `init
@@ -273,6 +273,6 @@ func checkMixedBatch(v *view) {
 	mixed := func(k kind) bool { return k&kindCall != 0 && k&kindResponse != 0 }
 	before := mixed(m.kinds)
 	if m.kinds |= v.msg.kind; mixed(m.kinds) && !before {
-		v.report("", "this batch holds responses as well as requests or notifications")
+		v.report("", "this batch contains both responses and requests or notifications")
 	}
 }

@@ -14,9 +14,9 @@ var rulesMeta = []rule{
 	{
 		Rule: Rule{
 			ID: "meta/key", Severity: Error, Revisions: hasStructuredOutput,
-			Title: "A key of _meta is not spelled as keys are",
-			Why:   "Keys are names, with a prefix in front that says whose they are. Peers that sort metadata by prefix cannot place this one.",
-			Fix:   "Write name, or com.example/name: labels of letters, digits and hyphens with dots between, a slash, and a name that begins and ends with a letter or a digit.",
+			Title: "A key of _meta is malformed",
+			Why:   "Keys are names with a prefix that identifies their owner. Peers that sort metadata by prefix cannot handle this one.",
+			Fix:   "Use name or com.example/name: labels of letters, digits and hyphens, separated by dots, then a slash and a name that begins and ends with a letter or a digit.",
 			URL:   "basic#_meta",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"com.example/trace_id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"-example/trace id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -26,7 +26,7 @@ var rulesMeta = []rule{
 			for place, meta := range metas(v) {
 				for key := range members(meta) {
 					if len(key) <= maxPairedID && mcp.CheckMetaKey(key) != nil {
-						v.report(place+pointer(key), "%s is no key of _meta: %s", show(key), metaKeyFault(key))
+						v.report(place+pointer(key), "%s is not a valid key of _meta: %s", show(key), metaKeyFault(key))
 					}
 				}
 			}
@@ -35,9 +35,9 @@ var rulesMeta = []rule{
 	{
 		Rule: Rule{
 			ID: "meta/trace-context", Severity: Error, Revisions: modernRevisions,
-			Title: "Trace context that is not spelled as W3C prescribes",
+			Title: "Trace context is malformed",
 			Why:   "Tracing systems drop what they cannot parse, and the trace ends here.",
-			Fix:   "Take traceparent, tracestate and baggage from a tracing library.",
+			Fix:   "Create traceparent, tracestate and baggage with a tracing library.",
 			URL:   "basic#_meta",
 			Good:  Example{rev20260728, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
 			Bad:   Example{rev20260728, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01")},
@@ -48,7 +48,7 @@ var rulesMeta = []rule{
 				for _, name := range []string{"traceparent", "tracestate", "baggage"} {
 					value := member(meta, name)
 					if value != nil && (!isString(value) || !traceField(name, stringValue(value))) {
-						v.report(place+"/"+name, "%s is no valid %s", showJSON(value), name)
+						v.report(place+"/"+name, "%s is not a valid %s", showJSON(value), name)
 					}
 				}
 			}
@@ -57,9 +57,9 @@ var rulesMeta = []rule{
 	{
 		Rule: Rule{
 			ID: "meta/extension-id", Severity: Error, Revisions: modernRevisions,
-			Title: "An extension's identifier is not spelled as they are",
-			Why:   "Identifiers always have a prefix, so that two vendors cannot mean different things by the same one.",
-			Fix:   "Write com.example/name.",
+			Title: "An extension's identifier is malformed",
+			Why:   "Identifiers have a prefix, so that two vendors cannot use the same one for different extensions.",
+			Fix:   "Use the form com.example/name.",
 			URL:   "basic",
 			Good:  Example{rev20260728, discovered + exExtension("com.example/paint")},
 			Bad:   Example{rev20260728, discovered + exExtension("paint")},
@@ -75,7 +75,7 @@ var rulesMeta = []rule{
 			}
 			for id := range members(member(caps, "extensions")) {
 				if mcp.CheckExtensionID(id) != nil {
-					v.report(place+"/extensions"+pointer(id), "%s is no identifier of an extension: it needs a prefix and a name, such as com.example/name", show(id))
+					v.report(place+"/extensions"+pointer(id), "%s is not a valid extension identifier: it needs a prefix and a name, such as com.example/name", show(id))
 				}
 			}
 		},
@@ -84,7 +84,7 @@ var rulesMeta = []rule{
 		Rule: Rule{
 			ID: "meta/server-changes", Severity: Info, Revisions: modernRevisions,
 			Title: "The server changes its name",
-			Why:   "On one connection results come from one server. A name that changes is a sign that something in between mixes answers up.",
+			Why:   "All results on one connection come from one server. If the name changes, a proxy probably mixes up responses.",
 			Fix:   "Send the same io.modelcontextprotocol/serverInfo with each result.",
 			URL:   "basic#_meta",
 			Good:  Example{rev20260728, exNamed("a") + exNamedAgain("a")},
@@ -98,7 +98,7 @@ var rulesMeta = []rule{
 			}
 			k := stateOf[knownServer](&v.session.state)
 			if k.n != 0 && k.name != stringValue(name) {
-				v.report("/result/_meta"+pointer(mcp.MetaServerInfo), "the server is now %s, and was %s before", showJSON(name), show(k.name)).with(k.n)
+				v.report("/result/_meta"+pointer(mcp.MetaServerInfo), "the server is now %s; it was %s before", showJSON(name), show(k.name)).with(k.n)
 			}
 			k.n, k.name = v.e.N, clipBytes(stringValue(name), maxPairedID)
 		},

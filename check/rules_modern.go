@@ -11,9 +11,9 @@ var rulesModern = []rule{
 	{
 		Rule: Rule{
 			ID: "modern/server-request", Severity: Error, Revisions: modernRevisions,
-			Title: "A request of the server",
-			Why:   "Since $r5 only clients send requests. Nobody answers this one.",
-			Fix:   "Answer the client's request with resultType input_required, and what is needed in inputRequests.",
+			Title: "The server sent a request",
+			Why:   "Since $r5 only clients send requests. No client responds to this one.",
+			Fix:   "Respond to the client's request with resultType input_required, and put the request into inputRequests.",
 			URL:   "basic/patterns/mrtr",
 			Good:  Example{rev20260728, discovered},
 			Bad:   Example{rev20260728, discovered + "< {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/ask\"}"},
@@ -21,16 +21,16 @@ var rulesModern = []rule{
 		kinds: kindRequest, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.modern && (v.session.modern || v.checker.opts.Revision != mcp.RevisionNone) && v.session.initializeResult == 0 {
-				v.report("", "the server sent a request (%s); in %s only clients do", show(v.msg.method), v.rev)
+				v.report("", "the server sent a request (%s); in %s only clients send requests", show(v.msg.method), v.rev)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "modern/client-response", Severity: Error, Revisions: modernRevisions,
-			Title: "A response of the client",
-			Why:   "Since $r5 servers send no requests, so there is nothing to answer.",
-			Fix:   "Put answers to inputRequests into the params of the request when it is sent again.",
+			Title: "The client sent a response",
+			Why:   "Since $r5 servers send no requests, so there is nothing to respond to.",
+			Fix:   "Put responses to inputRequests into inputResponses when sending the request again.",
 			URL:   "basic/patterns/mrtr",
 			Good:  Example{rev20260728, discovered},
 			Bad:   Example{rev20260728, discovered + "> {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -39,16 +39,16 @@ var rulesModern = []rule{
 		kinds:        kindResponse, dir: capture.ToServer,
 		check: func(v *view) {
 			if v.modern && (v.session.modern || v.checker.opts.Revision != mcp.RevisionNone) && v.session.initializeResult == 0 {
-				v.report("", "the client sent a response; in %s only servers do", v.rev)
+				v.report("", "the client sent a response; in %s only servers send responses", v.rev)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "modern/discover-missing", Severity: Error, Revisions: modernRevisions,
-			Title: "server/discover does not exist",
-			Why:   "Clients use it to find out which era the server is of: without it they fall back to the handshake.",
-			Fix:   "Answer server/discover with the versions and capabilities of the server.",
+			Title: "The server does not implement server/discover",
+			Why:   "Clients use it to detect the server's era: without it they fall back to the handshake.",
+			Fix:   "Respond to server/discover with the server's versions and capabilities.",
 			URL:   "server/discover",
 			Good:  Example{rev20260728, discovered},
 			Bad: Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{$meta}}}
@@ -59,16 +59,16 @@ var rulesModern = []rule{
 		kinds: kindError, methods: []string{mcp.MethodDiscover}, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.session.modern && v.msg.code() == -32601 {
-				v.report("/error", "this server speaks %s, and must answer server/discover", v.rev).with(v.call.n)
+				v.report("/error", "this server speaks %s, so it must implement server/discover", v.rev).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "modern/metadata-accepted", Severity: Error, Revisions: modernRevisions,
-			Title: "A request without its metadata was answered",
-			Why:   "A server that takes such a request guesses the version and the capabilities, and the client never learns what is wrong with it.",
-			Fix:   "Refuse with -32602 (over HTTP: status 400) a request whose _meta lacks protocolVersion or clientCapabilities.",
+			Title: "A request without metadata got a result",
+			Why:   "A server that accepts such a request guesses the version and the capabilities, and the client never learns of its error.",
+			Fix:   "Reject a request whose _meta lacks protocolVersion or clientCapabilities with -32602 (over HTTP: status 400).",
 			URL:   "basic#_meta",
 			Good: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
@@ -83,7 +83,7 @@ var rulesModern = []rule{
 			}
 			for _, name := range []string{mcp.MetaProtocolVersion, mcp.MetaClientCapabilities} {
 				if v.call.param("_meta", name) == nil {
-					v.report("", "the request has no %s in _meta; it must be refused with -32602", name).with(v.call.n)
+					v.report("", "the request has no %s in _meta; the server must reject it with -32602", name).with(v.call.n)
 				}
 			}
 		},
@@ -91,9 +91,9 @@ var rulesModern = []rule{
 	{
 		Rule: Rule{
 			ID: "modern/version-accepted", Severity: Error, Revisions: modernRevisions,
-			Title: "A request of an unknown version was answered",
-			Why:   "The client relies on what that version says, and the server cannot know it.",
-			Fix:   "Refuse with -32022, and list the versions that the server speaks.",
+			Title: "A request with an unknown version got a result",
+			Why:   "The client relies on the rules of that version, which the server does not know.",
+			Fix:   "Reject it with -32022, and list the versions that the server speaks.",
 			URL:   "basic/versioning",
 			Good: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
@@ -107,16 +107,16 @@ var rulesModern = []rule{
 			}
 			d := stateOf[discovery](&v.session.state)
 			if asked := v.call.param("_meta", mcp.MetaProtocolVersion); isString(asked) && d.n != 0 && !d.versions[stringValue(asked)] {
-				v.report("", "the request is of version %s, which server/discover does not list; it must be refused with -32022", showJSON(asked)).with(v.call.n).with(d.n)
+				v.report("", "the request has version %s, which server/discover does not list; the server must reject it with -32022", showJSON(asked)).with(v.call.n).with(d.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "modern/result-type", Severity: Error, Revisions: modernRevisions,
-			Title: "A resultType that the client cannot know",
-			Why:   "A client takes a response with an unknown resultType for invalid. Extensions may add some, but only for clients that have declared them.",
-			Fix:   "Send complete or input_required, or what an extension defines that this request has declared.",
+			Title: "A result has an unknown resultType",
+			Why:   "A client treats a response with an unknown resultType as invalid. Extensions may add result types, but only for clients that have declared them.",
+			Fix:   "Send complete or input_required, or a result type of an extension that the request declares.",
 			URL:   "schema#result",
 			Good: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
@@ -138,7 +138,7 @@ var rulesModern = []rule{
 				// An extension may define it.
 				return
 			}
-			v.report("/result/resultType", "resultType %s is neither of the protocol nor of an extension that the request declares", showJSON(t)).with(v.call.n)
+			v.report("/result/resultType", "resultType %s belongs neither to the protocol nor to an extension that the request declares", showJSON(t)).with(v.call.n)
 		},
 	},
 }

@@ -14,9 +14,9 @@ var rulesPages = []rule{
 	{
 		Rule: Rule{
 			ID: "pagination/unknown-cursor", Severity: Error, Revisions: legacyRevisions,
-			Title: "A cursor that the server never gave",
-			Why:   "Cursors mean something only to the server, only in this session, and only for the list that they came with: it answers with an error, or with another page.",
-			Fix:   "Send nextCursor back as it came, for the same list; leave cursor out for the first page.",
+			Title: "A cursor that the server never sent",
+			Why:   "Cursors are valid only for their server, their session and their list: the server responds with an error, or with another page.",
+			Fix:   "Send nextCursor back unchanged, for the same list; omit cursor for the first page.",
 			URL:   "server/utilities/pagination",
 			Good:  Example{rev20251125, exPages("p2", "p2", "")},
 			Bad:   Example{rev20251125, exPages("p2", "p3", "")},
@@ -28,16 +28,16 @@ var rulesPages = []rule{
 				return
 			}
 			if c := stateOf[cursors](&v.session.state); !c.full && !c.given[v.msg.method].has(idKey(cursor), v.checker.seed) {
-				v.report("/params/cursor", "the server has not given the cursor %s for %s", showJSON(cursor), v.msg.method)
+				v.report("/params/cursor", "the server has not sent the cursor %s for %s", showJSON(cursor), v.msg.method)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "pagination/loop", Severity: Warning,
-			Title: "The next page has the cursor of this one",
-			Why:   "A client that reads all pages never comes to an end.",
-			Fix:   "Leave nextCursor out of the last page.",
+			Title: "nextCursor is the cursor of the same page",
+			Why:   "A client that reads all pages never finishes.",
+			Fix:   "Omit nextCursor from the last page.",
 			URL:   "server/utilities/pagination",
 			Good:  Example{rev20251125, exPages("p2", "p2", "")},
 			Bad:   Example{rev20251125, exPages("p2", "p2", `,"nextCursor":"p2"`)},
@@ -46,7 +46,7 @@ var rulesPages = []rule{
 		check: func(v *view) {
 			next, cursor := v.result("nextCursor"), v.call.param("cursor")
 			if isString(next) && isString(cursor) && stringValue(next) == stringValue(cursor) {
-				v.report("/result/nextCursor", "nextCursor is %s, which is the cursor of this very page", showJSON(next)).with(v.call.n)
+				v.report("/result/nextCursor", "nextCursor is %s, which is the cursor of this page", showJSON(next)).with(v.call.n)
 			}
 		},
 	},

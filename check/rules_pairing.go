@@ -13,9 +13,9 @@ var rulesPairing = []rule{
 	{
 		Rule: Rule{
 			ID: "jsonrpc/id-reused", Severity: Error, Revisions: legacyRevisions,
-			Title: "A request has the id of an earlier one",
-			Why:   "Within a session every request has an id of its own, so that a late answer, a cancellation or a log can mean only one.",
-			Fix:   "Count the requests of the session; do not start again.",
+			Title: "A request reuses an earlier id",
+			Why:   "In a session every request has a unique id, so that a late response, a cancellation or a log entry refers to only one.",
+			Fix:   "Number the requests of a session, and never restart the count.",
 			URL:   "basic",
 			Good: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
@@ -35,16 +35,16 @@ var rulesPairing = []rule{
 			}
 			if ids := v.session.ids[v.e.Dir]; ids.has(idKey(v.msg.id), v.checker.seed) {
 				n, _ := v.session.answered[v.e.Dir].find(idKey(v.msg.id))
-				v.report("/id", "the id %s was used before in this session", showJSON(v.msg.id)).with(n)
+				v.report("/id", "the id %s was already used in this session", showJSON(v.msg.id)).with(n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "jsonrpc/id-outstanding", Severity: Error, Revisions: modernRevisions,
-			Title: "A request has the id of one that still waits",
-			Why:   "Nobody can tell which of the two the answer belongs to.",
-			Fix:   "Use an id again only when its answer has come, or better never.",
+			Title: "A request has the id of a pending request",
+			Why:   "The response cannot be matched to one of the two.",
+			Fix:   "Reuse an id only after its response has arrived, or better never.",
 			URL:   "basic",
 			Good: Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["$rev"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public"}}
@@ -61,7 +61,7 @@ var rulesPairing = []rule{
 				return
 			}
 			if c := v.session.calls[openKey{v.e.Dir, idKey(v.msg.id)}]; c != nil && c.canceled == 0 && v.session.completeSince(c.n) {
-				v.report("/id", "the id %s is that of a request for %s which has no answer yet", showJSON(v.msg.id), show(c.method)).with(c.n)
+				v.report("/id", "the id %s belongs to a pending request for %s", showJSON(v.msg.id), show(c.method)).with(c.n)
 			}
 		},
 	},
@@ -69,7 +69,7 @@ var rulesPairing = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/id-missing", Severity: Error,
 			Title: "A response has no id",
-			Why:   "It cannot find its request, which waits until it times out. Only an error about a message that could not be read goes without an id.",
+			Why:   "It cannot be matched to its request, which waits until it times out. Only an error about an unreadable message has no id.",
 			Fix:   "Copy the id of the request, byte for byte.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -80,9 +80,9 @@ var rulesPairing = []rule{
 			switch {
 			case len(v.msg.id) > 0 && !v.msg.id.IsNull() || answersNotification(v):
 			case v.msg.is(kindResult):
-				v.report("", "this result has no id, so nobody can tell what it answers")
+				v.report("", "this result has no id, so it cannot be matched to a request")
 			case v.session.transport == transportStdio && !unreadable(v):
-				v.report("", "this error has no id, and there was no message before it that could not be read")
+				v.report("", "this error has no id, but there was no unreadable message before it")
 			}
 		},
 	},
@@ -90,8 +90,8 @@ var rulesPairing = []rule{
 		Rule: Rule{
 			ID: "jsonrpc/error-id-null", Severity: Warning, Revisions: hasURLElicitation,
 			Title: "An error has the id null",
-			Why:   "Since $r4 an error about a message whose id could not be read has no id at all; strict clients refuse null.",
-			Fix:   "Leave id out.",
+			Why:   "Since $r4, an error about a message whose id is unreadable has no id; strict clients reject null.",
+			Fix:   "Omit the id.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
 			Bad:   Example{rev20251125, "init\n> [}\n< {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
@@ -100,16 +100,16 @@ var rulesPairing = []rule{
 		kinds:        kindError,
 		check: func(v *view) {
 			if v.msg.id.IsNull() && !answersNotification(v) {
-				v.report("/id", "the id of this error is null; since %s it is left out", rev20251125)
+				v.report("/id", "the id of this error is null; since %s it must be omitted", rev20251125)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "jsonrpc/notification-answered", Severity: Error, Revisions: hasStreamableHTTP,
-			Title: "A notification was answered",
-			Why:   "Whoever sent it does not wait for anything: strict clients take the answer for a broken message.",
-			Fix:   "Answer only what has an id. Notifications of unknown methods are passed over.",
+			Title: "A notification got a response",
+			Why:   "The sender expects no response: strict clients treat it as an invalid message.",
+			Fix:   "Respond only to messages with an id. Ignore notifications with unknown methods.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
 			Bad: Example{rev20251125, `init
@@ -119,7 +119,7 @@ var rulesPairing = []rule{
 		kinds: kindResponse,
 		check: func(v *view) {
 			if answersNotification(v) {
-				v.report("", "this response answers no request: what came before it is a notification (%s)", show(stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].method)).
+				v.report("", "this response belongs to no request: the message before it is a notification (%s)", show(stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].method)).
 					with(stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].n)
 			}
 		},
@@ -127,8 +127,8 @@ var rulesPairing = []rule{
 	{
 		Rule: Rule{
 			ID: "jsonrpc/unknown-id", Severity: Error,
-			Title: "A response to no request",
-			Why:   "Its id is of no request that was sent: usually it was changed on the way (1 became \"1\" or 1.0), and the request it belongs to hangs.",
+			Title: "A response matches no request",
+			Why:   "No request has its id: usually the id was changed (1 became \"1\" or 1.0), and the real request waits forever.",
 			Fix:   "Copy the id of the request, byte for byte.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -137,7 +137,7 @@ var rulesPairing = []rule{
 		kinds: kindResponse,
 		check: func(v *view) {
 			if x := loneExchange(v); x != nil && !x.call.id.Equal(v.msg.id) {
-				v.report("/id", "the id is %s, and the request in this exchange has %s", showJSON(v.msg.id), showJSON(x.call.id)).with(x.call.n)
+				v.report("/id", "the id is %s, but the request in this exchange has %s", showJSON(v.msg.id), showJSON(x.call.id)).with(x.call.n)
 			}
 			if !strayResponse(v) {
 				return
@@ -150,9 +150,9 @@ var rulesPairing = []rule{
 	{
 		Rule: Rule{
 			ID: "jsonrpc/answered-twice", Severity: Error,
-			Title: "A request has two responses",
-			Why:   "The client acts on the first. What the second says is lost, or breaks the connection.",
-			Fix:   "Answer each request once; progress and logs are notifications.",
+			Title: "A request got two responses",
+			Why:   "The client uses the first. The second is lost, or breaks the connection.",
+			Fix:   "Respond to each request once; send progress and logs as notifications.",
 			URL:   "basic",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -160,22 +160,22 @@ var rulesPairing = []rule{
 		kinds: kindResponse,
 		check: func(v *view) {
 			if x := loneExchange(v); x != nil && x.answered && x.call.id.Equal(v.msg.id) {
-				v.report("/id", "the request in this exchange was answered before").with(x.call.n)
+				v.report("/id", "the request in this exchange already has a response").with(x.call.n)
 			}
 			if !strayResponse(v) {
 				return
 			}
 			if n, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); ok {
-				v.report("/id", "the request with the id %s was answered before", showJSON(v.msg.id)).with(n)
+				v.report("/id", "the request with the id %s already has a response", showJSON(v.msg.id)).with(n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "lifecycle/unanswered", Severity: Warning,
-			Title: "A request was never answered",
-			Why:   "Every request gets a response, be it an error. The client waits until it gives up, and what it has asked for hangs.",
-			Fix:   "Answer, also when a handler fails or takes long; send progress meanwhile. A client that does not want the answer any more sends notifications/cancelled.",
+			Title: "A request got no response",
+			Why:   "Every request must get a response, even if it is an error. The client waits until it times out.",
+			Fix:   "Respond even if a handler fails or is slow; send progress meanwhile. A client that no longer needs the response sends notifications/cancelled.",
 			URL:   "basic",
 			Good: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
@@ -223,7 +223,7 @@ func similar(v *view) string {
 		return ""
 	}
 	if c := v.session.calls[openKey{opposite(v.e.Dir), idKey(guess)}]; c != nil {
-		return "; the one that waits has " + showJSON(guess) + ", which is not the same"
+		return "; the pending request has " + showJSON(guess) + ", which is a different id"
 	}
 	return ""
 }
@@ -307,7 +307,7 @@ func checkUnanswered(v *view) {
 	for _, c := range sortedCalls(v.session) {
 		rec := v.session.capture
 		if silent := v.session.silentFor(c); silent >= silenceTimeout && !v.checker.callsEvicted && v.session.completeSince(c.n) && !v.session.restarted {
-			v.report("", "initialize got no response in %s, until the client gave up", silent.Round(1e9)).aboutCall(c).with(c.canceled)
+			v.report("", "initialize got no response in the %s until the client gave up", silent.Round(1e9)).aboutCall(c).with(c.canceled)
 			continue
 		}
 		switch {

@@ -14,9 +14,9 @@ var rulesStdio = []rule{
 	{
 		Rule: Rule{
 			ID: "stdio/stray-output", Severity: Error,
-			Title: "Something that is no message on standard output",
-			Why:   "Standard output belongs to the protocol. Some hosts pass over a stray line, others report a parse error to the user or close the connection.",
-			Fix:   "Print to standard error: console.error, print(…, file=sys.stderr), log.SetOutput(os.Stderr). Look for prints in dependencies, too, and for what a shell or a package manager prints before the server starts.",
+			Title: "Output that is not a message on standard output",
+			Why:   "Standard output belongs to the protocol. Some hosts ignore a stray line, others report a parse error to the user or close the connection.",
+			Fix:   "Print to standard error: console.error, print(…, file=sys.stderr), log.SetOutput(os.Stderr). Also look for print statements in dependencies, and for output of a shell or a package manager before the server starts.",
 			URL:   "basic/transports",
 			Good:  Example{rev20251125, "! hello from console.error\ninit"},
 			Bad:   Example{rev20251125, "< hello from console.log\ninit"},
@@ -28,9 +28,9 @@ var rulesStdio = []rule{
 	{
 		Rule: Rule{
 			ID: "stdio/stray-input", Severity: Error,
-			Title: "Something that is no message on the server's standard input",
-			Why:   "Servers answer it with a parse error, or stop.",
-			Fix:   "Write nothing but messages to the server.",
+			Title: "Input that is not a message on the server's standard input",
+			Why:   "Servers respond with a parse error, or stop.",
+			Fix:   "Write only messages to the server.",
 			URL:   "basic/transports",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> help\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
@@ -42,8 +42,8 @@ var rulesStdio = []rule{
 	{
 		Rule: Rule{
 			ID: "stdio/newline-in-message", Severity: Error,
-			Title: "A message has line breaks in it",
-			Why:   "A line is a message: the peer sees as many broken messages as there are lines.",
+			Title: "A message contains line breaks",
+			Why:   "Each line is a message: the peer sees one invalid message per line.",
 			Fix:   "Write JSON without indentation, and escape line breaks in strings as \\n.",
 			URL:   "basic/transports",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -52,21 +52,21 @@ var rulesStdio = []rule{
 		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny,
 		check: func(v *view) {
 			if p := v.invalidLines().fragments; len(p) > 0 {
-				f := v.add("", "this message goes over "+plural.Of(len(p), "line")+": "+show(p[0].data))
+				f := v.add("", "this message spans "+plural.Of(len(p), "line")+": "+show(p[0].data))
 				f.Event = p[0].n
 				f.with(p[len(p)-1].n)
 			}
 			if v.msg != nil && v.msg.index == 0 && v.e.Framing != capture.FramingHeader && v.e.Why == "newline" && v.session.transport == transportStdio {
-				v.report("", "this message has a line break in it")
+				v.report("", "this message contains a line break")
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "stdio/content-length", Severity: Error,
-			Title: "A message behind a Content-Length header",
-			Why:   "That is the framing of the Language Server Protocol. MCP has one message a line: the peer takes the header for a broken message.",
-			Fix:   "Write the message and a line feed, without a header.",
+			Title: "A message has a Content-Length header",
+			Why:   "That is the framing of the Language Server Protocol. MCP has one message per line: the peer treats the header as an invalid message.",
+			Fix:   "Write the message and a newline, without a header.",
 			URL:   "basic/transports",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n<(header) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -74,16 +74,16 @@ var rulesStdio = []rule{
 		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny,
 		check: func(v *view) {
 			if v.e.Framing == capture.FramingHeader && v.firstTime("content-length") {
-				v.report("", "this message stands behind the header %s; a message is a line", show(v.e.Prefix))
+				v.report("", "this message follows the header %s; it must be a single line", show(v.e.Prefix))
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "stdio/unterminated", Severity: Warning,
-			Title: "The last line has no end",
-			Why:   "A reader that waits for the line feed never sees the message.",
-			Fix:   "Write a line feed behind each message, and flush before the process ends.",
+			Title: "The last line has no newline",
+			Why:   "A reader that waits for the newline never sees the message.",
+			Fix:   "Write a newline after each message, and flush before the process exits.",
 			URL:   "basic/transports",
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n<(eof) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
@@ -96,7 +96,7 @@ var rulesStdio = []rule{
 					v.report("", "the stream ended in the middle of this message: %s", show(v.e.Data))
 				}
 			case v.e.Framing == capture.FramingNone && v.msg.index == 0:
-				v.report("", "the stream ended behind this message, without a line feed")
+				v.report("", "the stream ended after this message, without a newline")
 			}
 		},
 	},
@@ -104,8 +104,8 @@ var rulesStdio = []rule{
 		Rule: Rule{
 			ID: "stdio/blank-line", Severity: Info,
 			Title: "An empty line",
-			Why:   "It is no message. Most peers pass over it, a few report a parse error.",
-			Fix:   "Write one line feed behind each message.",
+			Why:   "It is not a message. Most peers ignore it, some report a parse error.",
+			Fix:   "Write one newline after each message.",
 			URL:   "basic/transports",
 			Good:  Example{rev20251125, "init"},
 			Bad:   Example{rev20251125, "init\n<"},
@@ -120,9 +120,9 @@ var rulesStdio = []rule{
 	{
 		Rule: Rule{
 			ID: "stdio/exit-pending", Severity: Error,
-			Title: "The server ended before it had answered",
-			Why:   "Requests that wait are lost, and the host shows \"server disconnected\" and nothing else.",
-			Fix:   "See what the server wrote to its standard error just before, and its exit status. A server that stops by itself answers first.",
+			Title: "The server exited with requests pending",
+			Why:   "Pending requests are lost, and the host only shows \"server disconnected\".",
+			Fix:   "Check the server's last standard error output and its exit status. A server that exits on its own must respond first.",
 			URL:   "basic/transports",
 			Good: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
@@ -145,9 +145,9 @@ exit 2`},
 	{
 		Rule: Rule{
 			ID: "stdio/exit-status", Severity: Warning,
-			Title: "The server ended with a status of failure",
-			Why:   "Hosts show it as a crash, and may not start the server again.",
-			Fix:   "End with status 0 when standard input is closed; the last lines of standard error usually tell what failed.",
+			Title: "The server exited with a nonzero status",
+			Why:   "Hosts report it as a crash, and may not restart the server.",
+			Fix:   "Exit with status 0 when standard input is closed; the last lines of standard error usually say what failed.",
 			URL:   "basic/transports",
 			Good:  Example{rev20251125, "init\neof >\nexit 0"},
 			Bad:   Example{rev20251125, "init\neof >\nexit 1"},
@@ -156,16 +156,16 @@ exit 2`},
 		check: func(v *view) {
 			code := v.e.Exit.Code
 			if code > 0 && code < 128 && len(pendingCalls(v.session)) == 0 {
-				v.report("", "the server ended with status %d", code)
+				v.report("", "the server exited with status %d", code)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "stdio/after-exit", Severity: Warning,
-			Title: "A message to a server that has ended",
-			Why:   "Nobody reads it, and its sender waits.",
-			Fix:   "Notice the end of the process: start it again, or tell the user.",
+			Title: "A message to a server that has exited",
+			Why:   "The message is lost, and its sender waits.",
+			Fix:   "Detect the exit of the process: restart it, or inform the user.",
 			URL:   "basic/transports",
 			Good:  Example{rev20251125, "init\neof >\nexit 0"},
 			Bad:   Example{rev20251125, "init\nexit 0\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
@@ -174,7 +174,7 @@ exit 2`},
 		check: func(v *view) {
 			// Messages from the server's side now come from a tap in its place.
 			if v.session.exited != 0 && v.msg.index == 0 && v.e.Dir == capture.ToServer {
-				v.report("", "the server had ended before this message").with(v.session.exited)
+				v.report("", "the server exited before this message").with(v.session.exited)
 			}
 		},
 	},
@@ -241,9 +241,9 @@ func checkExitPending(v *view) {
 	if v.session.transport != transportStdio || told && (x.Code == 0 || x.Signal != "" || x.Code >= 128) {
 		return
 	}
-	how := "the server ended with status " + strconv.Itoa(x.Code)
+	how := "the server exited with status " + strconv.Itoa(x.Code)
 	if x.Signal != "" {
-		how = "the server was ended by a signal (" + show(x.Signal) + ")"
+		how = "the server was terminated by a signal (" + show(x.Signal) + ")"
 	}
 	reportPending(v, how)
 }

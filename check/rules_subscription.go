@@ -77,8 +77,8 @@ var rulesSubscription = []rule{
 	{
 		Rule: Rule{
 			ID: "listen/ack-first", Severity: Error, Revisions: modernRevisions,
-			Title: "A subscription tells of something before it is acknowledged",
-			Why:   "Until then the client does not know what it will be told of, and may drop what comes.",
+			Title: "A notification arrives before its subscription is acknowledged",
+			Why:   "Until then the client does not know which notifications it will get, and may drop this one.",
 			Fix:   "Send notifications/subscriptions/acknowledged before anything else with that subscriptionId.",
 			URL:   "basic/patterns/subscriptions",
 			Good:  Example{rev20260728, exListenGood},
@@ -90,14 +90,14 @@ var rulesSubscription = []rule{
 			if c == nil || v.msg.method == mcp.NotificationAcknowledged || stateOf[subscription](&c.state).acked != 0 || !v.session.completeSince(c.n) {
 				return
 			}
-			v.report("", "%s comes before the subscription is acknowledged", show(v.msg.method)).with(c.n)
+			v.report("", "%s arrived before the subscription was acknowledged", show(v.msg.method)).with(c.n)
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "listen/not-requested", Severity: Error, Revisions: modernRevisions,
-			Title: "A subscription tells of something that was not asked for",
-			Why:   "What is not asked for may be what the client, or a proxy, must not know.",
+			Title: "A notification that the subscription did not request",
+			Why:   "The client, or a proxy, may not be allowed to see it.",
 			Fix:   "Send only the kinds of notification that the filter of subscriptions/listen names.",
 			URL:   "basic/patterns/subscriptions",
 			Good:  Example{rev20260728, exListenGood},
@@ -113,18 +113,18 @@ var rulesSubscription = []rule{
 			switch {
 			case name == "resourceSubscriptions" && isArray(asked) && member(asked, "") == nil:
 				if isEmptyArray(asked) {
-					v.report("/method", "%s was not asked for", show(v.msg.method)).with(c.n)
+					v.report("/method", "the subscription did not request %s", show(v.msg.method)).with(c.n)
 				}
 			case string(asked) != "true":
-				v.report("/method", "%s was not asked for", show(v.msg.method)).with(c.n)
+				v.report("/method", "the subscription did not request %s", show(v.msg.method)).with(c.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "listen/no-id", Severity: Error, Revisions: modernRevisions,
-			Title: "A change is told without the id of the subscription",
-			Why:   "On a pipe the client cannot tell which of its subscriptions it is for; there is no other way to be told of changes.",
+			Title: "A change notification has no subscription id",
+			Why:   "On stdio the client cannot tell which of its subscriptions the notification belongs to.",
 			Fix:   "Put the id of the subscriptions/listen request into _meta, under io.modelcontextprotocol/subscriptionId.",
 			URL:   "basic/patterns/subscriptions",
 			Good:  Example{rev20260728, exListenGood},
@@ -143,8 +143,8 @@ var rulesSubscription = []rule{
 	{
 		Rule: Rule{
 			ID: "listen/id-type", Severity: Error, Revisions: modernRevisions,
-			Title: "The subscriptionId is not the id of the request",
-			Why:   "Clients look the id up as it was: 1 is not \"1\".",
+			Title: "The subscriptionId differs from the request's id",
+			Why:   "Clients look up the exact id: 1 is not \"1\".",
 			Fix:   "Repeat the id of the subscriptions/listen request with the same JSON type.",
 			URL:   "basic/patterns/subscriptions",
 			Good:  Example{rev20260728, exListenGood},
@@ -157,15 +157,15 @@ var rulesSubscription = []rule{
 				c = v.otherSubscription(id)
 			}
 			if id != nil && c != nil && idKey(id) != idKey(c.id) {
-				v.report(pointer("params", "_meta", mcp.MetaSubscriptionID), "the subscriptionId is %s, the id of the request %s", showJSON(id), showJSON(c.id)).with(c.n)
+				v.report(pointer("params", "_meta", mcp.MetaSubscriptionID), "the subscriptionId is %s, but the request's id is %s", showJSON(id), showJSON(c.id)).with(c.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "listen/not-for-subscriptions", Severity: Error, Revisions: modernRevisions,
-			Title: "Progress or a log message comes with a subscription",
-			Why:   "They belong to the request that asked for them, and only there does somebody look for them.",
+			Title: "A subscription stream carries progress or log messages",
+			Why:   "They belong to the request that asked for them, and clients expect them only there.",
 			Fix:   "Send notifications/progress and notifications/message on the stream of their request.",
 			URL:   "basic/patterns/subscriptions",
 			Good:  Example{rev20260728, exListenGood},
@@ -174,16 +174,16 @@ var rulesSubscription = []rule{
 		kinds: kindNotification, dir: capture.ToClient, methods: []string{mcp.NotificationProgress, mcp.NotificationMessage},
 		check: func(v *view) {
 			if c := v.subscriptionCall(); c != nil {
-				v.report("/method", "%s comes with the subscription %s", show(v.msg.method), showJSON(c.id)).with(c.n)
+				v.report("/method", "%s was sent with the subscription %s", show(v.msg.method), showJSON(c.id)).with(c.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "listen/elsewhere", Severity: Error, Revisions: modernRevisions,
-			Title: "A change is told on the stream of another request",
-			Why:   "A response stream is for what belongs to its request.",
-			Fix:   "Tell of changes on the streams of subscriptions/listen only.",
+			Title: "A change notification is on the stream of another request",
+			Why:   "A response stream carries only messages of its request.",
+			Fix:   "Send change notifications only on the streams of subscriptions/listen.",
 			URL:   "basic/transports/streamable-http",
 			Good:  Example{rev20260728, "http\npost " + exListenCall[2:] + "\nstream\n" + exListenAck + "\n" + exListenNotify + "\n" + exListenEnd + "\nend"},
 			Bad:   Example{rev20260728, "http\npost " + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","_meta":{$meta}}}` + "\nstream\n" + `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}` + "\n" + `< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","content":[]}}` + "\nend"},
@@ -191,7 +191,7 @@ var rulesSubscription = []rule{
 		kinds: kindNotification, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.modern && v.exchange != nil && v.exchange.call != nil && v.exchange.call.method != mcp.MethodSubscriptionsListen && (filterName(v.msg.method) != "" || v.msg.method == mcp.NotificationAcknowledged) {
-				v.report("/method", "%s comes on the stream of %s", show(v.msg.method), show(v.exchange.call.method)).with(v.exchange.call.n)
+				v.report("/method", "%s was sent on the stream of %s", show(v.msg.method), show(v.exchange.call.method)).with(v.exchange.call.n)
 			}
 		},
 	},

@@ -83,9 +83,9 @@ var rulesTasks = []rule{
 	{
 		Rule: Rule{
 			ID: "tasks/undeclared", Severity: Error, Revisions: modernRevisions,
-			Title: "A call has become a task, and the client knows no tasks",
-			Why:   "The client takes the result for invalid, and what the tool does is lost.",
-			Fix:   "Make a task only of calls whose clientCapabilities have the extension io.modelcontextprotocol/tasks; if it takes one, answer -32021.",
+			Title: "A call became a task, but the client has not declared tasks",
+			Why:   "The client treats the result as invalid, and the tool's result is lost.",
+			Fix:   "Create a task only if the request's clientCapabilities have the extension io.modelcontextprotocol/tasks; if the tool requires a task, respond with -32021.",
 			URL:   "https://modelcontextprotocol.io/extensions/tasks/overview",
 			Good:  Example{rev20260728, tasksCall + "\n" + tasksMade},
 			Bad:   Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{$meta}}}` + "\n" + tasksMade},
@@ -93,16 +93,16 @@ var rulesTasks = []rule{
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.modern && v.call != nil && stringValue(v.result("resultType")) == mcp.ResultTypeTask && v.call.client != nil && valueAt(v.call.client, "extensions", mcp.ExtensionTasks) == nil {
-				v.report("/result/resultType", "the result is a task; the request does not declare %s", mcp.ExtensionTasks).with(v.call.n)
+				v.report("/result/resultType", "the result is a task, but the request does not declare %s", mcp.ExtensionTasks).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "tasks/unexpected", Severity: Error, Revisions: modernRevisions,
-			Title: "Something other than a tool's call has become a task",
-			Why:   "Clients look for tasks in the answers to tools/call only, and take others for invalid.",
-			Fix:   "Make tasks of tools/call only; tasks/get answers with resultType complete.",
+			Title: "A request other than tools/call became a task",
+			Why:   "Clients expect tasks only in results of tools/call, and treat others as invalid.",
+			Fix:   "Create tasks only for tools/call; results of tasks/get have resultType complete.",
 			URL:   "https://modelcontextprotocol.io/extensions/tasks/overview",
 			Good:  Example{rev20260728, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksDone)},
 			Bad:   Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"a",` + tasksMeta + `}}` + "\n" + tasksMade},
@@ -110,16 +110,16 @@ var rulesTasks = []rule{
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.modern && v.call != nil && stringValue(v.result("resultType")) == mcp.ResultTypeTask && v.call.method != mcp.MethodToolsCall {
-				v.report("/result/resultType", "%s is answered with a task", show(v.call.method))
+				v.report("/result/resultType", "the result of %s is a task", show(v.call.method))
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "tasks/final", Severity: Error, Revisions: hasURLElicitation,
-			Title: "A task that has ended goes on",
-			Why:   "Whoever has seen the end has acted on it.",
-			Fix:   "Leave completed, failed and cancelled as they are.",
+			Title: "The status of a finished task changes",
+			Why:   "Clients have already acted on the final status.",
+			Fix:   "Never change the status after completed, failed or cancelled.",
 			URL:   "https://modelcontextprotocol.io/extensions/tasks/overview",
 			Good:  Example{rev20260728, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksWorking) + "\n" + tasksPoll("3", tasksDone)},
 			Bad:   Example{rev20260728, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksDone) + "\n" + tasksPoll("3", tasksWorking)},
@@ -132,16 +132,16 @@ var rulesTasks = []rule{
 			// the end.
 			late := v.msg.is(kindResult) && v.call != nil && v.call.n > before.n || v.msg.is(kindNotification) && v.session.transport == transportStdio
 			if id != "" && ok && late && isTerminal(before.status) && status != before.status && status != "" {
-				v.report("", "the task %s is %s now, and was %s", show(id), show(status), show(before.status)).with(before.n)
+				v.report("", "the task %s is %s now; it was %s", show(id), show(status), show(before.status)).with(before.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "tasks/begin", Severity: Error, Revisions: hasCoreTasks,
-			Title: "A task begins in the middle",
-			Why:   "Whoever follows the task has missed what led there.",
-			Fix:   "Begin with the status working.",
+			Title: "A new task does not have the status working",
+			Why:   "Clients that follow the task miss the earlier status.",
+			Fix:   "Start with the status working.",
 			URL:   "basic/utilities/tasks",
 			Good:  Example{rev20251125, tasksLegacy("working")},
 			Bad:   Example{rev20251125, tasksLegacy("completed")},
@@ -150,7 +150,7 @@ var rulesTasks = []rule{
 		check: func(v *view) {
 			if v.call != nil && v.call.method != mcp.MethodTasksGet && v.result("task") != nil {
 				if s := stringValue(v.result("task", "status")); s != "" && s != "working" {
-					v.report("/result/task/status", "the task begins as %s", show(s))
+					v.report("/result/task/status", "the task starts as %s", show(s))
 				}
 			}
 		},
@@ -158,8 +158,8 @@ var rulesTasks = []rule{
 	{
 		Rule: Rule{
 			ID: "tasks/support", Severity: Error, Revisions: hasCoreTasks,
-			Title: "A call asks for a task that the tool cannot be",
-			Why:   "The server answers -32601, or carries the call out without a task.",
+			Title: "A call's params.task contradicts the tool's taskSupport",
+			Why:   "The server responds with -32601, or runs the call without a task.",
 			Fix:   "Send params.task only for tools whose execution.taskSupport is optional or required, and always for those where it is required.",
 			URL:   "basic/utilities/tasks",
 			Good:  Example{rev20251125, tasksLegacy("working")},
@@ -173,9 +173,9 @@ var rulesTasks = []rule{
 			support, task := stringValue(valueAt(v.call.tool.text, "execution", "taskSupport")), v.param("task")
 			switch {
 			case task != nil && (support == "" || support == "forbidden"):
-				v.report("/params/task", "the tool cannot be a task").with(v.call.tool.n)
+				v.report("/params/task", "the tool cannot run as a task").with(v.call.tool.n)
 			case task == nil && support == "required":
-				v.report("/params", "the tool has to be a task, and the call does not ask for one").with(v.call.tool.n)
+				v.report("/params", "the tool must run as a task, but the call has no params.task").with(v.call.tool.n)
 			}
 		},
 	},

@@ -11,9 +11,9 @@ var rulesToolList = []rule{
 	{
 		Rule: Rule{
 			ID: "tools/name", Severity: Warning, Revisions: hasURLElicitation,
-			Title: "A tool's name that not all hosts and models take",
-			Why:   "Names are passed on to models, whose interfaces allow letters, digits and a few marks; hosts drop the tool, or the whole server.",
-			Fix:   "Use 1 to 128 letters, digits, underscores, hyphens and dots. What people should read goes to title.",
+			Title: "Some hosts and models do not accept a tool's name",
+			Why:   "Hosts pass names to models, whose APIs allow letters, digits and a few punctuation marks; hosts drop the tool, or the whole server.",
+			Fix:   "Use 1 to 128 letters, digits, underscores, hyphens and dots. Put the name for people into title.",
 			URL:   "server/tools",
 			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"read_file","title":"Read a file","inputSchema":{"type":"object"}}]}`)},
 			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"Read a file","inputSchema":{"type":"object"}}]}`)},
@@ -39,8 +39,8 @@ var rulesToolList = []rule{
 	{
 		Rule: Rule{
 			ID: "tools/schema-invalid", Severity: Error,
-			Title: "A tool's schema is no JSON Schema",
-			Why:   "Hosts and models cannot tell what the tool takes. Many drop the tool, some the whole list.",
+			Title: "A tool's schema is not valid JSON Schema",
+			Why:   "Hosts and models cannot tell which arguments the tool takes. Many drop the tool, some the whole list.",
 			Fix:   "Validate the schema against its dialect, which is 2020-12 unless $schema names another.",
 			URL:   "server/tools#tool",
 			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}`)},
@@ -50,7 +50,7 @@ var rulesToolList = []rule{
 		check: func(v *view) {
 			eachSchema(v, func(place string, s []byte) {
 				if fault := schemaFault(s); fault != "" && !v.redactedWithin(place) {
-					v.report(place, "this is no valid schema: %s", clipBytes(printable.Line(fault), 2*maxShown))
+					v.report(place, "this is not a valid schema: %s", clipBytes(printable.Line(fault), 2*maxShown))
 				}
 			})
 		},
@@ -58,8 +58,8 @@ var rulesToolList = []rule{
 	{
 		Rule: Rule{
 			ID: "tools/external-ref", Severity: Warning, Revisions: modernRevisions,
-			Title: "A tool's schema refers into the network",
-			Why:   "Nobody may fetch a schema by itself: whoever cannot resolve the reference should refuse the tool.",
+			Title: "A tool's schema refers to a URL",
+			Why:   "Clients must not fetch schemas automatically: a client that cannot resolve the reference should reject the tool.",
 			Fix:   "Put the schema under $defs, and refer to it by #/$defs/….",
 			URL:   "server/tools",
 			Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer"}}}}`)},
@@ -69,7 +69,7 @@ var rulesToolList = []rule{
 		check: func(v *view) {
 			eachSchema(v, func(place string, s []byte) {
 				if ref, at := externalRef(s, place, 0); ref != "" {
-					v.report(at, "%s leads into the network, and must not be followed without being asked to", show(ref))
+					v.report(at, "%s refers to a URL, which clients must not fetch automatically", show(ref))
 				}
 			})
 		},
@@ -77,9 +77,9 @@ var rulesToolList = []rule{
 	{
 		Rule: Rule{
 			ID: "tools/header-annotation", Severity: Error, Revisions: modernRevisions,
-			Title: "An x-mcp-header that is not allowed there",
-			Why:   "Clients on HTTP must leave the tool out of the list.",
-			Fix:   "Give x-mcp-header a unique HTTP token, on a string, an integer or a boolean that only properties lead to.",
+			Title: "An x-mcp-header is invalid",
+			Why:   "Clients on HTTP must omit the tool from the list.",
+			Fix:   "Set x-mcp-header to a unique HTTP token, on a string, integer or boolean property that is reached through properties alone.",
 			URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
 			Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`)},
 			Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"The region"}}}}`)},
@@ -92,7 +92,7 @@ var rulesToolList = []rule{
 					continue
 				}
 				if _, err := mcp.HeaderParams(s); err != nil {
-					v.report(place, "clients on HTTP must leave out the tool %s: %s", show(stringValue(member(t, "name"))), clipBytes(printable.Line(err.Error()), 2*maxShown))
+					v.report(place, "clients on HTTP must omit the tool %s: %s", show(stringValue(member(t, "name"))), clipBytes(printable.Line(err.Error()), 2*maxShown))
 				}
 			}
 		},
@@ -116,8 +116,8 @@ func listRule(id, member1, key, method, page string, good, bad Example) rule {
 		Rule: Rule{
 			ID: id, Severity: Warning,
 			Title: "Two of the server's " + member1 + " have the same " + key,
-			Why:   "Hosts find them by it: one of the two cannot be reached, and which one differs from host to host.",
-			Fix:   "Make it unique. A gateway that merges servers puts a prefix in front.",
+			Why:   "Hosts look them up by it: one of the two is unreachable, and which one differs between hosts.",
+			Fix:   "Make it unique. A gateway that merges servers must add a prefix.",
 			URL:   "server/" + page,
 			Good:  good, Bad: bad,
 		},
@@ -131,7 +131,7 @@ func listRule(id, member1, key, method, page string, good, bad Example) rule {
 					continue
 				}
 				if first, ok := seen[stringValue(name)]; ok {
-					v.report(place, "%s is number %d of the list, too", showJSON(name), first+1)
+					v.report(place, "%s is also number %d of the list", showJSON(name), first+1)
 					continue
 				}
 				seen[stringValue(name)] = i

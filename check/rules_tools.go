@@ -30,9 +30,9 @@ var rulesTools = []rule{
 	{
 		Rule: Rule{
 			ID: "tools/arguments", Severity: Warning,
-			Title: "The arguments are not what inputSchema asks for",
-			Why:   "The server must validate arguments, and refuse these: the model that wrote them gets an error instead of an answer.",
-			Fix:   "Give the model the schema as the server sent it, and validate before the call. If the arguments are right, mend the tool's inputSchema.",
+			Title: "Arguments do not match inputSchema",
+			Why:   "The server must validate arguments and reject these: the model gets an error instead of a result.",
+			Fix:   "Give the model the schema as the server sent it, and validate before the call. If the arguments are right, fix the tool's inputSchema.",
 			URL:   "server/tools#calling-tools",
 			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, exDone)},
 			Bad:   Example{rev20251125, exToolCall(exTool, `{"n":"one"}`, `"result":{"content":[{"type":"text","text":"n must be an integer"}],"isError":true}`)},
@@ -40,16 +40,16 @@ var rulesTools = []rule{
 		kinds: kindRequest, methods: []string{mcp.MethodToolsCall}, dir: capture.ToServer,
 		check: func(v *view) {
 			if p := argumentProblems(v.call, v.msg.params, func(place string) bool { return v.redactedWithin("/params/arguments" + place) }); len(p) > 0 {
-				v.report("/params/arguments", "the arguments do not fit the inputSchema of %s: %s", show(stringValue(v.param("name"))), joinProblems(p)).with(v.call.tool.n)
+				v.report("/params/arguments", "the arguments do not match the inputSchema of %s: %s", show(stringValue(v.param("name"))), joinProblems(p)).with(v.call.tool.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "tools/arguments-accepted", Severity: Warning,
-			Title: "Arguments that inputSchema does not allow were accepted",
-			Why:   "Servers must validate the arguments of tools: what reaches the tool unchecked is the model's invention, or an attacker's.",
-			Fix:   "Validate against the tool's own inputSchema, and answer with isError and a text that says what is wrong.",
+			Title: "The server accepted arguments that do not match inputSchema",
+			Why:   "Servers must validate tool arguments: unchecked values come from a model, or from an attacker.",
+			Fix:   "Validate against the tool's inputSchema, and return isError with a text that says what is wrong.",
 			URL:   "server/tools",
 			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, exDone)},
 			Bad:   Example{rev20251125, exToolCall(exTool, `{}`, exDone)},
@@ -61,16 +61,16 @@ var rulesTools = []rule{
 				return
 			}
 			if p := argumentProblems(v.call, v.call.params, func(place string) bool { return overlaps(v.call.redacted, "/params/arguments"+place) }); len(p) > 0 {
-				v.report("", "the server took arguments that do not fit the inputSchema of %s: %s", show(stringValue(v.call.param("name"))), joinProblems(p)).with(v.call.n)
+				v.report("", "the server accepted arguments that do not match the inputSchema of %s: %s", show(stringValue(v.call.param("name"))), joinProblems(p)).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "tools/arguments-refused", Severity: Info, Revisions: hasURLElicitation,
-			Title: "Wrong arguments were answered with a JSON-RPC error",
-			Why:   "The model does not see protocol errors, so it cannot correct itself. Since $r4 an error in the arguments is a result with isError.",
-			Fix:   `Answer {"isError":true,"content":[…]} with a text that says what is wrong with the arguments.`,
+			Title: "Invalid arguments caused a JSON-RPC error",
+			Why:   "The model does not see protocol errors, so it cannot correct itself. Since $r4, invalid arguments cause a result with isError.",
+			Fix:   `Return {"isError":true,"content":[…]} with a text that says what is wrong with the arguments.`,
 			URL:   "server/tools",
 			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, exDone)},
 			Bad:   Example{rev20251125, exToolCall(exTool, `{}`, `"error":{"code":-32602,"message":"n is missing"}`)},
@@ -82,16 +82,16 @@ var rulesTools = []rule{
 				return
 			}
 			if p := argumentProblems(v.call, v.call.params, func(place string) bool { return overlaps(v.call.redacted, "/params/arguments"+place) }); len(p) > 0 {
-				v.report("/error", "the arguments do not fit (%s), and the answer is an error that models do not see", joinProblems(p)).with(v.call.n)
+				v.report("/error", "the arguments do not match (%s), and the response is an error that models do not see", joinProblems(p)).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "tools/output-schema", Severity: Error, Revisions: hasStructuredOutput,
-			Title: "structuredContent is not what outputSchema promises",
+			Title: "structuredContent does not match outputSchema",
 			Why:   "Clients validate it and drop the result; programs that rely on the schema break.",
-			Fix:   "Return what outputSchema says, or fix outputSchema.",
+			Fix:   "Return a value that matches outputSchema, or fix outputSchema.",
 			URL:   "server/tools#output-schema",
 			Good:  Example{rev20251125, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"n":1}}`)},
 			Bad:   Example{rev20251125, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)},
@@ -104,16 +104,16 @@ var rulesTools = []rule{
 			}
 			problems := visible(v.call.tool.outputValidator().validate(content), func(place string) bool { return v.redactedWithin("/result/structuredContent" + place) })
 			if len(problems) > 0 {
-				v.report("/result/structuredContent", "structuredContent does not fit the outputSchema of %s: %s", show(stringValue(v.call.param("name"))), joinProblems(problems)).with(v.call.tool.n)
+				v.report("/result/structuredContent", "structuredContent does not match the outputSchema of %s: %s", show(stringValue(v.call.param("name"))), joinProblems(problems)).with(v.call.tool.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "tools/structured-missing", Severity: Error, Revisions: hasStructuredOutput,
-			Title: "A tool with an outputSchema returned nothing structured",
-			Why:   "The schema is a promise: clients look for structuredContent and refuse a result without it.",
-			Fix:   "Return structuredContent, unless the result is an error, or take outputSchema away.",
+			Title: "A tool with an outputSchema returned no structuredContent",
+			Why:   "Clients rely on the schema: they expect structuredContent and reject a result without it.",
+			Fix:   "Return structuredContent, unless the result is an error, or remove outputSchema.",
 			URL:   "server/tools#output-schema",
 			Good:  Example{rev20251125, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"no such thing"}],"isError":true}`)},
 			Bad:   Example{rev20251125, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}]}`)},
@@ -121,15 +121,15 @@ var rulesTools = []rule{
 		kinds: kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.complete() && !isTrue(v.result("isError")) && v.result("structuredContent") == nil && v.result("task") == nil && v.call.tool != nil && v.call.tool.output {
-				v.report("/result", "%s has an outputSchema, and this result has no structuredContent", show(stringValue(v.call.param("name")))).with(v.call.tool.n)
+				v.report("/result", "%s has an outputSchema, but this result has no structuredContent", show(stringValue(v.call.param("name")))).with(v.call.tool.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "tools/structured-only", Severity: Warning, Revisions: hasStructuredOutput,
-			Title: "structuredContent without a text",
-			Why:   "Older clients, and many models, see only content: for them the result is empty.",
+			Title: "structuredContent without text content",
+			Why:   "Older clients and many models read only content: for them the result is empty.",
 			Fix:   "Put the same JSON into a text block of content.",
 			URL:   "server/tools#tool-result",
 			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"n":1}}`)},
@@ -143,15 +143,15 @@ var rulesTools = []rule{
 			for range elements(v.result("content")) {
 				return
 			}
-			v.report("/result/content", "the result has structuredContent, and nothing in content")
+			v.report("/result/content", "the result has structuredContent, but content is empty")
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "tools/unknown", Severity: Warning,
-			Title: "A call of a tool that the server does not list",
-			Why:   "The model has made the name up, or the host uses an old list.",
-			Fix:   "Call what tools/list shows, and ask again when notifications/tools/list_changed comes.",
+			Title: "A call to a tool that the server does not list",
+			Why:   "The model invented the name, or the host uses an outdated list.",
+			Fix:   "Call only tools in tools/list, and list them again after notifications/tools/list_changed.",
 			URL:   "server/tools#calling-tools",
 			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, exDone)},
 			Bad:   Example{rev20251125, exToolCall(`{"name":"sub","inputSchema":{"type":"object"}}`, `{}`, `"error":{"code":-32602,"message":"unknown tool: add"}`)},
@@ -166,9 +166,9 @@ var rulesTools = []rule{
 	{
 		Rule: Rule{
 			ID: "tools/unknown-as-result", Severity: Warning,
-			Title: "The call of an unknown tool was answered with a result",
-			Why:   "That a tool does not exist is an error of the protocol, -32602; isError is for tools that were run and failed.",
-			Fix:   "Answer with the error -32602.",
+			Title: "A call to an unknown tool got a result",
+			Why:   "An unknown tool is a protocol error, -32602; isError is for tools that ran and failed.",
+			Fix:   "Respond with error -32602.",
 			URL:   "server/tools",
 			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, exDone)},
 			Bad:   Example{rev20251125, exToolCall(`{"name":"sub","inputSchema":{"type":"object"}}`, `{}`, `"result":{"content":[{"type":"text","text":"unknown tool"}],"isError":true}`)},
@@ -177,7 +177,7 @@ var rulesTools = []rule{
 		kinds:        kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.complete() && isTrue(v.result("isError")) && unlisted(v, v.call) {
-				v.report("/result/isError", "%s is no tool of this server; the answer must be an error", show(stringValue(v.call.param("name")))).with(v.call.n)
+				v.report("/result/isError", "%s is not a tool of this server; the response must be an error", show(stringValue(v.call.param("name")))).with(v.call.n)
 			}
 		},
 	},

@@ -12,9 +12,9 @@ var rulesUtilities = []rule{
 	{
 		Rule: Rule{
 			ID: "progress/unknown-token", Severity: Error,
-			Title: "Progress under a token that nobody gave",
-			Why:   "Whoever gets it cannot tell what makes progress, and the user sees none.",
-			Fix:   "Copy progressToken from the request's _meta, with its type; without one, send no progress.",
+			Title: "A progress notification has an unknown token",
+			Why:   "The receiver cannot tell which request makes progress, and the user sees none.",
+			Fix:   "Copy progressToken from the request's _meta, including its type; if there is none, send no progress.",
 			URL:   "schema#progressnotificationparams",
 			Good:  Example{rev20251125, exProgress(`"t"`, exProgressed(`"t"`, "1"))},
 			Bad:   Example{rev20251125, exProgress(`1`, exProgressed(`"1"`, "1"))},
@@ -24,21 +24,21 @@ var rulesUtilities = []rule{
 			token := v.param("progressToken")
 			if x := v.exchange; x != nil && v.modern && x.call != nil && !x.call.paramsLost && x.call.method != mcp.MethodSubscriptionsListen && (isString(token) || isNumber(token)) {
 				if own := x.call.param("_meta", mcp.MetaProgressToken); idKey(own) != idKey(token) {
-					v.report("/params/progressToken", "the request of this stream has not brought the token %s", showJSON(token)).with(x.call.n)
+					v.report("/params/progressToken", "the request of this stream does not have the token %s", showJSON(token)).with(x.call.n)
 				}
 				return
 			}
 			if progressOf(v) == nil && (isString(token) || isNumber(token)) && len(token) <= maxPairedID && v.session.complete() && !v.session.restarted && !stateOf[progressTokens](&v.session.state).full {
-				v.report("/params/progressToken", "no request has brought the token %s", showJSON(token))
+				v.report("/params/progressToken", "no request has the token %s", showJSON(token))
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "progress/backwards", Severity: Error,
-			Title: "Progress that does not grow",
-			Why:   "Each notification must have a greater progress than the one before, also if the total is not known.",
-			Fix:   "Count what is done, and never start again under the same token.",
+			Title: "Progress does not increase",
+			Why:   "Each notification must have a greater progress than the previous one, even if the total is unknown.",
+			Fix:   "Count completed work, and never restart the count for the same token.",
 			URL:   "schema#progressnotificationparams",
 			Good:  Example{rev20251125, exProgress(`"t"`, exProgressed(`"t"`, "0.5")+exProgressed(`"t"`, "0.75"))},
 			Bad:   Example{rev20251125, exProgress(`"t"`, exProgressed(`"t"`, "0.75")+exProgressed(`"t"`, "0.5"))},
@@ -46,15 +46,15 @@ var rulesUtilities = []rule{
 		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
 		check: func(v *view) {
 			if p := progressOf(v); p != nil && p.n != 0 && p.done == 0 && isNumber(v.param("progress")) && notIncreasing(p.value, v.param("progress")) {
-				v.report("/params/progress", "progress is %s, and was %s before", showJSON(v.param("progress")), showJSON(p.value)).with(p.n)
+				v.report("/params/progress", "progress is %s; it was %s before", showJSON(v.param("progress")), showJSON(p.value)).with(p.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "progress/after-completion", Severity: Error,
-			Title: "Progress of a request that was answered",
-			Why:   "The token is gone with the answer; the peer drops the notification, or applies it to another request.",
+			Title: "Progress after the response",
+			Why:   "The token is invalid after the response; the peer drops the notification, or applies it to another request.",
 			Fix:   "Stop sending progress before the response is sent.",
 			URL:   "schema#progressnotificationparams",
 			Good:  Example{rev20251125, exProgress(`"t"`, exProgressed(`"t"`, "1"))},
@@ -63,16 +63,16 @@ var rulesUtilities = []rule{
 		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
 		check: func(v *view) {
 			if p := progressOf(v); p != nil && p.done != 0 && !p.task {
-				v.report("/params/progressToken", "the request with the token %s was answered before", showJSON(v.param("progressToken"))).with(p.done)
+				v.report("/params/progressToken", "the request with the token %s already has a response", showJSON(v.param("progressToken"))).with(p.done)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "progress/token-reused", Severity: Error,
-			Title: "A progress token that another request still uses",
-			Why:   "Progress can belong to either of the two.",
-			Fix:   "Give each request a token of its own; its id will do.",
+			Title: "A progress token is used by another pending request",
+			Why:   "Progress may belong to either request.",
+			Fix:   "Give each request a unique token; its id is enough.",
 			URL:   "basic#_meta",
 			Good:  Example{rev20251125, exProgress(`"t"`, "")},
 			Bad: Example{rev20251125, exProgress(`"t"`, `> {"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{"progressToken":"t"}}}
@@ -87,16 +87,16 @@ var rulesUtilities = []rule{
 			}
 			p := stateOf[progressTokens](&v.session.state).live[tokenKey{v.e.Dir, idKey(token)}]
 			if p != nil && p.done == 0 && p.call.canceled == 0 && v.session.completeSince(p.call.n) && !v.session.restarted {
-				v.report("/params/_meta/progressToken", "the token %s is that of a request for %s which has no answer yet", showJSON(token), show(p.call.method)).with(p.call.n)
+				v.report("/params/_meta/progressToken", "the token %s belongs to a pending request for %s", showJSON(token), show(p.call.method)).with(p.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "cancel/unknown-request", Severity: Error,
-			Title: "A cancellation of a request that was never sent",
-			Why:   "Only one's own requests can be cancelled. What should stop goes on.",
-			Fix:   "Copy the id of the request, with its type.",
+			Title: "A cancellation for an unknown request",
+			Why:   "A side can only cancel its own requests. The work continues.",
+			Fix:   "Copy the id of the request, including its type.",
 			URL:   "schema#cancellednotificationparams",
 			Good:  Example{rev20251125, exCancel("1")},
 			Bad:   Example{rev20251125, exCancel(`"1"`)},
@@ -111,16 +111,16 @@ var rulesUtilities = []rule{
 				return
 			}
 			if !s.ids[v.e.Dir].has(idKey(id), v.checker.seed) && !s.ids[v.e.Dir].full() {
-				v.report("/params/requestId", "its sender has sent no request with the id %s", showJSON(id))
+				v.report("/params/requestId", "the sender has sent no request with the id %s", showJSON(id))
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "cancel/answered", Severity: Info,
-			Title: "A cancelled request was answered",
-			Why:   "Usually the two have crossed on the way. If it is always so, the server does not act on cancellations.",
-			Fix:   "Stop the work when notifications/cancelled comes, and send no response.",
+			Title: "A cancelled request got a response",
+			Why:   "Usually the two crossed on the wire. If it always happens, the server ignores cancellations.",
+			Fix:   "Stop the work when notifications/cancelled arrives, and send no response.",
 			URL:   "schema#cancellednotificationparams",
 			Good:  Example{rev20251125, exCancel("1")},
 			Bad:   Example{rev20251125, exCancel("1") + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`},
@@ -128,16 +128,16 @@ var rulesUtilities = []rule{
 		kinds: kindResponse,
 		check: func(v *view) {
 			if v.call != nil && v.call.canceled != 0 && v.call.method != mcp.MethodSubscriptionsListen {
-				v.report("/id", "the request was cancelled before").with(v.call.canceled)
+				v.report("/id", "the request was cancelled earlier").with(v.call.canceled)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "cancel/progress-after", Severity: Warning,
-			Title: "Progress of a request that was cancelled long before",
-			Why:   "The server goes on with work that nobody wants.",
-			Fix:   "Stop the work when notifications/cancelled comes, and send nothing more for the request.",
+			Title: "Progress long after a cancellation",
+			Why:   "The server continues work that is no longer needed.",
+			Fix:   "Stop the work when notifications/cancelled arrives, and send nothing more for the request.",
 			URL:   "schema#cancellednotificationparams",
 			Good:  Example{rev20251125, exCanceled + exProgressed("1", "2")},
 			Bad:   Example{rev20251125, exCanceled + "wait 10s\n" + exProgressed("1", "2")},
@@ -145,16 +145,16 @@ var rulesUtilities = []rule{
 		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
 		check: func(v *view) {
 			if p := progressOf(v); p != nil && p.call.canceled != 0 && v.e.T-p.call.canceledT > 5*time.Second {
-				v.report("", "the request was cancelled %s before", (v.e.T - p.call.canceledT).Round(time.Second)).with(p.call.canceled)
+				v.report("", "the request was cancelled %s earlier", (v.e.T - p.call.canceledT).Round(time.Second)).with(p.call.canceled)
 			}
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "cancel/by-server", Severity: Error, Revisions: modernRevisions,
-			Title: "A cancellation of the server that ends no subscription",
-			Why:   "Servers send no requests, so there is nothing of theirs to cancel; they may only end a subscription.",
-			Fix:   "Answer the request with an error instead.",
+			Title: "The server cancels a request that is not a subscription",
+			Why:   "Servers send no requests, so they have none to cancel; they may only end a subscription.",
+			Fix:   "Respond to the request with an error instead.",
 			URL:   "basic/patterns/cancellation",
 			Good: Example{rev20260728, discovered + exListen + `< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":2}}}`},
@@ -173,9 +173,9 @@ var rulesUtilities = []rule{
 	{
 		Rule: Rule{
 			ID: "logging/below-level", Severity: Warning,
-			Title: "A log message below the level that was asked for",
-			Why:   "The client asked for less, and gets what it has to sort out.",
-			Fix:   "Compare by severity: debug is the least, emergency the most.",
+			Title: "A log message is below the requested level",
+			Why:   "The client requested fewer messages, and must filter them itself.",
+			Fix:   "Compare severities: debug is the lowest, emergency the highest.",
 			URL:   "schema#loggingmessagenotificationparams",
 			Good:  Example{rev20251125, exLog("error", "critical")},
 			Bad:   Example{rev20251125, exLog("error", "warning")},
@@ -186,9 +186,9 @@ var rulesUtilities = []rule{
 	{
 		Rule: Rule{
 			ID: "logging/not-asked", Severity: Error, Revisions: modernRevisions,
-			Title: "A log message that no request asked for",
+			Title: "A log message that no request enabled",
 			Why:   "Log messages belong to a request whose metadata has a logLevel, and come before its response.",
-			Fix:   "Send notifications/message only while such a request is under way; write all else to standard error.",
+			Fix:   "Send notifications/message only while such a request is pending; write other logs to standard error.",
 			URL:   "schema#loggingmessagenotificationparams",
 			Good:  Example{rev20260728, discovered + exModernLog(`,"io.modelcontextprotocol/logLevel":"info"`)},
 			Bad:   Example{rev20260728, discovered + exModernLog("")},
@@ -199,7 +199,7 @@ var rulesUtilities = []rule{
 				return
 			}
 			if level, known := askedLevel(v); known && level == mcp.LevelNone {
-				v.report("", "no request that is under way has a logLevel")
+				v.report("", "no pending request has a logLevel")
 			}
 		},
 	},
@@ -300,12 +300,12 @@ func checkLogLevel(v *view) {
 	}
 	if v.modern {
 		if level, known := askedLevel(v); known && level != mcp.LevelNone && got < level && v.session.initializeResult == 0 {
-			v.report("/params/level", "the level is %s, and %s was asked for", showJSON(v.param("level")), level)
+			v.report("/params/level", "the level is %s, but %s was requested", showJSON(v.param("level")), level)
 		}
 		return
 	}
 	if set := stateOf[logLevel](&v.session.state); set.n != 0 && got < set.level && !pendingLevel(v.session) {
-		v.report("/params/level", "the level is %s, and %s was asked for", showJSON(v.param("level")), set.level).with(set.n)
+		v.report("/params/level", "the level is %s, but %s was requested", showJSON(v.param("level")), set.level).with(set.n)
 	}
 }
 

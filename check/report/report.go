@@ -225,7 +225,7 @@ func Text(w io.Writer, r *Report, opts *TextOptions) error {
 			b.WriteByte('\n')
 		}
 		if sdk := g.sdk(); sdk != "" {
-			b.WriteString("  " + opts.paint("2", "The "+sdk+" does this in all servers built with it; it is not this server's own code.") + "\n")
+			b.WriteString("  " + opts.paint("2", "The "+sdk+" does this in all servers built with it; it is not this server's code.") + "\n")
 		}
 		b.WriteString("  " + opts.paint("32", "fix:") + " " + g.rule.Fix + "\n  " + opts.paint("2", g.rule.URL) + "\n\n")
 	}

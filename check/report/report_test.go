@@ -52,9 +52,9 @@ func TestText(t *testing.T) {
 	if err := report.Text(&b, reportOf(t, "jsonrpc/unknown-id"), nil); err != nil {
 		t.Fatal(err)
 	}
-	want := `error jsonrpc/unknown-id: A response to no request
+	want := `error jsonrpc/unknown-id: A response matches no request
   event 5, to the client, id "1", 2025-11-25, /id
-    no request has the id "1"; the one that waits has 1, which is not the same
+    no request has the id "1"; the pending request has 1, which is a different id
   fix: Copy the id of the request, byte for byte.
   https://modelcontextprotocol.io/specification/2025-11-25/basic
 
@@ -99,7 +99,7 @@ func TestJSON(t *testing.T) {
 	want := map[string]any{
 		"findings": []any{map[string]any{
 			"rule": "jsonrpc/unknown-id", "severity": "error", "source": "a b.mcpcap.ndjson", "capture": "example", "event": 5.0, "dir": "s2c", "id": `"1"`,
-			"revision": "2025-11-25", "pointer": "/id", "message": `no request has the id "1"; the one that waits has 1, which is not the same`,
+			"revision": "2025-11-25", "pointer": "/id", "message": `no request has the id "1"; the pending request has 1, which is a different id`,
 			"fix": "Copy the id of the request, byte for byte.", "url": "https://modelcontextprotocol.io/specification/2025-11-25/basic",
 		}},
 		"summary": map[string]any{"errors": 1.0, "warnings": 0.0, "infos": 0.0, "events": 5.0, "sources": []any{"a b.mcpcap.ndjson"}},
@@ -178,7 +178,7 @@ func TestGitHub(t *testing.T) {
 	if err := report.GitHub(&b, r); err != nil {
 		t.Fatal(err)
 	}
-	want := "::error file=a b.mcpcap.ndjson,title=jsonrpc/unknown-id%3A A response to no request::event 5, to the client, id \"1\", 2025-11-25, /id: 100%25%0Aof%0Afix: " +
+	want := "::error file=a b.mcpcap.ndjson,title=jsonrpc/unknown-id%3A A response matches no request::event 5, to the client, id \"1\", 2025-11-25, /id: 100%25%0Aof%0Afix: " +
 		"Copy the id of the request, byte for byte.%0Ahttps://modelcontextprotocol.io/specification/2025-11-25/basic\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
@@ -221,8 +221,8 @@ func ExampleExplain() {
 	// jsonrpc/batch-empty (error, all revisions)
 	// A batch without messages
 	//
-	// Why: An empty array is not a message, and its sender waits for an answer that does not come.
-	// Fix: Send nothing instead.
+	// Why: An empty array is not a message, and its sender waits for a response that never arrives.
+	// Fix: Send nothing.
 	// https://www.jsonrpc.org/specification#batch
 	//
 	// Bad, in 2025-03-26:

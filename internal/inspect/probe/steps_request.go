@@ -69,7 +69,7 @@ var rulesAnswers = []check.Rule{
 	},
 	{
 		ID: "probe/invalid-cursor", Severity: check.Warning,
-		Title: "A cursor that the server never gave is answered with a result",
+		Title: "A cursor that the server never sent is answered with a result",
 		Why:   "A client whose cursor has gone stale is given some page, and the list it puts together has holes or doubles.",
 		Fix:   "Answer -32602 to cursors that do not exist.",
 		URL:   "server/utilities/pagination#error-handling",
