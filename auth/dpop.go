@@ -76,7 +76,7 @@ func newDPoPChecker(o *DPoPOptions) (*dpopChecker, error) {
 	if o.Nonces {
 		c.nonces, err = newNonces(o.NonceKeys)
 	} else if o.NonceKeys != nil {
-		err = errors.New("keys for nonces, but no nonces")
+		err = errors.New("nonce keys are set, but nonces are off")
 	}
 	return c, err
 }
@@ -84,7 +84,7 @@ func newDPoPChecker(o *DPoPOptions) (*dpopChecker, error) {
 // Errors of dpopChecker.check. It also returns ErrUnavailable and ErrReplayQuota.
 var (
 	errProof = errors.New("invalid DPoP proof")
-	errNonce = errors.New("a proof with another nonce is needed")
+	errNonce = errors.New("the proof needs another nonce")
 )
 
 func invalidProof(reason string) error { return fmt.Errorf("%w: %s", errProof, reason) }
@@ -110,14 +110,14 @@ func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) 
 		return false, err
 	}
 	if p.method != r.Method {
-		return false, invalidProof("htm is another method")
+		return false, invalidProof("htm is not the request's method")
 	}
 	if !sameURL(p.address, address) {
-		return false, invalidProof("htu is another URL")
+		return false, invalidProof("htu is not the request's URL")
 	}
 	hash := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare([]byte(p.ath), []byte(base64.RawURLEncoding.EncodeToString(hash[:]))) != 1 {
-		return false, invalidProof("ath is of another token")
+		return false, invalidProof("ath is not the token's hash")
 	}
 	if subtle.ConstantTimeCompare([]byte(p.thumbprint), []byte(thumbprint)) != 1 {
 		return false, invalidProof("the key is not the token's")
@@ -130,7 +130,7 @@ func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) 
 		}
 		staleNonce = !fresh
 	} else if d := now.Sub(p.issued); d > maxProofAge || d < -maxProofAge {
-		return false, invalidProof("iat is not now")
+		return false, invalidProof("iat is too far from the current time")
 	}
 	return staleNonce, c.checkReplay(r.Context(), p)
 }
@@ -144,7 +144,7 @@ func (c *dpopChecker) checkReplay(ctx context.Context, p *dpopProof) error {
 		return unavailable("replay cache", err)
 	}
 	if !first {
-		return invalidProof("it has been used")
+		return invalidProof("already used")
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (c *dpopChecker) parse(text string) (*dpopProof, error) {
 	}
 	head, claims, ok := parseJWT(text)
 	if !ok {
-		return nil, invalidProof("it is no signed JWT")
+		return nil, invalidProof("not a signed JWT")
 	}
 	if typ, _ := head.str("typ"); typ != "dpop+jwt" {
 		return nil, invalidProof("typ is not dpop+jwt")
@@ -167,11 +167,11 @@ func (c *dpopChecker) parse(text string) (*dpopProof, error) {
 	name, _ := head.str("alg")
 	alg := jose.SignatureAlgorithm(name)
 	if !slices.Contains(c.algorithms, alg) {
-		return nil, invalidProof("its algorithm is not accepted")
+		return nil, invalidProof("algorithm not accepted")
 	}
 	key, ok := parseKey(head["jwk"])
 	if !ok || key.alg != "" && key.alg != alg || !suitsAlgorithm(key.key, alg) {
-		return nil, invalidProof("it has no public key of its algorithm")
+		return nil, invalidProof("no public key for its algorithm")
 	}
 	p, err := parseProof(claims)
 	if err != nil {
@@ -179,14 +179,14 @@ func (c *dpopChecker) parse(text string) (*dpopProof, error) {
 	}
 	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{alg})
 	if err != nil {
-		return nil, invalidProof("it cannot be parsed")
+		return nil, invalidProof("malformed")
 	}
 	if _, err := signed.Verify(key.key); err != nil {
-		return nil, invalidProof("the signature is wrong")
+		return nil, invalidProof("invalid signature")
 	}
 	thumbprint, err := (&jose.JSONWebKey{Key: key.key}).Thumbprint(crypto.SHA256)
 	if err != nil {
-		return nil, invalidProof("its key has no thumbprint")
+		return nil, invalidProof("no thumbprint for its key")
 	}
 	p.thumbprint = base64.RawURLEncoding.EncodeToString(thumbprint)
 	return p, nil
@@ -208,10 +208,10 @@ func parseProof(claims claimSet) (*dpopProof, error) {
 	}
 	var ok bool
 	if p.issued, ok = claims.date("iat"); !ok || !claims.has("iat") {
-		return nil, invalidProof("it has no iat")
+		return nil, invalidProof("iat is missing")
 	}
 	if p.nonce, ok = claims.str("nonce"); claims.has("nonce") && !ok {
-		return nil, invalidProof("nonce is no string")
+		return nil, invalidProof("nonce is not a string")
 	}
 	return &p, nil
 }
@@ -276,7 +276,7 @@ func newNonces(keys [][]byte) (*nonces, error) {
 	n := &nonces{}
 	for _, k := range keys {
 		if len(k) < minNonceKey {
-			return nil, errors.New("a key for nonces has less than 32 bytes")
+			return nil, errors.New("a nonce key has less than 32 bytes")
 		}
 		n.keys = append(n.keys, slices.Clone(k))
 	}
@@ -336,7 +336,7 @@ var ErrReplayCacheFull = errors.New("replay cache is full")
 
 // ErrReplayQuota is the error of a [MemoryReplayCache] if the owner has too many keys. A [Guard]
 // answers it with status 429.
-var ErrReplayQuota = errors.New("too many proofs of one key")
+var ErrReplayQuota = errors.New("too many proofs with one key")
 
 // A MemoryReplayCache is a [ReplayCache] for one process. It never drops a key early: when it is
 // full, it records no more keys until one expires. One owner can use a sixteenth of it. Keys whose

@@ -420,7 +420,7 @@ func TestReplayQuota(t *testing.T) {
 		<-time.After(time.Minute)
 		once("third", "1")
 		want := []string{
-			"hog 0 true <nil>", "hog 1 true <nil>", "hog 2 true <nil>", "hog 3 true <nil>", "hog 4 false too many proofs of one key",
+			"hog 0 true <nil>", "hog 1 true <nil>", "hog 2 true <nil>", "hog 3 true <nil>", "hog 4 false too many proofs with one key",
 			"hog 0 false <nil>", "other 0 true <nil>", "hog 4 true <nil>", "other 1 true <nil>", "third 1 false replay cache is full", "third 1 true <nil>",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -68,7 +68,7 @@ func fetchBody(c *http.Client, req *http.Request) (body []byte, contentType stri
 		return nil, "", fmt.Errorf("%s: %w", req.URL.Host, err)
 	}
 	if len(body) > maxFetchBytes {
-		return nil, "", fmt.Errorf("%s: answer of more than %d bytes", req.URL.Host, maxFetchBytes)
+		return nil, "", fmt.Errorf("%s: response of more than %d bytes", req.URL.Host, maxFetchBytes)
 	}
 	contentType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	return body, contentType, nil
@@ -90,9 +90,9 @@ func checkEndpoint(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "":
-		return nil, fmt.Errorf("%q is no absolute URL", address)
+		return nil, fmt.Errorf("%q is not an absolute URL", address)
 	case u.User != nil:
-		return nil, errors.New("a URL has a user name or password")
+		return nil, errors.New("the URL has a user name or password")
 	case u.Fragment != "" || strings.Contains(address, "#"):
 		return nil, fmt.Errorf("%q has a fragment", address)
 	case u.Scheme == "https", u.Scheme == "http" && isLocalhost(u.Hostname()):

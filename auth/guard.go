@@ -133,10 +133,10 @@ func checkGuardTexts(o *GuardOptions) error {
 		return fmt.Errorf("auth: %w", err)
 	}
 	if slices.Contains(o.RequiredScopes, "offline_access") || slices.Contains(o.ScopesSupported, "offline_access") {
-		return errors.New("auth: offline_access is between clients and authorization servers, no resource asks for it")
+		return errors.New("auth: a resource must not require the scope offline_access, which is for authorization servers")
 	}
 	if strings.ContainsFunc(o.Realm, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
-		return errors.New("auth: the realm has characters that do not fit into a header")
+		return errors.New("auth: the realm has characters that a header cannot contain")
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func CanonicalResource(address string) (string, error) {
 	path := u.EscapedPath()
 	for segment := range strings.SplitSeq(u.Path, "/") {
 		if segment == "." || segment == ".." {
-			return "", errors.New("auth: resource: the URL's path has dots as a segment")
+			return "", errors.New("auth: resource: the URL's path has a dot segment")
 		}
 	}
 	return canonicalOrigin(u) + strings.TrimRight(path, "/"), nil
@@ -196,7 +196,7 @@ func remoteAddr(r *http.Request) netip.Addr {
 // Protect returns a handler that passes requests with a valid token to next. It answers the others:
 //
 //   - 401 without a token, or with an invalid token or proof,
-//   - 400 for malformed requests: several Authorization headers, a token in the query, a text that
+//   - 400 for malformed requests: more than one Authorization header, a token in the query, a text that
 //     cannot be a token,
 //   - 403 if one of [GuardOptions.RequiredScopes] is missing,
 //   - 429 after too many failures, see [FailureLimit],
@@ -252,9 +252,9 @@ func (g *Guard) admit(r *http.Request) (admission, *rejection) {
 	}
 	p, err := g.verify(r.Context(), token)
 	if err == nil && s == schemeBearer && p.KeyThumbprint != "" {
-		err = invalid("it is bound to a key, but came without a proof")
+		err = invalid("the token is bound to a key, but the request has no proof")
 	} else if err == nil && s == schemeDPoP && p.KeyThumbprint == "" {
-		err = invalid("it came with a proof, but is not bound to a key")
+		err = invalid("the request has a proof, but the token is not bound to a key")
 	}
 	if err != nil {
 		if !errors.Is(err, ErrInvalidToken) {
@@ -292,7 +292,7 @@ func (g *Guard) verify(ctx context.Context, token string) (*Principal, error) {
 	case found == nil:
 		return nil, errNoPrincipal
 	case !found.Expires.IsZero() && !time.Now().Before(found.Expires):
-		return nil, invalid("it has expired")
+		return nil, invalid("token has expired")
 	}
 	p := *found
 	p.hierarchy = g.hierarchy
@@ -326,10 +326,10 @@ func (g *Guard) credentials(r *http.Request) (scheme, string, *rejection) {
 	if r.URL.RawQuery != "" {
 		query, err := url.ParseQuery(r.URL.RawQuery)
 		if query.Has("access_token") {
-			return malformed(errors.New("a token in the query"))
+			return malformed(errors.New("token in the query"))
 		}
 		if err != nil && strings.Contains(r.URL.RawQuery, "access_token") {
-			return malformed(errors.New("a query that cannot be parsed"))
+			return malformed(errors.New("malformed query"))
 		}
 	}
 	headers := r.Header.Values("Authorization")
@@ -337,7 +337,7 @@ func (g *Guard) credentials(r *http.Request) (scheme, string, *rejection) {
 		return "", "", &rejection{status: http.StatusUnauthorized, err: ErrUnauthenticated}
 	}
 	if len(headers) > 1 {
-		return malformed(errors.New("several Authorization headers"))
+		return malformed(errors.New("more than one Authorization header"))
 	}
 	s, token, err := parseAuthorization(headers[0])
 	if err != nil {
@@ -345,7 +345,7 @@ func (g *Guard) credentials(r *http.Request) (scheme, string, *rejection) {
 	}
 	offered := s == schemeBearer && (g.dpop == nil || !g.dpop.required) || s == schemeDPoP && g.dpop != nil
 	if !offered {
-		return "", "", &rejection{status: http.StatusUnauthorized, err: errors.New("another scheme of authorization")}
+		return "", "", &rejection{status: http.StatusUnauthorized, err: errors.New("unsupported authorization scheme")}
 	}
 	return s, token, nil
 }
@@ -362,10 +362,10 @@ func parseAuthorization(header string) (scheme, string, error) {
 	}
 	token = strings.TrimLeft(token, " ")
 	if len(token) > maxToken {
-		return "", "", fmt.Errorf("a token of more than %d bytes", maxToken)
+		return "", "", fmt.Errorf("token of more than %d bytes", maxToken)
 	}
 	if !validToken(token) {
-		return "", "", errors.New("a text that cannot be a token")
+		return "", "", errors.New("malformed token")
 	}
 	return known[i], token, nil
 }
@@ -511,7 +511,7 @@ func (g *Guard) logRejection(r *http.Request, f *rejection) {
 		g.log.WarnContext(r.Context(), "cannot verify token", "error", f.err)
 		return
 	}
-	g.log.DebugContext(r.Context(), "request refused", "status", f.status, "code", f.code, "error", f.err)
+	g.log.DebugContext(r.Context(), "request rejected", "status", f.status, "code", f.code, "error", f.err)
 }
 
 // challenges returns the values of WWW-Authenticate. The scheme of the request comes first, and

@@ -93,9 +93,9 @@ func NewIntrospection(o *IntrospectionOptions) (*Introspection, error) {
 	}
 	switch {
 	case len(v.opts.Audiences) == 0:
-		return nil, errors.New("auth: introspection: a token must be for somebody: no audiences")
+		return nil, errors.New("auth: introspection: no audiences: name at least one that tokens must have")
 	case o.ClientID == "" || o.ClientSecret.IsZero():
-		return nil, errors.New("auth: introspection needs credentials of this server's own")
+		return nil, errors.New("auth: introspection needs credentials of this server")
 	case o.CacheTTL == 0 || o.CacheTTL > maxIntrospectionCache:
 		v.opts.CacheTTL = maxIntrospectionCache
 	}
@@ -181,7 +181,7 @@ func (in *Introspection) introspect(ctx context.Context, token string) (*Princip
 	}
 	answer, ok := parseObject(body)
 	if !ok || contentType != "application/json" {
-		return nil, unavailable("introspection", errors.New("the answer is no JSON object"))
+		return nil, unavailable("introspection", errors.New("the response is not a JSON object"))
 	}
 	return in.principalOf(answer)
 }
@@ -191,15 +191,15 @@ func (in *Introspection) principalOf(answer claimSet) (*Principal, error) {
 	switch active := string(answer["active"]); active {
 	case "true":
 	case "false":
-		return nil, invalid("it is not active")
+		return nil, invalid("token is not active")
 	default:
-		return nil, unavailable("introspection", errors.New("the answer does not say whether the token is active"))
+		return nil, unavailable("introspection", errors.New("the response does not say whether the token is active"))
 	}
 	if iss, _ := answer.str("iss"); iss != in.opts.Issuer && !(in.opts.IssuerOptional && !answer.has("iss")) {
-		return nil, invalid("it is from another issuer")
+		return nil, invalid("wrong issuer")
 	}
 	if aud, _ := answer.strs("aud"); !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(in.opts.Audiences, a) }) {
-		return nil, invalid("it is for somebody else")
+		return nil, invalid("wrong audience")
 	}
 	expires, reason := answer.checkDates(time.Now(), maxLeeway/2)
 	if reason != "" {
@@ -209,14 +209,14 @@ func (in *Introspection) principalOf(answer claimSet) (*Principal, error) {
 	p.Subject, _ = answer.str("sub")
 	p.ClientID, _ = answer.str("client_id")
 	if p.Subject == "" && p.ClientID == "" {
-		return nil, invalid("it is nobody's")
+		return nil, invalid("no subject and no client id")
 	}
 	var ok bool
 	if p.KeyThumbprint, ok = answer.confirmation(); !ok {
-		return nil, invalid("it is bound in a way that cannot be checked")
+		return nil, invalid("unsupported binding of the token")
 	}
 	if kind, _ := answer.str("token_type"); strings.EqualFold(kind, string(schemeDPoP)) && p.KeyThumbprint == "" {
-		return nil, invalid("it is bound to a key that is not told")
+		return nil, invalid("the token is bound to an unknown key")
 	}
 	return p, nil
 }

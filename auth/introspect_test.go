@@ -59,7 +59,7 @@ func TestIntrospection(t *testing.T) {
 		{"active by another name", map[string]any{"active": nil, "Active": true}, auth.ErrUnavailable},
 		{"another audience", map[string]any{"aud": "https://other.example"}, auth.ErrInvalidToken},
 		{"no audience", map[string]any{"aud": nil}, auth.ErrInvalidToken},
-		{"another issuer", map[string]any{"iss": "https://other.example"}, auth.ErrInvalidToken},
+		{"wrong issuer", map[string]any{"iss": "https://other.example"}, auth.ErrInvalidToken},
 		{"no issuer", map[string]any{"iss": nil}, auth.ErrInvalidToken},
 		{"expired", map[string]any{"exp": time.Now().Add(-time.Second).Unix()}, auth.ErrInvalidToken},
 		{"expiry is null", map[string]any{"exp": null}, auth.ErrInvalidToken},

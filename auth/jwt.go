@@ -95,7 +95,7 @@ func parseAlgorithms(names []string) ([]jose.SignatureAlgorithm, error) {
 		case jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384, jose.RS512:
 			algorithms = append(algorithms, a)
 		default:
-			return nil, fmt.Errorf("%q is no signature algorithm with a public key that is known here", name)
+			return nil, fmt.Errorf("%q is not a supported signature algorithm with a public key", name)
 		}
 	}
 	return algorithms, nil
@@ -111,7 +111,7 @@ func NewJWT(o *JWTOptions) (*JWT, error) {
 		return nil, fmt.Errorf("auth: issuer: %w", err)
 	}
 	if len(j.audiences) == 0 {
-		return nil, errors.New("auth: a token must be for somebody: no audiences")
+		return nil, errors.New("auth: no audiences: name at least one that tokens must have")
 	}
 	if o.JWKSURL != "" {
 		if _, err := checkEndpoint(o.JWKSURL); err != nil {
@@ -128,7 +128,7 @@ func NewJWT(o *JWTOptions) (*JWT, error) {
 	case o.Leeway < 0:
 		j.leeway = 0
 	case o.Leeway > maxLeeway:
-		return nil, fmt.Errorf("auth: a leeway of %v is more than %v", o.Leeway, maxLeeway)
+		return nil, fmt.Errorf("auth: the leeway %v is more than %v", o.Leeway, maxLeeway)
 	}
 	switch {
 	case o.Strict:
@@ -146,10 +146,10 @@ func NewJWT(o *JWTOptions) (*JWT, error) {
 func (j *JWT) Verify(ctx context.Context, token string) (*Principal, error) {
 	head, claims, ok := parseJWT(token)
 	if !ok {
-		return nil, invalid("it is no signed JWT")
+		return nil, invalid("not a signed JWT")
 	}
 	if iss, _ := claims.str("iss"); iss != j.issuer {
-		return nil, invalid("it is from another issuer")
+		return nil, invalid("wrong issuer")
 	}
 	p, err := j.verify(ctx, token, head, claims)
 	if err != nil {
@@ -191,7 +191,7 @@ func (j *JWT) verify(ctx context.Context, token string, head, claims claimSet) (
 	}
 	kid, ok := head.str("kid")
 	if head.has("kid") && !ok {
-		return nil, invalid("kid is no string")
+		return nil, invalid("kid is not a string")
 	}
 	keys, err := j.keys.find(ctx, kid, alg)
 	if err != nil {
@@ -199,14 +199,14 @@ func (j *JWT) verify(ctx context.Context, token string, head, claims claimSet) (
 	}
 	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{alg})
 	if err != nil {
-		return nil, invalid("it cannot be parsed")
+		return nil, invalid("malformed")
 	}
 	for _, k := range keys {
 		if _, err := signed.Verify(k.key); err == nil {
 			return p, nil
 		}
 	}
-	return nil, invalid("the signature is wrong")
+	return nil, invalid("invalid signature")
 }
 
 // checkHeader returns the algorithm, or the reason why the header is rejected. It does not use keys
@@ -216,7 +216,7 @@ func (j *JWT) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason stri
 	name, _ := head.str("alg")
 	alg := jose.SignatureAlgorithm(name)
 	if !slices.Contains(j.algorithms, alg) {
-		return "", "its algorithm is not accepted"
+		return "", "algorithm not accepted"
 	}
 	for _, name := range []string{"crit", "b64", "jwk", "zip", "enc"} {
 		if head.has(name) {
@@ -228,10 +228,10 @@ func (j *JWT) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason stri
 	switch {
 	case typ == "at+jwt":
 	case j.strict:
-		return "", "its type is not at+jwt"
+		return "", "typ is not at+jwt"
 	case !head.has("typ"), ok && typ == "jwt":
 	default:
-		return "", "its type is not that of an access token"
+		return "", "typ is not that of an access token"
 	}
 	return alg, ""
 }
@@ -239,17 +239,17 @@ func (j *JWT) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason stri
 // checkClaims returns the principal of the claims, or the reason why they are invalid.
 func (j *JWT) checkClaims(claims claimSet) (_ *Principal, reason string) {
 	if aud, _ := claims.strs("aud"); !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(j.audiences, a) }) {
-		return nil, "it is for somebody else"
+		return nil, "wrong audience"
 	}
 	if !claims.has("exp") {
-		return nil, "it has no exp"
+		return nil, "exp is missing"
 	}
 	expires, reason := claims.checkDates(time.Now(), j.leeway)
 	if reason != "" {
 		return nil, reason
 	}
 	if jti, _ := claims.str("jti"); j.strict && (jti == "" || !claims.has("iat")) {
-		return nil, "it has no jti or iat"
+		return nil, "jti or iat is missing"
 	}
 	p := &Principal{Issuer: j.issuer, Expires: expires, Scopes: claims.scopes(), Claims: map[string]json.RawMessage(claims)}
 	p.Subject, _ = claims.str("sub")
@@ -260,11 +260,11 @@ func (j *JWT) checkClaims(claims claimSet) (_ *Principal, reason string) {
 		}
 	}
 	if p.Subject == "" || p.ClientID == "" {
-		return nil, "it has no sub or no client id"
+		return nil, "sub or client id is missing"
 	}
 	var ok bool
 	if p.KeyThumbprint, ok = claims.confirmation(); !ok {
-		return nil, "it is bound in a way that cannot be checked"
+		return nil, "unsupported binding of the token"
 	}
 	return p, ""
 }
@@ -365,7 +365,7 @@ func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorit
 	l := s.lookup(kid, alg)
 	if len(l.found) > 0 && l.stale && l.mayFetch && s.tryRefresh(ctx) {
 		if l = s.lookup(kid, alg); len(l.found) == 0 && l.usable {
-			return nil, invalid("its key has been withdrawn")
+			return nil, invalid("key has been withdrawn")
 		}
 	}
 	if len(l.found) > 0 {
@@ -385,9 +385,9 @@ func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorit
 	case len(l.found) > 0:
 		return l.found, nil
 	case l.err != nil: // it may be a new key
-		return nil, unavailable("keys of the issuer", l.err)
+		return nil, unavailable("loading the issuer's keys", l.err)
 	}
-	return nil, invalid("its key is not known")
+	return nil, invalid("unknown key")
 }
 
 // tryRefresh fetches the keys, unless another goroutine does. It reports whether it did.
@@ -451,10 +451,10 @@ func (s *keySet) discover(ctx context.Context) (string, error) {
 		}
 		doc, ok := parseObject(text)
 		if !ok {
-			return "", errors.New("the issuer's metadata is no JSON object")
+			return "", errors.New("the issuer's metadata is not a JSON object")
 		}
 		if iss, _ := doc.str("issuer"); iss != s.issuer {
-			return "", errors.New("the issuer's metadata is of another issuer")
+			return "", errors.New("the issuer's metadata names another issuer")
 		}
 		keys, _ := doc.str("jwks_uri")
 		u, err := checkEndpoint(keys)
@@ -489,7 +489,7 @@ func metadataURLs(issuer string) []string {
 func parseKeySet(text []byte) ([]publicKey, error) {
 	doc, ok := parseObject(text)
 	if !ok {
-		return nil, errors.New("the key set is no JSON object")
+		return nil, errors.New("the key set is not a JSON object")
 	}
 	var members []josejson.RawMessage
 	if err := josejson.Unmarshal(doc["keys"], &members); err != nil {
@@ -505,7 +505,7 @@ func parseKeySet(text []byte) ([]publicKey, error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("the key set has no key that can be used")
+		return nil, errors.New("the key set has no usable key")
 	}
 	return keys, nil
 }
@@ -658,14 +658,14 @@ func (c claimSet) date(name string) (t time.Time, ok bool) {
 func (c claimSet) checkDates(now time.Time, leeway time.Duration) (expires time.Time, reason string) {
 	exp, ok := c.date("exp")
 	if !ok {
-		return exp, "exp is no date"
+		return exp, "exp is not a date"
 	}
 	if c.has("exp") && !now.Before(exp) {
-		return exp, "it has expired"
+		return exp, "token has expired"
 	}
 	for _, name := range []string{"nbf", "iat"} {
 		if t, ok := c.date(name); !ok || t.After(now.Add(leeway)) {
-			return exp, name + " is in the future, or no date"
+			return exp, name + " is in the future, or not a date"
 		}
 	}
 	return exp, ""

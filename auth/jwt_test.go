@@ -74,32 +74,32 @@ func TestJWTRefused(t *testing.T) {
 		head, claims map[string]any
 		want         string
 	}{
-		{"audience of another", nil, map[string]any{"aud": "https://api.example.com"}, "for somebody else"},
-		{"audience with a slash", nil, map[string]any{"aud": rsResource + "/"}, "for somebody else"},
-		{"audience longer", nil, map[string]any{"aud": rsResource + "x"}, "for somebody else"},
-		{"no audience", nil, map[string]any{"aud": nil}, "for somebody else"},
-		{"audience with null", nil, map[string]any{"aud": []any{rsResource, json.RawMessage("null")}}, "for somebody else"},
-		{"issuer", nil, map[string]any{"iss": rsIssuer + "/"}, "another issuer"},
-		{"no issuer", nil, map[string]any{"iss": nil}, "another issuer"},
+		{"audience of another", nil, map[string]any{"aud": "https://api.example.com"}, "wrong audience"},
+		{"audience with a slash", nil, map[string]any{"aud": rsResource + "/"}, "wrong audience"},
+		{"audience longer", nil, map[string]any{"aud": rsResource + "x"}, "wrong audience"},
+		{"no audience", nil, map[string]any{"aud": nil}, "wrong audience"},
+		{"audience with null", nil, map[string]any{"aud": []any{rsResource, json.RawMessage("null")}}, "wrong audience"},
+		{"issuer", nil, map[string]any{"iss": rsIssuer + "/"}, "wrong issuer"},
+		{"no issuer", nil, map[string]any{"iss": nil}, "wrong issuer"},
 		{"expired", nil, map[string]any{"exp": now.Add(-time.Second).Unix()}, "has expired"},
-		{"no expiry", nil, map[string]any{"exp": nil}, "no exp"},
-		{"expiry is null", nil, map[string]any{"exp": json.RawMessage("null")}, "exp is no date"},
-		{"expiry is a text", nil, map[string]any{"exp": "4000000000"}, "exp is no date"},
-		{"expiry is huge", nil, map[string]any{"exp": json.RawMessage("1e300")}, "exp is no date"},
+		{"no expiry", nil, map[string]any{"exp": nil}, "exp is missing"},
+		{"expiry is null", nil, map[string]any{"exp": json.RawMessage("null")}, "exp is not a date"},
+		{"expiry is a text", nil, map[string]any{"exp": "4000000000"}, "exp is not a date"},
+		{"expiry is huge", nil, map[string]any{"exp": json.RawMessage("1e300")}, "exp is not a date"},
 		{"not yet", nil, map[string]any{"nbf": now.Add(45 * time.Second).Unix()}, "nbf"},
 		{"issued later", nil, map[string]any{"iat": now.Add(45 * time.Second).Unix()}, "iat"},
-		{"no subject", nil, map[string]any{"sub": nil}, "no sub"},
-		{"no client", nil, map[string]any{"client_id": nil}, "no client id"},
-		{"client is a number", nil, map[string]any{"client_id": 5, "azp": "app"}, "no client id"},
-		{"bound to a certificate", nil, map[string]any{"cnf": map[string]any{"x5t#S256": key.thumbprint(t)}}, "bound in a way"},
-		{"bound twice", nil, map[string]any{"cnf": map[string]any{"x5t#S256": "x", "jkt": key.thumbprint(t)}}, "bound in a way"},
-		{"bound to nothing", nil, map[string]any{"cnf": map[string]any{"jkt": "x"}}, "bound in a way"},
-		{"type of a proof", map[string]any{"typ": "dpop+jwt"}, nil, "its type"},
-		{"type is null", map[string]any{"typ": json.RawMessage("null")}, nil, "its type"},
+		{"no subject", nil, map[string]any{"sub": nil}, "sub or client id is missing"},
+		{"no client", nil, map[string]any{"client_id": nil}, "sub or client id is missing"},
+		{"client is a number", nil, map[string]any{"client_id": 5, "azp": "app"}, "sub or client id is missing"},
+		{"bound to a certificate", nil, map[string]any{"cnf": map[string]any{"x5t#S256": key.thumbprint(t)}}, "unsupported binding"},
+		{"bound twice", nil, map[string]any{"cnf": map[string]any{"x5t#S256": "x", "jkt": key.thumbprint(t)}}, "unsupported binding"},
+		{"bound to nothing", nil, map[string]any{"cnf": map[string]any{"jkt": "x"}}, "unsupported binding"},
+		{"type of a proof", map[string]any{"typ": "dpop+jwt"}, nil, "typ is not"},
+		{"type is null", map[string]any{"typ": json.RawMessage("null")}, nil, "typ is not"},
 		{"critical extension", map[string]any{"crit": []string{"exp"}}, nil, "crit"},
 		{"unencoded", map[string]any{"b64": true}, nil, "b64"},
 		{"brings its key", map[string]any{"jwk": other.jwk()}, nil, "jwk"},
-		{"unknown key", map[string]any{"kid": "k2"}, nil, "key is not known"},
+		{"unknown key", map[string]any{"kid": "k2"}, nil, "unknown key"},
 		{"key id is a number", map[string]any{"kid": 1}, nil, "kid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -536,7 +536,7 @@ func TestDiscovery(t *testing.T) {
 		name string
 		doc  any
 	}{
-		{"another issuer", map[string]any{"issuer": rsIssuer + "/", "jwks_uri": rsKeysURL}},
+		{"wrong issuer", map[string]any{"issuer": rsIssuer + "/", "jwks_uri": rsKeysURL}},
 		{"no issuer", map[string]any{"jwks_uri": rsKeysURL}},
 		{"no keys", map[string]any{"issuer": rsIssuer}},
 		{"keys by http", map[string]any{"issuer": rsIssuer, "jwks_uri": "http://login.example.com/keys"}},
@@ -584,5 +584,5 @@ func ExampleNewJWT() {
 	}
 	_, err = verifier.Verify(context.Background(), "not-a-jwt")
 	fmt.Println(errors.Is(err, auth.ErrInvalidToken), err)
-	// Output: true invalid token: it is no signed JWT
+	// Output: true invalid token: not a signed JWT
 }

@@ -203,7 +203,7 @@ func validScope(s string) bool {
 func checkScopes(scopes []string) error {
 	for _, s := range scopes {
 		if !validScope(s) {
-			return fmt.Errorf("%q cannot be a scope", s)
+			return fmt.Errorf("%q is not a valid scope", s)
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ var (
 	// ErrUnavailable means that a token could not be verified, because the issuer does not answer
 	// or a cache is full. It is answered with status 503, so that clients try again with the same
 	// token.
-	ErrUnavailable = errors.New("token cannot be verified at the moment")
+	ErrUnavailable = errors.New("token cannot be verified now")
 )
 
 // A Verifier checks whether a token is valid for this server, and returns its principal.
@@ -46,7 +46,7 @@ func AnyOf(verifiers ...Verifier) Verifier { return anyOf(verifiers) }
 type anyOf []Verifier
 
 func (a anyOf) Verify(ctx context.Context, token string) (*Principal, error) {
-	result := invalid("nobody knows it")
+	result := invalid("unknown token")
 	for _, v := range a {
 		p, err := v.Verify(ctx, token)
 		if err == nil && p != nil {
@@ -126,11 +126,11 @@ func NewStatic(tokens ...StaticToken) (*Static, error) {
 			err = checkScopes(t.Scopes)
 		}
 		if err == nil && t.Subject == "" {
-			err = errors.New("it has no subject")
+			err = errors.New("the subject is missing")
 		}
 		for _, e := range s.entries {
 			if e.digest == digest && err == nil {
-				err = errors.New("it is there twice")
+				err = errors.New("duplicate token")
 			}
 		}
 		if err != nil {
@@ -155,18 +155,18 @@ func (t StaticToken) LogValue() slog.Value { return slog.StringValue(t.Subject) 
 func (t StaticToken) digest() (d [sha256.Size]byte, err error) {
 	switch {
 	case (t.Token == "") == (t.SHA256 == ""):
-		return d, errors.New("either the token or its hash has to be given")
+		return d, errors.New("either the token or its hash is required")
 	case t.SHA256 != "":
 		b, err := hex.DecodeString(t.SHA256)
 		if err != nil || len(b) != len(d) {
 			// Do not return hex's error, which quotes the text.
-			return d, errors.New("the hash is no SHA-256 in hexadecimal digits")
+			return d, errors.New("the hash is not a SHA-256 in hexadecimal digits")
 		}
 		return [sha256.Size]byte(b), nil
 	case len(t.Token) < minStaticToken:
-		return d, fmt.Errorf("it is shorter than %d characters", minStaticToken)
+		return d, fmt.Errorf("token shorter than %d characters", minStaticToken)
 	case len(t.Token) > maxToken || !validToken(t.Token):
-		return d, errors.New("it has characters that a token cannot have, or is too long")
+		return d, errors.New("token has invalid characters, or is too long")
 	}
 	return sha256.Sum256([]byte(t.Token)), nil
 }
@@ -182,9 +182,9 @@ func (s *Static) Verify(_ context.Context, token string) (*Principal, error) {
 	}
 	switch {
 	case found == nil:
-		return nil, invalid("it is none of the fixed tokens")
+		return nil, invalid("not one of the fixed tokens")
 	case !found.Expires.IsZero() && !time.Now().Before(found.Expires):
-		return nil, invalid("it has expired")
+		return nil, invalid("token has expired")
 	}
 	return found, nil
 }

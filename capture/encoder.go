@@ -316,7 +316,7 @@ func gapEvent(n uint64, t time.Duration, g Gap) *Event {
 	return &Event{Kind: KindGap, N: n, T: t, Gap: &g}
 }
 
-func writeError(err error) error { return fmt.Errorf("writing the capture: %w", err) }
+func writeError(err error) error { return fmt.Errorf("write the capture: %w", err) }
 
 // A form is the way a line stores a payload.
 type form uint8

@@ -119,14 +119,14 @@ func (o *fileOut) checkFile(line []byte) error {
 	wasRemoved := o.removed
 	o.removed = true
 	if err := o.recreate(line); err != nil {
-		err = fmt.Errorf("%s: %w, and cannot be made again: %w", f.name, ErrRemoved, err)
+		err = fmt.Errorf("%s: %w, and cannot be created again: %w", f.name, ErrRemoved, err)
 		if !wasRemoved {
 			o.notice(err)
 		}
 		return err
 	}
 	o.removed = false
-	o.notice(fmt.Errorf("%s: %w; recording goes on in a new one", f.name, ErrRemoved))
+	o.notice(fmt.Errorf("%s: %w; recording continues in a new file", f.name, ErrRemoved))
 	return nil
 }
 
@@ -203,7 +203,7 @@ func Create(name string, opts *Options) (*File, error) {
 		z, err := zstd.NewWriter(f, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(zstdWindow))
 		if err != nil {
 			f.Close()
-			return nil, fmt.Errorf("compressing the capture: %w", err)
+			return nil, fmt.Errorf("compress the capture: %w", err)
 		}
 		c.comp = z
 	}
@@ -309,13 +309,13 @@ func decompress(src *bufio.Reader, packed io.Reader) (io.Reader, func(), error) 
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(packed)
 		if err != nil {
-			return nil, nil, fmt.Errorf("reading the capture: %w", err)
+			return nil, nil, fmt.Errorf("read the capture: %w", err)
 		}
 		return z, func() { z.Close() }, nil
 	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(64<<20))
 		if err != nil {
-			return nil, nil, fmt.Errorf("reading the capture: %w", err)
+			return nil, nil, fmt.Errorf("read the capture: %w", err)
 		}
 		return z, z.Close, nil
 	}

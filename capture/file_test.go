@@ -90,7 +90,7 @@ func TestRemovedFile(t *testing.T) {
 	}
 }
 
-// TestRemovedForGood: what cannot be made again is said once, and what was lost is counted.
+// TestRemovedForGood: what cannot be created again is said once, and what was lost is counted.
 func TestRemovedForGood(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is open cannot be removed")
@@ -126,7 +126,7 @@ func TestRemovedForGood(t *testing.T) {
 		if err := f.Close(); !errors.Is(err, capture.ErrRemoved) {
 			t.Errorf("Close: %v", err)
 		}
-		if len(notices) != 2 || !strings.Contains(notices[0].Error(), "cannot be made again") || !strings.Contains(notices[1].Error(), "goes on") {
+		if len(notices) != 2 || !strings.Contains(notices[0].Error(), "cannot be created again") || !strings.Contains(notices[1].Error(), "continues") {
 			t.Errorf("noticed %v", notices)
 		}
 		r, err := capture.Open(f.Name(), nil)

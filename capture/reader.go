@@ -37,7 +37,7 @@ var (
 	ErrVersion = errors.New("capture: written in a newer version of the format")
 	// ErrNotCapture is wrapped by the error for a file that does not begin like a capture: its
 	// first 64 KiB are part of one line that is not a JSON object.
-	ErrNotCapture = errors.New("capture: this is no capture")
+	ErrNotCapture = errors.New("capture: not a capture")
 	// ErrFollowCompressed is returned by Follow for a compressed capture, which cannot be read
 	// before it is complete.
 	ErrFollowCompressed = errors.New("capture: cannot follow a compressed file")
@@ -155,7 +155,7 @@ func (r *Reader) Events() iter.Seq2[*Event, error] {
 		for {
 			line, err := r.nextLine()
 			if err != nil && !isEOF(err) {
-				yield(nil, fmt.Errorf("reading the capture: %w", err))
+				yield(nil, fmt.Errorf("read the capture: %w", err))
 				return
 			}
 			e, bad := r.event(line, err != nil)
@@ -213,7 +213,7 @@ func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 				continue
 			}
 			if !isEOF(err) {
-				yield(nil, fmt.Errorf("reading the capture: %w", err))
+				yield(nil, fmt.Errorf("read the capture: %w", err))
 				return
 			}
 			timer.Reset(r.opts.Poll)
@@ -232,7 +232,7 @@ func (r *Reader) detectCompression() error {
 	}
 	if _, err := r.src.Peek(4); err != nil && r.src.Buffered() == 0 {
 		if !errors.Is(err, io.EOF) {
-			return fmt.Errorf("reading the capture: %w", err)
+			return fmt.Errorf("read the capture: %w", err)
 		}
 		return nil // nothing there yet; read will return io.EOF
 	}
@@ -421,7 +421,7 @@ func (r *Reader) event(line []byte, cut bool) (*Event, error) {
 	e := &r.ev
 	if h := e.Head; h != nil {
 		if h.Version > Version {
-			return nil, fmt.Errorf("%w: %d, where this is %d", ErrVersion, h.Version, Version)
+			return nil, fmt.Errorf("%w: %d; this program reads %d", ErrVersion, h.Version, Version)
 		}
 		r.head = h
 	}
@@ -445,7 +445,7 @@ func (r *Reader) gap(why string, size int64) *Event {
 	return &r.ev
 }
 
-var errNotEvent = errors.New("no event")
+var errNotEvent = errors.New("not an event")
 
 // lineDepth limits the nesting of a line, which contains a message.
 const lineDepth = 2 * jsonwire.DefaultMaxDepth

@@ -58,7 +58,7 @@ func TestCoverage(t *testing.T) {
 		if what != "+" {
 			for _, id := range spread(t, what) {
 				if covered[id] {
-					t.Errorf("coverage.txt: %s stands twice", id)
+					t.Errorf("coverage.txt: %s appears twice", id)
 				}
 				covered[id] = true
 			}

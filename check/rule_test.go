@@ -20,7 +20,7 @@ func TestDescriptions(t *testing.T) {
 	for _, r := range check.Rules() {
 		switch {
 		case !id.MatchString(r.ID) || seen[r.ID]:
-			t.Errorf("%s: the id is spelled wrong, or stands twice", r.ID)
+			t.Errorf("%s: the id is spelled wrong, or appears twice", r.ID)
 		case r.Title == "" || r.Why == "" || r.Fix == "" || !strings.HasPrefix(r.URL, "https://"):
 			t.Errorf("%s: something is not said", r.ID)
 		case strings.HasSuffix(r.Title, ".") || !strings.HasSuffix(r.Why, ".") || !strings.HasSuffix(r.Fix, "."):

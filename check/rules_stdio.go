@@ -201,7 +201,7 @@ func reportStray(v *view, b invalidLines, dir capture.Dir) {
 		if v.checker.counts[v.rule]+len(v.findings) > v.checker.limits.MaxPerRule {
 			return
 		}
-		f := v.add("", show(l.data)+" is no message")
+		f := v.add("", show(l.data)+" is not a message")
 		f.Event, f.Dir = l.n, dir
 	}
 }

@@ -242,7 +242,7 @@ func (cr *cachedRequest) do(ctx context.Context) (raw []byte, cached bool, err e
 		return raw, false, nil
 	}
 	if stored != nil && !cr.req.opts.fresh && ctx.Err() == nil && !IsPeer(err) && time.Now().Before(expires.Add(cr.c.opts.StaleIfError)) {
-		cr.c.log.Warn("server cannot be reached: a cached response has to do", "method", cr.req.method, "expired", expires, "error", err)
+		cr.c.log.Warn("server cannot be reached: using a cached response", "method", cr.req.method, "expired", expires, "error", err)
 		return stored, true, nil
 	}
 	return nil, false, err

@@ -153,7 +153,7 @@ func decodeCallResult(method string, text []byte, result any) error {
 		err = json.Unmarshal(text, v)
 	}
 	if err != nil {
-		return &ProtocolError{Method: method, Reason: "the result is not as expected", Err: err}
+		return &ProtocolError{Method: method, Reason: "unexpected result", Err: err}
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ type request struct {
 }
 
 // ErrTooManyRounds is wrapped by the error of a call that exceeds [Options.MaxRounds].
-var ErrTooManyRounds = errors.New("the server asks for input again and again")
+var ErrTooManyRounds = errors.New("too many input rounds")
 
 // roundTrip sends a request and returns the text of the result object. Its resultType is absent,
 // "complete", or one that a declared extension adds ("task"). roundTrip handles _meta, input
@@ -279,7 +279,7 @@ func (ac *activeCall) handleFailure(ctx context.Context, conn *connection, neg *
 		return err
 	}
 	if errors.Is(err, jsonrpc.ErrMalformed) {
-		return &ProtocolError{Method: ac.req.method, Reason: "the response is no JSON-RPC response", Err: err}
+		return &ProtocolError{Method: ac.req.method, Reason: "the response is not a JSON-RPC response", Err: err}
 	}
 	if !isConnectionLost(err) {
 		return err
@@ -336,10 +336,10 @@ func (ac *activeCall) reprobe(ctx context.Context, conn *connection, neg *negoti
 	if ctx.Err() != nil {
 		return err
 	}
-	ac.c.log.Warn("the server is not as modern as it was said to be", "error", probeErr)
+	ac.c.log.Warn("the server does not support the revision of Options.Profile", "error", probeErr)
 	conn.retire(nil)
 	if !ac.mayRepeat() {
-		return fmt.Errorf("%w (the server turned out not to speak %v; what it does speak is found out now)", err, neg.Revision)
+		return fmt.Errorf("%w (the server does not speak %v; negotiating again)", err, neg.Revision)
 	}
 	ac.attempts++
 	return nil
@@ -617,7 +617,7 @@ func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiate
 	if err := p.SendWithin(ctx, ac.sendTimeout(), ac.params); err != nil {
 		ac.stopCallbacks()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			err = fmt.Errorf("not sent, the server does not read: %w", ac.timeoutError())
+			err = fmt.Errorf("not sent: the server does not read: %w", ac.timeoutError())
 		}
 		return nil, false, err
 	}
@@ -745,7 +745,7 @@ func (ac *activeCall) appendParams(dst []byte, open int) []byte {
 // checkResult validates a result and reports whether the server requires input.
 func (ac *activeCall) checkResult(neg *negotiated, result []byte) (needsInput bool, err error) {
 	if len(result) == 0 || result[0] != '{' {
-		return false, &ProtocolError{Method: ac.req.method, Reason: "the result is no object"}
+		return false, &ProtocolError{Method: ac.req.method, Reason: "the result is not an object"}
 	}
 	if !neg.Modern {
 		return false, nil // legacy revisions do not have resultType
@@ -758,7 +758,7 @@ func (ac *activeCall) checkResult(neg *negotiated, result []byte) (needsInput bo
 	case ac.c.opts.acceptsResultType(ac.req.method, kind):
 		return false, nil
 	default:
-		return false, &ProtocolError{Method: ac.req.method, Reason: fmt.Sprintf("resultType %.40q is not one for it", kind)}
+		return false, &ProtocolError{Method: ac.req.method, Reason: fmt.Sprintf("invalid resultType %.40q", kind)}
 	}
 }
 
@@ -859,7 +859,7 @@ func (n *negotiation) retryStep(ctx context.Context, retry step, callErr *jsonrp
 	if n.failureCount++; n.failureCount >= maxOpeningAttempts || callErr.RetryAfter > maxRetryAfter || isRefused(err) || errors.Is(err, jsonrpc.ErrMalformed) {
 		return nil, err
 	}
-	n.c.log.Debug("opening request failed: again", "error", err)
+	n.c.log.Debug("opening request failed, retrying", "error", err)
 	if !wait.Sleep(ctx, callErr.RetryAfter+n.c.opts.Retry.backoff(n.failureCount)) {
 		return nil, context.Cause(ctx)
 	}

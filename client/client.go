@@ -359,7 +359,7 @@ func (c *Client) restoreLogLevel() {
 	}
 	c.goroutines.start(func() {
 		if err := c.SetLevel(context.Background(), level); err != nil {
-			c.log.Info("level of log messages not set again", "error", err)
+			c.log.Info("log level not restored", "error", err)
 		}
 	})
 }

@@ -33,7 +33,7 @@ func (f TransportFunc) Connect(ctx context.Context) (jsonrpc.Framer, error) { re
 
 // ErrNoReconnect is wrapped by the error of [Transport.Connect] if the transport cannot open
 // another connection.
-var ErrNoReconnect = errors.New("transport cannot connect again")
+var ErrNoReconnect = errors.New("transport cannot reconnect")
 
 // Over returns the Transport of one existing connection, such as a socket or a net.Pipe (see
 // [jsonrpc.NewFramer]). It connects once.
@@ -48,7 +48,7 @@ type singleTransport struct {
 // Connect implements [Transport].
 func (s *singleTransport) Connect(context.Context) (jsonrpc.Framer, error) {
 	if s.used.Swap(true) {
-		return nil, fmt.Errorf("connect: %w: it was given one connection only, see client.Over", ErrNoReconnect)
+		return nil, fmt.Errorf("connect: %w: the transport has only one connection, see client.Over", ErrNoReconnect)
 	}
 	return s.framer, nil
 }
@@ -316,7 +316,7 @@ func (c *Client) supervise(ctx context.Context, conn *connection) {
 		select {
 		case <-conn.rpc.Draining():
 		case <-conn.retired:
-			reason = errors.New("the server speaks another revision than it was taken to")
+			reason = errors.New("the server speaks another revision than Options.Profile names")
 		case <-ctx.Done():
 		}
 		c.dropConnection(conn)
@@ -360,7 +360,7 @@ func (c *Client) reconnect(ctx context.Context, failures int, stable bool, reaso
 	}
 	for first := true; ; first = false {
 		if p.MaxFailures > 0 && failures >= p.MaxFailures {
-			return nil, fmt.Errorf("connection lost %d times in a row, given up: %w", failures, reason)
+			return nil, fmt.Errorf("connection lost %d times in a row, giving up: %w", failures, reason)
 		}
 		if !(first && stable) && !wait.Sleep(ctx, backoff(p.MinBackoff, p.MaxBackoff, max(failures, 1))) {
 			return nil, ctx.Err()
@@ -369,7 +369,7 @@ func (c *Client) reconnect(ctx context.Context, failures int, stable bool, reaso
 		_, incompatible := errors.AsType[*IncompatibleError](err)
 		switch {
 		case err == nil:
-			c.log.Info("connected again", "revision", conn.negotiated.Load().Revision)
+			c.log.Info("reconnected", "revision", conn.negotiated.Load().Revision)
 			c.useConnection(conn)
 			return conn, nil
 		case incompatible || errors.Is(err, ErrNoReconnect):

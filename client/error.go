@@ -51,9 +51,9 @@ type TimeoutError struct {
 }
 
 func (e *TimeoutError) Error() string {
-	what := "no answer"
+	what := "no response"
 	if e.Max {
-		what = "not done"
+		what = "not executed"
 	}
 	return fmt.Sprintf("call %s: %s %s", e.Method, what, e.bound())
 }
@@ -113,9 +113,9 @@ type ProtocolError struct {
 
 func (e *ProtocolError) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("call %s: server broke the protocol: %s: %v", e.Method, e.Reason, e.Err)
+		return fmt.Sprintf("call %s: the server violated the protocol: %s: %v", e.Method, e.Reason, e.Err)
 	}
-	return fmt.Sprintf("call %s: server broke the protocol: %s", e.Method, e.Reason)
+	return fmt.Sprintf("call %s: the server violated the protocol: %s", e.Method, e.Reason)
 }
 
 // Unwrap returns Err.

@@ -40,9 +40,9 @@ type Group struct {
 
 var (
 	// ErrMemberName is wrapped by the error of [Group.Add] for a name that is taken or ambiguous.
-	ErrMemberName = errors.New("name cannot be used for a member of the group")
+	ErrMemberName = errors.New("invalid name of a group member")
 	// ErrNoMember is wrapped by the error for a tool name that does not begin with a member's name.
-	ErrNoMember = errors.New("no such member of the group")
+	ErrNoMember = errors.New("no such group member")
 )
 
 // A MemberError is the error of one member of a [Group].
@@ -80,7 +80,7 @@ func NewGroup(opts *GroupOptions) *Group {
 // error the caller still owns the client.
 func (g *Group) Add(name string, c *Client) error {
 	if name == "" || strings.Index(name+g.opts.Separator, g.opts.Separator) != len(name) {
-		return fmt.Errorf("add %q: %w: it must not be empty nor hold the separator %q", name, ErrMemberName, g.opts.Separator)
+		return fmt.Errorf("add %q: %w: it must not be empty or contain the separator %q", name, ErrMemberName, g.opts.Separator)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +88,7 @@ func (g *Group) Add(name string, c *Client) error {
 		return fmt.Errorf("add %q: group: %w", name, jsonrpc.ErrClosed)
 	}
 	if g.members[name] != nil {
-		return fmt.Errorf("add %q: %w: it is taken", name, ErrMemberName)
+		return fmt.Errorf("add %q: %w: already used", name, ErrMemberName)
 	}
 	g.members[name] = c
 	return nil

@@ -40,7 +40,7 @@ import (
 
 // ErrRefused is the error that [Options.Sample] returns when the user refuses. The Client answers a
 // legacy server with the code -1, as the specification requires.
-var ErrRefused = errors.New("refused by the user")
+var ErrRefused = errors.New("rejected by the user")
 
 const codeRefused jsonrpc.Code = -1
 
@@ -115,7 +115,7 @@ func (cn *connection) answerRequest(ctx context.Context, dst []byte, method stri
 		return dst, &jsonrpc.Error{Code: rejected.code, Message: rejected.reason}
 	}
 	if errors.Is(err, ErrRefused) {
-		return dst, &jsonrpc.Error{Code: codeRefused, Message: "the user refused the request"}
+		return dst, &jsonrpc.Error{Code: codeRefused, Message: "the user rejected the request"}
 	}
 	return dst, err
 }
@@ -139,7 +139,7 @@ type inputRejectedError struct {
 func (e *inputRejectedError) Error() string { return e.reason }
 
 func undeclaredError(method, option string) error {
-	return &inputRejectedError{jsonrpc.CodeMethodNotFound, fmt.Sprintf("the client did not declare that it takes %s (see client.Options.%s)", method, option)}
+	return &inputRejectedError{jsonrpc.CodeMethodNotFound, fmt.Sprintf("the client did not declare support for %s (see client.Options.%s)", method, option)}
 }
 
 func invalidInputError(format string, args ...any) error {
@@ -165,7 +165,7 @@ func (c *Client) serveInput(ctx context.Context, dst []byte, in *inputRequest, a
 		return dst, err
 	}
 	if err := jsonwire.Valid(dst[start:], 0); err != nil { // a handler's raw JSON is sent unchanged
-		return dst, fmt.Errorf("the handler for %s gave what is no JSON: %w", in.method, err)
+		return dst, fmt.Errorf("the handler for %s returned invalid JSON: %w", in.method, err)
 	}
 	return dst, nil
 }
@@ -236,7 +236,7 @@ func (c *Client) serveSample(ctx context.Context, dst []byte, in *inputRequest, 
 		return dst, invalidInputError("%v", err)
 	}
 	if !accepts.SamplingTools && (p.Tools != nil || p.ToolChoice != nil) {
-		return dst, invalidInputError("the client did not declare that it takes tools in %s (see client.Options.SampleTools)", in.method)
+		return dst, invalidInputError("the client did not declare support for tools in %s (see client.Options.SampleTools)", in.method)
 	}
 	result, err := runHandler(in, func() (*mcp.CreateMessageResult, error) { return c.opts.Sample(ctx, &p) })
 	if err == nil && result == nil {
@@ -269,7 +269,7 @@ func (c *Client) serveElicit(ctx context.Context, dst []byte, in *inputRequest, 
 		return dst, invalidInputError("the client did not declare the mode %.20q of %s (see client.Options.ElicitModes)", p.Mode, in.method)
 	}
 	if !form && !isWebPage(p.URL) {
-		return dst, invalidInputError("url %.100q is not that of a web page: it must begin with https:// or http:// and name a host", p.URL)
+		return dst, invalidInputError("url %.100q is not the URL of a web page: it must begin with https:// or http:// and name a host", p.URL)
 	}
 	result, err := runHandler(in, func() (*mcp.ElicitResult, error) { return c.opts.Elicit(ctx, &p) })
 	if ctx.Err() != nil {
@@ -308,7 +308,7 @@ func (c *Client) checkContent(p *mcp.ElicitRequestParams, content json.RawMessag
 	}
 	v, err := compileServerSchema(p.RequestedSchema, c.opts.SchemaEngine)
 	if err != nil {
-		c.log.Info("content of a form not validated: its schema cannot be used", "error", err)
+		c.log.Info("form content not validated: unusable schema", "error", err)
 		return nil
 	}
 	err = v.Validate(content)
@@ -316,7 +316,7 @@ func (c *Client) checkContent(p *mcp.ElicitRequestParams, content json.RawMessag
 		e.Root = "content"
 	}
 	if err != nil {
-		return fmt.Errorf("what was filled in is not what the server's form wants: %w", err)
+		return fmt.Errorf("the content does not match the form's schema: %w", err)
 	}
 	return nil
 }
@@ -339,19 +339,19 @@ func (ac *activeCall) handleInputRequired(ctx context.Context, result []byte) er
 		case string(v) == "null":
 		case members.KeyIs("inputRequests"):
 			if v[0] != '{' {
-				return ac.protocolError("inputRequests is no object")
+				return ac.protocolError("inputRequests is not an object")
 			}
 			requests = v
 		case members.KeyIs("requestState"):
 			if v[0] != '"' {
-				return ac.protocolError("requestState is no string")
+				return ac.protocolError("requestState is not a string")
 			}
 			ac.requestState = v
 		}
 	}
 	if len(objectBody(requests)) == 0 {
 		if ac.requestState == nil {
-			return ac.protocolError("input is required, but neither inputRequests nor requestState says what to do")
+			return ac.protocolError("input_required without inputRequests and requestState")
 		}
 		// The server is busy, or wants the request elsewhere.
 		return ac.waitRetry(ctx, ac.c.opts.Retry.backoff(ac.req.inputRounds+1), nil)
@@ -385,7 +385,7 @@ type InputError struct {
 }
 
 func (e *InputError) Error() string {
-	return fmt.Sprintf("no answer to the server's %s: %v", e.Method, e.Err)
+	return fmt.Sprintf("no response to the server's %s: %v", e.Method, e.Err)
 }
 
 // Unwrap returns Err, except for a *jsonrpc.Error, which would look like the server's answer.
@@ -458,11 +458,11 @@ func parseInputRequests(requests []byte) (keys [][]byte, inputs []inputRequest, 
 	members := jsonwire.ObjectMembers(requests)
 	for members.Next() {
 		if len(keys) == maxInputRequests {
-			return nil, nil, &inputRejectedError{jsonrpc.CodeInvalidParams, fmt.Sprintf("more than %d inputs are asked for at once", maxInputRequests)}
+			return nil, nil, &inputRejectedError{jsonrpc.CodeInvalidParams, fmt.Sprintf("more than %d input requests at once", maxInputRequests)}
 		}
 		in, ok := parseInputRequest(members.Value())
 		if !ok {
-			return nil, nil, &inputRejectedError{jsonrpc.CodeInvalidParams, fmt.Sprintf("input request %.40q is no object with a method and params", members.RawKey())}
+			return nil, nil, &inputRejectedError{jsonrpc.CodeInvalidParams, fmt.Sprintf("input request %.40q is not an object with a method and params", members.RawKey())}
 		}
 		keys, inputs = append(keys, bytes.Clone(members.RawKey())), append(inputs, in)
 	}

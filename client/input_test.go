@@ -507,12 +507,12 @@ func TestInputErrors(t *testing.T) {
 		want   string
 		check  func(error) bool
 	}{
-		{name: "nothing to do", result: required(`"x":1`), want: "neither inputRequests nor requestState", check: is[*ProtocolError]},
-		{name: "no object", result: required(`"inputRequests":[]`), want: "inputRequests is no object", check: is[*ProtocolError]},
-		{name: "no string", result: required(`"requestState":{}`), want: "requestState is no string", check: is[*ProtocolError]},
-		{name: "no request", result: required(`"inputRequests":{"k":1}`), want: `"k" is no object`, check: is[*ProtocolError]},
-		{name: "no method", result: required(`"inputRequests":{"k":{}}`), want: `"k" is no object`, check: is[*ProtocolError]},
-		{name: "params no object", result: required(`"inputRequests":{"k":{"method":"roots/list","params":[]}}`), want: `"k" is no object`, check: is[*ProtocolError]},
+		{name: "nothing to do", result: required(`"x":1`), want: "without inputRequests and requestState", check: is[*ProtocolError]},
+		{name: "no object", result: required(`"inputRequests":[]`), want: "inputRequests is not an object", check: is[*ProtocolError]},
+		{name: "no string", result: required(`"requestState":{}`), want: "requestState is not a string", check: is[*ProtocolError]},
+		{name: "no request", result: required(`"inputRequests":{"k":1}`), want: `"k" is not an object`, check: is[*ProtocolError]},
+		{name: "no method", result: required(`"inputRequests":{"k":{}}`), want: `"k" is not an object`, check: is[*ProtocolError]},
+		{name: "params no object", result: required(`"inputRequests":{"k":{"method":"roots/list","params":[]}}`), want: `"k" is not an object`, check: is[*ProtocolError]},
 		{name: "unknown", result: required(`"inputRequests":{"k":{"method":"ping"}}`), want: "method not found: ping", check: is[*ProtocolError]},
 		{name: "params", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"message":1}}}`), want: "message", check: is[*ProtocolError]},
 		{name: "odd mode", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"smell","message":"x"}}}`), want: `mode "smell"`, check: is[*ProtocolError]},
@@ -526,7 +526,7 @@ func TestInputErrors(t *testing.T) {
 		{name: "no tool choice", result: required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"toolChoice":{"mode":"auto"}}}}`), opts: func(o *Options) { o.SampleTools = false },
 			want: "client.Options.SampleTools", check: is[*ProtocolError]},
 		{name: "no roots", result: required(`"inputRequests":{"k":` + askRoots + `}`), opts: func(o *Options) { o.Roots = nil }, want: "client.Options.Roots", check: is[*ProtocolError]},
-		{name: "refused", result: asksSample("refuse"), want: "sampling/createMessage: refused by the user", check: func(err error) bool { return is[*InputError](err) && errors.Is(err, ErrRefused) }},
+		{name: "refused", result: asksSample("refuse"), want: "sampling/createMessage: rejected by the user", check: func(err error) bool { return is[*InputError](err) && errors.Is(err, ErrRefused) }},
 		{name: "failed", result: asksSample("fail"), want: "a secret", check: is[*InputError]},
 		{name: "failed like a peer", result: asksSample("error"), want: "model is down", check: is[*InputError]},
 		{name: "nothing", result: asksSample("nothing"), want: "returned nothing", check: is[*InputError]},

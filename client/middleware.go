@@ -67,8 +67,8 @@ func newChain(middleware []Middleware) HandlerFunc {
 }
 
 var (
-	errUnknownMessage  = errors.New("a middleware passed on a Message that it made itself; it must pass on the one it was given, or a copy")
-	errNextAfterReturn = errors.New("a middleware called next after it had returned")
+	errUnknownMessage  = errors.New("a middleware passed a new Message to next; it must pass the one it got, or a copy")
+	errNextAfterReturn = errors.New("a middleware called next after returning")
 	errNotObject       = errors.New("it must be a JSON object")
 )
 

@@ -173,7 +173,7 @@ func TestMiddlewareChanges(t *testing.T) {
 				}
 				return next(ctx, &Message{Method: m.Method})
 			}
-		}, "made itself"},
+		}, "passed a new Message"},
 		{"a copy, twice", func(next HandlerFunc) HandlerFunc {
 			return func(ctx context.Context, m *Message) (json.RawMessage, error) {
 				if m.Method != "com.example/echo" {

@@ -76,7 +76,7 @@ func (n *negotiation) connect(ctx context.Context) error {
 	conn, err := n.c.open(ctx)
 	if err != nil {
 		if n.probedConn != nil && errors.Is(err, ErrNoReconnect) {
-			return fmt.Errorf("the server did not get over being probed, which Options.Revisions or Options.Profile spare it: %w", errors.Join(n.priorErr, err))
+			return fmt.Errorf("the server failed after a probe; set Options.Revisions or Options.Profile to avoid the probe: %w", errors.Join(n.priorErr, err))
 		}
 		return err
 	}
@@ -104,7 +104,7 @@ func (n *negotiation) useProfile(ctx context.Context) (step, error) {
 // discover probes the server with server/discover.
 func (n *negotiation) discover(ctx context.Context) (step, error) {
 	if n.discoverCount++; n.discoverCount > maxOpeningAttempts {
-		return nil, &ProtocolError{Method: mcp.MethodDiscover, Reason: fmt.Sprintf("no agreement on a revision after %d tries", maxOpeningAttempts)}
+		return nil, &ProtocolError{Method: mcp.MethodDiscover, Reason: fmt.Sprintf("no revision negotiated after %d attempts", maxOpeningAttempts)}
 	}
 	if err := n.connect(ctx); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (n *negotiation) discover(ctx context.Context) (step, error) {
 		if decodeErr == nil {
 			return n.selectRevision(info.Versions, info, nil)
 		}
-		err = &ProtocolError{Method: mcp.MethodDiscover, Reason: "the answer is no DiscoverResult", Err: decodeErr}
+		err = &ProtocolError{Method: mcp.MethodDiscover, Reason: "the response is not a DiscoverResult", Err: decodeErr}
 	}
 	if ctx.Err() != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (n *negotiation) fallBackToLegacy(err error) (step, error) {
 	}
 	_, n.probeTimedOut = errors.AsType[*TimeoutError](err)
 	if n.legacy != mcp.RevisionNone {
-		n.c.log.Debug("server is not modern, or was slow to answer", "error", err)
+		n.c.log.Debug("server is not modern, or slow to respond", "error", err)
 		n.priorErr = err
 		return n.handshake, nil
 	}
@@ -182,7 +182,7 @@ func (n *negotiation) fallBackToLegacy(err error) (step, error) {
 // handshake opens a session with a legacy server.
 func (n *negotiation) handshake(ctx context.Context) (step, error) {
 	if n.handshakeCount++; n.handshakeCount > maxOpeningAttempts {
-		return nil, &ProtocolError{Method: mcp.MethodInitialize, Reason: fmt.Sprintf("no agreement on a revision after %d tries", maxOpeningAttempts)}
+		return nil, &ProtocolError{Method: mcp.MethodInitialize, Reason: fmt.Sprintf("no revision negotiated after %d attempts", maxOpeningAttempts)}
 	}
 	if err := n.connect(ctx); err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (n *negotiation) handshake(ctx context.Context) (step, error) {
 		n.handshakeCount--
 		return n.retryStep(ctx, n.handshake, callErr, err)
 	case n.probedConn == n.conn:
-		n.c.log.Debug("server did not get over the probe: again, without", "error", err)
+		n.c.log.Debug("server failed after the probe: connecting again without it", "error", err)
 		n.priorErr = err
 		n.drop()
 		return n.handshake, nil
@@ -254,7 +254,7 @@ func (n *negotiation) finish(method string, r mcp.Revision, info *era.ServerProf
 func (n *negotiation) finishHandshake(ctx context.Context, result []byte) error {
 	info, decodeErr := era.ReadInitialize(result)
 	if decodeErr != nil {
-		return &ProtocolError{Method: mcp.MethodInitialize, Reason: "the answer is no InitializeResult", Err: decodeErr}
+		return &ProtocolError{Method: mcp.MethodInitialize, Reason: "the response is not an InitializeResult", Err: decodeErr}
 	}
 	_, r := era.Common(n.c.opts.Revisions, info.Versions)
 	if r == mcp.RevisionNone {
@@ -318,7 +318,7 @@ func (n *negotiated) confirm() {
 func newProfile(method string, r mcp.Revision, info *era.ServerProfile) (*Profile, error) {
 	profile := &Profile{Revision: r, Server: info.Info, Instructions: info.Instructions, discovered: true}
 	if err := profile.Capabilities.UnmarshalJSON(info.Capabilities); err != nil {
-		return nil, &ProtocolError{Method: method, Reason: "the server's capabilities are not as they should be", Err: err}
+		return nil, &ProtocolError{Method: method, Reason: "malformed capabilities of the server", Err: err}
 	}
 	return profile, nil
 }

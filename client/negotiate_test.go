@@ -206,7 +206,7 @@ func TestNoAgreement(t *testing.T) {
 		{name: "modern client, silent server", opts: Options{Revisions: onlyModern}, scripts: []func(*script){func(s *script) {
 			s.expect("server/discover")
 			s.expectEnd()
-		}}, want: "call server/discover: no answer within 30s (see Options.HandshakeTimeout)", check: is[*TimeoutError]},
+		}}, want: "call server/discover: no response within 30s (see Options.HandshakeTimeout)", check: is[*TimeoutError]},
 		{name: "legacy client, modern server", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
 			s.refuse(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-11-25"}`)
 			s.expectEnd()
@@ -228,13 +228,13 @@ func TestNoAgreement(t *testing.T) {
 				s.refuse(s.expect("server/discover"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
 			}
 			s.expectEnd()
-		}}, want: "no agreement on a revision after 3 tries", check: is[*ProtocolError]},
+		}}, want: "no revision negotiated after 3 attempts", check: is[*ProtocolError]},
 		{name: "never satisfied, legacy", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
 			for range maxOpeningAttempts {
 				s.refuse(s.expect("initialize"), -32602, `{"supported":["2025-03-26"],"requested":"2025-03-26"}`)
 			}
 			s.expectEnd()
-		}}, want: "no agreement on a revision after 3 tries", check: is[*ProtocolError]},
+		}}, want: "no revision negotiated after 3 attempts", check: is[*ProtocolError]},
 		{name: "modern error", scripts: []func(*script){func(s *script) {
 			s.refuse(s.expect("server/discover"), -32021, `{"requiredCapabilities":{"sampling":{}}}`)
 			s.expectEnd()
@@ -268,9 +268,9 @@ func TestNoAgreement(t *testing.T) {
 		{name: "silent throughout", scripts: []func(*script){
 			func(s *script) { s.expect("server/discover"); s.expect("initialize"); s.expectEnd() },
 			func(s *script) { s.expect("initialize"); s.expectEnd() },
-		}, want: "call initialize: no answer within 30s", check: is[*TimeoutError]},
+		}, want: "call initialize: no response within 30s", check: is[*TimeoutError]},
 		{name: "killed by the probe, and there is no other", scripts: []func(*script){func(s *script) { s.expect("server/discover") }},
-			want: "did not get over being probed", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
+			want: "failed after a probe", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
 		{name: "killed by everything", scripts: []func(*script){
 			func(s *script) { s.expect("server/discover") },
 			func(s *script) { s.expect("initialize") },
@@ -436,7 +436,7 @@ func TestVerdict(t *testing.T) {
 				s.handshake(legacyDate)
 				s.expectEnd()
 			},
-		}, WithoutRetry(), "turned out not to speak 2026-07-28", mcp.Revision20251125},
+		}, WithoutRetry(), "does not speak 2026-07-28", mcp.Revision20251125},
 		{"wrong, and the server died of it", []func(*script){
 			func(s *script) { list(s) },
 			func(s *script) {
@@ -474,7 +474,7 @@ func TestOptions(t *testing.T) {
 		want string
 	}{
 		{Options{Revisions: []mcp.Revision{99}}, "Options.Revisions"},
-		{Options{Revisions: onlyModern, Profile: &Profile{Revision: mcp.Revision20241105}}, "Options.Profile.Revision 2024-11-05 is not one to be spoken"},
+		{Options{Revisions: onlyModern, Profile: &Profile{Revision: mcp.Revision20241105}}, "Options.Profile.Revision 2024-11-05 is not an allowed revision"},
 		{Options{Capabilities: map[string]json.RawMessage{"x": json.RawMessage("{")}}, `Options.Capabilities["x"]`},
 		{Options{Extensions: map[string]json.RawMessage{"a.b/c": json.RawMessage("1")}}, "must be a JSON object"},
 		{Options{Extensions: map[string]json.RawMessage{"c": json.RawMessage("{}")}}, "needs a prefix"},

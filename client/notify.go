@@ -58,7 +58,7 @@ func (c *Client) onReconnect(fn func()) {
 func (cn *connection) handleNotification(n *jsonrpc.Message) {
 	c := cn.c
 	if len(n.Params) > 0 && n.Params[0] != '{' {
-		c.log.Warn("notification dropped: its params are no object", "method", string(n.Method[:min(len(n.Method), 100)]))
+		c.log.Warn("notification dropped: its params are not an object", "method", string(n.Method[:min(len(n.Method), 100)]))
 		return
 	}
 	switch string(n.Method) {
@@ -231,7 +231,7 @@ func (q *callbackQueue) deliver() (progress bool) {
 	for _, n := range q.dequeueAll() {
 		progress = progress || !n.log
 		if err := q.invoke(n); err != nil {
-			q.c.log.Warn("notification dropped: it is malformed", "log", n.log, "error", err)
+			q.c.log.Warn("notification dropped: malformed", "log", n.log, "error", err)
 		}
 	}
 	return progress

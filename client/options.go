@@ -211,14 +211,14 @@ func (o *Options) resolve() error {
 		}
 	}
 	if o.Profile != nil && !slices.Contains(o.Revisions, o.Profile.Revision) {
-		return fmt.Errorf("client.Options.Profile.Revision %v is not one to be spoken: %v", o.Profile.Revision, o.Revisions)
+		return fmt.Errorf("client.Options.Profile.Revision %v is not an allowed revision: %v", o.Profile.Revision, o.Revisions)
 	}
 	if err := checkJSONValues("Capabilities", o.Capabilities, nil); err != nil {
 		return err
 	}
 	return checkJSONValues("Extensions", o.Extensions, func(name string, settings json.RawMessage) error {
 		if err := checkObject(settings); err != nil {
-			return fmt.Errorf("settings: %w; {} stands for none", err)
+			return fmt.Errorf("settings: %w; use {} for none", err)
 		}
 		return mcp.CheckExtensionID(name)
 	})

@@ -16,7 +16,7 @@ import (
 var (
 	// ErrCursorLoop is wrapped by the error that ends an iteration when the server repeats a
 	// cursor, which would make the iteration endless.
-	ErrCursorLoop = errors.New("the server gave the same cursor twice")
+	ErrCursorLoop = errors.New("the server sent the same cursor twice")
 	// ErrTooManyPages is wrapped by the error that ends an iteration over a list of more than
 	// [Options.MaxPages] pages.
 	ErrTooManyPages = errors.New("the list has too many pages")

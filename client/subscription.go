@@ -68,7 +68,7 @@ func (c *Client) Listen(ctx context.Context, filter mcp.SubscriptionFilter) (*Su
 		if err := s.Err(); err != nil {
 			return nil, fmt.Errorf("listen: %w", err)
 		}
-		return nil, fmt.Errorf("listen: %w", &ProtocolError{Method: mcp.MethodSubscriptionsListen, Reason: "it was ended before it was acknowledged"})
+		return nil, fmt.Errorf("listen: %w", &ProtocolError{Method: mcp.MethodSubscriptionsListen, Reason: "ended before it was acknowledged"})
 	case <-ctx.Done():
 		s.Close()
 		return nil, fmt.Errorf("listen: not acknowledged: %w", context.Cause(ctx))
@@ -316,7 +316,7 @@ func (s *Subscription) missed() []Event {
 	return missedEvents(&s.accepted)
 }
 
-var errReconnected = errors.New("the connection was made anew")
+var errReconnected = errors.New("the client reconnected")
 
 // unsubscribeTimeout limits the wait for a legacy server to confirm the end of subscriptions.
 const unsubscribeTimeout = 5 * time.Second
@@ -351,7 +351,7 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 			s.c.unsubscribe(accepted.ResourceSubscriptions)
 			return err
 		default:
-			s.c.log.Info("server does not let a resource be subscribed to", "uri", uri, "error", err)
+			s.c.log.Info("server does not allow a subscription to a resource", "uri", uri, "error", err)
 		}
 	}
 	s.acknowledge(accepted)

@@ -219,7 +219,7 @@ func (t *Task) refresh(ctx context.Context) (state TaskState, raw []byte, err er
 	state, ok := parseTask(raw)
 	switch {
 	case !ok:
-		return state, nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: "the result is no task"}
+		return state, nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: "the result is not a task"}
 	case state.ID != id:
 		return state, nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: fmt.Sprintf("the result is another task, %.40q", state.ID)}
 	}
@@ -249,7 +249,7 @@ func (c *Client) parseTaskResult(raw []byte) (*TaskState, error) {
 	}
 	state, ok := parseTask(text)
 	if !ok {
-		return nil, &ProtocolError{Method: mcp.MethodToolsCall, Reason: "the result is no task, but says it is"}
+		return nil, &ProtocolError{Method: mcp.MethodToolsCall, Reason: "the result is not a task, but has the resultType of one"}
 	}
 	return &state, nil
 }
@@ -407,7 +407,7 @@ func taskOutcome(status mcp.TaskStatus, raw []byte) (result []byte, err error, e
 	text := jsonwire.Lookup(raw, name)
 	switch {
 	case len(text) == 0 || text[0] != '{':
-		return nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: fmt.Sprintf("the task has %s, but there is no %s", status, name)}, false
+		return nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: fmt.Sprintf("the task is %s, but has no %s", status, name)}, false
 	case status == mcp.TaskStatusFailed:
 		return nil, parseError(text), true
 	}

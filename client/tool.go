@@ -69,7 +69,7 @@ func (e *ToolError) Error() string {
 	text := strings.TrimSpace(strings.Join(texts, "\n"))
 	switch {
 	case text == "":
-		text = "it does not say why"
+		text = "no reason given"
 	case len(text) > maxErrorText:
 		text = strings.ToValidUTF8(text[:maxErrorText], "") + " …"
 	}
@@ -338,7 +338,7 @@ func (tr *toolResult) stringOutput() string {
 	return all
 }
 
-var errNoOutput = errors.New("the result has no structured content, and no single text block with JSON in its place")
+var errNoOutput = errors.New("the result has neither structured content nor a single text block with JSON")
 
 // jsonOutput returns the structured content or, without it, the JSON in the only text block.
 func (tr *toolResult) jsonOutput() (json.RawMessage, error) {
@@ -445,7 +445,7 @@ type OutputError struct {
 }
 
 func (e *OutputError) Error() string {
-	return fmt.Sprintf("tool %q broke its output schema: %v", e.Tool, e.Err)
+	return fmt.Sprintf("the result of tool %q does not match its output schema: %v", e.Tool, e.Err)
 }
 
 // Unwrap returns Err.
@@ -460,7 +460,7 @@ const maxSchemaBytes = 512 << 10
 // compileServerSchema compiles a schema from the server.
 func compileServerSchema(text []byte, engine schema.Engine) (*schema.Validator, error) {
 	if len(text) > maxSchemaBytes {
-		return nil, fmt.Errorf("it has %d bytes; schemas of more than %d are not used", len(text), maxSchemaBytes)
+		return nil, fmt.Errorf("it has %d bytes; the limit for schemas is %d", len(text), maxSchemaBytes)
 	}
 	return schema.Compile(text, engine)
 }
@@ -626,7 +626,7 @@ func (c *Client) validateOutput(name string, info *toolInfo, tr *toolResult) err
 		}
 		var err error
 		if info.validator, err = compileServerSchema(info.outputSchema, c.opts.SchemaEngine); err != nil {
-			c.log.Warn("results are not validated: output schema cannot be used", "tool", name, "error", err)
+			c.log.Warn("results not validated: unusable output schema", "tool", name, "error", err)
 		}
 	})
 	switch {

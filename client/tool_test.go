@@ -68,9 +68,9 @@ func TestCallToolOutput(t *testing.T) {
 		{"int in text", content(text(" 3\n")), call[int], 3, ""},
 		{"struct in text", content(text(`{"x":1,"y":2,"z":3}`)), call[point], point{X: 1, Y: 2}, ""},
 		{"the structured content goes first", `{"content":[` + text("4") + `],"structuredContent":3}`, call[int], 3, ""},
-		{"prose", content(text("three")), call[int], 0, "no structured content"},
-		{"nothing", content(), call[int], 0, "no structured content"},
-		{"two texts", content(text("1"), text("2")), call[int], 0, "no structured content"},
+		{"prose", content(text("three")), call[int], 0, "neither structured content"},
+		{"nothing", content(), call[int], 0, "neither structured content"},
+		{"two texts", content(text("1"), text("2")), call[int], 0, "neither structured content"},
 
 		{"string", content(text("a"), `{"type":"image","data":"AA==","mimeType":"image/png"}`, text("b\"ü")), call[string], "a\nb\"ü", ""},
 		{"string beside structured content", `{"content":[` + text("4") + `],"structuredContent":3}`, call[string], "4", ""},
@@ -78,15 +78,15 @@ func TestCallToolOutput(t *testing.T) {
 		{"structured string", structured(`"a\u0062"`), call[string], "ab", ""},
 		{"raw", structured(`{"x": 1e400}`), call[json.RawMessage], json.RawMessage(`{"x": 1e400}`), ""},
 		{"raw text", content(text(`[1]`)), call[json.RawMessage], json.RawMessage(`[1]`), ""},
-		{"raw prose", content(text(`hm`)), call[json.RawMessage], json.RawMessage(nil), "no structured content"},
+		{"raw prose", content(text(`hm`)), call[json.RawMessage], json.RawMessage(nil), "neither structured content"},
 		{"blocks", content(text("a"), text("b")), call[[]mcp.ContentBlock], []mcp.ContentBlock{mcp.TextContent{Text: "a"}, mcp.TextContent{Text: "b"}}, ""},
 		{"result", structured(`3`), call[mcp.CallToolResult], mcp.CallToolResult{Content: []mcp.ContentBlock{}, StructuredContent: json.RawMessage("3")}, ""},
 		{"pointer to a result", content(text("a")), call[*mcp.CallToolResult], &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: "a"}}}, ""},
 		{"without content", `{"structuredContent":3}`, call[int], 3, ""},
 
-		{"no result", `{"tools":[]}`, call[int], 0, "server broke the protocol: the result has no content"},
-		{"content of another type", `{"content":{}}`, call[int], 0, "server broke the protocol: the result has no content"},
-		{"malformed content", content(`{"type":"text"}`), call[*mcp.CallToolResult], (*mcp.CallToolResult)(nil), "server broke the protocol: malformed result: content[0]"},
+		{"no result", `{"tools":[]}`, call[int], 0, "the server violated the protocol: the result has no content"},
+		{"content of another type", `{"content":{}}`, call[int], 0, "the server violated the protocol: the result has no content"},
+		{"malformed content", content(`{"type":"text"}`), call[*mcp.CallToolResult], (*mcp.CallToolResult)(nil), "the server violated the protocol: malformed result: content[0]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, revision := range []string{modernDate, legacyDate} {
@@ -150,7 +150,7 @@ func TestToolError(t *testing.T) {
 	}{
 		{`[` + text("no such city") + `]`, `tool "tool" failed: no such city`},
 		{`[` + text("one") + `,{"type":"image","data":"AA==","mimeType":"image/png"},` + text("two ") + `]`, "tool \"tool\" failed: one\ntwo"},
-		{`[]`, `tool "tool" failed: it does not say why`},
+		{`[]`, `tool "tool" failed: no reason given`},
 		{`[` + text("x"+long) + `]`, `tool "tool" failed: x` + long[:maxErrorText-2] + ` …`},
 	} {
 		c := newFake(t, modernDate, `{}`, map[string]answerer{"tools/call": says(`{"content":` + tt.content + `,"isError":true,"structuredContent":1}`)}).dial(nil)
@@ -243,19 +243,19 @@ func TestOutputValidation(t *testing.T) {
 	}{
 		{"fits", tool("tool", positive), `{"content":[],"structuredContent":1}`, true, Options{}, ""},
 		{"does not fit", tool("tool", positive), `{"content":[],"structuredContent":0}`, true, Options{},
-			`tool "tool" broke its output schema: structuredContent: expected a number of at least 1, got 0`},
+			`the result of tool "tool" does not match its output schema: structuredContent: expected a number of at least 1, got 0`},
 		{"null", tool("tool", positive), `{"content":[],"structuredContent":null}`, true, Options{},
-			`tool "tool" broke its output schema: structuredContent: expected integer, got null`},
+			`the result of tool "tool" does not match its output schema: structuredContent: expected integer, got null`},
 		{"is missing", tool("tool", positive), `{"content":[]}`, true, Options{}, "the result has no structured content"},
 		{"is missing, but the tool failed", tool("tool", positive), `{"content":[],"isError":true}`, true, Options{}, ""},
 		{"not known", tool("tool", positive), `{"content":[],"structuredContent":0}`, false, Options{}, ""},
 		{"no schema", tool("tool", ""), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
 		{"switched off", tool("tool", positive), `{"content":[],"structuredContent":0}`, true, Options{NoOutputValidation: true}, ""},
-		{"a newer keyword", tool("tool", `,"outputSchema":{"prefixItems":[{"const":1}],"items":false}`), `{"content":[],"structuredContent":[1,2]}`, true, Options{}, "broke its output schema"},
+		{"a newer keyword", tool("tool", `,"outputSchema":{"prefixItems":[{"const":1}],"items":false}`), `{"content":[],"structuredContent":[1,2]}`, true, Options{}, "does not match its output schema"},
 		{"a schema elsewhere", tool("tool", `,"outputSchema":{"$ref":"https://example.com/schema.json"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
 		{"another dialect", tool("tool", `,"outputSchema":{"$schema":"http://json-schema.org/draft-04/schema#","type":"string"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
 		{"another dialect, and an engine for it", tool("tool", `,"outputSchema":{"$schema":"http://json-schema.org/draft-04/schema#","minimum":0,"exclusiveMinimum":true}`),
-			`{"content":[],"structuredContent":0}`, true, Options{SchemaEngine: fullschema.Engine}, "broke its output schema"},
+			`{"content":[],"structuredContent":0}`, true, Options{SchemaEngine: fullschema.Engine}, "does not match its output schema"},
 		{"no schema at all", tool("tool", `,"outputSchema":{"type":"no such type"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
 		{"an engine for it", tool("tool", `,"outputSchema":{"$ref":"https://example.com/schema.json"}`), `{"content":[],"structuredContent":0}`, true,
 			Options{SchemaEngine: func([]byte) (func([]byte) error, error) {

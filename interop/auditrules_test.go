@@ -66,7 +66,7 @@ func TestAudit(t *testing.T) {
 		{"cancels what is none", legacyHello + `> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, []rule{clientCancel}},
 		{"answers nothing", legacyHello + `> {"jsonrpc":"2.0","id":7,"result":{}}`, []rule{clientAnswer}},
 		{"answers in modern", modernHello + `> {"jsonrpc":"2.0","id":7,"result":{}}`, []rule{clientAnswer}},
-		{"no answer to the server", legacyHello + `< {"jsonrpc":"2.0","id":"r","method":"roots/list"}`, []rule{clientAnswer}},
+		{"no response to the server", legacyHello + `< {"jsonrpc":"2.0","id":"r","method":"roots/list"}`, []rule{clientAnswer}},
 		{"other state", modernHello + modernAsked + `> {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","arguments":{},"inputResponses":{"r":{"roots":[]}},"requestState":"a&lt;b",` + rootsMeta + `}}` + modernDone, []rule{clientRetry}},
 		{"other params", modernHello + modernAsked + `> {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"u","arguments":{},"inputResponses":{"r":{"roots":[]}},"requestState":"a<b",` + rootsMeta + `}}` + modernDone, []rule{clientRetry}},
 		{"an answer is missing", modernHello + modernAsked + `> {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","arguments":{},"inputResponses":{},"requestState":"a<b",` + rootsMeta + `}}` + modernDone, []rule{clientRetry}},
@@ -74,7 +74,7 @@ func TestAudit(t *testing.T) {
 		{"undeclared by the server", legacyHello + `> {"jsonrpc":"2.0","id":2,"method":"prompts/list"}
 < {"jsonrpc":"2.0","id":2,"result":{"prompts":[]}}`, []rule{clientCapability}},
 
-		{"no answer", legacyHello + legacyCall, []rule{serverAnswer}},
+		{"no response", legacyHello + legacyCall, []rule{serverAnswer}},
 		{"two answers", legacyHello + legacyCall + "\n" + legacyResult + "\n" + legacyResult, []rule{serverAnswer}},
 		{"error without a code", legacyHello + legacyCall + "\n" + `< {"jsonrpc":"2.0","id":2,"error":{"message":"x"}}`, []rule{serverAnswer}},
 		{"answer to what was cancelled", legacyHello + legacyCall + `

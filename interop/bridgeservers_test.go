@@ -44,7 +44,7 @@ var inFlight = []deviation{
 // What passes when the bridge translates.
 var (
 	queued          = deviation{rule: serverProgress, has: "a response after", why: "some of the progress comes behind the result, or not at all", racy: true}
-	unknownAsResult = deviation{rule: checkRule("tools/unknown-as-result"), has: "no_such_tool", why: "a call of an unknown tool is answered with a result"}
+	unknownAsResult = deviation{rule: checkRule("tools/unknown-as-result"), has: "no_such_tool", why: "a call of an unknown tool got a result"}
 )
 
 var shores = []shore{

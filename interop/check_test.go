@@ -71,7 +71,7 @@ var knownFindings = []knownFinding{
 	{"capability/client-undeclared", "", capture.ToClient, []string{ofGoSDK, ofMCPGo, ofTypeScript1}, "the client's capabilities are left for servers to look at"},
 	{"jsonrpc/error-id-null", "", capture.ToClient, []string{ofTypeScript1, ofTypeScript2}, "an HTTP request is refused with an error whose id is null, in every revision"},
 	{"shape/not-in-revision", "/content/", capture.ToClient, []string{ofGoSDK, ofMCPGo, ofTypeScript1, ofTypeScript2, ofPython, ofRust, ofJava}, "all kinds of content are sent whatever the revision"},
-	{"tools/unknown-as-result", "no_such_tool", capture.ToClient, []string{ofTypeScript1, ofFastMCP}, "a call of an unknown tool is answered with a result"},
+	{"tools/unknown-as-result", "no_such_tool", capture.ToClient, []string{ofTypeScript1, ofFastMCP}, "a call of an unknown tool got a result"},
 	{"tasks/begin", "input_required", capture.ToClient, []string{ofTypeScript1}, "tasks may begin with a question"},
 	{"shape/missing-member", `"ttl"`, capture.ToClient, []string{ofMCPGo}, "the time to live of a task is left out if there is none, where null is right"},
 	{"progress/after-completion", "", capture.ToClient, []string{ofMCPGo, ofGoSDK}, "notifications are sent on a way of their own, so some come behind the result"},

@@ -229,7 +229,7 @@ func (t *tour) checkBridgedCrash(err error, events <-chan client.Event) {
 		t.Fatalf("crash: %v", err)
 	}
 	if t.bridged.http {
-		if !strings.Contains(told.Message, "the server was lost before it answered") && !strings.Contains(told.Message, "the server is gone") {
+		if !strings.Contains(told.Message, "the server was lost before it answered") && !strings.Contains(told.Message, "the connection to the server ended") {
 			t.Errorf("crash: %v", told)
 		}
 	} else if status := fmt.Sprintf(`"exitCode":%d`, crashStatus); !strings.Contains(string(told.Data), status) {

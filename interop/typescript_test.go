@@ -37,7 +37,7 @@ func node(t *testing.T, major int) string {
 	}
 	if _, err := os.Stat(path); err != nil {
 		if path, err = exec.LookPath("node"); err != nil {
-			missing("there is no Node.js: %v", err)
+			missing("Node.js is missing: %v", err)
 		}
 	}
 	version, err := exec.Command(path, "--version").Output()

@@ -221,7 +221,7 @@ const (
 func (o Outcome) String() string {
 	switch o {
 	case OutcomeUnprocessed:
-		return "not carried out"
+		return "not executed"
 	case OutcomeRejected:
 		return "refused"
 	case OutcomeDenied:
@@ -243,7 +243,7 @@ type DrainError struct {
 }
 
 func (e *DrainError) Error() string {
-	text := fmt.Sprintf("%d requests were cut off %v after the end of input", e.Requests, e.After)
+	text := fmt.Sprintf("%d requests were aborted %v after the end of input", e.Requests, e.After)
 	if e.Cause != nil {
 		text += ": " + e.Cause.Error()
 	}

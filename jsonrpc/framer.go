@@ -552,7 +552,7 @@ func (f *streamFramer) nextHeader() ([]byte, error) {
 		}
 		f.bodyLen = -1
 		f.start = f.end
-		return nil, &FrameError{Code: CodeParseError, Reason: "the input ended within a frame: Content-Length is larger than what followed"}
+		return nil, &FrameError{Code: CodeParseError, Reason: "the input ended within a frame: Content-Length is larger than the body"}
 	}
 }
 
@@ -664,7 +664,7 @@ func parseHeader(block []byte) (length int64, reason string) {
 		name, value, ok := bytes.Cut(line, []byte(":"))
 		name = bytes.TrimSpace(name)
 		if !ok || !isFieldName(name) {
-			return -1, fmt.Sprintf("line %.40q is no header field", line)
+			return -1, fmt.Sprintf("line %.40q is not a header field", line)
 		}
 		if !bytes.EqualFold(name, []byte(contentLength)) {
 			continue // for example Content-Type
@@ -675,7 +675,7 @@ func parseHeader(block []byte) (length int64, reason string) {
 		case err != nil:
 			return -1, fmt.Sprintf("Content-Length %.40q is not a length in bytes", value)
 		case length >= 0 && length != int64(n):
-			return length, "two Content-Length headers that differ"
+			return length, "two different Content-Length headers"
 		}
 		length = int64(n)
 	}

@@ -477,7 +477,7 @@ func badHeader(reason string) string { return "error -32700 bad frame header: " 
 const (
 	noLength    = "Content-Length is missing"
 	cutInHeader = "error -32700 the input ended within a header"
-	cutInFrame  = "error -32700 the input ended within a frame: Content-Length is larger than what followed"
+	cutInFrame  = "error -32700 the input ended within a frame: Content-Length is larger than the body"
 )
 
 var headerStreams = []streamTest{
@@ -505,22 +505,22 @@ var headerStreams = []streamTest{
 	{"length with a fraction", "Content-Length: 2.0\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`Content-Length "2.0" is not a length in bytes`), "frame []", end}},
 	{"two lengths in one", "Content-Length: 2, 2\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`Content-Length "2, 2" is not a length in bytes`), "frame []", end}},
 	{"length of 2^64", "Content-Length: 18446744073709551616\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`Content-Length "18446744073709551616" is not a length in bytes`), "frame []", end}},
-	{"two that differ", "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}" + block("[]"), 0, []string{badHeader("two Content-Length headers that differ"), "frame []", end}},
-	{"no colon", "Content-Length 2\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`line "Content-Length 2" is no header field`), "frame []", end}},
-	{"folded line", "Content-Length: 2\r\n folded\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`line "folded" is no header field`), "frame []", end}},
+	{"two that differ", "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}" + block("[]"), 0, []string{badHeader("two different Content-Length headers"), "frame []", end}},
+	{"no colon", "Content-Length 2\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`line "Content-Length 2" is not a header field`), "frame []", end}},
+	{"folded line", "Content-Length: 2\r\n folded\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`line "folded" is not a header field`), "frame []", end}},
 
-	{"garbage before a header", "hello\nworld\n" + block("{}"), 0, []string{badHeader(`line "hello" is no header field`), "frame {}", end}},
+	{"garbage before a header", "hello\nworld\n" + block("{}"), 0, []string{badHeader(`line "hello" is not a header field`), "frame {}", end}},
 	{"garbage run on", "xyz" + block("{}") + block("[]"), 0, []string{badHeader(noLength), "frame {}", "frame []", end}},
-	{"NULs", "\x00\x00" + block("{}") + block("[]"), 0, []string{badHeader(`line "\x00\x00Content-Length: 2" is no header field`), "frame {}", "frame []", end}},
-	{"no name", ": 2\r\n" + block("{}"), 0, []string{badHeader(`line ": 2" is no header field`), "frame {}", end}},
-	{"a line of the other framing", block("{}") + "{\"a\":\"b\"}\n" + block("[]"), 0, []string{"frame {}", badHeader(`line "{\"a\":\"b\"}" is no header field`), "frame []", end}},
+	{"NULs", "\x00\x00" + block("{}") + block("[]"), 0, []string{badHeader(`line "\x00\x00Content-Length: 2" is not a header field`), "frame {}", "frame []", end}},
+	{"no name", ": 2\r\n" + block("{}"), 0, []string{badHeader(`line ": 2" is not a header field`), "frame {}", end}},
+	{"a line of the other framing", block("{}") + "{\"a\":\"b\"}\n" + block("[]"), 0, []string{"frame {}", badHeader(`line "{\"a\":\"b\"}" is not a header field`), "frame []", end}},
 	{"endless header", strings.Repeat("X-Junk: 1\r\n", 2000) + block("{}"), 0, []string{badHeader("no end of the header within 8192 bytes"), "frame {}", end}},
 	{"endless line", strings.Repeat("x", 20000) + block("{}"), 0, []string{badHeader("no end of the header within 8192 bytes"), "frame {}", end}},
 	{"header of 8 KiB and a bit", "X: " + strings.Repeat("x", 8192) + "\r\nContent-Length: 2\r\n\r\n{}", 0, []string{badHeader("no end of the header within 8192 bytes"), "frame {}", end}},
-	{"header that is looked for has a long line", "bad\n\nContent-Length:" + strings.Repeat(" ", 40) + "2\n\n{}" + block("[]"), 0, []string{badHeader(`line "bad" is no header field`), "frame []", end}},
-	{"looks like a header", "bad\n\ncontent-length\nContent-Length: x\nContent-Length:\n" + block("[]"), 0, []string{badHeader(`line "bad" is no header field`), "frame []", end}},
+	{"header that is looked for has a long line", "bad\n\nContent-Length:" + strings.Repeat(" ", 40) + "2\n\n{}" + block("[]"), 0, []string{badHeader(`line "bad" is not a header field`), "frame []", end}},
+	{"looks like a header", "bad\n\ncontent-length\nContent-Length: x\nContent-Length:\n" + block("[]"), 0, []string{badHeader(`line "bad" is not a header field`), "frame []", end}},
 
-	{"length too small", "Content-Length: 3\r\n\r\n{}{}" + block("[]") + block("1"), 0, []string{"frame {}{", badHeader(`line "}Content-Length: 2" is no header field`), "frame []", "frame 1", end}},
+	{"length too small", "Content-Length: 3\r\n\r\n{}{}" + block("[]") + block("1"), 0, []string{"frame {}{", badHeader(`line "}Content-Length: 2" is not a header field`), "frame []", "frame 1", end}},
 	{"length too large", "Content-Length: 10\r\n\r\n{}" + block("[]") + block("1"), 0, []string{"frame {}Content-", badHeader(noLength), "frame 1", end}},
 	{"length larger than all there is", "Content-Length: 1000\r\n\r\n" + block("[]"), 0, []string{cutInFrame, end}},
 	{"cut off in the header", block("{}") + "Content-Len", 0, []string{"frame {}", cutInHeader, end}},

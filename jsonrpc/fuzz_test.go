@@ -107,7 +107,7 @@ func checkEnvelope(t *testing.T, frame []byte, m *Message, ok bool) {
 }
 
 // topLevel returns the members of an object by name, nil if it is none, and whether one of the
-// envelope's stands there twice.
+// envelope's appears twice.
 func topLevel(t *testing.T, text []byte) (members map[string]json.RawMessage, twice bool) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {

@@ -168,7 +168,7 @@ func (m *Message) scan(s *jsonwire.Scanner) (problem string, err error) {
 			}
 		}
 		if bit != 0 && seen&bit != 0 {
-			p = "member " + memberNames[bit] + " stands twice"
+			p = "member " + memberNames[bit] + " appears twice"
 			if bit == sawID {
 				m.ID = nil // ambiguous
 			}
@@ -229,7 +229,7 @@ func (m *Message) classify(seen int, problem string) string {
 	switch {
 	case problem != "":
 	case seen&sawVersion == 0:
-		problem = `member jsonrpc is missing (it must be "2.0")`
+		problem = `member jsonrpc is missing; it must be "2.0"`
 	case seen&sawMethod != 0 && response:
 		problem = "both a method and a result or an error"
 	case seen&sawResult != 0 && seen&sawError != 0:

@@ -326,7 +326,7 @@ func (v *ResourceContents) read(text []byte) *DecodeError {
 			case string(d.val) == "null":
 				d.keep()
 			case hasContent:
-				d.fail("text and blob exclude one another")
+				d.fail("text and blob exclude each other")
 			case string(d.key) == "text":
 				hasContent = true
 				d.string(&v.Text)
@@ -343,7 +343,7 @@ func (v *ResourceContents) read(text []byte) *DecodeError {
 		}
 	}
 	if d.err == nil && !hasContent {
-		d.err = &DecodeError{Path: "text", Problem: "missing, and so is blob"}
+		d.err = &DecodeError{Path: "text", Problem: "missing, like blob"}
 	}
 	return d.end(&v.Extra, "uri")
 }

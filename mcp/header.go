@@ -75,7 +75,7 @@ func (w *headerWalk) schema(text []byte, pointer string, path []string, inProper
 		switch {
 		case members.KeyIs(headerKeyword):
 			if header != nil {
-				return headerError(pointer, "stands twice")
+				return headerError(pointer, "appears twice")
 			}
 			header = value
 		case members.KeyIs("type"):
@@ -85,9 +85,9 @@ func (w *headerWalk) schema(text []byte, pointer string, path []string, inProper
 	if header != nil {
 		switch {
 		case !inProperties:
-			return headerError(pointer, "cannot be there: it must be in a property that is reached through properties alone")
+			return headerError(pointer, "is not allowed here: it must be on a property that is reached through properties alone")
 		case path == nil:
-			return headerError(pointer, "cannot be there: the arguments as a whole are in no header")
+			return headerError(pointer, "is not allowed here: the arguments as a whole cannot be in a header")
 		}
 		if err := w.annotation(text, header, kind, pointer, path); err != nil {
 			return err
@@ -136,13 +136,13 @@ func (w *headerWalk) annotation(schema, header, kind []byte, pointer string, pat
 	case !ok:
 		return headerError(pointer, "must be a string")
 	case name == "":
-		return headerError(pointer, "is empty: it must be the name of a header behind Mcp-Param-")
+		return headerError(pointer, "is empty: it must be the part of a header name after Mcp-Param-")
 	case strings.ContainsFunc(name, func(r rune) bool { return !isTokenChar(r) }):
 		return headerError(pointer, "is %q: it must be an HTTP token, of letters, digits and !#$%%&'*+-.^_`|~", name)
 	}
 	for _, p := range w.found {
 		if strings.EqualFold(p.Header, name) {
-			return headerError(pointer, "is %q, as is that of %s: header names are the same in upper and lower case", name, strings.Join(p.Path, "."))
+			return headerError(pointer, "is %q, like that of %s: header names are case-insensitive", name, strings.Join(p.Path, "."))
 		}
 	}
 	typ, _ := stringOf(kind)
@@ -150,10 +150,10 @@ func (w *headerWalk) annotation(schema, header, kind []byte, pointer string, pat
 	case "string", "boolean":
 	case "integer":
 		if bad := inexactValue(schema); bad != "" {
-			return headerError(pointer, "cannot be there: %s is not exact in a header, only integers between ±(2^53-1) are", bad)
+			return headerError(pointer, "is not allowed here: %s is not exact in a header; only integers between ±(2^53-1) are", bad)
 		}
 	default:
-		return headerError(pointer, `needs "type":"string", "integer" or "boolean" beside it`)
+		return headerError(pointer, `needs "type":"string", "integer" or "boolean" next to it`)
 	}
 	w.found = append(w.found, HeaderParam{Header: name, Path: path, Type: typ})
 	return nil

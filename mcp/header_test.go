@@ -34,25 +34,25 @@ func TestHeaderParams(t *testing.T) {
 		{"no object", `true`, nil, ""},
 		{"no object, with the word", `["x-mcp-header"]`, nil, ""},
 
-		{"empty", `{"properties":{"a":{"type":"string","x-mcp-header":""}}}`, nil, where + "is empty: it must be the name of a header behind Mcp-Param-"},
+		{"empty", `{"properties":{"a":{"type":"string","x-mcp-header":""}}}`, nil, where + "is empty: it must be the part of a header name after Mcp-Param-"},
 		{"blank", `{"properties":{"a":{"type":"string","x-mcp-header":"a b"}}}`, nil, where + "is \"a b\": it must be an HTTP token, of letters, digits and !#$%&'*+-.^_`|~"},
 		{"colon", `{"properties":{"a":{"type":"string","x-mcp-header":"a:"}}}`, nil, where + "is \"a:\": it must be an HTTP token, of letters, digits and !#$%&'*+-.^_`|~"},
 		{"control", `{"properties":{"a":{"type":"string","x-mcp-header":"a\r\nb"}}}`, nil, where + "is \"a\\r\\nb\": it must be an HTTP token, of letters, digits and !#$%&'*+-.^_`|~"},
 		{"not ASCII", `{"properties":{"a":{"type":"string","x-mcp-header":"é"}}}`, nil, where + "is \"é\": it must be an HTTP token, of letters, digits and !#$%&'*+-.^_`|~"},
 		{"no string", `{"properties":{"a":{"type":"string","x-mcp-header":true}}}`, nil, where + "must be a string"},
 		{"null", `{"properties":{"a":{"type":"string","x-mcp-header":null}}}`, nil, where + "must be a string"},
-		{"twice in one", `{"properties":{"a":{"type":"string","x-mcp-header":"A","x-mcp-header":"B"}}}`, nil, where + "stands twice"},
-		{"not unique", `{"properties":{"b":{"properties":{"c":{"type":"string","x-mcp-header":"Foo"}}},"a":{"type":"string","x-mcp-header":"fOO"}}}`, nil, where + `is "fOO", as is that of b.c: header names are the same in upper and lower case`},
-		{"number", `{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" beside it`},
-		{"array", `{"properties":{"a":{"type":"array","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" beside it`},
-		{"object", `{"properties":{"a":{"type":"object","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" beside it`},
-		{"type null", `{"properties":{"a":{"type":"null","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" beside it`},
-		{"or null", `{"properties":{"a":{"type":["string","null"],"x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" beside it`},
-		{"no type", `{"properties":{"a":{"enum":["x"],"x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" beside it`},
-		{"large enum", `{"properties":{"a":{"type":"integer","x-mcp-header":"A","enum":[1,9007199254740992]}}}`, nil, where + "cannot be there: 9007199254740992 is not exact in a header, only integers between ±(2^53-1) are"},
-		{"large const", `{"properties":{"a":{"type":"integer","x-mcp-header":"A","const":-9007199254740992}}}`, nil, where + "cannot be there: -9007199254740992 is not exact in a header, only integers between ±(2^53-1) are"},
-		{"large default", `{"properties":{"a":{"type":"integer","x-mcp-header":"A","default":1e400}}}`, nil, where + "cannot be there: 1e400 is not exact in a header, only integers between ±(2^53-1) are"},
-		{"root", `{"type":"string","x-mcp-header":"A"}`, nil, "x-mcp-header at /x-mcp-header cannot be there: the arguments as a whole are in no header"},
+		{"twice in one", `{"properties":{"a":{"type":"string","x-mcp-header":"A","x-mcp-header":"B"}}}`, nil, where + "appears twice"},
+		{"not unique", `{"properties":{"b":{"properties":{"c":{"type":"string","x-mcp-header":"Foo"}}},"a":{"type":"string","x-mcp-header":"fOO"}}}`, nil, where + `is "fOO", like that of b.c: header names are case-insensitive`},
+		{"number", `{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
+		{"array", `{"properties":{"a":{"type":"array","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
+		{"object", `{"properties":{"a":{"type":"object","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
+		{"type null", `{"properties":{"a":{"type":"null","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
+		{"or null", `{"properties":{"a":{"type":["string","null"],"x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
+		{"no type", `{"properties":{"a":{"enum":["x"],"x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
+		{"large enum", `{"properties":{"a":{"type":"integer","x-mcp-header":"A","enum":[1,9007199254740992]}}}`, nil, where + "is not allowed here: 9007199254740992 is not exact in a header; only integers between ±(2^53-1) are"},
+		{"large const", `{"properties":{"a":{"type":"integer","x-mcp-header":"A","const":-9007199254740992}}}`, nil, where + "is not allowed here: -9007199254740992 is not exact in a header; only integers between ±(2^53-1) are"},
+		{"large default", `{"properties":{"a":{"type":"integer","x-mcp-header":"A","default":1e400}}}`, nil, where + "is not allowed here: 1e400 is not exact in a header; only integers between ±(2^53-1) are"},
+		{"root", `{"type":"string","x-mcp-header":"A"}`, nil, "x-mcp-header at /x-mcp-header is not allowed here: the arguments as a whole cannot be in a header"},
 		{"deeper", deep(64), nil, "x-mcp-header: the schema nests deeper than 64 levels"},
 	} {
 		got, err := mcp.HeaderParams([]byte(tt.schema))
@@ -89,7 +89,7 @@ func TestHeaderParamsReachedOtherwise(t *testing.T) {
 		{`{"x-more":{"deeper":` + annotated + `}}`, "/x-more/deeper"},
 	} {
 		_, err := mcp.HeaderParams([]byte(tt.schema))
-		want := "x-mcp-header at " + tt.at + "/x-mcp-header cannot be there: it must be in a property that is reached through properties alone"
+		want := "x-mcp-header at " + tt.at + "/x-mcp-header is not allowed here: it must be on a property that is reached through properties alone"
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", tt.schema, err, want)
 		}

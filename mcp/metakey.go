@@ -7,11 +7,11 @@ import (
 )
 
 var (
-	errKeyLabel  = errors.New("a label of its prefix must start with a letter, end with a letter or a digit, and have letters, digits and hyphens between")
+	errKeyLabel  = errors.New("a label of its prefix must start with a letter, end with a letter or a digit, and have only letters, digits and hyphens between")
 	errKeyName   = errors.New("its name must begin and end with a letter or a digit, and have letters, digits, hyphens, underscores and dots between")
 	errKeyEmpty  = errors.New("it is empty")
 	errNoPrefix  = errors.New("it needs a prefix, such as com.example/")
-	errNoKeyName = errors.New("it needs a name behind its prefix")
+	errNoKeyName = errors.New("it needs a name after its prefix")
 )
 
 // CheckMetaKey returns an error unless key is a valid key of a _meta object: a name, optionally

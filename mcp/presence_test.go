@@ -113,7 +113,7 @@ func TestAbsence(t *testing.T) {
 func TestExtra(t *testing.T) {
 	var tool Tool
 	if err := tool.UnmarshalJSON([]byte(`{"name":"n","title":"","inputSchema":{},"x":1,"x":2,"\u0074itl\u0065":""}`)); err == nil {
-		t.Error("a title that stands twice was read")
+		t.Error("a title that appears twice was read")
 	}
 	if err := tool.UnmarshalJSON([]byte("{\"name\":\"n\",\"t\\u0069tle\":\"\",\"inputSchema\":{},\"x\": [1,\n2]}")); err != nil {
 		t.Fatal(err)
@@ -179,8 +179,8 @@ func TestDecodeErrors(t *testing.T) {
 		{"ListToolsResult", `{"tools":[{"name":"a","inputSchema":{},"title":7}]}`, "tools[0].title: expected a string"},
 		{"ListToolsResult", `{"tools":[{"name":"a","inputSchema":{},"icons":[{"src":"","sizes":["",1]}]}]}`, "tools[0].icons[0].sizes[1]: expected a string"},
 		{"ListToolsResult", `{"tools":[{"name":"a"}]}`, "tools[0].inputSchema: missing"},
-		{"ListToolsResult", `{"tools":[],"tools":[]}`, "tools: stands twice"},
-		{"ListToolsResult", `{"tools":[],"nextCursor":null,"next\u0043ursor":"a"}`, "nextCursor: stands twice"},
+		{"ListToolsResult", `{"tools":[],"tools":[]}`, "tools: appears twice"},
+		{"ListToolsResult", `{"tools":[],"nextCursor":null,"next\u0043ursor":"a"}`, "nextCursor: appears twice"},
 		{"ListToolsResult", `{"tools":[],"ttlMs":1.5}`, "ttlMs: expected an integer"},
 		{"ListToolsResult", `{"tools":[],"ttlMs":1e99}`, "ttlMs: expected an integer"},
 		{"ListToolsResult", `{"tools":[],"ttlMs":"1"}`, "ttlMs: expected an integer"},
@@ -193,17 +193,17 @@ func TestDecodeErrors(t *testing.T) {
 		{"CallToolResult", `{"content":[{"text":""}]}`, "content[0].type: missing"},
 		{"CallToolResult", `{"content":[{"type":1}]}`, "content[0].type: expected a string"},
 		{"CallToolResult", `{"content":[{"type":"text"}]}`, "content[0].text: missing"},
-		{"CallToolResult", `{"content":[{"type":"text","type":"text","text":""}]}`, "content[0].type: stands twice"},
+		{"CallToolResult", `{"content":[{"type":"text","type":"text","text":""}]}`, "content[0].type: appears twice"},
 		{"CallToolResult", `{"content":[{"type":"image","data":"?","mimeType":""}]}`, "content[0].data: expected base64"},
 		{"CallToolResult", `{"content":[{"type":"image","data":"YWJ\nj","mimeType":""}]}`, "content[0].data: expected base64"},
 		{"CallToolResult", `{"content":[{"type":"image","data":"YWJ\rj","mimeType":""}]}`, "content[0].data: expected base64"},
 		{"CallToolResult", `{"content":[{"type":"image","data":"YWK=","mimeType":""}]}`, "content[0].data: expected base64"},
 		{"CallToolResult", `{"content":[{"type":"image","data":[],"mimeType":""}]}`, "content[0].data: expected a string"},
 		{"CallToolResult", `{"content":[],"isError":0}`, "isError: expected a boolean"},
-		{"ReadResourceResult", `{"contents":[{"uri":"a:b"}]}`, "contents[0].text: missing, and so is blob"},
-		{"ReadResourceResult", `{"contents":[{"uri":"a:b","text":"","blob":""}]}`, "contents[0].blob: text and blob exclude one another"},
+		{"ReadResourceResult", `{"contents":[{"uri":"a:b"}]}`, "contents[0].text: missing, like blob"},
+		{"ReadResourceResult", `{"contents":[{"uri":"a:b","text":"","blob":""}]}`, "contents[0].blob: text and blob exclude each other"},
 		{"GetPromptRequestParams", `{"name":"n","arguments":{"a":1}}`, "arguments.a: expected a string"},
-		{"GetPromptRequestParams", `{"name":"n","arguments":{"a":"","\u0061":""}}`, "arguments.a: stands twice"},
+		{"GetPromptRequestParams", `{"name":"n","arguments":{"a":"","\u0061":""}}`, "arguments.a: appears twice"},
 		{"GetPromptRequestParams", `{"name":"n","arguments":[]}`, "arguments: expected an object"},
 		{"GetPromptResult", `{"messages":[{"role":"user"}]}`, "messages[0].content: missing"},
 		{"CallToolRequestParams", `{"name":"n","inputResponses":{"k":1}}`, "inputResponses.k: expected an object"},

@@ -90,7 +90,7 @@ func (r *reader) next() bool {
 // may disagree on which one counts, which can be used to bypass a filter.
 func (r *reader) must(number uint) bool {
 	if r.seen&(1<<number) != 0 {
-		r.fail("stands twice")
+		r.fail("appears twice")
 		return false
 	}
 	r.seen |= 1 << number
@@ -348,7 +348,7 @@ func (r *reader) each(seen func(name string) bool, each func(name string, value 
 	members := jsonwire.ObjectMembers(r.val)
 	for members.Next() {
 		name := members.KeyString()
-		err := &DecodeError{Problem: "stands twice"}
+		err := &DecodeError{Problem: "appears twice"}
 		if !seen(name) {
 			err = each(name, members.Value())
 		}

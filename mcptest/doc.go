@@ -45,7 +45,7 @@
 // A failure shows the differences with their paths, the expected and the received
 // message, and the session so far in the format of [Golden]:
 //
-//	weather_test.go:24: Expect: another message came
+//	weather_test.go:24: Expect: got another message
 //	    result.content[0].text: got "21 °C", want "20 °C"
 //	want: {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"20 °C"}]}}
 //	got:  {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"21 °C"}]}}

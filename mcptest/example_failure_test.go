@@ -18,7 +18,7 @@ func testWrong(t testing.TB) {
 func ExamplePeer_failure() {
 	run(testWrong)
 	// Output:
-	// Expect: another message came
+	// Expect: got another message
 	//     result.content[0].text: got "bc", want "abc"
 	//     result.isError: missing, want false
 	// want: {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"abc"}],"isError":false,"$any":"$any"}}

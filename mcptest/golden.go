@@ -157,7 +157,7 @@ func (g *goldenRunner) runCase(t testing.TB, gc *goldenCase) {
 	p := NewPeer(t, Serve(t, g.newServer(t)))
 	p.Timeout = g.opts.Timeout
 	if !g.update {
-		p.hint = "If that is as it should be, MCPTEST_UPDATE=1 writes it into the file."
+		p.hint = "If this is intended, set MCPTEST_UPDATE=1 to write it to the file."
 	}
 	if gc.handshake != mcp.RevisionNone {
 		p.location = gc.location(gc.handshakeLine)
@@ -245,7 +245,7 @@ func (gc *goldenCase) parseLine(i int, line string) error {
 	sends := word == ">" || word == ">raw" || word == "@eof"
 	switch {
 	case sends && len(gc.steps) > 0 && gc.steps[len(gc.steps)-1].kind == stepEOF:
-		return fmt.Errorf("nothing can be sent behind @eof")
+		return fmt.Errorf("nothing can be sent after @eof")
 	case word == "" || word[0] == '#':
 	case word == ">":
 		gc.steps = append(gc.steps, step{kind: stepSend, text: rest, line: i})
@@ -264,7 +264,7 @@ func (gc *goldenCase) parseLine(i int, line string) error {
 	case word == "@handshake":
 		r, ok := mcp.ParseRevision(strings.TrimSpace(rest))
 		if !ok || len(gc.steps) > 0 {
-			return fmt.Errorf("%q: a handshake comes first and names one of %v", line, mcp.Revisions())
+			return fmt.Errorf("%q: the handshake must come first and name one of %v", line, mcp.Revisions())
 		}
 		gc.handshake, gc.handshakeLine = r, i
 	default:

@@ -113,7 +113,7 @@ func runGolden(t *testing.T, how, text string, env []string, args ...string) (fa
 var place = regexp.MustCompile(`(?m)^(golden_test|testing)\.go:\d+: `)
 
 func TestGoldenChecks(t *testing.T) {
-	const hint = "\nIf that is as it should be, MCPTEST_UPDATE=1 writes it into the file.\n"
+	const hint = "\nIf this is intended, set MCPTEST_UPDATE=1 to write it to the file.\n"
 	tests := []struct{ name, how, file, want string }{
 		{"good", "bubble", `For the reader.
 
@@ -143,7 +143,7 @@ func TestGoldenChecks(t *testing.T) {
 < {"jsonrpc":"2.0","method":"note","params":["before"]}
 `, ""},
 		{"another message", "bubble", "-- s --\n# c\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"note\"}\n< {\"jsonrpc\":\"2.0\",\"method\":\"note\",\"params\":[\"afterwards\"]}\n",
-			`f.txtar:4: session "s": Expect: another message came
+			`f.txtar:4: session "s": Expect: got another message
 params[0]: got "before", want "afterwards"
 want: {"jsonrpc":"2.0","method":"note","params":["afterwards"]}
 got:  {"jsonrpc":"2.0","method":"note","params":["before"]}
@@ -153,22 +153,22 @@ the session so far:
 < {"jsonrpc":"2.0","id":1,"result":{}}
 < {"jsonrpc":"2.0","method":"note","params":["after"]}` + hint},
 		{"too many", "bubble", "comment\n-- a --\n> 1\n< \"$any\"\n-- s --\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"listen\"}\n",
-			`f.txtar:6: session "s": messages came that were not expected, 2 of them; the last: {"jsonrpc":"2.0","id":1,"result":{"end":true}}
+			`f.txtar:6: session "s": 2 unexpected messages; the last: {"jsonrpc":"2.0","id":1,"result":{"end":true}}
 the session so far:
 > {"jsonrpc":"2.0","id":1,"method":"listen"}
 < {"jsonrpc":"2.0","method":"note","params":["listening"]}
 < {"jsonrpc":"2.0","id":1,"result":{"end":true}}
-! the other side has hung up` + hint},
+! the other side has closed the connection` + hint},
 		{"too few", "bubble", "-- s --\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"nothing\"}\n< {}\n",
-			"f.txtar:3: session \"s\": Expect: nothing came within 500ms\nwant: {}\nthe session so far:\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"nothing\"}" + hint},
+			"f.txtar:3: session \"s\": Expect: no message within 500ms\nwant: {}\nthe session so far:\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"nothing\"}" + hint},
 		{"the server fails", "real", "-- s --\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"break\"}\n", "the server failed: broken on request\n"},
 		{"no sessions", "real", "> {}\n", "f.txtar: no sessions: each begins with a line such as -- name --\n"},
 		{"no messages", "real", "-- s --\n# Nothing.\n", "f.txtar:2: session \"s\": the session sends nothing\n"},
 		{"answers first", "real", "-- s --\n< {}\n", "f.txtar:2: session \"s\": no message can be expected before the first that is sent\n"},
 		{"no such line", "real", "-- s --\n> 1\nwhat?\n", "f.txtar:3: session \"s\": \"what?\" begins with none of > >raw < @handshake @unordered @eof #\n"},
 		{"no such revision", "real", "-- s --\n@handshake 2025-11-24\n",
-			"f.txtar:2: session \"s\": \"@handshake 2025-11-24\": a handshake comes first and names one of [2024-11-05 2025-03-26 2025-06-18 2025-11-25 2026-07-28]\n"},
-		{"behind the end", "real", "-- s --\n@eof\n> 1\n", "f.txtar:3: session \"s\": nothing can be sent behind @eof\n"},
+			"f.txtar:2: session \"s\": \"@handshake 2025-11-24\": the handshake must come first and name one of [2024-11-05 2025-03-26 2025-06-18 2025-11-25 2026-07-28]\n"},
+		{"behind the end", "real", "-- s --\n@eof\n> 1\n", "f.txtar:3: session \"s\": nothing can be sent after @eof\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func (m *match) compareVariable(path, name string, want, got value) {
 
 func (m *match) compareObject(path string, want, got value) {
 	if name, ok := got.duplicate(); ok {
-		m.addDiff(joinPath(path, name), "stands twice")
+		m.addDiff(joinPath(path, name), "appears twice")
 	}
 	named := make(map[string]bool, len(want.members))
 	allowsExtra := want.allowsExtra() && !m.verbatim

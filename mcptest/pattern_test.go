@@ -37,7 +37,7 @@ func TestMatch(t *testing.T) {
 		{"elements", `[[1,2],[3]]`, `[[1],[3,4]]`, []string{
 			"[0][1]: missing, want 2", "[1][1]: got 4, want no such element"}},
 		{"a name that is no word", `{"a/b":{"c":1}}`, `{"a/b":{"c":2}}`, []string{`["a/b"].c: got 2, want 1`}},
-		{"twice", `{"a":1}`, `{"a":1,"a":1}`, []string{"a: stands twice"}},
+		{"twice", `{"a":1}`, `{"a":1,"a":1}`, []string{"a: appears twice"}},
 		{"any", `{"a":"$any","b":["$any","$any"]}`, `{"a":{"x":1},"b":[null,"y"]}`, nil},
 		{"any must be there", `{"a":"$any"}`, `{}`, []string{`a: missing, want "$any"`}},
 		{"rest", `{"a":{"b":1,"$any":"$any"}}`, `{"a":{"b":2,"c":3}}`, []string{"a.b: got 2, want 1"}},
@@ -138,7 +138,7 @@ func FuzzMerge(f *testing.F) {
 		}
 		same := match{verbatim: true}
 		if same.compareValue("", got, got); len(same.diffs) > 0 {
-			t.Skip() // a member stands twice, which nothing matches
+			t.Skip() // a member appears twice, which nothing matches
 		}
 		m := &match{vars: variables{}}
 		merged := string(m.merge(nil, &want, got))

@@ -74,7 +74,7 @@ type arrival struct {
 	err  error
 }
 
-var errClosed = errors.New("the peer itself has hung up")
+var errClosed = errors.New("the peer itself has closed the connection")
 
 // isLast reports whether nothing can follow. An invalid frame is not the end.
 func (a arrival) isLast() bool {
@@ -153,7 +153,7 @@ func (p *Peer) write(op, frame string) {
 			p.fatalf("%s: %v", op, err)
 		}
 	case <-timer.C:
-		p.fatalf("%s: the other side does not read: it has not taken the message within %v", op, p.Timeout)
+		p.fatalf("%s: the other side does not read: it has not read the message within %v", op, p.Timeout)
 	}
 }
 
@@ -268,7 +268,7 @@ func (p *Peer) Expect(pattern string) {
 	got := p.parseMessage("Expect", text)
 	m := compare(want, got, p.vars)
 	if len(m.diffs) > 0 {
-		p.fatalf("Expect: another message came\n%swant: %s\ngot:  %s", m.diffText(), clip(want.String(), maxShownBytes), clip(text, maxShownBytes))
+		p.fatalf("Expect: got another message\n%swant: %s\ngot:  %s", m.diffText(), clip(want.String(), maxShownBytes), clip(text, maxShownBytes))
 	}
 	p.vars = m.vars
 }
@@ -297,7 +297,7 @@ func (p *Peer) ExpectUnordered(patterns ...string) {
 			}
 		}
 		if len(closest.diffs) > 0 {
-			p.fatalf("ExpectUnordered: a message came that matches none of those left; the closest differs so:\n%sgot:  %s%s",
+			p.fatalf("ExpectUnordered: got a message that matches none of the remaining patterns; difference to the closest:\n%sgot:  %s%s",
 				closest.diffText(), clip(text, maxShownBytes), wantLines(patternTexts(left)))
 		}
 	}
@@ -312,7 +312,7 @@ func (p *Peer) ExpectRaw(frame string) {
 		for at < len(got) && at < len(frame) && got[at] == frame[at] {
 			at++
 		}
-		p.fatalf("ExpectRaw: the message that came differs from byte %d on\nwant: %s\ngot:  %s", at, clip(frame, maxShownBytes), clip(got, maxShownBytes))
+		p.fatalf("ExpectRaw: the message differs from byte %d on\nwant: %s\ngot:  %s", at, clip(frame, maxShownBytes), clip(got, maxShownBytes))
 	}
 }
 
@@ -332,7 +332,7 @@ func (p *Peer) ExpectSilence(d time.Duration) {
 	case a.err != nil:
 		p.fatalf("ExpectSilence: %s", endText(a.err))
 	default:
-		p.fatalf("ExpectSilence: a message came\ngot:  %s", clip(a.text, maxShownBytes))
+		p.fatalf("ExpectSilence: got a message\ngot:  %s", clip(a.text, maxShownBytes))
 	}
 }
 
@@ -341,9 +341,9 @@ func (p *Peer) ExpectClose() {
 	p.t.Helper()
 	switch a, ok := p.next(p.Timeout); {
 	case !ok:
-		p.fatalf("ExpectClose: the other side has not hung up within %v", p.Timeout)
+		p.fatalf("ExpectClose: the other side has not closed the connection within %v", p.Timeout)
 	case a.err == nil:
-		p.fatalf("ExpectClose: a message came\ngot:  %s", clip(a.text, maxShownBytes))
+		p.fatalf("ExpectClose: got a message\ngot:  %s", clip(a.text, maxShownBytes))
 	case !errors.Is(a.err, io.EOF):
 		p.fatalf("ExpectClose: %v", a.err)
 	}
@@ -352,7 +352,7 @@ func (p *Peer) ExpectClose() {
 // endText describes why no message arrived.
 func endText(err error) string {
 	if errors.Is(err, io.EOF) {
-		return "the other side has hung up"
+		return "the other side has closed the connection"
 	}
 	return err.Error()
 }
@@ -363,7 +363,7 @@ func (p *Peer) nextMessage(op string, patterns ...string) string {
 	a, ok := p.next(p.Timeout)
 	switch {
 	case !ok:
-		p.fatalf("%s: nothing came within %v%s", op, p.Timeout, wantLines(patterns))
+		p.fatalf("%s: no message within %v%s", op, p.Timeout, wantLines(patterns))
 	case a.err != nil:
 		p.fatalf("%s: %s%s", op, endText(a.err), wantLines(patterns))
 	}
@@ -400,7 +400,7 @@ func (p *Peer) parseMessage(op, text string) value {
 	p.t.Helper()
 	v, err := parse(text)
 	if err != nil {
-		p.fatalf("%s: what came is not JSON: %v\ngot:  %s", op, err, clip(text, maxShownBytes))
+		p.fatalf("%s: the message is not JSON: %v\ngot:  %s", op, err, clip(text, maxShownBytes))
 	}
 	return v
 }
@@ -424,7 +424,7 @@ func (p *Peer) closeAndCheck() {
 		return
 	}
 	if len(rest) > 0 {
-		p.t.Error(p.failureText("messages came that were not expected, %d of them; the last: %s", len(rest), clip(rest[len(rest)-1], maxShownBytes)))
+		p.t.Error(p.failureText("%d unexpected messages; the last: %s", len(rest), clip(rest[len(rest)-1], maxShownBytes)))
 	}
 }
 
@@ -433,7 +433,7 @@ func (p *Peer) readRest() (messages []string, err error) {
 	for {
 		switch a, ok := p.next(p.Timeout); {
 		case !ok:
-			return messages, fmt.Errorf("the other side has not hung up within %v of the end of its input", p.Timeout)
+			return messages, fmt.Errorf("the other side has not closed the connection within %v of the end of its input", p.Timeout)
 		case a.isLast():
 			return messages, nil
 		case a.err != nil:

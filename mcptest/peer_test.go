@@ -91,7 +91,7 @@ func TestPeerFailures(t *testing.T) {
 		{"another message", play(func(p *mcptest.Peer) {
 			p.Send(`{"a":1,"b":[{"c":"x"}]}`)
 			p.Expect(`{"b": [{"c": "y"}], "a": "$any", "d": null}`)
-		}), []string{`Expect: another message came
+		}), []string{`Expect: got another message
     b[0].c: got "x", want "y"
     d: missing, want null
 want: {"b":[{"c":"y"}],"a":"$any","d":null}
@@ -100,14 +100,14 @@ got:  {"a":1,"b":[{"c":"x"}]}` + sent + `{"a":1,"b":[{"c":"x"}]}
 		{"nothing comes", play(func(p *mcptest.Peer) {
 			p.Send(`"mute"`)
 			p.Expect(`{"id":1}`)
-		}), []string{"Expect: nothing came within 10s\nwant: {\"id\":1}" + sent + `"mute"`}},
+		}), []string{"Expect: no message within 10s\nwant: {\"id\":1}" + sent + `"mute"`}},
 		{"the other side hangs up", func(t testing.TB) {
 			mcptest.NewPeer(t, mcptest.Serve(t, serverFunc(func(context.Context, jsonrpc.Framer) error { return nil }))).Expect("1")
-		}, []string{"Expect: the other side has hung up\nwant: 1\nthe session so far:\n  ! the other side has hung up"}},
+		}, []string{"Expect: the other side has closed the connection\nwant: 1\nthe session so far:\n  ! the other side has closed the connection"}},
 		{"not JSON", play(func(p *mcptest.Peer) {
 			p.SendRaw("{]")
 			p.Expect("{}")
-		}), []string{"Expect: what came is not JSON: invalid JSON at byte 1: unexpected ']', want a member name in quotes\ngot:  {]" + sent + "{]\n  < {]"}},
+		}), []string{"Expect: the message is not JSON: invalid JSON at byte 1: unexpected ']', want a member name in quotes\ngot:  {]" + sent + "{]\n  < {]"}},
 		{"a pattern that is not JSON", play(func(p *mcptest.Peer) { p.Expect("{") }),
 			[]string{"Expect: the pattern is not JSON: invalid JSON at byte 1: unexpected end of text, want a member name in quotes\npattern: {"}},
 		{"a message that is not JSON", play(func(p *mcptest.Peer) { p.Send("{$x}") }),
@@ -117,12 +117,12 @@ got:  {"a":1,"b":[{"c":"x"}]}` + sent + `{"a":1,"b":[{"c":"x"}]}
 		{"other bytes", play(func(p *mcptest.Peer) {
 			p.Send("1.0")
 			p.ExpectRaw("1.00")
-		}), []string{"ExpectRaw: the message that came differs from byte 3 on\nwant: 1.00\ngot:  1.0" + sent + "1.0\n  < 1.0"}},
+		}), []string{"ExpectRaw: the message differs from byte 3 on\nwant: 1.00\ngot:  1.0" + sent + "1.0\n  < 1.0"}},
 		{"unordered", play(func(p *mcptest.Peer) {
 			p.Send("[1]")
 			p.Send("[2,3]")
 			p.ExpectUnordered(`{"a":1}`, `["$x","$x"]`, "[1]")
-		}), []string{`ExpectUnordered: a message came that matches none of those left; the closest differs so:
+		}), []string{`ExpectUnordered: got a message that matches none of the remaining patterns; difference to the closest:
     the message: got [2,3], want {"a":1}
 got:  [2,3]
 want: {"a":1}
@@ -130,27 +130,27 @@ want: ["$x","$x"]` + sent + "[1]\n  > [2,3]\n  < [1]\n  < [2,3]"}},
 		{"too few", play(func(p *mcptest.Peer) {
 			p.Send("1")
 			p.ExpectUnordered("1", "2")
-		}), []string{"ExpectUnordered: nothing came within 10s\nwant: 2" + sent + "1\n  < 1"}},
+		}), []string{"ExpectUnordered: no message within 10s\nwant: 2" + sent + "1\n  < 1"}},
 		{"no silence", play(func(p *mcptest.Peer) {
 			p.Send("1")
 			p.ExpectSilence(time.Second)
-		}), []string{"ExpectSilence: a message came\ngot:  1" + sent + "1\n  < 1"}},
+		}), []string{"ExpectSilence: got a message\ngot:  1" + sent + "1\n  < 1"}},
 		{"silence of the dead", play(func(p *mcptest.Peer) {
 			p.CloseWrite()
 			p.ExpectSilence(time.Second)
-		}), []string{"ExpectSilence: the other side has hung up\nthe session so far:\n  ! end of output\n  ! the other side has hung up"}},
-		{"no hanging up", play(func(p *mcptest.Peer) { p.ExpectClose() }), []string{"ExpectClose: the other side has not hung up within 10s"}},
+		}), []string{"ExpectSilence: the other side has closed the connection\nthe session so far:\n  ! end of output\n  ! the other side has closed the connection"}},
+		{"no hanging up", play(func(p *mcptest.Peer) { p.ExpectClose() }), []string{"ExpectClose: the other side has not closed the connection within 10s"}},
 		{"a message instead of hanging up", play(func(p *mcptest.Peer) {
 			p.Send("1")
 			p.ExpectClose()
-		}), []string{"ExpectClose: a message came\ngot:  1" + sent + "1\n  < 1"}},
+		}), []string{"ExpectClose: got a message\ngot:  1" + sent + "1\n  < 1"}},
 		{"nobody reads", func(t testing.TB) {
 			near, _ := mcptest.Pipe()
 			p := mcptest.NewPeer(t, near)
 			p.SendRaw(strings.Repeat("x", 64<<10))
 			p.Timeout = time.Minute
 			p.SendRaw("y")
-		}, []string{"SendRaw: the other side does not read: it has not taken the message within 1m0s" + sent + strings.Repeat("x", 1000) + "… (65536 bytes)\n  > y"}},
+		}, []string{"SendRaw: the other side does not read: it has not read the message within 1m0s" + sent + strings.Repeat("x", 1000) + "… (65536 bytes)\n  > y"}},
 		{"a name that is none", play(func(p *mcptest.Peer) { p.Set("a b", "1") }), []string{`Set: "a b" cannot be the name of a variable`}},
 		{"a value that is no JSON", play(func(p *mcptest.Peer) { p.Set("a", "b") }),
 			[]string{"Set: the value of $a is not JSON: invalid JSON at byte 0: unexpected 'b', want a value\nvalue: b"}},
@@ -159,11 +159,11 @@ want: ["$x","$x"]` + sent + "[1]\n  > [2,3]\n  < [1]\n  < [2,3]"}},
 			p.Send(`"twice"`)
 			p.Expect(`"twice"`)
 			p.Send("2")
-		}), []string{"messages came that were not expected, 2 of them; the last: 2" + sent + "\"twice\"\n  < \"twice\"\n  > 2\n  < \"twice\"\n  < 2\n  ! the other side has hung up"}},
+		}), []string{"2 unexpected messages; the last: 2" + sent + "\"twice\"\n  < \"twice\"\n  > 2\n  < \"twice\"\n  < 2\n  ! the other side has closed the connection"}},
 		{"what waits is shown", play(func(p *mcptest.Peer) {
 			p.Send(`"twice"`)
 			p.Expect("1")
-		}), []string{"Expect: another message came\n    the message: got \"twice\", want 1\nwant: 1\ngot:  \"twice\"" + sent + "\"twice\"\n  < \"twice\"\n  < \"twice\""}},
+		}), []string{"Expect: got another message\n    the message: got \"twice\", want 1\nwant: 1\ngot:  \"twice\"" + sent + "\"twice\"\n  < \"twice\"\n  < \"twice\""}},
 		{"closed, so nothing is unexpected", play(func(p *mcptest.Peer) {
 			p.Send("1")
 			p.Close()
@@ -171,7 +171,7 @@ want: ["$x","$x"]` + sent + "[1]\n  > [2,3]\n  < [1]\n  < [2,3]"}},
 		{"closed, so nothing can be expected", play(func(p *mcptest.Peer) {
 			p.Close()
 			p.Expect("1")
-		}), []string{"Expect: the peer itself has hung up\nwant: 1"}},
+		}), []string{"Expect: the peer itself has closed the connection\nwant: 1"}},
 		{"a server that fails", func(t testing.TB) {
 			mcptest.Serve(t, serverFunc(func(_ context.Context, f jsonrpc.Framer) error {
 				f.ReadFrame()
@@ -188,7 +188,7 @@ want: ["$x","$x"]` + sent + "[1]\n  > [2,3]\n  < [1]\n  < [2,3]"}},
 			near, far := mcptest.Pipe()
 			t.Cleanup(func() { far.Close() })
 			mcptest.NewPeer(t, near)
-		}, []string{"the other side has not hung up within 10s of the end of its input"}},
+		}, []string{"the other side has not closed the connection within 10s of the end of its input"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestPeerLongSession(t *testing.T) {
 			}
 			p.Expect("1")
 		}))
-		want := []string{"Expect: nothing came within 10s\nwant: 1\nthe session so far:\n  (30 lines before)" + strings.Repeat("\n  > 0\n  < 0", 25)}
+		want := []string{"Expect: no message within 10s\nwant: 1\nthe session so far:\n  (30 lines before)" + strings.Repeat("\n  > 0\n  < 0", 25)}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("failures (-want +got):\n%s", diff)
 		}

@@ -139,7 +139,7 @@ func CheckLeaks(t testing.TB) {
 	t.Cleanup(func() {
 		t.Helper()
 		if err := goleak.Find(since); err != nil {
-			t.Errorf("goroutines are left behind: %v", err)
+			t.Errorf("leaked goroutines: %v", err)
 		}
 	})
 }

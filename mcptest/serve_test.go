@@ -91,13 +91,13 @@ func TestScriptFailures(t *testing.T) {
 			if got := ask(t, e, "2"); got != "EOF" {
 				t.Errorf("the client got %s", got)
 			}
-		}, []string{"Expect: another message came\n    the message: got 2, want 1\nwant: 1\ngot:  2\nthe session so far:\n  < 2"}},
+		}, []string{"Expect: got another message\n    the message: got 2, want 1\nwant: 1\ngot:  2\nthe session so far:\n  < 2"}},
 		{"not played to its end", one, func(testing.TB, *mcptest.End) {},
-			[]string{"Expect: the other side has hung up\nwant: 1\nthe session so far:\n  ! the other side has hung up"}},
+			[]string{"Expect: the other side has closed the connection\nwant: 1\nthe session so far:\n  ! the other side has closed the connection"}},
 		{"more than expected", one, func(t testing.TB, e *mcptest.End) {
 			ask(t, e, "1")
 			e.WriteFrame([]byte("2"))
-		}, []string{"messages came that were not expected, 1 of them; the last: 2\nthe session so far:\n  < 1\n  > -1\n  < 2\n  ! the other side has hung up"}},
+		}, []string{"1 unexpected messages; the last: 2\nthe session so far:\n  < 1\n  > -1\n  < 2\n  ! the other side has closed the connection"}},
 		{"it hangs up itself", func(p *mcptest.Peer) {
 			p.Expect("1")
 			p.Close()
@@ -136,7 +136,7 @@ func TestCheckLeaks(t *testing.T) {
 		mcptest.CheckLeaks(t)
 		go leave(stop, stopped)
 	})
-	if len(got) != 1 || !strings.HasPrefix(got[0], "goroutines are left behind: ") || !strings.Contains(got[0], "mcptest_test.leave") {
+	if len(got) != 1 || !strings.HasPrefix(got[0], "leaked goroutines: ") || !strings.Contains(got[0], "mcptest_test.leave") {
 		t.Errorf("failures: %q", got)
 	}
 	// The one that runs already is not this test's.

@@ -116,7 +116,7 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (*Tokens, string
 	}
 	prompt, err := g.Prompter.Prepare(ctx, known)
 	if err != nil {
-		return nil, "", fmt.Errorf("preparing to ask the user: %w", err)
+		return nil, "", fmt.Errorf("prepare to ask the user: %w", err)
 	}
 	defer func() {
 		if err := prompt.Close(); err != nil { // this makes neither tokens nor a refusal invalid
@@ -264,9 +264,9 @@ func (r *authorizationRequest) prompt(ctx context.Context, prompt Prompt, addres
 	callback, err := prompt.Authorize(within, address)
 	if err != nil {
 		if within.Err() != nil && ctx.Err() == nil {
-			return "", fmt.Errorf("%w: no answer within %v", ErrConsentRequired, authorizationTimeout)
+			return "", fmt.Errorf("%w: no authorization response within %v", ErrConsentRequired, authorizationTimeout)
 		}
-		return "", fmt.Errorf("asking the user: %w", err)
+		return "", fmt.Errorf("ask the user: %w", err)
 	}
 	return r.checkCallback(callback)
 }
@@ -276,29 +276,29 @@ func (r *authorizationRequest) prompt(ctx context.Context, prompt Prompt, addres
 func (r *authorizationRequest) checkCallback(callback string) (string, error) {
 	u, err := url.Parse(callback)
 	if err != nil {
-		return "", fmt.Errorf("%w: the answer is not a URL", ErrUntrusted)
+		return "", fmt.Errorf("%w: the authorization response is not a URL", ErrUntrusted)
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil || !isRedirectURI(u, r.redirectURI) {
-		return "", fmt.Errorf("%w: the answer came to another URL than the redirect URI, or its query is malformed", ErrUntrusted)
+		return "", fmt.Errorf("%w: the authorization response went to another URL than the redirect URI, or its query is malformed", ErrUntrusted)
 	}
 	for _, name := range []string{"state", "iss", "code", "error"} {
 		if len(q[name]) > 1 {
-			return "", fmt.Errorf("%w: the answer has %s twice", ErrUntrusted, name)
+			return "", fmt.Errorf("%w: the authorization response has %s twice", ErrUntrusted, name)
 		}
 	}
 	if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(r.state)) != 1 {
-		return "", fmt.Errorf("%w: the answer is to another question: its state differs", ErrUntrusted)
+		return "", fmt.Errorf("%w: the authorization response belongs to another request: its state differs", ErrUntrusted)
 	}
 	switch {
 	case q.Has("iss") && q.Get("iss") != r.issuer:
-		return "", fmt.Errorf("%w: the answer is another authorization server's: its iss differs", ErrUntrusted)
+		return "", fmt.Errorf("%w: the authorization response is from another authorization server: its iss differs", ErrUntrusted)
 	case !q.Has("iss") && r.issAdvertised:
-		return "", fmt.Errorf("%w: the answer has no iss, which the authorization server said it would", ErrUntrusted)
+		return "", fmt.Errorf("%w: the authorization response has no iss, which the authorization server's metadata promises", ErrUntrusted)
 	case q.Get("error") != "":
 		return "", newOAuthError(q.Get("error"), q.Get("error_description"))
 	case q.Get("code") == "":
-		return "", fmt.Errorf("%w: the answer has neither a code nor an error", ErrUntrusted)
+		return "", fmt.Errorf("%w: the authorization response has neither a code nor an error", ErrUntrusted)
 	}
 	return q.Get("code"), nil
 }
@@ -401,7 +401,7 @@ func (lp *loopbackPrompt) listen(hosts []string, port int) error {
 		lp.host, lp.listeners = net.JoinHostPort(host, p), listeners
 		return nil
 	}
-	return fmt.Errorf("listening for the answer: %w", errors.Join(errs...))
+	return fmt.Errorf("listen for the authorization response: %w", errors.Join(errs...))
 }
 
 // listenLoopback listens on a loopback address. A browser may resolve "localhost" to IPv4 or IPv6,
@@ -430,7 +430,7 @@ func (lp *loopbackPrompt) URI() string { return "http://" + lp.host + lp.path }
 func (lp *loopbackPrompt) Authorize(ctx context.Context, authorizeURL string) (string, error) {
 	u, err := url.Parse(authorizeURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && loopback.IsHost(u.Hostname())) {
-		return "", fmt.Errorf("%w: the authorization URL is not one of the web", ErrUntrusted)
+		return "", fmt.Errorf("%w: the authorization URL does not use http or https", ErrUntrusted)
 	}
 	lp.mu.Lock()
 	lp.state = u.Query().Get("state")
@@ -453,7 +453,7 @@ func (lp *loopbackPrompt) Authorize(ctx context.Context, authorizeURL string) (s
 		defer stop()
 		browsing.Go(func() {
 			if err := lp.opts.Browse(browseCtx, u.String()); err != nil && lp.opts.Show == nil {
-				failed <- fmt.Errorf("opening the browser: %w", err)
+				failed <- fmt.Errorf("open the browser: %w", err)
 			}
 		})
 	}
@@ -463,7 +463,7 @@ func (lp *loopbackPrompt) Authorize(ctx context.Context, authorizeURL string) (s
 	case err := <-failed:
 		return "", err
 	case <-timer.C:
-		return "", fmt.Errorf("%w: no answer within %v", ErrConsentRequired, timeout)
+		return "", fmt.Errorf("%w: no authorization response within %v", ErrConsentRequired, timeout)
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}

@@ -128,7 +128,7 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 
 func (o *ClientOptions) check() error {
 	if o.ClientID != "" && o.ClientIssuer == "" {
-		return errors.New("ClientID needs ClientIssuer: a client id, and its secret, are for one authorization server")
+		return errors.New("ClientID needs ClientIssuer: a client id and its secret belong to one authorization server")
 	}
 	if o.ClientID == "" && (!o.ClientSecret.IsZero() || o.TokenAuthMethod != "") {
 		return errors.New("ClientSecret and TokenAuthMethod need ClientID")
@@ -234,12 +234,12 @@ func loginAllowed(ctx context.Context) bool { return ctx.Value(withoutLoginKey{}
 var (
 	// ErrConsentRequired means that the user must log in, and cannot be asked or did not answer in
 	// time.
-	ErrConsentRequired = errors.New("the user has to log in")
+	ErrConsentRequired = errors.New("the user must log in")
 	// ErrDenied means that the user, or the authorization server on their behalf, denied access.
 	ErrDenied = errors.New("access was denied")
 	// ErrRefused means that the authorization server rejects this client, its credentials, its
 	// scopes or its request.
-	ErrRefused = errors.New("the authorization server refuses")
+	ErrRefused = errors.New("the authorization server refused")
 	// ErrUntrusted means that a server's answer contradicts what it should be, and might be an
 	// attack. The answer was not used.
 	ErrUntrusted = errors.New("not to be trusted")
@@ -390,13 +390,13 @@ func (f *fetcher) do(ctx context.Context, req *http.Request) (*httpResponse, err
 		return nil, f.transportError(req, err)
 	}
 	if len(body) > maxClientFetchBytes {
-		return nil, fmt.Errorf("%w: %s answered with more than %d bytes", ErrUntrusted, req.URL.Host, maxClientFetchBytes)
+		return nil, fmt.Errorf("%w: %s responded with more than %d bytes", ErrUntrusted, req.URL.Host, maxClientFetchBytes)
 	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		return nil, fmt.Errorf("%w: %s answered with a redirect", ErrUntrusted, req.URL.Host)
+		return nil, fmt.Errorf("%w: %s responded with a redirect", ErrUntrusted, req.URL.Host)
 	}
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
-		return nil, fmt.Errorf("%w: %s answered with status %d", ErrUnreachable, req.URL.Host, resp.StatusCode)
+		return nil, fmt.Errorf("%w: %s responded with status %d", ErrUnreachable, req.URL.Host, resp.StatusCode)
 	}
 	return &httpResponse{resp.StatusCode, resp.Header, body}, nil
 }
@@ -414,7 +414,7 @@ func (f *fetcher) transportError(req *http.Request, err error) error {
 func (f *fetcher) get(ctx context.Context, address string) (body []byte, found bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: a malformed URL", ErrUntrusted)
+		return nil, false, fmt.Errorf("%w: malformed URL", ErrUntrusted)
 	}
 	req.Header.Set("Accept", "application/json")
 	r, err := f.do(ctx, req)
@@ -436,7 +436,7 @@ func (f *fetcher) get(ctx context.Context, address string) (body []byte, found b
 func (f *fetcher) post(ctx context.Context, address, contentType string, body []byte, header http.Header) (*httpResponse, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("%w: a malformed URL", ErrUntrusted)
+		return nil, fmt.Errorf("%w: malformed URL", ErrUntrusted)
 	}
 	for name, values := range header {
 		req.Header[name] = values
@@ -449,7 +449,7 @@ func (f *fetcher) post(ctx context.Context, address, contentType string, body []
 // checkURL reports whether requests may go to a URL that somebody else chose.
 func (f *fetcher) checkURL(u *url.URL) error {
 	if u.Host == "" || u.Opaque != "" || u.User != nil || u.Fragment != "" {
-		return fmt.Errorf("%w: a URL that is not absolute, or has a password or a fragment", ErrUntrusted)
+		return fmt.Errorf("%w: the URL is not absolute, or has a password or a fragment", ErrUntrusted)
 	}
 	if u.Scheme == "https" || u.Scheme == "http" && f.loopback && loopback.IsHost(u.Hostname()) {
 		return nil
@@ -475,7 +475,7 @@ func decodeObject(body []byte, v any) error {
 		return fmt.Errorf("%w: not a JSON object", ErrUntrusted)
 	}
 	if json.Unmarshal(body, v) != nil {
-		return fmt.Errorf("%w: malformed JSON, or members of other types than they should be", ErrUntrusted)
+		return fmt.Errorf("%w: malformed JSON, or a member has the wrong type", ErrUntrusted)
 	}
 	return nil
 }

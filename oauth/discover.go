@@ -92,7 +92,7 @@ func (d *discoverer) resource(ctx context.Context, metadata string) (*resourceDo
 			return nil, fmt.Errorf("metadata of the resource: %w", err)
 		}
 		if !found {
-			return nil, fmt.Errorf("%w: there is nothing at resource_metadata", ErrUntrusted)
+			return nil, fmt.Errorf("%w: resource_metadata not found", ErrUntrusted)
 		}
 		return decodeResourceDocument(body)
 	}
@@ -130,7 +130,7 @@ func (d *discoverer) chooseIssuer(issuers []string) (string, error) {
 		return issuers[0], nil
 	}
 	if !slices.Contains(issuers, d.issuer) {
-		return "", fmt.Errorf("%w: the credentials are of %q, and the server wants those of %q", ErrUntrusted, d.issuer, printable(issuers[0], 200))
+		return "", fmt.Errorf("%w: the credentials belong to %q, but the server requires %q", ErrUntrusted, d.issuer, printable(issuers[0], 200))
 	}
 	return d.issuer, nil
 }
@@ -182,7 +182,7 @@ func issuerURLs(issuer string) ([]string, error) {
 func (d *discoverer) legacy(ctx context.Context) (*discovery, error) {
 	issuer := originOf(d.server)
 	if d.issuer != "" && d.issuer != TrustFirstIssuer && d.issuer != issuer {
-		return nil, fmt.Errorf("%w: the credentials are of %q, and the server authorizes clients itself", ErrUntrusted, d.issuer)
+		return nil, fmt.Errorf("%w: the credentials belong to %q, but the server authorizes clients itself", ErrUntrusted, d.issuer)
 	}
 	out := &discovery{resource: d.server.String(), issuer: issuer}
 	body, found, err := d.fetch.get(ctx, issuer+wellKnownAS)
@@ -261,7 +261,7 @@ func decodeIssuerDocument(body []byte, issuer string, f *fetcher) (*issuerDocume
 	}
 	// Compare as text without normalization: two issuers may differ by a slash.
 	if d.Issuer != issuer {
-		return nil, fmt.Errorf("%w: the metadata of %q is of another issuer, %q", ErrUntrusted, printable(issuer, 200), printable(d.Issuer, 200))
+		return nil, fmt.Errorf("%w: the metadata of %q names another issuer, %q", ErrUntrusted, printable(issuer, 200), printable(d.Issuer, 200))
 	}
 	for _, e := range []struct {
 		name, text string
@@ -296,7 +296,7 @@ func canonicalServer(text string) (*url.URL, error) {
 	}
 	u.Host = canonicalHost(u)
 	if hasDotSegment(u.EscapedPath()) {
-		return nil, fmt.Errorf("the server's URL has dots for a segment of its path")
+		return nil, fmt.Errorf("the server's URL has a dot segment in its path")
 	}
 	if u.Path == "/" {
 		u.Path, u.RawPath = "", ""

@@ -37,7 +37,7 @@ type proofKey struct {
 func newProofKey() (*proofKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	return proofKeyOf(key)
 }
@@ -54,7 +54,7 @@ func parseProofKey(stored auth.Secret) (*proofKey, error) {
 	}
 	private, ok := key.(*ecdsa.PrivateKey)
 	if !ok || private.Curve != elliptic.P256() {
-		return nil, fmt.Errorf("the stored key is of another kind")
+		return nil, fmt.Errorf("the stored key has another type")
 	}
 	return proofKeyOf(private)
 }
@@ -77,7 +77,7 @@ func proofKeyOf(key *ecdsa.PrivateKey) (*proofKey, error) {
 func (k *proofKey) seal() (auth.Secret, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
-		return auth.Secret{}, fmt.Errorf("storing the key: %w", err)
+		return auth.Secret{}, fmt.Errorf("store the key: %w", err)
 	}
 	return auth.NewSecret(base64.StdEncoding.EncodeToString(der)), nil
 }
@@ -115,11 +115,11 @@ func (k *proofKey) proof(method string, u *url.URL, token auth.Secret, nonce str
 func signClaims(signer jose.Signer, claims any) (string, error) {
 	payload, err := json.Marshal(claims)
 	if err != nil {
-		return "", fmt.Errorf("encoding claims: %w", err)
+		return "", fmt.Errorf("encode claims: %w", err)
 	}
 	signed, err := signer.Sign(payload)
 	if err != nil {
-		return "", fmt.Errorf("signing: %w", err)
+		return "", fmt.Errorf("sign: %w", err)
 	}
 	return signed.CompactSerialize()
 }

@@ -23,7 +23,7 @@ const (
 )
 
 // ErrEgressBlocked is the error of a request or response that a [GuardedTransport] blocks.
-var ErrEgressBlocked = errors.New("refused by the guard of outgoing requests")
+var ErrEgressBlocked = errors.New("rejected by the guard for outgoing requests")
 
 // EgressOptions are the exceptions and limits of a [GuardedTransport].
 type EgressOptions struct {
@@ -149,7 +149,7 @@ func (t *egressTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		resp.Body.Close()
 		cancel()
-		return nil, fmt.Errorf("%w: %s answered with a redirect (status %d)", ErrEgressBlocked, req.URL.Host, resp.StatusCode)
+		return nil, fmt.Errorf("%w: %s responded with a redirect (status %d)", ErrEgressBlocked, req.URL.Host, resp.StatusCode)
 	}
 	resp.Header.Del("Set-Cookie")
 	resp.Body = &limitedBody{ReadCloser: resp.Body, left: t.opts.MaxBytes, cancel: cancel}

@@ -119,7 +119,7 @@ const grantJWTBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 func (g JWTBearer) tokens(ctx context.Context, f *flow) (*Tokens, string, error) {
 	assertion, err := g.Assertion(ctx, AssertionRequest{f.discovery.issuer, f.discovery.as.TokenEndpoint, f.discovery.resource})
 	if err != nil {
-		return nil, "", fmt.Errorf("getting an assertion: %w", err)
+		return nil, "", fmt.Errorf("get an assertion: %w", err)
 	}
 	return f.exchangeAssertion(ctx, assertion)
 }
@@ -185,7 +185,7 @@ func (g EnterpriseManaged) check(o *ClientOptions) error {
 func (g EnterpriseManaged) tokens(ctx context.Context, f *flow) (*Tokens, string, error) {
 	subject, err := g.SubjectToken(ctx)
 	if err != nil {
-		return nil, "", fmt.Errorf("getting the user's token: %w", err)
+		return nil, "", fmt.Errorf("get the user's token: %w", err)
 	}
 	form := f.form(grantTokenExchange)
 	form.Set("requested_token_type", tokenTypeIDJAG)
@@ -200,7 +200,7 @@ func (g EnterpriseManaged) tokens(ctx context.Context, f *flow) (*Tokens, string
 		return nil, "", fmt.Errorf("identity provider: %w", err)
 	}
 	if a.IssuedType != tokenTypeIDJAG {
-		return nil, "", fmt.Errorf("%w: the identity provider answered with a token of the type %q", ErrUntrusted, printable(a.IssuedType, 64))
+		return nil, "", fmt.Errorf("%w: the identity provider responded with a token of type %q", ErrUntrusted, printable(a.IssuedType, 64))
 	}
 	return f.exchangeAssertion(ctx, auth.NewSecret(a.AccessToken))
 }
@@ -234,10 +234,10 @@ func (g Preissued) check(*ClientOptions) error {
 func (g Preissued) tokens(ctx context.Context, _ *flow) (*Tokens, string, error) {
 	t, err := g.Token(ctx)
 	if err != nil {
-		return nil, "", fmt.Errorf("getting the token: %w", err)
+		return nil, "", fmt.Errorf("get the token: %w", err)
 	}
 	if text := t.Reveal(); len(text) > maxTokenBytes || !isVisible(text) {
-		return nil, "", errors.New("what should be a token has other characters than tokens have, or is empty or too long")
+		return nil, "", errors.New("the token is empty, too long, or has invalid characters")
 	}
 	return &Tokens{Access: t, Type: "Bearer"}, "", nil
 }
@@ -280,7 +280,7 @@ func (k *ClientKey) signer() (jose.Signer, error) {
 		fit = []string{"EdDSA"}
 	}
 	if len(fit) == 0 {
-		return nil, errors.New("the client's key is of a kind that is not supported")
+		return nil, errors.New("the client's key has an unsupported type")
 	}
 	if alg == "" {
 		alg = fit[0]
@@ -373,10 +373,10 @@ func (c *Client) sendTokenRequest(ctx context.Context, r *tokenRequest) (a *toke
 	}
 	a = new(tokenResponse)
 	if err := decodeObject(rep.body, a); err != nil {
-		return nil, false, fmt.Errorf("answer of the token endpoint: %w", err)
+		return nil, false, fmt.Errorf("response of the token endpoint: %w", err)
 	}
 	if len(a.AccessToken) > maxTokenBytes || !isVisible(a.AccessToken) || len(a.RefreshToken) > maxTokenBytes {
-		return nil, false, fmt.Errorf("%w: the token endpoint answered without a usable access_token", ErrUntrusted)
+		return nil, false, fmt.Errorf("%w: the token endpoint's response has no usable access_token", ErrUntrusted)
 	}
 	return a, false, nil
 }
@@ -408,7 +408,7 @@ func (cred *credentials) authenticate(form url.Values, header http.Header, issue
 		form.Set("client_secret", cred.secret.Reveal())
 	case "private_key_jwt":
 		if cred.key == nil {
-			return errors.New("there is no key to authenticate with")
+			return errors.New("no key to authenticate with")
 		}
 		assertion, err := cred.key.assertion(cred.id, issuer)
 		if err != nil {
@@ -418,7 +418,7 @@ func (cred *credentials) authenticate(form url.Values, header http.Header, issue
 		form.Set("client_assertion_type", assertionType)
 		form.Set("client_assertion", assertion)
 	default:
-		return fmt.Errorf("unknown way to authenticate %q", cred.method)
+		return fmt.Errorf("unknown authentication method %q", cred.method)
 	}
 	return nil
 }
@@ -452,7 +452,7 @@ func (a *tokenResponse) tokens(r *tokenRequest, mode DPoPMode) (*Tokens, error) 
 	case strings.EqualFold(a.TokenType, "Bearer") && mode != DPoPOn:
 		t.Type = "Bearer"
 	default:
-		return nil, fmt.Errorf("%w: the token is of the type %q", ErrUntrusted, printable(a.TokenType, 64))
+		return nil, fmt.Errorf("%w: the token has type %q", ErrUntrusted, printable(a.TokenType, 64))
 	}
 	if life, ok := a.lifetime(); ok {
 		t.Expiry = time.Now().Add(life)

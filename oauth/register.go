@@ -101,7 +101,7 @@ func checkRedirectURI(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" ||
 		u.Scheme != "https" && !(u.Scheme == "http" && loopback.IsHost(u.Hostname())) {
-		return fmt.Errorf("the redirect URI %q is neither https nor on the machine itself", text)
+		return fmt.Errorf("the redirect URI %q is neither https nor on this machine", text)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func checkMetadataURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Contains(text, "#") ||
 		strings.Trim(u.Path, "/") == "" || hasDotSegment(u.EscapedPath()) {
-		return fmt.Errorf("the client's metadata URL %q is not https with a path, or has a password, a fragment or dots for a segment", text)
+		return fmt.Errorf("the client's metadata URL %q is not https with a path, or has a password, a fragment or a dot segment", text)
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (c *Client) authMethod(as *issuerDocument, cred *credentials) (string, erro
 			return m, nil
 		}
 	}
-	return "", fmt.Errorf("%w: it supports no way to authenticate that the client's credentials are for", ErrRefused)
+	return "", fmt.Errorf("%w: it supports no authentication method that fits the client's credentials", ErrRefused)
 }
 
 // registeredCredentials returns the credentials of an earlier registration, or nil.
@@ -219,14 +219,14 @@ type registrationResponse struct {
 // register registers the client for a redirect URI and stores the result.
 func (c *Client) register(ctx context.Context, d *discovery, redirectURI string) (*credentials, error) {
 	if d.as.RegistrationEndpoint == "" {
-		return nil, fmt.Errorf("%w: %q registers nobody by itself; configure a client id", ErrUnregistered, printable(d.issuer, 200))
+		return nil, fmt.Errorf("%w: %q does not register clients; configure a client id", ErrUnregistered, printable(d.issuer, 200))
 	}
 	method := registrationMethod(d.as.TokenAuthMethods)
 	doc := c.opts.Registration.document([]string{redirectURI}, method)
 	doc.DPoPBound = c.opts.DPoP == DPoPOn
 	body, err := json.Marshal(doc)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the registration: %w", err)
+		return nil, fmt.Errorf("encode the registration: %w", err)
 	}
 	header := http.Header{}
 	if t := c.opts.Registration.InitialAccessToken; !t.IsZero() && c.opts.ClientIssuer == d.issuer {
@@ -282,7 +282,7 @@ func decodeRegistration(body []byte, requested string) (*credentials, time.Time,
 		// Do not store an unused secret.
 		a.ClientSecret, expiry = "", time.Time{}
 	case a.AuthMethod != "client_secret_basic" && a.AuthMethod != "client_secret_post":
-		return nil, expiry, fmt.Errorf("%w: the registration wants the client to authenticate by %q", ErrRefused, printable(a.AuthMethod, 64))
+		return nil, expiry, fmt.Errorf("%w: the registration requires the client to authenticate with %q", ErrRefused, printable(a.AuthMethod, 64))
 	case a.ClientSecret == "":
 		return nil, expiry, fmt.Errorf("%w: the registration has no client_secret", ErrUntrusted)
 	}

@@ -213,7 +213,7 @@ const (
 )
 
 // ErrStoreUnsafe means that others could read or replace a file store.
-var ErrStoreUnsafe = errors.New("others could read or replace the file")
+var ErrStoreUnsafe = errors.New("other users could read or replace the file")
 
 // fileStore stores all records in one file, which each change replaces. So changes hold a lock on a
 // second file beside it.

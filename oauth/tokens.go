@@ -216,7 +216,7 @@ func (s *serverAuth) authorize(ctx context.Context, used *token, d authRequireme
 
 // errNothingToRequest means that the client cannot ask for more, so the caller gets the server's
 // response.
-var errNothingToRequest = errors.New("nothing more to ask for")
+var errNothingToRequest = errors.New("no further scope to request")
 
 // recordFailure records a failure, unless it belongs to one caller's context.
 func (s *serverAuth) recordFailure(ctx context.Context, err error, entry *stepUpState) {
@@ -254,7 +254,7 @@ func (s *serverAuth) obtain(ctx context.Context, d authRequirement, step bool) e
 	used, _ := s.snapshot()
 	old := used
 	if old != nil && old.issuer != disc.issuer {
-		s.client.opts.Logger.InfoContext(ctx, "server has another issuer", "server", s.name, "issuer", printable(disc.issuer, 200))
+		s.client.opts.Logger.InfoContext(ctx, "the server's issuer has changed", "server", s.name, "issuer", printable(disc.issuer, 200))
 		old = nil
 	}
 	if old != nil && !step {
@@ -284,7 +284,7 @@ func (s *serverAuth) runGrant(ctx context.Context, f *flow) error {
 	if tokens.Type != "DPoP" {
 		proof = nil
 	}
-	s.client.opts.Logger.InfoContext(ctx, "got a token", "server", s.name, "issuer", printable(disc.issuer, 200))
+	s.client.opts.Logger.InfoContext(ctx, "token received", "server", s.name, "issuer", printable(disc.issuer, 200))
 	return s.save(ctx, newToken(tokens, disc.issuer, clientID, proof))
 }
 
@@ -300,7 +300,7 @@ func (s *serverAuth) discover(ctx context.Context, d authRequirement) (*discover
 	}
 	if o.ClientIssuer == TrustFirstIssuer {
 		if s.boundIssuer != "" && s.boundIssuer != disc.issuer {
-			err := fmt.Errorf("%w: the credentials are of %q, and the server wants those of another issuer", ErrUntrusted, printable(s.boundIssuer, 200))
+			err := fmt.Errorf("%w: the credentials belong to %q, but the server requires another issuer", ErrUntrusted, printable(s.boundIssuer, 200))
 			return nil, authorizationError("discover", s.name, disc.issuer, err)
 		}
 		s.boundIssuer = disc.issuer
@@ -356,7 +356,7 @@ func (s *serverAuth) proofKeyFor(disc *discovery, d authRequirement, old *token)
 		return nil, nil
 	case DPoPOn:
 		if algorithms != nil && !able {
-			return nil, fmt.Errorf("%w: it does not take proofs of possession by %s", ErrRefused, dpopAlgorithm)
+			return nil, fmt.Errorf("%w: it does not accept proofs of possession with %s", ErrRefused, dpopAlgorithm)
 		}
 	default:
 		if !able || !d.dpop && !disc.dpopRequired && (old == nil || old.proof == nil) {
@@ -594,7 +594,7 @@ func (s *serverAuth) credentialsOf(ctx context.Context, t *token) (*credentials,
 		return nil, err
 	}
 	if cred == nil || cred.id != t.clientID {
-		return nil, fmt.Errorf("%w: the token is of another client id", ErrUnregistered)
+		return nil, fmt.Errorf("%w: the token belongs to another client id", ErrUnregistered)
 	}
 	return cred, nil
 }
@@ -613,7 +613,7 @@ func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *tok
 	}
 	endWait := func() {}
 	unlock, askedInVain, err := locker.LockLogin(ctx, s.name+" "+s.client.opts.Account, func() {
-		s.client.opts.Logger.InfoContext(ctx, "waiting for another process that has the user log in", "server", s.name)
+		s.client.opts.Logger.InfoContext(ctx, "waiting for the login in another process", "server", s.name)
 		endWait = g.notifyWait(false)
 	})
 	endWait()
@@ -625,7 +625,7 @@ func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *tok
 	case found || err != nil:
 		return err
 	case askedInVain:
-		return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w: another process has asked, in vain", ErrConsentRequired))
+		return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w: the login in another process failed", ErrConsentRequired))
 	}
 	return login()
 }
@@ -641,7 +641,7 @@ func (s *serverAuth) useStored(ctx context.Context, issuer string, used *token) 
 	if found, err := s.adoptStored(ctx, issuer, used); found || err != nil {
 		return err
 	}
-	return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w, and is not asked because of this request", ErrConsentRequired))
+	return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w, but this request must not start a login", ErrConsentRequired))
 }
 
 // adoptStored installs a token that another process has got meanwhile, and reports whether there

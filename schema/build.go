@@ -358,7 +358,7 @@ func (f *fieldPlan) applyTag(sf structField) (err error) {
 	seen := map[string]bool{}
 	for _, it := range items {
 		if seen[it.key] {
-			return fmt.Errorf("%s stands there twice", it.key)
+			return fmt.Errorf("%s appears twice", it.key)
 		}
 		seen[it.key] = true
 		if err := f.applyItem(it, sf.mayBeAbsent()); err != nil {
@@ -590,7 +590,7 @@ func (f *structField) setOptions(options string) error {
 		case "omitzero":
 			f.omitZero = true
 		case "string":
-			return fmt.Errorf(`the json option "string" is not supported: the schema would ask for a string where models send a number`)
+			return fmt.Errorf(`the json option "string" is not supported: the schema would require a string where models send a number`)
 		}
 	}
 	return nil
@@ -725,7 +725,7 @@ func cutValue(s, ends string) (v, rest string, err error) {
 		s = s[1:]
 	}
 	if s != "" && strings.IndexByte(ends, s[0]) < 0 {
-		return "", "", fmt.Errorf("unexpected %q behind the closing quote", s)
+		return "", "", fmt.Errorf("unexpected %q after the closing quote", s)
 	}
 	return b.String(), s, nil
 }

@@ -60,7 +60,7 @@ func compileSchema(text []byte) (*subschema, error) {
 		}
 	}
 	if s := c.findCycle(); s != nil {
-		return nil, invalid(s.loc, "$ref", "the schema applies itself to the same value without end")
+		return nil, invalid(s.loc, "$ref", "the schema applies itself to the same value endlessly")
 	}
 	return root, nil
 }
@@ -163,14 +163,14 @@ func (c *compiler) resolve(p pendingRef) (*subschema, error) {
 		if s := c.anchors[fragment]; s != nil {
 			return s, nil
 		}
-		return nil, invalid(p.from.loc, "$ref", "there is no $anchor %s", quoteClipped(fragment))
+		return nil, invalid(p.from.loc, "$ref", "$anchor %s not found", quoteClipped(fragment))
 	}
 	if s, ok := c.subs[fragment]; ok {
 		return s, nil
 	}
 	raw := pointerValue(c.text, fragment)
 	if raw == nil {
-		return nil, invalid(p.from.loc, "$ref", "there is nothing at %s", quoteClipped(p.ref))
+		return nil, invalid(p.from.loc, "$ref", "nothing found at %s", quoteClipped(p.ref))
 	}
 	return c.schema(raw, fragment)
 }
@@ -315,7 +315,7 @@ func (k *keywords) read(name string, raw []byte) error {
 	case "allOf", "anyOf", "oneOf", "not", "if", "then", "else":
 		return k.applicators(name, raw)
 	case "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$vocabulary", "dependencies":
-		return k.unsupported(name, "this keyword is not compiled here")
+		return k.unsupported(name, "this keyword is not supported by the compiler")
 	}
 	return nil // an annotation, or unknown
 }
@@ -364,7 +364,7 @@ func (k *keywords) core(name string, raw []byte) error {
 		}
 	case "$id":
 		if k.loc != "" {
-			return k.unsupported(name, "only the root may have an id here")
+			return k.unsupported(name, "only the root may have an id")
 		}
 		k.c.base = strings.TrimSuffix(v, "#")
 	case "$anchor", "$dynamicAnchor":

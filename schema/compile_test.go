@@ -77,11 +77,11 @@ func TestCompileErrors(t *testing.T) {
 		{`{"anyOf":{}}`, `schema: #: anyOf: expected an array of schemas with at least one, got object`},
 		{`{"not":null}`, `schema: #/not: schema: expected an object or a boolean, got null`},
 		{`{"$ref":1}`, `schema: #: $ref: expected a string, got number 1`},
-		{`{"$ref":"#/$defs/x"}`, `schema: #: $ref: there is nothing at "#/$defs/x"`},
+		{`{"$ref":"#/$defs/x"}`, `schema: #: $ref: nothing found at "#/$defs/x"`},
 		{`{"$ref":"#x"}`, `schema: #: $ref: there is no $anchor "x"`},
 		{`{"$ref":"#/%zz"}`, `schema: #: $ref: "#/%zz" has a malformed fragment`},
 		{`{"$ref":"#/type","type":"object"}`, `schema: #/type: schema: expected an object or a boolean, got string "object"`},
-		{`{"$ref":"#"}`, `schema: #: $ref: the schema applies itself to the same value without end`},
+		{`{"$ref":"#"}`, `schema: #: $ref: the schema applies itself to the same value endlessly`},
 		{`{"$anchor":"a","$defs":{"b":{"$anchor":"a"}}}`, `schema: #/$defs/b: $anchor: "a" is defined twice`},
 		{`{"pattern":"(?=a)"}`, "schema: #: pattern: \"(?=a)\" is not a regular expression that Go can match: error parsing regexp: invalid or unsupported Perl syntax: `(?=`; " +
 			"compile with a full engine (package schema/fullschema) or write the schema without it"},
@@ -99,7 +99,7 @@ func TestCompileErrors(t *testing.T) {
 		`{"dependentSchemas":{"a":{"if":true,"then":{"$ref":"#"}}}}`,
 	}
 	for _, s := range loops {
-		if _, err := schema.Compile([]byte(s), nil); err == nil || !strings.Contains(err.Error(), "without end") {
+		if _, err := schema.Compile([]byte(s), nil); err == nil || !strings.Contains(err.Error(), "endlessly") {
 			t.Errorf("%s: %v", s, err)
 		}
 	}

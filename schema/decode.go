@@ -487,7 +487,7 @@ func (k *keyPlan) set(key reflect.Value, raw []byte, escaped bool) string {
 	case opUint:
 		v, err := strconv.ParseUint(name, 10, 8*int(k.size))
 		if err != nil || strconv.FormatUint(v, 10) != name {
-			return "expected an integer of " + strconv.Itoa(8*int(k.size)) + " bits and no sign"
+			return "expected an integer of " + strconv.Itoa(8*int(k.size)) + " bits without sign"
 		}
 		key.SetUint(v)
 	}

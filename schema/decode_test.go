@@ -214,7 +214,7 @@ func TestDecodeMessages(t *testing.T) {
 		{decode[map[string]int](t, `{"a":1,"\u0061":2}`, nil), `arguments: duplicate property "a"`},
 		{decode[map[string]int](t, `{"a b":"x"}`, nil), `arguments["a b"]: expected integer, got string "x"`},
 		{decode[map[int8]int](t, `{"128":1,"01":1,"x":2}`, nil), `arguments: property name "128": expected an integer of 8 bits; arguments: property name "01": expected an integer of 8 bits; arguments: property name "x": expected an integer of 8 bits`},
-		{decode[map[uint8]int](t, `{"-1":1}`, nil), `arguments: property name "-1": expected an integer of 8 bits and no sign`},
+		{decode[map[uint8]int](t, `{"-1":1}`, nil), `arguments: property name "-1": expected an integer of 8 bits without sign`},
 		{decode[map[hex]int](t, `{"zz":1}`, nil), `arguments: property name "zz": input does not match format`},
 		{decode[map[hex]int](t, `{"0xa":1,"0x0a":1}`, nil), `arguments: duplicate property "0x0a"`},
 		{decode[struct {

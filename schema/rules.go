@@ -349,7 +349,7 @@ func (r *enumRule) has(text []byte) bool {
 func (r *enumRule) message(text []byte, at int) string {
 	switch len(r.texts) {
 	case 0:
-		return "expected no value at all, got " + gotAt(text, at)
+		return "expected no value, got " + gotAt(text, at)
 	case 1:
 		return expected(clipText([]byte(r.texts[0])), text, at)
 	}

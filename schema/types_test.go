@@ -291,7 +291,7 @@ func TestOfErrors(t *testing.T) {
 		{schemaOf[struct{ *base }](nil), `schema: type struct { *schema_test.base }: field base: cannot fill an embedded pointer to the unexported struct schema_test.base`},
 		{schemaOf[struct {
 			A int `json:"a,string"`
-		}](nil), `schema: type struct { A int "json:\"a,string\"" }: field A: the json option "string" is not supported: the schema would ask for a string where models send a number`},
+		}](nil), `schema: type struct { A int "json:\"a,string\"" }: field A: the json option "string" is not supported: the schema would require a string where models send a number`},
 	} {
 		if want := "error: " + c.want; c.got != want {
 			t.Errorf("\n got %s\nwant %s", c.got, want)
@@ -361,7 +361,7 @@ func TestTagErrors(t *testing.T) {
 		}](nil), `enum: is for strings and numbers, not for bool`},
 		{schemaOf[struct {
 			F []int `schema:"minItems=1,minItems=2"`
-		}](nil), `minItems stands there twice`},
+		}](nil), `minItems appears twice`},
 		{schemaOf[struct {
 			F [2]int `schema:"minItems=1"`
 		}](nil), `minItems: the length of [2]int is fixed`},
@@ -388,7 +388,7 @@ func TestTagErrors(t *testing.T) {
 		}](nil), `pattern: missing closing quote`},
 		{schemaOf[struct {
 			F string `schema:"pattern='x'y"`
-		}](nil), `pattern: unexpected "y" behind the closing quote`},
+		}](nil), `pattern: unexpected "y" after the closing quote`},
 		{schemaOf[struct {
 			F int `json:"f,omitempty" schema:"required"`
 		}](nil), `required contradicts omitempty and omitzero`},
@@ -465,7 +465,7 @@ type mood struct {
 }
 
 func TestEngineOption(t *testing.T) {
-	if got, want := schemaOf[sealed](nil), `error: schema: type schema_test.sealed: JSONSchema: schema: #: unevaluatedProperties: this keyword is not compiled here; `+
+	if got, want := schemaOf[sealed](nil), `error: schema: type schema_test.sealed: JSONSchema: schema: #: unevaluatedProperties: this keyword is not supported by the compiler; `+
 		`compile with a full engine (package schema/fullschema) or write the schema without it`; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}

@@ -255,7 +255,7 @@ var metaKey = regexp.MustCompile(`^([A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-
 func (a *auditor) checkMeta(meta map[string]json.RawMessage, text string) {
 	for key := range meta {
 		if !metaKey.MatchString(key) {
-			a.errorf("%q is no key of _meta: %s", key, text)
+			a.errorf("%q is not a valid key of _meta: %s", key, text)
 		}
 	}
 }
@@ -288,7 +288,7 @@ func (a *auditor) notified(m *said, text string) {
 		sub.acked = true
 		for name, value := range p.Notifications {
 			if string(value) == "true" && string(sub.asked[name]) != "true" {
-				a.errorf("acknowledges what was not asked for: %s", text)
+				a.errorf("acknowledges what was not requested: %s", text)
 			}
 		}
 	case of && (!change || !sub.acked || sub.asked[filter] == nil || string(sub.asked[filter]) == "false"):

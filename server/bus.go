@@ -201,7 +201,7 @@ func (bc *busClient) subscribe() {
 		if time.Since(began) >= busResetAfter {
 			wait = minBusBackoff
 		}
-		bc.log.Warn("the bus delivers no more, subscribing again", "after", wait, "error", err)
+		bc.log.Warn("the bus stopped delivering, subscribing again", "after", wait, "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -243,7 +243,7 @@ func (bc *busClient) publishPending() {
 	for {
 		events, dropped := bc.next()
 		if dropped > 0 {
-			bc.log.Warn("events not published: there are too many, or they name too much", "number", dropped)
+			bc.log.Warn("events not published: too many, or too large", "number", dropped)
 		}
 		if events == nil {
 			return
@@ -286,7 +286,7 @@ func (bc *busClient) publishOne(e Event) error {
 	return err
 }
 
-var errBusTimeout = errors.New("the bus does not return though its context has ended")
+var errBusTimeout = errors.New("the bus does not return after its context ended")
 
 // close ends the subscription, publishes the pending events within busTimeout, and waits for the
 // goroutines until ctx ends.

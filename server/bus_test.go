@@ -247,7 +247,7 @@ func TestSlowBus(t *testing.T) {
 		if slices.ContainsFunc(bus.events(), func(e server.Event) bool { return len(e.Name) > 8<<10 }) {
 			t.Error("a long name was published")
 		}
-		for _, want := range []string{"deadline exceeded", "kind=resource", "they name too much\" number=5906"} {
+		for _, want := range []string{"deadline exceeded", "kind=resource", "or too large\" number=5906"} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("the log lacks %q", want)
 			}

@@ -110,7 +110,7 @@ func (c *Call) startTimer() (stop context.CancelFunc) {
 }
 
 // errHandlerTimeout distinguishes [Options.HandlerTimeout] from other deadlines.
-var errHandlerTimeout = errors.New("the handler's time is up")
+var errHandlerTimeout = errors.New("the handler's time limit expired")
 
 // listRequest returns the parameters of a list for this call.
 func (c *Call) listRequest(kind Kind, member string) listRequest {
@@ -439,7 +439,7 @@ func (e *UnsupportedError) Error() string {
 	for i, f := range e.Missing {
 		names[i] = f.String()
 	}
-	return "the client has not declared what is needed here: " + strings.Join(names, ", ")
+	return "the client has not declared a required capability: " + strings.Join(names, ", ")
 }
 
 // Unwrap returns the [*jsonrpc.Error] that is sent for the error, or nil.

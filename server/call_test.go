@@ -416,7 +416,7 @@ func TestFailures(t *testing.T) {
 		{"own schema, nothing structured", func(srv *server.Server) error {
 			def := mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`{"type":"object"}`)}
 			return srv.AddRawTool(def, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
-		}, "-32603 tool t returned invalid output: structured content is missing, though the tool has an output schema "},
+		}, "-32603 tool t returned invalid output: structured content is missing, but the tool has an output schema "},
 		{"own schema, but the tool failed", func(srv *server.Server) error {
 			def := mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`{"type":"object"}`)}
 			return srv.AddRawTool(def, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return mcp.ErrorResult("down"), nil })

@@ -106,7 +106,7 @@ func newCompleters(names []string, list []Completer) (completers, error) {
 		before, ok := all[c.name]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("there is no %q for a completer", c.name)
+			return nil, fmt.Errorf("no %q for a completer", c.name)
 		case before != nil:
 			return nil, fmt.Errorf("%q has two completers", c.name)
 		case c.suggest == nil:

@@ -172,7 +172,7 @@ func TestMethodNames(t *testing.T) {
 		{"roots/list", "protocol", "request"},
 		{"notifications/x", "notification", ""},
 		{"notifications/initialized", "notification", ""},
-		{"notifications/cancelled", "notification", "cancels"},
+		{"notifications/cancelled", "notification", "ends the context"},
 	} {
 		srv := server.MustNew("test", "1", nil)
 		for what, got := range map[string][2]string{

@@ -95,7 +95,7 @@ func (rs *InputRequests) Elicit(key string, p *mcp.ElicitRequestParams) *Reply[*
 var (
 	errNoParams  = errors.New("it needs params")
 	errNoMessage = errors.New("it needs a message for the user")
-	errInputTask = errors.New("a question cannot be a task of the client")
+	errInputTask = errors.New("an input request cannot be a task of the client")
 	errAction    = errors.New("action must be accept, decline or cancel")
 	errNoContent = errors.New("accepted, but the content is missing")
 )
@@ -128,7 +128,7 @@ func (rs *InputRequests) elicit(q *inputRequest, p mcp.ElicitRequestParams, err 
 		}
 		q.id = p.ElicitationID
 	default:
-		err = fmt.Errorf("mode %q: there are form and url", p.Mode)
+		err = fmt.Errorf("mode %q: want form or url", p.Mode)
 	}
 	if err == nil {
 		q.params = mcp.Append(nil, &p, c.ex.Features.Revision)
@@ -146,7 +146,7 @@ func checkURL(text string) error {
 	case u.Scheme != "https" && (u.Scheme != "http" || !loopback.IsHost(u.Hostname())) || u.Hostname() == "":
 		return errors.New("url: it must begin with https:// and name a host; http:// is for a page of this machine")
 	case u.User != nil:
-		return errors.New("url: it must not hold a name or a password")
+		return errors.New("url: it must not contain a user name or a password")
 	}
 	if err := checkURI(text); err != nil { // url.Parse accepts more than RFC 3986
 		return fmt.Errorf("url: %w", err)
@@ -206,7 +206,7 @@ func Elicit[T any](ctx context.Context, key, message string) (Answer[T], error) 
 	return askOne(ctx, c, func(q *InputRequests) *Reply[Answer[T]] { return Form[T](q, key, message) })
 }
 
-var errNoCall = errors.New("the context does not stem from a call, whose client could be asked")
+var errNoCall = errors.New("the context does not belong to a call")
 
 // Form adds the input request of [Elicit].
 func Form[T any](qs *InputRequests, key, message string) *Reply[Answer[T]] {
@@ -311,8 +311,8 @@ func checkFilled(res *mcp.ElicitResult, requested []byte, check func(content []b
 var (
 	errFormObject     = errors.New(`it must have "type":"object" at its root`)
 	errFormProperties = errors.New("it must have properties")
-	errFormNested     = errors.New("a form has no fields but strings, numbers, booleans, and lists of which the user chooses")
-	errFormList       = errors.New("clients of the revision do not let users choose several values")
+	errFormNested     = errors.New("a form has only fields for strings, numbers, booleans, and lists of choices")
+	errFormList       = errors.New("clients of this revision cannot show a choice of several values")
 )
 
 // checkForm checks that a schema is flat, as forms require
@@ -551,7 +551,7 @@ func requiredElicitations(e *jsonrpc.Error) ([]mcp.ElicitRequestParams, error) {
 	for i := range data.Elicitations {
 		p := &data.Elicitations[i]
 		if p.Mode != mcp.ElicitModeURL || p.ElicitationID == "" || p.Message == "" {
-			return nil, fmt.Errorf("elicitations[%d]: it needs the mode url, an elicitationId and a message", i)
+			return nil, fmt.Errorf("elicitations[%d]: it needs mode url, an elicitationId and a message", i)
 		}
 		if err := checkURL(p.URL); err != nil {
 			return nil, fmt.Errorf("elicitations[%d]: %w", i, err)
@@ -573,7 +573,7 @@ func (c *Call) elicitRequired(rd *inputRound, head []byte, e *jsonrpc.Error, pag
 		key := "required page " + strconv.Itoa(i+1)
 		switch rd.dropResponse(key) {
 		case mcp.ElicitActionDecline, mcp.ElicitActionCancel:
-			return c.failRequest(head, "the user did not agree: "+urlRequiredText(e, pages))
+			return c.failRequest(head, "the user did not accept: "+urlRequiredText(e, pages))
 		}
 		rs.Elicit(key, &p)
 	}
@@ -589,7 +589,7 @@ func (c *Call) failRequest(head []byte, text string) ([]byte, error) {
 }
 
 func urlRequiredText(e *jsonrpc.Error, pages []mcp.ElicitRequestParams) string {
-	lines := []string{cmp.Or(e.Message, "the user has to visit a web page first")}
+	lines := []string{cmp.Or(e.Message, "the user must open a web page first")}
 	for _, p := range pages {
 		lines = append(lines, p.Message+" "+p.URL)
 	}

@@ -145,7 +145,7 @@ func TestElicitFormAnswers(t *testing.T) {
 				if code(err) != jsonrpc.CodeInvalidParams || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("%s, %s: %q, %v; want an error with %q", revision, tt.answer, got, err, tt.want)
 				}
-			case err != nil || !strings.HasPrefix(got, `error: elicitation/create "order": the client's answer cannot be used: `) || !strings.Contains(got, tt.want):
+			case err != nil || !strings.HasPrefix(got, `error: elicitation/create "order": invalid response of the client: `) || !strings.Contains(got, tt.want):
 				t.Errorf("%s, %s: %q, %v; want one with %q", revision, tt.answer, got, err, tt.want)
 			}
 		}
@@ -166,7 +166,7 @@ func TestMultiSelect(t *testing.T) {
 		got, err := c.tool()
 		want, asked := "[S L]", []string{`elicitation/create {"message":"Which?","mode":"form","requestedSchema":{"properties":{"sizes":{"items":{"enum":["S","M","L"],"type":"string"},"minItems":1,"type":"array"}},"required":["sizes"],"type":"object"}}`}
 		if revision == "2025-06-18" {
-			want, asked = `error: elicitation/create "sizes": property "sizes": clients of the revision do not let users choose several values`, nil
+			want, asked = `error: elicitation/create "sizes": property "sizes": clients of this revision cannot show a choice of several values`, nil
 		}
 		if diff := cmp.Diff(asked, c.takeAsked()); err != nil || got != want || diff != "" {
 			t.Errorf("%s: got %q, %v; want %q; asked (-want +got):\n%s", revision, got, err, want, diff)
@@ -213,7 +213,7 @@ func TestURLElicitationRequired(t *testing.T) {
 					continue
 				}
 				no, err := c.request(t.Context(), "tools/call", retry(callT, strings.Replace(yes, "accept", "decline", 1), again.state()))
-				if err != nil || !strings.HasPrefix(no.text(), "error: the user did not agree: ") {
+				if err != nil || !strings.HasPrefix(no.text(), "error: the user did not accept: ") {
 					t.Errorf("%s, declined: %+v, %v", revision, no, err)
 				}
 				done = true
@@ -266,7 +266,7 @@ func TestRequiredPageWithFreshID(t *testing.T) {
 	for action, want := range map[string]struct {
 		rounds int
 		text   string
-	}{"decline": {1, "error: the user did not agree: the user must open a URL first\nLog in. https://example.com/2"}, "accept": {3, "done"}} {
+	}{"decline": {1, "error: the user did not accept: the user must open a URL first\nLog in. https://example.com/2"}, "accept": {3, "done"}} {
 		runs := 0
 		c := respond(t, withTool(t, nil, func(*server.Call) (string, error) {
 			if runs++; runs > 3 {

@@ -20,9 +20,9 @@ func TestToolHeaders(t *testing.T) {
 		{"control", `{"type":"string","x-mcp-header":"a\u0000"}`, `x-mcp-header at /properties/a/x-mcp-header is "a\x00"`},
 		{"twice", `{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"X"},"c":{"type":"string","x-mcp-header":"x"}}}`, `x-mcp-header at /properties/a/properties/c/x-mcp-header is "x", as is that of a.b`},
 		{"number", `{"type":"number","x-mcp-header":"A"}`, `x-mcp-header at /properties/a/x-mcp-header needs "type"`},
-		{"large integer", `{"type":"integer","x-mcp-header":"A","enum":[9007199254740993]}`, "x-mcp-header at /properties/a/x-mcp-header cannot be there: 9007199254740993"},
-		{"in a list", `{"type":"array","items":{"type":"string","x-mcp-header":"A"}}`, "x-mcp-header at /properties/a/items/x-mcp-header cannot be there"},
-		{"in a choice", `{"anyOf":[{"type":"string","x-mcp-header":"A"},{"type":"null"}]}`, "x-mcp-header at /properties/a/anyOf/0/x-mcp-header cannot be there"},
+		{"large integer", `{"type":"integer","x-mcp-header":"A","enum":[9007199254740993]}`, "x-mcp-header at /properties/a/x-mcp-header is not allowed here: 9007199254740993"},
+		{"in a list", `{"type":"array","items":{"type":"string","x-mcp-header":"A"}}`, "x-mcp-header at /properties/a/items/x-mcp-header is not allowed here"},
+		{"in a choice", `{"anyOf":[{"type":"string","x-mcp-header":"A"},{"type":"null"}]}`, "x-mcp-header at /properties/a/anyOf/0/x-mcp-header is not allowed here"},
 	} {
 		srv := server.MustNew("test", "1", nil)
 		def := mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":` + tt.a + `}}`)}

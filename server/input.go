@@ -33,15 +33,15 @@ var (
 	// that cannot wait for it. The handler should return with any error. The server sends the input
 	// requests to the client and drops the handler's result. When the client returns with the
 	// responses, the handler runs again from its beginning.
-	ErrInputRequired = errors.New("the client has to answer first; the handler will run again")
+	ErrInputRequired = errors.New("the client must respond first; the handler will run again")
 	// ErrCannotAsk is returned by input requests in methods other than tools/call, prompts/get and
 	// resources/read
 	// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr).
-	ErrCannotAsk = errors.New("the client can be asked in tools/call, prompts/get and resources/read only")
+	ErrCannotAsk = errors.New("input requests are only possible in tools/call, prompts/get and resources/read")
 
-	errInvalidKey           = errors.New("it needs a key, of valid UTF-8")
-	errDuplicateKey         = errors.New("there was a question with that key already: each one of a call needs its own")
-	errTooManyInputRequests = fmt.Errorf("more than %d questions in one call", maxInputRequests)
+	errInvalidKey           = errors.New("it needs a key in valid UTF-8")
+	errDuplicateKey         = errors.New("duplicate key: each input request of a call needs its own")
+	errTooManyInputRequests = fmt.Errorf("more than %d input requests in one call", maxInputRequests)
 )
 
 // An InputError reports an unusable response to an input request: its value is invalid or, in
@@ -59,9 +59,9 @@ type InputError struct {
 
 func (e *InputError) Error() string {
 	if e.Refused {
-		return fmt.Sprintf("%s %q: the client refused: %v", e.Method, e.Key, e.Err)
+		return fmt.Sprintf("%s %q: the client rejected it: %v", e.Method, e.Key, e.Err)
 	}
-	return fmt.Sprintf("%s %q: the client's answer cannot be used: %v", e.Method, e.Key, e.Err)
+	return fmt.Sprintf("%s %q: invalid response of the client: %v", e.Method, e.Key, e.Err)
 }
 
 // An inputRequest is one input request to the client.
@@ -270,7 +270,7 @@ func (rs *InputRequests) Wait(ctx context.Context) error {
 	}
 	for _, end := range []context.Context{ctx, c} {
 		if err := end.Err(); err != nil {
-			return fmt.Errorf("ask the client: %w", err)
+			return fmt.Errorf("send an input request: %w", err)
 		}
 	}
 	d := c.inputState()
@@ -342,7 +342,7 @@ func (lr *legacyRequester) request(ctx context.Context, q *inputRequest) ([]byte
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return nil, &InputError{Key: q.key, Method: q.method, Refused: true, Err: e}
 	}
-	err = fmt.Errorf("ask the client %q: %w", q.key, err)
+	err = fmt.Errorf("send the input request %q: %w", q.key, err)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
@@ -404,7 +404,7 @@ func (rd *inputRound) ask(_ context.Context, requests []*inputRequest) error {
 	for _, q := range requests {
 		got := rd.answers[q.key]
 		if got != nil && !got.unbound && got.digest != q.digest() {
-			rd.call.Logger().Warn("a question changed since it was answered, and is asked again", "key", clip.String(q.key, 100))
+			rd.call.Logger().Warn("an input request changed since its response, and is sent again", "key", clip.String(q.key, 100))
 			delete(rd.answers, q.key)
 			got = nil
 		}
@@ -493,7 +493,7 @@ func (rd *inputRound) readResponses(responses []byte, pending map[string]pending
 	for members.Next() {
 		key := members.KeyString()
 		if _, twice := seen[key]; twice {
-			return false, invalidParams("params.inputResponses[%q] stands there twice", clip.String(key, 100))
+			return false, invalidParams("params.inputResponses[%q] appears twice", clip.String(key, 100))
 		}
 		seen[key] = struct{}{}
 		asked, expected := pending[key]
@@ -535,7 +535,7 @@ func (rd *inputRound) respond(d *inputState, r *rpc.Request, head, out []byte, e
 	case len(rd.pending) == 0:
 		return out, err
 	case rd.rounds >= opts.MaxRounds:
-		return head, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s still has questions after it was answered %d times; the limit is Options.MaxRounds",
+		return head, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s still has input requests after %d rounds; the limit is Options.MaxRounds",
 			clip.String(rd.call.name, 100), rd.rounds)
 	}
 	state, err := rd.call.sealState(r, rd.requestState(d))
@@ -708,7 +708,7 @@ func (c *Call) sealState(r *rpc.Request, m *requestState) ([]byte, error) {
 	}
 	plaintext := m.appendJSON(nil)
 	if n := seal.Len(len(plaintext)); n > s.opts.MaxStateBytes {
-		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s has too much to remember: a request state of %d bytes, more than the %d of Options.MaxStateBytes",
+		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s has a request state of %d bytes, more than the %d of Options.MaxStateBytes",
 			clip.String(c.name, 100), n, s.opts.MaxStateBytes)
 	}
 	text, _, err := s.opts.StateKeys.ring.Seal(nil, statePurpose, plaintext, c.stateBinding(r))
@@ -739,7 +739,7 @@ func (c *Call) openState(r *rpc.Request, text string, before seal.Stamp) (*reque
 	return m, stamp, nil
 }
 
-var errState = invalidParams("params.requestState is not valid for this request, or not any more: start over without requestState and inputResponses")
+var errState = invalidParams("params.requestState is not valid for this request, or has expired: start over without requestState and inputResponses")
 
 // stateBinding returns what a state is bound to: the server, the caller, the method, its target and
 // its parameters.
@@ -792,7 +792,7 @@ var (
 	errTooManyStates       = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many calls with a request state (limit %d in Options.StateTTL): try again later", maxUsedStates)
 	errTooManyCallerStates = &jsonrpc.Error{
 		Code:    CodeTooManyRequests,
-		Message: fmt.Sprintf("too many requests with a request state: one caller may make %d in the time that a state lasts, try again later", maxUsedStatesPerCaller),
+		Message: fmt.Sprintf("too many requests with a request state: one caller may make %d while a state is valid, try again later", maxUsedStatesPerCaller),
 		Data:    []byte(`{"limit":"states"}`),
 	}
 )
@@ -880,7 +880,7 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 			err = json.Unmarshal(text, new(T))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("once %q: it was done, but its result cannot be remembered: %w", key, err)
+			return nil, fmt.Errorf("once %q: the function ran, but its result cannot be stored: %w", key, err)
 		}
 		return text, nil
 	})
@@ -888,7 +888,7 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 		return v, err
 	}
 	if err := json.Unmarshal(text, &v); err != nil {
-		return v, fmt.Errorf("once %q: what was remembered is not a %T: %w", key, v, err)
+		return v, fmt.Errorf("once %q: the stored result is not a %T: %w", key, v, err)
 	}
 	return v, nil
 }

@@ -108,7 +108,7 @@ func TestAsk(t *testing.T) {
 				c.answer = fixed(answers)
 				want, wantAsked := tt.want, []string{tt.asked[i]}
 				if tt.asked[i] == "" {
-					want, wantAsked = "error: the client has not declared what is needed here: "+tt.lacked, nil
+					want, wantAsked = "error: the client has not declared a required capability: "+tt.lacked, nil
 				}
 				got, err := c.tool()
 				if err != nil || got != want {
@@ -363,7 +363,7 @@ func TestAskRefused(t *testing.T) {
 		return "", jsonrpc.Errorf(-1, "User rejected sampling request")
 	}
 	got, err := c.tool()
-	if want := `error: sampling/createMessage "sum": the client refused: User rejected sampling request (-1)`; err != nil || got != want {
+	if want := `error: sampling/createMessage "sum": the client rejected it: User rejected sampling request (-1)`; err != nil || got != want {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
 }
@@ -381,7 +381,7 @@ func TestAskFailureCancelsTheOthers(t *testing.T) {
 			return "", ctx.Err()
 		}
 		got, err := c.tool()
-		if want := `error: roots/list "where": the client refused: no roots today (-32000)`; err != nil || got != want {
+		if want := `error: roots/list "where": the client rejected it: no roots today (-32000)`; err != nil || got != want {
 			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
 	})
@@ -531,7 +531,7 @@ func TestAskUndeclared(t *testing.T) {
 				case len(c.takeAsked()) > 0:
 					t.Error("the client was asked")
 				case revision != modern:
-					if want := "error: the client has not declared what is needed here: " + tt.lacked; err != nil || got != want {
+					if want := "error: the client has not declared a required capability: " + tt.lacked; err != nil || got != want {
 						t.Errorf("got %q, %v; want %q", got, err, want)
 					}
 				case e == nil || e.Code != mcp.CodeMissingRequiredClientCapability || string(e.Data) != `{"requiredCapabilities":`+tt.required+`}`:
@@ -588,7 +588,7 @@ func TestBadQuestions(t *testing.T) {
 	}{
 		{"no key", "needs a key", func(q *server.InputRequests) { q.Roots("") }},
 		{"a key of no UTF-8", "needs a key", func(q *server.InputRequests) { q.Roots("\xff") }},
-		{"a key twice", "already", func(q *server.InputRequests) { q.Roots("x"); q.Roots("x") }},
+		{"a key twice", "duplicate key", func(q *server.InputRequests) { q.Roots("x"); q.Roots("x") }},
 		{"no params", "needs params", func(q *server.InputRequests) { q.Elicit("k", nil) }},
 		{"no message", "needs a message", func(q *server.InputRequests) { q.ElicitURL("k", "", "https://example.com") }},
 		{"unknown mode", "mode", func(q *server.InputRequests) {
@@ -604,10 +604,10 @@ func TestBadQuestions(t *testing.T) {
 		{"schema of an array", "root", form(`{"type":"array"}`)},
 		{"schema is true", "root", form(`true`)},
 		{"no properties", "properties", form(`{"type":"object"}`)},
-		{"nested object", "no fields but", form(`{"type":"object","properties":{"a":{"type":"object"}}}`)},
-		{"array of numbers", "no fields but", form(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`)},
-		{"field is true", "no fields but", form(`{"type":"object","properties":{"a":true}}`)},
-		{"field of two types", "no fields but", form(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`)},
+		{"nested object", "only fields for", form(`{"type":"object","properties":{"a":{"type":"object"}}}`)},
+		{"array of numbers", "only fields for", form(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`)},
+		{"field is true", "only fields for", form(`{"type":"object","properties":{"a":true}}`)},
+		{"field of two types", "only fields for", form(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`)},
 		{"broken keyword", "minLength", form(`{"type":"object","properties":{"a":{"type":"string","minLength":"x"}}}`)},
 		{"no URL", "url", page("")},
 		{"relative URL", "https", page("/login")},
@@ -621,7 +621,7 @@ func TestBadQuestions(t *testing.T) {
 		{"URL of more than ASCII", "percent-encoded", page("https://example.com/é")},
 		{"credentials", "password", page("https://user:pass@example.com")},
 		{"form of no struct", "struct", func(q *server.InputRequests) { server.Form[int](q, "k", "m") }},
-		{"form with a nested struct", "no fields but", func(q *server.InputRequests) { server.Form[struct{ A struct{ B int } }](q, "k", "m") }},
+		{"form with a nested struct", "only fields for", func(q *server.InputRequests) { server.Form[struct{ A struct{ B int } }](q, "k", "m") }},
 		{"form with a channel", "chan", func(q *server.InputRequests) { server.Form[struct{ A chan int }](q, "k", "m") }},
 		{"no sampling params", "needs params", func(q *server.InputRequests) { q.Sample("k", nil) }},
 	} {
@@ -656,7 +656,7 @@ func TestTooManyQuestions(t *testing.T) {
 		}
 		return "", q.Wait(c)
 	}), modern, everything)
-	if got, err := c.tool(); err != nil || !strings.Contains(got, "more than 64 questions") {
+	if got, err := c.tool(); err != nil || !strings.Contains(got, "more than 64 input requests") {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -171,7 +171,7 @@ func TestCursorsElsewhere(t *testing.T) {
 		{"fewer before it", []string{"a", "b", "c", "d"}, []string{"b", "c", "d"}, []string{"c", "d"}},
 		{"another order", []string{"a", "b", "c", "d"}, []string{"d", "c", "b", "a"}, []string{"a"}},
 		{"it is the last", []string{"a", "b", "c"}, []string{"c", "a", "b"}, nil},
-		{"it is gone", []string{"a", "b", "c", "d"}, []string{"a", "x", "c", "d"}, []string{"c", "d"}},
+		{"removed", []string{"a", "b", "c", "d"}, []string{"a", "x", "c", "d"}, []string{"c", "d"}},
 		{"all are gone", []string{"a", "b", "c"}, nil, nil},
 		{"a long name", []string{"a", long, "c"}, []string{"x", "y", "z", long, "c"}, []string{"c"}},
 		{"another long name", []string{"a", long, "c"}, []string{"a", long + "l", "c"}, []string{"c"}},

@@ -75,11 +75,11 @@ func (s *Server) advertises(c listChange) bool {
 }
 
 var (
-	errProtocolMethod = errors.New("it is one of the protocol's own")
-	errReservedName   = errors.New(`names that begin with "rpc." are JSON-RPC's`)
+	errProtocolMethod = errors.New("it is a method of the protocol")
+	errReservedName   = errors.New(`names that begin with "rpc." are reserved for JSON-RPC`)
 	errIsNotification = errors.New("it is the name of a notification: see Server.OnNotification")
 	errIsRequest      = errors.New("it is the name of a request: see AddMethod")
-	errReservedCancel = errors.New("it ends the context of the request that it cancels; nothing else can be done about it")
+	errReservedCancel = errors.New("the server handles it: it ends the context of the request")
 	errInObject       = errors.New("params must be a JSON object: use a struct or a map for the input, or Server.AddRawMethod")
 	errOutObject      = errors.New("a result must be a JSON object: use a struct or a map for the output, or Server.AddRawMethod")
 )
@@ -311,7 +311,7 @@ func (s *Server) OnNotification(method string, fn func(ctx context.Context, para
 // it changes already applies to the next request.
 func (s *session) prepareNotification(r *rpc.Request) *rpc.CostEstimate {
 	if string(r.Method) == mcp.NotificationInitialized && !s.era.Initialized() {
-		s.log.Warn("notifications/initialized out of place")
+		s.log.Warn("unexpected notifications/initialized")
 	}
 	if state := s.era.State(); state != nil {
 		r.State = state

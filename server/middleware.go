@@ -95,7 +95,7 @@ func (s *Server) Use(middleware ...Middleware) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.serving {
-		panic("server: Use after Serve: middleware must be there before the first connection")
+		panic("server: Use after Serve: add middleware before the first connection")
 	}
 	for _, m := range middleware {
 		if m == nil {
@@ -129,7 +129,7 @@ func (s *Server) start() {
 	})
 }
 
-var errForeignMessage = errors.New("a middleware passed on a Message that it made itself; it must pass on the one it was given, or a copy")
+var errForeignMessage = errors.New("a middleware passed a new Message to next; it must pass the one it got, or a copy")
 
 // deliver is the end of the chain.
 func deliver(ctx context.Context, m *Message) (json.RawMessage, error) {
@@ -196,7 +196,7 @@ func (in *inbound) run(m *Message) (json.RawMessage, error) {
 	return in.session.srv.chain(chainContext{&c.request, c}, m)
 }
 
-var errNextAfterReturn = errors.New("a middleware called next after it had returned")
+var errNextAfterReturn = errors.New("a middleware called next after returning")
 
 // runChain answers a request through the chain.
 func (s *session) runChain(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
@@ -261,7 +261,7 @@ func (in *inbound) handle(ctx context.Context, m *Message) (json.RawMessage, err
 	return in.result, nil
 }
 
-var errNextAfterTask = errors.New("a middleware called next again for a call that has become a task, whose handler runs")
+var errNextAfterTask = errors.New("a middleware called next again for a call that is already running as a task")
 
 // notify is the end of the chain for a notification.
 func (in *inbound) notify(ctx context.Context, m *Message) (json.RawMessage, error) {

@@ -190,7 +190,7 @@ func TestOnceCannotRemember(t *testing.T) {
 			errorOf(server.Once(c, "c", func(context.Context) (notUTF8, error) { return notUTF8{}, nil })),
 			errorOf(server.Once(c, "d", func(context.Context) (error, error) { return errors.New("x"), nil })),
 		} {
-			if err == nil || !strings.Contains(err.Error(), "cannot be remembered") {
+			if err == nil || !strings.Contains(err.Error(), "cannot be stored") {
 				t.Errorf("%d: %v", i, err)
 			}
 		}

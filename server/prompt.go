@@ -173,7 +173,7 @@ func promptResultOf[Out PromptOutput](out Out) *mcp.GetPromptResult {
 // appendPrompt checks and appends the result.
 func (c *Call) appendPrompt(dst []byte, description string, res *mcp.GetPromptResult) ([]byte, error) {
 	if res == nil {
-		return dst, c.invalidResult("there is none")
+		return dst, c.invalidResult("no messages")
 	}
 	out := *res
 	if out.Description == "" {
@@ -228,14 +228,14 @@ func checkPromptMessage(m *mcp.PromptMessage) (err error) {
 
 func checkMIME(s string) error {
 	if t, _, err := mime.ParseMediaType(s); err != nil || !strings.Contains(t, "/") {
-		return fmt.Errorf("%q is no MIME type, such as image/png", s)
+		return fmt.Errorf("%q is not a MIME type, such as image/png", s)
 	}
 	return nil
 }
 
 var (
 	errPromptInput     = errors.New("its input must be a struct, whose fields are the arguments, or a map[string]string")
-	errPromptArguments = errors.New("its arguments come from the type of its input, so there must be none in its definition; use a map[string]string to name them there")
+	errPromptArguments = errors.New("its arguments come from the type of its input, so its definition must not have any; use a map[string]string to name them there")
 )
 
 // promptArgs decodes and checks the arguments of a prompt.
@@ -281,7 +281,7 @@ func newNamedPromptArgs[In any](list []mcp.PromptArgument) (*promptArgs[In], err
 	seen := make(map[string]bool)
 	for i, a := range list {
 		if a.Name == "" || seen[a.Name] {
-			return nil, fmt.Errorf("argument %d: it needs a name that no other has, not %q", i+1, a.Name)
+			return nil, fmt.Errorf("argument %d: it needs a unique name, not %q", i+1, a.Name)
 		}
 		if len(seen) > 0 {
 			text = append(text, ',')
@@ -366,7 +366,7 @@ func argumentsFromSchema(text []byte, enums map[string][]string) ([]mcp.PromptAr
 			}
 		}
 		if !isString {
-			return nil, fmt.Errorf("argument %q: prompts take strings only, and what reads itself from one", a.Name)
+			return nil, fmt.Errorf("argument %q: it must be a string or implement encoding.TextUnmarshaler", a.Name)
 		}
 		list = append(list, a)
 	}

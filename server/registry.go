@@ -39,7 +39,7 @@ type item interface {
 var (
 	// ErrDuplicate is wrapped by the error of a registration whose name or URI is already
 	// registered.
-	ErrDuplicate = errors.New("it is registered already")
+	ErrDuplicate = errors.New("already registered")
 	errNoName    = errors.New("it needs a name")
 	errName      = errors.New("its name must be valid UTF-8")
 	errNoFunc    = errors.New("it needs a function")
@@ -237,7 +237,7 @@ func answerList[T item](l listRequest, c *catalog[T], r *rpc.Request, dst []byte
 	}
 	p, ok := l.openCursor(jsonwire.UnquoteString(cursor[1 : len(cursor)-1]))
 	if !ok {
-		return dst, invalidParams("params.cursor is not one that this server gave out")
+		return dst, invalidParams("params.cursor is not a cursor of this server")
 	}
 	return appendPage(dst, l, itemsAfter(&l, c.list, p))
 }

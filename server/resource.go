@@ -498,7 +498,7 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 		return nil, openError(err)
 	}
 	if !info.Mode().IsRegular() { // opening a pipe could block
-		return nil, fmt.Errorf("%s is no file: %w", name, ErrNotFound)
+		return nil, fmt.Errorf("%s is not a file: %w", name, ErrNotFound)
 	}
 	f, err := files.Open(name)
 	if err != nil {
@@ -572,7 +572,7 @@ func checkURIChars(s, also string) error {
 			i += 2
 		default:
 			r, _ := utf8.DecodeRuneInString(s[i:])
-			return fmt.Errorf("it must be a URI: %q cannot stand there unless it is percent-encoded", string(r))
+			return fmt.Errorf("it must be a URI: %q must be percent-encoded", string(r))
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ func (c *client) read(uri string) (string, error) {
 
 // Spec: S144 S146
 func TestResourceURIs(t *testing.T) {
-	const noScheme, escape = "it must be a URI that begins with a scheme, as file:///a does", "cannot stand there unless it is percent-encoded"
+	const noScheme, escape = "it must be a URI that begins with a scheme, as file:///a does", "must be percent-encoded"
 	for _, tt := range []struct{ uri, want string }{
 		{"file:///a", ""},
 		{"file:///a%20b", ""},
@@ -405,8 +405,8 @@ func TestTemplateRegistrationErrors(t *testing.T) {
 	for _, tt := range []struct{ template, want string }{
 		{"", ""},
 		{"{x", "URI template: at byte 0: { without }"},
-		{"b:{x}{x}", "stands twice"},
-		{"b:{!x}", `"!x" is no variable`},
+		{"b:{x}{x}", "appears twice"},
+		{"b:{!x}", `"!x" is not a variable`},
 		{"/a/{x}", "it must be a URI that begins with a scheme"},
 		{"a{x}", "it must be a URI that begins with a scheme"},
 		{"1:{x}", "it must be a URI that begins with a scheme"},
@@ -419,7 +419,7 @@ func TestTemplateRegistrationErrors(t *testing.T) {
 	if err := server.AddResourceTemplate[string](srv, mcp.ResourceTemplate{URITemplate: "b:{x}", Name: "n"}, nil); err == nil || !strings.Contains(err.Error(), "it needs a function") {
 		t.Errorf("no function: %v", err)
 	}
-	if err := server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "b:{x}", Name: "n"}, noTemplate, server.CompleteFrom("y")); err == nil || !strings.Contains(err.Error(), `variables: there is no "y" for a completer`) {
+	if err := server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "b:{x}", Name: "n"}, noTemplate, server.CompleteFrom("y")); err == nil || !strings.Contains(err.Error(), `variables: no "y" for a completer`) {
 		t.Errorf("a completer for nothing: %v", err)
 	}
 	must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "{+anything}", Name: "n"}, noTemplate))

@@ -65,9 +65,9 @@ var (
 	errMaxTokens   = errors.New("maxTokens must be more than 0")
 	errNoMessages  = errors.New("it needs messages")
 	errBlocks      = errors.New("it needs content")
-	errMixed       = errors.New("a message with the results of tools holds nothing else")
-	errToolUser    = errors.New("results of tools come from the user, uses from the assistant")
-	errBlockKind   = errors.New("a sampling message has text, images, audio, uses of tools and their results")
+	errMixed       = errors.New("a message with tool results must contain nothing else")
+	errToolUser    = errors.New("tool results have the role user, tool uses the role assistant")
+	errBlockKind   = errors.New("a sampling message has only text, images, audio, tool uses and tool results")
 	errIncluded    = errors.New("includeContext must be none, thisServer or allServers")
 	errChoice      = errors.New("toolChoice.mode must be auto, required or none")
 	errTemperature = errors.New("temperature must be a finite number that is not negative")
@@ -76,7 +76,7 @@ var (
 
 func checkRole(r mcp.Role) error {
 	if r != mcp.RoleUser && r != mcp.RoleAssistant {
-		return fmt.Errorf("role %q: there are user and assistant", clip.String(string(r), 100))
+		return fmt.Errorf("role %q: want user or assistant", clip.String(string(r), 100))
 	}
 	return nil
 }
@@ -174,23 +174,23 @@ func checkConversation(messages []mcp.SamplingMessage) error {
 		}
 		for _, id := range results {
 			if !open[id] {
-				return fmt.Errorf("messages[%d]: the result of a tool for %q, which the message before does not ask for, or twice", i, clip.String(id, 100))
+				return fmt.Errorf("messages[%d]: the tool result for %q has no tool use in the previous message, or is a duplicate", i, clip.String(id, 100))
 			}
 			delete(open, id)
 		}
 		for id := range open {
-			return fmt.Errorf("messages[%d]: the use of a tool %q in the message before has no result", i, clip.String(id, 100))
+			return fmt.Errorf("messages[%d]: the tool use %q in the previous message has no result", i, clip.String(id, 100))
 		}
 		open = make(map[string]bool, len(uses))
 		for _, id := range uses {
 			if id == "" || open[id] {
-				return fmt.Errorf("messages[%d]: uses of tools need an id each", i)
+				return fmt.Errorf("messages[%d]: each tool use needs an id", i)
 			}
 			open[id] = true
 		}
 	}
 	for id := range open {
-		return fmt.Errorf("messages[%d]: the use of a tool %q has no result", len(messages)-1, clip.String(id, 100))
+		return fmt.Errorf("messages[%d]: the tool use %q has no result", len(messages)-1, clip.String(id, 100))
 	}
 	return nil
 }

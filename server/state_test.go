@@ -56,7 +56,7 @@ func careful(t testing.TB, opts *server.Options, runs *int) *server.Server {
 
 const who = `{"who":` + alice + `}`
 
-const startOver = "invalid params: params.requestState is not valid for this request, or not any more: start over without requestState and inputResponses"
+const startOver = "invalid params: params.requestState is not valid for this request, or has expired: start over without requestState and inputResponses"
 
 // refused reports an error unless the request is refused as one with a state that is not the
 // server's, before a handler ran.
@@ -334,7 +334,7 @@ func TestInputResponses(t *testing.T) {
 		{"content that does not fit", `{"who":{"action":"accept","content":{"name":1}}}`, "content.name: expected string"},
 		{"content that lacks something", `{"who":{"action":"accept","content":{}}}`, "content: missing required property"},
 		{"an answer to another question", `{"who":` + home + `}`, "action"},
-		{"twice", `{"who":` + alice + `,"who":{"action":"decline"}}`, "stands there twice"},
+		{"twice", `{"who":` + alice + `,"who":{"action":"decline"}}`, "appears twice"},
 		{"wrapped in a response", `{"who":{"jsonrpc":"2.0","id":1,"result":` + alice + `}}`, "action"},
 	} {
 		for _, state := range []string{first.state(), ""} {

@@ -460,7 +460,7 @@ func (s *session) waitNotifier() {
 		return
 	}
 	if !wait.Timeout(notifierTimeout, s.notifier.Wait) {
-		s.log.Warn("a write cannot be interrupted, and is left behind")
+		s.log.Warn("a write cannot be interrupted: its goroutine leaks")
 	}
 }
 

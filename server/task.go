@@ -114,7 +114,7 @@ func (t *Task) Ended() bool {
 }
 
 // ErrTaskNotFound is returned by a TaskStore for an unknown or expired task.
-var ErrTaskNotFound = errors.New("there is no such task")
+var ErrTaskNotFound = errors.New("unknown task")
 
 // A TaskStore keeps tasks until they expire. Its methods may be called by multiple goroutines at
 // once. The caller owns the returned tasks but must not modify the JSON texts in them. Errors wrap
@@ -161,7 +161,7 @@ func taskSupportOf(def *mcp.Tool) (taskSupport, bool) {
 
 var (
 	errTaskSupport = errors.New("execution.taskSupport must be forbidden, optional or required")
-	errNoTasks     = errors.New("its execution.taskSupport says that it runs as a task: set Options.Tasks")
+	errNoTasks     = errors.New("its execution.taskSupport allows tasks: set Options.Tasks")
 )
 
 // wantsTask decides whether a tool call may become a task, and its TTL.
@@ -176,11 +176,11 @@ func (c *Call) wantsTask(t *tool, r *rpc.Request) (ttl time.Duration, yes bool, 
 		asked = asked && string(task) != "null"
 		switch {
 		case !asked && t.taskSupport == taskRequired:
-			return 0, false, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "tool %s runs as a task only: send params.task", t.key)
+			return 0, false, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "tool %s only runs as a task: send params.task", t.key)
 		case !asked:
 			return 0, false, nil
 		case t.taskSupport == taskForbidden:
-			return 0, false, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "tool %s does not run as a task: leave out params.task", t.key)
+			return 0, false, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "tool %s does not run as a task: omit params.task", t.key)
 		}
 		ttl, err = requestedTTL(task, tm.opts.TTL)
 		return ttl, err == nil, err
@@ -255,7 +255,7 @@ func (s *session) callAsTask(c *Call, t *tool, r *rpc.Request, args, dst []byte,
 			return run.appendCreated(dst), nil
 		}
 		if err != nil { // waiting is better than canceling a running handler
-			c.Logger().Warn("no task was made of a call, which is waited for", "error", err)
+			c.Logger().Warn("call not run as a task: waiting for its result", "error", err)
 		}
 		<-run.done
 	}
@@ -300,7 +300,7 @@ func (c *Call) taskOwner() string {
 	return c.session.legacyTaskOwner()
 }
 
-func unknownTask(id string) error { return invalidParams("there is no task %q", clip.String(id, 100)) }
+func unknownTask(id string) error { return invalidParams("unknown task %q", clip.String(id, 100)) }
 
 // findTask returns the task that the request names if the caller may access it.
 func (s *session) findTask(c *Call, r *rpc.Request) (*Task, error) {
@@ -360,7 +360,7 @@ func (s *session) cancelTask(c *Call, t *Task, dst []byte) ([]byte, error) {
 	case errors.Is(err, ErrTaskNotFound):
 		return dst, unknownTask(t.ID)
 	case errors.Is(err, errTaskEnded) && t.Core:
-		return dst, invalidParams("the task has ended already, it is %s", string(now.Status))
+		return dst, invalidParams("the task has already ended: it is %s", string(now.Status))
 	case err != nil && !errors.Is(err, errTaskEnded):
 		return dst, err
 	case t.Core:
@@ -420,7 +420,7 @@ func (s *session) updateTaskInput(c *Call, r *rpc.Request, t *Task) error {
 	return err
 }
 
-var errNoResponse = errors.New("no question is answered")
+var errNoResponse = errors.New("no response to an input request")
 
 // listTasks answers tasks/list. Pages may be shorter because tasks of the extension are left out.
 func (s *session) listTasks(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
@@ -431,7 +431,7 @@ func (s *session) listTasks(c *Call, r *rpc.Request, dst []byte) ([]byte, error)
 			return dst, err
 		}
 		if id, err := taskIDEncoding.DecodeString(text); err != nil || len(id) != taskIDLen {
-			return dst, invalidParams("params.cursor is not one that this server gave out")
+			return dst, invalidParams("params.cursor is not a cursor of this server")
 		}
 		after = text
 	}

@@ -143,7 +143,7 @@ func TestTaskKeys(t *testing.T) {
 		if want := []string{"input_required a", "working", "input_required b", "working", "completed", "completed"}; !slices.Equal(states, want) {
 			t.Errorf("got states %q, want %q", states, want)
 		}
-		if again == nil || !strings.Contains(again.Error(), "already") {
+		if again == nil || !strings.Contains(again.Error(), "duplicate key") {
 			t.Errorf("the same key again: %v", again)
 		}
 	})

@@ -210,7 +210,7 @@ func (tr *taskRun) becomeTask(ctx context.Context) (ok bool, err error) {
 	case err != nil:
 		return false, err
 	case len(existing) >= tm.opts.MaxTasks:
-		return false, jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many tasks (limit %d): wait until some of them expire", tm.opts.MaxTasks)
+		return false, jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many tasks (limit %d): wait until some expire", tm.opts.MaxTasks)
 	}
 	if err := tm.opts.Store.Create(ctx, &tr.task); err != nil {
 		return false, err
@@ -309,7 +309,7 @@ func (tr *taskRun) watchStore() {
 	}
 }
 
-var errTaskEnded = errors.New("the task has ended already")
+var errTaskEnded = errors.New("the task has already ended")
 
 // storeResult stores the result of the task. A canceled task stays canceled.
 func (tr *taskRun) storeResult(out []byte, err error) {
@@ -349,7 +349,7 @@ func (tr *taskRun) updateRetrying(ctx context.Context, change func(*Task) error)
 			return
 		}
 		if waitUntil(ctx, nil, time.Now().Add(storeRetryInterval)) != nil {
-			tr.call.Logger().Error("what became of a task is lost", "task", tr.task.ID, "error", err)
+			tr.call.Logger().Error("the result of a task is lost", "task", tr.task.ID, "error", err)
 			return
 		}
 	}
@@ -446,7 +446,7 @@ func (tm *taskManager) endSession(s *session) {
 		}
 	}
 	if err != nil && !errors.Is(err, ErrTaskNotFound) {
-		s.log.Warn("tasks of a session that has ended are kept until they expire", "error", err)
+		s.log.Warn("tasks of an ended session are kept until they expire", "error", err)
 	}
 }
 

@@ -47,7 +47,7 @@ func (m *memoryTaskStore) Create(_ context.Context, t *Task) error {
 	defer m.mu.Unlock()
 	m.removeExpired()
 	if m.tasks[t.ID] != nil {
-		return fmt.Errorf("task %s exists already", t.ID)
+		return fmt.Errorf("task %s already exists", t.ID)
 	}
 	t.Version = 1
 	st := &storedTask{Task: *t.clone(), changed: make(chan struct{})}

@@ -273,7 +273,7 @@ func newEncoder[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], err
 		return structuredEncoder[Out](def, extra, engine)
 	}
 	if extra != nil {
-		return nil, fmt.Errorf("output schema: a result of type %v has no structured content that it could describe", reflect.TypeFor[Out]())
+		return nil, fmt.Errorf("output schema: a result of type %v has no structured content", reflect.TypeFor[Out]())
 	}
 	return encode, nil
 }
@@ -411,7 +411,7 @@ func checkToolResult(res *mcp.CallToolResult, output *schema.Validator) error {
 			return output.Validate(res.StructuredContent)
 		}
 	case output != nil && !res.IsError:
-		return &outputError{"structured content is missing, though the tool has an output schema"}
+		return &outputError{"structured content is missing, but the tool has an output schema"}
 	}
 	return nil
 }

@@ -197,7 +197,7 @@ func TestAddToolErrors(t *testing.T) {
 	}{
 		{"no name", with(mcp.Tool{}), `tool "": it needs a name`},
 		{"name not UTF-8", with(mcp.Tool{Name: "\xff"}), "valid UTF-8"},
-		{"taken", with(mcp.Tool{Name: "taken"}), `tool "taken": it is registered already`},
+		{"taken", with(mcp.Tool{Name: "taken"}), `tool "taken": already registered`},
 		{"no function", func(srv *server.Server) error { return server.AddTool(srv, "t", "", handler(nil)) }, `tool "t": it needs a function`},
 		{"no raw function", func(srv *server.Server) error { return srv.AddRawTool(mcp.Tool{Name: "t"}, nil) }, "needs a function"},
 		{"input an int", shown[int], `"type":"object" at its root`},

@@ -11,7 +11,7 @@ import (
 
 // Each connection is a process of its own, and how it ended is what reading returns.
 func TestConnect(t *testing.T) {
-	cmd := helperCommand(t, "exit", "3", "last words")
+	cmd := helperCommand(t, "exit", "3", "last output")
 	cmd.Framing = jsonrpc.FramingAuto
 	for range 2 {
 		within(t, "the exchange", func() {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	strayMessage     = "stray output on stdout was kept out of the protocol"
+	strayMessage     = "stray output on stdout was removed from the protocol stream"
 	strayHint        = "stdout carries protocol messages only; print to stderr, or use slog"
 	strayBufferBytes = 4 << 10
 	strayShownBytes  = 512 // in one warning

@@ -25,7 +25,7 @@ func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
 	if stdin {
 		f, err := replaceStdin()
 		if err != nil {
-			log.Warn("stdin could not be guarded; a program started by a handler may read the protocol's input", "error", err)
+			log.Warn("stdin could not be protected: programs started by handlers may read the protocol's input", "error", err)
 		} else {
 			undo = append(undo, f)
 		}
@@ -33,7 +33,7 @@ func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
 	if stdout {
 		f, err := g.replaceStdout()
 		if err != nil {
-			log.Warn("stdout could not be guarded; nothing but the protocol may be written to it", "error", err)
+			log.Warn("stdout could not be protected: write only protocol messages to it", "error", err)
 		} else {
 			undo = append(undo, f)
 			g.watchWG.Go(g.watch)

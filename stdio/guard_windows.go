@@ -21,13 +21,13 @@ func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
 		if null, err := os.Open(os.DevNull); err == nil {
 			undo = append(undo, replaceHandle(&os.Stdin, null, windows.STD_INPUT_HANDLE))
 		} else {
-			log.Warn("stdin could not be guarded; a program started by a handler may read the protocol's input", "error", err)
+			log.Warn("stdin could not be protected: programs started by handlers may read the protocol's input", "error", err)
 		}
 	}
 	if stdout {
 		r, w, err := os.Pipe()
 		if err != nil {
-			log.Warn("stdout could not be guarded; nothing but the protocol may be written to it", "error", err)
+			log.Warn("stdout could not be protected: write only protocol messages to it", "error", err)
 			return g
 		}
 		g.pipe = r

@@ -265,7 +265,7 @@ const (
 func (e *ExitError) Error() string {
 	var b strings.Builder
 	if e.Signal != nil {
-		fmt.Fprintf(&b, "server %q was ended by a signal (%v)", e.Name, e.Signal)
+		fmt.Fprintf(&b, "server %q was terminated by a signal (%v)", e.Name, e.Signal)
 	} else {
 		fmt.Fprintf(&b, "server %q exited with status %d", e.Name, e.Code)
 	}

@@ -221,7 +221,7 @@ func TestProcessKilledDuringCall(t *testing.T) {
 		if !errors.As(err, &exit) || exit.Signal != syscall.SIGKILL || exit.Code != -1 {
 			t.Errorf("got %v", err)
 		}
-		wantContains(t, "the error", err.Error(), "was ended by a signal (killed) after", "last stderr lines:\n\tabout to die")
+		wantContains(t, "the error", err.Error(), "was terminated by a signal (killed) after", "last stderr lines:\n\tabout to die")
 	})
 	if d := time.Since(begin); d > time.Second {
 		t.Errorf("the read failed after %v", d)

@@ -53,7 +53,7 @@ const (
 )
 
 // ErrInUse is returned by Serve if another call uses the process's standard input or output.
-var ErrInUse = errors.New("standard input and output are being served already")
+var ErrInUse = errors.New("standard input and output are already being served")
 
 // inUse is process-wide because descriptors 0 and 1 are.
 var inUse atomic.Bool
@@ -184,7 +184,7 @@ func (r *run) serve(ctx context.Context, srv Server) error {
 				r.exit(s)
 			}
 			sig = s
-			r.log.Info("signal received: finishing what is under way; a second one ends the process at once", "signal", s.String())
+			r.log.Info("signal received: finishing requests in flight; a second signal exits at once", "signal", s.String())
 		case <-clientGone:
 			clientGone = nil
 			r.log.Debug("the client has stopped reading")
@@ -192,7 +192,7 @@ func (r *run) serve(ctx context.Context, srv Server) error {
 		case <-stop:
 			stop = nil
 		case <-timeout:
-			r.log.Error("the server did not stop in time and is left behind", "timeout", r.config.stopTimeout())
+			r.log.Error("the server did not stop in time: its goroutines leak", "timeout", r.config.stopTimeout())
 			return r.result(&stopError{r.config.stopTimeout(), context.Cause(parent)}, sig)
 		}
 		r.stream.in.stop()
@@ -245,7 +245,7 @@ type stopError struct {
 }
 
 func (e *stopError) Error() string {
-	return fmt.Sprintf("stdio: the server did not stop within %v and was left behind", e.after)
+	return fmt.Sprintf("stdio: the server did not stop within %v: its goroutines leak", e.after)
 }
 
 func (e *stopError) Unwrap() error { return e.cause }

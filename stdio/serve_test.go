@@ -217,7 +217,7 @@ func TestServeLeavesStubbornServerBehind(t *testing.T) {
 	})
 	close(release)
 	h.Close()
-	wantContains(t, "the log", log.String(), "the server did not stop in time and is left behind")
+	wantContains(t, "the log", log.String(), "the server did not stop in time: its goroutines leak")
 }
 
 type serverFunc func(context.Context, jsonrpc.Framer) error

@@ -333,7 +333,7 @@ func TestServeDrainTimeout(t *testing.T) {
 			}
 			slices.Sort(got)
 			for i, id := range ids {
-				want := `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"shutting down: the request was not finished within 1ms"}}` + "\n"
+				want := `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"shutting down: the request did not finish within 1ms"}}` + "\n"
 				if got[i] != want {
 					t.Errorf("got %s, want %s", got[i], want)
 				}
@@ -342,7 +342,7 @@ func TestServeDrainTimeout(t *testing.T) {
 			if got := s.p.exit.Code; got != 1 {
 				t.Errorf("status %d: %v", got, s.p.exit)
 			}
-			wantContains(t, "stderr", s.p.Stderr(), "Serve: 3 requests were cut off 1ms after the end of input")
+			wantContains(t, "stderr", s.p.Stderr(), "Serve: 3 requests were aborted 1ms after the end of input")
 		})
 	}
 }

@@ -187,12 +187,12 @@ func (s *Supervisor[C]) run(ctx context.Context) {
 		}
 		failures := s.State().Failures
 		if s.opts.MaxFailures > 0 && failures >= s.opts.MaxFailures {
-			s.opts.Logger.Error("server is not restarted any more", "failures", failures, "error", err)
+			s.opts.Logger.Error("server is no longer restarted", "failures", failures, "error", err)
 			s.updateState(func(st *SupervisorState) { st.Phase = PhaseGaveUp })
 			return
 		}
 		delay := backoff(s.opts.MinBackoff, s.opts.MaxBackoff, failures, s.random())
-		s.opts.Logger.Warn("server is restarted", "in", delay, "failures", failures, "error", err)
+		s.opts.Logger.Warn("server restarted", "in", delay, "failures", failures, "error", err)
 		s.updateState(func(st *SupervisorState) {
 			st.Phase, st.NextStart = PhaseWaiting, time.Now().Add(delay)
 		})

@@ -31,14 +31,14 @@ func newAccessPolicy(hosts, origins []string) (*accessPolicy, error) {
 	for _, s := range hosts {
 		h, ok := parseHost(s)
 		if !ok {
-			return nil, fmt.Errorf("%.100q is not a host: it takes a name or an address, exactly one, with or without a port, such as mcp.example.com or [2001:db8::1]:8080", s)
+			return nil, fmt.Errorf("%.100q is not a host: want one name or address, with or without a port, such as mcp.example.com or [2001:db8::1]:8080", s)
 		}
 		a.hosts[h] = struct{}{}
 	}
 	for _, s := range origins {
 		o, ok := parseOrigin(s)
 		if !ok {
-			return nil, fmt.Errorf("%.100q is not an origin: it takes a scheme and a host, exactly one, with or without a port, and nothing behind them, such as https://app.example.com", s)
+			return nil, fmt.Errorf("%.100q is not an origin: want a scheme and a host, with or without a port, and nothing else, such as https://app.example.com", s)
 		}
 		a.origins[o] = struct{}{}
 	}
@@ -48,11 +48,11 @@ func newAccessPolicy(hosts, origins []string) (*accessPolicy, error) {
 // Bodies of status 403. They contain nothing of the request.
 const (
 	forbiddenHost = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the Host header is neither localhost nor an address of the loopback. ` +
-		`If this server is meant to be reached under that name, its operator has to add it to the allowed hosts (Options.Hosts)."}}` + "\n"
-	forbiddenOrigin = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"web pages of this origin may not use the server. ` +
-		`If they are meant to, its operator has to add the origin to the allowed ones (Options.Origins)."}}` + "\n"
-	forbiddenSite = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the browser says that another site asks for this. ` +
-		`If its pages are meant to use the server, its operator has to add their origin to the allowed ones (Options.Origins)."}}` + "\n"
+		`If clients may use that name, the server's operator must add it to the allowed hosts (Options.Hosts)."}}` + "\n"
+	forbiddenOrigin = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"web pages of this origin must not use the server. ` +
+		`If they may, the server's operator must add the origin to the allowed origins (Options.Origins)."}}` + "\n"
+	forbiddenSite = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the browser reports a request from another site. ` +
+		`If its pages may use the server, the server's operator must add their origin to the allowed origins (Options.Origins)."}}` + "\n"
 )
 
 // check reports whether the request may be handled. If not, it has answered the request. It adds

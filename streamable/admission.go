@@ -250,8 +250,8 @@ var (
 	rejectedByShutdown  = &rejection{false, "the server is shutting down"}
 	overloadedRequests  = &rejection{false, "too many requests are in flight"}
 	rateLimitedRequests = &rejection{true, "requests of one caller are in flight"}
-	rateLimitedUnread   = &rejection{true, "answers of one caller are not read"}
-	overloadedStreams   = &rejection{false, "too many streams are open"}
+	rateLimitedUnread   = &rejection{true, "unread responses of one caller"}
+	overloadedStreams   = &rejection{false, "too many open streams"}
 	rateLimitedStreams  = &rejection{true, "streams of one caller"}
 )
 
@@ -424,7 +424,7 @@ func (a *admission) abort(log *slog.Logger) {
 	if len(all) == 0 {
 		return
 	}
-	log.Warn("requests cut off by the shutdown", "count", len(all))
+	log.Warn("requests aborted by the shutdown", "count", len(all))
 	next := make(chan aborter, len(all))
 	for _, c := range all {
 		next <- c
@@ -513,7 +513,7 @@ const callerShareDivisor = 4
 const unreadTimeout = 3 * time.Second
 
 // errUnread fails a request whose response was dropped. It has been carried out.
-var errUnread = jsonrpc.Errorf(jsonrpc.CodeInternalError, "the answer was dropped: the client has not read too many others yet; the request was carried out")
+var errUnread = jsonrpc.Errorf(jsonrpc.CodeInternalError, "the response was dropped: the client has too many unread responses; the request was executed")
 
 // acquire waits until the caller may use n more bytes. It reports false after a timeout, or if too
 // much waits.

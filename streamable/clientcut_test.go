@@ -44,11 +44,11 @@ func TestClientResumeRefused(t *testing.T) {
 		status       int    // of the reason
 		want         string // of the error's text
 	}{
-		{"gone", cut, raw(400, "text/plain", "its events are gone"), 400, `the stream ended before the answer: unexpected EOF; it could not be resumed: refused: HTTP status 400 Bad Request: "its events are gone"`},
+		{"gone", cut, raw(400, "text/plain", "its events were deleted"), 400, `the stream ended before the response: unexpected EOF; it could not be resumed: refused: HTTP status 400 Bad Request: "its events were deleted"`},
 		{"denied", cut, raw(403, "", ""), 403, "403 Forbidden"},
 		{"fails", cut, raw(500, "text/plain", "out of order"), 500, "out of order"},
 		{"no ids", "data: {", nil, 0, "its events have no ids"},
-		{"nothing comes", cut, events(": nothing\n\n"), 0, "again and again"},
+		{"nothing comes", cut, events(": nothing\n\n"), 0, "ended repeatedly"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

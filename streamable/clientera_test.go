@@ -182,8 +182,8 @@ func TestClientOptions(t *testing.T) {
 		{"http://x/", &streamable.DialOptions{Header: http.Header{"x-key": {"x"}}}, "X-Key"},
 		{"http://x/", &streamable.DialOptions{Header: http.Header{"Idempotency-Key": {"x"}}}, "protocol"},
 		{"http://x/", &streamable.DialOptions{Header: http.Header{"X-Idempotency-Key": {"x"}}}, "protocol"},
-		{"http://x/", &streamable.DialOptions{Header: http.Header{"X-Key": {"a\r\nsecret"}}}, "fits no header"},
-		{"http://x/", &streamable.DialOptions{Header: http.Header{"X Key": {"secret"}}}, "fits no header"},
+		{"http://x/", &streamable.DialOptions{Header: http.Header{"X-Key": {"a\r\nsecret"}}}, "not a valid header"},
+		{"http://x/", &streamable.DialOptions{Header: http.Header{"X Key": {"secret"}}}, "not a valid header"},
 	} {
 		_, err := client.Dial(t.Context(), streamable.Dial(test.url, test.opts), nil)
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {

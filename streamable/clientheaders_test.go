@@ -132,7 +132,7 @@ func TestClientDropsTools(t *testing.T) {
 	if want := []string{"t", "plain"}; !slices.Equal(names, want) {
 		t.Errorf("tools %q, want %q", names, want)
 	}
-	if n := strings.Count(log.String(), "tool left out"); n != 6 {
+	if n := strings.Count(log.String(), "tool omitted"); n != 6 {
 		t.Errorf("%d warnings, want 6", n)
 	}
 	if _, err := c.ListTools(t.Context(), nil, client.WithFresh()); err != nil { // which has no annotations any more

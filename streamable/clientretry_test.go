@@ -58,7 +58,7 @@ func TestClientObeysRetryAfter(t *testing.T) {
 		{name: "503", answers: []http.HandlerFunc{busy(503, 3, "")}, sent: 2, wait: 3 * time.Second},
 		{name: "503 with an error in it", answers: []http.HandlerFunc{busy(503, 3, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"overloaded"}}`)}, sent: 2, wait: 3 * time.Second},
 		{name: "both", answers: []http.HandlerFunc{busy(503, 3, ""), busy(429, 2, rateLimited)}, sent: 3, wait: 5 * time.Second},
-		{name: "too often", answers: []http.HandlerFunc{busy(429, 1, ""), busy(429, 1, ""), busy(429, 1, rateLimited)}, sent: 3, wait: 2 * time.Second, status: 429},
+		{name: "too many", answers: []http.HandlerFunc{busy(429, 1, ""), busy(429, 1, ""), busy(429, 1, rateLimited)}, sent: 3, wait: 2 * time.Second, status: 429},
 		{name: "too long", answers: []http.HandlerFunc{busy(429, 31, rateLimited)}, sent: 1, status: 429},
 		{name: "longer than the context", answers: []http.HandlerFunc{busy(429, 10, rateLimited)}, ctx: deadline(9 * time.Second), sent: 1, status: 429},
 		{name: "longer than the call may take", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithMaxTimeout(9 * time.Second)}, sent: 1, status: 503},

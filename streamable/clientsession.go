@@ -65,7 +65,7 @@ func (f *framer) setSessionID(h http.Header) error {
 	id := h.Get(headerSession)
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' || i >= maxSessionIDBytes {
-			return &jsonrpc.CallError{Err: errors.New("the server gave the session an id that is no visible ASCII, or too long"), Outcome: jsonrpc.OutcomeRejected}
+			return &jsonrpc.CallError{Err: errors.New("the session id of the server is not visible ASCII, or too long"), Outcome: jsonrpc.OutcomeRejected}
 		}
 	}
 	f.mu.Lock()
@@ -194,7 +194,7 @@ func (f *framer) listen(answered chan<- struct{}) {
 			failures++
 		}
 		if failures >= maxFailures {
-			f.log.Warn("the server's own stream is given up for a while: it brings nothing", "error", err)
+			f.log.Warn("pausing the server's GET stream: no messages arrive", "error", err)
 			failures = maxFailures - 1
 			if !wait.Sleep(f.ctx, maxRetry) {
 				return
@@ -221,7 +221,7 @@ func (f *framer) keepListening(err error, offered *bool, s *clientStream) bool {
 		s.lastID = "" // resuming may be the problem
 		return true
 	case e.Outcome == jsonrpc.OutcomeRejected || e.Outcome == jsonrpc.OutcomeDenied:
-		f.log.Debug("the server has no stream of its own", "error", err)
+		f.log.Debug("the server has no GET stream", "error", err)
 		return false
 	}
 	return true
@@ -253,7 +253,7 @@ func (f *framer) isSessionGone() bool {
 	defer cancel()
 	h := f.transport.legacyHeader(&s)
 	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
-	id := jsonrpc.StringID("still there")
+	id := jsonrpc.StringID("still open")
 	ping := jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil)
 	resp, err := f.transport.send(ctx, http.MethodPost, f.transport.url, h, ping)
 	if err != nil {
@@ -275,7 +275,7 @@ func (f *framer) enqueueFrames(from context.Context) func(frame []byte) (bool, e
 	}
 }
 
-var errSSEEnded = fmt.Errorf("the stream that brings the answers has ended: %w", jsonrpc.ErrClosed)
+var errSSEEnded = fmt.Errorf("the stream of responses has ended: %w", jsonrpc.ErrClosed)
 
 // Limits of streams.
 const (
@@ -327,7 +327,7 @@ func (s *clientStream) read(body io.Reader, handle func(frame []byte) (done bool
 			s.lastID = r.LastEventID()
 		}
 		if large, ok := errors.AsType[*sse.TooLargeError](err); ok {
-			s.f.log.Warn("event of a stream skipped", "error", large)
+			s.f.log.Warn("stream event skipped", "error", large)
 			s.tooLargeErr, s.lastID = &jsonrpc.TooLargeError{Limit: s.f.transport.opts.MaxFrame, Kind: jsonrpc.KindResponse}, r.LastEventID()
 			if s.onSkip != nil {
 				s.onSkip()
@@ -426,7 +426,7 @@ func (p *post) readStream(body io.ReadCloser) error {
 		if s.tooLargeErr != nil {
 			return lostError(s.tooLargeErr)
 		}
-		err = fmt.Errorf("the stream ended before the answer: %w", err)
+		err = fmt.Errorf("the stream ended before the response: %w", err)
 		if p.modern || p.method == mcp.MethodInitialize {
 			return lostError(err)
 		}
@@ -465,7 +465,7 @@ func (e *ResumeError) Unwrap() error { return e.Err }
 
 var (
 	errNotResumable = errors.New("its events have no ids")
-	errNoProgress   = errors.New("it ended again and again, without any event in between")
+	errNoProgress   = errors.New("it ended repeatedly, without any event in between")
 )
 
 // resume asks the server to resume a broken stream. It returns the response, or the reason for the
@@ -522,7 +522,7 @@ func (f *framer) get(ctx context.Context, lastID string) (*http.Response, error)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 == 2 {
-		return nil, &jsonrpc.CallError{Err: fmt.Errorf("the server answered GET with something else than a stream: %w", &StatusError{StatusCode: resp.StatusCode}), Outcome: jsonrpc.OutcomeRejected}
+		return nil, &jsonrpc.CallError{Err: fmt.Errorf("the server's response to GET is not a stream: %w", &StatusError{StatusCode: resp.StatusCode}), Outcome: jsonrpc.OutcomeRejected}
 	}
 	return nil, readHTTPError(resp, 0).callError()
 }
@@ -573,7 +573,7 @@ func (f *framer) openSSE(ctx context.Context, r *httpError) *sseConn {
 			resp.Body.Close()
 		}
 		cancel()
-		f.log.Debug("the server does not speak HTTP+SSE either", "error", err)
+		f.log.Debug("the server does not support HTTP+SSE either", "error", err)
 		return nil
 	}
 	f.mu.Lock()
@@ -602,12 +602,12 @@ func (f *framer) readEndpoint(r *sse.Reader) (*sseConn, error) {
 		case len(e.Data) == 0:
 			continue
 		case e.Name != "endpoint":
-			return nil, fmt.Errorf("the first event is %.40q, and must be endpoint", e.Name)
+			return nil, fmt.Errorf("the first event is %.40q, but must be endpoint", e.Name)
 		}
 		to, err := f.transport.url.Parse(strings.TrimSpace(string(e.Data)))
 		switch {
 		case err != nil:
-			return nil, errors.New("the endpoint is no URL")
+			return nil, errors.New("the endpoint is not a URL")
 		case !sameOrigin(to, f.transport.url) || to.User != nil:
 			return nil, errors.New("the endpoint is not at the same origin")
 		}

@@ -201,7 +201,7 @@ func (f *framer) startRequestLocked(ctx context.Context, env *envelope, msg []by
 	case f.session.gone:
 		err = &jsonrpc.CallError{Err: errSessionGone, Outcome: jsonrpc.OutcomeUnprocessed}
 	case len(f.pending) >= f.transport.opts.MaxRequests+maxQueued:
-		err = &jsonrpc.CallError{Err: fmt.Errorf("%d requests are under way or wait already", len(f.pending)), Outcome: jsonrpc.OutcomeUnprocessed}
+		err = &jsonrpc.CallError{Err: fmt.Errorf("%d requests are already in flight or queued", len(f.pending)), Outcome: jsonrpc.OutcomeUnprocessed}
 	case p.modern:
 		f.modernVersion = versionValue(env.version)
 		if p.header, err = f.transport.modernHeader(env, f.modernVersion); err != nil {
@@ -309,7 +309,7 @@ func (f *framer) startOneWayLocked(ctx context.Context, env *envelope, msg []byt
 	}
 	if f.oneWayCount.Load() >= maxQueuedOneWay {
 		f.dropLogged.Do(func() {
-			f.log.Warn("message dropped: the server does not take what it is sent. Further ones are not reported", "method", env.method)
+			f.log.Warn("message dropped: the server does not accept messages; further ones are not reported", "method", env.method)
 		})
 		return
 	}
@@ -359,7 +359,7 @@ func (f *framer) Close() error {
 	f.endSession()
 	f.cancel()
 	if !wait.Timeout(closeTimeout, f.wg.Wait) {
-		f.log.Error("HTTP requests do not end when their context does, and are left behind")
+		f.log.Error("HTTP requests do not end with their context: their goroutines leak")
 	}
 	if f.transport.ownTransport != nil {
 		f.transport.ownTransport.CloseIdleConnections()
@@ -481,14 +481,14 @@ func (p *post) roundTrip() error {
 	case mediaStream:
 		return p.readStream(resp.Body)
 	default:
-		return malformedError("the content type of the answer is %.100q, and must be %s or %s", kind, mediaJSON, mediaStream)
+		return malformedError("the content type of the response is %.100q, but must be %s or %s", kind, mediaJSON, mediaStream)
 	}
 }
 
 // handleErrorStatus handles a response with a status other than 200.
 func (p *post) handleErrorStatus(resp *http.Response, inSession bool) error {
 	if resp.StatusCode/100 == 2 {
-		return malformedError("a request was answered with HTTP status %d, as if it were a notification", resp.StatusCode)
+		return malformedError("the response to a request has HTTP status %d, as for a notification", resp.StatusCode)
 	}
 	r := readHTTPError(resp, 0)
 	switch {
@@ -516,7 +516,7 @@ func (p *post) readJSON(resp *http.Response) error {
 	}
 	answered, err := p.handleMessage(frame, true)
 	if err == nil && !answered {
-		err = malformedError("the answer is to another request, or none")
+		err = malformedError("the response matches another request, or none")
 	}
 	return err
 }
@@ -563,7 +563,7 @@ func (p *post) handleMessage(frame []byte, sole bool) (answered bool, err error)
 	}
 	if err := jsonrpc.Parse(frame, &m, 0); err != nil {
 		if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError && !sole {
-			p.f.log.Warn("bad message", "error", err)
+			p.f.log.Warn("invalid message", "error", err)
 			return false, nil
 		}
 		return false, malformedError("%v", err)
@@ -573,7 +573,7 @@ func (p *post) handleMessage(frame []byte, sole bool) (answered bool, err error)
 		return p.handleResponse(frame, &m, sole)
 	case jsonrpc.KindRequest:
 		if p.modern {
-			p.f.log.Warn("request dropped: a server may not send any in this revision", "method", clip(string(m.Method)))
+			p.f.log.Warn("request dropped: a server must not send requests in this revision", "method", clip(string(m.Method)))
 			return false, nil
 		}
 	}
@@ -687,7 +687,7 @@ func (o *oneWayPost) sendInOrder() {
 		err = o.send()
 	}
 	if err != nil && o.f.ctx.Err() == nil {
-		o.f.log.Warn("the server did not take a message", "method", o.method, "error", err)
+		o.f.log.Warn("the server did not accept a message", "method", o.method, "error", err)
 	}
 }
 

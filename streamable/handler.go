@@ -312,7 +312,7 @@ func (h *Handler) writeMethodNotAllowed(w http.ResponseWriter, modern bool) {
 		allow = "POST"
 	}
 	w.Header().Set("Allow", allow)
-	writeError(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this endpoint takes "+allow)
+	writeError(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this endpoint accepts "+allow)
 }
 
 // Shutdown ends the standing streams, rejects further requests with status 503, waits until pending
@@ -383,9 +383,9 @@ func writeErrorID(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.E
 
 var (
 	// errClientGone ends a stream whose client does not read.
-	errClientGone = errors.New("the client is gone")
+	errClientGone = errors.New("the client disconnected")
 	// errClientTakesNoStream fails an input request to a client that accepts no stream.
-	errClientTakesNoStream = errors.New("the client takes no stream that it could be asked by")
+	errClientTakesNoStream = errors.New("the client has no open stream for requests of the server")
 )
 
 // Header values that many responses share.

@@ -140,7 +140,7 @@ func checkHeaders(header http.Header, m *jsonrpc.Message, version []byte) *jsonr
 		return headerMismatch("%s: %v", headerName, err)
 	}
 	if decoded != string(name) {
-		return headerMismatch("%s is not what params.%s of the body says", headerName, era.NameParam(m.Method))
+		return headerMismatch("%s differs from params.%s of the body", headerName, era.NameParam(m.Method))
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func checkHeader(header http.Header, name string, want []byte, required bool) *j
 		return e
 	}
 	if value != string(want) || !era.PlainHeaderValue(value) {
-		return headerMismatch("%s is not what the body says", name)
+		return headerMismatch("%s differs from the body", name)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func singleValue(values []string, name string) (string, *jsonrpc.Error) {
 	case 1:
 		return trimBlank(values[0]), nil
 	}
-	return "", headerMismatch("header %s stands there %d times", name, len(values))
+	return "", headerMismatch("header %s appears %d times", name, len(values))
 }
 
 // trimBlank is strings.Trim for blanks and tabs. Few values begin or end with one.
@@ -199,7 +199,7 @@ func checkParam(header http.Header, name string, path []string, arguments []byte
 	value, ok := lookupArgument(arguments, path)
 	if !ok {
 		if _, there := header[name]; there {
-			return headerMismatch("header %s is there, but not the argument %s", name, strings.Join(path, "."))
+			return headerMismatch("header %s is present, but the argument %s is not", name, strings.Join(path, "."))
 		}
 		return nil
 	}
@@ -212,7 +212,7 @@ func checkParam(header http.Header, name string, path []string, arguments []byte
 		return headerMismatch("%s: %v", name, err)
 	}
 	if !isSameValue(value, decoded) {
-		return headerMismatch("%s is not what the argument %s says", name, strings.Join(path, "."))
+		return headerMismatch("%s differs from the argument %s", name, strings.Join(path, "."))
 	}
 	return nil
 }
@@ -541,7 +541,7 @@ func (t *toolHeaders) filterTools(frame []byte, m *jsonrpc.Message, log *slog.Lo
 	for elements.Next() {
 		tool := elements.Value()
 		if name, err := t.addTool(tool); err != nil {
-			log.Warn("tool left out: it cannot be called over HTTP", "tool", clip(name), "error", err)
+			log.Warn("tool omitted: it cannot be called over HTTP", "tool", clip(name), "error", err)
 			dropped = true
 			continue
 		}
@@ -575,7 +575,7 @@ func (t *toolHeaders) addTool(tool []byte) (name string, err error) {
 	}
 	params, err := mcp.HeaderParams(schema)
 	if err == nil && len(params) > maxHeaderParams {
-		err = fmt.Errorf("it wants %d arguments in headers, more than %d", len(params), maxHeaderParams)
+		err = fmt.Errorf("it requires %d arguments in headers, more than %d", len(params), maxHeaderParams)
 	}
 	if err != nil {
 		params = nil

@@ -87,7 +87,7 @@ func TestLegacy(t *testing.T) {
 				{"bad version", request(8, "ping", "{}"), []string{"Mcp-Protocol-Version", "1900-01-01"}, 400, `MCP-Protocol-Version`},
 				{"no session", request(9, "ping", "{}"), []string{"Mcp-Session-Id", ""}, 400, `Mcp-Session-Id`},
 				{"unknown session", request(10, "ping", "{}"), []string{"Mcp-Session-Id", "nope"}, 404, `session not found`},
-				{"initialize again", initialize(version, "{}"), nil, 200, `answered already`},
+				{"initialize again", initialize(version, "{}"), nil, 200, `already answered`},
 				{"no JSON", `{`, nil, 400, `-32700`},
 			} {
 				got := v.do("POST", tt.body, with(v.headers, tt.set...))

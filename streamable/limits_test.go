@@ -179,7 +179,7 @@ func TestMaxInFlightPerCaller(t *testing.T) {
 
 // Answers that clients do not read are bounded, by caller and in all.
 func TestUnreadAnswers(t *testing.T) {
-	const dropped = `"error":{"code":-32603,"message":"the answer was dropped: the client has not read too many others yet; the request was carried out"}}`
+	const dropped = `"error":{"code":-32603,"message":"the response was dropped: the client has too many unread responses; the request was executed"}}`
 	for _, kind := range []string{"modern", "legacy"} {
 		o := &streamable.Options{MaxUnread: 1 << 20, ClientAddr: byHeader}
 		inBubble(t, false, o, func(e *endpoint) {
@@ -242,7 +242,7 @@ func TestUnreadAnswers(t *testing.T) {
 			want := []string{
 				"small 200 0s 1 KiB\n",
 				"large 500 3s " + `{"jsonrpc":"2.0","id":3,` + dropped + "\n",
-				"while it waits 429 0s " + `{"jsonrpc":"2.0","error":{"code":-32603,"message":"too many: answers of one caller are not read"}}` + "\n",
+				"while it waits 429 0s " + `{"jsonrpc":"2.0","error":{"code":-32603,"message":"too many: unread responses of one caller"}}` + "\n",
 				"other 200 0s 200 KiB\n",
 				"little room 200 0s 200 KiB\n",
 				"no room 500 3s " + `{"jsonrpc":"2.0","id":9,` + dropped + "\n",

@@ -150,7 +150,7 @@ func (f *scopedFramer) rejections(frame []byte) (answers [][]byte) {
 		if entries[i].Invalid != nil || m.Kind != jsonrpc.KindRequest {
 			continue
 		}
-		e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "not sent on: another message of the batch was refused")
+		e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "not forwarded: another message of the batch was rejected")
 		if err := f.body.h.authorize(f.body.r.Context(), m); err != nil {
 			rejected = true
 			e = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: %v", err)

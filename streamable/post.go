@@ -99,7 +99,7 @@ func (pr *postRequest) abort() {
 
 // errAborted answers a request that is still pending when shutdown stops waiting. Its handler may
 // go on.
-var errAborted = jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server is shutting down and does not wait for this request any longer; it may have been carried out")
+var errAborted = jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server is shutting down and no longer waits for this request; it may have been executed")
 
 // errorResponse returns the error as response to the message, or to each request of the batch.
 func (pr *postRequest) errorResponse(e *jsonrpc.Error) []byte {
@@ -221,7 +221,7 @@ func (pr *postRequest) reserveUnread(ctx context.Context, err error) (release fu
 	}
 	b, caller := &pr.h.admission.unread, pr.slot.callerID
 	if !b.acquire(ctx, caller, n) {
-		pr.h.opts.Logger.Warn("an answer dropped, because too many are not read", "bytes", n)
+		pr.h.opts.Logger.Warn("response dropped: too many are unread", "bytes", n)
 		pr.answer = pr.errorResponse(errUnread)
 		return func() {}, errUnread
 	}
@@ -341,7 +341,7 @@ func (pr *postRequest) serveModern(version []byte) {
 		h.modern.deliverNotification(pr.withIdentity(r.Context()), pr.body, m)
 		w.WriteHeader(http.StatusAccepted)
 	case m.Kind != jsonrpc.KindRequest:
-		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "clients have nothing to answer in this revision")
+		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "clients send no responses in this revision")
 	case pr.slot.admitRequest().write(w), !h.allowed(w, r, m):
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		pr.serveSubscription()
@@ -686,7 +686,7 @@ func (h *Handler) writeBodyError(w http.ResponseWriter, r *http.Request, err err
 		writeError(w, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
 		return
 	}
-	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the body is not what its header or its chunks say, or ends early")
+	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the body does not match its header or its chunks, or ends early")
 }
 
 // acceptedTypes has the response types that a client accepts.

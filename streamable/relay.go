@@ -233,7 +233,7 @@ func (rc *relayConn) close() { rc.Close() }
 type rejectingPeer struct{}
 
 func (rejectingPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Sender, dst []byte) ([]byte, error) {
-	return dst, &RejectedError{Status: http.StatusServiceUnavailable, Reason: "there are too many sessions, or this bridge is shutting down"}
+	return dst, &RejectedError{Status: http.StatusServiceUnavailable, Reason: "too many sessions, or this bridge is shutting down"}
 }
 func (rejectingPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
 func (rejectingPeer) Response(context.Context, []byte, *jsonrpc.Message)     {}

@@ -329,7 +329,7 @@ func (rs *response) endUnanswered(id jsonrpc.ID) {
 		return
 	}
 	rs.stopLocked()
-	writeErrorID(rs.w, http.StatusInternalServerError, id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended before the request was answered"))
+	writeErrorID(rs.w, http.StatusInternalServerError, id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session ended before the response to the request"))
 }
 
 // fail answers a request whose handler ended the goroutine.

@@ -113,7 +113,7 @@ func (s *session) close(drop bool) {
 		return
 	}
 	if err := s.dropEvents(); err != nil {
-		s.h.opts.Logger.Warn("events of a session not dropped", "error", err)
+		s.h.opts.Logger.Warn("events of a session not deleted", "error", err)
 	}
 }
 
@@ -444,7 +444,7 @@ func (t *sessionTable) touch(due []*session) {
 			return
 		}
 		if _, err := t.h.loadSession(t.h.closed, s.id); err != nil {
-			t.h.opts.Logger.Warn("a session in use could not be kept in the store", "error", err)
+			t.h.opts.Logger.Warn("the store could not keep a session in use", "error", err)
 			return
 		}
 		s.lastTouched = now
@@ -544,7 +544,7 @@ func (pr *postRequest) serveInitialize() {
 	if err := h.saveSession(r.Context(), s, pr.body); err != nil {
 		h.opts.Logger.Error("session not saved", "error", err)
 		h.sessions.end(s, true)
-		writeUnavailable(w, "the session could not be kept")
+		writeUnavailable(w, "the session could not be stored")
 		return
 	}
 	w.Header()[headerSession] = []string{s.id}
@@ -787,7 +787,7 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requeste
 	last := ""
 	switch ids := r.Header[headerLastID]; {
 	case len(ids) > 1:
-		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "there are several Last-Event-ID headers")
+		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "more than one Last-Event-ID header")
 		return
 	case len(ids) == 1:
 		last = ids[0]
@@ -831,7 +831,7 @@ func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID st
 		h.writeNotResumable(rs.w, err)
 		return
 	default:
-		h.opts.Logger.Warn("a stream breaks off", "error", err)
+		h.opts.Logger.Warn("stream aborted", "error", err)
 		return
 	}
 	rs.startKeepAlive(st)
@@ -850,7 +850,7 @@ func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID st
 // writeNotResumable responds to a GET that cannot resume its stream.
 func (h *Handler) writeNotResumable(w http.ResponseWriter, err error) {
 	if errors.Is(err, ErrEventGone) {
-		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the stream cannot be resumed: its events are gone, or Last-Event-ID is none of this session's")
+		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the stream cannot be resumed: its events were deleted, or Last-Event-ID does not belong to this session")
 		return
 	}
 	h.opts.Logger.Error("events not loaded", "error", err)

@@ -218,7 +218,7 @@ func TestShutdownTooLate(t *testing.T) {
 				e.t.Error("a legacy handler was not cancelled")
 			}
 		}
-		const e1 = `,"error":{"code":-32603,"message":"the server is shutting down and does not wait for this request any longer; it may have been carried out"}}`
+		const e1 = `,"error":{"code":-32603,"message":"the server is shutting down and no longer waits for this request; it may have been executed"}}`
 		one := func(id int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d%s`, id, e1) }
 		want := []string{
 			"503 [] [" + one(4) + "," + one(5) + "]\n", "503 [] " + one(1) + "\n", "503 [] " + one(2) + "\n", "503 [] " + one(3) + "\n",
@@ -304,7 +304,7 @@ func TestShutdownTooLateHTTP2(t *testing.T) {
 		if err := e.h.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			e.t.Errorf("Shutdown returns %v", err)
 		}
-		const cut = `"error":{"code":-32603,"message":"the server is shutting down and does not wait for this request any longer; it may have been carried out"}}`
+		const cut = `"error":{"code":-32603,"message":"the server is shutting down and no longer waits for this request; it may have been executed"}}`
 		if got := <-modern; got != `{"jsonrpc":"2.0","id":1,`+cut {
 			e.t.Errorf("modern: %s", got)
 		}

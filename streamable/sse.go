@@ -62,7 +62,7 @@ func (s *SSEHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
 	if s.h.legacy == nil {
-		writeError(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "this server has no revision that uses this transport")
+		writeError(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no revision of this server uses this transport")
 		return
 	}
 	req := new(sseRequest)
@@ -77,7 +77,7 @@ func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
 		s.servePost(w, r, req)
 	default:
 		w.Header().Set("Allow", "GET, POST")
-		writeError(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this transport takes GET and POST")
+		writeError(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this transport accepts GET and POST")
 	}
 }
 

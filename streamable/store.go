@@ -213,7 +213,7 @@ func (m *MemoryEvents) Append(_ context.Context, session, stream string, data []
 // append is Append for a session of the owner. away means that the stream waits for its client.
 func (m *MemoryEvents) append(owner, session, stream string, data []byte, away bool) (id string, err error) {
 	if !isVisibleASCII(stream) {
-		return "", fmt.Errorf("streamable: %.100q cannot be the name of a stream: it has something else than visible ASCII", stream)
+		return "", fmt.Errorf("streamable: %.100q is not a valid stream name: it must be visible ASCII", stream)
 	}
 	e := &memoryEvent{data: bytes.Clone(data), added: time.Now()}
 	m.mu.Lock()
@@ -510,7 +510,7 @@ func (s *SavedSession) clone() SavedSession {
 func (m *MemorySessions) Save(_ context.Context, id string, s *SavedSession) error {
 	stored := &storedSession{id: id, saved: s.clone(), used: time.Now()}
 	if n := stored.size(); n > m.opts.MaxBytes {
-		return fmt.Errorf("streamable: a session of %d bytes does not fit into a store of %d", n, m.opts.MaxBytes)
+		return fmt.Errorf("streamable: a session of %d bytes does not fit into a store of %d bytes bytes", n, m.opts.MaxBytes)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -235,12 +235,12 @@ func TestSessionStoreFails(t *testing.T) {
 			try("known", "DELETE", there)
 			fault.Store(false)
 			try("unknown", "POST", away)
-			try("still there", "POST", there)
+			try("still open", "POST", there)
 			try("known", "DELETE", there)
 			try("deleted", "POST", there)
 			want := []string{
 				"unknown 503 [1]\n", "unknown 503 [1]\n", "known 200 []\n", "known 503 [1]\n",
-				"unknown 404 []\n", "still there 200 []\n", "known 204 []\n", "deleted 404 []\n",
+				"unknown 404 []\n", "still open 200 []\n", "known 204 []\n", "deleted 404 []\n",
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				e.t.Errorf("hangs %v (-want +got):\n%s", hangs, diff)

@@ -303,7 +303,7 @@ var errGap = errors.New("the stream has a gap in the store of events")
 func (st *stream) noteGapLocked(err error) {
 	h := st.session.h
 	h.unresumable.Add(1)
-	h.opts.Logger.Warn("a stream cannot be resumed any more: its events are not kept", "error", err)
+	h.opts.Logger.Warn("a stream can no longer be resumed: its events are not stored", "error", err)
 	if st.lastID != "" && st.name != standaloneName {
 		st.session.noteGap(st.name)
 	}
@@ -355,7 +355,7 @@ func (st *stream) store(message []byte) (id string, err error) {
 		if errors.Is(err, context.DeadlineExceeded) && st.session.ctx.Err() == nil {
 			h.storeDownUntil.Store(int64(h.clock.elapsed() + storePause))
 		}
-		return "", fmt.Errorf("keep an event: %w", err)
+		return "", fmt.Errorf("store an event: %w", err)
 	}
 	return id, nil
 }
@@ -364,7 +364,7 @@ func (st *stream) store(message []byte) (id string, err error) {
 // message waits for it.
 const storePause = 10 * time.Second
 
-var errStoreDown = errors.New("the store of events has not answered in time lately")
+var errStoreDown = errors.New("the event store has recently timed out")
 
 // recoverStore turns the panic of a store into an error. Some goroutines that call stores are not
 // net/http's, which would recover.
@@ -408,7 +408,7 @@ func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *respo
 				out.markFinal() // the end flushes it
 			}
 			if err := st.sendLocked(answer); err != nil {
-				st.session.h.opts.Logger.Warn("an answer is lost", "error", err)
+				st.session.h.opts.Logger.Warn("response lost", "error", err)
 			}
 		}
 		if out != nil {

@@ -184,11 +184,11 @@ func checkHeaderOption(h http.Header) error {
 		case key != name:
 			return fmt.Errorf("DialOptions.Header has %.40q: write it %.40q", name, key)
 		case !isToken(name) || slices.ContainsFunc(values, func(v string) bool { return strings.ContainsFunc(v, isControl) }):
-			return fmt.Errorf("DialOptions.Header has %.40q, whose name or value fits no header", name)
+			return fmt.Errorf("DialOptions.Header has %.40q, which is not a valid header name or value", name)
 		default:
 			continue
 		}
-		return fmt.Errorf("DialOptions.Header has %.40q, which the protocol decides on", name)
+		return fmt.Errorf("DialOptions.Header has %.40q, which the protocol sets", name)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (t *Transport) setTransport() {
 		t.roundTripper = t.ownTransport
 		return
 	case t.err == nil && t.opts.TLS != nil:
-		t.err = errors.New("DialOptions.TLS cannot go with HTTPClient: configure that one's Transport")
+		t.err = errors.New("DialOptions.TLS cannot be combined with HTTPClient: configure the client's Transport")
 	}
 	t.jar = given.Jar
 	if t.roundTripper = given.Transport; t.roundTripper == nil {
@@ -382,7 +382,7 @@ func (c *dialedConn) Close() error {
 	return c.Conn.Close()
 }
 
-var errTransportClosed = errors.New("the transport has no connections any more")
+var errTransportClosed = errors.New("the transport has no more connections")
 
 // dialer returns a function that calls dial and adds the connection.
 func (dc *dialedConns) dialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -488,7 +488,7 @@ func checkContentEncoding(h http.Header) error {
 	if coding == "" || strings.EqualFold(coding, "identity") {
 		return nil
 	}
-	return fmt.Errorf("%w: the content has the coding %.40q, which was not asked for", jsonrpc.ErrMalformed, coding)
+	return fmt.Errorf("%w: the content has the coding %.40q, which was not requested", jsonrpc.ErrMalformed, coding)
 }
 
 // http2RefusedPrefixes are the beginnings of net/http's errors for requests that an HTTP/2 server
@@ -593,11 +593,11 @@ func describeRedirect(resp *http.Response) string {
 	to, err := resp.Location()
 	switch {
 	case err != nil:
-		return "it does not say where to"
+		return "the Location is missing"
 	case to.Scheme != "http" && to.Scheme != "https":
 		return fmt.Sprintf("to a URL with the scheme %.20q", to.Scheme)
 	case resp.Request != nil && sameOrigin(to, resp.Request.URL):
-		return "it stays within the origin but does not ask for the same request (only 307 and 308 do), or comes too often"
+		return "the redirect stays within the origin, but does not repeat the request (only 307 and 308 do), or there are too many"
 	}
 	return fmt.Sprintf("to another origin, %.100q", to.Scheme+"://"+to.Host)
 }

@@ -220,7 +220,7 @@ func (p *party) start(w way, c crossing) (subjects []*subject, done func(), err 
 // patient is err, or what is wrong if a program took too long.
 func patient(took *time.Timer, err error) error {
 	if !took.Stop() {
-		return errors.Join(errors.New("no answer in time"), err)
+		return errors.Join(errors.New("no response in time"), err)
 	}
 	return err
 }

@@ -198,7 +198,7 @@ func TestNpmVersions(t *testing.T) {
 		t.Errorf("nothing is installed: got %q", got)
 	}
 	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("there is no Node.js")
+		t.Skip("Node.js is missing")
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "node_modules", ".bin"), 0o755); err != nil {
 		t.Fatal(err)

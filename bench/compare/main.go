@@ -80,7 +80,7 @@ func main() {
 	flag.IntVar(&o.text, "text", 64, "bytes of text in a call")
 	flag.BoolVar(&o.pin, "pin", true, "with one call in flight, run client and server on one processor")
 	flag.StringVar(&o.peers, "peers", strings.Join(peerNames, ","), "what to compare with the limits")
-	flag.IntVar(&o.sessions, "sessions", 0, "how many sessions to hold; 0 is 2000, or 100 if there are less than 5 rounds")
+	flag.IntVar(&o.sessions, "sessions", 0, "how many sessions to open; 0 means 2000, or 100 with fewer than 5 rounds")
 	flag.StringVar(&o.markdown, "markdown", "", "also write the tables into sections of this `file`")
 	flag.Parse()
 	if err := compare(o); err != nil {
@@ -103,7 +103,7 @@ func compare(o options) error {
 	for name := range strings.SplitSeq(o.suites, ",") {
 		i := slices.IndexFunc(suites, func(s suite) bool { return s.name == name })
 		if i < 0 {
-			return fmt.Errorf("no suite is called %q", name)
+			return fmt.Errorf("unknown suite %q", name)
 		}
 		chosen = append(chosen, suites[i])
 	}

@@ -49,7 +49,7 @@ func (r *run) chosen() ([]string, error) {
 	names := strings.Split(r.peers, ",")
 	for _, name := range names {
 		if name != "" && !slices.Contains(peerNames, name) {
-			return nil, fmt.Errorf("no peer is called %q; there are %v", name, peerNames)
+			return nil, fmt.Errorf("unknown peer %q: want one of %v", name, peerNames)
 		}
 	}
 	return names, nil

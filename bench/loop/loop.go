@@ -32,7 +32,7 @@ type Flags struct {
 
 // ParseFlags reads the command line.
 func ParseFlags() (Flags, error) {
-	server := flag.String("server", "", "command line of the server, split at blanks, or its URL")
+	server := flag.String("server", "", "command line of the server, split at spaces, or its URL")
 	era := flag.String("era", "legacy", "legacy or modern")
 	flag.Parse()
 	f := Flags{Modern: *era == "modern"}

@@ -43,7 +43,7 @@ func Tools(srv *server.Server, tools int, everything bool) error {
 		return err
 	}
 	for i := range tools - 2 {
-		err := server.AddTool(srv, fmt.Sprintf("find_%03d", i), "Finds nothing; it is there to be listed.",
+		err := server.AddTool(srv, fmt.Sprintf("find_%03d", i), "Finds nothing; it only fills the list.",
 			func(context.Context, query) (string, error) { return "", nil })
 		if err != nil {
 			return err

@@ -15,5 +15,5 @@ func Revisions(era string) ([]mcp.Revision, error) {
 	case "legacy", "modern":
 		return slices.DeleteFunc(mcp.Revisions(), func(r mcp.Revision) bool { return r.Modern() != (era == "modern") }), nil
 	}
-	return nil, fmt.Errorf("there is no era %q", era)
+	return nil, fmt.Errorf("unknown era %q", era)
 }

@@ -38,7 +38,7 @@ func parseArguments(command string, args []string) ([]argument, error) {
 		if before, ok := strings.CutSuffix(name, ":"); ok {
 			a.name, a.raw = before, json.RawMessage(strings.TrimSpace(value))
 			if err := jsonwire.Valid(a.raw, 0); err != nil {
-				return nil, usagef("%s: the value of %s:= is no JSON: %w (for a text, write %[2]s=…)", command, safeLine(before), err)
+				return nil, usagef("%s: the value of %s:= is not JSON: %w (for a string, write %[2]s=…)", command, safeLine(before), err)
 			}
 		}
 		if slices.ContainsFunc(list, func(b argument) bool { return b.name == a.name }) {
@@ -57,7 +57,7 @@ func readArgs(e *env, value string) (json.RawMessage, error) {
 	}
 	text = []byte(strings.TrimSpace(string(text)))
 	if err := jsonwire.Valid(text, 0); err != nil {
-		return nil, fmt.Errorf("--args: no JSON: %w", err)
+		return nil, fmt.Errorf("--args: not JSON: %w", err)
 	}
 	if text[0] != '{' {
 		return nil, fmt.Errorf("--args: want an object, such as {\"text\":\"hello\"} (mcpwire send can send anything)")
@@ -78,7 +78,7 @@ func readInput(e *env, value string) ([]byte, error) {
 
 func readStdin(f *os.File) ([]byte, error) {
 	if f == nil {
-		return nil, errors.New("standard input has the shell's commands")
+		return nil, errors.New("standard input contains the shell's commands")
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSmall+1))
 	if err != nil {
@@ -197,7 +197,7 @@ func appendArguments(list []argument, schema json.RawMessage, known bool, warn f
 		object = append(jsonwire.AppendQuote(object, a.name), ':')
 		j := slices.Index(names, a.name)
 		if j < 0 && known && (closed || len(props) > 0) {
-			warn("the tool knows no argument %s%s", safeLine(a.name), didYouMean(a.name, names))
+			warn("the tool has no argument %s%s", safeLine(a.name), didYouMean(a.name, names))
 		}
 		if a.raw != nil {
 			object = append(object, a.raw...)
@@ -209,7 +209,7 @@ func appendArguments(list []argument, schema json.RawMessage, known bool, warn f
 		}
 		value, ok := convert(kind, a.text)
 		if !ok {
-			warn("argument %s is sent as a string, but the tool wants %s (%[1]s:=… sends JSON)", safeLine(a.name), article(kind))
+			warn("argument %s is sent as a string, but the tool expects %s (%[1]s:=… sends JSON)", safeLine(a.name), article(kind))
 		}
 		object = append(object, value...)
 	}

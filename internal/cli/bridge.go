@@ -187,12 +187,12 @@ func (f *bridgeFlags) record(e *env, far *upstreamTarget, log *slog.Logger) (*ta
 		}
 	}
 	if err != nil {
-		return nil, fail(exitUnexpected, "output", "name a file that does not exist, in a folder that does", err)
+		return nil, fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
 	}
 	log.Debug("recording", "file", file.Name())
 	rec := &tapRecording{file: file, writer: file.Writer}
 	if err := rec.show(server, far.name, "bridge"); err != nil {
-		log.Debug("it cannot be watched", "error", err)
+		log.Debug("watching is not possible", "error", err)
 	}
 	return rec, nil
 }

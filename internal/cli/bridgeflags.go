@@ -154,7 +154,7 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 	_, _, socket := socketAddress(f.listen)
 	for _, name := range []string{"path", "sse", "host", "origin", "token-env", "behind", "tls-cert", "tls-key"} {
 		if set(name) && (f.listen == "" || socket) {
-			return usagef("bridge: --%s is for HTTP: give --listen HOST:PORT too", name)
+			return usagef("bridge: --%s needs --listen HOST:PORT", name)
 		}
 	}
 	switch {
@@ -173,7 +173,7 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 	case f.capture != "" && f.recordIt:
 		return usagef("bridge: --capture and --record exclude each other")
 	case f.capture == "-":
-		return usagef("bridge: standard output is the client's: name a file for --capture")
+		return usagef("bridge: standard output goes to the client: --capture needs a file")
 	case f.target.loginTimeout <= 0:
 		return usagef("bridge: --login-timeout must be more than 0")
 	case f.maxBacklog <= 0 || f.minBackoff <= 0 || f.maxBackoff < f.minBackoff || f.restartWait < 0:

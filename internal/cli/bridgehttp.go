@@ -52,7 +52,7 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 	})
 	if errors.Is(err, httpserve.ErrRemoteAddress) {
 		return fail(exitUnexpected, "remote_address", "give --token-env, or --allow-remote, or listen at 127.0.0.1",
-			fmt.Errorf("bridge: not listening at %s, which other machines reach", f.listen))
+			fmt.Errorf("bridge: not listening at %s, which other machines can reach", f.listen))
 	}
 	return err
 }
@@ -99,8 +99,8 @@ func (f *bridgeFlags) listenSocket(ctx context.Context, kind, where string) (net
 		case host == "":
 			where = net.JoinHostPort("127.0.0.1", port)
 		case host != "localhost" && (err != nil || !addr.IsLoopback()):
-			return nil, fail(exitUnexpected, "remote_address", "a socket asks nobody who they are: give --allow-remote, or listen at 127.0.0.1",
-				fmt.Errorf("bridge: not listening at %s, which other machines reach", f.listen))
+			return nil, fail(exitUnexpected, "remote_address", "a socket has no authentication: give --allow-remote, or listen at 127.0.0.1",
+				fmt.Errorf("bridge: not listening at %s, which other machines can reach", f.listen))
 		}
 	}
 	if kind == "unix" {

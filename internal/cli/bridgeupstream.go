@@ -22,7 +22,7 @@ type bridgeConnect = func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer
 // inPath returns an error if the program is not found in PATH.
 func inPath(program string) error {
 	if _, err := exec.LookPath(program); err != nil {
-		return fail(exitUnreachable, "spawn", "the program is not in the PATH that the host gives it: use its whole path", err)
+		return fail(exitUnreachable, "spawn", "the program is not in the PATH set by the host: use its full path", err)
 	}
 	return nil
 }
@@ -106,11 +106,11 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 func (f *bridgeFlags) socketSide(kind, where string) (*upstreamTarget, error) {
 	for _, name := range append(onlyHTTP, "env", "cwd", "config", "server") {
 		if f.target.given(name) {
-			return nil, usagef("bridge: --%s makes no sense for a socket", name)
+			return nil, usagef("bridge: --%s does not apply to a socket", name)
 		}
 	}
 	if f.target.transport != transportAuto {
-		return nil, usagef("bridge: --transport makes no sense for a socket")
+		return nil, usagef("bridge: --transport does not apply to a socket")
 	}
 	framing := framingOr(f.target.framing, jsonrpc.FramingLine)
 	dial := &net.Dialer{KeepAlive: 15 * time.Second}

@@ -67,7 +67,7 @@ func (v *callVerb) register(fs *pflag.FlagSet) {
 
 func (v *callVerb) parse(args []string) (err error) {
 	if len(args) == 0 {
-		return usageHintf("mcpwire list TARGET tools lists them", "call: which tool?")
+		return usageHintf("mcpwire list TARGET tools lists them", "call: missing the tool's name")
 	}
 	v.tool = args[0]
 	if v.list, err = parseArguments("call", args[1:]); err != nil {
@@ -77,7 +77,7 @@ func (v *callVerb) parse(args []string) (err error) {
 		return nil
 	}
 	if len(v.list) > 0 {
-		return usagef("call: --args takes all arguments at once; %s does not go with it", safeLine(v.list[0].name))
+		return usagef("call: --args sets all arguments; it cannot be combined with %s", safeLine(v.list[0].name))
 	}
 	if v.object, err = readArgs(v.e, v.args); err != nil {
 		return usagef("call: %w", err)
@@ -104,7 +104,7 @@ func (v *callVerb) run(ctx context.Context, s *session) error {
 		result, err = bad.Result, nil
 	}
 	if f, ok := errors.AsType[*failure](s.d.failure(err)); ok && v.unknown && f.rpc != nil {
-		f.hint = "mcpwire list TARGET tools lists what there is"
+		f.hint = "mcpwire list TARGET tools lists the tools"
 		return f
 	}
 	if err != nil {
@@ -117,7 +117,7 @@ func (v *callVerb) run(ctx context.Context, s *session) error {
 	case result.IsError:
 		return fail(exitAnswer, "tool_error", "", fmt.Errorf("the tool %s failed%s", safeLine(v.tool), errorText(result)))
 	case bad != nil:
-		return fail(exitAnswer, "output_mismatch", "hosts may refuse this result; --no-list does not compare it", fmt.Errorf("the result of %s does not fit the tool's outputSchema: %w", safeLine(v.tool), bad.Err))
+		return fail(exitAnswer, "output_mismatch", "hosts may reject this result; --no-list skips this check", fmt.Errorf("the result of %s does not match the tool's outputSchema: %w", safeLine(v.tool), bad.Err))
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (v *callVerb) arguments(ctx context.Context, s *session) (json.RawMessage, 
 				return nil, ctx.Err()
 			}
 			if err != nil {
-				s.notes.warnf("the list of tools cannot be had: %s", clipLine(err.Error(), 300))
+				s.notes.warnf("cannot list the tools: %s", clipLine(err.Error(), 300))
 				names = nil
 				break
 			}
@@ -154,7 +154,7 @@ func (v *callVerb) arguments(ctx context.Context, s *session) (json.RawMessage, 
 			names = append(names, tool.Name)
 		}
 		if v.unknown = !found && names != nil; v.unknown {
-			s.notes.warnf("the server lists no tool %s%s", safeLine(v.tool), didYouMean(v.tool, names))
+			s.notes.warnf("the server has no tool %s%s", safeLine(v.tool), didYouMean(v.tool, names))
 		}
 	}
 	if v.object != nil {
@@ -281,7 +281,7 @@ func (l *logLevel) options(ctx context.Context, s *session) ([]client.CallOption
 	}
 	err := s.SetLevel(ctx, l.level)
 	if client.IsPeer(err) {
-		s.notes.warnf("the server does not take a log level: %s", clipLine(err.Error(), 300))
+		s.notes.warnf("the server rejects the log level: %s", clipLine(err.Error(), 300))
 		err = nil
 	}
 	return nil, err

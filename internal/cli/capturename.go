@@ -61,7 +61,7 @@ func captureArg(e *env, command, arg string) (string, error) {
 		return arg, nil
 	}
 	if name, ok := strings.CutPrefix(arg, ofLive); ok {
-		return "", usagef("%s: live:%s is a server, and captures are read here (capture:%[2]s is what was recorded of it)", firstWord(command), safeLine(name))
+		return "", usagef("%s: live:%s is a server, not a capture (capture:%[2]s is its newest capture)", firstWord(command), safeLine(name))
 	}
 	name := strings.TrimPrefix(arg, ofCapture)
 	dir, err := captures.Dir()
@@ -70,10 +70,10 @@ func captureArg(e *env, command, arg string) (string, error) {
 		found, err = captures.Find(dir, name)
 	}
 	if err != nil && isFolder {
-		err = fmt.Errorf("%s is a folder, and there is no capture of that name: %w", trace.Escape(arg), captures.ErrNotFound)
+		err = fmt.Errorf("%s is a folder, and no capture has that name: %w", trace.Escape(arg), captures.ErrNotFound)
 	}
 	if err != nil {
-		return "", fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", err)
+		return "", fail(exitUnexpected, "no_capture", "mcpwire captures lists them", err)
 	}
 	if found.Name == name {
 		fmt.Fprintf(e.stderr, "reading %s, the newest capture of %s\n", trace.Escape(found.Path), safeLine(name))
@@ -106,7 +106,7 @@ func awaitCapture(ctx context.Context, e *env, command string, args []string) ([
 		}
 		what += " in " + trace.Escape(dir)
 	}
-	fmt.Fprintf(e.stderr, "waiting for %s; a tap records one when its host starts it\n", what)
+	fmt.Fprintf(e.stderr, "waiting for %s; a tap records one when a host starts it\n", what)
 	ticker := time.NewTicker(capturePoll)
 	defer ticker.Stop()
 	for !captureThere(args) {

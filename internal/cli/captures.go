@@ -33,7 +33,7 @@ mcpwire never removes captures on its own. Use prune to remove them.`,
   ls "$(mcpwire captures path)"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("captures: there is no %q (path and prune are what there is; mcpwire show reads a capture)", args[0])
+				return usagef("captures: unknown command %q (want path or prune; mcpwire show reads a capture)", args[0])
 			}
 			return nil
 		},
@@ -79,7 +79,7 @@ written are kept. The paths of the removed captures are printed.`,
 				return usagef("prune: --max-bytes needs a size such as 1G, 500MB or 64MiB, not %q", maxBytes)
 			}
 			if older == "" && maxBytes == "" {
-				return usagef("prune: what should go? --older 30d, --max-bytes 1G, or both")
+				return usagef("prune: give --older 30d, --max-bytes 1G, or both")
 			}
 			return pruneCaptures(e, p)
 		},

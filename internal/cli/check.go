@@ -131,7 +131,7 @@ func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
 		return f.listRules(e, args)
 	case isLiveCheck(cmd, args):
 		if len(args) == 1 && cmd.ArgsLenAtDash() < 0 && !isURL(args[0]) && !strings.HasPrefix(args[0], ofLive) {
-			fmt.Fprintf(e.stderr, "checking the server %s itself: there is no capture of that name\n", clipLine(args[0], 200))
+			fmt.Fprintf(e.stderr, "checking the server %s itself: no capture has that name\n", clipLine(args[0], 200))
 		}
 		return f.live(cmd, e, args)
 	}
@@ -151,7 +151,7 @@ func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
 // parse checks the flags and sets f.opts.
 func (f *checkFlags) parse() error {
 	if !slices.Contains(checkFormats(), f.format) {
-		return usagef("check: unknown format %q (there are %s)", f.format, strings.Join(checkFormats(), ", "))
+		return usagef("check: unknown format %q (want one of %s)", f.format, strings.Join(checkFormats(), ", "))
 	}
 	if !slices.Contains(checkFailures(), f.failOn) {
 		return usagef("check: --fail-on %q: want one of %s", f.failOn, strings.Join(checkFailures(), ", "))
@@ -208,7 +208,7 @@ func (f *checkFlags) explainRule(e *env, args []string) error {
 
 func (f *checkFlags) listRules(e *env, args []string) error {
 	if len(args) > 0 {
-		return usagef("check: --list takes no files; --only and --disable choose among the rules")
+		return usagef("check: --list takes no files; --only and --disable select rules")
 	}
 	rules := f.rules()
 	switch f.format {
@@ -238,7 +238,7 @@ func newCheckRun(opts *check.Options) *checkRun {
 func (r *checkRun) captured(cmd *cobra.Command, src captureSource, name string) error {
 	if info, err := os.Stat(name); err == nil && info.Mode()&os.ModeCharDevice != 0 && name != "-" {
 		// A line of a device may never end, nor may the search for the next one.
-		return fail(exitUnexpected, "not_a_capture", "captures are NDJSON as doc/capture-format.md says; mcpwire tap records them", fmt.Errorf("%s is a device, and no capture", name))
+		return fail(exitUnexpected, "not_a_capture", "captures are NDJSON, see doc/capture-format.md; mcpwire tap records them", fmt.Errorf("%s is a device, not a capture", name))
 	}
 	k := check.New(r.opts)
 	r.report.Sources = append(r.report.Sources, name)

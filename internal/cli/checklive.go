@@ -102,7 +102,7 @@ func (f *checkFlags) live(cmd *cobra.Command, e *env, args []string) error {
 		return err
 	}
 	if len(rest) > 0 {
-		return usagef("check: unexpected argument %q beside a server", rest[0])
+		return usagef("check: unexpected argument %q after a server", rest[0])
 	}
 	d, err := newDialer(e, t, &f.server.target)
 	if err != nil {
@@ -183,7 +183,7 @@ func (f *liveFlags) record(d *dialer) (*capture.File, error) {
 	}
 	rec, err := capture.Create(f.output, &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: d.target.name, URL: d.target.url, Redact: redaction(f.redact)})
 	if err != nil {
-		return nil, fail(exitUnexpected, "capture", "--output names a file that does not exist yet", err)
+		return nil, fail(exitUnexpected, "capture", "--output needs a file that does not exist yet", err)
 	}
 	return rec, nil
 }
@@ -194,14 +194,14 @@ func (d *dialer) probeFailure(err error) error {
 	exit, exited := errors.AsType[*stdio.ExitError](err)
 	switch {
 	case errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || status.Status == http.StatusProxyAuthRequired):
-		return &failure{status: exitAuth, code: "auth_required", err: status, httpStatus: status.Status, url: safeURL(d.target.url), hint: "mcpwire doctor tells what the server wants; --header 'Authorization: Bearer ${TOKEN}' gives it a token"}
+		return &failure{status: exitAuth, code: "auth_required", err: status, httpStatus: status.Status, url: safeURL(d.target.url), hint: "mcpwire doctor shows what the server requires; --header 'Authorization: Bearer ${TOKEN}' gives it a token"}
 	case errors.Is(err, probe.ErrNoAnswer) && exited:
 		short := *exit
 		// The arguments may contain secrets.
 		short.Name = d.target.name
-		return &failure{status: exitUnreachable, code: "no_answer", err: fmt.Errorf("no handshake succeeds: %w", exitText(&short)), hint: "mcpwire doctor looks for the reason"}
+		return &failure{status: exitUnreachable, code: "no_answer", err: fmt.Errorf("no handshake succeeded: %w", exitText(&short)), hint: "mcpwire doctor looks for the cause"}
 	case errors.Is(err, probe.ErrNoAnswer):
-		return &failure{status: exitUnreachable, code: "no_answer", err: errors.New(safeLine(err.Error())), hint: "mcpwire doctor looks for the reason; --connect-timeout waits longer for a slow server"}
+		return &failure{status: exitUnreachable, code: "no_answer", err: errors.New(safeLine(err.Error())), hint: "mcpwire doctor looks for the cause; --connect-timeout allows a slow server more time"}
 	}
 	return d.failure(err)
 }

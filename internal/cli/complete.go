@@ -40,7 +40,7 @@ func (v *completeVerb) register(fs *pflag.FlagSet) {
 
 func (v *completeVerb) parse(args []string) (err error) {
 	if len(args) < 4 {
-		return usagef("complete: want prompt NAME or resource TEMPLATE, an argument, and what its value begins with, which may be '' (such as: complete prompt explain audience be)")
+		return usagef("complete: want prompt NAME or resource TEMPLATE, an argument, and the beginning of its value, which may be '' (such as: complete prompt explain audience be)")
 	}
 	switch args[0] {
 	case "prompt":
@@ -73,7 +73,7 @@ func (v *completeVerb) run(ctx context.Context, s *session) error {
 	case c.Total != nil && *c.Total > int64(len(c.Values)):
 		s.notes.linef("%d of %s", len(c.Values), strconv.FormatInt(*c.Total, 10))
 	case c.HasMore:
-		s.notes.linef("%d, and there are more", len(c.Values))
+		s.notes.linef("%d, and more exist", len(c.Values))
 	}
 	return nil
 }

@@ -56,42 +56,42 @@ func demoSteps() []demoStep {
 	modern := `"_meta":{"` + mcp.MetaProtocolVersion + `":"` + mcp.LatestRevision.String() + `","` + mcp.MetaClientCapabilities + `":{}}`
 	return []demoStep{
 		{"The handshake", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + mcp.LatestLegacyRevision.String() + `","capabilities":{},"clientInfo":{"name":"demo-host","version":"1.0.0"}}}`,
-			"a request: it has an id, so it wants an answer; the client names the revision it speaks",
-			[]demoAnswer{{"1", "", "the answer carries the same id: the server agrees to the revision and says what it can do"}}},
+			"a request: it has an id, so it needs a response; the client names the revision it speaks",
+			[]demoAnswer{{"1", "", "the response has the same id: the server accepts the revision and lists its capabilities"}}},
 		{"", `{"jsonrpc":"2.0","method":"notifications/initialized"}`,
-			"a notification: no id, no answer; only now may tools be called", nil},
+			"a notification: no id, no response; from now on tools may be called", nil},
 		{"A tool call", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"word_count","arguments":{"text":"every byte on the wire"}}}`,
-			"the model chose the tool and its arguments, the host sends them",
+			"the model chose the tool and its arguments; the host sends them",
 			[]demoAnswer{{"2", "", "content is what the model reads"}}},
-		{"Progress, before the answer", `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"slow","arguments":{"steps":2,"delay_ms":120},"_meta":{"progressToken":"p"}}}`,
-			"a slow tool; the token asks for news of it",
+		{"Progress before the response", `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"slow","arguments":{"steps":2,"delay_ms":120},"_meta":{"progressToken":"p"}}}`,
+			"a slow tool; the token requests progress",
 			[]demoAnswer{
 				{"", mcp.NotificationProgress, "a notification that belongs to the request with that token"},
-				{"", mcp.NotificationProgress, "progress only ever grows"},
-				{"3", "", "the answer comes last"},
+				{"", mcp.NotificationProgress, "progress always increases"},
+				{"3", "", "the response comes last"},
 			}},
 		{"A tool that fails", `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"fail","arguments":{"message":"disk full"}}}`,
-			"the call itself is in order",
+			"the call itself is valid",
 			[]demoAnswer{{"4", "", "so this is a result, with isError: the model can read it and try something else"}}},
-		{"Arguments that do not fit", `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":"two"}}}`,
+		{"Invalid arguments", `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":"two"}}}`,
 			"b is not an integer",
-			[]demoAnswer{{"5", "", "also a result: it says which argument is wrong, and what was expected"}}},
+			[]demoAnswer{{"5", "", "also a result: it names the wrong argument and the expected type"}}},
 		{"A protocol error", `{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"no_such_tool"}}`,
-			"here the request is wrong",
+			"here the request itself is invalid",
 			[]demoAnswer{{"6", "", "an error instead of a result: -32602, invalid params"}}},
 		{"A broken line", `{"jsonrpc":"2.0","id":7,"method":`,
 			"this is not JSON",
-			[]demoAnswer{{"", "", "-32700, and no id, since none could be relied on; the stream goes on with the next line"}}},
+			[]demoAnswer{{"", "", "-32700, and no id, because the line has none that can be trusted; the stream continues with the next line"}}},
 		{"The other era, on the same pipe", `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"add","arguments":{"a":9007199254740993,"b":1},` + modern + `}}`,
 			"a stateless request of revision " + mcp.LatestRevision.String() + ": it needs no handshake, its metadata is in _meta",
-			[]demoAnswer{{"8", "", "resultType, the server's identity, structured content; and no digit of a large integer lost"}}},
+			[]demoAnswer{{"8", "", "resultType, the server's identity, structured content; large integers keep every digit"}}},
 	}
 }
 
 func runDemo(ctx context.Context, e *env) error {
 	exe, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("demo: where is this program? %w", err)
+		return fmt.Errorf("demo: find this program: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
 	defer cancel()
@@ -117,7 +117,7 @@ type demo struct {
 }
 
 func (d *demo) play() error {
-	d.line(fmt.Sprintf("mcpwire serve runs as process %d; one JSON text a line, both ways.", d.child.Pid()))
+	d.line(fmt.Sprintf("mcpwire serve runs as process %d; each line is one JSON text, in both directions.", d.child.Pid()))
 	for _, step := range demoSteps() {
 		if step.title != "" {
 			d.title(step.title)
@@ -184,14 +184,14 @@ func (d *demo) shutdown() error {
 	if err := d.child.CloseWrite(); err != nil {
 		return err
 	}
-	d.print(cyan, "→", "(end of input)", "the host closes the pipe; there is no message for goodbye")
+	d.print(cyan, "→", "(end of input)", "the host closes the pipe; the protocol has no closing message")
 	if line, err := d.framer.ReadFrame(); err != io.EOF {
 		return fmt.Errorf("after the end of input came %q, %v", line, err)
 	}
 	if err := d.child.Wait(); err != nil {
 		return err
 	}
-	d.print(green, "←", "(end of output, exit status 0)", "the server finished what it had accepted and went")
+	d.print(green, "←", "(end of output, exit status 0)", "the server finished accepted requests and exited")
 	d.printf("\n")
 	d.line("mcpwire serve --help shows how a host starts this server.")
 	return d.err

@@ -11,7 +11,7 @@ import (
 	"mcpwire/server"
 )
 
-const aboutDemo = "This server is for trying a client with. It is a part of mcpwire, which speaks the Model Context Protocol from the bytes up.\n"
+const aboutDemo = "This server is for testing clients. It is part of mcpwire, which speaks the Model Context Protocol at the wire level.\n"
 
 // maxSquare is the largest number that the demo server squares.
 const maxSquare = 1000
@@ -26,7 +26,7 @@ type explainArgs struct {
 func addDemoPrimitives(srv *server.Server) error {
 	return errors.Join(
 		server.AddResource(srv, mcp.Resource{
-			URI: "demo://about", Name: "about", Description: "What this server is.", MIMEType: "text/plain",
+			URI: "demo://about", Name: "about", Description: "Describes this server.", MIMEType: "text/plain",
 		}, server.Static(aboutDemo)),
 		server.AddResourceTemplate(srv, mcp.ResourceTemplate{
 			URITemplate: "demo:///squares/{n}", Name: "square", Description: fmt.Sprintf("The square of n, from 0 to %d.", maxSquare), MIMEType: "text/plain",

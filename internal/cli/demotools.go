@@ -36,10 +36,10 @@ func addDemoTools(srv *server.Server) error {
 	return errors.Join(
 		server.AddToolWith(srv, mcp.Tool{Name: "echo", Description: "Return the input string unchanged.", Annotations: readOnly}, echo),
 		server.AddToolWith(srv, mcp.Tool{Name: "word_count", Description: "Count words in the input string.", Annotations: readOnly}, wordCount),
-		server.AddToolWith(srv, mcp.Tool{Name: "add", Description: "Add two integers, exactly.", Annotations: readOnly}, add),
-		server.AddToolWith(srv, mcp.Tool{Name: "slow", Description: "Take some steps, report progress after each, and stop when cancelled.", Annotations: readOnly}, slow),
-		server.AddTool(srv, "fail", "Fail as a tool does: with a result that says so.", failTool),
-		server.AddTool(srv, "crash", "Panic: the request gets an internal error, the server lives on.", crash),
+		server.AddToolWith(srv, mcp.Tool{Name: "add", Description: "Add two integers exactly.", Annotations: readOnly}, add),
+		server.AddToolWith(srv, mcp.Tool{Name: "slow", Description: "Run some steps, report progress after each, and stop when cancelled.", Annotations: readOnly}, slow),
+		server.AddTool(srv, "fail", "Fail with a result that has isError.", failTool),
+		server.AddTool(srv, "crash", "Panic: the request gets an internal error, and the server keeps running.", crash),
 	)
 }
 

@@ -24,12 +24,12 @@ import (
 
 const diffLong = `Compare two servers, or two versions of one: identity, capabilities, tools with
 their schemas, prompts and resources. For captures, also compare the responses
-to the same requests and the response times. Each difference has a verdict:
+to the same requests and the response times. Each difference has a level:
 
   breaking    clients of A may fail: a tool is gone, an argument is now
-              required, a result may be something it could not be, a call fails
+              required, a result may have a new type, a call fails
   unclear     the effect depends on the server
-  compatible  clients of A notice nothing: a new tool, an optional argument
+compatible  clients of A are not affected: a new tool, an optional argument
   words       text for people and models: descriptions, titles, instructions
 
 A and B are captures (files, capture:NAME for the newest of a server, or - for
@@ -77,7 +77,7 @@ func newDiffCommand(e *env) *cobra.Command {
 	}
 	c.Flags().BoolVar(&f.json, "json", false, "print one object: a, b, the differences, and what could not be compared")
 	c.Flags().BoolVar(&f.strict, "strict", false, "also compare times and ids in responses")
-	c.Flags().StringVar(&f.failOn, "fail-on", string(schemadiff.Breaking), "exit with status 6 if a difference is at least this bad: `VERDICT` is "+strings.Join(verdicts(), ", "))
+	c.Flags().StringVar(&f.failOn, "fail-on", string(schemadiff.Breaking), "exit with status 6 if a difference is at least this bad: `LEVEL` is "+strings.Join(verdicts(), ", "))
 	c.Flags().Var(&f.ignore, "ignore", "do not compare this place in responses: a JSON `POINTER`, with * for any name or index; may be repeated")
 	c.Flags().Float64Var(&f.slower, "slower", 0, "report requests whose median time is this many `TIMES` as long, and at least 10 ms longer; 0 does not compare times")
 	f.recorded.registerOne(c.Flags(), capture.Upstream)
@@ -93,16 +93,16 @@ func runDiff(cmd *cobra.Command, e *env, f *diffFlags, args []string) error {
 	case dash < 0 && len(args) != 2:
 		return usagef("diff: it takes two captures or servers, not %d", len(args))
 	case dash >= 0 && dash != 1:
-		return usagef("diff: in front of -- stands one capture or server, and behind it the command of the other")
+		return usagef("diff: want one capture or server before --, and the command of the other after it")
 	case dash < 0 && args[0] == "-" && args[1] == "-":
-		return usagef("diff: standard input can be read once")
+		return usagef("diff: standard input can only be read once")
 	}
 	for i := range sides {
 		var err error
 		if dash >= 0 && i == 1 {
 			t := targetSpec{name: commandName(args[dash:]), command: args[dash:]}
 			if len(args) == dash || args[dash] == "" {
-				return usagef("diff: no command behind --")
+				return usagef("diff: no command after --")
 			}
 			sides[i], err = f.live(cmd.Context(), e, t)
 		} else {
@@ -130,7 +130,7 @@ func runDiff(cmd *cobra.Command, e *env, f *diffFlags, args []string) error {
 func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inventory, error) {
 	info, err := os.Stat(arg)
 	if err != nil && strings.Contains(arg, capture.Suffix) {
-		return nil, fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", err)
+		return nil, fail(exitUnexpected, "no_capture", "mcpwire captures lists them", err)
 	}
 	if strings.HasPrefix(arg, ofCapture) {
 		if arg, err = captureArg(e, "diff", arg); err != nil {
@@ -151,7 +151,7 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 			err = neither(arg, bad)
 		}
 		if err == nil && isRecorded(arg) {
-			fmt.Fprintf(e.stderr, "asking the server %s itself; capture:%[1]s is what was recorded of it\n", safeLine(arg))
+			fmt.Fprintf(e.stderr, "connecting to the server %s itself; capture:%[1]s is its newest capture\n", safeLine(arg))
 		}
 	}
 	if err != nil {
@@ -166,11 +166,11 @@ func neither(arg string, unknown *failure) error {
 	info, err := os.Stat(arg)
 	switch {
 	case err == nil && info.IsDir():
-		return fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", fmt.Errorf("%s is a folder, and a capture is a file", trace.Escape(arg)))
+		return fail(exitUnexpected, "no_capture", "mcpwire captures lists them", fmt.Errorf("%s is a folder, and a capture is a file", trace.Escape(arg)))
 	case isRecorded(arg):
-		unknown.hint = "capture:" + safeLine(arg) + " is what was recorded of it"
+		unknown.hint = "capture:" + safeLine(arg) + " is its newest capture"
 	case looksLikeFile(arg):
-		return fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", fmt.Errorf("there is no file %s, and no server of that name", trace.Escape(arg)))
+		return fail(exitUnexpected, "no_capture", "mcpwire captures lists them", fmt.Errorf("there is no file %s, and no server of that name", trace.Escape(arg)))
 	case unknown.hint == serverNamesHint:
 		unknown.err = fmt.Errorf("there is no file %s: %w", trace.Escape(arg), unknown.err)
 		unknown.hint = "mcpwire captures lists captures, mcpwire servers the names of servers"

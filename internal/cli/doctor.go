@@ -84,7 +84,7 @@ func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON
 	var bad *failure
 	if errors.As(err, &bad) && bad.code == "bad_configuration" {
 		r.Target = safeLine(args[0])
-		r.section("Configuration").bad("%s", safeLine(bad.err.Error())).hint("%s: hosts pass the reference on as it is, or nothing, and the server fails for want of it", bad.hint)
+		r.section("Configuration").bad("%s", safeLine(bad.err.Error())).hint("%s: hosts pass the reference on unchanged, or an empty value, and the server fails without it", bad.hint)
 		r.next(plainArgs("mcpwire", "doctor", "--env", "NAME=value", args[0])...)
 		return r.finish()
 	}
@@ -92,7 +92,7 @@ func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON
 		return err
 	}
 	if len(rest) > 0 {
-		return usagef("doctor: unexpected argument %q beside a server", rest[0])
+		return usagef("doctor: unexpected argument %q after a server", rest[0])
 	}
 	if !f.given("oauth") {
 		// The server's own response is wanted.
@@ -222,15 +222,15 @@ func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe
 	s := doc.report.section("Rules")
 	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
 		Revisions: pick, Baseline: seen, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
-		Progress: func(what string) { doc.report.status("holding it against the rules: %s", what) },
+		Progress: func(what string) { doc.report.status("checking it against the rules: %s", what) },
 	})
 	switch {
 	case ctx.Err() != nil:
 		return
 	case errors.Is(err, context.DeadlineExceeded):
-		s.odd("not all rules could be tried in %s", shortTime(maxRules)).hint("mcpwire check takes its time")
+		s.odd("not all rules could be checked in %s", shortTime(maxRules)).hint("mcpwire check has no such limit")
 	case err != nil:
-		s.odd("the rules could not be tried: %s", clip(safeLine(err.Error()), 200))
+		s.odd("the rules could not be checked: %s", clip(safeLine(err.Error()), 200))
 	}
 	if err == nil || len(report.Findings) > 0 {
 		doc.findings(s, report)
@@ -273,14 +273,14 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 	}
 	switch {
 	case wrong == 0 && doc.stray:
-		s.good("nothing else is wrong in %d messages and events", report.Events)
+		s.good("no other findings in %d messages and events", report.Events)
 	case wrong == 0:
-		s.good("nothing is wrong in %d messages and events", report.Events)
+		s.good("no findings in %d messages and events", report.Events)
 	case shown > maxFindings:
 		s.note("and %d more rules", shown-maxFindings)
 	}
 	if shared > 0 {
-		s.note("what else breaks a rule (%d rules) is the %s, as in all servers built with it: mcpwire check lists it", shared, sdk)
+		s.note("%d more broken rules are due to the %s, as in all servers built with it: mcpwire check lists them", shared, sdk)
 	}
 	if wrong > 0 {
 		doc.report.next(doc.mcpwire("check")...)

@@ -23,11 +23,11 @@ import (
 func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 	doc.report.worse(exitAuth)
 	s := doc.report.section("Authorization")
-	s.note("the server wants to know who is asking: HTTP 401")
-	doc.report.Verdict = "the server wants authorization"
+	s.note("the server requires authentication: HTTP 401")
+	doc.report.Verdict = "the server requires authorization"
 	if doc.d.target.header.Get("Authorization") != "" {
-		s.bad("it does not take the token that it was given").hint("is it for this server, not expired, and with the right scope?")
-		doc.report.Verdict = "the server does not take the token"
+		s.bad("it rejects the given token").hint("check that the token is for this server, has not expired, and has the right scope")
+		doc.report.Verdict = "the server rejects the token"
 	}
 	metadata := doc.challenge(s, r)
 	issuers := doc.resource(ctx, s, metadata)
@@ -36,7 +36,7 @@ func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 		return
 	}
 	if doc.issuer(ctx, s, issuers[0]) {
-		s.note("mcpwire logs in by the browser, if it is run on a terminal")
+		s.note("mcpwire logs in with the browser if it runs on a terminal")
 		doc.report.next(doc.mcpwire("info")...)
 	} else {
 		doc.report.next(doc.mcpwire("doctor", "--header", bearer)...)
@@ -47,12 +47,12 @@ func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 func (doc *doctor) challenge(s *doctorSection, r *webReply) string {
 	values := r.header.Values("WWW-Authenticate")
 	if len(values) == 0 {
-		s.odd("there is no WWW-Authenticate in the answer: clients have to guess where to go").hint(`send WWW-Authenticate: Bearer resource_metadata="URL"`)
+		s.odd("the response has no WWW-Authenticate: clients must guess the authorization server").hint(`send WWW-Authenticate: Bearer resource_metadata="URL"`)
 		return ""
 	}
 	list, err := challenge.Parse(values)
 	if err != nil {
-		s.bad("WWW-Authenticate cannot be read: %s", clip(safeLine(strings.Join(values, ", ")), 200)).hint("quote the values of its parameters")
+		s.bad("WWW-Authenticate is malformed: %s", clip(safeLine(strings.Join(values, ", ")), 200)).hint("quote the values of its parameters")
 	}
 	for _, c := range list {
 		if c.Scheme != "bearer" {
@@ -61,7 +61,7 @@ func (doc *doctor) challenge(s *doctorSection, r *webReply) string {
 		}
 		s.good("WWW-Authenticate: Bearer%s", challengeText(c.Params))
 		if c.Params["resource_metadata"] == "" {
-			s.note("it does not say where the metadata of the resource are: clients look in the well-known places")
+			s.note("it does not name the resource's metadata: clients try the well-known URLs")
 		}
 		return c.Params["resource_metadata"]
 	}
@@ -103,21 +103,21 @@ func (doc *doctor) resource(ctx context.Context, s *doctorSection, named string)
 			doc.unfetched(s, named != "", place, status, err)
 			continue
 		}
-		s.good("metadata of the resource: %s", safeURL(place))
+		s.good("resource metadata: %s", safeURL(place))
 		if want, err := auth.CanonicalResource(doc.d.target.url); err == nil {
 			if got, err := auth.CanonicalResource(d.Resource); err != nil || got != want && !strings.HasPrefix(want, strings.TrimSuffix(got, "/")+"/") {
-				s.bad("they are about another resource: %s", clip(safeLine(d.Resource), 120)).hint("resource must be the URL that clients use: %s", safeURL(want))
+				s.bad("the metadata describes another resource: %s", clip(safeLine(d.Resource), 120)).hint("resource must be the URL that clients use: %s", safeURL(want))
 			}
 		}
 		if len(d.Servers) == 0 {
-			s.bad("they name no authorization server").hint("authorization_servers must have at least one")
+			s.bad("the metadata names no authorization server").hint("authorization_servers must have at least one")
 		}
 		if len(d.Scopes) > 0 {
 			s.note("scopes: %s", clip(safeLine(strings.Join(d.Scopes, " ")), 200))
 		}
 		return d.Servers
 	}
-	s.bad("the metadata of the resource are nowhere: clients cannot find out where to get a token").hint("serve them at %s", safeURL(wellKnown(u, "oauth-protected-resource")[0]))
+	s.bad("the resource metadata is missing: clients cannot find out where to get a token").hint("serve it at %s", safeURL(wellKnown(u, "oauth-protected-resource")[0]))
 	return nil
 }
 
@@ -161,7 +161,7 @@ type issuerDocument struct {
 func (doc *doctor) issuer(ctx context.Context, s *doctorSection, issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Host == "" {
-		s.bad("the authorization server is no URL: %s", clip(safeLine(issuer), 120))
+		s.bad("the authorization server is not a URL: %s", clip(safeLine(issuer), 120))
 		return false
 	}
 	places := append(wellKnown(u, "oauth-authorization-server"), wellKnown(u, "openid-configuration")...)
@@ -175,10 +175,10 @@ func (doc *doctor) issuer(ctx context.Context, s *doctorSection, issuer string) 
 			doc.unfetched(s, false, place, status, err)
 			continue
 		}
-		s.good("metadata of the authorization server: %s", safeURL(place))
+		s.good("authorization server metadata: %s", safeURL(place))
 		return doc.judgeIssuer(s, issuer, &d)
 	}
-	s.bad("the authorization server %s has no metadata", safeURL(issuer)).hint("serve them at %s", safeURL(places[0]))
+	s.bad("the authorization server %s has no metadata", safeURL(issuer)).hint("serve it at %s", safeURL(places[0]))
 	return false
 }
 
@@ -189,17 +189,17 @@ func (doc *doctor) judgeIssuer(s *doctorSection, issuer string, d *issuerDocumen
 		return s.bad(format, args...)
 	}
 	if d.Issuer != issuer {
-		wrong("its issuer is %s, not %s: clients must refuse that", clip(safeLine(d.Issuer), 120), clip(safeLine(issuer), 120)).hint("they must be the same, to the last slash")
+		wrong("its issuer is %s, not %s: clients must reject that", clip(safeLine(d.Issuer), 120), clip(safeLine(issuer), 120)).hint("they must be identical, including a trailing slash")
 	}
 	if d.Authorize == "" || d.Token == "" {
-		wrong("its metadata lack authorization_endpoint or token_endpoint")
+		wrong("its metadata lacks authorization_endpoint or token_endpoint")
 	}
 	if !slices.Contains(d.Challenges, "S256") {
-		wrong("code_challenge_methods_supported does not have S256: clients must refuse to go on").hint("support PKCE with S256, and say so")
+		wrong("code_challenge_methods_supported does not list S256: clients must stop").hint("support PKCE with S256, and list it")
 	}
 	switch {
 	case d.Documents:
-		s.good("clients may use a metadata document as their id")
+		s.good("clients may use the URL of a metadata document as their id")
 	case d.Registration != "":
 		s.good("clients can register themselves")
 	default:
@@ -240,7 +240,7 @@ func (doc *doctor) fetch(ctx context.Context, address string, into any) (int, er
 		return 0, err
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return resp.StatusCode, fmt.Errorf("it is no JSON: %w", err)
+		return resp.StatusCode, fmt.Errorf("not JSON: %w", err)
 	}
 	return resp.StatusCode, nil
 }
@@ -273,19 +273,19 @@ func (doc *doctor) origins(ctx context.Context, rev mcp.Revision, u *url.URL) {
 		}
 	}
 	if len(yes) > 0 {
-		s.note("taken: %s", safeLine(strings.Join(yes, " ")))
+		s.note("accepted: %s", safeLine(strings.Join(yes, " ")))
 	}
 	if len(no) > 0 {
-		s.note("refused: %s", safeLine(strings.Join(no, " "))).hint("hosts in a browser need theirs on the server's list")
+		s.note("rejected: %s", safeLine(strings.Join(no, " "))).hint("hosts in a browser need their origin allowed by the server")
 	}
 	foreign := with("http://foreign.invalid")
 	switch {
 	case foreign < 300 && loopback.IsHost(u.Hostname()):
-		s.bad("pages of any site are taken: what the user visits can call the tools of this server").hint("answer 403 to an Origin that is not on a list")
+		s.bad("pages of any site are accepted: every page that the user visits can call the tools of this server").hint("respond with 403 to an Origin that is not allowed")
 	case foreign < 300:
-		s.note("pages of any site are taken")
+		s.note("pages of any site are accepted")
 	default:
-		s.good("pages of other sites are refused: HTTP %d", foreign)
+		s.good("pages of other sites are rejected: HTTP %d", foreign)
 	}
 }
 
@@ -294,22 +294,22 @@ func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply,
 	rev := newestFirst()[0]
 	for _, origin := range ownOrigins(u) {
 		if o := doc.shake(ctx, rev, func(q *http.Request) { q.Header.Set("Origin", origin) }); o.status != 0 && o.status != http.StatusForbidden {
-			s.bad("HTTP 403 to requests without Origin; with Origin: %s it is %d", safeLine(origin), o.status).hint("only browsers send Origin: the server must take requests without one")
+			s.bad("HTTP 403 to requests without Origin; with Origin %s it is %d", safeLine(origin), o.status).hint("only browsers send Origin: the server must accept requests without one")
 			doc.report.next(doc.mcpwire("doctor", "--header", "Origin: "+origin)...)
 			return
 		}
 	}
 	if o := doc.shake(ctx, rev, func(q *http.Request) { q.Host = "localhost" }); loopback.IsHost(u.Hostname()) && o.status != 0 && o.status != http.StatusForbidden {
-		s.bad("HTTP 403 for the host %s; for localhost it is %d", safeLine(u.Host), o.status).hint("the server takes only some names: use one of them in the URL, or add this one to its list of hosts")
+		s.bad("HTTP 403 for the host %s; for localhost it is %d", safeLine(u.Host), o.status).hint("the server accepts only some host names: use one of them in the URL, or add this one to the server's allowed hosts")
 		doc.report.next(doc.elsewhereArgs(strings.Replace(u.String(), u.Hostname(), "localhost", 1), "doctor")...)
 		return
 	}
 	doc.report.worse(exitAuth)
 	l := s.bad("HTTP 403: the server does not allow it").detail(bodyLines(r)...)
 	if r.header.Get("WWW-Authenticate") != "" {
-		l.hint("it says: %s", clip(safeLine(strings.Join(r.header.Values("WWW-Authenticate"), ", ")), 200))
+		l.hint("its message: %s", clip(safeLine(strings.Join(r.header.Values("WWW-Authenticate"), ", ")), 200))
 	} else {
-		l.hint("a token may lack a scope, or a firewall in front of the server may not like the client")
+		l.hint("a token may lack a scope, or a firewall in front of the server may block the client")
 	}
 	doc.report.next(doc.mcpwire("doctor", "--header", bearer)...)
 }

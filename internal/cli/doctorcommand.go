@@ -40,7 +40,7 @@ func (doc *doctor) command() bool {
 	doc.variables(s, t.env)
 	if !ok {
 		doc.report.worse(exitUnreachable)
-		doc.report.nextOnce("once that is fixed", doc.mcpwire("doctor")...)
+		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 	}
 	return ok
 }
@@ -51,7 +51,7 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 		path := name
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, name)
-			s.odd("%s is relative to the folder that the host runs in, which is often another one than yours", safeLine(name)).hint("configure the whole path: %s", safeLine(path))
+			s.odd("%s is relative to the host's working folder, which often differs from yours", safeLine(name)).hint("configure the full path: %s", safeLine(path))
 		}
 		info, err := os.Stat(path)
 		switch {
@@ -69,7 +69,7 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 		if abs, err := filepath.Abs(path); err == nil {
 			path = abs
 		}
-		s.bad("%s is found only relative to the current folder: hosts run in another one, and do not start it from there", safeLine(name)).hint("configure the whole path: %s", safeLine(path))
+		s.bad("%s is only found relative to the current folder: hosts run in another folder and do not find it", safeLine(name)).hint("configure the full path: %s", safeLine(path))
 		return "", false
 	}
 	if err == nil {
@@ -81,7 +81,7 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 			s.odd("%s is a batch file: some hosts only start .exe files", safeLine(path)).hint(`use "cmd" as the command, with the arguments /c %s …`, safeLine(name))
 		}
 		if !inEveryPath(path) {
-			s.odd("hosts that are started from a desktop often have a shorter PATH, without %s", safeLine(filepath.Dir(path))).hint("configure the whole path: %s", safeLine(path))
+			s.odd("hosts that are started from a desktop often have a shorter PATH, without %s", safeLine(filepath.Dir(path))).hint("configure the full path: %s", safeLine(path))
 		}
 		return path, true
 	}
@@ -90,17 +90,17 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 	for _, f := range folders[:min(len(folders), 20)] {
 		l.detail(safeLine(f))
 	}
-	hint := "install it, or configure its whole path"
+	hint := "install it, or configure its full path"
 	if how, ok := installers[strings.TrimSuffix(strings.ToLower(name), ".cmd")]; ok {
-		hint = how + ", or configure its whole path"
+		hint = how + ", or configure its full path"
 	}
 	if near := nearPrograms(name, folders); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "? Otherwise " + hint
 	}
 	if strings.Contains(name, " ") {
-		hint = "there is no shell that splits the line: give program and arguments apart"
+		hint = "no shell splits the command line: give the program and its arguments separately"
 	} else if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-		hint = "it is in " + safeLine(dir) + ", which is not in PATH: configure the whole path " + safeLine(filepath.Join(dir, name))
+		hint = "it is in " + safeLine(dir) + ", which is not in PATH: configure the full path " + safeLine(filepath.Join(dir, name))
 	}
 	l.hint("%s", hint)
 	return "", false
@@ -177,7 +177,7 @@ func nearFile(path string) string {
 			return "did you mean " + safeLine(filepath.Join(dir, e.Name())) + "?"
 		}
 	}
-	return "was it built, and is this the right folder?"
+	return "check that it was built, and that the folder is right"
 }
 
 // executable reports whether a file can be run. The system's own message is often misleading.
@@ -195,7 +195,7 @@ func (doc *doctor) executable(s *doctorSection, path string) bool {
 		return true
 	}
 	if strings.HasSuffix(interpreter, "\r") || strings.HasSuffix(arg, "\r") {
-		s.bad("the first line of %s ends in CR LF, so that its interpreter is not found", safeLine(path)).hint("save it with LF line ends")
+		s.bad("the first line of %s ends in CR LF, so its interpreter is not found", safeLine(path)).hint("save it with LF line ends")
 		return false
 	}
 	if _, err := os.Stat(interpreter); errors.Is(err, fs.ErrNotExist) {
@@ -247,7 +247,7 @@ func (doc *doctor) arguments(s *doctorSection, command []string, dir string) {
 	if _, err := os.Stat(path); err != nil {
 		s.bad("%s does not exist", safeLine(path)).hint("%s", nearFile(path))
 	} else if !filepath.IsAbs(command[1]) {
-		s.odd("%s is relative to the folder that the host runs in, which is often another one than yours", safeLine(command[1])).hint("configure the whole path: %s", safeLine(path))
+		s.odd("%s is relative to the host's working folder, which often differs from yours", safeLine(command[1])).hint("configure the full path: %s", safeLine(path))
 	}
 }
 
@@ -257,11 +257,11 @@ func (doc *doctor) variables(s *doctorSection, env []string) {
 		name, value, _ := strings.Cut(v, "=")
 		switch {
 		case value == "":
-			s.odd("the environment variable %s is empty", safeLine(name)).hint("set it, if the server needs it")
+			s.odd("the environment variable %s is empty", safeLine(name)).hint("set it, if the server requires it")
 		case strings.Contains(value, "${") || strings.HasPrefix(value, "$") && len(value) > 1 && strings.ToUpper(value) == value:
-			s.odd("the environment variable %s holds a reference that nobody has replaced", safeLine(name)).hint("not all hosts replace references: write the value, or give it by --env")
+			s.odd("the environment variable %s contains a reference that was not replaced", safeLine(name)).hint("not all hosts replace references: write the value, or set it with --env")
 		case strings.HasPrefix(value, "<") && strings.HasSuffix(value, ">"), strings.HasPrefix(strings.ToUpper(value), "YOUR_"):
-			s.odd("the environment variable %s still holds what the instructions have in its place", safeLine(name)).hint("write your own value")
+			s.odd("the environment variable %s still has the placeholder of the instructions", safeLine(name)).hint("write your own value")
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (doc *doctor) network(ctx context.Context, u *url.URL) bool {
 		s.bad("the proxy of the environment cannot be used: %s", clip(safeLine(err.Error()), 200)).hint("fix HTTPS_PROXY or HTTP_PROXY")
 		return false
 	case proxy != nil:
-		s.note("requests go through the proxy %s of the environment", safeURL(proxy.String())).hint("NO_PROXY=%s goes without it", safeLine(u.Hostname()))
+		s.note("requests go through the proxy %s, set in the environment", safeURL(proxy.String())).hint("NO_PROXY=%s bypasses it", safeLine(u.Hostname()))
 		return true
 	}
 	port := u.Port()
@@ -42,7 +42,7 @@ func (doc *doctor) network(ctx context.Context, u *url.URL) bool {
 		return doc.certificate(ctx, s, net.JoinHostPort(u.Hostname(), port), u.Hostname())
 	}
 	if !loopback.IsHost(u.Hostname()) {
-		s.odd("http without TLS to another machine: everybody on the way can read and change what is said").hint("use https://")
+		s.odd("http without TLS to another machine: anyone on the network path can read and change the traffic").hint("use https://")
 	}
 	return true
 }
@@ -59,11 +59,11 @@ func (doc *doctor) resolve(ctx context.Context, s *doctorSection, host string) (
 	if err != nil {
 		var dns *net.DNSError
 		if errors.As(err, &dns) && dns.IsNotFound {
-			s.bad("the name %s is not known", safeLine(host)).hint("is it spelled right, and does it need a VPN?")
+			s.bad("the name %s is unknown", safeLine(host)).hint("check its spelling, and whether it needs a VPN")
 		} else {
 			s.bad("the name %s cannot be looked up: %s", safeLine(host), clip(safeLine(err.Error()), 200))
 		}
-		doc.report.nextOnce("once that is fixed", doc.mcpwire("doctor")...)
+		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 		return nil, false
 	}
 	s.good("%s is %s, looked up in %s", safeLine(host), safeLine(strings.Join(addresses[:min(len(addresses), 4)], ", ")), shortTime(time.Since(start)))
@@ -93,15 +93,15 @@ func (doc *doctor) reach(ctx context.Context, s *doctorSection, addresses []stri
 	switch {
 	case works == 0:
 		why := clip(safeLine(cause(last).Error()), 200)
-		hint := "is the server running, and at this port?"
+		hint := "check that the server runs, and uses this port"
 		if errors.Is(last, context.DeadlineExceeded) {
-			why, hint = "nothing answers", "a firewall drops it, or the machine is off"
+			why, hint = "no response", "a firewall drops packets, or the machine is off"
 		}
 		s.bad("no connection to port %s: %s", safeLine(port), why).hint("%s", hint)
-		doc.report.nextOnce("once the server runs", doc.mcpwire("doctor")...)
+		doc.report.nextOnce("after the server runs", doc.mcpwire("doctor")...)
 		return false
 	case last != nil:
-		s.odd("of its %d addresses only %d can be connected to: %s", min(len(addresses), most), works, clip(safeLine(cause(last).Error()), 200)).hint("a server that only listens on 127.0.0.1 is not at localhost for programs that try ::1 first")
+		s.odd("only %[2]d of its %[1]d addresses accept connections: %[3]s", min(len(addresses), most), works, clip(safeLine(cause(last).Error()), 200)).hint("programs that try ::1 first do not find a server that only listens on 127.0.0.1")
 	}
 	return true
 }
@@ -134,7 +134,7 @@ func (doc *doctor) certificate(ctx context.Context, s *doctorSection, address, h
 	if len(state.PeerCertificates) > 0 {
 		end := state.PeerCertificates[0].NotAfter
 		if left := time.Until(end); left < 14*24*time.Hour && left > 0 {
-			s.odd("the certificate ends in %d days", int(left.Hours()/24)).hint("renew it")
+			s.odd("the certificate expires in %d days", int(left.Hours()/24)).hint("renew it")
 		}
 	}
 	return true
@@ -149,17 +149,17 @@ func explainTLS(err error) (what, hint string) {
 	switch {
 	case errors.As(err, &unknown):
 		if c := unknown.Cert; c != nil && c.Issuer.String() == c.Subject.String() {
-			return "the certificate is signed by itself", "trust it by --cacert FILE, or look past it by --insecure; hosts on Node.js do by NODE_EXTRA_CA_CERTS=FILE"
+			return "the certificate is self-signed", "trust it with --cacert FILE, or skip the check with --insecure; for hosts on Node.js, set NODE_EXTRA_CA_CERTS=FILE"
 		}
-		return "the certificate is signed by an authority that this system does not know", "trust the authority by --cacert FILE; hosts on Node.js do by NODE_EXTRA_CA_CERTS=FILE. A server may also have left out an intermediate certificate"
+		return "the certificate is signed by an unknown authority", "trust the authority with --cacert FILE; for hosts on Node.js, set NODE_EXTRA_CA_CERTS=FILE. The server may also have omitted an intermediate certificate"
 	case errors.As(err, &name):
-		return "the certificate is for another name: " + clip(safeLine(name.Error()), 200), "use the name that is in the certificate, or get one for this name"
+		return "the certificate is for another host name: " + clip(safeLine(name.Error()), 200), "use the name in the certificate, or get a certificate for this name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the certificate is out of date: " + clip(safeLine(invalid.Error()), 200), "renew it; or is the clock of this machine wrong?"
+		return "the certificate is not valid now: " + clip(safeLine(invalid.Error()), 200), "renew it, or check the clock of this machine"
 	case errors.As(err, &record):
 		return "the server does not speak TLS at this port", "try http:// in the URL"
 	}
-	return "TLS fails: " + clip(safeLine(cause(err).Error()), 200), "does the server want a certificate of the client, or an older version of TLS?"
+	return "TLS fails: " + clip(safeLine(cause(err).Error()), 200), "the server may require a client certificate, or an older version of TLS"
 }
 
 // tlsNext suggests a command after TLS failed.

@@ -205,7 +205,7 @@ func (r *doctorReport) finish() error {
 		r.Status = "no_answer"
 	}
 	if r.Verdict == "" {
-		r.Verdict = "the server is well"
+		r.Verdict = "no problems found"
 		if r.slow != "" {
 			r.Verdict += ", but " + r.slow
 		}
@@ -221,7 +221,7 @@ func (r *doctorReport) finish() error {
 		r.write(string(text) + "\n")
 	} else {
 		r.flush()
-		text := r.paint.in(bold, "Verdict: "+r.Status) + ": " + r.Verdict + "\n"
+		text := r.paint.in(bold, "Result: "+r.Status) + ": " + r.Verdict + "\n"
 		if r.Next != "" {
 			when := "next"
 			if r.NextWhen != "" {

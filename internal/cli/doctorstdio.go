@@ -140,25 +140,25 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation, wait time.D
 	took := shortTime(o.Took)
 	switch o.Outcome {
 	case probe.Negotiated:
-		s.good("%s: agreed, in %s", head, took)
+		s.good("%s: negotiated, in %s", head, took)
 	case probe.OtherVersion:
 		if o.Version == "" {
-			s.note("%s: answered without a version, in %s", head, took)
+			s.note("%s: responded without a version, in %s", head, took)
 			return
 		}
-		s.note("%s: answered with %s, in %s", head, clip(safeLine(o.Version), 40), took)
+		s.note("%s: responded with %s, in %s", head, clip(safeLine(o.Version), 40), took)
 	case probe.Refused:
 		s.note("%s: error %d %s, in %s", head, int(o.Error.Code), clip(safeLine(o.Error.Message), 100), took)
 	case probe.Silent:
 		if o.Alive {
-			s.note("%s: no answer, but one to initialize, in %s", head, took)
+			s.note("%s: no response, except to initialize, in %s", head, took)
 			return
 		}
-		s.note("%s: no answer in %s", head, shortTime(wait))
+		s.note("%s: no response in %s", head, shortTime(wait))
 	case probe.Buffered:
-		s.note("%s: no answer in %s, but one when standard input was closed", head, shortTime(wait))
+		s.note("%s: no response in %s, except after standard input was closed", head, shortTime(wait))
 	case probe.Ended:
-		s.note("%s: the server has ended: %s", head, exitWords(o))
+		s.note("%s: the server has exited: %s", head, exitWords(o))
 	case probe.NotStarted:
 		s.note("%s: not started: %s", head, clip(safeLine(o.Err.Error()), 200))
 	}
@@ -179,49 +179,49 @@ func exitWords(o *probe.Observation) string {
 // noHandshake reports why no handshake succeeded.
 func (doc *doctor) noHandshake(all []probe.Observation) {
 	doc.report.worse(exitUnreachable)
-	s := doc.report.section("No revision is agreed on")
+	s := doc.report.section("No revision could be negotiated")
 	last := &all[len(all)-1]
 	hasStderr := strings.TrimSpace(last.Stderr) != ""
 	switch last.Outcome {
 	case probe.NotStarted:
-		hint := "is it a program for this system?"
+		hint := "check that it is a program for this system"
 		if errors.Is(last.Err, batchfile.ErrArguments) {
 			hint = batchHint
 		}
-		s.bad("the system cannot start it: %s", clip(safeLine(cause(last.Err).Error()), 200)).hint("%s", hint)
+		s.bad("the system cannot start the program: %s", clip(safeLine(cause(last.Err).Error()), 200)).hint("%s", hint)
 	case probe.Ended:
 		why := ""
 		if doc.why.what != "" {
 			why = ": " + doc.why.what
 		}
-		l := s.bad("it ends before it answers: %s%s", exitWords(last), why)
+		l := s.bad("it exits before it responds: %s%s", exitWords(last), why)
 		switch {
 		case doc.why.hint != "":
 			l.hint("%s", doc.why.hint)
 		case hasStderr:
-			l.hint("what it writes to standard error, above, should say why")
+			l.hint("its standard error output, above, should give the cause")
 		case last.Exit != nil && last.Exit.Code == 0:
-			l.hint("it ends as if all was done: does it need an argument, such as stdio, to serve?")
+			l.hint("it exits as if finished: it may need an argument, such as stdio, to serve")
 		default:
-			l.hint("it says nothing of the reason: run it by hand, with the variables that it needs")
+			l.hint("it gives no cause: run it by hand, with the variables that it needs")
 		}
 		if doc.why.variable != "" {
 			doc.report.nextOnce("with its value", doc.mcpwire("doctor", "--env", doc.why.variable+"=value")...)
 		}
 		doc.report.next(doc.names.args(doc.d.target.command...)...)
 	case probe.Buffered:
-		s.bad("its standard output is buffered: the answer comes only when its standard input has ended").hint("flush after each message: print(…, flush=True), PYTHONUNBUFFERED=1, fflush, setvbuf, or stdbuf -oL before the command")
+		s.bad("its standard output is buffered: the response arrives only when its standard input ends").hint("flush after each message: print(…, flush=True), PYTHONUNBUFFERED=1, fflush, setvbuf, or stdbuf -oL before the command")
 		doc.report.next(doc.mcpwire("doctor", "--env", "PYTHONUNBUFFERED=1")...)
 	case probe.Silent:
 		doc.report.noAnswer = true
-		s.bad("it starts and stays, and does not answer in %s", shortTime(doc.connect)).
-			hint("if it is slow, --connect-timeout waits longer. Is this a server for stdio? Some need an argument for that, others wait for a login, a lock or the network first")
+		s.bad("it starts, but does not respond within %s", shortTime(doc.connect)).
+			hint("if it is slow, set a longer --connect-timeout. Check that it is a server for stdio: some need an argument for that, others first wait for a login, a lock or the network")
 		doc.tap()
 	case probe.Refused:
-		s.bad("it refuses all revisions, the last with error %d %s", int(last.Error.Code), clip(safeLine(last.Error.Message), 200))
+		s.bad("it rejects all revisions, the last with error %d %s", int(last.Error.Code), clip(safeLine(last.Error.Message), 200))
 		doc.report.next(doc.mcpwire("info", "--probe")...)
 	case probe.OtherVersion:
-		s.bad("it answers with a version that does not exist: %q", clip(safeLine(last.Version), 40)).hint("answer initialize with the version that was asked for, or the latest that the server speaks")
+		s.bad("it responds with an unknown version: %q", clip(safeLine(last.Version), 40)).hint("respond to initialize with the requested version, or the latest that the server speaks")
 		doc.report.next(doc.mcpwire("check")...)
 	}
 }
@@ -263,12 +263,12 @@ func (doc *doctor) startup(s *doctorSection, all []probe.Observation) {
 	if soonest <= slowStart {
 		return
 	}
-	doc.report.slow = fmt.Sprintf("it is slow: it takes %s to answer", shortTime(soonest))
-	line, when := s.odd, "some hosts give up after 10 s"
+	doc.report.slow = fmt.Sprintf("it is slow: it takes %s to respond", shortTime(soonest))
+	line, when := s.odd, "some hosts time out after 10 s"
 	if soonest > lateStart {
-		line, when = s.bad, "hosts give up after 10 to 60 s"
+		line, when = s.bad, "hosts time out after 10 to 60 s"
 	}
-	line("%s; %s", doc.report.slow, when).hint("install it before (npx and uvx download at each start), and load large things after the handshake")
+	line("%s; %s", doc.report.slow, when).hint("install it in advance (npx and uvx download at each start), and load large data after the handshake")
 }
 
 // output reports output that does not belong on standard output.
@@ -281,7 +281,7 @@ func (doc *doctor) output(all []probe.Observation) {
 			answers++
 		}
 		if o.Header {
-			s.bad("messages come behind a Content-Length header, as in the Language Server Protocol").hint("write one message on each line, without a header")
+			s.bad("messages follow a Content-Length header, as in the Language Server Protocol").hint("write one message on each line, without a header")
 			doc.report.next(doc.mcpwire("send", "--framing", "header")...)
 			return
 		}
@@ -289,18 +289,18 @@ func (doc *doctor) output(all []probe.Observation) {
 			continue
 		}
 		if o.Multiline {
-			s.bad("messages go over several lines").detail(strayLines(o.Stray)...).hint("write each message on one line: JSON without indentation, line breaks in strings as \\n")
+			s.bad("messages span several lines").detail(strayLines(o.Stray)...).hint("write each message on one line: JSON without indentation, line breaks in strings as \\n")
 			return
 		}
 		kind := classifyStray(firstText(o.Stray))
-		line := s.bad("the first thing on standard output that is no message was probably written by: %s", kind.what)
+		line := s.bad("the first output that is not a message was probably written by: %s", kind.what)
 		line.detail(strayLines(o.Stray)...).hint("%s", kind.hint)
 		doc.tap()
 		doc.stray = true
 		return
 	}
 	if answers > 0 {
-		s.good("nothing but messages, up to the answer to the handshake")
+		s.good("only messages, up to the response to the handshake")
 	}
 }
 
@@ -342,9 +342,9 @@ func (doc *doctor) stderr(all []probe.Observation) {
 			lines = append(lines, clipLine(line, maxErrorLine))
 		}
 	}
-	title := "it says"
+	title := "last lines"
 	if len(lines) < len(everything) {
-		title = "it says (-v shows all)"
+		title = "last lines (-v shows all)"
 	}
 	l := s.note("%s", title).detail(lines...)
 	if last.Outcome == probe.Negotiated || doc.report.cause != "" {
@@ -379,7 +379,7 @@ var (
 func stderrReason(lines []string) reason {
 	if first := strings.TrimSpace(lines[0]); strings.HasPrefix(strings.ToLower(first), "usage") {
 		// The program printed only its usage.
-		return reason{what: clipLine(first, 160), hint: "it wants other arguments"}
+		return reason{what: clipLine(first, 160), hint: "it expects other arguments"}
 	}
 	var telling []string
 	before := ""
@@ -389,7 +389,7 @@ func stderrReason(lines []string) reason {
 		}
 		wants := wantsValue.MatchString(line) || wantsValue.MatchString(before) && isTrouble(before)
 		if v := variableName.FindString(line); v != "" && wants && !usageLine.MatchString(line) && !strings.HasPrefix(v, "ERR_") {
-			return reason{v + " is missing", "it wants the environment variable " + v + ": --env " + v + "=value gives it one, and the env of the configuration does for hosts", v}
+			return reason{v + " is missing", "it needs the environment variable " + v + ": --env " + v + "=value sets it here; for hosts, set it in env of the configuration", v}
 		}
 		if isTrouble(line) {
 			telling = append(telling, line)
@@ -410,19 +410,19 @@ func stderrHint(text string) string {
 	for _, h := range []struct{ part, hint string }{
 		{"cannot find module", "a package is missing: npm install in the folder of the server, and build it"},
 		{"err_module_not_found", "a package is missing: npm install in the folder of the server, and build it"},
-		{"modulenotfounderror", "a package is missing in this Python: use the interpreter of the virtual environment, by its whole path"},
-		{"no module named", "a package is missing in this Python: use the interpreter of the virtual environment, by its whole path"},
-		{"unexpected token", "the file is newer JavaScript than this node understands, or is not built: node --version tells"},
-		{"unsupported engine", "another version of Node.js is needed"},
-		{"eacces", "the server may not read or write a file"},
-		{"permission denied", "the server may not read or write a file"},
-		{"eaddrinuse", "the port it wants is taken: another one of it is running"},
-		{"address already in use", "the port it wants is taken: another one of it is running"},
-		{"api key", "it wants a key: --env NAME=value gives it one, and the env of the configuration does for hosts"},
-		{"api_key", "it wants a key: --env NAME=value gives it one, and the env of the configuration does for hosts"},
-		{"token", "it wants a token: --env NAME=value gives it one, and the env of the configuration does for hosts"},
-		{"enotfound", "it does not reach the network"},
-		{"e404", "the registry has no such package"},
+		{"modulenotfounderror", "a package is missing in this Python: use the full path of the virtual environment's interpreter"},
+		{"no module named", "a package is missing in this Python: use the full path of the virtual environment's interpreter"},
+		{"unexpected token", "the file needs a newer node, or was not built: check node --version"},
+		{"unsupported engine", "it needs another version of Node.js"},
+		{"eacces", "the server is not allowed to read or write a file"},
+		{"permission denied", "the server is not allowed to read or write a file"},
+		{"eaddrinuse", "its port is in use: another instance may be running"},
+		{"address already in use", "its port is in use: another instance may be running"},
+		{"api key", "it needs a key: --env NAME=value sets it here; for hosts, set it in env of the configuration"},
+		{"api_key", "it needs a key: --env NAME=value sets it here; for hosts, set it in env of the configuration"},
+		{"token", "it needs a token: --env NAME=value sets it here; for hosts, set it in env of the configuration"},
+		{"enotfound", "it cannot reach the network"},
+		{"e404", "the registry does not have this package"},
 		{"docker daemon", "Docker is not running"},
 	} {
 		if strings.Contains(text, h.part) {

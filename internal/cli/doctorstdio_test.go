@@ -20,10 +20,10 @@ func TestDoctorSlow(t *testing.T) {
 		verdict string
 		exit    int
 	}{
-		{"quick", []probe.Observation{seen(probe.Negotiated, time.Second)}, "healthy: the server is well\n", exitOK},
-		{"slow", []probe.Observation{seen(probe.Negotiated, 14*time.Second)}, "healthy: the server is well, but it is slow: it takes 14s to answer\n", exitOK},
-		{"slow beside others only", []probe.Observation{seen(probe.Refused, time.Second), seen(probe.Negotiated, 14*time.Second)}, "healthy: the server is well\n", exitOK},
-		{"the first says nothing", []probe.Observation{seen(probe.Silent, time.Second), seen(probe.Negotiated, 14*time.Second), seen(probe.Negotiated, 12*time.Second)}, "it is slow: it takes 12s to answer\n", exitOK},
+		{"quick", []probe.Observation{seen(probe.Negotiated, time.Second)}, "healthy: no problems found\n", exitOK},
+		{"slow", []probe.Observation{seen(probe.Negotiated, 14*time.Second)}, "healthy: no problems found, but it is slow: it takes 14s to respond\n", exitOK},
+		{"slow beside others only", []probe.Observation{seen(probe.Refused, time.Second), seen(probe.Negotiated, 14*time.Second)}, "healthy: no problems found\n", exitOK},
+		{"the first says nothing", []probe.Observation{seen(probe.Silent, time.Second), seen(probe.Negotiated, 14*time.Second), seen(probe.Negotiated, 12*time.Second)}, "it is slow: it takes 12s to respond\n", exitOK},
 		{"too slow", []probe.Observation{seen(probe.Negotiated, 2*time.Minute)}, "problems: it is slow: it takes 2m", exitFindings},
 	} {
 		var out bytes.Buffer

@@ -47,29 +47,29 @@ func classifyStray(line []byte) strayKind {
 	case text == "":
 		return strayKind{"an empty line, as console.log() or print() writes it", toStderr}
 	case begins("content-length:"):
-		return strayKind{"a header as of the Language Server Protocol", "MCP has one message on each line, without headers"}
+		return strayKind{"a header of the Language Server Protocol", "MCP has one message per line, without headers"}
 	case begins("<!doctype", "<html", "<head"):
-		return strayKind{"a web page", "the program prints what it has fetched: print nothing, or to standard error"}
+		return strayKind{"a web page", "the program prints fetched data: print nothing, or to standard error"}
 	case has("dotenv@") || begins("[dotenv"):
 		return strayKind{"the banner of dotenv", "load it quietly: dotenv.config({ quiet: true }), or set DOTENV_CONFIG_QUIET=true"}
 	case begins("npm ", "npm:", "need to install the following", "added ", "up to date", "> ") && (begins("npm", "need") || has("package", "@", "node ")):
-		return strayKind{"npm or npx, not the server", "install the package before, and run node on its file; or use npx -y, and npm --silent instead of npm run"}
+		return strayKind{"npm or npx, not the server", "install the package in advance, and run node on its file; or use npx -y, and npm --silent instead of npm run"}
 	case begins("yarn run", "$ ", "done in", "pnpm"):
-		return strayKind{"yarn or pnpm, not the server", "run the program itself, not a script of the package"}
+		return strayKind{"yarn or pnpm, not the server", "run the program itself, not a package script"}
 	case begins("resolved ", "installed ", "downloading ", "building "):
-		return strayKind{"a package manager, not the server", "install the package before, or keep it quiet"}
+		return strayKind{"a package manager, not the server", "install the package in advance, or make the package manager quiet"}
 	case begins("traceback (most recent", "file \""):
 		return strayKind{"a Python traceback", toStderr}
 	case json.Valid(line) && bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")):
-		return strayKind{"JSON that is no message, probably a structured log (pino, zap, slog)", "send the log to standard error"}
+		return strayKind{"JSON that is not a message, probably a structured log (pino, zap, slog)", "send the log to standard error"}
 	case bytes.IndexByte(line, 0x1b) >= 0:
-		return strayKind{"colour codes: a logger, or a banner for terminals", "send the log to standard error, and turn colours off (NO_COLOR=1)"}
+		return strayKind{"color codes: a logger, or a banner for terminals", "send the log to standard error, and turn colors off (NO_COLOR=1)"}
 	case timestamped.MatchString(text), levelled.MatchString(text):
-		return strayKind{"a line of a log", "send the log to standard error"}
+		return strayKind{"a log line", "send the log to standard error"}
 	case begins("{") || text == "}" || begins(`"`):
-		return strayKind{"JSON that goes over several lines, or is cut off", "write each message on one line: JSON.stringify(message) without indentation"}
+		return strayKind{"JSON that spans several lines, or is cut off", "write each message on one line: JSON.stringify(message) without indentation"}
 	case strings.ContainsAny(text, "═─╔╭┌│█"):
 		return strayKind{"a banner", toStderr}
 	}
-	return strayKind{"console.log, print or the like, left in the code or in a library", toStderr}
+	return strayKind{"console.log, print or similar, in the code or in a library", toStderr}
 }

@@ -37,7 +37,7 @@ const maxLook = 4 << 20
 func (doc *doctor) web(ctx context.Context) {
 	u, err := url.Parse(doc.d.target.url)
 	if err != nil {
-		doc.report.section("URL").bad("it cannot be read")
+		doc.report.section("URL").bad("malformed")
 		return
 	}
 	if !doc.network(ctx, u) {
@@ -48,7 +48,7 @@ func (doc *doctor) web(ctx context.Context) {
 	var spoken []mcp.Revision
 	var last webReply
 	for _, rev := range newestFirst() {
-		doc.report.status("shaking hands for %v", rev)
+		doc.report.status("starting the handshake for %v", rev)
 		r := doc.shake(ctx, rev, nil)
 		if ctx.Err() != nil {
 			return
@@ -179,11 +179,11 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 				if r.header.Get("Mcp-Session-Id") != "" {
 					session = ", with a session"
 				}
-				s.good("%s: agreed, %s, %s%s, in %s", head, status, clip(safeLine(r.header.Get("Content-Type")), 60), session, took)
+				s.good("%s: negotiated, %s, %s%s, in %s", head, status, clip(safeLine(r.header.Get("Content-Type")), 60), session, took)
 				return true
 			}
 		}
-		s.note("%s: answered with version %s, %s, in %s", head, clip(safeLine(strings.Join(append(result.SupportedVersions, result.ProtocolVersion), " ")), 60), status, took)
+		s.note("%s: responded with version %s, %s, in %s", head, clip(safeLine(strings.Join(append(result.SupportedVersions, result.ProtocolVersion), " ")), 60), status, took)
 	case r.message != nil && r.message.Kind == jsonrpc.KindError:
 		e := r.message.Err()
 		s.note("%s: %s, error %d %s, in %s", head, status, int(e.Code), clip(safeLine(e.Message), 100), took)
@@ -194,7 +194,7 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 		if kind == "" {
 			kind = "no content type"
 		}
-		s.note("%s: %s, %s, %d bytes that are no message, in %s", head, status, clip(safeLine(kind), 60), len(r.body), took)
+		s.note("%s: %s, %s, %d bytes that are not a message, in %s", head, status, clip(safeLine(kind), 60), len(r.body), took)
 	}
 	return false
 }
@@ -202,9 +202,9 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 func webTrouble(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return "no answer in time"
+		return "no response in time"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection was closed before the answer"
+		return "the connection was closed before the response"
 	}
 	return clip(safeLine(err.Error()), 200)
 }
@@ -212,14 +212,14 @@ func webTrouble(err error) string {
 // pace reports slow responses and delayed event streams.
 func (doc *doctor) pace(s *doctorSection, r *webReply) {
 	if r.took > slowStart {
-		doc.report.slow = "it is slow: an answer took " + shortTime(r.took)
-		s.odd("the answer took %s: some hosts give up after 10 s", shortTime(r.took))
+		doc.report.slow = "it is slow: a response took " + shortTime(r.took)
+		s.odd("the response took %s: some hosts time out after 10 s", shortTime(r.took))
 	}
 	if isEventStream(r.header) && r.took-r.head > 2*time.Second {
-		s.odd("the first event came %s after the head of its stream", shortTime(r.took-r.head)).hint("a proxy that buffers does so: turn it off (X-Accel-Buffering: no), and compression for text/event-stream")
+		s.odd("the first event arrived %s after the stream's header", shortTime(r.took-r.head)).hint("a proxy may buffer: turn off buffering (X-Accel-Buffering: no) and compression for text/event-stream")
 	}
 	if r.header.Get("Content-Encoding") != "" && isEventStream(r.header) {
-		s.odd("the event stream is compressed, which holds events back").hint("do not compress text/event-stream")
+		s.odd("the event stream is compressed, which delays events").hint("do not compress text/event-stream")
 	}
 }
 
@@ -229,10 +229,10 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 	kind, _, _ := strings.Cut(strings.ToLower(r.header.Get("Content-Type")), ";")
 	switch {
 	case r.status == 0:
-		l := s.bad("no answer over HTTP: %s", webTrouble(r.err)).hint("is this a web server at all?")
+		l := s.bad("no response over HTTP: %s", webTrouble(r.err)).hint("check that this is a web server")
 		if errors.Is(r.err, context.DeadlineExceeded) {
 			doc.report.noAnswer = true
-			l.hint("if it is slow, --connect-timeout waits longer than %s. Is this a web server at all?", shortTime(doc.connect))
+			l.hint("if it is slow, set a --connect-timeout longer than %s. Check that this is a web server", shortTime(doc.connect))
 		}
 		doc.report.next(append(plainArgs("curl", "-v"), doc.names.url(u.String()))...)
 	case r.status >= 300 && r.status < 400:
@@ -240,18 +240,18 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 	case r.status == http.StatusForbidden:
 		doc.forbidden(ctx, s, r, u)
 	case r.status == http.StatusProxyAuthRequired:
-		s.bad("the proxy wants a user name").hint("give it in HTTPS_PROXY")
+		s.bad("the proxy requires a user name").hint("set it in HTTPS_PROXY")
 		doc.report.worse(exitAuth)
 	case r.status == http.StatusNotFound, r.status == http.StatusMethodNotAllowed, kind == "text/html":
 		doc.elsewhere(ctx, s, r, u)
 	case r.status == http.StatusNotAcceptable, r.status == http.StatusUnsupportedMediaType:
-		s.bad("HTTP %d, although both kinds of answer are accepted and JSON is sent", r.status).hint("the server should take Accept: application/json, text/event-stream and Content-Type: application/json")
+		s.bad("HTTP %d, although the request accepts both response types and sends JSON", r.status).hint("the server should accept Accept: application/json, text/event-stream and Content-Type: application/json")
 		doc.report.next(doc.mcpwire("send", "-v")...)
 	case r.status >= 500:
-		s.bad("HTTP %d: the server, or the proxy before it, is broken", r.status).detail(bodyLines(r)...).hint("its log says why")
-		doc.report.nextOnce("once that is fixed", doc.mcpwire("doctor")...)
+		s.bad("HTTP %d: the server, or the proxy in front of it, failed", r.status).detail(bodyLines(r)...).hint("see its log")
+		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 	default:
-		s.bad("HTTP %d, and no revision is agreed on", r.status).detail(bodyLines(r)...)
+		s.bad("HTTP %d, and no revision could be negotiated", r.status).detail(bodyLines(r)...)
 		doc.report.next(doc.mcpwire("send", "-v")...)
 	}
 }
@@ -271,17 +271,17 @@ func (doc *doctor) redirected(s *doctorSection, r *webReply, u *url.URL) {
 	where := r.header.Get("Location")
 	target, err := u.Parse(where)
 	if where == "" || err != nil {
-		s.bad("HTTP %d, a redirect to nowhere", r.status)
+		s.bad("HTTP %d, a redirect without a Location", r.status)
 		return
 	}
 	l := s.bad("HTTP %d: the server is at %s", r.status, safeURL(target.String()))
 	switch {
 	case strings.Contains(strings.ToLower(target.Path), "login") || strings.Contains(strings.ToLower(target.Path), "signin"):
-		l.hint("that is a page to log in, for people: the server should answer 401 with WWW-Authenticate to clients")
+		l.hint("that is a login page for people: the server should respond to clients with 401 and WWW-Authenticate")
 	case r.status < 307:
-		l.hint("many clients turn a POST into a GET there: configure the new URL")
+		l.hint("many clients turn a POST into a GET at a redirect: configure the new URL")
 	default:
-		l.hint("not all clients follow: configure the new URL")
+		l.hint("not all clients follow redirects: configure the new URL")
 	}
 	if strings.EqualFold(target.Scheme, "http") || strings.EqualFold(target.Scheme, "https") {
 		doc.report.next(doc.elsewhereArgs(target.String(), "doctor")...)
@@ -293,12 +293,12 @@ var guesses = []string{"/mcp", "/sse", "/", "/api/mcp", "/mcp/", "/v1/mcp"}
 
 // elsewhere looks for the endpoint: as HTTP+SSE at the same URL, and at other paths.
 func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
-	what := fmt.Sprintf("HTTP %d: there is no MCP endpoint at %s", r.status, safeLine(u.Path))
+	what := fmt.Sprintf("HTTP %d: no MCP endpoint at %s", r.status, safeLine(u.Path))
 	if strings.HasPrefix(strings.ToLower(r.header.Get("Content-Type")), "text/html") {
 		what = fmt.Sprintf("HTTP %d with a web page: %s is for people", r.status, safeLine(u.Path))
 	}
 	if doc.oldTransport(ctx, u.String()) {
-		s.good("it is an endpoint of HTTP+SSE, the transport of the first revision").hint("hosts that only know Streamable HTTP cannot use it")
+		s.good("this is an endpoint of HTTP+SSE, the transport of the first revision").hint("hosts that only know Streamable HTTP cannot use it")
 		doc.report.exit, doc.report.cause = exitOK, ""
 		doc.report.next(doc.mcpwire("info", "--transport", "sse")...)
 		return
@@ -314,17 +314,17 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 		found := doc.send(limited, http.MethodPost, other.String(), initializeRequest(newestLegacy()), nil)
 		cancel()
 		if found.message != nil && found.status != http.StatusNotFound || found.status == http.StatusUnauthorized {
-			l.hint("there is one at %s", safeURL(other.String()))
+			l.hint("an endpoint is at %s", safeURL(other.String()))
 			doc.report.next(doc.elsewhereArgs(other.String(), "doctor")...)
 			return
 		}
 		if strings.HasSuffix(path, "/sse") && doc.oldTransport(ctx, other.String()) {
-			l.hint("there is one of HTTP+SSE at %s", safeURL(other.String()))
+			l.hint("an HTTP+SSE endpoint is at %s", safeURL(other.String()))
 			doc.report.next(doc.elsewhereArgs(other.String(), "info", "--transport", "sse")...)
 			return
 		}
 	}
-	l.detail(bodyLines(r)...).hint("tried %s too: look into the documentation of the server for its path", strings.Join(guesses, " "))
+	l.detail(bodyLines(r)...).hint("tried %s too: see the server's documentation for its path", strings.Join(guesses, " "))
 	doc.report.nextOnce("with the right URL", plainArgs("mcpwire", "doctor", "URL")...)
 }
 

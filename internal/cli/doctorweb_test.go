@@ -61,24 +61,24 @@ func TestDoctorWeb(t *testing.T) {
 		want    []string // in what is printed
 	}{
 		{"well", good, false, []string{"URL"}, exitOK, []string{
-			"✓ connected to 127.0.0.1", "POST server/discover: agreed, HTTP 200", "with a session", "taken: URL", "✓ pages of other sites are refused: HTTP 403", "✓ nothing is wrong", "Verdict: healthy",
+			"✓ connected to 127.0.0.1", "POST server/discover: negotiated, HTTP 200", "with a session", "accepted: URL", "✓ pages of other sites are rejected: HTTP 403", "✓ no findings", "Result: healthy",
 		}},
-		{"any origin", dropOrigin(good), false, []string{"--quick", "URL"}, exitFindings, []string{"✗ pages of any site are taken", "Verdict: problems"}},
-		{"elsewhere", mux("/mcp", good), false, []string{"URL/api"}, exitUnreachable, []string{"HTTP 404: there is no MCP endpoint at /api", "→ there is one at URL/mcp", "next: mcpwire doctor URL/mcp"}},
+		{"any origin", dropOrigin(good), false, []string{"--quick", "URL"}, exitFindings, []string{"✗ pages of any site are accepted", "Result: problems"}},
+		{"elsewhere", mux("/mcp", good), false, []string{"URL/api"}, exitUnreachable, []string{"HTTP 404: no MCP endpoint at /api", "→ an endpoint is at URL/mcp", "next: mcpwire doctor URL/mcp"}},
 		{"nowhere", http.NotFoundHandler(), false, []string{"URL/api"}, exitUnreachable, []string{"│ 404 page not found", "tried /mcp /sse"}},
 		{"HTTP+SSE", http.HandlerFunc(oldServer), false, []string{"URL/sse"}, exitOK, []string{"an endpoint of HTTP+SSE", "next: mcpwire info --transport sse URL/sse"}},
 		{"page", constant(200, map[string]string{"Content-Type": "text/html; charset=utf-8"}, "<!doctype html>\x1b[31m"), false, []string{"URL/"}, exitUnreachable, []string{"HTTP 200 with a web page", `│ <!doctype html>\x1b[31m`}},
 		{"moved", constant(301, map[string]string{"Location": "/new"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"HTTP 301: the server is at URL/new", "turn a POST into a GET", "next: mcpwire doctor URL/new"}},
-		{"login page", constant(302, map[string]string{"Location": "/login?next=/mcp"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"a page to log in, for people"}},
-		{"gateway", constant(502, nil, "bad gateway"), false, []string{"URL/mcp"}, exitUnreachable, []string{"the proxy before it, is broken", "│ bad gateway"}},
+		{"login page", constant(302, map[string]string{"Location": "/login?next=/mcp"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"a login page for people"}},
+		{"gateway", constant(502, nil, "bad gateway"), false, []string{"URL/mcp"}, exitUnreachable, []string{"the proxy in front of it, failed", "│ bad gateway"}},
 		{"not acceptable", constant(406, nil, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"HTTP 406, although"}},
 		{"forbidden", constant(403, nil, "no"), false, []string{"URL/mcp"}, exitAuth, []string{"HTTP 403: the server does not allow it", "│ no"}},
-		{"wants an origin", wantsOrigin(good), false, []string{"URL"}, exitUnreachable, []string{"HTTP 403 to requests without Origin", "the server must take requests without one"}},
-		{"another version", constant(200, map[string]string{"Content-Type": "application/json"}, `{"jsonrpc":"2.0","id":"mcpwire-init","result":{"protocolVersion":"1.0"}}`), false, []string{"URL"}, exitUnreachable, []string{"answered with version 1.0"}},
-		{"certificate", good, true, []string{"URL"}, exitUnreachable, []string{"✗ the certificate is signed by", "NODE_EXTRA_CA_CERTS", "next, with the certificate in FILE: mcpwire doctor --cacert FILE URL"}},
-		{"certificate, trusted by all", good, true, []string{"--quick", "--insecure", "URL"}, exitOK, []string{"✓ TLS 1.3", "agreed", "Verdict: healthy"}},
-		{"token refused", constant(401, map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}, ""), false, []string{"--header", "Authorization: Bearer secret-token-1", "URL"}, exitAuth, []string{"does not take the token", "error=invalid_token", "Verdict: authorization_required: the server does not take the token"}},
-		{"no challenge", constant(401, nil, ""), false, []string{"URL"}, exitAuth, []string{"no WWW-Authenticate", "the metadata of the resource are nowhere"}},
+		{"wants an origin", wantsOrigin(good), false, []string{"URL"}, exitUnreachable, []string{"HTTP 403 to requests without Origin", "the server must accept requests without one"}},
+		{"another version", constant(200, map[string]string{"Content-Type": "application/json"}, `{"jsonrpc":"2.0","id":"mcpwire-init","result":{"protocolVersion":"1.0"}}`), false, []string{"URL"}, exitUnreachable, []string{"responded with version 1.0"}},
+		{"certificate", good, true, []string{"URL"}, exitUnreachable, []string{"✗ the certificate is ", "NODE_EXTRA_CA_CERTS", "next, with the certificate in FILE: mcpwire doctor --cacert FILE URL"}},
+		{"certificate, trusted by all", good, true, []string{"--quick", "--insecure", "URL"}, exitOK, []string{"✓ TLS 1.3", "negotiated", "Result: healthy"}},
+		{"token refused", constant(401, map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}, ""), false, []string{"--header", "Authorization: Bearer secret-token-1", "URL"}, exitAuth, []string{"rejects the given token", "error=invalid_token", "Result: authorization_required: the server rejects the token"}},
+		{"no challenge", constant(401, nil, ""), false, []string{"URL"}, exitAuth, []string{"no WWW-Authenticate", "the resource metadata is missing"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := httptest.NewUnstartedServer(tt.handler)
@@ -148,11 +148,11 @@ func TestDoctorAuthorization(t *testing.T) {
 		change func(resource, issuer map[string]any)
 		want   []string
 	}{
-		{"complete", func(_, _ map[string]any) {}, []string{"✓ metadata of the resource", "✓ metadata of the authorization server", "✓ clients can register", "next: mcpwire info URL/mcp"}},
-		{"other resource", func(r, _ map[string]any) { r["resource"] = "https://other.example" }, []string{"✗ they are about another resource: https://other.example"}},
-		{"no servers", func(r, _ map[string]any) { delete(r, "authorization_servers") }, []string{"✗ they name no authorization server"}},
+		{"complete", func(_, _ map[string]any) {}, []string{"✓ resource metadata", "✓ authorization server metadata", "✓ clients can register", "next: mcpwire info URL/mcp"}},
+		{"other resource", func(r, _ map[string]any) { r["resource"] = "https://other.example" }, []string{"✗ the metadata describes another resource: https://other.example"}},
+		{"no servers", func(r, _ map[string]any) { delete(r, "authorization_servers") }, []string{"✗ the metadata names no authorization server"}},
 		{"other issuer", func(_, i map[string]any) { i["issuer"] = "https://other.example" }, []string{"✗ its issuer is https://other.example"}},
-		{"no PKCE", func(_, i map[string]any) { delete(i, "code_challenge_methods_supported") }, []string{"does not have S256"}},
+		{"no PKCE", func(_, i map[string]any) { delete(i, "code_challenge_methods_supported") }, []string{"does not list S256"}},
 		{"no registration", func(_, i map[string]any) { delete(i, "registration_endpoint") }, []string{"! clients cannot register themselves"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -222,11 +222,11 @@ func TestClassifyStray(t *testing.T) {
 		{"Resolved 12 packages in 3ms", "package manager"},
 		{"Traceback (most recent call last):", "Python traceback"},
 		{`{"level":30,"msg":"listening"}`, "structured log"},
-		{"\x1b[32mok\x1b[0m", "colour codes"},
-		{"2026-01-02T03:04:05Z started", "line of a log"},
-		{"2026/01/02 03:04:05 started", "line of a log"},
-		{"INFO: started", "line of a log"},
-		{"[debug] started", "line of a log"},
+		{"\x1b[32mok\x1b[0m", "color codes"},
+		{"2026-01-02T03:04:05Z started", "log line"},
+		{"2026/01/02 03:04:05 started", "log line"},
+		{"INFO: started", "log line"},
+		{"[debug] started", "log line"},
 		{"{", "several lines"},
 		{"╭────╮", "a banner"},
 		{"Server running", "console.log"},

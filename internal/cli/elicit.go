@@ -25,7 +25,7 @@ func (d *dialer) answers() error {
 	switch way := f.elicit; {
 	case way == "ask" || way == "" && d.canAsk():
 		if !d.canAsk() {
-			return usagef("--elicit ask needs a terminal: give --elicit @FILE with the answers, or --elicit decline")
+			return usagef("--elicit ask needs a terminal: give --elicit @FILE with the responses, or --elicit decline")
 		}
 		o.Elicit = func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			d.notes.clear()
@@ -33,7 +33,7 @@ func (d *dialer) answers() error {
 		}
 	case way == "" || way == "decline":
 		o.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-			d.notes.linef("the server asks the user, which is declined: %s", clipLine(p.Message, 500))
+			d.notes.linef("declined the server's elicitation: %s", clipLine(p.Message, 500))
 			return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
 		}
 	case strings.HasPrefix(way, "@"):
@@ -73,7 +73,7 @@ func (d *dialer) sampling() error {
 	case way == "":
 	case way == "decline":
 		d.opts.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-			d.notes.linef("the server wants a model to answer, which is declined")
+			d.notes.linef("declined the server's sampling request")
 			return nil, client.ErrRefused
 		}
 	case strings.HasPrefix(way, "@"):
@@ -85,7 +85,7 @@ func (d *dialer) sampling() error {
 		for i, text := range list.items {
 			results[i] = new(mcp.CreateMessageResult)
 			if err := results[i].UnmarshalJSON(text); err != nil {
-				return usagef("--sampling: %s: no CreateMessageResult: %w", safeLine(way[1:]), err)
+				return usagef("--sampling: %s: not a CreateMessageResult: %w", safeLine(way[1:]), err)
 			}
 		}
 		var mu sync.Mutex
@@ -93,7 +93,7 @@ func (d *dialer) sampling() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(results) == 0 {
-				return nil, fmt.Errorf("%s has no further answer", safeLine(way[1:]))
+				return nil, fmt.Errorf("%s has no more responses", safeLine(way[1:]))
 			}
 			r := results[0]
 			if len(results) > 1 || list.many {
@@ -143,7 +143,7 @@ func readList(file string) (jsonList, error) {
 	}
 	text = []byte(strings.TrimSpace(string(text)))
 	if err := jsonwire.Valid(text, 0); err != nil {
-		return jsonList{}, fmt.Errorf("%s: no JSON: %w", safeLine(file), err)
+		return jsonList{}, fmt.Errorf("%s: not JSON: %w", safeLine(file), err)
 	}
 	list := jsonList{items: []json.RawMessage{text}}
 	if text[0] == '[' {
@@ -178,7 +178,7 @@ func (a *prepared) elicit(p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.list.items) == 0 {
-		return nil, errors.New("the file of answers has no further one")
+		return nil, errors.New("the file has no more responses")
 	}
 	item := a.list.items[0]
 	if a.list.many {

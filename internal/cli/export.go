@@ -89,15 +89,15 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 	parsed, err := parseFilter("export", f.filter)
 	switch {
 	case f.to == "":
-		return usagef("export: --to says what to make of it: %s", strings.Join(formatNames(), ", "))
+		return usagef("export: --to is required: %s", strings.Join(formatNames(), ", "))
 	case write == nil && f.to != "html":
-		return usagef("export: there is no format %q; there are %s", f.to, strings.Join(formatNames(), ", "))
+		return usagef("export: unknown format %q: want one of %s", f.to, strings.Join(formatNames(), ", "))
 	case f.redact != "default" && f.redact != "off":
 		return usagef("export: invalid value %q for flag --redact: want default or off", f.redact)
 	case err != nil:
 		return err
 	case f.to == "pcapng" && f.output == "" && writerIsTerminal(e.stdout):
-		return usagef("export: pcapng is not for terminals: name a file with -o, or pipe it")
+		return usagef("export: pcapng is binary: name a file with -o, or pipe the output")
 	}
 	paths, err := captureArgs(e, "export", args)
 	if err != nil {
@@ -106,15 +106,15 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 	s := captureSource{e, paths, f.side.side}
 	switch {
 	case f.to == "html" && f.redact == "off":
-		return usagef("export: pages are for sharing: --redact off does not go with --to html")
+		return usagef("export: --redact off cannot be combined with --to html, because pages are for sharing")
 	case f.to == "html" && s.side != "":
-		return usagef("export: --to html takes both sides of what a bridge has recorded; -f side:%s chooses one", s.side)
+		return usagef("export: --to html exports both sides of a bridge's capture; -f side:%s selects one", s.side)
 	case f.to == "html" && s.stdin():
 		return usagef("export: --to html needs files")
 	case f.to == "html":
 		return exportTo(e, f, func(w io.Writer) error { return exportHTML(ctx, w, paths, parsed) })
 	case parsed != nil && s.stdin():
-		return usagef("export: standard input can be read once, and with a filter it is read twice; give a file")
+		return usagef("export: a filter reads the input twice, and standard input can only be read once: give a file")
 	}
 	events, err := exported(ctx, s, parsed, f.redact == "default")
 	if err != nil {
@@ -123,13 +123,13 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 	return exportTo(e, f, func(w io.Writer) error {
 		left, err := write(w, events, &export.Options{Tool: "mcpwire", Version: Version})
 		if errors.Is(err, export.ErrNoHTTP) {
-			return fail(exitUnexpected, "no_http", "--to pcapng, otlp or text have a place for what went over stdio", err)
+			return fail(exitUnexpected, "no_http", "--to pcapng, otlp and text can represent stdio traffic", err)
 		}
 		if err == nil && left.Events > 0 {
-			fmt.Fprintf(e.stderr, "%d events have no place in %s, and are left out\n", left.Events, f.to)
+			fmt.Fprintf(e.stderr, "%d events cannot be represented in %s, and are omitted\n", left.Events, f.to)
 		}
 		if err == nil && left.Cut > 0 {
-			fmt.Fprintf(e.stderr, "of %d payloads only the beginning is there\n", left.Cut)
+			fmt.Fprintf(e.stderr, "only the beginning of %d payloads was recorded\n", left.Cut)
 		}
 		return err
 	})
@@ -142,7 +142,7 @@ func exportTo(e *env, f *exportFlags, write func(w io.Writer) error) error {
 	}
 	file, err := os.OpenFile(f.output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fail(exitUnexpected, "output", "name a file that does not exist, in a folder that does", err)
+		return fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
 	}
 	err = write(file)
 	if cerr := file.Close(); err == nil {
@@ -161,7 +161,7 @@ func exported(ctx context.Context, s captureSource, f *filter.Filter, redact boo
 		return nil, err
 	}
 	if !p.all && p.count == 0 {
-		return nil, fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter holds for", errors.New("the filter holds for nothing in the capture"))
+		return nil, fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter matches", errors.New("the filter matches nothing in the capture"))
 	}
 	seqs := make([]iter.Seq2[*capture.Event, error], 0, len(s.paths))
 	// Read each capture by itself: events of merged captures do not name their source.

@@ -45,10 +45,10 @@ func (d *dialer) classify(err error) *failure {
 		return f
 	}
 	if e, ok := errors.AsType[*client.IncompatibleError](err); ok {
-		return &failure{status: exitUnreachable, code: "no_common_revision", hint: "--protocol auto allows all revisions; mcpwire info --probe tells which the server speaks", err: e}
+		return &failure{status: exitUnreachable, code: "no_common_revision", hint: "--protocol auto allows all revisions; mcpwire info --probe shows which revisions the server speaks", err: e}
 	}
 	if e, ok := errors.AsType[*client.InputError](err); ok {
-		return &failure{status: exitAnswer, code: "input_refused", hint: "--elicit and --sampling say how to answer the server", err: e}
+		return &failure{status: exitAnswer, code: "input_refused", hint: "--elicit and --sampling set how to respond to the server", err: e}
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return rpcFailure(e, d.trace.askedFor(e))
@@ -58,7 +58,7 @@ func (d *dialer) classify(err error) *failure {
 		// The arguments may contain secrets.
 		short.Name = d.target.name
 		err := d.withStray(exitText(&short))
-		return &failure{status: exitUnreachable, code: "server_exited", hint: "mcpwire doctor looks for the reason", err: err}
+		return &failure{status: exitUnreachable, code: "server_exited", hint: "mcpwire doctor looks for the cause", err: err}
 	}
 	if f := unreachable(err); f != nil {
 		return f
@@ -67,13 +67,13 @@ func (d *dialer) classify(err error) *failure {
 		return &failure{status: exitUnreachable, code: "timeout", hint: d.lateHint(), err: d.withTail(lateText(err))}
 	}
 	if e, ok := errors.AsType[*client.ProtocolError](err); ok {
-		return &failure{status: exitUnreachable, code: "protocol_error", hint: "mcpwire check says what is wrong with the server", err: d.withTail(e)}
+		return &failure{status: exitUnreachable, code: "protocol_error", hint: "mcpwire check finds what is wrong with the server", err: d.withTail(e)}
 	}
 	if _, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
 		return &failure{status: exitUnreachable, code: "answer_too_large", err: d.withTail(err)}
 	}
 	if errors.Is(err, jsonrpc.ErrMalformed) {
-		return &failure{status: exitUnreachable, code: "protocol_error", hint: "the server's answer is not MCP: is this its endpoint?", err: d.withTail(err)}
+		return &failure{status: exitUnreachable, code: "protocol_error", hint: "the server's response is not MCP: check the URL of its endpoint", err: d.withTail(err)}
 	}
 	if errors.Is(err, jsonrpc.ErrClosed) {
 		return &failure{status: exitUnreachable, code: "connection_lost", err: d.withTail(err)}
@@ -94,18 +94,18 @@ func (d *dialer) denied(err error) *failure {
 			f.httpStatus = int(d.http.refused.Load())
 		}
 	case errors.Is(err, oauth.ErrNotReplayable):
-		f.hint = "try again: the token is there now"
+		f.hint = "try again: the token is now available"
 	case isStatus && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden || status.StatusCode == http.StatusProxyAuthRequired):
 		f.err, f.httpStatus = status, status.StatusCode
-		f.hint = "give a token by --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
+		f.hint = "give a token with --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
 		if d.target.header.Get("Authorization") != "" {
-			f.hint = "the server does not take the token that it was given"
+			f.hint = "the server rejects the given token"
 		}
 		if status.StatusCode == http.StatusForbidden {
-			f.code, f.hint = "forbidden", "the server knows who asks, and does not allow it; or it does not take this Host or Origin (mcpwire doctor tells)"
+			f.code, f.hint = "forbidden", "the server does not allow this user, or this Host or Origin (see mcpwire doctor)"
 		}
 		if status.StatusCode == http.StatusProxyAuthRequired {
-			f.hint = "the proxy of the environment wants a user name"
+			f.hint = "the proxy set in the environment requires a user name"
 		}
 	default:
 		return nil
@@ -117,13 +117,13 @@ func (d *dialer) denied(err error) *failure {
 func loginHint(e *oauth.AuthorizationError) string {
 	switch {
 	case errors.Is(e, oauth.ErrConsentRequired):
-		return "run this once on a terminal to log in, or give a token by --header 'Authorization: Bearer ${TOKEN}'"
+		return "run this once on a terminal to log in, or give a token with --header 'Authorization: Bearer ${TOKEN}'"
 	case errors.Is(e, oauth.ErrUnregistered):
 		return "register a client with the authorization server and give its --client-id"
 	case errors.Is(e, oauth.ErrDenied):
-		return "the user, or the authorization server for them, said no"
+		return "the user or the authorization server denied access"
 	}
-	return "give a token by --header 'Authorization: Bearer ${TOKEN}', or --no-oauth to see the server's own answer"
+	return "give a token with --header 'Authorization: Bearer ${TOKEN}', or --no-oauth to see the server's own response"
 }
 
 // batchHint is the hint for arguments that Windows cannot pass to a batch file.
@@ -143,21 +143,21 @@ func unreachable(err error) *failure {
 	status, isStatus := errors.AsType[*streamable.StatusError](err)
 	switch {
 	case isStatus:
-		f.code, f.httpStatus, f.err, f.hint = "http_status", status.StatusCode, status, "is this the server's endpoint? Many have it at /mcp, older ones at /sse"
+		f.code, f.httpStatus, f.err, f.hint = "http_status", status.StatusCode, status, "check the URL of the server's endpoint: many use /mcp, older ones /sse"
 	case errors.Is(err, batchfile.ErrArguments):
 		f.code, f.hint = "cannot_start", batchHint
 	case errors.As(err, &program):
-		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(program.Name), program.Err), "is it installed, and in the PATH? There is no shell: mcpwire doctor looks closer"
+		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(program.Name), program.Err), "check that it is installed and in the PATH; mcpwire runs it without a shell (mcpwire doctor shows more)"
 	case errors.As(err, &path) && errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && errors.As(err, &path):
-		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(path.Path), path.Err), "does the file exist, and is it executable?"
+		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(path.Path), path.Err), "check that the file exists and is executable"
 	case errors.As(err, &verify), errors.As(err, &unknown):
 		f.code, f.hint = "tls_failed", "--cacert names a certificate to trust, --insecure trusts anyone"
 	case errors.As(err, &record):
 		f.code, f.hint = "tls_failed", "the server does not speak TLS at this port: try http://"
 	case errors.As(err, &dns):
-		f.err, f.hint = dns, "no such host is known"
+		f.err, f.hint = dns, "unknown host name"
 	case errors.As(err, &op) && op.Op == "dial":
-		f.err, f.hint = op, "is the server running, and at this address?"
+		f.err, f.hint = op, "check that the server runs, and at this address"
 	default:
 		return nil
 	}
@@ -168,9 +168,9 @@ func unreachable(err error) *failure {
 // unknown.
 func rpcFailure(e *jsonrpc.Error, method string) *failure {
 	what := fmt.Sprintf("error %d: %s", int(e.Code), clip(e.Message, maxPeerText))
-	f := &failure{status: exitAnswer, code: "rpc_error", err: errors.New("the server answers " + what)}
+	f := &failure{status: exitAnswer, code: "rpc_error", err: errors.New("the server responds with " + what)}
 	if method != "" {
-		f.err = fmt.Errorf("the server answers %s with %s", clipLine(method, 100), what)
+		f.err = fmt.Errorf("the server responds to %s with %s", clipLine(method, 100), what)
 	}
 	f.rpc = &rpcLine{Code: int(e.Code), Message: clip(e.Message, maxPeerText)}
 	if len(e.Data) > 0 && len(e.Data) <= maxPeerData && json.Valid(e.Data) {
@@ -212,7 +212,7 @@ func (d *dialer) withTail(err error) error {
 
 func (d *dialer) withStray(err error) error {
 	if text := d.trace.strayText(); text != "" && d.target.isStdio() {
-		return fmt.Errorf("%w; it wrote to standard output what is no message: %s", err, text)
+		return fmt.Errorf("%w; it wrote to standard output what is not a message: %s", err, text)
 	}
 	return err
 }
@@ -220,7 +220,7 @@ func (d *dialer) withStray(err error) error {
 // lateText describes a timeout in terms of the command line.
 func lateText(err error) error {
 	if e, ok := errors.AsType[*client.TimeoutError](err); ok {
-		return fmt.Errorf("no answer to %s within %v", e.Method, e.After)
+		return fmt.Errorf("no response to %s within %v", e.Method, e.After)
 	}
 	if e, ok := errors.AsType[*lateError](err); ok {
 		return e
@@ -228,12 +228,12 @@ func lateText(err error) error {
 	if os.IsTimeout(err) {
 		return err
 	}
-	return errors.New("no answer in time")
+	return errors.New("no response in time")
 }
 
 func (d *dialer) lateHint() string {
 	if d.target.isStdio() {
-		return "--timeout and --connect-timeout allow more time; mcpwire doctor looks for the reason"
+		return "--timeout and --connect-timeout allow more time; mcpwire doctor looks for the cause"
 	}
 	return "--timeout and --connect-timeout allow more time"
 }

@@ -133,11 +133,11 @@ func (f *form) fill(ctx context.Context, ask askFunc) (*mcp.ElicitResult, error)
 }
 
 func (f *form) answer(ctx context.Context, ask askFunc) (json.RawMessage, error) {
-	head := fmt.Sprintf("\nThe server %s asks: %s\n", clip(f.server, 40), clipText(f.params.Message, 4000))
+	head := fmt.Sprintf("\nThe server %s requests input: %s\n", clip(f.server, 40), clipText(f.params.Message, 4000))
 	if f.params.Mode == mcp.ElicitModeURL {
 		return nil, f.visit(ctx, head, ask)
 	}
-	head += "(An empty line takes what is in brackets, or leaves the field out.\n:back, :decline and :cancel do what they say.)\n"
+	head += "(An empty line uses the value in brackets, or omits the field.\n:back, :decline and :cancel do what they say.)\n"
 	for {
 		for i := 0; i < len(f.fields); {
 			err := f.fields[i].fill(ctx, head, ask)
@@ -176,12 +176,12 @@ func (f *form) visit(ctx context.Context, head string, ask askFunc) error {
 	if u, err := url.Parse(f.params.URL); err == nil {
 		host = u.Hostname()
 	}
-	prompt := head + "It wants you to visit a web page of " + safeLine(host) + ":\n  " + safeLine(f.params.URL) + "\n"
+	prompt := head + "It wants you to open a web page of " + safeLine(host) + ":\n  " + safeLine(f.params.URL) + "\n"
 	if strings.Contains(host, "xn--") {
-		prompt += "Careful: the name of the host is written with letters that may only look like those that you know.\n"
+		prompt += "Careful: the host name contains letters that may only look like familiar ones.\n"
 	}
 	for {
-		line, err := ask(ctx, prompt+"Do you agree, and open it yourself? [y]es, [d]ecline, [c]ancel: ")
+		line, err := ask(ctx, prompt+"Will you open it yourself? [y]es, [d]ecline, [c]ancel: ")
 		if err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func (f *field) prompt() string {
 	kind := safeLine(f.kind)
 	switch {
 	case f.several:
-		kind = "any of these, with commas between"
+		kind = "any of these, separated by commas"
 	case f.options != nil:
 		kind = "one of these"
 	case f.kind == "boolean":
@@ -346,7 +346,7 @@ func (f *field) choose(text string) (value json.RawMessage, problem string) {
 		i = n - 1
 	}
 	if i < 0 {
-		return nil, "want one of those above, by its name or its number"
+		return nil, "want the name or number of one of the above"
 	}
 	return f.options[i].value, ""
 }

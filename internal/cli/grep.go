@@ -30,10 +30,10 @@ does not exist or cannot be read.`,
 		ValidArgsFunction: completeCaptures,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
-				return usagef("grep: what should be found? such as: mcpwire grep timeout FILE")
+				return usagef("grep: missing the filter (such as: mcpwire grep timeout FILE)")
 			}
 			if files && count || asJSON && (files || count) {
-				return usagef("grep: -l, -c and --json are three ways to print; choose one")
+				return usagef("grep: -l, -c and --json exclude each other")
 			}
 			return trouble(runGrep(cmd, e, args, side.side, files, count, asJSON))
 		},

@@ -158,7 +158,7 @@ func TestForm(t *testing.T) {
 			if got := r.Action + " " + string(r.Content); got != tt.want {
 				t.Errorf("got  %s\nwant %s\n%s", got, tt.want, asked.String())
 			}
-			if !strings.Contains(asked.String(), `The server srv asks: Who\x1b[A?`) {
+			if !strings.Contains(asked.String(), `The server srv requests input: Who\x1b[A?`) {
 				t.Errorf("asked %q", asked.String())
 			}
 		})

@@ -130,9 +130,9 @@ func (f *targetFlags) login(e *env, t *targetSpec) (int, error) {
 	plain := u.Scheme != "https" && !loopback.IsHost(u.Hostname())
 	switch {
 	case f.oauth && t.header.Get("Authorization") != "":
-		return noLogin, usagef("--oauth and --header Authorization contradict each other")
+		return noLogin, usagef("--oauth and --header Authorization exclude each other")
 	case f.oauth && plain:
-		return noLogin, usagef("--oauth needs https: over http everybody on the way could read the token")
+		return noLogin, usagef("--oauth needs https: over http anyone on the network path could read the token")
 	case f.noOAuth, plain, t.header.Get("Authorization") != "":
 		return noLogin, nil
 	case isTerminal(e.stdin) && writerIsTerminal(e.stderr) && os.Getenv("CI") == "":
@@ -168,7 +168,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 		opts.Store, err = oauth.NewFileStore(filepath.Join(dir, "tokens.json"))
 	}
 	if err != nil {
-		return nil, fail(exitAuth, "token_store", "--no-oauth goes without tokens; MCPWIRE_HOME says where to keep them", err)
+		return nil, fail(exitAuth, "token_store", "--no-oauth works without tokens; MCPWIRE_HOME sets the folder for them", err)
 	}
 	if f.clientID != "" {
 		opts.ClientID, opts.ClientIssuer = f.clientID, f.issuer
@@ -191,7 +191,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 			Prompter: oauth.LoopbackPrompter{Show: showLogin(e, t.url), Browse: browse, Timeout: f.loginTimeout},
 			OnWait: func(own bool) func() {
 				if !own {
-					fmt.Fprintln(e.stderr, "The server wants to know who you are. Another mcpwire has asked you already: log in there")
+					fmt.Fprintln(e.stderr, "The server requires a login. Another mcpwire process has already asked for it: log in there")
 				}
 				h.clock.pause()
 				return h.clock.goOn
@@ -212,7 +212,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 // authorization server.
 func showLogin(e *env, server string) func(string) {
 	return func(address string) {
-		fmt.Fprintf(e.stderr, "The server wants to know who you are. Log in with the browser at this address:\n  server                %s\n  authorization server  %s\n  %s\n",
+		fmt.Fprintf(e.stderr, "The server requires a login. Log in with the browser at this address:\n  server                %s\n  authorization server  %s\n  %s\n",
 			origin(server), origin(address), safeLine(address))
 	}
 }
@@ -236,13 +236,13 @@ func askFirst(out io.Writer, ask askFunc, open browseFunc) browseFunc {
 	return func(ctx context.Context, address string) error {
 		answer, err := ask(ctx, "Press Enter to open it in the browser, or open it yourself: ")
 		if err == nil && strings.TrimSpace(answer) != "" {
-			err = errors.New("that was not Enter")
+			err = errors.New("expected Enter")
 		}
 		if err == nil {
 			err = open(ctx, address)
 		}
 		if err != nil && ctx.Err() == nil {
-			fmt.Fprintf(out, "No browser was opened (%s); the login goes on at the address above, Ctrl-C ends it\n", safeLine(err.Error()))
+			fmt.Fprintf(out, "The browser could not be opened (%s): log in at the address above, or cancel with Ctrl-C\n", safeLine(err.Error()))
 		}
 		return err
 	}

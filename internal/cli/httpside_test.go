@@ -40,7 +40,7 @@ func TestAskFirst(t *testing.T) {
 		if opened != tt.opened || (err != nil) != tt.fails || tt.err != nil && !errors.Is(err, tt.err) {
 			t.Errorf("%s: opens %q, %v; want %q", tt.name, opened, err, tt.opened)
 		}
-		if said := strings.Contains(out.String(), "No browser was opened"); said != tt.fails {
+		if said := strings.Contains(out.String(), "The browser could not be opened"); said != tt.fails {
 			t.Errorf("%s: it says %q", tt.name, out.String())
 		}
 		if !strings.Contains(prompt, "Press Enter") {
@@ -52,7 +52,7 @@ func TestAskFirst(t *testing.T) {
 func TestShowLogin(t *testing.T) {
 	var out bytes.Buffer
 	showLogin(&env{stderr: &out}, "https://user@mcp.example:8443/mcp?key=1")("https://evil.example/\u202e?amount=1&client_id=c")
-	want := `The server wants to know who you are. Log in with the browser at this address:
+	want := `The server requires a login. Log in with the browser at this address:
   server                https://mcp.example:8443
   authorization server  https://evil.example
   https://evil.example/\u202e?amount=1&client_id=c

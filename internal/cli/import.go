@@ -62,7 +62,7 @@ func newImportCommand(e *env) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.from != "" && !slices.Contains(names, f.from) {
-				return usagef("import: there is no format %q; there are %s", f.from, strings.Join(names, ", "))
+				return usagef("import: unknown format %q: want one of %s", f.from, strings.Join(names, ", "))
 			}
 			if f.redact != "default" && f.redact != "off" {
 				return usagef("import: invalid value %q for flag --redact: want default or off", f.redact)
@@ -113,7 +113,7 @@ func runImport(ctx context.Context, e *env, f *importFlags, path string) error {
 		fmt.Fprintf(e.stderr, ", %d lines kept as notes", result.Notes)
 	}
 	if result.Skipped > 0 {
-		fmt.Fprintf(e.stderr, ", %d entries passed over that are not MCP", result.Skipped)
+		fmt.Fprintf(e.stderr, ", %d entries skipped that are not MCP", result.Skipped)
 	}
 	if result.Dropped > 0 {
 		fmt.Fprintf(e.stderr, ", %d lines dropped before the first one with a time", result.Dropped)
@@ -152,7 +152,7 @@ func importTarget(e *env, output, name string) (w io.Writer, finish func(error) 
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, nil, fail(exitUnexpected, "output", "name a file that does not exist, in a folder that does", err)
+		return nil, nil, fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
 	}
 	return file, func(err error) error {
 		if cerr := file.Close(); err == nil {

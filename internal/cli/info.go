@@ -64,7 +64,7 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 	hello, asked := s.d.greeting, s.d.asked
 	if v.json {
 		if hello == nil {
-			return fail(exitUnexpected, "failed", "", errors.New("the server did not say what it is"))
+			return fail(exitUnexpected, "failed", "", errors.New("the server did not describe itself"))
 		}
 		return s.writeValue(hello)
 	}
@@ -175,7 +175,7 @@ func (s *session) count(ctx context.Context) (text string, took time.Duration, e
 		parts = append(parts, part)
 	}
 	if parts == nil {
-		return "nothing that can be listed", 0, nil
+		return "nothing to list", 0, nil
 	}
 	return strings.Join(parts, ", "), time.Since(start), err
 }

@@ -29,7 +29,7 @@ func (v *infoVerb) alone(ctx context.Context, d *dialer) (done bool, err error) 
 		return false, nil
 	}
 	if d.flags.given("protocol") {
-		return true, usagef("info: --probe tries all revisions; --protocol does not go with it")
+		return true, usagef("info: --probe tries all revisions: it cannot be combined with --protocol")
 	}
 	s := &session{e: d.e, d: d, notes: d.notes}
 	works := 0

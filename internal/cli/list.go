@@ -97,7 +97,7 @@ func (v *listVerb) parse(args []string) error {
 		}
 	}
 	if v.page.cursor != nil && len(v.kinds) != 1 {
-		return usagef("list: --page goes with one of tools, resources, templates and prompts, whose page it is")
+		return usagef("list: --page needs exactly one of tools, resources, templates and prompts")
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (v *listVerb) parse(args []string) error {
 // checkNames returns an error if a flag doesn't go with names.
 func (v *listVerb) checkNames() error {
 	if v.json || v.page.cursor != nil {
-		return usagef("list: --json and --page show what the server lists: %s does not go with them", clipLine(v.names[0], 60))
+		return usagef("list: --json and --page print whole pages: they cannot be combined with %s", clipLine(v.names[0], 60))
 	}
 	return nil
 }
@@ -135,8 +135,8 @@ func (v *listVerb) run(ctx context.Context, s *session) error {
 			failed = err
 		}
 		if v.json {
-			s.notes.warnf("%s: not answered: %s", kind, clipLine(err.Error(), 1000))
-		} else if err := s.write("  not answered: " + clipLine(err.Error(), 1000) + "\n"); err != nil {
+			s.notes.warnf("%s: no response: %s", kind, clipLine(err.Error(), 1000))
+		} else if err := s.write("  no response: " + clipLine(err.Error(), 1000) + "\n"); err != nil {
 			return err
 		}
 	}
@@ -243,12 +243,12 @@ func eachPage(cursor *string, fetch func(cursor *string) (next *string, err erro
 		}
 		sum := sha256.Sum256([]byte(*next))
 		if seen[sum] {
-			return fail(exitAnswer, "protocol_error", "--page asks for single pages", fmt.Errorf("%w: %s", client.ErrCursorLoop, clipLine(*next, 100)))
+			return fail(exitAnswer, "protocol_error", "--page requests single pages", fmt.Errorf("%w: %s", client.ErrCursorLoop, clipLine(*next, 100)))
 		}
 		seen[sum] = true
 		cursor = next
 	}
-	return fail(exitAnswer, "protocol_error", "--page asks for single pages", client.ErrTooManyPages)
+	return fail(exitAnswer, "protocol_error", "--page requests single pages", client.ErrTooManyPages)
 }
 
 // fetchPage requests one page and returns a line for each thing on it.
@@ -262,7 +262,7 @@ func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *strin
 		for _, t := range r.Tools {
 			line := signature(t.Name, t.InputSchema)
 			if !isObjectSchema(t.InputSchema) {
-				line += ` (its inputSchema has no "type": "object": many clients refuse that)`
+				line += ` (its inputSchema has no "type": "object": many clients reject that)`
 			}
 			lines = append(lines, described(line, t.Description))
 		}
@@ -295,7 +295,7 @@ func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *strin
 		}
 		return mcp.MethodPromptsList, lines, r.NextCursor, nil
 	}
-	return "", nil, nil, errors.New("no such kind: " + kind)
+	return "", nil, nil, errors.New("unknown kind: " + kind)
 }
 
 // isObjectSchema reports whether a schema itself has the type object, as the protocol requires of

@@ -46,8 +46,8 @@ func (v *listVerb) details(ctx context.Context, s *session) error {
 	}
 	for _, name := range v.names {
 		if !slices.Contains(shown, name) {
-			return fail(exitAnswer, "not_listed", "mcpwire list TARGET "+v.kinds[0]+" lists what there is",
-				fmt.Errorf("the server lists no %s %s%s", strings.TrimSuffix(v.kinds[0], "s"), clipLine(name, 100), didYouMean(name, all)))
+			return fail(exitAnswer, "not_listed", "mcpwire list TARGET "+v.kinds[0]+" lists them",
+				fmt.Errorf("the server has no %s %s%s", strings.TrimSuffix(v.kinds[0], "s"), clipLine(name, 100), didYouMean(name, all)))
 		}
 	}
 	return nil

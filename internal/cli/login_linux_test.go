@@ -50,7 +50,7 @@ func TestLoginAsks(t *testing.T) {
 		name, typed, want string
 	}{
 		{"Enter", "\n", "opened http"},
-		{"no", "no\n", "No browser was opened"},
+		{"no", "no\n", "The browser could not be opened"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, dir := newLoginServer(t), t.TempDir()

@@ -155,7 +155,7 @@ func newMockCommand(e *env) *cobra.Command {
 func (f *mockFlags) check(set func(string) bool) error {
 	for _, name := range []string{"path", "host", "origin", "sse", "insecure"} {
 		if set(name) && f.http.addr == "" {
-			return usagef("mock: --%s is for HTTP: give --http ADDRESS too", name)
+			return usagef("mock: --%s needs --http ADDRESS", name)
 		}
 	}
 	switch {
@@ -180,7 +180,7 @@ func (f *mockFlags) options(log *slog.Logger) (*mock.Options, error) {
 		case err != nil:
 			return nil, usagef("mock: --%w", err)
 		case fault.HTTPOnly() && f.http.addr == "":
-			return nil, usagef("mock: --fault %q: %s is for HTTP: give --http ADDRESS too", text, fault)
+			return nil, usagef("mock: --fault %q: %s needs --http ADDRESS", text, fault)
 		case fault.StreamOnly() && f.http.addr != "":
 			return nil, usagef("mock: --fault %q: %s is for standard output, not for --http", text, fault)
 		}
@@ -194,7 +194,7 @@ func runMock(cmd *cobra.Command, e *env, f *mockFlags, args []string) error {
 	case len(args) != 1:
 		return usageHintf("mcpwire captures lists them", "mock: give one capture: a file, or the name of a server")
 	case args[0] == "-":
-		return usagef("mock: standard input is where the client is: give a file")
+		return usagef("mock: standard input is the client's: give a file")
 	}
 	if err := f.check(cmd.Flags().Changed); err != nil {
 		return err
@@ -246,7 +246,7 @@ func (f *mockFlags) translate(srv *mock.Server, tape *mock.Recording, o *mock.Op
 	}
 	for _, fault := range o.Faults {
 		if !fault.OnMessages() {
-			return nil, usagef("mock: --fault %s is of what is on the wire, and --era %s has the capture translated: delay, drop, error and exit are what goes with that", fault, f.era)
+			return nil, usagef("mock: --fault %s changes messages on the wire, and cannot be combined with --era %s, which translates the capture: use delay, drop, error or exit", fault, f.era)
 		}
 	}
 	return srv.Translate(f.era)
@@ -259,19 +259,19 @@ func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Log
 	case errors.Is(err, mock.ErrTooLarge):
 		return nil, fail(exitUnexpected, "too_large", "--max-memory allows more", err)
 	case errors.Is(err, mock.ErrNothing):
-		return nil, fail(exitUnexpected, "nothing_recorded", "record a session with mcpwire tap, or look at it with mcpwire show", err)
+		return nil, fail(exitUnexpected, "nothing_recorded", "record a session with mcpwire tap, or read the capture with mcpwire show", err)
 	case err != nil:
 		return nil, err
 	}
 	n := &tape.Notes
 	if n.Redacted > 0 {
-		log.Warn("what redaction has hidden in answers is sent as placeholders", "values", n.Redacted)
+		log.Warn("redacted values in responses are sent as placeholders", "values", n.Redacted)
 	}
 	if n.Missing > 0 || n.Truncated > 0 {
 		log.Warn("the capture is not complete", "events_missing", n.Missing, "messages_cut", n.Truncated)
 	}
 	if n.Stray > 0 {
-		log.Info("lines of the server that are no messages are not sent: see --fault stray", "lines", n.Stray)
+		log.Info("lines of the server that are not messages are not sent: see --fault stray", "lines", n.Stray)
 	}
 	log.Debug("capture read", "server", tape.Name, "requests", n.Requests, "unanswered", n.Unanswered, "orphans", n.Unclaimed, "revisions", tape.Revisions())
 	return tape, nil

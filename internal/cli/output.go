@@ -171,7 +171,7 @@ const maxFiles = 100
 // to a.png.
 func (s *session) writeData(data []part, file string) error {
 	if file != "-" && len(data) > maxFiles {
-		return fail(exitUnexpected, "output", "--json prints all of it", fmt.Errorf("there are %d pieces of data, and at most %d files are written", len(data), maxFiles))
+		return fail(exitUnexpected, "output", "--json prints all of it", fmt.Errorf("the result has %d pieces of data, but at most %d files are written", len(data), maxFiles))
 	}
 	for i, p := range data {
 		if file == "-" {

@@ -40,7 +40,7 @@ func (v *promptVerb) register(fs *pflag.FlagSet) {
 
 func (v *promptVerb) parse(args []string) (err error) {
 	if len(args) == 0 {
-		return usageHintf("mcpwire list TARGET prompts lists them", "prompt: which prompt?")
+		return usageHintf("mcpwire list TARGET prompts lists them", "prompt: missing the prompt's name")
 	}
 	v.name = args[0]
 	v.args, err = textArguments("prompt", args[1:])
@@ -56,7 +56,7 @@ func textArguments(command string, args []string) (map[string]string, error) {
 	m := map[string]string{}
 	for _, a := range list {
 		if a.raw != nil {
-			return nil, usagef("%s: %s:= does not do: arguments of prompts are texts (write %[2]s=…)", command, safeLine(a.name))
+			return nil, usagef("%s: invalid argument %s:=: arguments of prompts are strings (write %[2]s=…)", command, safeLine(a.name))
 		}
 		m[a.name] = a.text
 	}
@@ -102,7 +102,7 @@ func (v *promptVerb) warn(ctx context.Context, s *session) {
 		names = append(names, p.Name)
 	}
 	if names != nil {
-		s.notes.warnf("the server lists no prompt %s%s", safeLine(v.name), didYouMean(v.name, names))
+		s.notes.warnf("the server has no prompt %s%s", safeLine(v.name), didYouMean(v.name, names))
 	}
 }
 
@@ -122,6 +122,6 @@ func (v *promptVerb) warnArguments(p mcp.Prompt, s *session) {
 	}
 	slices.SortFunc(unknown, strings.Compare)
 	for _, name := range unknown {
-		s.notes.warnf("the prompt knows no argument %s%s", safeLine(name), didYouMean(name, names))
+		s.notes.warnf("the prompt has no argument %s%s", safeLine(name), didYouMean(name, names))
 	}
 }

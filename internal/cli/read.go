@@ -43,7 +43,7 @@ func (v *readVerb) register(fs *pflag.FlagSet) {
 func (v *readVerb) parse(args []string) error {
 	switch {
 	case len(args) == 0:
-		return usageHintf("mcpwire list TARGET resources lists them", "read: which resource?")
+		return usageHintf("mcpwire list TARGET resources lists them", "read: missing the resource's URI")
 	case len(args) > 1:
 		return usagef("read: unexpected argument %q (read takes one URI)", clip(args[1], 60))
 	}
@@ -57,7 +57,7 @@ func (v *readVerb) run(ctx context.Context, s *session) error {
 	if err != nil {
 		if client.IsPeer(err) && client.IsNotFound(err) {
 			if f, ok := errors.AsType[*failure](s.d.failure(err)); ok && f.rpc != nil {
-				f.hint = "mcpwire list TARGET resources templates lists what there is"
+				f.hint = "mcpwire list TARGET resources templates lists them"
 				return f
 			}
 		}
@@ -71,7 +71,7 @@ func (v *readVerb) run(ctx context.Context, s *session) error {
 		parts = append(parts, resourcePart(c))
 	}
 	if len(parts) == 0 {
-		return fail(exitAnswer, "empty", "", fmt.Errorf("the server answers nothing of %s", clipLine(v.uri, 200)))
+		return fail(exitAnswer, "empty", "", fmt.Errorf("the server returned no contents for %s", clipLine(v.uri, 200)))
 	}
 	file := v.file
 	if file == "" && len(parts) == 1 && parts[0].data != nil && !writerIsTerminal(s.e.stdout) {

@@ -97,14 +97,14 @@ func (f *replayFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	ctx := cmd.Context()
 	src := captureSource{e, []string{f.path}, f.side.side}
 	if src.stdin() && (f.update || f.same || f.filter != "") {
-		return usagef("replay: standard input can be read once, and is no file: --update, --same and --filter need one")
+		return usagef("replay: --update, --same and --filter need a file, not standard input")
 	}
 	if opts.Select, err = f.chosen(ctx, src); err != nil {
 		return err
 	}
 	recordings, err := replay.Read(ctx, src.events(ctx), f.readOptions())
 	if err != nil {
-		return fail(exitUnexpected, "unreadable", "mcpwire show prints what a capture has", err)
+		return fail(exitUnexpected, "unreadable", "mcpwire show prints a capture", err)
 	}
 	to := new(resend.Origin)
 	if f.same {
@@ -129,11 +129,11 @@ func (f *replayFlags) options() (*replay.Options, error) {
 	case f.redact != "default" && f.redact != "off":
 		return nil, usagef("replay: invalid value %q for flag --redact: want default or off", f.redact)
 	case f.update && (f.output != "" || f.filter != "" || f.session >= 0):
-		return nil, usagef("replay: --update replaces the whole recording: --output, --filter and --session do not go with it")
+		return nil, usagef("replay: --update replaces the whole recording: it cannot be combined with --output, --filter or --session")
 	}
 	for _, name := range []string{"protocol", "elicit", "sampling", "root"} {
 		if f.target.given(name) {
-			return nil, usagef("replay: --%s makes no sense: the recording says that", name)
+			return nil, usagef("replay: --%s does not apply: the recording sets it", name)
 		}
 	}
 	for _, p := range f.ignore {
@@ -165,7 +165,7 @@ func parseSet(s string) (pointer string, value []byte, err error) {
 		return pointer, jsonwire.AppendQuote(nil, text), nil
 	}
 	if value = []byte(strings.TrimSpace(text)); jsonwire.Valid(value, 0) != nil {
-		return "", nil, usagef("replay: --set %s:= is no JSON", safeLine(pointer))
+		return "", nil, usagef("replay: --set %s:= is not JSON", safeLine(pointer))
 	}
 	return pointer, value, nil
 }
@@ -178,7 +178,7 @@ func (f *replayFlags) splitArgs(cmd *cobra.Command, e *env, args []string) (t ta
 		file = args[:dash]
 	}
 	if len(file) == 0 {
-		return t, usagef("replay: which recording? Give a capture, and a server (mcpwire replay --help)")
+		return t, usagef("replay: missing the recording: give a capture and a server (mcpwire replay --help)")
 	}
 	paths, err := captureArgs(e, "replay", file[:1])
 	if err != nil {
@@ -188,16 +188,16 @@ func (f *replayFlags) splitArgs(cmd *cobra.Command, e *env, args []string) (t ta
 	rest := file[1:]
 	switch {
 	case f.same && (dash >= 0 || len(rest) > 0 || f.target.config != ""):
-		return t, usagef("replay: --same takes the server from the recording: name no other")
+		return t, usagef("replay: --same uses the recorded server: give no other")
 	case f.same:
 		return t, nil
 	case dash >= 0 && f.target.config == "":
 		if len(rest) > 0 || len(args) == dash || args[dash] == "" {
-			return t, usagef("replay: in front of -- stands one capture, and behind it the command of the server")
+			return t, usagef("replay: want one capture before --, and the server's command after it")
 		}
 		return targetSpec{name: commandName(args[dash:]), command: args[dash:]}, nil
 	case len(rest) == 0 && f.target.config == "":
-		return t, usagef("replay: to which server? Give a URL, a name from a host's configuration, or -- and a command; --same takes the recorded one, and starts or calls it")
+		return t, usagef("replay: missing the server: give a URL, a name from a host's configuration, or -- and a command; --same uses the recorded server")
 	}
 	if t, rest, err = splitTarget(cmd, e, rest); err == nil && len(rest) > 0 {
 		err = usagef("replay: unexpected argument %q: it takes one capture and one server", clipLine(rest[0], 60))
@@ -249,7 +249,7 @@ func (f *replayFlags) recorded(ctx context.Context, e *env, src captureSource, r
 		err = fmt.Errorf("%w", resend.ErrNoServer)
 	}
 	if err != nil {
-		return nil, fail(exitUnexpected, "no_server", "name the server: a URL, or a command behind --", err)
+		return nil, fail(exitUnexpected, "no_server", "give the server: a URL, or a command after --", err)
 	}
 	fmt.Fprintf(e.stderr, "replaying to %s\n", o.Target())
 	return o, nil
@@ -287,11 +287,11 @@ func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Rec
 	var sum replay.Summary
 	recordings = slices.DeleteFunc(recordings, func(r *replay.Recording) bool { return !r.Has(opts.Select) })
 	if len(recordings) == 0 {
-		return fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter holds for", errors.New("the filter holds for no request of the recording"))
+		return fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter matches", errors.New("the filter matches no request of the recording"))
 	}
 	for i, r := range recordings {
 		if r.Synthetic {
-			f.dialer.notes.linef("the recording does not have the beginning of session %d: a handshake is made up", r.Session)
+			f.dialer.notes.linef("the recording lacks the beginning of session %d: replay sends a handshake of its own", r.Session)
 		}
 		if len(recordings) > 1 {
 			out.session(r)
@@ -321,9 +321,9 @@ func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Rec
 	case out.err != nil:
 		return out.err
 	case updated:
-		fmt.Fprintf(e.stderr, "%s is what the server answers now\n", safeLine(f.path))
+		fmt.Fprintf(e.stderr, "%s has the server's current responses\n", safeLine(f.path))
 	case f.update:
-		return fail(exitFindings, "not_updated", "see what is said of the requests", errors.New("the recording stays as it is: not everything was sent and answered"))
+		return fail(exitFindings, "not_updated", "see the requests above", errors.New("the recording is unchanged: some messages were not sent or got no response"))
 	case !sum.OK():
 		return &exitStatus{exitFindings}
 	}

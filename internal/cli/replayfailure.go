@@ -21,13 +21,13 @@ func (f *replayFlags) failure(ctx context.Context, err error) error {
 		for _, p := range hidden.Pointers {
 			places = append(places, safeLine(p))
 		}
-		return fail(exitUnexpected, "redacted", "--set POINTER=TEXT says what stood there, in "+strings.Join(places, " "), hidden)
+		return fail(exitUnexpected, "redacted", "--set POINTER=TEXT sets the redacted value, in "+strings.Join(places, " "), hidden)
 	}
 	if e, ok := errors.AsType[*replay.EraError](err); ok {
 		return fail(exitUnreachable, "other_era", "mcpwire bridge translates: put it in front of the server", e)
 	}
 	if e, ok := errors.AsType[*resend.HandshakeError](err); ok {
-		return fail(exitUnreachable, "handshake_refused", "mcpwire info --probe tells what the server speaks", errors.New(safeLine(e.Error())))
+		return fail(exitUnreachable, "handshake_refused", "mcpwire info --probe shows which revisions the server speaks", errors.New(safeLine(e.Error())))
 	}
 	if e, ok := errors.AsType[*resend.StatusError](err); ok {
 		return f.refused(e)
@@ -48,10 +48,10 @@ func (f *replayFlags) failure(ctx context.Context, err error) error {
 // refused returns the error for an HTTP status instead of an answer.
 func (f *replayFlags) refused(e *resend.StatusError) error {
 	out := &failure{status: exitUnreachable, code: "http_status", err: e, httpStatus: e.Status, url: safeURL(f.dialer.target.url)}
-	out.hint = "is this the server's endpoint? Many have it at /mcp, older ones at /sse"
+	out.hint = "check the URL of the server's endpoint: many use /mcp, older ones /sse"
 	if e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden {
 		out.status, out.code = exitAuth, "auth_required"
-		out.hint = "give a token by --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
+		out.hint = "give a token with --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
 	}
 	return out
 }

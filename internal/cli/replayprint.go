@@ -86,9 +86,9 @@ func (p *replayPrinter) difference(b *strings.Builder, d replay.Difference) {
 	case "notifications":
 		head = "notifications"
 	case "answer":
-		head = "an error, which it was not"
+		head = "an error, unlike the recording"
 		if d.Pointer != "/error" {
-			head = "no error, which it was"
+			head = "no error, unlike the recording"
 		}
 	}
 	if d.Name != "" && d.Op != "more" {
@@ -122,10 +122,10 @@ func (p *replayPrinter) summary(s *replay.Summary) {
 	}{
 		{s.Same, "the same"},
 		{s.Different, "different"},
-		{s.Open, "without an answer to compare with"},
+		{s.Open, "without a response to compare with"},
 		{s.Skipped, "skipped"},
 		{s.Redacted, "hidden"},
-		{s.Timeout, "not answered in time"},
+		{s.Timeout, "no response in time"},
 		{s.Lost, "lost"},
 		{s.Unsent, "not sent"},
 	} {
@@ -138,6 +138,6 @@ func (p *replayPrinter) summary(s *replay.Summary) {
 	}
 	p.printf("\n%s\n", strings.Join(parts, ", "))
 	if s.Stray > 0 {
-		p.printf("%d messages of the server's answer nothing, or are none\n", s.Stray)
+		p.printf("%d messages of the server were not expected or not valid\n", s.Stray)
 	}
 }

@@ -32,7 +32,7 @@ func newReplayRecorder(f *replayFlags, to *resend.Origin) (*replayRecorder, erro
 	r := &replayRecorder{f: f, to: to, path: f.output}
 	if f.output != "" {
 		if _, err := os.Lstat(f.output); err == nil {
-			return nil, fail(exitUnexpected, "capture", "--output names a file that does not exist yet", fmt.Errorf("%s exists", safeLine(f.output)))
+			return nil, fail(exitUnexpected, "capture", "--output needs a file that does not exist yet", fmt.Errorf("%s exists", safeLine(f.output)))
 		}
 	}
 	if !f.update {
@@ -68,7 +68,7 @@ func (r *replayRecorder) next(rec *replay.Recording) (*capture.Writer, func() er
 		return w, w.Close, nil
 	}
 	if opts.Append && (strings.HasSuffix(r.path, ".gz") || strings.HasSuffix(r.path, ".zst")) {
-		return nil, nil, fail(exitUsage, "usage", "choose one by --session, or record in a file that is not compressed", errors.New("several sessions cannot be recorded in a compressed file"))
+		return nil, nil, fail(exitUsage, "usage", "select one with --session, or record to an uncompressed file", errors.New("several sessions cannot be recorded in a compressed file"))
 	}
 	file, err := capture.Create(r.path, opts)
 	if err != nil {

@@ -182,7 +182,7 @@ func runRoot(cmd *cobra.Command, e *env, args []string) error {
 	if err := cmd.Help(); err != nil {
 		return err
 	}
-	return usagef("which command? see above, or start with: mcpwire demo")
+	return usagef("missing command: see above, or start with: mcpwire demo")
 }
 
 func unknownCommand(root *cobra.Command, name string) error {

@@ -18,7 +18,7 @@ func init() {
 	os.Exit(0)
 }
 
-// serveRough is a legacy server that writes to standard output what is no message, sends log
+// serveRough is a legacy server that writes to standard output what is not a message, sends log
 // messages that nobody asked for, has resources but no templates, cannot list its prompts, and
 // means no good with a cursor.
 func serveRough(capabilities string) {

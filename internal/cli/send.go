@@ -93,14 +93,14 @@ func (v *sender) register(fs *pflag.FlagSet) {
 
 func (v *sender) parse(args []string) error {
 	if v.raw && v.batch {
-		return usagef("send: --raw and --batch contradict each other")
+		return usagef("send: --raw and --batch exclude each other")
 	}
 	if v.wait < 0 || v.count < 0 {
 		return usagef("send: --wait and --number cannot be negative")
 	}
 	if len(args) == 0 {
 		if isTerminal(v.e.stdin) {
-			return usagef("send: what? Give a message, @FILE, or - for standard input")
+			return usagef("send: missing the message: give JSON, @FILE, or - for standard input")
 		}
 		args = []string{"-"}
 	}
@@ -118,7 +118,7 @@ func (v *sender) parse(args []string) error {
 		v.messages = [][]byte{append(append([]byte{'['}, bytes.Join(v.messages, []byte{','})...), ']')}
 	}
 	if len(v.messages) == 0 || v.raw && len(v.messages[0]) == 0 {
-		return usagef("send: there is nothing to send")
+		return usagef("send: nothing to send")
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func describe(message []byte) string {
 	case v.answer:
 		return "response " + id
 	}
-	return "no message"
+	return "not a message"
 }
 
 func newAnswerIsError(message []byte) bool {
@@ -246,9 +246,9 @@ func (v *sender) init(d *dialer) (r mcp.Revision, why string, err error) {
 	case wanted != nil:
 		return wanted[len(wanted)-1], "", nil
 	case first.version != "":
-		return mcp.RevisionNone, "no handshake: the message is a modern one, of " + clipLine(first.version, 40), nil
+		return mcp.RevisionNone, "no handshake: the message is modern, with revision " + clipLine(first.version, 40), nil
 	case first.method == mcp.MethodInitialize:
-		return mcp.RevisionNone, "no handshake but yours", nil
+		return mcp.RevisionNone, "no handshake except yours", nil
 	}
 	return mcp.LatestLegacyRevision, "", nil
 }
@@ -350,9 +350,9 @@ func (o *outstanding) missing(v *sender, d *dialer) error {
 		what = strconv.Itoa(len(o.ids)) + " requests"
 	}
 	if o.ended {
-		return fail(exitUnreachable, "no_answer", "", d.withTail(errors.New("no answer to "+what+", and there will be none")))
+		return fail(exitUnreachable, "no_answer", "", d.withTail(errors.New("no response to "+what+", and none can arrive")))
 	}
-	return fail(exitUnreachable, "timeout", "--wait allows more time", d.withTail(fmt.Errorf("no answer to %s, and nothing else for %v", what, v.wait)))
+	return fail(exitUnreachable, "timeout", "--wait allows more time", d.withTail(fmt.Errorf("no response to %s, and nothing else for %v", what, v.wait)))
 }
 
 // initializeRequest returns the request that opens a session.
@@ -366,16 +366,16 @@ func initializeRequest(r mcp.Revision) []byte {
 func (v *sender) greeted(answer []byte) (string, error) {
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(answer, &m, 0); err != nil {
-		return "", errors.New("the answer to initialize is no message (--no-init leaves the handshake out): " + clipLine(string(answer), 300))
+		return "", errors.New("the response to initialize is not a message (--no-init skips the handshake): " + clipLine(string(answer), 300))
 	}
 	if m.Kind == jsonrpc.KindError {
 		f := rpcFailure(m.Err(), mcp.MethodInitialize)
-		f.hint = "--protocol modern or --no-init leave the handshake out"
+		f.hint = "--protocol modern or --no-init skip the handshake"
 		return "", f
 	}
 	var r mcp.InitializeResult
 	if err := r.UnmarshalJSON(m.Result); err != nil {
-		return "", fmt.Errorf("the answer to initialize is not as it should be (--no-init leaves the handshake out): %w", err)
+		return "", fmt.Errorf("the response to initialize is invalid (--no-init skips the handshake): %w", err)
 	}
 	v.out.notes.linef("handshake: legacy, revision %s, with %s %s", clipLine(r.ProtocolVersion, 40), clipLine(r.ServerInfo.Name, 100), clipLine(r.ServerInfo.Version, 40))
 	return r.ProtocolVersion, nil

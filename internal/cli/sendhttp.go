@@ -301,12 +301,12 @@ func (p *poster) handshake(ctx context.Context, r mcp.Revision) error {
 
 // refused returns the error for a server that rejects initialize.
 func (p *poster) refused(resp *http.Response, body []byte) error {
-	f := &failure{status: exitUnreachable, code: "http_status", httpStatus: resp.StatusCode, hint: "--no-init leaves the handshake out, --protocol modern too"}
+	f := &failure{status: exitUnreachable, code: "http_status", httpStatus: resp.StatusCode, hint: "--no-init and --protocol modern skip the handshake"}
 	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
 		f.status, f.code = exitAuth, "auth_required"
 	}
 	f.url = safeURL(p.d.target.url)
-	f.err = fmt.Errorf("initialize is answered with HTTP status %d: %s", resp.StatusCode, clipLine(string(body), 300))
+	f.err = fmt.Errorf("the response to initialize has HTTP status %d: %s", resp.StatusCode, clipLine(string(body), 300))
 	return f
 }
 
@@ -324,7 +324,7 @@ func (p *poster) firstMessage(resp *http.Response, cancel context.CancelFunc) ([
 			if errors.Is(err, context.Canceled) && !late.Stop() {
 				err = context.DeadlineExceeded
 			}
-			return nil, fmt.Errorf("the stream ended before the answer: %w", err)
+			return nil, fmt.Errorf("the stream ended before the response: %w", err)
 		}
 		if list := envelopes(e.Data); len(list) == 1 && list[0].answer {
 			return e.Data, nil

@@ -67,7 +67,7 @@ func (p *poster) endpoint(reader *sse.Reader) (string, error) {
 	for {
 		e, err := reader.Read()
 		if err != nil {
-			return "", fmt.Errorf("the stream ended before the event endpoint: %w", err)
+			return "", fmt.Errorf("the stream ended before the endpoint event: %w", err)
 		}
 		if e.Name != "endpoint" {
 			continue
@@ -78,7 +78,7 @@ func (p *poster) endpoint(reader *sse.Reader) (string, error) {
 		}
 		to, err := base.Parse(string(bytes.TrimSpace(e.Data)))
 		if err != nil || to.Scheme != base.Scheme || to.Host != base.Host {
-			return "", fmt.Errorf("the event endpoint leads elsewhere: %s", clipLine(string(e.Data), 200))
+			return "", fmt.Errorf("the endpoint event names another origin: %s", clipLine(string(e.Data), 200))
 		}
 		p.d.notes.linef("endpoint: %s", safeURL(to.String()))
 		return to.String(), nil
@@ -92,7 +92,7 @@ func (p *poster) oldHandshake(ctx context.Context, endpoint string, reader *sse.
 	for {
 		e, err := reader.Read()
 		if err != nil {
-			return fmt.Errorf("the stream ended before the answer to initialize: %w", err)
+			return fmt.Errorf("the stream ended before the response to initialize: %w", err)
 		}
 		if list := envelopes(e.Data); len(list) == 1 && list[0].answer {
 			if _, err := p.v.greeted(e.Data); err != nil {

@@ -124,7 +124,7 @@ func (v *sender) handshake(ctx context.Context, d *dialer, p *pipe, r mcp.Revisi
 				return err
 			}
 		case <-timer.C:
-			return fail(exitUnreachable, "timeout", "--no-init leaves the handshake out", d.withTail(fmt.Errorf("no answer to initialize within %v", d.flags.connectTimeout)))
+			return fail(exitUnreachable, "timeout", "--no-init skips the handshake", d.withTail(fmt.Errorf("no response to initialize within %v", d.flags.connectTimeout)))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -165,12 +165,12 @@ func (v *sender) await(ctx context.Context, d *dialer, p *pipe, written <-chan e
 		case err := <-written:
 			written = nil
 			if err != nil {
-				d.notes.linef("not all was sent: %s", clipLine(err.Error(), 300))
+				d.notes.linef("not everything was sent: %s", clipLine(err.Error(), 300))
 			}
 			idle.Reset(v.wait)
 		case in := <-p.frames:
 			if odd, ok := errors.AsType[*jsonrpc.FrameError](in.err); ok {
-				d.notes.linef("← %9s  what cannot be read: %s", v.clock(), clipLine(odd.Error(), 300))
+				d.notes.linef("← %9s  unreadable: %s", v.clock(), clipLine(odd.Error(), 300))
 				continue
 			}
 			if in.err != nil {

@@ -152,7 +152,7 @@ func runServe(ctx context.Context, e *env, f *serveFlags) error {
 		cfg.Stdin, cfg.Stdout = e.stdin, out
 	}
 	if isTerminal(e.stdin) {
-		log.Info("reading from the terminal, a message a line; Ctrl-D ends the session")
+		log.Info("reading from the terminal, one message per line; Ctrl-D ends the session")
 	}
 	return cfg.Serve(ctx, srv)
 }
@@ -169,7 +169,7 @@ func (f *serveFlags) logHandler(w io.Writer) *stdio.LogHandler {
 func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
 	opts := &server.Options{
 		Title:        "mcpwire demo server",
-		Instructions: "Tools to try a client with: echo, word_count and add answer at once, slow reports progress, fail and crash fail in the two ways there are. There are a resource, a resource template and a prompt too.",
+		Instructions: "Tools to test a client: echo, word_count and add respond at once, slow reports progress, fail returns a tool error, and crash causes an internal error. The server also has a resource, a resource template and a prompt.",
 		Revisions:    f.revisions,
 		Lenient:      f.lenient,
 		Logger:       log,

@@ -93,7 +93,7 @@ func (f *httpFlags) register(fs *pflag.FlagSet) {
 func (f *httpFlags) check(set func(name string) bool) error {
 	for _, name := range []string{"path", "host", "origin", "token-env", "jwks", "issuer", "audience", "scope", "tls-cert", "tls-key", "h2c", "sse", "ndjson", "behind", "insecure"} {
 		if set(name) && f.addr == "" {
-			return usagef("serve: --%s is for HTTP: give --http ADDRESS too", name)
+			return usagef("serve: --%s needs --http ADDRESS", name)
 		}
 	}
 	switch {
@@ -106,7 +106,7 @@ func (f *httpFlags) check(set func(name string) bool) error {
 	case (f.certFile == "") != (f.keyFile == ""):
 		return usagef("serve: --tls-cert and --tls-key go together")
 	case f.issuer != "" && f.tokenEnv != "":
-		return usagef("serve: --token-env and --issuer are two ways to ask who is there: choose one")
+		return usagef("serve: --token-env and --issuer exclude each other")
 	case (f.issuer == "") != (f.audience == ""):
 		return usagef("serve: --issuer and --audience go together")
 	case f.jwks != "" && f.issuer == "":

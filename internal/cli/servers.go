@@ -128,7 +128,7 @@ func printServers(e *env, here *hosts.Env, files []hosts.File) error {
 		}
 	}
 	if n == 0 {
-		_, err := fmt.Fprintln(e.stderr, "mcpwire: no host on this machine has a server configured, as far as is known here")
+		_, err := fmt.Fprintln(e.stderr, "mcpwire: no servers found in the configuration of known hosts")
 		return err
 	}
 	if err := w.Flush(); err != nil {

@@ -148,7 +148,7 @@ func (sh *shell) subscribe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
 	if _, err := sh.s.ListenFunc(ctx, filter, func(client.Event) {}); err != nil {
-		sh.s.notes.linef("changes are not told: %s", clipLine(err.Error(), 200))
+		sh.s.notes.linef("no notifications of changes: %s", clipLine(err.Error(), 200))
 	}
 }
 
@@ -242,7 +242,7 @@ func (sh *shell) run(ctx context.Context, line string) error {
 	}
 	v := sh.verb(words[0])
 	if v == nil {
-		return usageHintf("help lists the commands", "no command %q%s", clip(words[0], 40), didYouMean(words[0], shellVerbs()))
+		return usageHintf("help lists the commands", "unknown command %q%s", clip(words[0], 40), didYouMean(words[0], shellVerbs()))
 	}
 	fs := pflag.NewFlagSet(words[0], pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)

@@ -21,7 +21,7 @@ var metacharacters = []string{
 	`a"b;touch $HOME/PWNED;"`, `a\';touch $HOME/PWNED`, "a>$HOME/PWNED", "a<b", "*", "?x", "[a]", "{a,b}", "~root", "!!", "#x", "$HOME", "a b", "=ls", "x=~", "x=$(id)", "", "-n", "(a)", "ä", "%s",
 }
 
-// secretVariable finds the variables in the place of secrets.
+// secretVariable finds the variables in place of secrets.
 var secretVariable = regexp.MustCompile(`"\$([A-Z0-9_]+)"`)
 
 // runShell runs a line with a shell in which mcpwire and curl print their arguments, one on each

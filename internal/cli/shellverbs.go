@@ -26,7 +26,7 @@ type requestVerb struct {
 }
 
 func (v *requestVerb) parse(args []string) error {
-	usage := usagef("send: want METHOD [PARAMS], or a message (mcpwire send, outside of the shell, sends anything)")
+	usage := usagef("send: want METHOD [PARAMS], or a message (mcpwire send, outside the shell, sends anything)")
 	if len(args) == 0 || len(args) > 2 {
 		return usage
 	}
@@ -94,7 +94,7 @@ func (v *logVerb) parse(args []string) error {
 func (v *logVerb) run(ctx context.Context, s *session) error {
 	v.shell.level = v.level.level
 	if s.Modern() {
-		s.notes.linef("calls ask for log messages of the level %v and above from now on", v.level.level)
+		s.notes.linef("calls now request log messages of level %v and above", v.level.level)
 		return nil
 	}
 	return s.SetLevel(ctx, v.level.level)
@@ -124,7 +124,7 @@ func (v *helpVerb) parse(args []string) error {
 	case len(args) > 1:
 		return usagef("help takes one command")
 	case len(args) == 1 && v.shell.verb(args[0]) == nil:
-		return usagef("no command %q%s", clip(args[0], 40), didYouMean(args[0], shellVerbs()))
+		return usagef("unknown command %q%s", clip(args[0], 40), didYouMean(args[0], shellVerbs()))
 	case len(args) == 1:
 		v.about = args[0]
 	}

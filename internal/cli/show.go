@@ -62,13 +62,13 @@ func (f *showFlags) check(s captureSource) error {
 	twice := f.number != "" || f.raw || f.frames && f.parsed != nil
 	switch {
 	case modes > 1:
-		return usagef("show: --raw, --json and --frames are three ways to print; choose one")
+		return usagef("show: --raw, --json and --frames exclude each other")
 	case f.follow && (f.number != "" || f.raw || f.frames):
-		return usagef("show: --follow prints exchanges as they come; it goes with --filter and --json only")
+		return usagef("show: --follow can only be combined with --filter and --json")
 	case f.follow && len(s.paths) != 1:
 		return usagef("show: --follow reads one capture; mcpwire watch shows several")
 	case twice && s.stdin():
-		return usagef("show: standard input can be read once, and -n, --raw and --frames with a filter read twice; give a file")
+		return usagef("show: -n, --raw and --frames with a filter read the input twice, and standard input can only be read once: give a file")
 	}
 	return nil
 }

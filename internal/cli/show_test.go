@@ -189,7 +189,7 @@ func TestFollow(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if got := out.String(); !strings.Contains(got, "called order: no answer yet") || !strings.Contains(got, "asked the user") {
+		if got := out.String(); !strings.Contains(got, "called order: no response yet") || !strings.Contains(got, "requested input:") {
 			t.Errorf("in the end there is\n%s", got)
 		}
 	})

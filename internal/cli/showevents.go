@@ -62,7 +62,7 @@ func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, er
 			return nil
 		}
 		if p.count > maxInFull {
-			return usagef("show: -n %s are more than %d exchanges; choose fewer, or leave -n out for a list", f.number, maxInFull)
+			return usagef("show: -n %s selects more than %d exchanges: select fewer, or omit -n for a list", f.number, maxInFull)
 		}
 		first := r.N
 		for _, n := range r.Events {
@@ -75,7 +75,7 @@ func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, er
 		return nil
 	})
 	if err == nil && f.number != "" && p.count == 0 {
-		err = fail(exitUnexpected, "no_event", "the first column of mcpwire show has the numbers", fmt.Errorf("there is no event %s", f.number))
+		err = fail(exitUnexpected, "no_event", "the first column of mcpwire show has the numbers", fmt.Errorf("no event %s", f.number))
 	}
 	return p, err
 }
@@ -260,8 +260,8 @@ func (v *eventPrinter) full(e *capture.Event) error {
 		v.title(r)
 	}
 	what := map[capture.Kind]string{
-		capture.KindMessage: "message", capture.KindInvalid: "no message", capture.KindStderr: "standard error", capture.KindRequest: "HTTP request",
-		capture.KindResponse: "HTTP response", capture.KindSSE: "event of the stream", capture.KindEnd: "end of the exchange", capture.KindEOF: "end of the stream",
+		capture.KindMessage: "message", capture.KindInvalid: "not a message", capture.KindStderr: "standard error", capture.KindRequest: "HTTP request",
+		capture.KindResponse: "HTTP response", capture.KindSSE: "stream event", capture.KindEnd: "end of the exchange", capture.KindEOF: "end of the stream",
 	}[e.Kind]
 	if what == "" {
 		what = string(e.Kind)

@@ -172,7 +172,7 @@ func (l *lister) lines(r *trace.Row, depth int) error {
 		return err
 	}
 	if r.EvictedChildren > 0 {
-		if _, err := fmt.Fprintf(l.w, "%s%s%d more before these\n", l.prefix, strings.Repeat(" ", 2*depth+24), r.EvictedChildren); err != nil {
+		if _, err := fmt.Fprintf(l.w, "%s%s%d earlier ones not shown\n", l.prefix, strings.Repeat(" ", 2*depth+24), r.EvictedChildren); err != nil {
 			return err
 		}
 	}

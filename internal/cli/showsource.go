@@ -76,8 +76,8 @@ func (s captureSource) one(ctx context.Context, path string, follow bool) iter.S
 			case ctx.Err() != nil:
 				err = ctx.Err()
 			case first && e.Kind == capture.KindGap && e.N == 0 && r.Head() == nil:
-				err = fail(exitUnexpected, "not_a_capture", "captures are NDJSON as doc/capture-format.md says; mcpwire tap records them",
-					fmt.Errorf("%s is no capture: its first line is no event of one", path))
+				err = fail(exitUnexpected, "not_a_capture", "captures are NDJSON, see doc/capture-format.md; mcpwire tap records them",
+					fmt.Errorf("%s is not a capture: its first line is not an event", path))
 			}
 			first = false
 			if err != nil {

@@ -105,9 +105,9 @@ func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
 	entries := book.Lookup(words[0], revs)
 	if len(entries) == 0 {
 		if near := book.Suggest(words[0]); len(near) > 0 {
-			return usagef("spec: nothing is called %.100q: did you mean %s?", words[0], strings.Join(near, " or "))
+			return usagef("spec: unknown term %.100q: did you mean %s?", words[0], strings.Join(near, " or "))
 		}
-		return usagef("spec: nothing is called %.100q (mcpwire spec lists what there is)", words[0])
+		return usagef("spec: unknown term %.100q (mcpwire spec lists all terms)", words[0])
 	}
 	if asJSON {
 		return writeSpecJSON(e, entries)

@@ -109,7 +109,7 @@ func writeStatsJSON(e *env, list []*trace.Stat, by string) error {
 
 func writeStats(e *env, list []*trace.Stat, by string, server bool) error {
 	if len(list) == 0 {
-		fmt.Fprintf(e.stderr, "no %ss in there\n", by)
+		fmt.Fprintf(e.stderr, "no %ss found\n", by)
 		return nil
 	}
 	t := &table{

@@ -91,7 +91,7 @@ func lineWidth(widths []int) int {
 func (t *table) print(e *env) error {
 	left, err := t.write(e.stdout, terminalWidth(e.stdout))
 	if err == nil && left != nil {
-		_, err = fmt.Fprintf(e.stderr, "no room for %s; --json has all\n", strings.ToLower(strings.Join(left, ", ")))
+		_, err = fmt.Fprintf(e.stderr, "the terminal is too narrow for %s; --json has all columns\n", strings.ToLower(strings.Join(left, ", ")))
 	}
 	return err
 }

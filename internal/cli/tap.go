@@ -114,7 +114,7 @@ func newTapCommand(e *env) *cobra.Command {
 			}
 			switch {
 			case f.listen != "" && dash >= 0:
-				return usagef("tap: --listen taps a server on HTTP, and takes a URL instead of a command behind --")
+				return usagef("tap: --listen is for a server on HTTP, and takes a URL instead of a command after --")
 			case f.listen != "" && len(args) != 1:
 				return usagef("tap: --listen takes one URL, such as: mcpwire tap --listen 127.0.0.1:9000 https://example.com/mcp")
 			case f.listen != "":
@@ -126,7 +126,7 @@ func newTapCommand(e *env) *cobra.Command {
 				return usagef("tap: a server on HTTP needs an address for its clients: %s",
 					shellText(append(plainArgs("mcpwire", "tap", "--listen", "127.0.0.1:9000"), newSecretNames().url(args[0]))))
 			case len(args) == 0 || args[0] == "":
-				return usagef("tap: which server? Its command goes behind the flags, such as: mcpwire tap -- node build/index.js")
+				return usagef("tap: missing the server: give its command after the flags (such as: mcpwire tap -- node build/index.js)")
 			}
 			return runTapStdio(cmd, e, &f, args)
 		},
@@ -145,7 +145,7 @@ func (f *tapFlags) validate() error {
 	case f.noRecord && f.output != "":
 		return usagef("tap: --no-record and --output exclude each other")
 	case f.output == "-":
-		return usagef("tap: standard output is the server's: name a file for --output")
+		return usagef("tap: standard output goes to the host: --output needs a file")
 	}
 	return nil
 }
@@ -196,10 +196,10 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	}()
 	awaitUnlessTold(finished, signals)
 	if err != nil {
-		hint := "check the path of the command, and the PATH that the host gives it"
+		hint := "check the command's path, and the PATH set by the host"
 		switch {
 		case errors.Is(err, exec.ErrNotFound):
-			hint = "the program is not in the PATH that the host gives it: use its whole path"
+			hint = "the program is not in the PATH set by the host: use its full path"
 		case errors.Is(err, batchfile.ErrArguments):
 			hint = batchHint
 		}

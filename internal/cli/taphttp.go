@@ -74,12 +74,12 @@ func (f *tapFlags) serveTap(ctx context.Context, e *env, l net.Listener, u *url.
 		AllowRemote: len(f.hosts) > 0, CertFile: f.tlsCert, KeyFile: f.tlsKey,
 		OnListen: func(a net.Addr) {
 			at := url.URL{Scheme: scheme, Host: a.String(), Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}
-			fmt.Fprintln(e.stderr, "mcpwire: tap is listening: give clients url="+safeLine(at.String())+" in the place of "+safeLine(u.String()))
+			fmt.Fprintln(e.stderr, "mcpwire: tap is listening: give clients url="+safeLine(at.String())+" in place of "+safeLine(u.String()))
 		},
 	})
 	if errors.Is(err, httpserve.ErrRemoteAddress) {
-		return fail(exitUnexpected, "remote_address", "listen at 127.0.0.1, or name with --host under which names clients may come; * is any",
-			fmt.Errorf("tap: not listening at %s, which other machines reach", f.listen))
+		return fail(exitUnexpected, "remote_address", "listen at 127.0.0.1, or set the host names that clients may use with --host; * allows any",
+			fmt.Errorf("tap: not listening at %s, which other machines can reach", f.listen))
 	}
 	return err
 }
@@ -94,7 +94,7 @@ func (f *tapFlags) serverURL(raw string) (*url.URL, error) {
 		}
 		return nil, usagef("tap: the URL of the server: %w", err)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, usagef("tap: --listen taps a server on HTTP: %q does not begin with http:// or https://", raw)
+		return nil, usagef("tap: --listen is for a server on HTTP: %q does not begin with http:// or https://", raw)
 	case (f.tlsCert == "") != (f.tlsKey == ""):
 		return nil, usagef("tap: --tls-cert and --tls-key go together")
 	case u.Scheme == "http" && (f.caFile != "" || f.insecure):
@@ -120,7 +120,7 @@ func (f *tapFlags) upstreamTLS() (*tls.Config, error) {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, usagef("tap: --cacert: there is no certificate in %s", f.caFile)
+		return nil, usagef("tap: --cacert: no certificate in %s", f.caFile)
 	}
 	config.RootCAs = pool
 	return config, nil

@@ -34,7 +34,7 @@ func liveRestart(r *tap.Restart) func() {
 	r.Trigger = wish
 	return func() {
 		select {
-		case wish <- "a viewer asked for it":
+		case wish <- "a viewer requested it":
 		default: // a request is pending
 		}
 	}
@@ -59,7 +59,7 @@ func (f *tapFlags) record(e *env, transport capture.Transport, name, serverURL s
 		rec.writer = capture.NewWriter(io.Discard, opts)
 	}
 	if err := rec.show(server, name, transport); err != nil {
-		say("it cannot be watched: " + err.Error())
+		say("watching is not possible: " + err.Error())
 		if file == nil {
 			rec.writer.Close() // nobody would see it
 			rec.writer = nil
@@ -97,7 +97,7 @@ func (f *tapFlags) create(e *env, name string, opts *capture.Options, say func(s
 	if f.output != "" {
 		rec, err := capture.Create(f.output, opts)
 		if err != nil {
-			return nil, fail(exitUnexpected, "output", "name a file that does not exist, in a folder that does", err)
+			return nil, fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
 		}
 		return rec, nil
 	}

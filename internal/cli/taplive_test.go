@@ -31,7 +31,7 @@ func TestTapSaysWhatIsRemoved(t *testing.T) {
 	}
 	rec.writer.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("late")})
 	rec.finish(e)
-	if got := stderr.String(); !strings.Contains(got, "the file was removed; recording goes on in a new one") || strings.Count(got, "\n") != 1 {
+	if got := stderr.String(); !strings.Contains(got, "the file was removed; recording continues in a new file") || strings.Count(got, "\n") != 1 {
 		t.Errorf("stderr: %q", got)
 	}
 	if text, err := os.ReadFile(rec.file.Name()); err != nil || !bytes.Contains(text, []byte(`"k":"tail"`)) {

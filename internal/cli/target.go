@@ -53,20 +53,20 @@ func splitTarget(cmd *cobra.Command, e *env, args []string) (t targetSpec, rest 
 	file, server := flagText(cmd, "config"), flagText(cmd, "server")
 	switch {
 	case (file == "") != (server == ""):
-		return t, nil, usagef("%s: --config and --server go together: the file, and the name of a server in it", cmd.Name())
+		return t, nil, usagef("%s: --config and --server need each other: the file, and the name of a server in it", cmd.Name())
 	case file != "" && dash >= 0:
-		return t, nil, usagef("%s: --config and -- both name a server: give one of them", cmd.Name())
+		return t, nil, usagef("%s: --config and -- exclude each other", cmd.Name())
 	case file != "":
 		t, err = namedTarget(cmd, e, file+":"+server)
 		return t, args, err
 	case dash >= 0:
 		command := args[dash:]
 		if len(command) == 0 || command[0] == "" {
-			return t, nil, usagef("%s: no command behind -- (such as: mcpwire %[1]s -- node server.js)", cmd.Name())
+			return t, nil, usagef("%s: no command after -- (such as: mcpwire %[1]s -- node server.js)", cmd.Name())
 		}
 		return targetSpec{name: commandName(command), command: command}, args[:dash], nil
 	case len(args) == 0 || args[0] == "":
-		return t, nil, usagef("%s: which server? Give a URL, a name from a host's configuration, or -- and a command (mcpwire %[1]s --help)", cmd.Name())
+		return t, nil, usagef("%s: missing the server: give a URL, a name from a host's configuration, or -- and a command (mcpwire %[1]s --help)", cmd.Name())
 	case isURL(args[0]):
 		t, err = urlTarget(args[0])
 	default:
@@ -94,9 +94,9 @@ func urlTarget(raw string) (targetSpec, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil, u.Hostname() == "":
-		return targetSpec{}, usagef("%s is no URL of a server (such as http://127.0.0.1:8080/mcp)", clipLine(raw, 100))
+		return targetSpec{}, usagef("%s is not the URL of a server (such as http://127.0.0.1:8080/mcp)", clipLine(raw, 100))
 	case u.User != nil:
-		return targetSpec{}, usagef("the URL has a user name in it: give credentials by --header 'Authorization: …' instead")
+		return targetSpec{}, usagef("the URL has a user name: give credentials with --header 'Authorization: …' instead")
 	}
 	return targetSpec{name: safeURL(raw), url: raw}, nil
 }
@@ -105,7 +105,7 @@ func urlTarget(raw string) (targetSpec, error) {
 func safeURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return "a URL that cannot be read"
+		return "a malformed URL"
 	}
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
 	if u.RawQuery != "" {

@@ -114,14 +114,14 @@ func (f *targetFlags) merge(t *targetSpec) error {
 	}
 	for _, name := range wrong {
 		if f.given(name) && (name != "env" || f.config == "") {
-			return usagef("--%s makes no sense for %s", name, kind)
+			return usagef("--%s does not apply to %s", name, kind)
 		}
 	}
 	switch f.transport {
 	case transportAuto:
 	case transportStdio:
 		if !t.isStdio() {
-			return usagef("--transport stdio needs a command behind --, not a URL")
+			return usagef("--transport stdio needs a command after --, not a URL")
 		}
 	case transportHTTP, transportSSE:
 		if t.isStdio() {
@@ -163,7 +163,7 @@ func (f *targetFlags) mergeProcess(t *targetSpec) error {
 
 func (f *targetFlags) mergeHTTP(t *targetSpec) error {
 	if f.oauth && f.noOAuth {
-		return usagef("--oauth and --no-oauth contradict each other")
+		return usagef("--oauth and --no-oauth exclude each other")
 	}
 	if f.secretEnv != "" && f.clientID == "" {
 		return usagef("--client-secret-env needs --client-id")
@@ -219,7 +219,7 @@ func (f *targetFlags) parseHeader(line string) (name, value string, err error) {
 		return "", "", usagef("--header %s: %w", name, err)
 	}
 	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-		return "", "", usagef("--header %s: the value has control characters in it", name)
+		return "", "", usagef("--header %s: the value has control characters", name)
 	}
 	return name, value, nil
 }

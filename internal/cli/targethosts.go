@@ -29,7 +29,7 @@ func namedTarget(cmd *cobra.Command, e *env, name string) (targetSpec, error) {
 		return lookup(name)
 	}
 	if recorded, ok := strings.CutPrefix(name, ofCapture); ok {
-		return targetSpec{}, usagef("%s: capture:%s is a recording, and %[1]s takes a server (live:%[2]s)", cmd.Name(), safeLine(recorded))
+		return targetSpec{}, usagef("%s: capture:%s is a recording, not a server (live:%[2]s)", cmd.Name(), safeLine(recorded))
 	}
 	name = strings.TrimPrefix(name, ofLive)
 	s, err := hosts.Resolve(machine, name)
@@ -38,7 +38,7 @@ func namedTarget(cmd *cobra.Command, e *env, name string) (targetSpec, error) {
 	}
 	expanded, err := s.Expand(machine)
 	if err != nil {
-		return targetSpec{}, fail(exitUsage, "bad_configuration", "set the variables, or give them by --env NAME=value", err)
+		return targetSpec{}, fail(exitUsage, "bad_configuration", "set the variables, or give them with --env NAME=value", err)
 	}
 	if err := trustProject(cmd, e, machine, s, name); err != nil {
 		return targetSpec{}, err
@@ -64,7 +64,7 @@ func hostTarget(s hosts.Server) (targetSpec, error) {
 		return t, nil
 	}
 	if s.Command == "" {
-		return t, usagef("%s: the entry has neither a command nor a URL: its host starts it in a way of its own", t.name)
+		return t, usagef("%s: the entry has neither a command nor a URL: only its host can start it", t.name)
 	}
 	t.command, t.dir = append([]string{s.Command}, s.Args...), s.Cwd
 	for name, value := range s.Env {
@@ -82,7 +82,7 @@ func unresolved(cmd *cobra.Command, name string, err error) error {
 	var missing *hosts.NotFoundError
 	if errors.As(err, &missing) {
 		if fields := strings.Fields(name); len(fields) > 0 && isProgram(fields[0]) {
-			hint = "a command goes behind --: " + shellLine(append([]string{"mcpwire", cmd.Name(), "--"}, fields...)...)
+			hint = "a command follows --: " + shellLine(append([]string{"mcpwire", cmd.Name(), "--"}, fields...)...)
 		} else if strings.Contains(name, ".") && !strings.Contains(name, "=") && len(missing.Similar) == 0 {
 			hint = "a URL begins with http:// or https://; " + hint
 		}

@@ -27,7 +27,7 @@ func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server
 	case !e.canAsk():
 		return fail(exitUsage, "untrusted_project",
 			fmt.Sprintf("if you trust the project: %s instead of %s, or --trust-project; on a terminal mcpwire asks once", safeLine(shellWord(s.Host+":"+s.Name)), safeLine(shellWord(s.Name))),
-			fmt.Errorf("%q is a server of the project's own file %s, not of your configuration", s.Name, safeLine(s.File)))
+			fmt.Errorf("%q is configured in the project's file %s, not in your configuration", s.Name, safeLine(s.File)))
 	}
 	answer, err := e.prompter.ask(cmd.Context(), trustQuestion(s))
 	switch {
@@ -37,7 +37,7 @@ func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server
 		return fail(exitUsage, "untrusted_project", "", fmt.Errorf("the server %q of the project was not allowed", s.Name))
 	}
 	if err := hosts.Trust(machine, s); err != nil && !errors.Is(err, hosts.ErrNoState) {
-		fmt.Fprintf(e.stderr, "warning: the answer cannot be remembered: %s\n", safeLine(err.Error()))
+		fmt.Fprintf(e.stderr, "warning: the answer could not be stored: %s\n", safeLine(err.Error()))
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server
 // where, and values may change what a program does as much as its arguments.
 func trustQuestion(s hosts.Server) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q is a server of the project's own file %s, not of your configuration.\n", s.Name, safeLine(s.File))
+	fmt.Fprintf(&b, "%q is configured in the project's file %s, not in your configuration.\n", s.Name, safeLine(s.File))
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(&b, "  %-9s %s\n", name, safeLine(value))
@@ -72,8 +72,8 @@ func trustQuestion(s hosts.Server) string {
 		line("folder", s.Cwd)
 		table("variables", "=", s.Env)
 		line("env file", s.EnvFile)
-		b.WriteString("It runs with your rights, and gets the variables of this terminal too.\n")
+		b.WriteString("It runs with your permissions and this terminal's environment variables.\n")
 	}
-	fmt.Fprintf(&b, "%s? The answer counts until the entry changes. [y/N] ", verb)
+	fmt.Fprintf(&b, "%s? The answer is valid until the entry changes. [y/N] ", verb)
 	return b.String()
 }

@@ -134,11 +134,11 @@ func (s *session) strayed(err error) {
 	if n == 0 || !s.d.target.isStdio() || err != nil && first != "" && strings.Contains(err.Error(), first) {
 		return
 	}
-	what := "what is no message"
+	what := "what is not a message"
 	if n > 1 {
-		what = fmt.Sprintf("%d lines that are no messages, the first", n)
+		what = fmt.Sprintf("%d lines that are not messages, the first", n)
 	}
-	s.notes.warnf("the server wrote to standard output %s: %s (mcpwire doctor looks closer)", what, first)
+	s.notes.warnf("the server wrote to standard output %s: %s (mcpwire doctor shows more)", what, first)
 }
 
 // errOutput is wrapped by the error for output that could not be written.
@@ -157,7 +157,7 @@ func (s *session) write(text string) error {
 func (s *session) writeJSON(method string) error {
 	text, _ := s.trace.result(method)
 	if text == nil {
-		return fail(exitUnexpected, "failed", "", errors.New("there is no result of "+method))
+		return fail(exitUnexpected, "failed", "", errors.New("no result of "+method))
 	}
 	return s.writeValue(text)
 }

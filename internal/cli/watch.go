@@ -98,9 +98,9 @@ func (f *watchFlags) check(cmd *cobra.Command, e *env) error {
 	}
 	switch {
 	case faces > 1:
-		return usagef("watch: --plain, --json and --web are three ways to watch; choose one")
+		return usagef("watch: --plain, --json and --web exclude each other")
 	case f.web == "" && (f.open || f.allowRemote):
-		return usagef("watch: --open and --allow-remote go with --web")
+		return usagef("watch: --open and --allow-remote need --web")
 	case f.past < allPast:
 		return usagef("watch: --past needs a number of captures, or -1 for all, not %d", f.past)
 	}
@@ -197,7 +197,7 @@ func besideHub(ctx context.Context, hub *watch.Hub, face func(ctx context.Contex
 // watchTerminal shows the hub on the terminal.
 func watchTerminal(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir string) error {
 	if os.Getenv("TERM") == "dumb" {
-		return fail(exitUnexpected, "dumb_terminal", "mcpwire watch --plain prints lines", errors.New("this terminal cannot show more than lines (TERM=dumb)"))
+		return fail(exitUnexpected, "dumb_terminal", "mcpwire watch --plain prints lines", errors.New("this terminal cannot show the view (TERM=dumb)"))
 	}
 	o := &tui.Options{Filter: f.filter, Input: e.stdin, Output: e.stdout, Captures: dir, Tool: "mcpwire " + Version}
 	if os.Getenv("NO_COLOR") != "" {

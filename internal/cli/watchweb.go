@@ -20,7 +20,7 @@ func watchWeb(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir st
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", f.web)
 	if err != nil {
-		return fail(exitUnexpected, "listen", "another ADDR, or --web alone for any port that is free", fmt.Errorf("the page cannot be served: %w", err))
+		return fail(exitUnexpected, "listen", "use another ADDR, or --web alone for any free port", fmt.Errorf("serve the page: %w", err))
 	}
 	address := s.URL(l.Addr())
 	if f.parsed != nil {
@@ -29,15 +29,15 @@ func watchWeb(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir st
 	if _, err := fmt.Fprintln(e.stdout, address); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	fmt.Fprintln(e.stderr, "Open this address in a browser of this machine; whoever has it can read everything. Ctrl+C ends it.")
+	fmt.Fprintln(e.stderr, "Open this address in a browser on this machine. Anyone who has it can read everything. Ctrl+C stops the server.")
 	if f.open {
 		if err := openBrowser(ctx, address); err != nil {
-			fmt.Fprintf(e.stderr, "no browser could be opened: %v\n", err)
+			fmt.Fprintf(e.stderr, "the browser could not be opened: %v\n", err)
 		}
 	}
 	err = s.Serve(ctx, l)
 	if errors.Is(err, httpserve.ErrRemoteAddress) {
-		return fail(exitUnexpected, "remote_address", "give --allow-remote, or listen at 127.0.0.1", fmt.Errorf("other machines reach %s, and what the page shows is private", l.Addr()))
+		return fail(exitUnexpected, "remote_address", "give --allow-remote, or listen at 127.0.0.1", fmt.Errorf("other machines can reach %s, and the page shows private data", l.Addr()))
 	}
 	return err
 }

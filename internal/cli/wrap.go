@@ -70,7 +70,7 @@ func (s *selection) arguments(command string, args []string) error {
 	case s.all && len(args) > 0:
 		return usagef("%s: NAME or --all, not both", command)
 	case !s.all && len(args) == 0:
-		return usageHintf("mcpwire servers lists them", "%s: which server? NAME, HOST:NAME, FILE:NAME or --all", command)
+		return usageHintf("mcpwire servers lists them", "%s: missing the server: NAME, HOST:NAME, FILE:NAME or --all", command)
 	case len(args) > 1:
 		return usagef("%s: unexpected argument %q (one NAME, or --all)", command, args[1])
 	case s.host != "" && s.file != "":
@@ -85,7 +85,7 @@ func (s *selection) arguments(command string, args []string) error {
 func (w *wrapping) run(e *env) error {
 	if w.listen != "" {
 		if w.all {
-			return usagef("wrap: --listen is for one server: a tap has one URL behind it")
+			return usagef("wrap: --listen is for one server: a tap has one URL")
 		}
 		host, port, err := net.SplitHostPort(w.listen)
 		if err != nil || port == "" {
@@ -100,7 +100,7 @@ func (w *wrapping) run(e *env) error {
 	if program == "" {
 		var err error
 		if program, err = ownPath(); err != nil {
-			return fmt.Errorf("find out the path of this program: %w (--command PROGRAM names it)", err)
+			return fmt.Errorf("find the path of this program: %w (--command PROGRAM sets it)", err)
 		}
 	}
 	r := &rewriting{env: e, selection: w.selection, dryRun: w.dryRun, verb: "wrap", done: "wrapped"}
@@ -114,7 +114,7 @@ func (w *wrapping) run(e *env) error {
 	said := ""
 	for _, s := range r.changed {
 		if w.listen != "" && s.IsRemote() {
-			fmt.Fprintf(e.stderr, "mcpwire: the host reaches %s only while this runs: %s\n",
+			fmt.Fprintf(e.stderr, "mcpwire: the host can reach %s only while this runs: %s\n",
 				serverLabel(s), shellText(append(plainArgs("mcpwire", "tap", "--name", s.Name, "--listen", w.listen), newSecretNames().url(s.URL))))
 		}
 		if s.Scope == hosts.ScopeProject && !w.dryRun && s.File != said {
@@ -203,7 +203,7 @@ func (r *rewriting) file(path string, list []hosts.Server) error {
 	}
 	switch _, err := d.Save(); {
 	case errors.Is(err, hosts.ErrChanged):
-		return fail(exitUnexpected, "changed", "something else has written the file just now; try again", err)
+		return fail(exitUnexpected, "changed", "another program changed the file; try again", err)
 	case errors.Is(err, hosts.ErrNoState):
 		return fail(exitUnexpected, "no_state", "set HOME, or MCPWIRE_HOME to a folder", err)
 	case errors.Is(err, inuse.ErrInUse):
@@ -225,7 +225,7 @@ func (r *rewriting) refusal(s hosts.Server, err error) error {
 	if errors.Is(err, hosts.ErrRemote) {
 		const address = "127.0.0.1:9000"
 		tap := shellText(append(plainArgs("mcpwire", "tap", "--listen", address), newSecretNames().url(s.URL)))
-		return fail(exitUsage, "remote", fmt.Sprintf("a host does not start what it reaches by a URL. Run a tap yourself: %s; then %s has the entry go there",
+		return fail(exitUsage, "remote", fmt.Sprintf("a host does not start a server that it reaches by URL. Run a tap yourself: %s; then %s points the entry at it",
 			tap, shellLine("mcpwire", "wrap", r.name, "--listen", address)), fmt.Errorf("%s: %w", serverLabel(s), err))
 	}
 	return fmt.Errorf("%s: %w", serverLabel(s), err)
@@ -249,7 +249,7 @@ func (s *selection) find(e *env, here *hosts.Env, verb string, prefer func(hosts
 			list = slices.DeleteFunc(list, func(c hosts.Server) bool { return !prefer(c) })
 		}
 		if err == nil && len(list) == 0 {
-			fmt.Fprintf(e.stderr, "mcpwire: nothing to %s there\n", verb)
+			fmt.Fprintf(e.stderr, "mcpwire: nothing to %s\n", verb)
 		}
 		return list, err
 	}

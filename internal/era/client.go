@@ -145,7 +145,7 @@ func ReadDiscover(result []byte) (*ServerProfile, error) {
 	}
 	var ok bool
 	if p.Versions, ok = stringArray(versions); !ok {
-		return nil, fmt.Errorf("supportedVersions is no array of strings")
+		return nil, fmt.Errorf("supportedVersions is not an array of strings")
 	}
 	return p, nil
 }
@@ -158,7 +158,7 @@ func ReadInitialize(result []byte) (*ServerProfile, error) {
 	}
 	name, ok := stringValue(version)
 	if !ok {
-		return nil, fmt.Errorf("protocolVersion is no string")
+		return nil, fmt.Errorf("protocolVersion is not a string")
 	}
 	p.Versions = []string{name}
 	return p, nil
@@ -168,7 +168,7 @@ func ReadInitialize(result []byte) (*ServerProfile, error) {
 // member in versions.
 func readServerProfile(result []byte, name string) (p *ServerProfile, versions []byte, err error) {
 	if len(result) == 0 || result[0] != '{' {
-		return nil, nil, fmt.Errorf("the result is no object")
+		return nil, nil, fmt.Errorf("the result is not an object")
 	}
 	p = &ServerProfile{Capabilities: []byte("{}")}
 	members := jsonwire.ObjectMembers(result)

@@ -62,15 +62,15 @@ func TestReadHello(t *testing.T) {
 		{"discover, bare", ReadDiscover, `{"supportedVersions":[]}`, facts{"[]", "", "{}", "", ""}},
 		{"discover, as an old draft has it", ReadDiscover, `{"supportedVersions":["a"],"serverInfo":` + info + `,"capabilities":null,"instructions":5,"_meta":null}`, facts{"[a]", "n", "{}", "", ""}},
 		{"discover, empty", ReadDiscover, `{}`, facts{Err: "supportedVersions is missing"}},
-		{"discover, one version", ReadDiscover, `{"supportedVersions":"a"}`, facts{Err: "no array of strings"}},
-		{"discover, no strings", ReadDiscover, `{"supportedVersions":["a",1]}`, facts{Err: "no array of strings"}},
+		{"discover, one version", ReadDiscover, `{"supportedVersions":"a"}`, facts{Err: "not an array of strings"}},
+		{"discover, no strings", ReadDiscover, `{"supportedVersions":["a",1]}`, facts{Err: "not an array of strings"}},
 		{"discover, another type", ReadDiscover, `{"supportedVersions":["a"],"resultType":"task"}`, facts{Err: `resultType is "task"`}},
 		{"discover, no type", ReadDiscover, `{"supportedVersions":["a"],"resultType":1}`, facts{Err: `resultType is "?"`}},
-		{"discover, no object", ReadDiscover, `["supportedVersions"]`, facts{Err: "no object"}},
+		{"discover, no object", ReadDiscover, `["supportedVersions"]`, facts{Err: "not an object"}},
 		{"initialize", ReadInitialize, `{"protocolVersion":"a","capabilities":{},"serverInfo":` + info + `,"instructions":"i"}`, facts{"[a]", "n", "{}", "i", ""}},
 		{"initialize, without a version", ReadInitialize, `{"capabilities":{}}`, facts{Err: "protocolVersion is missing"}},
-		{"initialize, version of a wrong type", ReadInitialize, `{"protocolVersion":null}`, facts{Err: "protocolVersion is no string"}},
-		{"initialize, nothing", ReadInitialize, ``, facts{Err: "no object"}},
+		{"initialize, version of a wrong type", ReadInitialize, `{"protocolVersion":null}`, facts{Err: "protocolVersion is not a string"}},
+		{"initialize, nothing", ReadInitialize, ``, facts{Err: "not an object"}},
 	} {
 		h, err := tt.read([]byte(tt.result))
 		var got facts

@@ -104,7 +104,7 @@ func trimMeta(v []byte) []byte {
 	return v
 }
 
-var errMultiSelect = errors.New("a field of the form lets the user choose several values, which clients of the revision cannot show")
+var errMultiSelect = errors.New("a form field lets the user select several values, which clients of this revision cannot show")
 
 // checkFormFields returns an error if the form has kinds of fields that the revision does not have.
 func checkFormFields(params []byte, to *Features) error {
@@ -162,7 +162,7 @@ func (r *InputRequest) CheckResponse(response []byte) error {
 		}
 	}
 	if !ok {
-		return fmt.Errorf("no result of %s", r.Method)
+		return fmt.Errorf("an invalid result of %s", r.Method)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func CheckForwarded(frame []byte, m *jsonrpc.Message) error {
 		return err
 	}
 	if m.Kind == jsonrpc.KindNotification && (Of(mcp.LatestRevision).HasMethod(m.Method) || Of(mcp.LatestLegacyRevision).HasMethod(m.Method)) {
-		return &FormError{invalidRequest("%s is a request, and needs an id", m.Method)}
+		return &FormError{invalidRequest("%s is a request and needs an id", m.Method)}
 	}
 	param := NameParam(m.Method)
 	if param == "" {

@@ -30,7 +30,7 @@ func TestCheckForwarded(t *testing.T) {
 		{`{"jsonrpc":"2.0","method":"notifications/x","Id":1}`, `invalid request: member "Id" must be spelled "id"`},
 		{`{"jsonrpc":"2.0","method":"notifications/x","param` + "\u017f" + `":{}}`, "invalid request: member \"param\u017f\" must be spelled \"params\""},
 		{`{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1,"a":2}}`, `invalid params: member "a" appears more than once`},
-		{`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"a"}}`, `invalid request: tools/call is a request, and needs an id`},
+		{`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"a"}}`, `invalid request: tools/call is a request and needs an id`},
 		{`{"jsonrpc":"2.0","id":1,"result":{"action":"accept","action":"decline"}}`, `invalid request: member "action" appears more than once`},
 		{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","data":{"a":0,"a":0}}}`, `invalid request: member "a" appears more than once`},
 	} {

@@ -73,8 +73,8 @@ func AppendHeaderValue(dst []byte, s string) []byte {
 }
 
 var (
-	errHeaderBytes = errors.New("has bytes that are no visible ASCII: encode it")
-	errHeaderText  = errors.New("is Base64 of something that is no UTF-8")
+	errHeaderBytes = errors.New("contains bytes that are not visible ASCII: encode it")
+	errHeaderText  = errors.New("is Base64 of invalid UTF-8")
 )
 
 // DecodeHeaderValue returns the text of a header value. It ignores white space around the value.
@@ -94,7 +94,7 @@ func DecodeHeaderValue(s string) (string, error) {
 	}
 	text, err := base64.StdEncoding.Strict().DecodeString(s[len(headerPrefix) : len(s)-len(headerSuffix)])
 	if err != nil {
-		return "", fmt.Errorf("is not in Base64 with the standard alphabet and padding: %w", err)
+		return "", fmt.Errorf("is not Base64 with the standard alphabet and padding: %w", err)
 	}
 	if !utf8.Valid(text) {
 		return "", errHeaderText

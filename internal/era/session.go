@@ -146,7 +146,7 @@ func (s *Session) metaOf(r *rpc.Request) (*Meta, error) {
 		return nil, invalidParams("params must be an object")
 	}
 	if r.DuplicateParam() {
-		return nil, invalidParams("a member of params stands twice")
+		return nil, invalidParams("a member of params appears twice")
 	}
 	text, ok := r.Param("_meta")
 	if !ok || string(text) == "null" {
@@ -252,7 +252,7 @@ func (s *Session) openLegacy(r *rpc.Request, meta *Meta, st *State) (Request, er
 			return Request{}, invalidRequest("initialize must not be in a batch")
 		}
 		if negotiated {
-			return Request{}, invalidRequest("initialize was answered already; it must be sent once")
+			return Request{}, invalidRequest("initialize was already answered; it must be sent only once")
 		}
 	case string(r.Method) == mcp.MethodPing:
 	case !negotiated && !s.cfg.Lenient:
@@ -271,7 +271,7 @@ func (s *Session) handshakeError(r *rpc.Request, missing string) error {
 	if len(s.modern) > 0 {
 		hint = fmt.Sprintf(", or put %s and %s into params._meta", mcp.MetaProtocolVersion, mcp.MetaClientCapabilities)
 	}
-	return invalidRequest("%s came before the handshake was complete: send %s first%s", clip.String(string(r.Method), 100), missing, hint)
+	return invalidRequest("%s was sent before the handshake was complete: send %s first%s", clip.String(string(r.Method), 100), missing, hint)
 }
 
 // Initialize handles an initialize request that Open has accepted. It returns the features of the
@@ -292,7 +292,7 @@ func (s *Session) negotiate(r *rpc.Request, once bool) (*Features, error) {
 	for {
 		was := s.state.Load()
 		if once && was.negotiated() {
-			return nil, invalidRequest("initialize was answered already; it must be sent once")
+			return nil, invalidRequest("initialize was already answered; it must be sent only once")
 		}
 		next := *st
 		if was != nil {
@@ -476,7 +476,7 @@ func parseMeta(text []byte) *Meta {
 		}
 		if i := m.read(key, members.Value()); i > 0 {
 			if seen[i] && m.problem == "" {
-				m.problem = fmt.Sprintf("member %s of _meta stands twice", key)
+				m.problem = fmt.Sprintf("member %s of _meta appears twice", key)
 			}
 			seen[i] = true
 		}
@@ -542,7 +542,7 @@ func (m *Meta) checkModern(supported []mcp.Revision) string {
 	case !m.hasVersion:
 		return fmt.Sprintf("params._meta[%q] is missing (supported: %v)", mcp.MetaProtocolVersion, supported)
 	case !m.hasCaps:
-		return fmt.Sprintf("params._meta[%q] is missing ({} means none)", mcp.MetaClientCapabilities)
+		return fmt.Sprintf("params._meta[%q] is missing ({} for none)", mcp.MetaClientCapabilities)
 	}
 	return ""
 }

@@ -122,12 +122,12 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		method, params string
 		want           string
 	}{
-		{Config{Revisions: mcp.Revisions()}, fresh, "tools/call", "", "tools/call came before the handshake was complete: send initialize, then notifications/initialized first, or put io.modelcontextprotocol/protocolVersion"},
+		{Config{Revisions: mcp.Revisions()}, fresh, "tools/call", "", "tools/call was sent before the handshake was complete: send initialize, then notifications/initialized first, or put io.modelcontextprotocol/protocolVersion"},
 		{Config{Revisions: mcp.Revisions()[:4]}, fresh, "tools/call", "", "send initialize, then notifications/initialized first ("},
 		{Config{Revisions: mcp.Revisions()}, answered, "tools/call", "", "send notifications/initialized first, or"},
 		{Config{Revisions: mcp.Revisions()[4:]}, fresh, "initialize", `{"protocolVersion":"2025-06-18"}`, "this server has no handshake and speaks [2026-07-28]"},
 		{Config{Revisions: mcp.Revisions()[4:]}, fresh, "tools/list", "", `params._meta["io.modelcontextprotocol/protocolVersion"] is missing (supported: [2026-07-28])`},
-		{Config{Revisions: mcp.Revisions()}, fresh, "tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`, `params._meta["io.modelcontextprotocol/clientCapabilities"] is missing ({} means none)`},
+		{Config{Revisions: mcp.Revisions()}, fresh, "tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`, `params._meta["io.modelcontextprotocol/clientCapabilities"] is missing ({} for none)`},
 	} {
 		_, err := sessionIn(t, tt.state, tt.cfg).Open(request(t, tt.method, tt.params))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -293,9 +293,9 @@ func TestParseMeta(t *testing.T) {
 		{required + `,"io.modelcontextprotocol/clientInfo":[]`, facts{Caps: "{}", Client: ""}},
 		{required + `,"traceparent":"` + parent + `"`, facts{Caps: "{}", Trace: "0af7651916cd43dd8448eb211c80319c"}},
 		{required + `,"traceparent":"nonsense"`, facts{Caps: "{}"}},
-		{required + `,"traceparent":"` + parent + `","traceparent":"` + parent + `"`, facts{Caps: "{}", Trace: "0af7651916cd43dd8448eb211c80319c", Problem: "member traceparent of _meta stands twice"}},
+		{required + `,"traceparent":"` + parent + `","traceparent":"` + parent + `"`, facts{Caps: "{}", Trace: "0af7651916cd43dd8448eb211c80319c", Problem: "member traceparent of _meta appears twice"}},
 		{required + `,"\u0070rogressToken":5`, facts{Caps: "{}", Token: "5"}},
-		{required + `,"progressToken":5,"\u0070rogressToken":6`, facts{Caps: "{}", Token: "6", Problem: "member progressToken of _meta stands twice"}},
+		{required + `,"progressToken":5,"\u0070rogressToken":6`, facts{Caps: "{}", Token: "6", Problem: "member progressToken of _meta appears twice"}},
 		{required + `,"ProgressToken":5,"x":1,"x":2`, facts{Caps: "{}"}},
 		{`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities": { "sampling" : {} } `, facts{Caps: `{ "sampling" : {} }`}},
 		{`"io.modelcontextprotocol/clientCapabilities":{}`, facts{Caps: "{}", Problem: `params._meta["io.modelcontextprotocol/protocolVersion"] is missing (supported: [2026-07-28])`}},

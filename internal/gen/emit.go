@@ -26,7 +26,7 @@ func emit(m *model) (map[string][]byte, error) {
 		var types []*goType
 		for _, name := range file.types {
 			if m.types[name] == nil || seen[name] {
-				return nil, fmt.Errorf("files.go: %s does not exist, or is there twice", name)
+				return nil, fmt.Errorf("files.go: %s is missing or appears twice", name)
 			}
 			seen[name] = true
 			types = append(types, m.types[name])

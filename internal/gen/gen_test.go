@@ -156,7 +156,7 @@ func TestRules(t *testing.T) {
 
 	place := inlineTypes["CompleteResult.completion"]
 	delete(inlineTypes, "CompleteResult.completion")
-	fails("in place", "CompleteResult.completion: a type in place, without a name")
+	fails("in place", "CompleteResult.completion: an inline type without a name")
 	inlineTypes["CompleteResult.completion"] = place
 
 	reason := skipped["JSONValue"]

@@ -157,7 +157,7 @@ func (m *model) unionKind(where string, members []*schema) kind {
 			return kind{form: formRef}
 		}
 	}
-	m.fail("%s: a union that is not known", where)
+	m.fail("%s: unknown union", where)
 	return kind{}
 }
 
@@ -173,7 +173,7 @@ func (m *model) listKind(typ, name string, s *schema) kind {
 	case formBlock:
 		k.form = formBlocks
 	default:
-		m.fail("%s.%s: an array of what is not known", typ, name)
+		m.fail("%s.%s: array of an unknown type", typ, name)
 	}
 	return k
 }

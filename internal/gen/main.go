@@ -22,8 +22,8 @@ import (
 
 func main() {
 	spec := flag.String("spec", "../shared/spec", "folder with a folder for each revision")
-	out := flag.String("out", "mcp", "folder of package mcp; it is left alone if this is empty")
-	shape := flag.String("shape", "", "folder of package internal/era/shape; it is left alone if this is empty")
+	out := flag.String("out", "mcp", "folder of package mcp; if empty, it is not generated")
+	shape := flag.String("shape", "", "folder of package internal/era/shape; if empty, it is not generated")
 	flag.Parse()
 	if err := run(*spec, *out, *shape); err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)

@@ -310,7 +310,7 @@ func (m *model) inline(d *document, typ, name, path string, s *schema) kind {
 		elem, ok = inlineTypes[where]
 	}
 	if !ok {
-		m.fail("%s.%s: a type in place, without a name", typ, name)
+		m.fail("%s.%s: an inline type without a name", typ, name)
 		return kind{form: formRaw}
 	}
 	m.use("inline", where)
@@ -377,7 +377,7 @@ func (m *model) resolve(t *goType) {
 			}
 		case formConst:
 			if err := json.Unmarshal([]byte(f.kind.text), &f.kind.text); err != nil {
-				m.fail("%s: a constant that is no string", where)
+				m.fail("%s: a constant that is not a string", where)
 			}
 		}
 		if allRevisions[where] != "" {
@@ -417,7 +417,7 @@ func (m *model) condition(t *goType, f *field) string {
 	}
 	for r := first; r <= last; r++ {
 		if missing.has(r) {
-			m.fail("%s.%s: comes and goes", t.name, f.name)
+			m.fail("%s.%s: removed and added again", t.name, f.name)
 		}
 	}
 	if len(parts) == 2 && first == last {

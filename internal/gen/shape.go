@@ -230,7 +230,7 @@ func (m *shapeModel) expr(d *document, path string, s *schema) shapeExpr {
 	case s.Const != nil:
 		var text string
 		if json.Unmarshal(s.Const, &text) != nil {
-			m.fail("%s: %s: a constant that is no string", dates[d.rev], path)
+			m.fail("%s: %s: a constant that is not a string", dates[d.rev], path)
 		}
 		return shapeExpr{kind: "Enum", values: []string{text}}
 	case s.Enum != nil:

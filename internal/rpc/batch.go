@@ -91,7 +91,7 @@ func (c *Conn) handleBatch(frame []byte) {
 	}
 	if b.add(c, nil, false) {
 		if err := c.w.put(&b.reply); err != nil {
-			c.log.Debug("answer not sent", "error", err)
+			c.log.Debug("response not sent", "error", err)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (c *Conn) rejectBatch(frame []byte) {
 
 func (c *Conn) handleEntry(b *batch, e *jsonrpc.Entry) {
 	if e.Invalid != nil {
-		c.log.Warn("bad message in batch", "error", e.Invalid, "id", clip.String(e.ID, 100))
+		c.log.Warn("invalid message in batch", "error", e.Invalid, "id", clip.String(e.ID, 100))
 		if e.Kind == jsonrpc.KindResponse || e.Kind == jsonrpc.KindError {
 			c.wokeCaller = c.calls.failMalformed(e.ID, e.Invalid) || c.wokeCaller
 			return

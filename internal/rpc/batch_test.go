@@ -30,7 +30,7 @@ func TestBatch(t *testing.T) {
 		{"responses", "[" + result(1, "{}") + "," + failure(2, 1, "x", "") + "]", ""},
 		{"cancellations", "[" + cancelOf(1) + "]", ""},
 		{"invalid responses", `[{"jsonrpc":"1.0","id":1,"result":1},{"jsonrpc":"2.0","result":1}]`, ""},
-		{"invalid", "[1,{},[]]", "[" + invalid("null", "not an object") + "," + invalid("null", `member jsonrpc is missing (it must be "2.0")`) + "," + invalid("null", "not an object") + "]"},
+		{"invalid", "[1,{},[]]", "[" + invalid("null", "not an object") + "," + invalid("null", `member jsonrpc is missing; it must be "2.0"`) + "," + invalid("null", "not an object") + "]"},
 		{"failing", "[" + request(1, "no such") + "," + request(2, "panic!") + "]", "[" + failure(1, jsonrpc.CodeMethodNotFound, "method not found: no such", "") + "," +
 			failure(2, jsonrpc.CodeInternalError, "internal error", `{"exception":"panic"}`) + "]"},
 		{"panic in Prepare", "[" + request(1, "panic in Prepare") + "," + notification("panic in Prepare") + "]", "[" + failure(1, jsonrpc.CodeInternalError, "internal error", `{"exception":"panic"}`) + "]"},

@@ -110,7 +110,7 @@ func (t *callTable) resolve(m *jsonrpc.Message, log *slog.Logger) bool {
 		p = t.remove(id)
 	}
 	if p == nil {
-		log.Warn("response to no request that is in flight", "id", clip.String(m.ID, 100), "kind", m.Kind.String())
+		log.Warn("response matches no request in flight", "id", clip.String(m.ID, 100), "kind", m.Kind.String())
 		return false
 	}
 	if e := m.Err(); e != nil {
@@ -409,7 +409,7 @@ func (p *Pending) Wait(ctx context.Context) ([]byte, error) {
 	case <-p.done:
 	case <-ctx.Done():
 		if p.Cancel(context.Cause(ctx).Error()) {
-			return nil, fmt.Errorf("call %s: no answer after %v: %w", p.method, time.Since(p.began).Round(time.Millisecond), ctx.Err())
+			return nil, fmt.Errorf("call %s: no response after %v: %w", p.method, time.Since(p.began).Round(time.Millisecond), ctx.Err())
 		}
 		<-p.done // the response was faster
 	}
@@ -481,7 +481,7 @@ func (t *callTable) failTransport(e *jsonrpc.CallError) bool {
 func (t *callTable) failTooLarge(e *jsonrpc.TooLargeError, log *slog.Logger) bool {
 	sent := t.sent()
 	if len(sent) != 1 {
-		log.Warn("an answer was too large to be read, and its id is not known: the call that it belongs to goes on waiting", "calls", len(sent), "limit", e.Limit)
+		log.Warn("a response was too large to read, and its id is unknown: its call keeps waiting", "calls", len(sent), "limit", e.Limit)
 		return false
 	}
 	return t.failTransport(&jsonrpc.CallError{ID: sent[0].ID(), Err: e, Outcome: jsonrpc.OutcomeUnknown})

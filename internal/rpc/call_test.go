@@ -807,7 +807,7 @@ func TestCourier(t *testing.T) {
 }
 
 func TestFate(t *testing.T) {
-	for fate, want := range map[jsonrpc.Outcome]string{jsonrpc.OutcomeUnknown: "no answer: x", jsonrpc.OutcomeUnprocessed: "not carried out: x", jsonrpc.OutcomeRejected: "refused: x", jsonrpc.OutcomeDenied: "denied: x"} {
+	for fate, want := range map[jsonrpc.Outcome]string{jsonrpc.OutcomeUnknown: "no answer: x", jsonrpc.OutcomeUnprocessed: "not executed: x", jsonrpc.OutcomeRejected: "refused: x", jsonrpc.OutcomeDenied: "denied: x"} {
 		if got := (&jsonrpc.CallError{Outcome: fate, Err: errors.New("x")}).Error(); got != want {
 			t.Errorf("%d: %q, want %q", fate, got, want)
 		}

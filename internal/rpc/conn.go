@@ -339,10 +339,10 @@ func (c *Conn) waitTimeout(d time.Duration) {
 		return
 	}
 	if c.hasLeader.Load() {
-		c.log.Error("the transport was closed but its reader does not return, and is left behind")
+		c.log.Error("the transport was closed, but its reader did not return: its goroutine leaks")
 	}
 	if methods := c.inFlight.methods(); len(methods) > 0 {
-		c.log.Error("handlers ignore that their context has ended, and are left behind", "methods", methods)
+		c.log.Error("handlers ignore the end of their context: their goroutines leak", "methods", methods)
 	}
 }
 
@@ -456,7 +456,7 @@ func CancelReason(n *jsonrpc.Message, member string) string {
 // ShuttingDown returns the error for a request that was not finished within d of a shutdown. The
 // request may have taken effect.
 func ShuttingDown(d time.Duration) *jsonrpc.Error {
-	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "shutting down: the request was not finished within %v", d)
+	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "shutting down: the request did not finish within %v", d)
 }
 
 // An abortedRequest is a request that was cut off.
@@ -494,7 +494,7 @@ func (c *Conn) abortRequests() int {
 
 func (c *Conn) postResponse(frame []byte) {
 	if err := c.w.post(&frame); err != nil {
-		c.log.Debug("answer not sent", "error", err)
+		c.log.Debug("response not sent", "error", err)
 	}
 }
 

@@ -384,7 +384,7 @@ type Deferred struct {
 	ctx  *Context
 }
 
-func (*Deferred) Error() string { return "the request stands" }
+func (*Deferred) Error() string { return "the request is still valid" }
 
 // bind takes from r what outlives Deliver.
 func (d *Deferred) bind(r *Request) {

@@ -91,7 +91,7 @@ func TestAnswers(t *testing.T) {
 		{"invalid with an id", `{"jsonrpc":"2.0","id":"x"}`, failure(`"x"`, jsonrpc.CodeInvalidRequest, "invalid request: member method is missing", "")},
 		{"invalid notification", `{"jsonrpc":"1.0","method":"echo"}`, failure("null", jsonrpc.CodeInvalidRequest, `invalid request: jsonrpc must be "2.0"`, "")},
 		{"id null", request("null", "echo"), failure("null", jsonrpc.CodeInvalidRequest, "invalid request: id must be a string or an integer, not null", "")},
-		{"id twice", `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`, failure("null", jsonrpc.CodeInvalidRequest, "invalid request: member id stands twice", "")},
+		{"id twice", `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`, failure("null", jsonrpc.CodeInvalidRequest, "invalid request: member id appears twice", "")},
 		{"invalid response", `{"jsonrpc":"2.0","id":1,"result":1,"error":1}`, ""},
 		{"invalid response without id", `{"jsonrpc":"2.0","result":1}`, ""},
 	}
@@ -357,7 +357,7 @@ func TestBadFrames(t *testing.T) {
 		{"oversize block", block(ping) + block(strings.Repeat("x", 200000)) + block(ping), true, []string{pong, tooLarge, pong}},
 		{"bad header", "Content-Length: -1\r\n\r\n" + block(ping), true, []string{broken(`bad frame header: Content-Length "-1" is not a length in bytes`), pong}},
 		{"empty body", block("") + block(ping), true, []string{parseFailure(""), pong}},
-		{"cut off", block(ping) + block(ping)[:30], true, []string{pong, broken("the input ended within a frame: Content-Length is larger than what followed")}},
+		{"cut off", block(ping) + block(ping)[:30], true, []string{pong, broken("the input ended within a frame: Content-Length is larger than the body")}},
 	}
 	for _, test := range tests {
 		for _, foreign := range []bool{false, true} {

@@ -245,7 +245,7 @@ func (c *Conn) complete(r *Request) *Request {
 	}
 	if mayRespond && len(*reply) > 0 {
 		if err := c.w.send(reply, nil); err != nil {
-			c.log.Debug("answer not sent", "error", err)
+			c.log.Debug("response not sent", "error", err)
 			sent = false
 		}
 	}
@@ -330,7 +330,7 @@ func (c *Conn) handleNotification(r *Request, whole bool) {
 		return
 	}
 	if t.queuedBytes+r.size > c.opts.MaxQueueBytes && len(t.notifications) > 0 {
-		c.log.Warn("notification dropped: too many are waiting", "method", clip.String(r.Method, 100))
+		c.log.Warn("notification dropped: too many are queued", "method", clip.String(r.Method, 100))
 		r.release()
 		return
 	}
@@ -395,7 +395,7 @@ func (c *Conn) rejectMessage(m *jsonrpc.Message, err error) {
 	if !errors.As(err, &e) {
 		return
 	}
-	c.log.Warn("bad message", "error", e, "id", clip.String(m.ID, 100))
+	c.log.Warn("invalid message", "error", e, "id", clip.String(m.ID, 100))
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
 		c.wokeCaller = c.calls.failMalformed(m.ID, e) || c.wokeCaller
 		return
@@ -416,7 +416,7 @@ func (c *Conn) respondError(id jsonrpc.ID, e *jsonrpc.Error) {
 	}
 	buf = c.src.FinishFrame(buf, 0)
 	if err := c.w.put(&buf); err != nil {
-		c.log.Debug("answer not sent", "error", err)
+		c.log.Debug("response not sent", "error", err)
 	}
 }
 

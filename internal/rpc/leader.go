@@ -147,7 +147,7 @@ func (c *Conn) handleReadError(err error) bool {
 	if !ok {
 		return false
 	}
-	c.log.Warn("bad frame", "error", bad)
+	c.log.Warn("invalid frame", "error", bad)
 	large, ok := errors.AsType[*jsonrpc.TooLargeError](err)
 	switch {
 	case !ok:
@@ -200,7 +200,7 @@ func (c *Conn) handleRequest(r *Request, frame []byte, turn *uint64) bool {
 	case cost == Immediate:
 		r.respond()
 		if err := c.w.put(&r.reply); err != nil {
-			c.log.Debug("answer not sent", "error", err)
+			c.log.Debug("response not sent", "error", err)
 		}
 		return true
 	case cost != nil && !c.opts.Goroutines && len(frame) <= maxInline && cost.fast():
@@ -215,7 +215,7 @@ func (c *Conn) dropRequest(r *Request) bool {
 	if !c.has(policyDropRequests) {
 		return false
 	}
-	c.log.Warn("request dropped: the peer may not send any", "id", clip.String(r.ID, 100), "method", clip.String(r.Method, 100))
+	c.log.Warn("request dropped: the peer must not send requests", "id", clip.String(r.ID, 100), "method", clip.String(r.Method, 100))
 	return true
 }
 
@@ -239,7 +239,7 @@ func (c *Conn) runInline(r *Request, cost *CostEstimate, size int, turn *uint64)
 		return false
 	}
 	if err := c.w.put(&r.reply); err != nil {
-		c.log.Debug("answer not sent", "error", err)
+		c.log.Debug("response not sent", "error", err)
 		if r.onUnsent != nil {
 			r.onUnsent()
 		}

@@ -52,7 +52,7 @@ func (r *Ring) Replace(secrets ...[]byte) error {
 			return fmt.Errorf("seal: secret %d: %w", i, err)
 		}
 		if findKey(keys, k.id[:]) != nil {
-			return fmt.Errorf("seal: secret %d: it is in the ring twice", i)
+			return fmt.Errorf("seal: secret %d: duplicate", i)
 		}
 		keys = append(keys, k)
 	}
@@ -60,11 +60,11 @@ func (r *Ring) Replace(secrets ...[]byte) error {
 	return nil
 }
 
-var errNotRandom = errors.New("all its bytes are the same: use random ones")
+var errNotRandom = errors.New("all its bytes are the same: use random bytes")
 
 func newKey(secret []byte) (key, error) {
 	if len(secret) < MinSecret {
-		return key{}, fmt.Errorf("%d bytes: it needs %d random ones", len(secret), MinSecret)
+		return key{}, fmt.Errorf("%d bytes: use %d random bytes", len(secret), MinSecret)
 	}
 	if len(bytes.Trim(secret, string(secret[:1]))) == 0 {
 		return key{}, errNotRandom

@@ -508,8 +508,8 @@ func gapText(g *capture.Gap) string {
 	}
 	why := map[string]string{
 		capture.GapQueue: "recorded faster than written", capture.GapWrite: "writing failed", capture.GapLimit: "the line is too long",
-		capture.GapUnwatched: "nobody watched",
-		capture.GapMalformed: "the line is no event", capture.GapTruncated: "the capture breaks off here",
+		capture.GapUnwatched: "not recorded",
+		capture.GapMalformed: "the line is not an event", capture.GapTruncated: "the capture ends unexpectedly here",
 	}[g.Why]
 	if why == "" {
 		why = clip.String(g.Why, maxName)

@@ -119,10 +119,10 @@ func TestModel(t *testing.T) {
 6 s2c 0/0 msg {"jsonrpc":"2.0","id":3,"error":{"code":-32601,"message":"Method not found"}}
 7 s2c 0/0 msg {"jsonrpc":"2.0","id":9,"result":{}}`, `
 1 request iserror: called a: the tool failed: no\x1b[31m, 100 B, 5.0 ms
-2 request pending: called b: no answer yet
+2 request pending: called b: no response yet
 3 request error: sent nosuch: error -32601 Method not found, 6.0 ms
-4 request pending: read file:///x: no answer yet
-7 response: answered 9 to no request that is known: {"jsonrpc":"2.0","id":9,"result":{}}
+4 request pending: read file:///x: no response yet
+7 response: answered 9 to no known request: {"jsonrpc":"2.0","id":9,"result":{}}
 `},
 		{"handshake, process, stray output", `
 0 - 0/0 start node s.js
@@ -159,7 +159,7 @@ func TestModel(t *testing.T) {
 1 request ok: called book: 0 contents, 48 B, 2.3 s (server 300 ms, client 2.0 s)
   2 progress: progress 1/2: half
   3 log: log info: well
-  4 request ok: asked the user Which day?: 80 B, 2.0 s
+  4 request ok: requested input: Which day?: 80 B, 2.0 s
   7 progress: progress 2
 8 notification: tools/list_changed
 `},
@@ -186,7 +186,7 @@ func TestModel(t *testing.T) {
   6 request input_required: called book again: needs input, 20 ms
   8 request ok: called book again: 1 content, 99 B, 30 ms
 2 request input_required: called book: needs input, 2 rounds in 1.0 s (server 10 ms, client 990 ms)
-  5 request pending: called book again: no answer yet
+  5 request pending: called book again: no response yet
 `},
 		{"rounds, by params", `
 0 c2s 0/0 msg {"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p","arguments":{"x":"1"},` + modernMeta + `}}
@@ -199,7 +199,7 @@ func TestModel(t *testing.T) {
 1 request input_required: got prompt p: needs input, 2 inputs, 1.0 ms
 2 request ok: got prompt p: 0 messages, 163 B, 2 rounds in 3.0 ms (server 2.0 ms, client 1.0 ms)
   5 request ok: got prompt p again: 0 messages, 73 B, 1.0 ms
-7 request pending: got prompt p: no answer yet
+7 request pending: got prompt p: no response yet
 `},
 		{"task of the extension", `
 0 c2s 0/0 msg {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"long",` + modernMeta + `}}
@@ -211,10 +211,10 @@ func TestModel(t *testing.T) {
 2005 s2c 0/0 msg {"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","taskId":"t1","status":"completed","result":{"content":[{"type":"text","text":"x"}],"isError":true}}}
 2010 c2s 0/0 msg {"jsonrpc":"2.0","id":4,"method":"tasks/get","params":{"taskId":"other",` + modernMeta + `}}`, `
 1 request iserror: called long: the tool failed: x, 135 B, 5.0 ms, task t1 completed after 2 polls and 2.0 s
-  3 request ok: asked for task t1: 92 B, 1.0 ms
+  3 request ok: polled task t1: 92 B, 1.0 ms
   5 notification: tasks t1: input_required
-  6 request ok: asked for task t1: 159 B, 5.0 ms
-8 request pending: asked for task other: no answer yet
+  6 request ok: polled task t1: 159 B, 5.0 ms
+8 request pending: polled task other: no response yet
 `},
 		{"task of 2025-11-25", `
 0 c2s 0/0 msg {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"long","task":{"ttl":1}}}
@@ -225,9 +225,9 @@ func TestModel(t *testing.T) {
 9 c2s 0/0 msg {"jsonrpc":"2.0","id":2,"method":"tasks/result","params":{"taskId":"t1"}}
 10 s2c 0/0 msg {"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"x"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`, `
 1 request ok: called long: 1 content, 77 B, 5.0 ms, task t1 completed after 1 poll and 8.0 ms
-  3 request ok: asked the user ?: 54 B, 1.0 ms
+  3 request ok: requested input: ?: 54 B, 1.0 ms
   5 notification: tasks/status t1: completed
-  6 request ok: asked for the result of task t1: 1 content, 139 B, 1.0 ms
+  6 request ok: requested the result of task t1: 1 content, 139 B, 1.0 ms
 `},
 		{"batch", `
 0 c2s 0/0 msg [{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":2,"method":"tools/list"}]
@@ -238,9 +238,9 @@ func TestModel(t *testing.T) {
 1 request ok: pinged: 57 B, 1.0 ms
 1 notification: initialized
 1 request ok: listed tools: 1 tool and more, 57 B, 1.0 ms
-3 invalid: sent what is no message: []
-4 invalid: sent what is no message: {"id":1}
-5 invalid: sent what is no message: nonsense
+3 invalid: sent what is not a message: []
+4 invalid: sent what is not a message: {"id":1}
+5 invalid: sent what is not a message: nonsense
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -318,9 +318,9 @@ func TestHTTP(t *testing.T) {
 91 c2s 1/9 body not json`)
 	want := `
 2 request ok: called a: 36 B, 9.0 ms (server 8.0 ms, client 1.0 ms)
-  4 sse: event of the stream: : keepalive
+  4 sse: stream event: : keepalive
   5 log: log info: {"x":1}
-  6 request ok: asked the model: 38 B, 1.0 ms
+  6 request ok: requested sampling: 38 B, 1.0 ms
 13 http pending: GET /mcp: HTTP 200, stream, 1 event
   15 notification: tools/list_changed
 17 request http: listed tools: HTTP 401, 1.0 ms

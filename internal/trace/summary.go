@@ -29,9 +29,9 @@ func rowSummary(r *Row) string {
 	case Notification, Progress, Log:
 		return joinNonEmpty(" ", notificationVerb(r), joinNonEmpty(": ", Escape(r.Target), Escape(r.Excerpt)))
 	case Response:
-		return joinNonEmpty(" ", "answered", Escape(r.ID), "to no request that is known:", Escape(r.Excerpt))
+		return joinNonEmpty(" ", "answered", Escape(r.ID), "to no known request:", Escape(r.Excerpt))
 	case Invalid:
-		return joinNonEmpty(" ", "sent what is no message:", Escape(r.Excerpt))
+		return joinNonEmpty(" ", "sent what is not a message:", Escape(r.Excerpt))
 	case Stdout:
 		return joinNonEmpty(" ", "stray output:", Escape(r.Excerpt))
 	case Stderr, Note:
@@ -48,7 +48,7 @@ func rowSummary(r *Row) string {
 	case HTTP:
 		return httpSummary(r)
 	case SSE:
-		return joinNonEmpty(" ", "event of the stream:", Escape(r.Excerpt))
+		return joinNonEmpty(" ", "stream event:", Escape(r.Excerpt))
 	case Translate:
 		return joinNonEmpty(" ", "translated:", Escape(r.Excerpt))
 	}
@@ -107,9 +107,9 @@ func methodVerb(method string) string {
 	case mcp.MethodSetLevel:
 		return "set the log level to"
 	case mcp.MethodDiscover:
-		return "asked who is there"
+		return "discovered the server"
 	case mcp.MethodSubscriptionsListen:
-		return "listens for changes"
+		return "subscribed to changes"
 	case mcp.MethodToolsList:
 		return "listed tools"
 	case mcp.MethodToolsCall:
@@ -131,9 +131,9 @@ func methodVerb(method string) string {
 	case mcp.MethodComplete:
 		return "completed for"
 	case mcp.MethodTasksGet:
-		return "asked for task"
+		return "polled task"
 	case mcp.MethodTasksResult:
-		return "asked for the result of task"
+		return "requested the result of task"
 	case mcp.MethodTasksList:
 		return "listed tasks"
 	case mcp.MethodTasksCancel:
@@ -141,11 +141,11 @@ func methodVerb(method string) string {
 	case mcp.MethodTasksUpdate:
 		return "updated task"
 	case mcp.MethodElicit:
-		return "asked the user"
+		return "requested input:"
 	case mcp.MethodCreateMessage:
-		return "asked the model"
+		return "requested sampling"
 	case mcp.MethodRootsList:
-		return "asked for roots"
+		return "requested roots"
 	}
 	return ""
 }
@@ -171,9 +171,9 @@ func outcomeText(r *Row) string {
 		if r.IsStream() {
 			return joinNonEmpty(", ", "open", streamText(r))
 		}
-		return "no answer yet"
+		return "no response yet"
 	case Unanswered:
-		return joinNonEmpty(", ", "no answer", endText(r))
+		return joinNonEmpty(", ", "no response", endText(r))
 	case Canceled:
 		return joinNonEmpty(", ", "cancelled", endText(r))
 	case Failed:
@@ -224,7 +224,7 @@ func countText(f *ResultInfo) string {
 	}
 	s := plural.Of(f.Count, what)
 	if f.Structured {
-		s += " with structure"
+		s += " with structured content"
 	}
 	if f.HasMore {
 		s += " and more"

@@ -166,8 +166,8 @@ func TestBridgeNobodyLogsIn(t *testing.T) {
 				return nil
 			})
 			for i, err := range errs {
-				if err == nil || !strings.Contains(err.Error(), "the user has to log in") {
-					t.Errorf("host %d: got %v, want that the user has to log in\n%s", i, err, hosts[i].log.String())
+				if err == nil || !strings.Contains(err.Error(), "the user must log in") {
+					t.Errorf("host %d: got %v, want that the user must log in\n%s", i, err, hosts[i].log.String())
 				}
 			}
 			if n := d.opened(); n != 1 {
@@ -235,7 +235,7 @@ func checkReady(t *testing.T, revision mcp.Revision, flags ...string) {
 	at := h.listen()
 	for range 3 {
 		status, text := readyz(t, at)
-		if status != http.StatusServiceUnavailable || !strings.Contains(text, "the user has to log in, and is not asked because of this") {
+		if status != http.StatusServiceUnavailable || !strings.Contains(text, "the user must log in, but this request must not start a login") {
 			t.Errorf("got status %d, %s", status, text)
 		}
 	}
@@ -261,7 +261,7 @@ func checkReady(t *testing.T, revision mcp.Revision, flags ...string) {
 	d.site.issuer.revoke(t, d.token(), me.ClientID, "")
 	eventually(t, "it is seen that the login does not count any more", func() bool {
 		status, text := readyz(t, at)
-		return status == http.StatusServiceUnavailable && strings.Contains(text, "the user has to log in, and is not asked because of this")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "the user must log in, but this request must not start a login")
 	})
 	if n := d.opened(); n != 1 || len(h.asks()) != 1 {
 		t.Errorf("the browser opened %d times, want once\n%s", n, h.log.String())

@@ -199,7 +199,7 @@ func accessToken(t *testing.T, r reply) string {
 		AccessToken string `json:"access_token"`
 	}
 	if err := json.Unmarshal([]byte(r.body), &answer); err != nil || answer.AccessToken == "" {
-		t.Fatalf("the token endpoint answers with status %d: %s", r.status, r.body)
+		t.Fatalf("the token endpoint responds with status %d: %s", r.status, r.body)
 	}
 	return answer.AccessToken
 }
@@ -261,7 +261,7 @@ func node(t *testing.T, major int) string {
 	}
 	if _, err := os.Stat(path); err != nil {
 		if path, err = exec.LookPath("node"); err != nil {
-			missing(t, "there is no Node.js: %v", err)
+			missing(t, "Node.js is missing: %v", err)
 		}
 	}
 	version, err := exec.Command(path, "--version").Output()

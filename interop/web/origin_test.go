@@ -149,7 +149,7 @@ func (e *endpoint) checkRefused(t *testing.T, got map[string]outcome, name, orig
 	}
 	for _, v := range came {
 		if v.status != http.StatusForbidden {
-			t.Errorf("%s: a request was answered with status %d: %+v", name, v.status, v)
+			t.Errorf("%s: a request was responded with status %d: %+v", name, v.status, v)
 		}
 	}
 	if n := e.runs.Load(); n != 0 {
@@ -199,7 +199,7 @@ func TestRefusedOrigin(t *testing.T) {
 					})) >= want["POST text/plain"]
 			})
 			for _, v := range e.visits(func(v visit) bool { return v.status != http.StatusForbidden }) {
-				t.Errorf("a request was answered with status %d: %+v", v.status, v)
+				t.Errorf("a request was responded with status %d: %+v", v.status, v)
 			}
 			if n := e.runs.Load(); n != 0 {
 				t.Errorf("%d tools ran", n)

@@ -65,9 +65,9 @@ func schemaError(err error) error {
 	case errors.As(err, &pattern):
 		return fmt.Errorf("pattern %q: %w", clip.String(pattern.Regex, maxShown), pattern.Err)
 	case errors.As(err, &pointer):
-		return fmt.Errorf("$ref to %s: there is nothing", clip.String(strings.TrimPrefix(pointer.URL, location), maxShown))
+		return fmt.Errorf("$ref to %s: not found", clip.String(strings.TrimPrefix(pointer.URL, location), maxShown))
 	case errors.As(err, &anchor):
-		return fmt.Errorf("$ref to %s: there is no such anchor", clip.String(strings.TrimPrefix(anchor.Reference, location), maxShown))
+		return fmt.Errorf("$ref to %s: anchor not found", clip.String(strings.TrimPrefix(anchor.Reference, location), maxShown))
 	case errors.As(err, &twice):
 		return fmt.Errorf("$anchor %q is defined twice", clip.String(twice.Anchor, maxShown))
 	}

@@ -23,7 +23,7 @@ type input struct {
 func main() {
 	addr := flag.String("http", "", "`ADDRESS` to serve HTTP at")
 	stream := flag.Bool("sse", false, "answer with event streams")
-	stateless := flag.Bool("stateless", false, "keep no sessions, as the modern era needs it")
+	stateless := flag.Bool("stateless", false, "keep no sessions, as the modern era requires")
 	flag.Parse()
 	server := mcp.NewServer(&mcp.Implementation{Name: "gosdk", Version: "1.0.0"}, nil)
 	tool := &mcp.Tool{Name: "echo", Description: "Returns the text it was given."}

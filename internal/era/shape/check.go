@@ -91,7 +91,7 @@ func (c *checker) method(msg *message, m Message) bool {
 	switch {
 	case senders.has(c.rev):
 	case msg.input.has(c.rev):
-		c.report(nil, NotInRevision, "", msg.name+" is not a request of "+c.rev.String()+": there it is part of a result that is input_required")
+		c.report(nil, NotInRevision, "", msg.name+" is not a request of "+c.rev.String()+": there it is part of an input_required result")
 	default:
 		c.report(nil, NotInRevision, "", c.rev.String()+" has no "+msg.name+": it is of "+revisionList(senders.list()))
 	}
@@ -104,13 +104,13 @@ func (c *checker) method(msg *message, m Message) bool {
 		if msg.notification {
 			is, not = "a notification", "a request with an id"
 		}
-		c.report(nil, WrongKind, "", msg.name+" is "+is+", and was sent as "+not)
+		c.report(nil, WrongKind, "", msg.name+" is "+is+", but was sent as "+not)
 	}
 	switch {
 	case m.Dir == ToServer && !msg.client.has(c.rev):
-		c.report(nil, WrongDirection, "", msg.name+" is sent by servers, and a client sent it")
+		c.report(nil, WrongDirection, "", msg.name+" is for servers, but a client sent it")
 	case m.Dir == ToClient && !msg.server.has(c.rev):
-		c.report(nil, WrongDirection, "", msg.name+" is sent by clients, and a server sent it")
+		c.report(nil, WrongDirection, "", msg.name+" is for clients, but a server sent it")
 	}
 	return true
 }
@@ -124,7 +124,7 @@ func (c *checker) params(msg *message, body []byte) {
 	typ := defs[exprs[e].ref].name
 	if body == nil {
 		if !msg.bare.has(c.rev) {
-			c.report(nil, Missing, typ, `"params" is missing: `+msg.name+" needs it")
+			c.report(nil, Missing, typ, `"params" is missing: `+msg.name+" requires it")
 		}
 		return
 	}
@@ -176,7 +176,7 @@ func (c *checker) result(msg *message, body []byte) {
 	n, _ := defIndex(name)
 	c.definition(body, n, nil)
 	if name == "InputRequiredResult" && isObject(body) && member(body, "inputRequests") == nil && member(body, "requestState") == nil {
-		c.report(nil, Missing, name, `"inputRequests" and "requestState" are missing: `+name+" needs one of them")
+		c.report(nil, Missing, name, `"inputRequests" and "requestState" are missing: `+name+" requires one of them")
 	}
 }
 
@@ -204,7 +204,7 @@ func (c *checker) errorObject(body []byte) {
 		case data != nil:
 			c.value(data, f.data, &path{key: "data", named: true}, f.name)
 		case f.need:
-			c.report(nil, Missing, f.name, `"data" is missing: error `+strconv.Itoa(code)+" needs it")
+			c.report(nil, Missing, f.name, `"data" is missing: error `+strconv.Itoa(code)+" requires it")
 		}
 	}
 }
@@ -330,7 +330,7 @@ func (c *checker) definition(text []byte, n int, at *path) {
 		return
 	}
 	if !isObject(text) {
-		c.report(at, WrongType, t.name, c.subject(at)+c.verb(at)+kindText(text)+", and must be an object: "+t.name)
+		c.report(at, WrongType, t.name, c.subject(at)+c.verb(at)+kindText(text)+", but must be an object: "+t.name)
 		return
 	}
 	var seen uint64
@@ -342,7 +342,7 @@ func (c *checker) definition(text []byte, n int, at *path) {
 		}
 		here := &path{parent: at, key: t.fields[i].name, named: true}
 		if seen&(1<<i) != 0 {
-			c.report(here, Duplicate, t.name, strconv.Quote(here.key)+" stands twice")
+			c.report(here, Duplicate, t.name, strconv.Quote(here.key)+" appears twice")
 			continue
 		}
 		seen |= 1 << i
@@ -390,13 +390,13 @@ func (c *checker) verb(at *path) string {
 func (c *checker) neededBy(at *path, typ string) string {
 	switch {
 	case at == nil && strings.HasPrefix(c.bodyName, "params"):
-		return c.bodyName + " need it"
+		return c.bodyName + " require it"
 	case at == nil:
-		return c.bodyName + " needs it"
+		return c.bodyName + " requires it"
 	case typ == "RequestMetaObject":
-		return "_meta of every request needs it"
+		return "_meta of every request requires it"
 	}
-	return typ + " needs it"
+	return typ + " requires it"
 }
 
 func (c *checker) wrongType(text []byte, e *expr, at *path, typ string) {
@@ -404,7 +404,7 @@ func (c *checker) wrongType(text []byte, e *expr, at *path, typ string) {
 	if e.kind == KindInteger && jsonKind(text) == KindNumber {
 		is = "a number with a fraction"
 	}
-	c.report(at, WrongType, typ, c.subject(at)+c.verb(at)+is+", and must be "+describe(e))
+	c.report(at, WrongType, typ, c.subject(at)+c.verb(at)+is+", but must be "+describe(e))
 }
 
 // allows reports if the expression allows the JSON type of the text. It does not handle unions and
@@ -446,16 +446,16 @@ func (c *checker) bounds(text []byte, e *expr, at *path, typ string) {
 	}
 	switch {
 	case e.low && v < float64(e.min) && !e.high:
-		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip(string(text), 40)+", and must be at least "+strconv.Itoa(int(e.min)))
+		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip(string(text), 40)+", but must be at least "+strconv.Itoa(int(e.min)))
 	case e.low && v < float64(e.min), e.high && v > float64(e.max):
-		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip(string(text), 40)+", and must be from "+strconv.Itoa(int(e.min))+" to "+strconv.Itoa(int(e.max)))
+		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip(string(text), 40)+", but must be from "+strconv.Itoa(int(e.min))+" to "+strconv.Itoa(int(e.max)))
 	}
 }
 
 func (c *checker) enum(text []byte, values []string, at *path, typ string) {
 	raw := text[1 : len(text)-1]
 	if !slices.ContainsFunc(values, func(v string) bool { return jsonwire.RawEqual(raw, v) }) {
-		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+quote(jsonwire.UnquoteString(raw))+", and must be "+quotedWords(values))
+		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+quote(jsonwire.UnquoteString(raw))+", but must be "+quotedWords(values))
 	}
 }
 
@@ -538,7 +538,7 @@ func (c *checker) tagged(text []byte, e *expr, fitting []uint16, at *path, typ s
 	tag := member(text, e.tag)
 	here := &path{parent: at, key: e.tag, named: true}
 	if tag != nil && jsonKind(tag) != KindString {
-		c.report(here, WrongType, typ, strconv.Quote(e.tag)+" is "+kindText(tag)+", and must be a string")
+		c.report(here, WrongType, typ, strconv.Quote(e.tag)+" is "+kindText(tag)+", but must be a string")
 		return
 	}
 	var known []string
@@ -562,7 +562,7 @@ func (c *checker) tagged(text []byte, e *expr, fitting []uint16, at *path, typ s
 	if e.tag == "method" && lookup(value) == nil {
 		return // of an extension
 	}
-	is, must := strconv.Quote(e.tag)+" is "+quote(value), ", and must be "+quotedWords(known)
+	is, must := strconv.Quote(e.tag)+" is "+quote(value), ", but must be "+quotedWords(known)
 	if has := c.otherRevisions(e, value); has != 0 {
 		c.report(here, NotInRevision, typ, is+", which is of "+revisionList(has.list())+must+" in "+c.rev.String())
 		if n := len(c.findings); c.findings[n-1].Code == NotInRevision {
@@ -671,7 +671,7 @@ func (c *checker) format(text []byte, format string, at *path, typ string) {
 	}
 	switch {
 	case format == "uri" && !isURI(raw):
-		c.report(at, BadFormat, typ, c.subject(at)+c.verb(at)+quote(string(raw[:min(len(raw), 2*maxToken)]))+", and must be a URI: a scheme, a colon, and no spaces")
+		c.report(at, BadFormat, typ, c.subject(at)+c.verb(at)+quote(string(raw[:min(len(raw), 2*maxToken)]))+", but must be a URI: a scheme, a colon, and no spaces")
 	case format == "byte" && !isBase64(raw):
 		c.report(at, BadFormat, typ, c.subject(at)+" must be base64 in the standard alphabet, with padding")
 	}

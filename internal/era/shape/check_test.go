@@ -109,63 +109,63 @@ func TestProblems(t *testing.T) {
 		m    shape.Message
 		want []string
 	}{
-		{"missing", r3, request("tools/call", `{}`), []string{` missing CallToolRequestParams: "name" is missing: params of tools/call need it`}},
-		{"no params", r5, request("tools/list", ``), []string{` missing PaginatedRequestParams: "params" is missing: tools/list needs it`}},
+		{"missing", r3, request("tools/call", `{}`), []string{` missing CallToolRequestParams: "name" is missing: params of tools/call require it`}},
+		{"no params", r5, request("tools/list", ``), []string{` missing PaginatedRequestParams: "params" is missing: tools/list requires it`}},
 		{"no metadata", r5, request("tools/list", `{"_meta":{"progressToken":null}}`), []string{
-			`/_meta/progressToken wrong-type ProgressToken: "progressToken" is null, and must be a string or an integer`,
-			`/_meta missing RequestMetaObject: "io.modelcontextprotocol/protocolVersion" is missing: _meta of every request needs it`,
-			`/_meta missing RequestMetaObject: "io.modelcontextprotocol/clientCapabilities" is missing: _meta of every request needs it`}},
-		{"params in a list", r3, request("tools/call", `[1]`), []string{` wrong-type CallToolRequestParams: params of tools/call are an array, and must be an object: CallToolRequestParams`}},
-		{"params null", r3, request("tools/list", `null`), []string{` wrong-type PaginatedRequestParams: params of tools/list are null, and must be an object: PaginatedRequestParams`}},
+			`/_meta/progressToken wrong-type ProgressToken: "progressToken" is null, but must be a string or an integer`,
+			`/_meta missing RequestMetaObject: "io.modelcontextprotocol/protocolVersion" is missing: _meta of every request requires it`,
+			`/_meta missing RequestMetaObject: "io.modelcontextprotocol/clientCapabilities" is missing: _meta of every request requires it`}},
+		{"params in a list", r3, request("tools/call", `[1]`), []string{` wrong-type CallToolRequestParams: params of tools/call are an array, but must be an object: CallToolRequestParams`}},
+		{"params null", r3, request("tools/list", `null`), []string{` wrong-type PaginatedRequestParams: params of tools/list are null, but must be an object: PaginatedRequestParams`}},
 		{"deep", r3, result("tools/list", `{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":5,"inputSchema":{"type":"array"}}]}`), []string{
-			`/tools/1/name wrong-type Tool: "name" is a number, and must be a string`,
-			`/tools/1/inputSchema/type bad-value Tool.inputSchema: "type" is "array", and must be "object"`}},
+			`/tools/1/name wrong-type Tool: "name" is a number, but must be a string`,
+			`/tools/1/inputSchema/type bad-value Tool.inputSchema: "type" is "array", but must be "object"`}},
 		{"element", r3, result("completion/complete", `{"completion":{"values":["a",1]}}`), []string{
-			`/completion/values/1 wrong-type CompleteResult.completion: element 1 of "values" is a number, and must be a string`}},
+			`/completion/values/1 wrong-type CompleteResult.completion: element 1 of "values" is a number, but must be a string`}},
 		{"fraction", r3, result("resources/list", `{"resources":[{"name":"a","uri":"file:///a","size":1.5}]}`), []string{
-			`/resources/0/size wrong-type Resource: "size" is a number with a fraction, and must be an integer`}},
+			`/resources/0/size wrong-type Resource: "size" is a number with a fraction, but must be an integer`}},
 		{"content of a later revision", r1, result("tools/call", `{"content":[{"type":"audio","data":"","mimeType":""}]}`), []string{
-			`/content/0/type not-in-revision CallToolResult: "type" is "audio", which is of 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28, and must be "text", "image" or "resource" in 2024-11-05`}},
+			`/content/0/type not-in-revision CallToolResult: "type" is "audio", which is of 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28, but must be "text", "image" or "resource" in 2024-11-05`}},
 		{"content of none", r4, result("tools/call", `{"content":[{"type":"video"},{"text":"a"},{"type":"tool_use"}]}`), []string{
-			`/content/0/type bad-value ContentBlock: "type" is "video", and must be "text", "image", "audio", "resource_link" or "resource"`,
+			`/content/0/type bad-value ContentBlock: "type" is "video", but must be "text", "image", "audio", "resource_link" or "resource"`,
 			`/content/1 missing ContentBlock: "type" is missing: it says which of "text", "image", "audio", "resource_link" and "resource" this is`,
-			`/content/2/type bad-value ContentBlock: "type" is "tool_use", and must be "text", "image", "audio", "resource_link" or "resource"`}},
-		{"no resultType", r5, result("tools/call", `{"content":[]}`), []string{` missing CallToolResult: "resultType" is missing: the result of tools/call needs it`}},
+			`/content/2/type bad-value ContentBlock: "type" is "tool_use", but must be "text", "image", "audio", "resource_link" or "resource"`}},
+		{"no resultType", r5, result("tools/call", `{"content":[]}`), []string{` missing CallToolResult: "resultType" is missing: the result of tools/call requires it`}},
 		{"not cacheable", r5, result("tools/list", `{"resultType":"complete","tools":[],"ttlMs":-1}`), []string{
-			`/ttlMs bad-value ListToolsResult: "ttlMs" is -1, and must be at least 0`,
-			` missing ListToolsResult: "cacheScope" is missing: the result of tools/list needs it`}},
+			`/ttlMs bad-value ListToolsResult: "ttlMs" is -1, but must be at least 0`,
+			` missing ListToolsResult: "cacheScope" is missing: the result of tools/list requires it`}},
 		{"nothing to ask for", r5, result("tools/call", `{"resultType":"input_required"}`), []string{
-			` missing InputRequiredResult: "inputRequests" and "requestState" are missing: InputRequiredResult needs one of them`}},
+			` missing InputRequiredResult: "inputRequests" and "requestState" are missing: InputRequiredResult requires one of them`}},
 		{"wrong input request", r5, result("tools/call", `{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call"}}}`), []string{
-			`/inputRequests/a/method bad-value InputRequest: "method" is "tools/call", and must be "sampling/createMessage", "roots/list" or "elicitation/create"`}},
+			`/inputRequests/a/method bad-value InputRequest: "method" is "tools/call", but must be "sampling/createMessage", "roots/list" or "elicitation/create"`}},
 		{"no such response", r5, request("tools/call", `{"name":"a","inputResponses":{"x":{"error":1}},`+meta+`}`), []string{
 			`/inputResponses/x bad-value InputResponse: "x" is none of CreateMessageResult, ListRootsResult and ElicitResult`}},
 		{"response", r5, request("tools/call", `{"name":"a","inputResponses":{"x":{"action":"yes"}},`+meta+`}`), []string{
-			`/inputResponses/x/action bad-value ElicitResult: "action" is "yes", and must be "accept", "cancel" or "decline"`}},
+			`/inputResponses/x/action bad-value ElicitResult: "action" is "yes", but must be "accept", "cancel" or "decline"`}},
 		{"later method", r3, request("server/discover", `{}`), []string{` not-in-revision : 2025-06-18 has no server/discover: it is of 2026-07-28`}},
 		{"earlier method", r5, request("initialize", `{}`), []string{
 			` not-in-revision : 2026-07-28 has no initialize: it is of 2024-11-05, 2025-03-26, 2025-06-18 and 2025-11-25`}},
 		{"input request as a request", r5, fromServer(request("roots/list", ``)), []string{
-			` not-in-revision : roots/list is not a request of 2026-07-28: there it is part of a result that is input_required`}},
-		{"client sends a server's", r3, request("roots/list", ``), []string{` wrong-direction : roots/list is sent by servers, and a client sent it`}},
-		{"server sends a client's", r3, fromServer(request("tools/list", ``)), []string{` wrong-direction : tools/list is sent by clients, and a server sent it`}},
-		{"request without an id", r3, notification("tools/list", ``), []string{` wrong-kind : tools/list is a request, and was sent as a notification, which has no id`}},
-		{"twice", r3, request("tools/call", `{"name":"a","name":"b"}`), []string{`/name duplicate CallToolRequestParams: "name" stands twice`}},
+			` not-in-revision : roots/list is not a request of 2026-07-28: there it is part of an input_required result`}},
+		{"client sends a server's", r3, request("roots/list", ``), []string{` wrong-direction : roots/list is for servers, but a client sent it`}},
+		{"server sends a client's", r3, fromServer(request("tools/list", ``)), []string{` wrong-direction : tools/list is for clients, but a server sent it`}},
+		{"request without an id", r3, notification("tools/list", ``), []string{` wrong-kind : tools/list is a request, but was sent as a notification, which has no id`}},
+		{"twice", r3, request("tools/call", `{"name":"a","name":"b"}`), []string{`/name duplicate CallToolRequestParams: "name" appears twice`}},
 		{"format", r3, result("resources/read", `{"contents":[{"uri":"notes","text":"a"},{"uri":"file:///a","blob":"_-8="}]}`), []string{
-			`/contents/0/uri bad-format TextResourceContents: "uri" is "notes", and must be a URI: a scheme, a colon, and no spaces`,
+			`/contents/0/uri bad-format TextResourceContents: "uri" is "notes", but must be a URI: a scheme, a colon, and no spaces`,
 			`/contents/1/blob bad-format BlobResourceContents: "blob" must be base64 in the standard alphabet, with padding`}},
 		{"mode", r4, fromServer(request("elicitation/create", `{"mode":"url","message":"m"}`)), []string{
-			` missing ElicitRequestURLParams: "elicitationId" is missing: params of elicitation/create need it`,
-			` missing ElicitRequestURLParams: "url" is missing: params of elicitation/create need it`}},
+			` missing ElicitRequestURLParams: "elicitationId" is missing: params of elicitation/create require it`,
+			` missing ElicitRequestURLParams: "url" is missing: params of elicitation/create require it`}},
 		{"error", r3, failure(`{"code":1.5,"data":null}`), []string{
-			`/code wrong-type Error: "code" is a number with a fraction, and must be an integer`, ` missing Error: "message" is missing: an error needs it`}},
-		{"error without data", r5, failure(`{"code":-32021,"message":"m"}`), []string{` missing MissingRequiredClientCapabilityError: "data" is missing: error -32021 needs it`}},
+			`/code wrong-type Error: "code" is a number with a fraction, but must be an integer`, ` missing Error: "message" is missing: an error requires it`}},
+		{"error without data", r5, failure(`{"code":-32021,"message":"m"}`), []string{` missing MissingRequiredClientCapabilityError: "data" is missing: error -32021 requires it`}},
 		{"error with a list", r5, failure(`{"code":-32021,"message":"m","data":{"requiredCapabilities":["sampling"]}}`), []string{
-			`/data/requiredCapabilities wrong-type ClientCapabilities: "requiredCapabilities" is an array, and must be an object: ClientCapabilities`}},
+			`/data/requiredCapabilities wrong-type ClientCapabilities: "requiredCapabilities" is an array, but must be an object: ClientCapabilities`}},
 		{"versions", r5, failure(`{"code":-32022,"message":"m","data":{"supported":[]}}`), []string{
-			`/data missing UnsupportedProtocolVersionData: "requested" is missing: UnsupportedProtocolVersionData needs it`}},
+			`/data missing UnsupportedProtocolVersionData: "requested" is missing: UnsupportedProtocolVersionData requires it`}},
 		{"related task", r4, request("tools/call", `{"name":"a","_meta":{"io.modelcontextprotocol/related-task":{}}}`), []string{
-			`/_meta/io.modelcontextprotocol~1related-task missing RelatedTaskMetadata: "taskId" is missing: RelatedTaskMetadata needs it`}},
+			`/_meta/io.modelcontextprotocol~1related-task missing RelatedTaskMetadata: "taskId" is missing: RelatedTaskMetadata requires it`}},
 		{"no JSON", r3, request("tools/call", `{"name":`), []string{` malformed : params of tools/call: invalid JSON at byte 8: unexpected end`}},
 		{"no result", r3, result("ping", ``), []string{` malformed : the result of ping: invalid JSON at byte 0: unexpected end`}},
 	} {

@@ -14,10 +14,10 @@ func ExampleCheck() {
 		fmt.Printf("%s: %s\n", p.Pointer, p.Message)
 	}
 	// Output:
-	// /tools/0/inputSchema/type: "type" is "string", and must be "object"
-	// /tools/1/title: "title" is a number, and must be a string
-	// /tools/1: "name" is missing: Tool needs it
-	// /tools/1: "inputSchema" is missing: Tool needs it
+	// /tools/0/inputSchema/type: "type" is "string", but must be "object"
+	// /tools/1/title: "title" is a number, but must be a string
+	// /tools/1: "name" is missing: Tool requires it
+	// /tools/1: "inputSchema" is missing: Tool requires it
 }
 
 func ExampleTypeOf() {
@@ -34,5 +34,5 @@ func ExampleTypeOf() {
 func ExampleCheckType() {
 	problems, ok := shape.CheckType(mcp.Revision20260728, "ClientCapabilities", []byte(`{"sampling":true}`))
 	fmt.Println(ok, problems[0].Message)
-	// Output: true "sampling" is a boolean, and must be an object: ClientCapabilities.sampling
+	// Output: true "sampling" is a boolean, but must be an object: ClientCapabilities.sampling
 }

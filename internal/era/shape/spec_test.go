@@ -64,8 +64,8 @@ func TestExamples(t *testing.T) {
 
 // wrongExamples are problems that the specification's examples do have.
 var wrongExamples = map[string]string{
-	`read-resource-result-response.json "ttlMs" is missing: the result of resources/read needs it`:      "the schema requires it, and so does the page on caching",
-	`read-resource-result-response.json "cacheScope" is missing: the result of resources/read needs it`: "the schema requires it, and so does the page on caching",
+	`read-resource-result-response.json "ttlMs" is missing: the result of resources/read requires it`:      "the schema requires it, and so does the page on caching",
+	`read-resource-result-response.json "cacheScope" is missing: the result of resources/read requires it`: "the schema requires it, and so does the page on caching",
 }
 
 func isInput(rev mcp.Revision, method string) bool {

@@ -22,13 +22,13 @@ import (
 
 // Errors of edits.
 var (
-	ErrNoEntry    = errors.New("no such entry")
+	ErrNoEntry    = errors.New("entry not found")
 	ErrWrapped    = errors.New("already wrapped")
 	ErrNotWrapped = errors.New("not wrapped")
 	ErrNoCommand  = errors.New("the entry has no command")
 	ErrRemote     = errors.New("the entry has a URL and no command")
-	ErrChanged    = errors.New("the file has changed meanwhile")
-	ErrNoState    = errors.New("no folder to keep a backup in")
+	ErrChanged    = errors.New("the file has changed since it was read")
+	ErrNoState    = errors.New("no folder for backups")
 )
 
 // A Document is a file being edited. Edits are collected and written only by Save.
@@ -129,7 +129,7 @@ func (d *Document) Wrap(pointer string, wrapper []string) error {
 		return ErrNoCommand
 	}
 	if _, ok := unwrapped(wrapper[0], append(slices.Clone(wrapper[1:]), s.Command)); !ok {
-		return errors.New("a wrapper is a program, tap, --name, a name and --")
+		return errors.New("a wrapper must be a program, tap, --name, a name and --")
 	}
 	kept := undoEntry{Pointer: pointer}
 	if f.argv {
@@ -212,7 +212,7 @@ func (d *Document) WrapURL(pointer, listen string) error {
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return errors.New("the URL of the entry is none that can be tapped")
+		return errors.New("the entry's URL cannot be tapped")
 	}
 	_, _, rest := splitURL(s.URL)
 	text := d.quote("http://" + net.JoinHostPort(host, port) + rest)
@@ -534,10 +534,10 @@ func (d *Document) Save() (bool, error) {
 	}
 	backup, err := d.records.backup(d.real, d.data, d.record.Backup)
 	if err != nil {
-		return false, fmt.Errorf("keep a backup: %w", err)
+		return false, fmt.Errorf("make a backup: %w", err)
 	}
 	if err := d.records.store(d.nextRecord(backup, out)); err != nil {
-		return false, fmt.Errorf("keep a record: %w", err)
+		return false, fmt.Errorf("write a record: %w", err)
 	}
 	err = replaceFile(d.real, out, d.info.Mode().Perm(), func() error { return d.unchanged() })
 	if err != nil {
@@ -588,12 +588,12 @@ func (d *Document) unchanged() error {
 func (d *Document) verify(out []byte) error {
 	root, err := parse(out, d.syntax)
 	if err != nil {
-		return fmt.Errorf("refused: the edited file cannot be read: %w", withPath(err, d.path))
+		return fmt.Errorf("rejected: the edited file is malformed: %w", withPath(err, d.path))
 	}
 	for _, e := range d.edits {
 		n := root.lookup(namesOf(e.pointer))
 		if n == nil {
-			return fmt.Errorf("refused: the edit loses %s", printable.Line(e.pointer))
+			return fmt.Errorf("rejected: the edit loses %s", printable.Line(e.pointer))
 		}
 		r := reader{data: out}
 		s, problem := r.server(entry{name: e.before.Name, pointer: e.pointer, node: n})
@@ -606,7 +606,7 @@ func (d *Document) verify(out []byte) error {
 			want.Wrapped = e.wrap
 		}
 		if problem != nil || !s.sameAs(want) || s.Wrapped != want.Wrapped || s.Disabled != want.Disabled {
-			return fmt.Errorf("refused: the edit does not do to %s what it should", printable.Line(e.pointer))
+			return fmt.Errorf("rejected: the edit does not change %s as intended", printable.Line(e.pointer))
 		}
 	}
 	return nil

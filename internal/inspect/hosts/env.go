@@ -24,7 +24,7 @@ type Env struct {
 func Current() (*Env, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return nil, fmt.Errorf("find out the working directory: %w", err)
+		return nil, fmt.Errorf("find the working directory: %w", err)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -140,7 +140,7 @@ func (x *expander) expand(field, text string) string {
 	case "opencode":
 		return x.replace(field, text, openBraces, func(m []string) (string, string) {
 			if m[1] == "file" {
-				return "", "files are not read here"
+				return "", "reading files is not supported"
 			}
 			return x.variable(m[2], "", false)
 		})
@@ -172,7 +172,7 @@ func (x *expander) replace(field, text string, pattern *regexp.Regexp, resolve f
 		pos = loc[1]
 		value, why := resolve(m)
 		if b.Len()+len(value) > maxExpanded {
-			value, why = "", "the value becomes too long"
+			value, why = "", "the expanded value is too long"
 		}
 		switch why {
 		case "":
@@ -201,7 +201,7 @@ func (x *expander) reference(name string) (value, why string) {
 		return filepath.Base(x.workspace()), ""
 	case "userHome":
 		if x.env.Home == "" {
-			return "", "there is no home folder"
+			return "", "no home folder"
 		}
 		return x.env.Home, ""
 	case "pathSeparator", "/":
@@ -220,9 +220,9 @@ func (x *expander) reference(name string) (value, why string) {
 	case kind == "input":
 		return "", "VS Code asks the user for this; set it in the entry, or pass --env"
 	case kind == "workspaceFolder":
-		return "", "folders of a workspace are known to the host alone"
+		return "", "only the host knows the folders of a workspace"
 	case kind == "config", kind == "command":
-		return "", "settings and commands of the host are known to the host alone"
+		return "", "only the host knows its settings and commands"
 	}
 	return "", notReference
 }

@@ -33,7 +33,7 @@ const maxProfiles = 64
 // error if e.Dir is empty.
 func Find(e *Env) ([]File, error) {
 	if e.Dir == "" {
-		return nil, errors.New("no working directory to search from")
+		return nil, errors.New("no working directory to search")
 	}
 	places := userLocations(e)
 	if e.get("CLAUDE_CONFIG_DIR") == "" {

@@ -194,15 +194,15 @@ func TestFindBroken(t *testing.T) {
 	const secret = "hunter2"
 	deep := strings.Repeat("[", 100_000)
 	for _, tt := range []struct{ name, file, text, want string }{
-		{"cut off", ".cursor/mcp.json", `{"mcpServers": {`, "1:17: the file ends too early"},
-		{"cut off string", ".cursor/mcp.json", "{\n\"" + secret, "2:9: the file ends too early"},
+		{"cut off", ".cursor/mcp.json", `{"mcpServers": {`, "1:17: unexpected end of file"},
+		{"cut off string", ".cursor/mcp.json", "{\n\"" + secret, "2:9: unexpected end of file"},
 		{"bad escape", ".cursor/mcp.json", "{\n \"a\": \"" + secret + `\x"}`, "2:7: neither a string, a number, true, false nor null"},
 		{"bare word", ".cursor/mcp.json", `{"a": ` + secret + `}`, "1:7: neither a string, a number, true, false nor null"},
 		{"no comma", ".cursor/mcp.json", `{"a": 1 "b": 2}`, "1:9: invalid character '\"' after object value (expecting ',' or '}')"},
 		{"deep", ".cursor/mcp.json", deep, "1:257: nested more than 256 deep"},
 		{"many", ".cursor/mcp.json", "[" + strings.Repeat("0,", 200_001), "1:400003: more than 200000 values"},
 		{"huge", ".cursor/mcp.json", strings.Repeat(" ", 16<<20) + "{}", "the file is larger than 16 MiB"},
-		{"nul", ".cursor/mcp.json", "{\n\x00}", "2:1: a NUL byte: this is no text"},
+		{"nul", ".cursor/mcp.json", "{\n\x00}", "2:1: NUL byte: not a text file"},
 		{"list", ".cursor/mcp.json", "[]", "1:1: not a table"},
 		{"toml", ".codex/config.toml", "a = 1\nb = " + secret, "2:5: not TOML: "},
 		{"toml twice", ".codex/config.toml", "a = 1\na = 2", "2:1: not TOML: "},
@@ -275,8 +275,8 @@ func TestFindEntries(t *testing.T) {
 	if diff := cmp.Diff([]string{"ok=a", "a=b", "twice=last", "\x1b[31m\u202e=x"}, names); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)
 	}
-	want := []string{`5:8 server "b" is no table`, `6:8 server "c" has neither a command nor a URL`, `7:33 args is not a list of strings`,
-		`8:43 "SECRET" of env is no string`, `9:16 "url" is not a string`}
+	want := []string{`5:8 server "b" is not a table`, `6:8 server "c" has neither a command nor a URL`, `7:33 args is not a list of strings`,
+		`8:43 "SECRET" of env is not a string`, `9:16 "url" is not a string`}
 	if diff := cmp.Diff(want, problems); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}

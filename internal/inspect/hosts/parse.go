@@ -148,7 +148,7 @@ func parse(data []byte, syn syntax) (*node, error) {
 		return nil, &ParseError{Reason: tooBig}
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
-		return nil, errorAt(data, i, "a NUL byte: this is no text")
+		return nil, errorAt(data, i, "NUL byte: not a text file")
 	}
 	skip := 0
 	if bytes.HasPrefix(data, bom) {
@@ -296,7 +296,7 @@ func jsonError(data []byte, skip int, err error) error {
 	case strings.HasPrefix(text, "invalid literal"):
 		text = "neither a string, a number, true, false nor null"
 	case strings.HasSuffix(text, "unexpected EOF"):
-		text = "the file ends too early"
+		text = "unexpected end of file"
 	}
 	return &ParseError{Line: line, Column: column, Reason: text}
 }

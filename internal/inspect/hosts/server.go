@@ -305,7 +305,7 @@ func (r *reader) fail(n *node, format string, args ...any) {
 func (r *reader) server(e entry) (Server, *ParseError) {
 	s := Server{Name: e.name, Host: r.host, Pointer: e.pointer, Project: e.project}
 	if e.node.kind != kindObject {
-		r.fail(e.node, "server %s is no table", quoteName(e.name))
+		r.fail(e.node, "server %s is not a table", quoteName(e.name))
 		return s, r.err
 	}
 	r.process(&s, e.node)
@@ -471,7 +471,7 @@ func (r *reader) list(n *node, name string) []string {
 func (r *reader) table(n *node, name string, m map[string]string) map[string]string {
 	if n.kind != kindObject {
 		if n.kind != kindOther {
-			r.fail(n, "%s is no table of strings", name)
+			r.fail(n, "%s is not a table of strings", name)
 		}
 		return m
 	}
@@ -483,7 +483,7 @@ func (r *reader) table(n *node, name string, m map[string]string) map[string]str
 			}
 			m[f.name] = f.value.text
 		case kindObject, kindArray:
-			r.fail(f.value, "%s of %s is no string", quoteName(f.name), name)
+			r.fail(f.value, "%s of %s is not a string", quoteName(f.name), name)
 		}
 	}
 	return m

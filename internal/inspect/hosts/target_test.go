@@ -47,7 +47,7 @@ func TestResolve(t *testing.T) {
 		{"cursor:sam", "", `no server "cursor:sam" is configured: did you mean cursor:same?`},
 		{"my.json:on", "", `no server "my.json:on" is configured: did you mean my.json:one?`},
 		{"map.jsonc:other", "", `no server "map.jsonc:other" is configured`},
-		{"broken.json:one", "", "ROOT/src/broken.json:1:24: the file ends too early"},
+		{"broken.json:one", "", "ROOT/src/broken.json:1:24: unexpected end of file"},
 		{"gone.json:one", "", "ROOT/src/gone.json"},
 		{"completely-different", "", `no server "completely-different" is configured`},
 		{"", "", `no server "" is configured`},
@@ -125,12 +125,12 @@ func TestExpand(t *testing.T) {
 		want   []hosts.Unexpanded
 	}{
 		{"not", []hosts.Unexpanded{
-			{"headers.X", "${config:a.b}", "settings and commands of the host are known to the host alone"},
-			{"headers.X", "${command:c}", "settings and commands of the host are known to the host alone"},
+			{"headers.X", "${config:a.b}", "only the host knows its settings and commands"},
+			{"headers.X", "${command:c}", "only the host knows its settings and commands"},
 			{"url", "${NOPE}", "the variable is not set"},
 			{"url", "${input:tok}", "VS Code asks the user for this; set it in the entry, or pass --env"}}},
 		{"gem", []hosts.Unexpanded{{"args[0]", "$NOPE_", "the variable is not set"}}},
-		{"open", []hosts.Unexpanded{{"args[2]", "{file:s}", "files are not read here"}}},
+		{"open", []hosts.Unexpanded{{"args[2]", "{file:s}", "reading files is not supported"}}},
 	} {
 		s, err := get(tt.target)
 		var x *hosts.ExpandError
@@ -154,7 +154,7 @@ func TestExpand(t *testing.T) {
 func TestExpandBounded(t *testing.T) {
 	e, _ := machine(t, "linux", nil, map[string]string{"BIG": strings.Repeat("x", 100_000)})
 	s := hosts.Server{Name: "big", Command: strings.Repeat("${BIG}", 10_000)}
-	if _, err := s.Expand(e); err == nil || !strings.Contains(err.Error(), "the value becomes too long") {
+	if _, err := s.Expand(e); err == nil || !strings.Contains(err.Error(), "the expanded value is too long") {
 		t.Errorf("got %.200v", err)
 	}
 }

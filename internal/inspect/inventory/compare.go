@@ -101,10 +101,10 @@ func (c *comparison) server(a, b *Inventory) {
 		verdict           Verdict
 		why               string
 	}{
-		{"/serverInfo/name", a.Name, b.Name, schemadiff.Annotations, "the server has another name"},
-		{"/serverInfo/version", a.Version, b.Version, schemadiff.Annotations, "the server has another version"},
-		{"/protocolVersion", a.Revision, b.Revision, schemadiff.Unclear, "it was talked to in another revision"},
-		{"/instructions", a.Instructions, b.Instructions, schemadiff.Annotations, "models get other instructions"},
+		{"/serverInfo/name", a.Name, b.Name, schemadiff.Annotations, "the server's name changed"},
+		{"/serverInfo/version", a.Version, b.Version, schemadiff.Annotations, "the server's version changed"},
+		{"/protocolVersion", a.Revision, b.Revision, schemadiff.Unclear, "the negotiated revision changed"},
+		{"/instructions", a.Instructions, b.Instructions, schemadiff.Annotations, "the instructions for models changed"},
 	} {
 		if x.old != x.new && !c.matchesRedacted(x.old, x.new) {
 			d := Difference{What: "server", Pointer: x.pointer, Verdict: x.verdict, Why: x.why}
@@ -120,18 +120,18 @@ func (c *comparison) capabilities(a, b *Inventory) {
 	}
 	before, after := c.fillBoth(a.Capabilities, b.Capabilities)
 	for _, d := range jsondiff.Diff(before, after, uncutOptions()) {
-		x := Difference{What: "capabilities", Pointer: d.Pointer, Verdict: schemadiff.Unclear, Why: "the capability is another one"}
+		x := Difference{What: "capabilities", Pointer: d.Pointer, Verdict: schemadiff.Unclear, Why: "the capability changed"}
 		x.Old, x.New = clipPair(d.Old, d.New)
 		switch {
 		case d.Op == jsondiff.Add && d.New == "false", d.Op == jsondiff.Remove && d.Old == "false":
 			// An absent flag is false.
 			continue
 		case d.Op == jsondiff.Add:
-			x.Verdict, x.Why = schemadiff.Compatible, "there is a capability more"
+			x.Verdict, x.Why = schemadiff.Compatible, "new capability"
 		case d.Op == jsondiff.Remove || d.New == "false" && d.Old == "true":
-			x.Verdict, x.Why = schemadiff.Breaking, "the capability is gone"
+			x.Verdict, x.Why = schemadiff.Breaking, "the capability was removed"
 		case d.New == "true" && d.Old == "false":
-			x.Verdict, x.Why = schemadiff.Compatible, "there is a capability more"
+			x.Verdict, x.Why = schemadiff.Compatible, "new capability"
 		}
 		c.add(x)
 	}
@@ -155,7 +155,7 @@ func (c *comparison) definitions(kind string, a, b *Inventory) {
 		case ok:
 			c.definition(what, name, before[name], def)
 		case b.Listed[kind]:
-			c.add(Difference{What: what, Name: name, Verdict: schemadiff.Breaking, Why: "it is gone"})
+			c.add(Difference{What: what, Name: name, Verdict: schemadiff.Breaking, Why: "removed"})
 		}
 	}
 	if !a.Listed[kind] {
@@ -163,7 +163,7 @@ func (c *comparison) definitions(kind string, a, b *Inventory) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if _, ok := before[name]; !ok {
-			c.add(Difference{What: what, Name: name, Verdict: schemadiff.Compatible, Why: "it is new"})
+			c.add(Difference{What: what, Name: name, Verdict: schemadiff.Compatible, Why: "added"})
 		}
 	}
 }
@@ -216,9 +216,9 @@ func (c *comparison) definition(what, name string, before, after []byte) {
 		switch {
 		case x == nil && y == nil:
 		case x == nil:
-			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Verdict: schemadiff.Compatible, Why: "there is a schema now"})
+			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Verdict: schemadiff.Compatible, Why: "a schema was added"})
 		case y == nil:
-			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Verdict: schemadiff.Breaking, Why: "the schema is gone"})
+			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Verdict: schemadiff.Breaking, Why: "the schema was removed"})
 		default:
 			changes := schemadiff.Compare(x, y, side)
 			if side == schemadiff.Input {
@@ -238,10 +238,10 @@ func rootType(before, after []byte, changes []schemadiff.Change) []schemadiff.Ch
 	changes = slices.DeleteFunc(changes, func(d schemadiff.Change) bool { return d.Pointer == "/type" })
 	switch {
 	case was && !is:
-		d := schemadiff.Change{Pointer: "/type", Impact: schemadiff.Breaking, Why: `"type": "object" is gone, which the protocol requires here: clients refuse the tool`}
+		d := schemadiff.Change{Pointer: "/type", Impact: schemadiff.Breaking, Why: `"type": "object" was removed, which the protocol requires here: clients reject the tool`}
 		changes = append([]schemadiff.Change{d}, changes...)
 	case !was && is:
-		changes = append(changes, schemadiff.Change{Pointer: "/type", Impact: schemadiff.Compatible, Why: `"type": "object" is there now, which the protocol requires`})
+		changes = append(changes, schemadiff.Change{Pointer: "/type", Impact: schemadiff.Compatible, Why: `"type": "object" was added, which the protocol requires`})
 	}
 	return changes
 }
@@ -335,13 +335,13 @@ func requires(value []byte) bool {
 func changeText(d jsondiff.Change) string {
 	switch d.Op {
 	case jsondiff.Add:
-		return "it is there now"
+		return "added"
 	case jsondiff.Remove:
-		return "it is gone"
+		return "removed"
 	case jsondiff.More:
-		return "there are more differences"
+		return "more differences exist"
 	}
-	return "it is another one"
+	return "changed"
 }
 
 // answers compares the answers to equal requests.
@@ -379,7 +379,7 @@ func (c *comparison) answer(k Key, x, y *Answer) {
 			continue
 		}
 		if told++; told > maxPerAnswer {
-			d.Pointer, d.Why, d.Old, d.New = "", "there are more differences", "", ""
+			d.Pointer, d.Why, d.Old, d.New = "", "more differences exist", "", ""
 			c.add(d)
 			return
 		}
@@ -398,7 +398,7 @@ func (c *comparison) latency(k Key, x, y *Answer) {
 	if c.opts.LatencyRatio <= 0 || after-before < c.opts.MinLatencyDiff || float64(after) < c.opts.LatencyRatio*float64(before) {
 		return
 	}
-	c.add(Difference{What: "latency", Name: k.String(), Verdict: schemadiff.Unclear, Why: fmt.Sprintf("the median is %.1f times as long", float64(after)/float64(max(before, 1))), Old: before.String(), New: after.String()})
+	c.add(Difference{What: "latency", Name: k.String(), Verdict: schemadiff.Unclear, Why: fmt.Sprintf("the median time is %.1f times as long", float64(after)/float64(max(before, 1))), Old: before.String(), New: after.String()})
 }
 
 // String returns the method and target.

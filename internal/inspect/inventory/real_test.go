@@ -27,32 +27,32 @@ func lines(list []inventory.Difference) []string {
 }
 
 func TestCompareThings(t *testing.T) {
-	const gone = `breaking /inputSchema/type "type": "object" is gone, which the protocol requires here: clients refuse the tool`
+	const gone = `breaking /inputSchema/type "type": "object" was removed, which the protocol requires here: clients reject the tool`
 	for _, tt := range []struct {
 		name, kind, old, new string
 		want                 []string
 	}{
-		{"no root type", "tools", `"inputSchema":{"type":"object"}`, `"inputSchema":{"$schema":"x"}`, []string{gone, "words /inputSchema/$schema the $schema is another one"}},
+		{"no root type", "tools", `"inputSchema":{"type":"object"}`, `"inputSchema":{"$schema":"x"}`, []string{gone, "words /inputSchema/$schema the $schema changed"}},
 		{"another root type", "tools", `"inputSchema":{"type":"object"}`, `"inputSchema":{"type":"string"}`, []string{gone}},
 		{"a list of types", "tools", `"inputSchema":{"type":"object"}`, `"inputSchema":{"type":["object","null"]}`, []string{gone}},
-		{"a reference", "tools", `"inputSchema":{"type":"object"}`, `"inputSchema":{"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}}`, []string{gone, `unclear /inputSchema/$ref the keyword "$ref" is different`}},
+		{"a reference", "tools", `"inputSchema":{"type":"object"}`, `"inputSchema":{"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}}`, []string{gone, `unclear /inputSchema/$ref the keyword "$ref" differs`}},
 		{"anything", "tools", `"inputSchema":{"type":"object"}`, `"inputSchema":true`, []string{gone}},
-		{"a root type", "tools", `"inputSchema":{}`, `"inputSchema":{"type":"object"}`, []string{`compatible /inputSchema/type "type": "object" is there now, which the protocol requires`}},
+		{"a root type", "tools", `"inputSchema":{}`, `"inputSchema":{"type":"object"}`, []string{`compatible /inputSchema/type "type": "object" was added, which the protocol requires`}},
 		{"a result of any type", "tools", `"outputSchema":{"type":"object"}`, `"outputSchema":{}`, []string{"breaking /outputSchema/type array, boolean, integer, null, number, string is allowed now"}},
 		{"forbidden is absent", "tools", `"title":"a"`, `"title":"a","execution":{"taskSupport":"forbidden"}`, nil},
 		{"absent is forbidden", "tools", `"title":"a","execution":{"taskSupport":"forbidden"}`, `"title":"a","execution":{}`, nil},
 		{"an empty one", "tools", `"title":"a","execution":{}`, `"title":"a"`, nil},
-		{"tasks", "tools", `"title":"a"`, `"title":"a","execution":{"taskSupport":"required"}`, []string{"unclear /execution it is there now"}},
-		{"no tasks", "tools", `"execution":{"taskSupport":"optional"}`, `"execution":{"taskSupport":"forbidden"}`, []string{"unclear /execution/taskSupport it is another one"}},
-		{"something else", "tools", `"title":"a"`, `"title":"a","execution":{"taskSupport":"forbidden","x":1}`, []string{"unclear /execution it is there now"}},
+		{"tasks", "tools", `"title":"a"`, `"title":"a","execution":{"taskSupport":"required"}`, []string{"unclear /execution added"}},
+		{"no tasks", "tools", `"execution":{"taskSupport":"optional"}`, `"execution":{"taskSupport":"forbidden"}`, []string{"unclear /execution/taskSupport changed"}},
+		{"something else", "tools", `"title":"a"`, `"title":"a","execution":{"taskSupport":"forbidden","x":1}`, []string{"unclear /execution added"}},
 		{"not required", "prompts", `"arguments":[{"name":"a"}]`, `"arguments":[{"name":"a","required":false}]`, nil},
-		{"required no more", "prompts", `"arguments":[{"name":"a","required":true}]`, `"arguments":[{"name":"a"}]`, []string{"compatible /arguments/0/required it is gone"}},
-		{"required", "prompts", `"arguments":[{"name":"a"}]`, `"arguments":[{"name":"a","required":true}]`, []string{"breaking /arguments/0/required it is there now"}},
-		{"no description", "prompts", `"arguments":[{"name":"a","description":"x"}]`, `"arguments":[{"name":"a"}]`, []string{"words /arguments/0/description it is gone"}},
-		{"another name", "prompts", `"arguments":[{"name":"a"}]`, `"arguments":[{"name":"b"}]`, []string{"breaking /arguments/0/name it is another one"}},
-		{"an argument gone", "prompts", `"arguments":[{"name":"a"},{"name":"b"}]`, `"arguments":[{"name":"a"}]`, []string{"breaking /arguments/1 it is gone"}},
+		{"required no more", "prompts", `"arguments":[{"name":"a","required":true}]`, `"arguments":[{"name":"a"}]`, []string{"compatible /arguments/0/required removed"}},
+		{"required", "prompts", `"arguments":[{"name":"a"}]`, `"arguments":[{"name":"a","required":true}]`, []string{"breaking /arguments/0/required added"}},
+		{"no description", "prompts", `"arguments":[{"name":"a","description":"x"}]`, `"arguments":[{"name":"a"}]`, []string{"words /arguments/0/description removed"}},
+		{"another name", "prompts", `"arguments":[{"name":"a"}]`, `"arguments":[{"name":"b"}]`, []string{"breaking /arguments/0/name changed"}},
+		{"an argument gone", "prompts", `"arguments":[{"name":"a"},{"name":"b"}]`, `"arguments":[{"name":"a"}]`, []string{"breaking /arguments/1 removed"}},
 		{"no arguments", "prompts", `"title":"a"`, `"title":"a","arguments":[]`, nil},
-		{"the first arguments", "prompts", `"title":"a"`, `"title":"a","arguments":[{"name":"a","required":true}]`, []string{"breaking /arguments it is there now"}},
+		{"the first arguments", "prompts", `"title":"a"`, `"title":"a","arguments":[{"name":"a","required":true}]`, []string{"breaking /arguments added"}},
 	} {
 		method := mcp.MethodToolsList
 		if tt.kind == "prompts" {
@@ -81,11 +81,11 @@ func TestCompareHidden(t *testing.T) {
 	}{
 		{"a description", "tools/list", "tools", `{"name":"x","description":"webhook: ` + p + ` URL"}`, `{"name":"x","description":"webhook: **optional** URL"}`, nil},
 		{"in the second", "tools/list", "tools", `{"name":"x","description":"webhook: **optional** URL"}`, `{"name":"x","description":"webhook: ` + p + ` URL"}`, nil},
-		{"and another word", "tools/list", "tools", `{"name":"x","description":"webhook: ` + p + ` URL"}`, `{"name":"x","description":"webhook: **optional** URI"}`, []string{"words /description it is another one"}},
+		{"and another word", "tools/list", "tools", `{"name":"x","description":"webhook: ` + p + ` URL"}`, `{"name":"x","description":"webhook: **optional** URI"}`, []string{"words /description changed"}},
 		{"in a schema", "tools/list", "tools", `{"name":"x","inputSchema":{"type":"object","properties":{"a":{"enum":["` + p + `"]}}}}`, `{"name":"x","inputSchema":{"type":"object","properties":{"a":{"enum":["b"]}}}}`, nil},
 		{"a number", "tools/list", "tools", `{"name":"x","title":"` + p + `"}`, `{"name":"x","title":17}`, nil},
 		{"a URI", "resources/list", "resources", `{"uri":"a://` + p + `","name":"a"}`, `{"uri":"a://secret","name":"a"}`, []string(nil)},
-		{"no URI", "resources/list", "resources", `{"uri":"a://` + p + `"}`, `{"uri":"b://secret"}`, []string{"breaking  it is gone", "compatible  it is new"}},
+		{"no URI", "resources/list", "resources", `{"uri":"a://` + p + `"}`, `{"uri":"b://secret"}`, []string{"breaking  removed", "compatible  added"}},
 	} {
 		got := lines(inventory.Compare(of(tt.method, tt.kind, tt.old), of(tt.method, tt.kind, tt.new), &inventory.Options{MatchesRedacted: fits}))
 		if diff := cmp.Diff(tt.want, got); diff != "" {

@@ -195,9 +195,9 @@ func (d *driver) refusalError(a *reply) error {
 	}
 	switch {
 	case a.succeeded():
-		return fmt.Errorf("%s of %v is answered with another version", method, d.rev)
+		return fmt.Errorf("the response to %s of %v names another version", method, d.rev)
 	case a.state == timedOut:
-		return fmt.Errorf("%s of %v: no answer within %v: the server is slow, or waits for something", method, d.rev, d.r.opts.Connect)
+		return fmt.Errorf("%s of %v: no response within %v: the server is slow, or waits for something", method, d.rev, d.r.opts.Connect)
 	}
 	if exit, ok := errors.AsType[*stdio.ExitError](a.err); ok {
 		return fmt.Errorf("%s of %v: %w", method, d.rev, exit)
@@ -301,7 +301,7 @@ func (d *driver) describeReply(a *reply) string {
 	text := ""
 	switch {
 	case a.state == timedOut:
-		return "no answer in time"
+		return "no response in time"
 	case a.state == disconnected && a.err != nil:
 		text = "the connection ended: " + show(a.err.Error())
 	case a.state == disconnected:
@@ -311,7 +311,7 @@ func (d *driver) describeReply(a *reply) string {
 	case a.kind == jsonrpc.KindResponse:
 		text = "a result"
 	case len(a.body) > 0:
-		text = "a body that is no message: " + show(a.body)
+		text = "a body that is not a message: " + show(a.body)
 	}
 	if a.status != 0 {
 		status := fmt.Sprintf("HTTP status %d", a.status)
@@ -327,11 +327,11 @@ func (d *driver) describeReply(a *reply) string {
 func (d *driver) outcomeText(a *reply) string {
 	switch a.state {
 	case timedOut:
-		return "has no answer in time"
+		return "got no response in time"
 	case disconnected:
-		return "has no answer: " + d.describeReply(a)
+		return "got no response: " + d.describeReply(a)
 	}
-	return "is answered with " + d.describeReply(a)
+	return "got " + d.describeReply(a)
 }
 
 // expectError reports a reply that is not an error with one of the codes. taken is the rule for a
@@ -341,12 +341,12 @@ func (d *driver) expectError(taken string, a *reply, about string, codes ...json
 	case d.connectionEnded(a, about):
 	case a.succeeded():
 		if taken != "" {
-			d.report(taken, a, "%s is answered with a result", about)
+			d.report(taken, a, "%s got a result", about)
 		}
 	case a.state == answered && a.rpcError != nil && !a.failed(codes...):
-		d.report("error-code", a, "%s is answered with error %d, not %s", about, a.rpcError.Code, codesText(codes))
+		d.report("error-code", a, "%s got error %d; want %s", about, a.rpcError.Code, codesText(codes))
 	case a.state == answered && a.rpcError == nil && a.status < 400:
-		d.report("error-code", a, "%s %s, not with error %s", about, d.outcomeText(a), codesText(codes))
+		d.report("error-code", a, "%s %s; want error %s", about, d.outcomeText(a), codesText(codes))
 	}
 }
 
@@ -369,7 +369,7 @@ func (d *driver) connectionEnded(a *reply, about string) bool {
 	case a.state == disconnected:
 		d.report("died", a, "%s: %s", about, d.describeReply(a))
 	case a.state == timedOut:
-		d.report("unanswered", a, "%s: no answer within %v", about, d.r.opts.Timeout)
+		d.report("unanswered", a, "%s: no response within %v", about, d.r.opts.Timeout)
 	}
 	return a.state == disconnected || a.state == timedOut
 }

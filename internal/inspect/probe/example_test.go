@@ -32,5 +32,5 @@ func ExampleRun() {
 func ExampleLookup() {
 	r, _ := probe.Lookup("probe/eof")
 	fmt.Println(r.Severity, r.Title)
-	// Output: warning The server goes on when its standard input has ended
+	// Output: warning The server does not exit when its standard input ends
 }

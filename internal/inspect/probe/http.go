@@ -331,7 +331,7 @@ const (
 	deleteTimeout = 2 * time.Second
 )
 
-var errTooLarge = errors.New("the server wrote more than the probe takes")
+var errTooLarge = errors.New("the server wrote more than the probe accepts")
 
 // A limitedReader fails after a number of bytes.
 type limitedReader struct {

@@ -289,7 +289,7 @@ func (r *run) requeueSerial(wave []*job) {
 	p := &r.plan
 	p.serial = true
 	for _, j := range wave {
-		r.recorder.discard(j.sessions, "started beside others, which the server does not take")
+		r.recorder.discard(j.sessions, "started while other processes of the server ran, which it does not allow")
 		p.add(j)
 	}
 	known := func(rev mcp.Revision) bool { return slices.Contains(r.negotiated, rev) }
@@ -359,7 +359,7 @@ func (j *job) ready() bool { return j.driver != nil && (j.group.noHandshake || j
 func (j *job) progressText() string {
 	text := j.rev.String() + ": " + j.group.name
 	if j.rerun {
-		text += ", once more"
+		text += ", again"
 	}
 	return text
 }
@@ -378,7 +378,7 @@ func (r *run) rerunSuspects(ctx context.Context, wave []*job) error {
 		if !j.suspect {
 			continue
 		}
-		r.recorder.discard(j.sessions, "done once more, without others beside it")
+		r.recorder.discard(j.sessions, "repeated, with no other process of the server running")
 		again := *j
 		again.opensRevision, again.rerun = false, true
 		if err := r.runWave(ctx, []*job{&again}); err != nil {

@@ -206,8 +206,8 @@ func TestBesideSame(t *testing.T) {
 		{"silent", flaw{in: when(noSuchMethod, "", mute)}, false},
 		{"deaf", flaw{deaf: true}, false},
 		{"failing lists", flaw{in: when(mcp.MethodToolsList, "", code("-32603"))}, false},
-		{"no answer to server/discover", flaw{in: modernMute()}, false},
-		{"lines that are no messages", flaw{out: func(line string) string { return "hello\n" + line }}, true},
+		{"no response to server/discover", flaw{in: modernMute()}, false},
+		{"lines that are not messages", flaw{out: func(line string) string { return "hello\n" + line }}, true},
 		{"two libraries", flaw{in: twoLibraries()}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

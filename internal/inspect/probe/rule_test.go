@@ -199,7 +199,7 @@ func TestWording(t *testing.T) {
 		if err != nil || len(report.Findings) != 1 {
 			t.Fatalf("%v, findings %s", err, verbose(report.Findings))
 		}
-		if got, want := report.Findings[0].Message, "a batch has no answer in time"; got != want {
+		if got, want := report.Findings[0].Message, "a batch got no response in time"; got != want {
 			t.Errorf("message %q, want %q", got, want)
 		}
 	})

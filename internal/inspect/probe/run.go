@@ -83,7 +83,7 @@ type Report struct {
 }
 
 // ErrNoAnswer is wrapped by the error of Run for a server that supports none of the revisions.
-var ErrNoAnswer = errors.New("the server speaks none of the revisions asked for")
+var ErrNoAnswer = errors.New("the server speaks none of the requested revisions")
 
 // A StatusError reports that the server rejects requests with an HTTP status, such as 401.
 type StatusError struct {
@@ -94,7 +94,7 @@ type StatusError struct {
 
 // Error implements error.
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("the server answers HTTP status %d %s", e.Status, http.StatusText(e.Status))
+	return fmt.Sprintf("the server responds with HTTP status %d %s", e.Status, http.StatusText(e.Status))
 }
 
 // Limits and defaults of a probe.
@@ -284,19 +284,19 @@ type step func(ctx context.Context, v *driver)
 func groups() []group {
 	return []group{
 		{name: "lists and requests", everyRevision: true, steps: []step{lists, unknownMethod, batch}},
-		{name: "wrong requests", steps: []step{lists, invalidParams, unknownTool, unknownResource, unknownPrompt, completion, invalidCursor, logLevel, unknownNotification, cancelUnknown}},
+		{name: "invalid requests", steps: []step{lists, invalidParams, unknownTool, unknownResource, unknownPrompt, completion, invalidCursor, logLevel, unknownNotification, cancelUnknown}},
 		{name: "ids and texts", steps: []step{plainIDs, hugeID, escapedText, bigArgument}},
 		{name: "before the handshake", noHandshake: true, stdioOnly: true, legacyOnly: true, steps: []step{pingFirst, listFirst}},
 		{name: "an unknown version", noHandshake: true, legacyOnly: true, steps: []step{unknownOffer}},
 		{name: "a second handshake", legacyOnly: true, stdioOnly: true, steps: []step{secondInitialize}},
 		{name: "metadata and versions", modernOnly: true, steps: []step{unknownVersion, missingMeta, missingInfo, removedMethods}},
 		{name: "subscriptions", modernOnly: true, steps: []step{subscribe}},
-		{name: "lines that are no messages", stdioOnly: true, steps: []step{badJSON, wrongEnvelope, lineEnds}},
+		{name: "lines that are not messages", stdioOnly: true, steps: []step{badJSON, wrongEnvelope, lineEnds}},
 		{name: "the end of the input", stdioOnly: true, steps: []step{endOfInput}},
-		{name: "answers at the end of the input", stdioOnly: true, steps: []step{answersAtEnd}},
+		{name: "responses at the end of the input", stdioOnly: true, steps: []step{answersAtEnd}},
 		{name: "SIGTERM", stdioOnly: true, steps: []step{terminate}},
-		{name: "headers that do not fit", httpOnly: true, modernOnly: true, steps: []step{wrongHeaders, headerSpelling, otherMethods}},
-		{name: "bodies that are no messages", httpOnly: true, steps: []step{badBodies, badHeaders}},
+		{name: "headers that do not match", httpOnly: true, modernOnly: true, steps: []step{wrongHeaders, headerSpelling, otherMethods}},
+		{name: "bodies that are not messages", httpOnly: true, steps: []step{badBodies, badHeaders}},
 		{name: "sessions", httpOnly: true, legacyOnly: true, steps: []step{sessions}},
 		{name: "the version header", httpOnly: true, legacyOnly: true, steps: []step{versionHeader}},
 		{name: "other HTTP methods", httpOnly: true, legacyOnly: true, steps: []step{getStream}},

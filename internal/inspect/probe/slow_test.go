@@ -36,8 +36,8 @@ func TestSlowStart(t *testing.T) {
 		{"31 s, and a minute", flaw{start: 31 * time.Second}, Options{Connect: time.Minute}, mcp.Revisions()},
 		{"12 s, and 10 s for answers", flaw{start: 12 * time.Second}, Options{Timeout: 10 * time.Second}, mcp.Revisions()},
 		{"12 s, and 10 s", flaw{start: 12 * time.Second}, Options{Connect: 10 * time.Second}, nil},
-		{"12 s, and no answer to server/discover", flaw{start: 12 * time.Second, in: modernMute()}, Options{}, legacy},
-		{"no answer to server/discover", flaw{in: modernMute()}, Options{}, legacy},
+		{"12 s, and no response to server/discover", flaw{start: 12 * time.Second, in: modernMute()}, Options{}, legacy},
+		{"no response to server/discover", flaw{in: modernMute()}, Options{}, legacy},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

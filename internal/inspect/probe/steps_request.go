@@ -15,90 +15,90 @@ import (
 var rulesAnswers = []check.Rule{
 	{
 		ID: "probe/unknown-method", Severity: check.Error,
-		Title: "A method that does not exist is answered with a result",
-		Why:   "Clients find out what a server can do by what it refuses: an empty result looks like a feature that never does anything.",
-		Fix:   "Answer -32601 to methods that are not implemented.",
+		Title: "An unknown method gets a result",
+		Why:   "Clients detect features by errors: an empty result looks like a feature that does nothing.",
+		Fix:   "Respond with -32601 to methods that are not implemented.",
 		URL:   "basic#responses",
 		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 	},
 	{
 		ID: "probe/invalid-params", Severity: check.Warning,
-		Title: "A request without what it needs is answered with a result",
-		Why:   "The mistake is the client's, and it never learns of it: a result is given to the model.",
-		Fix:   "Answer -32602 to tools/call without a name, and to parameters of the wrong type.",
+		Title: "A request without a required parameter gets a result",
+		Why:   "The client never learns of its error: the result goes to the model.",
+		Fix:   "Respond with -32602 to tools/call without a name, and to params of the wrong type.",
 		URL:   "server/tools#error-handling",
 		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no name\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}"},
 	},
 	{
 		ID: "probe/unknown-tool", Severity: check.Error,
-		Title: "A tool that does not exist is called with success",
-		Why:   "The model believes that something was done.",
-		Fix:   "Answer -32602 to names that tools/list does not have.",
+		Title: "A call to an unknown tool succeeds",
+		Why:   "The model assumes that the tool ran.",
+		Fix:   "Respond with -32602 to names that are not in tools/list.",
 		URL:   "server/tools#error-handling",
 		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown tool\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}"},
 	},
 	{
 		ID: "probe/unknown-resource", Severity: check.Warning,
-		Title: "A resource that does not exist is read with success",
-		Why:   "Nobody can tell a file that is empty from one that is not there.",
-		Fix:   "Answer -32602, or -32002 in revisions of the legacy era, to URIs that stand for nothing.",
+		Title: "Reading an unknown resource succeeds",
+		Why:   "Clients cannot tell an empty file from a missing one.",
+		Fix:   "Respond with -32602, or -32002 in legacy revisions, to unknown URIs.",
 		URL:   "server/resources#error-handling",
 		Good:  check.Example{Revision: rev20251125, Text: "init server={\"resources\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"x://nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32002,\"message\":\"not found\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"resources\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"x://nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"contents\":[{\"uri\":\"x://nobody\",\"text\":\"\"}]}}"},
 	},
 	{
 		ID: "probe/unknown-prompt", Severity: check.Warning,
-		Title: "A prompt that does not exist is answered with a result",
-		Why:   "The user gets a conversation that nobody meant.",
-		Fix:   "Answer -32602 to names that prompts/list does not have.",
+		Title: "An unknown prompt gets a result",
+		Why:   "The user gets a conversation that was not intended.",
+		Fix:   "Respond with -32602 to names that are not in prompts/list.",
 		URL:   "server/prompts#error-handling",
 		Good:  check.Example{Revision: rev20251125, Text: "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown prompt\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"messages\":[]}}"},
 	},
 	{
 		ID: "probe/unknown-completion", Severity: check.Info,
-		Title: "A completion for a prompt that does not exist is answered with a result",
-		Why:   "The client offers values for something that is not there.",
-		Fix:   "Answer -32602 to references to nothing.",
+		Title: "A completion for an unknown prompt gets a result",
+		Why:   "The client offers values for a prompt that does not exist.",
+		Fix:   "Respond with -32602 to unknown references.",
 		URL:   "server/utilities/completion#error-handling",
 		Good:  check.Example{Revision: rev20251125, Text: "init server={\"completions\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":\"nobody\"},\"argument\":{\"name\":\"a\",\"value\":\"\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown prompt\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"completions\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":\"nobody\"},\"argument\":{\"name\":\"a\",\"value\":\"\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"completion\":{\"values\":[]}}}"},
 	},
 	{
 		ID: "probe/invalid-cursor", Severity: check.Warning,
-		Title: "A cursor that the server never sent is answered with a result",
-		Why:   "A client whose cursor has gone stale is given some page, and the list it puts together has holes or doubles.",
-		Fix:   "Answer -32602 to cursors that do not exist.",
+		Title: "An unknown cursor gets a result",
+		Why:   "A client with an expired cursor gets an arbitrary page, and its list has gaps or duplicates.",
+		Fix:   "Respond with -32602 to unknown cursors.",
 		URL:   "server/utilities/pagination#error-handling",
 		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"nobodys\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"invalid cursor\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"nobodys\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
 	},
 	{
 		ID: "probe/invalid-level", Severity: check.Warning, Revisions: legacy,
-		Title: "logging/setLevel takes a level that does not exist",
-		Why:   "The client believes to have set something.",
-		Fix:   "Answer -32602 to anything but the eight levels.",
+		Title: "logging/setLevel accepts an unknown level",
+		Why:   "The client assumes that the level is set.",
+		Fix:   "Respond with -32602 to anything but the eight levels.",
 		URL:   "server/utilities/logging#error-handling",
 		Good:  check.Example{Revision: rev20251125, Text: "init server={\"logging\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"loud\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"invalid level\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"logging\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"loud\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 	},
 	{
 		ID: "probe/failing", Severity: check.Warning,
-		Title: "A request that is right fails within the server",
-		Why:   "Something that the server needs may be missing where it was probed: the network, a login, a service. Nothing can be said of what it would answer.",
-		Fix:   "See its standard error, and probe it again with all that it needs. A list that needs nothing else should not fail with it.",
+		Title: "A valid request fails in the server",
+		Why:   "The server may need something that is missing in this environment: the network, a login, a service. Its real response is unknown.",
+		Fix:   "Read its standard error, and check the server again with everything it needs. A list that does not depend on a missing service should not fail.",
 		URL:   "basic#responses",
 		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"fetch failed\"}}"},
 	},
 	{
 		ID: "probe/refused", Severity: check.Error,
-		Title: "A request that is right is refused",
-		Why:   "The server has declared what it needs for the request, or every server has it, and clients rely on that.",
-		Fix:   "Answer what is declared, or do not declare it.",
+		Title: "A valid request is rejected",
+		Why:   "The server has declared the capability for the request, or every server must support it, and clients rely on that.",
+		Fix:   "Implement declared capabilities, or do not declare them.",
 		URL:   "basic#responses",
 		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
@@ -151,11 +151,11 @@ func refusal(a *reply) string {
 
 func unknownMethod(ctx context.Context, d *driver) {
 	a := d.call(ctx, noSuchMethod, nil)
-	if d.connectionEnded(&a, "a method that does not exist") {
+	if d.connectionEnded(&a, "an unknown method") {
 		return
 	}
-	d.expectError("unknown-method", &a, "a method that does not exist", jsonrpc.CodeMethodNotFound)
-	d.modernRefusal(&a, "a method that does not exist", 404, jsonrpc.CodeMethodNotFound)
+	d.expectError("unknown-method", &a, "an unknown method", jsonrpc.CodeMethodNotFound)
+	d.modernRefusal(&a, "an unknown method", 404, jsonrpc.CodeMethodNotFound)
 }
 
 func invalidParams(ctx context.Context, d *driver) {
@@ -192,10 +192,10 @@ func unknownTool(ctx context.Context, d *driver) {
 	const asResult = "tools/unknown-as-result"
 	if rule, ok := check.Lookup(asResult); ok && a.succeeded() && string(member(a.result, "isError")) == "true" {
 		d.r.recorder.waive(a.event, asResult)
-		d.reportRule(rule, &a, "a tool that does not exist is answered with a result that has isError; due is error %d", jsonrpc.CodeInvalidParams)
+		d.reportRule(rule, &a, "a call to an unknown tool got a result with isError; want error %d", jsonrpc.CodeInvalidParams)
 		return
 	}
-	d.expectError("unknown-tool", &a, "a tool that does not exist", jsonrpc.CodeInvalidParams)
+	d.expectError("unknown-tool", &a, "an unknown tool", jsonrpc.CodeInvalidParams)
 }
 
 func unknownResource(ctx context.Context, d *driver) {
@@ -207,13 +207,13 @@ func unknownResource(ctx context.Context, d *driver) {
 		codes = append(codes, mcp.CodeResourceNotFound)
 	}
 	a := d.call(ctx, mcp.MethodResourcesRead, object{"uri": noSuchResource})
-	d.expectError("unknown-resource", &a, "a resource that does not exist", codes...)
+	d.expectError("unknown-resource", &a, "an unknown resource", codes...)
 }
 
 func unknownPrompt(ctx context.Context, d *driver) {
 	if d.has("prompts") {
 		a := d.call(ctx, mcp.MethodPromptsGet, object{"name": noSuchPrompt})
-		d.expectError("unknown-prompt", &a, "a prompt that does not exist", jsonrpc.CodeInvalidParams)
+		d.expectError("unknown-prompt", &a, "an unknown prompt", jsonrpc.CodeInvalidParams)
 	}
 }
 
@@ -223,7 +223,7 @@ func completion(ctx context.Context, d *driver) {
 	}
 	ref := func(name string) object { return object{"type": "ref/prompt", "name": name} }
 	a := d.call(ctx, mcp.MethodComplete, object{"ref": ref(noSuchPrompt), "argument": object{"name": "a", "value": ""}})
-	d.expectError("unknown-completion", &a, "a completion for a prompt that does not exist", jsonrpc.CodeInvalidParams)
+	d.expectError("unknown-completion", &a, "a completion for an unknown prompt", jsonrpc.CodeInvalidParams)
 	prompt := d.firstEntries["prompts"]
 	if args := elements(member(prompt, "arguments"), 1); len(args) > 0 && d.conn.alive() {
 		a := d.call(ctx, mcp.MethodComplete, object{"ref": ref(textOf(member(prompt, "name"))), "argument": object{"name": textOf(member(args[0], "name")), "value": ""}})
@@ -243,7 +243,7 @@ func invalidCursor(ctx context.Context, d *driver) {
 				// The list also fails without a cursor.
 				continue
 			}
-			d.expectError("invalid-cursor", &a, l.method+" with a cursor that nobody gave", jsonrpc.CodeInvalidParams)
+			d.expectError("invalid-cursor", &a, l.method+" with an unknown cursor", jsonrpc.CodeInvalidParams)
 		}
 	}
 }
@@ -253,7 +253,7 @@ func logLevel(ctx context.Context, d *driver) {
 		return
 	}
 	a := d.call(ctx, mcp.MethodSetLevel, object{"level": "loud"})
-	d.expectError("invalid-level", &a, "a log level that does not exist", jsonrpc.CodeInvalidParams)
+	d.expectError("invalid-level", &a, "an unknown log level", jsonrpc.CodeInvalidParams)
 	if !d.conn.alive() {
 		return
 	}
@@ -266,7 +266,7 @@ func logLevel(ctx context.Context, d *driver) {
 func unknownNotification(ctx context.Context, d *driver) {
 	d.notify(ctx, noSuchNotification, nil)
 	if a, ok := d.stillAnswers(ctx); !ok {
-		d.connectionEnded(&a, "a notification that does not exist")
+		d.connectionEnded(&a, "an unknown notification")
 	}
 }
 
@@ -277,7 +277,7 @@ func cancelUnknown(ctx context.Context, d *driver) {
 	}
 	d.notify(ctx, mcp.NotificationCancelled, object{"requestId": "mcpwire-probe-nobodys", "reason": "a probe"})
 	if a, ok := d.stillAnswers(ctx); !ok {
-		d.connectionEnded(&a, "the cancellation of a request that does not exist")
+		d.connectionEnded(&a, "the cancellation of an unknown request")
 	}
 }
 
@@ -285,18 +285,18 @@ func cancelUnknown(ctx context.Context, d *driver) {
 var rulesIDs = []check.Rule{
 	{
 		ID: "probe/id-huge", Severity: check.Info,
-		Title: "An id beyond 53 bits is not answered, or comes back as another one",
-		Why:   "Clients that count from a large number, or take a hash for an id, wait for ever. It is the reason why most count from 1.",
-		Fix:   "Keep the text of ids, and do not read them as floating point numbers.",
+		Title: "A request with an id of more than 53 bits gets no response, or one with another id",
+		Why:   "Clients that count from a large number, or use a hash as an id, wait forever. Therefore most count from 1.",
+		Fix:   "Keep the text of ids, and do not parse them as floating-point numbers.",
 		URL:   "basic#requests",
 		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"result\":{}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":9007199254740992,\"result\":{}}"},
 	},
 	{
 		ID: "probe/large-message", Severity: check.Info,
-		Title: "A request with an argument of 1 MiB is not carried out",
-		Why:   "Documents and pictures are as large. There is no limit in the specification, but hosts do not know of one either.",
-		Fix:   "Allow some megabytes; refuse more with an error.",
+		Title: "A request with an argument of 1 MiB fails",
+		Why:   "Documents and images can have this size. The specification has no limit, and hosts do not expect one.",
+		Fix:   "Allow several megabytes; reject more with an error.",
 		URL:   "server/tools#calling-tools",
 		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n# the argument has 1 MiB\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\",\"arguments\":{\"text\":\"xxx\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown tool\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "http\n# the argument has 1 MiB\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\",\"arguments\":{\"text\":\"xxx\"}}}\nreply 413"},
@@ -330,13 +330,13 @@ func hugeID(ctx context.Context, d *driver) {
 	if a.state == stoppedEarly && len(a.before) > 0 {
 		d.r.recorder.waive(a.event)
 		d.r.recorder.waive(a.requestEvent)
-		d.report("id-huge", &a, "the id %s comes back as %s", id, show(a.before[len(a.before)-1].ID))
+		d.report("id-huge", &a, "the response to id %s has the id %s", id, show(a.before[len(a.before)-1].ID))
 		return
 	}
 	switch a.state {
 	case timedOut: // libraries reject such numbers
 		d.r.recorder.waive(a.requestEvent)
-		d.report("id-huge", &a, "a request with the id %s has no answer", id)
+		d.report("id-huge", &a, "a request with the id %s got no response", id)
 	case disconnected:
 		d.connectionEnded(&a, "a request with the id "+id)
 	}
@@ -356,7 +356,7 @@ func escapedText(ctx context.Context, d *driver) {
 			id = `"again"`
 		}
 		a := d.send(ctx, outgoing{body: body, id: id})
-		if d.connectionEnded(&a, "a request with characters of all kinds") {
+		if d.connectionEnded(&a, "a request with all kinds of characters") {
 			return
 		}
 	}
@@ -382,18 +382,18 @@ func bigArgument(ctx context.Context, d *driver) {
 var rulesBatch = []check.Rule{
 	{
 		ID: "probe/batch", Severity: check.Warning, Revisions: hasBatches,
-		Title: "A batch is refused",
-		Why:   "In this revision, and in no other, servers must take several messages in an array. Hardly any client sends one.",
-		Fix:   "Answer each request in the array, in an array.",
+		Title: "A batch is rejected",
+		Why:   "In this revision only, servers must accept several messages in an array. Very few clients send one.",
+		Fix:   "Respond to all requests of the array, in an array.",
 		URL:   "basic#batching",
 		Good:  check.Example{Revision: rev20250326, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
 		Bad:   check.Example{Revision: rev20250326, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\"message\":\"no batches\"}}"},
 	},
 	{
 		ID: "probe/batch-taken", Severity: check.Info, Revisions: lacksBatches,
-		Title: "A batch is carried out, though the revision has none",
-		Why:   "Other servers refuse it, and so do proxies. The specification does not say what is due.",
-		Fix:   "Answer -32600 to an array.",
+		Title: "A batch is accepted in a revision without batches",
+		Why:   "Other servers and proxies reject it. The specification does not say how to respond.",
+		Fix:   "Respond with -32600 to an array.",
 		URL:   "changelog",
 		Good:  check.Example{Revision: rev20251125, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32600,\"message\":\"no batches\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
@@ -416,7 +416,7 @@ func batch(ctx context.Context, d *driver) {
 		d.reportFragile(&a, "after a batch")
 	case a.succeeded():
 		d.r.recorder.waive(a.event)
-		d.report("batch-taken", &a, "the requests of a batch are answered")
+		d.report("batch-taken", &a, "the requests of a batch got responses")
 	default:
 		d.waiveEnd(&a)
 		d.report("batch", &a, "a batch %s", d.outcomeText(&a))

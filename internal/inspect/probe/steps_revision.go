@@ -12,45 +12,45 @@ import (
 var rulesVersions = []check.Rule{
 	{
 		ID: "probe/version-echoed", Severity: check.Error, Revisions: legacy,
-		Title: "The server agrees to a version that does not exist",
-		Why:   "It has not looked at the version, and agrees to those of the future, too, which it knows nothing about: then each side speaks by rules of its own.",
-		Fix:   "Answer with a version that the server speaks, the latest, if it does not speak the one proposed.",
+		Title: "The server accepts an unknown version",
+		Why:   "It does not check the version, and also accepts future versions, whose rules it does not know: both sides then follow different rules.",
+		Fix:   "If the server does not speak the proposed version, respond with the latest one that it speaks.",
 		URL:   "basic/lifecycle#version-negotiation",
 		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
 	},
 	{
 		ID: "probe/version-error", Severity: check.Warning, Revisions: legacy,
-		Title: "A version that the server does not speak is answered with an error",
-		Why:   "The client cannot know which version to try next. The specification has the server answer with another one; only an example shows an error.",
-		Fix:   "Answer with the latest version that the server speaks.",
+		Title: "An unsupported version gets an error",
+		Why:   "The client cannot know which version to try next. By the specification, the server responds with another version; only an example shows an error.",
+		Fix:   "Respond with the latest version that the server speaks.",
 		URL:   "basic/lifecycle#version-negotiation",
 		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"Unsupported protocol version\"}}"},
 	},
 	{
 		ID: "probe/ping-first", Severity: check.Warning, Revisions: legacy,
-		Title: "ping before initialize is not answered with a result",
-		Why:   "It is the one request that clients may send at any time, to see whether the server has come up.",
-		Fix:   "Answer ping with {}, whatever the state of the session.",
+		Title: "ping before initialize gets no result",
+		Why:   "Clients may send ping at any time, to check whether the server has started.",
+		Fix:   "Respond to ping with {}, whatever the state of the session.",
 		URL:   "basic/utilities/ping",
 		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"not initialized\"}}"},
 	},
 	{
 		ID: "probe/before-initialize", Severity: check.Info, Revisions: legacy,
-		Title: "Requests are carried out before initialize",
-		Why:   "The server does not know yet in which version the client wants the answer. The specification leaves open what is due.",
-		Fix:   "Answer an error until there was a handshake.",
+		Title: "The server handles requests before initialize",
+		Why:   "The server does not know the client's version yet. The specification does not say how to respond.",
+		Fix:   "Respond with an error until the handshake is complete.",
 		URL:   "basic/lifecycle#initialization",
 		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"not initialized\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
 	},
 	{
 		ID: "probe/second-initialize", Severity: check.Info, Revisions: legacy,
-		Title: "A second initialize is answered with a result",
-		Why:   "What was agreed on before may be in force or not, and the client cannot tell. The specification leaves open what is due.",
-		Fix:   "Answer an error to initialize once there was a handshake.",
+		Title: "A second initialize gets a result",
+		Why:   "The client cannot tell which negotiated state is in effect. The specification does not say how to respond.",
+		Fix:   "Respond with an error to initialize after the handshake.",
 		URL:   "basic/lifecycle#initialization",
 		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":9,\"error\":{\"code\":-32600,\"message\":\"already initialized\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
@@ -61,11 +61,11 @@ var rulesVersions = []check.Rule{
 func unknownOffer(ctx context.Context, d *driver) {
 	a := d.send(ctx, outgoing{body: request(d.nextID(), mcp.MethodInitialize, d.r.initialize(noSuchVersion)), id: d.lastID()})
 	switch {
-	case d.connectionEnded(&a, "a version that does not exist"):
+	case d.connectionEnded(&a, "an unknown version"):
 	case a.failed(), a.status >= 400:
 		d.report("version-error", &a, "the version %s %s", noSuchVersion, d.outcomeText(&a))
 	case textOf(member(a.result, "protocolVersion")) == noSuchVersion:
-		d.report("version-echoed", &a, "the version %s, which does not exist, is answered with the same", noSuchVersion)
+		d.report("version-echoed", &a, "the server accepted the unknown version %s", noSuchVersion)
 	}
 	// The probe provoked it.
 	d.r.recorder.waive(a.event, "lifecycle/version-differs", "lifecycle/version-unknown")
@@ -96,14 +96,14 @@ func listFirst(ctx context.Context, d *driver) {
 	}
 	if a.succeeded() {
 		d.r.recorder.waive(a.event)
-		d.report("before-initialize", &a, "tools/list is answered with a result")
+		d.report("before-initialize", &a, "tools/list got a result")
 	}
 }
 
 func secondInitialize(ctx context.Context, d *driver) {
 	a := d.call(ctx, mcp.MethodInitialize, d.r.initialize(d.rev.String()), func(q *outgoing) { q.wait = min(initializeDelay, d.r.opts.Timeout) })
 	if !d.connectionEnded(&a, "a second initialize") && a.succeeded() {
-		d.report("second-initialize", &a, "it is answered with a result")
+		d.report("second-initialize", &a, "it got a result")
 	}
 	if a.state == timedOut {
 		d.r.recorder.waive(a.requestEvent)
@@ -114,45 +114,45 @@ func secondInitialize(ctx context.Context, d *driver) {
 var rulesModern = []check.Rule{
 	{
 		ID: "probe/modern-refusal", Severity: check.Error, Revisions: modern,
-		Title: "A request is refused with another error than the one that is due",
-		Why:   "Clients tell by the code whether a server is modern, and which version to try next.",
-		Fix:   "Answer -32601 to unknown methods, -32602 to missing metadata, -32022 to versions that are not spoken.",
+		Title: "A request is rejected with the wrong error",
+		Why:   "Clients use the code to tell whether a server is modern, and which version to try next.",
+		Fix:   "Send -32601 for unknown methods, -32602 for missing metadata, and -32022 for unsupported versions.",
 		URL:   "basic#error-codes",
 		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
 		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"internal error\"}}"},
 	},
 	{
 		ID: "probe/modern-status", Severity: check.Error, Revisions: modern,
-		Title: "A request is refused with another HTTP status than the one that is due",
-		Why:   "Clients tell by code and status whether a server is modern, which version to try next, and which headers to fix.",
-		Fix:   "Answer -32601 with status 404 to unknown methods; with status 400 -32602 to missing metadata, -32020 to headers that do not fit, -32022 to versions.",
+		Title: "A request is rejected with the wrong HTTP status",
+		Why:   "Clients use code and status to tell whether a server is modern, which version to try next, and which headers to fix.",
+		Fix:   "Send -32601 with status 404 for unknown methods; with status 400, send -32602 for missing metadata, -32020 for headers that do not match, and -32022 for unsupported versions.",
 		URL:   "basic/transports/streamable-http#server-validation",
 		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\nreply 400 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
 		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
 	},
 	{
 		ID: "probe/client-info-required", Severity: check.Error, Revisions: modern,
-		Title: "A request without clientInfo is refused",
-		Why:   "It is optional: clients that do not want to be known leave it out.",
-		Fix:   "Ask for protocolVersion and clientCapabilities only.",
+		Title: "A request without clientInfo is rejected",
+		Why:   "It is optional: clients that do not identify themselves omit it.",
+		Fix:   "Require only protocolVersion and clientCapabilities.",
 		URL:   "basic#_meta",
 		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
 		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no clientInfo\"}}"},
 	},
 	{
 		ID: "probe/removed-method", Severity: check.Error, Revisions: modern,
-		Title: "A method that the revision no longer has is answered with a result",
-		Why:   "There are no sessions to ping, to initialize or to set a level for: the client takes the server for one of the other era.",
-		Fix:   "Answer -32601 to ping, initialize and logging/setLevel with the metadata of a modern request.",
+		Title: "A method that the revision no longer has gets a result",
+		Why:   "The revision has no sessions to ping, to initialize or to set a level for: the client treats the server as one of the other era.",
+		Fix:   "Respond with -32601 to ping, initialize and logging/setLevel with the metadata of a modern request.",
 		URL:   "basic/versioning",
 		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
 		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\"}}"},
 	},
 	{
 		ID: "probe/listen", Severity: check.Error, Revisions: modern,
-		Title: "subscriptions/listen is neither acknowledged nor refused",
-		Why:   "The client cannot tell whether it will hear of changes.",
-		Fix:   "Send notifications/subscriptions/acknowledged first, with what is honoured of the filter, be it nothing; or answer -32601.",
+		Title: "subscriptions/listen is neither acknowledged nor rejected",
+		Why:   "The client cannot tell whether it will be notified of changes.",
+		Fix:   "Send notifications/subscriptions/acknowledged first, with the accepted part of the filter, even if it is empty; or respond with -32601.",
 		URL:   "basic/utilities/subscriptions",
 		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{\"notifications\":{\"toolsListChanged\":true},\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"notifications\":{},\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":1}}}"},
 		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{\"notifications\":{\"toolsListChanged\":true},\"_meta\":{$meta}}}\nwait 10s"},
@@ -167,23 +167,23 @@ func (d *driver) modernRefusal(a *reply, about string, status int, codes ...json
 	}
 	switch {
 	case !a.failed(codes...):
-		d.report("modern-refusal", a, "%s %s; due is error %s", about, d.outcomeText(a), codesText(codes))
+		d.report("modern-refusal", a, "%s %s; want error %s", about, d.outcomeText(a), codesText(codes))
 	case d.http != nil && a.status != status && a.failed(jsonrpc.CodeInvalidParams):
 		// Package check knows the status of the other codes.
-		d.report("modern-status", a, "%s is answered with HTTP status %d; due is %d", about, a.status, status)
+		d.report("modern-status", a, "%s got HTTP status %d; want %d", about, a.status, status)
 	}
 }
 
 func unknownVersion(ctx context.Context, d *driver) {
 	a := d.call(ctx, mcp.MethodDiscover, object{"_meta": d.r.meta(noSuchVersion)})
-	if d.connectionEnded(&a, "a version that does not exist") {
+	if d.connectionEnded(&a, "an unknown version") {
 		return
 	}
 	// The checks below report it.
 	d.r.recorder.waive(a.event, "modern/discover-missing")
-	d.modernRefusal(&a, "a version that does not exist", 400, mcp.CodeUnsupportedProtocolVersion)
+	d.modernRefusal(&a, "an unknown version", 400, mcp.CodeUnsupportedProtocolVersion)
 	if a.failed(mcp.CodeUnsupportedProtocolVersion) && len(elements(member(a.rpcError.Data, "supported"), 1)) == 0 {
-		d.report("modern-refusal", &a, "the error about the version does not say which ones are supported")
+		d.report("modern-refusal", &a, "the error about the version does not list the supported versions")
 	}
 }
 
@@ -236,7 +236,7 @@ func removedMethods(ctx context.Context, d *driver) {
 			continue
 		}
 		if a.succeeded() {
-			d.report("removed-method", &a, "%s is answered with a result", about)
+			d.report("removed-method", &a, "%s got a result", about)
 		}
 		d.modernRefusal(&a, about, 404, jsonrpc.CodeMethodNotFound)
 	}
@@ -256,7 +256,7 @@ func subscribe(ctx context.Context, d *driver) {
 		d.report("listen", &a, "nothing came in time")
 	case answered:
 		if a.succeeded() {
-			d.report("listen", &a, "it is answered with a result, and was never acknowledged")
+			d.report("listen", &a, "it got a result, but was never acknowledged")
 			// The server may be overloaded or broken.
 		} else if !outage(&a) {
 			d.modernRefusal(&a, mcp.MethodSubscriptionsListen, 404, jsonrpc.CodeMethodNotFound)

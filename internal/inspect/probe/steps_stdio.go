@@ -15,27 +15,27 @@ import (
 var rulesStdio = []check.Rule{
 	{
 		ID: "probe/garbage-unanswered", Severity: check.Info,
-		Title: "A line that is no JSON is passed over in silence",
-		Why:   "Whoever has sent it waits for an answer that never comes. JSON-RPC has an error for it; many servers do without.",
-		Fix:   "Answer -32700 without an id.",
+		Title: "A line that is not JSON is silently ignored",
+		Why:   "The sender waits for a response that never arrives. JSON-RPC defines an error for it, which many servers do not send.",
+		Fix:   "Respond with -32700 and no id.",
 		URL:   "https://www.jsonrpc.org/specification#error_object",
 		Good:  check.Example{Revision: rev20251125, Text: "init\n> hello\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init\n> hello\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 	},
 	{
 		ID: "probe/invalid-request", Severity: check.Info,
-		Title: "JSON that is no message is not answered with -32600",
-		Why:   "Whoever has sent it waits for an answer that never comes, or looks in the wrong place.",
-		Fix:   "Answer -32600, with the id if there is a good one.",
+		Title: "JSON that is not a message does not get -32600",
+		Why:   "The sender waits for a response that never arrives, or looks for the error in the wrong place.",
+		Fix:   "Respond with -32600, and with the id if it is valid.",
 		URL:   "https://www.jsonrpc.org/specification#error_object",
 		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"not a request\"}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"id\":1,\"method\":\"tools/list\"}\n> {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}"},
 	},
 	{
 		ID: "probe/line-ends", Severity: check.Info,
-		Title: "A blank line, or one that ends in CR LF, disturbs the server",
+		Title: "The server does not accept blank lines or lines that end in CR LF",
 		Why:   "Clients on Windows, and people with a terminal, write such lines. The specification does not mention them.",
-		Fix:   "Pass over blank lines, and take CR before LF for white space, as JSON does.",
+		Fix:   "Ignore blank lines, and treat CR before LF as white space, as JSON does.",
 		URL:   "basic/transports#stdio",
 		Good:  check.Example{Revision: rev20251125, Text: "init\n>(crlf) {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init\n>(crlf) {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
@@ -66,14 +66,14 @@ const lateReplyTimeout = 300 * time.Millisecond
 
 // badJSON sends invalid JSON.
 func badJSON(ctx context.Context, d *driver) {
-	reply, after, ok := d.sendMalformed(ctx, "this is no JSON {")
+	reply, after, ok := d.sendMalformed(ctx, "this is not JSON {")
 	switch {
 	case !ok:
-		d.reportFragile(&after, "after a line that is no JSON")
+		d.reportFragile(&after, "after a line that is not JSON")
 	case reply == nil:
-		d.report("garbage-unanswered", &after, "nothing came before the answer to the next request")
+		d.report("garbage-unanswered", &after, "no error came before the response to the next request")
 	case reply.Code != jsonrpc.CodeParseError:
-		d.report("error-code", &after, "a line that is no JSON is answered with error %d, not -32700", reply.Code)
+		d.report("error-code", &after, "a line that is not JSON got error %d; want -32700", reply.Code)
 	}
 }
 
@@ -96,7 +96,7 @@ func wrongEnvelope(ctx context.Context, d *driver) {
 	for _, bad := range []struct{ about, body string }{
 		{"an object without jsonrpc", `{"id":"mcpwire-envelope","method":"` + noSuchMethod + `"}`},
 		{"a number", `42`},
-		{"an object without anything", `{}`},
+		{"an empty object", `{}`},
 	} {
 		if !d.conn.alive() {
 			return
@@ -106,9 +106,9 @@ func wrongEnvelope(ctx context.Context, d *driver) {
 		case !ok:
 			d.reportFragile(&after, "after "+bad.about)
 		case reply == nil:
-			d.report("invalid-request", &after, "%s in the place of a message is not answered", bad.about)
+			d.report("invalid-request", &after, "%s instead of a message got no response", bad.about)
 		case reply.Code != jsonrpc.CodeInvalidRequest && reply.Code != jsonrpc.CodeParseError:
-			d.report("invalid-request", &after, "%s in the place of a message is answered with error %d", bad.about, reply.Code)
+			d.report("invalid-request", &after, "%s instead of a message got error %d", bad.about, reply.Code)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func lineEnds(ctx context.Context, d *driver) {
 		d.report("line-ends", &after, "after a blank line: %s", d.describeReply(&after))
 		return
 	case reply != nil:
-		d.report("line-ends", &after, "a blank line is answered with error %d", reply.Code)
+		d.report("line-ends", &after, "a blank line got error %d", reply.Code)
 	}
 	a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID()), id: d.lastID(), anyID: true, lineEnd: "\r\n"})
 	if !a.succeeded() {
@@ -135,8 +135,8 @@ func lineEnds(ctx context.Context, d *driver) {
 var rulesShutdown = []check.Rule{
 	{
 		ID: "probe/eof", Severity: check.Warning,
-		Title: "The server goes on when its standard input has ended",
-		Why:   "The end of its input is how a server learns that its host has gone, and the only way on all systems. Servers that go on are left behind, one for each start.",
+		Title: "The server does not exit when its standard input ends",
+		Why:   "The end of its input tells a server that its host has exited; no other way works on all systems. Servers that do not exit remain, one for each start.",
 		Fix:   "Exit when standard input ends; do not wait for timers, watchers or sockets.",
 		URL:   "basic/transports/stdio#shutdown",
 		Good:  check.Example{Revision: rev20251125, Text: "init\neof >\nexit 0"},
@@ -144,18 +144,18 @@ var rulesShutdown = []check.Rule{
 	},
 	{
 		ID: "probe/sigterm", Severity: check.Warning,
-		Title: "The server goes on when it is sent SIGTERM",
-		Why:   "Hosts then kill it, and what it has open is lost; service managers wait for minutes.",
-		Fix:   "Leave SIGTERM alone, or exit soon after it.",
+		Title: "The server does not exit after SIGTERM",
+		Why:   "Hosts then kill it, and its unsaved data is lost; service managers wait for minutes.",
+		Fix:   "Do not handle SIGTERM, or exit soon after it.",
 		URL:   "basic/transports/stdio#shutdown",
 		Good:  check.Example{Revision: rev20251125, Text: "init\nexit signal terminated"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init\nwait 5s\nexit signal killed"},
 	},
 	{
 		ID: "probe/eof-answers", Severity: check.Info,
-		Title: "What was asked just before the end of the input is not answered",
-		Why:   "Scripts that write requests into a pipe, and shells, close it at once. The specification does not say what is due.",
-		Fix:   "Answer what has been read, then exit.",
+		Title: "Requests just before the end of the input get no response",
+		Why:   "Scripts that write requests into a pipe, and shells, close it at once. The specification does not say what to do.",
+		Fix:   "Respond to all requests already read, then exit.",
 		URL:   "basic/transports/stdio#shutdown",
 		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\neof >\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nexit 0"},
 		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\neof >\nexit 0"},
@@ -168,7 +168,7 @@ const maxExitTime = 2 * time.Second
 // endOfInput closes the input.
 func endOfInput(_ context.Context, d *driver) {
 	if took, ok := d.stdio.closeInputAndWait(maxExitTime); !ok {
-		d.endFinding("eof", fmt.Sprintf("it still runs %v after the end of its input", took.Round(time.Millisecond)))
+		d.endFinding("eof", fmt.Sprintf("it is still running %v after the end of its input", took.Round(time.Millisecond)))
 	}
 }
 
@@ -187,7 +187,7 @@ func answersAtEnd(ctx context.Context, d *driver) {
 	}
 	b := d.send(ctx, outgoing{id: d.lastID(), wait: maxExitTime, receiveOnly: true})
 	if b.state != answered {
-		d.report("eof-answers", &a, "a request just before the end of the input has no answer")
+		d.report("eof-answers", &a, "a request just before the end of the input got no response")
 	}
 }
 
@@ -211,7 +211,7 @@ func terminate(_ context.Context, d *driver) {
 	d.stdio.waived = true
 	d.stdio.endEvent = d.stdio.record(&capture.Event{Kind: capture.KindNote, Data: []byte("the probe sent SIGTERM")})
 	if took, ok := d.stdio.waitExit(start, late.C); !ok {
-		d.endFinding("sigterm", fmt.Sprintf("it still runs %v after SIGTERM", took.Round(time.Millisecond)))
+		d.endFinding("sigterm", fmt.Sprintf("it is still running %v after SIGTERM", took.Round(time.Millisecond)))
 	}
 	d.stdio.inputClosed = true
 }

@@ -145,7 +145,7 @@ func directions(m shape.Method, revs []mcp.Revision) (all []RevisionText) {
 		text := "client to server"
 		switch {
 		case m.Input(r):
-			text = "server to client, within a result that is input_required"
+			text = "server to client, within an input_required result"
 		case m.FromClient(r) && m.FromServer(r):
 			text = "both ways"
 		case m.FromServer(r):
@@ -202,19 +202,19 @@ func methodDiff(m shape.Method, before, after mcp.Revision) (all []string) {
 	seen := map[string]bool{"MetaObject": true, "RequestMetaObject": true, "NotificationMetaObject": true, "ResultMetaObject": true}
 	switch {
 	case !m.Input(before) && m.Input(after):
-		all = append(all, "~ no request any more, but part of a result that is input_required")
+		all = append(all, "~ no longer a request, but part of an input_required result")
 	case m.FromClient(before) && m.FromServer(before) && !m.FromClient(after):
 		all = append(all, "~ only from server to client")
 	case m.FromClient(before) && m.FromServer(before) && !m.FromServer(after):
 		all = append(all, "~ only from client to server")
 	}
 	if !m.Extension(before) && m.Extension(after) {
-		all = append(all, "~ of an extension, and no longer of the protocol itself")
+		all = append(all, "~ moved from the protocol to an extension")
 	}
 	old, wasRequired, _ := m.Params(before)
 	params, required, _ := m.Params(after)
 	if required && !wasRequired {
-		all = append(all, "~ params must be there")
+		all = append(all, "~ params is required")
 	}
 	if alternatives := params.Alternatives(); old.Kind() == shape.KindObject && len(alternatives) > 0 {
 		for _, alt := range alternatives {
@@ -264,7 +264,7 @@ func examples(m shape.Method, text *block, r mcp.Revision) (all []Example) {
 	if results := m.Results(r); len(results) > 0 {
 		result := mergeMembers(results[0].AppendSample(nil, false), text.text("result"))
 		if m.Input(r) {
-			all = append(all, Example{Title: "its answer in inputResponses", Revision: r.String(), Message: result})
+			all = append(all, Example{Title: "its response in inputResponses", Revision: r.String(), Message: result})
 		} else {
 			all = append(all, Example{Title: "its result", Revision: r.String(), Message: jsonrpc.AppendResult(nil, jsonrpc.IntID(1), result)})
 		}

@@ -45,5 +45,5 @@ func ExampleBook_Lookup() {
 	for _, e := range specref.Open().Lookup("elicitation/create", []mcp.Revision{mcp.Revision20260728}) {
 		fmt.Println(e.Kind, e.Name, e.Directions[0].Text)
 	}
-	// Output: method elicitation/create server to client, within a result that is input_required
+	// Output: method elicitation/create server to client, within an input_required result
 }

@@ -46,7 +46,7 @@ func readBlocks(text string) ([]*block, error) {
 		case isName:
 			all = append(all, &block{name: name})
 		case len(all) == 0:
-			return nil, fmt.Errorf("line %d: %q stands before the first block", i+1, raw)
+			return nil, fmt.Errorf("line %d: %q is before the first block", i+1, raw)
 		default:
 			l, err := readAttribute(raw)
 			if err != nil {
@@ -62,7 +62,7 @@ func readBlocks(text string) ([]*block, error) {
 func readAttribute(raw string) (l attribute, err error) {
 	head, text, ok := strings.Cut(raw, ": ")
 	if !ok {
-		return l, fmt.Errorf("%q is no line", raw)
+		return l, fmt.Errorf("%q is not a valid line", raw)
 	}
 	l.text, l.revisions = text, mcp.Revisions()
 	l.key, l.rest, _ = strings.Cut(head, " ")
@@ -105,7 +105,7 @@ func parseRevisions(text string) ([]mcp.Revision, error) {
 		last = first
 	}
 	if !ok || !okEnd {
-		return nil, fmt.Errorf("%q are no revisions", text)
+		return nil, fmt.Errorf("%q are not revisions", text)
 	}
 	return all[slices.Index(all, first) : slices.Index(all, last)+1], nil
 }
@@ -165,7 +165,7 @@ func readRules(text string) (map[string]*Rule, error) {
 		id, rest, _ := strings.Cut(raw, " ")
 		set, sentence, ok := cutRevisions(rest)
 		if !ok || sides[id[0]] == "" {
-			return nil, fmt.Errorf("%q is no rule", raw)
+			return nil, fmt.Errorf("%q is not a rule", raw)
 		}
 		in, err := parseRevisions(set)
 		if err != nil {

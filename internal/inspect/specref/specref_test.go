@@ -302,8 +302,8 @@ func TestChanges(t *testing.T) {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	for word, want := range map[string]string{
-		"roots/list": "~ no request any more, but part of a result that is input_required", "notifications/progress": "~ only from server to client",
-		"tasks/get": "~ of an extension, and no longer of the protocol itself", "tools/list": "~ params must be there", "initialize": "- initialize",
+		"roots/list": "~ no longer a request, but part of an input_required result", "notifications/progress": "~ only from server to client",
+		"tasks/get": "~ moved from the protocol to an extension", "tools/list": "~ params is required", "initialize": "- initialize",
 		"server/discover": "+ server/discover",
 	} {
 		changes := only(t, b.Lookup(word, nil), "method", word).Changes

@@ -165,7 +165,7 @@ func (p *printer) facts(e *Entry) {
 		}
 	}
 	if len(e.Revisions) == 0 {
-		fact("Revisions", "not in what was asked for: it is of "+strings.Join(e.All, ", "))
+		fact("Revisions", "not in the requested revisions: it is in "+strings.Join(e.All, ", "))
 	} else {
 		fact("Revisions", strings.Join(e.Revisions, ", "))
 	}
@@ -225,7 +225,7 @@ func (p *printer) shapes(e *Entry) {
 		}
 		optional := ""
 		if s.Optional {
-			optional = "; may be left out"
+			optional = "; optional"
 		}
 		p.section(title + " (" + name + s.Revision + optional + ")")
 		p.shape(s)
@@ -247,14 +247,14 @@ func (p *printer) shape(s *Shape) {
 			p.members(alt.Members, "    ")
 		}
 		if slices.ContainsFunc(s.Alternatives, func(alt *Shape) bool { return slices.ContainsFunc(alt.Members, isRequired) }) {
-			p.line(p.Faint("  * must be there"))
+			p.line(p.Faint("  * required"))
 		}
 	case len(s.Members) == 0:
-		p.line("  nothing that must be there")
+		p.line("  no required members")
 	default:
 		p.members(s.Members, "  ")
 		if slices.ContainsFunc(s.Members, isRequired) {
-			p.line(p.Faint("  * must be there"))
+			p.line(p.Faint("  * required"))
 		}
 	}
 }

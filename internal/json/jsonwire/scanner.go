@@ -526,7 +526,7 @@ const (
 
 var faultWant = [...]string{
 	faultNone:        "nothing",
-	faultDepth:       "a shallower text",
+	faultDepth:       "text with less nesting",
 	faultValue:       "a value",
 	faultName:        "a member name in quotes",
 	faultColon:       "':' after a member name",

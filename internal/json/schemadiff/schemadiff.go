@@ -66,7 +66,7 @@ func Compare(before, after []byte, direction Direction) []Change {
 		if bytes.Equal(bytes.TrimSpace(before), bytes.TrimSpace(after)) {
 			return nil
 		}
-		return []Change{{"", Unclear, "one of the two is no schema, or too deep"}}
+		return []Change{{"", Unclear, "one of the two is not a schema, or nested too deeply"}}
 	}
 	c := &comparer{direction: direction, roots: [2]any{a, b}, seen: map[[2]uintptr]bool{}}
 	c.schema("", a, b, 0)
@@ -144,7 +144,7 @@ func (c *comparer) widened(pointer, format string, args ...any) {
 func (c *comparer) schema(at string, a, b any, depth int) {
 	if depth > maxDepth {
 		if !reflect.DeepEqual(a, b) {
-			c.add(at, Unclear, "it is different, at a depth where nobody looks")
+			c.add(at, Unclear, "it differs, but is nested too deeply to compare")
 		}
 		return
 	}
@@ -157,7 +157,7 @@ func (c *comparer) schema(at string, a, b any, depth int) {
 		return
 	}
 	if c.seen[pair] = true; len(c.seen) > maxPairs {
-		c.add(at, Unclear, "it is not compared: there is too much of it")
+		c.add(at, Unclear, "it is too large to compare")
 		return
 	}
 	x, xok := asObject(a)
@@ -166,10 +166,10 @@ func (c *comparer) schema(at string, a, b any, depth int) {
 	case !xok && !yok: // both false
 		return
 	case !yok:
-		c.narrowed(at, "nothing is allowed any more")
+		c.narrowed(at, "no value is allowed now")
 		return
 	case !xok:
-		c.widened(at, "something is allowed where nothing was")
+		c.widened(at, "values are allowed now, where none was before")
 		return
 	}
 	c.annotations(at, x, y)
@@ -290,7 +290,7 @@ func isAnnotation(keyword string) bool {
 func (c *comparer) annotations(at string, a, b map[string]any) {
 	for _, k := range unionKeys(a, b) {
 		if isAnnotation(k) && !reflect.DeepEqual(a[k], b[k]) {
-			c.add(childPointer(at, k), Annotations, "the %s is another one", k)
+			c.add(childPointer(at, k), Annotations, "the %s changed", k)
 		}
 	}
 }
@@ -302,7 +302,7 @@ var allTypes = []string{"array", "boolean", "integer", "null", "number", "object
 func (c *comparer) types(at string, a, b map[string]any) {
 	x, y := typesOf(a), typesOf(b)
 	if removed := difference(x, y); len(removed) > 0 {
-		c.narrowed(childPointer(at, "type"), "%s is not allowed any more", strings.Join(removed, ", "))
+		c.narrowed(childPointer(at, "type"), "%s is no longer allowed", strings.Join(removed, ", "))
 	}
 	if added := difference(y, x); len(added) > 0 {
 		c.widened(childPointer(at, "type"), "%s is allowed now", strings.Join(added, ", "))
@@ -352,10 +352,10 @@ func (c *comparer) values(at string, a, b map[string]any) {
 	case !xok:
 		c.narrowed(at, "only %s are allowed now", clip.String(strings.Join(y, ", "), 200))
 	case !yok:
-		c.widened(at, "anything is allowed where only %s were", clip.String(strings.Join(x, ", "), 200))
+		c.widened(at, "anything is allowed now, where only %s were before", clip.String(strings.Join(x, ", "), 200))
 	default:
 		if removed := difference(x, y); len(removed) > 0 {
-			c.narrowed(at, "%s is not allowed any more", clip.String(strings.Join(removed, ", "), 200))
+			c.narrowed(at, "%s is no longer allowed", clip.String(strings.Join(removed, ", "), 200))
 		}
 		if added := difference(y, x); len(added) > 0 {
 			c.widened(at, "%s is allowed now", clip.String(strings.Join(added, ", "), 200))
@@ -389,20 +389,20 @@ func (c *comparer) bounds(at string, a, b map[string]any) {
 	}
 	if x, y := a["uniqueItems"] == true, b["uniqueItems"] == true; x != y {
 		if y {
-			c.narrowed(childPointer(at, "uniqueItems"), "no item may come twice now")
+			c.narrowed(childPointer(at, "uniqueItems"), "items must be unique now")
 		} else {
-			c.widened(childPointer(at, "uniqueItems"), "items may come twice now")
+			c.widened(childPointer(at, "uniqueItems"), "items need not be unique now")
 		}
 	}
 	for _, k := range []string{"pattern", "format", "multipleOf"} {
 		switch x, y := a[k], b[k]; {
 		case reflect.DeepEqual(x, y):
 		case x == nil:
-			c.narrowed(childPointer(at, k), "there is a %s now: %s", k, text(y))
+			c.narrowed(childPointer(at, k), "%s was added: %s", k, text(y))
 		case y == nil:
-			c.widened(childPointer(at, k), "there is no %s any more", k)
+			c.widened(childPointer(at, k), "%s was removed", k)
 		default:
-			c.add(childPointer(at, k), Unclear, "the %s was %s and is %s", k, text(x), text(y))
+			c.add(childPointer(at, k), Unclear, "%s was %s and is %s", k, text(x), text(y))
 		}
 	}
 }
@@ -417,7 +417,7 @@ func (c *comparer) bound(at, keyword string, a, b any, sign int) {
 	case !xok:
 		c.narrowed(at, "%s is %s now", keyword, text(b))
 	case !yok:
-		c.widened(at, "%s was %s and is gone", keyword, text(a))
+		c.widened(at, "%s was %s and is removed", keyword, text(a))
 	default:
 		switch y.Cmp(x) * sign {
 		case 1:
@@ -453,12 +453,12 @@ func (c *comparer) object(at string, a, b map[string]any, depth int) {
 		case has && isClosed(a):
 			c.widened(here, "%s is allowed now", quote(k))
 		case has:
-			c.add(here, Compatible, "there is %s now, which may be left out", quote(k))
+			c.add(here, Compatible, "%s was added, and is optional", quote(k))
 		case isClosed(b):
-			c.narrowed(here, "%s is not allowed any more", quote(k))
+			c.narrowed(here, "%s is no longer allowed", quote(k))
 		default:
 			// It is still allowed, as an unused argument or an extra member of a result.
-			c.add(here, Unclear, "there is no %s any more", quote(k))
+			c.add(here, Unclear, "%s was removed", quote(k))
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(after)) {
@@ -468,7 +468,7 @@ func (c *comparer) object(at string, a, b map[string]any, depth int) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(before)) {
 		if !after[k] {
-			c.widened(childPointer(at, "required"), "%s may be missing now", quote(k))
+			c.widened(childPointer(at, "required"), "%s is optional now", quote(k))
 		}
 	}
 	c.additional(at, a, b, depth)
@@ -479,7 +479,7 @@ func (c *comparer) additional(at string, a, b map[string]any, depth int) {
 	switch x, y := a[k], b[k]; {
 	case reflect.DeepEqual(x, y):
 	case isClosed(b) && !isClosed(a):
-		c.narrowed(childPointer(at, k), "other properties are not allowed any more")
+		c.narrowed(childPointer(at, k), "other properties are no longer allowed")
 	case isClosed(a) && !isClosed(b):
 		c.widened(childPointer(at, k), "other properties are allowed now")
 	default:
@@ -519,7 +519,7 @@ func (c *comparer) items(at string, a, b map[string]any, depth int) {
 func (c *comparer) otherKeywords(at string, a, b map[string]any) {
 	for _, k := range unionKeys(a, b) {
 		if !knownKeyword(k) && !reflect.DeepEqual(a[k], b[k]) {
-			c.add(childPointer(at, k), Unclear, "the keyword %s is different", quote(k))
+			c.add(childPointer(at, k), Unclear, "the keyword %s differs", quote(k))
 		}
 	}
 }

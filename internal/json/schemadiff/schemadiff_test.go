@@ -16,27 +16,27 @@ func TestCompare(t *testing.T) {
 		input, output       string // POINTER VERDICT WHY, lines
 	}{
 		{"equal", `{"type":"object"}`, `{ "type": "object" }`, "", ""},
-		{"words", `{"title":"a"}`, `{"title":"b","description":"c"}`, "/description words the description is another one\n/title words the title is another one", "/description words the description is another one\n/title words the title is another one"},
+		{"words", `{"title":"a"}`, `{"title":"b","description":"c"}`, "/description words the description changed\n/title words the title changed", "/description words the description changed\n/title words the title changed"},
 		{"required argument", `{"properties":{"a":{}}}`, `{"properties":{"a":{},"b":{}},"required":["b"]}`, `/required breaking "b" is required now`, `/required compatible "b" is required now`},
-		{"optional argument", `{"properties":{"a":{}}}`, `{"properties":{"a":{},"b":{}}}`, `/properties/b compatible there is "b" now, which may be left out`, `/properties/b compatible there is "b" now, which may be left out`},
+		{"optional argument", `{"properties":{"a":{}}}`, `{"properties":{"a":{},"b":{}}}`, `/properties/b compatible "b" was added, and is optional`, `/properties/b compatible "b" was added, and is optional`},
 		{"optional, was closed", `{"properties":{},"additionalProperties":false}`, `{"properties":{"b":{}},"additionalProperties":false}`, `/properties/b compatible "b" is allowed now`, `/properties/b breaking "b" is allowed now`},
-		{"not required", `{"required":["a"]}`, `{}`, `/required compatible "a" may be missing now`, `/required breaking "a" may be missing now`},
-		{"dropped", `{"properties":{"a":{}}}`, `{"properties":{}}`, `/properties/a unclear there is no "a" any more`, `/properties/a unclear there is no "a" any more`},
-		{"dropped, closed", `{"properties":{"a":{}},"additionalProperties":false}`, `{"additionalProperties":false}`, `/properties/a breaking "a" is not allowed any more`, `/properties/a compatible "a" is not allowed any more`},
-		{"closed now", `{}`, `{"additionalProperties":false}`, `/additionalProperties breaking other properties are not allowed any more`, `/additionalProperties compatible other properties are not allowed any more`},
+		{"not required", `{"required":["a"]}`, `{}`, `/required compatible "a" is optional now`, `/required breaking "a" is optional now`},
+		{"dropped", `{"properties":{"a":{}}}`, `{"properties":{}}`, `/properties/a unclear "a" was removed`, `/properties/a unclear "a" was removed`},
+		{"dropped, closed", `{"properties":{"a":{}},"additionalProperties":false}`, `{"additionalProperties":false}`, `/properties/a breaking "a" is no longer allowed`, `/properties/a compatible "a" is no longer allowed`},
+		{"closed now", `{}`, `{"additionalProperties":false}`, `/additionalProperties breaking other properties are no longer allowed`, `/additionalProperties compatible other properties are no longer allowed`},
 		{"type", `{"properties":{"a":{"type":"string"}}}`, `{"properties":{"a":{"type":["string","null"]}}}`, `/properties/a/type compatible null is allowed now`, `/properties/a/type breaking null is allowed now`},
-		{"integer", `{"type":"number"}`, `{"type":"integer"}`, `/type breaking number is not allowed any more`, `/type compatible number is not allowed any more`},
-		{"enum", `{"enum":["a","b"]}`, `{"enum":["b","c"]}`, "/enum breaking \"a\" is not allowed any more\n/enum compatible \"c\" is allowed now", "/enum breaking \"c\" is allowed now\n/enum compatible \"a\" is not allowed any more"},
+		{"integer", `{"type":"number"}`, `{"type":"integer"}`, `/type breaking number is no longer allowed`, `/type compatible number is no longer allowed`},
+		{"enum", `{"enum":["a","b"]}`, `{"enum":["b","c"]}`, "/enum breaking \"a\" is no longer allowed\n/enum compatible \"c\" is allowed now", "/enum breaking \"c\" is allowed now\n/enum compatible \"a\" is no longer allowed"},
 		{"const", `{"const":1}`, `{"enum":[1]}`, "", ""},
 		{"bounds", `{"minimum":1,"maxLength":10}`, `{"minimum":2,"maxLength":20}`, "/minimum breaking minimum was 1 and is 2\n/maxLength compatible maxLength was 10 and is 20", "/maxLength breaking maxLength was 10 and is 20\n/minimum compatible minimum was 1 and is 2"},
 		{"same bound", `{"minimum":1}`, `{"minimum":1.0}`, "", ""},
 		{"pattern", `{"pattern":"^a"}`, `{"pattern":"^b"}`, `/pattern unclear the pattern was "^a" and is "^b"`, `/pattern unclear the pattern was "^a" and is "^b"`},
-		{"items", `{"items":{"type":"string"}}`, `{"items":{"type":"number"}}`, "/items/type breaking string is not allowed any more\n/items/type compatible number, integer is allowed now", "/items/type breaking number, integer is allowed now\n/items/type compatible string is not allowed any more"},
-		{"anyOf", `{"anyOf":[{}]}`, `{"anyOf":[{},{}]}`, `/anyOf unclear the keyword "anyOf" is different`, `/anyOf unclear the keyword "anyOf" is different`},
+		{"items", `{"items":{"type":"string"}}`, `{"items":{"type":"number"}}`, "/items/type breaking string is no longer allowed\n/items/type compatible number, integer is allowed now", "/items/type breaking number, integer is allowed now\n/items/type compatible string is no longer allowed"},
+		{"anyOf", `{"anyOf":[{}]}`, `{"anyOf":[{},{}]}`, `/anyOf unclear the keyword "anyOf" differs`, `/anyOf unclear the keyword "anyOf" differs`},
 		{"reference", `{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}}}`, `{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string","maxLength":3}}}`, "/properties/a/maxLength breaking maxLength is 3 now", "/properties/a/maxLength compatible maxLength is 3 now"},
-		{"nothing", `{}`, `false`, " breaking nothing is allowed any more", " compatible nothing is allowed any more"},
-		{"no schema", `{}`, `7`, " unclear one of the two is no schema, or too deep", " unclear one of the two is no schema, or too deep"},
-		{"odd name", `{"properties":{"a/b~":{"type":"string"}}}`, `{"properties":{"a/b~":{"type":"null"}}}`, "/properties/a~1b~0/type breaking string is not allowed any more\n/properties/a~1b~0/type compatible null is allowed now", "/properties/a~1b~0/type breaking null is allowed now\n/properties/a~1b~0/type compatible string is not allowed any more"},
+		{"nothing", `{}`, `false`, " breaking no value is allowed now", " compatible no value is allowed now"},
+		{"no schema", `{}`, `7`, " unclear one of the two is not a schema, or nested too deeply", " unclear one of the two is not a schema, or nested too deeply"},
+		{"odd name", `{"properties":{"a/b~":{"type":"string"}}}`, `{"properties":{"a/b~":{"type":"null"}}}`, "/properties/a~1b~0/type breaking string is no longer allowed\n/properties/a~1b~0/type compatible null is allowed now", "/properties/a~1b~0/type breaking null is allowed now\n/properties/a~1b~0/type compatible string is no longer allowed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for side, want := range map[schemadiff.Direction]string{schemadiff.Input: tt.input, schemadiff.Output: tt.output} {
@@ -95,5 +95,5 @@ func ExampleCompare() {
 	}
 	// Output:
 	// breaking /properties/q/maxLength maxLength is 100 now
-	// compatible /properties/limit there is "limit" now, which may be left out
+	// compatible /properties/limit "limit" was added, and is optional
 }

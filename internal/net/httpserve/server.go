@@ -84,7 +84,7 @@ func setDefault[T int | time.Duration](v *T, d T) {
 
 // ErrRemoteAddress is the error for an address that other machines can reach, see
 // [Options.AllowRemote].
-var ErrRemoteAddress = errors.New("other machines could reach this address, so something has to check who is asking")
+var ErrRemoteAddress = errors.New("other machines can reach this address, so requests need authentication")
 
 // ListenAndServe listens at a TCP address and calls [Serve]. An address without a host, such as
 // ":8080", means 127.0.0.1, and "" a free port there. To listen on all interfaces, use 0.0.0.0 or

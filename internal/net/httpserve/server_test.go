@@ -281,7 +281,7 @@ func TestServeHalfOpen(t *testing.T) {
 				t.Error(err)
 			}
 		case <-time.After(backstop):
-			t.Fatal("the request goes on")
+			t.Fatal("the request continues")
 		}
 		c.Close()
 	}

@@ -33,7 +33,7 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 		return config, nil
 	}
 	if given {
-		return nil, errors.New("TLS has certificates of its own: leave out CertFile and KeyFile")
+		return nil, errors.New("TLS already has certificates: omit CertFile and KeyFile")
 	}
 	files, err := newCertFiles(o.CertFile, o.KeyFile, o.Logger)
 	if err != nil {
@@ -96,10 +96,10 @@ func (f *certFiles) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	f.state = state
 	cert, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
 	if err != nil {
-		f.log.Error("the certificate has changed and cannot be loaded; the one before is used on", "file", f.certFile, "error", err)
+		f.log.Error("the certificate has changed and cannot be loaded; still using the previous one", "file", f.certFile, "error", err)
 		return f.cert, nil
 	}
 	f.cert = &cert
-	f.log.Info("the certificate has changed and was loaded", "file", f.certFile)
+	f.log.Info("loaded the changed certificate", "file", f.certFile)
 	return f.cert, nil
 }

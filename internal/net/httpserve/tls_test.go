@@ -121,7 +121,7 @@ func TestServeTLSOptions(t *testing.T) {
 		"both CertFile and KeyFile":    {CertFile: certFile},
 		"CertFile and KeyFile":         {KeyFile: keyFile},
 		"needs a certificate":          {TLS: &tls.Config{}},
-		"certificates of its own":      {CertFile: certFile, KeyFile: keyFile, TLS: &tls.Config{GetCertificate: new(certFiles).certificate}},
+		"already has certificates":     {CertFile: certFile, KeyFile: keyFile, TLS: &tls.Config{GetCertificate: new(certFiles).certificate}},
 		"H2C is HTTP/2 without TLS":    {CertFile: certFile, KeyFile: keyFile, H2C: true},
 		"load the certificate: open ":  {CertFile: certFile + "x", KeyFile: keyFile},
 		"load the certificate: tls: f": {CertFile: keyFile, KeyFile: keyFile},

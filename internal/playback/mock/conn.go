@@ -142,7 +142,7 @@ func (c *conn) Response(_ context.Context, _ []byte, m *jsonrpc.Message) {
 	delete(c.pending, string(m.ID))
 	c.mu.Unlock()
 	if answer == nil {
-		c.srv.opts.Logger.Debug("an answer to nothing that was asked", "id", clip.String(string(m.ID), 64))
+		c.srv.opts.Logger.Debug("a response that matches no request", "id", clip.String(string(m.ID), 64))
 		return
 	}
 	answer <- m.Clone()
@@ -202,7 +202,7 @@ func (c *conn) missingCapability(method string, params []byte) string {
 	return name
 }
 
-var errEnded = errors.New("mock: the request has ended without an answer")
+var errEnded = errors.New("mock: the request ended without a response")
 
 // accept creates the responder of a request and looks up its answer, in the order of arrival. The
 // caller must end the responder. accept does not keep m.
@@ -239,7 +239,7 @@ func (c *conn) accept(m *jsonrpc.Message) (*responder, error) {
 	return a, nil
 }
 
-var errBusy = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many requests are under way")
+var errBusy = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many requests in flight")
 
 // match looks up the recorded exchange of a request.
 func (c *conn) match(r *responder, m *jsonrpc.Message) {
@@ -313,7 +313,7 @@ func (c *conn) answerDefault(r *responder, m *jsonrpc.Message) bool {
 			level = era.LookupString(m.Params, "level")
 		}
 		if _, ok := mcp.ParseLoggingLevel(level); !ok {
-			r.err = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: params.level is none of the eight levels")
+			r.err = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: params.level is not one of the eight levels")
 			return true
 		}
 	default:
@@ -498,7 +498,7 @@ func (c *streamConn) send(text []byte) {
 
 // reject answers an invalid message.
 func (c *streamConn) reject(id jsonrpc.ID, e *jsonrpc.Error) {
-	c.srv.opts.Logger.Warn("the client has sent what is no message", "error", clip.String(e.Message, 256))
+	c.srv.opts.Logger.Warn("the client sent what is not a message", "error", clip.String(e.Message, 256))
 	omit := c.rules.Policy(c.modernSeen).OmitNullID
 	c.send(jsonrpc.AppendError(nil, id, e, !omit))
 }

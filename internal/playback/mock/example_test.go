@@ -47,6 +47,6 @@ func Example() {
 	fmt.Println(srv.Misses())
 	// Output:
 	// {"jsonrpc":"2.0","id":"y","result":{"content":[{"type":"text","text":"3"}]}}
-	// {"jsonrpc":"2.0","id":"z","error":{"code":-32603,"message":"nothing is recorded for these params"}}
+	// {"jsonrpc":"2.0","id":"z","error":{"code":-32603,"message":"not recorded with these params"}}
 	// 1
 }

@@ -74,12 +74,12 @@ func ParseFault(text string) (*Fault, error) {
 	}
 	from, to := findAction(text)
 	if from < 0 {
-		return bad("there is no action: %s", Actions)
+		return bad("missing action: %s", Actions)
 	}
 	f := &Fault{n: -1}
 	where := strings.TrimSpace(text[:from])
 	if term := unknownTerm(where); term != "" {
-		return bad("%s cannot be known before there is an answer: use terms about the request, such as tool:, method:, id: or n:", term)
+		return bad("%s is unknown before the response: use terms about the request, such as tool:, method:, id: or n:", term)
 	}
 	var err error
 	if f.filter, err = filter.Parse(where); err != nil {
@@ -95,7 +95,7 @@ func ParseFault(text string) (*Fault, error) {
 	case rest != "" && (f.act == actStray || f.act == actError):
 		value += " " + rest
 	case rest != "":
-		return bad("%q is unexpected behind the action: every=N, first=N and p=SHARE say which of the requests", rest)
+		return bad("unexpected %q after the action: every=N, first=N and p=SHARE select requests", rest)
 	}
 	if err := f.setValue(value, has); err != nil {
 		return bad("%v", err)
@@ -167,7 +167,7 @@ func (f *Fault) options(text string) (rest string, err error) {
 		case "p":
 			f.chance, err = strconv.ParseFloat(value, 64)
 			if err != nil || !(f.chance > 0 && f.chance <= 1) {
-				err = fmt.Errorf("p=%s must be above 0 and not above 1, such as p=0.1", value)
+				err = fmt.Errorf("p=%s must be greater than 0 and at most 1, such as p=0.1", value)
 			}
 		default:
 			return text, nil
@@ -183,7 +183,7 @@ func (f *Fault) options(text string) (rest string, err error) {
 func positive(name, value string) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%s=%s must be a number from 1", name, value)
+		return 0, fmt.Errorf("%s=%s must be a number of at least 1", name, value)
 	}
 	return n, nil
 }
@@ -210,16 +210,16 @@ func (f *Fault) setValue(value string, has bool) (err error) {
 		}
 	case actStatus:
 		if f.n, err = strconv.Atoi(value); err != nil || f.n < 400 || f.n > 599 {
-			return fmt.Errorf("status=%s must be one from 400 to 599, such as 401, 404 or 500", value)
+			return fmt.Errorf("status=%s must be from 400 to 599, such as 401, 404 or 500", value)
 		}
 	case actID:
 		if value != "swap" {
-			return fmt.Errorf("id=%s: id=swap is all there is", value)
+			return fmt.Errorf("id=%s is invalid: want id=swap", value)
 		}
 	case actStray:
 		f.text = strings.Trim(value, `"`)
 		if f.text == "" || strings.ContainsAny(f.text, "\r\n") {
-			return fmt.Errorf("stray needs a text of one line")
+			return fmt.Errorf("stray needs text of one line")
 		}
 	case actError:
 		return f.setError(value)

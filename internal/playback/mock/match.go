@@ -265,7 +265,7 @@ func (s *Server) reportMiss(c *conn, r *responder, m *jsonrpc.Message) *jsonrpc.
 			attrs = append(attrs, "nearest", "the method "+name)
 		}
 		s.opts.Logger.Warn("not in the capture", attrs...)
-		return jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "method not found: nothing is recorded of it")
+		return jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "method not found: not recorded")
 	}
 	target := targetOf(r.method, m.Params)
 	if near, changes := known.closest(target, params); near != nil {
@@ -276,7 +276,7 @@ func (s *Server) reportMiss(c *conn, r *responder, m *jsonrpc.Message) *jsonrpc.
 		case len(changes) > 0:
 			attrs = append(attrs, "differs", describeChanges(changes))
 		case s.opts.Once:
-			attrs = append(attrs, "why", "it was given as often as it was recorded")
+			attrs = append(attrs, "why", "already sent as often as it was recorded")
 		}
 	}
 	s.opts.Logger.Warn("not in the capture", attrs...)
@@ -298,13 +298,13 @@ func missError(known *method, name, target string) *jsonrpc.Error {
 	case target == "" && era.NameParam(name) != "":
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: params.%s is missing", era.NameParam(name))
 	case target == "" || same:
-		return jsonrpc.Errorf(jsonrpc.CodeInternalError, "nothing is recorded for these params")
+		return jsonrpc.Errorf(jsonrpc.CodeInternalError, "not recorded with these params")
 	case name == mcp.MethodResourcesRead:
-		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "resource not found: nothing is recorded of it")
+		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "resource not found: not recorded")
 	case name == mcp.MethodToolsCall:
-		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown tool: nothing is recorded of it")
+		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown tool: not recorded")
 	}
-	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "nothing of that name is recorded")
+	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "this name is not recorded")
 }
 
 // describeChanges describes the first difference. Old values are the recorded ones.
@@ -318,7 +318,7 @@ func describeChanges(changes []jsondiff.Change) string {
 	case jsondiff.Add:
 		text += " is not recorded"
 	case jsondiff.Remove:
-		text += " is recorded, and missing here"
+		text += " is recorded, but missing here"
 	default:
 		text += " is " + clip.String(c.Old, 64) + " there, " + clip.String(c.New, 64) + " here"
 	}

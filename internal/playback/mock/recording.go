@@ -22,7 +22,7 @@ var (
 	ErrTooLarge = errors.New("mock: the capture is too large")
 	// ErrNothing is returned for a capture without an answered request, or without a known
 	// revision.
-	ErrNothing = errors.New("mock: the capture has no handshake that was answered, and no request of a revision without one")
+	ErrNothing = errors.New("mock: the capture has neither a complete handshake nor a request of a revision without one")
 )
 
 // DefaultMaxBytes is the default memory limit of a Recording.

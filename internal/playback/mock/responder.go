@@ -140,10 +140,10 @@ func (r *responder) response() ([]byte, error) {
 	case r.exchange.hasResponse:
 		return r.exchange.response.append(nil, id), nil
 	case r.exchange.status != 0:
-		e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "when this was recorded, HTTP refused it with status %d, without an answer", r.exchange.status)
+		e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "when recorded, this request was rejected with HTTP status %d and no response", r.exchange.status)
 		return jsonrpc.AppendError(nil, id, e, false), nil
 	}
-	r.conn.srv.opts.Logger.Info("the capture has no answer to this, so none is given", "n", r.exchange.n, "method", clip.String(r.method, 128))
+	r.conn.srv.opts.Logger.Info("the capture has no response to this request, so none is sent", "n", r.exchange.n, "method", clip.String(r.method, 128))
 	r.waitDone()
 	return nil, errEnded
 }
@@ -223,12 +223,12 @@ func (r *responder) sendRequest(s *step, to jsonrpc.Sender) error {
 	log, p := r.conn.srv.opts.Logger, r.conn
 	text := s.text.append(nil, jsonrpc.ID("0"))
 	if name := p.missingCapability(s.method, era.Lookup(text, "params")); name != "" {
-		log.Warn("a question is left out, because the client did not declare what it takes", "n", s.n, "method", s.method, "capability", name)
+		log.Warn("input request omitted: the client did not declare the capability", "n", s.n, "method", s.method, "capability", name)
 		return nil
 	}
 	answer, id, err := p.sendRequest(to, &s.text)
 	if err != nil {
-		log.Debug("a question was not sent", "n", s.n, "error", err)
+		log.Debug("input request not sent", "n", s.n, "error", err)
 		return nil
 	}
 	if r.requestIDs == nil {
@@ -245,10 +245,10 @@ func (r *responder) sendRequest(s *step, to jsonrpc.Sender) error {
 	select {
 	case m := <-answer:
 		if m.Kind == jsonrpc.KindError {
-			log.Warn("the client answers an error to a recorded question; the recorded answer is given all the same", "n", s.n, "method", s.method, "error", clip.String(m.Err().Message, 256))
+			log.Warn("the client responded with an error to a recorded input request; the recorded response is sent anyway", "n", s.n, "method", s.method, "error", clip.String(m.Err().Message, 256))
 		}
 	case <-t.C:
-		log.Warn("the client does not answer a recorded question; the recorded answer is given all the same", "n", s.n, "method", s.method)
+		log.Warn("the client did not respond to a recorded input request; the recorded response is sent anyway", "n", s.n, "method", s.method)
 	case <-r.ctx.Done():
 		return errEnded
 	case <-p.waitCtx.Done():

@@ -95,13 +95,13 @@ func ParseLatency(s string) (Latency, error) {
 
 // ErrMissed is the reason for the end of a strict server: it got a request that is not in the
 // capture.
-var ErrMissed = errors.New("mock: asked for what is not in the capture")
+var ErrMissed = errors.New("mock: request not in the capture")
 
 // An ExitError is the reason for the end of a server that a fault ended.
 type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string {
-	return fmt.Sprintf("mock: a fault ends the server with status %d", e.Code)
+	return fmt.Sprintf("mock: a fault stops the server with status %d", e.Code)
 }
 
 // A Server answers clients from a [Recording]. Use [New] to create one; the caller must close it.

@@ -42,9 +42,9 @@ func TestMatching(t *testing.T) {
 		{"what was hidden matches anything", call("9", "b", `{"q":1,"token":"sk-real"}`, ``), result("9", "hidden")},
 		{"metadata decide where all else is equal", call("10", "m", `{}`, `,"_meta":{"k":2}`), result("10", "two")},
 		{"unknown metadata are no obstacle", call("11", "m", `{}`, `,"_meta":{"k":3}`), result("11", "one")},
-		{"other arguments", call("12", "a", `{"x":2,"y":"z"}`, ``), `{"jsonrpc":"2.0","id":12,"error":{"code":-32603,"message":"nothing is recorded for these params"}}`},
-		{"what was hidden does not hide the rest", call("13", "b", `{"q":2,"token":"x"}`, ``), `{"jsonrpc":"2.0","id":13,"error":{"code":-32603,"message":"nothing is recorded for these params"}}`},
-		{"another tool", call("14", "c", `{}`, ``), `{"jsonrpc":"2.0","id":14,"error":{"code":-32602,"message":"unknown tool: nothing is recorded of it"}}`},
+		{"other arguments", call("12", "a", `{"x":2,"y":"z"}`, ``), `{"jsonrpc":"2.0","id":12,"error":{"code":-32603,"message":"not recorded with these params"}}`},
+		{"what was hidden does not hide the rest", call("13", "b", `{"q":2,"token":"x"}`, ``), `{"jsonrpc":"2.0","id":13,"error":{"code":-32603,"message":"not recorded with these params"}}`},
+		{"another tool", call("14", "c", `{}`, ``), `{"jsonrpc":"2.0","id":14,"error":{"code":-32602,"message":"unknown tool: not recorded"}}`},
 		{"ping", `{"jsonrpc":"2.0","id":15,"method":"ping"}`, `{"jsonrpc":"2.0","id":15,"result":{}}`},
 		{"level", `{"jsonrpc":"2.0","id":16,"method":"logging/setLevel","params":{"level":"info"}}`, `{"jsonrpc":"2.0","id":16,"result":{}}`},
 	} {

@@ -51,7 +51,7 @@ func (c *comparer) compare(recorded, live side) []Difference {
 		if bytes.Equal(recorded.raw, live.raw) {
 			return nil
 		}
-		return []Difference{{Op: "replace", Old: "a message that is too large to be compared", New: "another one"}}
+		return []Difference{{Op: "replace", Old: "a message too large to compare", New: "another one"}}
 	}
 	a, b := bytes.TrimSpace(recorded.raw), bytes.TrimSpace(live.raw)
 	old, _ := c.redactor.Message(nil, a) // hides secrets

@@ -225,7 +225,7 @@ func (p *player) send(ctx context.Context, f *frame, raws [][]byte, calls []*liv
 
 // deliver sends a message of any kind.
 func (p *player) deliver(ctx context.Context, message []byte) (resend.Sent, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.opts.Timeout, fmt.Errorf("replay: %w: the server did not take a message within %v", resend.ErrTimeout, p.opts.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, p.opts.Timeout, fmt.Errorf("replay: %w: the server did not read a message within %v", resend.ErrTimeout, p.opts.Timeout))
 	defer cancel()
 	return p.conn.Send(ctx, message)
 }
@@ -303,7 +303,7 @@ func (p *player) prepare(f *frame, el *element) ([]byte, error) {
 		p.addResult(c.index, &Result{})
 		return nil, nil
 	case len(el.m.Method) == 0 || f.cut:
-		p.skip(f, el, Skipped, "it is no message, or the recording does not have all of it", nil)
+		p.skip(f, el, Skipped, "it is not a message, or only part of it was recorded", nil)
 		return nil, nil
 	case c == nil && p.isStaleCancellation(&el.m):
 		return nil, nil
@@ -327,7 +327,7 @@ func (p *player) prepare(f *frame, el *element) ([]byte, error) {
 		}
 		return nil, &resend.RedactedError{What: "handshake", Pointers: hidden, More: el.moreRedacted}
 	}
-	p.skip(f, el, Redacted, "something in it was hidden when it was recorded", hidden)
+	p.skip(f, el, Redacted, "it has values that were redacted when recorded", hidden)
 	return nil, nil
 }
 
@@ -358,13 +358,13 @@ func (p *player) isStaleCancellation(m *jsonrpc.Message) bool {
 func (p *player) substitute(el *element) (raw []byte, why string) {
 	c := el.call
 	if c.response == nil && c.status >= 400 {
-		return nil, "the server refused it by its HTTP status when it was recorded"
+		return nil, "the server rejected it with its HTTP status when recorded"
 	}
 	raw = el.raw
 	if c.page != nil {
 		cursor := jsonwire.Lookup(p.calls[c.page.index].result(), "nextCursor")
 		if len(cursor) == 0 || cursor[0] != '"' {
-			return nil, "there is no further page this time"
+			return nil, "no further page this time"
 		}
 		raw = edit(raw, []string{"params", "cursor"}, func([]byte) []byte { return cursor })
 	}
@@ -374,7 +374,7 @@ func (p *player) substitute(el *element) (raw []byte, why string) {
 	result := p.calls[c.inputRound.index].result()
 	requests, state := jsonwire.Lookup(result, "inputRequests"), jsonwire.Lookup(result, "requestState")
 	if c.method != mcp.MethodTasksUpdate && jsonwire.Text(jsonwire.Lookup(result, "resultType")) != mcp.ResultTypeInputRequired || requests == nil && state == nil {
-		return nil, "the server did not ask for input this time"
+		return nil, "the server did not request input this time"
 	}
 	raw = edit(raw, []string{"params", "inputResponses"}, func(old []byte) []byte {
 		if requests == nil {
@@ -629,9 +629,9 @@ func (p *player) markTimeout(l *liveCall) error {
 		p.compareResponse(l)
 		return nil
 	}
-	p.finishCall(l, &Result{Status: Timeout, Why: fmt.Sprintf("no answer within %v", p.opts.Timeout)})
+	p.finishCall(l, &Result{Status: Timeout, Why: fmt.Sprintf("no response within %v", p.opts.Timeout)})
 	if p.failures++; p.failures >= maxFailures || l.call.method == mcp.MethodInitialize || p.rec.Modern && p.responses == 0 {
-		return p.timeoutError("the answer to " + l.call.method)
+		return p.timeoutError("the response to " + l.call.method)
 	}
 	return nil
 }
@@ -650,7 +650,7 @@ func (p *player) compareResponse(l *liveCall) {
 			r.Differences = p.comparer.compareResponses(side{}, side{}, &jsonrpc.Message{}, &l.response.m)
 		}
 	case p.wasWorking(l):
-		r.Why = "the task was under way, and how far is a matter of time"
+		r.Why = "the task was still running, so its status depends on timing"
 	default:
 		was := side{raw: c.response.raw, at: c.responseAt, redacted: c.response.redacted}
 		r.Differences = p.comparer.compareResponses(was, side{raw: l.response.raw, at: time.Now()}, &c.response.m, &l.response.m)

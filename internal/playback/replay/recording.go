@@ -147,7 +147,7 @@ func Read(ctx context.Context, events iter.Seq2[*capture.Event, error], opts *Re
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("replay: reading the recording: %w", err)
+			return nil, fmt.Errorf("replay: read the recording: %w", err)
 		}
 		if err := r.add(e); err != nil {
 			return nil, err

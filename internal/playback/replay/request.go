@@ -35,7 +35,7 @@ func (p *player) handleRequest(ctx context.Context, el *element, x arrival) erro
 	}
 	a := p.matchRequest(m)
 	if a == nil {
-		r := &Result{Method: string(m.Method), Asked: true, Status: Different, Why: "the server did not ask this when it was recorded: declined", LiveN: x.N}
+		r := &Result{Method: string(m.Method), Asked: true, Status: Different, Why: "the server did not send this request when recorded: declined", LiveN: x.N}
 		p.report(r)
 		_, err := p.deliver(ctx, resend.Decline(m))
 		return err
@@ -52,7 +52,7 @@ func (p *player) handleRequest(ctx context.Context, el *element, x arrival) erro
 		return nil
 	}
 	if hidden := p.redacted(a.recorded.reply.raw, a.recorded.reply.redacted); len(hidden) > 0 {
-		r.Status, r.OK, r.Redacted, r.Why = Redacted, false, hidden, "something in the client's answer was hidden: declined"
+		r.Status, r.OK, r.Redacted, r.Why = Redacted, false, hidden, "the client's recorded response has redacted values: declined"
 		p.resolveRequest(a, r)
 		_, err := p.deliver(ctx, resend.Decline(m))
 		return err
@@ -148,5 +148,5 @@ func (p *player) noteMissing(a *liveRequest) {
 		p.addResult(len(p.calls)+a.recorded.index, &Result{}) // its cause was not selected
 		return
 	}
-	p.resolveRequest(a, &Result{Status: Different, Why: "the server did not ask this time"})
+	p.resolveRequest(a, &Result{Status: Different, Why: "the server did not send this request"})
 }

@@ -115,10 +115,10 @@ func (o *Options) withDefaults() Options {
 
 var (
 	// ErrNoSession is wrapped by the error of [Read] for a capture without messages of a client.
-	ErrNoSession = errors.New("nothing that a client has sent")
+	ErrNoSession = errors.New("no messages of a client")
 	// ErrTooLarge is wrapped by the error of [Read] for a capture above the limits of
 	// [ReadOptions].
-	ErrTooLarge = errors.New("more than is taken")
+	ErrTooLarge = errors.New("too large")
 )
 
 // An EraError reports that the server does not support the era of the recording
@@ -141,7 +141,7 @@ func (e *EraError) Error() string {
 	if e.Revision != "" {
 		name += " (" + printable.Line(e.Revision) + ")"
 	}
-	return fmt.Sprintf("the recording is of another era than the server: it is %s, and the server refuses %s: %s", name, what, printable.Line(e.Err.Error()))
+	return fmt.Sprintf("the recording is of another era than the server: it is %s, but the server rejects %s: %s", name, what, printable.Line(e.Err.Error()))
 }
 
 // Unwrap returns Err.
@@ -164,7 +164,7 @@ func Run(ctx context.Context, rec *Recording, to *resend.Origin, w *capture.Writ
 	}
 	how.Timeout = all.Timeout
 	if rec.Capture != "" {
-		w.Record(&capture.Event{Kind: capture.KindNote, Session: 1, Data: fmt.Appendf(nil, "replayed: what the client has sent in session %d of capture %s", rec.Session, rec.Capture)})
+		w.Record(&capture.Event{Kind: capture.KindNote, Session: 1, Data: fmt.Appendf(nil, "replay of the client's messages in session %d of capture %s", rec.Session, rec.Capture)})
 	}
 	opening, cancel := context.WithTimeoutCause(ctx, all.Timeout, fmt.Errorf("replay: %w: connecting took longer than %v", resend.ErrTimeout, all.Timeout))
 	s, err := resend.Open(opening, &o, w, &how)

@@ -196,7 +196,7 @@ func (hc *httpConn) setEndpoint(data string) error {
 	to, err := hc.url.Parse(data)
 	switch {
 	case err != nil:
-		return errors.New("the endpoint is no URL")
+		return errors.New("the endpoint is not a URL")
 	case to.Scheme != hc.url.Scheme || to.Host != hc.url.Host || to.User != nil:
 		return errors.New("the endpoint is not at the same origin")
 	}

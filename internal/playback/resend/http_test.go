@@ -385,7 +385,7 @@ func TestRunBadWeb(t *testing.T) {
 func TestRunBadSSE(t *testing.T) {
 	for _, tt := range []struct{ name, event, want string }{
 		{"elsewhere", "event: endpoint\ndata: http://127.0.0.1:1/messages\n\n", "the server has ended the connection: the endpoint is not at the same origin"},
-		{"no stream", "", "the server has ended the connection: the server answered with HTTP status 404"},
+		{"no stream", "", "the server has ended the connection: the server responded with HTTP status 404"},
 		{"ends", ": hello\n\n", "the server has ended the connection: EOF"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -84,7 +84,7 @@ func Find(ctx context.Context, events iter.Seq2[*capture.Event, error], session 
 			err = ctx.Err()
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("resend: reading the capture: %w", err)
+			return nil, nil, fmt.Errorf("resend: read the capture: %w", err)
 		}
 		if e.N == n && e.Kind != capture.KindHead && e.Kind != capture.KindGap {
 			return f.origin(e)
@@ -211,7 +211,7 @@ func (o *Origin) server(opts *Options) (command []string, address *url.URL, err 
 		return nil, nil, fmt.Errorf("resend: %w: the URL: %w", ErrNoServer, err)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, nil, fmt.Errorf("resend: %w: the URL is not one of HTTP", ErrNoServer)
+		return nil, nil, fmt.Errorf("resend: %w: the URL is not an HTTP URL", ErrNoServer)
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return nil, u, nil

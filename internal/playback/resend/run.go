@@ -94,17 +94,17 @@ var (
 	ErrNotFound = errors.New("the capture has no such event")
 	// ErrNotMessage is wrapped by the error of [Find] for an event that is not a message of a
 	// client.
-	ErrNotMessage = errors.New("the event is no message of the client's")
+	ErrNotMessage = errors.New("the event is not a message of the client")
 	// ErrTruncated is wrapped by the error of [Find] for an incomplete message.
 	ErrTruncated = errors.New("the capture has only the beginning of the message")
 	// ErrNoServer is wrapped if neither the capture nor the options have a command or URL.
-	ErrNoServer = errors.New("the capture does not say how the server is reached")
+	ErrNoServer = errors.New("the capture does not say how to reach the server")
 	// ErrTimeout is wrapped if [Options.Timeout] was exceeded.
 	ErrTimeout = errors.New("no answer in time")
 	// ErrNoAnswer is wrapped if the server ended the HTTP exchange of a request without an answer.
-	ErrNoAnswer = errors.New("the server has ended the exchange without an answer")
+	ErrNoAnswer = errors.New("the server ended the exchange without a response")
 	// ErrTooLarge is wrapped if the traffic exceeds [Options.MaxCapture] or [Options.MaxMessage].
-	ErrTooLarge = errors.New("more than is taken")
+	ErrTooLarge = errors.New("too large")
 	// ErrClosed is returned by calls on a closed [Session].
 	ErrClosed = errors.New("the session is closed")
 )
@@ -123,7 +123,7 @@ type RedactedError struct {
 func (e *RedactedError) Error() string {
 	const most = 5
 	var b strings.Builder
-	fmt.Fprintf(&b, "the %s has a secret that was hidden when it was recorded", e.What)
+	fmt.Fprintf(&b, "the %s has a secret that was redacted when recorded", e.What)
 	for i, p := range e.Pointers[:min(len(e.Pointers), most)] {
 		if p == "" {
 			continue
@@ -145,7 +145,7 @@ type HandshakeError struct {
 }
 
 // Error includes the unescaped text of the server.
-func (e *HandshakeError) Error() string { return "initialize was refused: " + e.Err.Error() }
+func (e *HandshakeError) Error() string { return "initialize was rejected: " + e.Err.Error() }
 
 // Unwrap returns the server's error.
 func (e *HandshakeError) Unwrap() error { return e.Err }
@@ -159,7 +159,7 @@ type StatusError struct {
 
 // Error names the status.
 func (e *StatusError) Error() string {
-	return "the server answered with HTTP status " + strconv.Itoa(e.Status)
+	return "the server responded with HTTP status " + strconv.Itoa(e.Status)
 }
 
 // An EndedError reports that the connection to the server has ended.
@@ -259,7 +259,7 @@ type runner struct {
 }
 
 func (r *runner) run(ctx context.Context, rec *capture.Writer, message []byte) error {
-	note := "sent again: what event " + strconv.FormatUint(r.o.Event, 10) + " of capture " + r.o.Capture + " has, or what was made of it"
+	note := "sent again: event " + strconv.FormatUint(r.o.Event, 10) + " of capture " + r.o.Capture + ", possibly edited"
 	if r.o.Capture != "" {
 		rec.Record(&capture.Event{Kind: capture.KindNote, Session: 1, Data: []byte(note)})
 	}
@@ -291,11 +291,11 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 		initialize = SyntheticInitialize(r.o.Revision, r.opts.Tool, jsonrpc.StringID("mcpwire-resend"), false)
 	}
 	if placeholder.Match(initialize) {
-		r.s.note("the recorded initialize has something that was hidden, and is sent with what stands in its place")
+		r.s.note("the recorded initialize has redacted values, and is sent with placeholders")
 	}
 	list := parse(initialize)
 	if len(list) != 1 || list[0].Kind != jsonrpc.KindRequest {
-		return nil, errors.New("resend: the recorded initialize is no request")
+		return nil, errors.New("resend: the recorded initialize is not a request")
 	}
 	_, in, err := r.roundTrip(ctx, initialize)
 	if err != nil {
@@ -417,7 +417,7 @@ func (r *runner) sendOneWay(ctx context.Context, message []byte) error {
 	}
 }
 
-var errIdle = errors.New("nothing more came")
+var errIdle = errors.New("nothing more arrived")
 
 // next waits for the next item, and answers requests of the server.
 func (r *runner) next(ctx context.Context) (*Incoming, error) {
@@ -452,7 +452,7 @@ func Decline(m *jsonrpc.Message) []byte {
 	case mcp.MethodElicit:
 		return jsonrpc.AppendResult(nil, m.ID, []byte(`{"action":"decline"}`))
 	case mcp.MethodCreateMessage:
-		return jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(codeRejected, "rejected: a recorded message was sent again, and nobody is there to approve"), false)
+		return jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(codeRejected, "rejected: this is a resent message, and no user can approve"), false)
 	}
 	return jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
 }

@@ -134,7 +134,7 @@ func TestRunLegacy(t *testing.T) {
 	}
 	// Standard error is a stream of its own.
 	want := `head stdio "fs resent"
-note sent again: what event 4 of capture CAP has, or what was made of it
+note sent again: event 4 of capture CAP has, or what was made of it
 start --flag
 msg c2s ` + initialize + `
 msg s2c {"jsonrpc":"2.0","id":0,"result":` + handshake + `}
@@ -275,7 +275,7 @@ func TestRunAsked(t *testing.T) {
 	want := []string{
 		`{"jsonrpc":"2.0","id":"q","result":{}}`,
 		`{"jsonrpc":"2.0","id":"q","result":{"action":"decline"}}`,
-		`{"jsonrpc":"2.0","id":"q","error":{"code":-1,"message":"rejected: a recorded message was sent again, and nobody is there to approve"}}`,
+		`{"jsonrpc":"2.0","id":"q","error":{"code":-1,"message":"rejected: this is a resent message, and no user can approve"}}`,
 	}
 	got := answer.Result.Got
 	if len(got) != 5 {
@@ -402,11 +402,11 @@ func TestRunRefused(t *testing.T) {
 		{"URL", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport, o.URL = capture.TransportHTTP, "http://localhost/?k="+secret }, resend.Options{},
 			"the URL has a secret that was hidden when it was recorded"},
 		{"no command", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Command = nil }, resend.Options{},
-			"resend: the capture does not say how the server is reached: it has no command"},
+			"resend: the capture does not say how to reach the server: it has no command"},
 		{"no URL", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport = capture.TransportHTTP }, resend.Options{},
-			"resend: the capture does not say how the server is reached: it has no URL"},
+			"resend: the capture does not say how to reach the server: it has no URL"},
 		{"no URL of HTTP", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport, o.URL = capture.TransportHTTP, "file:///etc/passwd" }, resend.Options{},
-			"resend: the capture does not say how the server is reached: the URL is not one of HTTP"},
+			"resend: the capture does not say how to reach the server: the URL is not one of HTTP"},
 		{"too large", `{"jsonrpc":"2.0","id":3,"method":"m"}`, nil, resend.Options{MaxMessage: 10}, "resend: a message of 37 bytes: more than is taken"},
 		{"filled in", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":12}}`, func(o *resend.Origin) { o.Redacted = []string{"/params/pin"} }, resend.Options{}, ""},
 		{"allowed", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":"` + secret + `"}}`, nil, resend.Options{AllowRedacted: true}, ""},

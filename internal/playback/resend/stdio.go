@@ -89,7 +89,7 @@ func (sc *stdioConn) write() {
 		}
 		if _, err := sc.proc.Write(frame); err != nil {
 			// Earlier output may still be on its way, so this is not the end.
-			sc.s.note("the server did not take all of what was sent")
+			sc.s.note("the server did not read everything that was sent")
 			<-sc.s.closing
 			return
 		}

@@ -65,7 +65,7 @@ func Is(path string) bool {
 //     differently, but no command is run.
 func commandLine(shell, path string, shim bool, args []string) (string, error) {
 	if strings.ContainsAny(path, "\"\x00\r\n") {
-		return "", argumentError{"the name of the program", "it has a quote, a NUL or a line break"}
+		return "", argumentError{"the name of the program", "it contains a quote, a NUL or a line break"}
 	}
 	var b strings.Builder
 	// /d disables commands from the registry, /e:on enables %cd:~,% (see writeText), /v:off leaves
@@ -75,7 +75,7 @@ func commandLine(shell, path string, shim bool, args []string) (string, error) {
 	b.WriteByte('"')
 	for i, arg := range args {
 		if strings.ContainsAny(arg, "\x00\r\n") {
-			return "", argumentError{fmt.Sprintf("argument %d", i+1), "it has a line break or a NUL"}
+			return "", argumentError{fmt.Sprintf("argument %d", i+1), "it contains a line break or a NUL"}
 		}
 		b.WriteByte(' ')
 		if shim && strings.Contains(arg, `"`) {
@@ -88,7 +88,7 @@ func commandLine(shell, path string, shim bool, args []string) (string, error) {
 	}
 	b.WriteByte('"')
 	if n := len(utf16.Encode([]rune(b.String()))); n > maxCommandLine {
-		return "", argumentError{"so much", fmt.Sprintf("the command line has %d characters, and cmd.exe takes %d", n, maxCommandLine)}
+		return "", argumentError{"too much", fmt.Sprintf("the command line has %d characters, but cmd.exe accepts only %d", n, maxCommandLine)}
 	}
 	return b.String(), nil
 }

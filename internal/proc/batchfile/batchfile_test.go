@@ -84,11 +84,11 @@ func TestCommandLineRefuses(t *testing.T) {
 		args       []string
 		want       string
 	}{
-		{"line feed", "x.cmd", []string{"-t", "a\nsecret"}, "argument 2 cannot be passed to a batch file: it has a line break or a NUL"},
-		{"carriage return", "x.cmd", []string{"\rsecret"}, "argument 1 cannot be passed to a batch file: it has a line break or a NUL"},
-		{"NUL", "x.cmd", []string{"secret\x00"}, "argument 1 cannot be passed to a batch file: it has a line break or a NUL"},
-		{"name", `x" & echo.cmd`, nil, "the name of the program cannot be passed to a batch file: it has a quote, a NUL or a line break"},
-		{"length", "x.cmd", []string{strings.Repeat("😀", 4100)}, "so much cannot be passed to a batch file: the command line has 8244 characters, and cmd.exe takes 8191"},
+		{"line feed", "x.cmd", []string{"-t", "a\nsecret"}, "argument 2 cannot be passed to a batch file: it contains a line break or a NUL"},
+		{"carriage return", "x.cmd", []string{"\rsecret"}, "argument 1 cannot be passed to a batch file: it contains a line break or a NUL"},
+		{"NUL", "x.cmd", []string{"secret\x00"}, "argument 1 cannot be passed to a batch file: it contains a line break or a NUL"},
+		{"name", `x" & echo.cmd`, nil, "the name of the program cannot be passed to a batch file: it contains a quote, a NUL or a line break"},
+		{"length", "x.cmd", []string{strings.Repeat("😀", 4100)}, "too much cannot be passed to a batch file: the command line has 8244 characters, but cmd.exe accepts only 8191"},
 	} {
 		for _, shim := range []bool{false, true} {
 			line, err := commandLine("cmd.exe", test.path, shim, test.args)

@@ -273,7 +273,7 @@ func (b *Bridge) reserveLocked(caller string) *streamable.RejectedError {
 	n := &b.servers
 	switch {
 	case caller != "" && n.byCaller[caller] >= b.opts.MaxServersPerCaller:
-		return newRejectedError(http.StatusTooManyRequests, "too many sessions with this server for one caller: end one, or wait until one has expired")
+		return newRejectedError(http.StatusTooManyRequests, "too many sessions with this server for one caller: end one, or wait until one expires")
 	// openConnections includes the connections that are closing.
 	case n.total >= b.opts.MaxServers, b.openConnections.Load() >= 2*int64(b.opts.MaxServers):
 		return newRejectedError(http.StatusServiceUnavailable, "too many sessions with this server")
@@ -356,7 +356,7 @@ func (c *call) resetTimer() {
 
 // expire fails a call that timed out.
 func (c *call) expire() {
-	c.failTimeout(fmt.Errorf("the server has not answered %s for %v", c.method, c.timeout))
+	c.failTimeout(fmt.Errorf("the server has not responded to %s for %v", c.method, c.timeout))
 }
 
 // failTimeout fails a call because the server did not answer in time.
@@ -412,7 +412,7 @@ func (b *Bridge) remaining(d time.Duration) time.Duration {
 // A timeoutError says that nothing arrived for the duration.
 type timeoutError time.Duration
 
-func (e timeoutError) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(e)) }
+func (e timeoutError) Error() string { return fmt.Sprintf("no data for %v", time.Duration(e)) }
 
 // Is reports that the error is a context.DeadlineExceeded.
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }

@@ -166,7 +166,7 @@ func TestConnectTimeout(t *testing.T) {
 				began := time.Now()
 				client.send(tt.first)
 				swallow(f.next())
-				client.reads(`"error":{"code":-32603`, "has not answered", "for 20s")
+				client.reads(`"error":{"code":-32603`, "has not responded", "for 20s")
 				if d := time.Since(began); d != 20*time.Second {
 					t.Errorf("the answer came after %v", d)
 				}
@@ -230,7 +230,7 @@ func TestLoggingIn(t *testing.T) {
 				client, _ := client0(t, f.bridge(&Options{ServerEra: serverEra, ConnectTimeout: 10 * time.Second, LastLogin: loginUntil(began.Add(3 * time.Minute))}))
 				client.send(hello)
 				swallow(f.next())
-				client.reads("has not answered")
+				client.reads("has not responded")
 				if d := time.Since(began); d < 3*time.Minute || d > 3*time.Minute+20*time.Second {
 					t.Errorf("the answer came after %v", d)
 				}
@@ -256,31 +256,31 @@ func TestTold(t *testing.T) {
 		err  error
 		want string
 	}{
-		{io.EOF, "the server is gone: EOF"},
+		{io.EOF, "the connection to the server ended: EOF"},
 		{&connectError{errTest}, "the server cannot be started: no such program"},
-		{&connectError{dial}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address?"},
-		{&jsonrpc.CallError{Err: dial, Outcome: jsonrpc.OutcomeUnprocessed}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address?"},
-		{&jsonrpc.CallError{Err: io.ErrUnexpectedEOF}, "the server was lost before it answered: unexpected EOF; it may have carried out the request"},
+		{&connectError{dial}, "the server cannot be reached: dial tcp: connection refused; check that it runs, and at this address"},
+		{&jsonrpc.CallError{Err: dial, Outcome: jsonrpc.OutcomeUnprocessed}, "the server cannot be reached: dial tcp: connection refused; check that it runs, and at this address"},
+		{&jsonrpc.CallError{Err: io.ErrUnexpectedEOF}, "the connection to the server was lost before its response: unexpected EOF; it may have executed the request"},
 		{&jsonrpc.CallError{Err: errors.New("too many"), Outcome: jsonrpc.OutcomeUnprocessed}, "the request did not reach the server: too many"},
 		{
 			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 401}, Outcome: jsonrpc.OutcomeDenied},
-			"the server wants to know who asks: HTTP status 401 Unauthorized; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header",
+			"the server requires a login: HTTP status 401 Unauthorized; run mcpwire call with its URL on a terminal to log in, or give the bridge a key with --header",
 		},
 		{
 			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 404}, Outcome: jsonrpc.OutcomeRejected},
-			"the server does not take the request: HTTP status 404 Not Found; is the URL that of its endpoint? Many have it at /mcp",
+			"the server rejects the request: HTTP status 404 Not Found; check the URL of its endpoint: many use /mcp",
 		},
 		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 502}}, "the server failed: HTTP status 502 Bad Gateway"},
-		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 429}, Outcome: jsonrpc.OutcomeUnprocessed}, "the server takes no requests at the moment: HTTP status 429 Too Many Requests; try again later"},
+		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 429}, Outcome: jsonrpc.OutcomeUnprocessed}, "the server accepts no requests now: HTTP status 429 Too Many Requests; try again later"},
 		{
 			&jsonrpc.CallError{Err: x509.UnknownAuthorityError{}, Outcome: jsonrpc.OutcomeDenied},
-			"the server's certificate is not trusted: x509: certificate signed by unknown authority; --cacert names one that is",
+			"the server's certificate is not trusted: x509: certificate signed by unknown authority; --cacert adds one",
 		},
-		{fmt.Errorf("handshake: %w", timeoutError(time.Second)), "the server has not answered for 1s"},
-		{context.DeadlineExceeded, "the server is gone: context deadline exceeded"},
-		{&retryError{dial, 3 * time.Second}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address? (the next attempt is in 3s)"},
+		{fmt.Errorf("handshake: %w", timeoutError(time.Second)), "the server has not responded for 1s"},
+		{context.DeadlineExceeded, "the connection to the server ended: context deadline exceeded"},
+		{&retryError{dial, 3 * time.Second}, "the server cannot be reached: dial tcp: connection refused; check that it runs, and at this address (the next attempt is in 3s)"},
 		{errUpstreamClosed, "the connection to the server is closed"},
-		{errQueueFull, "too much waits for the server to take it already"},
+		{errQueueFull, "the queue to the server is full"},
 	} {
 		if got := describe(tt.err); got != tt.want {
 			t.Errorf("told(%v):\ngot  %s\nwant %s", tt.err, got, tt.want)

@@ -161,7 +161,7 @@ func (b *Bridge) newClientFor(caller string, news jsonrpc.Sender, owner string, 
 	case b.closed:
 		err = rejectedByClosed
 	case len(b.clients) >= b.opts.MaxSessions:
-		err = newRejectedError(http.StatusServiceUnavailable, "there are too many clients")
+		err = newRejectedError(http.StatusServiceUnavailable, "too many clients")
 	case !b.opts.Shared: // otherwise joinShared reserves
 		err = b.reserveLocked(caller)
 	}
@@ -272,7 +272,7 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 		box.rec = c.rec
 	}
 	if full {
-		why := fmt.Sprintf("%d requests of this client are under way already", cl.b.opts.MaxCalls)
+		why := fmt.Sprintf("%d requests of this client are already in flight", cl.b.opts.MaxCalls)
 		c.reject(&streamable.RejectedError{Status: http.StatusTooManyRequests, Reason: why})
 		return c
 	}
@@ -307,7 +307,7 @@ func (cl *client) response(ctx context.Context, frame []byte, m *jsonrpc.Message
 // logDropped logs a dropped message if err is not nil.
 func (cl *client) logDropped(err error) {
 	if err != nil {
-		cl.b.opts.Logger.Debug("a message was dropped", "error", err)
+		cl.b.opts.Logger.Debug("message dropped", "error", err)
 	}
 }
 
@@ -425,7 +425,7 @@ func (cl *client) send(out jsonrpc.Sender, frame []byte, from provenance) error 
 		out = cl.out
 	}
 	if out == nil {
-		rec.note("a message was dropped: " + errNoStream.Error())
+		rec.note("message dropped: " + errNoStream.Error())
 		return errNoStream
 	}
 	rec.outbound().recordSent(capture.ToClient, frame, from)
@@ -434,7 +434,7 @@ func (cl *client) send(out jsonrpc.Sender, frame []byte, from provenance) error 
 
 // errNoStream is the error for a message that belongs to no request if the client has no place for
 // it.
-var errNoStream = errors.New("the client takes nothing that belongs to none of its requests")
+var errNoStream = errors.New("the client only accepts messages that belong to its requests")
 
 // finish answers the call with a response, or with none if it is nil. from is the origin of the
 // response. Only the first call has an effect.
@@ -497,7 +497,7 @@ type outbox struct {
 const maxOutbox = 8 << 20
 
 // errSlowClient is the error of a full outbox.
-var errSlowClient = errors.New("the client does not read what it is sent")
+var errSlowClient = errors.New("the client does not read its messages")
 
 func newOutbox() *outbox { return &outbox{notify: make(chan struct{}, 1)} }
 
@@ -546,7 +546,7 @@ func (cl *client) undelivered(message []byte, err error) {
 	if cl.out != nil && cl.out.Send(message) == nil {
 		return
 	}
-	frame := jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client could not be asked: %v", err), false)
+	frame := jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "could not send the request to the client: %v", err), false)
 	refusal := new(jsonrpc.Message)
 	if jsonrpc.Parse(frame, refusal, 0) == nil {
 		cl.response(context.Background(), frame, refusal)
@@ -586,7 +586,7 @@ type evictingOutbox struct {
 func (o evictingOutbox) Send(message []byte) error {
 	err := o.outbox.Send(message)
 	if errors.Is(err, errSlowClient) {
-		o.cl.b.opts.Logger.Warn("a client is cut off, because it does not read")
+		o.cl.b.opts.Logger.Warn("disconnecting a client that does not read")
 		o.cl.evictOnce.Do(func() { close(o.cl.evict) })
 		o.cl.cancel()
 	}

@@ -295,7 +295,7 @@ func TestDuplicateMembersOfServer(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":{"a":1,"a":2}}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","name":"b","inputSchema":{}}]}}`,
 	)
-	client.reads(`"id":1,"error":{"code":-32603`, `the server's answer cannot be forwarded`, `member \"name\" appears more than once`)
+	client.reads(`"id":1,"error":{"code":-32603`, `the server's response cannot be forwarded`, `member \"name\" appears more than once`)
 	srv.reads(`"id":"q","error":{"code":-32602`, `member \"message\"`)
 	// An answer of the client's, for which the server waits.
 	srv.send(`{"jsonrpc":"2.0","id":"q2","method":"elicitation/create","params":{"message":"a"}}`)

@@ -102,7 +102,7 @@ func TestTranslatedTimeout(t *testing.T) {
 		client.send(confirmed, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`)
 		id := srv.request(`"tools/call"`)
 		began := time.Now()
-		client.reads(`"id":7,"error"`, "has not answered tools/call for 1m0s")
+		client.reads(`"id":7,"error"`, "has not responded to tools/call for 1m0s")
 		if d := time.Since(began); d != time.Minute {
 			t.Errorf("it took %v", d)
 		}

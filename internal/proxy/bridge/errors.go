@@ -44,7 +44,7 @@ func (b *Bridge) visibleError(err error) error {
 	case b.opts.Remote && failed && errors.Is(start.err, context.DeadlineExceeded):
 		return &connectError{context.DeadlineExceeded}
 	case b.opts.Remote && failed:
-		return &connectError{errors.New("the bridge's log says why")}
+		return &connectError{errors.New("see the bridge's log")}
 	case b.opts.Remote || !exited || b.opts.Unredacted:
 		return err
 	}
@@ -67,9 +67,9 @@ type exitError struct {
 func (e *exitError) Error() string {
 	how := fmt.Sprintf("its process exited with status %d", e.code)
 	if e.signal != nil {
-		how = fmt.Sprintf("its process was ended by a signal (%v)", e.signal)
+		how = fmt.Sprintf("its process was terminated by a signal (%v)", e.signal)
 	}
-	return fmt.Sprintf("%s after %v; the bridge's log has its last words", how, e.after.Round(time.Millisecond))
+	return fmt.Sprintf("%s after %v; see its last output in the bridge's log", how, e.after.Round(time.Millisecond))
 }
 
 // clientError returns the JSON-RPC error for the end of a connection or a failed request. Its data
@@ -99,7 +99,7 @@ func describe(err error) string {
 		return describeStatus(status)
 	}
 	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
-		return fmt.Sprintf("the server's answer has more than %d bytes, and was not read; --max-frame sets the limit", large.Limit)
+		return fmt.Sprintf("the server's response has more than %d bytes and was not read; --max-frame sets the limit", large.Limit)
 	}
 	var (
 		login  *oauth.AuthorizationError
@@ -116,45 +116,45 @@ func describe(err error) string {
 	case errors.Is(err, errQueueFull):
 		return errQueueFull.Error()
 	case errors.As(err, &login):
-		return fmt.Sprintf("the server wants to know who asks, and there is no token for it: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header", login)
+		return fmt.Sprintf("the server requires a login, and the bridge has no token: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key with --header", login)
 	case errors.As(err, &verify), errors.As(err, &signed):
-		return fmt.Sprintf("the server's certificate is not trusted: %v; --cacert names one that is", causeOf(err, failed))
+		return fmt.Sprintf("the server's certificate is not trusted: %v; --cacert adds one", causeOf(err, failed))
 	case errors.As(err, &notTLS):
-		return fmt.Sprintf("the server does not speak TLS: %v; its URL may begin with http://", notTLS)
+		return fmt.Sprintf("the server does not speak TLS: %v; try http:// in its URL", notTLS)
 	case errors.As(err, &dns):
 		return fmt.Sprintf("the server cannot be reached: %v", dns)
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return fmt.Sprintf("the server cannot be reached: %v; is it running, and at this address?", dial)
+		return fmt.Sprintf("the server cannot be reached: %v; check that it runs, and at this address", dial)
 	case errors.As(err, &silent):
-		return fmt.Sprintf("the server has not answered for %v", time.Duration(silent))
+		return fmt.Sprintf("the server has not responded for %v", time.Duration(silent))
 	case errors.Is(err, jsonrpc.ErrMalformed):
-		return fmt.Sprintf("the server's answer cannot be read: %v", causeOf(err, failed))
+		return fmt.Sprintf("the server's response is malformed: %v", causeOf(err, failed))
 	case isCall && failed.Outcome == jsonrpc.OutcomeUnknown:
-		return fmt.Sprintf("the server was lost before it answered: %v; it may have carried out the request", failed.Err)
+		return fmt.Sprintf("the connection to the server was lost before its response: %v; it may have executed the request", failed.Err)
 	case isCall:
 		return fmt.Sprintf("the request did not reach the server: %v", failed.Err)
 	}
 	if start, ok := errors.AsType[*connectError](err); ok {
 		return fmt.Sprintf("the server cannot be started: %v", start.err)
 	}
-	return fmt.Sprintf("the server is gone: %v", err)
+	return fmt.Sprintf("the connection to the server ended: %v", err)
 }
 
 // describeStatus returns a text for an HTTP response without a JSON-RPC message.
 func describeStatus(s *streamable.StatusError) string {
 	switch code := s.StatusCode; {
 	case code == http.StatusUnauthorized:
-		return fmt.Sprintf("the server wants to know who asks: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header", s)
+		return fmt.Sprintf("the server requires a login: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key with --header", s)
 	case code == http.StatusForbidden:
-		return fmt.Sprintf("the server does not let the bridge in: %v; mcpwire doctor looks for the reason", s)
+		return fmt.Sprintf("the server denies access: %v; mcpwire doctor looks for the cause", s)
 	case code == http.StatusProxyAuthRequired:
-		return fmt.Sprintf("the proxy wants to know who asks: %v", s)
+		return fmt.Sprintf("the proxy requires authentication: %v", s)
 	case code == http.StatusTooManyRequests, code == http.StatusTooEarly, code == http.StatusServiceUnavailable:
-		return fmt.Sprintf("the server takes no requests at the moment: %v; try again later", s)
+		return fmt.Sprintf("the server accepts no requests now: %v; try again later", s)
 	case code >= 500, code == http.StatusRequestTimeout:
 		return fmt.Sprintf("the server failed: %v", s)
 	}
-	return fmt.Sprintf("the server does not take the request: %v; is the URL that of its endpoint? Many have it at /mcp", s)
+	return fmt.Sprintf("the server rejects the request: %v; check the URL of its endpoint: many use /mcp", s)
 }
 
 // causeOf returns the error in a CallError, without its outcome.

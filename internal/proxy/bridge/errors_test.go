@@ -59,17 +59,17 @@ func TestProcessShown(t *testing.T) {
 	}{
 		{
 			name: "remote", read: exit, remote: true,
-			has:   []string{"the server is gone: its process exited with status 3 after 1s", `"data":{"exitCode":3}`},
+			has:   []string{"the connection to the server ended: its process exited with status 3 after 1s", `"data":{"exitCode":3}`},
 			lacks: []string{"node", "secret", "TOKEN", "configuration"},
 		},
 		{
 			name: "remote, killed", read: fmt.Errorf("read: %w", killed), remote: true,
-			has:   []string{"its process was ended by a signal (killed) after 1s", `"data":{"exitCode":-1,"signal":"killed"}`},
+			has:   []string{"its process was terminated by a signal (killed) after 1s", `"data":{"exitCode":-1,"signal":"killed"}`},
 			lacks: []string{"node", "secret", "configuration"},
 		},
 		{
 			name: "remote, not started", start: fmt.Errorf("start %q: %w", "node secret-server.js", errTest), remote: true,
-			has:   []string{"the server cannot be started: the bridge's log says why"},
+			has:   []string{"the server cannot be started: see the bridge's log"},
 			lacks: []string{"node", "secret"},
 		},
 		{

@@ -77,7 +77,7 @@ func (b *Bridge) Ready(ctx context.Context) error {
 		defer h.mu.Unlock()
 		return h.err
 	case <-ctx.Done():
-		return fmt.Errorf("the server has not answered yet: %w", context.Cause(ctx))
+		return fmt.Errorf("the server has not responded yet: %w", context.Cause(ctx))
 	}
 }
 
@@ -171,7 +171,7 @@ func (b *Bridge) probe(ctx context.Context) error {
 		case result == supportUnknown:
 			return err
 		case b.opts.ServerEra == EraModern:
-			return errors.New("the server does not answer server/discover")
+			return errors.New("the server does not respond to server/discover")
 		}
 	}
 	m, err := probe.roundTrip(ctx, up, initializeRequest())

@@ -98,13 +98,13 @@ func TestReadyStalled(t *testing.T) {
 		client.send(hello)
 		handshake(client, f.next())
 		client.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
-		client.reads(`"id":1,"error"`, "has not answered tools/call for 1m0s")
+		client.reads(`"id":1,"error"`, "has not responded to tools/call for 1m0s")
 		asked := make(chan error, 1)
 		began := time.Now()
 		go func() { asked <- b.Ready(t.Context()) }()
 		swallow(f.next())
 		if err := <-asked; !errors.As(err, new(timeoutError)) || time.Since(began) != 9*time.Second {
-			t.Errorf("Ready = %v after %v, want that nothing came for 9 s", err, time.Since(began))
+			t.Errorf("Ready = %v after %v, want that no data for 9 s", err, time.Since(began))
 		}
 	})
 }
@@ -154,7 +154,7 @@ func TestReadyWeb(t *testing.T) {
 	upstream.CloseClientConnections()
 	upstream.Close()
 	post(t, url, request, header...) // which may still meet the end of the old connection
-	if _, _, body := post(t, url, request, header...); !strings.Contains(body, "the server cannot be reached") || !strings.Contains(body, "is it running, and at this address?") {
+	if _, _, body := post(t, url, request, header...); !strings.Contains(body, "the server cannot be reached") || !strings.Contains(body, "check that it runs, and at this address") {
 		t.Errorf("answer: %s", body)
 	}
 	if err := b.Ready(t.Context()); err == nil {

@@ -89,24 +89,24 @@ func (b *Bridge) appendMetrics(dst []byte) []byte {
 		value            int64
 	}{
 		{"sessions", "gauge", "Clients that are connected, or have a session.", int64(clients)},
-		{"requests_in_flight", "gauge", "Requests of clients that have no answer yet.", open},
-		{"server_connections", "gauge", "Connections to the server, or processes of it.", b.openConnections.Load()},
+		{"requests_in_flight", "gauge", "Pending requests of clients.", open},
+		{"server_connections", "gauge", "Connections to the server, or its processes.", b.openConnections.Load()},
 		{"sessions_total", "counter", "Clients since the start.", m.sessions.Load()},
-		{"sessions_refused_total", "counter", "Clients that were refused, because there were too many.", m.rejected.Load()},
+		{"sessions_refused_total", "counter", "Clients that were rejected because of the limit.", m.rejected.Load()},
 		{"requests_total", "counter", "Requests of clients.", m.requests.Load()},
 		{"errors_total", "counter", "Requests that were answered with an error.", m.errors.Load()},
-		{"timeouts_total", "counter", "Requests that the server did not answer in time.", m.timeouts.Load()},
-		{"stray_responses_total", "counter", "Responses to nothing that was asked, which were dropped.", m.strayResponses.Load()},
-		{"noise_total", "counter", "Lines of the server that were no messages.", m.invalidMessages.Load()},
+		{"timeouts_total", "counter", "Requests without a response in time.", m.timeouts.Load()},
+		{"stray_responses_total", "counter", "Responses that matched no request and were dropped.", m.strayResponses.Load()},
+		{"noise_total", "counter", "Lines of the server that were not messages.", m.invalidMessages.Load()},
 		{"server_connections_total", "counter", "Connections to the server since the start.", m.connections.Load()},
 		{"server_restarts_total", "counter", "Connections that were made again for a client.", m.restarts.Load()},
-		{"server_failures_total", "counter", "Connections that ended, or could not be made.", m.failures.Load()},
+		{"server_failures_total", "counter", "Connections that ended or failed.", m.failures.Load()},
 	} {
 		dst = appendMetricHead(dst, v.name, v.kind, v.help)
 		dst = append(dst, metricPrefix+v.name+" "...)
 		dst = append(strconv.AppendInt(dst, v.value, 10), '\n')
 	}
-	return m.latency.append(dst, "request_duration_seconds", "Time to the answer of a request, subscriptions excepted.")
+	return m.latency.append(dst, "request_duration_seconds", "Time to the response of a request, except subscriptions.")
 }
 
 const metricPrefix = "mcpwire_bridge_"

@@ -116,7 +116,7 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 		return
 	case p.calls[key] != nil:
 		p.mu.Unlock()
-		c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the id is that of another request which is under way"))
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "another request with this id is in flight"))
 		return
 	}
 	p.calls[key] = c
@@ -149,7 +149,7 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 	}
 	if (err != nil || c.done.Load()) && p.giveUp(c) {
 		if err == nil { // it was given up in the meantime
-			p.sendCancellation(c, "the client is gone")
+			p.sendCancellation(c, "the client disconnected")
 			return
 		}
 		c.fail(clientError(err))
@@ -319,7 +319,7 @@ func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, eve
 // abandon implements forwarder.
 func (p *passthrough) abandon(c *call) {
 	if p.giveUp(c) {
-		p.sendCancellation(c, "the client is gone")
+		p.sendCancellation(c, "the client disconnected")
 	}
 }
 
@@ -342,7 +342,7 @@ func (p *passthrough) removeClient(cl *client) {
 	}
 	p.mu.Unlock()
 	for _, c := range calls {
-		p.sendCancellation(c, "the client is gone")
+		p.sendCancellation(c, "the client disconnected")
 	}
 	if empty {
 		p.upstream.close()
@@ -475,7 +475,7 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 		c.fail(e)
 	}
 	for _, a := range serverRequests {
-		a.client.send(a.out, cancellation(a.id, "the server is gone"), provenance{})
+		a.client.send(a.out, cancellation(a.id, "the connection to the server ended"), provenance{})
 	}
 }
 
@@ -518,7 +518,7 @@ func (p *passthrough) roundTripMessage(ctx context.Context, it queuedMessage, te
 		return m, nil
 	case <-ctx.Done():
 		p.forget(id)
-		return nil, fmt.Errorf("no answer in time: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("no response in time: %w", context.Cause(ctx))
 	}
 }
 
@@ -579,7 +579,7 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 	cl, out := p.recipientLocked(on, m)
 	if cl == nil || p.serverRequests[m.ID.Key()] != nil || len(p.serverRequests) >= p.b.opts.MaxCalls {
 		p.mu.Unlock()
-		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "there is no client that could be asked, or it is asked too much already"))
+		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "no client can handle the request, or it has too many pending"))
 		return
 	}
 	a := &serverRequest{client: cl, id: m.ID, out: out}
@@ -595,7 +595,7 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 		p.mu.Lock()
 		delete(p.serverRequests, m.ID.Key())
 		p.mu.Unlock()
-		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client could not be asked: %v", err))
+		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "could not send the request to the client: %v", err))
 	}
 }
 
@@ -689,7 +689,7 @@ func (p *passthrough) sendForCall(c *call, frame []byte, event uint64) {
 		out = nil
 	}
 	if err := c.client.send(out, frame, p.provenance(event)); err != nil {
-		p.b.opts.Logger.Debug("a message was dropped", "error", err)
+		p.b.opts.Logger.Debug("message dropped", "error", err)
 	}
 }
 
@@ -849,7 +849,7 @@ func (p *passthrough) retryWithHeaders(c *call, refused []byte, event uint64) {
 	c.retryFrame = nil
 	p.mu.Unlock()
 	if findTool(c.ctx, p.b, frame, p.roundTrip) && p.isPending(c) {
-		p.upstream.rec.note("a call is made again, since the server asks for headers that its list of tools tells of")
+		p.upstream.rec.note("repeating a call, because the server requires headers from its list of tools")
 		if p.upstream.send(c.ctx, queuedMessage{frame: frame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: "sent again"}}) == nil {
 			return
 		}
@@ -974,7 +974,7 @@ func (p *passthrough) cancelTask(id string, meta []byte) {
 	defer cancel()
 	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
 	params = append(append(append(params, `,"_meta":`...), meta...), '}')
-	p.upstream.rec.note("a task is cancelled: its call was given up before it was answered")
+	p.upstream.rec.note("cancelling a task: its call was cancelled before the response")
 	answer, err := p.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodTasksCancel, params) })
 	if err == nil && answer.Kind == jsonrpc.KindError {
 		err = answer.Err()

@@ -133,7 +133,7 @@ func TestCrash(t *testing.T) {
 
 		start := time.Now()
 		srv.f.Close()
-		client.reads(`"id":3,"error":{"code":-32603`, "the server is gone")
+		client.reads(`"id":3,"error":{"code":-32603`, "the connection to the server ended")
 		client.reads(`"method":"notifications/cancelled"`, `"requestId":"q"`)
 		if d := time.Since(start); d > 10*time.Millisecond {
 			t.Errorf("it took %v to be told", d)
@@ -171,7 +171,7 @@ func TestOtherRevision(t *testing.T) {
 		srv = f.next()
 		id := srv.request(`"method":"initialize"`)
 		srv.send(answering(id, `{"protocolVersion":"2024-11-05","capabilities":{}}`))
-		client.reads(`"id":4,"error"`, "speaks revision 2024-11-05 now")
+		client.reads(`"id":4,"error"`, "now speaks revision 2024-11-05")
 	})
 }
 
@@ -218,7 +218,7 @@ func TestTimeout(t *testing.T) {
 		<-time.After(50 * time.Second)
 		srv.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`)
 		client.reads("progress")
-		client.reads(`"id":1,"error"`, "has not answered")
+		client.reads(`"id":1,"error"`, "has not responded")
 		srv.reads("notifications/cancelled", `"requestId":1`)
 		if d := time.Since(start); d != 110*time.Second {
 			t.Errorf("it took %v, want 110 s: progress counts", d)

@@ -185,7 +185,7 @@ func (uninitialized) request(c *call, _ []byte, _ *jsonrpc.Message) {
 		c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridgeProvenance())
 		return
 	}
-	c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: initialize comes first"))
+	c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: send initialize first"))
 }
 
 // A mux handles an upstream to a modern server that clients of both eras share. The server keeps no
@@ -354,7 +354,7 @@ func (mx *mux) forwardUnaddressed(frame []byte, m *jsonrpc.Message, from origin)
 		}
 	default:
 		event := from.rec.recordMessage(toClient, frame)
-		mx.upstream.rec.note("message " + strconv.FormatUint(event, 10) + " goes no further: nothing says which client it is for")
+		mx.upstream.rec.note("message " + strconv.FormatUint(event, 10) + " not forwarded: it belongs to no client")
 	}
 }
 

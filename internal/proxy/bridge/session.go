@@ -411,7 +411,7 @@ func (p *passthrough) detachLocked(cl *client) (cleanup []func()) {
 	for key, a := range p.serverRequests {
 		if a.client == cl {
 			delete(p.serverRequests, key)
-			refusal := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client that was asked is gone"), false)
+			refusal := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client that got the request disconnected"), false)
 			cleanup = append(cleanup, func() { p.sendOwn(refusal) })
 		}
 	}
@@ -533,7 +533,7 @@ func (p *passthrough) activeClientsLocked() (list []*client) {
 
 // noteUnroutable records that a message was dropped.
 func (p *passthrough) noteUnroutable(event uint64) {
-	p.upstream.rec.note("message " + strconv.FormatUint(event, 10) + " goes no further: nothing says which client it is for")
+	p.upstream.rec.note("message " + strconv.FormatUint(event, 10) + " not forwarded: it belongs to no client")
 }
 
 // candidateCalls returns the calls of modern clients that may be the cause of a message. Of a
@@ -601,7 +601,7 @@ func (p *passthrough) forwardSessionNotification(c *call, frame []byte, m *jsonr
 func (p *passthrough) sendToClients(list []*client, frame []byte, event uint64) {
 	for _, cl := range list {
 		if err := cl.send(nil, frame, provenance{rec: p.upstream.rec, event: event, rule: "same"}); err != nil {
-			p.b.opts.Logger.Debug("a message was dropped", "error", err)
+			p.b.opts.Logger.Debug("message dropped", "error", err)
 		}
 	}
 }
@@ -645,7 +645,7 @@ func (p *passthrough) sessionSubscribe(c *call, frame []byte) []byte {
 	full := len(p.resume.subscribers) >= maxSubscriptions || len(frame) > maxReplayBytes
 	p.mu.Unlock()
 	if full {
-		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many resources are subscribed to, or the name of one is too long"))
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many subscribed resources, or a URI is too long"))
 		return nil
 	}
 	return frame
@@ -861,7 +861,7 @@ func (p *passthrough) reconnected(ctx context.Context) error {
 		return fmt.Errorf("handshake: %w", err)
 	}
 	if before, now := versionIn(resume.initializeResult), versionIn(answer.Result); before != now {
-		return fmt.Errorf("%w: the server speaks revision %s now, and spoke %s before", errServerChanged, now, before)
+		return fmt.Errorf("%w: the server now speaks revision %s; it spoke %s before", errServerChanged, now, before)
 	}
 	if resume.initialized != nil {
 		if err := p.sendOwn(resume.initialized); err != nil {

@@ -75,7 +75,7 @@ func TestSessionQuestions(t *testing.T) {
 	only(t, srv, ask("2"), b, clients)
 	b.f.Close() // and goes
 	got := srv.read() + srv.read()
-	for _, want := range []string{`"id":2,"error":{"code":-32603,"message":"the client that was asked is gone"`, `"requestId":` + other} {
+	for _, want := range []string{`"id":2,"error":{"code":-32603,"message":"the client that got the request disconnected"`, `"requestId":` + other} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s in it", got, want)
 		}
@@ -338,7 +338,7 @@ func TestSessionEager(t *testing.T) {
 		a, _ := client0(t, b)
 		a.send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`, `{"jsonrpc":"2.0","id":"e","method":"tools/list"}`)
 		a.wants(answering(`"p"`, "{}"))
-		a.reads(`"e","error":{"code":-32600`, "initialize comes first")
+		a.reads(`"e","error":{"code":-32600`, "send initialize first")
 		eager := []string{hello, confirmed, `{"jsonrpc":"2.0","id":1,"method":"a"}`, `{"jsonrpc":"2.0","id":2,"method":"b"}`}
 		a.send(eager...)
 		srv := f.next()

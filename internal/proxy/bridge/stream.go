@@ -216,7 +216,7 @@ func (s *streamClient) refuseForwarding(ctx context.Context, frame []byte, m *js
 	case jsonrpc.KindRequest:
 		s.refuse(m.ID, e)
 	case jsonrpc.KindNotification:
-		s.b.opts.Logger.Warn("a notification of a client was dropped", "error", e)
+		s.b.opts.Logger.Warn("notification of a client dropped", "error", e)
 	default:
 		refusal := errorMessage(m.ID, e)
 		s.client.response(ctx, encodeMessage(refusal), refusal)
@@ -362,7 +362,7 @@ func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing json
 			if errors.Is(err, net.ErrClosed) {
 				return err
 			}
-			b.opts.Logger.Warn("a connection was not accepted", "error", err)
+			b.opts.Logger.Warn("connection not accepted", "error", err)
 			if !wait.Sleep(ctx, acceptBackoff) { // there may be too many open files
 				return served()
 			}
@@ -375,7 +375,7 @@ func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing json
 				cut.Add(int64(late.Requests))
 			}
 			if err != nil && ctx.Err() == nil {
-				b.opts.Logger.Debug("a client's connection has ended", "error", err)
+				b.opts.Logger.Debug("client connection ended", "error", err)
 			}
 		})
 	}

@@ -65,7 +65,7 @@ func TestDrainCutsOff(t *testing.T) {
 					p.reads(`"id":2,"result"`)
 					got := map[string]bool{}
 					for range 2 {
-						line := p.reads(`"error":{"code":-32603,"message":"shutting down: the request was not finished within 5s"}`)
+						line := p.reads(`"error":{"code":-32603,"message":"shutting down: the request did not finish within 5s"}`)
 						got[string(locate([]byte(line), "id").slice([]byte(line)))] = true
 					}
 					if !got["1"] || !got["3"] {
@@ -155,7 +155,7 @@ func TestServeFull(t *testing.T) {
 		client0(t, b)
 		synctest.Wait()
 		p, done := client0(t, b)
-		p.reads("there are too many clients")
+		p.reads("too many clients")
 		if err := <-done; !errors.Is(err, ErrFull) || errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "too many clients") {
 			t.Errorf("without room: %v", err)
 		}

@@ -203,7 +203,7 @@ func (t *translator) toClientLocked(o *translate.Out, from provenance) {
 // sendToClientLocked sends a client a message that is not a response.
 func (t *translator) sendToClientLocked(cl *client, out jsonrpc.Sender, message []byte, from provenance) {
 	if err := cl.send(out, message, from); err != nil {
-		t.b.opts.Logger.Debug("a message was dropped", "error", err)
+		t.b.opts.Logger.Debug("message dropped", "error", err)
 	}
 }
 
@@ -252,7 +252,7 @@ func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 	} else {
 		if t.callsByID[c.id.Key()] != nil {
 			t.mu.Unlock()
-			c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the id is that of another request which is under way"))
+			c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "another request with this id is in flight"))
 			return
 		}
 		t.callsByID[c.id.Key()] = c
@@ -585,7 +585,7 @@ func (t *translator) retryWithHeaders(n int64, call, refused []byte, event uint6
 		return // given up or disconnected
 	}
 	if found {
-		t.upstream.rec.note("a call is made again, since the server asks for headers that its list of tools tells of")
+		t.upstream.rec.note("repeating a call, because the server requires headers from its list of tools")
 		if t.upstream.send(t.upstream.ctx, queuedMessage{frame: call, id: jsonrpc.IntID(n), from: provenance{rec: t.upstream.rec, event: event, rule: "sent again"}}) == nil {
 			return
 		}

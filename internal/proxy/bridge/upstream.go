@@ -166,7 +166,7 @@ func (u *upstream) isDown() bool {
 }
 
 // errQueueFull is the error of a full queue.
-var errQueueFull = errors.New("too much waits for the server to take it already")
+var errQueueFull = errors.New("the queue to the server is full")
 
 // trySend is send, but does not wait.
 func (u *upstream) trySend(it queuedMessage) error {
@@ -496,7 +496,7 @@ func (u *upstream) resume(ctx context.Context) error {
 	defer cancel()
 	u.b.metrics.restarts.Add(1)
 	if err := u.currentHandler().reconnected(bounded); err != nil {
-		return fmt.Errorf("the server was started again, and does not come up: %w", err)
+		return fmt.Errorf("the server was restarted, but does not respond: %w", err)
 	}
 	u.mu.Lock()
 	u.paused, u.usable = false, true
@@ -522,7 +522,7 @@ func (u *upstream) write(ctx context.Context, f jsonrpc.Framer, end func()) {
 			}
 		}
 		if err := u.transmit(f, it); err != nil {
-			u.b.opts.Logger.Debug("a message was not sent", "error", err)
+			u.b.opts.Logger.Debug("message not sent", "error", err)
 			u.putBack(it)
 			if !u.b.opts.HTTP {
 				// The reader is about to learn the reason. Wait no longer than this.
@@ -617,7 +617,7 @@ func (u *upstream) read(f jsonrpc.Framer) error {
 		}
 		if !u.deliver(ownFrame(frame), from) {
 			if noise++; noise == 1 {
-				u.b.opts.Logger.Warn("the server writes what is no message, which is dropped; further ones are not reported", "server", u.b.opts.Name, "text", clip(frame))
+				u.b.opts.Logger.Warn("dropped output of the server that is not a message; further output is not reported", "server", u.b.opts.Name, "text", clip(frame))
 			}
 		}
 	}
@@ -628,7 +628,7 @@ func (u *upstream) read(f jsonrpc.Framer) error {
 func (u *upstream) handleError(err error, from origin) bool {
 	_, ofCall := errors.AsType[*jsonrpc.CallError](err)
 	if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
-		u.b.opts.Logger.Warn("a message of the server was dropped", "error", bad)
+		u.b.opts.Logger.Warn("message of the server dropped", "error", bad)
 		if !ofCall {
 			u.refuseLarge(bad)
 			return true
@@ -710,11 +710,11 @@ func (u *upstream) accept(frame []byte, m *jsonrpc.Message, from origin) {
 	}
 	u.b.metrics.invalidMessages.Add(1)
 	e := jsonrpc.ErrorOf(err)
-	u.b.opts.Logger.Warn("a message of the server was not forwarded", "server", u.b.opts.Name, "error", e)
+	u.b.opts.Logger.Warn("message of the server not forwarded", "server", u.b.opts.Name, "error", e)
 	from.rec.recordMessage(capture.ToClient, frame)
 	switch {
 	case len(m.Method) == 0 && len(m.ID) > 0:
-		refusal := errorMessage(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's answer cannot be forwarded: %s", e.Message))
+		refusal := errorMessage(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response cannot be forwarded: %s", e.Message))
 		u.dispatch(encodeMessage(refusal), refusal, from)
 	case m.Kind == jsonrpc.KindRequest:
 		u.sendUrgent(queuedMessage{frame: jsonrpc.AppendError(nil, m.ID, e, false)})
@@ -759,7 +759,7 @@ const aliveTimeout = 10 * time.Second
 
 // errUnresponsive is the error of a connection that is silent but not closed, because the server or
 // the network hangs.
-var errUnresponsive = errors.New("it answers nothing any more, not even a ping")
+var errUnresponsive = errors.New("it no longer responds, not even to a ping")
 
 // checkAlive pings the server after a request from the given time timed out, if no message came
 // since. It ends the connection if the server stays silent. Over HTTP requests are independent, so

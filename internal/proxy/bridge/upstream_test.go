@@ -85,7 +85,7 @@ func TestCallsWaitForRestart(t *testing.T) {
 		{"the fourth attempt", 0, 3, 3 * time.Second, `"result"`},
 		{"attempts fail for too long", 0, 1000, 10 * time.Second, `the server cannot be started: no such program`},
 		{"a shorter time", time.Second, 1000, time.Second, `the server cannot be started: no such program`},
-		{"no time", -1, 1000, 0, `the server is gone`},
+		{"no time", -1, 1000, 0, `the connection to the server ended`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestBacklogOfSession(t *testing.T) {
 		return false
 	})
 	status, h, body := post(t, url, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, header...)
-	if status != 429 || h.Get("Retry-After") != "1" || !strings.Contains(body, `"id":3`) || !strings.Contains(body, "1 requests of this client are under way") {
+	if status != 429 || h.Get("Retry-After") != "1" || !strings.Contains(body, `"id":3`) || !strings.Contains(body, "1 requests of this client are already in flight") {
 		t.Errorf("got %d %v %s, want 429", status, h, body)
 	}
 	end, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
@@ -292,7 +292,7 @@ func TestTooLarge(t *testing.T) {
 				}
 				id := srv.request("tools/call")
 				srv.send(answering(id, `{"content":[{"type":"text","text":"`+large+`"}]}`))
-				client.reads(`"id":7,"error":{"code":-32603`, "the server's answer has more than 1000 bytes", `"limit":1000`)
+				client.reads(`"id":7,"error":{"code":-32603`, "the server's response has more than 1000 bytes", `"limit":1000`)
 				client.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"t","arguments":{"x":"` + large + `"}` + meta + `}}`)
 				client.reads(`"id":8,"error":{"code":-32600`, "more than 1000 bytes")
 				if era == EraLegacy {
@@ -333,7 +333,7 @@ func TestDead(t *testing.T) {
 				handshake(client, srv)
 				client.send(call)
 				srv.wants(call)
-				client.reads(`"id":1,"error"`, "has not answered")
+				client.reads(`"id":1,"error"`, "has not responded")
 				if tt.dead {
 					swallow(srv)
 					srv = f.next()

@@ -62,7 +62,7 @@ func ParseRestart(values []string) (*Restart, error) {
 		default:
 			for element := range strings.SplitSeq(filepath.ToSlash(v), "/") {
 				if _, err := filepath.Match(element, "x"); err != nil {
-					return nil, fmt.Errorf("%q is no pattern for the names of files: %w", v, err)
+					return nil, fmt.Errorf("%q is not a file pattern: %w", v, err)
 				}
 			}
 			r.Globs = append(r.Globs, v)
@@ -176,7 +176,7 @@ func (sv *supervisor) startNext(ctx context.Context, end outcome, code int) (*ch
 func (sv *supervisor) input() {
 	s := newSplitter(capture.ToServer, sv.MaxCopy, func(e *capture.Event) {
 		if e.Cut {
-			sv.rec.note(fmt.Sprintf("a frame of %d bytes from the host was lost: with restarts, frames are held as a whole, and this one is too large", e.Len))
+			sv.rec.note(fmt.Sprintf("a frame of %d bytes from the host was lost: with --restart-on, frames are buffered, and this one is too large", e.Len))
 			return
 		}
 		sv.queue.put(e)
@@ -210,7 +210,7 @@ func (sv *supervisor) noteCrash(reason string) outcome {
 	}
 	sv.crashes++
 	if sv.crashes > sv.opts.MaxCrashes {
-		reason = fmt.Sprintf("%s; that was the failure number %d in a row", reason, sv.crashes)
+		reason = fmt.Sprintf("%s; failure %d in a row", reason, sv.crashes)
 		sv.rec.note("giving up: " + reason)
 		return outcome{reason: reason}
 	}
@@ -316,7 +316,7 @@ func (sv *supervisor) supervise(ctx context.Context) outcome {
 			su.reject(reason)
 		case <-readyTimer.C:
 			if _, handshake := sv.state.awaitsReplay(); handshake {
-				su.reject("the new server did not answer the handshake")
+				su.reject("the new server did not respond to the handshake")
 			}
 		case <-exited:
 			exited = nil
@@ -403,7 +403,7 @@ func (su *supervision) outcome() outcome {
 // describeExit describes the end of a process.
 func describeExit(e capture.Exit) string {
 	if e.Signal != "" {
-		return "the server was ended by " + e.Signal
+		return "the server was terminated by " + e.Signal
 	}
 	return fmt.Sprintf("the server exited with status %d", e.Code)
 }
@@ -486,17 +486,17 @@ func (in *instance) forward(p []byte) error {
 func (in *instance) handleServerFrame(e *capture.Event) {
 	d := in.state.handleServerFrame(e)
 	if d.withhold {
-		in.rec.note("kept from the host: the answer to what was sent again")
+		in.rec.note("not forwarded to the host: the response to the repeated handshake")
 	}
 	in.rec.record(e)
 	switch {
 	case d.ready && d.refused:
-		in.reportFailure("the new server has refused the handshake")
+		in.reportFailure("the new server rejected the handshake")
 	case d.ready:
 		in.notifyListChanged(d.result)
 		close(in.ready)
 	case !d.withhold && in.wholeFrames && e.Cut:
-		in.rec.note(fmt.Sprintf("a frame of %d bytes was lost: too large to be held back during the handshake", e.Len))
+		in.rec.note(fmt.Sprintf("a frame of %d bytes was lost: too large to buffer during the handshake", e.Len))
 	case !d.withhold && in.wholeFrames && in.err == nil:
 		in.buf = appendRaw(in.buf[:0], e)
 		in.err = writeAll(in.Stdout, in.buf)
@@ -549,7 +549,7 @@ func (in *instance) deliver(frames []capture.Event, replayed bool) bool {
 		e.Session = in.n
 		if !replayed {
 			if late := in.state.handleHostFrame(e); late != nil {
-				in.rec.note("dropped the answer of the host to request " + printable(late) + " of a server before this one: " + printable(e.Data))
+				in.rec.note("dropped the host's response to request " + printable(late) + " of an earlier server: " + printable(e.Data))
 				continue
 			}
 		}
@@ -601,13 +601,13 @@ func (in *instance) endFrame() {
 	in.out.close() // forwards a delayed frame
 	switch {
 	case !inBody:
-		in.rec.note("ended the line that the server has left unfinished")
+		in.rec.note("ended the server's unfinished line")
 		_ = writeAll(in.Stdout, []byte{'\n'}) // later writes report errors too
 	case left <= maxPadding:
-		in.rec.note(fmt.Sprintf("filled the body that the server has left unfinished with %d spaces", left))
+		in.rec.note(fmt.Sprintf("filled the server's unfinished body with %d spaces", left))
 		_ = writeAll(in.Stdout, bytes.Repeat([]byte{' '}, int(left)))
 	default:
-		in.hostLost("the server has left a body unfinished that is too large to be filled")
+		in.hostLost("the server's unfinished body is too large to be filled")
 	}
 }
 
@@ -632,7 +632,7 @@ func (sv *supervisor) failUnanswered(l unanswered, message string) {
 		if n == 1 {
 			what = " request"
 		}
-		sv.rec.note("answering " + strconv.Itoa(n) + what + " in place of the server that has ended")
+		sv.rec.note("answering " + strconv.Itoa(n) + what + " for the server that has exited")
 	}
 	refusal := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}
 	for i := 0; i < len(l.calls); {
@@ -652,7 +652,7 @@ func (sv *supervisor) failUnanswered(l unanswered, message string) {
 		sv.inject(append(answer, ']'), l.headers)
 	}
 	for _, id := range l.serverRequests {
-		sv.rec.note("cancelling request " + printable(id) + " of the server that has ended")
+		sv.rec.note("cancelling request " + printable(id) + " of the server that has exited")
 		params := append(append([]byte(`{"requestId":`), id...), `,"reason":"the server was restarted"}`...)
 		sv.inject(jsonrpc.AppendNotification(nil, "notifications/cancelled", params), l.headers)
 	}
@@ -661,7 +661,7 @@ func (sv *supervisor) failUnanswered(l unanswered, message string) {
 // prepareRestart prepares the session for another server.
 func (sv *supervisor) prepareRestart(reason string) {
 	l := sv.state.reset()
-	sv.failUnanswered(l, "the server was restarted before it answered: "+reason)
+	sv.failUnanswered(l, "the server was restarted before its response: "+reason)
 	if l.initialize != nil {
 		sv.queue.pushFront(*l.initialize)
 	}
@@ -677,21 +677,21 @@ func (sv *supervisor) giveUp(reason string) {
 		eachMessage(l.initialize.Data, func(m *jsonrpc.Message, _ bool) { l.calls = append([]*call{{id: m.ID.Clone()}}, l.calls...) })
 	}
 	l.serverRequests = nil
-	sv.failUnanswered(l, "the server has ended and is not started again: "+reason)
+	sv.failUnanswered(l, "the server has exited and is not restarted: "+reason)
 }
 
 // notifyListChanged tells the host which lists to request again. result is the server's answer to
 // the handshake.
 func (sv *supervisor) notifyListChanged(result []byte) {
 	if old, now := sv.state.negotiated(), jsonwire.Lookup(result, "protocolVersion"); !bytes.Equal(old, now) {
-		sv.rec.note("the new server has agreed on revision " + printable(now) + "; the host still believes it is " + printable(old))
+		sv.rec.note("the new server negotiated revision " + printable(now) + "; the host still uses " + printable(old))
 	}
 	capabilities := jsonwire.Lookup(result, "capabilities")
 	for _, name := range [...]string{"tools", "prompts", "resources"} {
 		if jsonwire.Lookup(capabilities, name) == nil {
 			continue
 		}
-		sv.rec.note("telling the host that " + name + " may have changed")
+		sv.rec.note("notifying the host that " + name + " may have changed")
 		sv.inject(jsonrpc.AppendNotification(nil, "notifications/"+name+"/list_changed", nil), sv.state.usesHeaders())
 	}
 }

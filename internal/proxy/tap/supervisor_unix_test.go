@@ -153,7 +153,7 @@ func served(id string, n int) string {
 }
 
 func failed(id, reason string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"the server was restarted before it answered: %s"}}`, id, reason)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"the server was restarted before its response: %s"}}`, id, reason)
 }
 
 const (
@@ -294,7 +294,7 @@ func TestRestartGivesUp(t *testing.T) {
 			m.want(failed(id, "the server exited with status 3"))
 			continue
 		}
-		m.want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the server has ended and is not started again: the server exited with status 3; that was the failure number 3 in a row"}}`)
+		m.want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the server has exited and is not restarted: the server exited with status 3; failure 3 in a row"}}`)
 	}
 	if _, read := m.end(3); len(read) != 3 {
 		t.Errorf("%d servers, want 3", len(read))

@@ -149,7 +149,7 @@ func (t *tap) watchHost() (stop func()) {
 		defer tick.Stop()
 		for {
 			if t.parent.gone() || t.inputEnded.Load() && !t.stdoutClosed.Load() && readerGone(t.Stdout) {
-				t.hostLost("the host is gone")
+				t.hostLost("the host disconnected")
 				return
 			}
 			select {

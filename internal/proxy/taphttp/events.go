@@ -192,7 +192,7 @@ func (s *eventSink) field(line []byte) {
 			return
 		}
 	}
-	s.x.note(capture.ToClient, "a line of the event stream that clients pass over: "+printable(string(line)))
+	s.x.note(capture.ToClient, "a line of the event stream that clients ignore: "+printable(string(line)))
 }
 
 // parseRetry parses milliseconds and limits them to the largest duration.
@@ -293,14 +293,14 @@ func (x *exchange) bindEndpoint(data string) {
 func (x *exchange) rewriteEndpoint(data string) (string, bool) {
 	ref, err := url.Parse(data)
 	if err != nil {
-		x.note(capture.ToClient, "the endpoint event holds no URL: "+printable(err.Error()))
+		x.note(capture.ToClient, "the endpoint event contains no URL: "+printable(err.Error()))
 		return data, false
 	}
 	if ref.Host == "" {
 		return data, false
 	}
 	if !x.sameOrigin(ref) {
-		x.note(capture.ToClient, "the endpoint event leads to another origin than that of the server, and past the tap: "+printable(data))
+		x.note(capture.ToClient, "the endpoint event names another origin than the server's, and bypasses the tap: "+printable(data))
 		return data, false
 	}
 	scheme := ""

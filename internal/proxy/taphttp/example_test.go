@@ -13,7 +13,7 @@ import (
 	"mcpwire/internal/proxy/taphttp"
 )
 
-// A client is given the tap's URL in the place of the server's.
+// A client is given the tap's URL in place of the server's.
 func Example() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

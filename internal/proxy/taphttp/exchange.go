@@ -162,7 +162,7 @@ func (x *exchange) expectNextHead() {
 // refuse answers instead of the server. It records no response, since that would be attributed to
 // the server.
 func (x *exchange) refuse(status int, why string) {
-	x.recordEnd("refused by the tap with status " + strconv.Itoa(status) + ": " + why)
+	x.recordEnd("rejected by the tap with status " + strconv.Itoa(status) + ": " + why)
 	x.writeError(status, why)
 }
 
@@ -199,7 +199,7 @@ func (x *exchange) endReason(side string, err error) string {
 	}
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
-		return side + ": no address of the host is known: " + dns.Err
+		return side + ": no known address of the host: " + dns.Err
 	}
 	return side + ": " + printable(err.Error())
 }
@@ -250,7 +250,7 @@ func (x *exchange) forward() {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < http.StatusOK || resp.StatusCode > 999 {
-		x.upstreamFailed(errors.New("a response with a status that is none"))
+		x.upstreamFailed(errors.New("a response with an invalid status"))
 		return
 	}
 	x.forwardResponse(resp, conn)
@@ -279,7 +279,7 @@ func (x *exchange) upstreamFailed(err error) {
 func (x *exchange) requestFailed(err error) {
 	x.recordEnd("the request broke off: " + x.endReason("client", err))
 	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(context.Cause(x.ctx), errShutdown) {
-		x.writeError(http.StatusRequestTimeout, "the request's body did not come")
+		x.writeError(http.StatusRequestTimeout, "the request's body did not arrive")
 		return
 	}
 	panic(http.ErrAbortHandler)
@@ -308,7 +308,7 @@ func (x *exchange) upstreamRequest(body upstreamBody) *http.Request {
 	switch own := x.r.Header.Get("Origin"); {
 	case x.h.opts.Origin == "", own == "":
 	case !x.h.access.trusts(own):
-		x.note(capture.ToServer, "the Origin header was left as it is, since it is that of a page of another machine")
+		x.note(capture.ToServer, "the Origin header was not changed, because it belongs to a page of another machine")
 	default:
 		for name := range header {
 			if http.CanonicalHeaderKey(name) == "Origin" {
@@ -318,7 +318,7 @@ func (x *exchange) upstreamRequest(body upstreamBody) *http.Request {
 		if x.h.opts.Origin != "drop" {
 			header["Origin"] = []string{x.h.opts.Origin}
 		}
-		x.note(capture.ToServer, "the Origin header was replaced as the tap was told: "+x.h.opts.Origin)
+		x.note(capture.ToServer, "the Origin header was replaced, as configured: "+x.h.opts.Origin)
 	}
 	out := &http.Request{
 		Method: x.r.Method, URL: u, Host: x.h.upstream.Host, Header: header,
@@ -617,7 +617,7 @@ func (x *exchange) recordResponse(resp *http.Response, conn *serverConn) (exact 
 	}
 	x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head})
 	if to, err := resp.Location(); err == nil && to.Host != "" && strings.Contains(resp.Header.Get("Location"), "//") {
-		x.note(capture.ToClient, "the Location leads past the tap")
+		x.note(capture.ToClient, "the Location bypasses the tap")
 	}
 	return exact
 }

@@ -53,7 +53,7 @@ func New(upstream *url.URL, rec *capture.Writer, opts *Options) (*Handler, error
 	case upstream.Hostname() == "":
 		return nil, fmt.Errorf("taphttp: %.100q names no host", upstream.Redacted())
 	case upstream.User != nil:
-		return nil, errors.New("taphttp: the URL has credentials in it, which would not be used: requests have those of the client")
+		return nil, errors.New("taphttp: the URL has credentials, which would not be used: requests have those of the client")
 	}
 	h := &Handler{opts: opts.withDefaults(), active: map[*exchange]struct{}{}, idle: make(chan struct{})}
 	u := *upstream
@@ -77,7 +77,7 @@ func (h *Handler) Listener(l net.Listener) net.Listener { return listener{l} }
 var (
 	errClientGone = errors.New("client closed")
 	errShutdown   = errors.New("tap shut down")
-	errSlowReader = errors.New("the client did not read on")
+	errSlowReader = errors.New("the client stopped reading")
 )
 
 // ServeHTTP implements [http.Handler]. It panics with [http.ErrAbortHandler] to cut off an
@@ -90,9 +90,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case closing:
 		x.refuse(http.StatusServiceUnavailable, "the tap is shutting down")
 	case full:
-		x.refuse(http.StatusServiceUnavailable, "too many exchanges are under way")
+		x.refuse(http.StatusServiceUnavailable, "too many exchanges in flight")
 	case !h.access.allows(r.Host):
-		x.refuse(http.StatusForbidden, "the Host header names neither localhost nor a host that the tap was told to allow: a web page may have sent this")
+		x.refuse(http.StatusForbidden, "the Host header names neither localhost nor an allowed host: the request may come from a web page")
 	case upgrades(r):
 		x.refuse(http.StatusNotImplemented, "the tap does not forward WebSocket and other protocols than HTTP")
 	default:

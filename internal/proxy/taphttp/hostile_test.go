@@ -116,7 +116,7 @@ func TestBomb(t *testing.T) {
 			if _, got, err := roundTrip(t, p.url, ping, "Accept-Encoding", "gzip"); got != b.String() || err != nil {
 				t.Errorf("%s: %d bytes of %d, %v", media, len(got), b.Len(), err)
 			}
-			if text := strings.Join(p.lines(), "\n"); !strings.Contains(text, "it becomes too large") || !strings.Contains(text, "body enc=gzip") {
+			if text := strings.Join(p.lines(), "\n"); !strings.Contains(text, "the decoded body is too large") || !strings.Contains(text, "body enc=gzip") {
 				t.Errorf("%s: %.2000q", media, text)
 			}
 		}
@@ -233,7 +233,7 @@ func TestRefused(t *testing.T) {
 	}
 	refused := 0
 	for _, line := range p.lines() {
-		if strings.HasPrefix(line, "end: refused by the tap with status ") {
+		if strings.HasPrefix(line, "end: rejected by the tap with status ") {
 			refused++
 		}
 	}

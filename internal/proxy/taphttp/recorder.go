@@ -284,8 +284,8 @@ func contentCoding(h http.Header) string {
 }
 
 var (
-	errCoding          = errors.New("a content coding that the tap does not know")
-	errDecodedTooLarge = errors.New("it becomes too large")
+	errCoding          = errors.New("unknown content coding")
+	errDecodedTooLarge = errors.New("the decoded body is too large")
 )
 
 func newDecoder(coding string, r io.Reader) (io.Reader, error) {
@@ -452,7 +452,7 @@ func (d *decodingSink) recordRaw(p []byte) {
 func (d *decodingSink) noteError() {
 	if !d.noted && d.err != nil && !errors.Is(d.err, io.EOF) {
 		d.noted = true
-		d.x.note(capture.ToClient, "the body could not be decoded any further: "+printable(d.err.Error()))
+		d.x.note(capture.ToClient, "the rest of the body could not be decoded: "+printable(d.err.Error()))
 	}
 }
 

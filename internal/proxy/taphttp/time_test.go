@@ -165,7 +165,7 @@ func TestSlowReader(t *testing.T) {
 		if _, err := io.Copy(io.Discard, r); err == io.ErrUnexpectedEOF || time.Since(start) != 2*time.Hour {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
-		return []string{"req GET /mcp", "res OK", "note: the body broke off", "end: the client did not read on for 1h0m0s"}
+		return []string{"req GET /mcp", "res OK", "note: the body broke off", "end: the client stopped reading for 1h0m0s"}
 	})
 }
 

@@ -167,12 +167,12 @@ func TestBytes(t *testing.T) {
 		{"compressed stream", get, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			chunked(long[:20], long[20:21], long[21:]), slices.Concat([]string{"res OK"}, slices.Repeat([]string{"msg: {}"}, 100), []string{"end"})},
 		{"unknown coding", post, ok + "Content-Encoding: br\r\nContent-Length: 3\r\n\r\n\x01\x02\x03",
-			[]string{"msg: " + ask, "res OK", "body enc=br: \x01\x02\x03", `note: the body could not be decoded: a content coding that the tap does not know: "br"`, "end"}},
+			[]string{"msg: " + ask, "res OK", "body enc=br: \x01\x02\x03", `note: the body could not be decoded: unknown content coding: "br"`, "end"}},
 		{"stream", get, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			chunked(": hello\n\n", "\n\nid: 1\ndata:\n\n", "retry: 5", "00\r\n\r\nevent: message\r", "\ndata: {\"a\":\r\ndata:1}\r\n\r\n", "id\ndata: 1\r\rnope\n\n: a\n: b\n\n\n", "data: cut off\n"),
 			[]string{
 				"res OK", "sse comment=hello", "sse id=1 data", "sse retry=500ms", "msg event=message: {\"a\":\n1}", "msg id=: 1",
-				"note: a line of the event stream that clients pass over: nope", "sse", "sse comment=a\nb",
+				"note: a line of the event stream that clients ignore: nope", "sse", "sse comment=a\nb",
 				"note: the event stream ended within an event, which clients discard", "body: cut off", "end",
 			}},
 	} {

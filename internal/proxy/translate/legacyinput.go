@@ -41,20 +41,20 @@ func (t *LegacyToModern) inputRequired(r *legacyRequest, result []byte) {
 	r.inputResponses, r.requestState, r.causes = nil, nil, nil
 	if v := era.Lookup(result, "requestState"); v != nil {
 		if v[0] != '"' || !t.reserve(len(v)) {
-			t.fail(r, internalError("the server's requestState is none"), "refused")
+			t.fail(r, internalError("the server's requestState is invalid"), "refused")
 			return
 		}
 		r.size += len(v)
 		r.requestState = bytes.Clone(v)
 	}
 	if r.inputRound > t.opts.Limits.InputRounds {
-		t.fail(r, internalError("the server asked more than %d times", t.opts.Limits.InputRounds), "refused")
+		t.fail(r, internalError("the server sent more than %d input rounds", t.opts.Limits.InputRounds), "refused")
 		return
 	}
 	inputs, err := t.parseInputRequests(r, era.Lookup(result, "inputRequests"))
 	switch {
 	case err != nil:
-		t.fail(r, internalError("the client cannot be asked: %s", err), "refused")
+		t.fail(r, internalError("the client cannot be sent input requests: %s", err), "refused")
 	case len(inputs) > 0:
 		r.inputRequests, r.pendingInputs = inputs, len(inputs)
 		for _, in := range inputs {
@@ -62,7 +62,7 @@ func (t *LegacyToModern) inputRequired(r *legacyRequest, result []byte) {
 			t.sendInputRequest(in, "input_required → "+in.Method)
 		}
 	case r.requestState == nil:
-		t.fail(r, internalError("the server requires input and does not say which"), "refused")
+		t.fail(r, internalError("the server requires input but sends no input requests"), "refused")
 	default: // the server is busy or wants the request on another node
 		wait := minRetryDelay << min(r.inputRound-1, 10)
 		r.retryTimer = t.after(min(wait, maxRetryDelay), func() { t.forward(r) })
@@ -76,7 +76,7 @@ func (t *LegacyToModern) parseInputRequests(r *legacyRequest, requests []byte) (
 		return nil, nil
 	}
 	if !era.IsObject(requests) {
-		return nil, fmt.Errorf("inputRequests is no object")
+		return nil, fmt.Errorf("inputRequests is not an object")
 	}
 	var inputs []*inputRequest
 	members := jsonwire.ObjectMembers(requests)
@@ -86,7 +86,7 @@ func (t *LegacyToModern) parseInputRequests(r *legacyRequest, requests []byte) (
 			return nil, err
 		}
 		if inputs = append(inputs, in); len(inputs) > maxInputs || len(inputs)+len(t.inputRequests) > t.opts.Limits.InputRequests {
-			return nil, fmt.Errorf("it is asked too much at once")
+			return nil, fmt.Errorf("too many input requests at once")
 		}
 	}
 	return inputs, nil
@@ -101,7 +101,7 @@ func (t *LegacyToModern) parseInputRequest(r *legacyRequest, key, text []byte) (
 		return nil, fmt.Errorf("a key of inputRequests is longer than %d bytes", maxInputKey)
 	}
 	if !era.IsInputRequest(parsed.Method) {
-		return nil, fmt.Errorf("there is no input request %q", clip.String(parsed.Method, 100))
+		return nil, fmt.Errorf("unknown input request %q", clip.String(parsed.Method, 100))
 	}
 	if _, missing := parsed.MissingCapability(&era.Client{Capabilities: t.clientCaps}, t.legacy); missing != "" {
 		return nil, fmt.Errorf("it has not declared %s", missing)
@@ -121,8 +121,8 @@ func (t *LegacyToModern) sendInputRequest(in *inputRequest, rule string) {
 	in.id = t.lastInputID
 	t.inputRequests[in.id] = in
 	in.timeout = t.after(t.opts.Limits.InputTimeout, func() {
-		t.cancelInput(in, "no answer in time")
-		t.failInput(in, internalError("the user gave no answer to %s in time", in.Method))
+		t.cancelInput(in, "no response in time")
+		t.failInput(in, internalError("no response of the user to %s in time", in.Method))
 	})
 	t.emit(Out{To: Downstream, Stream: in.req.stream, Message: jsonrpc.AppendRequest(nil, jsonrpc.IntID(in.id), in.Method, in.Params), Rule: rule})
 	in.Params = keepMode(&in.InputRequest)
@@ -141,7 +141,7 @@ func (t *LegacyToModern) downstreamResponse(m *jsonrpc.Message) {
 	id, _ := parseCallID(m.ID)
 	in := t.inputRequests[id]
 	if in == nil {
-		t.drop("answers nothing that is open")
+		t.drop("matches no pending request")
 		return
 	}
 	delete(t.inputRequests, id)
@@ -149,12 +149,12 @@ func (t *LegacyToModern) downstreamResponse(m *jsonrpc.Message) {
 	if m.Kind == jsonrpc.KindError {
 		e := m.Err()
 		t.drop("an error cannot answer " + in.Method)
-		t.failInput(in, internalError("the server needs %s, which the client refused: %s (code %d)", in.Method, clip.String(e.Message, 100), int(e.Code)))
+		t.failInput(in, internalError("the server needs %s, which the client rejected: %s (code %d)", in.Method, clip.String(e.Message, 100), int(e.Code)))
 		return
 	}
 	if err := in.CheckResponse(m.Result); err != nil {
-		t.drop("malformed answer")
-		in.done(in, internalError("the client's answer is %s", err))
+		t.drop("malformed response")
+		in.done(in, internalError("the client's response is %s", err))
 		return
 	}
 	in.response = in.ConvertResponse(m.Result, t.modern)
@@ -184,7 +184,7 @@ func (t *LegacyToModern) inputAnswered(in *inputRequest, e *jsonrpc.Error) {
 	}
 	r.pendingInputs--
 	if e != nil {
-		t.cancelInputs(r, "another question of the same request was refused")
+		t.cancelInputs(r, "another input request of the same request was rejected")
 		t.fail(r, e, "refused")
 		return
 	}
@@ -192,7 +192,7 @@ func (t *LegacyToModern) inputAnswered(in *inputRequest, e *jsonrpc.Error) {
 		r.elicitationIDs = append(r.elicitationIDs, in.elicitationID)
 	}
 	if r.pendingInputs > 0 {
-		t.drop("waits for the other answers")
+		t.drop("waits for the other responses")
 		return
 	}
 	inputs := []byte{'{'}
@@ -229,7 +229,7 @@ func (t *LegacyToModern) notifyElicitationsComplete(r *legacyRequest) {
 	if t.legacy.ElicitationIDs {
 		for _, id := range r.elicitationIDs {
 			params := append(jsonwire.AppendQuote([]byte(`{"elicitationId":`), id), '}')
-			t.emit(Out{To: Downstream, Stream: r.stream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationElicitationComplete, params), Rule: "the request goes on"})
+			t.emit(Out{To: Downstream, Stream: r.stream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationElicitationComplete, params), Rule: "the request continues"})
 		}
 	}
 	r.elicitationIDs = nil

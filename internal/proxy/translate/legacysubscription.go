@@ -63,7 +63,7 @@ func (t *LegacyToModern) subscribe(r *legacyRequest, m *jsonrpc.Message) {
 	l := &t.subscription
 	switch {
 	case !ok:
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: uri is no string"), "")
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: uri is not a string"), "")
 	case r.method == mcp.MethodResourcesUnsubscribe:
 		_, had := l.uris[uri]
 		delete(l.uris, uri)
@@ -75,7 +75,7 @@ func (t *LegacyToModern) subscribe(r *legacyRequest, m *jsonrpc.Message) {
 	case t.server.known && !l.canSubscribe:
 		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no subscriptions to resources")
 	case len(l.uris) >= t.opts.Limits.Resources || len(uri) > maxPeerInfo:
-		t.fail(r, internalError("too many resources are subscribed to"), "refused")
+		t.fail(r, internalError("too many subscribed resources"), "refused")
 	default:
 		if l.uris == nil {
 			l.uris = make(map[string]struct{})
@@ -164,12 +164,12 @@ func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
 	l := &t.subscription
 	id := subscriptionID(m)
 	if l.pending == 0 || id != l.pending {
-		t.drop("acknowledges nothing that is open")
+		t.drop("acknowledges no open subscription")
 		return
 	}
-	t.drop("the server listens")
+	t.drop("the subscription is open")
 	if l.current != 0 {
-		t.endSubscription(l.current, "another subscription takes its place")
+		t.endSubscription(l.current, "replaced by another subscription")
 	}
 	l.current, l.pending, l.backoff = id, 0, 0
 	t.releaseWaiting()
@@ -186,7 +186,7 @@ func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
 		if accepted[uri] {
 			return nil
 		}
-		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the server does not let this resource be subscribed to")
+		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the server does not allow a subscription to this resource")
 	})
 	if l.gap {
 		l.gap = false
@@ -199,7 +199,7 @@ func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
 
 // announceAll announces changes of everything subscribed, because some may have been missed.
 func (t *LegacyToModern) announceAll(params []byte, accepted map[string]bool) {
-	const rule = "there was a time without a subscription"
+	const rule = "no subscription existed for a while"
 	for _, kind := range []struct{ name, method string }{
 		{"toolsListChanged", mcp.NotificationToolsChanged}, {"promptsListChanged", mcp.NotificationPromptsChanged}, {"resourcesListChanged", mcp.NotificationResourcesChanged},
 	} {
@@ -281,7 +281,7 @@ func (t *LegacyToModern) subscriptionAnswered(id int64, o outcome) {
 	t.subscriptionEnded(id)
 }
 
-var errUnacknowledged = internalError("the server ended the subscription before it had acknowledged it")
+var errUnacknowledged = internalError("the server ended the subscription before acknowledging it")
 
 // subscriptionEnded removes a subscription, and schedules another if it was in use.
 func (t *LegacyToModern) subscriptionEnded(id int64) {
@@ -317,7 +317,7 @@ func (t *LegacyToModern) endSubscription(id int64, reason string) {
 func (t *LegacyToModern) upstreamChanged(m *jsonrpc.Message, frame []byte) {
 	l := &t.subscription
 	if id := subscriptionID(m); id != l.current || id == 0 {
-		t.drop("of no subscription that is open")
+		t.drop("matches no open subscription")
 		return
 	}
 	if string(m.Method) == mcp.NotificationResourceUpdated {

@@ -18,7 +18,7 @@ const resultTypeTask = "task"
 // maxTaskID limits the length of a task id in bytes.
 const maxTaskID = 4 << 10
 
-var errTaskID = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: taskId is no string, or an empty one, or very long")
+var errTaskID = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: taskId is not a string, or is empty or too long")
 
 // legacyTasks holds the state for clients of core tasks that a server of the extension does not
 // keep.
@@ -133,7 +133,7 @@ func (t *LegacyToModern) completeAsTask(r *legacyRequest, result []byte) {
 	}
 	t.tasks.completed[id] = completed
 	t.tasks.order = append(t.tasks.order, id)
-	t.respond(r, append(append([]byte(`{"task":`), task...), '}'), "resultType complete → task that is completed")
+	t.respond(r, append(append([]byte(`{"task":`), task...), '}'), "resultType complete → completed task")
 }
 
 // evictTask removes the oldest completed task.
@@ -183,7 +183,7 @@ func (t *LegacyToModern) serveTask(r *legacyRequest) {
 	case completed != nil && r.method == mcp.MethodTasksResult:
 		t.respond(r, bytes.Clone(completed.result), "kept here")
 	case completed != nil:
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has ended already"), "kept here")
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has already ended"), "kept here")
 	case r.method == mcp.MethodTasksGet:
 		t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) { t.handleTaskGet(r, id, o) })
 	case r.method == mcp.MethodTasksCancel:
@@ -247,7 +247,7 @@ func (t *LegacyToModern) handleTaskCancel(r *legacyRequest, id string, _ outcome
 	t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) {
 		status := t.coreStatus(id, o.result)
 		if status == mcp.TaskStatusCompleted || status == mcp.TaskStatusFailed {
-			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has ended already"), "tasks/cancel")
+			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has already ended"), "tasks/cancel")
 			return
 		}
 		if t.tasks.canceled == nil {
@@ -283,7 +283,7 @@ func (t *LegacyToModern) pollTask(r *legacyRequest, id string, asked map[string]
 			return
 		case status == mcp.TaskStatusInputRequired:
 			if e := t.sendTaskInputs(r, id, era.Lookup(task, "inputRequests"), asked); e != nil {
-				t.abandon(r, "the task cannot go on")
+				t.abandon(r, "the task cannot continue")
 				t.fail(r, e, "refused")
 				return
 			}
@@ -294,7 +294,7 @@ func (t *LegacyToModern) pollTask(r *legacyRequest, id string, asked map[string]
 		}
 		t.timers.stop(r.retryTimer)
 		r.retryTimer = t.after(wait, func() { t.pollTask(r, id, asked) })
-		t.drop("the task goes on")
+		t.drop("the task continues")
 	})
 }
 
@@ -308,7 +308,7 @@ func (t *LegacyToModern) taskEnded(r *legacyRequest, id string, task []byte) {
 		t.respond(r, result, "tasks/get → "+r.method)
 		return
 	}
-	e := internalError("the task failed, and the server does not say why")
+	e := internalError("the task failed, but the server gives no reason")
 	if text := era.Lookup(task, "error"); era.IsObject(text) {
 		m := jsonrpc.Message{Kind: jsonrpc.KindError, Error: text}
 		e = era.ConvertError(m.Err(), mcp.MethodToolsCall, t.legacy)
@@ -342,10 +342,10 @@ func (t *LegacyToModern) sendTaskInputs(r *legacyRequest, id string, requests []
 	}
 	inputs, err := t.parseInputRequests(r, unsent)
 	if err != nil {
-		return internalError("the client cannot be asked: %s", err)
+		return internalError("the client cannot be sent input requests: %s", err)
 	}
 	if len(asked)+len(inputs) > t.opts.Limits.InputRequests {
-		return internalError("the task asked more than %d questions", t.opts.Limits.InputRequests)
+		return internalError("the task sent more than %d input requests", t.opts.Limits.InputRequests)
 	}
 	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
 	for _, in := range inputs {
@@ -377,7 +377,7 @@ func (t *LegacyToModern) updateTask(id string, in *inputRequest, e *jsonrpc.Erro
 	switch {
 	case t.taskInputAnswered(id, in, e != nil):
 	case e != nil:
-		t.abandon(r, "the task cannot go on")
+		t.abandon(r, "the task cannot continue")
 		t.fail(r, e, "refused")
 	default:
 		t.sendUpdate(r, id, in)
@@ -422,7 +422,7 @@ func addMeta(params, member []byte) []byte {
 func (t *LegacyToModern) upstreamTaskStatus(m *jsonrpc.Message) {
 	id := era.LookupString(m.Params, "taskId")
 	if !t.legacy.CoreTasks || id == "" {
-		t.drop("the client knows no tasks")
+		t.drop("the client does not support tasks")
 		return
 	}
 	params := era.CoreTask(nil, m.Params, t.coreStatus(id, m.Params))

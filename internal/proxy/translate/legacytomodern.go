@@ -224,7 +224,7 @@ func (t *LegacyToModern) Close(now time.Time, e *jsonrpc.Error) []Out {
 	outs := t.step(now, func() {
 		for _, key := range slices.Sorted(maps.Keys(t.requests)) {
 			if r := t.requests[key]; r != nil {
-				t.abandon(r, "the session is over")
+				t.abandon(r, "the session has ended")
 				t.fail(r, e, "")
 			}
 		}
@@ -233,7 +233,7 @@ func (t *LegacyToModern) Close(now time.Time, e *jsonrpc.Error) []Out {
 		}
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
 			if c := t.calls[id]; c.method != mcp.MethodTasksCancel { // sent for the same reason
-				t.cancelUpstream(id, c.method, "the session is over")
+				t.cancelUpstream(id, c.method, "the session has ended")
 			}
 		}
 	})
@@ -285,7 +285,7 @@ func (t *LegacyToModern) fromDownstream(frame []byte, stream uint64) {
 // downstreamMalformed answers an invalid message.
 func (t *LegacyToModern) downstreamMalformed(m *jsonrpc.Message, stream uint64, err error) {
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
-		t.drop("malformed answer")
+		t.drop("malformed response")
 		return
 	}
 	e := jsonrpc.ErrorOf(err)
@@ -311,7 +311,7 @@ func (t *LegacyToModern) downstreamRequest(m *jsonrpc.Message, stream uint64, b 
 	}
 	if t.requests[r.key] != nil {
 		r.finished = true
-		t.sendResponse(r, jsonrpc.AppendError(nil, r.id, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is open"), false), "")
+		t.sendResponse(r, jsonrpc.AppendError(nil, r.id, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is in flight"), false), "")
 		return
 	}
 	if len(t.requests) >= t.opts.Limits.Requests || !t.reserve(r.size) {
@@ -454,7 +454,7 @@ func (t *LegacyToModern) setLevel(r *legacyRequest, m *jsonrpc.Message) {
 	case t.server.known && era.Lookup(t.server.caps, "logging") == nil:
 		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server does not log")
 	case !ok:
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: level is none that there is"), "")
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: unknown level"), "")
 	default:
 		t.logLevel = level
 		t.respond(r, []byte("{}"), "logging/setLevel → logLevel in each _meta")
@@ -470,14 +470,14 @@ func (t *LegacyToModern) downstreamNotification(m *jsonrpc.Message, frame []byte
 	case mcp.NotificationCancelled:
 		t.downstreamCanceled(m)
 	case mcp.NotificationProgress:
-		t.drop("modern servers are not told of progress")
+		t.drop("modern servers do not accept progress")
 	case mcp.NotificationRootsChanged:
 		t.drop("modern servers ask for roots when they need them")
 	case mcp.NotificationTaskStatus:
 		t.drop("modern servers give clients no tasks")
 	default:
 		if isProtocolNotification(string(m.Method)) || t.upstreamDown {
-			t.drop("that is nothing for a client to say, or nobody is there to hear it")
+			t.drop("clients must not send this, or the server has no use for it")
 			return
 		}
 		t.emit(Out{To: Upstream, Method: string(m.Method), Message: bytes.Clone(frame)})
@@ -524,7 +524,7 @@ func (t *LegacyToModern) finish(r *legacyRequest) {
 	}
 	r.finished = true
 	t.timers.stop(r.retryTimer)
-	t.cancelInputs(r, "the request is over")
+	t.cancelInputs(r, "the request has ended")
 }
 
 // respond answers the client with a result.
@@ -587,7 +587,7 @@ func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 		m := &entries[i]
 		switch {
 		case m.Invalid != nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError):
-			t.drop("malformed answer")
+			t.drop("malformed response")
 		case m.Invalid != nil:
 			b.pending++
 			t.addBatchResponse(b, jsonrpc.AppendError(nil, m.ID, m.Invalid, t.legacy.NullErrorID))
@@ -661,7 +661,7 @@ func (t *LegacyToModern) upstreamResponse(m *jsonrpc.Message) {
 	id, _ := parseCallID(m.ID)
 	c := t.calls[id]
 	if c == nil {
-		t.drop("answers nothing that is open")
+		t.drop("matches no pending request")
 		return
 	}
 	delete(t.calls, id)
@@ -697,7 +697,7 @@ func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 	case kind == resultTypeTask && r.taskMode != noTask:
 		t.taskCreated(r, result)
 	default:
-		t.fail(r, internalError("the server's result is of a type that %s has not: %s", r.method, clip.String(kind, 100)), "resultType refused")
+		t.fail(r, internalError("the server's result has a type that %s does not define: %s", r.method, clip.String(kind, 100)), "resultType rejected")
 	}
 }
 
@@ -736,7 +736,7 @@ func (t *LegacyToModern) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 		id, _, _ := era.Cancellation{}.Target(m)
 		n, _ := parseCallID(id)
 		if n == 0 || n != t.subscription.pending && n != t.subscription.current {
-			t.drop("no subscription that is open")
+			t.drop("no open subscription")
 			return
 		}
 		t.subscriptionEnded(n)
@@ -747,7 +747,7 @@ func (t *LegacyToModern) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 		t.upstreamTaskStatus(m)
 	default:
 		if isProtocolNotification(string(m.Method)) && string(m.Method) != mcp.NotificationMessage {
-			t.drop("that is nothing for a modern server to say")
+			t.drop("modern servers must not send this")
 			return
 		}
 		o := Out{To: Downstream, Message: bytes.Clone(frame)}
@@ -764,13 +764,13 @@ func (t *LegacyToModern) upstreamProgress(m *jsonrpc.Message, frame []byte) {
 	id, _ := jsonwire.ParseInt(token)
 	c := t.calls[id]
 	if c == nil || c.req == nil || c.req.finished || c.req.progressToken == nil {
-		t.drop("progress of nothing that is open")
+		t.drop("progress matches no pending request")
 		return
 	}
 	v, _ := m.Param("progress")
 	progress, err := strconv.ParseFloat(string(v), 64)
 	if err != nil || c.req.inputRound > 0 && progress <= c.req.progress {
-		t.drop("progress of a new round that the client has seen already")
+		t.drop("progress of a new round that the client has already seen")
 		return
 	}
 	c.req.progress = progress
@@ -791,7 +791,7 @@ const maxPeerInfo = 64 << 10
 // initialize begins the handshake with server/discover.
 func (t *LegacyToModern) initialize(r *legacyRequest, m *jsonrpc.Message) {
 	if len(m.Params) > maxPeerInfo {
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: initialize says more than %d bytes", maxPeerInfo), "")
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: initialize has more than %d bytes", maxPeerInfo), "")
 		return
 	}
 	f, err := t.session.Initialize(&rpc.Request{Message: *m})
@@ -854,7 +854,7 @@ func (t *LegacyToModern) discovered(r *legacyRequest, o outcome) {
 	if e == nil {
 		var err error
 		if profile, err = era.ReadDiscover(o.result); err != nil {
-			e = internalError("the server's answer to server/discover is none: %s", clip.String(err.Error(), 100))
+			e = internalError("the server's response to server/discover is invalid: %s", clip.String(err.Error(), 100))
 		} else if modern, _ := era.Common([]mcp.Revision{t.opts.Modern}, profile.Versions); modern == mcp.RevisionNone {
 			e = internalError("the server does not speak revision %s", t.opts.Modern)
 		}

@@ -66,10 +66,10 @@ func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
 		t.rejectUpstream(q, jsonrpc.MethodNotFound(method))
 		return
 	case t.serverRequests[q.id.Key()] != nil:
-		t.rejectUpstream(q, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is open"))
+		t.rejectUpstream(q, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is in flight"))
 		return
 	case len(t.serverRequests) >= t.opts.Limits.InputRequests:
-		t.rejectUpstream(q, internalError("too many questions are open"))
+		t.rejectUpstream(q, internalError("too many pending input requests"))
 		return
 	}
 	if len(q.Params) > 0 && !era.IsObject(q.Params) {
@@ -87,7 +87,7 @@ func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
 		q.InputRequest.Params = nil
 	}
 	if q.size = len(q.Params) + 2*len(q.id); !t.reserve(q.size) {
-		t.rejectUpstream(q, internalError("too many questions are open"))
+		t.rejectUpstream(q, internalError("too many pending input requests"))
 		return
 	}
 	t.serverRequests[q.id.Key()] = q
@@ -110,7 +110,7 @@ func (t *ModernToLegacy) assign(q *serverRequest, call int64) {
 		t.attach(q, c)
 		return
 	} else if c != nil && call != 0 {
-		t.rejectUpstream(q, q.Refusal(fmt.Sprintf("a modern client cannot be asked anything before the answer to %s", clip.String(c.method, 100))))
+		t.rejectUpstream(q, q.Refusal(fmt.Sprintf("a modern client cannot be sent input requests before the response to %s", clip.String(c.method, 100))))
 		return
 	}
 	best, candidates := t.candidate(q)
@@ -130,7 +130,7 @@ func (t *ModernToLegacy) assign(q *serverRequest, call int64) {
 	}
 	q.timeout = t.after(wait, func() {
 		t.removeUnclaimed(q)
-		t.rejectUpstream(q, q.Refusal("a modern client can only be asked while it has a request open, and there was none"))
+		t.rejectUpstream(q, q.Refusal("a modern client can only be sent input requests during a request, and it had none in flight"))
 	})
 	t.drop("waits for a request of the client")
 }
@@ -166,7 +166,7 @@ func (t *ModernToLegacy) cannotAsk(q *serverRequest, c *upstreamCall) string {
 		return "the client has not declared " + missing
 	}
 	if c.inputRound >= t.opts.Limits.InputRounds {
-		return "the client was asked too often for one request"
+		return "too many input rounds for one request"
 	}
 	return ""
 }
@@ -207,7 +207,7 @@ func (t *ModernToLegacy) attach(q *serverRequest, c *upstreamCall) {
 	c.inputCount++
 	q.key = "input-" + strconv.Itoa(c.inputCount)
 	c.unsentInputs = append(c.unsentInputs, q)
-	t.drop("waits for others that are asked at the same time")
+	t.drop("waits for other input requests")
 	if c.req != nil && len(c.unsentInputs) == 1 {
 		c.gatherTimer = t.after(t.opts.Limits.GatherDelay, func() { t.sendInputRequired(c) })
 	}
@@ -275,10 +275,10 @@ func (t *ModernToLegacy) respondUpstream(q *serverRequest, result []byte, rule s
 // cancelInput answers a server request for a client that will not answer it.
 func (t *ModernToLegacy) cancelInput(q *serverRequest) {
 	if q.Method == mcp.MethodElicit {
-		t.respondUpstream(q, []byte(`{"action":"cancel"}`), "the client is gone")
+		t.respondUpstream(q, []byte(`{"action":"cancel"}`), "the client disconnected")
 		return
 	}
-	t.rejectUpstream(q, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client did not answer"})
+	t.rejectUpstream(q, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client did not respond"})
 }
 
 // upstreamCanceled handles the cancellation of a server request.
@@ -301,7 +301,7 @@ func (t *ModernToLegacy) upstreamCanceled(m *jsonrpc.Message) {
 			t.timers.stop(c.gatherTimer)
 		}
 	}
-	t.drop("the server takes a question back")
+	t.drop("the server cancels an input request")
 }
 
 func removeServerRequest(list []*serverRequest, q *serverRequest) []*serverRequest {
@@ -331,7 +331,7 @@ func (t *ModernToLegacy) requestElicitations(c *upstreamCall, e *jsonrpc.Error) 
 			data := append(append([]byte(`{"requiredCapabilities":`), required...), '}')
 			r := c.req
 			t.release(c)
-			t.fail(r, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapability, Message: "the client has not declared what is needed here: " + missing, Data: data}, "-32042 → -32021")
+			t.fail(r, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapability, Message: "the client has not declared a required capability: " + missing, Data: data}, "-32042 → -32021")
 			return true
 		}
 		q.InputRequest, _ = q.Convert(t.modern, "")
@@ -400,10 +400,10 @@ func (t *ModernToLegacy) awaitInput(c *upstreamCall) {
 				oldest = one
 			}
 		}
-		t.cancelCall(oldest, "too many clients did not come back")
+		t.cancelCall(oldest, "too many clients did not send the retry")
 	}
 	t.awaitingInput[c.number] = c
-	c.timeout = t.after(t.opts.Limits.InputTimeout, func() { t.cancelCall(c, "the client did not come back") })
+	c.timeout = t.after(t.opts.Limits.InputTimeout, func() { t.cancelCall(c, "the client did not send the retry") })
 	t.scheduleReassign(c)
 }
 
@@ -415,19 +415,19 @@ func (t *ModernToLegacy) scheduleReassign(c *upstreamCall) {
 	})
 }
 
-var errRequestState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: params.requestState is not valid for this request, or not any more: " +
+var errRequestState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: params.requestState is not valid for this request, or has expired: " +
 	"start over without requestState and inputResponses"}
 
 // resume continues the call of a request with input responses.
 func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []byte) {
 	c := t.callAwaiting(m, state)
 	if c == nil {
-		t.fail(r, errRequestState, "requestState refused")
+		t.fail(r, errRequestState, "requestState rejected")
 		return
 	}
 	answers, ok := m.Param("inputResponses")
 	if ok && string(answers) != "null" && !era.IsObject(answers) {
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is no object"), "refused")
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is not an object"), "refused")
 		return
 	}
 	given := make(map[*serverRequest][]byte)
@@ -487,14 +487,14 @@ func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 	case c.declined:
 		r := c.req
 		t.release(c)
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the server requires a page to be opened, which the user declined"), "refused")
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the server requires the user to open a page, which the user declined"), "refused")
 	case len(c.unsentInputs) > 0:
 		t.claimInputs(c)
 		t.sendInputRequired(c)
 	case c.sendAfterInput:
 		t.whenReady(c.req, func() { t.startCall(c) })
 	case c.id == 0: // the server and the call are lost
-		t.deliver(c, outcome{err: internalError("the session with the server was lost while the client answered")})
+		t.deliver(c, outcome{err: internalError("the session with the server was lost before the client's retry")})
 	default:
 		if t.claimInputs(c); len(c.unsentInputs) > 0 {
 			c.gatherTimer = t.after(t.opts.Limits.GatherDelay, func() { t.sendInputRequired(c) })

@@ -41,10 +41,10 @@ func (t *ModernToLegacy) subscribe(r *modernRequest, m *jsonrpc.Message) {
 	filter, ok := m.Param("notifications")
 	switch {
 	case !ok || !era.IsObject(filter):
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: notifications is no object"), "")
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: notifications is not an object"), "")
 		return
 	case len(t.subscriptions) >= t.opts.Limits.Subscriptions:
-		t.fail(r, internalError("too many subscriptions are open"), "refused")
+		t.fail(r, internalError("too many open subscriptions"), "refused")
 		return
 	}
 	is := func(name string) bool { return string(era.Lookup(filter, name)) == "true" }
@@ -239,7 +239,7 @@ func (t *ModernToLegacy) upstreamChanged(m *jsonrpc.Message) {
 		}
 	}
 	if !notified {
-		t.drop("no client listens for it")
+		t.drop("no client subscribes to it")
 	}
 }
 
@@ -258,7 +258,7 @@ func (t *ModernToLegacy) unsubscribe(r *modernRequest) {
 // endSubscription ends a subscription on behalf of the server.
 func (t *ModernToLegacy) endSubscription(r *modernRequest) {
 	if r.subscription.acknowledged {
-		name, params := era.Cancellation{}.Notice(r.id, r.method, "the server is going away")
+		name, params := era.Cancellation{}.Notice(r.id, r.method, "the server is shutting down")
 		t.emit(Out{To: Downstream, Stream: r.key.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "subscription ends"})
 	}
 	result := append([]byte(`{"resultType":"complete","_meta":{"`+mcp.MetaSubscriptionID+`":`), r.id...)
@@ -270,7 +270,7 @@ func (t *ModernToLegacy) resumeSubscriptions(subscriptions []*modernRequest) {
 	for _, uri := range slices.Sorted(maps.Keys(t.resources)) {
 		t.syncResource(t.resources[uri])
 	}
-	t.announceAll(subscriptions, "the server came back")
+	t.announceAll(subscriptions, "the server is connected again")
 }
 
 // acknowledged returns the acknowledged subscriptions.

@@ -64,7 +64,7 @@ func (t *ModernToLegacy) taskResult(result []byte) []byte {
 func (t *ModernToLegacy) awaitHiddenTask(c *upstreamCall, result []byte) {
 	id := era.LookupString(result, "task", "taskId")
 	if t.hiddenTasks[id] != nil || id == "" || len(id) > maxTaskID {
-		t.deliverOrKeep(c, outcome{err: internalError("the server made a task that has no id of its own")})
+		t.deliverOrKeep(c, outcome{err: internalError("the server created a task without a unique id")})
 		return
 	}
 	c.hiddenTaskID, c.upstreamMethod, c.taskParam = id, mcp.MethodTasksResult, nil
@@ -134,7 +134,7 @@ func (t *ModernToLegacy) serveTask(r *modernRequest, m *jsonrpc.Message) {
 	var answers []byte
 	if r.method == mcp.MethodTasksUpdate {
 		if answers = era.Lookup(m.Params, "inputResponses"); !era.IsObject(answers) {
-			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is no object"), "")
+			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is not an object"), "")
 			return
 		}
 		if answers = bytes.Clone(answers); !t.reserveFor(r, len(answers)) {
@@ -232,7 +232,7 @@ func (t *ModernToLegacy) forgetTask(id string) {
 		return
 	}
 	if c := task.collector; c != nil {
-		t.cancelCall(c, "nobody asks for the task")
+		t.cancelCall(c, "no client requests the task")
 	}
 	for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
 		t.cancelInput(task.inputs[key])
@@ -296,7 +296,7 @@ func (t *ModernToLegacy) attachToTask(q *serverRequest, task *upstreamTask) {
 		delete(task.inputs, q.key)
 		t.cancelInput(q)
 	})
-	t.drop("waits for the client to ask for the task")
+	t.drop("waits for the client to request the task")
 }
 
 // updateTask sends the client's responses to the server.

@@ -158,7 +158,7 @@ func (t *ModernToLegacy) StreamClosed(now time.Time, stream uint64) []Out {
 	return t.step(now, func() {
 		for key := range t.requests { // at most one, if stream is not 0
 			if r := t.requests[key]; r != nil && key.stream == stream && stream != 0 {
-				t.cancel(r, "the client is gone")
+				t.cancel(r, "the client disconnected")
 			}
 		}
 	})
@@ -222,7 +222,7 @@ func (t *ModernToLegacy) UpstreamReady(now time.Time) []Out {
 func (t *ModernToLegacy) NotificationsLost(now time.Time) []Out {
 	return t.step(now, func() {
 		if t.phase == ready && !t.upstreamDown {
-			t.announceAll(t.acknowledged(), "something may have been missed")
+			t.announceAll(t.acknowledged(), "messages may have been missed")
 		}
 	})
 }
@@ -239,19 +239,19 @@ func (t *ModernToLegacy) Close(now time.Time, e *jsonrpc.Error) []Out {
 		for _, key := range sortedKeys(t.requests) {
 			if r := t.requests[key]; r != nil {
 				if r.call != nil {
-					t.cancelCall(r.call, "the session is over")
+					t.cancelCall(r.call, "the session has ended")
 				}
 				t.fail(r, e, "")
 			}
 		}
 		for _, n := range slices.Sorted(maps.Keys(t.awaitingInput)) {
-			t.cancelCall(t.awaitingInput[n], "the session is over")
+			t.cancelCall(t.awaitingInput[n], "the session has ended")
 		}
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
 			// tasks/cancel was sent for the same reason. A call that becomes a task must not be
 			// canceled.
 			if c := t.calls[id]; c.upstreamMethod != mcp.MethodTasksCancel && c.taskParam == nil {
-				t.cancelUpstream(id, c.upstreamMethod, "the session is over")
+				t.cancelUpstream(id, c.upstreamMethod, "the session has ended")
 			}
 		}
 	})
@@ -336,7 +336,7 @@ func (t *ModernToLegacy) onInitialized(o outcome) {
 	if e == nil {
 		var err error
 		if profile, err = era.ReadInitialize(o.result); err != nil {
-			e = internalError("the server's answer to initialize is none: %s", clip.String(err.Error(), 100))
+			e = internalError("the server's response to initialize is invalid: %s", clip.String(err.Error(), 100))
 		} else if _, legacy = era.Common(mcp.Revisions(), profile.Versions); legacy == mcp.RevisionNone {
 			e = internalError("the server speaks revision %s, which the bridge does not", clip.String(profile.Versions[0], 100))
 		}
@@ -397,7 +397,7 @@ func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(frame, &m, t.opts.Limits.Depth); err != nil {
 		if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
-			t.drop("malformed answer")
+			t.drop("malformed response")
 			return
 		}
 		t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false), Rule: "malformed"})
@@ -409,7 +409,7 @@ func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
 	case jsonrpc.KindNotification:
 		t.downstreamNotification(&m, frame, stream)
 	default:
-		t.drop("modern clients send no answers")
+		t.drop("modern clients send no responses")
 	}
 }
 
@@ -418,7 +418,7 @@ func (t *ModernToLegacy) downstreamRequest(m *jsonrpc.Message, stream uint64) {
 	var refused *jsonrpc.Error
 	switch {
 	case t.requests[r.key] != nil:
-		refused = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is open")
+		refused = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is in flight")
 	case len(t.requests) >= t.opts.Limits.Requests+t.opts.Limits.Subscriptions:
 		refused = errOverloaded
 	}
@@ -542,14 +542,14 @@ func (t *ModernToLegacy) downstreamNotification(m *jsonrpc.Message, frame []byte
 		}
 		t.drop("nothing to cancel")
 	case mcp.NotificationInitialized, mcp.NotificationRootsChanged, mcp.NotificationProgress:
-		t.drop("modern clients do not say that")
+		t.drop("modern clients do not send this")
 	default:
 		if isProtocolNotification(string(m.Method)) {
-			t.drop("that is nothing for a modern client to say")
+			t.drop("modern clients must not send this")
 			return
 		}
 		if t.phase != ready || t.upstreamDown {
-			t.drop("the server has not shaken hands")
+			t.drop("the server has not completed the handshake")
 			return
 		}
 		msg := bytes.Clone(frame)
@@ -785,7 +785,7 @@ func (t *ModernToLegacy) keepOutcome(c *upstreamCall, o outcome) {
 	}
 	o.cause = t.cause
 	c.outcome = &o
-	t.drop("kept until the client has answered")
+	t.drop("kept until the client has responded")
 	t.reassignInputs(c)
 }
 
@@ -901,7 +901,7 @@ func (t *ModernToLegacy) handleUpstream(m *jsonrpc.Message, frame []byte, call i
 		id, _ := parseCallID(m.ID)
 		c := t.calls[id]
 		if c == nil {
-			t.drop("answers nothing that is open")
+			t.drop("matches no pending request")
 			return
 		}
 		delete(t.calls, id)
@@ -923,18 +923,18 @@ func (t *ModernToLegacy) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 	case mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged, mcp.NotificationResourceUpdated:
 		t.upstreamChanged(m)
 	case mcp.NotificationElicitationComplete:
-		t.drop("modern clients try again by themselves")
+		t.drop("modern clients retry on their own")
 	case mcp.NotificationTaskStatus:
-		t.drop("modern clients ask for tasks")
+		t.drop("modern clients poll tasks")
 	default:
 		if isProtocolNotification(string(m.Method)) {
-			t.drop("that is nothing for a legacy server to say")
+			t.drop("legacy servers must not send this")
 			return
 		}
 		o := Out{To: Downstream, Message: bytes.Clone(frame)}
 		if c := t.calls[call]; c != nil {
 			if c.req == nil {
-				t.drop("the client is away")
+				t.drop("the client is not connected")
 				return
 			}
 			o.Stream = c.req.key.stream
@@ -949,7 +949,7 @@ func (t *ModernToLegacy) upstreamProgress(m *jsonrpc.Message, frame []byte) {
 	id, _ := jsonwire.ParseInt(v)
 	c := t.byToken[id]
 	if c == nil || c.req == nil || c.req.progressToken == nil {
-		t.drop("progress of nothing that is open")
+		t.drop("progress matches no pending request")
 		return
 	}
 	r := c.req
@@ -989,7 +989,7 @@ func (t *ModernToLegacy) upstreamLog(m *jsonrpc.Message, frame []byte, call int6
 		}
 	}
 	if open > 1 && t.opts.IsolateClients {
-		t.drop("nothing says to which request that log message belongs")
+		t.drop("the log message belongs to no known request")
 		return
 	}
 	if !ok || !wants(c) {

@@ -316,7 +316,7 @@ func outcomeOf(m *jsonrpc.Message) outcome {
 		return outcome{err: m.Err()}
 	}
 	if !era.IsObject(m.Result) {
-		return outcome{err: jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's result is no object")}
+		return outcome{err: jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's result is not an object")}
 	}
 	return outcome{result: m.Result}
 }
@@ -360,7 +360,7 @@ func internalError(format string, args ...any) *jsonrpc.Error {
 	return jsonrpc.Errorf(jsonrpc.CodeInternalError, format, args...)
 }
 
-var errOverloaded = internalError("the bridge has too many requests open: try again later")
+var errOverloaded = internalError("the bridge has too many requests in flight: try again later")
 
 // A timer runs a function later.
 type timer struct {

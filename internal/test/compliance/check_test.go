@@ -33,7 +33,7 @@ func TestParseRequirements(t *testing.T) {
 		{"requirement without a table", "S1 [all] One.\n", []string{`requirements.txt:1: "S1 [all] One." is no requirement, status or title, or in the wrong place`}},
 		{"table without a part", "-- T\n", []string{`requirements.txt:1: "-- T" is no requirement, status or title, or in the wrong place`}},
 		{"no revisions", head + "S1 One.\n", []string{`requirements.txt:3: "S1 One." is no requirement, status or title, or in the wrong place`}},
-		{"twice", head + "S1 [all] One.\nS1 [all] One.\n", []string{"requirements.txt:4: S1 stands twice"}},
+		{"twice", head + "S1 [all] One.\nS1 [all] One.\n", []string{"requirements.txt:4: S1 appears twice"}},
 		{"status of nothing", head + "\topen: why\n", []string{`requirements.txt:3: "\topen: why" is no requirement, status or title, or in the wrong place`}},
 		{"unknown status", head + "S1 [all] One.\n\tdone: yes\n", []string{`requirements.txt:4: S1: there is no status "done"`}},
 		{"two statuses", head + "S1 [all] One.\n\topen: a\n\tuser: b\n", []string{"requirements.txt:5: S1 has two statuses"}},

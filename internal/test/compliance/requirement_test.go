@@ -93,7 +93,7 @@ func (p *reader) take(line string) {
 		last.tables = append(last.tables, table{title: subtitle})
 	case m != nil && p.table() != nil:
 		if p.seen[m[1]] {
-			p.complain("%s stands twice", m[1])
+			p.complain("%s appears twice", m[1])
 		}
 		p.seen[m[1]] = true
 		p.table().rows = append(p.table().rows, &requirement{id: m[1], revisions: m[2], text: m[3]})

@@ -27,7 +27,7 @@ func asks(tool, want, asked string) func(s *scene) {
 func lacks(tool, what string) func(s *scene) {
 	return func(s *scene) {
 		var u user
-		same(s, "result", s.call(s.dial(u.answers), tool, nil), "error: the client has not declared what is needed here: "+what)
+		same(s, "result", s.call(s.dial(u.answers), tool, nil), "error: the client has not declared a required capability: "+what)
 		same(s, "asked", len(u.take()), 0)
 	}
 }
@@ -154,7 +154,7 @@ func TestAsk(t *testing.T) {
 			for tool, want := range map[string]string{
 				"roots": "roots", "sample": "sampling", "sample with tools": "sampling with tools", "form": "elicitation by form", "page": "elicitation by URL",
 			} {
-				same(s, tool, s.call(s.client(), tool, nil), "error: the client has not declared what is needed here: "+want)
+				same(s, tool, s.call(s.client(), tool, nil), "error: the client has not declared a required capability: "+want)
 			}
 			_, err := s.client().ReadResource(s.Context(), "lib://roots")
 			refused(s, "read", err, jsonrpc.CodeInvalidRequest)

@@ -180,7 +180,7 @@ func TestBatch(t *testing.T) {
 			p.Expect(`{"jsonrpc":"2.0",` + s.noID() + `"error":{"code":-32600,` + end + `}`)
 		}},
 		// Spec: S6
-		{name: "what is no message", test: func(s *scene) {
+		{name: "what is not a message", test: func(s *scene) {
 			p := s.peer()
 			p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsList, ""))
 			p.Expect(mcptest.Result(1, `"$any"`))

@@ -206,7 +206,7 @@ func TestVisitFirst(t *testing.T) {
 			got := s.call(c, "visit", nil)
 			if s.Modern { // it has become a question
 				same(s, "asked", u.take(), []string{"page Pay https://example.com/pay false"})
-				same(s, "result", got, strings.Replace(failure, "error: ", "error: the user did not agree: ", 1))
+				same(s, "result", got, strings.Replace(failure, "error: ", "error: the user did not accept: ", 1))
 			} else {
 				same(s, "result", got, failure)
 			}

@@ -166,7 +166,7 @@ func TestTasks(t *testing.T) {
 		}, instead: func(s *scene) {
 			want := "home Main St 1"
 			if !s.Elicitation {
-				want = "error: the client has not declared what is needed here: elicitation by form"
+				want = "error: the client has not declared a required capability: elicitation by form"
 			}
 			same(s, "asks", s.call(s.dial(taking), "asks", nil), want)
 		}},

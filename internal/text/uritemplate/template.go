@@ -63,7 +63,7 @@ func Parse(text string) (*Template, error) {
 			}
 			literal, bad := encodeLiteral(rest[:end])
 			if bad >= 0 {
-				return nil, fmt.Errorf("URI template: at byte %d: %q cannot stand outside of braces", at+bad, rest[bad])
+				return nil, fmt.Errorf("URI template: at byte %d: %q is not allowed outside braces", at+bad, rest[bad])
 			}
 			t.components = append(t.components, component{literal: literal})
 			t.literalLen += len(literal)
@@ -107,7 +107,7 @@ func (t *Template) Prefix() string { return t.prefix }
 
 func parseExpression(text string, seen map[string]bool) (p component, err error) {
 	if text == "" {
-		return p, fmt.Errorf("there is no variable in it")
+		return p, fmt.Errorf("it contains no variable")
 	}
 	if strings.IndexByte(operators, text[0]) >= 0 {
 		p.op, text = text[0], text[1:]
@@ -118,10 +118,10 @@ func parseExpression(text string, seen map[string]bool) (p component, err error)
 			return p, err
 		}
 		if seen[v.name] {
-			return p, fmt.Errorf("the variable %q stands twice, so that a URI could give it two values", v.name)
+			return p, fmt.Errorf("the variable %q appears twice, so a URI could give it two values", v.name)
 		}
 		if seen[v.name] = true; len(seen) > maxVariables {
-			return p, fmt.Errorf("there are more than %d variables", maxVariables)
+			return p, fmt.Errorf("more than %d variables", maxVariables)
 		}
 		p.vars = append(p.vars, v)
 	}
@@ -131,14 +131,14 @@ func parseExpression(text string, seen map[string]bool) (p component, err error)
 func parseVariable(spec string) (v variable, err error) {
 	name, length, prefixed := strings.Cut(spec, ":")
 	if v.name, v.explode = strings.CutSuffix(name, "*"); !validName(v.name) {
-		return v, fmt.Errorf("%q is no variable", spec)
+		return v, fmt.Errorf("%q is not a variable", spec)
 	}
 	if !prefixed {
 		return v, nil
 	}
 	v.maxLen, err = strconv.Atoi(length)
 	if err != nil || v.explode || len(length) > 4 || length[0] < '1' || length[0] > '9' {
-		return v, fmt.Errorf("%q is no variable: behind the colon there must be a number from 1 to 9999", spec)
+		return v, fmt.Errorf("%q is not a variable: the number after the colon must be from 1 to 9999", spec)
 	}
 	return v, nil
 }

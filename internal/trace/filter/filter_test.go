@@ -170,24 +170,24 @@ func TestUnknownDuration(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for _, tt := range []struct{ filter, want string }{
-		{"foo:bar", `column 1: there is no field "foo"; there are tool`},
-		{"a http://x", `column 3: there is no field "http"`},
-		{"tool:", "column 6: a value is missing behind tool:, such as tool:search"},
-		{"dir:up", `column 5: dir: has no value "up"; there are c2s, s2c`},
-		{"status:bad", `column 8: status: has no value "bad"; there are ok, error`},
-		{"kind:x", "column 6: kind: has no value"},
+		{"foo:bar", `column 1: unknown field "foo": want one of tool`},
+		{"a http://x", `column 3: unknown field "http"`},
+		{"tool:", "column 6: a value is missing after tool:, such as tool:search"},
+		{"dir:up", `column 5: dir: unknown value "up": want one of c2s, s2c`},
+		{"status:bad", `column 8: status: unknown value "bad": want one of ok, error`},
+		{"kind:x", "column 6: kind: unknown value"},
 		{"ü /a(/", "column 3: error parsing regexp: missing closing )"},
 		{"/abc", `column 1: the regular expression has no "/" at its end`},
 		{"//", "column 1: the regular expression is empty"},
 		{`"abc`, "column 1: the quote is not closed"},
-		{`""`, "column 1: there is no text to look for"},
+		{`""`, "column 1: the text to search for is missing"},
 		{`"a"b`, "column 4: a space is missing"},
 		{`a"b"`, "column 2: a space is missing"},
-		{"a -", `column 3: "-" stands before the term`},
+		{"a -", `column 3: "-" must precede the term`},
 		{"(a", `column 1: "(" without ")"`},
 		{"a)", `column 2: ")" without "("`},
-		{"a |", `column 4: a term is missing beside "|"`},
-		{"or b", `column 1: a term is missing beside "|"`},
+		{"a |", `column 4: a term is missing next to "|"`},
+		{"or b", `column 1: a term is missing next to "|"`},
 		{"dur>fast", `column 5: dur> needs a duration such as 500ms, 2s or 1m30s, not "fast"`},
 		{"dur>-1s", "column 5: dur> needs a duration"},
 		{"size>1xb", "column 6: size> needs a size"},
@@ -335,5 +335,5 @@ func ExampleParse() {
 	fmt.Println(strings.Cut(err.Error(), ";"))
 	// Output:
 	// tool:search dur>500ms -"not found" <nil>
-	// filter, column 1: there is no field "tol"  there are tool, target, method, id, task, dir, kind, status, server, session, side, era, rev, finding, n, has, jq, dur> and size>. To look for the text itself, put it in quotes true
+	// filter, column 1: unknown field "tol"  there are tool, target, method, id, task, dir, kind, status, server, session, side, era, rev, finding, n, has, jq, dur> and size>. To search for the text itself, put it in quotes true
 }

@@ -40,7 +40,7 @@ func Parse(text string) (*Filter, error) {
 	}
 	root, err := p.parseAny(0)
 	if err == nil && p.pos < len(p.src) {
-		err = p.errorAt(p.pos, `")" without "(": to look for the character, put it in quotes: "\")\""`)
+		err = p.errorAt(p.pos, `")" without "(": to search for the character, put it in quotes: "\")\""`)
 	}
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (p *parser) parseAny(depth int) (node, error) {
 		list = append(list, all)
 		more := p.orOperator()
 		if len(all) == 0 && (more || len(list) > 1) {
-			return nil, p.errorAt(from, `a term is missing beside "|" or "or": to look for the text itself, put it in quotes`)
+			return nil, p.errorAt(from, `a term is missing next to "|" or "or": to search for the text itself, put it in quotes`)
 		}
 		switch {
 		case more:
@@ -138,13 +138,13 @@ func (p *parser) parseAll(depth int) (and, error) {
 func (p *parser) parseTerm(depth int) (node, error) {
 	start := p.pos
 	if depth > maxDepth {
-		return nil, p.errorAt(start, "signs are nested too deeply")
+		return nil, p.errorAt(start, "operators are nested too deeply")
 	}
 	switch p.src[p.pos] {
 	case '-':
 		p.pos++
 		if p.pos == len(p.src) || strings.ContainsRune(" \t|)", rune(p.src[p.pos])) {
-			return nil, p.errorAt(start, `"-" stands before the term that must not hold: to look for the character, put it in quotes`)
+			return nil, p.errorAt(start, `"-" must precede the term to exclude: to search for the character, put it in quotes`)
 		}
 		x, err := p.parseTerm(depth + 1)
 		return not{x}, err
@@ -155,7 +155,7 @@ func (p *parser) parseTerm(depth int) (node, error) {
 			return nil, err
 		}
 		if p.pos == len(p.src) {
-			return nil, p.errorAt(start, `"(" without ")": to look for the character, put it in quotes`)
+			return nil, p.errorAt(start, `"(" without ")": to search for the character, put it in quotes`)
 		}
 		p.pos++
 		return x, nil
@@ -233,7 +233,7 @@ func (p *parser) quoted() (string, error) {
 			b.WriteByte(c)
 		}
 	}
-	return "", p.errorAt(start, "the quote is not closed: the text ends without a second \"")
+	return "", p.errorAt(start, "the quote is not closed: a second \" is missing")
 }
 
 // expectEnd returns an error unless the term ends here.
@@ -246,7 +246,7 @@ func (p *parser) expectEnd() error {
 
 func (p *parser) textTerm(start int, s string) (node, error) {
 	if s == "" {
-		return nil, p.errorAt(start, "there is no text to look for")
+		return nil, p.errorAt(start, "the text to search for is missing")
 	}
 	w := newWordScan(s)
 	return p.addPayloadTerm(start, w, quoteWord(w.word))
@@ -278,7 +278,7 @@ func (p *parser) namedTerm(start int, name, op string) (node, error) {
 	}
 	f := Field(name)
 	if !slices.Contains(Fields(), f) {
-		return nil, p.errorAt(start, "there is no field %q; there are %s, n, has, jq, dur> and size>. To look for the text itself, put it in quotes", name, fieldList())
+		return nil, p.errorAt(start, "unknown field %q: want one of %s, n, has, jq, dur> and size>. To search for the text itself, put it in quotes", name, fieldList())
 	}
 	at := p.pos
 	v, err := p.fieldPattern(f)
@@ -313,7 +313,7 @@ func (p *parser) fieldPattern(f Field) (pattern, error) {
 	}
 	s := p.unquoted()
 	if s == "" {
-		return pattern{}, p.errorAt(start, "a value is missing behind %s:, such as %s:%s", f, f, example(f))
+		return pattern{}, p.errorAt(start, "a value is missing after %s:, such as %s:%s", f, f, example(f))
 	}
 	if err := p.expectEnd(); err != nil {
 		return pattern{}, err
@@ -338,7 +338,7 @@ func (p *parser) regex() (pattern, error) {
 		b.WriteByte(p.src[i])
 	}
 	if i >= len(p.src) {
-		return pattern{}, p.errorAt(start, `the regular expression has no "/" at its end: to look for the text itself, put it in quotes`)
+		return pattern{}, p.errorAt(start, `the regular expression has no "/" at its end: to search for the text itself, put it in quotes`)
 	}
 	p.pos = i + 1
 	source, flags := b.String(), ""
@@ -406,9 +406,9 @@ func checkValue(f Field, v pattern) string {
 		if _, err := strconv.Atoi(v.str); err == nil {
 			return ""
 		}
-		also = ", a code of an error such as -32602, or a status of HTTP such as 401"
+		also = ", an error code such as -32602, or an HTTP status such as 401"
 	}
-	return fmt.Sprintf("%s: has no value %q; there are %s%s", f, v.str, strings.Join(list, ", "), also)
+	return fmt.Sprintf("%s: unknown value %q: want one of %s%s", f, v.str, strings.Join(list, ", "), also)
 }
 
 // comparisonTerm parses the value behind dur or size.

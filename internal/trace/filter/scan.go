@@ -133,7 +133,7 @@ func (p *parser) hasTerm(start int) (node, error) {
 	}
 	path = strings.TrimPrefix(path, ".")
 	if path == "" {
-		return nil, p.errorAt(at, "a path is missing behind has:, such as has:_meta.traceparent")
+		return nil, p.errorAt(at, "a path is missing after has:, such as has:_meta.traceparent")
 	}
 	return p.addPayloadTerm(start, hasScan{path}, "has:"+quoteValue(path))
 }

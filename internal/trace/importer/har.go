@@ -138,9 +138,9 @@ func readHAR(br *bufio.Reader, s *sink) error {
 	case in.N <= 0 || full:
 		return ErrTooLarge
 	case err != nil:
-		return fmt.Errorf("%w: an HTTP archive that cannot be read: %w", ErrUnknown, err)
+		return fmt.Errorf("%w: malformed HTTP archive: %w", ErrUnknown, err)
 	case len(events) == 0:
-		return fmt.Errorf("%w: the archive has no entry of the protocol among its %d", ErrUnknown, s.result.Skipped)
+		return fmt.Errorf("%w: none of the archive's %d entries is MCP", ErrUnknown, s.result.Skipped)
 	}
 	slices.SortStableFunc(events, func(a, b timedEvent) int { return a.at.Compare(b.at) })
 	if err := s.begin(events[0].at, name, "http"); err != nil {
@@ -211,7 +211,7 @@ func enterMember(d *json.Decoder, name string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("there is no member %q", name)
+	return fmt.Errorf("missing member %q", name)
 }
 
 // isMCP reports whether an entry contains MCP traffic.

@@ -30,7 +30,7 @@ const (
 func Formats() []Format { return []Format{MCPSnoop, HAR, ClaudeDesktop, VSCode, ClaudeCode} }
 
 // ErrUnknown is the error for a source in an unknown format.
-var ErrUnknown = errors.New("in no format that can be imported")
+var ErrUnknown = errors.New("not in a supported format")
 
 // maxLine limits the length of a line, in bytes. A longer line is skipped and leaves a gap.
 const maxLine = 256 << 20
@@ -104,7 +104,7 @@ func Run(w io.Writer, r io.Reader, opts *Options) (Result, error) {
 		return s.result, ErrUnknown
 	}
 	if err == nil && s.enc == nil {
-		err = fmt.Errorf("%w: there is nothing in it", ErrUnknown)
+		err = fmt.Errorf("%w: the file is empty", ErrUnknown)
 	}
 	if err != nil {
 		return s.result, err

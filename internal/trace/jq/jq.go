@@ -119,7 +119,7 @@ func checkStartable() error {
 	if w == nil {
 		var err error
 		if w, err = start(); err != nil {
-			return fmt.Errorf("the process that runs jq programs does not start: %w", err)
+			return fmt.Errorf("start the process that runs jq programs: %w", err)
 		}
 	}
 	putIdle(w)

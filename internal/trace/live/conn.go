@@ -26,7 +26,7 @@ const (
 )
 
 // ErrGreeting is wrapped by the error for an invalid greeting or one of another version.
-var ErrGreeting = errors.New("live: no greeting of a tap")
+var ErrGreeting = errors.New("live: no greeting from a tap")
 
 // A Greeting describes a tap to a viewer that connects.
 type Greeting struct {

@@ -18,8 +18,8 @@ import (
 
 // The errors of [CallCommand] and [CurlCommand] wrap these.
 var (
-	ErrNoCommand = errors.New("there is no command for this")
-	ErrNotHTTP   = errors.New("it did not go over HTTP")
+	ErrNoCommand = errors.New("no command for this row")
+	ErrNotHTTP   = errors.New("it was not sent over HTTP")
 )
 
 // A Command is an exchange as a shell command line.
@@ -39,7 +39,7 @@ func CallCommand(d *Detail) (*Command, error) {
 	case d.noCommand != "":
 		return nil, fmt.Errorf("%w: %s", ErrNoCommand, d.noCommand)
 	case d.request == nil || d.method == "":
-		return nil, fmt.Errorf("%w: it is no message of a client", ErrNoCommand)
+		return nil, fmt.Errorf("%w: it is not a message of a client", ErrNoCommand)
 	}
 	l := newShellLine()
 	target, err := d.target(l)
@@ -53,7 +53,7 @@ func CallCommand(d *Detail) (*Command, error) {
 		l.word("send")
 		target.writeURL(l)
 		if !l.json(d.request) {
-			return nil, fmt.Errorf("%w: the message is no text", ErrNoCommand)
+			return nil, fmt.Errorf("%w: the message is not text", ErrNoCommand)
 		}
 	}
 	if rev := d.Session.Negotiated; rev != "" && d.method != mcp.MethodInitialize && d.method != mcp.MethodDiscover {
@@ -64,7 +64,7 @@ func CallCommand(d *Detail) (*Command, error) {
 	}
 	target.writeFlags(l)
 	if d.redactedInRequest > 0 && l.secrets() == 0 {
-		l.note("something was hidden in the message when it was recorded, such as a number, which is 0 now")
+		l.note("the recorded message has a redacted value, such as a number, which is 0 now")
 	}
 	return l.command()
 }
@@ -234,7 +234,7 @@ func (d *Detail) target(l *shellLine) (*target, error) {
 	if d.isHTTP() {
 		address, note := d.address()
 		if address == "" {
-			return nil, fmt.Errorf("%w: the capture does not say at which URL the server is", ErrNoCommand)
+			return nil, fmt.Errorf("%w: the capture does not have the server's URL, which the command needs", ErrNoCommand)
 		}
 		t := &target{url: address}
 		if note != "" {
@@ -246,11 +246,11 @@ func (d *Detail) target(l *shellLine) (*target, error) {
 		return t, nil
 	}
 	if d.start == nil || len(d.start.Command) == 0 {
-		return nil, fmt.Errorf("%w: the capture does not say how the server is started", ErrNoCommand)
+		return nil, fmt.Errorf("%w: the capture does not have the server's command", ErrNoCommand)
 	}
 	t := &target{command: d.start.Command, dir: d.start.Dir}
 	if len(d.start.Env) > 0 {
-		t.notes = append(t.notes, "the server may need what is in the environment it was recorded with; the capture has only the names of the variables")
+		t.notes = append(t.notes, "the server may need its recorded environment; the capture has only the names of the variables")
 	}
 	return t, nil
 }
@@ -282,7 +282,7 @@ func requestAddress(server string, head *capture.Request) (address, note string)
 	}
 	for _, h := range head.Headers {
 		if strings.EqualFold(h.Name, "Host") && h.Value != "" && strings.HasPrefix(request, "/") {
-			return "http://" + h.Value + request, "the URL is the one that the client has used, which may be a tap's"
+			return "http://" + h.Value + request, "the URL is the one that the client used; it may belong to a tap"
 		}
 	}
 	return "", ""
@@ -316,7 +316,7 @@ func (ta *target) writeFlags(l *shellLine) {
 // that secrets are not visible in process lists.
 func (l *shellLine) writeHeader(h capture.Header) {
 	if strings.Contains(h.Value, "${") || !pasteable(h.Value) {
-		l.note("the header " + printable.Line(h.Name) + " is left out: its value cannot stand in a command line")
+		l.note("the header " + printable.Line(h.Name) + " is omitted: its value cannot be part of a command line")
 		return
 	}
 	value := placeholder.ReplaceAllStringFunc(h.Value, func(p string) string {
@@ -355,7 +355,7 @@ var hopByHop = []string{
 // CurlCommand returns the request as a curl command line.
 func CurlCommand(d *Detail) (*Command, error) {
 	if !d.isHTTP() {
-		return nil, fmt.Errorf("%w, but over a pipe", ErrNotHTTP)
+		return nil, fmt.Errorf("%w, but over stdio", ErrNotHTTP)
 	}
 	if d.requestHead == nil {
 		return nil, fmt.Errorf("%w: its HTTP request is not in the capture, or belongs to another row", ErrNoCommand)
@@ -382,7 +382,7 @@ func CurlRequest(server string, head *capture.Request, hasBody bool, body []byte
 
 func curlCommand(head *capture.Request, address string, hasBody bool, body []byte) (*Command, error) {
 	if address == "" {
-		return nil, fmt.Errorf("%w: the capture does not say at which URL the server is", ErrNoCommand)
+		return nil, fmt.Errorf("%w: the capture does not have the server's URL, which the command needs", ErrNoCommand)
 	}
 	l := newShellLine()
 	for _, w := range []string{"curl", "--include", "--no-buffer", "--globoff", "--request"} {
@@ -413,7 +413,7 @@ func (l *shellLine) curlHeaders(list []capture.Header, body bool) {
 			}
 			continue
 		case !isToken(h.Name) || !pasteable(h.Value):
-			l.note("the header " + printable.Line(h.Name) + " is left out: it cannot stand in a command line")
+			l.note("the header " + printable.Line(h.Name) + " is omitted: it cannot be part of a command line")
 			continue
 		case strings.TrimSpace(h.Value) == "":
 			// With a colon, curl would drop the header.
@@ -438,10 +438,10 @@ func (l *shellLine) curlBody(body []byte) error {
 	l.word("--data-raw") // gives no meaning to a first character
 	switch {
 	case body == nil:
-		return fmt.Errorf("%w: the body is too long for a command line, or not in the capture in full: save its payload, and use curl --data-binary @FILE", ErrNoCommand)
+		return fmt.Errorf("%w: the body is too long for a command line, or was not recorded completely: save its payload, and use curl --data-binary @FILE", ErrNoCommand)
 	case jsonwire.Valid(body, 0) == nil:
 		if trimmed := bytes.TrimSpace(body); jsonwire.HasSpace(trimmed) && bytes.ContainsAny(trimmed, "\t\r\n") {
-			l.note("white space between the tokens of the JSON is left out")
+			l.note("white space between JSON tokens is omitted")
 		} else if pasteable(string(trimmed)) {
 			l.words = append(l.words, l.quote(string(trimmed), ""))
 			return nil
@@ -450,7 +450,7 @@ func (l *shellLine) curlBody(body []byte) error {
 	case pasteable(string(body)):
 		l.word(string(body))
 	default:
-		return fmt.Errorf("%w: the body has bytes in it that no command line should have: save its payload, and use curl --data-binary @FILE", ErrNoCommand)
+		return fmt.Errorf("%w: the body has bytes that a command line should not contain: save its payload, and use curl --data-binary @FILE", ErrNoCommand)
 	}
 	return nil
 }
@@ -482,7 +482,7 @@ func (l *shellLine) secrets() int { return len(l.names) }
 // word adds a word. Placeholders of secrets become variables.
 func (l *shellLine) word(text string) {
 	if !pasteable(text) {
-		l.invalid = "there are characters in it that no command line should have"
+		l.invalid = "it has characters that a command line should not contain"
 		return
 	}
 	l.words = append(l.words, l.quote(text, ""))
@@ -498,12 +498,12 @@ func (l *shellLine) json(text []byte) bool {
 	}
 	safe := printable.JSON(text)
 	if !bytes.Equal(safe, text) {
-		l.note("characters that cannot be seen are escaped in the JSON, which says the same")
+		l.note("invisible characters are escaped in the JSON, with the same meaning")
 	}
 	before := len(l.names)
 	l.words = append(l.words, l.quote(string(safe), ""))
 	if len(l.names) > before {
-		l.note("the variables stand inside of JSON strings: quotes and backslashes in their values have to be escaped")
+		l.note("the variables are inside JSON strings: escape quotes and backslashes in their values")
 	}
 	return true
 }
@@ -567,7 +567,7 @@ func (l *shellLine) command() (*Command, error) {
 		return nil, fmt.Errorf("%w: %s", ErrNoCommand, l.invalid)
 	}
 	if n := len(l.names); n > 0 {
-		l.note(fmt.Sprintf("set %s first: the capture does not have what was secret", strings.Join(l.names, ", ")))
+		l.note(fmt.Sprintf("set %s first: the capture does not have the secrets", strings.Join(l.names, ", ")))
 	}
 	return &Command{Text: strings.Join(l.words, " "), Variables: l.names, Notes: l.notes}, nil
 }

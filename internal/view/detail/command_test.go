@@ -107,7 +107,7 @@ func TestNoCommand(t *testing.T) {
 	ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	for name, r := range map[string]*recording{
 		"of the server":            snapshotRecord("stdio").start("a").s2c(ping),
-		"no message":               snapshotRecord("stdio").start("a").add(&capture.Event{Kind: capture.KindStderr, Data: []byte("x")}),
+		"not a message":            snapshotRecord("stdio").start("a").add(&capture.Event{Kind: capture.KindStderr, Data: []byte("x")}),
 		"too long":                 snapshotRecord("stdio").start("a").c2s(long),
 		"no start":                 snapshotRecord("stdio").add(&capture.Event{Kind: capture.KindNote}).c2s(ping),
 		"a command with a newline": snapshotRecord("stdio").start("a\nb").c2s(ping),

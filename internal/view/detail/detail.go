@@ -217,7 +217,7 @@ func (b *builder) readEvent(ctx context.Context, n uint64) (*capture.Event, erro
 		return nil, cerr
 	}
 	if err == nil && e == nil {
-		err = errors.New("it is not there")
+		err = errors.New("not found")
 	}
 	if err != nil {
 		if !slices.ContainsFunc(b.detail.Missing, func(m Missing) bool { return m.N == n }) {
@@ -287,14 +287,14 @@ func (b *builder) keepForCommand(e *capture.Event, data []byte, partial bool) {
 	d.redactedInRequest = len(e.Redacted) + e.RedactedMore
 	switch {
 	case e.Dir != capture.ToServer:
-		d.noCommand = "the server has sent it"
+		d.noCommand = "the server sent it"
 		return
 	case e.Cut:
-		d.noCommand = "the capture has only its beginning"
+		d.noCommand = "only its beginning was recorded"
 	case len(data) > maxArgument:
 		d.noCommand = "it is too long for a command line: save its payload, and send the file (mcpwire send TARGET @FILE)"
 	case e.Kind != capture.KindMessage || jsonwire.Valid(data, 0) != nil:
-		d.noCommand = "it is no message"
+		d.noCommand = "it is not a message"
 	default:
 		d.request = bytes.Clone(data)
 	}
@@ -371,7 +371,7 @@ func (b *builder) addFindings() {
 // addStart adds the start of the server's process.
 func (b *builder) addStart(ctx context.Context) error {
 	e := b.startEvent
-	if n := b.snapshot.startN; e == nil && n != 0 && b.detail.noCommand != "the server has sent it" {
+	if n := b.snapshot.startN; e == nil && n != 0 && b.detail.noCommand != "the server sent it" {
 		var err error
 		if e, err = b.readEvent(ctx, n); e == nil {
 			return err
@@ -422,14 +422,14 @@ func segmentLabel(k trace.SegmentKind, r *Snapshot) string {
 	switch k {
 	case trace.SegmentClient:
 		if len(r.Rounds) > 0 {
-			return "the client gets the input"
+			return "the client collects the input"
 		}
 		if r.Record.Role == trace.ServerRequest {
 			return "the client works"
 		}
 		return "the server waits for the client"
 	case trace.SegmentTask:
-		return "the task goes on"
+		return "the task continues"
 	case trace.SegmentStream:
 		return "the stream is open"
 	}

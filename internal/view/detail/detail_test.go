@@ -40,9 +40,9 @@ func TestOf(t *testing.T) {
 	}
 	want := []string{
 		"The client called book: 0 contents, 156 B, 2 rounds in 9.0 ms (server 6.0 ms, client 3.0 ms).",
-		"It took 2 rounds, because the server needed input: the client sent the request again with it.",
-		"For 3.0 ms of the time it was the client's turn, a person's or a model's.",
-		"It went over HTTP, which answered 200 as a stream of 3 events.",
+		"It took 2 rounds, because the server needed input: the client sent the request again with the input.",
+		"For 3.0 ms of the time the server waited for the client, a person or a model.",
+		"It was sent over HTTP, with status 200 as a stream of 3 events.",
 	}
 	if diff := cmp.Diff(want, d.Summary.Sentences); diff != "" {
 		t.Errorf("words (-want +got):\n%s", diff)
@@ -65,7 +65,7 @@ func TestOf(t *testing.T) {
 	}
 	for name, lists := range map[string][2][]string{
 		"rounds": {{"2 6 input_required 0+4", "9 11 ok 7+2"}, rounds},
-		"inside": {{"4 sse 2 event of the stream: : hi\\x1b, id ", "5 progress 3 progress 1: half", "9 request 7 called book again: 0 contents, 72 B, 2.0 ms"}, inside},
+		"inside": {{"4 sse 2 stream event: : hi\\x1b, id ", "5 progress 3 progress 1: half", "9 request 7 called book again: 0 contents, 72 B, 2.0 ms"}, inside},
 		"raw":    {{"1 req c2s 0", "2 msg c2s 202", "3 res s2c 0", "6 msg s2c 84", "7 end s2c 0"}, raw},
 		"frames": {{"1 POST /mcp", "2 {\"jsonrpc\":\"", "3 HTTP 200", "6 {\"jsonrpc\":\"", "7 "}, frames},
 	} {
@@ -85,7 +85,7 @@ func TestHTTPSection(t *testing.T) {
 	for _, f := range h.Request.Headers {
 		got = append(got, fmt.Sprint(f.Name, ": ", spans(f.Value, true), " ", f.IsMCP, " ", f.Anomaly))
 	}
-	want := []string{"Host: h false ", "Mcp-Method: tools/list true the message says tools/call", "Mcp-Name: =?base64?Ym9vaw==?= true ", "MCP-Protocol-Version: 2026-07-28 true ", "X-Odd: ah[‹U+202E RLO›] false "}
+	want := []string{"Host: h false ", "Mcp-Method: tools/list true the message has tools/call", "Mcp-Name: =?base64?Ym9vaw==?= true ", "MCP-Protocol-Version: 2026-07-28 true ", "X-Odd: ah[‹U+202E RLO›] false "}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
@@ -112,7 +112,7 @@ func TestTiming(t *testing.T) {
 	for _, s := range d.Timing.Segments {
 		got = append(got, fmt.Sprint(s.Kind, " ", s.FromMS, "-", s.ToMS, " ", s.Label))
 	}
-	want := []string{"server 0-4 the server works", "client 4-7 the client gets the input", "server 7-9 the server works"}
+	want := []string{"server 0-4 the server works", "client 4-7 the client collects the input", "server 7-9 the server works"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -130,7 +130,7 @@ func (b *builder) compareHeaders() {
 			want = textOf(jsonwire.Lookup(jsonwire.Lookup(b.params, "_meta"), mcp.MetaProtocolVersion))
 		}
 		if want != nil && strings.TrimSpace(value) != strings.TrimSpace(string(want)) {
-			h.Request.Headers[i].Anomaly = "the message says " + printable.Line(string(want[:min(len(want), 200)]))
+			h.Request.Headers[i].Anomaly = "the message has " + printable.Line(string(want[:min(len(want), 200)]))
 		}
 	}
 }

@@ -170,15 +170,15 @@ func (b *builder) formatJSON(e *capture.Event, data []byte, p *Payload, s *lineW
 func (b *builder) anomaly(e *capture.Event) string {
 	switch e.Why {
 	case "not-json":
-		return "it is no JSON"
+		return "it is not JSON"
 	case "utf8":
-		return "it is not UTF-8 throughout"
+		return "it is not valid UTF-8"
 	case "duplicate":
-		return "a name comes up twice in an object"
+		return "a name appears twice in an object"
 	case "depth":
-		return "it is nested very deep"
+		return "it is nested very deeply"
 	case "newline":
-		return "it has line breaks in it"
+		return "it contains line breaks"
 	case "space":
 		return "it has white space around it"
 	case "empty", "cut", "":

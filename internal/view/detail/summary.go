@@ -69,7 +69,7 @@ func (b *builder) sentences() []string {
 	case trace.Stderr:
 		first = server + " wrote to its standard error: " + r.Summary
 	case trace.Stdout:
-		first = server + " wrote to its standard output what is no message: " + printable.Line(r.Excerpt)
+		first = server + " wrote to its standard output what is not a message: " + printable.Line(r.Excerpt)
 	}
 	list := []string{sentence(first)}
 	add := func(format string, args ...any) { list = append(list, sentence(fmt.Sprintf(format, args...))) }
@@ -79,16 +79,16 @@ func (b *builder) sentences() []string {
 		if h.Stream {
 			how = "as a stream of " + plural.Of(h.Events, "event")
 		}
-		add("it went over HTTP, which answered %d %s", h.Status, how)
+		add("it was sent over HTTP, with status %d %s", h.Status, how)
 	}
 	if n := len(b.detail.Findings); n > 0 {
-		add("rules were broken: %s, see Findings", plural.Of(n, "finding"))
+		add("%s, see Findings", plural.Of(n, "finding"))
 	}
 	if b.detail.Redacted > 0 {
-		add("hidden because it may be secret: %s", plural.Of(b.detail.Redacted, "place"))
+		add("redacted because it may be secret: %s", plural.Of(b.detail.Redacted, "place"))
 	}
 	if n := len(b.detail.Missing); n > 0 {
-		add("it cannot be read any more in full: %s missing", plural.Of(n, "event"))
+		add("it can no longer be read completely: %s missing", plural.Of(n, "event"))
 	}
 	return list
 }
@@ -100,29 +100,29 @@ func (b *builder) addOutcome(add func(format string, args ...any)) {
 	case trace.Pending:
 		if !isStream(r) && r.Record.Kind == trace.Request {
 			if r.Wall > 0 {
-				add("there is no answer yet; it has waited %s", trace.FormatDuration(r.Wall))
+				add("no response yet, after %s", trace.FormatDuration(r.Wall))
 			} else {
-				add("there is no answer yet")
+				add("no response yet")
 			}
 		}
 	case trace.Failed:
 		if meaning := codeMeaning(jsonrpc.Code(r.Record.Code)); meaning != "" {
-			add("the error %d stands for: %s", r.Record.Code, meaning)
+			add("error %d means: %s", r.Record.Code, meaning)
 		}
 	case trace.ToolFailed:
-		add("the tool itself failed: the protocol went well, and the model gets to read what the result says")
+		add("the tool itself failed, without a protocol error: the model reads the text of the result")
 	case trace.Unanswered:
-		add("nothing can come any more: the process, the connection or the capture has ended")
+		add("no response can arrive: the process, the connection or the capture has ended")
 	case trace.InputRequired:
-		add("the server needs input first; the client has not come back with it yet")
+		add("the server needs input first; the client has not sent it yet")
 	case trace.TaskCreated:
-		add("it became a task, which goes on")
+		add("it became a task, which is still running")
 	}
 	if n := len(r.Rounds); n > 1 {
-		add("it took %d rounds, because the server needed input: the client sent the request again with it", n)
+		add("it took %d rounds, because the server needed input: the client sent the request again with the input", n)
 	}
 	if r.ClientTime > 0 && r.Record.Role != trace.ServerRequest {
-		add("for %s of the time it was the client's turn, a person's or a model's", trace.FormatDuration(r.ClientTime))
+		add("for %s of the time the server waited for the client, a person or a model", trace.FormatDuration(r.ClientTime))
 	}
 }
 
@@ -130,15 +130,15 @@ func (b *builder) addOutcome(add func(format string, args ...any)) {
 func codeMeaning(c jsonrpc.Code) string {
 	switch c {
 	case mcp.CodeHeaderMismatch:
-		return "a header of HTTP does not say what the message says"
+		return "an HTTP header differs from the message"
 	case mcp.CodeMissingRequiredClientCapability:
-		return "the client lacks a capability that this takes"
+		return "the client lacks a required capability"
 	case mcp.CodeUnsupportedProtocolVersion:
 		return "the server does not speak this revision of the protocol"
 	case mcp.CodeResourceNotFound:
-		return "there is no such resource"
+		return "the resource does not exist"
 	case mcp.CodeURLElicitationRequired:
-		return "the user has to visit a page first"
+		return "the user must open a page first"
 	}
 	if s := c.String(); !strings.HasPrefix(s, "error ") {
 		return s
@@ -204,7 +204,7 @@ func (b *builder) facts() []Fact {
 		add("sent", trace.FormatSize(r.RequestBytes), r.N)
 	}
 	if r.ResponseBytes > 0 {
-		add("answered with", trace.FormatSize(r.ResponseBytes), b.snapshot.responseN)
+		add("response", trace.FormatSize(r.ResponseBytes), b.snapshot.responseN)
 	}
 	b.moreFacts(add)
 	return list

@@ -40,7 +40,7 @@ const maxBufferedBytes = 256 << 20
 const maxStreamEvents = 1 << 18
 
 // ErrNoHTTP is the error of an HTTP export for a capture without HTTP.
-var ErrNoHTTP = errors.New("there is no HTTP in the capture")
+var ErrNoHTTP = errors.New("the capture has no HTTP traffic")
 
 func (o *Options) withDefaults() Options {
 	var d Options

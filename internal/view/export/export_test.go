@@ -188,12 +188,12 @@ func TestPCAPNG(t *testing.T) {
 	}{
 		{"stdio", stdioSession, []string{
 			"1|event #1: → request 1 tools/call", "2|event #2: ← notification notifications/progress", "3|event #3: ← response 1 tools/call, answers #1 after 2.002s", "4|event #4: stderr",
-			"5|event #5: ← no message", "6|event #6: → request 2 tools/call", "7|event #7: ← error 2 tools/call, answers #6 after 1ms",
+			"5|event #5: ← not a message", "6|event #6: → request 2 tools/call", "7|event #7: ← error 2 tools/call, answers #6 after 1ms",
 		}},
 		{"http", webSession, []string{
 			"1|event #1: → POST /mcp, HTTP exchange 1", "2|event #2: → request 1 tools/list, HTTP exchange 1", "3|event #3: ← HTTP 200, HTTP exchange 1",
 			"4|event #4: ← response 1 tools/list, HTTP exchange 1, answers #2 after 2ms",
-			"5|event #6: → POST /mcp, HTTP exchange 2", "6|event #7: → request 2 tools/call, HTTP exchange 2", "7|event #8: ← HTTP 200, HTTP exchange 2", "8|event #9: ← event of the stream, HTTP exchange 2",
+			"5|event #6: → POST /mcp, HTTP exchange 2", "6|event #7: → request 2 tools/call, HTTP exchange 2", "7|event #8: ← HTTP 200, HTTP exchange 2", "8|event #9: ← stream event, HTTP exchange 2",
 			"9|event #10: ← response 2 tools/call, HTTP exchange 2, answers #7 after 3ms",
 		}},
 	} {

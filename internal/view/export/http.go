@@ -522,7 +522,7 @@ func cutLine(s string) (line, rest string, more bool) { return strings.Cut(s, "\
 func Curl(w io.Writer, events Events, opts *Options) (Omitted, error) {
 	o := opts.withDefaults()
 	bw := bufio.NewWriterSize(w, 64<<10)
-	bw.WriteString("#!/bin/sh\nset -u # what is to be set below, must be\n")
+	bw.WriteString("#!/bin/sh\nset -u # fail if a variable below is not set\n")
 	x := newCollector(o.MaxBody, func(x *roundTrip) error {
 		fmt.Fprintf(bw, "\n# event #%d, %s %s", x.n, printable.Line(clip(x.request.Method, maxPCAPCol)), printable.Line(clip(x.request.URL, maxPCAPCol)))
 		if x.response != nil {

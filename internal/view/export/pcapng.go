@@ -211,18 +211,18 @@ func describe(e *capture.Event, parts []capture.Message) string {
 	case capture.KindResponse:
 		return fmt.Sprint("HTTP ", e.Response.Status)
 	case capture.KindSSE:
-		return "event of the stream"
+		return "stream event"
 	case capture.KindStderr:
 		return "stderr"
 	case capture.KindInvalid:
-		return "no message"
+		return "not a message"
 	case capture.KindMessage:
 	default:
 		return string(e.Kind)
 	}
 	if len(parts) != 1 {
 		if len(parts) == 0 {
-			return "no message"
+			return "not a message"
 		}
 		return fmt.Sprint("batch of ", len(parts))
 	}
@@ -268,7 +268,7 @@ func packetComment(e *capture.Event, parts []capture.Message) string {
 		}
 	}
 	if n := len(e.Redacted) + e.RedactedMore; n > 0 {
-		text += fmt.Sprintf(", hidden: %d", n)
+		text += fmt.Sprintf(", redacted: %d", n)
 	}
 	return clip(text, maxComment)
 }

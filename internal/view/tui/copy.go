@@ -64,7 +64,7 @@ func (m *model) withDetail(use func(d *detail.Detail) tea.Cmd) tea.Cmd {
 func (m *model) useDetail(msg copyDetailMsg) tea.Cmd {
 	m.readingCopy = false
 	if msg.err != nil {
-		m.showFlash(true, "it took too long to read this row")
+		m.showFlash(true, "reading this row timed out")
 		return nil
 	}
 	return msg.use(msg.detail)
@@ -98,7 +98,7 @@ func (m *model) copyPayload(d *detail.Detail) tea.Cmd {
 		return m.copyPage()
 	}
 	if p.OmittedBytes > 0 || p.Cut {
-		m.showFlash(true, "%s is %s, and only its beginning is at hand; e saves all of it", what, trace.FormatSize(p.Len))
+		m.showFlash(true, "%s is %s, and only its beginning is loaded; e saves all of it", what, trace.FormatSize(p.Len))
 		return nil
 	}
 	// Pasted text must not have side effects.
@@ -173,5 +173,5 @@ func (m *model) commandLines(c *detail.Command) []line {
 	for _, n := range c.Notes {
 		out = append(out, nil, line{{t.dim, safe(n)}})
 	}
-	return append(out, nil, line{{t.dim, fmt.Sprintf("It is on the clipboard if the terminal allows that (OSC 52). If not, mark it here; most terminals need %s for that.", "Shift")}})
+	return append(out, nil, line{{t.dim, fmt.Sprintf("It is on the clipboard if the terminal allows that (OSC 52). Otherwise select it here; most terminals need %s for that.", "Shift")}})
 }

@@ -38,7 +38,7 @@ func (m *model) diffMarked() tea.Cmd {
 		}
 	})
 	if len(sides) != 2 {
-		m.showFlash(true, "one of the two has made room for newer rows")
+		m.showFlash(true, "one of the two was removed for newer rows")
 		m.marks = nil
 		return nil
 	}

@@ -35,7 +35,7 @@ type editedMsg struct {
 // edit opens an editor for a message: $VISUAL, $EDITOR or the built-in one.
 func (m *model) edit(s *resendRequest) tea.Cmd {
 	if len(s.message) > maxEdit {
-		m.showFlash(true, "%s are too much to be edited here", trace.FormatSize(int64(len(s.message))))
+		m.showFlash(true, "%s are too large to edit here", trace.FormatSize(int64(len(s.message))))
 		return nil
 	}
 	text := editable(s.message)
@@ -133,11 +133,11 @@ func (m *model) gotEdited(msg editedMsg) tea.Cmd {
 	again := *msg.request
 	again.message = []byte(strings.TrimSpace(string(msg.text)))
 	if len(again.message) == 0 {
-		m.showFlash(false, "nothing is sent")
+		m.showFlash(false, "nothing was sent")
 		return nil
 	}
 	if !json.Valid(again.message) {
-		m.showFlash(true, "it is no JSON any more; nothing is sent (mcpwire send --raw sends anything)")
+		m.showFlash(true, "it is no longer JSON; nothing was sent (mcpwire send --raw sends anything)")
 		return nil
 	}
 	again.origin.Redacted, again.origin.MoreRedacted = nil, 0 // the user has seen the placeholders
@@ -151,7 +151,7 @@ func (m *model) editorKey(k tea.KeyPressMsg) tea.Cmd {
 	switch k.String() {
 	case "esc":
 		m.editor = nil
-		m.showFlash(false, "nothing is sent")
+		m.showFlash(false, "nothing was sent")
 		return nil
 	case "ctrl+s", "ctrl+enter":
 		m.editor = nil

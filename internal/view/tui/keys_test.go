@@ -58,7 +58,7 @@ func TestKeys(t *testing.T) {
 		{"g n", []string{"❯  12:13:03 files     → tools/list"}, nil},
 		{"g n n", []string{"❯  12:13:04 files     ▲ stray output"}, nil},
 		{"N", []string{"❯  12:13:05 files     ✖ read file:"}, nil},
-		{"g n N", []string{"no further row"}, nil},
+		{"g n N", []string{"no more rows"}, nil},
 		{"g j j j j space", []string{"▾→ call search", "• progress 1/3: looking", "• log info: found it"}, nil},
 		{"g j j j j right j left", []string{"❯  12:13:04 files    ▸→ call search"}, []string{"progress 1/3"}},
 		{"*", []string{"⇠ elicitation/create"}, nil},
@@ -97,14 +97,14 @@ func TestKeys(t *testing.T) {
 		{"k k k y", []string{"copied the request, "}, nil},
 		{"k k k Y", []string{"As a command", "mcpwire read", "file:///etc/motd", "y copy"}, []string{"curl"}},
 		{"k k k Y Y", []string{"mcpwire read"}, []string{"curl"}},
-		{"k Y", []string{"That did not work", "the capture does not say at which URL", "Esc back"}, nil},
+		{"k Y", []string{"Failed", "the capture does not have the server's URL", "Esc back"}, nil},
 		{"k k k Y esc", []string{"✖ read"}, []string{"As a command"}},
 		{"/ :tool:nothing enter y", []string{"nothing is selected"}, nil},
 		{"d", []string{"m marks a row"}, nil},
 		{"w", []string{"no running tap of weather"}, nil},
 		{"g w y", []string{"the server is being restarted"}, nil},
 		{"g w n", []string{"nothing was done"}, nil},
-		{"r", []string{"sending again is turned off"}, nil},
+		{"r", []string{"sending again is disabled"}, nil},
 		{"f", nil, []string{"▼ follow"}},
 		{"x", []string{"≡ frames"}, nil},
 		{"x x", []string{"11 exchanges"}, []string{"≡ frames"}},
@@ -218,9 +218,9 @@ func TestNothingRecorded(t *testing.T) {
 	bubble(t, "nothing", func(t *testing.T) {
 		f := newFake()
 		f.sources = []watch.Source{{ID: "A", State: watch.Complete}}
-		drive(t, f, &Options{Colors: NoColor}).size(80, 24).has("nothing in what was recorded").lacks("no tap runs", "as soon as")
+		drive(t, f, &Options{Colors: NoColor}).size(80, 24).has("The recording is empty").lacks("no tap runs", "as soon as")
 		f.sources[0].State = watch.Live
-		drive(t, f, &Options{Colors: NoColor}).size(80, 24).has("appears here as soon as")
+		drive(t, f, &Options{Colors: NoColor}).size(80, 24).has("Traffic appears here")
 	})
 }
 
@@ -260,7 +260,7 @@ func TestSave(t *testing.T) {
 		d.keys("e", "ctrl+u").types("out").keys("enter").has("✖ open") // it exists
 	})
 	text, err := os.ReadFile(filepath.Join(dir, "out.txt"))
-	if err != nil || !strings.Contains(string(text), "the tool failed: out of tea") || !strings.Contains(string(text), "  ⇠ asked the user") {
+	if err != nil || !strings.Contains(string(text), "the tool failed: out of tea") || !strings.Contains(string(text), "  ⇠ requested input:") {
 		t.Errorf("as text there is %q, %v", text, err)
 	}
 	r, err := capture.Open(filepath.Join(dir, "out.mcpcap.ndjson"), nil)

@@ -528,7 +528,7 @@ func (m *model) nextFailure(forward bool) {
 		})
 	}
 	if !found {
-		m.showFlash(false, "no further row with an error or a finding")
+		m.showFlash(false, "no more rows with an error or a finding")
 	}
 }
 
@@ -617,7 +617,7 @@ func (m *model) toggleMark() {
 	}
 	m.marks = append(m.marks[:len(m.marks):len(m.marks)], seq)
 	if len(m.marks) == 1 {
-		m.showFlash(false, "marked; mark another one, or go there, and d compares the two")
+		m.showFlash(false, "marked; mark or select another row, and d compares the two")
 		return
 	}
 	m.showFlash(false, "two are marked; d compares them")

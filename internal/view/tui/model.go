@@ -391,7 +391,7 @@ func (m *model) scrollKey(p *pager, height int, k string) bool {
 		p.scroll(maxPager, height)
 	case "n", "N":
 		if !p.jumpToMatch(k == "n", height) {
-			m.showFlash(false, "nothing to go to: / searches in this text")
+			m.showFlash(false, "no matches: / searches in this text")
 		}
 	case "W":
 		p.toggleWrap()
@@ -420,7 +420,7 @@ func (m *model) paneKey(k string) (tea.Cmd, bool) {
 		m.tableKey(map[string]string{"J": "down", "K": "up"}[k])
 	case "b":
 		p.hex = !p.hex
-		m.showFlash(false, "bytes as %s", map[bool]string{true: "hexadecimal digits", false: "text"}[p.hex])
+		m.showFlash(false, "bytes as %s", map[bool]string{true: "hexadecimal", false: "text"}[p.hex])
 		p.openTab = "Raw"
 	case "z", "enter":
 		m.zoom = !m.zoom
@@ -569,7 +569,7 @@ func (m *model) goBack() tea.Cmd {
 		m.query.text, m.query.findingsOnly = "", false
 		return m.selectRows()
 	default:
-		m.showFlash(false, "q leaves")
+		m.showFlash(false, "q quits")
 	}
 	return nil
 }
@@ -595,7 +595,7 @@ func (m *model) chooseTab(i int) {
 
 func (m *model) openCard() {
 	if !m.view.hasSession {
-		m.showFlash(false, "there is no session yet")
+		m.showFlash(false, "no session yet")
 		return
 	}
 	m.overlay = m.cardOverlay()

@@ -110,11 +110,11 @@ func (m *model) cardLines(c *trace.SessionInfo) []line {
 	}
 	out = append(out, line{{bold, safe(c.Name)}, {t.dim, fmt.Sprintf("  session %d of capture %s", c.Session, safe(c.Capture))}}, nil)
 	fact("transport", safe(c.Transport))
-	fact("era", orDefault(safe(c.Era), "not certain yet"))
+	fact("era", orDefault(safe(c.Era), "not known yet"))
 	fact("offered", safe(c.Offered))
 	fact("answered", safe(c.Negotiated))
 	if c.Offered != "" && c.Negotiated != "" && c.Offered != c.Negotiated {
-		out = append(out, line{{"", spaces(factWidth)}, {t.finding, "▲ the server answered another revision than the client offered"}})
+		out = append(out, line{{"", spaces(factWidth)}, {t.finding, "▲ the server responded with another revision than the client offered"}})
 	}
 	fact("supported", safe(strings.Join(c.Supported, ", ")))
 	fact("command", safe(strings.Join(c.Command, " ")))
@@ -124,7 +124,7 @@ func (m *model) cardLines(c *trace.SessionInfo) []line {
 	if c.Exited {
 		text, st := fmt.Sprintf("- exited with %d", c.ExitCode), t.dim
 		if c.Signal != "" {
-			text = "- ended by " + safe(c.Signal)
+			text = "- terminated by " + safe(c.Signal)
 		}
 		if c.ExitCode != 0 {
 			st, text = t.failure, "✖"+text[1:]
@@ -148,9 +148,9 @@ func (m *model) cardLines(c *trace.SessionInfo) []line {
 		st   style
 	}{{"Client", c.Client, "→", t.request}, {"Server", c.Server, "←", t.response}} {
 		name := joinNonEmpty(safe(p.peer.Name), safe(p.peer.Version))
-		out = append(out, nil, line{{p.st, p.sign + " "}, {t.head, p.who + "  "}, {t.text, orDefault(name, "has not said who it is")}})
+		out = append(out, nil, line{{p.st, p.sign + " "}, {t.head, p.who + "  "}, {t.text, orDefault(name, "has not identified itself")}})
 		if len(p.peer.Capabilities) == 0 {
-			out = append(out, line{{t.dim, "  no capabilities, as far as was seen"}})
+			out = append(out, line{{t.dim, "  no capabilities seen"}})
 		}
 		for _, x := range p.peer.Capabilities {
 			out = append(out, line{{t.dim, "  · "}, {t.text, safe(x)}})
@@ -294,29 +294,29 @@ func helpKeys() []helpGroup {
 			{"j k ↑ ↓", "a line; PgUp PgDn a page, Ctrl+U Ctrl+D half of one"},
 			{"g G", "the beginning, the end"},
 			{"f", "follow: stay on the newest"},
-			{"p", "pause: nothing moves, nothing is lost"},
-			{"n N", "the next row with an error or a finding, the one before; in a text the next match"},
-			{"space ← →", "unfold what is inside a row, fold it; * all rows"},
+			{"p", "pause: the list stops, no rows are lost"},
+			{"n N", "the next or previous row with an error or a finding; in a text, the next match"},
+			{"space ← →", "expand or collapse a row; * all rows"},
 		}},
 		{"Looking", [][2]string{
-			{"Enter", "open a row; again, or z: in full size"},
-			{"1 … 9", "tabs; ← → the one beside. Tab goes between table and detail, J K to other rows"},
-			{"Esc", "back: closes the detail, ends a pause, takes the filter away"},
+			{"Enter", "open a row; again, or z: full size"},
+			{"1 … 9", "tabs; ← → the next tab. Tab switches between table and detail, J K go to other rows"},
+			{"Esc", "back: close the detail, end a pause, clear the filter"},
 			{"/", "filter; in a detail: search"},
 			{"l", "only rows with findings"},
-			{"x", "exchanges, or frames: every event on its own"},
-			{"t", "time: clock, since the start, since the line above"},
-			{"o", "the other side of what a bridge has forwarded, and back"},
-			{"b", "bytes as text or as hexadecimal digits"},
+			{"x", "exchanges, or frames: one row per event"},
+			{"t", "time: clock, since the start, since the row above"},
+			{"o", "the other side of what a bridge forwarded, and back"},
+			{"b", "bytes as text or hexadecimal"},
 			{"W", "wrap long lines of a text, or cut them"},
 			{"c", "the session: versions, capabilities of both sides, process"},
-			{"s", "tools: calls, errors, p50 and p95, latency as a picture"},
+			{"s", "tools: calls, errors, p50 and p95, latency histogram"},
 		}},
 		{"Doing", [][2]string{
 			{"m d", "mark a row; compare two marked rows"},
 			{"y", "copy the payload that is shown, or the request of a row in the table"},
-			{"Y", "copy as a command: mcpwire call; once more, or in the HTTP tab: curl"},
-			{"r", "send a request again, to a fresh copy of the server"},
+			{"Y", "copy as a command: mcpwire call; again, or in the HTTP tab: curl"},
+			{"r", "send a request again to a fresh copy of the server"},
 			{"E", "edit it first"},
 			{"e", "save what is shown: as a capture, or as text if the name ends in .txt"},
 			{"w", "restart the server, if its tap can"},
@@ -332,10 +332,10 @@ func (m *model) helpSigns() []line {
 		st         style
 		sign, text string
 	}{
-		{t.request, "→", "a request that was answered"}, {t.serverRequest, "⇠", "a request of the server's"}, {t.failure, "✖", "an error, or no answer"},
-		{t.toolFail, "!", "the tool says that it failed"}, {t.pending, "…", "no answer yet; ? it waits for the user"}, {t.notification, "•", "a notification; something else that happened"},
-		{t.finding, "▲", "a finding of the rules; what is no message"}, {t.stderr, "~", "what the process wrote to standard error"}, {t.finding, "▒", "events are missing; ⊘ cancelled"},
-		{t.bar, "█", "in the waterfall: the server works, ▒ waits for the client, ━ a task, ─ a stream, › goes on"},
+		{t.request, "→", "a request with a response"}, {t.serverRequest, "⇠", "a request of the server"}, {t.failure, "✖", "an error, or no response"},
+		{t.toolFail, "!", "the tool failed"}, {t.pending, "…", "no response yet; ? it waits for the user"}, {t.notification, "•", "a notification; something else that happened"},
+		{t.finding, "▲", "a finding of the rules; what is not a message"}, {t.stderr, "~", "what the process wrote to standard error"}, {t.finding, "▒", "events are missing; ⊘ cancelled"},
+		{t.bar, "█", "in the waterfall: the server works, ▒ waits for the client, ━ a task, ─ a stream, › continues"},
 	} {
 		out = append(out, line{{s.st, "  " + pad(s.sign, 11)}, {t.text, s.text}})
 	}

@@ -140,7 +140,7 @@ func (m *model) gotDetail(msg detailMsg) {
 	old := p.pagers
 	p.detail, p.failed, p.pagers = msg.detail, "", map[string]*pager{}
 	if msg.err != nil {
-		p.detail, p.failed, p.tabs = nil, "It took too long to read this.", nil
+		p.detail, p.failed, p.tabs = nil, "Reading this timed out.", nil
 		return
 	}
 	p.tabs = tabsOf(msg.detail)
@@ -350,7 +350,7 @@ func summaryTab(m *model, d *detail.Detail) []line {
 	if len(d.Children)+d.OmittedChildren > 0 {
 		out = append(out, nil, line{{t.head, "Inside"}})
 		if d.OmittedChildren > 0 {
-			out = append(out, line{{t.dim, fmt.Sprintf("  %d more came before these and have made room", d.OmittedChildren)}})
+			out = append(out, line{{t.dim, fmt.Sprintf("  %d earlier ones were removed", d.OmittedChildren)}})
 		}
 		for _, in := range d.Children {
 			out = append(out, line{{t.dim, "  " + padLeft(number(in.N), 6) + " " + padLeft(millisText(in.AtMS), 9) + "  "}, {t.text, in.Glyph + " " + safe(in.Summary)}})
@@ -372,10 +372,10 @@ func responseTab(m *model, d *detail.Detail) []line {
 	if d.Last == nil {
 		return payloadLines(m, d, d.Response)
 	}
-	out := []line{{{m.theme.head, "What came in the end"}}}
+	out := []line{{{m.theme.head, "Final response"}}}
 	out = append(out, payloadLines(m, d, d.Last)...)
 	if d.Response != nil {
-		out = append(out, nil, line{{m.theme.head, "The first answer"}})
+		out = append(out, nil, line{{m.theme.head, "First response"}})
 		out = append(out, payloadLines(m, d, d.Response)...)
 	}
 	return out
@@ -392,7 +392,7 @@ func payloadLines(m *model, d *detail.Detail, p *detail.Payload) []line {
 		head += " · one of a batch"
 	}
 	if p.Redacted > 0 {
-		head += fmt.Sprintf(" · %d hidden by redaction", p.Redacted)
+		head += fmt.Sprintf(" · %d redacted", p.Redacted)
 	}
 	out := []line{{{t.dim, head}}}
 	if p.Anomaly != "" {
@@ -505,7 +505,7 @@ func rawTab(m *model, d *detail.Detail) []line {
 			out = append(out, line{{t.dim, "… and " + trace.FormatSize(r.OmittedBytes) + " more"}})
 		}
 		if len(r.Redacted) > 0 {
-			out = append(out, line{{t.finding, "hidden by redaction: " + safe(strings.Join(r.Redacted, " "))}})
+			out = append(out, line{{t.finding, "redacted: " + safe(strings.Join(r.Redacted, " "))}})
 		}
 	}
 	return append(out, nil, line{{t.dim, "b shows bytes as hexadecimal digits, or as text"}})
@@ -588,7 +588,7 @@ func httpTab(m *model, d *detail.Detail) []line {
 		out = append(out, line{{t.failure, "✖ " + safe(h.EndReason)}})
 	}
 	if h.BodyBytes > 0 {
-		out = append(out, line{{t.dim, trace.FormatSize(h.BodyBytes) + " in bodies that are no message"}})
+		out = append(out, line{{t.dim, trace.FormatSize(h.BodyBytes) + " in bodies that are not messages"}})
 	}
 	return out
 }
@@ -597,7 +597,7 @@ func sseTab(m *model, d *detail.Detail) []line {
 	t := m.theme
 	var out []line
 	if d.SSE.OmittedEvents > 0 {
-		out = append(out, line{{t.dim, fmt.Sprintf("%d more came before these", d.SSE.OmittedEvents)}})
+		out = append(out, line{{t.dim, fmt.Sprintf("%d earlier ones", d.SSE.OmittedEvents)}})
 	}
 	for _, e := range d.SSE.Events {
 		l := line{{t.dim, padLeft("#"+number(e.N), 7) + " " + padLeft(millisText(e.AtMS), 9) + "  "}}
@@ -642,7 +642,7 @@ func timingTab(m *model, d *detail.Detail) []line {
 		out = append(out, line{{t.dim, "client  "}, {t.text, millisText(x.ClientMS)}, {t.dim, "  the server waited for the client or its user"}})
 	}
 	if x.Open {
-		out = append(out, line{{t.pending, "… and it goes on"}})
+		out = append(out, line{{t.pending, "… still running"}})
 	}
 	out = append(out, nil)
 	whole := x.WallMS
@@ -737,7 +737,7 @@ func translatedTab(m *model, d *detail.Detail) []line {
 		case x.Lines == nil:
 			out = append(out, m.unaligned(d, x)...)
 		case x.Changed == 0:
-			out = append(out, line{{t.added, "  = the same, as it is"}})
+			out = append(out, line{{t.added, "  = unchanged"}})
 			fallthrough
 		default:
 			out = append(out, m.aligned(x, m.paneBody().w)...)
@@ -788,7 +788,7 @@ func (m *model) aligned(x *detail.Translation, columns int) []line {
 	var out []line
 	for _, p := range x.Lines {
 		if p[0] == 0 && p[1] == 0 {
-			out = append(out, line{{t.dim, fmt.Sprintf("  ⋯ %d lines that are the same", p[2])}})
+			out = append(out, line{{t.dim, fmt.Sprintf("  ⋯ %d lines unchanged", p[2])}})
 			continue
 		}
 		before, after := m.sideLine(x.Before, p[0], p[2], "−", t.failure), m.sideLine(x.After, p[1], p[2], "+", t.added)
@@ -806,7 +806,7 @@ func (m *model) aligned(x *detail.Translation, columns int) []line {
 		}
 	}
 	if x.Before.OmittedBytes > 0 || x.After.OmittedBytes > 0 {
-		out = append(out, line{{t.dim, "… and more that is not shown"}})
+		out = append(out, line{{t.dim, "… and more, not shown"}})
 	}
 	return out
 }
@@ -880,7 +880,7 @@ func (m *model) goToOtherSide() tea.Cmd {
 	})
 	switch {
 	case !linked:
-		m.showFlash(false, "no bridge has made anything of this, or this of anything")
+		m.showFlash(false, "no bridge has translated this")
 	case !found:
 		m.showFlash(false, "the other side is not among what the filter shows")
 	}

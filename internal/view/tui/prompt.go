@@ -268,7 +268,7 @@ func (m *model) confirm(question string, yes func() tea.Cmd) {
 // overlay.
 func (m *model) showFlash(bad bool, format string, args ...any) {
 	if text := safe(fmt.Sprintf(format, args...)); bad && width(text) > m.width-3 && m.overlay == nil && m.prompt == nil && m.editor == nil {
-		m.overlay = newOverlay("That did not work", func() []line { return []line{{{m.theme.failure, "✖ "}, {m.theme.text, text}}} })
+		m.overlay = newOverlay("Failed", func() []line { return []line{{{m.theme.failure, "✖ "}, {m.theme.text, text}}} })
 		return
 	}
 	stays := 6 * time.Second

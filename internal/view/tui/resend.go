@@ -40,7 +40,7 @@ const resendTimeout = 90 * time.Second
 // starts anything.
 func (m *model) startResend(edit bool) tea.Cmd {
 	if m.opts.Captures == "" {
-		m.showFlash(true, "sending again is turned off here")
+		m.showFlash(true, "sending again is disabled here")
 		return nil
 	}
 	var n, session, response uint64
@@ -62,7 +62,7 @@ func (m *model) startResend(edit bool) tea.Cmd {
 	}
 	path := m.capturePath(id)
 	if path == "" {
-		m.showFlash(true, "this capture is in no file")
+		m.showFlash(true, "this capture has no file")
 		return nil
 	}
 	return m.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg {
@@ -129,7 +129,7 @@ func (m *model) runResend(ctx context.Context, s *resendRequest) tea.Msg {
 	var redacted *resend.RedactedError
 	switch {
 	case errors.As(err, &redacted):
-		return doneMsg{text: err.Error() + " (E: put in what was hidden)", bad: true}
+		return doneMsg{text: err.Error() + " (E: fill in redacted values)", bad: true}
 	case err != nil && (res == nil || res.Response == nil):
 		return doneMsg{text: err.Error(), bad: true}
 	}
@@ -142,12 +142,12 @@ func (m *model) runResend(ctx context.Context, s *resendRequest) tea.Msg {
 func (m *model) resendLines(res *resend.Result, c comparison) []line {
 	t := m.theme
 	if res.Response == nil {
-		return []line{{{t.request, "→ "}, {t.text, "It was sent; no answer is due, or none came."}}, {{t.dim, fmt.Sprintf("event #%d of %s", res.N, safe(res.Path))}}}
+		return []line{{{t.request, "→ "}, {t.text, "It was sent; no response is expected, or none arrived."}}, {{t.dim, fmt.Sprintf("event #%d of %s", res.N, safe(res.Path))}}}
 	}
 	out := []line{
-		{{t.response, "← "}, {t.text, "answered in " + trace.FormatDuration(res.Latency)}},
+		{{t.response, "← "}, {t.text, "response after " + trace.FormatDuration(res.Latency)}},
 		{{t.dim, fmt.Sprintf("event #%d of %s", res.ResponseN, safe(res.Path))}},
-		nil, {{t.head, "Different from the recorded answer"}},
+		nil, {{t.head, "Differences from the recorded response"}},
 	}
 	out = append(out, m.changeLines(c)...)
 	out = append(out, nil, line{{t.head, "Answer"}})
@@ -157,14 +157,14 @@ func (m *model) resendLines(res *resend.Result, c comparison) []line {
 // diffResponse compares a response with the recorded one.
 func (m *model) diffResponse(ctx context.Context, s *resendRequest, answer []byte) comparison {
 	if s.response == 0 {
-		return comparison{note: "there is no recorded answer"}
+		return comparison{note: "no recorded response"}
 	}
 	recorded, why := m.payload(ctx, s.capture, s.response)
 	switch {
 	case why != "":
-		return comparison{note: "the recorded answer: " + why}
+		return comparison{note: "the recorded response: " + why}
 	case answer == nil:
-		return comparison{note: "there is no answer now"}
+		return comparison{note: "no response now"}
 	}
 	return comparison{changes: jsondiff.Diff(recorded, answer, nil)}
 }
@@ -208,7 +208,7 @@ func (m *model) restart() tea.Cmd {
 		})
 		return nil
 	}
-	m.showFlash(true, "no running tap of %s that can restart it (mcpwire tap on stdio can)", c.Name)
+	m.showFlash(true, "no running tap of %s can restart it (only mcpwire tap on stdio can)", c.Name)
 	return nil
 }
 

@@ -195,7 +195,7 @@ func (rv *rowView) statusText(short bool) string {
 			long, brief = "open", "open"
 		}
 	case trace.Unanswered:
-		long, brief = "no answer", "none"
+		long, brief = "no response", "none"
 	case trace.HTTPFailed:
 		long, brief = "HTTP "+rv.code, rv.code
 	}

@@ -159,7 +159,7 @@ func (m *model) saveCaptures(ctx context.Context, sel selection, name string) (i
 func (m *model) saveCapture(ctx context.Context, id string, wanted map[uint64]bool, to string) error {
 	path := m.capturePath(id)
 	if path == "" {
-		return fmt.Errorf("capture %s is in no file", safe(id))
+		return fmt.Errorf("capture %s has no file", safe(id))
 	}
 	r, err := capture.Open(path, nil)
 	if err != nil {

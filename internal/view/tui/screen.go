@@ -683,7 +683,7 @@ func (m *model) position() string {
 		what = ""
 	}
 	if m.view.dropped > 0 && m.width >= 100 {
-		what += fmt.Sprintf(", %d older ones gone", m.view.dropped)
+		what += fmt.Sprintf(", %d older ones removed", m.view.dropped)
 	}
 	return text + what
 }
@@ -716,9 +716,9 @@ func (m *model) emptyTableLine(i int) line {
 	case m.sel == nil || m.query.busy:
 		text = []line{{{t.dim, "Reading …"}}}
 	case m.frames != nil && m.frames.busy:
-		text = []line{{{t.dim, "Putting the frames in order …"}}}
+		text = []line{{{t.dim, "Sorting the frames …"}}}
 	case m.view.all > 0:
-		text = []line{{{t.text, "None of " + number(m.view.all) + " exchanges match."}}, {{t.dim, "/ changes the filter, Esc takes it away."}}}
+		text = []line{{{t.text, "None of " + number(m.view.all) + " exchanges match."}}, {{t.dim, "/ changes the filter, Esc clears it."}}}
 		if m.view.searching {
 			text = []line{{{t.pending, fmt.Sprintf("… Searching in payloads, %d %% so far.", int(m.view.searchShare*100))}}}
 		}
@@ -743,12 +743,12 @@ func (m *model) emptyHelp() []line {
 	goes := slices.ContainsFunc(m.sources, func(s watch.Source) bool { return s.Err == "" && (s.State == watch.Live || s.State == watch.Growing) })
 	switch {
 	case goes:
-		return append(out, line{{t.text, "Nothing has come over the wire yet."}}, line{{t.dim, "It appears here as soon as it does."}})
+		return append(out, line{{t.text, "No traffic yet."}}, line{{t.dim, "Traffic appears here at once."}})
 	case len(m.sources) > len(out):
-		return append(out, line{{t.text, "There is nothing in what was recorded."}}, line{{t.dim, "Nobody writes it any more."}})
+		return append(out, line{{t.text, "The recording is empty."}}, line{{t.dim, "It is no longer being written."}})
 	}
-	if out = append(out, line{{t.text, "Nothing to see yet: no tap runs."}}); m.height > 12 {
-		out = append(out, line{{t.dim, "What taps see appears here at once. To start one:"}}, nil)
+	if out = append(out, line{{t.text, "No taps are running."}}); m.height > 12 {
+		out = append(out, line{{t.dim, "Traffic of taps appears here at once. To start one:"}}, nil)
 	}
 	for _, x := range [][2]string{{"for a server", "mcpwire tap -- CMD…"}, {"on HTTP", "mcpwire tap --listen ADDR URL"}, {"in a host", "mcpwire wrap NAME"}} {
 		out = append(out, line{{t.dim, pad(x[0], 14)}, {t.key, x[1]}})

@@ -60,5 +60,5 @@ func TestFarProblem(t *testing.T) {
 	d := drive(t, f, &Options{Colors: NoColor}).size(80, 24)
 	d.keys("g", "n").has("❯  12:13:03  ▲ stray output: last")
 	d.keys("N").has("❯  12:13:03  ▲ stray output: first")
-	d.keys("N").has("no further row")
+	d.keys("N").has("no more rows")
 }

@@ -14,7 +14,7 @@ import (
 
 // ErrGone is wrapped by the error for an event that cannot be read again: its file is missing or
 // was replaced, or the number is unknown.
-var ErrGone = errors.New("watch: the event is gone")
+var ErrGone = errors.New("watch: the event is no longer available")
 
 // Event reads an event with its payload again. The caller owns the result. The error is that of
 // ctx, or wraps [ErrGone]. Event reads the file, so avoid calling it inside [Hub.Read].

@@ -21,9 +21,9 @@ import (
 var (
 	// ErrNoRestart is wrapped by the error of Restart for a capture whose tap is not running or
 	// cannot restart its server.
-	ErrNoRestart = errors.New("watch: the tap of this capture cannot start its server again")
+	ErrNoRestart = errors.New("watch: the tap of this capture cannot restart its server")
 	// ErrStopped is returned when Run has ended or was called before.
-	ErrStopped = errors.New("watch: the hub does not run any more")
+	ErrStopped = errors.New("watch: the hub has stopped")
 )
 
 // Options configures a [Hub]. A nil *Options means that it follows nothing until [Hub.Open].

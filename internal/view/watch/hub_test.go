@@ -427,7 +427,7 @@ func TestStopEarly(t *testing.T) {
 	s.Close()
 }
 
-// TestReplaced: a capture in the place of one that was removed is followed, and what was read of
+// TestReplaced: a capture in place of one that was removed is followed, and what was read of
 // the old one is gone.
 func TestReplaced(t *testing.T) {
 	dir := t.TempDir()

@@ -263,7 +263,7 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: it is no regular file", capture.ErrNotCapture)
+		err = fmt.Errorf("%w: not a regular file", capture.ErrNotCapture)
 	}
 	if err != nil {
 		f.Close()
@@ -384,7 +384,7 @@ func (h *Hub) stopping() bool {
 }
 
 // errDuplicate is the error for a capture that is already read.
-var errDuplicate = errors.New("the same capture is read from another file, or is in this one twice")
+var errDuplicate = errors.New("the capture is already read from another file, or appears twice in this one")
 
 const progressEvents = 256 // events between progress reports
 

@@ -35,7 +35,7 @@ func TestSlim(t *testing.T) {
 		"list":              {`{"jsonrpc":"2.0","id":1,"result":{"tools":[` + strings.Repeat(`{"name":"a","inputSchema":{}},`, 99_999) + `{}],"nextCursor":"c"}}`, 1 << 20},
 		"batch":             {`[` + call(`{"q":"`+long+`"}`) + `,{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"d"}}]`, 16 << 10},
 		"no JSON":           {`{"a":"` + long, 8 << 10},
-		"no message":        {`{"a":"` + long + `"}`, 8 << 10},
+		"not a message":     {`{"a":"` + long + `"}`, 8 << 10},
 		"small":             {call(`{"q":"x"}`), 8 << 10},
 	}
 	for name, tt := range tests {

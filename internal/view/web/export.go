@@ -138,7 +138,7 @@ type eventKey struct {
 }
 
 // errOmitted is the error for a payload that was left out.
-var errOmitted = fmt.Errorf("%w: it was left out of this page", watch.ErrGone)
+var errOmitted = fmt.Errorf("%w: it was omitted from this page", watch.ErrGone)
 
 // Event implements [detail.Source].
 func (m *exportModel) Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error) {
@@ -171,7 +171,7 @@ func (s *Server) exportDataOf(ctx context.Context, p *selection, filter string) 
 	x.Hello.Filter = m.filter
 	note := ""
 	if m.omitted > 0 {
-		note = "payloads that are not in it, or only their beginning: " + strconv.Itoa(m.omitted)
+		note = "omitted or truncated payloads: " + strconv.Itoa(m.omitted)
 	}
 	if p.omitted > 0 || left > 0 || note != "" {
 		x.Left = &omission{p.omitted, left, note}
@@ -207,7 +207,7 @@ func (m *exportModel) read(ctx context.Context, s *Server) error {
 	}
 	for e, err := range capture.Merge(all...) {
 		if err != nil {
-			return fmt.Errorf("ui: exporting: %w", err)
+			return fmt.Errorf("web: export: %w", err)
 		}
 		if e.Kind == capture.KindHead {
 			heads[e.Capture] = e.Clone().Head
@@ -335,7 +335,7 @@ type selection struct {
 const searchTimeout = time.Minute
 
 // errSearchTimeout is the cause when a search exceeds searchTimeout.
-var errSearchTimeout = errors.New("the filter is still looking into payloads")
+var errSearchTimeout = errors.New("the filter is still searching payloads")
 
 // selectRows returns what a filter shows, without the oldest rows above limit. A limit of 0 means
 // no limit; a nil filter then selects whole captures.
@@ -391,7 +391,7 @@ func (v *view) waitSearch(ctx context.Context) error {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return fmt.Errorf("ui: %w", context.Cause(ctx))
+			return fmt.Errorf("web: %w", context.Cause(ctx))
 		}
 	}
 }
@@ -490,7 +490,7 @@ func (s *Server) openRedacted(ctx context.Context, of *captureSelection) (*redac
 	if of.path != "" {
 		r, err := capture.Open(of.path, nil)
 		if err != nil {
-			return nil, fmt.Errorf("ui: %w", err)
+			return nil, fmt.Errorf("web: %w", err)
 		}
 		c.file, events = r, r.Events()
 	}
@@ -601,7 +601,7 @@ func (rr *redactedReader) texts(list []string) ([]string, error) {
 		out = append(out, string(e.Data))
 	}
 	if len(out) != len(list) {
-		return nil, errors.New("ui: texts cannot be redacted")
+		return nil, errors.New("web: texts cannot be redacted")
 	}
 	return out, nil
 }
@@ -619,7 +619,7 @@ func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(p.captures) == 0 {
-		writeError(w, http.StatusNotFound, "there is nothing to save")
+		writeError(w, http.StatusNotFound, "nothing to save")
 		return
 	}
 	name := "mcpwire"
@@ -631,7 +631,7 @@ func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
 	attach(w, fileName(name, "saved"+capture.Suffix))
 	for _, c := range p.captures {
 		if err := s.saveCapture(w, r, c); err != nil {
-			s.opts.Logger.WarnContext(r.Context(), "a capture could not be saved as a whole", "capture", c.capture, "err", err)
+			s.opts.Logger.WarnContext(r.Context(), "a capture could not be saved completely", "capture", c.capture, "err", err)
 			panic(http.ErrAbortHandler) // tells the browser that the file is incomplete
 		}
 	}

@@ -142,7 +142,7 @@ func TestExportIsBounded(t *testing.T) {
 			roots++
 		}
 	}
-	if roots != 250 || x.Left.Rows < 50 || !strings.Contains(x.Left.Note, "beginning: 1") {
+	if roots != 250 || x.Left.Rows < 50 || !strings.Contains(x.Left.Note, "truncated payloads: 1") {
 		t.Errorf("%d rows, left %+v", roots, x.Left)
 	}
 	if len(x.Details)+x.Left.Details != len(x.Rows) {

@@ -51,10 +51,10 @@ func (s *Server) serveResendPreview(w http.ResponseWriter, r *http.Request) {
 	}
 	out := resendPreview{Target: targetText(o), Message: string(message)}
 	if n := len(o.Redacted) + o.MoreRedacted; n > 0 {
-		out.Note = fmt.Sprintf("%d secrets in the message were hidden when it was recorded: put in what they were", n)
+		out.Note = fmt.Sprintf("%d secrets in the message were redacted when it was recorded: fill them in", n)
 	}
 	if len(message) > maxEditable {
-		out.Message, out.Note = "", "the message is too large to be edited here: it can be sent as it was recorded"
+		out.Message, out.Note = "", "the message is too large to edit here: it can only be sent as recorded"
 	}
 	writeJSON(w, out)
 }
@@ -97,7 +97,7 @@ func (s *Server) serveResend(w http.ResponseWriter, r *http.Request) {
 func writeTargetChanged(w http.ResponseWriter, target string) {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(http.StatusConflict)
-	b := jsonwire.AppendQuote([]byte(`{"error":{"message":"the user has to see what this would be sent to","target":`), target)
+	b := jsonwire.AppendQuote([]byte(`{"error":{"message":"the user must see the target first","target":`), target)
 	w.Write(append(b, "}}\n"...))
 }
 
@@ -124,7 +124,7 @@ func (s *Server) runResend(ctx context.Context, w http.ResponseWriter, o *resend
 		notes = append(notes, err.Error())
 	}
 	if len(res.Response) > maxResendResponse {
-		notes = append(notes, "this is the beginning of the response: all of it is in the new capture")
+		notes = append(notes, "this is the beginning of the response: the new capture has all of it")
 	}
 	if res.Asked > 0 {
 		notes = append(notes, fmt.Sprintf("%d requests of the server were declined", res.Asked))
@@ -156,7 +156,7 @@ func (s *Server) origin(ctx context.Context, p rowRef) (*resend.Origin, []byte, 
 	}
 	r, err := capture.Open(path, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("ui: %w", err)
+		return nil, nil, fmt.Errorf("web: %w", err)
 	}
 	defer r.Close()
 	return resend.Find(ctx, eventsOfCapture(r.Events(), p.capture), p.session, p.n)

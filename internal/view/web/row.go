@@ -270,7 +270,7 @@ func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) {
 	as := r.URL.Query().Get("as")
 	write := map[string]func(*detail.Detail) (*detail.Command, error){"call": detail.CallCommand, "curl": detail.CurlCommand}[as]
 	if write == nil {
-		writeError(w, http.StatusBadRequest, `as is "call" or "curl"`)
+		writeError(w, http.StatusBadRequest, `the parameter as must be "call" or "curl"`)
 		return
 	}
 	p, ok := s.lookupPathRow(w, r)
@@ -359,7 +359,7 @@ func newRowRef(r *trace.Row) rowRef {
 func (s *Server) lookupPathRow(w http.ResponseWriter, r *http.Request) (rowRef, bool) {
 	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
 	if err != nil {
-		writeError(w, http.StatusNotFound, "a row has a number")
+		writeError(w, http.StatusNotFound, "the row must be a number")
 		return rowRef{}, false
 	}
 	p, ok := s.lookupRow(seq)
@@ -369,13 +369,13 @@ func (s *Server) lookupPathRow(w http.ResponseWriter, r *http.Request) (rowRef, 
 	return p, ok
 }
 
-const rowGone = "there is no such row: it has made room for newer ones, or the capture was closed"
+const rowGone = "row not found: it was removed for newer ones, or the capture was closed"
 
 // servePayload responds with the bytes of an event, as a file that browsers do not show.
 func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.ParseUint(r.PathValue("n"), 10, 64)
 	if err != nil {
-		writeError(w, http.StatusNotFound, "an event has a number")
+		writeError(w, http.StatusNotFound, "the event must be a number")
 		return
 	}
 	id := r.PathValue("capture")

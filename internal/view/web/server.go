@@ -172,7 +172,7 @@ func (s *Server) routes() *http.ServeMux {
 	m.HandleFunc("GET /api/export.html", s.limitHeavy(s.serveExport))
 	m.HandleFunc("GET /api/save", s.limitHeavy(s.serveSave))
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, http.StatusNotFound, "there is nothing at this address for this method")
+		writeError(w, http.StatusNotFound, "not found at this address for this method")
 	})
 	return m
 }
@@ -206,7 +206,7 @@ const cookiePrefix = "mcpwire-"
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
 	if !s.hostAllowed(r.Host) {
-		writeError(w, http.StatusForbidden, "this is not the name of this host")
+		writeError(w, http.StatusForbidden, "the Host header does not name this host")
 		return
 	}
 	if r.URL.Path == "/" && r.URL.Query().Has("token") {
@@ -214,7 +214,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !isOwnRequest(r) {
-		writeError(w, http.StatusForbidden, "requests of other sites are not answered")
+		writeError(w, http.StatusForbidden, "requests of other sites are rejected")
 		return
 	}
 	if !s.hasCookie(r) {
@@ -349,10 +349,10 @@ func equalSecrets(a, b string) bool {
 // writeUnauthorized responds to a request without the cookie.
 func (s *Server) writeUnauthorized(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/" {
-		writeError(w, http.StatusUnauthorized, "open the address that mcpwire watch has printed")
+		writeError(w, http.StatusUnauthorized, "open the address that mcpwire watch --web printed")
 		return
 	}
-	writeNotePage(w, http.StatusUnauthorized, "", "Not open", "Open the address that mcpwire watch --web has printed, with its token. Each run has another one.")
+	writeNotePage(w, http.StatusUnauthorized, "", "Not open", "Open the address that mcpwire watch --web printed, with its token. Each run has a new one.")
 }
 
 // writeNotePage responds with a small page. Its texts must be constants.
@@ -405,7 +405,7 @@ const jsonType = "application/json; charset=utf-8"
 func writeJSON(w http.ResponseWriter, v any) {
 	body, err := marshal(v)
 	if err != nil {
-		writeError(w, http.StatusInternalServerError, "the answer cannot be written as JSON")
+		writeError(w, http.StatusInternalServerError, "the response cannot be written as JSON")
 		return
 	}
 	writeJSONBytes(w, body)
@@ -422,7 +422,7 @@ func marshal(v any) ([]byte, error) {
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("ui: %w", err)
+		return nil, fmt.Errorf("web: %w", err)
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
@@ -461,7 +461,7 @@ func writeErrorOf(w http.ResponseWriter, status int, err error) {
 func readJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
-		return fmt.Errorf("reading the request: %w", err)
+		return fmt.Errorf("read the request: %w", err)
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()

@@ -51,7 +51,7 @@ type uploads struct {
 }
 
 var (
-	errUploadsFull   = errors.New("too many captures were opened: start mcpwire watch with them instead")
+	errUploadsFull   = errors.New("too many open captures: pass them to mcpwire watch instead")
 	errUploadsClosed = errors.New("the server is being closed")
 )
 
@@ -142,7 +142,7 @@ func (s *Server) saveUpload(body io.Reader, name string) (path string, err error
 	n, err := io.Copy(f, body)
 	s.uploads.add(n)
 	if err := errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("receiving the capture: %w", err)
+		return "", fmt.Errorf("receive the capture: %w", err)
 	}
 	return f.Name(), checkCapture(f.Name())
 }

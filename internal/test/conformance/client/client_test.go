@@ -101,10 +101,10 @@ func TestRunRefuses(t *testing.T) {
 	}{
 		{nil, "initialize", "", "the suite gives a URL"},
 		{[]string{"http://localhost"}, "", "", "the suite gives a URL"},
-		{[]string{"http://localhost"}, "no-such", "", `scenario "no-such" is not known`},
+		{[]string{"http://localhost"}, "no-such", "", `unknown scenario "no-such"`},
 		{[]string{"http://localhost"}, "http-custom-headers", "", "MCP_CONFORMANCE_CONTEXT is missing"},
 		{[]string{"http://localhost"}, "auth/pre-registration", "{", "MCP_CONFORMANCE_CONTEXT: "},
-		{[]string{"http://localhost"}, "auth/client-credentials-jwt", "{}", "private_key_pem is no PEM"},
+		{[]string{"http://localhost"}, "auth/client-credentials-jwt", "{}", "private_key_pem is not PEM"},
 	} {
 		env := map[string]string{"MCP_CONFORMANCE_SCENARIO": tt.scenario, "MCP_CONFORMANCE_CONTEXT": tt.text}
 		err := run(t.Context(), tt.args, func(name string) string { return env[name] })

@@ -133,7 +133,7 @@ func visit(ctx context.Context, address string) (string, error) {
 	}
 	back, err := resp.Location()
 	if err != nil {
-		return "", fmt.Errorf("the authorization server answers with status %d: %w", resp.StatusCode, err)
+		return "", fmt.Errorf("the authorization server responds with status %d: %w", resp.StatusCode, err)
 	}
 	return back.String(), nil
 }
@@ -183,7 +183,7 @@ func keyOptions(l *login) (*oauth.ClientOptions, error) {
 func parseKey(text string) (crypto.Signer, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return nil, errors.New("private_key_pem is no PEM")
+		return nil, errors.New("private_key_pem is not PEM")
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {

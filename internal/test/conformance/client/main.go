@@ -54,11 +54,11 @@ type part func(ctx context.Context, s *stage) error
 func run(ctx context.Context, args []string, getenv func(string) string) error {
 	scenario := getenv("MCP_CONFORMANCE_SCENARIO")
 	if len(args) == 0 || scenario == "" {
-		return errors.New("the suite gives a URL as the last argument and MCP_CONFORMANCE_SCENARIO")
+		return errors.New("the suite passes a URL as the last argument and MCP_CONFORMANCE_SCENARIO")
 	}
 	play := partOf(scenario)
 	if play == nil {
-		return fmt.Errorf("scenario %q is not known", scenario)
+		return fmt.Errorf("unknown scenario %q", scenario)
 	}
 	s := &stage{url: args[len(args)-1], via: slices.Clip(args[:len(args)-1])}
 	if text := getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {

@@ -72,7 +72,7 @@ func browse(ctx context.Context, args []string, _ func(string) string) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers with status %d", filepath.Base(resp.Request.URL.Path), resp.StatusCode)
+		return fmt.Errorf("%s responds with status %d", filepath.Base(resp.Request.URL.Path), resp.StatusCode)
 	}
 	return nil
 }

@@ -258,7 +258,7 @@ function copyBySelection(text) {
 async function copyCommand(q, as) {
   try {
     const c = await apiGet("/api/copy/" + q + "?as=" + as);
-    await copyText(c.text, [as === "curl" ? "as curl" : "as a command of mcpwire", ...c.notes || []].join("; "));
+    await copyText(c.text, [as === "curl" ? "as curl" : "as an mcpwire command", ...c.notes || []].join("; "));
   } catch (e) {
     toast(e.message, "bad");
   }
@@ -364,7 +364,7 @@ function toneOf(r) {
   }
   return "note";
 }
-var statusWords = { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no answer", http: "HTTP" };
+var statusWords = { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no response", http: "HTTP" };
 function statusText(r) {
   let s = statusWords[r.st] || "";
   if (r.st === "error" || r.st === "http") return r.cd ? s + " " + r.cd : s;
@@ -378,7 +378,7 @@ var kindWords = {
   request: "request",
   notification: "notification",
   response: "stray response",
-  invalid: "no message",
+  invalid: "not a message",
   progress: "progress",
   log: "log",
   stdout: "stray stdout",
@@ -899,7 +899,7 @@ function readExported() {
 async function getDetail(q, signal) {
   if (!exported) return apiGet("/api/row/" + q, signal);
   const d = exported.details?.[q];
-  if (!d) throw new Error("The details of this row were left out when this page was exported.");
+  if (!d) throw new Error("The details of this row were omitted when this page was exported.");
   return d;
 }
 async function getTools() {
@@ -1168,7 +1168,7 @@ function payloadView(d, payload, title) {
   draw();
   box2.append(place2);
   const left = (payload.left || 0) - inBlobs(payload);
-  if (left > 0) box2.append(h("p", { class: "note", text: fmtSize(left) + " more not shown" + (exported ? "." : ": download the payload to see all of it.") }));
+  if (left > 0) box2.append(h("p", { class: "note", text: fmtSize(left) + " more not shown" + (exported ? "." : ": download the payload to see everything.") }));
   return box2;
 }
 function inBlobs(payload) {
@@ -1178,7 +1178,7 @@ function rawOf(d, payload) {
   return (d.raw || []).find((r) => r.n === payload.n && r.lines?.length);
 }
 function body(d, payload, mode) {
-  if (payload.form === "empty" || payload.len === 0) return h("p", { class: "hint", text: "It is empty." });
+  if (payload.form === "empty" || payload.len === 0) return h("p", { class: "hint", text: "Empty." });
   const findings2 = d.findings || [];
   const opts = {
     tree: mode === "tree",
@@ -1304,7 +1304,7 @@ function hexRowsOf(bytes) {
 }
 function hexTable(rows) {
   const text = rows.map(([o, digits2, ascii]) => Number(o).toString(16).padStart(6, "0") + "  " + digits2.padEnd(48) + "  " + ascii).join("\n");
-  return h("pre", { class: "hex", tabindex: "0", "aria-label": "Bytes in hexadecimal digits", text });
+  return h("pre", { class: "hex", tabindex: "0", "aria-label": "Bytes in hexadecimal", text });
 }
 
 // page/tab-sse.js
@@ -1401,7 +1401,7 @@ function picture(t) {
 }
 function table(t) {
   const out = h("table", { class: "wide" }, h("caption", { class: "vh", text: "Segments" }));
-  out.append(h("thead", {}, h("tr", {}, ...["", "What", "From", "To", "Took"].map((s, i) => h("th", { scope: "col", class: i > 1 ? "right" : "" }, s || h("span", { class: "vh", text: "Color" }))))));
+  out.append(h("thead", {}, h("tr", {}, ...["", "What", "From", "To", "Duration"].map((s, i) => h("th", { scope: "col", class: i > 1 ? "right" : "" }, s || h("span", { class: "vh", text: "Color" }))))));
   const body2 = h("tbody", {});
   for (const s of t.segments) {
     const cls = Object.hasOwn(segmentClass, s.kind) ? segmentClass[s.kind] : "s-server";
@@ -1621,18 +1621,18 @@ function showCounts(d) {
   note("translated", d.translated?.length || 0, true);
 }
 var emptyTexts = {
-  request: "There is no request.",
-  response: "There is no response.",
-  raw: "There are no bytes to show.",
-  http: "This did not go over HTTP.",
+  request: "No request.",
+  response: "No response.",
+  raw: "No bytes to show.",
+  http: "This was not sent over HTTP.",
   sse: "There is no event stream.",
   findings: "There are no findings.",
-  translated: "No bridge has changed this."
+  translated: "No bridge has translated this."
 };
 function emptyText(tab) {
   if (tab === "response" && pane.row && isPending(pane.row)) return "No response yet.";
   if (tab === "response" && pane.row && pane.row.k !== "request") return "Nothing responds to this.";
-  return emptyTexts[tab] || "There is nothing to show.";
+  return emptyTexts[tab] || "Nothing to show.";
 }
 function drawPanel(again) {
   const d = pane.detail;
@@ -1753,7 +1753,7 @@ function showExport() {
 
 // page/keys.js
 var keyHelp = [
-  ["j / ↓, k / ↑", "next line, previous line"],
+  ["j / ↓, k / ↑", "next row, previous row"],
   ["Enter", "open the detail"],
   ["z", "the detail in full size"],
   ["Esc", "back: closes the detail, ends a pause, clears the filter"],
@@ -1761,23 +1761,23 @@ var keyHelp = [
   ["*", "the same for all rows"],
   ["/", "filter"],
   ["n / N", "next or previous line with an error or a finding"],
-  ["g / G", "first line, last line"],
-  ["f", "follow: stay at the newest line"],
+  ["g / G", "first row, last row"],
+  ["f", "follow: stay at the newest row"],
   ["p", "pause the list"],
   ["x", "exchanges or frames"],
-  ["t", "time: of day, since the beginning, since the line before"],
+  ["t", "time: of day, since the start, since the previous row"],
   ["1 … 9", "tabs of the detail"],
-  ["o", "the other side of what a bridge has forwarded, and back"],
-  ["b", "bytes as text or as hexadecimal digits"],
-  ["W", "wrap long lines, or not"],
+  ["o", "the other side of what a bridge forwarded, and back"],
+  ["b", "bytes as text or hexadecimal"],
+  ["W", "wrap or cut long lines"],
   ["y", "copy the message that is shown"],
-  ["Y", "copy as a command: mcpwire call; once more, or in the tab HTTP: curl"],
-  ["r", "send again, to a fresh copy of the server"],
-  ["E", "edit and send, to a fresh copy of the server"],
-  ["m, d", "mark lines, show the differences of two marked ones"],
+  ["Y", "copy as a command: mcpwire call; again, or in the HTTP tab: curl"],
+  ["r", "send again to a fresh copy of the server"],
+  ["E", "edit and send to a fresh copy of the server"],
+  ["m, d", "mark rows, show the differences of two marked rows"],
   ["c", "sessions: versions and capabilities"],
   ["s", "summary of tools"],
-  ["l", "only lines with findings"],
+  ["l", "only rows with findings"],
   ["e", "export and save"],
   ["w", "restart the server"],
   ["?", "this help"]
@@ -1855,7 +1855,7 @@ var filterHelp = [
   ["finding:error  finding:RULE", "findings, by severity or rule"],
   ["jq:(.params.arguments.q == 1)", "a jq program returns true"],
   ["-method:ping", "not"],
-  ["a | b   (a b)", "one of both; a group"]
+  ["a | b   (a b)", "either; a group"]
 ];
 function showHelp() {
   const keys = h("dl", { class: "keys" });
@@ -1867,7 +1867,7 @@ function showHelp() {
   const filters = h("dl", { class: "keys" });
   for (const [text, what] of filterHelp) filters.append(h("dt", {}, h("code", { text })), h("dd", { text: what }));
   const signs = h("dl", { class: "keys signs" });
-  for (const [sign, tone, what] of [["→", "ask", "request"], ["←", "answer", "response (frames)"], ["⇠", "asked", "request from the server"], ["•", "note", "notification, progress, log"], ["…", "wait", "pending, or a task"], ["?", "wait", "needs input"], ["!", "tool", "the tool says that it failed"], ["✖", "bad", "error, or no answer"], ["⊘", "quiet", "cancelled"], ["~", "quiet", "stderr"], ["▲", "warn", "stray output, no message"], ["▒", "warn", "gap in the capture"]]) {
+  for (const [sign, tone, what] of [["→", "ask", "request"], ["←", "answer", "response (frames)"], ["⇠", "asked", "request from the server"], ["•", "note", "notification, progress, log"], ["…", "wait", "pending, or a task"], ["?", "wait", "needs input"], ["!", "tool", "the tool failed"], ["✖", "bad", "error, or no response"], ["⊘", "quiet", "cancelled"], ["~", "quiet", "stderr"], ["▲", "warn", "stray output, not a message"], ["▒", "warn", "gap in the capture"]]) {
     signs.append(h("dt", {}, h("span", { class: "g tone-" + tone, text: sign })), h("dd", { text: what }));
   }
   openDialog("Help", [h("div", { class: "columns" }, h("section", {}, h("h3", { text: "Keys" }), keys), h("section", {}, h("h3", { text: "Filter" }), filters, h("h3", { text: "Signs" }), signs))], { wide: true });
@@ -1987,7 +1987,7 @@ function showResponse(x, sent) {
   const text = h("pre", { class: "code answer", tabindex: "0", "aria-label": "The response" });
   setText(text, sent.response || "", true);
   const close2 = h("button", { type: "button", class: "primary", text: sent.n ? "Show the row" : "Close", on: { click: () => x.dialog.close() } });
-  const head2 = sent.response ? "✓ Answered" + (sent.ms != null ? " in " + fmtMs(sent.ms) : "") + "." : "✖ There was no response.";
+  const head2 = sent.response ? "✓ Response received" + (sent.ms != null ? " in " + fmtMs(sent.ms) : "") + "." : "✖ There was no response.";
   const note = sent.note ? h("p", { class: "note warn" }, "▲ ", isolated(sent.note)) : "";
   x.dialog.body.replaceChildren(h("p", { text: head2 }), note, text, h("div", { class: "actions" }, close2));
   text.hidden = !sent.response;
@@ -2009,7 +2009,7 @@ function redrawSessions() {
   const cards = [...store.sessions].sort((a, b) => first(b) - first(a) || parseTime(b.last) - parseTime(a.last)).slice(0, 100);
   const list = h("div", { class: "cards" }, ...cards.map((c) => card(c, first(c))));
   const parts = [];
-  if (!cards.length) parts.push(h("p", { class: "hint", text: "There is no session yet." }));
+  if (!cards.length) parts.push(h("p", { class: "hint", text: "No session yet." }));
   else parts.push(list);
   if (store.sessions.length > cards.length) parts.push(h("p", { class: "hint", text: plural(store.sessions.length - cards.length, "older session") + " not shown" }));
   if (store.sources.length) parts.push(h("h3", { text: "Captures" }), sourceTable());
@@ -2093,7 +2093,7 @@ var barCount = 24;
 function histogram(hist, stat) {
   const bars = mergeBuckets(hist || []);
   const highest = Math.max(1, ...bars.map((b) => b.count));
-  const label = !bars.length ? "No latency is known" : "Latencies of " + plural(bars.reduce((n, b) => n + b.count, 0), "call") + ": half below " + fmtMs(stat.p50) + ", 95 % below " + fmtMs(stat.p95) + ", at most " + fmtMs(stat.max);
+  const label = !bars.length ? "No known latencies" : "Latencies of " + plural(bars.reduce((n, b) => n + b.count, 0), "call") + ": half below " + fmtMs(stat.p50) + ", 95 % below " + fmtMs(stat.p95) + ", at most " + fmtMs(stat.max);
   const pic = svg("svg", { class: "hist", viewBox: "0 0 120 28", role: "img", "aria-label": label });
   pic.append(svg("line", { class: "tick", x1: 0, x2: 120, y1: 27.5, y2: 27.5 }));
   const width = 120 / Math.max(bars.length, 12);
@@ -2592,7 +2592,7 @@ function drawStatus(shown) {
   if (pending) add("… " + fmtCount(pending) + " pending", "pending");
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
   if (exported) add("exported page");
-  else add(servers ? "● " + plural(servers, "server") + " live" : "○ no server live", servers ? "livetext" : "");
+  else add(servers ? "● " + plural(servers, "server") + " live" : "○ no live server", servers ? "livetext" : "");
   const broken = store.sources.filter((s) => s.err).length;
   if (broken) add("✖ " + plural(broken, "capture") + " with an error", "bad");
   if (store.paused) add("Paused" + (store.waiting ? ", " + plural(store.waiting, "change") + " waiting" : ""), "paused");
@@ -2667,8 +2667,8 @@ function skeleton() {
   return box2;
 }
 function nothingFound(clearFilter2) {
-  const what = view.filter ? h("p", {}, "Nothing matches ", isolated(view.filter, "code"), ".") : h("p", { text: "No line has a finding." });
-  return [h("h2", { text: bar.searching ? "Searching…" : "Nothing to show" }), what, h("button", { type: "button", text: view.filter ? "Clear the filter" : "Show all lines", on: { click: clearFilter2 } })];
+  const what = view.filter ? h("p", {}, "Nothing matches ", isolated(view.filter, "code"), ".") : h("p", { text: "No row has a finding." });
+  return [h("h2", { text: bar.searching ? "Searching…" : "Nothing to show" }), what, h("button", { type: "button", text: view.filter ? "Clear the filter" : "Show all rows", on: { click: clearFilter2 } })];
 }
 function nothingYet() {
   if (exported) return [h("h2", { text: "Nothing to show" }), h("p", { text: "This page was exported without rows." })];
@@ -2691,7 +2691,7 @@ function leftText(left) {
   if (left.rows) parts.push(plural(left.rows, "older row"));
   if (left.details) parts.push("the details of " + plural(left.details, "row"));
   if (left.note) parts.push(left.note);
-  return parts.length ? "Left out: " + parts.join("; ") + "." : "";
+  return parts.length ? "Omitted:  " + parts.join("; ") + "." : "";
 }
 
 // page/listing.js
@@ -2718,7 +2718,7 @@ var page = {
   filtered: false,
   // announce the number of rows when all have arrived
   lastCommand: "",
-  // what was copied last as a command of mcpwire
+  // what was copied last as an mcpwire command
   changed: /* @__PURE__ */ new Set(),
   // rows since the list was drawn
   scheduled: false,
@@ -2906,19 +2906,19 @@ function match(step) {
       return;
     }
   }
-  toast("No further error or finding.");
+  toast("No more errors or findings.");
 }
 function toggleFindings() {
   view.findings = !view.findings;
   writeHash();
   emit("buttons");
   redraw(/* @__PURE__ */ new Set());
-  announce(view.findings ? "Only lines with findings: " + page.list.length : "All lines");
+  announce(view.findings ? "Only rows with findings: " + page.list.length : "All rows");
 }
 
 // page/actions.js
 var timeModes = ["clock", "start", "delta"];
-var timeTexts = { clock: "Time of day", start: "Seconds since the first row", delta: "Seconds since the line before" };
+var timeTexts = { clock: "Time of day", start: "Seconds since the first row", delta: "Seconds since the previous row" };
 var actions = {
   next: () => move(indexOfRow() + 1),
   previous: () => move(indexOfRow() < 0 ? page.list.length - 1 : indexOfRow() - 1),
@@ -2955,7 +2955,7 @@ var actions = {
       for (const r of store.rows.values()) if (r.kids) unfolded.add(r.q);
     }
     redraw(/* @__PURE__ */ new Set());
-    announce(all ? "All lines are unfolded" : "All lines are folded");
+    announce(all ? "All rows are expanded" : "All rows are collapsed");
   },
   other: () => {
     const r = page.row?.o.map((q) => store.rows.get(q)).find((r2) => r2);
@@ -2995,7 +2995,7 @@ var actions = {
     const d = shownDetail();
     const payload = d && (view.tab === "response" ? d.last || d.response : d.request || d.response);
     if (payload) copyPayload(d, payload);
-    else toast(page.row ? "Open the row first." : "Choose a row first.");
+    else toast(page.row ? "Open a row first." : "Select a row first.");
   },
   copyCommand: () => {
     if (exported || !page.row) return;
@@ -3058,7 +3058,7 @@ function fold(open2) {
 function resend(edit) {
   if (exported) return;
   if (!page.row || page.row.k !== "request" || page.row.d === "s2c") {
-    toast("Choose a request of the client first.");
+    toast("Select a request of the client first.");
     return;
   }
   showResend(page.row, edit, (sent) => {
@@ -3463,7 +3463,7 @@ function initTheme() {
 function set(name) {
   if (!themeNames.includes(name)) name = "auto";
   document.documentElement.dataset.theme = name;
-  const label = "Theme: " + (name === "auto" ? "as the system" : name);
+  const label = "Theme: " + (name === "auto" ? "same as the system" : name);
   byId("b-theme").setAttribute("aria-label", label);
   byId("b-theme").title = label;
 }

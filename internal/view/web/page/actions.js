@@ -19,7 +19,7 @@ import { setPaused, store } from "./store.js";
 import { copyPayload } from "./tab-payload.js";
 
 const timeModes = ["clock", "start", "delta"];
-const timeTexts = { clock: "Time of day", start: "Seconds since the first row", delta: "Seconds since the line before" };
+const timeTexts = { clock: "Time of day", start: "Seconds since the first row", delta: "Seconds since the previous row" };
 
 // actions maps names to actions. One that returns false leaves the key to the browser.
 export const actions = {
@@ -56,7 +56,7 @@ export const actions = {
     unfolded.clear();
     if (all) for (const r of store.rows.values()) if (r.kids) unfolded.add(r.q);
     redraw(new Set());
-    announce(all ? "All lines are unfolded" : "All lines are folded");
+    announce(all ? "All rows are expanded" : "All rows are collapsed");
   },
   other: () => {
     const r = page.row?.o.map((q) => store.rows.get(q)).find((r) => r);
@@ -96,7 +96,7 @@ export const actions = {
     const d = shownDetail();
     const payload = d && (view.tab === "response" ? d.last || d.response : d.request || d.response);
     if (payload) copyPayload(d, payload);
-    else toast(page.row ? "Open the row first." : "Choose a row first.");
+    else toast(page.row ? "Open a row first." : "Select a row first.");
   },
   copyCommand: () => {
     if (exported || !page.row) return;
@@ -165,7 +165,7 @@ function fold(open) {
 function resend(edit) {
   if (exported) return;
   if (!page.row || page.row.k !== "request" || page.row.d === "s2c") {
-    toast("Choose a request of the client first.");
+    toast("Select a request of the client first.");
     return;
   }
   showResend(page.row, edit, (sent) => {

@@ -29,11 +29,11 @@ function copyBySelection(text) {
   return ok;
 }
 
-// copyCommand copies a row as a shell command. as is "call" or "curl".
+// copyCommand copies a row as a shell command. the parameter as must be "call" or "curl".
 export async function copyCommand(q, as) {
   try {
     const c = await apiGet("/api/copy/" + q + "?as=" + as);
-    await copyText(c.text, [as === "curl" ? "as curl" : "as a command of mcpwire", ...(c.notes || [])].join("; "));
+    await copyText(c.text, [as === "curl" ? "as curl" : "as an mcpwire command", ...(c.notes || [])].join("; "));
   } catch (e) {
     toast(e.message, "bad");
   }

@@ -146,19 +146,19 @@ function showCounts(d) {
 }
 
 const emptyTexts = {
-  request: "There is no request.",
-  response: "There is no response.",
-  raw: "There are no bytes to show.",
-  http: "This did not go over HTTP.",
+  request: "No request.",
+  response: "No response.",
+  raw: "No bytes to show.",
+  http: "This was not sent over HTTP.",
   sse: "There is no event stream.",
   findings: "There are no findings.",
-  translated: "No bridge has changed this.",
+  translated: "No bridge has translated this.",
 };
 
 function emptyText(tab) {
   if (tab === "response" && pane.row && isPending(pane.row)) return "No response yet.";
   if (tab === "response" && pane.row && pane.row.k !== "request") return "Nothing responds to this.";
-  return emptyTexts[tab] || "There is nothing to show.";
+  return emptyTexts[tab] || "Nothing to show.";
 }
 
 function drawPanel(again) {

@@ -13,7 +13,7 @@ const filterHelp = [
   ["finding:error  finding:RULE", "findings, by severity or rule"],
   ["jq:(.params.arguments.q == 1)", "a jq program returns true"],
   ["-method:ping", "not"],
-  ["a | b   (a b)", "one of both; a group"],
+  ["a | b   (a b)", "either; a group"],
 ];
 
 // showHelp opens the help.
@@ -27,7 +27,7 @@ export function showHelp() {
   const filters = h("dl", { class: "keys" });
   for (const [text, what] of filterHelp) filters.append(h("dt", {}, h("code", { text })), h("dd", { text: what }));
   const signs = h("dl", { class: "keys signs" });
-  for (const [sign, tone, what] of [["→", "ask", "request"], ["←", "answer", "response (frames)"], ["⇠", "asked", "request from the server"], ["•", "note", "notification, progress, log"], ["…", "wait", "pending, or a task"], ["?", "wait", "needs input"], ["!", "tool", "the tool says that it failed"], ["✖", "bad", "error, or no answer"], ["⊘", "quiet", "cancelled"], ["~", "quiet", "stderr"], ["▲", "warn", "stray output, no message"], ["▒", "warn", "gap in the capture"]]) {
+  for (const [sign, tone, what] of [["→", "ask", "request"], ["←", "answer", "response (frames)"], ["⇠", "asked", "request from the server"], ["•", "note", "notification, progress, log"], ["…", "wait", "pending, or a task"], ["?", "wait", "needs input"], ["!", "tool", "the tool failed"], ["✖", "bad", "error, or no response"], ["⊘", "quiet", "cancelled"], ["~", "quiet", "stderr"], ["▲", "warn", "stray output, not a message"], ["▒", "warn", "gap in the capture"]]) {
     signs.append(h("dt", {}, h("span", { class: "g tone-" + tone, text: sign })), h("dd", { text: what }));
   }
   openDialog("Help", [h("div", { class: "columns" }, h("section", {}, h("h3", { text: "Keys" }), keys), h("section", {}, h("h3", { text: "Filter" }), filters, h("h3", { text: "Signs" }), signs))], { wide: true });

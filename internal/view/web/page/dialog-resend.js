@@ -128,7 +128,7 @@ function showResponse(x, sent) {
   const text = h("pre", { class: "code answer", tabindex: "0", "aria-label": "The response" });
   setText(text, sent.response || "", true);
   const close = h("button", { type: "button", class: "primary", text: sent.n ? "Show the row" : "Close", on: { click: () => x.dialog.close() } });
-  const head = sent.response ? "✓ Answered" + (sent.ms != null ? " in " + fmtMs(sent.ms) : "") + "." : "✖ There was no response.";
+  const head = sent.response ? "✓ Response received" + (sent.ms != null ? " in " + fmtMs(sent.ms) : "") + "." : "✖ There was no response.";
   const note = sent.note ? h("p", { class: "note warn" }, "▲ ", isolated(sent.note)) : "";
   x.dialog.body.replaceChildren(h("p", { text: head }), note, text, h("div", { class: "actions" }, close));
   text.hidden = !sent.response;

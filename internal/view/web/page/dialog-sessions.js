@@ -27,7 +27,7 @@ function redrawSessions() {
   const cards = [...store.sessions].sort((a, b) => first(b) - first(a) || parseTime(b.last) - parseTime(a.last)).slice(0, 100);
   const list = h("div", { class: "cards" }, ...cards.map((c) => card(c, first(c))));
   const parts = [];
-  if (!cards.length) parts.push(h("p", { class: "hint", text: "There is no session yet." }));
+  if (!cards.length) parts.push(h("p", { class: "hint", text: "No session yet." }));
   else parts.push(list);
   if (store.sessions.length > cards.length) parts.push(h("p", { class: "hint", text: plural(store.sessions.length - cards.length, "older session") + " not shown" }));
   if (store.sources.length) parts.push(h("h3", { text: "Captures" }), sourceTable());

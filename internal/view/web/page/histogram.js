@@ -8,7 +8,7 @@ const barCount = 24;
 export function histogram(hist, stat) {
   const bars = mergeBuckets(hist || []);
   const highest = Math.max(1, ...bars.map((b) => b.count));
-  const label = !bars.length ? "No latency is known" : "Latencies of " + plural(bars.reduce((n, b) => n + b.count, 0), "call") + ": half below " + fmtMs(stat.p50) + ", 95 % below " + fmtMs(stat.p95) + ", at most " + fmtMs(stat.max);
+  const label = !bars.length ? "No known latencies" : "Latencies of " + plural(bars.reduce((n, b) => n + b.count, 0), "call") + ": half below " + fmtMs(stat.p50) + ", 95 % below " + fmtMs(stat.p95) + ", at most " + fmtMs(stat.max);
   const pic = svg("svg", { class: "hist", viewBox: "0 0 120 28", role: "img", "aria-label": label });
   pic.append(svg("line", { class: "tick", x1: 0, x2: 120, y1: 27.5, y2: 27.5 }));
   const width = 120 / Math.max(bars.length, 12);

@@ -26,7 +26,7 @@ export const page = {
   wantedN: null, // {c, n} of a row to select when it arrives
   known: new Map(), // by q: 1 for an error and 2 for findings that were announced
   filtered: false, // announce the number of rows when all have arrived
-  lastCommand: "", // what was copied last as a command of mcpwire
+  lastCommand: "", // what was copied last as an mcpwire command
   changed: new Set(), // rows since the list was drawn
   scheduled: false,
   drawn: 0, // when, on the clock of performance
@@ -250,7 +250,7 @@ export function match(step) {
       return;
     }
   }
-  toast("No further error or finding.");
+  toast("No more errors or findings.");
 }
 
 // toggleFindings switches between lines with findings and all lines.
@@ -259,5 +259,5 @@ export function toggleFindings() {
   writeHash();
   emit("buttons");
   redraw(new Set());
-  announce(view.findings ? "Only lines with findings: " + page.list.length : "All lines");
+  announce(view.findings ? "Only rows with findings: " + page.list.length : "All rows");
 }

@@ -115,7 +115,7 @@ export function toneOf(r) {
   return "note";
 }
 
-const statusWords = { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no answer", http: "HTTP" };
+const statusWords = { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no response", http: "HTTP" };
 
 // statusText returns the status of a row in words.
 export function statusText(r) {
@@ -129,7 +129,7 @@ export function statusText(r) {
 }
 
 const kindWords = {
-  request: "request", notification: "notification", response: "stray response", invalid: "no message", progress: "progress", log: "log", stdout: "stray stdout", stderr: "stderr",
+  request: "request", notification: "notification", response: "stray response", invalid: "not a message", progress: "progress", log: "log", stdout: "stray stdout", stderr: "stderr",
   start: "start", exit: "exit", eof: "end of input", http: "HTTP", sse: "SSE event", body: "HTTP body", gap: "gap", note: "note", translate: "translated",
 };
 

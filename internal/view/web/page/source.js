@@ -19,7 +19,7 @@ function readExported() {
 export async function getDetail(q, signal) {
   if (!exported) return apiGet("/api/row/" + q, signal);
   const d = exported.details?.[q];
-  if (!d) throw new Error("The details of this row were left out when this page was exported.");
+  if (!d) throw new Error("The details of this row were omitted when this page was exported.");
   return d;
 }
 

@@ -31,7 +31,7 @@ export function drawStatus(shown) {
   if (pending) add("… " + fmtCount(pending) + " pending", "pending");
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
   if (exported) add("exported page");
-  else add(servers ? "● " + plural(servers, "server") + " live" : "○ no server live", servers ? "livetext" : "");
+  else add(servers ? "● " + plural(servers, "server") + " live" : "○ no live server", servers ? "livetext" : "");
   const broken = store.sources.filter((s) => s.err).length;
   if (broken) add("✖ " + plural(broken, "capture") + " with an error", "bad");
   if (store.paused) add("Paused" + (store.waiting ? ", " + plural(store.waiting, "change") + " waiting" : ""), "paused");
@@ -118,8 +118,8 @@ function skeleton() {
 }
 
 function nothingFound(clearFilter) {
-  const what = view.filter ? h("p", {}, "Nothing matches ", isolated(view.filter, "code"), ".") : h("p", { text: "No line has a finding." });
-  return [h("h2", { text: bar.searching ? "Searching…" : "Nothing to show" }), what, h("button", { type: "button", text: view.filter ? "Clear the filter" : "Show all lines", on: { click: clearFilter } })];
+  const what = view.filter ? h("p", {}, "Nothing matches ", isolated(view.filter, "code"), ".") : h("p", { text: "No row has a finding." });
+  return [h("h2", { text: bar.searching ? "Searching…" : "Nothing to show" }), what, h("button", { type: "button", text: view.filter ? "Clear the filter" : "Show all rows", on: { click: clearFilter } })];
 }
 
 function nothingYet() {
@@ -142,5 +142,5 @@ export function leftText(left) {
   if (left.rows) parts.push(plural(left.rows, "older row"));
   if (left.details) parts.push("the details of " + plural(left.details, "row"));
   if (left.note) parts.push(left.note);
-  return parts.length ? "Left out: " + parts.join("; ") + "." : "";
+  return parts.length ? "Omitted:  " + parts.join("; ") + "." : "";
 }

@@ -43,7 +43,7 @@ export function payloadView(d, payload, title) {
   draw();
   box.append(place);
   const left = (payload.left || 0) - inBlobs(payload);
-  if (left > 0) box.append(h("p", { class: "note", text: fmtSize(left) + " more not shown" + (exported ? "." : ": download the payload to see all of it.") }));
+  if (left > 0) box.append(h("p", { class: "note", text: fmtSize(left) + " more not shown" + (exported ? "." : ": download the payload to see everything.") }));
   return box;
 }
 
@@ -57,7 +57,7 @@ function rawOf(d, payload) {
 }
 
 function body(d, payload, mode) {
-  if (payload.form === "empty" || payload.len === 0) return h("p", { class: "hint", text: "It is empty." });
+  if (payload.form === "empty" || payload.len === 0) return h("p", { class: "hint", text: "Empty." });
   const findings = d.findings || [];
   const opts = {
     tree: mode === "tree",

@@ -81,5 +81,5 @@ function hexRowsOf(bytes) {
 // hexTable returns a dump as one text, because thousands of cells would be slow.
 function hexTable(rows) {
   const text = rows.map(([o, digits, ascii]) => Number(o).toString(16).padStart(6, "0") + "  " + digits.padEnd(48) + "  " + ascii).join("\n");
-  return h("pre", { class: "hex", tabindex: "0", "aria-label": "Bytes in hexadecimal digits", text });
+  return h("pre", { class: "hex", tabindex: "0", "aria-label": "Bytes in hexadecimal", text });
 }

@@ -42,7 +42,7 @@ function picture(t) {
 
 function table(t) {
   const out = h("table", { class: "wide" }, h("caption", { class: "vh", text: "Segments" }));
-  out.append(h("thead", {}, h("tr", {}, ...["", "What", "From", "To", "Took"].map((s, i) => h("th", { scope: "col", class: i > 1 ? "right" : "" }, s || h("span", { class: "vh", text: "Color" }))))));
+  out.append(h("thead", {}, h("tr", {}, ...["", "What", "From", "To", "Duration"].map((s, i) => h("th", { scope: "col", class: i > 1 ? "right" : "" }, s || h("span", { class: "vh", text: "Color" }))))));
   const body = h("tbody", {});
   for (const s of t.segments) {
     const cls = Object.hasOwn(segmentClass, s.kind) ? segmentClass[s.kind] : "s-server";

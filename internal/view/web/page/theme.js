@@ -17,7 +17,7 @@ export function initTheme() {
 function set(name) {
   if (!themeNames.includes(name)) name = "auto";
   document.documentElement.dataset.theme = name;
-  const label = "Theme: " + (name === "auto" ? "as the system" : name);
+  const label = "Theme: " + (name === "auto" ? "same as the system" : name);
   byId("b-theme").setAttribute("aria-label", label);
   byId("b-theme").title = label;
 }
