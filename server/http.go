@@ -8,11 +8,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// A backend is a Server for transports that deliver each message separately, such as HTTP.
-type backend struct{ srv *Server }
+// A transportBackend is the server as package backend has it, for transports that deliver each
+// message separately.
+type transportBackend struct{ srv *Server }
 
-// OpenSession implements [rpc.Backend].
-func (b backend) OpenSession(ctx context.Context, out jsonrpc.Sender) (c *rpc.Conn, end func()) {
+// OpenSession implements [backend.Backend].
+func (b transportBackend) OpenSession(ctx context.Context, out jsonrpc.Sender) (c *rpc.Conn, end func()) {
 	s := b.srv
 	s.start()
 	sess := s.newSession(ctx, s.eras.legacy)
@@ -28,8 +29,8 @@ func (s *session) close() {
 	s.release()
 }
 
-// OpenStateless implements [rpc.Backend].
-func (b backend) OpenStateless() *rpc.Conn {
+// OpenStateless implements [backend.Backend].
+func (b transportBackend) OpenStateless() *rpc.Conn {
 	s := b.srv
 	if s.eras.modern == nil {
 		return nil
@@ -42,8 +43,22 @@ func (b backend) OpenStateless() *rpc.Conn {
 	return sess.conn
 }
 
-// Revisions returns the revisions that the server speaks, in ascending order.
-func (s *Server) Revisions() []mcp.Revision { return append([]mcp.Revision(nil), s.opts.Revisions...) }
+// Revisions implements [backend.Backend].
+func (b transportBackend) Revisions() []mcp.Revision {
+	return append([]mcp.Revision(nil), b.srv.opts.Revisions...)
+}
+
+// WithIdentity implements [backend.Backend].
+func (b transportBackend) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
+	p := anonymous
+	switch {
+	case id != "":
+		p = &Principal{ID: id, Scopes: scopes, Claims: claims}
+	case b.srv.limits == nil && !b.srv.opts.SingleUseState:
+		return ctx // the identity is never used
+	}
+	return context.WithValue(ctx, identityKey{}, &identity{p, address})
+}
 
 // discardSender is the Sender of a stateless connection for messages that belong to no request.
 // There are no such messages.

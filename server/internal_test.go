@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/backend"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
@@ -216,7 +217,7 @@ func TestCallerID(t *testing.T) {
 		return id
 	}
 	one, two := new(session), new(session)
-	address := srv.WithIdentity(t.Context(), "", "192.0.2.1", nil, nil).Value(identityKey{}).(*identity)
+	address := backend.Of(srv).WithIdentity(t.Context(), "", "192.0.2.1", nil, nil).Value(identityKey{}).(*identity)
 	if on(&identity{principal: &Principal{ID: "p"}}, one) != on(&identity{principal: &Principal{ID: "p"}}, two) {
 		t.Error("one principal is two callers")
 	}
@@ -274,7 +275,7 @@ func TestArgumentsKept(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	c := backend{srv}.OpenStateless()
+	c := backend.Of(srv).OpenStateless()
 	defer c.Close()
 	for _, text := range []string{"first", "other"} {
 		d := rpc.Delivery{Untracked: true}

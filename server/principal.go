@@ -34,21 +34,6 @@ func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, identityKey{}, &identity{principal: p})
 }
 
-// WithIdentity returns a context for a request that comes from the [Principal] with these fields.
-// It is for transports that know the identity of each request and do not import this package. If id
-// is empty, the principal is anonymous and the limits identify callers by their network address; a
-// server without such limits then returns ctx itself, and transports may rely on that.
-func (s *Server) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
-	p := anonymous
-	switch {
-	case id != "":
-		p = &Principal{ID: id, Scopes: scopes, Claims: claims}
-	case s.limits == nil && !s.opts.SingleUseState:
-		return ctx // the identity is never used
-	}
-	return context.WithValue(ctx, identityKey{}, &identity{p, address})
-}
-
 var (
 	anonymous         = &Principal{}
 	anonymousIdentity = &identity{principal: anonymous}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/backend"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
@@ -156,6 +157,8 @@ const defaultPageSize = 1000
 // A Server is a set of tools, resources and prompts. It serves any number of connections at once.
 // Create one with [New].
 type Server struct {
+	// link lets transports reach the server's transportBackend.
+	link
 	name    string
 	opts    Options
 	results *era.Identity
@@ -194,6 +197,8 @@ type Server struct {
 	serving    bool
 }
 
+type link = backend.Link
+
 // MustNew is [New] for options that are known to be valid. It panics instead of returning an error.
 func MustNew(name, version string, opts *Options) *Server {
 	s, err := New(name, version, opts)
@@ -208,6 +213,7 @@ func MustNew(name, version string, opts *Options) *Server {
 // contain an invalid identifier (see [mcp.CheckExtensionID]) or a value that isn't a JSON object.
 func New(name, version string, opts *Options) (*Server, error) {
 	s := &Server{name: name, sessions: make(map[*session]struct{})}
+	s.link = backend.NewLink(transportBackend{s})
 	rand.Read(s.instance[:]) // never fails
 	s.tools.kind, s.resources.kind, s.templates.kind, s.prompts.kind = KindTool, KindResource, KindResourceTemplate, KindPrompt
 	s.resources.normalize = uritemplate.Normalize
@@ -271,10 +277,6 @@ func New(name, version string, opts *Options) (*Server, error) {
 // and otherwise the read or write error. If requests were cut off, the error is a
 // *[jsonrpc.DrainError]. Serve may be called by multiple goroutines, each with its own framer.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
-	if r, ok := f.(*rpc.BackendRequest); ok {
-		r.Backend = backend{s}
-		return nil
-	}
 	s.start()
 	sess := s.newSession(ctx, s.eras.both)
 	sess.handshakeCost.Seed(0)

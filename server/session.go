@@ -18,7 +18,7 @@ import (
 
 // The flow of an inbound request is:
 //
-//	Server.Serve, backend.Open…        create a session and its rpc.Conn
+//	Serve or transportBackend          create a session and its rpc.Conn
 //	  rpc.Conn                         parses the message; the session is its Handler
 //	    session.Prepare                notes the state of the handshake, in order of arrival
 //	      session.route                finds the item (tool, …) and its cost: inline or goroutine

@@ -427,26 +427,26 @@ func (w *wrapper) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	return w.Server.Serve(ctx, f)
 }
 
-// A strayServer serves framers itself.
-type strayServer struct{ *server.Server }
-
-func (strayServer) Serve(_ context.Context, f jsonrpc.Framer) error {
-	_, err := f.ReadFrame()
-	return err
-}
-
-// A Handler serves types that wrap a server, and no others.
+// A Handler serves types that embed a server, and calls their Serve for plain lines.
 func TestServerTypes(t *testing.T) {
-	srv := server.MustNew("test", "1", nil)
-	w := &wrapper{Server: srv}
-	h, err := streamable.NewHandler(w, nil)
-	if err != nil || w.served != 1 {
-		t.Fatalf("a wrapper: %v, Serve was called %d times", err, w.served)
+	w := &wrapper{Server: server.MustNew("test", "1", nil)}
+	h, err := streamable.NewHandler(w, &streamable.Options{NDJSON: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, contentType := range []string{"application/json", "application/x-ndjson"} {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{`+modernMeta+`}}`))
+		r.Header.Set("Content-Type", contentType)
+		r.Header.Set("Accept", "application/json, text/event-stream, application/x-ndjson")
+		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+		r.Header.Set("Mcp-Method", "server/discover")
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, r)
+		if !strings.Contains(answer.Body.String(), `"supportedVersions"`) || w.served != i {
+			t.Errorf("%s: Serve was called %d times, want %d; got %d %s", contentType, w.served, i, answer.Code, answer.Body)
+		}
 	}
 	if err := h.Shutdown(t.Context()); err != nil {
 		t.Error(err)
-	}
-	if _, err := streamable.NewHandler(strayServer{srv}, nil); err == nil || !strings.Contains(err.Error(), "streamable_test.strayServer does not pass Serve on") {
-		t.Errorf("a server of another kind: %v", err)
 	}
 }

@@ -14,27 +14,17 @@ import (
 	"time"
 
 	"mcpwire/auth"
-	"mcpwire/internal/rpc"
+	"mcpwire/internal/backend"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
-// A Server handles the messages that a [Handler] receives. *server.Server implements it and
-// documents the methods. Another implementation must be a wrapper whose Serve calls that of a
-// *server.Server with the same framer.
+// A Server handles the messages that a [Handler] receives. It is a *server.Server, or a type that
+// embeds one. The Handler calls Serve for plain lines only, see [Options.NDJSON]; it gets all other
+// messages to the embedded server.
 type Server interface {
-	Revisions() []mcp.Revision
-	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
+	backend.Server
 	Serve(ctx context.Context, f jsonrpc.Framer) error
-}
-
-// backendOf asks a server for the connections behind it.
-func backendOf(srv Server) (rpc.Backend, error) {
-	var r rpc.BackendRequest
-	if err := srv.Serve(context.Background(), &r); r.Backend == nil {
-		return nil, errors.Join(fmt.Errorf("streamable: a %T does not pass Serve on to a *server.Server; use NewRelay for a server of another kind", srv), err)
-	}
-	return r.Backend, nil
 }
 
 // Options are the options of [NewHandler]. The zero value, like nil, is safe on a developer's
@@ -151,10 +141,20 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
+// A serverBackend is the Backend of a server with the Serve of the type around it.
+type serverBackend struct {
+	backend.Backend
+	srv Server
+}
+
+func (sb serverBackend) Serve(ctx context.Context, f jsonrpc.Framer) error {
+	return sb.srv.Serve(ctx, f)
+}
+
 // A Handler serves all revisions of the protocol at one URL. Make one with [NewHandler]. It is safe
 // for concurrent use.
 type Handler struct {
-	srv      backend
+	srv      handlerBackend
 	openPeer openFunc
 	opts     Options
 	access   *accessPolicy
@@ -203,14 +203,10 @@ func MustHandler(srv Server, opts *Options) *Handler {
 }
 
 // NewHandler returns a handler that passes the messages of HTTP clients to srv. opts may be nil;
-// NewHandler copies it. The error says which entry of Options.Hosts or Options.Origins is invalid,
-// or that srv is neither a *server.Server nor wraps one.
+// NewHandler copies it. The error says which entry of Options.Hosts or Options.Origins is invalid.
 // Shut the handler down in the end, see [Handler.Shutdown].
 func NewHandler(srv Server, opts *Options) (*Handler, error) {
-	b, err := backendOf(srv)
-	if err != nil {
-		return nil, err
-	}
+	b := serverBackend{backend.Of(srv), srv}
 	var modern peer
 	if c := b.OpenStateless(); c != nil {
 		modern = serverConn{c}
@@ -225,11 +221,11 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 		}
 		return serverConn{c}, end
 	}
-	h, err = newHandler(srv, modern, open, opts)
+	h, err := newHandler(b, modern, open, opts)
 	return h, err
 }
 
-func newHandler(srv backend, modern peer, open openFunc, opts *Options) (*Handler, error) {
+func newHandler(srv handlerBackend, modern peer, open openFunc, opts *Options) (*Handler, error) {
 	h := &Handler{srv: srv, modern: modern, openPeer: open, instance: rand.Text()[:8], clock: clock{time.Now()}}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.forced, h.force = context.WithCancel(context.Background())

@@ -239,7 +239,7 @@ func (rejectingPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
 func (rejectingPeer) Response(context.Context, []byte, *jsonrpc.Message)     {}
 func (rejectingPeer) Close()                                                 {}
 
-// relayBackend adapts a Relay to backend.
+// relayBackend adapts a Relay to handlerBackend.
 type relayBackend struct{ Relay }
 
 func (relayBackend) WithIdentity(ctx context.Context, id, address string, _ []string, _ any) context.Context {
@@ -256,8 +256,8 @@ func CallerOf(ctx context.Context) string {
 	return caller
 }
 
-// A backend is the part of a Server that a Handler uses in addition to its peers.
-type backend interface {
+// A handlerBackend is the part of a [backend.Backend] that a Handler uses in addition to its peers.
+type handlerBackend interface {
 	Revisions() []mcp.Revision
 	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
 	Serve(ctx context.Context, f jsonrpc.Framer) error

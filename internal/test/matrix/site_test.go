@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/backend"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/jsonrpc"
 	"mcpwire/server"
@@ -72,10 +73,16 @@ type node struct {
 
 // principals makes those of package auth the principals that the servers know: their ids have an
 // issuer and a client besides, which are empty here.
-type principals struct{ *server.Server }
+type principals struct{ backend.Backend }
 
 func (p principals) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
-	return p.Server.WithIdentity(ctx, strings.TrimSpace(id), address, scopes, claims)
+	return p.Backend.WithIdentity(ctx, strings.TrimSpace(id), address, scopes, claims)
+}
+
+// A linkedServer is a server with another Backend.
+type linkedServer struct {
+	*server.Server
+	backend.Link
 }
 
 // newSite serves a server until the test ends.
@@ -145,7 +152,7 @@ func (s *site) newNode() *node {
 	if s.web.stream {
 		o.StreamAlways, o.KeepAlive = true, 10*time.Millisecond
 	}
-	n.handler = streamable.MustHandler(principals{n.srv}, o)
+	n.handler = streamable.MustHandler(&linkedServer{n.srv, backend.NewLink(principals{backend.Of(n.srv)})}, o)
 	n.http = n.handler
 	if s.web.old {
 		sse, mux := n.handler.SSE(messagesPath), http.NewServeMux()

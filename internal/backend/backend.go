@@ -1,0 +1,55 @@
+// Package backend is the seam between package server and the transports that deliver each message
+// separately, as HTTP does. Package server does not import such a transport, and the transport does
+// not import package server, but gets the Backend of a server with [Of].
+package backend
+
+import (
+	"context"
+
+	"mcpwire/internal/rpc"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A Backend is a server in the form that such transports need. Its methods may be called by
+// multiple goroutines at once.
+type Backend interface {
+	// Revisions returns the revisions that the server speaks, in ascending order.
+	Revisions() []mcp.Revision
+
+	// WithIdentity returns a context for a request that comes from the principal with these fields.
+	// If id is empty, the principal is anonymous and the limits identify callers by their network
+	// address; a server without such limits then returns ctx itself, and transports may rely on
+	// that.
+	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
+
+	// OpenSession returns a connection for one session of a legacy client, which starts with
+	// initialize; see [rpc.NewDetached]. out takes messages that belong to no request. ctx
+	// supplies the identity. The caller must call end once, which closes the connection and removes
+	// the session.
+	OpenSession(ctx context.Context, out jsonrpc.Sender) (c *rpc.Conn, end func())
+
+	// OpenStateless returns a connection for the requests of all modern clients. Each
+	// [rpc.Delivery] must be Untracked and have its own Sender, and a context from
+	// WithIdentity. Closing the connection ends its subscriptions, but the transport must finish
+	// those delivered with AllowDeferred. OpenStateless returns nil if the server speaks no modern
+	// revision.
+	OpenStateless() *rpc.Conn
+}
+
+// A Server has a Backend. Types that embed a [Link] implement it, such as *server.Server, and no
+// others: the method has a name that only this package can call and declare.
+type Server interface {
+	backend() Backend
+}
+
+// Of returns the Backend of a server.
+func Of(s Server) Backend { return s.backend() }
+
+// A Link makes the type that embeds it a [Server].
+type Link struct{ to Backend }
+
+// NewLink returns a Link to b.
+func NewLink(b Backend) Link { return Link{b} }
+
+func (l *Link) backend() Backend { return l.to }
