@@ -15,6 +15,7 @@ import (
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 )
 
 // The flow of a call is:
@@ -69,11 +70,9 @@ func (c *Client) Notify(ctx context.Context, method string, params any) error {
 		return fmt.Errorf("notify %s: params: %w", method, err)
 	}
 	if c.chain != nil {
-		_, err := c.runChain(ctx, &Message{
-			Direction: jsonrpc.Outgoing, Notification: true, Method: method, Params: text,
-			deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-				return nil, c.notifyDirect(ctx, method, m.Params)
-			},
+		m := middleware.Message{Direction: jsonrpc.Outgoing, Notification: true, Method: method, Params: text}
+		_, err := c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+			return nil, c.notifyDirect(ctx, method, m.Params)
 		})
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 )
 
 // A Client talks to one server and replaces the connection when it is lost. Create one with [Dial].
@@ -24,7 +25,7 @@ type Client struct {
 	transport Transport
 	offer     era.ClientProfile
 	// chain runs all middleware. It is nil without middleware.
-	chain HandlerFunc
+	chain *middleware.Chain
 	log   *slog.Logger
 	// ids numbers the requests of all connections.
 	ids atomic.Int64
@@ -72,7 +73,9 @@ func Dial(ctx context.Context, transport Transport, opts *Options) (*Client, err
 	}
 	c.log = c.opts.Logger
 	c.offer = c.opts.offer()
-	c.chain = newChain(c.opts.Middleware)
+	if len(c.opts.Middleware) > 0 {
+		c.chain = middleware.NewChain(c.opts.Middleware...)
+	}
 	if v := c.opts.Profile; v != nil {
 		profile := *v
 		c.profile.Store(&profile)
@@ -134,8 +137,8 @@ func (c *Client) Profile() Profile { return *c.negotiated.Load().profile }
 
 type clientKey struct{}
 
-// FromContext returns the Client that runs a handler of [Options], or nil. A handler can tell the
-// user which server asks.
+// FromContext returns the Client that runs a handler of [Options] or its middleware, or nil. A
+// handler can tell the user which server asks.
 func FromContext(ctx context.Context) *Client {
 	c, _ := ctx.Value(clientKey{}).(*Client)
 	return c

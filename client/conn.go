@@ -15,6 +15,7 @@ import (
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 )
 
 // A Transport opens connections to one server. A *stdio.Cmd starts a new process for each.
@@ -167,11 +168,9 @@ func (cn *connection) sendInitialized(ctx context.Context) error {
 	if cn.c.chain == nil {
 		return cn.rpc.Notify(ctx, mcp.NotificationInitialized, nil)
 	}
-	_, err := cn.c.runChain(ctx, &Message{
-		Direction: jsonrpc.Outgoing, Notification: true, Method: mcp.NotificationInitialized,
-		deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-			return nil, cn.rpc.Notify(ctx, m.Method, m.Params)
-		},
+	m := middleware.Message{Direction: jsonrpc.Outgoing, Notification: true, Method: mcp.NotificationInitialized}
+	_, err := cn.c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+		return nil, cn.rpc.Notify(ctx, mcp.NotificationInitialized, m.Params)
 	})
 	return err
 }
@@ -182,11 +181,9 @@ func (cn *connection) openingCall(ctx context.Context, method string, params []b
 	if cn.c.chain == nil {
 		return cn.openingCallDirect(ctx, method, params, timeout)
 	}
-	return cn.c.runChain(ctx, &Message{
-		Direction: jsonrpc.Outgoing, Method: method, Params: params,
-		deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-			return cn.openingCallDirect(ctx, method, m.Params, timeout)
-		},
+	m := middleware.Message{Direction: jsonrpc.Outgoing, Method: method, Params: params}
+	return cn.c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+		return cn.openingCallDirect(ctx, method, m.Params, timeout)
 	})
 }
 

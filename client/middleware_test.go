@@ -18,6 +18,7 @@ import (
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -27,8 +28,8 @@ type witness struct {
 	lines []string
 }
 
-func (w *witness) middleware(next HandlerFunc) HandlerFunc {
-	return func(ctx context.Context, m *Message) (json.RawMessage, error) {
+func (w *witness) middleware(next middleware.Handler) middleware.Handler {
+	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		line := "< "
 		if m.Direction == jsonrpc.Outgoing {
 			line = "> "
@@ -41,7 +42,7 @@ func (w *witness) middleware(next HandlerFunc) HandlerFunc {
 			line += " #" + m.ID.String()
 		}
 		line += fmt.Sprintf(" %s %s", m.Revision, m.Params)
-		if m.Client == nil {
+		if FromContext(ctx) == nil {
 			line += " without a client"
 		}
 		w.mu.Lock()
@@ -105,7 +106,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := new(witness)
 				srv := curious(t)
-				c := wire(t, srv, tt.revision, Options{Middleware: []Middleware{w.middleware}, Roots: twoRoots})
+				c := wire(t, srv, tt.revision, Options{Middleware: []middleware.Func{w.middleware}, Roots: twoRoots})
 				if !tt.revision.Modern() {
 					must(c.Ping(t.Context()))
 				}
@@ -131,9 +132,9 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 }
 
 func TestMiddlewareChanges(t *testing.T) {
-	replace := func(result string, err error) Middleware {
-		return func(next HandlerFunc) HandlerFunc {
-			return func(ctx context.Context, m *Message) (json.RawMessage, error) {
+	replace := func(result string, err error) middleware.Func {
+		return func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				if m.Method != "com.example/echo" {
 					return next(ctx, m)
 				}
@@ -141,9 +142,9 @@ func TestMiddlewareChanges(t *testing.T) {
 			}
 		}
 	}
-	params := func(params string) Middleware {
-		return func(next HandlerFunc) HandlerFunc {
-			return func(ctx context.Context, m *Message) (json.RawMessage, error) {
+	params := func(params string) middleware.Func {
+		return func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				if m.Method == "com.example/echo" {
 					m.Params = json.RawMessage(params)
 				}
@@ -153,10 +154,10 @@ func TestMiddlewareChanges(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name       string
-		middleware Middleware
+		middleware middleware.Func
 		want       string // the params that the server saw, but for what the client itself puts into _meta, or the error
 	}{
-		{"nothing", func(next HandlerFunc) HandlerFunc { return next }, `{"_meta":{"b":2},"a":1}`},
+		{"nothing", func(next middleware.Handler) middleware.Handler { return next }, `{"_meta":{"b":2},"a":1}`},
 		{"params", params(`{"a":2}`), `{"a":2}`},
 		{"metadata", params(`{"a":2,"_meta":{"com.example/c":3}}`), `{"_meta":{"com.example/c":3},"a":2}`},
 		{"no params", params(`{}`), `{}`},
@@ -166,16 +167,16 @@ func TestMiddlewareChanges(t *testing.T) {
 		{"a bad result", replace(`{"own"`, nil), "result of a middleware"},
 		{"an array for a result", replace(`[]`, nil), "result of a middleware"},
 		{"an error", replace("", errors.New("no way")), "no way"},
-		{"a Message of its own", func(next HandlerFunc) HandlerFunc {
-			return func(ctx context.Context, m *Message) (json.RawMessage, error) {
+		{"a Message of its own", func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				if m.Method != "com.example/echo" {
 					return next(ctx, m)
 				}
-				return next(ctx, &Message{Method: m.Method})
+				return next(ctx, &middleware.Message{Method: m.Method})
 			}
 		}, "passed a new Message"},
-		{"a copy, twice", func(next HandlerFunc) HandlerFunc {
-			return func(ctx context.Context, m *Message) (json.RawMessage, error) {
+		{"a copy, twice", func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				if m.Method != "com.example/echo" {
 					return next(ctx, m)
 				}
@@ -194,7 +195,7 @@ func TestMiddlewareChanges(t *testing.T) {
 				must(srv.AddRawMethod("com.example/echo", func(_ *server.Call, params json.RawMessage) (json.RawMessage, error) {
 					return bytes.Clone(params), nil
 				}))
-				c := wire(t, srv, revision, Options{Middleware: []Middleware{tt.middleware}})
+				c := wire(t, srv, revision, Options{Middleware: []middleware.Func{tt.middleware}})
 				var result json.RawMessage
 				err := c.Call(t.Context(), "com.example/echo", json.RawMessage(`{"a":1}`), &result, WithMeta("b", 2))
 				if err != nil {
@@ -242,9 +243,10 @@ func TestMiddlewareIncoming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var heard []string
 		answer := ""
+		var inContext *Client
 		opts := Options{Roots: twoRoots, OnNotification: func(method string, params json.RawMessage) { heard = append(heard, method+" "+string(params)) }}
-		opts.Middleware = []Middleware{func(next HandlerFunc) HandlerFunc {
-			return func(ctx context.Context, m *Message) (json.RawMessage, error) {
+		opts.Middleware = []middleware.Func{func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				switch {
 				case m.Method == "roots/list" && answer == "refuse":
 					return nil, jsonrpc.Errorf(403, "not allowed")
@@ -253,13 +255,18 @@ func TestMiddlewareIncoming(t *testing.T) {
 				case m.Method == "notifications/progress":
 					m.Params = json.RawMessage(`{"changed":true}`)
 				}
-				if m.Direction == jsonrpc.Incoming && FromContext(ctx) != m.Client {
+				if got := FromContext(ctx); got == nil || inContext != nil && got != inContext {
 					t.Errorf("%s: the context has another client", m.Method)
+				} else {
+					inContext = got
 				}
 				return next(ctx, m)
 			}
 		}}
 		c := wire(t, curious(t), mcp.Revision20250618, opts)
+		if inContext != c {
+			t.Error("the context of the opening has another client")
+		}
 		for _, tt := range []struct{ answer, want string }{
 			{"", "2 roots"},
 			{`{"roots":[]}`, "0 roots"},
@@ -288,7 +295,7 @@ func TestMiddlewareIncoming(t *testing.T) {
 func TestMiddlewareOncePerCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(witness)
-		c := wire(t, shop(), mcp.Revision20260728, Options{Middleware: []Middleware{w.middleware}})
+		c := wire(t, shop(), mcp.Revision20260728, Options{Middleware: []middleware.Func{w.middleware}})
 		w.take()
 		for range 3 {
 			if _, err := c.ReadResource(t.Context(), "x:a"); err != nil {
@@ -351,8 +358,8 @@ func TestMiddlewareGivesUp(t *testing.T) {
 				ended = true
 				return nil, nil
 			},
-			Middleware: []Middleware{func(next HandlerFunc) HandlerFunc {
-				return func(ctx context.Context, m *Message) (json.RawMessage, error) {
+			Middleware: []middleware.Func{func(next middleware.Handler) middleware.Handler {
+				return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 					if m.Method != mcp.MethodRootsList {
 						return next(ctx, m)
 					}

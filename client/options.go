@@ -13,6 +13,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/schema"
 )
 
@@ -94,7 +95,7 @@ type Options struct {
 	// protocol defines or OnNotification receives. It does not see cancellations by this side, nor
 	// the input requests of modern servers, which are part of a result. With middleware, the Client
 	// answers each ping on its own goroutine.
-	Middleware []Middleware
+	Middleware []middleware.Func
 	// OnEnd is called once when the Client has ended, with the result of [Client.Err].
 	// [Client.Close] waits for it, so it must not call Close.
 	OnEnd func(c *Client, err error)

@@ -15,6 +15,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 )
 
 // A Subscription receives change notifications until the caller closes it or the server ends it.
@@ -842,15 +843,13 @@ func (c *Client) stream(ctx context.Context, method string, params []byte, onID 
 	if c.chain == nil {
 		return c.streamDirect(ctx, r, onID)
 	}
-	return c.runChain(ctx, &Message{
-		Direction: jsonrpc.Outgoing, Method: method, Params: params,
-		deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-			q := *r
-			var meta []byte
-			q.params, meta = splitMeta(m.Params)
-			q.opts.meta = bytes.Clone(objectBody(meta))
-			return c.streamDirect(ctx, &q, onID)
-		},
+	m := middleware.Message{Direction: jsonrpc.Outgoing, Method: method, Params: params}
+	return c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+		q := *r
+		var meta []byte
+		q.params, meta = splitMeta(m.Params)
+		q.opts.meta = bytes.Clone(objectBody(meta))
+		return c.streamDirect(ctx, &q, onID)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/mcpotel"
 	"mcpwire/mcptest"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -22,14 +23,14 @@ func BenchmarkToolCall(b *testing.B) {
 	})
 	for _, bb := range []struct {
 		name       string
-		middleware []server.Middleware
+		middleware []middleware.Func
 	}{
 		{"none", nil},
-		{"idle", []server.Middleware{func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) { return next(ctx, m) }
+		{"idle", []middleware.Func{func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) { return next(ctx, m) }
 		}}},
-		{"api", []server.Middleware{mcpotel.New(nil).Server}},
-		{"sdk", []server.Middleware{sdk.Server}},
+		{"api", []middleware.Func{mcpotel.New(nil).Middleware}},
+		{"sdk", []middleware.Func{sdk.Middleware}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			srv := server.MustNew("test", "1", nil)

@@ -4,7 +4,7 @@
 // A server:
 //
 //	tel := mcpotel.New(&mcpotel.Options{Transport: "pipe"})
-//	srv.Use(tel.Server)
+//	srv.Use(tel.Middleware)
 //	err := stdio.Serve(ctx, tel.WrapServer(srv))
 //
 // A client:

@@ -27,7 +27,7 @@ func Example() {
 	})
 
 	srv := server.MustNew("calculator", "1.0.0", nil)
-	srv.Use(tel.Server)
+	srv.Use(tel.Middleware)
 	if err := server.AddTool(srv, "add", "", func(_ context.Context, in struct{ A, B int }) (int, error) { return in.A + in.B, nil }); err != nil {
 		log.Fatal(err)
 	}

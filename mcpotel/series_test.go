@@ -109,7 +109,7 @@ func TestErrorsOfHandlers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := record(mcpotel.Options{})
 			srv := server.MustNew("test", "1", nil)
-			srv.Use(r.Server)
+			srv.Use(r.Middleware)
 			if err := srv.AddRawMethod("com.example/m", func(*server.Call, json.RawMessage) (json.RawMessage, error) {
 				if tt.err == nil {
 					panic("at the disco")

@@ -170,7 +170,7 @@ func (c *peer) close() {
 func traced(t *testing.T, r *recording, f func(ctx context.Context) (string, error)) *server.Server {
 	t.Helper()
 	srv := server.MustNew("test", "1", nil)
-	srv.Use(r.Server)
+	srv.Use(r.Middleware)
 	tool := func(name string, f func(ctx context.Context) (string, error)) error {
 		return server.AddTool(srv, name, "", func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
 	}
@@ -388,7 +388,7 @@ func TestOptions(t *testing.T) {
 			return []attribute.KeyValue{attribute.String("mcp.session.id", server.CallOf(ctx).Principal().ID+" "+method)}
 		}})
 		srv := server.MustNew("test", "1", nil)
-		srv.Use(r.Server)
+		srv.Use(r.Middleware)
 		if err := server.AddTool(srv, "echo", "", func(_ context.Context, in map[string]int) (map[string]int, error) { return in, nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -428,7 +428,7 @@ func TestWithoutSDK(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tel := mcpotel.New(nil)
 		srv := server.MustNew("test", "1", nil)
-		srv.Use(tel.Server)
+		srv.Use(tel.Middleware)
 		if err := server.AddTool(srv, "t", "", func(ctx context.Context, _ struct{}) (string, error) {
 			return "ok", server.CallOf(ctx).Progress(1, 0, "")
 		}); err != nil {

@@ -15,6 +15,7 @@ import (
 	"mcpwire/client"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -95,29 +96,46 @@ func histogram(m metric.Meter, name, description string) metric.Float64Histogram
 	return h
 }
 
-// Server is a [server.Middleware] that records a server's incoming and outgoing messages. Add it
-// before other middleware to include their time.
-func (t *Telemetry) Server(next server.HandlerFunc) server.HandlerFunc {
-	return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
-		o := &operation{Telemetry: t, method: m.Method, id: m.ID, params: m.Params}
-		if m.Call != nil {
-			o.revision = m.Call.Revision()
-		}
+// Middleware records the messages of a server or a client in both directions. It is a
+// [middleware.Func]. Add it before other middleware to include their time. A client's call is one
+// operation, including input requests and retries; [Telemetry.Dial] also records the session.
+func (t *Telemetry) Middleware(next middleware.Handler) middleware.Handler {
+	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+		o := &operation{Telemetry: t, method: m.Method, id: m.ID, revision: m.Revision, params: m.Params}
 		if m.Direction == jsonrpc.Outgoing {
-			return o.send(ctx, func(ctx context.Context, params []byte) (json.RawMessage, error) {
-				m.Params = params
-				return next(ctx, m)
-			})
+			return t.send(ctx, o, m, next)
 		}
-		if m.Method == mcp.MethodToolsCall || m.Method == mcp.MethodPromptsGet {
-			o.target = m.Call.Name()
+		if m.ClientSide && m.Notification && !serverNotifications[m.Method] {
+			return next(ctx, m) // the kinds of notifications from a server are unbounded
+		}
+		if !m.ClientSide && namesTarget(m.Method) {
+			o.target = server.CallOf(ctx).Name()
 		}
 		result, err := o.receive(ctx, func(ctx context.Context) (json.RawMessage, error) { return next(ctx, m) })
-		if s, _ := ctx.Value(connectionKey{}).(*connection); s != nil && o.revision != mcp.RevisionNone {
+		if s, _ := ctx.Value(connectionKey{}).(*connection); s != nil && !m.ClientSide && o.revision != mcp.RevisionNone {
 			s.revision.Store(uint32(o.revision))
 		}
 		return result, err
 	}
+}
+
+// send records an outgoing message.
+func (t *Telemetry) send(ctx context.Context, o *operation, m *middleware.Message, next middleware.Handler) (json.RawMessage, error) {
+	if m.ClientSide && namesTarget(m.Method) {
+		o.target = stringMember(m.Params, "name")
+	}
+	return o.send(ctx, func(ctx context.Context, params []byte) (json.RawMessage, error) {
+		m.Params = params
+		if m.ClientSide {
+			ctx = withTraceContext(ctx)
+		}
+		return next(ctx, m)
+	})
+}
+
+// namesTarget reports whether requests of the method name a tool or a prompt.
+func namesTarget(method string) bool {
+	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet
 }
 
 // A Server serves a connection in each call of Serve. *[server.Server] implements it.
@@ -142,27 +160,6 @@ func (rs recordingServer) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	return err
 }
 
-// Client is a [client.Middleware] that records a client's outgoing and incoming messages. A call is
-// one operation, including input requests and retries. [Telemetry.Dial] also records the session.
-func (t *Telemetry) Client(next client.HandlerFunc) client.HandlerFunc {
-	return func(ctx context.Context, m *client.Message) (json.RawMessage, error) {
-		o := &operation{Telemetry: t, method: m.Method, id: m.ID, revision: m.Revision, params: m.Params}
-		switch {
-		case m.Direction == jsonrpc.Outgoing:
-			if m.Method == mcp.MethodToolsCall || m.Method == mcp.MethodPromptsGet {
-				o.target = stringMember(m.Params, "name")
-			}
-			return o.send(ctx, func(ctx context.Context, params []byte) (json.RawMessage, error) {
-				m.Params = params
-				return next(withTraceContext(ctx), m)
-			})
-		case m.Notification && !serverNotifications[m.Method]:
-			return next(ctx, m) // the kinds of notifications from a server are unbounded
-		}
-		return o.receive(ctx, func(ctx context.Context) (json.RawMessage, error) { return next(ctx, m) })
-	}
-}
-
 // serverNotifications holds the notifications that servers send.
 var serverNotifications = map[string]bool{
 	mcp.NotificationCancelled:           true,
@@ -178,14 +175,14 @@ var serverNotifications = map[string]bool{
 	mcp.NotificationTasks:               true,
 }
 
-// Dial is [client.Dial] with [Telemetry.Client] as the outermost middleware. It records the
+// Dial is [client.Dial] with [Telemetry.Middleware] as the outermost middleware. It records the
 // duration of the session.
 func (t *Telemetry) Dial(ctx context.Context, transport client.Transport, opts *client.Options) (*client.Client, error) {
 	var o client.Options
 	if opts != nil {
 		o = *opts
 	}
-	o.Middleware = append([]client.Middleware{t.Client}, o.Middleware...)
+	o.Middleware = append([]middleware.Func{t.Middleware}, o.Middleware...)
 	start, onEnd := time.Now(), o.OnEnd
 	o.OnEnd = func(c *client.Client, err error) {
 		attrs := t.sessionAttributes(c.Revision(), err)

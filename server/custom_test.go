@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -291,8 +292,8 @@ func TestNotificationMiddleware(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		srv.Use(func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				switch string(m.Params) {
 				case `{"n":1}`:
 					m.Params = json.RawMessage(`{"n":2}`)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"mcpwire/jsonrpc"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -20,17 +21,18 @@ func ExampleServer_Use() {
 			log.Fatal(err)
 		}
 	}
-	srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-		return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+	srv.Use(func(next middleware.Handler) middleware.Handler {
+		return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 			if m.Direction == jsonrpc.Outgoing || m.Method != "tools/call" {
 				return next(ctx, m)
 			}
-			if m.Call.Name() == "erase" && m.Principal().ID != "admin" {
-				fmt.Printf("audit: %q may not call %s\n", m.Principal().ID, m.Call.Name())
+			tool, who := server.CallOf(ctx).Name(), server.PrincipalOf(ctx).ID
+			if tool == "erase" && who != "admin" {
+				fmt.Printf("audit: %q may not call %s\n", who, tool)
 				return nil, jsonrpc.Errorf(403, "not allowed")
 			}
 			result, err := next(ctx, m)
-			fmt.Printf("audit: %q called %s: %v\n", m.Principal().ID, m.Call.Name(), err)
+			fmt.Printf("audit: %q called %s: %v\n", who, tool, err)
 			return result, err
 		}
 	})

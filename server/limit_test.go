@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -183,7 +184,7 @@ func TestLimitedMethods(t *testing.T) {
 
 // TestLimitedHandshake: what takes no handler can be limited too, with middleware and without.
 func TestLimitedHandshake(t *testing.T) {
-	for _, middleware := range []server.Middleware{nil, passOn} {
+	for _, middleware := range []middleware.Func{nil, passOn} {
 		srv := server.MustNew("test", "1", &server.Options{RateLimit: server.RateLimit{PerSecond: 0.001}, LimitedMethods: []string{"ping", "initialize"}})
 		if middleware != nil {
 			srv.Use(middleware)

@@ -339,7 +339,7 @@ func (s *session) handleNotification(r *rpc.Request) error {
 		return nil
 	}
 	in := &inbound{session: s, call: c, request: r}
-	_, err = in.run(&Message{Notification: true, deliver: in.notify})
+	_, err = in.run(in.notify)
 	return err
 }
 

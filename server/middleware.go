@@ -12,71 +12,12 @@ import (
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 )
 
-// A Message is a request or a notification on its way through the middleware. Its slices are valid
-// until the [HandlerFunc] that received it returns.
-type Message struct {
-	Direction jsonrpc.Direction
-	// Notification is set for notifications, which have no response and no result.
-	Notification bool
-	// Method is read-only; a change has no effect.
-	Method string
-	// ID is the id of an incoming request. It is nil for other messages.
-	ID jsonrpc.ID
-
-	// Params is the text of the params object, including _meta, or nil. Middleware may replace it
-	// but must not write into the slice. The _meta of an incoming request has already been read, so
-	// changing it has no effect.
-	Params json.RawMessage
-
-	// Call is the incoming request. For messages that a handler sends, it is the handler's Call. An
-	// incoming notification has its own. It is nil for messages that the server sends on its own,
-	// such as list changes.
-	Call *Call
-
-	session *session
-	// deliver is called at the end of the chain.
-	deliver HandlerFunc
-}
-
-// Principal returns the principal of the peer. It is never nil. It is shared and must not be
-// modified.
-func (m *Message) Principal() *Principal {
-	if m.Call != nil {
-		return m.Call.Principal()
-	}
-	return m.session.identity.principal
-}
-
-// A HandlerFunc handles a message and returns its result. result is the text of the whole result
-// object in the form of the request's revision: that of a modern tools/call has resultType and
-// _meta. It is nil for a notification. result is valid until the calling function returns and must
-// not be modified.
-//
-// The error is sent to the requester like a handler's error. A failed tool is not an error here but
-// a result with isError.
-type HandlerFunc func(ctx context.Context, m *Message) (result json.RawMessage, err error)
-
-// A Middleware returns a HandlerFunc that does something before, after or instead of next. Examples
-// are an audit log, a cache and a permission check.
-//
-//   - It may call next with a context that has more values or ends earlier. Handlers run in that
-//     context, and [CallOf] returns the Call from it.
-//   - It may change m.Params, or call next with a modified copy of m.
-//   - It may return its own result, without calling next. The server adds members that each result
-//     of the revision has (resultType, the server's identity, and ttlMs and cacheScope in cacheable
-//     results) if they are missing. It doesn't adapt the result to older revisions. A nil result is
-//     an empty object.
-//   - It may call next more than once. Concurrent calls run one after another.
-//   - It may return before next does, but must end next's context. The request is answered when
-//     next has returned too. A later call of next fails.
-//
-// A panic fails only the request or notification.
-type Middleware func(next HandlerFunc) HandlerFunc
-
-// Use adds middleware. The first one added is the outermost. All messages in both directions pass
-// through it:
+// Use adds middleware. The first one added is the outermost. [CallOf] returns the request that a
+// message is, or that the handler which sends it answers; it returns nil for messages that the
+// server sends on its own. All messages in both directions pass through the middleware:
 //
 //   - requests that have passed the general checks of revision, metadata and method. Others are
 //     rejected before. The handshake is made when initialize is read: middleware can change or
@@ -87,22 +28,27 @@ type Middleware func(next HandlerFunc) HandlerFunc
 //     result, with resultType input_required.
 //   - notifications that the server sends: progress, log messages, changes.
 //
+// If middleware returns its own result for a request, the server adds members that each result of
+// the revision has (resultType, the server's identity, and ttlMs and cacheScope in cacheable
+// results) if they are missing. It doesn't adapt the result to older revisions. A nil result is an
+// empty object. A panic fails only the request or notification.
+//
 // Without middleware, the goroutine that reads the connection answers ping and other quick requests
 // directly. With middleware, which may block, they are scheduled like handlers.
 //
-// Use panics if the server already serves or if a Middleware is nil.
-func (s *Server) Use(middleware ...Middleware) {
+// Use panics if the server already serves or if a function is nil.
+func (s *Server) Use(list ...middleware.Func) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.serving {
 		panic("server: Use after Serve: add middleware before the first connection")
 	}
-	for _, m := range middleware {
+	for _, m := range list {
 		if m == nil {
-			panic("server: Use: nil Middleware")
+			panic("server: Use: nil middleware")
 		}
 	}
-	s.middleware = append(s.middleware, middleware...)
+	s.middleware = append(s.middleware, list...)
 }
 
 // start builds the middleware chain and starts the bus before the first connection.
@@ -115,11 +61,7 @@ func (s *Server) start() {
 		if len(s.middleware) == 0 {
 			return
 		}
-		chain := HandlerFunc(deliver)
-		for i := len(s.middleware) - 1; i >= 0; i-- {
-			chain = s.middleware[i](chain)
-		}
-		s.chain = chain
+		s.chain = middleware.NewChain(s.middleware...)
 		s.costs.methods = make(map[string]*rpc.CostEstimate, len(methodNames))
 		for name := range methodNames {
 			p := new(rpc.CostEstimate)
@@ -127,16 +69,6 @@ func (s *Server) start() {
 			s.costs.methods[name] = p
 		}
 	})
-}
-
-var errForeignMessage = errors.New("a middleware passed a new Message to next; it must pass the one it got, or a copy")
-
-// deliver is the end of the chain.
-func deliver(ctx context.Context, m *Message) (json.RawMessage, error) {
-	if m.deliver == nil {
-		return nil, errForeignMessage
-	}
-	return m.deliver(ctx, m)
 }
 
 // A chainContext is the context at the start of the chain of an incoming message. It derives from
@@ -171,38 +103,27 @@ type inbound struct {
 	// dst is the buffer of the response. The first result is appended to it.
 	dst []byte
 
-	// sem guards the end of the chain and the fields below. A Mutex would stop the clock of a
-	// testing/synctest bubble.
-	sem chan struct{}
-	// returned is set when the chain has returned.
-	returned bool
+	// The end of the chain, which does not run concurrently, uses the fields below.
+
 	// out is dst with the first result. It is nil before that.
 	out     []byte
 	result  json.RawMessage
 	dstUsed bool
 }
 
-// run passes the message through the chain. It waits for calls of next that the middleware did not
-// wait for, so that nothing uses the request's memory afterwards.
-func (in *inbound) run(m *Message) (json.RawMessage, error) {
-	in.sem = make(chan struct{}, 1)
-	defer func() {
-		in.sem <- struct{}{}
-		in.returned = true
-		<-in.sem
-	}()
-	c := in.call
-	m.Method, m.ID, m.Params, m.Call, m.session = c.method, in.request.ID, in.request.Params, c, in.session
-	return in.session.srv.chain(chainContext{&c.request, c}, m)
+// run passes the message through the chain to end.
+func (in *inbound) run(end middleware.Handler) (json.RawMessage, error) {
+	c, r := in.call, in.request
+	return in.session.srv.chain.Run(chainContext{&c.request, c}, middleware.Message{
+		Notification: r.Kind == jsonrpc.KindNotification, Method: c.method, ID: r.ID, Revision: c.Revision(), Params: r.Params,
+	}, end)
 }
-
-var errNextAfterReturn = errors.New("a middleware called next after returning")
 
 // runChain answers a request through the chain.
 func (s *session) runChain(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	c.name = s.targetName(r)
 	in := &inbound{session: s, call: c, request: r, dst: dst}
-	result, err := in.run(&Message{deliver: in.handle})
+	result, err := in.run(in.handle)
 	switch {
 	case err != nil:
 		return dst, err
@@ -229,12 +150,7 @@ func (s *session) runChain(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 }
 
 // handle is the end of the chain for a request.
-func (in *inbound) handle(ctx context.Context, m *Message) (json.RawMessage, error) {
-	in.sem <- struct{}{}
-	defer func() { <-in.sem }()
-	if in.returned {
-		return nil, errNextAfterReturn
-	}
+func (in *inbound) handle(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 	r, err := in.requestWith(m)
 	if err != nil {
 		return nil, err
@@ -264,12 +180,7 @@ func (in *inbound) handle(ctx context.Context, m *Message) (json.RawMessage, err
 var errNextAfterTask = errors.New("a middleware called next again for a call that is already running as a task")
 
 // notify is the end of the chain for a notification.
-func (in *inbound) notify(ctx context.Context, m *Message) (json.RawMessage, error) {
-	in.sem <- struct{}{}
-	defer func() { <-in.sem }()
-	if in.returned {
-		return nil, errNextAfterReturn
-	}
+func (in *inbound) notify(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 	r, err := in.requestWith(m)
 	if err != nil {
 		return nil, err
@@ -280,7 +191,7 @@ func (in *inbound) notify(ctx context.Context, m *Message) (json.RawMessage, err
 }
 
 // requestWith returns the request with the params of m.
-func (in *inbound) requestWith(m *Message) (*rpc.Request, error) {
+func (in *inbound) requestWith(m *middleware.Message) (*rpc.Request, error) {
 	if sameSlice(m.Params, in.request.Params) {
 		return in.request, nil
 	}
@@ -357,7 +268,7 @@ func (c *Call) Notify(method string, params []byte) error {
 	if s.srv.chain == nil {
 		return c.request.Notify(method, params)
 	}
-	return s.outboundNotification(c, c, method, params, func(_ context.Context, m *Message) (json.RawMessage, error) {
+	return s.outboundNotification(c, c, method, params, func(_ context.Context, m *middleware.Message) (json.RawMessage, error) {
 		return nil, c.request.Notify(method, m.Params)
 	})
 }
@@ -373,7 +284,7 @@ func (s *session) sendNotification(ctx context.Context, c *Call, method string, 
 	if s.srv.chain == nil {
 		return s.conn.Notify(context.WithoutCancel(ctx), method, params)
 	}
-	return s.outboundNotification(ctx, c, method, params, func(ctx context.Context, m *Message) (json.RawMessage, error) {
+	return s.outboundNotification(ctx, c, method, params, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		return nil, s.conn.Notify(context.WithoutCancel(ctx), method, m.Params)
 	})
 }
@@ -384,11 +295,12 @@ func (s *session) call(ctx context.Context, c *Call, method string, params []byt
 		return s.conn.Call(ctx, method, params)
 	}
 	var reply json.RawMessage
-	result, err := s.outbound(ctx, &Message{Method: method, Params: params, Call: c, deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
+	m := middleware.Message{Method: method, Params: params}
+	result, err := s.outbound(ctx, c, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		var err error
 		reply, err = s.conn.Call(ctx, method, m.Params)
 		return reply, err
-	}})
+	})
 	if err != nil || sameSlice(result, reply) {
 		return result, err
 	}
@@ -398,19 +310,25 @@ func (s *session) call(ctx context.Context, c *Call, method string, params []byt
 	return result, nil
 }
 
-func (s *session) outboundNotification(ctx context.Context, c *Call, method string, params []byte, send HandlerFunc) error {
-	_, err := s.outbound(ctx, &Message{Method: method, Notification: true, Params: params, Call: c, deliver: send})
+func (s *session) outboundNotification(ctx context.Context, c *Call, method string, params []byte, send middleware.Handler) error {
+	_, err := s.outbound(ctx, c, middleware.Message{Method: method, Notification: true, Params: params}, send)
 	return err
 }
 
-// outbound sends a message through the chain. It converts a panic to an error, since the goroutine
-// may belong to no request.
-func (s *session) outbound(ctx context.Context, m *Message) (result json.RawMessage, err error) {
+// outbound sends a message through the chain. c is the Call that it belongs to or nil. outbound
+// converts a panic to an error, since the goroutine may belong to no request.
+func (s *session) outbound(ctx context.Context, c *Call, m middleware.Message, send middleware.Handler) (result json.RawMessage, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &jsonrpc.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	m.Direction, m.session = jsonrpc.Outgoing, s
-	return s.srv.chain(ctx, m)
+	m.Direction = jsonrpc.Outgoing
+	if c != nil {
+		m.Revision = c.Revision()
+	}
+	if CallOf(ctx) != c {
+		ctx = context.WithValue(ctx, callKey{}, c)
+	}
+	return s.srv.chain.Run(ctx, m, send)
 }

@@ -20,6 +20,7 @@ import (
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -43,8 +44,8 @@ func (w *witness) take() []string {
 	return lines
 }
 
-func (w *witness) middleware(next server.HandlerFunc) server.HandlerFunc {
-	return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+func (w *witness) middleware(next middleware.Handler) middleware.Handler {
+	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		line := "> "
 		if m.Direction == jsonrpc.Outgoing {
 			line = "< "
@@ -56,10 +57,10 @@ func (w *witness) middleware(next server.HandlerFunc) server.HandlerFunc {
 		if len(m.ID) > 0 {
 			line += " #" + m.ID.String()
 		}
-		if m.Call != nil {
-			line += fmt.Sprintf(" [%s %s]", m.Call.Revision(), m.Call.Name())
+		if call := server.CallOf(ctx); call != nil {
+			line += fmt.Sprintf(" [%s %s]", m.Revision, call.Name())
 		}
-		if p := m.Principal(); p.ID != "" {
+		if p := server.PrincipalOf(ctx); p.ID != "" {
 			line += " by " + p.ID
 		}
 		w.note("%s", line)
@@ -68,7 +69,7 @@ func (w *witness) middleware(next server.HandlerFunc) server.HandlerFunc {
 }
 
 // talkative returns a server whose tool t reports progress and logs, and which has middleware.
-func talkative(t *testing.T, middleware ...server.Middleware) *server.Server {
+func talkative(t *testing.T, middleware ...middleware.Func) *server.Server {
 	t.Helper()
 	srv := with(t, nil, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
 		return nil, errors.Join(call.Progress(1, 2, "half"), call.Log(mcp.LevelError, "l", 7))
@@ -158,8 +159,8 @@ func TestMiddlewareSeesQuestions(t *testing.T) {
 		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: fmt.Sprint(len(got))}}}, nil
 	})
 	answer := ""
-	srv.Use(w.middleware, func(next server.HandlerFunc) server.HandlerFunc {
-		return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+	srv.Use(w.middleware, func(next middleware.Handler) middleware.Handler {
+		return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 			if m.Method == "roots/list" {
 				if answer == "pass" {
 					return next(ctx, m)
@@ -208,7 +209,7 @@ func TestMiddlewareSeesQuestions(t *testing.T) {
 
 // echoing returns a server whose raw tools echo and other say their name and arguments, and Call,
 // context and deadline.
-func echoing(t *testing.T, middleware server.Middleware) *server.Server {
+func echoing(t *testing.T, middleware middleware.Func) *server.Server {
 	t.Helper()
 	srv := server.MustNew("test", "1", &server.Options{ListTTL: time.Second})
 	for _, name := range []string{"echo", "other"} {
@@ -225,35 +226,37 @@ func echoing(t *testing.T, middleware server.Middleware) *server.Server {
 func TestMiddlewareChanges(t *testing.T) {
 	const tail = `"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}`
 	echo := func(text string) string { return `{"content":[{"type":"text","text":"` + text + `"}]` }
-	replace := func(result string) server.HandlerFunc {
-		return func(context.Context, *server.Message) (json.RawMessage, error) { return json.RawMessage(result), nil }
+	replace := func(result string) middleware.Handler {
+		return func(context.Context, *middleware.Message) (json.RawMessage, error) {
+			return json.RawMessage(result), nil
+		}
 	}
-	fail := func(err error) server.HandlerFunc {
-		return func(context.Context, *server.Message) (json.RawMessage, error) { return nil, err }
+	fail := func(err error) middleware.Handler {
+		return func(context.Context, *middleware.Message) (json.RawMessage, error) { return nil, err }
 	}
-	params := func(params string) func(next server.HandlerFunc) server.HandlerFunc {
-		return func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+	params := func(params string) func(next middleware.Handler) middleware.Handler {
+		return func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				m.Params = json.RawMessage(params)
 				return next(ctx, m)
 			}
 		}
 	}
-	edit := func(f func(json.RawMessage) json.RawMessage) func(next server.HandlerFunc) server.HandlerFunc {
-		return func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+	edit := func(f func(json.RawMessage) json.RawMessage) func(next middleware.Handler) middleware.Handler {
+		return func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				result, err := next(ctx, m)
 				return f(result), err
 			}
 		}
 	}
-	always := func(h server.HandlerFunc) func(next server.HandlerFunc) server.HandlerFunc {
-		return func(server.HandlerFunc) server.HandlerFunc { return h }
+	always := func(h middleware.Handler) func(next middleware.Handler) middleware.Handler {
+		return func(middleware.Handler) middleware.Handler { return h }
 	}
 	for _, tt := range []struct {
 		name           string
 		method         string
-		middleware     func(next server.HandlerFunc) server.HandlerFunc
+		middleware     func(next middleware.Handler) middleware.Handler
 		legacy, modern string // a result, or a code and what the message says
 	}{
 		{"nothing", "tools/call", passOn, echo("echo{}") + "}", echo("echo{}") + "," + tail},
@@ -263,16 +266,16 @@ func TestMiddlewareChanges(t *testing.T) {
 		{"no params", "tools/call", params("null"), "-32602 params.name is missing", "-32602 params.name is missing"},
 		{"bad params", "tools/call", params(`{"name"`), "-32603 internal error", "-32603 internal error"},
 		{"an array for params", "tools/call", params(`[1]`), "-32603 internal error", "-32603 internal error"},
-		{"a copy", "tools/call", func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		{"a copy", "tools/call", func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				other := *m
 				other.Method, other.Params = "tools/list", json.RawMessage(`{"name":"other"}`)
 				return next(ctx, &other)
 			}
 		}, echo("other{}") + "}", echo("other{}") + "," + tail},
-		{"a Message of its own", "tools/call", func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
-				return next(ctx, &server.Message{Method: m.Method, Params: m.Params})
+		{"a Message of its own", "tools/call", func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+				return next(ctx, &middleware.Message{Method: m.Method, Params: m.Params})
 			}
 		}, "-32603 internal error", "-32603 internal error"},
 		{"a result", "tools/call", always(replace(`{ "content" : [] }`)), `{"content":[]}`, `{"content":[],` + tail},
@@ -290,8 +293,8 @@ func TestMiddlewareChanges(t *testing.T) {
 			return append(r[:len(r)-1], `,"x":"`+strings.Repeat("x", 99)+`"}`...)
 		}),
 			echo("echo{}") + `,"x":"` + strings.Repeat("x", 99) + `"}`, echo("echo{}") + `,"x":"` + strings.Repeat("x", 99) + `",` + tail},
-		{"twice", "tools/call", func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		{"twice", "tools/call", func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				first, err := next(ctx, m)
 				if err != nil {
 					return nil, err
@@ -307,8 +310,8 @@ func TestMiddlewareChanges(t *testing.T) {
 				return first, nil
 			}
 		}, echo("echo{}") + "}", echo("echo{}") + "," + tail},
-		{"second thoughts", "tools/call", func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		{"second thoughts", "tools/call", func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				if _, err := next(ctx, m); err != nil {
 					return nil, err
 				}
@@ -321,9 +324,9 @@ func TestMiddlewareChanges(t *testing.T) {
 			`{"tools":[],"ttlMs":7,"cacheScope":"public",` + tail},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			mw := func(next server.HandlerFunc) server.HandlerFunc {
+			mw := func(next middleware.Handler) middleware.Handler {
 				h := tt.middleware(next)
-				return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+				return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 					if m.Method != tt.method {
 						return next(ctx, m)
 					}
@@ -357,7 +360,9 @@ func TestMiddlewareContext(t *testing.T) {
 				problems = append(problems, what)
 			}
 		}
+		var inMiddleware *server.Call
 		srv := with(t, &server.Options{HandlerTimeout: time.Hour}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+			check(call == inMiddleware, "the Call of the middleware")
 			inner, cancel := context.WithTimeout(ctx, 2*time.Hour)
 			defer cancel()
 			for _, ctx := range []context.Context{ctx, call, inner} {
@@ -374,12 +379,13 @@ func TestMiddlewareContext(t *testing.T) {
 			<-inner.Done()
 			return nil, ctx.Err()
 		})
-		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		srv.Use(func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				if m.Method != "tools/call" {
 					return next(ctx, m)
 				}
-				check(server.CallOf(ctx) == m.Call && m.Call != nil, "the Call in the middleware")
+				inMiddleware = server.CallOf(ctx)
+				check(inMiddleware != nil, "the Call in the middleware")
 				_, has := ctx.Deadline()
 				check(!has, "a deadline in the middleware")
 				ctx, cancel := context.WithTimeout(context.WithValue(ctx, contextKey{}, "v"), time.Minute)
@@ -401,9 +407,9 @@ func TestMiddlewareContext(t *testing.T) {
 
 func TestMiddlewareOrder(t *testing.T) {
 	var got []string
-	named := func(name string) server.Middleware {
-		return func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+	named := func(name string) middleware.Func {
+		return func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				got = append(got, name+" in")
 				defer func() { got = append(got, name+" out") }()
 				return next(ctx, m)
@@ -422,7 +428,7 @@ func TestMiddlewareOrder(t *testing.T) {
 func TestUseTooLate(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	connect(t, srv, modern).must("server/discover", "{}")
-	for _, middleware := range []server.Middleware{passOn, nil} {
+	for _, middleware := range []middleware.Func{passOn, nil} {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -447,8 +453,8 @@ func TestMiddlewarePanic(t *testing.T) {
 				sent = append(sent, call.Progress(1, 0, ""))
 				return nil, nil
 			})
-		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		srv.Use(func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				switch m.Method {
 				case "tools/list", "notifications/roots/list_changed", "notifications/progress", "notifications/tools/list_changed":
 					panic("at the disco")
@@ -497,8 +503,8 @@ func (b *lockedBuffer) String() string {
 // TestMiddlewareOutgoing: what the server sends can be changed and held back.
 func TestMiddlewareOutgoing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := talkative(t, func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		srv := talkative(t, func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				switch m.Method {
 				case "notifications/progress":
 					m.Params = bytes.Replace(m.Params, []byte("half"), []byte("full"), 1)
@@ -538,8 +544,8 @@ func TestMiddlewarePipelined(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := server.MustNew("n", "1", &server.Options{Goroutines: tt.goroutines})
 				addNumber(t, srv, 0)
-				srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-					return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+				srv.Use(func(next middleware.Handler) middleware.Handler {
+					return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 						if m.Method == "initialize" && tt.delay > 0 {
 							<-time.After(tt.delay)
 						}
@@ -578,9 +584,9 @@ func TestMiddlewarePipelined(t *testing.T) {
 }
 
 // onTools is a middleware for tools/call.
-func onTools(f func(ctx context.Context, m *server.Message, next server.HandlerFunc) (json.RawMessage, error)) server.Middleware {
-	return func(next server.HandlerFunc) server.HandlerFunc {
-		return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+func onTools(f func(ctx context.Context, m *middleware.Message, next middleware.Handler) (json.RawMessage, error)) middleware.Func {
+	return func(next middleware.Handler) middleware.Handler {
+		return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 			if m.Method != "tools/call" {
 				return next(ctx, m)
 			}
@@ -600,7 +606,7 @@ func TestMiddlewareGivesUp(t *testing.T) {
 			ended = true
 			return nil, nil
 		})
-		srv.Use(onTools(func(ctx context.Context, m *server.Message, next server.HandlerFunc) (json.RawMessage, error) {
+		srv.Use(onTools(func(ctx context.Context, m *middleware.Message, next middleware.Handler) (json.RawMessage, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			go next(ctx, m)
@@ -637,8 +643,8 @@ func TestMiddlewareTooLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		late := make(chan error, 2)
-		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		srv.Use(func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				go func() {
 					<-time.After(time.Second)
 					_, err := next(ctx, m)
@@ -685,15 +691,15 @@ func TestMiddlewareHeartbeat(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				srv.Use(onTools(func(ctx context.Context, m *server.Message, next server.HandlerFunc) (json.RawMessage, error) {
+				srv.Use(onTools(func(ctx context.Context, m *middleware.Message, next middleware.Handler) (json.RawMessage, error) {
 					var beating sync.WaitGroup
 					stop := make(chan struct{})
 					beating.Go(func() {
 						for i := 1; ; i++ {
-							if m.Call.Name() != "t" || m.Call.Err() != nil {
-								t.Errorf("tool %s, %v", m.Call.Name(), m.Call.Err())
+							if server.CallOf(ctx).Name() != "t" || server.CallOf(ctx).Err() != nil {
+								t.Errorf("tool %s, %v", server.CallOf(ctx).Name(), server.CallOf(ctx).Err())
 							}
-							m.Call.Progress(float64(i), 0, "")
+							server.CallOf(ctx).Progress(float64(i), 0, "")
 							select {
 							case <-stop:
 								return

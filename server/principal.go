@@ -34,6 +34,15 @@ func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, identityKey{}, &identity{principal: p})
 }
 
+// PrincipalOf returns the principal that the handler or the middleware with this context acts for.
+// It is never nil. It is shared and must not be modified.
+func PrincipalOf(ctx context.Context) *Principal {
+	if c := CallOf(ctx); c != nil {
+		return c.Principal()
+	}
+	return identityOf(ctx).principal
+}
+
 var (
 	anonymous         = &Principal{}
 	anonymousIdentity = &identity{principal: anonymous}

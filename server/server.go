@@ -20,6 +20,7 @@ import (
 	"mcpwire/internal/text/uritemplate"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/schema"
 )
 
@@ -189,11 +190,11 @@ type Server struct {
 
 	startOnce sync.Once
 	// chain runs all middleware. It is nil without middleware.
-	chain HandlerFunc
+	chain *middleware.Chain
 
 	mu         sync.Mutex
 	sessions   map[*session]struct{}
-	middleware []Middleware
+	middleware []middleware.Func
 	serving    bool
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -491,8 +492,8 @@ func TestSingleUse(t *testing.T) {
 func TestSingleUseWithMiddleware(t *testing.T) {
 	runs := 0
 	srv := careful(t, &server.Options{SingleUseState: true}, &runs)
-	srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-		return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+	srv.Use(func(next middleware.Handler) middleware.Handler {
+		return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 			if _, err := next(ctx, m); err != nil {
 				return nil, err
 			}

@@ -17,6 +17,7 @@ import (
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -560,8 +561,8 @@ func TestTaskWithoutPlace(t *testing.T) {
 func TestTaskMiddlewareEndsFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{After: time.Minute})
-		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		srv.Use(func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				ctx, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
 				return next(ctx, m)
@@ -582,8 +583,8 @@ func TestTaskMiddlewareRepeats(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{})
 		var again error
-		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		srv.Use(func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				result, err := next(ctx, m)
 				if m.Method == mcp.MethodToolsCall {
 					_, again = next(ctx, m)

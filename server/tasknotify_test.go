@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -229,8 +230,8 @@ func TestTaskUnsent(t *testing.T) {
 				l := &lateCall{t: t, store: &testStore{TaskStore: server.NewTaskStore()}, done: make(chan error, 1)}
 				tt.held(l)
 				l.srv = newTaskServer(t, server.TaskOptions{Store: l.store})
-				l.srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-					return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+				l.srv.Use(func(next middleware.Handler) middleware.Handler {
+					return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 						result, err := next(ctx, m)
 						if m.Method != mcp.MethodToolsCall || l.hold == nil {
 							return result, err

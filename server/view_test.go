@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -161,12 +162,12 @@ func TestViewOfParts(t *testing.T) {
 //
 // Spec: S119
 func TestViewIsNotPublic(t *testing.T) {
-	instead := func(server.HandlerFunc) server.HandlerFunc {
-		return func(context.Context, *server.Message) (json.RawMessage, error) {
+	instead := func(middleware.Handler) middleware.Handler {
+		return func(context.Context, *middleware.Message) (json.RawMessage, error) {
 			return json.RawMessage(`{"tools":[],"contents":[]}`), nil
 		}
 	}
-	for _, middleware := range []server.Middleware{passOn, instead} {
+	for _, middleware := range []middleware.Func{passOn, instead} {
 		for want, view := range map[string]func(context.Context, *server.Principal) *server.View{"public": nil, "private": insidersSee} {
 			srv := furnished(t, &server.Options{View: view, ListPublic: true, ReadPublic: true})
 			srv.Use(middleware)

@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -161,8 +162,8 @@ func (p *play) start(t *testing.T) {
 }
 
 // passOn is a middleware that changes nothing.
-func passOn(next server.HandlerFunc) server.HandlerFunc {
-	return func(ctx context.Context, m *server.Message) (json.RawMessage, error) { return next(ctx, m) }
+func passOn(next middleware.Handler) middleware.Handler {
+	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) { return next(ctx, m) }
 }
 
 func (p *play) shakeHands(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -113,8 +114,8 @@ func TestTaskUnsent(t *testing.T) {
 						if err := server.AddToolWith(e.srv, def, func(ctx context.Context, _ struct{}) (string, error) { <-ctx.Done(); return "", ctx.Err() }); err != nil {
 							t.Fatal(err)
 						}
-						e.srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-							return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+						e.srv.Use(func(next middleware.Handler) middleware.Handler {
+							return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 								result, err := next(ctx, m)
 								<-s.hold
 								return result, err

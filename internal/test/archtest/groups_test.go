@@ -38,7 +38,7 @@ var groups = []group{
 	// How the revisions differ.
 	{"era", []string{"internal/era/"}, []string{"base", "jsonrpc, mcp"}},
 	{"stdio, streamable", []string{"stdio", "streamable"}, []string{"base", "jsonrpc, mcp", "auth", "era"}},
-	{"server, client", []string{"server", "client"}, []string{"base", "jsonrpc, mcp", "schema", "era"}},
+	{"server, client", []string{"server", "client", "middleware"}, []string{"base", "jsonrpc, mcp", "schema", "era"}},
 	{"mcptest, mcpotel", []string{"mcptest", "mcpotel"}, []string{"base", "jsonrpc, mcp", "server, client"}},
 	{"capture", []string{"capture"}, []string{"base", "jsonrpc, mcp"}},
 	{"check", []string{"check", "check/report"}, []string{"base", "jsonrpc, mcp", "schema", "era", "capture"}},
@@ -278,7 +278,7 @@ func picture(arrows map[string]map[string]bool) string {
 
 // noHTTP are the packages that a stdio server or client consists of: net/http
 // would cost it megabytes of idle memory and milliseconds of start.
-var noHTTP = []string{"jsonrpc", "mcp", "schema", "server", "client", "stdio"}
+var noHTTP = []string{"jsonrpc", "mcp", "schema", "server", "client", "middleware", "stdio"}
 
 func TestNoHTTP(t *testing.T) {
 	for _, goos := range platforms {

@@ -12,6 +12,7 @@ import (
 	"mcpwire/client"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -22,11 +23,11 @@ type log struct {
 }
 
 // see is the middleware. Calls of the tool that tells are not in it.
-func (l *log) see(next server.HandlerFunc) server.HandlerFunc {
-	return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+func (l *log) see(next middleware.Handler) middleware.Handler {
+	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		name := ""
-		if m.Call != nil {
-			name = m.Call.Name()
+		if call := server.CallOf(ctx); call != nil {
+			name = call.Name()
 		}
 		if name == "log" {
 			return next(ctx, m)
@@ -182,8 +183,8 @@ func TestCustom(t *testing.T) {
 			var told counter
 			c := s.dial(func(o *client.Options) {
 				u.answers(o)
-				o.Middleware = append(o.Middleware, func(next client.HandlerFunc) client.HandlerFunc {
-					return func(ctx context.Context, m *client.Message) (json.RawMessage, error) {
+				o.Middleware = append(o.Middleware, func(next middleware.Handler) middleware.Handler {
+					return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 						line := "in " + m.Method
 						if m.Direction == jsonrpc.Outgoing {
 							line = "out " + m.Method

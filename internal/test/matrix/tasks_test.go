@@ -14,6 +14,7 @@ import (
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/mcptest"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -64,10 +65,10 @@ func newTaskServer(func()) *server.Server {
 // up.
 func newLateTaskServer(crash func()) *server.Server {
 	srv := newTaskServer(crash)
-	srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
-		return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+	srv.Use(func(next middleware.Handler) middleware.Handler {
+		return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 			result, err := next(ctx, m)
-			if m.Call != nil && m.Call.Name() == "may hang" {
+			if call := server.CallOf(ctx); call != nil && call.Name() == "may hang" {
 				<-ctx.Done()
 			}
 			return result, err
@@ -190,8 +191,8 @@ func TestTasks(t *testing.T) {
 			defer giveUp()
 			c := s.dial(func(o *client.Options) {
 				taking(o)
-				o.Middleware = append(o.Middleware, func(next client.HandlerFunc) client.HandlerFunc {
-					return func(ctx context.Context, m *client.Message) (json.RawMessage, error) {
+				o.Middleware = append(o.Middleware, func(next middleware.Handler) middleware.Handler {
+					return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 						if m.Method == mcp.MethodTasksGet {
 							giveUp() // not before there is a task: else there may never be one
 						}
