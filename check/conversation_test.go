@@ -93,14 +93,14 @@ func addAsking(srv *server.Server) error {
 	tools := map[string]func(c *server.Call) (string, error){
 		"ask": func(c *server.Call) (string, error) {
 			a, err := server.Elicit[form](c, "who", "Who?")
-			return a.Action, err
+			return string(a.Action), err
 		},
 		"connect": func(c *server.Call) (string, error) {
 			a, err := c.ElicitURL(c, "page", "Connect", "https://example.com/connect")
 			if err != nil {
 				return "", err
 			}
-			return a.Action, nil
+			return string(a.Action), nil
 		},
 		"sample": func(c *server.Call) (string, error) {
 			r, err := c.Sample(c, "m", &mcp.CreateMessageRequestParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: text("2+2?")}}})

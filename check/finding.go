@@ -144,7 +144,7 @@ func (v *view) isResultOf(methods ...string) bool {
 // complete reports whether the message is a final result. Modern results may have other types.
 func (v *view) complete() bool {
 	t := v.result("resultType")
-	return v.msg.is(kindResult) && isObject(v.msg.result) && (t == nil || !v.modern || stringValue(t) == mcp.ResultTypeComplete)
+	return v.msg.is(kindResult) && isObject(v.msg.result) && (t == nil || !v.modern || stringValue(t) == string(mcp.ResultTypeComplete))
 }
 
 // redacted reports whether a place in the message is redacted or lies in a redacted value, so that

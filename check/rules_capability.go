@@ -191,7 +191,7 @@ func undeclaredByClient(method string, params, caps []byte) []string {
 		// An empty object means form only.
 		form := member(e, "form") != nil || member(e, "url") == nil
 		switch {
-		case stringValue(member(params, "mode")) == mcp.ElicitModeURL:
+		case stringValue(member(params, "mode")) == string(mcp.ElicitModeURL):
 			need = []string{"elicitation", "url"}
 		case !form:
 			need = []string{"elicitation", "form"}

@@ -63,7 +63,7 @@ var rulesClient = []rule{
 		},
 		kinds: kindResult, methods: []string{mcp.MethodElicit}, dir: capture.ToServer,
 		check: func(v *view) {
-			if v.call.paramsLost || stringValue(v.result("action")) != mcp.ElicitActionAccept || v.call.param("requestedSchema") == nil {
+			if v.call.paramsLost || stringValue(v.result("action")) != string(mcp.ElicitActionAccept) || v.call.param("requestedSchema") == nil {
 				return
 			}
 			content := v.result("content")
@@ -111,7 +111,7 @@ var rulesClient = []rule{
 		check: func(v *view) {
 			for place, params := range inputRequests(v, mcp.MethodElicit) {
 				page := member(params, "url")
-				if stringValue(member(params, "mode")) != mcp.ElicitModeURL || !isString(page) || v.redactedWithin(place+"/url") {
+				if stringValue(member(params, "mode")) != string(mcp.ElicitModeURL) || !isString(page) || v.redactedWithin(place+"/url") {
 					continue
 				}
 				if u, err := url.Parse(stringValue(page)); err != nil || u.Scheme == "" || u.Host == "" {
@@ -169,7 +169,7 @@ var rulesClient = []rule{
 		kinds: kindRequest, methods: []string{mcp.MethodCreateMessage}, dir: capture.ToClient,
 		check: func(v *view) {
 			c := stringValue(v.param("includeContext"))
-			if (c == mcp.IncludeContextThisServer || c == mcp.IncludeContextAllServers) && isObject(v.session.clientCaps) && !declared(v.session.clientCaps, []string{"sampling", "context"}) {
+			if (c == string(mcp.IncludeContextThisServer) || c == string(mcp.IncludeContextAllServers)) && isObject(v.session.clientCaps) && !declared(v.session.clientCaps, []string{"sampling", "context"}) {
 				v.report("/params/includeContext", "includeContext is %s, but the client has not declared sampling.context", show(c))
 			}
 		},

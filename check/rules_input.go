@@ -103,7 +103,7 @@ var observersInput = []observer{{
 
 // inputRequired reports whether the message is an input_required result for the client.
 func (v *view) inputRequired() bool {
-	return v.modern && v.call != nil && v.call.dir == capture.ToServer && v.msg.is(kindResult) && stringValue(v.result("resultType")) == mcp.ResultTypeInputRequired
+	return v.modern && v.call != nil && v.call.dir == capture.ToServer && v.msg.is(kindResult) && stringValue(v.result("resultType")) == string(mcp.ResultTypeInputRequired)
 }
 
 // previousRounds returns the rounds that a request may continue. ok is false if it is not a retry.

@@ -131,7 +131,7 @@ var rulesModern = []rule{
 			}
 			switch stringValue(t) {
 			// rulesTasks checks tasks.
-			case mcp.ResultTypeComplete, mcp.ResultTypeInputRequired, "task":
+			case string(mcp.ResultTypeComplete), string(mcp.ResultTypeInputRequired), "task":
 				return
 			}
 			for range members(valueAt(v.call.client, "extensions")) {

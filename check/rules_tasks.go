@@ -45,7 +45,7 @@ func (v *view) taskState() (id, status string) {
 	case !m.is(kindResult) || v.call == nil:
 	case v.call.method == mcp.MethodTasksGet || v.call.method == mcp.MethodTasksCancel && !v.modern:
 		t = m.result
-	case v.modern && stringValue(v.result("resultType")) == mcp.ResultTypeTask:
+	case v.modern && stringValue(v.result("resultType")) == string(mcp.ResultTypeTask):
 		t = m.result
 	case !v.modern && v.result("task") != nil:
 		t = v.result("task")
@@ -92,7 +92,7 @@ var rulesTasks = []rule{
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.modern && v.call != nil && stringValue(v.result("resultType")) == mcp.ResultTypeTask && v.call.client != nil && valueAt(v.call.client, "extensions", mcp.ExtensionTasks) == nil {
+			if v.modern && v.call != nil && stringValue(v.result("resultType")) == string(mcp.ResultTypeTask) && v.call.client != nil && valueAt(v.call.client, "extensions", mcp.ExtensionTasks) == nil {
 				v.report("/result/resultType", "the result is a task, but the request does not declare %s", mcp.ExtensionTasks).with(v.call.n)
 			}
 		},
@@ -109,7 +109,7 @@ var rulesTasks = []rule{
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.modern && v.call != nil && stringValue(v.result("resultType")) == mcp.ResultTypeTask && v.call.method != mcp.MethodToolsCall {
+			if v.modern && v.call != nil && stringValue(v.result("resultType")) == string(mcp.ResultTypeTask) && v.call.method != mcp.MethodToolsCall {
 				v.report("/result/resultType", "the result of %s is a task", show(v.call.method))
 			}
 		},

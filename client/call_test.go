@@ -165,7 +165,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(tt.method+" "+tt.answer, func(t *testing.T) {
 			opts := Options{
 				Extensions:  map[string]json.RawMessage{"io.modelcontextprotocol/tasks": json.RawMessage("{}"), "com.example/x": json.RawMessage("{}")},
-				ResultTypes: []string{"ours"},
+				ResultTypes: []mcp.ResultType{"ours"},
 			}
 			everyRevision(t, opts, func(s *script, _ mcp.Revision) {
 				m := s.expect(tt.method)

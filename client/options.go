@@ -37,7 +37,7 @@ type Options struct {
 	Extensions map[string]json.RawMessage
 	// ResultTypes are the values of resultType that Extensions add. Results of other types are
 	// errors.
-	ResultTypes []string
+	ResultTypes []mcp.ResultType
 
 	// Revisions are the revisions to speak. Nil means all.
 	Revisions []mcp.Revision
@@ -271,7 +271,7 @@ func (o *Options) offer() era.ClientProfile {
 }
 
 // acceptsResultType reports whether a declared extension adds that resultType for the method.
-func (o *Options) acceptsResultType(method, kind string) bool {
+func (o *Options) acceptsResultType(method string, kind mcp.ResultType) bool {
 	if kind == mcp.ResultTypeTask && method == mcp.MethodToolsCall && (o.Tasks || o.Extensions[mcp.ExtensionTasks] != nil) {
 		return true
 	}

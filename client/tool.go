@@ -490,7 +490,7 @@ type toolInfo struct {
 	// repeatable is set if the tool claims to be safe to repeat. A tool that lies is called twice,
 	// but it could do as much harm in one call.
 	repeatable  bool
-	taskSupport string
+	taskSupport mcp.TaskSupport
 	// outputSchema is nil if the tool has none.
 	outputSchema []byte
 	listedAt     time.Time

@@ -164,7 +164,7 @@ func (e *everything) addQuestions() {
 	ask := func(ctx context.Context, _ empty) (string, error) {
 		a, err := server.Elicit[person](ctx, "who", askMessage)
 		if err != nil || !a.Accepted() {
-			return a.Action, err
+			return string(a.Action), err
 		}
 		return "accept " + a.Value.String(), nil
 	}
@@ -174,7 +174,7 @@ func (e *everything) addQuestions() {
 		if err != nil {
 			return "", err
 		}
-		return a.Action, nil
+		return string(a.Action), nil
 	}))
 	e.check(server.AddTool(e.Server, "sample", "Asks the model.", func(ctx context.Context, _ empty) (string, error) {
 		r, err := server.CallOf(ctx).Sample(ctx, "hello", &mcp.CreateMessageRequestParams{
@@ -243,7 +243,7 @@ func (e *everything) addTasks() {
 		if err != nil {
 			return "", err
 		}
-		return strings.TrimSpace(a.Action + " " + a.Value.String()), nil
+		return strings.TrimSpace(string(a.Action) + " " + a.Value.String()), nil
 	}))
 }
 

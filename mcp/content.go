@@ -348,12 +348,15 @@ func (v *ResourceContents) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "uri")
 }
 
-// Reasons why sampling stopped. Models may have others.
+// A StopReason says why sampling stopped. Models may have reasons of their own.
+type StopReason string
+
+// The reasons why sampling stopped.
 const (
-	StopReasonEndTurn      = "endTurn"
-	StopReasonStopSequence = "stopSequence"
-	StopReasonMaxTokens    = "maxTokens"
-	StopReasonToolUse      = "toolUse" // since 2025-11-25
+	StopReasonEndTurn      StopReason = "endTurn"
+	StopReasonStopSequence StopReason = "stopSequence"
+	StopReasonMaxTokens    StopReason = "maxTokens"
+	StopReasonToolUse      StopReason = "toolUse" // since 2025-11-25
 )
 
 // SamplingContent is the content of a sampling message: one block, or several since 2025-11-25. One

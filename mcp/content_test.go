@@ -120,7 +120,7 @@ func FuzzContent(f *testing.F) {
 	f.Add("", "", []byte("{\"text\":1, \"\\u0074ext\":2}"), []byte(nil), 1e-300, int64(0))
 	f.Fuzz(func(t *testing.T, s, u string, meta, data []byte, priority float64, size int64) {
 		notes := &Annotations{Audience: []Role{Role(s)}, Priority: &priority, LastModified: u, Extra: meta}
-		icons := []Icon{{Src: s, MIMEType: u, Sizes: []string{u}, Theme: s}}
+		icons := []Icon{{Src: s, MIMEType: u, Sizes: []string{u}, Theme: Theme(s)}}
 		for _, c := range []ContentBlock{
 			TextContent{Text: s, Annotations: notes, Meta: meta, Extra: meta},
 			ImageContent{Data: data, MIMEType: u, Annotations: notes, Meta: meta, Extra: meta},

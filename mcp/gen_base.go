@@ -146,7 +146,7 @@ func (v *PaginatedRequestParams) read(text []byte) *DecodeError {
 // Result is a result that says nothing more than that it was done, and what all results have.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#result)
 type Result struct {
-	ResultType string          // one of the ResultType constants; empty is complete; since 2026-07-28
+	ResultType ResultType      // empty is complete; since 2026-07-28
 	Meta       json.RawMessage // an object; see ResultMetaObject
 	Extra      json.RawMessage // members that no field holds, an object
 }
@@ -156,7 +156,7 @@ func (v *Result) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if r.since(Revision20260728) {
-		dst = putText(dst, `"resultType":`, v.ResultType)
+		dst = putText(dst, `"resultType":`, string(v.ResultType))
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -177,7 +177,7 @@ func (v *Result) read(text []byte) *DecodeError {
 		switch string(d.key) {
 		case "resultType":
 			if d.may(0) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(1) {

@@ -267,7 +267,7 @@ func (v *ResourceTemplateReference) read(text []byte) *DecodeError {
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#completeresult)
 type CompleteResult struct {
 	Completion Completion
-	ResultType string // since 2026-07-28
+	ResultType ResultType // since 2026-07-28
 	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }
@@ -278,7 +278,7 @@ func (v *CompleteResult) appendRevision(dst []byte, r Revision) []byte {
 	dst = append(dst, '{')
 	dst = v.Completion.appendRevision(putKey(dst, `"completion":`), r)
 	if r.since(Revision20260728) {
-		dst = putText(dst, `"resultType":`, v.ResultType)
+		dst = putText(dst, `"resultType":`, string(v.ResultType))
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -305,7 +305,7 @@ func (v *CompleteResult) read(text []byte) *DecodeError {
 			}
 		case "resultType":
 			if d.may(1) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(2) {

@@ -18,7 +18,7 @@ import (
 // Since 2025-06-18.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequestparams)
 type ElicitRequestParams struct {
-	Mode            string // one of the ElicitMode constants; since 2025-11-25
+	Mode            ElicitMode // since 2025-11-25
 	Message         string
 	RequestedSchema json.RawMessage // form mode: JSON Schema of an object with primitive members
 	URL             string          // url mode; since 2025-11-25
@@ -33,7 +33,7 @@ func (v *ElicitRequestParams) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	if r.since(Revision20251125) {
-		dst = putText(dst, `"mode":`, v.Mode)
+		dst = putText(dst, `"mode":`, string(v.Mode))
 	}
 	dst = putString(dst, `"message":`, v.Message)
 	dst = putRaw(dst, `"requestedSchema":`, v.RequestedSchema)
@@ -73,7 +73,7 @@ func (v *ElicitRequestParams) read(text []byte) *DecodeError {
 			}
 		case "mode":
 			if d.may(1) {
-				d.text(&v.Mode)
+				d.text((*string)(&v.Mode))
 			}
 		case "requestedSchema":
 			if d.may(2) {
@@ -105,7 +105,7 @@ func (v *ElicitRequestParams) read(text []byte) *DecodeError {
 // ElicitResult is what the user did. Since 2025-06-18.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitresult)
 type ElicitResult struct {
-	Action  string          // one of the ElicitAction constants
+	Action  ElicitAction
 	Content json.RawMessage // an object, of an accepted form only
 	Meta    json.RawMessage // until 2025-11-25
 	Extra   json.RawMessage // members that no field holds, an object
@@ -115,7 +115,7 @@ type ElicitResult struct {
 func (v *ElicitResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putString(dst, `"action":`, v.Action)
+	dst = putString(dst, `"action":`, string(v.Action))
 	dst = putRaw(dst, `"content":`, v.Content)
 	if r.until(Revision20251125) {
 		dst = putRaw(dst, `"_meta":`, v.Meta)
@@ -138,7 +138,7 @@ func (v *ElicitResult) read(text []byte) *DecodeError {
 		switch string(d.key) {
 		case "action":
 			if d.must(0) {
-				d.string(&v.Action)
+				d.string((*string)(&v.Action))
 			}
 		case "content":
 			if d.may(1) {

@@ -21,7 +21,7 @@ type StringSchema struct {
 	Title       string
 	Description string
 	Default     *string // since 2025-11-25
-	Format      string  // one of the Format constants
+	Format      StringFormat
 	MaxLength   *int64
 	MinLength   *int64
 	Extra       json.RawMessage // members that no field holds, an object
@@ -36,7 +36,7 @@ func (v *StringSchema) appendRevision(dst []byte, r Revision) []byte {
 	if r.since(Revision20251125) {
 		dst = putStringPtr(dst, `"default":`, v.Default)
 	}
-	dst = putText(dst, `"format":`, v.Format)
+	dst = putText(dst, `"format":`, string(v.Format))
 	dst = putIntPtr(dst, `"maxLength":`, v.MaxLength)
 	dst = putIntPtr(dst, `"minLength":`, v.MinLength)
 	return putEnd(dst, start, v.Extra)
@@ -73,7 +73,7 @@ func (v *StringSchema) read(text []byte) *DecodeError {
 			}
 		case "format":
 			if d.may(4) {
-				d.text(&v.Format)
+				d.text((*string)(&v.Format))
 			}
 		case "maxLength":
 			if d.may(5) {
@@ -93,7 +93,7 @@ func (v *StringSchema) read(text []byte) *DecodeError {
 // A NumberSchema asks for a number. Since 2025-06-18.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#numberschema)
 type NumberSchema struct {
-	Type        string // one of the NumberType constants
+	Type        NumberType
 	Title       string
 	Description string
 	Default     *float64 // since 2025-11-25
@@ -106,7 +106,7 @@ type NumberSchema struct {
 func (v *NumberSchema) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putString(dst, `"type":`, v.Type)
+	dst = putString(dst, `"type":`, string(v.Type))
 	dst = putText(dst, `"title":`, v.Title)
 	dst = putText(dst, `"description":`, v.Description)
 	if r.since(Revision20251125) {
@@ -132,7 +132,7 @@ func (v *NumberSchema) read(text []byte) *DecodeError {
 		switch string(d.key) {
 		case "type":
 			if d.must(0) {
-				d.string(&v.Type)
+				d.string((*string)(&v.Type))
 			}
 		case "title":
 			if d.may(1) {

@@ -10,39 +10,53 @@
 
 package mcp
 
-// Who may be served what is cached of a result, as cacheScope has it.
+// A CacheScope says who may be served what is cached of a result.
+type CacheScope string
+
+// The scopes.
 const (
-	CacheScopePrivate = "private" // only whom it was sent to
-	CacheScopePublic  = "public"  // everybody
+	CacheScopePrivate CacheScope = "private" // only whom it was sent to
+	CacheScopePublic  CacheScope = "public"  // everybody
 )
 
-// What a user did when asked, as the action of an [ElicitResult] has it.
+// An ElicitAction is what a user did when asked for input.
+type ElicitAction string
+
+// The actions.
 const (
-	ElicitActionAccept  = "accept"
-	ElicitActionCancel  = "cancel"  // said nothing
-	ElicitActionDecline = "decline" // said no
+	ElicitActionAccept  ElicitAction = "accept"
+	ElicitActionCancel  ElicitAction = "cancel"  // said nothing
+	ElicitActionDecline ElicitAction = "decline" // said no
 )
 
-// Formats of a [StringSchema].
+// A StringFormat is the format of a [StringSchema].
+type StringFormat string
+
+// The formats of strings.
 const (
-	FormatDate     = "date"
-	FormatDateTime = "date-time"
-	FormatEmail    = "email"
-	FormatURI      = "uri"
+	FormatDate     StringFormat = "date"
+	FormatDateTime StringFormat = "date-time"
+	FormatEmail    StringFormat = "email"
+	FormatURI      StringFormat = "uri"
 )
 
-// What a server wants a model to be told, as includeContext of [CreateMessageRequestParams] has it. All but none are deprecated since
-// 2025-11-25.
+// An IncludeContext says what a server wants a model to be told.
+type IncludeContext string
+
+// The values of IncludeContext. All but none are deprecated since 2025-11-25.
 const (
-	IncludeContextAllServers = "allServers"
-	IncludeContextNone       = "none"
-	IncludeContextThisServer = "thisServer"
+	IncludeContextAllServers IncludeContext = "allServers"
+	IncludeContextNone       IncludeContext = "none"
+	IncludeContextThisServer IncludeContext = "thisServer"
 )
 
-// Types of a [NumberSchema].
+// A NumberType is the type of a [NumberSchema].
+type NumberType string
+
+// The types of numbers.
 const (
-	NumberTypeInteger = "integer"
-	NumberTypeNumber  = "number"
+	NumberTypeInteger NumberType = "integer"
+	NumberTypeNumber  NumberType = "number"
 )
 
 // A Role is a side of the conversation with the model.
@@ -66,22 +80,31 @@ const (
 	TaskStatusWorking       TaskStatus = "working"
 )
 
-// Whether a tool runs as a task, as taskSupport of [ToolExecution] has it. A tool that says nothing forbids it.
+// A TaskSupport says whether a tool runs as a task. A tool that says nothing forbids it.
+type TaskSupport string
+
+// The values of TaskSupport.
 const (
-	TaskSupportForbidden = "forbidden"
-	TaskSupportOptional  = "optional"
-	TaskSupportRequired  = "required"
+	TaskSupportForbidden TaskSupport = "forbidden"
+	TaskSupportOptional  TaskSupport = "optional"
+	TaskSupportRequired  TaskSupport = "required"
 )
 
-// Backgrounds that an [Icon] is made for.
+// A Theme is a background that an [Icon] is made for.
+type Theme string
+
+// The themes.
 const (
-	ThemeDark  = "dark"
-	ThemeLight = "light"
+	ThemeDark  Theme = "dark"
+	ThemeLight Theme = "light"
 )
 
-// Modes of a [ToolChoice]. No mode is auto.
+// A ToolChoiceMode is the mode of a [ToolChoice]. No mode is auto.
+type ToolChoiceMode string
+
+// The modes of a ToolChoice.
 const (
-	ToolChoiceAuto     = "auto" // as the model likes
-	ToolChoiceNone     = "none"
-	ToolChoiceRequired = "required" // at least one tool
+	ToolChoiceAuto     ToolChoiceMode = "auto" // as the model likes
+	ToolChoiceNone     ToolChoiceMode = "none"
+	ToolChoiceRequired ToolChoiceMode = "required" // at least one tool
 )

@@ -96,8 +96,8 @@ func (v *Implementation) read(text []byte) *DecodeError {
 type Icon struct {
 	Src      string // https: or data: URI
 	MIMEType string
-	Sizes    []string        // such as 48x48, or any
-	Theme    string          // one of the Theme constants
+	Sizes    []string // such as 48x48, or any
+	Theme    Theme
 	Extra    json.RawMessage // members that no field holds, an object
 }
 
@@ -110,7 +110,7 @@ func (v *Icon) appendRevision(dst []byte, r Revision) []byte {
 	if v.Sizes != nil {
 		dst = putStrings(dst, `"sizes":`, v.Sizes)
 	}
-	dst = putText(dst, `"theme":`, v.Theme)
+	dst = putText(dst, `"theme":`, string(v.Theme))
 	return putEnd(dst, start, v.Extra)
 }
 
@@ -141,7 +141,7 @@ func (v *Icon) read(text []byte) *DecodeError {
 			}
 		case "theme":
 			if d.may(3) {
-				d.text(&v.Theme)
+				d.text((*string)(&v.Theme))
 			}
 		default:
 			d.keep()
@@ -281,8 +281,8 @@ type DiscoverResult struct {
 	Capabilities      ServerCapabilities
 	Instructions      string
 	TTLMs             *int64 // milliseconds
-	CacheScope        string // one of the CacheScope constants
-	ResultType        string
+	CacheScope        CacheScope
+	ResultType        ResultType
 	Meta              json.RawMessage
 	Extra             json.RawMessage // members that no field holds, an object
 }
@@ -295,8 +295,8 @@ func (v *DiscoverResult) appendRevision(dst []byte, r Revision) []byte {
 	dst = v.Capabilities.appendRevision(putKey(dst, `"capabilities":`), r)
 	dst = putText(dst, `"instructions":`, v.Instructions)
 	dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
-	dst = putText(dst, `"cacheScope":`, v.CacheScope)
-	dst = putText(dst, `"resultType":`, v.ResultType)
+	dst = putText(dst, `"cacheScope":`, string(v.CacheScope))
+	dst = putText(dst, `"resultType":`, string(v.ResultType))
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
 }
@@ -334,11 +334,11 @@ func (v *DiscoverResult) read(text []byte) *DecodeError {
 			}
 		case "cacheScope":
 			if d.may(4) {
-				d.text(&v.CacheScope)
+				d.text((*string)(&v.CacheScope))
 			}
 		case "resultType":
 			if d.may(5) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(6) {

@@ -203,10 +203,10 @@ func (v *PromptMessage) read(text []byte) *DecodeError {
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsresult)
 type ListPromptsResult struct {
 	Prompts    []Prompt
-	NextCursor *string // nil on the last page; empty is a cursor
-	TTLMs      *int64  // milliseconds; since 2026-07-28
-	CacheScope string  // one of the CacheScope constants; since 2026-07-28
-	ResultType string  // since 2026-07-28
+	NextCursor *string    // nil on the last page; empty is a cursor
+	TTLMs      *int64     // milliseconds; since 2026-07-28
+	CacheScope CacheScope // since 2026-07-28
+	ResultType ResultType // since 2026-07-28
 	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }
@@ -219,8 +219,8 @@ func (v *ListPromptsResult) appendRevision(dst []byte, r Revision) []byte {
 	dst = putStringPtr(dst, `"nextCursor":`, v.NextCursor)
 	if r.since(Revision20260728) {
 		dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
-		dst = putText(dst, `"cacheScope":`, v.CacheScope)
-		dst = putText(dst, `"resultType":`, v.ResultType)
+		dst = putText(dst, `"cacheScope":`, string(v.CacheScope))
+		dst = putText(dst, `"resultType":`, string(v.ResultType))
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -255,11 +255,11 @@ func (v *ListPromptsResult) read(text []byte) *DecodeError {
 			}
 		case "cacheScope":
 			if d.may(3) {
-				d.text(&v.CacheScope)
+				d.text((*string)(&v.CacheScope))
 			}
 		case "resultType":
 			if d.may(4) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(5) {
@@ -348,7 +348,7 @@ func (v *GetPromptRequestParams) read(text []byte) *DecodeError {
 type GetPromptResult struct {
 	Description string
 	Messages    []PromptMessage
-	ResultType  string // since 2026-07-28
+	ResultType  ResultType // since 2026-07-28
 	Meta        json.RawMessage
 	Extra       json.RawMessage // members that no field holds, an object
 }
@@ -360,7 +360,7 @@ func (v *GetPromptResult) appendRevision(dst []byte, r Revision) []byte {
 	dst = putText(dst, `"description":`, v.Description)
 	dst = putList(dst, `"messages":`, v.Messages, r, (*PromptMessage).appendRevision)
 	if r.since(Revision20260728) {
-		dst = putText(dst, `"resultType":`, v.ResultType)
+		dst = putText(dst, `"resultType":`, string(v.ResultType))
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -391,7 +391,7 @@ func (v *GetPromptResult) read(text []byte) *DecodeError {
 			}
 		case "resultType":
 			if d.may(2) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(3) {

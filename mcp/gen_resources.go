@@ -204,10 +204,10 @@ func (v *ResourceTemplate) read(text []byte) *DecodeError {
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesresult)
 type ListResourcesResult struct {
 	Resources  []Resource
-	NextCursor *string // nil on the last page; empty is a cursor
-	TTLMs      *int64  // milliseconds; since 2026-07-28
-	CacheScope string  // one of the CacheScope constants; since 2026-07-28
-	ResultType string  // since 2026-07-28
+	NextCursor *string    // nil on the last page; empty is a cursor
+	TTLMs      *int64     // milliseconds; since 2026-07-28
+	CacheScope CacheScope // since 2026-07-28
+	ResultType ResultType // since 2026-07-28
 	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }
@@ -220,8 +220,8 @@ func (v *ListResourcesResult) appendRevision(dst []byte, r Revision) []byte {
 	dst = putStringPtr(dst, `"nextCursor":`, v.NextCursor)
 	if r.since(Revision20260728) {
 		dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
-		dst = putText(dst, `"cacheScope":`, v.CacheScope)
-		dst = putText(dst, `"resultType":`, v.ResultType)
+		dst = putText(dst, `"cacheScope":`, string(v.CacheScope))
+		dst = putText(dst, `"resultType":`, string(v.ResultType))
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -256,11 +256,11 @@ func (v *ListResourcesResult) read(text []byte) *DecodeError {
 			}
 		case "cacheScope":
 			if d.may(3) {
-				d.text(&v.CacheScope)
+				d.text((*string)(&v.CacheScope))
 			}
 		case "resultType":
 			if d.may(4) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(5) {
@@ -277,10 +277,10 @@ func (v *ListResourcesResult) read(text []byte) *DecodeError {
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesresult)
 type ListResourceTemplatesResult struct {
 	ResourceTemplates []ResourceTemplate
-	NextCursor        *string // nil on the last page; empty is a cursor
-	TTLMs             *int64  // milliseconds; since 2026-07-28
-	CacheScope        string  // one of the CacheScope constants; since 2026-07-28
-	ResultType        string  // since 2026-07-28
+	NextCursor        *string    // nil on the last page; empty is a cursor
+	TTLMs             *int64     // milliseconds; since 2026-07-28
+	CacheScope        CacheScope // since 2026-07-28
+	ResultType        ResultType // since 2026-07-28
 	Meta              json.RawMessage
 	Extra             json.RawMessage // members that no field holds, an object
 }
@@ -293,8 +293,8 @@ func (v *ListResourceTemplatesResult) appendRevision(dst []byte, r Revision) []b
 	dst = putStringPtr(dst, `"nextCursor":`, v.NextCursor)
 	if r.since(Revision20260728) {
 		dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
-		dst = putText(dst, `"cacheScope":`, v.CacheScope)
-		dst = putText(dst, `"resultType":`, v.ResultType)
+		dst = putText(dst, `"cacheScope":`, string(v.CacheScope))
+		dst = putText(dst, `"resultType":`, string(v.ResultType))
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -329,11 +329,11 @@ func (v *ListResourceTemplatesResult) read(text []byte) *DecodeError {
 			}
 		case "cacheScope":
 			if d.may(3) {
-				d.text(&v.CacheScope)
+				d.text((*string)(&v.CacheScope))
 			}
 		case "resultType":
 			if d.may(4) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(5) {
@@ -414,8 +414,8 @@ func (v *ReadResourceRequestParams) read(text []byte) *DecodeError {
 type ReadResourceResult struct {
 	Contents   []ResourceContents // of the resource, or of several that it consists of
 	TTLMs      *int64             // milliseconds; since 2026-07-28
-	CacheScope string             // one of the CacheScope constants; since 2026-07-28
-	ResultType string             // since 2026-07-28
+	CacheScope CacheScope         // since 2026-07-28
+	ResultType ResultType         // since 2026-07-28
 	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }
@@ -427,8 +427,8 @@ func (v *ReadResourceResult) appendRevision(dst []byte, r Revision) []byte {
 	dst = putList(dst, `"contents":`, v.Contents, r, (*ResourceContents).appendRevision)
 	if r.since(Revision20260728) {
 		dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
-		dst = putText(dst, `"cacheScope":`, v.CacheScope)
-		dst = putText(dst, `"resultType":`, v.ResultType)
+		dst = putText(dst, `"cacheScope":`, string(v.CacheScope))
+		dst = putText(dst, `"resultType":`, string(v.ResultType))
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -459,11 +459,11 @@ func (v *ReadResourceResult) read(text []byte) *DecodeError {
 			}
 		case "cacheScope":
 			if d.may(2) {
-				d.text(&v.CacheScope)
+				d.text((*string)(&v.CacheScope))
 			}
 		case "resultType":
 			if d.may(3) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(4) {

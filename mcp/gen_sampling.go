@@ -23,7 +23,7 @@ type CreateMessageRequestParams struct {
 	ModelPreferences *ModelPreferences
 	Temperature      *float64
 	StopSequences    []string
-	IncludeContext   string          // one of the IncludeContext constants
+	IncludeContext   IncludeContext
 	Tools            []Tool          // since 2025-11-25
 	ToolChoice       *ToolChoice     // since 2025-11-25
 	Metadata         json.RawMessage // an object for the model's provider
@@ -46,7 +46,7 @@ func (v *CreateMessageRequestParams) appendRevision(dst []byte, r Revision) []by
 	if v.StopSequences != nil {
 		dst = putStrings(dst, `"stopSequences":`, v.StopSequences)
 	}
-	dst = putText(dst, `"includeContext":`, v.IncludeContext)
+	dst = putText(dst, `"includeContext":`, string(v.IncludeContext))
 	if r.since(Revision20251125) {
 		if v.Tools != nil {
 			dst = putList(dst, `"tools":`, v.Tools, r, (*Tool).appendRevision)
@@ -106,7 +106,7 @@ func (v *CreateMessageRequestParams) read(text []byte) *DecodeError {
 			}
 		case "includeContext":
 			if d.may(6) {
-				d.text(&v.IncludeContext)
+				d.text((*string)(&v.IncludeContext))
 			}
 		case "tools":
 			if d.may(7) {
@@ -141,7 +141,7 @@ type CreateMessageResult struct {
 	Role       Role
 	Content    SamplingContent // since 2025-11-25 it may be several blocks
 	Model      string
-	StopReason string // one of the StopReason constants, or another
+	StopReason StopReason // one of the StopReason constants, or another
 	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }
@@ -153,7 +153,7 @@ func (v *CreateMessageResult) appendRevision(dst []byte, r Revision) []byte {
 	dst = putString(dst, `"role":`, string(v.Role))
 	dst = putSampling(dst, `"content":`, v.Content, v.Extra, r)
 	dst = putString(dst, `"model":`, v.Model)
-	dst = putText(dst, `"stopReason":`, v.StopReason)
+	dst = putText(dst, `"stopReason":`, string(v.StopReason))
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
 }
@@ -187,7 +187,7 @@ func (v *CreateMessageResult) read(text []byte) *DecodeError {
 			}
 		case "stopReason":
 			if d.may(3) {
-				d.text(&v.StopReason)
+				d.text((*string)(&v.StopReason))
 			}
 		case "_meta":
 			if d.may(4) {
@@ -358,7 +358,7 @@ func (v *ModelHint) read(text []byte) *DecodeError {
 // A ToolChoice says whether a model is to use tools. Since 2025-11-25.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#toolchoice)
 type ToolChoice struct {
-	Mode  string          // one of the ToolChoice constants
+	Mode  ToolChoiceMode
 	Extra json.RawMessage // members that no field holds, an object
 }
 
@@ -366,7 +366,7 @@ type ToolChoice struct {
 func (v *ToolChoice) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putText(dst, `"mode":`, v.Mode)
+	dst = putText(dst, `"mode":`, string(v.Mode))
 	return putEnd(dst, start, v.Extra)
 }
 
@@ -385,7 +385,7 @@ func (v *ToolChoice) read(text []byte) *DecodeError {
 		switch string(d.key) {
 		case "mode":
 			if d.may(0) {
-				d.text(&v.Mode)
+				d.text((*string)(&v.Mode))
 			}
 		default:
 			d.keep()

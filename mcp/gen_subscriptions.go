@@ -180,7 +180,7 @@ func (v *SubscriptionsAcknowledgedNotificationParams) read(text []byte) *DecodeE
 // SubscriptionsListenResult answers subscriptions/listen, when it ends. Since 2026-07-28.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresult)
 type SubscriptionsListenResult struct {
-	ResultType string
+	ResultType ResultType
 	Meta       json.RawMessage // an object; see SubscriptionsListenResultMetaObject
 	Extra      json.RawMessage // members that no field holds, an object
 }
@@ -189,7 +189,7 @@ type SubscriptionsListenResult struct {
 func (v *SubscriptionsListenResult) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putText(dst, `"resultType":`, v.ResultType)
+	dst = putText(dst, `"resultType":`, string(v.ResultType))
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
 }
@@ -211,7 +211,7 @@ func (v *SubscriptionsListenResult) read(text []byte) *DecodeError {
 		switch string(d.key) {
 		case "resultType":
 			if d.may(0) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(1) {

@@ -180,7 +180,7 @@ type DetailedTask struct {
 	InputRequests map[string]InputRequest // those without an answer, if it waits for input
 	Result        json.RawMessage         // if it is complete: what the request would have got
 	Error         *jsonrpc.Error          // if it failed
-	ResultType    string
+	ResultType    ResultType
 	Meta          json.RawMessage
 	Extra         json.RawMessage // members that no field holds, an object
 }
@@ -201,7 +201,7 @@ func (v *DetailedTask) appendRevision(dst []byte, r Revision) []byte {
 	}
 	dst = putRaw(dst, `"result":`, v.Result)
 	dst = putError(dst, `"error":`, v.Error)
-	dst = putText(dst, `"resultType":`, v.ResultType)
+	dst = putText(dst, `"resultType":`, string(v.ResultType))
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	dst = putExtra(dst, start, v.ExtensionTask.Extra)
 	return putEnd(dst, start, v.Extra)
@@ -262,7 +262,7 @@ func (v *DetailedTask) read(text []byte) *DecodeError {
 			}
 		case "resultType":
 			if d.may(10) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(11) {

@@ -181,7 +181,7 @@ func (v *ToolAnnotations) read(text []byte) *DecodeError {
 // ToolExecution says how a tool runs. 2025-11-25 only.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#toolexecution)
 type ToolExecution struct {
-	TaskSupport string          // one of the TaskSupport constants
+	TaskSupport TaskSupport
 	Extra       json.RawMessage // members that no field holds, an object
 }
 
@@ -189,7 +189,7 @@ type ToolExecution struct {
 func (v *ToolExecution) appendRevision(dst []byte, r Revision) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
-	dst = putText(dst, `"taskSupport":`, v.TaskSupport)
+	dst = putText(dst, `"taskSupport":`, string(v.TaskSupport))
 	return putEnd(dst, start, v.Extra)
 }
 
@@ -208,7 +208,7 @@ func (v *ToolExecution) read(text []byte) *DecodeError {
 		switch string(d.key) {
 		case "taskSupport":
 			if d.may(0) {
-				d.text(&v.TaskSupport)
+				d.text((*string)(&v.TaskSupport))
 			}
 		default:
 			d.keep()
@@ -221,10 +221,10 @@ func (v *ToolExecution) read(text []byte) *DecodeError {
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsresult)
 type ListToolsResult struct {
 	Tools      []Tool
-	NextCursor *string // nil on the last page; empty is a cursor
-	TTLMs      *int64  // milliseconds; since 2026-07-28
-	CacheScope string  // one of the CacheScope constants; since 2026-07-28
-	ResultType string  // since 2026-07-28
+	NextCursor *string    // nil on the last page; empty is a cursor
+	TTLMs      *int64     // milliseconds; since 2026-07-28
+	CacheScope CacheScope // since 2026-07-28
+	ResultType ResultType // since 2026-07-28
 	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }
@@ -237,8 +237,8 @@ func (v *ListToolsResult) appendRevision(dst []byte, r Revision) []byte {
 	dst = putStringPtr(dst, `"nextCursor":`, v.NextCursor)
 	if r.since(Revision20260728) {
 		dst = putIntPtr(dst, `"ttlMs":`, v.TTLMs)
-		dst = putText(dst, `"cacheScope":`, v.CacheScope)
-		dst = putText(dst, `"resultType":`, v.ResultType)
+		dst = putText(dst, `"cacheScope":`, string(v.CacheScope))
+		dst = putText(dst, `"resultType":`, string(v.ResultType))
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -273,11 +273,11 @@ func (v *ListToolsResult) read(text []byte) *DecodeError {
 			}
 		case "cacheScope":
 			if d.may(3) {
-				d.text(&v.CacheScope)
+				d.text((*string)(&v.CacheScope))
 			}
 		case "resultType":
 			if d.may(4) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(5) {
@@ -373,7 +373,7 @@ type CallToolResult struct {
 	Content           []ContentBlock
 	StructuredContent json.RawMessage // JSON text; nil is left out, null is a value. An object, any value since 2026-07-28; since 2025-06-18
 	IsError           bool            // the tool failed; Content says how
-	ResultType        string          // since 2026-07-28
+	ResultType        ResultType      // since 2026-07-28
 	Meta              json.RawMessage
 	Extra             json.RawMessage // members that no field holds, an object
 }
@@ -388,7 +388,7 @@ func (v *CallToolResult) appendRevision(dst []byte, r Revision) []byte {
 	}
 	dst = putTrue(dst, `"isError":`, v.IsError)
 	if r.since(Revision20260728) {
-		dst = putText(dst, `"resultType":`, v.ResultType)
+		dst = putText(dst, `"resultType":`, string(v.ResultType))
 	}
 	dst = putRaw(dst, `"_meta":`, v.Meta)
 	return putEnd(dst, start, v.Extra)
@@ -423,7 +423,7 @@ func (v *CallToolResult) read(text []byte) *DecodeError {
 			}
 		case "resultType":
 			if d.may(3) {
-				d.text(&v.ResultType)
+				d.text((*string)(&v.ResultType))
 			}
 		case "_meta":
 			if d.may(4) {

@@ -108,17 +108,24 @@ func (l *LoggingLevel) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Values of resultType, since 2026-07-28. A result without a type is complete.
+// A ResultType says which type a result has, since 2026-07-28. A result without it is complete.
+// Extensions may add values.
+type ResultType string
+
+// The types of results.
 const (
-	ResultTypeComplete      = "complete"
-	ResultTypeInputRequired = "input_required" // an InputRequiredResult
-	ResultTypeTask          = "task"           // an ExtensionCreateTaskResult
+	ResultTypeComplete      ResultType = "complete"
+	ResultTypeInputRequired ResultType = "input_required" // an InputRequiredResult
+	ResultTypeTask          ResultType = "task"           // an ExtensionCreateTaskResult
 )
 
-// Modes of elicitation. The default is a form.
+// An ElicitMode is the way in which a client asks its user. None means a form.
+type ElicitMode string
+
+// The modes of elicitation.
 const (
-	ElicitModeForm = "form"
-	ElicitModeURL  = "url" // since 2025-11-25
+	ElicitModeForm ElicitMode = "form"
+	ElicitModeURL  ElicitMode = "url" // since 2025-11-25
 )
 
 // Tasks have two designs, which do not mix.

@@ -172,8 +172,8 @@ func readElicitResult(text []byte) (*mcp.ElicitResult, error) {
 
 // An Answer is a user's response to a form.
 type Answer[T any] struct {
-	// Action is accept, decline or cancel.
-	Action string
+	// Action is what the user did.
+	Action mcp.ElicitAction
 	// Value is the content of the form, if the user accepted.
 	Value T
 }
@@ -597,7 +597,7 @@ func urlRequiredText(e *jsonrpc.Error, pages []mcp.ElicitRequestParams) string {
 }
 
 // dropResponse removes the response under a key and returns its action, or "".
-func (rd *inputRound) dropResponse(key string) string {
+func (rd *inputRound) dropResponse(key string) mcp.ElicitAction {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
 	got := rd.answers[key]

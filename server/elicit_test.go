@@ -334,7 +334,7 @@ func TestElicitationIDs(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			return res.Action, nil
+			return string(res.Action), nil
 		})
 		c := respond(t, srv, "2025-11-25", everything)
 		c.answer = fixed(map[string]string{"elicitation/create": `{"action":"accept"}`})

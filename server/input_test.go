@@ -50,7 +50,7 @@ func TestAsk(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		return res.Action + " " + string(res.Content), nil
+		return string(res.Action) + " " + string(res.Content), nil
 	}
 	for _, tt := range []struct {
 		name   string
@@ -82,7 +82,7 @@ func TestAsk(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			return res.Action, nil
+			return string(res.Action), nil
 		}, []string{"", "", "",
 			`elicitation/create {"elicitationId":"e1","message":"Log in","mode":"url","url":"https://example.com/login?s=1"}`,
 			`elicitation/create {"message":"Log in","mode":"url","url":"https://example.com/login?s=1"}`,

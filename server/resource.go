@@ -293,10 +293,9 @@ func (c *Call) setCacheHints(res *mcp.ReadResourceResult) error {
 	return nil
 }
 
-// CacheFor returns a result for an [AddResource] function that clients may cache for ttl. scope is
-// [mcp.CacheScopePrivate], or [mcp.CacheScopePublic] if shared caches may serve the result to all
-// users.
-func CacheFor[Out ResourceOutput](out Out, ttl time.Duration, scope string) *mcp.ReadResourceResult {
+// CacheFor returns a result for an [AddResource] function that clients may cache for ttl. With the
+// scope [mcp.CacheScopePublic], shared caches may serve the result to all users.
+func CacheFor[Out ResourceOutput](out Out, ttl time.Duration, scope mcp.CacheScope) *mcp.ReadResourceResult {
 	res := readResultOf(out)
 	if res == nil {
 		return nil

@@ -173,7 +173,7 @@ func TestSamplingAnswers(t *testing.T) {
 						text += "use " + v.ID
 					}
 				}
-				return strings.TrimSpace(text + " " + res.StopReason), nil
+				return strings.TrimSpace(text + " " + string(res.StopReason)), nil
 			}), revision, everything)
 			c.answer = fixed(map[string]string{"sampling/createMessage": answer})
 			got, err := c.tool()

@@ -615,11 +615,8 @@ func (tr *taskRun) appendCreated(dst []byte) []byte {
 		return mcp.Append(dst, &mcp.CreateTaskResult{Task: *tr.task.coreTask()}, c.ex.Revision)
 	}
 	t := tr.task.extensionTask()
-	return c.session.srv.results.EndAs(trimObject(mcp.Append(dst, &t, c.ex.Revision)), c.ex.Features, resultTypeTask)
+	return c.session.srv.results.EndAs(trimObject(mcp.Append(dst, &t, c.ex.Revision)), c.ex.Features, mcp.ResultTypeTask)
 }
-
-// resultTypeTask is the resultType of a task.
-const resultTypeTask = "task"
 
 // appendDetailed appends the result of tasks/get of the extension.
 func (s *session) appendDetailed(c *Call, t *Task, dst []byte) []byte {

@@ -163,7 +163,7 @@ func (c *taskClient) get(id string) task {
 func newTaskServer(t testing.TB, opts server.TaskOptions) *server.Server {
 	t.Helper()
 	srv := server.MustNew("test", "1", &server.Options{Tasks: &opts})
-	support := func(name string, how string) mcp.Tool {
+	support := func(name string, how mcp.TaskSupport) mcp.Tool {
 		return mcp.Tool{Name: name, Execution: &mcp.ToolExecution{TaskSupport: how}}
 	}
 	type empty struct{}

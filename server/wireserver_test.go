@@ -226,7 +226,7 @@ func addAsking(t testing.TB, srv *server.Server) {
 			return "", err
 		}
 		srv.ElicitationComplete("e-1")
-		return res.Action, nil
+		return string(res.Action), nil
 	})
 	addTool(t, srv, "ask_all", func(c *server.Call) (string, error) {
 		n, err := server.Once(c, "n", func(context.Context) (int, error) { return 7, nil })

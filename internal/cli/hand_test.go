@@ -155,7 +155,7 @@ func TestForm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := r.Action + " " + string(r.Content); got != tt.want {
+			if got := string(r.Action) + " " + string(r.Content); got != tt.want {
 				t.Errorf("got  %s\nwant %s\n%s", got, tt.want, asked.String())
 			}
 			if !strings.Contains(asked.String(), `The server srv requests input: Who\x1b[A?`) {

@@ -53,7 +53,7 @@ func newTestServer() *server.Server {
 	tool("form", func(c *server.Call) (string, error) {
 		to, err := server.Elicit[delivery](c, "to", "Where to?"+nasty)
 		if err != nil || !to.Accepted() {
-			return to.Action, err
+			return string(to.Action), err
 		}
 		text, err := json.Marshal(to.Value)
 		return string(text), err
@@ -63,7 +63,7 @@ func newTestServer() *server.Server {
 		if err != nil {
 			return "", err
 		}
-		return r.Action, nil
+		return string(r.Action), nil
 	})
 	tool("sample", func(c *server.Call) (string, error) {
 		r, err := c.Sample(c, "message", &mcp.CreateMessageRequestParams{

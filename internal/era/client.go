@@ -141,7 +141,7 @@ func ReadDiscover(result []byte) (*ServerProfile, error) {
 		return nil, err
 	}
 	if t := ResultType(result); t != "" && t != mcp.ResultTypeComplete {
-		return nil, fmt.Errorf("resultType is %q", clip.String(t, 100))
+		return nil, fmt.Errorf("resultType is %q", clip.String(string(t), 100))
 	}
 	var ok bool
 	if p.Versions, ok = stringArray(versions); !ok {
@@ -254,7 +254,7 @@ func Newest(ours []mcp.Revision) (modern, legacy mcp.Revision) {
 
 // ResultType returns the resultType of a result object. It returns "" if that is absent, and "?" if
 // it is empty or not a string.
-func ResultType(result []byte) string {
+func ResultType(result []byte) mcp.ResultType {
 	members := jsonwire.ObjectMembers(result)
 	for members.Next() {
 		if !members.KeyIs("resultType") {
@@ -264,7 +264,7 @@ func ResultType(result []byte) string {
 		case string(v) == `"complete"`:
 			return mcp.ResultTypeComplete // does not allocate
 		case v[0] == '"' && len(v) > 2:
-			return jsonwire.UnquoteString(v[1 : len(v)-1])
+			return mcp.ResultType(jsonwire.UnquoteString(v[1 : len(v)-1]))
 		default:
 			return "?"
 		}

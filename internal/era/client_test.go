@@ -143,7 +143,7 @@ func TestCommon(t *testing.T) {
 }
 
 func TestResultType(t *testing.T) {
-	for result, want := range map[string]string{
+	for result, want := range map[string]mcp.ResultType{
 		`{}`: "", `{"resultType":"complete"}`: "complete", `{"a":{"resultType":"x"},"resultType":"input_required"}`: "input_required",
 		`{"resultType":"t\u0061sk"}`: "task", `{"r\u0065sultType":"x"}`: "x", `{"resultType":null}`: "?", `{"resultType":""}`: "?",
 	} {

@@ -30,7 +30,7 @@ func IsInputRequest(method string) bool {
 
 // IsURL reports if this is an elicitation by URL.
 func (r *InputRequest) IsURL() bool {
-	return r.Method == mcp.MethodElicit && LookupString(r.Params, "mode") == mcp.ElicitModeURL
+	return r.Method == mcp.MethodElicit && LookupString(r.Params, "mode") == string(mcp.ElicitModeURL)
 }
 
 // MissingCapability returns the ClientCapabilities object that a client of the revision would need

@@ -107,8 +107,8 @@ func (f *Features) AllowsStructured(text []byte) bool {
 }
 
 // EndAs is End for a result of another type than complete. Legacy revisions have no such results.
-func (id *Identity) EndAs(dst []byte, f *Features, resultType string) []byte {
-	dst = jsonwire.AppendQuote(append(dst, `,"resultType":`...), resultType)
+func (id *Identity) EndAs(dst []byte, f *Features, resultType mcp.ResultType) []byte {
+	dst = jsonwire.AppendQuote(append(dst, `,"resultType":`...), string(resultType))
 	dst = append(append(dst, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), id.infos[f.Revision]...)
 	return append(dst, "}}"...)
 }
@@ -138,7 +138,7 @@ func (id *Identity) Complete(dst []byte, f *Features, hints *CacheHints, result 
 		dst = append(jsonwire.AppendQuote(append(dst, ','), members.KeyString()), ':')
 		dst = jsonwire.AppendCompact(dst, members.Value())
 	}
-	complete := resultType == nil || string(resultType) == `"`+ResultComplete+`"`
+	complete := resultType == nil || string(resultType) == `"`+string(ResultComplete)+`"`
 	if f.Modern && hints != nil && complete {
 		if !hasTTL {
 			dst = strconv.AppendInt(append(dst, `,"ttlMs":`...), hints.TTLMillis, 10)

@@ -95,10 +95,8 @@ func (m *model) enumFile() ([]byte, error) {
 	m.header(p)
 	for _, prefix := range sortedKeys(m.enums) {
 		e := m.enums[prefix]
-		if e.typ != "" {
-			p.comment(doc(e.typ))
-			p.printf("type %s string\n", e.typ)
-		}
+		p.comment(doc(e.typ))
+		p.printf("type %s string\n", e.typ)
 		p.comment(doc(prefix + "*"))
 		p.printf("const (")
 		var whole revs

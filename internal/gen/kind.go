@@ -128,6 +128,10 @@ func (m *model) kindOf(typ, name string, s *schema) kind {
 	if k.pointer {
 		m.use("pointers", name)
 	}
+	if elem := stringTypes[name]; elem != "" && k.form == formString {
+		m.use("stringTypes", name)
+		k.elem = elem
+	}
 	return k
 }
 

@@ -102,7 +102,7 @@ func (m *model) define(d *document, name string, s *schema) {
 	switch prefix := enums[name]; {
 	case prefix != "":
 		m.setOutcome(d.rev, name, "type "+name)
-		m.enum(d.rev, name, name, s)
+		m.enum(d.rev, name, s)
 	case s.Properties["error"] != nil:
 		m.errorEnvelope(d, name, s)
 	case s.Properties["method"] != nil && s.Properties["method"].Const != nil:
@@ -295,9 +295,12 @@ func (m *model) property(d *document, t *goType, path, name string, parent *sche
 	if k.form == formObject && k.revisionTest == "" || k.revisionTest != "" && s.Properties["type"] != nil {
 		f.closed |= setOf(d.rev)
 	}
+	if e := enumType(t.name + "." + name); e != "" && k.form == formString {
+		k.elem = e
+	}
 	m.unify(t, f, k)
 	if s.Ref == "" {
-		m.enum(d.rev, t.name+"."+name, "", s)
+		m.enum(d.rev, t.name+"."+name, s)
 	}
 }
 
@@ -337,8 +340,21 @@ func (m *model) unify(t *goType, f *field, k kind) {
 	}
 }
 
-// enum adds the values of a definition or a property. typ is the type of the constants, or "".
-func (m *model) enum(r rev, where, typ string, s *schema) {
+// enumType returns the type of the values of a definition or a property, or "".
+func enumType(where string) string {
+	if same, ok := sameEnums[where]; ok {
+		where = same
+	}
+	prefix := enums[where]
+	if name, ok := enumTypes[prefix]; ok {
+		return name
+	}
+	return prefix
+}
+
+// enum adds the values of a definition or a property.
+func (m *model) enum(r rev, where string, s *schema) {
+	typ := enumType(where)
 	if same, ok := sameEnums[where]; ok {
 		m.use("sameEnums", where)
 		where = same
@@ -352,6 +368,9 @@ func (m *model) enum(r rev, where, typ string, s *schema) {
 		return
 	}
 	m.use("enums", where)
+	if _, ok := enumTypes[prefix]; ok {
+		m.use("enumTypes", prefix)
+	}
 	e := m.enums[prefix]
 	if e == nil {
 		e = &enum{prefix: prefix, typ: typ, values: map[string]revs{}}
@@ -459,6 +478,8 @@ func (m *model) checkRules() {
 	check("renamed", sortedKeys(renamed))
 	check("enums", sortedKeys(enums))
 	check("sameEnums", sortedKeys(sameEnums))
+	check("stringTypes", sortedKeys(stringTypes))
+	check("enumTypes", sortedKeys(enumTypes))
 	check("refKinds", sortedKeys(refKinds))
 	check("kinds", sortedKeys(kinds))
 	check("pointers", sortedKeys(pointerFields))

@@ -38,7 +38,7 @@ var skipped = map[string]string{
 	"InvalidParamsError":          "jsonrpc.CodeInvalidParams",
 	"InternalError":               "jsonrpc.CodeInternalError",
 	"Cursor":                      "a string",
-	"ResultType":                  "a string",
+	"ResultType":                  "written by hand: extensions add values",
 	"RequestId":                   "jsonrpc.ID",
 	"ProgressToken":               "jsonrpc.ID",
 	"JSONValue":                   "json.RawMessage",
@@ -69,7 +69,7 @@ var renamed = map[string]string{
 }
 
 // enums lists the definitions and properties with a fixed set of values, with the prefix of the
-// constants.
+// constants. It is the name of their type too, unless enumTypes has another.
 var enums = map[string]string{
 	"Role":       "Role",
 	"TaskStatus": "TaskStatus",
@@ -83,6 +83,9 @@ var enums = map[string]string{
 	"ToolChoice.mode":                           "ToolChoice",
 	"ToolExecution.taskSupport":                 "TaskSupport",
 }
+
+// enumTypes lists the types of constants whose prefix names something else.
+var enumTypes = map[string]string{"Format": "StringFormat", "ToolChoice": "ToolChoiceMode"}
 
 // sameEnums lists the properties that share the values of another enum.
 var sameEnums = map[string]string{
@@ -118,7 +121,8 @@ var kinds = map[string]kind{
 	"Tool.inputSchema":                       {form: formObject, text: `{"type":"object"}`},
 	"Tool.outputSchema":                      {form: formObject, revisionTest: "isObjectSchema"},
 	"ElicitRequestParams.requestedSchema":    {form: formObject},
-	"ElicitRequestParams.mode":               {form: formString},
+	"ElicitRequestParams.mode":               {form: formString, elem: "ElicitMode"},
+	"CreateMessageResult.stopReason":         {form: formString, elem: "StopReason"},
 	"CreateMessageRequestParams.messages":    {form: formMessages},
 	"CreateMessageResult.content":            {form: formSampling},
 	"SamplingMessage.content":                {form: formSampling},
@@ -133,6 +137,9 @@ var kinds = map[string]kind{
 	"ToolAnnotations.idempotentHint":         {form: formBool, pointer: true},
 	"ToolAnnotations.openWorldHint":          {form: formBool, pointer: true},
 }
+
+// stringTypes lists the types of strings by the name of their property.
+var stringTypes = map[string]string{"resultType": "ResultType"}
 
 // pointerFields lists the optional properties for which empty differs from absent.
 var pointerFields = map[string]bool{"cursor": true, "nextCursor": true, "requestState": true}

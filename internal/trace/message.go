@@ -195,7 +195,7 @@ func (m *Model) applyResponse(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 	r.ResultInfo = f.ResultInfo
 	r.Status = OK
 	switch {
-	case f.ResultType == mcp.ResultTypeInputRequired:
+	case f.ResultType == string(mcp.ResultTypeInputRequired):
 		r.Status = InputRequired
 		m.awaitInput(r, e.T, f.stateHash)
 	case f.task != "" && r.Role != Poll:
@@ -685,7 +685,7 @@ func (m *Model) resultFields(method string, result []byte) (f resultFields) {
 		v := p.Value()
 		switch {
 		case p.KeyIs("resultType"):
-			if t := stringText(v); t != mcp.ResultTypeComplete {
+			if t := stringText(v); t != string(mcp.ResultTypeComplete) {
 				f.ResultType = m.intern([]byte(t))
 			}
 		case p.KeyIs("isError"):

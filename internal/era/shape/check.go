@@ -159,16 +159,16 @@ func (c *checker) result(msg *message, body []byte) {
 	}
 	text, isString := stringMember(body, "resultType")
 	switch {
-	case c.rev.Modern() && isString && text == mcp.ResultTypeInputRequired:
+	case c.rev.Modern() && isString && text == string(mcp.ResultTypeInputRequired):
 		name = "InputRequiredResult"
-	case c.rev.Modern() && isString && text == "task":
+	case c.rev.Modern() && isString && text == string(mcp.ResultTypeTask):
 		switch {
 		case slices.Contains(others, "ExtensionCreateTaskResult"):
 			name = "ExtensionCreateTaskResult"
 		case msg == nil || msg.extension == 0:
 			return
 		}
-	case c.rev.Modern() && isString && text != mcp.ResultTypeComplete:
+	case c.rev.Modern() && isString && text != string(mcp.ResultTypeComplete):
 		return // of an extension
 	case slices.Contains(others, "CreateTaskResult") && member(body, "task") != nil && !c.hasRequired(name, body):
 		name = "CreateTaskResult"

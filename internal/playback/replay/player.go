@@ -373,7 +373,7 @@ func (p *player) substitute(el *element) (raw []byte, why string) {
 	}
 	result := p.calls[c.inputRound.index].result()
 	requests, state := jsonwire.Lookup(result, "inputRequests"), jsonwire.Lookup(result, "requestState")
-	if c.method != mcp.MethodTasksUpdate && jsonwire.Text(jsonwire.Lookup(result, "resultType")) != mcp.ResultTypeInputRequired || requests == nil && state == nil {
+	if c.method != mcp.MethodTasksUpdate && jsonwire.Text(jsonwire.Lookup(result, "resultType")) != string(mcp.ResultTypeInputRequired) || requests == nil && state == nil {
 		return nil, "the server did not request input this time"
 	}
 	raw = edit(raw, []string{"params", "inputResponses"}, func(old []byte) []byte {

@@ -561,7 +561,7 @@ func (d *dependencies) resolve(el *element) {
 	if cursor := jsonwire.Text(jsonwire.Lookup(result, "nextCursor")); cursor != "" {
 		d.pages[c.method+"\x00"+cursor] = c
 	}
-	if jsonwire.Text(jsonwire.Lookup(result, "resultType")) == mcp.ResultTypeInputRequired {
+	if jsonwire.Text(jsonwire.Lookup(result, "resultType")) == string(mcp.ResultTypeInputRequired) {
 		d.inputRounds[inputRoundKey(c, jsonwire.Lookup(result, "requestState"))] = c
 	}
 	if c.method == mcp.MethodTasksGet && jsonwire.Lookup(result, "inputRequests") != nil {

@@ -52,14 +52,14 @@ func house(revisions ...mcp.Revision) *server.Server {
 		if err != nil {
 			return "", err
 		}
-		return res.Action + string(res.Content), nil
+		return string(res.Action) + string(res.Content), nil
 	}))
 	must(server.AddTool(srv, "page", "", func(ctx context.Context, _ none) (string, error) {
 		res, err := server.CallOf(ctx).ElicitURL(ctx, "page", "Look", "https://example.com/x")
 		if err != nil {
 			return "", err
 		}
-		return res.Action, nil
+		return string(res.Action), nil
 	}))
 	must(server.AddTool(srv, "think", "", func(ctx context.Context, _ none) (string, error) {
 		c := server.CallOf(ctx)

@@ -681,7 +681,7 @@ func (t *LegacyToModern) handleOutcome(r *legacyRequest, o outcome) {
 
 func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 	switch kind := era.ResultType(result); {
-	case kind == "" || kind == era.ResultComplete:
+	case kind == "" || kind == mcp.ResultTypeComplete:
 		if r.taskMode == wantsTask {
 			t.completeAsTask(r, result)
 			return

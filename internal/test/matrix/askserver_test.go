@@ -47,7 +47,7 @@ func newAskServer(func()) *server.Server {
 	tool("form", func(c *server.Call) (string, error) {
 		to, err := server.Elicit[delivery](c, "to", "Where to?")
 		if err != nil || !to.Accepted() {
-			return to.Action, err
+			return string(to.Action), err
 		}
 		text, err := json.Marshal(to.Value)
 		return string(text), err
@@ -57,7 +57,7 @@ func newAskServer(func()) *server.Server {
 		if err != nil {
 			return "", err
 		}
-		return res.Action, nil
+		return string(res.Action), nil
 	})
 	tool("sample", func(c *server.Call) (string, error) { return sample(c, question) })
 	tool("sample with tools", func(c *server.Call) (string, error) {
@@ -135,7 +135,7 @@ func sample(c *server.Call, q *mcp.CreateMessageRequestParams) (string, error) {
 
 // A user answers what servers ask, and notes it.
 type user struct {
-	action  string // for each page and form; "" is accept
+	action  mcp.ElicitAction // for each page and form; "" is accept
 	content string // of each form
 
 	mu    sync.Mutex

@@ -20,9 +20,9 @@ func TestAskInVain(t *testing.T) {
 	try(t, "ask", []behaviour{
 		// Spec: S193
 		{name: "declining is an answer", when: elicits, test: func(s *scene) {
-			for _, action := range []string{mcp.ElicitActionDecline, mcp.ElicitActionCancel} {
+			for _, action := range []mcp.ElicitAction{mcp.ElicitActionDecline, mcp.ElicitActionCancel} {
 				u := user{action: action} // with content, which must not get through
-				same(s, "result", s.call(s.dial(u.answers), "form", nil), action)
+				same(s, "result", s.call(s.dial(u.answers), "form", nil), string(action))
 			}
 		}, instead: noForm},
 		{name: "a handler of the client that fails is a cancel", when: elicits, test: func(s *scene) {

@@ -22,7 +22,7 @@ import (
 func newTaskServer(func()) *server.Server {
 	srv := server.MustNew("tasks", "1", &server.Options{Tasks: &server.TaskOptions{PollInterval: 50 * time.Millisecond, TTL: time.Minute}})
 	var released, hanging, cancelled counter
-	add := func(name, support string, fn func(c *server.Call) (string, error)) {
+	add := func(name string, support mcp.TaskSupport, fn func(c *server.Call) (string, error)) {
 		def := mcp.Tool{Name: name, Execution: &mcp.ToolExecution{TaskSupport: support}}
 		must(server.AddToolWith(srv, def, func(ctx context.Context, _ struct{}) (string, error) { return fn(server.CallOf(ctx)) }))
 	}

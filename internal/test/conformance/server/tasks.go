@@ -56,7 +56,7 @@ func addTasks(srv *server.Server) error {
 	)
 }
 
-func taskTool(name, description, support string) mcp.Tool {
+func taskTool(name, description string, support mcp.TaskSupport) mcp.Tool {
 	return mcp.Tool{Name: name, Description: description, Execution: &mcp.ToolExecution{TaskSupport: support}}
 }
 
