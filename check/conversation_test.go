@@ -39,7 +39,7 @@ func must(t *testing.T, errs ...error) {
 
 // newServer has something of everything.
 func newServer(t *testing.T, rev mcp.Revision) *server.Server {
-	srv := server.MustNew("everything", "1", &server.Options{Revisions: []mcp.Revision{rev}, PageSize: 3, Tasks: &server.TaskOptions{PollInterval: time.Millisecond}})
+	srv := server.MustNew("everything", "1", &server.Options{Revisions: []mcp.Revision{rev}, Limits: server.Limits{PageSize: 3}, Tasks: &server.TaskOptions{PollInterval: time.Millisecond}})
 	must(t,
 		server.AddTool(srv, "add", "", func(_ context.Context, in struct{ A, B int }) (map[string]int, error) {
 			return map[string]int{"sum": in.A + in.B}, nil
@@ -142,18 +142,20 @@ func addAsking(srv *server.Server) error {
 // features are what a client of a revision can do.
 func features(rev mcp.Revision) *client.Options {
 	opts := &client.Options{
-		Revisions: []mcp.Revision{rev}, SampleTools: true, Tasks: true,
-		Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-			if p.URL != "" {
-				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept}, nil
-			}
-			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"name":"Ann"}`)}, nil
-		},
-		ElicitModes: client.ElicitForm | client.ElicitURL,
-		Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-			return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "m", Content: mcp.SamplingContent{mcp.TextContent{Text: "4"}}}, nil
-		},
-		Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///home"}}, nil },
+		Revisions: []mcp.Revision{rev}, Input: client.InputOptions{
+			SampleTools: true,
+			Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+				if p.URL != "" {
+					return &mcp.ElicitResult{Action: mcp.ElicitActionAccept}, nil
+				}
+				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"name":"Ann"}`)}, nil
+			},
+			ElicitModes: client.ElicitForm | client.ElicitURL,
+			Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+				return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "m", Content: mcp.SamplingContent{mcp.TextContent{Text: "4"}}}, nil
+			},
+			Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///home"}}, nil },
+		}, Tasks: true,
 	}
 	return opts
 }

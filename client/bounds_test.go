@@ -131,7 +131,7 @@ func TestCallAllocations(t *testing.T) {
 // Spec: C17
 func TestTraceContext(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	everyRevision(t, Options{Name: "me", Version: "1"}, func(s *script, r mcp.Revision) {
+	everyRevision(t, Options{Info: mcp.Implementation{Name: "me", Version: "1"}}, func(s *script, r mcp.Revision) {
 		m := s.expect("m")
 		if got := memberOf(s.t, string(m.Params), "_meta", "traceparent"); got != `"`+parent+`"` {
 			s.fail("traceparent %s: %s", got, m.line)
@@ -175,7 +175,7 @@ func FuzzServer(f *testing.F) {
 			if modern {
 				opts.Revisions = []mcp.Revision{mcp.LatestRevision}
 			}
-			opts.MaxRounds = 2
+			opts.Input.MaxRounds = 2
 			c := dial(t, &opts, func(s *script) {
 				s.opening(opts.Revisions[0])
 				for {

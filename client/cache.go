@@ -16,9 +16,9 @@ import (
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching). It evicts
 // the least recently used first.
 //
-// Each [Client] of a modern server has its own. Clients that share a Cache as [Options.Cache] share
-// the responses that the server marked public; private ones stay with each client. They must all be
-// connected to the same server, because a response does not identify its server. Calls with
+// Each [Client] of a modern server has its own. Clients that share a Cache as [CacheOptions.Shared]
+// share the responses that the server marked public; private ones stay with each client. They must
+// all be connected to the same server, because a response does not identify its server. Calls with
 // [WithMeta] bypass caches.
 //
 // Multiple goroutines may use a Cache at once.
@@ -241,7 +241,7 @@ func (cr *cachedRequest) do(ctx context.Context) (raw []byte, cached bool, err e
 	if err == nil {
 		return raw, false, nil
 	}
-	if stored != nil && !cr.req.opts.fresh && ctx.Err() == nil && !IsPeer(err) && time.Now().Before(expires.Add(cr.c.opts.StaleIfError)) {
+	if stored != nil && !cr.req.opts.fresh && ctx.Err() == nil && !IsPeer(err) && time.Now().Before(expires.Add(cr.c.opts.Cache.StaleIfError)) {
 		cr.c.log.Warn("server cannot be reached: using a cached response", "method", cr.req.method, "expired", expires, "error", err)
 		return stored, true, nil
 	}
@@ -260,7 +260,7 @@ func (cr *cachedRequest) store(raw []byte) {
 	}
 	expires := time.Now().Add(ttl)
 	for i, cache := range cr.c.caches() {
-		if shared := cache == cr.c.opts.Cache; shared == (public && cr.c.opts.Cache != nil) {
+		if shared := cache == cr.c.opts.Cache.Shared; shared == (public && cr.c.opts.Cache.Shared != nil) {
 			cache.put(cr.key, cr.generations[i], raw, expires)
 		}
 	}

@@ -139,13 +139,13 @@ func TestCacheFresh(t *testing.T) {
 		{"private", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{}, "1 1 2 3 4 5"},
 		{"public", modernDate, `,"ttlMs":1000,"cacheScope":"public"`, Options{}, "1 1 2 3 4 5"},
 		{"no scope", modernDate, `,"ttlMs":1000`, Options{}, "1 1 2 3 4 5"},
-		{"public, in a store", modernDate, `,"ttlMs":1000,"cacheScope":"public"`, Options{Cache: NewCache(0)}, "1 1 2 3 4 5"},
+		{"public, in a store", modernDate, `,"ttlMs":1000,"cacheScope":"public"`, Options{Cache: CacheOptions{Shared: NewCache(0)}}, "1 1 2 3 4 5"},
 		{"stale at once", modernDate, `,"ttlMs":0,"cacheScope":"public"`, Options{}, "1 2 3 4 5 6"},
 		{"negative", modernDate, `,"ttlMs":-5,"cacheScope":"public"`, Options{}, "1 2 3 4 5 6"},
 		{"no time", modernDate, `,"cacheScope":"public"`, Options{}, "1 2 3 4 5 6"},
-		{"no room", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{CacheBytes: 10}, "1 2 3 4 5 6"},
-		{"not wanted", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{CacheBytes: -1}, "1 2 3 4 5 6"},
-		{"legacy", legacyDate, `,"ttlMs":1000,"cacheScope":"public"`, Options{Cache: NewCache(0)}, "1 2 3 4 5 6"},
+		{"no room", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{Cache: CacheOptions{MaxBytes: 10}}, "1 2 3 4 5 6"},
+		{"not wanted", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{Cache: CacheOptions{MaxBytes: -1}}, "1 2 3 4 5 6"},
+		{"legacy", legacyDate, `,"ttlMs":1000,"cacheScope":"public"`, Options{Cache: CacheOptions{Shared: NewCache(0)}}, "1 2 3 4 5 6"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestCacheIsShared(t *testing.T) {
 				}
 				return resource(user, `,"ttlMs":1000,"cacheScope":"`+scope+`"`), nil
 			}})
-			users = append(users, s.dial(&Options{Cache: store}))
+			users = append(users, s.dial(&Options{Cache: CacheOptions{Shared: store}}))
 		}
 		alice, bob := users[0], users[1]
 		for _, step := range []struct {
@@ -229,7 +229,7 @@ func TestCacheNotAfterQuestions(t *testing.T) {
 			n++
 			return resource(fmt.Sprint(n), `,"ttlMs":1000,"cacheScope":"public"`), nil
 		}})
-		c := s.dial(&Options{Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }})
+		c := s.dial(&Options{Input: InputOptions{Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }}})
 		if got := read(t, c, "x:a") + read(t, c, "x:a"); got != "12" {
 			t.Errorf("got %q, want each read to be asked", got)
 		}
@@ -350,11 +350,11 @@ func TestCacheStaleIfError(t *testing.T) {
 		call   []CallOption
 	}{
 		{"not asked for", Options{}, nil, 2 * time.Second, "error", nil},
-		{"unreachable", Options{StaleIfError: time.Minute}, nil, 2 * time.Second, "old", nil},
-		{"unreachable, but the caller wants it fresh", Options{StaleIfError: time.Minute}, nil, 2 * time.Second, "error", []CallOption{WithFresh()}},
-		{"too long", Options{StaleIfError: time.Minute}, nil, 62 * time.Second, "error", nil},
-		{"the server says no", Options{StaleIfError: time.Minute}, fails(jsonrpc.CodeInvalidParams), 2 * time.Second, "error", nil},
-		{"the server says something else", Options{StaleIfError: time.Minute}, says(resource("new", "")), 2 * time.Second, "new", nil},
+		{"unreachable", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 2 * time.Second, "old", nil},
+		{"unreachable, but the caller wants it fresh", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 2 * time.Second, "error", []CallOption{WithFresh()}},
+		{"too long", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 62 * time.Second, "error", nil},
+		{"the server says no", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, fails(jsonrpc.CodeInvalidParams), 2 * time.Second, "error", nil},
+		{"the server says something else", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, says(resource("new", "")), 2 * time.Second, "new", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

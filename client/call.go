@@ -182,7 +182,7 @@ type request struct {
 	inputRounds int
 }
 
-// ErrTooManyRounds is wrapped by the error of a call that exceeds [Options.MaxRounds].
+// ErrTooManyRounds is wrapped by the error of a call that exceeds [InputOptions.MaxRounds].
 var ErrTooManyRounds = errors.New("too many input rounds")
 
 // roundTrip sends a request and returns the text of the result object. Its resultType is absent,
@@ -211,7 +211,7 @@ func (c *Client) roundTripDirect(ctx context.Context, r *request) (result []byte
 			return result, err
 		}
 		ac.req.inputRounds = r.inputRounds
-		if r.inputRounds >= c.opts.MaxRounds {
+		if r.inputRounds >= c.opts.Input.MaxRounds {
 			return nil, fmt.Errorf("call %s: %w: %d times", r.method, ErrTooManyRounds, r.inputRounds+1)
 		}
 		if err := ac.handleInputRequired(ctx, result); err != nil {
@@ -459,8 +459,8 @@ func (c *Client) newActiveCall(r *request) *activeCall {
 		ac = &activeCall{c: c}
 	}
 	ac.req, ac.attempts, ac.revisionSwitches, ac.sessionRenewals, ac.toolsRelisted = *r, 1, 0, 0, false
-	ac.idleTimeout = effectiveTimeout(r.opts.timeout, c.opts.CallTimeout)
-	if ac.maxTimeout = effectiveTimeout(r.opts.maxTimeout, c.opts.MaxCallTimeout); ac.maxTimeout > 0 {
+	ac.idleTimeout = effectiveTimeout(r.opts.timeout, c.opts.Timeouts.Call)
+	if ac.maxTimeout = effectiveTimeout(r.opts.maxTimeout, c.opts.Timeouts.MaxCall); ac.maxTimeout > 0 {
 		if ac.deadline = r.deadline; ac.deadline.IsZero() {
 			ac.deadline = time.Now().Add(ac.maxTimeout)
 		}

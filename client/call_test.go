@@ -73,7 +73,7 @@ func TestCallParams(t *testing.T) {
 			`{"_meta":{"progressToken":1,"x":1}}`, `{"_meta":{` + ourMeta + `,"progressToken":1,"io.modelcontextprotocol/logLevel":"debug","x":1}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			everyRevision(t, Options{Name: "me", Version: "1"}, func(s *script, r mcp.Revision) {
+			everyRevision(t, Options{Info: mcp.Implementation{Name: "me", Version: "1"}}, func(s *script, r mcp.Revision) {
 				want := tt.legacy
 				if r.Modern() {
 					want = tt.modern
@@ -249,15 +249,15 @@ func TestTimeouts(t *testing.T) {
 		max   bool
 	}{
 		{name: "default", want: 5 * time.Minute},
-		{name: "option", opts: Options{CallTimeout: time.Second}, want: time.Second},
-		{name: "none", opts: Options{CallTimeout: -1}},
+		{name: "option", opts: Options{Timeouts: Timeouts{Call: time.Second}}, want: time.Second},
+		{name: "none", opts: Options{Timeouts: Timeouts{Call: -1}}},
 		{name: "of the call", call: []CallOption{WithTimeout(time.Minute)}, want: time.Minute},
-		{name: "none for the call", opts: Options{CallTimeout: time.Second}, call: []CallOption{WithTimeout(-1)}},
+		{name: "none for the call", opts: Options{Timeouts: Timeouts{Call: time.Second}}, call: []CallOption{WithTimeout(-1)}},
 		{name: "progress", call: []CallOption{WithTimeout(time.Minute), progress}, every: 59 * time.Second},
 		{name: "progress that nobody asked for", call: []CallOption{WithTimeout(time.Minute)}, every: 59 * time.Second, want: time.Minute},
 		{name: "progress and a cap", call: []CallOption{WithTimeout(time.Minute), progress, WithMaxTimeout(10 * time.Minute)}, every: 59 * time.Second, want: 10 * time.Minute, max: true},
-		{name: "cap by option", opts: Options{MaxCallTimeout: 10 * time.Minute}, call: []CallOption{WithTimeout(-1)}, want: 10 * time.Minute, max: true},
-		{name: "cap lifted", opts: Options{MaxCallTimeout: 10 * time.Minute}, call: []CallOption{WithTimeout(-1), WithMaxTimeout(-1)}},
+		{name: "cap by option", opts: Options{Timeouts: Timeouts{MaxCall: 10 * time.Minute}}, call: []CallOption{WithTimeout(-1)}, want: 10 * time.Minute, max: true},
+		{name: "cap lifted", opts: Options{Timeouts: Timeouts{MaxCall: 10 * time.Minute}}, call: []CallOption{WithTimeout(-1), WithMaxTimeout(-1)}},
 		{name: "the shorter one", call: []CallOption{WithTimeout(time.Second), WithMaxTimeout(time.Minute)}, want: time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -144,8 +144,8 @@ func FromContext(ctx context.Context) *Client {
 	return c
 }
 
-// RootsChanged tells a legacy server that [Options.Roots] would return a different list now. It
-// does nothing for modern servers, which ask when they need the list.
+// RootsChanged tells a legacy server that [InputOptions.Roots] would return a different list now.
+// It does nothing for modern servers, which ask when they need the list.
 func (c *Client) RootsChanged(ctx context.Context) error {
 	if neg := c.negotiated.Load(); neg.Modern || !neg.accepts.Roots {
 		return nil
@@ -224,9 +224,9 @@ type serverState struct {
 // become stale call it before they ask the server.
 func (c *Client) trackChanges() {
 	c.trackOnce.Do(func() {
-		if c.opts.CacheBytes >= 0 {
+		if c.opts.Cache.MaxBytes >= 0 {
 			// before the handlers: the reader may use it at once
-			c.ownCache.Store(NewCache(c.opts.CacheBytes))
+			c.ownCache.Store(NewCache(c.opts.Cache.MaxBytes))
 		}
 		for method, kind := range changeKinds {
 			c.onNotify(method, func(params []byte) { c.handleChange(kind, params) })
@@ -305,7 +305,7 @@ func (c *Client) invalidate(e Event) {
 // caches returns the caches in use, the client's own first.
 func (c *Client) caches() []*Cache {
 	var all []*Cache
-	for _, cache := range []*Cache{c.ownCache.Load(), c.opts.Cache} {
+	for _, cache := range []*Cache{c.ownCache.Load(), c.opts.Cache.Shared} {
 		if cache != nil {
 			all = append(all, cache)
 		}

@@ -98,8 +98,8 @@ func (c *Client) open(ctx context.Context) (*connection, error) {
 		Handler:      conn,
 		Cancellation: cancellation{conn: conn},
 		Policy:       era.ClientPolicy(nil),
-		MaxDepth:     c.opts.MaxDepth,
-		MaxInFlight:  c.opts.MaxRequests,
+		MaxDepth:     c.opts.Limits.MaxDepth,
+		MaxInFlight:  c.opts.Limits.MaxRequests,
 		DrainTimeout: drainTimeout,
 		IDs:          &c.ids,
 		Logger:       c.log,
@@ -163,7 +163,7 @@ func (cn *connection) setNegotiated(neg *negotiated) {
 
 // sendInitialized sends a legacy server the initialized notification.
 func (cn *connection) sendInitialized(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, cn.c.opts.HandshakeTimeout) // the server may not read
+	ctx, cancel := context.WithTimeout(ctx, cn.c.opts.Timeouts.Handshake) // the server may not read
 	defer cancel()
 	if cn.c.chain == nil {
 		return cn.rpc.Notify(ctx, mcp.NotificationInitialized, nil)
@@ -195,11 +195,11 @@ type openingTimeout struct {
 }
 
 func (o *Options) probeTimeout() openingTimeout {
-	return openingTimeout{o.ProbeTimeout, "Options.ProbeTimeout"}
+	return openingTimeout{o.Timeouts.Probe, "Options.Timeouts.Probe"}
 }
 
 func (o *Options) handshakeTimeout() openingTimeout {
-	return openingTimeout{o.HandshakeTimeout, "Options.HandshakeTimeout"}
+	return openingTimeout{o.Timeouts.Handshake, "Options.Timeouts.Handshake"}
 }
 
 // openingCallDirect is openingCall without the middleware.

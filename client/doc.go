@@ -38,7 +38,7 @@
 // The Client replaces a lost connection, and calls wait for the new one. Calls
 // in flight fail with [jsonrpc.ErrClosed] unless they are safe to repeat:
 // lists, reads, and calls that [WithRetry] or the tool's annotations declare
-// safe (see [Options.IgnoreHints]). The Client ends when it cannot connect
+// safe (see [RetryPolicy.IgnoreHints]). The Client ends when it cannot connect
 // again: see [Client.Done] and [ReconnectPolicy].
 //
 // Over HTTP, a single call can fail with a *[jsonrpc.CallError] while the
@@ -51,7 +51,7 @@
 // Client checks messages before it uses them. It cannot check texts: names,
 // descriptions, error messages and tool annotations are the server's claims. A
 // server can hold a call for as long as it reports progress;
-// [Options.MaxCallTimeout] limits that.
+// [Timeouts.MaxCall] limits that.
 //
 // # Concurrency
 //

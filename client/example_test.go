@@ -31,7 +31,7 @@ func ExampleDial() {
 	})
 
 	ctx := context.Background()
-	c, err := client.Dial(ctx, transport, &client.Options{Name: "example", Version: "1.0.0"})
+	c, err := client.Dial(ctx, transport, &client.Options{Info: mcp.Implementation{Name: "example", Version: "1.0.0"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -54,10 +54,10 @@ func ExampleDial() {
 // user say no.
 func ExampleOptions() {
 	opts := &client.Options{
-		Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		Input: client.InputOptions{Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			fmt.Printf("%s asks: %s\n", client.FromContext(ctx).ServerInfo().Name, p.Message)
 			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"city":"Oslo"}`)}, nil
-		},
+		}},
 	}
 
 	srv := server.MustNew("weather", "1.0.0", nil)

@@ -92,7 +92,7 @@ func TestServerAsksForEver(t *testing.T) {
 	for _, request := range []string{askRoots, askSample, `{"method":"unheard/of"}`, `{"method":"ping"}`} {
 		t.Run(request, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				opts := Options{Revisions: onlyLegacy, Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }}
+				opts := Options{Revisions: onlyLegacy, Input: InputOptions{Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }}}
 				heard := make(chan struct{})
 				c := dial(t, &opts, func(s *script) {
 					defer close(heard)
@@ -146,7 +146,7 @@ func TestListenUnanswered(t *testing.T) {
 		s := newListenServer(t)
 		silent := func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "", ctx.Err() }
 		s.answers["subscriptions/listen"] = inTurn(silent, s.listen, silent, s.listen)
-		c := s.dial(&Options{CallTimeout: time.Minute})
+		c := s.dial(&Options{Timeouts: Timeouts{Call: time.Minute}})
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -223,9 +223,9 @@ func TestHandlerGivesNoJSON(t *testing.T) {
 		{`[1]`, ""},
 		{``, ""},
 	} {
-		opts := Options{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		opts := Options{Input: InputOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(tt.content)}, nil
-		}}
+		}}}
 		legacyRevision(t, mcp.Revision20251125, opts, func(s *script) {
 			s.ask("1", askForm)
 			if tt.want == "" {

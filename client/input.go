@@ -38,7 +38,7 @@ import (
 // Modern servers send input requests within a result. Those come from
 // activeCall.handleInputRequired or Task.answerInputRequests through answerInputs to serveInput.
 
-// ErrRefused is the error that [Options.Sample] returns when the user refuses. The Client answers a
+// ErrRefused is the error that [InputOptions.Sample] returns when the user refuses. The Client answers a
 // legacy server with the code -1, as the specification requires.
 var ErrRefused = errors.New("rejected by the user")
 
@@ -139,7 +139,7 @@ type inputRejectedError struct {
 func (e *inputRejectedError) Error() string { return e.reason }
 
 func undeclaredError(method, option string) error {
-	return &inputRejectedError{jsonrpc.CodeMethodNotFound, fmt.Sprintf("the client did not declare support for %s (see client.Options.%s)", method, option)}
+	return &inputRejectedError{jsonrpc.CodeMethodNotFound, fmt.Sprintf("the client did not declare support for %s (see client.Options.Input.%s)", method, option)}
 }
 
 func invalidInputError(format string, args ...any) error {
@@ -198,16 +198,16 @@ func appendRelatedTask(dst []byte, start int, params []byte) []byte {
 }
 
 func (c *Client) serveRoots(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
-	if !accepts.Roots || c.opts.Roots == nil {
+	if !accepts.Roots || c.opts.Input.Roots == nil {
 		return dst, undeclaredError(in.method, "Roots")
 	}
-	roots, err := runHandler(in, func() ([]mcp.Root, error) { return c.opts.Roots(ctx) })
+	roots, err := runHandler(in, func() ([]mcp.Root, error) { return c.opts.Input.Roots(ctx) })
 	if err != nil {
 		return dst, err
 	}
 	for _, root := range roots {
 		if err := checkRoot(root.URI); err != nil {
-			return dst, fmt.Errorf("client.Options.Roots: %w", err)
+			return dst, fmt.Errorf("client.Options.Input.Roots: %w", err)
 		}
 	}
 	return mcp.Append(dst, &mcp.ListRootsResult{Roots: roots}, r), nil
@@ -228,7 +228,7 @@ func checkRoot(uri string) error {
 }
 
 func (c *Client) serveSample(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
-	if c.opts.Sample == nil || !accepts.Sampling {
+	if c.opts.Input.Sample == nil || !accepts.Sampling {
 		return dst, undeclaredError(in.method, "Sample")
 	}
 	var p mcp.CreateMessageRequestParams
@@ -236,11 +236,11 @@ func (c *Client) serveSample(ctx context.Context, dst []byte, in *inputRequest, 
 		return dst, invalidInputError("%v", err)
 	}
 	if !accepts.SamplingTools && (p.Tools != nil || p.ToolChoice != nil) {
-		return dst, invalidInputError("the client did not declare support for tools in %s (see client.Options.SampleTools)", in.method)
+		return dst, invalidInputError("the client did not declare support for tools in %s (see client.Options.Input.SampleTools)", in.method)
 	}
-	result, err := runHandler(in, func() (*mcp.CreateMessageResult, error) { return c.opts.Sample(ctx, &p) })
+	result, err := runHandler(in, func() (*mcp.CreateMessageResult, error) { return c.opts.Input.Sample(ctx, &p) })
 	if err == nil && result == nil {
-		err = errors.New("client.Options.Sample returned nothing")
+		err = errors.New("client.Options.Input.Sample returned nothing")
 	}
 	if err != nil {
 		return dst, err
@@ -257,7 +257,7 @@ func (in *inputRequest) paramsObject() []byte {
 }
 
 func (c *Client) serveElicit(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
-	if c.opts.Elicit == nil || !accepts.Form && !accepts.URL {
+	if c.opts.Input.Elicit == nil || !accepts.Form && !accepts.URL {
 		return dst, undeclaredError(in.method, "Elicit")
 	}
 	var p mcp.ElicitRequestParams
@@ -266,12 +266,12 @@ func (c *Client) serveElicit(ctx context.Context, dst []byte, in *inputRequest, 
 	}
 	form := p.Mode == "" || p.Mode == mcp.ElicitModeForm
 	if form && !accepts.Form || !form && (p.Mode != mcp.ElicitModeURL || !accepts.URL) {
-		return dst, invalidInputError("the client did not declare the mode %.20q of %s (see client.Options.ElicitModes)", p.Mode, in.method)
+		return dst, invalidInputError("the client did not declare the mode %.20q of %s (see client.Options.Input.ElicitModes)", p.Mode, in.method)
 	}
 	if !form && !isWebPage(p.URL) {
 		return dst, invalidInputError("url %.100q is not the URL of a web page: it must begin with https:// or http:// and name a host", p.URL)
 	}
-	result, err := runHandler(in, func() (*mcp.ElicitResult, error) { return c.opts.Elicit(ctx, &p) })
+	result, err := runHandler(in, func() (*mcp.ElicitResult, error) { return c.opts.Input.Elicit(ctx, &p) })
 	if ctx.Err() != nil {
 		return dst, ctx.Err()
 	}
@@ -283,7 +283,7 @@ func (c *Client) serveElicit(ctx context.Context, dst []byte, in *inputRequest, 
 	if result.Action != mcp.ElicitActionAccept || !form {
 		trimmed.Content = nil // only an accepted form has content
 	} else if err := c.checkContent(&p, result.Content); err != nil {
-		return dst, fmt.Errorf("client.Options.Elicit: %w", err)
+		return dst, fmt.Errorf("client.Options.Input.Elicit: %w", err)
 	}
 	return mcp.Append(dst, &trimmed, r), nil
 }

@@ -54,8 +54,8 @@ func TestServerRequests(t *testing.T) {
 		{name: "form", request: askForm, want: isForm, since: mcp.Revision20250618},
 		{name: "form by name", request: strings.Replace(askForm, `"message"`, `"mode":"form","message"`, 1), want: isForm, since: mcp.Revision20250618},
 		{name: "url", request: askURL, want: isURL, since: mcp.Revision20251125},
-		{name: "url undeclared", request: askURL, opts: func(o *Options) { o.ElicitModes = ElicitForm }, code: -32602, since: mcp.Revision20250618},
-		{name: "form undeclared", request: askForm, opts: func(o *Options) { o.ElicitModes = ElicitURL }, code: -32602, since: mcp.Revision20251125},
+		{name: "url undeclared", request: askURL, opts: func(o *Options) { o.Input.ElicitModes = ElicitForm }, code: -32602, since: mcp.Revision20250618},
+		{name: "form undeclared", request: askForm, opts: func(o *Options) { o.Input.ElicitModes = ElicitURL }, code: -32602, since: mcp.Revision20251125},
 		{name: "elicitation undeclared", request: askForm, opts: none, code: -32601},
 		{name: "elicitation declined", request: strings.Replace(askForm, "name?", "decline", 1), want: `{"action":"decline"}`, since: mcp.Revision20250618},
 		{name: "elicitation failed", request: strings.Replace(askForm, "name?", "fail", 1), want: `{"action":"cancel"}`, since: mcp.Revision20250618},
@@ -64,7 +64,7 @@ func TestServerRequests(t *testing.T) {
 		{name: "sampling undeclared", request: askSample, opts: none, code: -32601},
 		{name: "sampling without params", request: `{"method":"sampling/createMessage"}`, code: -32602},
 		{name: "sampling with tools", request: tools, want: isSample, since: mcp.Revision20251125, bad: true},
-		{name: "sampling with tools undeclared", request: tools, opts: func(o *Options) { o.SampleTools = false }, code: -32602},
+		{name: "sampling with tools undeclared", request: tools, opts: func(o *Options) { o.Input.SampleTools = false }, code: -32602},
 		{name: "sampling refused", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"refuse","messages`, 1), code: -1},
 		{name: "sampling failed", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"fail","messages`, 1), code: -32603},
 		{name: "sampling with an error", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"error","messages`, 1), code: -5},
@@ -106,12 +106,12 @@ func TestServerRequests(t *testing.T) {
 // answered; a ping is answered meanwhile.
 func TestServerRequestCancelled(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
-	opts := Options{Roots: func(ctx context.Context) ([]mcp.Root, error) {
+	opts := Options{Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
 		close(began)
 		<-ctx.Done()
 		ended <- ctx.Err()
 		return nil, nil
-	}}
+	}}}
 	legacyRevision(t, mcp.Revision20251125, opts, func(s *script) {
 		s.ask("1", askRoots)
 		s.ask("2", `{"method":"ping"}`)
@@ -131,11 +131,11 @@ func TestServerRequestCancelled(t *testing.T) {
 func TestServerRequestsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		opts := Options{Revisions: onlyLegacy, Roots: func(ctx context.Context) ([]mcp.Root, error) {
+		opts := Options{Revisions: onlyLegacy, Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
 			<-ctx.Done()
 			<-gate
 			return nil, nil
-		}}
+		}}}
 		c := dial(t, &opts, func(s *script) {
 			s.opening(mcp.Revision20251125)
 			s.ask("1", askRoots)
@@ -155,11 +155,11 @@ func TestServerRequestsEnd(t *testing.T) {
 // answered.
 func TestManyServerRequests(t *testing.T) {
 	var handlers gauge
-	opts := Options{MaxRequests: 3, Roots: func(context.Context) ([]mcp.Root, error) {
+	opts := Options{Limits: Limits{MaxRequests: 3}, Input: InputOptions{Roots: func(context.Context) ([]mcp.Root, error) {
 		defer handlers.enter()()
 		elapse(time.Second)
 		return nil, nil
-	}}
+	}}}
 	legacyRevision(t, mcp.Revision20251125, opts, func(s *script) {
 		for i := range 10 {
 			s.ask(fmt.Sprint(i), askRoots)
@@ -246,7 +246,7 @@ func TestRoots(t *testing.T) {
 		"file:///a/b": true, "file://host/c": true, "file:///a/..b": true, "file:///C:/x": true,
 		"": false, "/a": false, "http://x/": false, "file:": false, "file:a": false, "file:///a/../b": false, "file:///a/%2e%2E/b": false, "file:///a/..": false, `file:///a\..\b`: false, "file:///%zz": false,
 	} {
-		opts := Options{Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///ok"}, {URI: uri}}, nil }}
+		opts := Options{Input: InputOptions{Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///ok"}, {URI: uri}}, nil }}}
 		legacyRevision(t, mcp.Revision20250618, opts, func(s *script) {
 			s.ask("1", askRoots)
 			if m := s.next(); (m.Result != nil) != ok || strings.Contains(string(m.Error), "..") {
@@ -275,13 +275,13 @@ func TestElicitContent(t *testing.T) {
 		{"a form that is too large", `{"type":"object","properties":{"n":{"type":"string"}},"title":"` + strings.Repeat("x", maxSchemaBytes) + `"}`, `{"n":1}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			opts := Options{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			opts := Options{Input: InputOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				result := &mcp.ElicitResult{Action: mcp.ElicitActionAccept}
 				if tt.content != "" {
 					result.Content = json.RawMessage(tt.content)
 				}
 				return result, nil
-			}}
+			}}}
 			ask := `{"method":"elicitation/create","params":{"message":"where?","requestedSchema":` + tt.schema + `}}`
 			legacyRevision(t, mcp.Revision20250618, opts, func(s *script) {
 				s.ask("1", ask)
@@ -317,10 +317,10 @@ func TestElicitPage(t *testing.T) {
 		"file:///etc/passwd": false, "javascript:alert(1)": false, "data:text/html,x": false, "ms-settings:": false,
 	} {
 		var seen string
-		opts := Options{ElicitModes: ElicitURL, Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		opts := Options{Input: InputOptions{ElicitModes: ElicitURL, Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			seen = p.URL
 			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{}`)}, nil
-		}}
+		}}}
 		ask := fmt.Sprintf(`{"method":"elicitation/create","params":{"mode":"url","message":"go","url":%q}}`, url)
 		legacyRevision(t, mcp.Revision20251125, opts, func(s *script) {
 			s.ask("1", ask)
@@ -357,7 +357,7 @@ func TestElicitPage(t *testing.T) {
 func TestRelatedTask(t *testing.T) {
 	const related = `"io.modelcontextprotocol/related-task":{"taskId":"t"}`
 	opts := answering()
-	opts.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+	opts.Input.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 		r := &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Content: mcp.SamplingContent{mcp.TextContent{Text: "t"}}, Model: "m"}
 		r.Meta = json.RawMessage(`{"a.b/c":1}`)
 		return r, nil
@@ -386,36 +386,38 @@ func TestRelatedTask(t *testing.T) {
 // answering returns options whose handlers answer everything.
 func answering() Options {
 	return Options{
-		Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-			switch p.Message {
-			case "decline":
-				return &mcp.ElicitResult{Action: mcp.ElicitActionDecline, Content: json.RawMessage(`{"a":1}`)}, nil
-			case "fail":
-				return nil, errors.New("no screen")
-			case "nothing":
-				return nil, nil
-			}
-			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"answer":` + fmt.Sprintf("%q", p.Message) + `}`)}, nil
-		},
-		ElicitModes: ElicitForm | ElicitURL,
-		Sample: func(_ context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-			switch p.SystemPrompt {
-			case "refuse":
-				return nil, ErrRefused
-			case "fail":
-				return nil, errors.New("a secret")
-			case "error":
-				return nil, jsonrpc.Errorf(-5, "model is down")
-			case "nothing":
-				return nil, nil
-			case "panic":
-				panic("oh")
-			}
-			return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Content: mcp.SamplingContent{mcp.TextContent{Text: "t"}}, Model: "m"}, nil
-		},
-		SampleTools: true,
-		Roots: func(context.Context) ([]mcp.Root, error) {
-			return []mcp.Root{{URI: "file:///a", Name: "A"}}, nil
+		Input: InputOptions{
+			Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+				switch p.Message {
+				case "decline":
+					return &mcp.ElicitResult{Action: mcp.ElicitActionDecline, Content: json.RawMessage(`{"a":1}`)}, nil
+				case "fail":
+					return nil, errors.New("no screen")
+				case "nothing":
+					return nil, nil
+				}
+				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"answer":` + fmt.Sprintf("%q", p.Message) + `}`)}, nil
+			},
+			ElicitModes: ElicitForm | ElicitURL,
+			Sample: func(_ context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+				switch p.SystemPrompt {
+				case "refuse":
+					return nil, ErrRefused
+				case "fail":
+					return nil, errors.New("a secret")
+				case "error":
+					return nil, jsonrpc.Errorf(-5, "model is down")
+				case "nothing":
+					return nil, nil
+				case "panic":
+					panic("oh")
+				}
+				return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Content: mcp.SamplingContent{mcp.TextContent{Text: "t"}}, Model: "m"}, nil
+			},
+			SampleTools: true,
+			Roots: func(context.Context) ([]mcp.Root, error) {
+				return []mcp.Root{{URI: "file:///a", Name: "A"}}, nil
+			},
 		},
 	}
 }
@@ -517,15 +519,15 @@ func TestInputErrors(t *testing.T) {
 		{name: "params", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"message":1}}}`), want: "message", check: is[*ProtocolError]},
 		{name: "odd mode", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"smell","message":"x"}}}`), want: `mode "smell"`, check: is[*ProtocolError]},
 		{name: "too many", result: required(`"inputRequests":{"k":` + askRoots + strings.Repeat(`,"k":`+askRoots, maxInputRequests) + `}`), want: "more than 100", check: is[*ProtocolError]},
-		{name: "no elicitation", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.Elicit = nil }, want: "client.Options.Elicit", check: is[*ProtocolError]},
-		{name: "no form", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.ElicitModes = ElicitURL }, want: "client.Options.ElicitModes", check: is[*ProtocolError]},
-		{name: "no url", result: required(`"inputRequests":{"k":` + askURL + `}`), opts: func(o *Options) { o.ElicitModes = 0 }, want: "client.Options.ElicitModes", check: is[*ProtocolError]},
-		{name: "no sampling", result: required(`"inputRequests":{"k":` + askSample + `}`), opts: func(o *Options) { o.Sample = nil }, want: "client.Options.Sample", check: is[*ProtocolError]},
-		{name: "no tools", result: required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"tools":[]}}}`), opts: func(o *Options) { o.SampleTools = false },
-			want: "client.Options.SampleTools", check: is[*ProtocolError]},
-		{name: "no tool choice", result: required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"toolChoice":{"mode":"auto"}}}}`), opts: func(o *Options) { o.SampleTools = false },
-			want: "client.Options.SampleTools", check: is[*ProtocolError]},
-		{name: "no roots", result: required(`"inputRequests":{"k":` + askRoots + `}`), opts: func(o *Options) { o.Roots = nil }, want: "client.Options.Roots", check: is[*ProtocolError]},
+		{name: "no elicitation", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.Input.Elicit = nil }, want: "client.Options.Input.Elicit", check: is[*ProtocolError]},
+		{name: "no form", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.Input.ElicitModes = ElicitURL }, want: "client.Options.Input.ElicitModes", check: is[*ProtocolError]},
+		{name: "no url", result: required(`"inputRequests":{"k":` + askURL + `}`), opts: func(o *Options) { o.Input.ElicitModes = 0 }, want: "client.Options.Input.ElicitModes", check: is[*ProtocolError]},
+		{name: "no sampling", result: required(`"inputRequests":{"k":` + askSample + `}`), opts: func(o *Options) { o.Input.Sample = nil }, want: "client.Options.Input.Sample", check: is[*ProtocolError]},
+		{name: "no tools", result: required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"tools":[]}}}`), opts: func(o *Options) { o.Input.SampleTools = false },
+			want: "client.Options.Input.SampleTools", check: is[*ProtocolError]},
+		{name: "no tool choice", result: required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"toolChoice":{"mode":"auto"}}}}`), opts: func(o *Options) { o.Input.SampleTools = false },
+			want: "client.Options.Input.SampleTools", check: is[*ProtocolError]},
+		{name: "no roots", result: required(`"inputRequests":{"k":` + askRoots + `}`), opts: func(o *Options) { o.Input.Roots = nil }, want: "client.Options.Input.Roots", check: is[*ProtocolError]},
 		{name: "refused", result: asksSample("refuse"), want: "sampling/createMessage: rejected by the user", check: func(err error) bool { return is[*InputError](err) && errors.Is(err, ErrRefused) }},
 		{name: "failed", result: asksSample("fail"), want: "a secret", check: is[*InputError]},
 		{name: "failed like a peer", result: asksSample("error"), want: "model is down", check: is[*InputError]},
@@ -568,7 +570,7 @@ func TestInputBounds(t *testing.T) {
 	}
 	bubble("rounds", func(t *testing.T) {
 		opts := answering()
-		opts.MaxRounds = 3
+		opts.Input.MaxRounds = 3
 		c := dial(t, &opts, func(s *script) {
 			s.discovers()
 			for range 4 {
@@ -611,14 +613,14 @@ func TestInputBounds(t *testing.T) {
 		{"but not than the call", WithMaxTimeout(time.Minute), time.Minute},
 	} {
 		bubble(tt.name, func(t *testing.T) {
-			opts := Options{Roots: func(ctx context.Context) ([]mcp.Root, error) {
+			opts := Options{Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
 				select {
 				case <-ctx.Done():
 					return nil, ctx.Err()
 				case <-time.After(time.Hour):
 					return nil, nil
 				}
-			}}
+			}}}
 			c := dial(t, &opts, func(s *script) {
 				s.discovers()
 				s.answer(s.expect("tools/call"), required(`"inputRequests":{"k":`+askRoots+`}`))
@@ -647,10 +649,10 @@ func TestInputBounds(t *testing.T) {
 		{"and the bound of the call holds", WithMaxTimeout(time.Minute), time.Hour, 0, time.Minute},
 	} {
 		bubble(tt.name, func(t *testing.T) {
-			opts := Options{Revisions: onlyLegacy, Roots: func(ctx context.Context) ([]mcp.Root, error) {
+			opts := Options{Revisions: onlyLegacy, Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
 				elapse(tt.handle)
 				return nil, nil
-			}}
+			}}}
 			c := dial(t, &opts, func(s *script) {
 				s.opening(mcp.Revision20250618)
 				m := s.expect("tools/call")
@@ -678,14 +680,14 @@ func TestInputBounds(t *testing.T) {
 	}
 	bubble("many at once", func(t *testing.T) {
 		var handlers gauge
-		opts := Options{Roots: func(ctx context.Context) ([]mcp.Root, error) {
+		opts := Options{Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
 			defer handlers.enter()()
 			if FromContext(ctx) == nil {
 				t.Error("the handler does not know its client")
 			}
 			elapse(time.Second)
 			return nil, nil
-		}}
+		}}}
 		var requests []string
 		for i := range 20 {
 			requests = append(requests, fmt.Sprintf(`"%d":%s`, i, askRoots))
@@ -706,11 +708,11 @@ func TestInputBounds(t *testing.T) {
 	})
 	bubble("cancelled while a handler runs", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		opts := Options{Roots: func(ctx context.Context) ([]mcp.Root, error) {
+		opts := Options{Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
 			cancel()
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}}
+		}}}
 		c := dial(t, &opts, func(s *script) {
 			s.discovers()
 			s.answer(s.expect("tools/call"), required(`"inputRequests":{"k":`+askRoots+`}`))

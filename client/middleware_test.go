@@ -106,7 +106,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := new(witness)
 				srv := curious(t)
-				c := wire(t, srv, tt.revision, Options{Middleware: []middleware.Func{w.middleware}, Roots: twoRoots})
+				c := wire(t, srv, tt.revision, Options{Middleware: []middleware.Func{w.middleware}, Input: InputOptions{Roots: twoRoots}})
 				if !tt.revision.Modern() {
 					must(c.Ping(t.Context()))
 				}
@@ -244,7 +244,7 @@ func TestMiddlewareIncoming(t *testing.T) {
 		var heard []string
 		answer := ""
 		var inContext *Client
-		opts := Options{Roots: twoRoots, OnNotification: func(method string, params json.RawMessage) { heard = append(heard, method+" "+string(params)) }}
+		opts := Options{Input: InputOptions{Roots: twoRoots}, OnNotification: func(method string, params json.RawMessage) { heard = append(heard, method+" "+string(params)) }}
 		opts.Middleware = []middleware.Func{func(next middleware.Handler) middleware.Handler {
 			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				switch {
@@ -352,12 +352,12 @@ func TestMiddlewareGivesUp(t *testing.T) {
 		late := make(chan error, 1)
 		opts := &Options{
 			Revisions: []mcp.Revision{mcp.Revision20250618},
-			Roots: func(ctx context.Context) ([]mcp.Root, error) {
+			Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
 				<-ctx.Done()
 				<-release
 				ended = true
 				return nil, nil
-			},
+			}},
 			Middleware: []middleware.Func{func(next middleware.Handler) middleware.Handler {
 				return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 					if m.Method != mcp.MethodRootsList {

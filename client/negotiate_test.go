@@ -85,7 +85,7 @@ func TestAgreement(t *testing.T) {
 			s.expect("notifications/initialized")
 			s.expectEnd()
 		}}},
-		{name: "silence, with another timeout", opts: Options{ProbeTimeout: time.Minute}, want: mcp.Revision20251125, takes: time.Minute, scripts: []func(*script){func(s *script) {
+		{name: "silence, with another timeout", opts: Options{Timeouts: Timeouts{Probe: time.Minute}}, want: mcp.Revision20251125, takes: time.Minute, scripts: []func(*script){func(s *script) {
 			s.expect("server/discover")
 			s.handshake(legacyDate)
 			s.expectEnd()
@@ -206,7 +206,7 @@ func TestNoAgreement(t *testing.T) {
 		{name: "modern client, silent server", opts: Options{Revisions: onlyModern}, scripts: []func(*script){func(s *script) {
 			s.expect("server/discover")
 			s.expectEnd()
-		}}, want: "call server/discover: no response within 30s (see Options.HandshakeTimeout)", check: is[*TimeoutError]},
+		}}, want: "call server/discover: no response within 30s (see Options.Timeouts.Handshake)", check: is[*TimeoutError]},
 		{name: "legacy client, modern server", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
 			s.refuse(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-11-25"}`)
 			s.expectEnd()
@@ -308,14 +308,16 @@ func TestOpening(t *testing.T) {
 		custom = `"experimental":{"x":{"y":1}}`
 	)
 	opts := Options{
-		Name: "me", Version: "1", Title: "Me", Description: "D", WebsiteURL: "https://example.com",
-		Elicit:      func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return nil, nil },
-		ElicitModes: ElicitForm | ElicitURL,
-		Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-			return nil, nil
+		Info: mcp.Implementation{Name: "me", Version: "1", Title: "Me", Description: "D", WebsiteURL: "https://example.com"},
+		Input: InputOptions{
+			Elicit:      func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return nil, nil },
+			ElicitModes: ElicitForm | ElicitURL,
+			Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+				return nil, nil
+			},
+			SampleTools: true,
+			Roots:       func(context.Context) ([]mcp.Root, error) { return nil, nil },
 		},
-		SampleTools:  true,
-		Roots:        func(context.Context) ([]mcp.Root, error) { return nil, nil },
 		Capabilities: map[string]json.RawMessage{"experimental": json.RawMessage("{\"x\":\n{\"y\":1}}")},
 		Extensions:   map[string]json.RawMessage{"io.modelcontextprotocol/tasks": json.RawMessage("{}"), "com.example/x": json.RawMessage(`{"a":1}`)},
 	}
@@ -489,16 +491,16 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestProbeTimeoutIsNamed: what is logged of a probe without an answer names the option for it.
+// TestProbeTimeoutIsNamed: what is logged of a probe without a response names the option for it.
 func TestProbeTimeoutIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		dial(t, &Options{ProbeTimeout: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, func(s *script) {
+		dial(t, &Options{Timeouts: Timeouts{Probe: 3 * time.Second}, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, func(s *script) {
 			s.expect("server/discover")
 			s.handshake(legacyDate)
 			s.expectEnd()
 		})
-		if want := "call server/discover: no answer within 3s (see Options.ProbeTimeout)"; !strings.Contains(log.String(), want) {
+		if want := "call server/discover: no response within 3s (see Options.Timeouts.Probe)"; !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %q:\n%s", want, log.String())
 		}
 	})

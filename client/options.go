@@ -19,71 +19,50 @@ import (
 
 // Options are the options of [Dial]. The zero value is ready to use, and nil means the zero value.
 type Options struct {
-	// Name is the client's name. "" means "mcpwire".
-	Name string
-	// Version is the client's version. "" means "0".
-	Version string
-	// Title is the name shown to people.
-	Title       string
-	Description string
-	WebsiteURL  string
-	Icons       []mcp.Icon
+	// Info describes the client to servers. An empty Name means "mcpwire", an empty Version "0".
+	Info mcp.Implementation
 
-	// Capabilities are declared in addition to those that the handlers below imply. They take
-	// precedence over implied capabilities of the same name.
+	// Capabilities are declared in addition to those that Input implies. They take precedence over
+	// implied capabilities of the same name.
 	Capabilities map[string]json.RawMessage
+
 	// Extensions are declared as capabilities.extensions. Each value is the extension's settings
 	// object, {} if it has no settings.
 	Extensions map[string]json.RawMessage
+
 	// ResultTypes are the values of resultType that Extensions add. Results of other types are
 	// errors.
 	ResultTypes []mcp.ResultType
 
+	// Tasks declares the extension io.modelcontextprotocol/tasks: a tool call may return a task
+	// instead of a result.
+	Tasks bool
+
 	// Revisions are the revisions to speak. Nil means all.
 	Revisions []mcp.Revision
+
 	// Profile is the result of an earlier [Client.Profile] for this server. Dial then skips the
 	// probe. It still probes if a modern Profile holds nothing but a revision.
 	Profile *Profile
 
-	// ProbeTimeout limits the wait for an answer to the probe. After that the server counts as
-	// legacy. Zero means 5 s.
-	ProbeTimeout time.Duration
-	// HandshakeTimeout limits the wait for an answer to initialize. Zero means 30 s.
-	HandshakeTimeout time.Duration
-	// CallTimeout limits the wait of calls without WithTimeout. Zero means 5 min; negative means no
-	// limit.
-	CallTimeout time.Duration
-	// MaxCallTimeout limits the total time of calls without WithMaxTimeout. Zero or negative means
-	// no limit.
-	MaxCallTimeout time.Duration
+	// Input holds the handlers of the server's requests for input. The zero value declares none of
+	// them.
+	Input InputOptions
 
-	Retry     RetryPolicy
+	// Timeouts limits the wait for answers.
+	Timeouts Timeouts
+
+	// Retry controls how often requests are repeated.
+	Retry RetryPolicy
+
+	// Reconnect controls how a lost connection is replaced.
 	Reconnect ReconnectPolicy
-	// MaxRounds limits the input rounds of one call or task. Zero means 10.
-	MaxRounds int
 
-	// IgnoreHints makes the Client ignore the tool annotations that say read-only or idempotent, so
-	// that it does not repeat calls. Set it for untrusted servers.
-	IgnoreHints bool
+	// Cache controls which responses the Client keeps.
+	Cache CacheOptions
 
-	// The handlers below must return when their ctx ends: nobody needs the answer then, and the
-	// call, or Close, waits for them. They may run concurrently. [FromContext] returns the Client
-	// of the server that asks.
-
-	// Elicit asks the user to fill in a form, p.RequestedSchema, or to visit a web page, p.URL. The
-	// Client validates the content of a form against the schema. It reports an error to the server
-	// as canceled by the user.
-	Elicit func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
-	// ElicitModes are the modes that Elicit supports. Zero means ElicitForm.
-	ElicitModes ElicitModes
-	// Sample asks the user's model. An error refuses the request; the call that needed the answer
-	// fails with it.
-	Sample func(ctx context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error)
-	// SampleTools declares that Sample supports tools and a tool choice.
-	SampleTools bool
-	// Roots lists the folders that the server may know of, as file URIs without "..". An error
-	// refuses the request, as for Sample.
-	Roots func(ctx context.Context) ([]mcp.Root, error)
+	// Limits bounds what a server may make the Client do.
+	Limits Limits
 
 	// OnNotification receives each notification of the server in order, one at a time, on its own
 	// goroutine. params is valid until it returns.
@@ -96,39 +75,97 @@ type Options struct {
 	// the input requests of modern servers, which are part of a result. With middleware, the Client
 	// answers each ping on its own goroutine.
 	Middleware []middleware.Func
+
 	// OnEnd is called once when the Client has ended, with the result of [Client.Err].
 	// [Client.Close] waits for it, so it must not call Close.
 	OnEnd func(c *Client, err error)
 
-	// Cache holds responses that the server marked public. Clients of the same server may share it.
-	// Nil means no shared cache.
-	Cache *Cache
-	// CacheBytes limits the client's own cache. Zero means 16 MiB; negative disables the cache.
-	CacheBytes int
-	// StaleIfError is how long the Client may use an expired response when it cannot reach the
-	// server. Zero disables that.
-	StaleIfError time.Duration
-	// MaxPages limits the pages of a list in one iteration. Zero means 10,000.
-	MaxPages int
-
 	// SchemaEngine validates output schemas and forms with keywords that package schema does not
 	// support. Use schema/fullschema for trusted servers only. Nil means package schema alone.
 	SchemaEngine schema.Engine
+
 	// NoOutputValidation skips the validation of tool results against their output schemas.
 	NoOutputValidation bool
-	// Tasks declares the extension io.modelcontextprotocol/tasks: a tool call may return a task
-	// instead of a result.
-	Tasks bool
-
-	// MaxDepth limits the nesting of a message, in levels. Zero means 512.
-	MaxDepth int
-	// MaxRequests limits the concurrent requests of a legacy server. Zero means 64.
-	MaxRequests int
 
 	// Logger receives the Client's log messages. Nil discards them.
 	Logger *slog.Logger
+
 	// Trace receives each message and must not keep the slice. It may be called concurrently.
 	Trace func(dir jsonrpc.Direction, message []byte)
+}
+
+// InputOptions hold the handlers of a server's requests for input. A handler that is nil is not
+// declared to the server.
+//
+// The handlers must return when their ctx ends: nobody needs the answer then, and the call, or
+// Close, waits for them. They may run concurrently. [FromContext] returns the Client of the server
+// that asks.
+type InputOptions struct {
+	// Elicit asks the user to fill in a form, p.RequestedSchema, or to visit a web page, p.URL. The
+	// Client validates the content of a form against the schema. It reports an error to the server
+	// as canceled by the user.
+	Elicit func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
+
+	// ElicitModes are the modes that Elicit supports. Zero means ElicitForm.
+	ElicitModes ElicitModes
+
+	// Sample asks the user's model. An error refuses the request; the call that needed the answer
+	// fails with it.
+	Sample func(ctx context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error)
+
+	// SampleTools declares that Sample supports tools and a tool choice.
+	SampleTools bool
+
+	// Roots lists the folders that the server may know of, as file URIs without "..". An error
+	// refuses the request, as for Sample.
+	Roots func(ctx context.Context) ([]mcp.Root, error)
+
+	// MaxRounds limits the input rounds of one call or task. Zero means 10.
+	MaxRounds int
+}
+
+// Timeouts limit how long a Client waits for answers.
+type Timeouts struct {
+	// Probe limits the wait for an answer to the probe. After that the server counts as legacy.
+	// Zero means 5 s.
+	Probe time.Duration
+
+	// Handshake limits the wait for an answer to initialize. Zero means 30 s.
+	Handshake time.Duration
+
+	// Call limits the wait of calls without [WithTimeout]. Zero means 5 min; negative means no
+	// limit.
+	Call time.Duration
+
+	// MaxCall limits the total time of calls without [WithMaxTimeout]. Zero or negative means no
+	// limit.
+	MaxCall time.Duration
+}
+
+// CacheOptions control which responses a Client keeps, as far as the server allows it.
+type CacheOptions struct {
+	// Shared holds responses that the server marked public. Clients of the same server may share
+	// it. Nil means no shared cache.
+	Shared *Cache
+
+	// MaxBytes limits the Client's own cache. Zero means 16 MiB; negative disables the cache.
+	MaxBytes int
+
+	// StaleIfError is how long the Client may use an expired response when it cannot reach the
+	// server. Zero disables that.
+	StaleIfError time.Duration
+}
+
+// Limits bounds what a server may make a Client do.
+type Limits struct {
+	// MaxPages limits the pages of a list in one iteration. Zero means 10,000.
+	MaxPages int
+
+	// MaxDepth limits the nesting of a message, in levels. Zero means 512.
+	MaxDepth int
+
+	// MaxRequests limits the concurrent requests of a legacy server. Zero means 64.
+	MaxRequests int
 }
 
 // ElicitModes are the ways in which a client can ask its user.
@@ -154,6 +191,9 @@ type RetryPolicy struct {
 	MinBackoff time.Duration
 	// MaxBackoff limits that wait, not including the server's delay. Zero means 5 s.
 	MaxBackoff time.Duration
+	// IgnoreHints makes the Client ignore the tool annotations that say read-only or idempotent, so
+	// that it does not repeat calls. Set it for untrusted servers.
+	IgnoreHints bool
 }
 
 // A ReconnectPolicy controls how a Client replaces a lost connection. The zero value is ready to
@@ -184,14 +224,14 @@ type ReconnectPolicy struct {
 
 // resolve replaces zero values by the defaults and validates the options.
 func (o *Options) resolve() error {
-	setDefault(&o.Name, "mcpwire")
-	setDefault(&o.Version, "0")
-	setDefault(&o.ElicitModes, ElicitForm)
-	setDefault(&o.ProbeTimeout, 5*time.Second)
-	setDefault(&o.HandshakeTimeout, 30*time.Second)
-	setDefault(&o.CallTimeout, 5*time.Minute)
-	setDefault(&o.MaxRounds, 10)
-	setDefault(&o.MaxRequests, 64)
+	setDefault(&o.Info.Name, "mcpwire")
+	setDefault(&o.Info.Version, "0")
+	setDefault(&o.Input.ElicitModes, ElicitForm)
+	setDefault(&o.Timeouts.Probe, 5*time.Second)
+	setDefault(&o.Timeouts.Handshake, 30*time.Second)
+	setDefault(&o.Timeouts.Call, 5*time.Minute)
+	setDefault(&o.Input.MaxRounds, 10)
+	setDefault(&o.Limits.MaxRequests, 64)
 	setDefault(&o.Retry.MaxAttempts, 3)
 	setDefault(&o.Retry.MinBackoff, 100*time.Millisecond)
 	setDefault(&o.Retry.MaxBackoff, 5*time.Second)
@@ -248,16 +288,14 @@ func checkJSONValues(option string, texts map[string]json.RawMessage, check func
 
 // offer returns what the client declares to the server.
 func (o *Options) offer() era.ClientProfile {
-	elicits := o.Elicit != nil
+	elicits := o.Input.Elicit != nil
 	offer := era.ClientProfile{
-		Info: mcp.Implementation{
-			Name: o.Name, Version: o.Version, Title: o.Title, Description: o.Description, WebsiteURL: o.WebsiteURL, Icons: o.Icons,
-		},
-		Form:          elicits && o.ElicitModes&ElicitForm != 0,
-		URL:           elicits && o.ElicitModes&ElicitURL != 0,
-		Sampling:      o.Sample != nil,
-		SamplingTools: o.SampleTools,
-		Roots:         o.Roots != nil,
+		Info:          o.Info,
+		Form:          elicits && o.Input.ElicitModes&ElicitForm != 0,
+		URL:           elicits && o.Input.ElicitModes&ElicitURL != 0,
+		Sampling:      o.Input.Sample != nil,
+		SamplingTools: o.Input.SampleTools,
+		Roots:         o.Input.Roots != nil,
 		Extensions:    maps.Clone(o.Extensions),
 		Extra:         maps.Clone(o.Capabilities),
 	}
@@ -283,9 +321,9 @@ type CallOption func(*callOptions)
 
 // callOptions are the options of one call. The zero value means the Client's Options.
 type callOptions struct {
-	// timeout limits the wait for an answer. Zero means Options.CallTimeout; negative, no limit.
+	// timeout limits the wait for an answer. Zero means Options.Timeouts.Call; negative, no limit.
 	timeout time.Duration
-	// maxTimeout limits the whole call. Zero means Options.MaxCallTimeout; negative, no limit.
+	// maxTimeout limits the whole call. Zero means Options.Timeouts.MaxCall; negative, no limit.
 	maxTimeout time.Duration
 	progress   func(mcp.ProgressNotificationParams)
 	logLevel   mcp.LoggingLevel

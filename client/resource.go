@@ -18,7 +18,7 @@ var (
 	// cursor, which would make the iteration endless.
 	ErrCursorLoop = errors.New("the server sent the same cursor twice")
 	// ErrTooManyPages is wrapped by the error that ends an iteration over a list of more than
-	// [Options.MaxPages] pages.
+	// [Limits.MaxPages] pages.
 	ErrTooManyPages = errors.New("the list has too many pages")
 )
 
@@ -92,7 +92,7 @@ func (p *pagePosition) advance(next *string, maxPages int) error {
 		return fmt.Errorf("page %d: cursor %.60q: %w", p.pages, *next, ErrCursorLoop)
 	}
 	if p.pages >= maxPages {
-		return fmt.Errorf("page %d: %w: Options.MaxPages is %d", p.pages, ErrTooManyPages, maxPages)
+		return fmt.Errorf("page %d: %w: Options.Limits.MaxPages is %d", p.pages, ErrTooManyPages, maxPages)
 	}
 	p.value = next
 	return nil
@@ -126,7 +126,7 @@ func (h *hashSet) full() bool { return len(h.sums) >= maxHashes }
 
 // listAll yields the items of a list within the client's limits.
 func listAll[T any](ctx context.Context, c *Client, method string, fetch func(context.Context, *string) ([]T, *string, error), key func(*T) string) iter.Seq2[T, error] {
-	p := &pager[T]{maxPages: c.opts.MaxPages, fetch: fetch, key: key, invalidate: func() {
+	p := &pager[T]{maxPages: c.opts.Limits.MaxPages, fetch: fetch, key: key, invalidate: func() {
 		for _, cache := range c.caches() {
 			cache.invalidate(method, nil)
 		}

@@ -53,7 +53,7 @@ type Subscription struct {
 //
 // The error is the server's if it supports no subscriptions, or if the filter names tasks without
 // [Options.Tasks]. It is a *[TimeoutError] if the server does not answer within
-// [Options.CallTimeout].
+// [Timeouts.Call].
 func (c *Client) Listen(ctx context.Context, filter mcp.SubscriptionFilter) (*Subscription, error) {
 	s := c.openSubscription(ctx, cloneFilter(filter))
 	if s == nil {
@@ -245,10 +245,10 @@ func (s *Subscription) serve(ctx context.Context, reconnected <-chan struct{}) e
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if d := s.c.opts.CallTimeout; d > 0 {
+	if d := s.c.opts.Timeouts.Call; d > 0 {
 		defer time.AfterFunc(d, func() {
 			if s.isAckPending() {
-				cancel(&TimeoutError{Method: mcp.MethodSubscriptionsListen, After: d, option: "Options.CallTimeout"})
+				cancel(&TimeoutError{Method: mcp.MethodSubscriptionsListen, After: d, option: "Options.Timeouts.Call"})
 			}
 		}).Stop()
 	}

@@ -640,7 +640,7 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := dial(t, &Options{CallTimeout: time.Second, MaxCallTimeout: time.Second, Reconnect: ReconnectPolicy{Disabled: true}}, func(s *script) {
+				c := dial(t, &Options{Timeouts: Timeouts{Call: time.Second, MaxCall: time.Second}, Reconnect: ReconnectPolicy{Disabled: true}}, func(s *script) {
 					s.discovers()
 					m := s.expect("subscriptions/listen")
 					if memberOf(s.t, string(m.Params), "_meta", "io.modelcontextprotocol/protocolVersion") != `"2026-07-28"` || memberOf(s.t, string(m.Params), "a") != "1" {

@@ -441,7 +441,7 @@ func (t *Task) answerInputRequests(ctx context.Context, requests []byte) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	if t.inputRounds >= t.c.opts.MaxRounds {
+	if t.inputRounds >= t.c.opts.Input.MaxRounds {
 		return fmt.Errorf("%w: %d times", ErrTooManyRounds, t.inputRounds+1)
 	}
 	responses, err := t.c.answerInputs(ctx, append(pending, '}'))

@@ -451,12 +451,12 @@ func TestTaskQuestions(t *testing.T) {
 		s := taskServer(t, modernDate, ask("a", "b"), ask("a", "b"), ask("b", "c"), "working", `completed ,"result":`+done)
 		var mu sync.Mutex
 		var asked []string
-		c := s.dial(&Options{Tasks: true, Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		c := s.dial(&Options{Tasks: true, Input: InputOptions{Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			asked = append(asked, p.Message)
 			return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
-		}})
+		}}})
 		if _, err := c.CallTool(t.Context(), "slow", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -483,12 +483,12 @@ func TestTaskQuestionRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := taskServer(t, modernDate, `input_required ,"inputRequests":{"a":{"method":"roots/list"}}`)
 		refuse := true
-		c := s.dial(&Options{Tasks: true, Roots: func(context.Context) ([]mcp.Root, error) {
+		c := s.dial(&Options{Tasks: true, Input: InputOptions{Roots: func(context.Context) ([]mcp.Root, error) {
 			if refuse {
 				return nil, errTest
 			}
 			return nil, nil
-		}})
+		}}})
 		task, err := c.StartTool(t.Context(), "slow", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -216,10 +216,10 @@ func TestTaskAsksForEver(t *testing.T) {
 			return taskText(modernDate, fmt.Sprintf(`input_required ,"inputRequests":{"%d":%s}`, n, askRoots)), nil
 		}
 		asked := 0
-		c := s.dial(&Options{Tasks: true, MaxRounds: 3, Roots: func(context.Context) ([]mcp.Root, error) {
+		c := s.dial(&Options{Tasks: true, Input: InputOptions{MaxRounds: 3, Roots: func(context.Context) ([]mcp.Root, error) {
 			asked++
 			return nil, nil
-		}})
+		}}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if _, err := c.CallTool(ctx, "slow", nil); !errors.Is(err, ErrTooManyRounds) || asked != 3 {

@@ -182,7 +182,7 @@ func (c *Client) toolRequest(name string, args any, info *toolInfo, o callOption
 		return nil, fmt.Errorf("tool %q: arguments: %w", name, err)
 	}
 	r := &request{method: mcp.MethodToolsCall, params: append(params, '}'), repeatable: c.isRepeatableTool(info), opts: o}
-	if timeout := effectiveTimeout(o.maxTimeout, c.opts.MaxCallTimeout); timeout > 0 {
+	if timeout := effectiveTimeout(o.maxTimeout, c.opts.Timeouts.MaxCall); timeout > 0 {
 		r.deadline = startedAt.Add(timeout)
 	}
 	return r, nil
@@ -191,7 +191,7 @@ func (c *Client) toolRequest(name string, args any, info *toolInfo, o callOption
 // isRepeatableTool reports whether it is safe to call a tool twice. info is nil if the tool is
 // unknown.
 func (c *Client) isRepeatableTool(info *toolInfo) bool {
-	return info != nil && info.repeatable && !c.opts.IgnoreHints
+	return info != nil && info.repeatable && !c.opts.Retry.IgnoreHints
 }
 
 // withToolDeadline returns a context that also ends at the deadline of the tool call, with a
@@ -200,7 +200,7 @@ func (c *Client) withToolDeadline(ctx context.Context, r *request) (context.Cont
 	if r.deadline.IsZero() {
 		return ctx, func() {}
 	}
-	timeout := effectiveTimeout(r.opts.maxTimeout, c.opts.MaxCallTimeout)
+	timeout := effectiveTimeout(r.opts.maxTimeout, c.opts.Timeouts.MaxCall)
 	return context.WithDeadlineCause(ctx, r.deadline, &TimeoutError{Method: r.method, After: timeout, Max: true})
 }
 

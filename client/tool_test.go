@@ -211,7 +211,7 @@ func TestCallToolAgain(t *testing.T) {
 							return "", ctx.Err()
 						}, says(`{"content":[]}`)),
 					}
-					c := s.dial(&Options{IgnoreHints: !trusted})
+					c := s.dial(&Options{Retry: RetryPolicy{IgnoreHints: !trusted}})
 					if tt.list {
 						known(t, c)
 					}

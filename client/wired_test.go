@@ -40,7 +40,7 @@ func wire(t *testing.T, srv *server.Server, revision mcp.Revision, opts Options)
 
 // shop is a server with some of everything.
 func shop() *server.Server {
-	srv := server.MustNew("shop", "1", &server.Options{PageSize: 2, ListTTL: time.Minute, ReadTTL: time.Minute})
+	srv := server.MustNew("shop", "1", &server.Options{Limits: server.Limits{PageSize: 2}, Cache: server.CacheOptions{ListTTL: time.Minute, ReadTTL: time.Minute}})
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		must(server.AddTool(srv, name, "", func(_ context.Context, in struct {
 			N int `json:"n"`
@@ -243,9 +243,9 @@ func TestWiredTasks(t *testing.T) {
 						return "", ctx.Err()
 					}
 				}))
-				c := wire(t, srv, revision, Options{Tasks: true, Roots: func(context.Context) ([]mcp.Root, error) {
+				c := wire(t, srv, revision, Options{Tasks: true, Input: InputOptions{Roots: func(context.Context) ([]mcp.Root, error) {
 					return []mcp.Root{{URI: "file:///r", Name: "the root"}}, nil
-				}})
+				}}})
 				known(t, c)
 				if got, err := CallTool[string](t.Context(), c, "slow", nil); got != "done" || err != nil {
 					t.Errorf("got %q, %v", got, err)

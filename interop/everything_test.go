@@ -40,9 +40,9 @@ func everythingMain(revisions []string) int {
 
 func newEverything(revisions []string) (*everything, error) {
 	opts := &server.Options{
-		Title:        "Everything",
+		Info:         server.Info{Title: "Everything"},
 		Instructions: instructions,
-		PageSize:     2,
+		Limits:       server.Limits{PageSize: 2},
 		Tasks:        &server.TaskOptions{PollInterval: 20 * time.Millisecond},
 	}
 	for _, name := range revisions {

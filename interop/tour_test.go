@@ -185,9 +185,9 @@ func (p *peer) processes() int {
 // dial connects our client to s, with all handlers.
 func (t *tour) dial(s *witnessed, opts *client.Options) *client.Client {
 	t.Helper()
-	opts.Name, opts.Version = "interop", "1.0.0"
-	opts.Elicit, opts.ElicitModes = t.elicit, client.ElicitForm|client.ElicitURL
-	opts.Sample, opts.Roots = t.sample, t.roots
+	opts.Info.Name, opts.Info.Version = "interop", "1.0.0"
+	opts.Input.Elicit, opts.Input.ElicitModes = t.elicit, client.ElicitForm|client.ElicitURL
+	opts.Input.Sample, opts.Input.Roots = t.sample, t.roots
 	opts.OnNotification = t.notified
 	opts.Tasks = true
 	opts.Reconnect.MinBackoff = time.Millisecond

@@ -103,10 +103,10 @@ func TestBothSides(t *testing.T) {
 					return "ok", err
 				})
 				var inHandler trace.SpanContext
-				c, end := dial(t, r, srv, &client.Options{Revisions: []mcp.Revision{revision}, Roots: func(ctx context.Context) ([]mcp.Root, error) {
+				c, end := dial(t, r, srv, &client.Options{Revisions: []mcp.Revision{revision}, Input: client.InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
 					inHandler = trace.SpanContextFromContext(ctx)
 					return nil, nil
-				}})
+				}}})
 				ctx, caller := r.tracers.Tracer("test").Start(t.Context(), "caller")
 				if _, err := c.CallTool(ctx, "t", nil); err != nil {
 					t.Fatal(err)

@@ -32,10 +32,10 @@ func TestClientsMakeUpCodes(t *testing.T) {
 		n := 0
 		c, end := dial(t, record(mcpotel.Options{}), srv, &client.Options{
 			Revisions: []mcp.Revision{mcp.Revision20250618},
-			Roots: func(context.Context) ([]mcp.Root, error) {
+			Input: client.InputOptions{Roots: func(context.Context) ([]mcp.Root, error) {
 				n++
 				return nil, jsonrpc.Errorf(codes[n-1], "no")
-			},
+			}},
 		})
 		for range codes {
 			if _, err := c.CallTool(t.Context(), "t", nil); err != nil {

@@ -284,7 +284,7 @@ func (rf *rerunFramer) end(m *jsonrpc.Message, frame []byte) []byte {
 
 // inputRequests returns the JSON text of a result's input requests, or nil if it has none.
 func inputRequests(m *jsonrpc.Message) []byte {
-	if m.Result == nil || m.Result[0] != '{' || jsonwire.Text(jsonwire.Lookup(m.Result, "resultType")) != mcp.ResultTypeInputRequired {
+	if m.Result == nil || m.Result[0] != '{' || jsonwire.Text(jsonwire.Lookup(m.Result, "resultType")) != string(mcp.ResultTypeInputRequired) {
 		return nil
 	}
 	requests := jsonwire.Lookup(m.Result, "inputRequests")
@@ -383,7 +383,7 @@ func (rf *rerunFramer) compareRuns(r *handlerRun, m *jsonrpc.Message) []string {
 		return nil
 	case m.Kind == jsonrpc.KindError:
 		return []string{"the first run asked the client, the second failed: " + clip(string(m.Error), maxLineBytes)}
-	case again == nil && jsonwire.Text(jsonwire.Lookup(m.Result, "resultType")) == mcp.ResultTypeTask:
+	case again == nil && jsonwire.Text(jsonwire.Lookup(m.Result, "resultType")) == string(mcp.ResultTypeTask):
 		return nil // whether a call becomes a task may depend on the time it takes
 	case again == nil:
 		return []string{"the first run asked the client, the second returned a result: " + clip(string(m.Result), maxLineBytes)}

@@ -27,9 +27,9 @@ type consent struct {
 
 // agrees are the options of a client whose user agrees to everything.
 func agrees() *client.Options {
-	return &client.Options{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	return &client.Options{Input: client.InputOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: []byte(`{"agree":true}`)}, nil
-	}}
+	}}}
 }
 
 // asks asks for consent.
@@ -113,7 +113,7 @@ func TestRerunCheck(t *testing.T) {
 				return "paid", asks(ctx, "pay", "Pay?")
 			}
 		}, []string{"RerunCheck.Snapshot: got 2 after the second run, want 1 as after the first"}, 5, "paid"},
-		{"Once", &server.Options{MaxRounds: 1, SingleUseState: true}, mcptest.RerunCheck{Snapshot: func() any { return nil }}, func(e *effects) handler {
+		{"Once", &server.Options{Input: server.InputOptions{MaxRounds: 1, SingleUseState: true}}, mcptest.RerunCheck{Snapshot: func() any { return nil }}, func(e *effects) handler {
 			return func(ctx context.Context) (string, error) {
 				message, err := server.Once(ctx, "order", func(context.Context) (string, error) { return order(e), nil })
 				if err != nil {
@@ -159,7 +159,7 @@ func TestRerunCheck(t *testing.T) {
 				return "made", asks(ctx, "make", "Make?")
 			}
 		}, []string{`the first run asked the client, the second failed: {"code":7,"message":"it exists"}`}, 3, "made"},
-		{"a rate limit", &server.Options{RateLimit: server.RateLimit{PerSecond: 0.01, Burst: 1}, LimitedMethods: []string{"tools/call"}}, mcptest.RerunCheck{}, func(*effects) handler {
+		{"a rate limit", &server.Options{CallerLimits: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.01, Burst: 1}, Methods: []string{"tools/call"}}}, mcptest.RerunCheck{}, func(*effects) handler {
 			return func(ctx context.Context) (string, error) { return "", asks(ctx, "a", "A?") }
 		}, nil, 1, "too many"},
 		{"disabled", nil, mcptest.RerunCheck{Disabled: true}, func(e *effects) handler {

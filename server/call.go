@@ -96,7 +96,7 @@ func (c *Call) setName(name string) {
 
 // startTimer starts the handler's timeout. The caller must call stop when the handler has returned.
 func (c *Call) startTimer() (stop context.CancelFunc) {
-	d := c.session.srv.opts.HandlerTimeout
+	d := c.session.srv.opts.Limits.HandlerTimeout
 	if d <= 0 {
 		return func() {}
 	}
@@ -109,7 +109,7 @@ func (c *Call) startTimer() (stop context.CancelFunc) {
 	}
 }
 
-// errHandlerTimeout distinguishes [Options.HandlerTimeout] from other deadlines.
+// errHandlerTimeout distinguishes [Limits.HandlerTimeout] from other deadlines.
 var errHandlerTimeout = errors.New("the handler's time limit expired")
 
 // listRequest returns the parameters of a list for this call.

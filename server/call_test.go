@@ -297,7 +297,7 @@ func TestCancelledContext(t *testing.T) {
 func TestHandlerTimeout(t *testing.T) {
 	for _, goroutines := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := with(t, &server.Options{HandlerTimeout: time.Second, Goroutines: goroutines}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+			srv := with(t, &server.Options{Limits: server.Limits{HandlerTimeout: time.Second}, Goroutines: goroutines}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
 				began := time.Now()
 				if at, ok := ctx.Deadline(); !ok || !at.Equal(began.Add(time.Second)) {
 					t.Errorf("deadline %v, %t", at, ok)

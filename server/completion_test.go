@@ -53,7 +53,7 @@ func TestCompletionEnum(t *testing.T) {
 // Spec: S157
 func TestCompletionTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.MustNew("test", "1", &server.Options{HandlerTimeout: time.Minute})
+		srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{HandlerTimeout: time.Minute}})
 		must(t, server.AddPrompt(srv, mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}}, noPrompt[map[string]string],
 			server.Complete("a", func(ctx context.Context, _ server.CompleteRequest) ([]string, error) {
 				<-ctx.Done()

@@ -138,7 +138,7 @@ func TestAuditor(t *testing.T) {
 // Spec: S118
 func TestPagesShareTheirScope(t *testing.T) {
 	for _, public := range []bool{false, true} {
-		srv := server.MustNew("test", "1", &server.Options{PageSize: 1, ListPublic: public, ListTTL: time.Minute})
+		srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{PageSize: 1}, Cache: server.CacheOptions{ListPublic: public, ListTTL: time.Minute}})
 		for i := range 4 {
 			addNumber(t, srv, i)
 		}

@@ -51,17 +51,16 @@
 //
 // The request state travels with the client. It holds the responses and the results
 // of Once. It is encrypted and authenticated, and valid only for the same principal,
-// method, name and arguments, for [Options.StateTTL]. The server rejects an invalid
+// method, name and arguments, for [InputOptions.StateTTL]. The server rejects an invalid
 // state as invalid params before the handler runs. Processes that continue each
 // other's calls must share [Options.StateKeys].
 //
 // # Around handlers
 //
 // [Server.Use] adds middleware, which sees the messages in both directions.
-// [Options.View] limits what each caller sees of the server. [Options.RateLimit] and
-// [Options.MaxConcurrent] limit the requests of one caller. [AddMethod] and
-// [Server.OnNotification] add methods and notifications that the protocol doesn't
-// have.
+// [Options.View] limits what each caller sees of the server. [Options.Callers]
+// limits the requests of one caller. [AddMethod] and [Server.OnNotification] add
+// methods and notifications that the protocol doesn't have.
 //
 // # Several processes
 //
@@ -75,7 +74,7 @@
 // # Concurrency
 //
 // A Server's methods may be called by multiple goroutines, also while it serves.
-// Handlers run concurrently on goroutines of the server; [Options.MaxInFlight] limits
+// Handlers run concurrently on goroutines of the server; [Limits.MaxInFlight] limits
 // their number. A handler that usually returns within microseconds may run on the
 // goroutine that reads the connection. If it blocks there, reading moves to another
 // goroutine within milliseconds.

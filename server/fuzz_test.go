@@ -35,8 +35,8 @@ func FuzzServer(f *testing.F) {
 		f.Add([]byte(s), true)
 	}
 	// Nothing that waits for another call, or changes what later inputs meet.
-	srv := newWireServer(f, &server.Options{DrainTimeout: 5 * time.Second, PageSize: 3}, []string{"echo", "word_count", "add", "weather", "range", "progress", "fail", "crash", "refuse", "content", "log", "whoami", "raw"})
-	lenient := newWireServer(f, &server.Options{DrainTimeout: 5 * time.Second, Lenient: true, Goroutines: true}, []string{"echo", "add", "progress", "crash", "content", "log"})
+	srv := newWireServer(f, &server.Options{Limits: server.Limits{DrainTimeout: 5 * time.Second, PageSize: 3}}, []string{"echo", "word_count", "add", "weather", "range", "progress", "fail", "crash", "refuse", "content", "log", "whoami", "raw"})
+	lenient := newWireServer(f, &server.Options{Limits: server.Limits{DrainTimeout: 5 * time.Second}, Lenient: true, Goroutines: true}, []string{"echo", "add", "progress", "crash", "content", "log"})
 	lenient.Use(passOn)
 	f.Fuzz(func(t *testing.T, input []byte, isLenient bool) {
 		b := &buffers{Reader: bytes.NewReader(input)}

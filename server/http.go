@@ -54,7 +54,7 @@ func (b transportBackend) WithIdentity(ctx context.Context, id, address string, 
 	switch {
 	case id != "":
 		p = &Principal{ID: id, Scopes: scopes, Claims: claims}
-	case b.srv.limits == nil && !b.srv.opts.SingleUseState:
+	case b.srv.limits == nil && !b.srv.opts.Input.SingleUseState:
 		return ctx // the identity is never used
 	}
 	return context.WithValue(ctx, identityKey{}, &identity{p, address})

@@ -246,7 +246,8 @@ func (rs *InputRequests) add(q *inputRequest, err error) {
 // content is invalid, if there are more than 64 in one run of the handler, or if the client lacks a
 // feature (an [*UnsupportedError]). An unusable response is an [*InputError]. If ctx or the call
 // ends first, the client's requests are canceled. In legacy revisions the waiting time counts
-// toward [Options.HandlerTimeout]; if ctx has no deadline, Wait gives up after [Options.StateTTL].
+// toward [Limits.HandlerTimeout]; if ctx has no deadline, Wait gives up after
+// [InputOptions.Input.StateTTL].
 func (rs *InputRequests) Wait(ctx context.Context) error {
 	list, err := rs.list, rs.err
 	rs.list, rs.err = nil, nil
@@ -534,8 +535,8 @@ func (rd *inputRound) respond(d *inputState, r *rpc.Request, head, out []byte, e
 		return head, rd.wireErr
 	case len(rd.pending) == 0:
 		return out, err
-	case rd.rounds >= opts.MaxRounds:
-		return head, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s still has input requests after %d rounds; the limit is Options.MaxRounds",
+	case rd.rounds >= opts.Input.MaxRounds:
+		return head, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s still has input requests after %d rounds; the limit is Options.Input.MaxRounds",
 			clip.String(rd.call.name, 100), rd.rounds)
 	}
 	state, err := rd.call.sealState(r, rd.requestState(d))
@@ -597,7 +598,7 @@ func NewStateKeys(secrets ...[]byte) (*StateKeys, error) {
 
 // Replace replaces the secrets. To rotate without interruption, add the new secret after the
 // current ones in all processes, then move it to the front in all processes, and remove the old one
-// after [Options.StateTTL]. If Replace fails, the keys do not change.
+// after [InputOptions.Input.StateTTL]. If Replace fails, the keys do not change.
 func (k *StateKeys) Replace(secrets ...[]byte) error {
 	if err := k.ring.Replace(secrets...); err != nil {
 		return fmt.Errorf("state keys: %w", err)
@@ -619,14 +620,14 @@ func (o *Options) setStateDefaults() {
 	if o.StateKeys == nil {
 		o.StateKeys = new(StateKeys)
 	}
-	if o.StateTTL <= 0 {
-		o.StateTTL = defaultStateTTL
+	if o.Input.StateTTL <= 0 {
+		o.Input.StateTTL = defaultStateTTL
 	}
-	if o.MaxStateBytes <= 0 {
-		o.MaxStateBytes = defaultStateBytes
+	if o.Input.MaxStateBytes <= 0 {
+		o.Input.MaxStateBytes = defaultStateBytes
 	}
-	if o.MaxRounds <= 0 {
-		o.MaxRounds = defaultMaxRounds
+	if o.Input.MaxRounds <= 0 {
+		o.Input.MaxRounds = defaultMaxRounds
 	}
 }
 
@@ -704,12 +705,12 @@ func appendMap[T any](dst []byte, m map[string]T, appendValue func([]byte, T) []
 func (c *Call) sealState(r *rpc.Request, m *requestState) ([]byte, error) {
 	s := c.session.srv
 	if m.Expires == 0 {
-		m.Expires = time.Now().Add(s.opts.StateTTL).UnixMilli()
+		m.Expires = time.Now().Add(s.opts.Input.StateTTL).UnixMilli()
 	}
 	plaintext := m.appendJSON(nil)
-	if n := seal.Len(len(plaintext)); n > s.opts.MaxStateBytes {
-		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s has a request state of %d bytes, more than the %d of Options.MaxStateBytes",
-			clip.String(c.name, 100), n, s.opts.MaxStateBytes)
+	if n := seal.Len(len(plaintext)); n > s.opts.Input.MaxStateBytes {
+		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s has a request state of %d bytes, more than the %d of Options.Input.MaxStateBytes",
+			clip.String(c.name, 100), n, s.opts.Input.MaxStateBytes)
 	}
 	text, _, err := s.opts.StateKeys.ring.Seal(nil, statePurpose, plaintext, c.stateBinding(r))
 	if err != nil {
@@ -722,7 +723,7 @@ func (c *Call) sealState(r *rpc.Request, m *requestState) ([]byte, error) {
 // admitted with before. All failures return the same error, so that it tells a forger nothing.
 func (c *Call) openState(r *rpc.Request, text string, before seal.Stamp) (*requestState, seal.Stamp, error) {
 	s := c.session.srv
-	plaintext, stamp, err := s.opts.StateKeys.ring.Open(text, s.opts.MaxStateBytes, statePurpose, c.stateBinding(r))
+	plaintext, stamp, err := s.opts.StateKeys.ring.Open(text, s.opts.Input.MaxStateBytes, statePurpose, c.stateBinding(r))
 	m := new(requestState)
 	if err == nil {
 		err = json.Unmarshal(plaintext, m)
@@ -731,7 +732,7 @@ func (c *Call) openState(r *rpc.Request, text string, before seal.Stamp) (*reque
 	if err != nil || now >= m.Expires {
 		return nil, stamp, errState
 	}
-	if s.opts.SingleUseState && stamp != before {
+	if s.opts.Input.SingleUseState && stamp != before {
 		if err := s.used.use(c.callerID(), stamp, now, m.Expires); err != nil {
 			return nil, stamp, err
 		}
@@ -789,7 +790,7 @@ type usedState struct {
 }
 
 var (
-	errTooManyStates       = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many calls with a request state (limit %d in Options.StateTTL): try again later", maxUsedStates)
+	errTooManyStates       = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many calls with a request state (limit %d in Options.Input.StateTTL): try again later", maxUsedStates)
 	errTooManyCallerStates = &jsonrpc.Error{
 		Code:    CodeTooManyRequests,
 		Message: fmt.Sprintf("too many requests with a request state: one caller may make %d while a state is valid, try again later", maxUsedStatesPerCaller),
@@ -849,15 +850,15 @@ var errOncePanicked = errors.New("the function panicked")
 //		return shop.Place(ctx, in.Item)
 //	})
 //
-// The result must fit into the request state that the client keeps (see [Options.MaxStateBytes]).
-// The client can neither read nor change it. It passes through encoding/json, also in the first
-// run. Errors are not remembered: the next run calls fn again. A result is lost if fn finishes
-// after the handler has returned.
+// The result must fit into the request state that the client keeps (see
+// [InputOptions.Input.MaxStateBytes]). The client can neither read nor change it. It passes through
+// encoding/json, also in the first run. Errors are not remembered: the next run calls fn again. A
+// result is lost if fn finishes after the handler has returned.
 //
-// If a client repeats a call or a round, fn runs again: see [Options.SingleUseState], or give fn an
-// idempotency key from the client. The same is true for a [Middleware] that calls next again. fn
-// must not call Once with the same key, which would deadlock. If ctx does not derive from a call,
-// Once just runs fn.
+// If a client repeats a call or a round, fn runs again: see [InputOptions.SingleUseState], or give
+// fn an idempotency key from the client. The same is true for a [Middleware] that calls next again.
+// fn must not call Once with the same key, which would deadlock. If ctx does not derive from a
+// call, Once just runs fn.
 func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, error)) (T, error) {
 	var v T
 	c := CallOf(ctx)

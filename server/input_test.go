@@ -671,9 +671,9 @@ func TestAnswerNeverComes(t *testing.T) {
 		want time.Duration
 	}{
 		{server.Options{}, 10 * time.Minute},
-		{server.Options{StateTTL: time.Minute}, time.Minute},
-		{server.Options{HandlerTimeout: time.Second}, time.Second},
-		{server.Options{StateTTL: time.Second, HandlerTimeout: time.Hour}, time.Hour},
+		{server.Options{Input: server.InputOptions{StateTTL: time.Minute}}, time.Minute},
+		{server.Options{Limits: server.Limits{HandlerTimeout: time.Second}}, time.Second},
+		{server.Options{Input: server.InputOptions{StateTTL: time.Second}, Limits: server.Limits{HandlerTimeout: time.Hour}}, time.Hour},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := respond(t, withTool(t, &tt.opts, func(c *server.Call) (string, error) {

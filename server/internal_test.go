@@ -48,7 +48,7 @@ func (l *limits) size(t *testing.T) int {
 // not.
 func TestCallersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 1, Burst: 10}, MaxConcurrent: 1})
+		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 1, Burst: 10}, MaxConcurrent: 1}})
 		busy := admit("busy")
 		for i := range 50 {
 			l.release(admit(fmt.Sprint(i)))
@@ -81,7 +81,7 @@ func TestCallersAreForgotten(t *testing.T) {
 // unless they have requests under way.
 func TestCallersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 0.001}})
+		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 0.001}}})
 		busy := admit("busy")
 		for i := range 2 * maxCallers {
 			l.release(admit(fmt.Sprint(i)))
@@ -104,7 +104,7 @@ func TestCallersAreBounded(t *testing.T) {
 // longest.
 func TestCallerKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 0.001}})
+		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 0.001}}})
 		for i := range maxCallers {
 			l.release(admit(fmt.Sprint(i)))
 		}
@@ -117,7 +117,7 @@ func TestCallerKeepsItsPlace(t *testing.T) {
 // TestCallerIsNotForgottenWhileItRuns: with no limit on the rate, callers are forgotten at once,
 // but not those with requests under way.
 func TestCallerIsNotForgottenWhileItRuns(t *testing.T) {
-	l, admit := callersOf(t, &Options{MaxConcurrent: 2})
+	l, admit := callersOf(t, &Options{Callers: CallerLimits{MaxConcurrent: 2}})
 	for _, id := range []string{"a", "b", "a", "b"} {
 		defer l.release(admit(id))
 	}
@@ -209,7 +209,7 @@ func TestUsedStatesOfCaller(t *testing.T) {
 
 // TestCallerID: whose states are counted together.
 func TestCallerID(t *testing.T) {
-	srv := MustNew("s", "1", &Options{SingleUseState: true})
+	srv := MustNew("s", "1", &Options{Input: InputOptions{SingleUseState: true}})
 	ids := make(map[string]bool)
 	on := func(b *identity, s *session) string {
 		id := (&Call{session: s, sessionIdentity: b}).callerID()

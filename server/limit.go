@@ -15,10 +15,24 @@ import (
 	"mcpwire/mcp"
 )
 
-// A RateLimit limits the request rate of one caller. A caller is a [Principal], over all its
+// CallerLimits limits the requests of one caller. A caller is a [Principal], over all its
 // connections. Without an ID, a caller is a connection, or a network address if the transport has
-// no connections (HTTP). A request over the limit fails with [CodeTooManyRequests]. Each input
-// round counts as a request. The zero value sets no limit.
+// no connections (HTTP). A request over a limit fails with [CodeTooManyRequests]. Each input round
+// counts as a request.
+type CallerLimits struct {
+	// Rate limits the request rate. The zero value sets no limit.
+	Rate RateLimit
+
+	// MaxConcurrent limits the requests that are in flight. Zero means no limit other than
+	// Limits.MaxInFlight.
+	MaxConcurrent int
+
+	// Methods lists the methods that the limits apply to. Nil means tools/call, prompts/get,
+	// resources/read and completion/complete.
+	Methods []string
+}
+
+// A RateLimit limits the request rate of one caller. The zero value sets no limit.
 type RateLimit struct {
 	// PerSecond is the average rate. Zero or less means no limit.
 	PerSecond float64
@@ -28,8 +42,8 @@ type RateLimit struct {
 }
 
 // CodeTooManyRequests is the error code for a caller with too many requests. The error's data is an
-// object. Its "limit" is "rate" or "concurrency", or "states" with [Options.SingleUseState]. Its
-// "retryAfterMs", if present, is the number of milliseconds after which the caller may retry;
+// object. Its "limit" is "rate" or "concurrency", or "states" with [InputOptions.SingleUseState].
+// Its "retryAfterMs", if present, is the number of milliseconds after which the caller may retry;
 // otherwise it may retry when one of its requests has been answered.
 //
 // The specification leaves codes outside of -32768 … -32000 to applications and has none for this.
@@ -67,18 +81,18 @@ type caller struct {
 
 // newLimits returns the limits of the options, or nil if they set none.
 func newLimits(o *Options) *limits {
-	if o.RateLimit.PerSecond <= 0 && o.MaxConcurrent <= 0 {
+	if o.Callers.Rate.PerSecond <= 0 && o.Callers.MaxConcurrent <= 0 {
 		return nil
 	}
-	l := &limits{concurrent: o.MaxConcurrent, methods: make(map[string]bool), byID: make(map[string]*list.Element)}
-	if r := o.RateLimit; r.PerSecond > 0 {
+	l := &limits{concurrent: o.Callers.MaxConcurrent, methods: make(map[string]bool), byID: make(map[string]*list.Element)}
+	if r := o.Callers.Rate; r.PerSecond > 0 {
 		l.rate, l.burst = rate.Limit(r.PerSecond), r.Burst
 		if l.burst <= 0 {
 			l.burst = int(max(min(math.Ceil(r.PerSecond), math.MaxInt32), 1))
 		}
 		l.refillTime = seconds(float64(l.burst) / r.PerSecond)
 	}
-	counted := o.LimitedMethods
+	counted := o.Callers.Methods
 	if counted == nil {
 		counted = []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete}
 	}

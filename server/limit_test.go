@@ -42,7 +42,7 @@ const refusedRate = `{"limit":"rate","retryAfterMs":%d}`
 // Spec: S133 S155
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := with(t, &server.Options{RateLimit: server.RateLimit{PerSecond: 2, Burst: 3}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) {
+		srv := with(t, &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 2, Burst: 3}}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) {
 			return nil, nil
 		})
 		a, again, b := clientOf(t, srv, modern, "a"), clientOf(t, srv, "2025-06-18", "a"), clientOf(t, srv, modern, "b")
@@ -91,7 +91,7 @@ func TestMaxConcurrent(t *testing.T) {
 	for _, middleware := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			gate := make(chan struct{})
-			srv := with(t, &server.Options{MaxConcurrent: 2}, func(ctx context.Context, _ *server.Call) (*mcp.CallToolResult, error) {
+			srv := with(t, &server.Options{Callers: server.CallerLimits{MaxConcurrent: 2}}, func(ctx context.Context, _ *server.Call) (*mcp.CallToolResult, error) {
 				select {
 				case <-gate:
 				case <-ctx.Done():
@@ -154,7 +154,7 @@ func TestLimitedMethods(t *testing.T) {
 		var got []string
 		for _, method := range methods {
 			srv := server.MustNew("test", "1", &server.Options{
-				RateLimit: server.RateLimit{PerSecond: 0.001}, LimitedMethods: tt.option, AdvertiseKinds: []server.Kind{server.KindPrompt, server.KindResource, server.KindTool},
+				Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.001}, Methods: tt.option}, AdvertiseKinds: []server.Kind{server.KindPrompt, server.KindResource, server.KindTool},
 			})
 			if err := errors.Join(
 				srv.AddRawMethod("com.example/m", func(*server.Call, json.RawMessage) (json.RawMessage, error) { return nil, nil }),
@@ -185,7 +185,7 @@ func TestLimitedMethods(t *testing.T) {
 // TestLimitedHandshake: what takes no handler can be limited too, with middleware and without.
 func TestLimitedHandshake(t *testing.T) {
 	for _, middleware := range []middleware.Func{nil, passOn} {
-		srv := server.MustNew("test", "1", &server.Options{RateLimit: server.RateLimit{PerSecond: 0.001}, LimitedMethods: []string{"ping", "initialize"}})
+		srv := server.MustNew("test", "1", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.001}, Methods: []string{"ping", "initialize"}}})
 		if middleware != nil {
 			srv.Use(middleware)
 		}
@@ -198,7 +198,7 @@ func TestLimitedHandshake(t *testing.T) {
 
 // TestLimitMessage: people read messages.
 func TestLimitMessage(t *testing.T) {
-	srv := with(t, &server.Options{RateLimit: server.RateLimit{PerSecond: 0.5}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) { return nil, nil })
+	srv := with(t, &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.5}}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) { return nil, nil })
 	c := connect(t, srv, modern)
 	c.must("tools/call", `{"name":"t"}`)
 	_, err := c.tool("t", "{}")

@@ -18,7 +18,7 @@ import (
 // numbered returns a server with tools 0 to n-1, in pages of the given size.
 func numbered(t *testing.T, n, page int) *server.Server {
 	t.Helper()
-	srv := server.MustNew("test", "1", &server.Options{PageSize: page, AdvertiseKinds: []server.Kind{server.KindTool}})
+	srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{PageSize: page}, AdvertiseKinds: []server.Kind{server.KindTool}})
 	for i := range n {
 		addNumber(t, srv, i)
 	}
@@ -152,7 +152,7 @@ func TestCursorsElsewhere(t *testing.T) {
 	keys := stateKeys(t, secret(1))
 	open := func(t *testing.T, name string, keys *server.StateKeys, tools ...string) *client {
 		t.Helper()
-		srv := server.MustNew(name, "1", &server.Options{PageSize: 2, StateKeys: keys, AdvertiseKinds: []server.Kind{server.KindTool, server.KindPrompt}})
+		srv := server.MustNew(name, "1", &server.Options{Limits: server.Limits{PageSize: 2}, StateKeys: keys, AdvertiseKinds: []server.Kind{server.KindTool, server.KindPrompt}})
 		for _, tool := range tools {
 			if err := server.AddTool(srv, tool, "", func(context.Context, empty) (string, error) { return "", nil }); err != nil {
 				t.Fatal(err)
@@ -208,7 +208,7 @@ func TestCursorsElsewhere(t *testing.T) {
 // that has been taken out.
 func TestCursorKeysRotate(t *testing.T) {
 	keys := stateKeys(t, secret(1))
-	srv := server.MustNew("s", "1", &server.Options{PageSize: 1, StateKeys: keys})
+	srv := server.MustNew("s", "1", &server.Options{Limits: server.Limits{PageSize: 1}, StateKeys: keys})
 	addNumber(t, srv, 0)
 	addNumber(t, srv, 1)
 	c := connect(t, srv, modern)

@@ -211,7 +211,7 @@ func TestMiddlewareSeesQuestions(t *testing.T) {
 // context and deadline.
 func echoing(t *testing.T, middleware middleware.Func) *server.Server {
 	t.Helper()
-	srv := server.MustNew("test", "1", &server.Options{ListTTL: time.Second})
+	srv := server.MustNew("test", "1", &server.Options{Cache: server.CacheOptions{ListTTL: time.Second}})
 	for _, name := range []string{"echo", "other"} {
 		if err := srv.AddRawTool(mcp.Tool{Name: name}, func(call *server.Call, args json.RawMessage) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: call.Name() + string(args)}}}, nil
@@ -361,7 +361,7 @@ func TestMiddlewareContext(t *testing.T) {
 			}
 		}
 		var inMiddleware *server.Call
-		srv := with(t, &server.Options{HandlerTimeout: time.Hour}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+		srv := with(t, &server.Options{Limits: server.Limits{HandlerTimeout: time.Hour}}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
 			check(call == inMiddleware, "the Call of the middleware")
 			inner, cancel := context.WithTimeout(ctx, 2*time.Hour)
 			defer cancel()
@@ -675,7 +675,7 @@ func TestMiddlewareTooLate(t *testing.T) {
 // becomes a task.
 func TestMiddlewareHeartbeat(t *testing.T) {
 	for name, opts := range map[string]*server.Options{
-		"request": {HandlerTimeout: time.Hour},
+		"request": {Limits: server.Limits{HandlerTimeout: time.Hour}},
 		"task":    {Tasks: &server.TaskOptions{}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -273,7 +273,7 @@ func appendPage[T item](dst []byte, l listRequest, items []T) ([]byte, error) {
 		if !l.view.shows(l.kind, e.key) {
 			continue
 		}
-		if more = n == l.srv.opts.PageSize; more {
+		if more = n == l.srv.opts.Limits.PageSize; more {
 			break
 		}
 		if n > 0 {

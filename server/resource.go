@@ -33,7 +33,8 @@ var ErrNotFound = errors.New("resource not found")
 // see [ErrNotFound].
 //
 // A result's TTLMs and CacheScope tell clients how long they may cache it, and whether a shared
-// cache may serve it to other users. They default to [Options.ReadTTL] and [Options.ReadPublic].
+// cache may serve it to other users. They default to [CacheOptions.ReadTTL] and
+// [CacheOptions.ReadPublic].
 type ResourceOutput interface {
 	string | []byte | mcp.ResourceContents | []mcp.ResourceContents | *mcp.ReadResourceResult
 }

@@ -243,7 +243,7 @@ func TestHiddenResourcesAreNotWatched(t *testing.T) {
 
 // Spec: S116 S117 S119
 func TestReadHints(t *testing.T) {
-	srv := server.MustNew("test", "1", &server.Options{ReadTTL: time.Minute, ReadPublic: true})
+	srv := server.MustNew("test", "1", &server.Options{Cache: server.CacheOptions{ReadTTL: time.Minute, ReadPublic: true}})
 	negative := int64(-1)
 	must(t,
 		server.AddResource(srv, mcp.Resource{URI: "a:default", Name: "n"}, server.Static("")),
@@ -268,7 +268,7 @@ func TestReadHints(t *testing.T) {
 
 // TestReadErrors: what an error of a resource's function becomes.
 func TestReadErrors(t *testing.T) {
-	srv := server.MustNew("test", "1", &server.Options{HandlerTimeout: time.Minute})
+	srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{HandlerTimeout: time.Minute}})
 	fails := map[string]error{
 		"a:gone": server.ErrNotFound, "a:wrapped": fmt.Errorf("x: %w", server.ErrNotFound), "a:fs": &fs.PathError{Op: "open", Path: "/secret", Err: fs.ErrNotExist},
 		"a:other": fs.ErrPermission, "a:own": jsonrpc.Errorf(7, "mine"), "a:both": errors.Join(jsonrpc.Errorf(7, "mine"), server.ErrNotFound),
@@ -293,7 +293,7 @@ func TestReadErrors(t *testing.T) {
 
 func TestReadTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.MustNew("test", "1", &server.Options{HandlerTimeout: time.Minute})
+		srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{HandlerTimeout: time.Minute}})
 		must(t, server.AddResource(srv, mcp.Resource{URI: "a:slow", Name: "n"}, func(ctx context.Context) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()

@@ -26,11 +26,8 @@ import (
 
 // Options are the options of [New]. The zero value is ready to use; a nil *Options means the same.
 type Options struct {
-	// Title is a name for people.
-	Title       string
-	Description string
-	WebsiteURL  string
-	Icons       []mcp.Icon
+	// Info describes the server to people, in addition to the name and the version.
+	Info Info
 
 	// Instructions tells the model how to use the server.
 	Instructions string
@@ -50,26 +47,24 @@ type Options struct {
 	// be quick.
 	View func(ctx context.Context, p *Principal) *View
 
-	// PageSize is the number of items in a page of a list. Zero means 1000.
-	PageSize int
+	// Cache controls how long clients may cache lists and resources. The zero value forbids it.
+	Cache CacheOptions
 
-	// ListTTL is how long clients may cache a list or the result of server/discover. Zero means not
-	// at all.
-	ListTTL time.Duration
+	// Input controls how handlers ask the client for input.
+	Input InputOptions
 
-	// ListPublic lets shared caches serve the lists to all users. It is ignored if View is set.
-	ListPublic bool
+	// Tasks lets tools run as tasks. Nil means that none does.
+	Tasks *TaskOptions
 
-	// ReadTTL is how long clients may cache a resource's contents. A function's result can override
-	// it. Zero means not at all.
-	ReadTTL time.Duration
+	// Limits bounds what one connection may use.
+	Limits Limits
 
-	// ReadPublic lets shared caches serve resources to all users. It is ignored if View is set. A
-	// function's result can override both.
-	ReadPublic bool
+	// Callers limits the requests of one caller, over all its connections. The zero value sets no
+	// limit.
+	Callers CallerLimits
 
 	// SchemaEngine validates hand-written schemas with keywords that package schema lacks. See
-	// schema/fullschema.
+	// schema/fullschema. Nil means package schema alone.
 	SchemaEngine schema.Engine
 
 	// Extensions holds the settings object of each extension that the server supports, by
@@ -78,20 +73,6 @@ type Options struct {
 
 	// Experimental holds the objects of experimental capabilities, by name.
 	Experimental map[string]json.RawMessage
-
-	// RateLimit limits the request rate of one caller.
-	RateLimit RateLimit
-
-	// MaxConcurrent limits the requests of one caller that are in flight, over all its connections.
-	// Zero means no limit other than MaxInFlight.
-	MaxConcurrent int
-
-	// LimitedMethods lists the methods that RateLimit and MaxConcurrent apply to. Nil means
-	// tools/call, prompts/get, resources/read and completion/complete.
-	LimitedMethods []string
-
-	// Tasks lets tools run as tasks. Nil means that none does.
-	Tasks *TaskOptions
 
 	// Bus connects servers that serve the same clients, for example behind a load balancer. A
 	// change that one server announces reaches the sessions of all of them: changed lists and
@@ -104,6 +85,59 @@ type Options struct {
 	// of this server.
 	StateKeys *StateKeys
 
+	// Goroutines starts a goroutine for each request, whatever its cost estimate. This is simpler,
+	// and several times slower for quick handlers.
+	Goroutines bool
+
+	// Logger receives the server's log. Nil discards it.
+	Logger *slog.Logger
+
+	// Trace sees each message. It must not keep the slice. Nil disables tracing.
+	Trace func(dir jsonrpc.Direction, message []byte)
+}
+
+// Info describes a server to people. Empty fields are left out.
+type Info struct {
+	// Title is the name that hosts show instead of the server's name.
+	Title string
+
+	// Description says what the server is for.
+	Description string
+
+	// WebsiteURL is the address of a page about the server.
+	WebsiteURL string
+
+	// Icons are pictures of the server.
+	Icons []mcp.Icon
+}
+
+// CacheOptions say how long clients, and caches that they share, may keep results.
+type CacheOptions struct {
+	// ListTTL is how long clients may cache a list or the result of server/discover. Zero means not
+	// at all.
+	ListTTL time.Duration
+
+	// ListPublic lets shared caches serve the lists to all users. It is ignored if Options.View is
+	// set.
+	ListPublic bool
+
+	// ReadTTL is how long clients may cache a resource's contents. A function's result can override
+	// it. Zero means not at all.
+	ReadTTL time.Duration
+
+	// ReadPublic lets shared caches serve resources to all users. It is ignored if Options.View is
+	// set. A function's result can override both.
+	ReadPublic bool
+}
+
+// InputOptions control input requests to the client, and the request states that modern clients
+// keep between the rounds. See [Options.StateKeys].
+type InputOptions struct {
+	// MaxRounds limits the input rounds of one call. Zero means 8. A request with a request state
+	// but without a response to an input request repeats a round and does not count. MaxRounds does
+	// not apply to legacy clients.
+	MaxRounds int
+
 	// StateTTL is how long a client may take to respond to an input request. Zero means 10 minutes.
 	// A context with a deadline replaces it for legacy clients.
 	StateTTL time.Duration
@@ -112,25 +146,24 @@ type Options struct {
 	// Once. Zero means 256 KiB.
 	MaxStateBytes int
 
-	// MaxRounds limits the input rounds of one call. Zero means 8. A request with a request state
-	// but without a response to an input request repeats a round and does not count. MaxRounds does
-	// not apply to legacy clients.
-	MaxRounds int
-
 	// SingleUseState rejects a request state that this process has seen before. It also rejects
 	// callers that use more than 4096 states in StateTTL. A client whose connection broke must
 	// start over.
 	SingleUseState bool
+}
 
-	// MaxInFlight limits the requests of one connection that are in flight, including
-	// subscriptions. Zero means 256.
+// Limits bounds what one connection may use.
+type Limits struct {
+	// PageSize is the number of items in a page of a list. Zero means 1000.
+	PageSize int
+
+	// MaxInFlight limits the requests that are in flight, including subscriptions. Zero means 256.
 	MaxInFlight int
 
 	// MaxInFlightBytes limits the size of the messages of these requests. Zero means 256 MiB.
 	MaxInFlightBytes int
 
-	// MaxQueueBytes limits the size of the requests of one connection that wait for MaxInFlight.
-	// Zero means 16 MiB.
+	// MaxQueueBytes limits the size of the requests that wait for MaxInFlight. Zero means 16 MiB.
 	MaxQueueBytes int
 
 	// MaxDepth limits the levels of nesting in a message. Zero means 512.
@@ -141,16 +174,6 @@ type Options struct {
 
 	// DrainTimeout limits how long handlers may run after the end of input. Zero means 10 seconds.
 	DrainTimeout time.Duration
-
-	// Goroutines starts a goroutine for each request, whatever its cost estimate. This is simpler,
-	// and several times slower for quick handlers.
-	Goroutines bool
-
-	// Logger receives the server's log. Nil discards it.
-	Logger *slog.Logger
-
-	// Trace sees each message. It must not keep the slice. Nil disables tracing.
-	Trace func(dir jsonrpc.Direction, message []byte)
 }
 
 const defaultPageSize = 1000
@@ -233,8 +256,8 @@ func New(name, version string, opts *Options) (*Server, error) {
 			return nil, fmt.Errorf("server.New: Options.Revisions: %w", err)
 		}
 	}
-	if o.PageSize <= 0 {
-		o.PageSize = defaultPageSize
+	if o.Limits.PageSize <= 0 {
+		o.Limits.PageSize = defaultPageSize
 	}
 	if o.Tasks != nil {
 		s.tasks = newTaskManager(*o.Tasks)
@@ -253,7 +276,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 	}
 	s.limits = newLimits(o)
 	if o.View != nil {
-		o.ListPublic, o.ReadPublic = false, false // a shared cache would ignore the View
+		o.Cache.ListPublic, o.Cache.ReadPublic = false, false // a shared cache would ignore the View
 	}
 	o.setStateDefaults()
 	for _, k := range o.AdvertiseKinds {
@@ -266,7 +289,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 		s.bus = newBusClient(o.Bus, s.receive, s.log)
 	}
 	s.results = era.NewIdentity(mcp.Implementation{
-		Name: name, Version: version, Title: o.Title, Description: o.Description, WebsiteURL: o.WebsiteURL, Icons: o.Icons,
+		Name: name, Version: version, Title: o.Info.Title, Description: o.Info.Description, WebsiteURL: o.Info.WebsiteURL, Icons: o.Info.Icons,
 	})
 	s.initEras()
 	return s, nil
@@ -274,7 +297,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 
 // Serve answers the peer on f until its input ends, ctx ends, or the transport fails. Then it
 // closes f. When the input or ctx ends, Serve still answers the accepted requests within
-// [Options.DrainTimeout]. It returns nil at the end of input, the context's cause when ctx ended,
+// [Limits.DrainTimeout]. It returns nil at the end of input, the context's cause when ctx ended,
 // and otherwise the read or write error. If requests were cut off, the error is a
 // *[jsonrpc.DrainError]. Serve may be called by multiple goroutines, each with its own framer.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
@@ -307,12 +330,12 @@ func (s *Server) connOptions(h rpc.Handler, p rpc.Policy) *rpc.Options {
 		Handler:          h,
 		Cancellation:     era.Cancellation{},
 		Policy:           p,
-		MaxInFlightBytes: s.opts.MaxInFlightBytes,
-		MaxDepth:         s.opts.MaxDepth,
-		MaxInFlight:      s.opts.MaxInFlight,
-		MaxQueueBytes:    s.opts.MaxQueueBytes,
-		DrainTimeout:     s.opts.DrainTimeout,
-		CallTimeout:      s.opts.StateTTL, // all outgoing calls are input requests
+		MaxInFlightBytes: s.opts.Limits.MaxInFlightBytes,
+		MaxDepth:         s.opts.Limits.MaxDepth,
+		MaxInFlight:      s.opts.Limits.MaxInFlight,
+		MaxQueueBytes:    s.opts.Limits.MaxQueueBytes,
+		DrainTimeout:     s.opts.Limits.DrainTimeout,
+		CallTimeout:      s.opts.Input.StateTTL, // all outgoing calls are input requests
 		Goroutines:       s.opts.Goroutines,
 		Logger:           s.log,
 		Trace:            s.opts.Trace,

@@ -47,8 +47,8 @@ func TestCacheHints(t *testing.T) {
 		want string
 	}{
 		{server.Options{}, `"ttlMs":0,"cacheScope":"private"`},
-		{server.Options{ListTTL: -time.Hour}, `"ttlMs":0,"cacheScope":"private"`},
-		{server.Options{ListTTL: 1500 * time.Microsecond, ListPublic: true}, `"ttlMs":1,"cacheScope":"public"`},
+		{server.Options{Cache: server.CacheOptions{ListTTL: -time.Hour}}, `"ttlMs":0,"cacheScope":"private"`},
+		{server.Options{Cache: server.CacheOptions{ListTTL: 1500 * time.Microsecond, ListPublic: true}}, `"ttlMs":1,"cacheScope":"public"`},
 	} {
 		tt.opts.AdvertiseKinds = []server.Kind{server.KindTool}
 		c := connect(t, server.MustNew("test", "1", &tt.opts), modern)
@@ -62,7 +62,7 @@ func TestCacheHints(t *testing.T) {
 
 // TestIdentity sees that each revision is told what it knows of an Implementation.
 func TestIdentity(t *testing.T) {
-	srv := server.MustNew("n", "v", &server.Options{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}, AdvertiseKinds: []server.Kind{server.KindTool}})
+	srv := server.MustNew("n", "v", &server.Options{Info: server.Info{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}}, AdvertiseKinds: []server.Kind{server.KindTool}})
 	short := `{"name":"n","version":"v"}`
 	titled := `{"name":"n","version":"v","title":"T"}`
 	full := `{"name":"n","version":"v","title":"T","description":"D","websiteUrl":"https://example.com","icons":[{"src":"data:,"}]}`
@@ -109,7 +109,7 @@ func TestDrain(t *testing.T) {
 			{time.Hour, time.Minute, false},
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				opts := &server.Options{DrainTimeout: tt.timeout, Goroutines: goroutines}
+				opts := &server.Options{Limits: server.Limits{DrainTimeout: tt.timeout}, Goroutines: goroutines}
 				srv := with(t, opts, func(ctx context.Context, _ *server.Call) (*mcp.CallToolResult, error) {
 					select {
 					case <-ctx.Done():
@@ -159,7 +159,7 @@ func TestTrace(t *testing.T) {
 // large.
 func TestMaxInFlightBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := server.MustNew("test", "1", &server.Options{MaxInFlightBytes: 1})
+		srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{MaxInFlightBytes: 1}})
 		running := make(chan struct{}, 2)
 		if err := server.AddTool(srv, "wait", "", func(ctx context.Context, _ empty) (string, error) {
 			running <- struct{}{}

@@ -485,12 +485,12 @@ func (s *Server) appendInstructions(dst []byte) []byte {
 }
 
 func (s *Server) cacheHints() era.CacheHints {
-	return era.CacheHints{TTLMillis: max(s.opts.ListTTL.Milliseconds(), 0), Public: s.opts.ListPublic}
+	return era.CacheHints{TTLMillis: max(s.opts.Cache.ListTTL.Milliseconds(), 0), Public: s.opts.Cache.ListPublic}
 }
 
 // readHints returns the default cache hints of resources.
 func (s *Server) readHints() era.CacheHints {
-	return era.CacheHints{TTLMillis: max(s.opts.ReadTTL.Milliseconds(), 0), Public: s.opts.ReadPublic}
+	return era.CacheHints{TTLMillis: max(s.opts.Cache.ReadTTL.Milliseconds(), 0), Public: s.opts.Cache.ReadPublic}
 }
 
 // unquote decodes the text of a JSON string.

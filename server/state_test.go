@@ -100,7 +100,7 @@ func TestForeignState(t *testing.T) {
 	}
 	refused(t, "no arguments", c, &runs, "tools/call", retry(`{"name":"t"}`, who, state))
 	refused(t, "one more parameter", c, &runs, "tools/call", retry(strings.Replace(with, `{`, `{"x":1,`, 1), who, state))
-	refused(t, "another server with the same keys", as(careful(t, &server.Options{StateKeys: keys, Title: "x"}, &runs), "bob"), &runs, "tools/call", retry(with, who, state))
+	refused(t, "another server with the same keys", as(careful(t, &server.Options{StateKeys: keys, Info: server.Info{Title: "x"}}, &runs), "bob"), &runs, "tools/call", retry(with, who, state))
 	other := server.MustNew("other", "1", &server.Options{StateKeys: keys})
 	addTool(t, other, "t", func(*server.Call) (string, error) { runs++; return "", nil })
 	refused(t, "a server with another name", as(other, "alice"), &runs, "tools/call", retry(with, who, state))
@@ -168,7 +168,7 @@ func TestStateExpires(t *testing.T) {
 	}{{0, 10 * time.Minute}, {time.Hour, time.Hour}, {time.Second, time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
 			runs := 0
-			c := respond(t, careful(t, &server.Options{StateTTL: tt.option}, &runs), modern, everything)
+			c := respond(t, careful(t, &server.Options{Input: server.InputOptions{StateTTL: tt.option}}, &runs), modern, everything)
 			first, err := c.request(t.Context(), "tools/call", callT)
 			if err != nil {
 				t.Fatal(err)
@@ -238,7 +238,7 @@ func TestStateRotation(t *testing.T) {
 func TestMaxRounds(t *testing.T) {
 	for _, tt := range []struct{ option, rounds int }{{0, 8}, {1, 1}, {3, 3}} {
 		asks := 0
-		c := respond(t, withTool(t, &server.Options{MaxRounds: tt.option}, func(c *server.Call) (string, error) {
+		c := respond(t, withTool(t, &server.Options{Input: server.InputOptions{MaxRounds: tt.option}}, func(c *server.Call) (string, error) {
 			for i := 0; ; i++ {
 				if _, err := c.Elicit(c, fmt.Sprint("again ", i), nameForm); err != nil {
 					return "", err
@@ -248,7 +248,7 @@ func TestMaxRounds(t *testing.T) {
 		}), modern, everything)
 		c.answer = fixed(answers)
 		_, err := c.tool()
-		if code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "Options.MaxRounds") || c.rounds != tt.rounds {
+		if code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "Options.Input.MaxRounds") || c.rounds != tt.rounds {
 			t.Errorf("MaxRounds %d: %d rounds, %v", tt.option, c.rounds, err)
 		}
 	}
@@ -259,7 +259,7 @@ func TestMaxRounds(t *testing.T) {
 func TestRepeatedRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		c := respond(t, careful(t, &server.Options{MaxRounds: 1, SingleUseState: true}, &runs), modern, everything)
+		c := respond(t, careful(t, &server.Options{Input: server.InputOptions{MaxRounds: 1, SingleUseState: true}}, &runs), modern, everything)
 		r, err := c.request(t.Context(), "tools/call", callT)
 		if err != nil {
 			t.Fatal(err)
@@ -289,7 +289,7 @@ func TestMaxStateBytes(t *testing.T) {
 		option, size int
 		fits         bool
 	}{{0, 190_000, true}, {0, 200_000, false}, {1000, 100, true}, {1000, 1000, false}} {
-		c := respond(t, withTool(t, &server.Options{MaxStateBytes: tt.option}, func(c *server.Call) (string, error) {
+		c := respond(t, withTool(t, &server.Options{Input: server.InputOptions{MaxStateBytes: tt.option}}, func(c *server.Call) (string, error) {
 			text, err := server.Once(c, "text", func(context.Context) (string, error) { return strings.Repeat("x", tt.size), nil })
 			if err != nil {
 				return "", err
@@ -299,7 +299,7 @@ func TestMaxStateBytes(t *testing.T) {
 		}), modern, everything)
 		c.answer = fixed(answers)
 		got, err := c.tool()
-		if tt.fits && (err != nil || got != fmt.Sprint(tt.size)) || !tt.fits && (code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "Options.MaxStateBytes")) {
+		if tt.fits && (err != nil || got != fmt.Sprint(tt.size)) || !tt.fits && (code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "Options.Input.MaxStateBytes")) {
 			t.Errorf("%d bytes, MaxStateBytes %d: %q, %v", tt.size, tt.option, got, err)
 		}
 	}
@@ -474,7 +474,7 @@ func TestLegacyIgnoresModernParams(t *testing.T) {
 func TestSingleUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		c := respond(t, careful(t, &server.Options{SingleUseState: true}, &runs), modern, everything)
+		c := respond(t, careful(t, &server.Options{Input: server.InputOptions{SingleUseState: true}}, &runs), modern, everything)
 		first, err := c.request(t.Context(), "tools/call", callT)
 		if err != nil {
 			t.Fatal(err)
@@ -491,7 +491,7 @@ func TestSingleUse(t *testing.T) {
 // TestSingleUseWithMiddleware has a middleware try twice, which is one use.
 func TestSingleUseWithMiddleware(t *testing.T) {
 	runs := 0
-	srv := careful(t, &server.Options{SingleUseState: true}, &runs)
+	srv := careful(t, &server.Options{Input: server.InputOptions{SingleUseState: true}}, &runs)
 	srv.Use(func(next middleware.Handler) middleware.Handler {
 		return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 			if _, err := next(ctx, m); err != nil {
@@ -519,8 +519,8 @@ func TestSingleUseOfLongLivedState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
 		keys := stateKeys(t, secret(1))
-		long := respond(t, careful(t, &server.Options{StateKeys: keys, StateTTL: time.Hour}, &runs), modern, everything)
-		short := respond(t, careful(t, &server.Options{StateKeys: keys, StateTTL: time.Minute, SingleUseState: true}, &runs), modern, everything)
+		long := respond(t, careful(t, &server.Options{StateKeys: keys, Input: server.InputOptions{StateTTL: time.Hour}}, &runs), modern, everything)
+		short := respond(t, careful(t, &server.Options{StateKeys: keys, Input: server.InputOptions{StateTTL: time.Minute, SingleUseState: true}}, &runs), modern, everything)
 		first, err := long.request(t.Context(), "tools/call", callT)
 		if err != nil {
 			t.Fatal(err)

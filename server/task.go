@@ -22,7 +22,7 @@ import (
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks). With the
 // extension io.modelcontextprotocol/tasks of modern revisions the server decides.
 //
-// The context of a task's handler does not end with its request or with [Options.HandlerTimeout].
+// The context of a task's handler does not end with its request or with [Limits.HandlerTimeout].
 // It ends when the task is canceled, when its TTL expires, and with [Server.Close]. For a
 // 2025-11-25 client without a principal it also ends with the connection, since no other connection
 // can access the task.
@@ -435,13 +435,13 @@ func (s *session) listTasks(c *Call, r *rpc.Request, dst []byte) ([]byte, error)
 		}
 		after = text
 	}
-	own, err := s.srv.tasks.opts.Store.Tasks(c, c.taskOwner(), after, s.srv.opts.PageSize+1)
+	own, err := s.srv.tasks.opts.Store.Tasks(c, c.taskOwner(), after, s.srv.opts.Limits.PageSize+1)
 	if err != nil {
 		return dst, err
 	}
 	page := mcp.ListTasksResult{Tasks: []mcp.Task{}}
-	if len(own) > s.srv.opts.PageSize {
-		own = own[:s.srv.opts.PageSize]
+	if len(own) > s.srv.opts.Limits.PageSize {
+		own = own[:s.srv.opts.Limits.PageSize]
 		page.NextCursor = &own[len(own)-1].ID
 	}
 	for _, t := range own {

@@ -451,7 +451,7 @@ func TestTaskLimitAtOnce(t *testing.T) {
 // TestTaskList sees all pages of tasks/list, in the order in which the tasks were made.
 func TestTaskList(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		srv := server.MustNew("test", "1", &server.Options{Tasks: &server.TaskOptions{}, PageSize: 2})
+		srv := server.MustNew("test", "1", &server.Options{Tasks: &server.TaskOptions{}, Limits: server.Limits{PageSize: 2}})
 		if err := server.AddToolWith(srv, mcp.Tool{Name: "quick", Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskSupportRequired}},
 			func(context.Context, struct{}) (string, error) { return "", nil }); err != nil {
 			t.Fatal(err)

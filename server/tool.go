@@ -234,7 +234,7 @@ func (c *Call) appendHandlerError(dst []byte, err error) ([]byte, error) {
 	case errors.As(err, &e), errors.Is(err, ErrInputRequired):
 		return dst, err
 	case context.Cause(c) == errHandlerTimeout && errors.Is(err, context.DeadlineExceeded):
-		return c.appendFailure(dst, fmt.Sprintf("tool %s did not finish within %v", c.name, c.session.srv.opts.HandlerTimeout)), nil
+		return c.appendFailure(dst, fmt.Sprintf("tool %s did not finish within %v", c.name, c.session.srv.opts.Limits.HandlerTimeout)), nil
 	}
 	c.Logger().Debug("tool failed", "error", err)
 	return c.appendFailure(dst, err.Error()), nil

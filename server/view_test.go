@@ -55,7 +55,7 @@ func insidersSee(_ context.Context, p *server.Principal) *server.View {
 
 // Spec: S120 S121 S132 S156
 func TestViews(t *testing.T) {
-	srv := furnished(t, &server.Options{View: insidersSee, ListPublic: true})
+	srv := furnished(t, &server.Options{View: insidersSee, Cache: server.CacheOptions{ListPublic: true}})
 	for _, revision := range []string{"2025-06-18", modern} {
 		outsider, insider := clientOf(t, srv, revision, "outsider"), clientOf(t, srv, revision, "insider")
 		nobody := connect(t, srv, revision)
@@ -169,7 +169,7 @@ func TestViewIsNotPublic(t *testing.T) {
 	}
 	for _, middleware := range []middleware.Func{passOn, instead} {
 		for want, view := range map[string]func(context.Context, *server.Principal) *server.View{"public": nil, "private": insidersSee} {
-			srv := furnished(t, &server.Options{View: view, ListPublic: true, ReadPublic: true})
+			srv := furnished(t, &server.Options{View: view, Cache: server.CacheOptions{ListPublic: true, ReadPublic: true}})
 			srv.Use(middleware)
 			c := clientOf(t, srv, modern, "insider")
 			for method, params := range map[string]string{"tools/list": "{}", "resources/read": `{"uri":"x:secret"}`} {
@@ -183,7 +183,7 @@ func TestViewIsNotPublic(t *testing.T) {
 
 // TestViewPages: what is hidden takes no place in a page.
 func TestViewPages(t *testing.T) {
-	srv := server.MustNew("test", "1", &server.Options{PageSize: 2, View: func(context.Context, *server.Principal) *server.View {
+	srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{PageSize: 2}, View: func(context.Context, *server.Principal) *server.View {
 		return notSecret
 	}})
 	for i := range 9 {

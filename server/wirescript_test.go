@@ -193,9 +193,9 @@ func (s *script) directive(name string, args []string) (err error) {
 	case "lenient":
 		o.Lenient = true
 	case "pages":
-		o.PageSize, err = strconv.Atoi(args[0])
+		o.Limits.PageSize, err = strconv.Atoi(args[0])
 	case "public":
-		o.ListPublic, o.ListTTL = true, time.Hour
+		o.Cache.ListPublic, o.Cache.ListTTL = true, time.Hour
 	case "instructions":
 		o.Instructions = strings.Join(args, " ")
 	case "tools":

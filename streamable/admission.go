@@ -50,9 +50,9 @@ type admission struct {
 }
 
 func (a *admission) init(o *Options) {
-	a.maxInFlight, a.maxInFlightPerCaller = int64(o.MaxInFlight), int64(o.MaxInFlightPerCaller)
-	a.maxStreams, a.maxStreamsPerCaller = int64(o.MaxStreams), o.MaxPerCaller
-	a.unread.max = o.MaxUnread
+	a.maxInFlight, a.maxInFlightPerCaller = int64(o.Limits.MaxInFlight), int64(o.Limits.MaxInFlightPerCaller)
+	a.maxStreams, a.maxStreamsPerCaller = int64(o.Limits.MaxStreams), o.Limits.MaxPerCaller
+	a.unread.max = o.Limits.MaxUnread
 	a.idle = make(chan struct{})
 	a.seed = maphash.MakeSeed()
 }

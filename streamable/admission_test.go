@@ -63,7 +63,7 @@ func TestShares(t *testing.T) {
 // caller without slots is forgotten.
 func TestSlot(t *testing.T) {
 	var a admission
-	o := &Options{MaxPerCaller: 2}
+	o := &Options{Limits: Limits{MaxPerCaller: 2}}
 	o.setDefaults()
 	a.init(o)
 	var got []string

@@ -35,7 +35,7 @@ func TestClientWaitsToBeAsked(t *testing.T) {
 			opts := &client.Options{}
 			var want time.Duration
 			if canAnswer {
-				opts.Roots = func(context.Context) ([]mcp.Root, error) { return nil, nil }
+				opts.Input.Roots = func(context.Context) ([]mcp.Root, error) { return nil, nil }
 				want = time.Second
 			}
 			c := f.dial(nil, opts)

@@ -19,7 +19,7 @@
 // request gets status 400 or 404 with a JSON-RPC error. A legacy client opens a
 // session with initialize; its requests continue when it hangs up. The response is
 // JSON. It is an event stream if a message precedes the result, or if the result
-// takes longer than [Options.KeepAlive].
+// takes longer than [Timeouts.KeepAlive].
 //
 // [Handler.SSE] serves the HTTP+SSE transport of revision 2024-11-05 on separate
 // paths. With [Options].NDJSON, a program can post any number of messages, one a

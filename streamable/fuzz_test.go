@@ -32,7 +32,7 @@ func FuzzPost(f *testing.F) {
 	if err := server.AddTool(srv, "echo", "", func(_ context.Context, in echoIn) (string, error) { return in.Text, nil }); err != nil {
 		f.Fatal(err)
 	}
-	h := streamable.MustHandler(srv, &streamable.Options{NDJSON: true, MaxSessions: 100, MaxPerCaller: 100})
+	h := streamable.MustHandler(srv, &streamable.Options{NDJSON: true, Limits: streamable.Limits{MaxSessions: 100, MaxPerCaller: 100}})
 	f.Cleanup(func() { h.Shutdown(context.Background()) })
 	session := post(h, initialize("2025-03-26", "{}"), "").Header().Get("Mcp-Session-Id")
 	post(h, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id: "+session)

@@ -49,52 +49,16 @@ type Options struct {
 	// scopes.
 	Scopes func(method, name string) []string
 
-	// MaxBody limits a request's body, in bytes. Zero means 4 MiB.
-	MaxBody int
-	// BodyTimeout limits the time in which a request's body must arrive. Zero means 30 s.
-	BodyTimeout time.Duration
-	// WriteTimeout limits the time in which a client must read each 64 KiB. Zero means 10 s.
-	WriteTimeout time.Duration
-	// KeepAlive is the interval between keep-alive comments on a stream, and the time after which a
-	// pending response becomes a stream. Zero means 15 s.
-	KeepAlive time.Duration
-	// MaxInFlight limits the requests that are handled at once, without streams. Zero means 4096.
-	// With responses, notifications, GETs and DELETEs, at most twice as many are.
-	MaxInFlight int
-	// MaxInFlightPerCaller limits the requests of one principal, or of one network address for
-	// anonymous requests, that are handled at once. With responses and notifications, at most twice
-	// as many are. Zero means 512, twice what a client of [Dial] sends at once. A caller beyond it
-	// gets status 429. When MaxInFlight is nearly reached, the callers with the most requests get
-	// 429 before others get 503.
-	MaxInFlightPerCaller int
+	// Limits bounds what clients may use.
+	Limits Limits
+	// Timeouts limits how long the Handler waits for clients.
+	Timeouts Timeouts
 	// ClientAddr returns the address that a request comes from, for the limits by caller. Behind a
 	// proxy it must read the proxy's headers, see [ForwardedFor]; give the Guard the same function.
 	// If it is nil or returns an invalid address, the address of the connection counts, and all
 	// clients behind one proxy are one caller.
 	ClientAddr func(*http.Request) netip.Addr
 
-	// MaxUnread limits the bytes of responses that clients have not read yet. Responses of up to 64
-	// KiB do not count. Zero means 256 MiB. One caller may use a quarter of it, and gets status 429
-	// beyond that. A response that doesn't fit within 3 s is dropped, and its request fails with
-	// status 500.
-	MaxUnread int
-
-	// MaxStreams limits the standing streams: subscriptions/listen, GET, NDJSON bodies. Zero means
-	// 10,000.
-	MaxStreams int
-	// MaxPerCaller limits the streams, and separately the sessions, of one principal, or of one
-	// network address (IPv6: /64) for anonymous requests. Zero means 1000.
-	MaxPerCaller int
-	// MaxSessions limits the sessions of legacy clients. Zero means 10,000.
-	MaxSessions int
-	// SessionTimeout is the idle time after which a session expires that has neither a stream nor a
-	// request. The session may live up to 30 s longer. Zero means 30 min. A session whose client
-	// has not sent notifications/initialized expires after 30 s.
-	SessionTimeout time.Duration
-	// AbandonTimeout is the time after which a session expires whose client is gone, though
-	// requests are still being handled: the client has no stream and sends nothing. The requests
-	// are canceled. Zero means 10 min.
-	AbandonTimeout time.Duration
 	// StreamAlways makes each response an event stream if the client accepts one, even if nothing
 	// precedes the result.
 	StreamAlways bool
@@ -116,19 +80,66 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// Limits bounds what the clients of a [Handler] may use.
+type Limits struct {
+	// MaxBody limits a request's body, in bytes. Zero means 4 MiB.
+	MaxBody int
+	// MaxInFlight limits the requests that are handled at once, without streams. Zero means 4096.
+	// With responses, notifications, GETs and DELETEs, at most twice as many are.
+	MaxInFlight int
+	// MaxInFlightPerCaller limits the requests of one principal, or of one network address for
+	// anonymous requests, that are handled at once. With responses and notifications, at most twice
+	// as many are. Zero means 512, twice what a client of [Dial] sends at once. A caller beyond it
+	// gets status 429. When MaxInFlight is nearly reached, the callers with the most requests get
+	// 429 before others get 503.
+	MaxInFlightPerCaller int
+	// MaxUnread limits the bytes of responses that clients have not read yet. Responses of up to 64
+	// KiB do not count. Zero means 256 MiB. One caller may use a quarter of it, and gets status 429
+	// beyond that. A response that doesn't fit within 3 s is dropped, and its request fails with
+	// status 500.
+	MaxUnread int
+	// MaxStreams limits the standing streams: subscriptions/listen, GET, NDJSON bodies. Zero means
+	// 10,000.
+	MaxStreams int
+	// MaxPerCaller limits the streams, and separately the sessions, of one principal, or of one
+	// network address (IPv6: /64) for anonymous requests. Zero means 1000.
+	MaxPerCaller int
+	// MaxSessions limits the sessions of legacy clients. Zero means 10,000.
+	MaxSessions int
+}
+
+// Timeouts limit how long a [Handler] waits for its clients.
+type Timeouts struct {
+	// Body limits the time in which a request's body must arrive. Zero means 30 s.
+	Body time.Duration
+	// Write limits the time in which a client must read each 64 KiB. Zero means 10 s.
+	Write time.Duration
+	// KeepAlive is the interval between keep-alive comments on a stream, and the time after which a
+	// pending response becomes a stream. Zero means 15 s.
+	KeepAlive time.Duration
+	// Session is the idle time after which a session expires that has neither a stream nor a
+	// request. The session may live up to 30 s longer. Zero means 30 min. A session whose client
+	// has not sent notifications/initialized expires after 30 s.
+	Session time.Duration
+	// Abandon is the time after which a session expires whose client is gone, though requests are
+	// still being handled: the client has no stream and sends nothing. The requests are canceled.
+	// Zero means 10 min.
+	Abandon time.Duration
+}
+
 func (o *Options) setDefaults() {
-	setDefault(&o.MaxBody, 4<<20)
-	setDefault(&o.BodyTimeout, 30*time.Second)
-	setDefault(&o.WriteTimeout, 10*time.Second)
-	setDefault(&o.KeepAlive, 15*time.Second)
-	setDefault(&o.MaxInFlight, 4096)
-	setDefault(&o.MaxInFlightPerCaller, 512)
-	setDefault(&o.MaxUnread, 256<<20)
-	setDefault(&o.MaxStreams, 10_000)
-	setDefault(&o.MaxPerCaller, 1000)
-	setDefault(&o.MaxSessions, 10_000)
-	setDefault(&o.SessionTimeout, 30*time.Minute)
-	setDefault(&o.AbandonTimeout, 10*time.Minute)
+	setDefault(&o.Limits.MaxBody, 4<<20)
+	setDefault(&o.Timeouts.Body, 30*time.Second)
+	setDefault(&o.Timeouts.Write, 10*time.Second)
+	setDefault(&o.Timeouts.KeepAlive, 15*time.Second)
+	setDefault(&o.Limits.MaxInFlight, 4096)
+	setDefault(&o.Limits.MaxInFlightPerCaller, 512)
+	setDefault(&o.Limits.MaxUnread, 256<<20)
+	setDefault(&o.Limits.MaxStreams, 10_000)
+	setDefault(&o.Limits.MaxPerCaller, 1000)
+	setDefault(&o.Limits.MaxSessions, 10_000)
+	setDefault(&o.Timeouts.Session, 30*time.Minute)
+	setDefault(&o.Timeouts.Abandon, 10*time.Minute)
 	setDefault(&o.Retry, time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

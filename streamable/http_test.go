@@ -30,7 +30,7 @@ func (e *endpoint) addSlow(d time.Duration) {
 //
 // Spec: S90 S91 S92 S94 S99
 func TestRawRequests(t *testing.T) {
-	e := newEndpoint(t, nil, &streamable.Options{MaxBody: 2000})
+	e := newEndpoint(t, nil, &streamable.Options{Limits: streamable.Limits{MaxBody: 2000}})
 	list, _ := modernPost(1, "tools/list", "")
 	read, _ := modernPost(1, "resources/read", `"uri":"test://\u00e9"`)
 	region, _ := callPost(1, "region", `{"region":"h\u00e9"}`)
@@ -173,7 +173,7 @@ func TestSlowReader(t *testing.T) {
 		"GET": "",
 		"SSE": "GET /sse HTTP/1.1\nHost: localhost\nAccept: text/event-stream\n\n",
 	} {
-		inBubbleOf(t, false, nil, withSSE(&streamable.Options{MaxInFlight: 1, MaxStreams: 1}), func(e *endpoint) {
+		inBubbleOf(t, false, nil, withSSE(&streamable.Options{Limits: streamable.Limits{MaxInFlight: 1, MaxStreams: 1}}), func(e *endpoint) {
 			err := server.AddTool(e.srv, "chatty", "", func(ctx context.Context, _ struct{}) (string, error) {
 				for i := 1; ; i++ {
 					if err := server.CallOf(ctx).Progress(float64(i), 0, ""); err != nil || ctx.Err() != nil {

@@ -368,7 +368,7 @@ func TestLegacyDisconnect(t *testing.T) {
 
 // There may be so many sessions, and bodies may be so large.
 func TestSessionLimits(t *testing.T) {
-	e := newEndpoint(t, nil, &streamable.Options{MaxSessions: 2, MaxBody: 1000})
+	e := newEndpoint(t, nil, &streamable.Options{Limits: streamable.Limits{MaxSessions: 2, MaxBody: 1000}})
 	v := e.visit("2025-11-25", "{}", nil)
 	e.visit("2025-11-25", "{}", nil)
 	got := e.do("POST", initialize("2025-11-25", "{}"), nil)
@@ -380,7 +380,7 @@ func TestSessionLimits(t *testing.T) {
 	if got := e.do("POST", request(1, "ping", `{"a":"`+strings.Repeat("x", 1000)+`"}`), nil); got.status != 413 {
 		t.Errorf("large body: %d %s", got.status, got.body)
 	}
-	one := newEndpoint(t, nil, &streamable.Options{MaxPerCaller: 1})
+	one := newEndpoint(t, nil, &streamable.Options{Limits: streamable.Limits{MaxPerCaller: 1}})
 	one.visit("2025-11-25", "{}", nil)
 	if got := one.do("POST", initialize("2025-11-25", "{}"), nil); got.status != http.StatusTooManyRequests {
 		t.Errorf("a second session of one caller: %d %s", got.status, got.body)

@@ -32,7 +32,7 @@ func from(headers map[string]string, address string) map[string]string {
 // Requests of a legacy session count for as long as they run, also when their client has gone.
 func TestInFlightByCaller(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
-		inBubble(t, h2, &streamable.Options{MaxInFlight: 6, MaxInFlightPerCaller: 4, ClientAddr: byHeader}, func(e *endpoint) {
+		inBubble(t, h2, &streamable.Options{Limits: streamable.Limits{MaxInFlight: 6, MaxInFlightPerCaller: 4}, ClientAddr: byHeader}, func(e *endpoint) {
 			started, ended := make(chan struct{}), make(chan error, 8)
 			addWaiter(e.t, e.srv, started, ended)
 			park := func(address string, n int) *visitor {
@@ -80,7 +80,7 @@ func TestInFlightByCaller(t *testing.T) {
 
 // Standing streams are not in flight.
 func TestStreamsAreNotInFlight(t *testing.T) {
-	inBubble(t, false, &streamable.Options{MaxInFlightPerCaller: 1}, func(e *endpoint) {
+	inBubble(t, false, &streamable.Options{Limits: streamable.Limits{MaxInFlightPerCaller: 1}}, func(e *endpoint) {
 		v := e.visit("2025-06-18", "{}", nil)
 		v.listen("")
 		body, headers := modernPost(1, "subscriptions/listen", `"notifications":{}`)
@@ -104,7 +104,7 @@ func TestLimitsOfServer(t *testing.T) {
 			{"2025-03-26 batch", "200 application/json [] " + `[{"jsonrpc":"2.0","id":2,` + refused + "]"},
 		} {
 			for _, always := range []bool{false, true} {
-				srv := server.MustNew("test", "1", &server.Options{RateLimit: server.RateLimit{PerSecond: 0.25, Burst: 1}})
+				srv := server.MustNew("test", "1", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.25, Burst: 1}}})
 				addTools(t, srv)
 				h := streamable.MustHandler(srv, &streamable.Options{StreamAlways: always})
 				e := &endpoint{t: t, srv: srv, h: h, url: "http://localhost", client: &http.Client{Transport: direct{h}}}
@@ -148,7 +148,7 @@ func TestLimitsOfServer(t *testing.T) {
 
 // The limit by caller holds however much is free.
 func TestMaxInFlightPerCaller(t *testing.T) {
-	inBubble(t, false, &streamable.Options{MaxInFlightPerCaller: 2, ClientAddr: byHeader}, func(e *endpoint) {
+	inBubble(t, false, &streamable.Options{Limits: streamable.Limits{MaxInFlightPerCaller: 2}, ClientAddr: byHeader}, func(e *endpoint) {
 		goOn := make(chan struct{})
 		e.addGate(goOn)
 		answers := make(chan int, 4)
@@ -181,7 +181,7 @@ func TestMaxInFlightPerCaller(t *testing.T) {
 func TestUnreadAnswers(t *testing.T) {
 	const dropped = `"error":{"code":-32603,"message":"the response was dropped: the client has too many unread responses; the request was executed"}}`
 	for _, kind := range []string{"modern", "legacy"} {
-		o := &streamable.Options{MaxUnread: 1 << 20, ClientAddr: byHeader}
+		o := &streamable.Options{Limits: streamable.Limits{MaxUnread: 1 << 20}, ClientAddr: byHeader}
 		inBubble(t, false, o, func(e *endpoint) {
 			large := func(_ context.Context, in struct {
 				KiB int `json:"kib"`
@@ -470,7 +470,7 @@ func TestSlotsReleased(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		for _, tt := range kinds {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %v", tt.name, h2), func(t *testing.T) {
-				o := &streamable.Options{MaxInFlight: 8, MaxInFlightPerCaller: 3, MaxPerCaller: 4, NDJSON: true}
+				o := &streamable.Options{Limits: streamable.Limits{MaxInFlight: 8, MaxInFlightPerCaller: 3, MaxPerCaller: 4}, NDJSON: true}
 				inBubbleOf(t, h2, nil, withSSE(o), func(e *endpoint) {
 					started, ended = make(chan struct{}), make(chan error) // of the bubble
 					addWaiter(e.t, e.srv, started, ended)

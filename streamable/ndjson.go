@@ -68,7 +68,7 @@ func (b *ndjsonBody) Write(p []byte) (n int, err error) {
 	}
 	for n < len(p) {
 		part := p[n:min(n+maxWrite, len(p))]
-		b.rc.SetWriteDeadline(time.Now().Add(b.h.opts.WriteTimeout))
+		b.rc.SetWriteDeadline(time.Now().Add(b.h.opts.Timeouts.Write))
 		m, err := b.w.Write(part)
 		n += m
 		if err != nil {
@@ -94,7 +94,7 @@ func (b *ndjsonBody) Close() error {
 
 // framer returns a Framer for the lines, which checks scopes if Options.Scopes is set.
 func (b *ndjsonBody) framer() jsonrpc.Framer {
-	f := jsonrpc.NewFramer(b, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine, MaxFrame: b.h.opts.MaxBody})
+	f := jsonrpc.NewFramer(b, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine, MaxFrame: b.h.opts.Limits.MaxBody})
 	if b.h.opts.Scopes == nil {
 		return f
 	}

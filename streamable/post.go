@@ -631,14 +631,14 @@ const minBodyBuffer = 512
 // further than the declared length.
 func (pr *postRequest) readBody() (err error) {
 	h, r := pr.h, pr.r
-	limit := h.opts.MaxBody
+	limit := h.opts.Limits.MaxBody
 	if r.ContentLength > int64(limit) {
 		return errBodyTooLarge
 	}
 	// net/http removes the deadline itself at the end of an HTTP/1 body, because it reads on to
 	// detect that the client hangs up.
 	pr.readAt = h.clock.elapsed()
-	if r.ContentLength != 0 && pr.setReadDeadline(h.clock.base.Add(pr.readAt+h.opts.BodyTimeout)) == nil {
+	if r.ContentLength != 0 && pr.setReadDeadline(h.clock.base.Add(pr.readAt+h.opts.Timeouts.Body)) == nil {
 		defer func() {
 			if err != nil || r.ProtoMajor != 1 {
 				pr.setReadDeadline(time.Time{})
@@ -678,7 +678,7 @@ func (h *Handler) writeBodyError(w http.ResponseWriter, r *http.Request, err err
 		w.Header()["Connection"] = closeConnection // the rest need not be read
 	}
 	if errors.Is(err, errBodyTooLarge) {
-		writeError(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", h.opts.MaxBody))
+		writeError(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", h.opts.Limits.MaxBody))
 		return
 	}
 	h.opts.Logger.Debug("body not read", "error", err)

@@ -180,7 +180,7 @@ func TestExpiry(t *testing.T) {
 // A caller has so many sessions, and as many streams; those that failed, or are over, do not count.
 func TestMaxPerCaller(t *testing.T) {
 	const version = "2025-11-25"
-	e := newEndpoint(t, &server.Options{}, &streamable.Options{MaxPerCaller: 1})
+	e := newEndpoint(t, &server.Options{}, &streamable.Options{Limits: streamable.Limits{MaxPerCaller: 1}})
 	for range 3 {
 		if got := e.do("POST", request(1, "initialize", `{"protocolVersion":7}`), nil); got.status != 200 || !strings.Contains(got.body, `"error"`) {
 			t.Fatalf("bad initialize: %d %s", got.status, got.body)

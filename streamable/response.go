@@ -105,7 +105,7 @@ func (rs *response) startKeepAliveAt(st *stream, began time.Duration) {
 	defer rs.mu.Unlock()
 	rs.stream = st
 	if rs.keepAlive == nil {
-		rs.keepAlive = &keepAliveTimer{interval: rs.h.opts.KeepAlive, clock: rs.h.clock}
+		rs.keepAlive = &keepAliveTimer{interval: rs.h.opts.Timeouts.KeepAlive, clock: rs.h.clock}
 	}
 	rs.keepAlive.start(rs, began)
 }
@@ -205,7 +205,7 @@ func (rs *response) writeTextLocked(text []byte) error {
 	for rest := text; len(rest) > 0 && rs.writeErr == nil; {
 		part := rest[:min(len(rest), maxWrite)]
 		rest = rest[len(part):]
-		rs.setWriteDeadline(rs.h.clock.now().Add(rs.h.opts.WriteTimeout))
+		rs.setWriteDeadline(rs.h.clock.now().Add(rs.h.opts.Timeouts.Write))
 		if _, rs.writeErr = rs.w.Write(part); rs.writeErr == nil && !(rs.final && len(rest) == 0) {
 			rs.writeErr = rs.rc.Flush()
 		}
@@ -315,7 +315,7 @@ func (rs *response) endNow() error {
 	}
 	rs.hasDeadline = false
 	rs.stopLocked()
-	if err := endBody(conn, rs.chunked, rs.h.opts.WriteTimeout); err != nil {
+	if err := endBody(conn, rs.chunked, rs.h.opts.Timeouts.Write); err != nil {
 		rs.h.opts.Logger.Debug("stream not ended", "error", err)
 	}
 	return nil
@@ -364,7 +364,7 @@ func (rs *response) stopLocked() {
 		if rs.rc == nil {
 			rs.rc = http.NewResponseController(rs.w)
 		}
-		rs.setWriteDeadline(rs.h.clock.now().Add(rs.h.opts.WriteTimeout))
+		rs.setWriteDeadline(rs.h.clock.now().Add(rs.h.opts.Timeouts.Write))
 	case !rs.hasDeadline:
 	default:
 		rs.setWriteDeadline(time.Time{}) // the connection may serve other requests
@@ -470,7 +470,7 @@ func (rs *response) writeHijackedLocked(text []byte) error {
 			chunk = append(append(chunk, "\r\n"...), part...)
 			part = append(chunk, "\r\n"...)
 		}
-		rs.conn.SetWriteDeadline(rs.h.clock.now().Add(rs.h.opts.WriteTimeout))
+		rs.conn.SetWriteDeadline(rs.h.clock.now().Add(rs.h.opts.Timeouts.Write))
 		if _, err := rs.conn.Write(part); err != nil {
 			rs.conn.Close() // wakes waitClosed
 			return err

@@ -25,7 +25,7 @@ func (w *timedWriter) Write(b []byte) (int, error) {
 // comes when it has ended.
 func TestWarmerServesOneAfterAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := MustHandler(server.MustNew("test", "1", nil), &Options{KeepAlive: 15 * time.Second})
+		h := MustHandler(server.MustNew("test", "1", nil), &Options{Timeouts: Timeouts{KeepAlive: 15 * time.Second}})
 		defer h.Shutdown(t.Context())
 		p := new(response)
 		serve := func(d time.Duration) (after []time.Duration) {

@@ -274,7 +274,7 @@ func TestCloseStreamAnyway(t *testing.T) {
 // Over HTTP/2 a request goes on as well when its client has gone, and counts for as long.
 func TestAbandonedRequestsCount(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
-		inBubble(t, h2, &streamable.Options{MaxInFlight: 2}, func(e *endpoint) {
+		inBubble(t, h2, &streamable.Options{Limits: streamable.Limits{MaxInFlight: 2}}, func(e *endpoint) {
 			started, ended := make(chan struct{}), make(chan error, 2)
 			addWaiter(e.t, e.srv, started, ended)
 			v := e.visit("2025-06-18", "{}", nil)
@@ -304,7 +304,7 @@ func TestAbandonedRequestsCount(t *testing.T) {
 
 // Streams are none of the requests that are being handled, and the requests of a batch are.
 func TestMaxInFlight(t *testing.T) {
-	e := newEndpoint(t, nil, &streamable.Options{MaxInFlight: 2, MaxStreams: 4, NDJSON: true})
+	e := newEndpoint(t, nil, &streamable.Options{Limits: streamable.Limits{MaxInFlight: 2, MaxStreams: 4}, NDJSON: true})
 	v := e.visit("2025-03-26", "{}", nil)
 	body, headers := modernPost(1, "subscriptions/listen", `"notifications":{}`)
 	for range 2 {

@@ -80,7 +80,7 @@ const standaloneName = "s"
 func (h *Handler) newSession(r *http.Request, caller string) *session {
 	s := &session{h: h, id: rand.Text(), principalID: principalIDOf(r), callerID: strings.Clone(caller), lastUsed: h.clock.elapsed()}
 	s.lastAwaited, s.lastTouched = s.lastUsed, s.lastUsed
-	if !h.sessions.perCaller.acquire(s.callerID, h.opts.MaxPerCaller) {
+	if !h.sessions.perCaller.acquire(s.callerID, h.opts.Limits.MaxPerCaller) {
 		return nil
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -152,11 +152,11 @@ func (s *session) isExpired() bool {
 	}
 	switch {
 	case active > 0:
-		return now-s.lastAwaited >= o.AbandonTimeout
+		return now-s.lastAwaited >= o.Timeouts.Abandon
 	case !s.initialized.Load():
-		return now-s.lastUsed >= min(handshakeTimeout, o.SessionTimeout)
+		return now-s.lastUsed >= min(handshakeTimeout, o.Timeouts.Session)
 	}
-	return now-s.lastUsed >= o.SessionTimeout
+	return now-s.lastUsed >= o.Timeouts.Session
 }
 
 // isAwaited reports whether a client waits for one of the active requests and streams.
@@ -178,7 +178,7 @@ func (s *session) isAwaited(active int32) bool {
 
 // needsTouch reports whether the session store must be asked for the session to keep it alive.
 func (s *session) needsTouch() bool {
-	return s.lastUsed > s.lastTouched && s.h.clock.elapsed()-s.lastTouched >= s.h.opts.SessionTimeout/4
+	return s.lastUsed > s.lastTouched && s.h.clock.elapsed()-s.lastTouched >= s.h.opts.Timeouts.Session/4
 }
 
 // register names a stream so that it can be found again. The name is unique among processes if they
@@ -339,7 +339,7 @@ func (t *sessionTable) acquire(id string) *session {
 // add lists a session. It reports false if there are too many or the handler is shutting down. If a
 // session with the id exists already, add acquires and returns that one.
 func (t *sessionTable) add(s *session) (live *session, ok bool) {
-	if t.count.Add(1) > int64(t.h.opts.MaxSessions) {
+	if t.count.Add(1) > int64(t.h.opts.Limits.MaxSessions) {
 		t.count.Add(-1)
 		return nil, false
 	}
@@ -404,7 +404,7 @@ func (t *sessionTable) removeIf(match func(*session) bool) []*session {
 
 // sweepInterval returns the time between sweeps.
 func (t *sessionTable) sweepInterval() time.Duration {
-	return max(min(t.h.opts.SessionTimeout/4, 15*time.Second), 100*time.Millisecond)
+	return max(min(t.h.opts.Timeouts.Session/4, 15*time.Second), 100*time.Millisecond)
 }
 
 // sweep ends idle and abandoned sessions, and makes the store keep the others. It reschedules

@@ -34,7 +34,7 @@ func run(ctx context.Context) error {
 	if err := revision.UnmarshalText([]byte(f.Revision())); err != nil {
 		return err
 	}
-	c, err := client.Dial(ctx, transport(f), &client.Options{Name: "bench", Version: "1.0.0", Revisions: []mcp.Revision{revision}})
+	c, err := client.Dial(ctx, transport(f), &client.Options{Info: mcp.Implementation{Name: "bench", Version: "1.0.0"}, Revisions: []mcp.Revision{revision}})
 	if err != nil {
 		return err
 	}

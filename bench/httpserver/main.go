@@ -40,7 +40,7 @@ func serve(ctx context.Context, addr string, tools int, era string, stream, old 
 	if err := offer.Tools(srv, tools, false); err != nil {
 		return err
 	}
-	h := streamable.MustHandler(srv, &streamable.Options{StreamAlways: stream, MaxPerCaller: 10_000})
+	h := streamable.MustHandler(srv, &streamable.Options{StreamAlways: stream, Limits: streamable.Limits{MaxPerCaller: 10_000}})
 	if old {
 		sse := h.SSE("/messages")
 		mux := http.NewServeMux()

@@ -29,7 +29,10 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 		return usagef("bridge: %w", err)
 	}
 	h, err := b.Handler(&streamable.Options{
-		Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, ClientAddr: f.http.clientAddr(), MaxBody: f.maxFrame, SessionTimeout: sessionTimeout, MaxSessions: f.maxSessions, Logger: log,
+		Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, ClientAddr: f.http.clientAddr(),
+		Limits:   streamable.Limits{MaxBody: f.maxFrame, MaxSessions: f.maxSessions},
+		Timeouts: streamable.Timeouts{Session: sessionTimeout},
+		Logger:   log,
 	})
 	if err != nil {
 		return usagef("bridge: --host or --origin: %w", err)

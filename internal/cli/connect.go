@@ -56,15 +56,17 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		return nil, err
 	}
 	d.opts = client.Options{
-		Name: "mcpwire", Version: Version,
-		Revisions:        revisions,
-		HandshakeTimeout: orForever(f.connectTimeout),
-		ProbeTimeout:     probeTimeout(f.connectTimeout),
-		CallTimeout:      orForever(f.timeout),
+		Info:      mcp.Implementation{Name: "mcpwire", Version: Version},
+		Revisions: revisions,
+		Timeouts: client.Timeouts{
+			Handshake: orForever(f.connectTimeout),
+			Probe:     probeTimeout(f.connectTimeout),
+			Call:      orForever(f.timeout),
+		},
 		// The output must come from the server.
-		CacheBytes: -1,
-		Reconnect:  client.ReconnectPolicy{Disabled: true},
-		Trace:      d.trace.observe,
+		Cache:     client.CacheOptions{MaxBytes: -1},
+		Reconnect: client.ReconnectPolicy{Disabled: true},
+		Trace:     d.trace.observe,
 	}
 	if f.verbose {
 		d.opts.Logger = verboseLogger(e)
@@ -81,7 +83,7 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		}
 		// A login takes time, and an HTTP server that does not respond may be of either era.
 		if d.http.interactive {
-			d.opts.HandshakeTimeout, d.opts.ProbeTimeout = forever, forever
+			d.opts.Timeouts.Handshake, d.opts.Timeouts.Probe = forever, forever
 		}
 	}
 	return d, nil

@@ -21,18 +21,18 @@ import (
 // that the flags name.
 func (d *dialer) answers() error {
 	o, f := &d.opts, d.flags
-	o.ElicitModes = client.ElicitForm | client.ElicitURL
+	o.Input.ElicitModes = client.ElicitForm | client.ElicitURL
 	switch way := f.elicit; {
 	case way == "ask" || way == "" && d.canAsk():
 		if !d.canAsk() {
 			return usagef("--elicit ask needs a terminal: give --elicit @FILE with the responses, or --elicit decline")
 		}
-		o.Elicit = func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		o.Input.Elicit = func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			d.notes.clear()
 			return newForm(d.target.name, p).fill(ctx, d.ask)
 		}
 	case way == "" || way == "decline":
-		o.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		o.Input.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			d.notes.linef("declined the server's elicitation: %s", clipLine(p.Message, 500))
 			return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
 		}
@@ -41,7 +41,7 @@ func (d *dialer) answers() error {
 		if err != nil {
 			return usagef("--elicit: %w", err)
 		}
-		o.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		o.Input.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			r, err := prepared.elicit(p)
 			problem := err
 			if err == nil {
@@ -72,7 +72,7 @@ func (d *dialer) sampling() error {
 	switch way := d.flags.sampling; {
 	case way == "":
 	case way == "decline":
-		d.opts.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+		d.opts.Input.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 			d.notes.linef("declined the server's sampling request")
 			return nil, client.ErrRefused
 		}
@@ -89,7 +89,7 @@ func (d *dialer) sampling() error {
 			}
 		}
 		var mu sync.Mutex
-		d.opts.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+		d.opts.Input.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(results) == 0 {
@@ -125,7 +125,7 @@ func (d *dialer) folders() error {
 		roots = append(roots, mcp.Root{URI: (&url.URL{Scheme: "file", Path: slashed}).String(), Name: filepath.Base(path)})
 	}
 	if roots != nil {
-		d.opts.Roots = func(context.Context) ([]mcp.Root, error) { return roots, nil }
+		d.opts.Input.Roots = func(context.Context) ([]mcp.Root, error) { return roots, nil }
 	}
 	return nil
 }

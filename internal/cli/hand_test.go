@@ -185,7 +185,7 @@ func TestFormBadDefault(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := r.Action + " " + string(r.Content); got != tt.want {
+			if got := string(r.Action) + " " + string(r.Content); got != tt.want {
 				t.Errorf("got %s, want %s\n%s", got, tt.want, asked.String())
 			}
 			if !strings.Contains(asked.String(), "is invalid: ") {

@@ -39,7 +39,7 @@ type delivery struct {
 const nasty = "\x1b[31mred\x1b[A\u202eevil\u200b"
 
 func newTestServer() *server.Server {
-	srv := server.MustNew("test\u202e", "1", &server.Options{PageSize: 3, Tasks: &server.TaskOptions{TTL: time.Minute, PollInterval: time.Millisecond}})
+	srv := server.MustNew("test\u202e", "1", &server.Options{Limits: server.Limits{PageSize: 3}, Tasks: &server.TaskOptions{TTL: time.Minute, PollInterval: time.Millisecond}})
 	must := func(errs ...error) {
 		for _, err := range errs {
 			if err != nil {

@@ -168,7 +168,7 @@ func (f *serveFlags) logHandler(w io.Writer) *stdio.LogHandler {
 // newDemoServer returns the server that serve runs.
 func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
 	opts := &server.Options{
-		Title:        "mcpwire demo server",
+		Info:         server.Info{Title: "mcpwire demo server"},
 		Instructions: "Tools to test a client: echo, word_count and add respond at once, slow reports progress, fail returns a tool error, and crash causes an internal error. The server also has a resource, a resource template and a prompt.",
 		Revisions:    f.revisions,
 		Lenient:      f.lenient,

@@ -165,7 +165,7 @@ func (f *httpFlags) serve(ctx context.Context, srv *server.Server, maxBody int, 
 		return err
 	}
 	h, err := streamable.NewHandler(srv, &streamable.Options{
-		Hosts: f.publicHosts(), Origins: f.origins, Guard: guard, ClientAddr: f.clientAddr(), MaxBody: maxBody, NDJSON: f.ndjson, Logger: log,
+		Hosts: f.publicHosts(), Origins: f.origins, Guard: guard, ClientAddr: f.clientAddr(), Limits: streamable.Limits{MaxBody: maxBody}, NDJSON: f.ndjson, Logger: log,
 	})
 	if err != nil {
 		return usagef("serve: --host or --origin: %w", err)

@@ -135,9 +135,9 @@ func (v *visit) run() {
 	v.do("connect", func() (err error) {
 		c, err = client.Dial(ctx, client.TransportFunc(v.connect), &client.Options{
 			Revisions: revisionsOf(v.era),
-			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			Input: client.InputOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: []byte(`{"Name":"me"}`)}, nil
-			},
+			}},
 		})
 		return err
 	})

@@ -137,7 +137,7 @@ func (h *hosted) Close() error {
 
 // dial connects a client that the host has.
 func (h *hosted) dial(revision mcp.Revision) (*client.Client, error) {
-	c, err := client.Dial(h.d.t.Context(), h, &client.Options{Revisions: []mcp.Revision{revision}, ProbeTimeout: 20 * time.Second, Retry: client.RetryPolicy{}})
+	c, err := client.Dial(h.d.t.Context(), h, &client.Options{Revisions: []mcp.Revision{revision}, Timeouts: client.Timeouts{Probe: 20 * time.Second}, Retry: client.RetryPolicy{}})
 	if err != nil {
 		return nil, err
 	}

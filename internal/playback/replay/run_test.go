@@ -35,7 +35,7 @@ type greeting struct {
 
 // newServer is a real server of ours, of all revisions.
 func newServer(hello string) *server.Server {
-	srv := server.MustNew("greeter", "1.0.0", &server.Options{PageSize: 2})
+	srv := server.MustNew("greeter", "1.0.0", &server.Options{Limits: server.Limits{PageSize: 2}})
 	check := func(err error) {
 		if err != nil {
 			panic(err)
@@ -106,8 +106,8 @@ func recordClient(t *testing.T, rev mcp.Revision, hello string, do func(*client.
 	}
 	tap := httptest.NewServer(h)
 	defer tap.Close()
-	opts := &client.Options{Name: "c", Version: "1", Revisions: []mcp.Revision{rev}, CacheBytes: -1}
-	opts.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	opts := &client.Options{Info: mcp.Implementation{Name: "c", Version: "1"}, Revisions: []mcp.Revision{rev}, Cache: client.CacheOptions{MaxBytes: -1}}
+	opts.Input.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "accept", Content: []byte(`{"name":"Ada"}`)}, nil
 	}
 	c, err := client.Dial(t.Context(), streamable.Dial(tap.URL+"/mcp", nil), opts)

@@ -22,8 +22,8 @@ func (b *Bridge) Handler(o *streamable.Options) (*streamable.Handler, error) {
 	if o != nil {
 		opts = *o
 	}
-	if opts.MaxInFlightPerCaller == 0 {
-		opts.MaxInFlightPerCaller = maxInFlightPerCaller
+	if opts.Limits.MaxInFlightPerCaller == 0 {
+		opts.Limits.MaxInFlightPerCaller = maxInFlightPerCaller
 	}
 	return streamable.NewRelay(&relay{b: b, groups: map[string]*group{}, defaults: map[string]*group{}}, &opts)
 }

@@ -139,10 +139,12 @@ func TestEras(t *testing.T) {
 func tryAll(t *testing.T, transport mcpclient.Transport, clientEra Era) {
 	c, err := mcpclient.Dial(t.Context(), transport, &mcpclient.Options{
 		Revisions: clientEra.revisions(),
-		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"me"}`)}, nil
+		Input: mcpclient.InputOptions{
+			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"me"}`)}, nil
+			},
+			Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///a"}}, nil },
 		},
-		Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///a"}}, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -323,9 +325,9 @@ func TestGroups(t *testing.T) {
 	url := served(t, b, nil).URL + "/mcp"
 	before := connections.Load()
 	dial := func(name string, elicit bool) *mcpclient.Client {
-		o := &mcpclient.Options{Name: name, Revisions: EraModern.revisions()}
+		o := &mcpclient.Options{Info: mcp.Implementation{Name: name}, Revisions: EraModern.revisions()}
 		if elicit {
-			o.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			o.Input.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"` + name + `"}`)}, nil
 			}
 		}
@@ -362,7 +364,7 @@ func TestGroupsModern(t *testing.T) {
 	}})
 	url := served(t, b, nil).URL + "/mcp"
 	for _, name := range []string{"one", "another", "one"} {
-		c, err := mcpclient.Dial(t.Context(), streamable.Dial(url, nil), &mcpclient.Options{Name: name, Revisions: EraModern.revisions()})
+		c, err := mcpclient.Dial(t.Context(), streamable.Dial(url, nil), &mcpclient.Options{Info: mcp.Implementation{Name: name}, Revisions: EraModern.revisions()})
 		if err != nil {
 			t.Fatal(err)
 		}

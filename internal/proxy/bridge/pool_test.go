@@ -261,11 +261,13 @@ func guest(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpc
 		transport = mcpclient.Over(jsonrpc.NewFramer(ours, nil))
 	}
 	o := &mcpclient.Options{
-		Name: "guest", Revisions: era.revisions(),
-		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"` + user + `"}`)}, nil
+		Info: mcp.Implementation{Name: "guest"}, Revisions: era.revisions(),
+		Input: mcpclient.InputOptions{
+			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"` + user + `"}`)}, nil
+			},
+			Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///" + user}}, nil },
 		},
-		Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///" + user}}, nil },
 	}
 	if change != nil {
 		change(o)

@@ -163,13 +163,13 @@ func TestSessions(t *testing.T) {
 		t.Run(tt.far, func(t *testing.T) {
 			o := &Options{CallTimeout: 100 * time.Millisecond, IdleTimeout: 100 * time.Millisecond, MaxSessions: 10_000}
 			if o.Connect = connectTo(t, nil); tt.far == "http" {
-				upstream := httptest.NewServer(streamable.MustHandler(newServer(t, nil), &streamable.Options{MaxSessions: 10_000, KeepAlive: time.Second}))
+				upstream := httptest.NewServer(streamable.MustHandler(newServer(t, nil), &streamable.Options{Limits: streamable.Limits{MaxSessions: 10_000}, Timeouts: streamable.Timeouts{KeepAlive: time.Second}}))
 				t.Cleanup(upstream.Close)
 				transport := streamable.Dial(upstream.URL, nil)
 				o.HTTP, o.Connect = true, func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 			}
 			b := newBridge(t, o)
-			url := served(t, b, &streamable.Options{SessionTimeout: 100 * time.Millisecond, MaxSessions: 10_000, KeepAlive: time.Second}).URL + "/mcp"
+			url := served(t, b, &streamable.Options{Timeouts: streamable.Timeouts{Session: 100 * time.Millisecond, KeepAlive: time.Second}, Limits: streamable.Limits{MaxSessions: 10_000}}).URL + "/mcp"
 			comeAndGo(t, b, &door{
 				url: url, addr: listening(t, b),
 				client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}},

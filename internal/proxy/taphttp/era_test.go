@@ -61,7 +61,7 @@ func TestRevisions(t *testing.T) {
 			p := tap(t, web.URL+"/mcp", nil, nil)
 			c, err := client.Dial(t.Context(), streamable.Dial(p.url, nil), &client.Options{
 				Revisions: []mcp.Revision{r},
-				Roots:     func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///a"}}, nil },
+				Input:     client.InputOptions{Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///a"}}, nil }},
 			})
 			if err != nil {
 				t.Fatal(err)

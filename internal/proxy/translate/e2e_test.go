@@ -113,17 +113,19 @@ func slow(ctx context.Context, in struct {
 // guest is what the client of a test can do.
 func guest(revision mcp.Revision) client.Options {
 	return client.Options{
-		Revisions: []mcp.Revision{revision}, Tasks: true, ElicitModes: client.ElicitForm | client.ElicitURL,
-		Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-			if p.URL != "" {
-				return &mcp.ElicitResult{Action: "accept"}, nil
-			}
-			return &mcp.ElicitResult{Action: "accept", Content: json.RawMessage(`{"name":"x"}`)}, nil
+		Revisions: []mcp.Revision{revision}, Tasks: true, Input: client.InputOptions{
+			ElicitModes: client.ElicitForm | client.ElicitURL,
+			Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+				if p.URL != "" {
+					return &mcp.ElicitResult{Action: "accept"}, nil
+				}
+				return &mcp.ElicitResult{Action: "accept", Content: json.RawMessage(`{"name":"x"}`)}, nil
+			},
+			Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+				return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: []mcp.ContentBlock{mcp.TextContent{Text: "x"}}}, nil
+			},
+			Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///r", Name: "r"}}, nil },
 		},
-		Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-			return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: []mcp.ContentBlock{mcp.TextContent{Text: "x"}}}, nil
-		},
-		Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///r", Name: "r"}}, nil },
 	}
 }
 

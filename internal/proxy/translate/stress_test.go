@@ -26,7 +26,7 @@ func TestTogether(t *testing.T) {
 		t.Run(near.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				opts := guest(near)
-				opts.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+				opts.Input.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 					<-time.After(20 * time.Millisecond) // in the bubble's time
 					return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: []mcp.ContentBlock{mcp.TextContent{Text: "x"}}}, nil
 				}

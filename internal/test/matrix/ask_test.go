@@ -179,8 +179,8 @@ func TestAsk(t *testing.T) {
 			var u user
 			c := s.dial(func(o *client.Options) {
 				u.answers(o)
-				answer := o.Roots
-				o.Roots = func(ctx context.Context) ([]mcp.Root, error) {
+				answer := o.Input.Roots
+				o.Input.Roots = func(ctx context.Context) ([]mcp.Root, error) {
 					select {
 					case <-time.After(10 * time.Second):
 						return answer(ctx)

@@ -136,7 +136,7 @@ func sample(c *server.Call, q *mcp.CreateMessageRequestParams) (string, error) {
 // A user answers what servers ask, and notes it.
 type user struct {
 	action  mcp.ElicitAction // for each page and form; "" is accept
-	content string // of each form
+	content string           // of each form
 
 	mu    sync.Mutex
 	asked []string
@@ -161,8 +161,8 @@ const street = `{"street":"Main St 1","speed":"express"}`
 
 // answers has a client declare that it can be asked for everything.
 func (u *user) answers(o *client.Options) {
-	o.ElicitModes, o.SampleTools = client.ElicitForm|client.ElicitURL, true
-	o.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	o.Input.ElicitModes, o.Input.SampleTools = client.ElicitForm|client.ElicitURL, true
+	o.Input.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		res := &mcp.ElicitResult{Action: u.action}
 		if u.action == "" {
 			res.Action = mcp.ElicitActionAccept
@@ -177,7 +177,7 @@ func (u *user) answers(o *client.Options) {
 		}
 		return res, nil
 	}
-	o.Sample = func(_ context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+	o.Input.Sample = func(_ context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 		u.note("sample", p.SystemPrompt, fmt.Sprint(p.MaxTokens, len(p.Messages), len(p.Tools)))
 		res := &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "m", StopReason: mcp.StopReasonEndTurn, Content: mcp.SamplingContent{mcp.TextContent{Text: "4"}}}
 		if len(p.Tools) > 0 {
@@ -186,7 +186,7 @@ func (u *user) answers(o *client.Options) {
 		}
 		return res, nil
 	}
-	o.Roots = func(context.Context) ([]mcp.Root, error) {
+	o.Input.Roots = func(context.Context) ([]mcp.Root, error) {
 		u.note("roots")
 		return []mcp.Root{{URI: "file:///home", Name: "home"}}, nil
 	}

@@ -16,7 +16,7 @@ import (
 
 // newCancelServer has a tool that waits to be cancelled, and others that tell of it.
 func newCancelServer(func()) *server.Server {
-	srv := server.MustNew("cancel", "1", &server.Options{HandlerTimeout: time.Hour})
+	srv := server.MustNew("cancel", "1", &server.Options{Limits: server.Limits{HandlerTimeout: time.Hour}})
 	var begun, ended counter
 	var after error
 	type times struct {
@@ -42,7 +42,7 @@ func newCancelServer(func()) *server.Server {
 
 // newBriefServer gives its handlers no time.
 func newBriefServer(func()) *server.Server {
-	srv := server.MustNew("brief", "1", &server.Options{HandlerTimeout: time.Millisecond})
+	srv := server.MustNew("brief", "1", &server.Options{Limits: server.Limits{HandlerTimeout: time.Millisecond}})
 	must(server.AddTool(srv, "hang", "", func(ctx context.Context, _ struct{}) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()

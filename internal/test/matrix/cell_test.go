@@ -179,12 +179,14 @@ func (b *behaviour) play(s *scene) {
 // options returns those of a client that answers nothing.
 func (s *scene) options() *client.Options {
 	return &client.Options{
-		Name: "matrix", Version: "1", Title: "The matrix",
-		Revisions:    []mcp.Revision{s.revision},
-		ProbeTimeout: time.Minute, // a slow machine is not a legacy server
-		CallTimeout:  time.Minute,
-		Reconnect:    client.ReconnectPolicy{MinBackoff: time.Millisecond},
-		Retry:        client.RetryPolicy{MinBackoff: time.Millisecond},
+		Info:      mcp.Implementation{Name: "matrix", Version: "1", Title: "The matrix"},
+		Revisions: []mcp.Revision{s.revision},
+		Timeouts: client.Timeouts{
+			Probe: time.Minute, // a slow machine is not a legacy server
+			Call:  time.Minute,
+		},
+		Reconnect: client.ReconnectPolicy{MinBackoff: time.Millisecond},
+		Retry:     client.RetryPolicy{MinBackoff: time.Millisecond},
 	}
 }
 

@@ -16,8 +16,12 @@ import (
 // newHandshakeServer offers one of everything and says all that can be said of itself.
 func newHandshakeServer(func()) *server.Server {
 	srv := server.MustNew("library", "3.1", &server.Options{
-		Title: "The library", Description: "All books.", WebsiteURL: "https://example.com/",
-		Icons:        []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: "image/png"}},
+		Info: server.Info{
+			Title:       "The library",
+			Description: "All books.",
+			WebsiteURL:  "https://example.com/",
+			Icons:       []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: "image/png"}},
+		},
 		Instructions: "Ask for the shelf first.",
 		Extensions:   map[string]json.RawMessage{"com.example/shelves": json.RawMessage(`{"max":7}`)},
 		Experimental: map[string]json.RawMessage{"dreams": json.RawMessage(`{}`)},

@@ -34,14 +34,14 @@ func newLoadServer(func()) *server.Server {
 
 // newRateServer lets a caller make three calls, and no more for a long time.
 func newRateServer(func()) *server.Server {
-	srv := server.MustNew("rate", "1", &server.Options{RateLimit: server.RateLimit{PerSecond: 1e-5, Burst: 3}})
+	srv := server.MustNew("rate", "1", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 1e-5, Burst: 3}}})
 	must(server.AddTool(srv, "t", "", func(context.Context, struct{}) (string, error) { return "ok", nil }))
 	return srv
 }
 
 // newSingleServer handles one call at a time. Reading the resource ends it.
 func newSingleServer(func()) *server.Server {
-	srv := server.MustNew("single", "1", &server.Options{MaxConcurrent: 1, LimitedMethods: []string{mcp.MethodToolsCall}})
+	srv := server.MustNew("single", "1", &server.Options{Callers: server.CallerLimits{MaxConcurrent: 1, Methods: []string{mcp.MethodToolsCall}}})
 	var begun, released counter
 	must(
 		server.AddTool(srv, "hold", "", func(ctx context.Context, _ struct{}) (string, error) {

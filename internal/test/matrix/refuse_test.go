@@ -27,7 +27,7 @@ func TestAskInVain(t *testing.T) {
 		}, instead: noForm},
 		{name: "a handler of the client that fails is a cancel", when: elicits, test: func(s *scene) {
 			c := s.dial(func(o *client.Options) {
-				o.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return nil, errBored }
+				o.Input.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return nil, errBored }
 			})
 			same(s, "result", s.call(c, "form", nil), "cancel")
 		}, instead: noForm},
@@ -69,7 +69,7 @@ func TestAskInVain(t *testing.T) {
 		}},
 		{name: "a handler of the client that panics", test: func(s *scene) {
 			c := s.dial(func(o *client.Options) {
-				o.Roots = func(context.Context) ([]mcp.Root, error) { panic("boom") }
+				o.Input.Roots = func(context.Context) ([]mcp.Root, error) { panic("boom") }
 			})
 			res, err := c.CallTool(s.Context(), "roots", nil)
 			if s.Modern {
@@ -86,7 +86,7 @@ func TestAskInVain(t *testing.T) {
 			var u user
 			c := s.dial(func(o *client.Options) {
 				u.answers(o)
-				o.MaxRounds = 1
+				o.Input.MaxRounds = 1
 			})
 			_, err := c.CallTool(s.Context(), "order", nil) // asks twice
 			if !errors.Is(err, client.ErrTooManyRounds) || client.IsPeer(err) {
@@ -96,7 +96,7 @@ func TestAskInVain(t *testing.T) {
 			var u user
 			c := s.dial(func(o *client.Options) {
 				u.answers(o)
-				o.MaxRounds = 1
+				o.Input.MaxRounds = 1
 			})
 			same(s, "result", s.call(c, "order", nil), "order 1")
 		}},
@@ -104,7 +104,7 @@ func TestAskInVain(t *testing.T) {
 		{name: "a call that is given up while the user is asked", test: func(s *scene) {
 			asked, ended := make(chan struct{}), make(chan error, 1)
 			c := s.dial(func(o *client.Options) {
-				o.Roots = func(ctx context.Context) ([]mcp.Root, error) {
+				o.Input.Roots = func(ctx context.Context) ([]mcp.Root, error) {
 					close(asked)
 					<-ctx.Done()
 					ended <- ctx.Err()
@@ -166,7 +166,7 @@ func (s *scene) fillIn(content string) string {
 
 // refusing has a client whose user refuses to have its model used.
 func refusing(o *client.Options) {
-	o.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+	o.Input.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 		return nil, client.ErrRefused
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // newResourceServer has texts, data, and templates.
 func newResourceServer(func()) *server.Server {
-	srv := server.MustNew("resources", "1", &server.Options{PageSize: 2})
+	srv := server.MustNew("resources", "1", &server.Options{Limits: server.Limits{PageSize: 2}})
 	var reads counter
 	must(
 		server.AddResource(srv, fullResource(), server.Static("A\n")),

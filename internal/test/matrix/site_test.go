@@ -150,7 +150,7 @@ func (s *site) newNode() *node {
 	n := &node{srv: servers[s.name](s.crash)}
 	o := &streamable.Options{Retry: time.Millisecond}
 	if s.web.stream {
-		o.StreamAlways, o.KeepAlive = true, 10*time.Millisecond
+		o.StreamAlways, o.Timeouts.KeepAlive = true, 10*time.Millisecond
 	}
 	n.handler = streamable.MustHandler(&linkedServer{n.srv, backend.NewLink(principals{backend.Of(n.srv)})}, o)
 	n.http = n.handler

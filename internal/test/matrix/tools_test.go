@@ -77,7 +77,7 @@ const (
 
 // newManyServer has many tools, and allows that its lists are kept.
 func newManyServer(func()) *server.Server {
-	srv := server.MustNew("many", "1", &server.Options{PageSize: manyPage, ListTTL: time.Hour})
+	srv := server.MustNew("many", "1", &server.Options{Limits: server.Limits{PageSize: manyPage}, Cache: server.CacheOptions{ListTTL: time.Hour}})
 	for i := range manyTools {
 		must(srv.AddRawTool(mcp.Tool{Name: fmt.Sprint("tool", i)}, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil }))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/mcp"
 )
 
 // patience is shorter than the suite's timeout, after which the suite would wait forever for the
@@ -101,10 +102,12 @@ func partOf(scenario string) part {
 // dial connects to the scenario's server.
 func (s *stage) dial(ctx context.Context) (*client.Client, error) {
 	return client.Dial(ctx, s.carrierTo(), &client.Options{
-		Name:    "mcpwire-conformance",
-		Version: "1.0.0",
-		Elicit:  acceptDefaults,
-		Tasks:   true,
+		Info: mcp.Implementation{
+			Name:    "mcpwire-conformance",
+			Version: "1.0.0",
+		},
+		Input: client.InputOptions{Elicit: acceptDefaults},
+		Tasks: true,
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 // means all revisions. logger may be nil.
 func newServer(logger *slog.Logger, revisions []mcp.Revision) (*server.Server, error) {
 	srv := server.MustNew("mcpwire-conformance", "1.0.0", &server.Options{
-		Title:        "mcpwire conformance server",
+		Info:         server.Info{Title: "mcpwire conformance server"},
 		Revisions:    revisions,
 		SchemaEngine: fullschema.Engine,
 		Tasks: &server.TaskOptions{

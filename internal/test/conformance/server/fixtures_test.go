@@ -28,11 +28,13 @@ func connect(t *testing.T, r mcp.Revision) *client.Client {
 	})
 	return mcptest.Connect(t, srv, &client.Options{
 		Revisions: []mcp.Revision{r},
-		Elicit:    fillOut,
-		Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-			return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "m", Content: mcp.SamplingContent{mcp.TextContent{Text: "Paris"}}}, nil
+		Input: client.InputOptions{
+			Elicit: fillOut,
+			Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+				return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "m", Content: mcp.SamplingContent{mcp.TextContent{Text: "Paris"}}}, nil
+			},
+			Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///work"}}, nil },
 		},
-		Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///work"}}, nil },
 		Tasks: true,
 	})
 }
