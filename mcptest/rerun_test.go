@@ -159,7 +159,7 @@ func TestRerunCheck(t *testing.T) {
 				return "made", asks(ctx, "make", "Make?")
 			}
 		}, []string{`the first run asked the client, the second failed: {"code":7,"message":"it exists"}`}, 3, "made"},
-		{"a rate limit", &server.Options{CallerLimits: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.01, Burst: 1}, Methods: []string{"tools/call"}}}, mcptest.RerunCheck{}, func(*effects) handler {
+		{"a rate limit", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.01, Burst: 1}, Methods: []string{"tools/call"}}}, mcptest.RerunCheck{}, func(*effects) handler {
 			return func(ctx context.Context) (string, error) { return "", asks(ctx, "a", "A?") }
 		}, nil, 1, "too many"},
 		{"disabled", nil, mcptest.RerunCheck{Disabled: true}, func(e *effects) handler {
@@ -257,7 +257,7 @@ func TestRerunOfOtherMethods(t *testing.T) {
 				t.Fatal(err)
 			}
 			opts := agrees()
-			opts.MaxRounds = 2
+			opts.Input.MaxRounds = 2
 			c := mcptest.Connect(t, srv, opts)
 			for range 2 {
 				c.ReadResource(t.Context(), "test:r")
