@@ -232,7 +232,6 @@ func (ac *activeCall) roundTrip(ctx context.Context) (result []byte, needsInput 
 		result, sent, err := ac.send(ctx, conn, neg)
 		if err == nil {
 			neg.confirm()
-			ac.markServed(conn)
 			needsInput, err = ac.checkResult(neg, result)
 			if err != nil {
 				return nil, false, err
@@ -248,13 +247,6 @@ func (ac *activeCall) roundTrip(ctx context.Context) (result []byte, needsInput 
 	}
 }
 
-// markServed records that the connection has served a call.
-func (ac *activeCall) markServed(conn *connection) {
-	if !ac.req.internal && !conn.served.Load() {
-		conn.served.Store(true)
-	}
-}
-
 // handleFailure decides what happens to a failed request. It returns the error of the call, or nil
 // to send the request again.
 func (ac *activeCall) handleFailure(ctx context.Context, conn *connection, neg *negotiated, sent bool, err error) error {
@@ -266,7 +258,6 @@ func (ac *activeCall) handleFailure(ctx context.Context, conn *connection, neg *
 		return ac.handleCallError(ctx, conn, neg, e, err)
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		ac.markServed(conn)
 		switch {
 		case neg.Modern && e.Code == mcp.CodeUnsupportedProtocolVersion:
 			return ac.switchRevision(conn, neg, e, err)
@@ -611,6 +602,9 @@ func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiate
 	p, err := conn.rpc.NewCall(ac.req.method)
 	if err != nil {
 		return nil, false, err
+	}
+	if !ac.req.internal {
+		p.SetAnswered(&conn.served)
 	}
 	ac.buildParams(neg)
 	if err := p.SendWithin(ctx, ac.sendTimeout(), ac.params); err != nil {

@@ -118,6 +118,9 @@ func (t *callTable) resolve(m *jsonrpc.Message, log *slog.Logger) bool {
 	} else {
 		p.result = append(make([]byte, 0, len(m.Result)), m.Result...)
 	}
+	if a := p.answered.Load(); a != nil && !a.Load() {
+		a.Store(true)
+	}
 	close(p.done)
 	return true
 }
@@ -317,6 +320,9 @@ type Pending struct {
 	// the connection sent the call.
 	sentVia atomic.Pointer[Context]
 
+	// answered is set when the response is read. It may be nil.
+	answered atomic.Pointer[atomic.Bool]
+
 	done chan struct{}
 	// result and err are set before done is closed.
 	result []byte
@@ -332,6 +338,10 @@ func (c *Conn) NewCall(method string) (*Pending, error) {
 	}
 	return p, nil
 }
+
+// SetAnswered has a flag set when the peer's response is read, which is before the connection
+// notices an end of input behind it.
+func (p *Pending) SetAnswered(flag *atomic.Bool) { p.answered.Store(flag) }
 
 // ID returns the id of the request.
 func (p *Pending) ID() jsonrpc.ID { return p.conn.calls.appendID(nil, p.id) }
