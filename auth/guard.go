@@ -196,8 +196,8 @@ func remoteAddr(r *http.Request) netip.Addr {
 // Protect returns a handler that passes requests with a valid token to next. It answers the others:
 //
 //   - 401 without a token, or with an invalid token or proof,
-//   - 400 for malformed requests: more than one Authorization header, a token in the query, a text that
-//     cannot be a token,
+//   - 400 for malformed requests: more than one Authorization header, a token in the query, a text
+//     that cannot be a token,
 //   - 403 if one of [GuardOptions.RequiredScopes] is missing,
 //   - 429 after too many failures, see [FailureLimit],
 //   - 503 if the token cannot be verified now.

@@ -104,7 +104,7 @@ func ExampleRun() {
 	}
 	// Output:
 	// error stdio/stray-output at event 1
-	// "hello from console.log" is no message
+	// "hello from console.log" is not a message
 }
 
 func ExampleExample() {

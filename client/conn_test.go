@@ -215,7 +215,7 @@ func TestGivingUp(t *testing.T) {
 	}{
 		{name: "disabled", policy: ReconnectPolicy{Disabled: true}, deaths: 1, dials: 1, want: "connection lost: the server closed the connection"},
 		{name: "transport cannot", deaths: 1, then: fmt.Errorf("%w: once only", ErrNoReconnect), dials: 2, want: "once only", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
-		{name: "transport fails", deaths: 1, then: errors.New("no such program"), dials: 1 + 7, want: "8 times in a row, given up: no such program"},
+		{name: "transport fails", deaths: 1, then: errors.New("no such program"), dials: 1 + 7, want: "8 times in a row, giving up: no such program"},
 		{name: "transport fails, fewer times", policy: ReconnectPolicy{MaxFailures: 2}, deaths: 1, then: errors.New("no such program"), dials: 1 + 1, want: "2 times in a row"},
 		{name: "one failure", policy: ReconnectPolicy{MaxFailures: 1}, deaths: 100, dials: 1, want: "1 times in a row"},
 		{name: "dies at once", deaths: 100, dials: 1 + 7, want: "8 times in a row"},

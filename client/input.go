@@ -38,8 +38,8 @@ import (
 // Modern servers send input requests within a result. Those come from
 // activeCall.handleInputRequired or Task.answerInputRequests through answerInputs to serveInput.
 
-// ErrRefused is the error that [InputOptions.Sample] returns when the user refuses. The Client answers a
-// legacy server with the code -1, as the specification requires.
+// ErrRefused is the error that [InputOptions.Sample] returns when the user refuses. The Client
+// answers a legacy server with the code -1, as the specification requires.
 var ErrRefused = errors.New("rejected by the user")
 
 const codeRefused jsonrpc.Code = -1

@@ -78,7 +78,7 @@ func TestCompileErrors(t *testing.T) {
 		{`{"not":null}`, `schema: #/not: schema: expected an object or a boolean, got null`},
 		{`{"$ref":1}`, `schema: #: $ref: expected a string, got number 1`},
 		{`{"$ref":"#/$defs/x"}`, `schema: #: $ref: nothing found at "#/$defs/x"`},
-		{`{"$ref":"#x"}`, `schema: #: $ref: there is no $anchor "x"`},
+		{`{"$ref":"#x"}`, `schema: #: $ref: $anchor "x" not found`},
 		{`{"$ref":"#/%zz"}`, `schema: #: $ref: "#/%zz" has a malformed fragment`},
 		{`{"$ref":"#/type","type":"object"}`, `schema: #/type: schema: expected an object or a boolean, got string "object"`},
 		{`{"$ref":"#"}`, `schema: #: $ref: the schema applies itself to the same value endlessly`},

@@ -18,7 +18,7 @@ func TestToolHeaders(t *testing.T) {
 		{"empty", `{"type":"string","x-mcp-header":""}`, "x-mcp-header at /properties/a/x-mcp-header is empty"},
 		{"no token", `{"type":"string","x-mcp-header":"a b"}`, `x-mcp-header at /properties/a/x-mcp-header is "a b"`},
 		{"control", `{"type":"string","x-mcp-header":"a\u0000"}`, `x-mcp-header at /properties/a/x-mcp-header is "a\x00"`},
-		{"twice", `{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"X"},"c":{"type":"string","x-mcp-header":"x"}}}`, `x-mcp-header at /properties/a/properties/c/x-mcp-header is "x", as is that of a.b`},
+		{"twice", `{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"X"},"c":{"type":"string","x-mcp-header":"x"}}}`, `x-mcp-header at /properties/a/properties/c/x-mcp-header is "x", like that of a.b`},
 		{"number", `{"type":"number","x-mcp-header":"A"}`, `x-mcp-header at /properties/a/x-mcp-header needs "type"`},
 		{"large integer", `{"type":"integer","x-mcp-header":"A","enum":[9007199254740993]}`, "x-mcp-header at /properties/a/x-mcp-header is not allowed here: 9007199254740993"},
 		{"in a list", `{"type":"array","items":{"type":"string","x-mcp-header":"A"}}`, "x-mcp-header at /properties/a/items/x-mcp-header is not allowed here"},

@@ -276,7 +276,8 @@ func New(name, version string, opts *Options) (*Server, error) {
 	}
 	s.limits = newLimits(o)
 	if o.View != nil {
-		o.Cache.ListPublic, o.Cache.ReadPublic = false, false // a shared cache would ignore the View
+		// A shared cache would ignore the View.
+		o.Cache.ListPublic, o.Cache.ReadPublic = false, false
 	}
 	o.setStateDefaults()
 	for _, k := range o.AdvertiseKinds {

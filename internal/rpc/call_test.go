@@ -105,7 +105,7 @@ func TestStrayResponses(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		p.want()
-		p.logged("response to no request")
+		p.logged("response matches no request")
 	}, Options{}, nil)
 }
 
@@ -175,7 +175,7 @@ func TestCallTimeout(t *testing.T) {
 			t.Errorf("cancelled before: %+v", got)
 		}
 		p.want()
-		p.logged("response to no request")
+		p.logged("response matches no request")
 	}, Options{CallTimeout: time.Minute}, nil)
 }
 

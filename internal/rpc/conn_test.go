@@ -278,7 +278,7 @@ func TestLastLineWithoutEnd(t *testing.T) {
 
 // cutOffAnswer is the answer to a request that was cut off after 5 s.
 func cutOffAnswer(id any) string {
-	return failure(id, jsonrpc.CodeInternalError, "shutting down: the request was not finished within 5s", "")
+	return failure(id, jsonrpc.CodeInternalError, "shutting down: the request did not finish within 5s", "")
 }
 
 // TestDrainAnswersWhatIsQueued: each request that the time to drain cuts off gets one answer,
@@ -383,7 +383,7 @@ func TestDrainTimeout(t *testing.T) {
 		if late, ok := errors.AsType[*jsonrpc.DrainError](err); !ok || *late != (jsonrpc.DrainError{Requests: 2, After: 5 * time.Second}) {
 			t.Errorf("Run returned %v", err)
 		}
-		if want := "2 requests were cut off 5s after the end of input"; err.Error() != want {
+		if want := "2 requests were aborted 5s after the end of input"; err.Error() != want {
 			t.Errorf("Run returned %v, want %s", err, want)
 		}
 		if d := time.Since(began); d < 5*time.Second || d > 5*time.Second+10*tick {
@@ -407,7 +407,7 @@ func TestDrainLeavesDeafHandlersBehind(t *testing.T) {
 		if d := time.Since(began); d != 10*time.Second {
 			t.Errorf("it took %v", d)
 		}
-		p.logged("are left behind")
+		p.logged("goroutines leak")
 		p.logged("methods=[deaf]")
 		p.open()
 		p.want(cutOffAnswer(1))
@@ -515,7 +515,7 @@ func TestReadErrorWhileHandlersRun(t *testing.T) {
 		if got := <-call; !errors.Is(got.err, jsonrpc.ErrClosed) || !errors.Is(got.err, broken) || time.Since(began) > time.Second {
 			t.Errorf("call, after %v: %+v", time.Since(began), got)
 		}
-		if err := p.ended(); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "1 requests were cut off 5s") {
+		if err := p.ended(); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "1 requests were aborted 5s") {
 			t.Errorf("Run returned %v", err)
 		}
 		if d := time.Since(began); d != 5*time.Second {

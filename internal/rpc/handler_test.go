@@ -106,7 +106,7 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 		p.logged("secret")
-		p.logged("response to no request")
+		p.logged("response matches no request")
 	}, Options{}, m)
 }
 

@@ -141,7 +141,7 @@ func TestModel(t *testing.T) {
 3 stdout: stray output: hello from console.log
 4 stderr: starting
 6 notification: initialized
-7 request unanswered: listed tools: no answer, 4.0 ms
+7 request unanswered: listed tools: no response, 4.0 ms
 8 gap: 3 events missing, 1.2 kB: recorded faster than written
 9 note: by hand
 10 eof: the server closed its end

@@ -30,7 +30,7 @@ func TestCompare(t *testing.T) {
 		{"const", `{"const":1}`, `{"enum":[1]}`, "", ""},
 		{"bounds", `{"minimum":1,"maxLength":10}`, `{"minimum":2,"maxLength":20}`, "/minimum breaking minimum was 1 and is 2\n/maxLength compatible maxLength was 10 and is 20", "/maxLength breaking maxLength was 10 and is 20\n/minimum compatible minimum was 1 and is 2"},
 		{"same bound", `{"minimum":1}`, `{"minimum":1.0}`, "", ""},
-		{"pattern", `{"pattern":"^a"}`, `{"pattern":"^b"}`, `/pattern unclear the pattern was "^a" and is "^b"`, `/pattern unclear the pattern was "^a" and is "^b"`},
+		{"pattern", `{"pattern":"^a"}`, `{"pattern":"^b"}`, `/pattern unclear pattern was "^a" and is "^b"`, `/pattern unclear pattern was "^a" and is "^b"`},
 		{"items", `{"items":{"type":"string"}}`, `{"items":{"type":"number"}}`, "/items/type breaking string is no longer allowed\n/items/type compatible number, integer is allowed now", "/items/type breaking number, integer is allowed now\n/items/type compatible string is no longer allowed"},
 		{"anyOf", `{"anyOf":[{}]}`, `{"anyOf":[{},{}]}`, `/anyOf unclear the keyword "anyOf" differs`, `/anyOf unclear the keyword "anyOf" differs`},
 		{"reference", `{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}}}`, `{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string","maxLength":3}}}`, "/properties/a/maxLength breaking maxLength is 3 now", "/properties/a/maxLength compatible maxLength is 3 now"},

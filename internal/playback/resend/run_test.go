@@ -134,7 +134,7 @@ func TestRunLegacy(t *testing.T) {
 	}
 	// Standard error is a stream of its own.
 	want := `head stdio "fs resent"
-note sent again: event 4 of capture CAP has, or what was made of it
+note sent again: event 4 of capture CAP, possibly edited
 start --flag
 msg c2s ` + initialize + `
 msg s2c {"jsonrpc":"2.0","id":0,"result":` + handshake + `}
@@ -389,25 +389,25 @@ func TestRunRefused(t *testing.T) {
 		want          string
 	}{
 		{"placeholder", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"a/b":["x","y ` + secret + `"]}}`, nil, resend.Options{},
-			"the message has a secret that was hidden when it was recorded, at /params/a~1b/1"},
-		{"placeholder in what is no JSON", `{` + secret, nil, resend.Options{}, "the message has a secret that was hidden when it was recorded"},
+			"the message has a secret that was redacted when recorded, at /params/a~1b/1"},
+		{"placeholder in what is no JSON", `{` + secret, nil, resend.Options{}, "the message has a secret that was redacted when recorded"},
 		{"placeholder as a name", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"` + secret + `":1}}`, nil, resend.Options{},
-			"the message has a secret that was hidden when it was recorded, at /params/~0redacted:token:0123456789ab:16~0"},
+			"the message has a secret that was redacted when recorded, at /params/~0redacted:token:0123456789ab:16~0"},
 		{"number", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":0,"n":0}}`, func(o *resend.Origin) { o.Redacted = []string{"/params/pin"} }, resend.Options{},
-			"the message has a secret that was hidden when it was recorded, at /params/pin"},
+			"the message has a secret that was redacted when recorded, at /params/pin"},
 		{"more than is listed", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.MoreRedacted = 3 }, resend.Options{},
-			"the message has a secret that was hidden when it was recorded"},
+			"the message has a secret that was redacted when recorded"},
 		{"command", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Command = append(o.Command, secret) }, resend.Options{},
-			"the command has a secret that was hidden when it was recorded, at /2"},
+			"the command has a secret that was redacted when recorded, at /2"},
 		{"URL", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport, o.URL = capture.TransportHTTP, "http://localhost/?k="+secret }, resend.Options{},
-			"the URL has a secret that was hidden when it was recorded"},
+			"the URL has a secret that was redacted when recorded"},
 		{"no command", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Command = nil }, resend.Options{},
 			"resend: the capture does not say how to reach the server: it has no command"},
 		{"no URL", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport = capture.TransportHTTP }, resend.Options{},
 			"resend: the capture does not say how to reach the server: it has no URL"},
 		{"no URL of HTTP", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport, o.URL = capture.TransportHTTP, "file:///etc/passwd" }, resend.Options{},
-			"resend: the capture does not say how to reach the server: the URL is not one of HTTP"},
-		{"too large", `{"jsonrpc":"2.0","id":3,"method":"m"}`, nil, resend.Options{MaxMessage: 10}, "resend: a message of 37 bytes: more than is taken"},
+			"resend: the capture does not say how to reach the server: the URL is not an HTTP URL"},
+		{"too large", `{"jsonrpc":"2.0","id":3,"method":"m"}`, nil, resend.Options{MaxMessage: 10}, "resend: a message of 37 bytes: too large"},
 		{"filled in", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":12}}`, func(o *resend.Origin) { o.Redacted = []string{"/params/pin"} }, resend.Options{}, ""},
 		{"allowed", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":"` + secret + `"}}`, nil, resend.Options{AllowRedacted: true}, ""},
 	} {

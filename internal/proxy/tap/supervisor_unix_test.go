@@ -235,7 +235,7 @@ func TestRestartOnDemand(t *testing.T) {
 			notes = append(notes, string(e.Data))
 		}
 	}
-	if all := strings.Join(notes, "\n"); !strings.Contains(all, "dropped the answer of the host") || !strings.Contains(all, "restarting the server: by hand") {
+	if all := strings.Join(notes, "\n"); !strings.Contains(all, "dropped the host's response") || !strings.Contains(all, "restarting the server: by hand") {
 		t.Errorf("notes:\n%s", all)
 	}
 	for _, e := range events {

@@ -136,7 +136,7 @@ func TestManyResources(t *testing.T) {
 	}
 	big := `"x:` + strings.Repeat("y", 60_000) + `"`
 	outs := listen("2", big+","+strings.Replace(big, "x:", "z:", 1))
-	if len(outs) != 1 || !strings.Contains(string(outs[0].Message), "too many requests open") {
+	if len(outs) != 1 || !strings.Contains(string(outs[0].Message), "too many requests in flight") {
 		t.Errorf("what is beyond the limit is kept: %d messages", len(outs))
 	}
 }

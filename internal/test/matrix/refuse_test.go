@@ -37,7 +37,7 @@ func TestAskInVain(t *testing.T) {
 				res, err := s.dial(u.answers).CallTool(s.Context(), "form", nil)
 				if !s.Modern { // the server hears that there is no answer
 					ok(s, content, err)
-					if got := text(res); !strings.HasPrefix(got, `error: elicitation/create "to": the client refused`) {
+					if got := text(res); !strings.HasPrefix(got, `error: elicitation/create "to": the client rejected it`) {
 						s.Errorf("%s: got %s", content, got)
 					}
 					continue
@@ -63,7 +63,7 @@ func TestAskInVain(t *testing.T) {
 			}
 		}, instead: func(s *scene) { // the server hears of it
 			got := s.call(s.dial(refusing), "sample", nil)
-			if !strings.HasPrefix(got, "error: ") || !strings.Contains(got, "refused") {
+			if !strings.HasPrefix(got, "error: ") || !strings.Contains(got, "rejected") {
 				s.Errorf("got %s", got)
 			}
 		}},

@@ -332,8 +332,8 @@ func ExampleParse() {
 	f, err := filter.Parse(`tool:search dur>500ms -"not found"`)
 	fmt.Println(f, err)
 	_, err = filter.Parse("tol:search")
-	fmt.Println(strings.Cut(err.Error(), ";"))
+	fmt.Println(err)
 	// Output:
 	// tool:search dur>500ms -"not found" <nil>
-	// filter, column 1: unknown field "tol"  there are tool, target, method, id, task, dir, kind, status, server, session, side, era, rev, finding, n, has, jq, dur> and size>. To search for the text itself, put it in quotes true
+	// filter, column 1: unknown field "tol": want one of tool, target, method, id, task, dir, kind, status, server, session, side, era, rev, finding, n, has, jq, dur> and size>. To search for the text itself, put it in quotes
 }

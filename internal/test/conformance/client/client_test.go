@@ -99,8 +99,8 @@ func TestRunRefuses(t *testing.T) {
 		scenario, text string
 		want           string
 	}{
-		{nil, "initialize", "", "the suite gives a URL"},
-		{[]string{"http://localhost"}, "", "", "the suite gives a URL"},
+		{nil, "initialize", "", "the suite passes a URL"},
+		{[]string{"http://localhost"}, "", "", "the suite passes a URL"},
 		{[]string{"http://localhost"}, "no-such", "", `unknown scenario "no-such"`},
 		{[]string{"http://localhost"}, "http-custom-headers", "", "MCP_CONFORMANCE_CONTEXT is missing"},
 		{[]string{"http://localhost"}, "auth/pre-registration", "{", "MCP_CONFORMANCE_CONTEXT: "},

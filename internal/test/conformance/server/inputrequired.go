@@ -17,7 +17,7 @@ type (
 	}
 	// colourForm asks for a color.
 	colourForm struct {
-		Colour string `json:"color" jsonschema:"a colour"`
+		Colour string `json:"color" jsonschema:"a color"`
 	}
 	// confirmForm asks for a confirmation.
 	confirmForm struct {
