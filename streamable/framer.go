@@ -119,7 +119,11 @@ func (f *framer) ReadFrame() ([]byte, error) {
 	return frame, err
 }
 
-// Receive implements [Receiver].
+// Receive is ReadFrame, and also returns the context of the HTTP request whose response contained
+// the frame, or that failed the call. The context is nil with other errors. It has the values of
+// the context that the request was posted with, or of Connect's for the connection's own requests,
+// and those that the round tripper added, if [http.Response.Request] has them. The bridge detects
+// the method, to know which HTTP response a message came by.
 func (f *framer) Receive() ([]byte, context.Context, error) {
 	select {
 	case m := <-f.in:

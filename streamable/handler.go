@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/backend"
+	"mcpwire/internal/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -217,6 +218,9 @@ func MustHandler(srv Server, opts *Options) *Handler {
 // NewHandler copies it. The error says which entry of Options.Hosts or Options.Origins is invalid.
 // Shut the handler down in the end, see [Handler.Shutdown].
 func NewHandler(srv Server, opts *Options) (*Handler, error) {
+	if r, ok := srv.(*relay.Server); ok {
+		return newRelayHandler(r, opts)
+	}
 	b := serverBackend{backend.Of(srv), srv}
 	var modern peer
 	if c := b.OpenStateless(); c != nil {

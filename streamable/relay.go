@@ -1,7 +1,6 @@
 package streamable
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -11,78 +10,14 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/relay"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
-// A Relay handles the messages of a [Handler] made by [NewRelay]. It forwards messages unchanged,
-// as a bridge does, where a [Server] answers them itself. It must be safe for concurrent use.
-type Relay interface {
-	// Revisions returns the revisions that clients may use.
-	Revisions() []mcp.Revision
-	// Stateless returns the peer of all requests without a session, or nil to reject them. It is
-	// called once.
-	Stateless() RelayPeer
-	// Session returns the peer of one session, or nil to reject the session. The peer sends
-	// messages that belong to no request to out. ctx has the values of the request that opens the
-	// session, such as [auth.PrincipalOf], and does not end.
-	Session(ctx context.Context, out jsonrpc.Sender) RelayPeer
-	// Serve relays the messages of f, from a client that posts lines (see [Options.NDJSON]). They
-	// have not been checked for duplicate members.
-	Serve(ctx context.Context, f jsonrpc.Framer) error
-}
-
-// A RelayPeer receives the messages of one session, or of all requests without one. It must be safe
-// for concurrent use. Messages and frames are valid until the method returns.
-type RelayPeer interface {
-	// Request relays a request and appends the response to dst: the whole message, with the id of
-	// the request. Without a response it returns dst and an error: when ctx has ended or the peer
-	// was closed, or a *[RejectedError] for a request that was not relayed. frame is the text of m,
-	// or nil if m came in a batch. Messages that precede the response go to out, which may be nil,
-	// and fails once the method has returned.
-	Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error)
-	// Notification relays a notification.
-	Notification(ctx context.Context, frame []byte, m *jsonrpc.Message)
-	// Response relays the response to a request that was sent to a Sender.
-	Response(ctx context.Context, frame []byte, m *jsonrpc.Message)
-	// Close ends the session and cancels its pending requests. It does not wait.
-	Close()
-}
-
-// A RejectedError says that a [RelayPeer] has not relayed a request because of its limits. The
-// client gets the status, if nothing precedes the response, and so knows that the request was not
-// carried out.
-type RejectedError struct {
-	// Status is http.StatusTooManyRequests if the client itself exceeds a limit, and otherwise
-	// http.StatusServiceUnavailable.
-	Status int
-	// RetryAfter is the delay that the client is asked to wait. It is rounded up to seconds, at
-	// least one.
-	RetryAfter time.Duration
-	// Reason is the message of the JSON-RPC error, which has the code -32603.
-	Reason string
-}
-
-func (e *RejectedError) Error() string { return e.Reason }
-
-// seconds returns the value of the header Retry-After.
-func (e *RejectedError) seconds() string {
-	return strconv.FormatInt(int64(max(e.RetryAfter+time.Second-1, time.Second)/time.Second), 10)
-}
-
-// rejectedError returns the RejectedError in err, or nil.
-func rejectedError(err error) *RejectedError {
-	e, _ := errors.AsType[*RejectedError](err)
-	return e
-}
-
-// NewRelay returns a handler that passes the messages of HTTP clients to a relay. It checks what
-// [NewHandler] checks, as far as it can see the server: after a list of tools has passed, it
-// compares Mcp-Param headers with the body. It rejects a message with a duplicate member in any
-// object, so that the relay reads the message as the checks do, for example [Options.Scopes]. It
-// copies opts, which may be nil. The error is that of NewHandler.
-func NewRelay(r Relay, opts *Options) (*Handler, error) {
+// newRelayHandler is NewHandler for a relay.
+func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 	var modern peer
 	if p := r.Stateless(); p != nil {
 		var modernRevisions []mcp.Revision
@@ -93,21 +28,32 @@ func NewRelay(r Relay, opts *Options) (*Handler, error) {
 		}
 		// The upstream server decides which methods exist.
 		all := func([]byte) bool { return true }
-		modern = &relayConn{RelayPeer: p, rules: era.NewSession(era.Config{Revisions: modernRevisions, Custom: all})}
+		modern = &relayConn{Peer: p, rules: era.NewSession(era.Config{Revisions: modernRevisions, Custom: all})}
 	}
 	open := func(ctx context.Context, out jsonrpc.Sender) (peer, func()) {
 		p := r.Session(ctx, out)
 		if p == nil {
 			p = rejectingPeer{}
 		}
-		return &relayConn{RelayPeer: p}, p.Close
+		return &relayConn{Peer: p}, p.Close
 	}
-	h, err := newHandler(relayBackend{r}, modern, open, opts)
+	h, err := newHandler(r, modern, open, opts)
 	if err != nil {
 		return nil, err
 	}
 	h.isRelay = true
 	return h, nil
+}
+
+// retryAfterOf returns the value of the header Retry-After for a rejected request.
+func retryAfterOf(e *relay.RejectedError) string {
+	return strconv.FormatInt(int64(max(e.RetryAfter+time.Second-1, time.Second)/time.Second), 10)
+}
+
+// rejectedError returns the RejectedError in err, or nil.
+func rejectedError(err error) *relay.RejectedError {
+	e, _ := errors.AsType[*relay.RejectedError](err)
+	return e
 }
 
 // Protect returns a handler that checks host, origin and token as h does, and then calls next.
@@ -150,7 +96,7 @@ func (c serverConn) close() { c.Close() }
 // relayConn is the peer of a relay. For requests without a session, rules checks them and tools has
 // their headers; otherwise rules is nil.
 type relayConn struct {
-	RelayPeer
+	relay.Peer
 	rules *era.Session
 	tools toolHeaders
 }
@@ -233,28 +179,11 @@ func (rc *relayConn) close() { rc.Close() }
 type rejectingPeer struct{}
 
 func (rejectingPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Sender, dst []byte) ([]byte, error) {
-	return dst, &RejectedError{Status: http.StatusServiceUnavailable, Reason: "too many sessions, or this bridge is shutting down"}
+	return dst, &relay.RejectedError{Status: http.StatusServiceUnavailable, Reason: "too many sessions, or this bridge is shutting down"}
 }
 func (rejectingPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
 func (rejectingPeer) Response(context.Context, []byte, *jsonrpc.Message)     {}
 func (rejectingPeer) Close()                                                 {}
-
-// relayBackend adapts a Relay to handlerBackend.
-type relayBackend struct{ Relay }
-
-func (relayBackend) WithIdentity(ctx context.Context, id, address string, _ []string, _ any) context.Context {
-	return context.WithValue(ctx, callerKey{}, cmp.Or(id, address))
-}
-
-// callerKey is the context key of the caller in a relay's methods.
-type callerKey struct{}
-
-// CallerOf returns the caller of a [Relay] or [RelayPeer] method from its context: the id of the
-// principal, or the network address of an anonymous client. For other contexts it returns "".
-func CallerOf(ctx context.Context) string {
-	caller, _ := ctx.Value(callerKey{}).(string)
-	return caller
-}
 
 // A handlerBackend is the part of a [backend.Backend] that a Handler uses in addition to its peers.
 type handlerBackend interface {

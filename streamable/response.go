@@ -272,7 +272,7 @@ func (rs *response) endWhen(answer []byte, err error, early bool) (sent bool) {
 	header := rs.w.Header()
 	header["Content-Type"] = jsonType
 	if e := rejectedError(err); e != nil {
-		header.Set("Retry-After", e.seconds())
+		header.Set("Retry-After", retryAfterOf(e))
 	} else if status == http.StatusTooManyRequests {
 		header.Set("Retry-After", strconv.Itoa(retrySeconds(err)))
 	}

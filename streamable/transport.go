@@ -130,20 +130,8 @@ func Dial(rawURL string, opts *DialOptions) *Transport {
 	return c
 }
 
-// A Receiver is the connection that [Transport.Connect] returns. A proxy uses it to learn which
-// HTTP response a message came by.
-type Receiver interface {
-	jsonrpc.Framer
-	// Receive is ReadFrame, and also returns the context of the HTTP request whose response
-	// contained the frame, or that failed the call. The context is nil with other errors. It has
-	// the values of the context that the request was posted with, or of Connect's for the
-	// connection's own requests, and those that the round tripper added, if [http.Response.Request]
-	// has them.
-	Receive() (frame []byte, from context.Context, err error)
-}
-
-// Connect opens a connection, which is a [Receiver]. It sends nothing yet. The connection's own
-// requests have the values of ctx. Connect returns an error if the URL or the options are invalid.
+// Connect opens a connection. It sends nothing yet. The connection's own requests have the values
+// of ctx. Connect returns an error if the URL or the options are invalid.
 func (t *Transport) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	if t.err != nil {
 		return nil, fmt.Errorf("streamable: %w", t.err)

@@ -93,7 +93,7 @@ func (c *conn) preferredSession(modern bool) *session {
 	return c.modern
 }
 
-// Request implements streamable.RelayPeer.
+// Request implements relay.Peer.
 func (c *conn) Request(ctx context.Context, _ []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
 	a, err := c.accept(m)
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *conn) Request(ctx context.Context, _ []byte, m *jsonrpc.Message, out js
 	return append(dst, text...), nil
 }
 
-// Notification implements streamable.RelayPeer.
+// Notification implements relay.Peer.
 func (c *conn) Notification(_ context.Context, _ []byte, m *jsonrpc.Message) {
 	switch string(m.Method) {
 	case mcp.NotificationInitialized:
@@ -135,7 +135,7 @@ func (c *conn) Notification(_ context.Context, _ []byte, m *jsonrpc.Message) {
 	}
 }
 
-// Response implements streamable.RelayPeer.
+// Response implements relay.Peer.
 func (c *conn) Response(_ context.Context, _ []byte, m *jsonrpc.Message) {
 	c.mu.Lock()
 	answer := c.pending[string(m.ID)]
@@ -148,7 +148,7 @@ func (c *conn) Response(_ context.Context, _ []byte, m *jsonrpc.Message) {
 	answer <- m.Clone()
 }
 
-// Close implements streamable.RelayPeer.
+// Close implements relay.Peer.
 func (c *conn) Close() { c.cancel() }
 
 // register adds a pending request. It returns false if there are too many.

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/proxy/bridge"
+	"mcpwire/internal/relay"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -253,7 +254,7 @@ func (s *Server) Handler(o *streamable.Options) (*Handler, error) {
 		opts = *o
 	}
 	opts.StreamAlways = opts.StreamAlways || s.recording.streams
-	h, err := streamable.NewRelay(relay{s}, &opts)
+	h, err := streamable.NewHandler(&relay.Server{Handler: httpHandler{s}}, &opts)
 	if err != nil {
 		return nil, err
 	}
@@ -278,24 +279,24 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	return h.handler.Shutdown(ctx)
 }
 
-// A relay implements streamable.Relay for the server.
-type relay struct{ s *Server }
+// An httpHandler implements [relay.Handler] for the server.
+type httpHandler struct{ s *Server }
 
-// Revisions implements streamable.Relay.
-func (r relay) Revisions() []mcp.Revision { return r.s.recording.Revisions() }
+// Revisions implements relay.Handler.
+func (h httpHandler) Revisions() []mcp.Revision { return h.s.recording.Revisions() }
 
-// Stateless implements streamable.Relay.
-func (r relay) Stateless() streamable.RelayPeer {
-	if len(r.s.recording.modern) == 0 {
+// Stateless implements relay.Handler.
+func (h httpHandler) Stateless() relay.Peer {
+	if len(h.s.recording.modern) == 0 {
 		return nil
 	}
-	return r.s.newConn(nil, false)
+	return h.s.newConn(nil, false)
 }
 
-// Session implements streamable.Relay.
-func (r relay) Session(_ context.Context, out jsonrpc.Sender) streamable.RelayPeer {
-	return r.s.newConn(out, false)
+// Session implements relay.Handler.
+func (h httpHandler) Session(_ context.Context, out jsonrpc.Sender) relay.Peer {
+	return h.s.newConn(out, false)
 }
 
-// Serve implements streamable.Relay.
-func (r relay) Serve(ctx context.Context, f jsonrpc.Framer) error { return r.s.Serve(ctx, f) }
+// Serve implements relay.Handler.
+func (h httpHandler) Serve(ctx context.Context, f jsonrpc.Framer) error { return h.s.Serve(ctx, f) }

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
-	"mcpwire/streamable"
 )
 
 var (
@@ -269,7 +269,7 @@ type serverCounts struct {
 
 // reserveLocked reserves an upstream for a caller, or returns an error if a limit is reached.
 // Only the limit for all callers applies to the caller "".
-func (b *Bridge) reserveLocked(caller string) *streamable.RejectedError {
+func (b *Bridge) reserveLocked(caller string) *relay.RejectedError {
 	n := &b.servers
 	switch {
 	case caller != "" && n.byCaller[caller] >= b.opts.MaxServersPerCaller:
@@ -308,8 +308,8 @@ func (b *Bridge) overLimitLocked(caller string) (all, own bool) {
 // sessionRetryAfter is the Retry-After of a rejected session.
 const sessionRetryAfter = 10 * time.Second
 
-func newRejectedError(status int, why string) *streamable.RejectedError {
-	return &streamable.RejectedError{Status: status, RetryAfter: sessionRetryAfter, Reason: why}
+func newRejectedError(status int, why string) *relay.RejectedError {
+	return &relay.RejectedError{Status: status, RetryAfter: sessionRetryAfter, Reason: why}
 }
 
 // timeoutFor returns how long a request may go without a response, progress or an input request.

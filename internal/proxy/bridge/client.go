@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
-	"mcpwire/streamable"
 )
 
 // The flow of a message from the client to the server is:
@@ -104,7 +104,7 @@ type call struct {
 	done atomic.Bool
 
 	// rejected says why admission failed; nil if it did not. It is set before the response.
-	rejected *streamable.RejectedError
+	rejected *relay.RejectedError
 
 	// serverID is the id on the upstream.
 	serverID jsonrpc.ID
@@ -153,10 +153,10 @@ var rejectedByClosed = newRejectedError(http.StatusServiceUnavailable, "the brid
 
 // newClientFor is newClient for a caller that may have an own limit. The error names the
 // limit.
-func (b *Bridge) newClientFor(caller string, news jsonrpc.Sender, owner string, many bool) (*client, *streamable.RejectedError) {
+func (b *Bridge) newClientFor(caller string, news jsonrpc.Sender, owner string, many bool) (*client, *relay.RejectedError) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var err *streamable.RejectedError
+	var err *relay.RejectedError
 	switch {
 	case b.closed:
 		err = rejectedByClosed
@@ -273,13 +273,13 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 	}
 	if full {
 		why := fmt.Sprintf("%d requests of this client are already in flight", cl.b.opts.MaxCalls)
-		c.reject(&streamable.RejectedError{Status: http.StatusTooManyRequests, Reason: why})
+		c.reject(&relay.RejectedError{Status: http.StatusTooManyRequests, Reason: why})
 		return c
 	}
 	switch err := cl.dispatch(clientMessage{c, frame, m}, func(p forwarder) { p.request(c, frame, m) }); err {
 	case nil:
 	case errBacklog:
-		c.reject(&streamable.RejectedError{Status: http.StatusServiceUnavailable, Reason: err.Error()})
+		c.reject(&relay.RejectedError{Status: http.StatusServiceUnavailable, Reason: err.Error()})
 	default:
 		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err))
 	}
@@ -287,7 +287,7 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 }
 
 // reject answers a call that exceeds a limit. Over HTTP the status shows that the client may retry.
-func (c *call) reject(e *streamable.RejectedError) {
+func (c *call) reject(e *relay.RejectedError) {
 	c.rejected = e
 	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", e.Reason))
 }

@@ -8,9 +8,9 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
-	"mcpwire/streamable"
 )
 
 // An eraCache holds what is known about the eras of the server. It applies to all clients until
@@ -546,7 +546,7 @@ type unreachable struct {
 }
 
 func (u unreachable) request(c *call, _ []byte, _ *jsonrpc.Message) {
-	if e, ok := errors.AsType[*streamable.RejectedError](u.why); ok {
+	if e, ok := errors.AsType[*relay.RejectedError](u.why); ok {
 		c.reject(e)
 		return
 	}

@@ -8,13 +8,14 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/proxy/translate"
+	"mcpwire/internal/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
 )
 
 // Handler returns a handler for clients over HTTP, in the revisions of Options.ClientEra. o has the
-// options of streamable.NewRelay and may be nil; Handler returns an error if they are invalid.
+// options of streamable.NewHandler and may be nil; Handler returns an error if they are invalid.
 // MaxInFlightPerCaller has another default: zero means 2048, because many agents may use one
 // address and wait for one server. Shut the handler down before you close the bridge.
 func (b *Bridge) Handler(o *streamable.Options) (*streamable.Handler, error) {
@@ -25,14 +26,14 @@ func (b *Bridge) Handler(o *streamable.Options) (*streamable.Handler, error) {
 	if opts.Limits.MaxInFlightPerCaller == 0 {
 		opts.Limits.MaxInFlightPerCaller = maxInFlightPerCaller
 	}
-	return streamable.NewRelay(&relay{b: b, groups: map[string]*group{}, defaults: map[string]*group{}}, &opts)
+	return streamable.NewHandler(&relay.Server{Handler: &httpHandler{b: b, groups: map[string]*group{}, defaults: map[string]*group{}}}, &opts)
 }
 
 // maxInFlightPerCaller is the default of streamable.Options.MaxInFlightPerCaller.
 const maxInFlightPerCaller = 2048
 
-// A relay connects the HTTP handler to the bridge.
-type relay struct {
+// An httpHandler connects the HTTP handler to the bridge.
+type httpHandler struct {
 	b *Bridge
 
 	mu sync.Mutex
@@ -42,15 +43,15 @@ type relay struct {
 	defaults map[string]*group
 }
 
-// Revisions implements streamable.Relay.
-func (r *relay) Revisions() []mcp.Revision { return r.b.opts.ClientEra.revisions() }
+// Revisions implements relay.Handler.
+func (h *httpHandler) Revisions() []mcp.Revision { return h.b.opts.ClientEra.revisions() }
 
-// Serve implements streamable.Relay.
-func (r *relay) Serve(ctx context.Context, f jsonrpc.Framer) error { return r.b.Serve(ctx, f) }
+// Serve implements relay.Handler.
+func (h *httpHandler) Serve(ctx context.Context, f jsonrpc.Framer) error { return h.b.Serve(ctx, f) }
 
-// Session implements streamable.Relay.
-func (r *relay) Session(ctx context.Context, out jsonrpc.Sender) streamable.RelayPeer {
-	cl, err := r.b.newClientFor(streamable.CallerOf(ctx), out, principalIDOf(ctx), false)
+// Session implements relay.Handler.
+func (h *httpHandler) Session(ctx context.Context, out jsonrpc.Sender) relay.Peer {
+	cl, err := h.b.newClientFor(relay.CallerOf(ctx), out, principalIDOf(ctx), false)
 	if err != nil {
 		return rejectedPeer{err: err}
 	}
@@ -59,7 +60,7 @@ func (r *relay) Session(ctx context.Context, out jsonrpc.Sender) streamable.Rela
 }
 
 // A rejectedPeer is the peer of a session above a limit.
-type rejectedPeer struct{ err *streamable.RejectedError }
+type rejectedPeer struct{ err *relay.RejectedError }
 
 func (p rejectedPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Sender, dst []byte) ([]byte, error) {
 	return dst, p.err
@@ -68,12 +69,12 @@ func (rejectedPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
 func (rejectedPeer) Response(context.Context, []byte, *jsonrpc.Message)     {}
 func (rejectedPeer) Close()                                                 {}
 
-// Stateless implements streamable.Relay.
-func (r *relay) Stateless() streamable.RelayPeer {
-	if r.b.opts.ClientEra == EraLegacy {
+// Stateless implements relay.Handler.
+func (h *httpHandler) Stateless() relay.Peer {
+	if h.b.opts.ClientEra == EraLegacy {
 		return nil
 	}
-	return &statelessPeer{r}
+	return &statelessPeer{h}
 }
 
 // principalIDOf returns the id of the principal, or "".
@@ -87,25 +88,25 @@ func principalIDOf(ctx context.Context) string {
 // A sessionPeer is the peer of one session.
 type sessionPeer struct{ cl *client }
 
-// Request implements streamable.RelayPeer. A legacy client that disconnects does not cancel, so ctx
+// Request implements relay.Peer. A legacy client that disconnects does not cancel, so ctx
 // ends with the session.
 func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
 	return p.cl.roundTrip(ctx, frame, m, out, dst)
 }
 
-// Notification implements streamable.RelayPeer.
+// Notification implements relay.Peer.
 func (p *sessionPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	frame, m = copyMessage(frame, m)
 	p.cl.notification(ctx, frame, m)
 }
 
-// Response implements streamable.RelayPeer.
+// Response implements relay.Peer.
 func (p *sessionPeer) Response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	frame, m = copyMessage(frame, m)
 	p.cl.response(ctx, frame, m)
 }
 
-// Close implements streamable.RelayPeer.
+// Close implements relay.Peer.
 func (p *sessionPeer) Close() { p.cl.close() }
 
 // roundTrip forwards a request and waits for the response. Meanwhile it sends the messages of the
@@ -157,7 +158,7 @@ func copyMessage(frame []byte, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 }
 
 // A statelessPeer is the peer of all requests without a session.
-type statelessPeer struct{ relay *relay }
+type statelessPeer struct{ handler *httpHandler }
 
 // A group is the client for requests of one principal that may share a session with a legacy
 // server, which gets the capabilities of a client only once.
@@ -172,9 +173,9 @@ type group struct {
 // ended reports if the group is nil or has ended.
 func (g *group) ended() bool { return g == nil || g.client.ctx.Err() != nil }
 
-// Request implements streamable.RelayPeer. A client that disconnects cancels.
+// Request implements relay.Peer. A client that disconnects cancels.
 func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
-	cl, done, err := p.relay.acquire(ctx, frame)
+	cl, done, err := p.handler.acquire(ctx, frame)
 	if err != nil {
 		return dst, err
 	}
@@ -182,9 +183,9 @@ func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Me
 	return cl.roundTrip(ctx, frame, m, out, dst)
 }
 
-// Notification implements streamable.RelayPeer.
+// Notification implements relay.Peer.
 func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	cl, done, err := p.relay.acquire(ctx, frame)
+	cl, done, err := p.handler.acquire(ctx, frame)
 	if err != nil {
 		return
 	}
@@ -193,15 +194,15 @@ func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonr
 	cl.notification(ctx, frame, m)
 }
 
-// Response implements streamable.RelayPeer. Modern clients send no responses.
+// Response implements relay.Peer. Modern clients send no responses.
 func (p *statelessPeer) Response(context.Context, []byte, *jsonrpc.Message) {}
 
-// Close implements streamable.RelayPeer.
+// Close implements relay.Peer.
 func (p *statelessPeer) Close() {
-	p.relay.mu.Lock()
-	groups := p.relay.groups
-	p.relay.groups, p.relay.defaults = map[string]*group{}, map[string]*group{}
-	p.relay.mu.Unlock()
+	p.handler.mu.Lock()
+	groups := p.handler.groups
+	p.handler.groups, p.handler.defaults = map[string]*group{}, map[string]*group{}
+	p.handler.mu.Unlock()
 	for _, g := range groups {
 		g.idleTimer.Stop()
 		g.client.closeSubscriptions()
@@ -210,68 +211,68 @@ func (p *statelessPeer) Close() {
 
 // acquire returns the client for a principal's request. It is in use until the caller calls done.
 // The error says that a limit is reached.
-func (r *relay) acquire(ctx context.Context, frame []byte) (cl *client, done func(), err error) {
-	owner, caller := principalIDOf(ctx), streamable.CallerOf(ctx)
+func (h *httpHandler) acquire(ctx context.Context, frame []byte) (cl *client, done func(), err error) {
+	owner, caller := principalIDOf(ctx), relay.CallerOf(ctx)
 	key := owner
-	modern := r.b.opts.ServerEra == EraModern
+	modern := h.b.opts.ServerEra == EraModern
 	if !modern {
 		key += " " + translate.ClientKey(frame)
-		_, found := r.b.eras.get()
+		_, found := h.b.eras.get()
 		modern = found == supportYes
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g := r.groups[key]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.groups[key]
 	if g.ended() && modern {
 		// A modern server takes each request by itself, so one group is enough, and its clients
 		// hear of each other's subscriptions and tasks.
-		g = r.defaults[owner]
+		g = h.defaults[owner]
 	}
 	if g.ended() {
-		if g, err = r.newGroupLocked(owner, caller, key); err != nil {
+		if g, err = h.newGroupLocked(owner, caller, key); err != nil {
 			return nil, nil, err
 		}
 	}
 	g.requests++
 	g.idleTimer.Stop()
 	return g.client, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		if g.requests--; g.requests == 0 {
 			g.idleSince = time.Now()
-			g.idleTimer.Reset(r.b.opts.IdleTimeout)
+			g.idleTimer.Reset(h.b.opts.IdleTimeout)
 		}
 	}, nil
 }
 
 // newGroupLocked returns a new group. If a limit is reached, it evicts the group that was idle
 // longest, because a client that keeps changing its description could create any number of groups.
-func (r *relay) newGroupLocked(owner, caller, key string) (*group, error) {
-	cl, err := r.b.newClientFor(caller, nil, owner, true)
+func (h *httpHandler) newGroupLocked(owner, caller, key string) (*group, error) {
+	cl, err := h.b.newClientFor(caller, nil, owner, true)
 	if err != nil {
-		old := r.evictIdleLocked(caller, err.Status == http.StatusTooManyRequests)
+		old := h.evictIdleLocked(caller, err.Status == http.StatusTooManyRequests)
 		if old == nil {
 			return nil, err
 		}
 		old.client.close()
-		if cl, err = r.b.newClientFor(caller, nil, owner, true); err != nil {
+		if cl, err = h.b.newClientFor(caller, nil, owner, true); err != nil {
 			return nil, err
 		}
 	}
 	g := &group{client: cl}
-	g.idleTimer = time.AfterFunc(r.b.opts.IdleTimeout, func() { r.expire(owner, key, g) })
-	r.groups[key] = g
-	if r.defaults[owner].ended() {
-		r.defaults[owner] = g
+	g.idleTimer = time.AfterFunc(h.b.opts.IdleTimeout, func() { h.expire(owner, key, g) })
+	h.groups[key] = g
+	if h.defaults[owner].ended() {
+		h.defaults[owner] = g
 	}
 	return g, nil
 }
 
 // evictIdleLocked removes and returns the group that was idle longest, or nil. If own is set, it
 // must belong to the caller.
-func (r *relay) evictIdleLocked(caller string, own bool) (oldest *group) {
+func (h *httpHandler) evictIdleLocked(caller string, own bool) (oldest *group) {
 	at := ""
-	for key, g := range r.groups {
+	for key, g := range h.groups {
 		if g.requests == 0 && !g.ended() && (!own || g.client.caller == caller) && (oldest == nil || g.idleSince.Before(oldest.idleSince)) {
 			oldest, at = g, key
 		}
@@ -280,24 +281,24 @@ func (r *relay) evictIdleLocked(caller string, own bool) (oldest *group) {
 		return nil
 	}
 	oldest.idleTimer.Stop()
-	delete(r.groups, at)
-	if owner := oldest.client.principalID; r.defaults[owner] == oldest {
-		delete(r.defaults, owner)
+	delete(h.groups, at)
+	if owner := oldest.client.principalID; h.defaults[owner] == oldest {
+		delete(h.defaults, owner)
 	}
 	return oldest
 }
 
 // expire ends a group that was idle too long.
-func (r *relay) expire(owner, key string, g *group) {
-	r.mu.Lock()
-	if g.requests > 0 || r.groups[key] != g {
-		r.mu.Unlock()
+func (h *httpHandler) expire(owner, key string, g *group) {
+	h.mu.Lock()
+	if g.requests > 0 || h.groups[key] != g {
+		h.mu.Unlock()
 		return
 	}
-	delete(r.groups, key)
-	if r.defaults[owner] == g {
-		delete(r.defaults, owner)
+	delete(h.groups, key)
+	if h.defaults[owner] == g {
+		delete(h.defaults, owner)
 	}
-	r.mu.Unlock()
+	h.mu.Unlock()
 	g.client.close()
 }

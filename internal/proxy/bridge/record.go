@@ -20,7 +20,6 @@ import (
 	"mcpwire/internal/trace/httphead"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
-	"mcpwire/streamable"
 )
 
 // The directions in a capture.
@@ -215,10 +214,18 @@ func (o origin) answered() {
 	}
 }
 
+// A receiver is a connection of streamable.Transport. Receive is ReadFrame, and also returns the
+// context of the HTTP request whose response contained the frame, or that failed the call. The
+// context is nil with other errors. It has the values of the context that the request was posted
+// with, or of Connect's for the connection's own requests, and those that the round tripper added.
+type receiver interface {
+	Receive() (frame []byte, from context.Context, err error)
+}
+
 // receive reads the next message and its origin, which may be known for an error too.
 func (u *upstream) receive(f jsonrpc.Framer) ([]byte, origin, error) {
 	o := origin{rec: u.rec}
-	r, ok := f.(streamable.Receiver)
+	r, ok := f.(receiver)
 	if !ok {
 		frame, err := f.ReadFrame()
 		return frame, o, err

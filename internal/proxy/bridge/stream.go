@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/relay"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
-	"mcpwire/streamable"
 )
 
 // Serve serves one client on f until its input ends. It then waits for pending requests, up to
@@ -28,12 +28,12 @@ import (
 //   - an error with [ErrFull] if the bridge has no room for the client
 //   - the error of f if reading or writing fails
 func (b *Bridge) Serve(ctx context.Context, f jsonrpc.Framer) error {
-	return b.serve(ctx, f, streamable.CallerOf(ctx), false)
+	return b.serve(ctx, f, relay.CallerOf(ctx), false)
 }
 
 func (b *Bridge) serve(ctx context.Context, f jsonrpc.Framer, caller string, strict bool) error {
 	s := &streamClient{b: b, f: f, strict: strict, answered: make(chan struct{}, 1)}
-	var err *streamable.RejectedError
+	var err *relay.RejectedError
 	if s.client, err = b.newClientFor(caller, streamSender{s}, "", false); err != nil {
 		refusal := jsonrpc.AppendError(nil, nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", err.Reason), true)
 		cut := time.AfterFunc(closeTimeout, func() { f.Close() })
