@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -243,7 +244,7 @@ func TestMiddlewareIncoming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var heard []string
 		answer := ""
-		var inContext *Client
+		var inContext atomic.Pointer[Client]
 		opts := Options{Input: InputOptions{Roots: twoRoots}, OnNotification: func(method string, params json.RawMessage) { heard = append(heard, method+" "+string(params)) }}
 		opts.Middleware = []middleware.Func{func(next middleware.Handler) middleware.Handler {
 			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
@@ -255,16 +256,14 @@ func TestMiddlewareIncoming(t *testing.T) {
 				case m.Method == "notifications/progress":
 					m.Params = json.RawMessage(`{"changed":true}`)
 				}
-				if got := FromContext(ctx); got == nil || inContext != nil && got != inContext {
+				if got := FromContext(ctx); got == nil || !inContext.CompareAndSwap(nil, got) && got != inContext.Load() {
 					t.Errorf("%s: the context has another client", m.Method)
-				} else {
-					inContext = got
 				}
 				return next(ctx, m)
 			}
 		}}
 		c := wire(t, curious(t), mcp.Revision20250618, opts)
-		if inContext != c {
+		if inContext.Load() != c {
 			t.Error("the context of the opening has another client")
 		}
 		for _, tt := range []struct{ answer, want string }{

@@ -364,7 +364,7 @@ func TestBadFrames(t *testing.T) {
 			near, far := pipes.Memory(0)
 			far.Write([]byte(test.stream))
 			far.Out.End(io.EOF)
-			var f jsonrpc.Framer = jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{MaxFrame: 100})
+			f := jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{MaxFrame: 100})
 			p := &peer{t: t, wire: "line"}
 			if test.header {
 				p.wire = "header"

@@ -142,7 +142,7 @@ func newPeer(t *testing.T, way runMode, wire string, o Options, m methods) *peer
 	p.methods = h.methods
 	o.Handler, o.Goroutines = h, way.threads
 	o.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	var f jsonrpc.Framer = jsonrpc.NewFramer(near, nil)
+	f := jsonrpc.NewFramer(near, nil)
 	if wire == "foreign" {
 		f = struct{ jsonrpc.Framer }{f}
 	}
