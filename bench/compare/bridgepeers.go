@@ -94,7 +94,7 @@ func (b bridge) command(p *party, w way, c crossing, far []string) []string {
 // npmFolder returns where the programs of the packages are that were installed in a folder.
 func npmFolder(dir string) (string, error) {
 	if _, err := exec.LookPath("node"); err != nil {
-		return "", errors.New("Node.js is missing")
+		return "", errors.New("node is missing")
 	}
 	path, err := filepath.Abs(filepath.Join(dir, "node_modules", ".bin"))
 	if err != nil {
