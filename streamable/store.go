@@ -510,7 +510,7 @@ func (s *SavedSession) clone() SavedSession {
 func (m *MemorySessions) Save(_ context.Context, id string, s *SavedSession) error {
 	stored := &storedSession{id: id, saved: s.clone(), used: time.Now()}
 	if n := stored.size(); n > m.opts.MaxBytes {
-		return fmt.Errorf("streamable: a session of %d bytes does not fit into a store of %d bytes bytes", n, m.opts.MaxBytes)
+		return fmt.Errorf("streamable: a session of %d bytes does not fit into a store of %d bytes", n, m.opts.MaxBytes)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
