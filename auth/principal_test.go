@@ -150,7 +150,7 @@ func TestScopeIncludes(t *testing.T) {
 	}
 }
 
-func TestRequireNobody(t *testing.T) {
+func TestRequireWithoutPrincipal(t *testing.T) {
 	if err := auth.Require(context.Background()); err != nil {
 		t.Errorf("Require without scopes: %v", err)
 	}

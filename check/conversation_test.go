@@ -262,7 +262,7 @@ type tape struct {
 	events   []capture.Event
 }
 
-func newTape(transport capture.Transport) *tape {
+func newRecording(transport capture.Transport) *tape {
 	p := &tape{head: &capture.Head{ID: "tape", Transport: transport}, began: time.Now()}
 	p.changed = sync.NewCond(&p.mu)
 	return p
@@ -377,14 +377,14 @@ func (f *tappedFramer) WriteFrame(msg []byte) error {
 	return f.Framer.WriteFrame(msg)
 }
 
-// A pipeCarrier serves a server over an in-memory connection.
-type pipeCarrier struct {
+// A pipeTransport serves a server over an in-memory connection.
+type pipeTransport struct {
 	srv  *server.Server
 	tape *tape
 	wg   *sync.WaitGroup
 }
 
-func (c pipeCarrier) Connect(ctx context.Context) (jsonrpc.Framer, error) {
+func (c pipeTransport) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	near, far := net.Pipe()
 	c.wg.Go(func() { _ = c.srv.Serve(context.WithoutCancel(ctx), jsonrpc.NewFramer(far, nil)) })
 	return &tappedFramer{jsonrpc.NewFramer(near, nil), c.tape}, nil
@@ -413,7 +413,7 @@ func (p *tape) listen(h http.Handler) http.Handler {
 		if len(body) > 0 {
 			p.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Exchange: x, Data: body})
 		}
-		tw := &tapedWriter{ResponseWriter: w, tape: p, x: x}
+		tw := &recordedWriter{ResponseWriter: w, tape: p, x: x}
 		h.ServeHTTP(tw, r)
 		tw.end()
 	})
@@ -428,8 +428,8 @@ func pairs(h http.Header) (list []capture.Header) {
 	return list
 }
 
-// A tapedWriter records a response.
-type tapedWriter struct {
+// A recordedWriter records a response.
+type recordedWriter struct {
 	http.ResponseWriter
 	tape   *tape
 	x      uint64
@@ -439,13 +439,13 @@ type tapedWriter struct {
 
 // SetWriteDeadline is all that the handler gets of the writer behind it: a connection that is
 // hijacked would be out of sight.
-func (w *tapedWriter) SetWriteDeadline(t time.Time) error {
+func (w *recordedWriter) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
 }
 
-func (w *tapedWriter) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
+func (w *recordedWriter) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
 
-func (w *tapedWriter) WriteHeader(status int) {
+func (w *recordedWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
 		w.tape.record(capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Exchange: w.x,
@@ -454,11 +454,11 @@ func (w *tapedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *tapedWriter) streams() bool {
+func (w *recordedWriter) streams() bool {
 	return strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream")
 }
 
-func (w *tapedWriter) Write(b []byte) (int, error) {
+func (w *recordedWriter) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
@@ -474,7 +474,7 @@ func (w *tapedWriter) Write(b []byte) (int, error) {
 }
 
 // event records an event of a stream.
-func (w *tapedWriter) event(block string) {
+func (w *recordedWriter) event(block string) {
 	e := capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, Exchange: w.x, SSE: &capture.SSE{}}
 	for line := range strings.Lines(block) {
 		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
@@ -500,7 +500,7 @@ func (w *tapedWriter) event(block string) {
 	w.tape.record(e)
 }
 
-func (w *tapedWriter) end() {
+func (w *recordedWriter) end() {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}

@@ -60,8 +60,8 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestLoud: what is found besides the rules' own examples.
-func TestLoud(t *testing.T) {
+// TestVerboseServer: what is found besides the rules' own examples.
+func TestVerboseServer(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		rev  mcp.Revision

@@ -56,11 +56,11 @@ func recordings(t *testing.T) iter.Seq2[string, *tape] {
 }
 
 func recordStdio(t *testing.T, rev mcp.Revision) *tape {
-	tape := newTape("stdio")
+	tape := newRecording("stdio")
 	tape.record(capture.Event{Kind: capture.KindStart})
 	var wg sync.WaitGroup
 	srv := newServer(t, rev)
-	converse(t, tape, srv, pipeCarrier{srv, tape, &wg}, rev)
+	converse(t, tape, srv, pipeTransport{srv, tape, &wg}, rev)
 	wg.Wait()
 	tape.record(capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
 	tape.record(capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{}})
@@ -68,7 +68,7 @@ func recordStdio(t *testing.T, rev mcp.Revision) *tape {
 }
 
 func recordHTTP(t *testing.T, rev mcp.Revision) *tape {
-	tape := newTape("http")
+	tape := newRecording("http")
 	srv := newServer(t, rev)
 	h := streamable.MustHandler(srv, nil)
 	ts := httptest.NewServer(tape.listen(h))
@@ -79,7 +79,7 @@ func recordHTTP(t *testing.T, rev mcp.Revision) *tape {
 }
 
 func recordSSE(t *testing.T, rev mcp.Revision) *tape {
-	tape := newTape("sse")
+	tape := newRecording("sse")
 	srv := newServer(t, rev)
 	h := streamable.MustHandler(srv, nil)
 	old := h.SSE("/messages")
@@ -121,7 +121,7 @@ func rawLines(rev mcp.Revision) (lines []string) {
 
 // recordRaw talks to the server line by line.
 func recordRaw(t *testing.T, rev mcp.Revision) *tape {
-	tape := newTape("stdio")
+	tape := newRecording("stdio")
 	near, far := net.Pipe()
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = newServer(t, rev).Serve(context.Background(), jsonrpc.NewFramer(far, nil)) })
@@ -183,7 +183,7 @@ func (c *webClient) do(method, body string, headers ...string) *http.Response {
 // recordWeb has what packages client and streamable never do: a 401, a stream that is taken up
 // again, a session that is used behind its end.
 func recordWeb(t *testing.T, rev mcp.Revision) *tape {
-	tape := newTape("http")
+	tape := newRecording("http")
 	h := streamable.MustHandler(newServer(t, rev), &streamable.Options{Retry: 1})
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Guard") != "" {

@@ -236,9 +236,9 @@ func pendingCalls(s *session) []*call {
 
 func checkExitPending(v *view) {
 	x := v.e.Exit
-	// told reports that the client has closed its side.
-	told := v.session.ended[capture.ToServer] != 0
-	if v.session.transport != transportStdio || told && (x.Code == 0 || x.Signal != "" || x.Code >= 128) {
+	// text reports that the client has closed its side.
+	text := v.session.ended[capture.ToServer] != 0
+	if v.session.transport != transportStdio || text && (x.Code == 0 || x.Signal != "" || x.Code >= 128) {
 		return
 	}
 	how := "the server exited with status " + strconv.Itoa(x.Code)

@@ -164,7 +164,7 @@ func TestCacheFresh(t *testing.T) {
 	}
 }
 
-func TestCacheKeepsWhatIsFresh(t *testing.T) {
+func TestCacheKeepsFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake(t, modernDate, `{}`, map[string]answerer{"resources/read": numbered(`,"ttlMs":1000,"cacheScope":"private"`)})
 		c := s.dial(nil)
@@ -219,7 +219,7 @@ func TestCacheIsShared(t *testing.T) {
 }
 
 // Spec: C77
-func TestCacheNotAfterQuestions(t *testing.T) {
+func TestCacheNotAfterInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		s := newFake(t, modernDate, `{}`, map[string]answerer{"resources/read": func(_ context.Context, params string) (string, error) {
@@ -236,7 +236,7 @@ func TestCacheNotAfterQuestions(t *testing.T) {
 	})
 }
 
-func TestCacheGoesStale(t *testing.T) {
+func TestCacheExpires(t *testing.T) {
 	for _, tt := range []struct {
 		name, method, params string
 		stale                map[string]bool
@@ -301,7 +301,7 @@ func TestCacheGoesStale(t *testing.T) {
 	}
 }
 
-func TestCacheGoesStaleMeanwhile(t *testing.T) {
+func TestCacheExpiresDuringRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := make(chan struct{})
 		s := newFake(t, modernDate, `{}`, map[string]answerer{"resources/read": inTurn(

@@ -328,9 +328,9 @@ func TestServingResetsFailures(t *testing.T) {
 	}
 }
 
-// TestUpkeepIsNoService: a server that dies again and again after it has let the client subscribe
+// TestKeepAliveIsNotActivity: a server that dies again and again after it has let the client subscribe
 // anew does not serve.
-func TestUpkeepIsNoService(t *testing.T) {
+func TestKeepAliveIsNotActivity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var scripts []func(*script)
 		for range 30 {

@@ -86,9 +86,9 @@ func TestWalkIsBounded(t *testing.T) {
 	}
 }
 
-// TestServerAsksForEver: a server does not get more time by asking for what nobody answers, nor by
+// TestEndlessInputRounds: a server does not get more time by asking for what nobody answers, nor by
 // asking again and again for what is answered at once.
-func TestServerAsksForEver(t *testing.T) {
+func TestEndlessInputRounds(t *testing.T) {
 	for _, request := range []string{askRoots, askSample, `{"method":"unheard/of"}`, `{"method":"ping"}`} {
 		t.Run(request, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -381,9 +381,9 @@ func TestInitializeNotCancelled(t *testing.T) {
 	})
 }
 
-// TestVerdict: what one client found out spares the next one the probe, also as JSON. What nobody
+// TestProfile: what one client found out spares the next one the probe, also as JSON. What nobody
 // has checked is checked when it seems to be wrong.
-func TestVerdict(t *testing.T) {
+func TestProfile(t *testing.T) {
 	found := func(t *testing.T) *Profile {
 		c := dial(t, nil, func(s *script) { s.discovers(); s.expectEnd() })
 		text, err := json.Marshal(c.Profile())

@@ -121,7 +121,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func TestPagesBeginAnew(t *testing.T) {
+func TestPagesRestart(t *testing.T) {
 	b := &book{pages: map[string]page{
 		"first": {items: []string{"a", "b"}, next: new("old 2")},
 		"old 2": {items: []string{"c"}, next: new("old 3")},

@@ -22,7 +22,7 @@ var errTest = errors.New("a test wants it so")
 // waits for the end.
 type listenServer struct {
 	*fakeServer
-	honoured string                      // filter to acknowledge; "" is what was asked for
+	accepted string                      // filter to acknowledge; "" is what was asked for
 	open     chan string                 // gets the id of each listen request
 	end      chan func() (string, error) // what the next one to end is answered with; with nil, nothing comes
 }
@@ -35,11 +35,11 @@ func newListenServer(t testing.TB) *listenServer {
 
 func (s *listenServer) listen(ctx context.Context, params string) (string, error) {
 	id := idOf(ctx)
-	honoured := s.honoured
-	if honoured == "" {
-		honoured = string(jsonwire.Lookup([]byte(params), "notifications"))
+	accepted := s.accepted
+	if accepted == "" {
+		accepted = string(jsonwire.Lookup([]byte(params), "notifications"))
 	}
-	s.tell(id, "subscriptions/acknowledged", `,"notifications":`+honoured)
+	s.tell(id, "subscriptions/acknowledged", `,"notifications":`+accepted)
 	s.open <- id
 	select {
 	case answer := <-s.end:
@@ -72,7 +72,7 @@ var everything = mcp.SubscriptionFilter{
 func TestListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListenServer(t)
-		s.honoured = `{"toolsListChanged":true,"resourceSubscriptions":["x:b","x:never asked for"],"resourcesListChanged":"yes","taskIds":["t"]}`
+		s.accepted = `{"toolsListChanged":true,"resourceSubscriptions":["x:b","x:never asked for"],"resourcesListChanged":"yes","taskIds":["t"]}`
 		c := s.dial(nil)
 		all, err := c.Listen(t.Context(), everything)
 		if err != nil {
@@ -229,7 +229,7 @@ func TestListenAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		old := <-s.open
-		s.honoured = `{"toolsListChanged":true,"resourceSubscriptions":["x:a"]}`
+		s.accepted = `{"toolsListChanged":true,"resourceSubscriptions":["x:a"]}`
 		s.crash()
 		again := <-s.open
 		if old == again {
@@ -361,7 +361,7 @@ func legacyListens(t testing.TB, capabilities string) *fakeServer {
 func TestListenLegacy(t *testing.T) {
 	for _, tt := range []struct {
 		name, capabilities string
-		filter, honoured   mcp.SubscriptionFilter
+		filter, accepted   mcp.SubscriptionFilter
 		asked              []string
 		events             []Event // of everything that the server tells
 	}{
@@ -387,7 +387,7 @@ func TestListenLegacy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tt.honoured, sub.Accepted()); diff != "" {
+				if diff := cmp.Diff(tt.accepted, sub.Accepted()); diff != "" {
 					t.Errorf("honoured (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(tt.asked, s.takeSeen()); diff != "" {
@@ -405,7 +405,7 @@ func TestListenLegacy(t *testing.T) {
 				}
 				sub.Close()
 				var ended []string
-				for _, uri := range tt.honoured.ResourceSubscriptions {
+				for _, uri := range tt.accepted.ResourceSubscriptions {
 					ended = append(ended, fmt.Sprintf(`resources/unsubscribe {"uri":%q}`, uri))
 				}
 				if diff := cmp.Diff(ended, s.takeSeen()); diff != "" {

@@ -439,7 +439,7 @@ func TestTaskEnds(t *testing.T) {
 }
 
 // Spec: T49
-func TestTaskQuestions(t *testing.T) {
+func TestTaskInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask := func(keys ...string) string {
 			var all []string
@@ -479,7 +479,7 @@ func TestTaskQuestions(t *testing.T) {
 	})
 }
 
-func TestTaskQuestionRefused(t *testing.T) {
+func TestTaskInputRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := taskServer(t, modernDate, `input_required ,"inputRequests":{"a":{"method":"roots/list"}}`)
 		refuse := true
@@ -644,7 +644,7 @@ func TestCallThatFindsOutAboutTaskIsGivenUp(t *testing.T) {
 }
 
 // Spec: T6
-func TestTaskNews(t *testing.T) {
+func TestTaskNotifications(t *testing.T) {
 	for _, revision := range []string{modernDate, legacyDate} {
 		for _, heard := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s heard %t", revision, heard), func(t *testing.T) {
@@ -696,7 +696,7 @@ func TestTaskNews(t *testing.T) {
 	}
 }
 
-func TestTaskNewsNotGiven(t *testing.T) {
+func TestTaskNotificationsMissing(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		listen answerer
@@ -712,7 +712,7 @@ func TestTaskNewsNotGiven(t *testing.T) {
 				states := []string{"working", "working", `completed ,"result":` + done}
 				s.answers["tasks/get"] = taskStates(modernDate, append(states, states...)...)
 				if s.answers["subscriptions/listen"] = tt.listen; tt.listen == nil {
-					l := &listenServer{fakeServer: s, open: make(chan string, 10), honoured: "{}"}
+					l := &listenServer{fakeServer: s, open: make(chan string, 10), accepted: "{}"}
 					s.answers["subscriptions/listen"] = l.listen
 				}
 				c := s.dial(&Options{Tasks: true})
@@ -754,7 +754,7 @@ func TestTaskPace(t *testing.T) {
 }
 
 // A server that has no wish is asked less and less often, until something changes.
-func TestTaskPaceBeginsAnew(t *testing.T) {
+func TestTaskPollBackoffResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Time
 		states := []string{"a", "a", "a", "a", "a", "b", "b"}

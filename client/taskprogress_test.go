@@ -206,8 +206,8 @@ func TestForeignTask(t *testing.T) {
 	}
 }
 
-// TestTaskAsksForEver: a task that keeps asking questions is given up.
-func TestTaskAsksForEver(t *testing.T) {
+// TestTaskEndlessInput: a task that keeps asking questions is given up.
+func TestTaskEndlessInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := taskServer(t, modernDate)
 		n := 0

@@ -329,7 +329,7 @@ func TestOutputSchemaChanges(t *testing.T) {
 	}
 }
 
-func TestToolsAreLearntAgain(t *testing.T) {
+func TestToolsListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
 		held := func(context.Context, string) (string, error) {

@@ -93,9 +93,9 @@ func (tt agreement) run(t *testing.T) {
 }
 
 // again dials with the verdict of an earlier dial, which spares the probe.
-func again(ctx context.Context, t *testing.T, p *peer, speaks []string, verdict client.Profile) {
+func again(ctx context.Context, t *testing.T, p *peer, speaks []string, outcome client.Profile) {
 	t.Helper()
-	text, err := json.Marshal(verdict)
+	text, err := json.Marshal(outcome)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func again(ctx context.Context, t *testing.T, p *peer, speaks []string, verdict 
 	c.Close()
 	want := []string{"initialize", "tools/call"}
 	switch {
-	case verdict.Revision.Modern():
+	case outcome.Revision.Modern():
 		want = []string{"tools/call"}
 	case s.web != nil && s.web.path == oldPath:
 		want = []string{"initialize", "initialize", "tools/call"} // which transport it is has to be found out again
@@ -123,7 +123,7 @@ func again(ctx context.Context, t *testing.T, p *peer, speaks []string, verdict 
 	if diff := cmp.Diff(want, s.requests()); diff != "" {
 		t.Errorf("requests with a verdict (-want +got):\n%s", diff)
 	}
-	s.audit(1, p.mayDeviate(s, verdict.Revision.String())...)
+	s.audit(1, p.mayDeviate(s, outcome.Revision.String())...)
 }
 
 // mayDeviate are the deviations of a peer over HTTP. A short session shows only

@@ -14,34 +14,34 @@ import (
 // A bridged is a server with a bridge before it. Both have a witness: what the clients see of the
 // bridge is near's, what the server sees of it far's.
 type bridged struct {
-	near, far *witnessed
-	capture   string // the bridge's file
+	downstream, upstream *witnessed
+	capture              string // the bridge's file
 }
 
 // newBridge puts a bridge before a server that has yet to be started, or that listens. Clients
 // reach it over HTTP if web is set, else they start it.
-func newBridge(t *testing.T, far *witnessed, web bool, flags ...string) *bridged {
+func newBridge(t *testing.T, upstream *witnessed, web bool, flags ...string) *bridged {
 	t.Helper()
-	b := &bridged{far: far, capture: filepath.Join(t.TempDir(), "bridge"+capture.Suffix)}
+	b := &bridged{upstream: upstream, capture: filepath.Join(t.TempDir(), "bridge"+capture.Suffix)}
 	path := ""
 	if web {
 		path = webPath
 	}
-	b.near = before(t, far, path, slices.Concat([]string{serverCommand[0], "bridge", "--capture", b.capture, "--redact", "off"}, flags)...)
+	b.downstream = before(t, upstream, path, slices.Concat([]string{serverCommand[0], "bridge", "--capture", b.capture, "--redact", "off"}, flags)...)
 	return b
 }
 
 // before is the bridge that a command is, without the server, to which it is put. path is where
 // clients find it over HTTP; empty has them start it.
-func before(t *testing.T, far *witnessed, path string, command ...string) *witnessed {
+func before(t *testing.T, upstream *witnessed, path string, command ...string) *witnessed {
 	t.Helper()
 	if path != "" {
 		command = append(command, "--listen", "127.0.0.1:0")
 	}
-	if far.web != nil {
-		command = append(command, far.web.url())
+	if upstream.web != nil {
+		command = append(command, upstream.web.url())
 	} else {
-		name, args := far.command()
+		name, args := upstream.command()
 		command = append(append(command, "--", name), args...)
 	}
 	if path == "" {
@@ -53,14 +53,14 @@ func before(t *testing.T, far *witnessed, path string, command ...string) *witne
 // checkGone checks that neither the bridge nor what it has started is left, once the client is
 // done.
 func (b *bridged) checkGone() {
-	b.near.t.Helper()
-	b.near.checkGone()
-	b.far.checkGone()
+	b.downstream.t.Helper()
+	b.downstream.checkGone()
+	b.upstream.checkGone()
 }
 
 // recording returns what the bridge has recorded.
 func (b *bridged) recording() (events []*capture.Event) {
-	t := b.near.t
+	t := b.downstream.t
 	t.Helper()
 	r, err := capture.Open(b.capture, nil)
 	if err != nil {
@@ -93,7 +93,7 @@ func modernCalls(events []*capture.Event, side capture.Side) bool {
 // findings are what package check finds in one side of the recording, errors and warnings, but for
 // what the tour provokes, and what is known of a peer.
 func (b *bridged) findings(side capture.Side, peer string) (found []violation) {
-	t := b.near.t
+	t := b.downstream.t
 	t.Helper()
 	r, err := capture.Open(b.capture, &capture.ReaderOptions{Side: side})
 	if err != nil {

@@ -192,10 +192,10 @@ func TestBridgeGuests(t *testing.T) {
 	turn := 0
 	for _, g := range bridgeGuests {
 		for _, revision := range g.revisions {
-			for _, far := range []string{"legacy", "modern"} {
+			for _, upstream := range []string{"legacy", "modern"} {
 				for _, path := range []string{"", webPath} {
 					turn++
-					g.visit(t, revision, far, path, turn%2 == 0)
+					g.visit(t, revision, upstream, path, turn%2 == 0)
 				}
 				turn++ // so that the client's transport does not decide about the server's
 			}
@@ -218,28 +218,28 @@ func crossings(path, revision string) []deviation {
 }
 
 // visit is one cell.
-func (g *bridgeGuest) visit(t *testing.T, revision, far, path string, farWeb bool) {
-	if g.latest && far == "modern" && revision != latestLegacy && revision != modern {
+func (g *bridgeGuest) visit(t *testing.T, revision, upstream, path string, upstreamWeb bool) {
+	if g.latest && upstream == "modern" && revision != latestLegacy && revision != modern {
 		return // it asks for the latest, and gets it of the bridge
 	}
 	name := func(path string) string {
 		return map[string]string{"": "stdio", webPath: "HTTP", oldPath: "HTTP+SSE"}[path]
 	}
 	serverPath := ""
-	if farWeb {
+	if upstreamWeb {
 		serverPath = webPath
 	}
-	t.Run(strings.Join([]string{g.name, revision, name(path), "to", far, name(serverPath)}, " "), func(t *testing.T) {
+	t.Run(strings.Join([]string{g.name, revision, name(path), "to", upstream, name(serverPath)}, " "), func(t *testing.T) {
 		t.Parallel()
 		speaks := []string{modern}
 		switch {
-		case far == "legacy" && g.latest && revision != modern:
+		case upstream == "legacy" && g.latest && revision != modern:
 			speaks = []string{revision}
-		case far == "legacy":
+		case upstream == "legacy":
 			speaks = legacyRevisions
 		}
 		var server *witnessed
-		if farWeb {
+		if upstreamWeb {
 			server = newWebProgram(t, webPath, everythingWebVerb, speaks...)
 		} else {
 			server = newProgram(t, everythingVerb, speaks...)
@@ -255,7 +255,7 @@ func (g *bridgeGuest) visit(t *testing.T, revision, far, path string, farWeb boo
 		if g.adapt != nil {
 			g.adapt(&want)
 		}
-		checkVisit(t, g.send(t, p.near, revision, able), want)
+		checkVisit(t, g.send(t, p.downstream, revision, able), want)
 		known := crossings(path, revision)
 		if g.known != nil {
 			known = append(known, g.known(path, revision)...)

@@ -17,14 +17,14 @@ type passage struct {
 
 // newPassage puts a bridge before a server. path is where clients find it over
 // HTTP; empty has them start it.
-func newPassage(t *testing.T, path string, far *witnessed) *passage {
+func newPassage(t *testing.T, path string, upstream *witnessed) *passage {
 	t.Helper()
-	p := &passage{bridged: bridged{far: far}, home: t.TempDir()}
+	p := &passage{bridged: bridged{upstream: upstream}, home: t.TempDir()}
 	command := []string{"env", "MCPWIRE_HOME=" + p.home, serverCommand[0], "bridge", "--record", "--redact", "off"}
 	if path != "" {
 		command = append(command, "--sse")
 	}
-	p.near = before(t, far, path, command...)
+	p.downstream = before(t, upstream, path, command...)
 	return p
 }
 
@@ -32,21 +32,21 @@ func newPassage(t *testing.T, path string, far *witnessed) *passage {
 // them. The client must have left: so many processes of the bridge have exited
 // with status 0, and so have those of the server. Nothing may be left of either.
 func (p *passage) audit(processes int, known ...deviation) {
-	t := p.far.t
+	t := p.upstream.t
 	t.Helper()
 	p.checkGone()
 	if t.Failed() {
 		return
 	}
 	servers, bridges := processes, processes
-	if p.far.web != nil {
+	if p.upstream.web != nil {
 		servers = 1
 	}
-	if p.near.web != nil {
+	if p.downstream.web != nil {
 		bridges = 1
 	}
-	p.near.audit(bridges, known...)
-	p.far.audit(servers)
+	p.downstream.audit(bridges, known...)
+	p.upstream.audit(servers)
 	files, err := filepath.Glob(filepath.Join(p.home, "captures", "*"+capture.Suffix))
 	if err != nil || len(files) != bridges {
 		t.Errorf("captures: got %q, %v, want %d", files, err, bridges)
@@ -58,7 +58,7 @@ func (p *passage) audit(processes int, known ...deviation) {
 
 // checkCapture holds what one process has recorded against the rules.
 func (p *passage) checkCapture(file string) {
-	t := p.far.t
+	t := p.upstream.t
 	t.Helper()
 	p.capture = file
 	events := p.recording()

@@ -29,8 +29,8 @@ type shore struct {
 }
 
 var (
-	farLegacy = []string{"--server-era", "legacy"}
-	farModern = []string{"--server-era", "modern"}
+	upstreamLegacy = []string{"--server-era", "legacy"}
+	upstreamModern = []string{"--server-era", "modern"}
 )
 
 // inFlight are what may be on its way already when the server is told that it is not wanted any
@@ -56,26 +56,26 @@ var shores = []shore{
 
 	{name: "go-sdk, legacy, stdio", peer: goSDKPeer, speaks: legacyRevisions, older: "2025-06-18",
 		quirks: []string{"resources cannot ask legacy clients", "no tasks in 2025-11-25"}},
-	{name: "go-sdk, modern, stdio", peer: goSDKPeer, flags: farModern, modern: true, older: "2024-11-05",
+	{name: "go-sdk, modern, stdio", peer: goSDKPeer, flags: upstreamModern, modern: true, older: "2024-11-05",
 		quirks: []string{"no tasks in 2026-07-28"},
 		lost:   map[string]string{"one subscription ends the others": "it knows one subscription for each connection, and forgets it when any ends"}},
-	{name: "go-sdk, legacy, HTTP", http: true, peer: goSDKWeb(webPath, legacyRevisions), flags: farLegacy, older: "2025-03-26",
+	{name: "go-sdk, legacy, HTTP", http: true, peer: goSDKWeb(webPath, legacyRevisions), flags: upstreamLegacy, older: "2025-03-26",
 		quirks: []string{"content of later revisions", "resources cannot ask legacy clients", "no tasks in 2025-11-25"}},
-	{name: "go-sdk, modern, HTTP", http: true, peer: goSDKWeb(webPath, []string{modern}, statelessWord), flags: farModern, modern: true, older: "2025-06-18",
+	{name: "go-sdk, modern, HTTP", http: true, peer: goSDKWeb(webPath, []string{modern}, statelessWord), flags: upstreamModern, modern: true, older: "2025-06-18",
 		quirks: []string{"no tasks in 2026-07-28"}},
 	{name: "go-sdk, HTTP+SSE", http: true, peer: goSDKWeb(oldPath, legacyRevisions), older: "2024-11-05",
 		quirks: []string{"content of later revisions", "resources cannot ask legacy clients", "no tasks in 2025-11-25"}},
 
-	{name: "mcp-go, legacy, stdio", peer: mcpGoPeer, flags: farLegacy, older: "2025-03-26",
+	{name: "mcp-go, legacy, stdio", peer: mcpGoPeer, flags: upstreamLegacy, older: "2025-03-26",
 		quirks:  []string{"late progress", "late log", "content of later revisions", "handlers cannot say that there is no such resource", "resources cannot ask", "tasks cannot ask"},
 		through: []deviation{queued}},
-	{name: "mcp-go, modern, stdio", peer: mcpGoPeer, flags: farModern, modern: true, older: "2025-06-18",
+	{name: "mcp-go, modern, stdio", peer: mcpGoPeer, flags: upstreamModern, modern: true, older: "2025-06-18",
 		quirks:  []string{"late progress", "late log", "handlers cannot say that there is no such resource", "resources cannot ask", "changes belong to no subscription", "no tasks in 2026-07-28"},
 		through: []deviation{queued}},
-	{name: "mcp-go, legacy, HTTP", http: true, peer: mcpGoWeb(webPath, allRevisions), flags: farLegacy, older: "2024-11-05",
+	{name: "mcp-go, legacy, HTTP", http: true, peer: mcpGoWeb(webPath, allRevisions), flags: upstreamLegacy, older: "2024-11-05",
 		quirks:  []string{"lost log", "any progress", "content of later revisions", "handlers cannot say that there is no such resource", "resources cannot ask", "tasks cannot ask"},
 		through: []deviation{queued}},
-	{name: "mcp-go, modern, HTTP", http: true, peer: mcpGoWeb(webPath, allRevisions), flags: farModern, modern: true, older: "2025-03-26",
+	{name: "mcp-go, modern, HTTP", http: true, peer: mcpGoWeb(webPath, allRevisions), flags: upstreamModern, modern: true, older: "2025-03-26",
 		quirks:  []string{"lost log", "any progress", "handlers cannot say that there is no such resource", "resources cannot ask", "updates belong to no subscription", "no tasks in 2026-07-28"},
 		through: []deviation{queued}},
 
@@ -88,22 +88,22 @@ var shores = []shore{
 	{name: "TypeScript 1, HTTP+SSE", http: true, peer: typeScript1Web(oldPath), older: "2024-11-05",
 		quirks:  []string{"an unknown tool is a tool error", "content of later revisions"},
 		through: []deviation{unknownAsResult}},
-	{name: "TypeScript 2, legacy, stdio", peer: typeScript2Peer, flags: farLegacy, older: "2024-11-05",
+	{name: "TypeScript 2, legacy, stdio", peer: typeScript2Peer, flags: upstreamLegacy, older: "2024-11-05",
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
 	{name: "TypeScript 2, modern, stdio", peer: typeScript2Peer, speaks: []string{modern}, modern: true, older: "2025-06-18",
 		quirks: []string{"no tasks in 2026-07-28"}},
-	{name: "TypeScript 2, legacy, HTTP", http: true, peer: typeScript2Web(), flags: farLegacy, older: "2025-03-26",
+	{name: "TypeScript 2, legacy, HTTP", http: true, peer: typeScript2Web(), flags: upstreamLegacy, older: "2025-03-26",
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
-	{name: "TypeScript 2, modern, HTTP", http: true, peer: typeScript2Web(), flags: farModern, modern: true, older: "2025-03-26",
+	{name: "TypeScript 2, modern, HTTP", http: true, peer: typeScript2Web(), flags: upstreamModern, modern: true, older: "2025-03-26",
 		quirks: []string{"no tasks in 2026-07-28"}},
 
-	{name: "Python, legacy, stdio", peer: pythonPeer, flags: farLegacy, older: "2025-06-18",
+	{name: "Python, legacy, stdio", peer: pythonPeer, flags: upstreamLegacy, older: "2025-06-18",
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
-	{name: "Python, modern, stdio", peer: pythonPeer, flags: farModern, modern: true, older: "2025-03-26",
+	{name: "Python, modern, stdio", peer: pythonPeer, flags: upstreamModern, modern: true, older: "2025-03-26",
 		quirks: []string{"no tasks in 2026-07-28"}},
-	{name: "Python, legacy, HTTP", http: true, peer: pythonWeb(nil), flags: farLegacy, older: "2024-11-05",
+	{name: "Python, legacy, HTTP", http: true, peer: pythonWeb(nil), flags: upstreamLegacy, older: "2024-11-05",
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
-	{name: "Python, modern, HTTP", http: true, peer: pythonWeb(nil), flags: farModern, modern: true, older: "2025-06-18",
+	{name: "Python, modern, HTTP", http: true, peer: pythonWeb(nil), flags: upstreamModern, modern: true, older: "2025-06-18",
 		quirks: []string{"no tasks in 2026-07-28"}},
 
 	{name: "Java, stdio", peer: javaPeer, older: "2025-03-26",
@@ -111,14 +111,14 @@ var shores = []shore{
 	{name: "Java, HTTP", http: true, peer: javaWeb(nil), older: "2025-06-18",
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
 
-	{name: "Rust, legacy, stdio", peer: rustPeer, flags: farLegacy, older: "2025-03-26",
+	{name: "Rust, legacy, stdio", peer: rustPeer, flags: upstreamLegacy, older: "2025-03-26",
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
-	{name: "Rust, modern, stdio", peer: rustPeer, flags: farModern, modern: true, older: "2024-11-05",
+	{name: "Rust, modern, stdio", peer: rustPeer, flags: upstreamModern, modern: true, older: "2024-11-05",
 		quirks: []string{"no tasks in 2026-07-28"}},
-	{name: "Rust, legacy, HTTP", http: true, peer: rustWeb(nil), flags: farLegacy, older: "2025-06-18",
+	{name: "Rust, legacy, HTTP", http: true, peer: rustWeb(nil), flags: upstreamLegacy, older: "2025-06-18",
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"},
 		lost:   map[string]string{"late log": "log messages come on the stream of GET, so some come behind the answer, after which a modern client takes none"}},
-	{name: "Rust, modern, HTTP", http: true, peer: rustWeb(nil), flags: farModern, modern: true, older: "2025-03-26",
+	{name: "Rust, modern, HTTP", http: true, peer: rustWeb(nil), flags: upstreamModern, modern: true, older: "2025-03-26",
 		quirks: []string{"no tasks in 2026-07-28"}},
 }
 
@@ -182,11 +182,11 @@ func (s *shore) old() bool { return strings.HasSuffix(s.name, "HTTP+SSE") }
 
 // cross takes our client through the server, and returns the quirks that it has looked for.
 func (s *shore) cross(t *testing.T, p *peer, revision string, overHTTP bool, through *excuses) map[string]bool {
-	far := p.launch(t, s.speaks...)
-	far.crashes = true
-	b := newBridge(t, far, overHTTP, s.flags...)
+	upstream := p.launch(t, s.speaks...)
+	upstream.crashes = true
+	b := newBridge(t, upstream, overHTTP, s.flags...)
 	w := &tour{T: t, peer: p, revision: revision, bridged: s}
-	w.make(b.near)
+	w.make(b.downstream)
 	b.checkGone()
 	events := b.recording()
 	defer func() {
@@ -202,13 +202,13 @@ func (s *shore) cross(t *testing.T, p *peer, revision string, overHTTP bool, thr
 	}
 	known := &excuses{known: append(p.excuses(w.serverRevision()), inFlight...)} // which the direct tours have to see, and this one may
 	known.seen = make([]bool, len(known.known))
-	nearKnown, nearPeer := through, ""
+	downstreamKnown, downstreamPeer := through, ""
 	if w.serverRevision() == revision {
-		nearKnown, nearPeer = known, p.name
+		downstreamKnown, downstreamPeer = known, p.name
 	}
-	b.near.auditWith(1, nearKnown)
-	b.far.auditWith(p.processes(), known)
-	nearKnown.report(t, "near side of the capture", b.findings(capture.Downstream, nearPeer))
+	b.downstream.auditWith(1, downstreamKnown)
+	b.upstream.auditWith(p.processes(), known)
+	downstreamKnown.report(t, "near side of the capture", b.findings(capture.Downstream, downstreamPeer))
 	if !s.old() { // what tells this transport from the other is no message, and not in the capture: the witness has to do
 		known.report(t, "far side of the capture", b.findings(capture.Upstream, p.name))
 	}

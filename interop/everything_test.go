@@ -54,7 +54,7 @@ func newEverything(revisions []string) (*everything, error) {
 	}
 	e := &everything{server.MustNew("everything", "1.0.0", opts), make(chan struct{}, 16), nil}
 	e.addTools()
-	e.addQuestions()
+	e.addElicitTools()
 	e.addChanges()
 	e.addTasks()
 	e.addResources()
@@ -159,8 +159,8 @@ func (p person) String() string {
 	return fmt.Sprintf("%s %d", p.Name, *p.Age)
 }
 
-// addQuestions adds the tools that ask the client.
-func (e *everything) addQuestions() {
+// addElicitTools adds the tools that ask the client.
+func (e *everything) addElicitTools() {
 	ask := func(ctx context.Context, _ empty) (string, error) {
 		a, err := server.Elicit[person](ctx, "who", askMessage)
 		if err != nil || !a.Accepted() {

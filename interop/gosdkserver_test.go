@@ -135,7 +135,7 @@ func (s *goSDKServer) slow(ctx context.Context, req *mcp.CallToolRequest, in slo
 	return fmt.Sprintf("done after %d steps", in.Steps), nil
 }
 
-// addQuestions adds the tools that ask the client. The SDK asks legacy clients
+// addElicitTools adds the tools that ask the client. The SDK asks legacy clients
 // by requests and modern ones by results, from the same handlers.
 func (s *goSDKServer) addQuestions() {
 	question := func(name string, ask mcp.InputRequest, take func(mcp.InputResponse) string) {

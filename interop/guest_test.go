@@ -14,24 +14,24 @@ import (
 // A visit is what a foreign client, a guest, saw on its way through our server.
 // ts/visit.mjs reports the same.
 type visit struct {
-	Revision     string              `json:"revision"`
-	Server       string              `json:"server"`
-	Instructions string              `json:"instructions"`
-	Tools        []string            `json:"tools"` // the lists are sorted
-	Resources    []string            `json:"resources"`
-	Templates    []string            `json:"templates"`
-	Prompts      []string            `json:"prompts"`
-	Read         map[string]string   `json:"read"` // MIME type and text, or base64, by URI
-	Codes        map[string]int      `json:"codes"`
-	Prompt       []string            `json:"prompt"` // role and text
-	Completion   map[string][]string `json:"completion"`
-	Slow         []string            `json:"slow"`    // of calls that take their time
-	Answers      map[string]string   `json:"answers"` // what was made of the guest's answers
-	Questions    []string            `json:"questions"`
-	Log          []string            `json:"log"`
-	Events       []string            `json:"events"`
-	Tasks        map[string]string   `json:"tasks"`
-	Failure      string              `json:"failure"` // why the visit broke off
+	Revision      string              `json:"revision"`
+	Server        string              `json:"server"`
+	Instructions  string              `json:"instructions"`
+	Tools         []string            `json:"tools"` // the lists are sorted
+	Resources     []string            `json:"resources"`
+	Templates     []string            `json:"templates"`
+	Prompts       []string            `json:"prompts"`
+	Read          map[string]string   `json:"read"` // MIME type and text, or base64, by URI
+	Codes         map[string]int      `json:"codes"`
+	Prompt        []string            `json:"prompt"` // role and text
+	Completion    map[string][]string `json:"completion"`
+	Slow          []string            `json:"slow"`    // of calls that take their time
+	Answers       map[string]string   `json:"answers"` // what was made of the guest's answers
+	InputRequests []string            `json:"questions"`
+	Log           []string            `json:"log"`
+	Events        []string            `json:"events"`
+	Tasks         map[string]string   `json:"tasks"`
+	Failure       string              `json:"failure"` // why the visit broke off
 }
 
 // A can says what a guest is able to do.
@@ -85,15 +85,15 @@ func expected(revision string, able can) visit {
 	}
 	if able.Elicit {
 		v.Answers["ask"], v.Answers["asked prompt"], v.Answers["asked resource"] = "accept Ada 36", "user: accept Ada 36", " accept Ada 36"
-		v.Questions = append(v.Questions, asked, asked, asked)
+		v.InputRequests = append(v.InputRequests, asked, asked, asked)
 	}
 	if able.Visit {
 		v.Answers["visit"] = "accept"
-		v.Questions = append(v.Questions, "visit "+visitURL+": "+visitMessage)
+		v.InputRequests = append(v.InputRequests, "visit "+visitURL+": "+visitMessage)
 	}
 	if able.Sample {
 		v.Answers["sample"] = "hello by test-model"
-		v.Questions = append(v.Questions, "sample user up to 50: "+sampleText)
+		v.InputRequests = append(v.InputRequests, "sample user up to 50: "+sampleText)
 	}
 	if able.Roots {
 		v.Answers["roots"] = "file:///projects/a Project A, file:///projects/b"
@@ -109,7 +109,7 @@ func expected(revision string, able can) visit {
 	}
 	if able.Interview {
 		v.Tasks["interview"] = "accept Ada 36"
-		v.Questions = append(v.Questions, asked)
+		v.InputRequests = append(v.InputRequests, asked)
 	}
 	return v
 }
@@ -144,8 +144,8 @@ type guest interface {
 
 // notes collect what a guest is told, on whatever goroutine.
 type notes struct {
-	questions, log, events chan string
-	acked                  chan string // subscriptions that the server acknowledged
+	inputRequests, log, events chan string
+	acked                      chan string // subscriptions that the server acknowledged
 }
 
 func newNotes() *notes {
@@ -287,9 +287,9 @@ func (v *visiting) answer() {
 		if key == "roots" {
 			return // some guests don't ask a handler for them
 		}
-		question, err := collectNotes(v.ctx, v.notes().questions, 1)
+		question, err := collectNotes(v.ctx, v.notes().inputRequests, 1)
 		v.check(key, err)
-		v.Questions = append(v.Questions, question...)
+		v.InputRequests = append(v.InputRequests, question...)
 	}
 	tool := func(name string) func() (string, error) {
 		return func() (string, error) { return v.text(v.ctx, name, map[string]any{}) }
@@ -317,9 +317,9 @@ func (v *visiting) answer() {
 		v.Tasks, err = tasks.runTasks(v.ctx, v.able.Interview)
 		v.check("tasks", err)
 		if v.able.Interview {
-			question, err := collectNotes(v.ctx, v.notes().questions, 1)
+			question, err := collectNotes(v.ctx, v.notes().inputRequests, 1)
 			v.check("tasks", err)
-			v.Questions = append(v.Questions, question...)
+			v.InputRequests = append(v.InputRequests, question...)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 // handlers for everything.
 type goSDKGuest struct {
 	*mcp.ClientSession
-	told     *notes
-	progress meters
-	level    string // of the log messages that requests ask for, in the modern era
+	notifications *notes
+	progress      meters
+	level         string // of the log messages that requests ask for, in the modern era
 }
 
 func newGoSDKGuest(ctx context.Context, t *testing.T, s *witnessed, revision string) *goSDKGuest {
 	t.Helper()
-	g := &goSDKGuest{told: newNotes()}
+	g := &goSDKGuest{notifications: newNotes()}
 	options := &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
 			//lint:ignore SA1019 roots are deprecated and there
@@ -33,17 +33,17 @@ func newGoSDKGuest(ctx context.Context, t *testing.T, s *witnessed, revision str
 		//lint:ignore SA1019 sampling is deprecated and there
 		CreateMessageHandler: g.sample,
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
-			g.told.events <- "tools changed"
+			g.notifications.events <- "tools changed"
 		},
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
-			g.told.events <- "updated " + r.Params.URI
+			g.notifications.events <- "updated " + r.Params.URI
 		},
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 			g.progress.tell(r.Params.ProgressToken, r.Params.Progress)
 		},
 		//lint:ignore SA1019 logging is deprecated and there
 		LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) {
-			g.told.log <- fmt.Sprintf("%s %s %s", r.Params.Level, r.Params.Logger, r.Params.Data)
+			g.notifications.log <- fmt.Sprintf("%s %s %s", r.Params.Level, r.Params.Logger, r.Params.Data)
 		},
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, options)
@@ -52,7 +52,7 @@ func newGoSDKGuest(ctx context.Context, t *testing.T, s *witnessed, revision str
 	client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 			if method == "notifications/subscriptions/acknowledged" {
-				g.told.acked <- method
+				g.notifications.acked <- method
 			}
 			return next(ctx, method, r)
 		}
@@ -66,17 +66,17 @@ func newGoSDKGuest(ctx context.Context, t *testing.T, s *witnessed, revision str
 
 func (g *goSDKGuest) elicit(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	if r.Params.Mode == "url" {
-		g.told.questions <- "visit " + r.Params.URL + ": " + r.Params.Message
+		g.notifications.inputRequests <- "visit " + r.Params.URL + ": " + r.Params.Message
 		return &mcp.ElicitResult{Action: "accept"}, nil
 	}
-	g.told.questions <- formLine(r.Params.RequestedSchema, r.Params.Message)
+	g.notifications.inputRequests <- formLine(r.Params.RequestedSchema, r.Params.Message)
 	return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada", "age": 36}}, nil
 }
 
 //lint:ignore SA1019 sampling is deprecated and there
 func (g *goSDKGuest) sample(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 	text, _ := r.Params.Messages[0].Content.(*mcp.TextContent)
-	g.told.questions <- fmt.Sprintf("sample %s up to %d: %s", r.Params.Messages[0].Role, r.Params.MaxTokens, text.Text)
+	g.notifications.inputRequests <- fmt.Sprintf("sample %s up to %d: %s", r.Params.Messages[0].Role, r.Params.MaxTokens, text.Text)
 	//lint:ignore SA1019 sampling is deprecated and there
 	return &mcp.CreateMessageResult{Model: "test-model", Role: "assistant", StopReason: "endTurn", Content: &mcp.TextContent{Text: "hello"}}, nil
 }
@@ -207,7 +207,7 @@ func (g *goSDKGuest) watch(ctx context.Context, uri string) error {
 	if err := g.Subscribe(ctx, &mcp.SubscribeParams{URI: uri}); err != nil || g.revision() != modern {
 		return err
 	}
-	_, err := collectNotes(ctx, g.told.acked, 2)
+	_, err := collectNotes(ctx, g.notifications.acked, 2)
 	return err
 }
 
@@ -218,7 +218,7 @@ func (g *goSDKGuest) code(err error) int {
 	return 0
 }
 
-func (g *goSDKGuest) notes() *notes { return g.told }
+func (g *goSDKGuest) notes() *notes { return g.notifications }
 
 func (g *goSDKGuest) close() error { return g.Close() }
 

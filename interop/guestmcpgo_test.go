@@ -16,16 +16,16 @@ import (
 // mcpGoGuest is a client of github.com/mark3labs/mcp-go with handlers for
 // everything.
 type mcpGoGuest struct {
-	client   *client.Client
-	started  *mcp.InitializeResult
-	told     *notes
-	progress meters
-	stop     func() // ends the subscription; nil without one
+	client        *client.Client
+	started       *mcp.InitializeResult
+	notifications *notes
+	progress      meters
+	stop          func() // ends the subscription; nil without one
 }
 
 func newMCPGoGuest(ctx context.Context, t *testing.T, s *witnessed, revision string) *mcpGoGuest {
 	t.Helper()
-	g := &mcpGoGuest{told: newNotes()}
+	g := &mcpGoGuest{notifications: newNotes()}
 	capabilities := mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}}
 	g.client = client.NewClient(mcpGoTransport(t, s, revision), client.WithProtocolVersion(revision), client.WithClientCapabilities(capabilities),
 		client.WithElicitationHandler(g), client.WithSamplingHandler(g), client.WithRootsHandler(g))
@@ -51,23 +51,23 @@ func (g *mcpGoGuest) notified(n mcp.JSONRPCNotification) {
 		value, _ := fields["progress"].(float64)
 		g.progress.tell(fields["progressToken"], value)
 	case "notifications/message":
-		g.told.log <- fmt.Sprintf("%s %s %s", fields["level"], fields["logger"], fields["data"])
+		g.notifications.log <- fmt.Sprintf("%s %s %s", fields["level"], fields["logger"], fields["data"])
 	case "notifications/resources/updated":
-		g.told.events <- fmt.Sprintf("updated %s", fields["uri"])
+		g.notifications.events <- fmt.Sprintf("updated %s", fields["uri"])
 	case "notifications/tools/list_changed":
-		g.told.events <- "tools changed"
+		g.notifications.events <- "tools changed"
 	case "notifications/subscriptions/acknowledged":
-		g.told.acked <- n.Method
+		g.notifications.acked <- n.Method
 	}
 }
 
 func (g *mcpGoGuest) Elicit(_ context.Context, r mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
 	accept := &mcp.ElicitationResult{ElicitationResponse: mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionAccept}}
 	if r.Params.Mode == mcp.ElicitationModeURL {
-		g.told.questions <- "visit " + r.Params.URL + ": " + r.Params.Message
+		g.notifications.inputRequests <- "visit " + r.Params.URL + ": " + r.Params.Message
 		return accept, nil
 	}
-	g.told.questions <- formLine(r.Params.RequestedSchema, r.Params.Message)
+	g.notifications.inputRequests <- formLine(r.Params.RequestedSchema, r.Params.Message)
 	accept.Content = map[string]any{"name": "Ada", "age": 36}
 	return accept, nil
 }
@@ -79,7 +79,7 @@ func (g *mcpGoGuest) CreateMessage(_ context.Context, r mcp.CreateMessageRequest
 		members, _ := message.Content.(map[string]any)
 		text.Text, _ = members["text"].(string)
 	}
-	g.told.questions <- fmt.Sprintf("sample %s up to %d: %s", message.Role, r.MaxTokens, text.Text)
+	g.notifications.inputRequests <- fmt.Sprintf("sample %s up to %d: %s", message.Role, r.MaxTokens, text.Text)
 	return &mcp.CreateMessageResult{
 		SamplingMessage: mcp.SamplingMessage{Role: mcp.RoleAssistant, Content: mcp.NewTextContent("hello")}, Model: "test-model", StopReason: "endTurn",
 	}, nil
@@ -226,7 +226,7 @@ func (g *mcpGoGuest) watch(ctx context.Context, uri string) (err error) {
 		if err != nil {
 			return err
 		}
-		_, err = collectNotes(ctx, g.told.acked, 1)
+		_, err = collectNotes(ctx, g.notifications.acked, 1)
 		return err
 	}
 	var request mcp.SubscribeRequest
@@ -302,7 +302,7 @@ func (g *mcpGoGuest) code(err error) int {
 	return 0
 }
 
-func (g *mcpGoGuest) notes() *notes { return g.told }
+func (g *mcpGoGuest) notes() *notes { return g.notifications }
 
 func (g *mcpGoGuest) close() error {
 	if g.stop != nil {

@@ -145,7 +145,7 @@ func (s *mcpGoServer) slow(ctx context.Context, r mcp.CallToolRequest) (string, 
 	return fmt.Sprintf("done after %d steps", steps), nil
 }
 
-// addQuestions adds the tools that ask the client. The SDK asks legacy clients
+// addElicitTools adds the tools that ask the client. The SDK asks legacy clients
 // by requests and modern ones by results, from the same handlers.
 func (s *mcpGoServer) addQuestions() {
 	question := func(name string, ask func(*mcpgo.InputRequestBuilder), take func(mcp.InputResponses) string) {

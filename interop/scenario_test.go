@@ -235,12 +235,12 @@ func takeProgress(ctx context.Context, h host, s step) outcome {
 		}
 	})
 	// The SDKs hand notifications to other goroutines than responses.
-	patience := time.After(2 * time.Second)
+	limit := time.After(2 * time.Second)
 	for len(o.Progress) < s.Progress {
 		select {
 		case p := <-seen:
 			o.Progress = append(o.Progress, p)
-		case <-patience:
+		case <-limit:
 			return o
 		}
 	}

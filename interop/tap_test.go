@@ -50,15 +50,15 @@ func TestTapReference(t *testing.T) {
 	for _, tt := range tapVisits {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			far := newCommand(t, node(t, 22), script, "stdio")
-			self, inner := far.command()
+			upstream := newCommand(t, node(t, 22), script, "stdio")
+			self, inner := upstream.command()
 			file := filepath.Join(t.TempDir(), "tap"+capture.Suffix)
-			near := newCommand(t, slices.Concat([]string{serverCommand[0], "tap", "--redact", "off", "-o", file, "--", self}, inner)...)
-			status, out := inspect(t, near, "legacy", tt.args...)
+			downstream := newCommand(t, slices.Concat([]string{serverCommand[0], "tap", "--redact", "off", "-o", file, "--", self}, inner)...)
+			status, out := inspect(t, downstream, "legacy", tt.args...)
 			if status != tt.status {
 				t.Errorf("status: got %d, want %d", status, tt.status)
 			}
-			heard, said := oneTranscript(t, near), oneTranscript(t, far)
+			heard, said := oneTranscript(t, downstream), oneTranscript(t, upstream)
 			recorded := streamsOf(t, file)
 			for _, kind := range []string{toServer, toHost} {
 				want := bytesOf(said, kind)
@@ -148,7 +148,7 @@ func reference(args []string) int {
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	for deadline := time.Now().Add(startPatience); ; <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(startTimeout); ; <-time.After(20 * time.Millisecond) {
 		if conn, err := net.Dial("tcp", addr.String()); err == nil {
 			conn.Close()
 			break
@@ -173,19 +173,19 @@ func TestTapReferenceHTTP(t *testing.T) {
 		for _, tt := range tapVisits {
 			t.Run(transport.arg+" "+tt.name, func(t *testing.T) {
 				t.Parallel()
-				far := newWebProgram(t, transport.path, referenceVerb, node(t, 22), script, transport.arg)
-				near := newWebProgram(t, transport.path, keeperVerb, serverCommand[0], "tap", "--no-record", "--listen", "127.0.0.1:0", far.web.url())
-				status, _ := inspect(t, near, "legacy", tt.args...)
+				upstream := newWebProgram(t, transport.path, referenceVerb, node(t, 22), script, transport.arg)
+				downstream := newWebProgram(t, transport.path, keeperVerb, serverCommand[0], "tap", "--no-record", "--listen", "127.0.0.1:0", upstream.web.url())
+				status, _ := inspect(t, downstream, "legacy", tt.args...)
 				if status != tt.status {
 					t.Errorf("status: got %d, want %d", status, tt.status)
 				}
-				near.web.stop()
-				far.web.stop()
-				want, got := exchangesOf(far.web.moments), exchangesOf(near.web.moments)
+				downstream.web.stop()
+				upstream.web.stop()
+				want, got := exchangesOf(upstream.web.moments), exchangesOf(downstream.web.moments)
 				if len(want) == 0 {
 					t.Fatal("nothing was said")
 				}
-				forgetLeft(want, got)
+				forgetStale(want, got)
 				if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(overheard{})); diff != "" {
 					t.Errorf("(-behind the tap +before it):\n%s", diff)
 				}
@@ -201,21 +201,21 @@ type overheard struct {
 	Body        string
 	Status      int
 	Response    http.Header
-	Said        []string
+	Output      []string
 	left        bool // the host went away before the end
 }
 
-// forgetLeft takes out of what was seen behind the tap what the server has said when the host had
+// forgetStale takes out of what was seen behind the tap what the server has said when the host had
 // left already: it hears of that later than the tap.
-func forgetLeft(behind, before []*overheard) {
+func forgetStale(behind, before []*overheard) {
 	for i, o := range before {
 		if !o.left || i >= len(behind) {
 			continue
 		}
 		if b := behind[i]; o.Status == 0 {
-			b.Status, b.Response, b.Said = 0, nil, nil
+			b.Status, b.Response, b.Output = 0, nil, nil
 		} else {
-			b.Said = b.Said[:min(len(b.Said), len(o.Said))]
+			b.Output = b.Output[:min(len(b.Output), len(o.Output))]
 		}
 	}
 }
@@ -240,7 +240,7 @@ func exchangesOf(moments []moment) []*overheard {
 			s := m.said
 			var line bytes.Buffer
 			fmt.Fprintf(&line, "%s|%s|%v|%v|%s", s.name, s.id, s.hasID, s.retry, s.data)
-			of[m.x].Said = append(of[m.x].Said, line.String())
+			of[m.x].Output = append(of[m.x].Output, line.String())
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *overheard) int {

@@ -27,8 +27,8 @@ const (
 	plantedPEM    = "-----BEGIN PRIVATE KEY-----\nplantedMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"
 )
 
-// spill has a client say secrets to the tool echo, which says them again.
-func spill(t *testing.T, c *client.Client) {
+// writeSecrets has a client say secrets to the tool echo, which says them again.
+func writeSecrets(t *testing.T, c *client.Client) {
 	t.Helper()
 	if _, err := c.CallTool(t.Context(), "echo", map[string]any{"text": "the key is here: " + plantedPEM + " and Authorization: Bearer " + plantedBearer}); err != nil {
 		t.Error(err)
@@ -98,7 +98,7 @@ func TestTapSecrets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			spill(t, c)
+			writeSecrets(t, c)
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
@@ -112,23 +112,23 @@ func TestTapSecretsHTTP(t *testing.T) {
 	t.Setenv("INTEROP_PLANTED", plantedBearer)
 	for _, revision := range []string{latestLegacy, modern} {
 		t.Run(revision, func(t *testing.T) {
-			far := newWebProgram(t, webPath, keeperVerb, serverCommand[0], "serve", "--http", "127.0.0.1:0", "--token-env", "INTEROP_PLANTED")
+			upstream := newWebProgram(t, webPath, keeperVerb, serverCommand[0], "serve", "--http", "127.0.0.1:0", "--token-env", "INTEROP_PLANTED")
 			file := filepath.Join(t.TempDir(), "secrets"+capture.Suffix)
-			near := newWebProgram(t, webPath, keeperVerb, serverCommand[0], "tap", "-o", file, "--listen", "127.0.0.1:0", far.web.url())
+			downstream := newWebProgram(t, webPath, keeperVerb, serverCommand[0], "tap", "-o", file, "--listen", "127.0.0.1:0", upstream.web.url())
 			header := http.Header{"Authorization": {"Bearer " + plantedBearer}, "Cookie": {"sid=" + plantedCookie}, "X-Api-Key": {plantedKey}}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			c, err := client.Dial(ctx, streamable.Dial(near.web.url()+"?api_key="+plantedKey, &streamable.DialOptions{Header: header}), &client.Options{Revisions: revisionsOf(revision)})
+			c, err := client.Dial(ctx, streamable.Dial(downstream.web.url()+"?api_key="+plantedKey, &streamable.DialOptions{Header: header}), &client.Options{Revisions: revisionsOf(revision)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			spill(t, c)
-			session := sessionOf(near.web)
+			writeSecrets(t, c)
+			session := sessionOf(downstream.web)
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
-			near.web.stop()
-			far.web.stop()
+			downstream.web.stop()
+			upstream.web.stop()
 			checkSecrets(t, file)
 			text, err := os.ReadFile(file)
 			if err != nil {

@@ -72,7 +72,7 @@ type stop struct {
 }
 
 // stops are in the order of the tour.
-var stops = slices.Concat(basicStops, callStops, contentStops, questionStops, changeStops, endStops)
+var stops = slices.Concat(basicStops, callStops, contentStops, inputStops, changeStops, endStops)
 
 // quirk reports whether the peer is known for something.
 func (t *tour) quirk(name string) bool {
@@ -215,8 +215,8 @@ func (t *tour) note(format string, args ...any) {
 	t.asked = append(t.asked, fmt.Sprintf(format, args...))
 }
 
-// questions returns what was asked since it was called last.
-func (t *tour) questions() []string {
+// inputRequests returns what was asked since it was called last.
+func (t *tour) inputRequests() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	asked := t.asked

@@ -13,7 +13,7 @@ import (
 	"mcpwire/mcp"
 )
 
-var questionStops = []stop{
+var inputStops = []stop{
 	{"elicitation", "2025-06-18", func(t *tour) {
 		for _, tt := range []struct {
 			answer mcp.ElicitResult
@@ -25,20 +25,20 @@ var questionStops = []stop{
 		} {
 			t.willAnswer(tt.answer)
 			t.equal("ask", tt.want, t.text("ask", nil))
-			t.equal("asked", []string{asked}, t.questions())
+			t.equal("asked", []string{asked}, t.inputRequests())
 		}
 	}},
 	{"url elicitation", "2025-11-25", func(t *tour) {
 		t.equal("visit", "accept", t.text("visit", nil))
-		t.equal("asked", []string{"visit " + visitURL + ": " + visitMessage}, t.questions())
+		t.equal("asked", []string{"visit " + visitURL + ": " + visitMessage}, t.inputRequests())
 	}},
 	{"sampling", "", func(t *tour) {
 		t.equal("sample", "hello by test-model", t.text("sample", nil))
-		t.equal("asked", []string{"sample user up to 50: " + sampleText}, t.questions())
+		t.equal("asked", []string{"sample user up to 50: " + sampleText}, t.inputRequests())
 	}},
 	{"roots", "", func(t *tour) {
 		t.equal("roots", "file:///projects/a Project A, file:///projects/b", t.text("roots", nil))
-		t.equal("asked", []string{"roots"}, t.questions())
+		t.equal("asked", []string{"roots"}, t.inputRequests())
 	}},
 	{"questions of prompts and resources", "2025-06-18", func(t *tour) {
 		t.willAnswer(ada)
@@ -48,7 +48,7 @@ var questionStops = []stop{
 		} else {
 			t.equal("prompt", "accept Ada 36", blockLine(prompt.Messages[0].Content))
 		}
-		t.equal("asked", []string{asked}, t.questions())
+		t.equal("asked", []string{asked}, t.inputRequests())
 		if t.quirk("resources cannot ask") || !t.serverModern() && t.quirk("resources cannot ask legacy clients") {
 			return
 		}
@@ -58,7 +58,7 @@ var questionStops = []stop{
 		} else {
 			t.equal("resource", "accept Ada 36", resource.Contents[0].Text)
 		}
-		t.equal("asked", []string{asked}, t.questions())
+		t.equal("asked", []string{asked}, t.inputRequests())
 	}},
 	{"tasks", latestLegacy, visitTasks},
 }
@@ -118,7 +118,7 @@ func visitTasks(t *tour) {
 	if text, err := client.WaitTask[string](t.ctx, task); err != nil || text != "accept Ada 36" {
 		t.Errorf("a task that asks: got %q, %v", text, err)
 	}
-	t.equal("asked", []string{asked}, t.questions())
+	t.equal("asked", []string{asked}, t.inputRequests())
 }
 
 var changeStops = []stop{
@@ -224,16 +224,16 @@ func (t *tour) checkCrash(err error, events <-chan client.Event) {
 // become of the call, and that lists may have changed.
 func (t *tour) checkBridgedCrash(err error, events <-chan client.Event) {
 	t.Helper()
-	told := (*jsonrpc.Error)(nil)
-	if !errors.As(err, &told) || told.Code != jsonrpc.CodeInternalError {
+	rpcErr := (*jsonrpc.Error)(nil)
+	if !errors.As(err, &rpcErr) || rpcErr.Code != jsonrpc.CodeInternalError {
 		t.Fatalf("crash: %v", err)
 	}
 	if t.bridged.http {
-		if !strings.Contains(told.Message, "the server was lost before it answered") && !strings.Contains(told.Message, "the connection to the server ended") {
-			t.Errorf("crash: %v", told)
+		if !strings.Contains(rpcErr.Message, "the server was lost before it answered") && !strings.Contains(rpcErr.Message, "the connection to the server ended") {
+			t.Errorf("crash: %v", rpcErr)
 		}
-	} else if status := fmt.Sprintf(`"exitCode":%d`, crashStatus); !strings.Contains(string(told.Data), status) {
-		t.Errorf("crash: %v, and data %s, without %s", told, told.Data, status)
+	} else if status := fmt.Sprintf(`"exitCode":%d`, crashStatus); !strings.Contains(string(rpcErr.Data), status) {
+		t.Errorf("crash: %v, and data %s, without %s", rpcErr, rpcErr.Data, status)
 	}
 	t.expect(events, client.Event{Kind: client.ToolsListChanged})
 }

@@ -26,8 +26,8 @@ const (
 )
 
 const (
-	startPatience = 20 * time.Second // for a server to listen
-	stopPatience  = 10 * time.Second // for it to exit, and for a host to leave
+	startTimeout = 20 * time.Second // for a server to listen
+	stopTimeout  = 10 * time.Second // for it to exit, and for a host to leave
 )
 
 // A web is a server under test that is reached over HTTP, and the witness in
@@ -146,10 +146,10 @@ func (w *web) startLocked() error {
 	case p.base = <-base:
 	case <-p.ended:
 		return fmt.Errorf("%s ended before it listened", w.command)
-	case <-time.After(startPatience):
+	case <-time.After(startTimeout):
 		return fmt.Errorf("%s does not listen", w.command)
 	}
-	conn, err := net.DialTimeout("tcp", p.base[len("http://"):], startPatience)
+	conn, err := net.DialTimeout("tcp", p.base[len("http://"):], startTimeout)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (w *web) exitedLocked() {
 // be 0.
 func (w *web) stop() {
 	w.t.Helper()
-	deadline := time.Now().Add(stopPatience)
+	deadline := time.Now().Add(stopTimeout)
 	for w.opened() > 0 {
 		if time.Now().After(deadline) {
 			w.mu.Lock()
@@ -227,7 +227,7 @@ func (w *web) stop() {
 	p.stdin.Close()
 	select {
 	case <-p.ended:
-	case <-time.After(stopPatience):
+	case <-time.After(stopTimeout):
 		w.kill()
 		w.faults = append(w.faults, violation{serverExit, "the server does not end when it should"})
 		return
@@ -271,7 +271,7 @@ func serveWeb(h http.Handler, end func(context.Context) error) int {
 	done := make(chan error, 1)
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
-		ctx, cancel := context.WithTimeout(context.Background(), stopPatience/2)
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout/2)
 		defer cancel()
 		var err error
 		if end != nil {

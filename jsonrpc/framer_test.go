@@ -117,7 +117,7 @@ func everyTransport(t *testing.T, f func(t *testing.T, a, b *streamFramer)) {
 	}
 }
 
-func TestFramesOverCarriers(t *testing.T) {
+func TestFramesOverTransports(t *testing.T) {
 	msgs := []string{"{}", `"` + strings.Repeat("x", 200000) + `"`, "[]", `"` + strings.Repeat("y", 70000) + `"`, "{}"}
 	everyTransport(t, func(t *testing.T, a, b *streamFramer) {
 		send := func(f *streamFramer) {

@@ -24,10 +24,10 @@ import (
 // dial connects a client to a server. The returned function ends both.
 func dial(t *testing.T, r *recording, srv mcpotel.Server, opts *client.Options) (c *client.Client, end func()) {
 	t.Helper()
-	near, far := net.Pipe()
+	local, otherEnd := net.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil)) }()
-	c, err := r.Dial(t.Context(), client.Over(jsonrpc.NewFramer(near, nil)), opts)
+	go func() { served <- srv.Serve(context.Background(), jsonrpc.NewFramer(otherEnd, nil)) }()
+	c, err := r.Dial(t.Context(), client.Over(jsonrpc.NewFramer(local, nil)), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,12 +31,12 @@ func Example() {
 	if err := server.AddTool(srv, "add", "", func(_ context.Context, in struct{ A, B int }) (int, error) { return in.A + in.B, nil }); err != nil {
 		log.Fatal(err)
 	}
-	near, far := net.Pipe()
+	local, otherEnd := net.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- tel.WrapServer(srv).Serve(context.Background(), jsonrpc.NewFramer(far, nil)) }()
+	go func() { served <- tel.WrapServer(srv).Serve(context.Background(), jsonrpc.NewFramer(otherEnd, nil)) }()
 
 	ctx := context.Background()
-	c, err := tel.Dial(ctx, client.Over(jsonrpc.NewFramer(near, nil)), &client.Options{Revisions: []mcp.Revision{mcp.Revision20260728}})
+	c, err := tel.Dial(ctx, client.Over(jsonrpc.NewFramer(local, nil)), &client.Options{Revisions: []mcp.Revision{mcp.Revision20260728}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -128,10 +128,10 @@ type peer struct {
 
 func connect(ctx context.Context, t *testing.T, srv mcpotel.Server, revision string) *peer {
 	t.Helper()
-	near, far := net.Pipe()
+	local, otherEnd := net.Pipe()
 	c := &peer{t: t, served: make(chan error, 1)}
-	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: rpc.HandlerFunc(c.handle)})
+	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(otherEnd, nil)) }()
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: rpc.HandlerFunc(c.handle)})
 	go c.conn.Run(context.Background())
 	if c.meta = modernMeta; revision != modern {
 		c.meta = `"x":1`

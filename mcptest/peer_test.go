@@ -145,8 +145,8 @@ want: ["$x","$x"]` + sent + "[1]\n  > [2,3]\n  < [1]\n  < [2,3]"}},
 			p.ExpectClose()
 		}), []string{"ExpectClose: got a message\ngot:  1" + sent + "1\n  < 1"}},
 		{"nobody reads", func(t testing.TB) {
-			near, _ := mcptest.Pipe()
-			p := mcptest.NewPeer(t, near)
+			local, _ := mcptest.Pipe()
+			p := mcptest.NewPeer(t, local)
 			p.SendRaw(strings.Repeat("x", 64<<10))
 			p.Timeout = time.Minute
 			p.SendRaw("y")
@@ -185,9 +185,9 @@ want: ["$x","$x"]` + sent + "[1]\n  > [2,3]\n  < [1]\n  < [2,3]"}},
 			}))
 		}, []string{"the server has not returned within 30s of the end of its connection"}},
 		{"a server that does not hang up", func(t testing.TB) {
-			near, far := mcptest.Pipe()
-			t.Cleanup(func() { far.Close() })
-			mcptest.NewPeer(t, near)
+			local, remote := mcptest.Pipe()
+			t.Cleanup(func() { remote.Close() })
+			mcptest.NewPeer(t, local)
 		}, []string{"the other side has not closed the connection within 10s of the end of its input"}},
 	}
 	for _, tt := range tests {
@@ -221,13 +221,13 @@ func TestPeerLongSession(t *testing.T) {
 // A peer takes any transport.
 func TestPeerOverStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
+		local, remote := net.Pipe()
 		served := make(chan error, 1)
-		go func() { served <- echo(t.Context(), jsonrpc.NewFramer(far, nil)) }()
-		p := mcptest.NewPeer(t, jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader, MaxFrame: 20}))
+		go func() { served <- echo(t.Context(), jsonrpc.NewFramer(remote, nil)) }()
+		p := mcptest.NewPeer(t, jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader, MaxFrame: 20}))
 		p.Send("{\n}")
 		p.Expect("{}")
-		got := failures(t, func(t testing.TB) { mcptest.NewPeer(t, jsonrpc.NewFramer(near, nil)).CloseWrite() })
+		got := failures(t, func(t testing.TB) { mcptest.NewPeer(t, jsonrpc.NewFramer(local, nil)).CloseWrite() })
 		if want := []string{"CloseWrite: a *jsonrpc.streamFramer cannot end its output alone; Close ends both directions"}; cmp.Diff(want, got) != "" {
 			t.Errorf("failures %q", got)
 		}
@@ -256,7 +256,7 @@ func (b *broken) ReadFrame() ([]byte, error) {
 func (b *broken) WriteFrame([]byte) error { return errors.New("no way") }
 func (b *broken) Close() error            { return nil }
 
-func TestPeerOverBrokenCarrier(t *testing.T) {
+func TestPeerOverBrokenTransport(t *testing.T) {
 	transport := func() *broken { return &broken{[]any{&jsonrpc.FrameError{Reason: "too large"}, "1"}} }
 	tests := []struct {
 		name   string

@@ -88,7 +88,7 @@ func TestPipeClose(t *testing.T) {
 
 // What waits in a bubble counts as blocked, and is woken by either end's Close.
 func TestPipeCloseWakes(t *testing.T) {
-	for _, far := range []bool{false, true} {
+	for _, remote := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := mcptest.Pipe()
 			write(t, a, strings.Repeat("x", 64<<10))
@@ -107,17 +107,17 @@ func TestPipeCloseWakes(t *testing.T) {
 			default:
 			}
 			want := io.ErrClosedPipe
-			if far {
+			if remote {
 				want = io.EOF
 				b.Close()
 			} else {
 				a.Close()
 			}
 			if err := <-wrote; err != io.ErrClosedPipe {
-				t.Errorf("far %v: write: %v", far, err)
+				t.Errorf("far %v: write: %v", remote, err)
 			}
 			if err := <-read; !errors.Is(err, want) {
-				t.Errorf("far %v: read: %v, want %v", far, err, want)
+				t.Errorf("far %v: read: %v, want %v", remote, err, want)
 			}
 		})
 	}

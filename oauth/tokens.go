@@ -612,7 +612,7 @@ func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *tok
 		return login()
 	}
 	endWait := func() {}
-	unlock, askedInVain, err := locker.LockLogin(ctx, s.name+" "+s.client.opts.Account, func() {
+	unlock, loginFailed, err := locker.LockLogin(ctx, s.name+" "+s.client.opts.Account, func() {
 		s.client.opts.Logger.InfoContext(ctx, "waiting for the login in another process", "server", s.name)
 		endWait = g.notifyWait(false)
 	})
@@ -624,7 +624,7 @@ func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *tok
 	switch found, err := s.adoptStored(ctx, issuer, used); {
 	case found || err != nil:
 		return err
-	case askedInVain:
+	case loginFailed:
 		return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w: the login in another process failed", ErrConsentRequired))
 	}
 	return login()

@@ -209,7 +209,7 @@ func TestStoreIsShared(t *testing.T) {
 	}
 }
 
-func TestNobodyToAsk(t *testing.T) {
+func TestNoPrompter(t *testing.T) {
 	w := refreshing(t)
 	store := oauth.NewMemoryStore()
 	quiet := w.transport(func(o *oauth.ClientOptions) { o.Store, o.Grant = store, nil })

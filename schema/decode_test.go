@@ -38,7 +38,7 @@ func decode[T any](t testing.TB, text string, opts *schema.Options) any {
 var compareAll = cmp.Options{
 	cmp.Comparer(func(a, b *big.Int) bool { return a == b || a != nil && b != nil && a.Cmp(b) == 0 }),
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
-	cmp.AllowUnexported(colour{}, derived{}, everything{}),
+	cmp.AllowUnexported(paint{}, derived{}, everything{}),
 	cmpopts.EquateNaNs(),
 }
 
@@ -129,7 +129,7 @@ func TestDecode(t *testing.T) {
 		{"enum", decode[[]level](t, `["low","h\u0069gh"]`, nil), []level{"low", "high"}},
 		{"enum of numbers", decode[[]weight](t, `[1,5e2]`, nil), []weight{1, 500}},
 		{"text", decode[netip.Addr](t, `"10.0.0.1"`, nil), netip.MustParseAddr("10.0.0.1")},
-		{"json", decode[[]colour](t, `["#0102ff"]`, nil), []colour{{1, 2, 255}}},
+		{"json", decode[[]paint](t, `["#0102ff"]`, nil), []paint{{1, 2, 255}}},
 		{"own", decode[celsius](t, `-273.15`, nil), celsius(-273.15)},
 		{"own struct", decode[nameRange](t, `{"from":1,"other":[1]}`, nil), nameRange{From: 1}},
 	} {
@@ -207,8 +207,8 @@ func TestDecodeMessages(t *testing.T) {
 		{decode[[2]int](t, `[1,2,3]`, nil), `arguments: expected exactly 2 items, got 3`},
 		{decode[netip.Addr](t, `"x"`, nil), `arguments: invalid string "x": ParseAddr("x"): unable to parse IP`},
 		{decode[netip.Addr](t, `{}`, nil), `arguments: expected string, got object`},
-		{decode[colour](t, `{"a":1}`, nil), `arguments: invalid value: a colour is a string`},
-		{decode[[]colour](t, `[{"a":1,"a":2}]`, nil), `arguments[0]: duplicate property "a"`},
+		{decode[paint](t, `{"a":1}`, nil), `arguments: invalid value: a colour is a string`},
+		{decode[[]paint](t, `[{"a":1,"a":2}]`, nil), `arguments[0]: duplicate property "a"`},
 		{decode[struct{ R json.RawMessage }](t, `{"R":{"b":[{"a":1,"a":2}]}}`, nil), `arguments.R.b[0]: duplicate property "a"`},
 		{decode[any](t, `{"b":[{"a":1,"a":2}]}`, nil), `arguments.b[0]: duplicate property "a"`},
 		{decode[map[string]int](t, `{"a":1,"\u0061":2}`, nil), `arguments: duplicate property "a"`},

@@ -63,7 +63,7 @@ type agreeing struct {
 	List   []agreeing      `json:"list,omitempty"`
 	Raw    json.RawMessage `json:"raw,omitempty"`
 	Any    any             `json:"any,omitempty"`
-	Colour *colour         `json:"colour"`
+	Paint  *paint          `json:"colour"`
 	Hex    hex             `json:"hex,omitempty"`
 	base
 	*Opts

@@ -45,7 +45,7 @@ type (
 		Name string `json:"name"` // hides base.Name
 	}
 	// colour decodes itself from any JSON.
-	colour struct{ r, g, b uint8 }
+	paint struct{ r, g, b uint8 }
 	// hex is a number written as text.
 	hex uint32
 	// celsius gives its own schema.
@@ -65,7 +65,7 @@ type (
 func (level) JSONSchemaEnum() []string  { return []string{"low", "high"} }
 func (weight) JSONSchemaEnum() []string { return []string{"1", "2", "500"} }
 
-func (c *colour) UnmarshalJSON(b []byte) error {
+func (c *paint) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
 		return errors.New("a colour is a string")
@@ -74,7 +74,7 @@ func (c *colour) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-func (c colour) MarshalJSON() ([]byte, error) {
+func (c paint) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, " \"#%02x%02x%02x\"\n", c.r, c.g, c.b), nil
 }
 
@@ -116,7 +116,7 @@ type everything struct {
 	Point   point             `json:"point"`
 	Ptr     *point            `json:"ptr"`
 	Addr    netip.Addr        `json:"addr"`
-	Colour  colour            `json:"colour"`
+	Colour  paint             `json:"colour"`
 	Level   level             `json:"level"`
 	Weight  weight            `json:"weight"`
 	Strs    map[string]string `json:"strs"`
@@ -168,7 +168,7 @@ func TestOf(t *testing.T) {
 		{"map by int", schemaOf[map[int]bool](nil), `{"type":"object","propertyNames":{"pattern":"^(0|-?[1-9][0-9]*)$"},"additionalProperties":{"type":"boolean"}}`},
 		{"map by text", schemaOf[map[hex]bool](nil), `{"type":"object","additionalProperties":{"type":"boolean"}}`},
 		{"text", schemaOf[netip.Addr](nil), `{"type":"string"}`},
-		{"json", schemaOf[colour](nil), `{}`},
+		{"json", schemaOf[paint](nil), `{}`},
 		{"enum", schemaOf[level](nil), `{"type":"string","enum":["low","high"]}`},
 		{"enum of numbers", schemaOf[[]weight](nil), `{"type":"array","items":{"type":"integer","enum":[1,2,500]}}`},
 		{"own", schemaOf[celsius](nil), `{"type":"number","minimum":-273.15}`},

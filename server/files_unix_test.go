@@ -13,10 +13,10 @@ import (
 	"mcpwire/server"
 )
 
-// TestFilesThatAreNone: to open a pipe would take until somebody writes into it.
+// TestInvalidFiles: to open a pipe would take until somebody writes into it.
 //
 // Spec: S149
-func TestFilesThatAreNone(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	dir := t.TempDir()
 	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644), os.Symlink("pipe", filepath.Join(dir, "link")), os.Symlink("/dev/zero", filepath.Join(dir, "device")),
 		os.Symlink("loop", filepath.Join(dir, "loop")))

@@ -165,9 +165,9 @@ func askAll(c *server.Call) (string, error) {
 	return fmt.Sprint(string(who.Value().Content), sum.Value().Model, len(where.Value())), nil
 }
 
-// TestAskSeveralAtOnce shows that questions that are put together are there together, and are
+// TestInputConcurrently shows that questions that are put together are there together, and are
 // answered by the keys they have.
-func TestAskSeveralAtOnce(t *testing.T) {
+func TestInputConcurrently(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25", modern} {
 		t.Run(revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -193,11 +193,11 @@ func TestAskSeveralAtOnce(t *testing.T) {
 	}
 }
 
-// TestAskInTurn asks one thing after the other, which takes a round each; the handler runs once
+// TestInputInSequence asks one thing after the other, which takes a round each; the handler runs once
 // more each time.
 //
 // Spec: S107
-func TestAskInTurn(t *testing.T) {
+func TestInputInSequence(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", modern} {
 		runs := 0
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -368,8 +368,8 @@ func TestAskRefused(t *testing.T) {
 	}
 }
 
-// TestAskFailureCancelsTheOthers shows that nobody has to answer what nobody waits for.
-func TestAskFailureCancelsTheOthers(t *testing.T) {
+// TestInputFailureCancelsOthers shows that nobody has to answer what nobody waits for.
+func TestInputFailureCancelsOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, askAll), "2025-06-18", everything)
 		c.answer = func(ctx context.Context, method, _ string) (string, error) {
@@ -417,8 +417,8 @@ func TestAskFromGoroutines(t *testing.T) {
 	}
 }
 
-// TestAskTooLate asks when the handler has returned.
-func TestAskTooLate(t *testing.T) {
+// TestInputAfterResponse asks when the handler has returned.
+func TestInputAfterResponse(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", modern} {
 		var kept *server.Call
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -443,8 +443,8 @@ func TestAskTooLate(t *testing.T) {
 	}
 }
 
-// TestPanicAfterAsking shows that a panic counts for more than questions.
-func TestPanicAfterAsking(t *testing.T) {
+// TestPanicAfterInput shows that a panic counts for more than questions.
+func TestPanicAfterInput(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		if _, err := c.Elicit(c, "who", nameForm); err == nil {
 			t.Error("no error")
@@ -549,8 +549,8 @@ func dataOf(e *jsonrpc.Error) string {
 	return string(e.Data)
 }
 
-// TestDoWithout shows that a handler may do without what the client lacks.
-func TestDoWithout(t *testing.T) {
+// TestOptionalInput shows that a handler may do without what the client lacks.
+func TestOptionalInput(t *testing.T) {
 	for _, revision := range allRevisions {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 			if c.Supports(server.Sampling) {
@@ -569,11 +569,11 @@ func TestDoWithout(t *testing.T) {
 	}
 }
 
-// TestBadQuestions asks what cannot be asked. Nothing is sent then, and no other question that goes
+// TestInvalidInputRequests asks what cannot be asked. Nothing is sent then, and no other question that goes
 // with it.
 //
 // Spec: S173 S174 S176 S183 S184
-func TestBadQuestions(t *testing.T) {
+func TestInvalidInputRequests(t *testing.T) {
 	page := func(url string) func(q *server.InputRequests) {
 		return func(q *server.InputRequests) { q.ElicitURL("k", "m", url) }
 	}
@@ -647,8 +647,8 @@ func TestBadQuestions(t *testing.T) {
 	}
 }
 
-// TestTooManyQuestions asks more than a call may.
-func TestTooManyQuestions(t *testing.T) {
+// TestTooManyInputRequests asks more than a call may.
+func TestTooManyInputRequests(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		q := c.InputRequests()
 		for i := range 65 {
@@ -661,11 +661,11 @@ func TestTooManyQuestions(t *testing.T) {
 	}
 }
 
-// TestAnswerNeverComes asks legacy clients that do not answer: nobody waits for ever, and the
+// TestInputResponseMissing asks legacy clients that do not answer: nobody waits for ever, and the
 // client hears that it need not answer any more.
 //
 // Spec: S193
-func TestAnswerNeverComes(t *testing.T) {
+func TestInputResponseMissing(t *testing.T) {
 	for _, tt := range []struct {
 		opts server.Options
 		want time.Duration

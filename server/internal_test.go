@@ -100,9 +100,9 @@ func TestCallersAreBounded(t *testing.T) {
 	})
 }
 
-// TestCallerKeepsItsPlace: who asks is not the one that makes room, though it was not there for
+// TestCallerKeepsSlot: who asks is not the one that makes room, though it was not there for
 // longest.
-func TestCallerKeepsItsPlace(t *testing.T) {
+func TestCallerKeepsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 0.001}}})
 		for i := range maxCallers {

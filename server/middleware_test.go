@@ -149,7 +149,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 }
 
 // Questions to legacy clients are requests, and go through the chain like all others.
-func TestMiddlewareSeesQuestions(t *testing.T) {
+func TestMiddlewareSeesInputRequests(t *testing.T) {
 	w := new(witness)
 	srv := with(t, nil, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
 		got, err := call.Roots(ctx, "where")

@@ -88,8 +88,8 @@ func TestOnceFails(t *testing.T) {
 	}
 }
 
-// TestOnceAsks has the function ask: it is run again with the answer, and then no more.
-func TestOnceAsks(t *testing.T) {
+// TestOnceWithInput has the function ask: it is run again with the answer, and then no more.
+func TestOnceWithInput(t *testing.T) {
 	done := 0
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		who, err := server.Once(c, "who", func(ctx context.Context) (string, error) {

@@ -407,9 +407,9 @@ func TestPartialAnswers(t *testing.T) {
 	}
 }
 
-// TestChangedQuestion asks something else under the same key when it runs again: the answer to the
+// TestChangedInputRequest asks something else under the same key when it runs again: the answer to the
 // first is none to the second.
-func TestChangedQuestion(t *testing.T) {
+func TestChangedInputRequest(t *testing.T) {
 	message := "Delete 3 files?"
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		p := *nameForm
@@ -431,10 +431,10 @@ func TestChangedQuestion(t *testing.T) {
 	}
 }
 
-// TestStateSaysNothing looks for what is remembered in the state.
+// TestStateIsOpaque looks for what is remembered in the state.
 //
 // Spec: S191
-func TestStateSaysNothing(t *testing.T) {
+func TestStateIsOpaque(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		if _, err := server.Once(c, "password", func(context.Context) (string, error) { return "hunter2", nil }); err != nil {
 			return "", err

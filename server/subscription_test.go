@@ -378,8 +378,8 @@ func TestWatchEndsWithTheSession(t *testing.T) {
 	})
 }
 
-// TestWatchedResourceGoesAway: it can be watched further, and be given up.
-func TestWatchedResourceGoesAway(t *testing.T) {
+// TestWatchedResourceRemoved: it can be watched further, and be given up.
+func TestWatchedResourceRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := watchable(t)
 		c := connect(t, srv, "2024-11-05")

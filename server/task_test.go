@@ -546,8 +546,8 @@ func TestTaskOfCancelledRequest(t *testing.T) {
 	})
 }
 
-// TestTaskWithoutPlace sees that a tool which cannot become a task is waited for.
-func TestTaskWithoutPlace(t *testing.T) {
+// TestTaskOverLimit sees that a tool which cannot become a task is waited for.
+func TestTaskOverLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{After: time.Second, MaxTasks: 1}), modern, "")
 		c.start("slow", "")

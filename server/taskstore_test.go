@@ -74,9 +74,9 @@ func (s *testStore) Tasks(ctx context.Context, owner, after string, limit int) (
 	return s.TaskStore.Tasks(ctx, owner, after, limit)
 }
 
-// TestTaskStoreComesBack sees that a store which fails for a while costs neither the result of a
+// TestTaskStoreRecovers sees that a store which fails for a while costs neither the result of a
 // task nor the way to cancel one.
-func TestTaskStoreComesBack(t *testing.T) {
+func TestTaskStoreRecovers(t *testing.T) {
 	for _, loud := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) { testStoreComesBack(t, &testStore{TaskStore: server.NewTaskStore(), loud: loud}) })
 	}

@@ -140,7 +140,7 @@ func TestLogJSON(t *testing.T) {
 	}
 }
 
-func TestLogSaysWhatWasDropped(t *testing.T) {
+func TestLogReportsDropped(t *testing.T) {
 	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
 		w := &stuckWriter{free: make(chan struct{})}

@@ -289,7 +289,7 @@ func TestProcessStuckForward(t *testing.T) {
 	within(t, "Close", func() { p.Close() })
 }
 
-func TestProcessLadder(t *testing.T) {
+func TestProcessTermination(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		helper string

@@ -199,7 +199,7 @@ func TestServeClientStopsReading(t *testing.T) {
 	})
 }
 
-func TestServeLeavesStubbornServerBehind(t *testing.T) {
+func TestServeAbandonsStuckServer(t *testing.T) {
 	release := make(chan struct{})
 	srv := serverFunc(func(context.Context, jsonrpc.Framer) error {
 		<-release

@@ -389,7 +389,7 @@ func TestServeSurvivesSIGPIPE(t *testing.T) {
 	})
 }
 
-func TestServeStderrNobodyReads(t *testing.T) {
+func TestServeStderrUnread(t *testing.T) {
 	t.Parallel()
 	c := helperCommand(t, "serve", "json")
 	cmd := exec.Command(c.Path, c.Args...)

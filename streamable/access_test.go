@@ -31,7 +31,7 @@ func mustAccess(t testing.TB, hosts, origins []string) *accessPolicy {
 }
 
 // checkRefused holds that a refusal is a JSON-RPC error without an id, and has no CORS headers.
-func checkRefused(t *testing.T, w *httptest.ResponseRecorder, mend string) {
+func checkRefused(t *testing.T, w *httptest.ResponseRecorder, fix string) {
 	t.Helper()
 	var body struct {
 		JSONRPC string
@@ -44,8 +44,8 @@ func checkRefused(t *testing.T, w *httptest.ResponseRecorder, mend string) {
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
 		t.Fatalf("body %q: %v", w.Body, err)
 	}
-	if w.Code != http.StatusForbidden || body.JSONRPC != "2.0" || body.ID != nil || body.Error.Code != -32600 || !strings.Contains(body.Error.Message, mend) {
-		t.Errorf("got status %d, %s, want a 403 and an error without an id that names %s", w.Code, w.Body, mend)
+	if w.Code != http.StatusForbidden || body.JSONRPC != "2.0" || body.ID != nil || body.Error.Code != -32600 || !strings.Contains(body.Error.Message, fix) {
+		t.Errorf("got status %d, %s, want a 403 and an error without an id that names %s", w.Code, w.Body, fix)
 	}
 	for name := range w.Header() {
 		if strings.HasPrefix(name, "Access-Control-") {

@@ -23,9 +23,9 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestClientWaitsToBeAsked: if the server may ask, calls wait until it knows of the stream for
+// TestClientStandingStream: if the server may ask, calls wait until it knows of the stream for
 // that, but not for ever, and no other requests do.
-func TestClientWaitsToBeAsked(t *testing.T) {
+func TestClientStandingStream(t *testing.T) {
 	for _, canAnswer := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newPiped(t, legacy(map[string]http.HandlerFunc{

@@ -241,8 +241,8 @@ func TestClientListens(t *testing.T) {
 	})
 }
 
-// TestClientListensInVain: a server whose stream brings nothing is not asked for ever.
-func TestClientListensInVain(t *testing.T) {
+// TestClientListenUnsupported: a server whose stream brings nothing is not asked for ever.
+func TestClientListenUnsupported(t *testing.T) {
 	for name, test := range map[string]struct {
 		get  http.HandlerFunc
 		most int

@@ -199,7 +199,7 @@ func TestLegacyAsks(t *testing.T) {
 // What belongs to no request comes by the GET stream, even if that is opened later.
 //
 // Spec: S74 S75
-func TestNewsStream(t *testing.T) {
+func TestStandingStream(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	for _, version := range legacyVersions {
 		v := e.visit(version, "{}", nil)
@@ -407,9 +407,9 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestTakeOverAsks: of two processes that serve one session, each takes only the answers to what it
+// TestTakeOverRequests: of two processes that serve one session, each takes only the answers to what it
 // has asked itself.
-func TestTakeOverAsks(t *testing.T) {
+func TestTakeOverRequests(t *testing.T) {
 	o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Events: streamable.NewMemoryEvents(nil)}
 	first, second := newEndpoint(t, nil, o), newEndpoint(t, nil, o)
 	for _, e := range []*endpoint{first, second} {

@@ -10,7 +10,7 @@ import (
 
 // An outlet that a relay was lent for a request is of no use when that has been answered, even if
 // what is behind it serves another request by then.
-func TestLentOutlet(t *testing.T) {
+func TestRevocableSender(t *testing.T) {
 	var sent bytes.Buffer
 	w := httptest.NewRecorder()
 	w.Body = &sent

@@ -23,7 +23,7 @@ func (w *timedWriter) Write(b []byte) (int, error) {
 
 // Signs of life come in time, however many responses the memory of this one served before, and none
 // comes when it has ended.
-func TestWarmerServesOneAfterAnother(t *testing.T) {
+func TestKeepAliveTimerReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := MustHandler(server.MustNew("test", "1", nil), &Options{Timeouts: Timeouts{KeepAlive: 15 * time.Second}})
 		defer h.Shutdown(t.Context())

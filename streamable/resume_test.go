@@ -70,7 +70,7 @@ func TestResumeQuietStream(t *testing.T) {
 
 // Of what belongs to no request, so much is kept for a client that does not listen, and in its
 // order.
-func TestNewsKept(t *testing.T) {
+func TestStandingStreamEventsKept(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		v := e.visit("2025-06-18", "{}", nil)
 		v.post(request(1, "resources/subscribe", `{"uri":"test://a"}`))

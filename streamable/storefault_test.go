@@ -147,7 +147,7 @@ func TestEventStoreFails(t *testing.T) {
 
 // The stream of what belongs to no request is resumed again when a client has begun it anew, but
 // not from before the gap.
-func TestNewsGap(t *testing.T) {
+func TestStandingStreamGap(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25"} {
 		store := newFaultyStore()
 		inBubble(t, false, &streamable.Options{Events: store}, func(e *endpoint) {

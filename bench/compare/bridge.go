@@ -22,12 +22,12 @@ const (
 )
 
 // A way is what a bridge connects: the client's transport and the server's.
-type way struct{ near, far transport }
+type way struct{ downstream, upstream transport }
 
 var ways = []way{{onStdio, onHTTP}, {onHTTP, onStdio}, {onStdio, onOld}, {onOld, onStdio}}
 
 func (w way) String() string {
-	return fmt.Sprintf("client on %s, server on %s", w.near, w.far)
+	return fmt.Sprintf("client on %s, server on %s", w.downstream, w.upstream)
 }
 
 // A crossing is the eras of the client and of the server, which speaks no other.
@@ -42,7 +42,7 @@ func (c crossing) String() string {
 
 // crossings returns those of a way. The transport of 2024-11-05 is of the legacy era.
 func crossings(w way) (all []crossing) {
-	if w.near == onOld || w.far == onOld {
+	if w.downstream == onOld || w.upstream == onOld {
 		return []crossing{{eras[0], eras[0]}}
 	}
 	for _, e := range eras {
@@ -86,7 +86,7 @@ func measureBridges(r *run) ([]table, error) {
 }
 
 // A party is the programs that take part.
-type party struct {
+type bridgeEnd struct {
 	*run
 	server, web string // the servers' binaries
 	bridge      string // ours
@@ -94,8 +94,8 @@ type party struct {
 	names       []string
 }
 
-func (r *run) prepareBridges() (*party, error) {
-	p := &party{run: r}
+func (r *run) prepareBridges() (*bridgeEnd, error) {
+	p := &bridgeEnd{run: r}
 	var err, webErr, bridgeErr error
 	if p.names, err = r.chosen(); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (r *run) prepareBridges() (*party, error) {
 }
 
 // measure starts what takes part in a crossing, and loads it in turn, with texts of all lengths.
-func (p *party) measure(w way, m *crossed, window int) error {
+func (p *bridgeEnd) measure(w way, m *crossed, window int) error {
 	subjects, done, err := p.start(w, m.crossing)
 	defer done()
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *subject) check(err error) error {
 }
 
 // start starts the server, and connects to it without a bridge and through each that can. The third subject is the same server on the client's transport.
-func (p *party) start(w way, c crossing) (subjects []*subject, done func(), err error) {
+func (p *bridgeEnd) start(w way, c crossing) (subjects []*subject, done func(), err error) {
 	var ends []func() error
 	done = func() {
 		for i := len(ends) - 1; i >= 0; i-- {
@@ -185,14 +185,14 @@ func (p *party) start(w way, c crossing) (subjects []*subject, done func(), err 
 		return nil, done, err
 	}
 	ends = append(ends, site.close)
-	far := map[transport][]string{onHTTP: {site.url()}, onStdio: {p.server, "-era", c.server.name}}
-	if w.near == onOld || w.far == onOld {
+	upstream := map[transport][]string{onHTTP: {site.url()}, onStdio: {p.server, "-era", c.server.name}}
+	if w.downstream == onOld || w.upstream == onOld {
 		old, err := startSite(peer{name: "the server", path: p.web, args: []string{"-era", c.server.name, "-old"}})
 		if err != nil {
 			return nil, done, err
 		}
 		ends = append(ends, old.close)
-		far[onOld] = []string{"http://" + old.addr + oldPath}
+		upstream[onOld] = []string{"http://" + old.addr + oldPath}
 	}
 	add := func(name string, w way, e era, command []string) error {
 		s, err := p.connect(name, w, e, command)
@@ -203,11 +203,11 @@ func (p *party) start(w way, c crossing) (subjects []*subject, done func(), err 
 		return s.check(err)
 	}
 	err = errors.Join(
-		add(unbridged, way{w.far, w.far}, c.server, far[w.far]),
-		add(unbridged+", on "+string(w.near), way{w.near, w.near}, c.server, far[w.near]),
+		add(unbridged, way{w.upstream, w.upstream}, c.server, upstream[w.upstream]),
+		add(unbridged+", on "+string(w.downstream), way{w.downstream, w.downstream}, c.server, upstream[w.downstream]),
 	)
 	for _, b := range bridges {
-		command := b.command(p, w, c, far[w.far])
+		command := b.command(p, w, c, upstream[w.upstream])
 		if command != nil && err == nil && slices.Contains(p.names, b.name) {
 			if err = add(b.name, w, c.client, command); err == nil {
 				subjects[len(subjects)-1].slow = b.script != ""
@@ -217,8 +217,8 @@ func (p *party) start(w way, c crossing) (subjects []*subject, done func(), err 
 	return subjects, done, err
 }
 
-// patient is err, or what is wrong if a program took too long.
-func patient(took *time.Timer, err error) error {
+// timedOut is err, or what is wrong if a program took too long.
+func timedOut(took *time.Timer, err error) error {
 	if !took.Stop() {
 		return errors.Join(errors.New("no response in time"), err)
 	}

@@ -19,21 +19,21 @@ import (
 
 // What each bridge is asked to do: a row is a way and a crossing.
 func TestBridgeCommands(t *testing.T) {
-	p := &party{run: &run{}, bridge: "/mcpwire", packages: "/bin"}
-	far := map[transport][]string{onHTTP: {"http://127.0.0.1:9/mcp"}, onStdio: {"/server", "-era", "x"}, onOld: {"http://127.0.0.1:9/sse"}}
+	p := &bridgeEnd{run: &run{}, bridge: "/mcpwire", packages: "/bin"}
+	upstream := map[transport][]string{onHTTP: {"http://127.0.0.1:9/mcp"}, onStdio: {"/server", "-era", "x"}, onOld: {"http://127.0.0.1:9/sse"}}
 	type row struct{ way, crossing string }
 	got := map[row]string{}
 	for _, w := range ways {
 		for _, c := range crossings(w) {
 			var names []string
 			for _, b := range bridges {
-				command := at(b.command(p, w, c, far[w.far]), "127.0.0.1:4321")
+				command := at(b.command(p, w, c, upstream[w.upstream]), "127.0.0.1:4321")
 				if command == nil {
 					continue
 				}
 				names = append(names, b.name)
 				line := strings.Join(command, " ")
-				if strings.Contains(line, "{") || !strings.Contains(line, far[w.far][0]) || (w.near != onStdio) != strings.Contains(line, "4321") {
+				if strings.Contains(line, "{") || !strings.Contains(line, upstream[w.upstream][0]) || (w.downstream != onStdio) != strings.Contains(line, "4321") {
 					t.Errorf("%s, %s: %s", w, c, line)
 				}
 			}
@@ -61,7 +61,7 @@ func TestBridgeCommands(t *testing.T) {
 	}
 	p.packages = ""
 	for _, b := range bridges[1:] {
-		if command := b.command(p, ways[1], crossings(ways[1])[0], far[onStdio]); command != nil {
+		if command := b.command(p, ways[1], crossings(ways[1])[0], upstream[onStdio]); command != nil {
 			t.Errorf("%s is run although it is not installed", b.name)
 		}
 	}

@@ -20,7 +20,7 @@ type bridge struct {
 	name   string
 	script string // of a package of npm; "" is ours
 	// args are the arguments for a way and a crossing, nil if it has none. addr stands for the address where clients come; far is the URL or the command.
-	args func(w way, c crossing, far []string) []string
+	args func(w way, c crossing, upstream []string) []string
 }
 
 const (
@@ -30,58 +30,58 @@ const (
 
 // bridges are those that are compared, ours first. All are told to log as little as they can.
 var bridges = []bridge{
-	{name: ours, args: func(w way, _ crossing, far []string) []string {
+	{name: ours, args: func(w way, _ crossing, upstream []string) []string {
 		switch {
-		case w.near == onHTTP:
-			return append([]string{"bridge", "--listen", addrMark, "--"}, far...)
-		case w.near == onOld:
-			return append([]string{"bridge", "--listen", addrMark, "--sse", "--"}, far...)
-		case w.far == onOld:
-			return []string{"bridge", "--transport", "sse", far[0]}
+		case w.downstream == onHTTP:
+			return append([]string{"bridge", "--listen", addrMark, "--"}, upstream...)
+		case w.downstream == onOld:
+			return append([]string{"bridge", "--listen", addrMark, "--sse", "--"}, upstream...)
+		case w.upstream == onOld:
+			return []string{"bridge", "--transport", "sse", upstream[0]}
 		}
-		return []string{"bridge", far[0]}
+		return []string{"bridge", upstream[0]}
 	}},
-	{name: "mcp-remote", script: "mcp-remote", args: func(w way, c crossing, far []string) []string {
-		args := []string{far[0], "--silent"}
+	{name: "mcp-remote", script: "mcp-remote", args: func(w way, c crossing, upstream []string) []string {
+		args := []string{upstream[0], "--silent"}
 		switch {
-		case w.near != onStdio || c.client.modern() && !c.server.modern():
+		case w.downstream != onStdio || c.client.modern() && !c.server.modern():
 			return nil
 		case c.server.modern():
 			return append(args, "--protocol", "auto")
-		case w.far == onOld:
+		case w.upstream == onOld:
 			return append(args, "--transport", "sse-only")
 		}
 		return args
 	}},
-	{name: "supergateway", script: "supergateway", args: func(w way, c crossing, far []string) []string {
+	{name: "supergateway", script: "supergateway", args: func(w way, c crossing, upstream []string) []string {
 		quiet := []string{"--logLevel", "none"}
 		switch {
-		case c.client.name != c.server.name || w.near == onStdio && c.server.modern():
+		case c.client.name != c.server.name || w.downstream == onStdio && c.server.modern():
 			return nil
-		case w.far == onOld:
-			return append(quiet, "--sse", far[0])
-		case w.near == onStdio:
-			return append(quiet, "--streamableHttp", far[0])
+		case w.upstream == onOld:
+			return append(quiet, "--sse", upstream[0])
+		case w.downstream == onStdio:
+			return append(quiet, "--streamableHttp", upstream[0])
 		}
-		quiet = append(quiet, "--stdio", strings.Join(far, " "), "--port", portMark, "--outputTransport")
-		if w.near == onOld {
+		quiet = append(quiet, "--stdio", strings.Join(upstream, " "), "--port", portMark, "--outputTransport")
+		if w.downstream == onOld {
 			return append(quiet, "sse")
 		}
 		return append(quiet, "streamableHttp", "--stateful")
 	}},
-	{name: "mcp-proxy", script: "mcp-proxy", args: func(w way, c crossing, far []string) []string {
-		kind := map[transport]string{onHTTP: "stream", onOld: "sse"}[w.near]
+	{name: "mcp-proxy", script: "mcp-proxy", args: func(w way, c crossing, upstream []string) []string {
+		kind := map[transport]string{onHTTP: "stream", onOld: "sse"}[w.downstream]
 		if kind == "" {
 			return nil
 		}
 		return append([]string{"--host", "127.0.0.1", "--port", portMark, "--server", kind, "--gracefulShutdownTimeout", "100",
-			"--upstreamProtocol", c.server.name, "--"}, far...)
+			"--upstreamProtocol", c.server.name, "--"}, upstream...)
 	}},
 }
 
 // command is the command line of a bridge, nil if it does not do that.
-func (b bridge) command(p *party, w way, c crossing, far []string) []string {
-	args := b.args(w, c, far)
+func (b bridge) command(p *bridgeEnd, w way, c crossing, upstream []string) []string {
+	args := b.args(w, c, upstream)
 	switch {
 	case args == nil, b.script != "" && p.packages == "":
 		return nil

@@ -31,7 +31,7 @@ type subject struct {
 }
 
 // connect runs a command, or takes the URL that it is, and opens a session. The subject must be closed, unless it is nil.
-func (p *party) connect(name string, w way, e era, command []string) (*subject, error) {
+func (p *bridgeEnd) connect(name string, w way, e era, command []string) (*subject, error) {
 	log, err := os.CreateTemp(p.dir, "log")
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (p *party) connect(name string, w way, e era, command []string) (*subject, 
 		return cmd
 	}
 	switch {
-	case w.near == onStdio:
+	case w.downstream == onStdio:
 		if s.conn, err = startConn(start(command), e, ""); err != nil {
 			return s, err
 		}
@@ -57,10 +57,10 @@ func (p *party) connect(name string, w way, e era, command []string) (*subject, 
 		}
 		s.pid = s.site.cmd.Process.Pid
 	}
-	if w.near == w.far { // it is the server
+	if w.downstream == w.upstream { // it is the server
 		s.pid = 0
 	}
-	if w.near == onOld {
+	if w.downstream == onOld {
 		if s.conn, s.old, err = dialOld(s.site.addr, e); err != nil {
 			return s, err
 		}
@@ -247,5 +247,5 @@ func (s *subject) call(window int, duration time.Duration) (sample, error) {
 	}
 	limit := time.AfterFunc(duration+patience, func() { s.conn.cmd.Process.Kill() })
 	taken, err := s.conn.exchange(window, duration)
-	return taken, patient(limit, err)
+	return taken, timedOut(limit, err)
 }

@@ -16,11 +16,11 @@ const oldPath = "/sse"
 
 // An oldClient sends messages by that transport: each is posted, and what comes back comes by one stream.
 type oldClient struct {
-	era   era
-	path  string // where messages are posted
-	conns []*httpConn
-	owed  []bool // whether the response to the last one has yet to be read
-	next  int
+	era     era
+	path    string // where messages are posted
+	conns   []*httpConn
+	pending []bool // whether the response to the last one has yet to be read
+	next    int
 }
 
 // dialOld opens a stream and a session on it. The conn reads the stream as it reads standard output: lines that are no message have no id.
@@ -68,20 +68,20 @@ func (o *oldClient) dial(n int, addr string) error {
 			return err
 		}
 		c.path = o.path
-		o.conns, o.owed = append(o.conns, c), append(o.owed, false)
+		o.conns, o.pending = append(o.conns, c), append(o.pending, false)
 	}
 	return nil
 }
 
 func (o *oldClient) post(message []byte) error {
-	c, owed := o.conns[o.next], &o.owed[o.next]
+	c, pending := o.conns[o.next], &o.pending[o.next]
 	o.next = (o.next + 1) % len(o.conns)
-	if *owed {
+	if *pending {
 		if err := accepted(c); err != nil {
 			return err
 		}
 	}
-	*owed = true
+	*pending = true
 	return c.write(c.post(o.era, "", "", "", message))
 }
 
@@ -100,7 +100,7 @@ func (o *oldClient) redial() error {
 		if err := errors.Join(c.close(), c.dial()); err != nil {
 			return err
 		}
-		o.owed[i] = false
+		o.pending[i] = false
 	}
 	return nil
 }

@@ -116,15 +116,15 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 	handler := stdio.NewLogHandler(e.stderr, &stdio.LogOptions{Level: f.level(), JSON: f.json})
 	defer handler.Close()
 	log := slog.New(handler)
-	far, err := f.upstream(cmd, e, args, log)
+	upstream, err := f.upstream(cmd, e, args, log)
 	if err != nil {
 		return err
 	}
-	rec, err := f.record(e, far, log)
+	rec, err := f.record(e, upstream, log)
 	if err != nil {
 		return err
 	}
-	opts := f.options(far, log)
+	opts := f.options(upstream, log)
 	if rec != nil {
 		opts.Record = rec.writer
 		defer rec.finish(e)
@@ -144,7 +144,7 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 	if kind, where, ok := socketAddress(f.listen); ok {
 		return f.serveSocket(ctx, b, kind, where, log)
 	}
-	return f.serveHTTP(ctx, b, f.sessionTime(far), log)
+	return f.serveHTTP(ctx, b, f.sessionTime(upstream), log)
 }
 
 // serveStdio serves the client on standard input and output.
@@ -170,12 +170,12 @@ const stopMargin = 5 * time.Second
 
 // record starts the capture that the flags request, and lets viewers watch it. It returns nil if
 // the flags request no capture.
-func (f *bridgeFlags) record(e *env, far *upstreamTarget, log *slog.Logger) (*tapRecording, error) {
+func (f *bridgeFlags) record(e *env, upstream *upstreamTarget, log *slog.Logger) (*tapRecording, error) {
 	if f.capture == "" && !f.recordIt {
 		return nil, nil
 	}
 	server := livesock.NewServer(nil)
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: far.name, URL: far.url, Redact: redaction(f.redact), Notice: e.notice, Hooks: &hooks.Writer[capture.Event]{Tee: server}}
+	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: upstream.name, URL: upstream.url, Redact: redaction(f.redact), Notice: e.notice, Hooks: &hooks.Writer[capture.Event]{Tee: server}}
 	var file *capture.File
 	var err error
 	if f.capture != "" {
@@ -183,7 +183,7 @@ func (f *bridgeFlags) record(e *env, far *upstreamTarget, log *slog.Logger) (*ta
 	} else {
 		var dir string
 		if dir, err = captures.Dir(); err == nil {
-			file, err = captures.Create(dir, far.name, opts)
+			file, err = captures.Create(dir, upstream.name, opts)
 		}
 	}
 	if err != nil {
@@ -191,7 +191,7 @@ func (f *bridgeFlags) record(e *env, far *upstreamTarget, log *slog.Logger) (*ta
 	}
 	log.Debug("recording", "file", file.Name())
 	rec := &tapRecording{file: file, writer: file.Writer}
-	if err := rec.show(server, far.name, "bridge"); err != nil {
+	if err := rec.show(server, upstream.name, "bridge"); err != nil {
 		log.Debug("watching is not possible", "error", err)
 	}
 	return rec, nil
@@ -267,14 +267,14 @@ func negative(d time.Duration) time.Duration {
 }
 
 // options returns the options of the bridge.
-func (f *bridgeFlags) options(far *upstreamTarget, log *slog.Logger) *bridge.Options {
+func (f *bridgeFlags) options(upstream *upstreamTarget, log *slog.Logger) *bridge.Options {
 	o := &bridge.Options{
-		Connect: far.connect, HTTP: far.http, Name: far.name, ClientEra: f.clientEra, ServerEra: f.serverEra, Shared: f.sessions == "shared",
-		ConnectTimeout: negative(f.target.connectTimeout), LastLogin: far.login, CallTimeout: negative(f.timeout), ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions,
+		Connect: upstream.connect, HTTP: upstream.http, Name: upstream.name, ClientEra: f.clientEra, ServerEra: f.serverEra, Shared: f.sessions == "shared",
+		ConnectTimeout: negative(f.target.connectTimeout), LastLogin: upstream.login, CallTimeout: negative(f.timeout), ReadyFor: upstream.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions,
 		MaxBacklog: f.maxBacklog, MinBackoff: f.minBackoff, MaxBackoff: f.maxBackoff, RestartWait: negative(f.restartWait), DrainTimeout: f.drain,
 		Remote: f.remote(), Unredacted: f.redact == "off", Logger: log,
 	}
-	if far.process {
+	if upstream.process {
 		o.MaxServers, o.MaxServersPerCaller = f.maxProcesses, f.maxPerCaller
 	}
 	return o
@@ -282,11 +282,11 @@ func (f *bridgeFlags) options(far *upstreamTarget, log *slog.Logger) *bridge.Opt
 
 // sessionTime returns how long an unused HTTP session lasts. A client that left without ending its
 // session keeps a process until then.
-func (f *bridgeFlags) sessionTime(far *upstreamTarget) time.Duration {
+func (f *bridgeFlags) sessionTime(upstream *upstreamTarget) time.Duration {
 	switch {
 	case f.sessionTimeout > 0:
 		return f.sessionTimeout
-	case far.process:
+	case upstream.process:
 		return 5 * time.Minute
 	}
 	return 30 * time.Minute

@@ -70,7 +70,7 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	f.target.set = all
 	all.StringVar(&f.listen, "listen", "", "`ADDRESS` for clients, such as 127.0.0.1:8080, unix:PATH or tcp:127.0.0.1:9000")
 	f.registerHTTP(all)
-	all.Func("client-framing", "framing of clients on standard input or a socket: `KIND` is line, header, or auto, which follows the client (default auto)", f.setNearFraming)
+	all.Func("client-framing", "framing of clients on standard input or a socket: `KIND` is line, header, or auto, which follows the client (default auto)", f.setClientFraming)
 	all.Func("era", "`ERA` that both sides may speak: legacy, modern, or auto for either (default auto)", eraFlag(&f.era))
 	all.Func("client-era", "`ERA` that clients may speak (default that of --era)", eraFlag(&f.clientEra))
 	all.Func("server-era", "`ERA` that the server speaks, without asking it (default that of --era)", eraFlag(&f.serverEra))
@@ -114,7 +114,7 @@ func eraFlag(era *bridge.Era) func(string) error {
 	}
 }
 
-func (f *bridgeFlags) setNearFraming(s string) error {
+func (f *bridgeFlags) setClientFraming(s string) error {
 	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingAuto, jsonrpc.FramingLine, jsonrpc.FramingHeader} {
 		if s == framing.String() {
 			f.clientFraming = framing

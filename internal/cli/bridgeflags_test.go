@@ -53,9 +53,9 @@ func TestBridgeLimits(t *testing.T) {
 		if err := f.check(set.Changed); err != nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}
-		far := &upstreamTarget{process: test.process}
-		o := f.options(far, nil)
-		got := limits{o.MaxServers, o.MaxServersPerCaller, o.MaxSessions, o.MaxBacklog, f.sessionTime(far), o.MinBackoff, o.MaxBackoff, o.RestartWait, o.Remote}
+		upstream := &upstreamTarget{process: test.process}
+		o := f.options(upstream, nil)
+		got := limits{o.MaxServers, o.MaxServersPerCaller, o.MaxSessions, o.MaxBacklog, f.sessionTime(upstream), o.MinBackoff, o.MaxBackoff, o.RestartWait, o.Remote}
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}

@@ -26,24 +26,24 @@ var killSeed = flag.Uint64("killseed", 0, "seed of the points at which TestBridg
 const (
 	killPoints   = 20              // of each victim
 	killMessages = 45              // about as many as there are in a session
-	killPatience = 2 * time.Second // that what waits may wait on, and what is left over may live
+	killTimeout  = 2 * time.Second // that what waits may wait on, and what is left over may live
 	killTries    = 3               // of a point that exceeds it on a machine that has other things to do
 )
 
 // A kill is one point of a session at which one of the three is killed.
 type kill struct {
-	who              string // client, bridge or server
-	near, far        string // stdio or http
-	nearEra, farEra  string
-	point            int64
-	mark             string
-	web, bridge      *program // on HTTP; nil otherwise
-	longest, lasting time.Duration
-	what             string
+	who                        string // client, bridge or server
+	downstream, upstream       string // stdio or http
+	downstreamEra, upstreamEra string
+	point                      int64
+	mark                       string
+	web, bridge                *program // on HTTP; nil otherwise
+	longest, lasting           time.Duration
+	what                       string
 }
 
 func (k *kill) String() string {
-	return fmt.Sprintf("%s at message %d, %s %s to %s %s", k.who, k.point, k.nearEra, k.near, k.farEra, k.far)
+	return fmt.Sprintf("%s at message %d, %s %s to %s %s", k.who, k.point, k.downstreamEra, k.downstream, k.upstreamEra, k.upstream)
 }
 
 // TestBridgeKill kills the client, the bridge and the server, each at points of a session that are
@@ -66,8 +66,8 @@ func TestBridgeKill(t *testing.T) {
 		for i := range points {
 			k := &kill{who: who, point: 1 + int64(i*killMessages/points) + rnd.Int64N(int64(killMessages/points)+1)}
 			pick := func(bit int, a, b string) string { return []string{a, b}[scenes[i%16]>>bit&1] }
-			k.near, k.far = pick(0, "stdio", "http"), pick(1, "stdio", "http")
-			k.nearEra, k.farEra = pick(2, "legacy", "modern"), pick(3, "legacy", "modern")
+			k.downstream, k.upstream = pick(0, "stdio", "http"), pick(1, "stdio", "http")
+			k.downstreamEra, k.upstreamEra = pick(2, "legacy", "modern"), pick(3, "legacy", "modern")
 			all = append(all, k)
 		}
 	}
@@ -80,7 +80,7 @@ func TestBridgeKill(t *testing.T) {
 			for try := range killTries {
 				k.mark = fmt.Sprintf("%d-%d-%d", os.Getpid(), i, try)
 				err := k.run()
-				if err == nil && k.longest <= killPatience && k.lasting <= killPatience {
+				if err == nil && k.longest <= killTimeout && k.lasting <= killTimeout {
 					return
 				}
 				if err != nil || try == killTries-1 {
@@ -103,7 +103,7 @@ func TestBridgeKill(t *testing.T) {
 func (k *kill) run() (err error) {
 	k.longest, k.lasting = 0, 0
 	defer func() {
-		if k.who == "client" && k.nearEra == "legacy" { // whose calls go on: the bridge would wait for them
+		if k.who == "client" && k.downstreamEra == "legacy" { // whose calls go on: the bridge would wait for them
 			k.bridge.kill()
 		} else {
 			err = errors.Join(err, k.bridge.stop())
@@ -114,12 +114,12 @@ func (k *kill) run() (err error) {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have just ended
 		}
 	}()
-	if k.far == "http" {
+	if k.upstream == "http" {
 		if k.web, err = k.serve("127.0.0.1:0"); err != nil {
 			return err
 		}
 	}
-	if k.near == "http" {
+	if k.downstream == "http" {
 		if k.bridge, err = k.listen(); err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (k *kill) run() (err error) {
 	if err := k.meet(); err != nil {
 		return err
 	}
-	next := &visit{era: k.nearEra, transport: k.transport()}
+	next := &visit{era: k.downstreamEra, transport: k.transport()}
 	next.run()
 	if len(next.failed) > 0 {
 		return fmt.Errorf("the next session: %s", strings.Join(next.failed, "; "))
@@ -140,18 +140,18 @@ func (k *kill) meet() (err error) {
 	if k.who == "client" {
 		return k.visitor()
 	}
-	v := &visit{era: k.nearEra, transport: k.transport(), point: k.point, at: k.strike}
+	v := &visit{era: k.downstreamEra, transport: k.transport(), point: k.point, at: k.killAt}
 	v.run()
 	if v.hit.Load() == 0 {
-		k.strike()
+		k.killAt()
 	}
 	k.longest, k.what = v.slowest, v.what
 	switch {
-	case k.who == "server" && k.far == "http":
+	case k.who == "server" && k.upstream == "http":
 		where := strings.TrimPrefix(k.web.url, "http://")
 		k.web.kill()
 		k.web, err = k.serve(where)
-	case k.who == "bridge" && k.near == "http":
+	case k.who == "bridge" && k.downstream == "http":
 		k.bridge.kill()
 		if left := k.gone("web"); len(left) > 0 {
 			return fmt.Errorf("the bridge was killed, and %v goes on", left)
@@ -166,12 +166,12 @@ func (k *kill) meet() (err error) {
 }
 
 // strike kills what is to be killed.
-func (k *kill) strike() {
+func (k *kill) killAt() {
 	role := k.who
-	if role == "server" && k.far == "http" {
+	if role == "server" && k.upstream == "http" {
 		role = "web"
 	}
-	slay(k.mark, role)
+	killTree(k.mark, role)
 }
 
 // visitor is a client that is killed.
@@ -181,7 +181,7 @@ func (k *kill) visitor() error {
 		return err
 	}
 	c := exec.Command(self, k.bridgeArgs()...)
-	c.Env = append(k.env("client", k.nearEra), fmt.Sprintf("%s=%d", victimPoint, k.point))
+	c.Env = append(k.env("client", k.downstreamEra), fmt.Sprintf("%s=%d", victimPoint, k.point))
 	if k.bridge != nil {
 		c.Env = append(c.Env, victimWhere+"="+k.bridge.url)
 	}
@@ -198,7 +198,7 @@ func (k *kill) visitor() error {
 	if err != nil {
 		return fmt.Errorf("the client said %q, %w", line, err)
 	}
-	if k.near == "http" {
+	if k.downstream == "http" {
 		return nil // the bridge goes on, and waits for the session
 	}
 	if left := k.gone("web"); len(left) > 0 {
@@ -227,17 +227,17 @@ func (k *kill) env(role, era string) []string {
 // bridgeArgs are those of mcpwire.
 func (k *kill) bridgeArgs() []string {
 	args := []string{"bridge"}
-	if k.near == "http" {
+	if k.downstream == "http" {
 		args = append(args, "--listen", "127.0.0.1:0")
 	}
-	if k.far == "http" {
+	if k.upstream == "http" {
 		return append(args, k.web.url)
 	}
 	self, err := os.Executable()
 	if err != nil {
 		panic(err)
 	}
-	return append(args, "-e", victimRole+"=server", "-e", victimEra+"="+k.farEra, "--", self)
+	return append(args, "-e", victimRole+"=server", "-e", victimEra+"="+k.upstreamEra, "--", self)
 }
 
 // transport is how a client in this process reaches the server.
@@ -245,13 +245,13 @@ func (k *kill) transport() client.Transport {
 	if k.bridge != nil {
 		return dialVictim(k.bridge.url)
 	}
-	return &stdio.Cmd{Path: "mcpwire", Args: k.bridgeArgs(), Env: k.env("bridge", k.farEra)}
+	return &stdio.Cmd{Path: "mcpwire", Args: k.bridgeArgs(), Env: k.env("bridge", k.upstreamEra)}
 }
 
 // listen starts a bridge on HTTP.
 func (k *kill) listen() (*program, error) {
 	c := exec.Command("mcpwire", k.bridgeArgs()...)
-	c.Env = k.env("bridge", k.farEra)
+	c.Env = k.env("bridge", k.upstreamEra)
 	out, err := c.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -266,7 +266,7 @@ func (k *kill) serve(where string) (*program, error) {
 		return nil, err
 	}
 	c := exec.Command(self)
-	c.Env = append(k.env("web", k.farEra), victimWhere+"="+where)
+	c.Env = append(k.env("web", k.upstreamEra), victimWhere+"="+where)
 	out, err := c.StdoutPipe()
 	if err != nil {
 		return nil, err

@@ -152,11 +152,11 @@ func (d *demo) answer(want demoAnswer) error {
 	if id != want.id || string(m.Method) != want.method {
 		return fmt.Errorf("the server sent %s", line)
 	}
-	d.print(answerColour(&m), "←", string(line), want.meaning)
+	d.print(answerColor(&m), "←", string(line), want.meaning)
 	return nil
 }
 
-func answerColour(m *jsonrpc.Message) string {
+func answerColor(m *jsonrpc.Message) string {
 	switch m.Kind {
 	case jsonrpc.KindError:
 		return red
@@ -172,8 +172,8 @@ func answerColour(m *jsonrpc.Message) string {
 	return green
 }
 
-func (d *demo) print(colour, arrow, line, meaning string) {
-	d.message(colour, arrow, line)
+func (d *demo) print(style, arrow, line, meaning string) {
+	d.message(style, arrow, line)
 	d.note(meaning)
 }
 

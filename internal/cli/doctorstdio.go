@@ -387,11 +387,11 @@ func stderrReason(lines []string) reason {
 		if usageBegins.MatchString(line) {
 			break
 		}
-		wants := wantsValue.MatchString(line) || wantsValue.MatchString(before) && isTrouble(before)
+		wants := wantsValue.MatchString(line) || wantsValue.MatchString(before) && isErrorLine(before)
 		if v := variableName.FindString(line); v != "" && wants && !usageLine.MatchString(line) && !strings.HasPrefix(v, "ERR_") {
 			return reason{v + " is missing", "it needs the environment variable " + v + ": --env " + v + "=value sets it here; for hosts, set it in env of the configuration", v}
 		}
-		if isTrouble(line) {
+		if isErrorLine(line) {
 			telling = append(telling, line)
 		}
 		before = line

@@ -15,10 +15,10 @@ func TestDoctorSlow(t *testing.T) {
 		return probe.Observation{Outcome: outcome, Took: took}
 	}
 	for _, tt := range []struct {
-		name    string
-		all     []probe.Observation
-		verdict string
-		exit    int
+		name   string
+		all    []probe.Observation
+		result string
+		exit   int
 	}{
 		{"quick", []probe.Observation{seen(probe.Negotiated, time.Second)}, "healthy: no problems found\n", exitOK},
 		{"slow", []probe.Observation{seen(probe.Negotiated, 14*time.Second)}, "healthy: no problems found, but it is slow: it takes 14s to respond\n", exitOK},
@@ -30,7 +30,7 @@ func TestDoctorSlow(t *testing.T) {
 		r := &doctorReport{out: &out}
 		(&doctor{report: r}).startup(r.section("Handshakes"), tt.all)
 		_ = r.finish() // the exit status, below
-		if !strings.Contains(out.String(), tt.verdict) || r.exit != tt.exit {
+		if !strings.Contains(out.String(), tt.result) || r.exit != tt.exit {
 			t.Errorf("%s: exit status %d, want %d; printed:\n%s", tt.name, r.exit, tt.exit, out.String())
 		}
 	}

@@ -53,8 +53,8 @@ func (doc *doctor) web(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		agreed := doc.webHandshake(s, rev, &r)
-		if agreed {
+		negotiated := doc.webHandshake(s, rev, &r)
+		if negotiated {
 			spoken = append(spoken, rev)
 			doc.pace(s, &r)
 		}
@@ -165,7 +165,7 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 	took := shortTime(r.took)
 	switch {
 	case r.err != nil && r.status == 0:
-		s.note("%s: %s", head, webTrouble(r.err))
+		s.note("%s: %s", head, webFailure(r.err))
 	case r.message != nil && r.message.Kind == jsonrpc.KindResponse:
 		var result struct {
 			ProtocolVersion   string   `json:"protocolVersion"`
@@ -188,7 +188,7 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 		e := r.message.Err()
 		s.note("%s: %s, error %d %s, in %s", head, status, int(e.Code), clip(safeLine(e.Message), 100), took)
 	case r.err != nil:
-		s.note("%s: %s, and then %s", head, status, webTrouble(r.err))
+		s.note("%s: %s, and then %s", head, status, webFailure(r.err))
 	default:
 		kind := r.header.Get("Content-Type")
 		if kind == "" {
@@ -199,7 +199,7 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 	return false
 }
 
-func webTrouble(err error) string {
+func webFailure(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no response in time"
@@ -229,7 +229,7 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 	kind, _, _ := strings.Cut(strings.ToLower(r.header.Get("Content-Type")), ";")
 	switch {
 	case r.status == 0:
-		l := s.bad("no response over HTTP: %s", webTrouble(r.err)).hint("check that this is a web server")
+		l := s.bad("no response over HTTP: %s", webFailure(r.err)).hint("check that this is a web server")
 		if errors.Is(r.err, context.DeadlineExceeded) {
 			doc.report.noAnswer = true
 			l.hint("if it is slow, set a --connect-timeout longer than %s. Check that this is a web server", shortTime(doc.connect))

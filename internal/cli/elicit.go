@@ -46,7 +46,7 @@ func (d *dialer) answers() error {
 			problem := err
 			if err == nil {
 				// The client rejects such a result without telling the user why.
-				problem = misfit(r, p)
+				problem = checkContent(r, p)
 			}
 			if problem != nil {
 				d.notes.warnf("%s: %v", safeLine(way[1:]), problem)
@@ -198,9 +198,9 @@ func (a *prepared) elicit(p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
 	return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: item}, nil
 }
 
-// misfit returns why an accepted answer does not fit the form's schema. It returns nil if it fits
-// or the schema is invalid.
-func misfit(r *mcp.ElicitResult, p *mcp.ElicitRequestParams) error {
+// checkContent returns why an accepted response does not match the form's schema. It returns nil if
+// it matches or the schema is invalid.
+func checkContent(r *mcp.ElicitResult, p *mcp.ElicitRequestParams) error {
 	if r.Action != mcp.ElicitActionAccept || p.Mode == mcp.ElicitModeURL {
 		return nil
 	}

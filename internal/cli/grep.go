@@ -35,7 +35,7 @@ does not exist or cannot be read.`,
 			if files && count || asJSON && (files || count) {
 				return usagef("grep: -l, -c and --json exclude each other")
 			}
-			return trouble(runGrep(cmd, e, args, side.side, files, count, asJSON))
+			return captureError(runGrep(cmd, e, args, side.side, files, count, asJSON))
 		},
 	}
 	side.register(c, "")
@@ -45,9 +45,9 @@ does not exist or cannot be read.`,
 	return c
 }
 
-// trouble changes the exit status of failures to exitUsage: exitUnexpected means no match, as with
-// other greps.
-func trouble(err error) error {
+// captureError changes the exit status of failures to exitUsage: exitUnexpected means no match, as
+// with other greps.
+func captureError(err error) error {
 	if f, ok := errors.AsType[*failure](err); ok && f.status == exitUnexpected {
 		f.status = exitUsage
 	}

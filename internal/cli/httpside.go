@@ -194,7 +194,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 					fmt.Fprintln(e.stderr, "The server requires a login. Another mcpwire process has already asked for it: log in there")
 				}
 				h.clock.pause()
-				return h.clock.goOn
+				return h.clock.resume
 			},
 		}
 	}
@@ -290,7 +290,7 @@ func (c *loginClock) pause() {
 	}
 }
 
-func (c *loginClock) goOn() {
+func (c *loginClock) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting--

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAskFirst(t *testing.T) {
+func TestConfirmBrowser(t *testing.T) {
 	const address = "https://victim.example/transfer?amount=1000&client_id=c1"
 	for _, tt := range []struct {
 		name, answer string

@@ -210,16 +210,16 @@ func runMock(cmd *cobra.Command, e *env, f *mockFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	tape, err := f.read(cmd.Context(), e, paths[0], log)
+	recording, err := f.read(cmd.Context(), e, paths[0], log)
 	if err != nil {
 		return err
 	}
-	srv, err := mock.New(tape, opts)
+	srv, err := mock.New(recording, opts)
 	if err != nil {
 		return err
 	}
 	defer srv.Close()
-	between, err := f.translate(srv, tape, opts)
+	between, err := f.translate(srv, recording, opts)
 	if err != nil {
 		return err
 	}
@@ -239,8 +239,8 @@ func runMock(cmd *cobra.Command, e *env, f *mockFlags, args []string) error {
 
 // translate returns the bridge in front of the server, if the capture has no session of the era to
 // serve. It returns nil if no bridge is needed.
-func (f *mockFlags) translate(srv *mock.Server, tape *mock.Recording, o *mock.Options) (*bridge.Bridge, error) {
-	legacy, modern := tape.Eras()
+func (f *mockFlags) translate(srv *mock.Server, recording *mock.Recording, o *mock.Options) (*bridge.Bridge, error) {
+	legacy, modern := recording.Eras()
 	if f.era == bridge.EraAuto || f.era == bridge.EraLegacy && legacy || f.era == bridge.EraModern && modern {
 		return nil, nil
 	}
@@ -254,7 +254,7 @@ func (f *mockFlags) translate(srv *mock.Server, tape *mock.Recording, o *mock.Op
 
 // read reads the capture and prints notes about it.
 func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Logger) (*mock.Recording, error) {
-	tape, err := mock.Read(captureSource{e, []string{path}, f.side.side}.events(ctx), &mock.ReadOptions{MaxBytes: f.maxBytes})
+	recording, err := mock.Read(captureSource{e, []string{path}, f.side.side}.events(ctx), &mock.ReadOptions{MaxBytes: f.maxBytes})
 	switch {
 	case errors.Is(err, mock.ErrTooLarge):
 		return nil, fail(exitUnexpected, "too_large", "--max-memory allows more", err)
@@ -263,7 +263,7 @@ func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Log
 	case err != nil:
 		return nil, err
 	}
-	n := &tape.Notes
+	n := &recording.Notes
 	if n.Redacted > 0 {
 		log.Warn("redacted values in responses are sent as placeholders", "values", n.Redacted)
 	}
@@ -273,8 +273,8 @@ func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Log
 	if n.Stray > 0 {
 		log.Info("lines of the server that are not messages are not sent: see --fault stray", "lines", n.Stray)
 	}
-	log.Debug("capture read", "server", tape.Name, "requests", n.Requests, "unanswered", n.Unanswered, "orphans", n.Unclaimed, "revisions", tape.Revisions())
-	return tape, nil
+	log.Debug("capture read", "server", recording.Name, "requests", n.Requests, "unanswered", n.Unanswered, "orphans", n.Unclaimed, "revisions", recording.Revisions())
+	return recording, nil
 }
 
 // serveStdio serves front, which is the server or a bridge in front of it, until the input or the

@@ -90,8 +90,8 @@ var (
 	usageLine = regexp.MustCompile(`new [A-Za-z]*Error\(|^\s*(-{1,2}[A-Za-z]|[Uu]sage\b|at |File "|\.\.\.|\^|[}\])])`)
 )
 
-// isTrouble reports whether a line says that something went wrong.
-func isTrouble(line string) bool {
+// isErrorLine reports whether a line says that something went wrong.
+func isErrorLine(line string) bool {
 	return troubleLine.MatchString(line) && !usageLine.MatchString(line)
 }
 
@@ -111,7 +111,7 @@ func importantLines(lines []string) []string {
 	}
 	left := tailLines - first - last
 	for i, line := range lines {
-		if left > 0 && !keep[i] && isTrouble(line) {
+		if left > 0 && !keep[i] && isErrorLine(line) {
 			keep[i] = true
 			left--
 		}

@@ -160,8 +160,8 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	if name == "" {
 		name = strings.TrimSuffix(filepath.Base(command[0]), ".exe")
 	}
-	say := f.notes(e)
-	rec, err := f.record(e, capture.TransportStdio, name, "", liveRestart(restart), say)
+	logf := f.notes(e)
+	rec, err := f.record(e, capture.TransportStdio, name, "", liveRestart(restart), logf)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 		}
 		rec.finish(e)
 	}()
-	awaitUnlessTold(finished, signals)
+	waitOrSignal(finished, signals)
 	if err != nil {
 		hint := "check the command's path, and the PATH set by the host"
 		switch {
@@ -211,8 +211,8 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	return nil
 }
 
-// awaitUnlessTold waits for finished, or until SIGINT or SIGTERM arrives.
-func awaitUnlessTold(finished <-chan struct{}, signals <-chan os.Signal) {
+// waitOrSignal waits for finished, or until SIGINT or SIGTERM arrives.
+func waitOrSignal(finished <-chan struct{}, signals <-chan os.Signal) {
 	for {
 		select {
 		case <-finished:

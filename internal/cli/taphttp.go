@@ -46,8 +46,8 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 	if name == "" {
 		name = u.Host
 	}
-	say := f.notes(e)
-	rec, err := f.record(e, capture.TransportHTTP, name, u.String(), nil, say)
+	logf := f.notes(e)
+	rec, err := f.record(e, capture.TransportHTTP, name, u.String(), nil, logf)
 	if err != nil {
 		return err
 	}

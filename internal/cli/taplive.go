@@ -30,11 +30,11 @@ func liveRestart(r *tap.Restart) func() {
 	if r == nil {
 		return nil
 	}
-	wish := make(chan string, 1)
-	r.Trigger = wish
+	requests := make(chan string, 1)
+	r.Trigger = requests
 	return func() {
 		select {
-		case wish <- "a viewer requested it":
+		case requests <- "a viewer requested it":
 		default: // a request is pending
 		}
 	}
@@ -43,11 +43,11 @@ func liveRestart(r *tap.Restart) func() {
 // record starts the capture that the flags ask for and shows it to viewers. If the default folder
 // can't be used, it only prints a note, because a server that worked before must work with tap. If
 // viewers can't connect, it prints a note with -v only.
-func (f *tapFlags) record(e *env, transport capture.Transport, name, serverURL string, restart func(), say func(string)) (*tapRecording, error) {
+func (f *tapFlags) record(e *env, transport capture.Transport, name, serverURL string, restart func(), logf func(string)) (*tapRecording, error) {
 	server := livesock.NewServer(&livesock.Options{Restart: restart})
 	rec := &tapRecording{hooks: hooks.Writer[capture.Event]{Tee: server}}
 	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: name, URL: serverURL, Redact: redaction(f.redact), Notice: e.notice, Hooks: &rec.hooks}
-	file, err := f.create(e, name, opts, say)
+	file, err := f.create(e, name, opts, logf)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (f *tapFlags) record(e *env, transport capture.Transport, name, serverURL s
 		rec.writer = capture.NewWriter(io.Discard, opts)
 	}
 	if err := rec.show(server, name, transport); err != nil {
-		say("watching is not possible: " + err.Error())
+		logf("watching is not possible: " + err.Error())
 		if file == nil {
 			rec.writer.Close() // nobody would see it
 			rec.writer = nil
@@ -90,7 +90,7 @@ func (r *tapRecording) show(server *livesock.Server, name string, transport capt
 
 // create creates the file that the flags ask for. It returns nil if they ask for none, or if the
 // default file can't be created.
-func (f *tapFlags) create(e *env, name string, opts *capture.Options, say func(string)) (*capture.File, error) {
+func (f *tapFlags) create(e *env, name string, opts *capture.Options, logf func(string)) (*capture.File, error) {
 	if f.noRecord {
 		return nil, nil
 	}
@@ -110,7 +110,7 @@ func (f *tapFlags) create(e *env, name string, opts *capture.Options, say func(s
 		fmt.Fprintln(e.stderr, "mcpwire: nothing is recorded: "+safeLine(err.Error()))
 		return nil, nil
 	}
-	say("recording to " + rec.Name())
+	logf("recording to " + rec.Name())
 	return rec, nil
 }
 

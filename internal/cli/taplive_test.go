@@ -12,8 +12,8 @@ import (
 	"mcpwire/internal/trace/captures"
 )
 
-// TestTapSaysWhatIsRemoved: a tap whose folder of captures vanishes says so, and makes it again.
-func TestTapSaysWhatIsRemoved(t *testing.T) {
+// TestTapReportsPruned: a tap whose folder of captures vanishes says so, and makes it again.
+func TestTapReportsPruned(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is open cannot be removed")
 	}

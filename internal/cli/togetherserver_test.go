@@ -13,17 +13,17 @@ import (
 // -- mcpwire serve
 func init() {
 	if os.Getenv("MCPWIRE_TEST_SERVER") == "together" {
-		if err := comeTogether(strings.Fields(os.Getenv("MCPWIRE_TEST_TOGETHER"))); err != nil {
+		if err := connectTogether(strings.Fields(os.Getenv("MCPWIRE_TEST_TOGETHER"))); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 	}
 }
 
-// comeTogether numbers the processes of a server by files in a folder, and does not return until so
+// connectTogether numbers the processes of a server by files in a folder, and does not return until so
 // many have started: with 1 5, the first returns at once, the next four when all of them have
 // started, and those behind them at once.
-func comeTogether(args []string) error {
+func connectTogether(args []string) error {
 	dir := args[0]
 	name := func(n int) string { return filepath.Join(dir, fmt.Sprint(n)) }
 	n := 1

@@ -29,7 +29,7 @@ func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server
 			fmt.Sprintf("if you trust the project: %s instead of %s, or --trust-project; on a terminal mcpwire asks once", safeLine(shellWord(s.Host+":"+s.Name)), safeLine(shellWord(s.Name))),
 			fmt.Errorf("%q is configured in the project's file %s, not in your configuration", s.Name, safeLine(s.File)))
 	}
-	answer, err := e.prompter.ask(cmd.Context(), trustQuestion(s))
+	answer, err := e.prompter.ask(cmd.Context(), trustPrompt(s))
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
 		return context.Canceled
@@ -42,9 +42,9 @@ func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server
 	return nil
 }
 
-// trustQuestion shows all fields of an entry, unexpanded: references show which variables are sent
+// trustPrompt shows all fields of an entry, unexpanded: references show which variables are sent
 // where, and values may change what a program does as much as its arguments.
-func trustQuestion(s hosts.Server) string {
+func trustPrompt(s hosts.Server) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q is configured in the project's file %s, not in your configuration.\n", s.Name, safeLine(s.File))
 	line := func(name, value string) {

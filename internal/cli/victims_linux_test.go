@@ -309,7 +309,7 @@ func contains(list []string, s string) bool {
 }
 
 // slay kills all processes of a role, and waits until they have ended.
-func slay(mark, role string) {
+func killTree(mark, role string) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for some := true; some; <-tick.C {

@@ -160,7 +160,7 @@ func runWatch(cmd *cobra.Command, e *env, f *watchFlags, args []string) error {
 		}
 	}
 	hub := watch.New(opts)
-	return besideHub(cmd.Context(), hub, func(ctx context.Context) error {
+	return withHub(cmd.Context(), hub, func(ctx context.Context) error {
 		switch {
 		case f.web != "":
 			return watchWeb(ctx, e, hub, f, dir)
@@ -171,8 +171,8 @@ func runWatch(cmd *cobra.Command, e *env, f *watchFlags, args []string) error {
 	})
 }
 
-// besideHub runs a hub while face shows it, and waits for both.
-func besideHub(ctx context.Context, hub *watch.Hub, face func(ctx context.Context) error) error {
+// withHub runs a hub while face shows it, and waits for both.
+func withHub(ctx context.Context, hub *watch.Hub, face func(ctx context.Context) error) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup

@@ -58,7 +58,7 @@ func watchPlain(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, name
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil // besideHub reports it
+			return nil // withHub reports it
 		case err != nil:
 			return err
 		case failed != nil:

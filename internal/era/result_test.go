@@ -230,7 +230,7 @@ func TestOpenNotification(t *testing.T) {
 			}
 			r := request(t, "notifications/x", tt.params)
 			session := sessionIn(t, state, tt.cfg)
-			if got := verdict(session.OpenNotification(r, session.State())); got != want {
+			if got := outcome(session.OpenNotification(r, session.State())); got != want {
 				t.Errorf("%s in state %d: got %s, want %s", tt.params, state, got, want)
 			}
 		}

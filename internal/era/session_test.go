@@ -30,8 +30,8 @@ func request(t *testing.T, method, params string) *rpc.Request {
 	return r
 }
 
-// verdict is the revision that Open takes a request for, or the code of its error.
-func verdict(ex Request, err error) string {
+// outcome is the revision that Open takes a request for, or the code of its error.
+func outcome(ex Request, err error) string {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return fmt.Sprint(int(e.Code))
 	}
@@ -106,7 +106,7 @@ func TestOpen(t *testing.T) {
 				{"modern only", modernOnly, fresh, tt.modernOnly},
 			} {
 				s := sessionIn(t, in.state, in.cfg)
-				if got := verdict(s.Open(request(t, tt.method, tt.params))); got != in.want {
+				if got := outcome(s.Open(request(t, tt.method, tt.params))); got != in.want {
 					t.Errorf("%s: got %s, want %s", in.name, got, in.want)
 				}
 			}
@@ -114,8 +114,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestErrorsSayWhatToDo: somebody has to read them.
-func TestErrorsSayWhatToDo(t *testing.T) {
+// TestErrorsHaveHints: somebody has to read them.
+func TestErrorsHaveHints(t *testing.T) {
 	for _, tt := range []struct {
 		cfg            Config
 		state          int
@@ -168,7 +168,7 @@ func TestInitialize(t *testing.T) {
 		t.Error("initialized before initialize")
 	}
 	for _, params := range []string{"", "{}", `{"protocolVersion":null}`, `{"protocolVersion":["2025-06-18"]}`} {
-		if _, err := s.Initialize(request(t, "initialize", params)); verdict(Request{}, err) != "-32602" {
+		if _, err := s.Initialize(request(t, "initialize", params)); outcome(Request{}, err) != "-32602" {
 			t.Errorf("%s: got %v, want invalid params", params, err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestInitializeOnce(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				done[verdict(Request{}, err)]++
+				done[outcome(Request{}, err)]++
 				return
 			}
 			done["ok"]++
@@ -207,11 +207,11 @@ func TestInitializeOnce(t *testing.T) {
 
 func TestPolicy(t *testing.T) {
 	for _, tt := range []struct {
-		name       string
-		revisions  []mcp.Revision
-		shaken     string
-		modernSeen bool
-		want       rpc.Policy
+		name        string
+		revisions   []mcp.Revision
+		initialized string
+		modernSeen  bool
+		want        rpc.Policy
 	}{
 		{"nothing known", mcp.Revisions(), "", false, rpc.Policy{}},
 		{"modern seen", mcp.Revisions(), "", true, rpc.Policy{NoBatches: true, OmitNullID: true}},
@@ -225,8 +225,8 @@ func TestPolicy(t *testing.T) {
 		{"nothing with null ids spoken", mcp.Revisions()[3:], "", false, rpc.Policy{NoBatches: true, OmitNullID: true}},
 	} {
 		s := NewSession(Config{Revisions: tt.revisions})
-		if tt.shaken != "" {
-			if _, err := s.Initialize(request(t, "initialize", `{"protocolVersion":"`+tt.shaken+`"}`)); err != nil {
+		if tt.initialized != "" {
+			if _, err := s.Initialize(request(t, "initialize", `{"protocolVersion":"`+tt.initialized+`"}`)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -100,29 +100,29 @@ func TestComplete(t *testing.T) {
 }
 
 // checkPart checks a definition or property, and all below it. It returns how many there are.
-func checkPart(t *testing.T, fates map[string]string, date, path string, schema any) int {
+func checkPart(t *testing.T, rules map[string]string, date, path string, schema any) int {
 	t.Helper()
-	fate := fates[path]
-	if fate == "" || strings.HasSuffix(fate, ": ") {
+	rule := rules[path]
+	if rule == "" || strings.HasSuffix(rule, ": ") {
 		t.Errorf("%s: %s: neither covered nor skipped with a reason", date, path)
 	}
-	return 1 + checkBelow(t, fates, date, path, schema)
+	return 1 + checkBelow(t, rules, date, path, schema)
 }
 
-func checkBelow(t *testing.T, fates map[string]string, date, path string, schema any) (total int) {
+func checkBelow(t *testing.T, rules map[string]string, date, path string, schema any) (total int) {
 	t.Helper()
 	switch s := schema.(type) {
 	case []any:
 		for _, part := range s {
-			total += checkBelow(t, fates, date, path, part)
+			total += checkBelow(t, rules, date, path, part)
 		}
 	case map[string]any:
 		properties, _ := s["properties"].(map[string]any)
 		for name, p := range properties {
-			total += checkPart(t, fates, date, path+"."+name, p)
+			total += checkPart(t, rules, date, path+"."+name, p)
 		}
 		for _, keyword := range []string{"allOf", "anyOf", "oneOf", "items", "additionalProperties", "not"} {
-			total += checkBelow(t, fates, date, path, s[keyword])
+			total += checkBelow(t, rules, date, path, s[keyword])
 		}
 	}
 	return total

@@ -757,9 +757,9 @@ func (c *recordingTransport) Post(ctx context.Context, msg []byte) error {
 	return nil
 }
 
-// TestCourier: messages go one by one, in order, with the context of their sender, on its
+// TestMessageTransport: messages go one by one, in order, with the context of their sender, on its
 // goroutine; answers may come past ReadFrame; what cannot be posted was not sent.
-func TestCourier(t *testing.T) {
+func TestMessageTransport(t *testing.T) {
 	f := &recordingTransport{scriptFramer: &scriptFramer{in: make(chan any), done: make(chan struct{})}}
 	gaps := make(chan struct{}, 1)
 	c := NewConn(f, &Options{MaxDepth: 4, OnGap: func() { gaps <- struct{}{} }})
@@ -806,7 +806,7 @@ func TestCourier(t *testing.T) {
 	}
 }
 
-func TestFate(t *testing.T) {
+func TestOutcome(t *testing.T) {
 	for fate, want := range map[jsonrpc.Outcome]string{jsonrpc.OutcomeUnknown: "no answer: x", jsonrpc.OutcomeUnprocessed: "not executed: x", jsonrpc.OutcomeRejected: "refused: x", jsonrpc.OutcomeDenied: "denied: x"} {
 		if got := (&jsonrpc.CallError{Outcome: fate, Err: errors.New("x")}).Error(); got != want {
 			t.Errorf("%d: %q, want %q", fate, got, want)

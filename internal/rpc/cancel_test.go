@@ -45,7 +45,7 @@ func TestCancelRunning(t *testing.T) {
 // The cancellation may come while the handler is about to end; then there is one answer or none.
 //
 // Spec: S51
-func TestCancelOfWhatEndsJustNow(t *testing.T) {
+func TestCancelRacesWithEnd(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		for i := range 20 {
 			p.send(request(i, "slow"))

@@ -281,10 +281,10 @@ func cutOffAnswer(id any) string {
 	return failure(id, jsonrpc.CodeInternalError, "shutting down: the request did not finish within 5s", "")
 }
 
-// TestDrainAnswersWhatIsQueued: each request that the time to drain cuts off gets one answer,
+// TestDrainHandlesQueue: each request that the time to drain cuts off gets one answer,
 // whether it runs or is queued, alone or in a batch, and whatever its handler says afterwards. One
 // that the peer has cancelled gets none.
-func TestDrainAnswersWhatIsQueued(t *testing.T) {
+func TestDrainHandlesQueue(t *testing.T) {
 	for _, end := range []string{"input", "context"} {
 		for _, limit := range []int{0, 3} {
 			t.Run(fmt.Sprint(end, limit), func(t *testing.T) {
@@ -397,7 +397,7 @@ func TestDrainTimeout(t *testing.T) {
 }
 
 // Handlers that ignore everything are left behind, and named.
-func TestDrainLeavesDeafHandlersBehind(t *testing.T) {
+func TestDrainAbandonsStuckHandlers(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "deaf"))
 		p.pause()
@@ -570,7 +570,7 @@ func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 }
 
 // Answers that are finished but not yet written when the end comes are written.
-func TestEndWritesWhatIsFinished(t *testing.T) {
+func TestEndFlushesResponses(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var msgs, want []string
 		for i := range 1000 {
@@ -849,7 +849,7 @@ func TestNotificationFlood(t *testing.T) {
 }
 
 // A place that notifications took is free for a request again when they are done.
-func TestNotificationsGiveTheirPlaceBack(t *testing.T) {
+func TestNotificationsReleaseSlots(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(notification("slow"), request(1, "slow"), request(2, "slow"))
 		elapse(4 * time.Second)

@@ -252,7 +252,7 @@ func (pong) Handle(_ *Request, dst []byte) ([]byte, error) { return append(dst, 
 
 // A message that does not get through is not the end of the connection. Who waits for an answer to
 // it is told.
-func TestDeliverOutletFails(t *testing.T) {
+func TestDeliverSenderFails(t *testing.T) {
 	c, out := detach(t, func(context.Context, *Request) ([]byte, error) { return nil, nil })
 	out.err = errors.New("the store is down")
 	if _, err := c.Call(t.Context(), "roots", nil); !errors.Is(err, out.err) {

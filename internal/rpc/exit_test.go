@@ -90,7 +90,7 @@ func TestHandlerEndsGoroutine(t *testing.T) {
 	}
 }
 
-func TestStandingRequestsTakeNoPlace(t *testing.T) {
+func TestLongRunningRequestsTakeNoSlot(t *testing.T) {
 	talk(t, &exitHandler{}, rpc.Options{MaxInFlight: 1}, func(ctx context.Context, c *rpc.Conn) {
 		ctx, stop := context.WithCancel(ctx)
 		ended := make(chan error, 3)

@@ -28,7 +28,7 @@ func inlinePeer(t *testing.T, test func(t *testing.T, p *peer), o Options) {
 
 // The leader itself runs what is known to be fast: nothing else runs meanwhile, and nothing is in
 // flight.
-func TestLeaderRunsWhatIsFast(t *testing.T) {
+func TestLeaderRunsFastHandlers(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var onGoroutine atomic.Int32
 		p.methods["where"] = func(context.Context, *Request) (string, error) {
@@ -107,7 +107,7 @@ func TestTakeOverLeavesFrameAlone(t *testing.T) {
 
 // A handler that ends while it is about to lose the lead is answered once, and so is all that is
 // behind it.
-func TestTakeOverOfWhatEndsJustNow(t *testing.T) {
+func TestTakeOverRacesWithEnd(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var d time.Duration
 		p.methods["nap"] = func(context.Context, *Request) (string, error) {
@@ -130,7 +130,7 @@ func TestTakeOverOfWhatEndsJustNow(t *testing.T) {
 }
 
 // A pace that was fast is no longer trusted after it held up the leader twice.
-func TestPaceLosesTrust(t *testing.T) {
+func TestCostEstimateRises(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		pace := knowsNothing()
 		conn := p.conn

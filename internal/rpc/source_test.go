@@ -29,7 +29,7 @@ func overTransports(t *testing.T, f func(t *testing.T, a, b jsonrpc.Framer)) {
 	}
 }
 
-func TestConnOverCarriers(t *testing.T) {
+func TestConnOverTransports(t *testing.T) {
 	overTransports(t, func(t *testing.T, fa, fb jsonrpc.Framer) {
 		echo := HandlerFunc(func(ctx context.Context, r *Request) ([]byte, error) {
 			if string(r.Method) == "back" { // by way of the caller

@@ -118,7 +118,7 @@ func (w *writer) postLocked(ctx context.Context, buf *[]byte) error {
 }
 
 // postWithin is like post, but waits for room first: until ctx ends, and at most d if d is not 0.
-// Without room by then, it queues nothing and returns a *noRoomError.
+// Without room by then, it queues nothing and returns a *queueFullError.
 func (w *writer) postWithin(ctx context.Context, d time.Duration, buf *[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +134,7 @@ func (w *writer) postWithin(ctx context.Context, d time.Duration, buf *[]byte) e
 	defer stop()
 	for w.overLimit() {
 		if err := ctx.Err(); err != nil {
-			return &noRoomError{err}
+			return &queueFullError{err}
 		}
 		w.hasRoom.Wait()
 	}
@@ -155,16 +155,18 @@ func (w *writer) transportLocked(ctx context.Context, msg []byte) error {
 	return w.err
 }
 
-// A noRoomError says that there was no room for a message within the sender's time limit.
-type noRoomError struct{ cause error }
+// A queueFullError says that there was no room for a message within the sender's time limit.
+type queueFullError struct{ cause error }
 
-func (e *noRoomError) Error() string { return "not sent: the peer does not read: " + e.cause.Error() }
-func (e *noRoomError) Unwrap() error { return e.cause }
+func (e *queueFullError) Error() string {
+	return "not sent: the peer does not read: " + e.cause.Error()
+}
+func (e *queueFullError) Unwrap() error { return e.cause }
 
-// postError returns the error of postWithin. Every error other than noRoomError ends the
+// postError returns the error of postWithin. Every error other than queueFullError ends the
 // connection.
 func postError(err error) error {
-	if _, ok := errors.AsType[*noRoomError](err); ok || err == nil {
+	if _, ok := errors.AsType[*queueFullError](err); ok || err == nil {
 		return err
 	}
 	return fmt.Errorf("%w: %w", jsonrpc.ErrClosed, err)

@@ -27,7 +27,7 @@ func exchanges(n int, add func(e *capture.Event)) {
 	}
 }
 
-func TestOldRowsMakeRoom(t *testing.T) {
+func TestOldRowsEvicted(t *testing.T) {
 	m := trace.New(&trace.Options{MaxRows: 100})
 	dropped := 0
 	exchanges(5000, func(e *capture.Event) {

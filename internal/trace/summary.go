@@ -153,14 +153,14 @@ func methodVerb(method string) string {
 // requestText describes the request.
 func requestText(r *Row) string {
 	target := Escape(r.Target)
-	says := methodVerb(r.Method)
-	if says == "" {
-		says = "sent " + Escape(r.Method)
+	verb := methodVerb(r.Method)
+	if verb == "" {
+		verb = "sent " + Escape(r.Method)
 	}
 	if r.Role == Retry {
 		target = joinNonEmpty(" ", target, "again")
 	}
-	return joinNonEmpty(" ", says, target)
+	return joinNonEmpty(" ", verb, target)
 }
 
 // outcomeText describes the outcome.

@@ -21,14 +21,14 @@ import (
 // the user is asked again. Client and site are of the same era, or of different
 // ones.
 func TestBridgeLogin(t *testing.T) {
-	for _, near := range eras {
-		for _, far := range eras {
-			t.Run(near.name+" client, "+far.name+" site", func(t *testing.T) {
+	for _, downstream := range eras {
+		for _, upstream := range eras {
+			t.Run(downstream.name+" client, "+upstream.name+" site", func(t *testing.T) {
 				t.Parallel()
 				o := withoutCache
-				o.revisions = []mcp.Revision{far.revision}
+				o.revisions = []mcp.Revision{upstream.revision}
 				s := newSite(t, issuers.at(t, ""), formatOpaque, o)
-				checkBridgeLogin(t, newDesk(t, s), near.revision)
+				checkBridgeLogin(t, newDesk(t, s), downstream.revision)
 			})
 		}
 	}
@@ -112,19 +112,19 @@ func TestBridgesAtOnce(t *testing.T) {
 			return err
 		})
 	})
-	asks, told := 0, 0
+	asks, notified := 0, 0
 	for _, h := range hosts {
 		asks += len(h.asks())
-		told += strings.Count(h.log.String(), "Another mcpwire has asked you")
+		notified += strings.Count(h.log.String(), "Another mcpwire has asked you")
 	}
 	if err != nil || asks != 1 || d.opened() != 1 {
-		t.Errorf("%v; the user was asked %d times, the browser opened %d times; %d others waited", err, asks, d.opened(), told)
+		t.Errorf("%v; the user was asked %d times, the browser opened %d times; %d others waited", err, asks, d.opened(), notified)
 	}
 }
 
-// TestBridgeKilledWhileAsking has a host end the bridge that has asked the user.
+// TestBridgeKilledDuringElicitation has a host end the bridge that has asked the user.
 // Another one that has waited for it asks then.
-func TestBridgeKilledWhileAsking(t *testing.T) {
+func TestBridgeKilledDuringElicitation(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
 	first, second := d.host(), d.host()
@@ -151,10 +151,10 @@ func TestBridgeKilledWhileAsking(t *testing.T) {
 	}
 }
 
-// TestBridgeNobodyLogsIn has users who do nothing, or refuse. The client that
+// TestBridgeLoginMissing has users who do nothing, or refuse. The client that
 // waits is told so, with all that wait for the same login, and the next process
 // may ask again.
-func TestBridgeNobodyLogsIn(t *testing.T) {
+func TestBridgeLoginMissing(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
 			t.Parallel()
@@ -302,9 +302,9 @@ func TestBridgeForItself(t *testing.T) {
 	}
 }
 
-// TestBridgeGoneWhileAsking has a host end before the user has logged in: the
+// TestBridgeClosedDuringElicitation has a host end before the user has logged in: the
 // bridge ends too.
-func TestBridgeGoneWhileAsking(t *testing.T) {
+func TestBridgeClosedDuringElicitation(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
 	h := d.host()

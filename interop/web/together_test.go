@@ -111,10 +111,10 @@ func TestSubscription(t *testing.T) {
 			s := newSite(t, issuers.at(t, ""), formatShort, siteOptions{})
 			v := newVisitor(t, s, "alice", nil)
 			c := v.mustDial(era.revision)
-			var told atomic.Int64
+			var notified atomic.Int64
 			sub, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) {
 				if e.Kind == client.ToolsListChanged && !e.Missed {
-					told.Add(1)
+					notified.Add(1)
 				}
 			})
 			if err != nil {
@@ -125,13 +125,13 @@ func TestSubscription(t *testing.T) {
 				v.whoami(c)
 				return v.grants("refresh_token") >= 2
 			})
-			before := told.Load()
+			before := notified.Load()
 			eventually(t, "news of a change", func() bool {
-				if err := server.AddTool(s.server, "news", "Is new.", noNews); err != nil {
+				if err := server.AddTool(s.server, "news", "Is new.", noNotifications); err != nil {
 					t.Fatal(err)
 				}
 				s.server.RemoveTools("news")
-				return told.Load() > before
+				return notified.Load() > before
 			})
 			if err := sub.Err(); err != nil {
 				t.Errorf("the subscription has ended: %v", err)
@@ -143,4 +143,4 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-func noNews(context.Context, empty) (string, error) { return "", nil }
+func noNotifications(context.Context, empty) (string, error) { return "", nil }

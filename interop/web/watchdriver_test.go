@@ -92,8 +92,8 @@ func startDriver(t *testing.T) *driver {
 // disk goes to a folder of the test.
 func (d *driver) play(t *testing.T, scene string, with map[string]any, hands map[string]hand) {
 	t.Helper()
-	told := map[string]any{"scene": scene, "with": with, "dir": t.TempDir(), "shots": os.Getenv("WATCH_SHOTS")}
-	if err := d.tell(told); err != nil {
+	notified := map[string]any{"scene": scene, "with": with, "dir": t.TempDir(), "shots": os.Getenv("WATCH_SHOTS")}
+	if err := d.tell(notified); err != nil {
 		t.Fatalf("the driver: %v\n%s", err, d.log.String())
 	}
 	stuck := time.AfterFunc(2*time.Minute, func() { d.cmd.Process.Kill() })

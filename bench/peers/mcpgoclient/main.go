@@ -46,11 +46,11 @@ func run(ctx context.Context) error {
 	var hello mcp.InitializeRequest
 	hello.Params.ProtocolVersion = f.Revision()
 	hello.Params.ClientInfo = mcp.Implementation{Name: "bench", Version: "1.0.0"}
-	agreed, err := c.Initialize(ctx, hello)
+	initialized, err := c.Initialize(ctx, hello)
 	if err != nil {
 		return err
 	}
-	return loop.Run(agreed.ProtocolVersion, func(ctx context.Context, text string) (string, error) {
+	return loop.Run(initialized.ProtocolVersion, func(ctx context.Context, text string) (string, error) {
 		var req mcp.CallToolRequest
 		req.Params.Name, req.Params.Arguments = "echo", args{text}
 		res, err := c.CallTool(ctx, req)

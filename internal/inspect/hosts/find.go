@@ -164,7 +164,7 @@ func ReadFile(e *Env, path string) (File, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(e.Dir, path)
 	}
-	p := location{scope: ScopeFile, path: path, tables: anyTable}
+	p := location{scope: ScopeFile, path: path, tables: serverTables}
 	f := File{Scope: ScopeFile, Path: path}
 	data, err := readFile(path)
 	if err != nil {
@@ -175,7 +175,7 @@ func ReadFile(e *Env, path string) (File, error) {
 		return f, withPath(err, path)
 	}
 	log := e.records()
-	list := entries(root, anyTable)
+	list := entries(root, serverTables)
 	if len(list) == 0 {
 		list = rootEntries(root)
 	}
@@ -240,8 +240,8 @@ var (
 	inZed        = [][]string{{"context_servers"}}
 	inAmp        = [][]string{{"amp.mcpServers"}}
 	inCodex      = [][]string{{"mcp_servers"}}
-	// anyTable is for files that the user names.
-	anyTable = [][]string{{"mcpServers"}, {"servers"}, {"mcp_servers"}, {"context_servers"}, {"amp.mcpServers"}, {"mcp", "servers"}, {"mcp"}}
+	// serverTables is for files that the user names.
+	serverTables = [][]string{{"mcpServers"}, {"servers"}, {"mcp_servers"}, {"context_servers"}, {"amp.mcpServers"}, {"mcp", "servers"}, {"mcp"}}
 )
 
 // Names returns the names of the known hosts, in the order of [Find]. The slice belongs to the

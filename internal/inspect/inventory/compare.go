@@ -69,7 +69,7 @@ func Compare(a, b *Inventory, opts *Options) []Difference {
 		c.definitions(kind, a, b)
 	}
 	c.answers(a, b)
-	slices.SortStableFunc(c.list, func(x, y Difference) int { return verdictRank(y.Verdict) - verdictRank(x.Verdict) })
+	slices.SortStableFunc(c.list, func(x, y Difference) int { return impactRank(y.Verdict) - impactRank(x.Verdict) })
 	return c.list
 }
 
@@ -77,14 +77,14 @@ func Compare(a, b *Inventory, opts *Options) []Difference {
 func Worst(list []Difference) Verdict {
 	worst := Verdict("")
 	for _, d := range list {
-		if verdictRank(d.Verdict) > verdictRank(worst) {
+		if impactRank(d.Verdict) > impactRank(worst) {
 			worst = d.Verdict
 		}
 	}
 	return worst
 }
 
-func verdictRank(v Verdict) int {
+func impactRank(v Verdict) int {
 	return slices.Index([]Verdict{"", schemadiff.Annotations, schemadiff.Compatible, schemadiff.Unclear, schemadiff.Breaking}, v)
 }
 
@@ -203,7 +203,7 @@ func (c *comparison) definition(what, name string, before, after []byte) {
 		if isDefault(v) {
 			continue
 		}
-		d := Difference{What: what, Name: name, Pointer: v.Pointer, Verdict: changeVerdict(v), Why: changeText(v)}
+		d := Difference{What: what, Name: name, Pointer: v.Pointer, Verdict: changeImpact(v), Why: changeText(v)}
 		d.Old, d.New = clipPair(v.Old, v.New)
 		c.add(d)
 	}
@@ -289,21 +289,21 @@ func isObjectOf(value []byte, name string) bool {
 	return true
 }
 
-// changeVerdict returns the verdict on a change of a definition outside its schemas.
-func changeVerdict(d jsondiff.Change) Verdict {
+// changeImpact returns the verdict on a change of a definition outside its schemas.
+func changeImpact(d jsondiff.Change) Verdict {
 	parts := strings.Split(strings.TrimPrefix(d.Pointer, "/"), "/")
 	switch parts[0] {
 	case "title", "description", "icons", "annotations", "size":
 		return schemadiff.Annotations
 	case "arguments":
-		return argumentVerdict(d, parts[1:])
+		return argumentImpact(d, parts[1:])
 	}
 	return schemadiff.Unclear
 }
 
-// argumentVerdict returns the verdict on a change of a prompt's arguments. at is the path to the
+// argumentImpact returns the verdict on a change of a prompt's arguments. at is the path to the
 // change below arguments.
-func argumentVerdict(d jsondiff.Change, at []string) Verdict {
+func argumentImpact(d jsondiff.Change, at []string) Verdict {
 	member := ""
 	if len(at) > 1 {
 		member = at[1]
@@ -373,12 +373,12 @@ func (c *comparison) answer(k Key, x, y *Answer) {
 	}
 	before, after := c.fillBoth([]byte(cmp.Or(string(x.Result), string(x.Error))), []byte(cmp.Or(string(y.Result), string(y.Error))))
 	ignore := append([]string{"/_meta", "/ttlMs", "/cacheScope", "/resultType"}, c.opts.Ignore...)
-	told := 0
+	shown := 0
 	for _, v := range jsondiff.Diff(before, after, uncutOptions(ignore...)) {
 		if v.Op == jsondiff.Replace && c.opts.Same != nil && c.opts.Same(v.Pointer, []byte(v.Old), []byte(v.New)) {
 			continue
 		}
-		if told++; told > maxPerAnswer {
+		if shown++; shown > maxPerAnswer {
 			d.Pointer, d.Why, d.Old, d.New = "", "more differences exist", "", ""
 			c.add(d)
 			return

@@ -26,7 +26,7 @@ func lines(list []inventory.Difference) []string {
 	return out
 }
 
-func TestCompareThings(t *testing.T) {
+func TestCompareItems(t *testing.T) {
 	const gone = `breaking /inputSchema/type "type": "object" was removed, which the protocol requires here: clients reject the tool`
 	for _, tt := range []struct {
 		name, kind, old, new string

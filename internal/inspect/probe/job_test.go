@@ -109,9 +109,9 @@ func (y *yard) reportOf(t *testing.T, alone bool, opts *Options) *Report {
 	return r.report()
 }
 
-// TestBeside: processes run beside each other, no more of them than the limit. These answer nothing
+// TestConcurrentJobs: processes run beside each other, no more of them than the limit. These answer nothing
 // until so many are connected at once; only the first may be alone.
-func TestBeside(t *testing.T) {
+func TestConcurrentJobs(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		opts  Options
@@ -156,8 +156,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestBesideAdapts: processes that take as long beside each other as alone may be more.
-func TestBesideAdapts(t *testing.T) {
+// TestConcurrentJobsAdapt: processes that take as long beside each other as alone may be more.
+func TestConcurrentJobsAdapt(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		took func(running int) time.Duration
@@ -186,9 +186,9 @@ func TestBesideAdapts(t *testing.T) {
 	}
 }
 
-// TestBesideSame: what is found in a server does not depend on whether its processes run beside
+// TestConcurrentJobsSameFindings: what is found in a server does not depend on whether its processes run beside
 // each other, down to the numbers of events and sessions.
-func TestBesideSame(t *testing.T) {
+func TestConcurrentJobsSameFindings(t *testing.T) {
 	unknown := when(noSuchMethod, "", with(""))
 	for _, tt := range []struct {
 		name string
@@ -202,7 +202,7 @@ func TestBesideSame(t *testing.T) {
 		{"the oldest only", flaw{in: both(speaks(rev20241105), unknown)}, false},
 		{"all revisions", flaw{in: unknown}, false},
 		{"ends for garbage", flaw{in: lines(notJSON, die)}, true},
-		{"ends for a method", flaw{in: when(noSuchMethod, "", suicide)}, true},
+		{"ends for a method", flaw{in: when(noSuchMethod, "", exitInRequest)}, true},
 		{"silent", flaw{in: when(noSuchMethod, "", mute)}, false},
 		{"deaf", flaw{deaf: true}, false},
 		{"failing lists", flaw{in: when(mcp.MethodToolsList, "", code("-32603"))}, false},
@@ -355,9 +355,9 @@ func twoLibraries() fault {
 	)
 }
 
-// TestUnspokenBeside: one revision that is not spoken after all does not keep the others from being
+// TestConcurrentUnsupportedRevision: one revision that is not spoken after all does not keep the others from being
 // probed.
-func TestUnspokenBeside(t *testing.T) {
+func TestConcurrentUnsupportedRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: speaks(rev20251125)} }}
 		report := y.reportOf(t, false, &Options{Baseline: &Baseline{Solo: time.Second, Concurrent: time.Second}})
@@ -437,8 +437,8 @@ func TestRelay(t *testing.T) {
 	(*stderrForwarder)(nil).release()
 }
 
-// TestBesideCanceled: nothing is left when the context ends, whatever the processes do.
-func TestBesideCanceled(t *testing.T) {
+// TestConcurrentJobsCanceled: nothing is left when the context ends, whatever the processes do.
+func TestConcurrentJobsCanceled(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   func(n int) fault
@@ -481,8 +481,8 @@ func TestBesideCanceled(t *testing.T) {
 	}
 }
 
-// TestCanceledFindsNothing: that the context has ended is not the server's fault.
-func TestCanceledFindsNothing(t *testing.T) {
+// TestCanceledWithoutFindings: that the context has ended is not the server's fault.
+func TestCanceledWithoutFindings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -498,9 +498,9 @@ func TestCanceledFindsNothing(t *testing.T) {
 	})
 }
 
-// TestBesideCaptured: in a capture, each session is one process from its start to its end, and
+// TestConcurrentJobsRecorded: in a capture, each session is one process from its start to its end, and
 // findings are where they say.
-func TestBesideCaptured(t *testing.T) {
+func TestConcurrentJobsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := flaw{start: time.Second, in: when(noSuchMethod, "", with(""))}
 		var file bytes.Buffer

@@ -38,8 +38,8 @@ func code(c string) func(*jsonrpc.Message) []string {
 	return func(m *jsonrpc.Message) []string { return failure(m, c) }
 }
 
-func mute(*jsonrpc.Message) []string    { return nil }
-func suicide(*jsonrpc.Message) []string { return []string{die} }
+func mute(*jsonrpc.Message) []string          { return nil }
+func exitInRequest(*jsonrpc.Message) []string { return []string{die} }
 
 // lines answers some lines, whatever they are.
 func lines(which func(string) bool, reply ...string) fault {
@@ -84,7 +84,7 @@ func TestRecallStdio(t *testing.T) {
 		{"unknown method taken", flaw{in: when(noSuchMethod, "", with(""))}, []string{"probe/unknown-method"}},
 		{"unknown method is an internal error", flaw{in: legacyOnly(when(noSuchMethod, "", code("-32603")))}, []string{"probe/error-code"}},
 		{"unknown method, modern", flaw{in: modernOnly(when(noSuchMethod, "", code("-32603")))}, []string{"probe/error-code", "probe/modern-refusal"}},
-		{"unknown method ends it", flaw{in: when(noSuchMethod, "", suicide)}, []string{"probe/died"}},
+		{"unknown method ends it", flaw{in: when(noSuchMethod, "", exitInRequest)}, []string{"probe/died"}},
 		{"missing name taken", flaw{in: when(mcp.MethodResourcesRead, `"params":{}`, with(`"contents":[]`))}, []string{"probe/invalid-params"}},
 		{"unknown tool taken", flaw{in: when(mcp.MethodToolsCall, noSuchTool, with(`"content":[]`))}, []string{"probe/unknown-tool"}},
 		{"unknown resource read", flaw{in: when(mcp.MethodResourcesRead, noSuchResource, with(`"contents":[{"uri":"x://y","text":""}],"ttlMs":0,"cacheScope":"private"`))}, []string{"probe/unknown-resource"}},

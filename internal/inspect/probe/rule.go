@@ -81,8 +81,8 @@ func describe(r *check.Rule) *check.Rule {
 // Enabled reports whether a rule is to be checked. only lists the rules to check, and empty means
 // all; disabled lists rules that are not checked. "GROUP/*" selects all rules of a group.
 func Enabled(id string, only, disabled []string) bool {
-	meant := func(pattern string) bool { return matches(pattern, id) }
-	return (len(only) == 0 || slices.ContainsFunc(only, meant)) && !slices.ContainsFunc(disabled, meant)
+	matchesID := func(pattern string) bool { return matches(pattern, id) }
+	return (len(only) == 0 || slices.ContainsFunc(only, matchesID)) && !slices.ContainsFunc(disabled, matchesID)
 }
 
 // matches reports whether an id or "GROUP/*" selects the rule.

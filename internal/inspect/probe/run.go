@@ -293,7 +293,7 @@ func groups() []group {
 		{name: "subscriptions", modernOnly: true, steps: []step{subscribe}},
 		{name: "lines that are not messages", stdioOnly: true, steps: []step{badJSON, wrongEnvelope, lineEnds}},
 		{name: "the end of the input", stdioOnly: true, steps: []step{endOfInput}},
-		{name: "responses at the end of the input", stdioOnly: true, steps: []step{answersAtEnd}},
+		{name: "responses at the end of the input", stdioOnly: true, steps: []step{closeInputEarly}},
 		{name: "SIGTERM", stdioOnly: true, steps: []step{terminate}},
 		{name: "headers that do not match", httpOnly: true, modernOnly: true, steps: []step{wrongHeaders, headerSpelling, otherMethods}},
 		{name: "bodies that are not messages", httpOnly: true, steps: []step{badBodies, badHeaders}},

@@ -176,8 +176,8 @@ func (d *driver) endFinding(rule, text string) {
 	d.report(rule, &reply{event: d.stdio.endEvent}, "%s", text)
 }
 
-// answersAtEnd sends a request and closes the input at once.
-func answersAtEnd(ctx context.Context, d *driver) {
+// closeInputEarly sends a request and closes the input at once.
+func closeInputEarly(ctx context.Context, d *driver) {
 	a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID())})
 	d.r.recorder.waive(a.requestEvent)
 	d.stdio.closeInput()

@@ -13,7 +13,7 @@ const jsonDepth = 10000
 
 // FuzzScan compares every reader of this package with encoding/json.
 func FuzzScan(f *testing.F) {
-	for _, v := range verdicts {
+	for _, v := range results {
 		f.Add([]byte(v.text))
 	}
 	f.Add([]byte(callText))

@@ -122,7 +122,7 @@ func TestErrorText(t *testing.T) {
 }
 
 // Calls that do not fit the text are errors, at the place where it is wrong.
-func TestOutOfStep(t *testing.T) {
+func TestOutOfOrder(t *testing.T) {
 	calls := map[string]func(*Scanner) error{
 		"String":      func(s *Scanner) error { _, _, err := s.String(); return err },
 		"EnterObject": func(s *Scanner) error { _, err := s.EnterObject(); return err },

@@ -14,9 +14,9 @@ func nested(n int, open, closing string) []byte {
 	return append(bytes.Repeat([]byte(open), n), bytes.Repeat([]byte(closing), n)...)
 }
 
-// verdicts says of every text whether it is valid and, if not, where it goes
+// results says of every text whether it is valid and, if not, where it goes
 // wrong.
-var verdicts = []struct {
+var results = []struct {
 	name string
 	text string
 	at   int // index of the error, or valid
@@ -211,8 +211,8 @@ var verdicts = []struct {
 
 const valid = -1
 
-func TestVerdicts(t *testing.T) {
-	for _, v := range verdicts {
+func TestReferenceResults(t *testing.T) {
+	for _, v := range results {
 		t.Run(v.name, func(t *testing.T) {
 			want := v.at
 			data := []byte(v.text)

@@ -139,7 +139,7 @@ func TestBoundedConnFewDeadlines(t *testing.T) {
 
 // A deadline that was noted before a write, and comes in the middle of it, does not count: all of
 // the write is done.
-func TestBoundedConnWriteGoesOn(t *testing.T) {
+func TestBoundedConnWriteContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		c := boundConn(near, 0)
@@ -177,7 +177,7 @@ func TestBoundedConnWriteGoesOn(t *testing.T) {
 
 // Where no deadline was set, a peer that reads is waited for, however slow it is, and one that does
 // not is not.
-func TestBoundedConnPatience(t *testing.T) {
+func TestBoundedConnTimeout(t *testing.T) {
 	const patience = 10 * time.Second
 	ends := func(c net.Conn, b []byte) (time.Duration, error) {
 		began := time.Now()

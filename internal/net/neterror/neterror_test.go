@@ -55,12 +55,12 @@ func TestReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	far, err := l.Accept()
+	accepted, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	far.(*net.TCPConn).SetLinger(0)
-	far.Close()
+	accepted.(*net.TCPConn).SetLinger(0)
+	accepted.Close()
 	if _, err := c.Read(make([]byte, 1)); !neterror.IsReset(err) {
 		t.Errorf("of a connection that was reset: %v", err)
 	}

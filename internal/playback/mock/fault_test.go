@@ -60,7 +60,7 @@ func TestParseFault(t *testing.T) {
 
 // one is a tape of one call.
 func one(t *testing.T) *mock.Recording {
-	return tapeOf(t, after(hello, line{10, "→" + call("1", "a", `{}`, ``)}, line{11, "←" + result("1", "ok")})...)
+	return recordingOf(t, after(hello, line{10, "→" + call("1", "a", `{}`, ``)}, line{11, "←" + result("1", "ok")})...)
 }
 
 func TestWhichRequestsMeetAFault(t *testing.T) {
@@ -162,7 +162,7 @@ func post(t *testing.T, url, text string, headers ...string) (status int, body s
 }
 
 func TestWebFaults(t *testing.T) {
-	tape := tapeOf(t,
+	tape := recordingOf(t,
 		line{10, "→" + call("1", "a", `{}`, `,`+meta)},
 		line{11, `←{"jsonrpc":"2.0","id":1,"result":{"content":[],"resultType":"complete"}}`},
 	)

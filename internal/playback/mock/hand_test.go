@@ -22,8 +22,8 @@ type line struct {
 	text string
 }
 
-// tapeOf makes a tape of the messages of one connection on a pipe.
-func tapeOf(t *testing.T, lines ...line) *mock.Recording {
+// recordingOf makes a tape of the messages of one connection on a pipe.
+func recordingOf(t *testing.T, lines ...line) *mock.Recording {
 	t.Helper()
 	tape, err := mock.Read(capture.NewReader(strings.NewReader(captureOf(lines...)), nil).Events(), nil)
 	if err != nil {
@@ -87,11 +87,11 @@ func dial(t *testing.T, tape *mock.Recording, o *mock.Options) *client {
 
 // pipeTo connects to a server. It must be hung up.
 func pipeTo(t *testing.T, srv *mock.Server) *client {
-	near, far := net.Pipe()
+	local, remote := net.Pipe()
 	c := &client{t: t, done: make(chan error, 1), log: &bytes.Buffer{}, close: func() {}}
-	c.conn, c.in = near, jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})
+	c.conn, c.in = local, jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})
 	go func() {
-		c.done <- srv.Serve(context.Background(), jsonrpc.NewFramer(far, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}))
+		c.done <- srv.Serve(context.Background(), jsonrpc.NewFramer(remote, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}))
 	}()
 	return c
 }

@@ -194,13 +194,13 @@ func (s *Server) assignLegacy(params []byte) *session {
 		offered, _ = mcp.ParseRevision(era.LookupString(params, "protocolVersion"))
 	}
 	name := clip.String(clientOf(params), 256)
-	shook := func(x *session) bool { return x.initialize != nil && x.initialize.hasResponse && !x.initialize.failed }
-	agreed := func(x *session) bool { return shook(x) && x.revision == offered }
+	initialized := func(x *session) bool { return x.initialize != nil && x.initialize.hasResponse && !x.initialize.failed }
+	negotiated := func(x *session) bool { return initialized(x) && x.revision == offered }
 	return s.assignSession(
-		func(x *session) bool { return agreed(x) && x.client == name },
-		agreed,
-		func(x *session) bool { return shook(x) && x.client == name },
-		shook,
+		func(x *session) bool { return negotiated(x) && x.client == name },
+		negotiated,
+		func(x *session) bool { return initialized(x) && x.client == name },
+		initialized,
 		func(x *session) bool { return x.initialize != nil },
 	)
 }

@@ -20,7 +20,7 @@ func result(id, text string) string {
 }
 
 func TestMatching(t *testing.T) {
-	tape := tapeOf(t, after(hello,
+	tape := recordingOf(t, after(hello,
 		line{10, "→" + call("1", "a", `{"x":1,"y":"z"}`, `,"_meta":{"progressToken":7}`)},
 		line{11, "←" + result("1", "first")},
 		line{12, "→" + call("2", "a", `{"y":"z","x":1.0}`, ``)},
@@ -57,7 +57,7 @@ func TestMatching(t *testing.T) {
 
 // asking is a tape of a call in which the server asks, and tells of its progress.
 func asking(t *testing.T) *mock.Recording {
-	return tapeOf(t, after(hello,
+	return recordingOf(t, after(hello,
 		line{10, "→" + call("1", "ask", `{}`, `,"_meta":{"progressToken":"t"}`)},
 		line{11, `←{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}`},
 		line{12, `←{"jsonrpc":"2.0","id":44,"method":"elicitation/create","params":{"message":"name?","requestedSchema":{"type":"object","properties":{}}}}`},
@@ -70,20 +70,20 @@ func asking(t *testing.T) *mock.Recording {
 
 // What it sends.
 const (
-	progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":99,"progress":1}}`
-	question = `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"name?","requestedSchema":{"type":"object","properties":{}}}}`
-	message  = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`
-	changed  = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+	progress     = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":99,"progress":1}}`
+	inputRequest = `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"name?","requestedSchema":{"type":"object","properties":{}}}}`
+	message      = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`
+	changed      = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 )
 
-func TestQuestionsAndProgress(t *testing.T) {
+func TestInputRequestsAndProgress(t *testing.T) {
 	tape := asking(t)
 	t.Run("all", func(t *testing.T) {
 		c := dial(t, tape, nil)
 		c.greet(`{"elicitation":{}}`)
 		c.send(call("5", "ask", `{}`, `,"_meta":{"progressToken":99}`))
 		c.want(progress)
-		c.want(question)
+		c.want(inputRequest)
 		c.send(`{"jsonrpc":"2.0","id":1,"result":{"action":"decline"}}`)
 		c.want(message)
 		c.want(result("5", "asked"))
@@ -107,7 +107,7 @@ func TestQuestionsAndProgress(t *testing.T) {
 	})
 }
 
-func TestQuestionsWithoutAnAnswer(t *testing.T) {
+func TestInputRequestsWithoutResponse(t *testing.T) {
 	tape := asking(t)
 	t.Run("a client that does not answer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestQuestionsWithoutAnAnswer(t *testing.T) {
 			c.greet(`{"elicitation":{}}`)
 			c.send(call("5", "ask", `{}`, ``))
 			begun := time.Now()
-			c.want(question)
+			c.want(inputRequest)
 			c.want(message)
 			if got := time.Since(begun); got != time.Minute {
 				t.Errorf("waited %v", got)
@@ -129,7 +129,7 @@ func TestQuestionsWithoutAnAnswer(t *testing.T) {
 		c := dial(t, tape, nil)
 		c.greet(`{"elicitation":{}}`)
 		c.send(call("5", "ask", `{}`, ``))
-		c.want(question)
+		c.want(inputRequest)
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
 		c.send(`{"jsonrpc":"2.0","id":6,"method":"ping"}`)
 		c.want(`{"jsonrpc":"2.0","id":6,"result":{}}`)
@@ -138,7 +138,7 @@ func TestQuestionsWithoutAnAnswer(t *testing.T) {
 }
 
 func TestLatency(t *testing.T) {
-	tape := tapeOf(t, after(hello,
+	tape := recordingOf(t, after(hello,
 		line{1000, "→" + call("1", "slow", `{}`, `,"_meta":{"progressToken":1}`)},
 		line{1400, `←{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`},
 		line{3000, "←" + result("1", "done")},
@@ -177,7 +177,7 @@ func TestRounds(t *testing.T) {
 	ask := func(id, state string) string {
 		return `{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{}}},"requestState":"` + state + `"}}`
 	}
-	tape := tapeOf(t,
+	tape := recordingOf(t,
 		line{0, "→" + call("1", "buy", `{}`, `,`+meta)},
 		line{1, "←" + ask("1", "s1")},
 		line{2, "→" + call("2", "buy", `{}`, `,"inputResponses":{"q":{"action":"accept"}},"requestState":"s1",`+meta)},
@@ -208,7 +208,7 @@ func TestListen(t *testing.T) {
 	tagged := func(method, id string) string {
 		return `{"jsonrpc":"2.0","method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
 	}
-	tape := tapeOf(t,
+	tape := recordingOf(t,
 		line{0, "→" + listen(`"rec"`)},
 		line{1, "←" + tagged("notifications/subscriptions/acknowledged", `"rec"`)},
 		line{50, `→{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`},
@@ -241,7 +241,7 @@ func TestSessionsAreKeptApart(t *testing.T) {
 			lines = append(lines, l)
 		}
 	}
-	tape := tapeOf(t, lines...)
+	tape := recordingOf(t, lines...)
 	srv, err := mock.New(tape, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestTooLarge(t *testing.T) {
 }
 
 func TestUnanswered(t *testing.T) {
-	tape := tapeOf(t, after(hello,
+	tape := recordingOf(t, after(hello,
 		line{10, "→" + call("1", "dead", `{}`, ``)},
 		line{20, "→" + call("2", "again", `{}`, ``)},
 		line{21, "→" + call("3", "again", `{}`, ``)},

@@ -75,8 +75,8 @@ func (p *player) canceledCall(f *frame) *liveCall {
 // as the client had received, since they may have been the reason. Modern clients end the HTTP
 // request; others send a notification. It reports whether nothing is left to send.
 func (p *player) playCancellation(ctx context.Context, f *frame, l *liveCall) (bool, error) {
-	told := func() bool { return l.state != sent || len(l.notifications.kinds) >= f.notified }
-	if _, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), told); err != nil || l.state != sent {
+	ready := func() bool { return l.state != sent || len(l.notifications.kinds) >= f.notified }
+	if _, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), ready); err != nil || l.state != sent {
 		return true, err
 	}
 	if p.rec.Modern && p.origin.Transport == capture.TransportHTTP {

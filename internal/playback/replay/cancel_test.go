@@ -20,8 +20,8 @@ import (
 	"mcpwire/server"
 )
 
-// patient is the greeting of a server that has the tools of addWaiting, too.
-const patient = "patient"
+// slowTool is the greeting of a server that has the tools of addWaiting, too.
+const slowTool = "patient"
 
 // addWaiting adds a tool that waits to be cancelled, and one that waits until it was.
 func addWaiting(srv *server.Server, check func(error)) {
@@ -50,7 +50,7 @@ const callWaiting = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"na
 // server sees it in the way that it is told there, before what the client did next.
 func TestGivenUp(t *testing.T) {
 	web := func(rev mcp.Revision) []byte {
-		return recordClient(t, rev, patient, func(c *client.Client) {
+		return recordClient(t, rev, slowTool, func(c *client.Client) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			_, err := c.CallTool(ctx, "wait", nil, client.WithProgress(func(mcp.ProgressNotificationParams) { cancel() }))
@@ -69,13 +69,13 @@ func TestGivenUp(t *testing.T) {
 		s2c(4, `{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","content":[{"type":"text","text":"it was given up"}]}}`),
 	).Bytes()
 	for from, file := range map[string][]byte{"modern HTTP": web(mcp.Revision20260728), "modern stdio": pipe, "legacy HTTP": web(mcp.Revision20250618)} {
-		for to, o := range targets(t, patient, from == "legacy HTTP") {
+		for to, o := range targets(t, slowTool, from == "legacy HTTP") {
 			t.Run(from+" to "+to, func(t *testing.T) {
 				file := file
 				for range 2 { // what was played is a recording, too
-					var got told
-					sum, again := play(t, read(t, bytes.NewBuffer(file)), o, patient, &got)
-					want := told{"tools/call wait: open", "tools/call given_up: same"}
+					var got logLines
+					sum, again := play(t, read(t, bytes.NewBuffer(file)), o, slowTool, &got)
+					want := logLines{"tools/call wait: open", "tools/call given_up: same"}
 					for i := range got {
 						_, got[i], _ = strings.Cut(got[i], " ")
 					}
@@ -131,29 +131,29 @@ func webEnds(exchange uint64, why string) *capture.Event {
 func TestHungUp(t *testing.T) {
 	const gaveUp = "client closed"
 	for _, tt := range []struct {
-		name string
-		file *bytes.Buffer
-		want []string // when, and what was sent
-		told told
+		name     string
+		file     *bytes.Buffer
+		want     []string // when, and what was sent
+		notified logLines
 	}{
 		{
 			name: "what was answered before is waited for, by what comes behind",
 			file: recordWeb(webAsks(1), webCalls(1, 1, "slow"), webAsks(2), webCalls(2, 2, "wait"), webAnswers(1, 1, "slow"), webEnds(1, ""), webEnds(2, gaveUp),
 				webAsks(3), webCalls(3, 3, "c"), webAnswers(3, 3, "c"), webEnds(3, "")),
-			want: []string{"0s tools/call 1", "0s tools/call 2", "300ms notifications/cancelled 2", "2s tools/call 3"},
-			told: told{"2 tools/call slow: same", "4 tools/call wait: open", "9 tools/call c: same"},
+			want:     []string{"0s tools/call 1", "0s tools/call 2", "300ms notifications/cancelled 2", "2s tools/call 3"},
+			notified: logLines{"2 tools/call slow: same", "4 tools/call wait: open", "9 tools/call c: same"},
 		},
 		{
-			name: "another client has the same id",
-			file: recordWeb(webAsks(1), webCalls(1, 1, "wait"), webEnds(1, gaveUp), webAsks(2), webCalls(2, 1, "c"), webAnswers(2, 1, "c"), webEnds(2, "")),
-			want: []string{"0s tools/call 1", "0s notifications/cancelled 1", "300ms tools/call 1"},
-			told: told{"2 tools/call wait: open", "5 tools/call c: same"},
+			name:     "another client has the same id",
+			file:     recordWeb(webAsks(1), webCalls(1, 1, "wait"), webEnds(1, gaveUp), webAsks(2), webCalls(2, 1, "c"), webAnswers(2, 1, "c"), webEnds(2, "")),
+			want:     []string{"0s tools/call 1", "0s notifications/cancelled 1", "300ms tools/call 1"},
+			notified: logLines{"2 tools/call wait: open", "5 tools/call c: same"},
 		},
 		{
-			name: "the server ends it",
-			file: recordWeb(webAsks(1), webCalls(1, 1, "wait"), webEnds(1, "server closed"), webAsks(2), webCalls(2, 2, "c"), webAnswers(2, 2, "c"), webEnds(2, "")),
-			want: []string{"0s tools/call 1", "0s tools/call 2"},
-			told: told{"2 tools/call wait: open", "5 tools/call c: same"},
+			name:     "the server ends it",
+			file:     recordWeb(webAsks(1), webCalls(1, 1, "wait"), webEnds(1, "server closed"), webAsks(2), webCalls(2, 2, "c"), webAnswers(2, 2, "c"), webEnds(2, "")),
+			want:     []string{"0s tools/call 1", "0s tools/call 2"},
+			notified: logLines{"2 tools/call wait: open", "5 tools/call c: same"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestHungUp(t *testing.T) {
 						f.result(m, content(m))
 					}
 				})
-				var got told
+				var got logLines
 				start := time.Now()
 				if _, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, &replay.Options{Report: got.add}); err != nil {
 					t.Error(err)
@@ -188,7 +188,7 @@ func TestHungUp(t *testing.T) {
 				if diff := cmp.Diff(tt.want, sent); diff != "" {
 					t.Errorf("sent (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff(tt.told, got); diff != "" {
+				if diff := cmp.Diff(tt.notified, got); diff != "" {
 					t.Errorf("told (-want +got):\n%s", diff)
 				}
 			})

@@ -187,9 +187,9 @@ func (f *fake) Abort(uint64)               {}
 func (f *fake) Close()                     { f.once.Do(func() { close(f.closed) }) }
 
 // told collects what is reported, a line each.
-type told []string
+type logLines []string
 
-func (l *told) add(r *replay.Result) {
+func (l *logLines) add(r *replay.Result) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d", r.N)
 	if r.Asked {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	callA   = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`
-	callB   = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b"}}`
-	callC   = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"c"}}`
-	answerA = `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a"}]}}`
-	answerB = `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"b"}]}}`
-	answerC = `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"c"}]}}`
-	askLine = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"who?"}}`
-	tellYou = `{"jsonrpc":"2.0","id":"q","result":{"action":"accept","content":{"name":"Ada"}}}`
+	callA        = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`
+	callB        = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b"}}`
+	callC        = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"c"}}`
+	answerA      = `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a"}]}}`
+	answerB      = `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"b"}]}}`
+	answerC      = `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"c"}]}}`
+	askLine      = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"who?"}}`
+	elicitedName = `{"jsonrpc":"2.0","id":"q","result":{"action":"accept","content":{"name":"Ada"}}}`
 )
 
 // echo answers with what was asked for.
@@ -57,7 +57,7 @@ func TestPlay(t *testing.T) {
 			rec := read(t, session(tt.lines...))
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(tt.serve())
-				var got told
+				var got logLines
 				tt.opts.Report = got.add
 				start := time.Now()
 				sum, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, &tt.opts)
@@ -182,7 +182,7 @@ func asks() []playing {
 	return []playing{
 		{
 			name:  "the server asks",
-			lines: []line{c2s(10, callA), s2c(11, askLine), c2s(12, tellYou), s2c(13, answerA)},
+			lines: []line{c2s(10, callA), s2c(11, askLine), c2s(12, elicitedName), s2c(13, answerA)},
 			serve: func() func(*fake, *jsonrpc.Message) {
 				var first *jsonrpc.Message
 				return func(f *fake, m *jsonrpc.Message) {
@@ -195,11 +195,11 @@ func asks() []playing {
 				}
 			},
 			want: []string{"4 tools/call a: same", "5 asked elicitation/create: same"},
-			sent: []string{callA, strings.Replace(tellYou, `"q"`, `77`, 1)},
+			sent: []string{callA, strings.Replace(elicitedName, `"q"`, `77`, 1)},
 		},
 		{
 			name:  "the server asks earlier, and waits",
-			lines: []line{c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, askLine), c2s(14, tellYou), s2c(15, answerB)},
+			lines: []line{c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, askLine), c2s(14, elicitedName), s2c(15, answerB)},
 			serve: func() func(*fake, *jsonrpc.Message) {
 				var first *jsonrpc.Message
 				return func(f *fake, m *jsonrpc.Message) {
@@ -219,7 +219,7 @@ func asks() []playing {
 		},
 		{
 			name:  "the server does not ask",
-			lines: []line{c2s(10, callA), s2c(11, askLine), c2s(12, tellYou), s2c(13, answerA)},
+			lines: []line{c2s(10, callA), s2c(11, askLine), c2s(12, elicitedName), s2c(13, answerA)},
 			serve: func() func(*fake, *jsonrpc.Message) { return echo },
 			want:  []string{"4 tools/call a: same", "5 asked elicitation/create: different"},
 			sent:  []string{callA},
@@ -248,7 +248,7 @@ func asks() []playing {
 			lines: []line{
 				c2s(10, callA),
 				s2c(11, askLine), s2c(11, `{"jsonrpc":"2.0","id":"r","method":"elicitation/create","params":{"message":"where?"}}`),
-				c2s(12, tellYou), c2s(12, `{"jsonrpc":"2.0","id":"r","result":{"action":"cancel"}}`), s2c(13, answerA),
+				c2s(12, elicitedName), c2s(12, `{"jsonrpc":"2.0","id":"r","result":{"action":"cancel"}}`), s2c(13, answerA),
 			},
 			serve: func() func(*fake, *jsonrpc.Message) {
 				var first *jsonrpc.Message
@@ -352,7 +352,7 @@ func failures() []playing {
 func TestDies(t *testing.T) {
 	rec := read(t, session(c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, answerB), c2s(14, callC), s2c(15, answerC)))
 	synctest.Test(t, func(t *testing.T) {
-		var got told
+		var got logLines
 		f := newFake(func(f *fake, m *jsonrpc.Message) {
 			if string(m.ID) == "2" {
 				f.die()
@@ -364,7 +364,7 @@ func TestDies(t *testing.T) {
 		if ended, ok := errors.AsType[*resend.EndedError](err); !ok {
 			t.Errorf("error %v, want an EndedError", ended)
 		}
-		if diff := cmp.Diff(told{"1 initialize: same", "4 tools/call a: same", "6 tools/call b: lost"}, got); diff != "" {
+		if diff := cmp.Diff(logLines{"1 initialize: same", "4 tools/call a: same", "6 tools/call b: lost"}, got); diff != "" {
 			t.Error(diff)
 		}
 		if want := (replay.Summary{Requests: 4, Same: 2, Lost: 1, Unsent: 1}); *sum != want {

@@ -548,25 +548,25 @@ func (p *player) handleEnd(x arrival) error {
 // findCall returns the request that an answer is for, or nil.
 func (p *player) findCall(m *jsonrpc.Message, exchange uint64) *liveCall {
 	key := m.ID.Key()
-	var near, far []*liveCall
+	var matching, others []*liveCall
 	for _, l := range p.pending {
 		if exchange > 0 && l.notifications.exchange == exchange {
-			near = append(near, l)
+			matching = append(matching, l)
 		}
 		if l.id.Key() == key {
-			far = append(far, l)
+			others = append(others, l)
 		}
 	}
-	for _, l := range near {
+	for _, l := range matching {
 		if l.id.Key() == key {
 			return l
 		}
 	}
-	if len(near) == 1 && m.Kind == jsonrpc.KindError && (len(m.ID) == 0 || m.ID.IsNull()) {
-		return near[0]
+	if len(matching) == 1 && m.Kind == jsonrpc.KindError && (len(m.ID) == 0 || m.ID.IsNull()) {
+		return matching[0]
 	}
-	if len(far) == 1 {
-		return far[0]
+	if len(others) == 1 {
+		return others[0]
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func newServer(hello string) *server.Server {
 		}
 		return fmt.Sprintf("accepted: %v, %s", to.Accepted(), to.Value.Name), nil
 	}))
-	if hello == patient {
+	if hello == slowTool {
 		addWaiting(srv, check)
 	}
 	check(server.AddTool(srv, "other", "Makes a second page.", func(context.Context, struct{}) (string, error) { return "", nil }))
@@ -150,7 +150,7 @@ func TestRun(t *testing.T) {
 			t.Run(rev.String()+" "+name, func(t *testing.T) {
 				from := file
 				for range 2 {
-					var got told
+					var got logLines
 					sum, again := play(t, read(t, bytes.NewBuffer(from)), o, "Hello", &got)
 					if !sum.OK() || sum.Same < 4 || sum.Skipped+sum.Open+sum.Stray+sum.Notes > 0 {
 						t.Errorf("summary %+v:\n%s", *sum, strings.Join(got, "\n"))
@@ -161,7 +161,7 @@ func TestRun(t *testing.T) {
 		}
 		for name, o := range targets(t, "Goodbye", false) {
 			t.Run(rev.String()+" changed "+name, func(t *testing.T) {
-				var got told
+				var got logLines
 				sum, _ := play(t, read(t, bytes.NewBuffer(file)), o, "Goodbye", &got)
 				if sum.OK() || sum.Different != 1 || !strings.Contains(strings.Join(got, "\n"), "tools/call greet: different replace /result/content/0/text") {
 					t.Errorf("summary %+v:\n%s", *sum, strings.Join(got, "\n"))
@@ -172,7 +172,7 @@ func TestRun(t *testing.T) {
 }
 
 // play plays a recording against a server, and returns what was recorded.
-func play(t *testing.T, rec *replay.Recording, o *resend.Origin, hello string, got *told) (*replay.Summary, []byte) {
+func play(t *testing.T, rec *replay.Recording, o *resend.Origin, hello string, got *logLines) (*replay.Summary, []byte) {
 	t.Helper()
 	var file bytes.Buffer
 	w := capture.NewWriter(&file, &capture.Options{Transport: o.Transport, Name: "greeter"})
@@ -219,7 +219,7 @@ func TestRunIsNotTheRecorded(t *testing.T) {
 	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.URL.Path) }))
 	defer evil.Close()
 	file := strings.ReplaceAll(recordHTTP(t, mcp.Revision20260728).String(), "http://127.0.0.1", "http://"+evil.Listener.Addr().String()+"/")
-	var got told
+	var got logLines
 	if sum, _ := play(t, read(t, bytes.NewBufferString(file)), targets(t, "Hello", false)["http"], "", &got); !sum.OK() {
 		t.Errorf("summary %+v", *sum)
 	}

@@ -58,7 +58,7 @@ func TestSubstitutes(t *testing.T) {
 					n++
 				})
 				f.hello = true
-				var got told
+				var got logLines
 				tt.opts.Report = got.add
 				_, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, &tt.opts)
 				if tt.check == nil && err != nil || tt.check != nil && !tt.check(err) {
@@ -231,8 +231,8 @@ func hiddenAndForeign() []substitution {
 	}
 }
 
-// TestMadeHandshake: a recording that begins in the middle of a session gets one.
-func TestMadeHandshake(t *testing.T) {
+// TestSyntheticHandshake: a recording that begins in the middle of a session gets one.
+func TestSyntheticHandshake(t *testing.T) {
 	rec := read(t, record(c2s(10, callA), s2c(11, answerA)))
 	if !rec.Synthetic {
 		t.Error("the recording does not say that it has no handshake")
@@ -244,11 +244,11 @@ func TestMadeHandshake(t *testing.T) {
 			}
 		})
 		f.hello = true
-		var got told
+		var got logLines
 		if _, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, &replay.Options{Report: got.add}); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(told{"1 tools/call a: same"}, got); diff != "" {
+		if diff := cmp.Diff(logLines{"1 tools/call a: same"}, got); diff != "" {
 			t.Error(diff)
 		}
 		if len(f.sent) != 3 || !strings.Contains(f.sent[0], `"initialize"`) || f.sent[1] != greetedLine || f.sent[2] != callA {

@@ -152,8 +152,8 @@ func TestTapped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			near := httptest.NewServer(tap)
-			c, err := client.Dial(t.Context(), streamable.Dial(near.URL+"/mcp", nil), &client.Options{Revisions: []mcp.Revision{revision}})
+			tapServer := httptest.NewServer(tap)
+			c, err := client.Dial(t.Context(), streamable.Dial(tapServer.URL+"/mcp", nil), &client.Options{Revisions: []mcp.Revision{revision}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +162,7 @@ func TestTapped(t *testing.T) {
 			}
 			c.Close()
 			tap.Shutdown(t.Context())
-			near.Close()
+			tapServer.Close()
 			if err := rec.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -359,7 +359,7 @@ func TestRunBadWeb(t *testing.T) {
 		t.Run(tt.message, func(t *testing.T) {
 			o := serve(t, http.HandlerFunc(handler))
 			o.Modern, o.Initialize = true, nil
-			timeout := patience
+			timeout := waitLimit
 			if strings.Contains(tt.message, "hang") {
 				timeout = time.Second
 			}

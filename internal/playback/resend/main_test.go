@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long tests wait for what should happen at once.
-const patience = 30 * time.Second
+// waitLimit is how long tests wait for what should happen at once.
+const waitLimit = 30 * time.Second
 
 // helpers are the servers.
 var helpers = map[string]func() int{

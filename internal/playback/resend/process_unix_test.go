@@ -24,7 +24,7 @@ func TestRunEndsGroup(t *testing.T) {
 		t.Fatalf("the answer is %s, %v", res.Response, err)
 	}
 	for _, pid := range []int{events[2].Start.PID, answer.Result.PID} {
-		for limit := time.Now().Add(patience); !gone(pid); <-time.After(5 * time.Millisecond) {
+		for limit := time.Now().Add(waitLimit); !gone(pid); <-time.After(5 * time.Millisecond) {
 			if time.Now().After(limit) {
 				t.Fatalf("process %d is still there", pid)
 			}

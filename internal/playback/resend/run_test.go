@@ -42,7 +42,7 @@ func run(t *testing.T, o *resend.Origin, message string, opts *resend.Options) (
 		with.Dir = t.TempDir()
 	}
 	if with.Timeout == 0 {
-		with.Timeout = patience
+		with.Timeout = waitLimit
 	}
 	res, err := resend.Run(t.Context(), o, []byte(message), &with)
 	if res == nil {
@@ -263,7 +263,7 @@ func TestRunModern(t *testing.T) {
 	}
 }
 
-func TestRunAsked(t *testing.T) {
+func TestRunInputRequests(t *testing.T) {
 	res, _, err := run(t, helper(t, "ask"), `{"jsonrpc":"2.0","id":3,"method":"tools/call"}`, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -74,8 +74,8 @@ func TestSessionPlays(t *testing.T) {
 				in = next("")
 			}
 			send(callAsk)
-			question := next("elicitation/create")
-			_, id, _ := strings.Cut(string(question.Data), `"id":`)
+			inputRequest := next("elicitation/create")
+			_, id, _ := strings.Cut(string(inputRequest.Data), `"id":`)
 			id, _, _ = strings.Cut(id, ",")
 			send(`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"accept","content":{"name":"Ann"}}}`)
 			if answer := next(`"id":7`); !bytes.Contains(answer.Data, []byte("accepted: true")) {

@@ -165,7 +165,7 @@ func TestConnectTimeout(t *testing.T) {
 				client, _ := client0(t, f.bridge(&tt.o))
 				began := time.Now()
 				client.send(tt.first)
-				swallow(f.next())
+				discardAll(f.next())
 				client.reads(`"error":{"code":-32603`, "has not responded", "for 20s")
 				if d := time.Since(began); d != 20*time.Second {
 					t.Errorf("the answer came after %v", d)
@@ -209,8 +209,8 @@ func TestConnectForever(t *testing.T) {
 	}
 }
 
-// swallow is a server that takes everything and says nothing.
-func swallow(p *pipe) {
+// discardAll is a server that takes everything and says nothing.
+func discardAll(p *pipe) {
 	go func() { // it ends with the test's connection
 		for {
 			if _, err := p.f.ReadFrame(); err != nil {
@@ -229,7 +229,7 @@ func TestLoggingIn(t *testing.T) {
 				began := time.Now()
 				client, _ := client0(t, f.bridge(&Options{ServerEra: serverEra, ConnectTimeout: 10 * time.Second, LastLogin: loginUntil(began.Add(3 * time.Minute))}))
 				client.send(hello)
-				swallow(f.next())
+				discardAll(f.next())
 				client.reads("has not responded")
 				if d := time.Since(began); d < 3*time.Minute || d > 3*time.Minute+20*time.Second {
 					t.Errorf("the answer came after %v", d)
@@ -249,8 +249,8 @@ func loginUntil(end time.Time) func() time.Time {
 	}
 }
 
-// TestTold: what clients are told says what happened, and how to mend it.
-func TestTold(t *testing.T) {
+// TestErrorsForClients: what clients are told says what happened, and how to mend it.
+func TestErrorsForClients(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, tt := range []struct {
 		err  error
@@ -318,9 +318,9 @@ func TestStalledFull(t *testing.T) {
 	})
 }
 
-// TestRoom: who waits for room to send sleeps until there is some, and is told of all that there
+// TestLimitOfSessions: who waits for room to send sleeps until there is some, and is told of all that there
 // is.
-func TestRoom(t *testing.T) {
+func TestLimitOfSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{}, ctx: t.Context()}
 		if err := l.trySend(queuedMessage{frame: make([]byte, 60)}); err != nil {

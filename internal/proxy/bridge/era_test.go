@@ -67,8 +67,8 @@ func TestSlowModern(t *testing.T) {
 	})
 }
 
-// TestReadyPatience: that who asks has lost patience says nothing of the server.
-func TestReadyPatience(t *testing.T) {
+// TestReadyTimeout: that who asks has lost patience says nothing of the server.
+func TestReadyTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
 		b := f.bridge(&Options{ServerEra: EraModern})
@@ -198,7 +198,7 @@ func TestSharedEnd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newFarm(t).bridge(&Options{Shared: true, ClientEra: EraLegacy})
 			var got []string
-			out := outletFunc(func(m []byte) error {
+			out := senderFunc(func(m []byte) error {
 				got = append(got, string(m))
 				return nil
 			})
@@ -214,9 +214,9 @@ func TestSharedEnd(t *testing.T) {
 	}
 }
 
-type outletFunc func([]byte) error
+type senderFunc func([]byte) error
 
-func (f outletFunc) Send(m []byte) error { return f(m) }
+func (f senderFunc) Send(m []byte) error { return f(m) }
 
 // TestProbeKeeps: what a server sends of itself while it is found out what it is reaches the
 // client, in order and after the answer.

@@ -102,7 +102,7 @@ func TestReadyStalled(t *testing.T) {
 		asked := make(chan error, 1)
 		began := time.Now()
 		go func() { asked <- b.Ready(t.Context()) }()
-		swallow(f.next())
+		discardAll(f.next())
 		if err := <-asked; !errors.As(err, new(timeoutError)) || time.Since(began) != 9*time.Second {
 			t.Errorf("Ready = %v after %v, want that no data for 9 s", err, time.Since(began))
 		}

@@ -403,9 +403,9 @@ func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer
 	return func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 }
 
-// TestFarHeaders: a server on HTTP gets arguments in headers as it asks for, of clients of either
+// TestUpstreamHeaders: a server on HTTP gets arguments in headers as it asks for, of clients of either
 // era that have not listed its tools.
-func TestFarHeaders(t *testing.T) {
+func TestUpstreamHeaders(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		t.Run(clientEra.String(), func(t *testing.T) {
 			b := newBridge(t, &Options{Connect: upstreamHTTP(t), HTTP: true})
@@ -426,9 +426,9 @@ func TestFarHeaders(t *testing.T) {
 	}
 }
 
-// TestNearHeaders: clients over HTTP have to repeat arguments in headers of tools that they have
+// TestDownstreamHeaders: clients over HTTP have to repeat arguments in headers of tools that they have
 // seen in a list, whatever the server's era.
-func TestNearHeaders(t *testing.T) {
+func TestDownstreamHeaders(t *testing.T) {
 	const tools = `{"tools":[{"name":"where","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}]`
 	for _, serverEra := range []Era{EraLegacy, EraModern} {
 		t.Run(serverEra.String(), func(t *testing.T) {

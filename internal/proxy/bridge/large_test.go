@@ -62,8 +62,8 @@ func upstreamOptions(t *testing.T, transport string, revisions []mcp.Revision) *
 	return &Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return dial.Connect(ctx) }}
 }
 
-// downstreamCarrier returns how a client reaches a bridge on a transport.
-func downstreamCarrier(t *testing.T, b *Bridge, transport, where string) mcpclient.Transport {
+// downstreamTransport returns how a client reaches a bridge on a transport.
+func downstreamTransport(t *testing.T, b *Bridge, transport, where string) mcpclient.Transport {
 	switch transport {
 	case "pipe":
 		ours, theirs := net.Pipe()
@@ -97,7 +97,7 @@ func TestLarge(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%v %s to %v %s", eras[0], downstream, eras[1], upstream), func(t *testing.T) {
 					b := newBridge(t, upstreamOptions(t, upstream, eras[1].revisions()))
-					c, err := mcpclient.Dial(t.Context(), downstreamCarrier(t, b, downstream, whereTo(t, b, downstream)), &mcpclient.Options{Revisions: eras[0].revisions()})
+					c, err := mcpclient.Dial(t.Context(), downstreamTransport(t, b, downstream, whereTo(t, b, downstream)), &mcpclient.Options{Revisions: eras[0].revisions()})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -121,26 +121,26 @@ func TestLarge(t *testing.T) {
 // much is kept for it.
 func TestSlowReaders(t *testing.T) {
 	for _, tt := range []struct {
-		near  string
-		era   Era
-		share bool
+		downstream string
+		era        Era
+		share      bool
 	}{
 		{"pipe", EraLegacy, false}, {"socket", EraLegacy, false}, {"socket", EraModern, false}, {"socket", EraLegacy, true},
 		{"http", EraLegacy, false}, {"http", EraModern, false}, {"http", EraLegacy, true},
 	} {
-		t.Run(fmt.Sprintf("%v %s shared %v", tt.era, tt.near, tt.share), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v %s shared %v", tt.era, tt.downstream, tt.share), func(t *testing.T) {
 			o := upstreamOptions(t, "pipe", tt.era.revisions())
 			o.Shared, o.ClientEra = tt.share, tt.era
 			b := newBridge(t, o)
-			where := whereTo(t, b, tt.near)
+			where := whereTo(t, b, tt.downstream)
 			before := used()
-			quick, err := mcpclient.Dial(t.Context(), downstreamCarrier(t, b, tt.near, where), &mcpclient.Options{Revisions: tt.era.revisions()})
+			quick, err := mcpclient.Dial(t.Context(), downstreamTransport(t, b, tt.downstream, where), &mcpclient.Options{Revisions: tt.era.revisions()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer quick.Close()
 			for range 3 {
-				flooded(t, b, where, tt.near, tt.era)
+				flooded(t, b, where, tt.downstream, tt.era)
 			}
 			for range 10 {
 				if got, err := mcpclient.CallTool[string](t.Context(), quick, "echo", json.RawMessage(`{"Text":"hi"}`)); got != "hi" {

@@ -332,8 +332,8 @@ func TestOnStream(t *testing.T) {
 	}
 }
 
-// TestCarrierStreams: the transport on HTTP tells what came in the response to which request.
-func TestCarrierStreams(t *testing.T) {
+// TestTransportStreams: the transport on HTTP tells what came in the response to which request.
+func TestTransportStreams(t *testing.T) {
 	const event = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -39,7 +39,7 @@ type sharedUpstream struct {
 // A sharedHandler handles a shared upstream.
 type sharedHandler interface {
 	// attach returns the forwarder for a client of the era.
-	attach(cl *client, near Era) forwarder
+	attach(cl *client, downstream Era) forwarder
 	// close ends the connection.
 	close()
 	// ping checks if the server answers.

@@ -96,8 +96,8 @@ func TestSharedSubscriptions(t *testing.T) {
 	srv.reads("ping")
 }
 
-// TestSharedQuestions: nobody can be asked, since nobody has said that he can.
-func TestSharedQuestions(t *testing.T) {
+// TestSharedInputRequests: nobody can be asked, since nobody has said that he can.
+func TestSharedInputRequests(t *testing.T) {
 	_, _, _, srv := sharing(t)
 	srv.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}}`)
 	srv.wants(answering("1", "{}"))
@@ -516,15 +516,15 @@ func onMux(t *testing.T, n int) (clients []*pipe, listens []string, m, srv *pipe
 		srv.send(answering(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"logging":{}},"ttlMs":0,"cacheScope":"private"}`))
 		c.reads(`"id":0,"result"`)
 		c.send(confirmed)
-		listens = append(listens, heeding(srv))
+		listens = append(listens, obedient(srv))
 		clients = append(clients, c)
 	}
 	m, _ = client0(t, b)
 	return clients, listens, m, srv, f
 }
 
-// heeding has a server begin a subscription, and returns its id.
-func heeding(srv *pipe) string {
+// obedient has a server begin a subscription, and returns its id.
+func obedient(srv *pipe) string {
 	srv.t.Helper()
 	id := srv.request("subscriptions/listen")
 	srv.send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"notifications":{"toolsListChanged":true}}}`)
@@ -552,8 +552,8 @@ func quiet(srv *pipe, m *pipe, legacy ...*pipe) {
 	}
 }
 
-// TestTrunk: clients of both eras share a modern server, and each gets what is its own.
-func TestTrunk(t *testing.T) {
+// TestShared: clients of both eras share a modern server, and each gets what is its own.
+func TestShared(t *testing.T) {
 	clients, listens, m, srv, _ := onMux(t, 2)
 	a, b := clients[0], clients[1]
 	srv.send(changed(listens[1]))
@@ -593,9 +593,9 @@ func TestTrunk(t *testing.T) {
 	quiet(srv, m, b)
 }
 
-// TestTrunkLogs: log messages, which say nothing of whose they are, go to the one client that can
+// TestSharedLogs: log messages, which say nothing of whose they are, go to the one client that can
 // have asked for them.
-func TestTrunkLogs(t *testing.T) {
+func TestSharedLogs(t *testing.T) {
 	clients, _, m, srv, _ := onMux(t, 2)
 	a, b := clients[0], clients[1]
 	const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
@@ -637,9 +637,9 @@ func TestTrunkLogs(t *testing.T) {
 	quiet(srv, m, a, b)
 }
 
-// TestTrunkRestart: when the server is gone, all who wait are told at once, and all subscriptions
+// TestSharedRestart: when the server is gone, all who wait are told at once, and all subscriptions
 // are made again.
-func TestTrunkRestart(t *testing.T) {
+func TestSharedRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients, _, m, srv, f := onMux(t, 3)
 		for _, c := range clients {
@@ -647,7 +647,7 @@ func TestTrunkRestart(t *testing.T) {
 			srv.reads("tools/call")
 		}
 		m.send(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta("") + `}}`)
-		heeding(srv)
+		obedient(srv)
 		m.reads("subscriptions/acknowledged")
 		m.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + meta("") + `}}`)
 		srv.reads("tools/call")
@@ -661,7 +661,7 @@ func TestTrunkRestart(t *testing.T) {
 		}
 		srv = f.next()
 		for range 4 {
-			heeding(srv)
+			obedient(srv)
 		}
 		for _, c := range clients {
 			c.wants(toolsChanged)
@@ -671,8 +671,8 @@ func TestTrunkRestart(t *testing.T) {
 	})
 }
 
-// TestTrunkIdle: the connection outlives the last client for a while, and not for longer.
-func TestTrunkIdle(t *testing.T) {
+// TestSharedTimeout: the connection outlives the last client for a while, and not for longer.
+func TestSharedTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
 		b := f.bridge(&Options{ServerEra: EraModern, Shared: true, IdleTimeout: time.Minute})

@@ -57,9 +57,9 @@ func begin(c, srv *pipe, id string) string {
 	return srv.request("tools/call")
 }
 
-// TestSessionQuestions: a question goes to the client that has something under way, or had last;
+// TestSessionInputRequests: a question goes to the client that has something under way, or had last;
 // the answer counts only from there.
-func TestSessionQuestions(t *testing.T) {
+func TestSessionInputRequests(t *testing.T) {
 	clients, srv, _ := inSession(t, 3, `{}`)
 	a, b, c := clients[0], clients[1], clients[2]
 	call := begin(a, srv, "1")
@@ -134,9 +134,9 @@ func TestSessionKinds(t *testing.T) {
 	}
 }
 
-// TestSessionsForlorn: connections without clients are no more than there may be clients, whatever
+// TestSessionsEvicted: connections without clients are no more than there may be clients, whatever
 // those say of themselves.
-func TestSessionsForlorn(t *testing.T) {
+func TestSessionsEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
 		b := f.bridge(with(legacy, func(o *Options) { o.Shared, o.MaxSessions = true, 3 }))

@@ -157,12 +157,12 @@ func openFiles() int {
 // TestSessions: sessions that come and go, in whatever way, leave nothing behind.
 func TestSessions(t *testing.T) {
 	for _, tt := range []struct {
-		far      string
+		upstream string
 		sessions int
 	}{{"pipe", 10_000}, {"http", 2000}} {
-		t.Run(tt.far, func(t *testing.T) {
+		t.Run(tt.upstream, func(t *testing.T) {
 			o := &Options{CallTimeout: 100 * time.Millisecond, IdleTimeout: 100 * time.Millisecond, MaxSessions: 10_000}
-			if o.Connect = connectTo(t, nil); tt.far == "http" {
+			if o.Connect = connectTo(t, nil); tt.upstream == "http" {
 				upstream := httptest.NewServer(streamable.MustHandler(newServer(t, nil), &streamable.Options{Limits: streamable.Limits{MaxSessions: 10_000}, Timeouts: streamable.Timeouts{KeepAlive: time.Second}}))
 				t.Cleanup(upstream.Close)
 				transport := streamable.Dial(upstream.URL, nil)
@@ -170,7 +170,7 @@ func TestSessions(t *testing.T) {
 			}
 			b := newBridge(t, o)
 			url := served(t, b, &streamable.Options{Timeouts: streamable.Timeouts{Session: 100 * time.Millisecond, KeepAlive: time.Second}, Limits: streamable.Limits{MaxSessions: 10_000}}).URL + "/mcp"
-			comeAndGo(t, b, &door{
+			connectAndClose(t, b, &door{
 				url: url, addr: listening(t, b),
 				client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}},
 				once:   &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
@@ -197,8 +197,8 @@ func listening(t *testing.T, b *Bridge) string {
 	return l.Addr().String()
 }
 
-// comeAndGo compares what is needed after a tenth of the sessions and after all.
-func comeAndGo(t *testing.T, b *Bridge, d *door, sessions int) {
+// connectAndClose compares what is needed after a tenth of the sessions and after all.
+func connectAndClose(t *testing.T, b *Bridge, d *door, sessions int) {
 	if testing.Short() {
 		sessions /= 20
 	}

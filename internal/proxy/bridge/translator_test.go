@@ -52,9 +52,9 @@ func still(srv *pipe, clients ...*pipe) {
 	}
 }
 
-// TestCrowd: modern clients with the same ids share a session with a legacy server, and each gets
+// TestManyClients: modern clients with the same ids share a session with a legacy server, and each gets
 // what is its own.
-func TestCrowd(t *testing.T) {
+func TestManyClients(t *testing.T) {
 	clients, srv, _, _ := manyClients(t, 3)
 	a, b, c := clients[0], clients[1], clients[2]
 	first, second := calls(a, srv, `,"progressToken":"p"`), calls(b, srv, `,"progressToken":"p"`)
@@ -92,8 +92,8 @@ func TestCrowd(t *testing.T) {
 	still(srv, b, c)
 }
 
-// TestCrowdLogs: a log message goes to the only one whose it can be.
-func TestCrowdLogs(t *testing.T) {
+// TestManyClientLogs: a log message goes to the only one whose it can be.
+func TestManyClientLogs(t *testing.T) {
 	clients, srv, _, _ := manyClients(t, 2)
 	const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 	a, b := clients[0], clients[1]
@@ -114,9 +114,9 @@ func TestCrowdLogs(t *testing.T) {
 	still(srv, a, b)
 }
 
-// TestCrowdRestart: when the server is gone, all who wait are told at once, and the next one is
+// TestManyClientsRestart: when the server is gone, all who wait are told at once, and the next one is
 // asked for what they listen to.
-func TestCrowdRestart(t *testing.T) {
+func TestManyClientsRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients, srv, f, b := manyClients(t, 3)
 		if err := alive(t, b, srv, true); err != nil {
@@ -160,8 +160,8 @@ func alive(t *testing.T, b *Bridge, srv *pipe, answers bool) error {
 	return <-done
 }
 
-// TestCrowdKinds: who can be asked something else has another session, and so have other users.
-func TestCrowdKinds(t *testing.T) {
+// TestManyClientKinds: who can be asked something else has another session, and so have other users.
+func TestManyClientKinds(t *testing.T) {
 	f := newFarm(t)
 	b := f.bridge(&Options{ServerEra: EraLegacy, Shared: true})
 	for _, kind := range []struct{ owner, asks, declared string }{

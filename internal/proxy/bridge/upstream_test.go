@@ -335,7 +335,7 @@ func TestDead(t *testing.T) {
 				srv.wants(call)
 				client.reads(`"id":1,"error"`, "has not responded")
 				if tt.dead {
-					swallow(srv)
+					discardAll(srv)
 					srv = f.next()
 					srv.send(answering(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
 					srv.wants(confirmed)
@@ -353,9 +353,9 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// TestDeadAgain: that an older connection was doubted, and ended by itself, does not keep the next
+// TestRestartedServerDies: that an older connection was doubted, and ended by itself, does not keep the next
 // one from being given up.
-func TestDeadAgain(t *testing.T) {
+func TestRestartedServerDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &upstream{b: newFarm(t).bridge(with(legacy, nil))}
 		l.ctx = t.Context()
@@ -376,9 +376,9 @@ func TestDeadAgain(t *testing.T) {
 	})
 }
 
-// TestNearSlow: a client on a socket that is slow, and takes more than a minute for a large
+// TestDownstreamSlow: a client on a socket that is slow, and takes more than a minute for a large
 // message, is not given up.
-func TestNearSlow(t *testing.T) {
+func TestDownstreamSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
@@ -408,9 +408,9 @@ func TestNearSlow(t *testing.T) {
 	})
 }
 
-// TestNearGone: a client on a socket that takes nothing of what it is sent, because it is gone
+// TestDownstreamDisconnects: a client on a socket that takes nothing of what it is sent, because it is gone
 // without a word, is given up.
-func TestNearGone(t *testing.T) {
+func TestDownstreamDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
 		b := f.bridge(with(legacy, nil))

@@ -112,9 +112,9 @@ func hostile(r *rand.Rand) []byte {
 	return b
 }
 
-// TestSplitWhatever: whatever the stream and however it is cut, the frames are the same, and
+// TestSplitAnywhere: whatever the stream and however it is cut, the frames are the same, and
 // together they are the stream.
-func TestSplitWhatever(t *testing.T) {
+func TestSplitAnywhere(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		stream := hostile(r)

@@ -116,7 +116,7 @@ func (m *mortalHost) want(lines ...string) {
 	}
 }
 
-func (m *mortalHost) shake() {
+func (m *mortalHost) handshake() {
 	m.t.Helper()
 	m.send(initialize)
 	m.want(greeting(1))
@@ -171,7 +171,7 @@ func lines(list ...string) string { return strings.Join(list, "\n") }
 // knew.
 func TestRestartAfterCrash(t *testing.T) {
 	m := startMortal(t, Restart{OnCrash: true})
-	m.shake()
+	m.handshake()
 	m.send(setLevel, subscribe, subscribeOther, unsubscribe)
 	m.want(served("2", 1), served("3", 1), served("4", 1), served("5", 1))
 	m.send(request(`"a\u0062"`, "hang"), request("7", "exit"), request("8", "tools/list"))
@@ -216,7 +216,7 @@ func TestRestartAfterCrash(t *testing.T) {
 // TestRestartOnDemand: nothing is lost that comes while the server is replaced.
 func TestRestartOnDemand(t *testing.T) {
 	m := startMortal(t, Restart{})
-	m.shake()
+	m.handshake()
 	m.send(request("1", "hang"), request("2", "ask"))
 	m.want(`{"jsonrpc":"2.0","id":"q1","method":"roots/list"}`)
 	m.trigger <- "by hand"

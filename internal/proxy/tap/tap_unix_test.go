@@ -362,9 +362,9 @@ func TestHostStopsReading(t *testing.T) {
 	rec.events(t)
 }
 
-// TestLeftBehind: what a server leaves running does not keep the tap, and is ended if it is in the
+// TestOrphanedProcesses: what a server leaves running does not keep the tap, and is ended if it is in the
 // server's group.
-func TestLeftBehind(t *testing.T) {
+func TestOrphanedProcesses(t *testing.T) {
 	for _, where := range []string{"inside", "outside"} {
 		t.Run(where, func(t *testing.T) {
 			h := startHost(t, helperOptions(t, "leave", where))

@@ -37,9 +37,9 @@ func init() {
 	}
 }
 
-// TestNobodyReads: a server that is told to end does, with its status, though its host reads
+// TestUnreadOutput: a server that is told to end does, with its status, though its host reads
 // neither of its outputs.
-func TestNobodyReads(t *testing.T) {
+func TestUnreadOutput(t *testing.T) {
 	for name, restart := range map[string]*Restart{"once": nil, "restarting": {OnCrash: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -162,8 +162,8 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// TestClientGoes: a client that hangs up is seen by the server at once.
-func TestClientGoes(t *testing.T) {
+// TestClientDisconnects: a client that hangs up is seen by the server at once.
+func TestClientDisconnects(t *testing.T) {
 	for name, begin := range map[string]bool{"before the response": false, "in a stream": true} {
 		t.Run(name, func(t *testing.T) {
 			gone := make(chan struct{})

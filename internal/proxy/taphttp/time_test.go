@@ -51,8 +51,8 @@ func (l *pipeListener) Close() error {
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
 func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
-	c, far := net.Pipe()
-	l.conns <- far
+	c, remote := net.Pipe()
+	l.conns <- remote
 	return c, nil
 }
 

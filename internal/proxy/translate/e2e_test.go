@@ -138,14 +138,14 @@ func TestAcross(t *testing.T) {
 			continue
 		}
 		for _, modern := range []bool{false, true} {
-			near, far := revision, mcp.LatestRevision
+			downstream, upstream := revision, mcp.LatestRevision
 			if modern {
-				near, far = far, near
+				downstream, upstream = upstream, downstream
 			}
-			t.Run(near.String()+" to "+far.String(), func(t *testing.T) {
+			t.Run(downstream.String()+" to "+upstream.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					srv := house(far)
-					opts := guest(near)
+					srv := house(upstream)
+					opts := guest(downstream)
 					var logs []string
 					opts.OnNotification = func(method string, params json.RawMessage) {
 						if method == mcp.NotificationMessage {
@@ -171,7 +171,7 @@ func TestAcross(t *testing.T) {
 						t.Errorf("got %+v, %q", c.ServerInfo(), c.Instructions())
 					}
 					acrossBasics(t, c)
-					acrossAsks(t, c, era.Of(revision))
+					acrossInputs(t, c, era.Of(revision))
 					acrossChanges(t, c, srv)
 					acrossCancel(t, c)
 					if revision == mcp.Revision20251125 {
@@ -251,7 +251,7 @@ func acrossBasics(t *testing.T, c *client.Client) {
 	}
 }
 
-func acrossAsks(t *testing.T, c *client.Client, legacy *era.Features) {
+func acrossInputs(t *testing.T, c *client.Client, legacy *era.Features) {
 	t.Helper()
 	for _, tt := range []struct {
 		tool, want string
@@ -355,9 +355,9 @@ type pump struct {
 	wg      sync.WaitGroup
 }
 
-func newPump(t translate.Translator, near, far jsonrpc.Framer, observe func(translate.Out, string)) *pump {
+func newPump(t translate.Translator, downstream, upstream jsonrpc.Framer, observe func(translate.Out, string)) *pump {
 	p := &pump{t: t, observe: observe, rules: map[string]int{}}
-	for side, f := range map[translate.Side]jsonrpc.Framer{translate.Downstream: near, translate.Upstream: far} {
+	for side, f := range map[translate.Side]jsonrpc.Framer{translate.Downstream: downstream, translate.Upstream: upstream} {
 		ch := make(chan []byte, 1000)
 		p.out[side] = ch
 		p.wg.Go(func() {
@@ -409,14 +409,14 @@ func (p *pump) do(step func(now time.Time) []translate.Out) {
 // bridged connects a client with a server through a translator, over pipes. All ends with the test.
 func bridged(t *testing.T, tr translate.Translator, srv *server.Server, opts client.Options, observe func(translate.Out, string)) (*client.Client, *pump) {
 	t.Helper()
-	clientEnd, nearEnd := net.Pipe()
-	farEnd, serverEnd := net.Pipe()
-	near, far := jsonrpc.NewFramer(nearEnd, nil), jsonrpc.NewFramer(farEnd, nil)
+	clientEnd, downstreamEnd := net.Pipe()
+	upstreamEnd, serverEnd := net.Pipe()
+	downstream, upstream := jsonrpc.NewFramer(downstreamEnd, nil), jsonrpc.NewFramer(upstreamEnd, nil)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil)) }()
-	p := newPump(tr, near, far, observe)
+	p := newPump(tr, downstream, upstream, observe)
 	t.Cleanup(func() {
-		near.Close()
+		downstream.Close()
 		p.do(func(now time.Time) []translate.Out {
 			return p.t.Close(now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "closed"})
 		})
@@ -427,7 +427,7 @@ func bridged(t *testing.T, tr translate.Translator, srv *server.Server, opts cli
 		p.mu.Unlock()
 		close(p.out[translate.Downstream])
 		close(p.out[translate.Upstream])
-		far.Close()
+		upstream.Close()
 		<-served
 		p.wg.Wait()
 	})

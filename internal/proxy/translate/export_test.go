@@ -46,15 +46,15 @@ func Left(t Translator) string {
 				return fmt.Sprintf("call %d of %s", r.id, r.upstreamMethod)
 			}
 		}
-		questions := 0
+		inputs := 0
 		for _, q := range t.serverRequests {
 			if q.task == nil {
-				questions++
+				inputs++
 			}
 		}
-		if len(t.requests)+len(t.awaitingInput)+len(t.byToken)+len(t.hiddenTasks)+len(t.subscriptions)+len(t.resources)+len(t.unclaimed)+len(t.waiting)+questions+len(t.timers) > 0 || t.reserved != 0 {
+		if len(t.requests)+len(t.awaitingInput)+len(t.byToken)+len(t.hiddenTasks)+len(t.subscriptions)+len(t.resources)+len(t.unclaimed)+len(t.waiting)+inputs+len(t.timers) > 0 || t.reserved != 0 {
 			return fmt.Sprintf("%d requests, %d held, %d tokens, %d hidden, %d listeners, %d resources, %d orphans, %d waiting, %d questions, %d timers, %d bytes",
-				len(t.requests), len(t.awaitingInput), len(t.byToken), len(t.hiddenTasks), len(t.subscriptions), len(t.resources), len(t.unclaimed), len(t.waiting), questions, len(t.timers), t.reserved)
+				len(t.requests), len(t.awaitingInput), len(t.byToken), len(t.hiddenTasks), len(t.subscriptions), len(t.resources), len(t.unclaimed), len(t.waiting), inputs, len(t.timers), t.reserved)
 		}
 	}
 	return ""

@@ -17,21 +17,21 @@ import (
 // pipes where nothing but ids says what belongs to what.
 func TestTogether(t *testing.T) {
 	for _, modern := range []bool{false, true} {
-		near, far := mcp.LatestLegacyRevision, mcp.LatestRevision
+		downstream, upstream := mcp.LatestLegacyRevision, mcp.LatestRevision
 		var tr translate.Translator = translate.NewLegacyToModern(nil)
 		if modern {
-			near, far = far, near
+			downstream, upstream = upstream, downstream
 			tr = translate.NewModernToLegacy(nil)
 		}
-		t.Run(near.String(), func(t *testing.T) {
+		t.Run(downstream.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				opts := guest(near)
+				opts := guest(downstream)
 				opts.Input.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 					<-time.After(20 * time.Millisecond) // in the bubble's time
 					return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: []mcp.ContentBlock{mcp.TextContent{Text: "x"}}}, nil
 				}
 				held := newRules()
-				c, p := bridged(t, tr, house(far), opts, held.observe)
+				c, p := bridged(t, tr, house(upstream), opts, held.observe)
 				// Answers may meet cancellations.
 				defer held.report(t, "cancel/answered")
 				var wg sync.WaitGroup

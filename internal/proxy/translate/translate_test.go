@@ -57,7 +57,7 @@ func TestMarks(t *testing.T) {
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}`
 	tr := translate.NewModernToLegacy(nil)
 	var state string
-	step := func(mark uint64, far bool, text string, want ...[]uint64) {
+	step := func(mark uint64, upstream bool, text string, want ...[]uint64) {
 		t.Helper()
 		tr.SetCause(mark)
 		var outs []translate.Out
@@ -65,7 +65,7 @@ func TestMarks(t *testing.T) {
 		case text == "":
 			now = now.Add(time.Second)
 			outs = tr.Tick(now)
-		case far:
+		case upstream:
 			outs = tr.FromUpstream(now, []byte(text), 0)
 		default:
 			outs = tr.FromDownstream(now, []byte(strings.ReplaceAll(text, "STATE", state)), mark)

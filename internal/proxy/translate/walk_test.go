@@ -108,7 +108,7 @@ func (w *walk) request(method, params string) {
 	w.take(w.tr.FromDownstream(w.now, []byte(msg), w.stream))
 }
 
-func (w *walk) near() {
+func (w *walk) stepDownstream() {
 	if !w.modern {
 		switch w.rand.IntN(8) {
 		case 0:
@@ -161,8 +161,8 @@ func (w *walk) leave() {
 	}
 }
 
-// answerAsked answers a question that the client got.
-func (w *walk) answerAsked() {
+// respondToInput answers a question that the client got.
+func (w *walk) respondToInput() {
 	if len(w.asked) == 0 {
 		return
 	}
@@ -220,17 +220,17 @@ func (w *walk) answer(calm bool) bool {
 			if calm {
 				continue
 			}
-			w.far(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:0","x:1"]},"_meta":{"io.modelcontextprotocol/subscriptionId":%d}}}`, id))
+			w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:0","x:1"]},"_meta":{"io.modelcontextprotocol/subscriptionId":%d}}}`, id))
 			return true
 		}
 		delete(w.calls, id)
-		w.far(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, id, w.result(method, calm)))
+		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, id, w.result(method, calm)))
 		return true
 	}
 	return false
 }
 
-func (w *walk) far(msg string) {
+func (w *walk) stepUpstream(msg string) {
 	w.log = append(w.log, "far "+msg)
 	w.take(w.tr.FromUpstream(w.now, []byte(msg), 0))
 }
@@ -240,13 +240,13 @@ func (w *walk) ask() {
 	w.askID++
 	switch w.rand.IntN(5) {
 	case 0:
-		w.far(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, w.rand.IntN(w.askID+1)))
+		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, w.rand.IntN(w.askID+1)))
 	case 1:
-		w.far(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T%d"}}}}`, w.askID, w.rand.IntN(3)))
+		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T%d"}}}}`, w.askID, w.rand.IntN(3)))
 	case 2:
-		w.far(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`, w.askID))
+		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`, w.askID))
 	default:
-		w.far(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, w.askID))
+		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, w.askID))
 	}
 }
 
@@ -285,11 +285,11 @@ func (w *walk) ready() {
 func (w *walk) step() {
 	switch n := w.rand.IntN(40); {
 	case n < 10:
-		w.near()
+		w.stepDownstream()
 	case n < 13:
 		w.leave()
 	case n < 16:
-		w.answerAsked()
+		w.respondToInput()
 	case n < 18 && w.modern && !w.down:
 		w.ask()
 	case n < 30 && !w.down:
@@ -321,7 +321,7 @@ func (w *walk) settle() {
 		for w.answer(true) {
 		}
 		for len(w.asked) > 0 {
-			w.answerAsked()
+			w.respondToInput()
 		}
 		w.wait(10 * time.Second)
 	}

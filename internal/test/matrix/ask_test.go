@@ -33,7 +33,7 @@ func lacks(tool, what string) func(s *scene) {
 }
 
 func TestAsk(t *testing.T) {
-	try(t, "ask", []behaviour{
+	try(t, "ask", []behavior{
 		// Spec: S173 S174 C103 C105
 		{name: "a form", when: func(f *features) bool { return f.Elicitation },
 			test: asks("form", street, `form Where to? {"type":"object","properties":{`+
@@ -168,12 +168,12 @@ func TestAsk(t *testing.T) {
 				w.record(o)
 			})
 			ok(s, "roots changed", c.RootsChanged(s.Context()))
-			told := 0
+			notified := 0
 			if !s.Modern {
-				told = 1
+				notified = 1
 				same(s, "heard", s.call(c, "roots changed", nil), "true")
 			}
-			same(s, "told", w.count("> ", mcp.NotificationRootsChanged), told)
+			same(s, "told", w.count("> ", mcp.NotificationRootsChanged), notified)
 		}},
 		{name: "time that the user takes", on: inBubbles, test: func(s *scene) {
 			var u user

@@ -53,7 +53,7 @@ func newBriefServer(func()) *server.Server {
 var errBored = errors.New("nobody wants it any more")
 
 func TestCancel(t *testing.T) {
-	try(t, "cancel", []behaviour{
+	try(t, "cancel", []behavior{
 		// Spec: C40 C83
 		{name: "the end of a context ends the handler, and nothing comes after it", test: func(s *scene) {
 			var w wire

@@ -24,8 +24,8 @@ type host struct {
 	server    string // name of
 	principal string
 	framing   jsonrpc.Framing
-	pipe      func() (near, far stream) // nil runs the server as a child process
-	web       *web                      // nil unless it is reached over HTTP
+	pipe      func() (local, remote stream) // nil runs the server as a child process
+	web       *web                          // nil unless it is reached over HTTP
 	opening   sync.Once
 	open      *site // that it is served at then; nil before the first connection
 }
@@ -74,20 +74,20 @@ func (h *host) site() *site {
 
 // connectHere starts a server in this process. The test waits for its end.
 func (h *host) connectHere() jsonrpc.Framer {
-	near, far := h.pipe()
+	local, remote := h.pipe()
 	var crashed atomic.Bool
 	srv := servers[h.server](func() {
 		crashed.Store(true)
-		far.Close()
+		remote.Close()
 	})
 	ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: h.principal})
 	served := make(chan error, 1)
 	go func() {
-		err := srv.Serve(ctx, jsonrpc.NewFramer(far, nil))
+		err := srv.Serve(ctx, jsonrpc.NewFramer(remote, nil))
 		served <- errors.Join(err, closeServer(srv))
 	}()
 	var once sync.Once
-	return newLink(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: h.framing}), near.CloseWrite, func(error) {
+	return newLink(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: h.framing}), local.CloseWrite, func(error) {
 		once.Do(func() {
 			if err := <-served; err != nil && !crashed.Load() && !isHangUp(err) {
 				h.t.Errorf("the server failed: %v", err)
@@ -143,7 +143,7 @@ func (l *link) Close() error {
 }
 
 // memory connects two ends in memory, in a way that a bubble of synctest knows.
-func memory() (near, far stream) {
+func memory() (local, remote stream) {
 	a, b := mcptest.Pipe()
 	return &memoryStream{End: a}, &memoryStream{End: b}
 }
@@ -175,7 +175,7 @@ func (m *memoryStream) Write(p []byte) (int, error) {
 }
 
 // pipes connects two ends by pipes of the system.
-func pipes() (near, far stream) {
+func pipes() (local, remote stream) {
 	in, inFar, err := os.Pipe()
 	if err != nil {
 		panic(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // A behaviour is one thing that servers and clients do together.
-type behaviour struct {
+type behavior struct {
 	name string
 	when func(f *features) bool // the revisions that have it; nil is all
 	test func(s *scene)
@@ -48,7 +48,7 @@ const (
 )
 
 // excused returns why the behaviour is not tried in the cell; "" if it is.
-func (b *behaviour) excused(c cell, f *features) string {
+func (b *behavior) excused(c cell, f *features) string {
 	if b.on == inBubbles && !c.bubble {
 		return "time cannot be told here"
 	}
@@ -71,7 +71,7 @@ func (b *behaviour) excused(c cell, f *features) string {
 type cell struct {
 	transport string
 	bubble    bool
-	pipe      func() (near, far stream)
+	pipe      func() (local, remote stream)
 	framing   jsonrpc.Framing
 	web       *web // nil without HTTP
 	version   mcp.Revision
@@ -142,12 +142,12 @@ type stage struct {
 }
 
 // try tries the behaviours of a theme in all cells. server names one of servers.
-func try(t *testing.T, server string, behaviours []behaviour) {
+func try(t *testing.T, server string, behaviors []behavior) {
 	for _, c := range cells() {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			shared := &stage{t: t}
-			for _, b := range behaviours {
+			for _, b := range behaviors {
 				if b.excused(c, featuresOf(c.version)) != "" {
 					continue
 				}
@@ -165,7 +165,7 @@ func try(t *testing.T, server string, behaviours []behaviour) {
 	}
 }
 
-func (b *behaviour) play(s *scene) {
+func (b *behavior) play(s *scene) {
 	switch {
 	case (b.when == nil) != (b.instead == nil):
 		s.Fatal("a row says either nothing of revisions, or what holds in the others")

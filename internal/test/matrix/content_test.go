@@ -44,7 +44,7 @@ func newContentServer(func()) *server.Server {
 }
 
 func TestContent(t *testing.T) {
-	var rows []behaviour
+	var rows []behavior
 	for _, c := range contents {
 		expect := func(want mcp.ContentBlock) func(s *scene) {
 			return func(s *scene) {
@@ -56,10 +56,10 @@ func TestContent(t *testing.T) {
 				same(s, "from a prompt", p.Messages, []mcp.PromptMessage{{Role: mcp.RoleAssistant, Content: want}})
 			}
 		}
-		rows = append(rows, behaviour{name: c.name, when: since(c.since), test: expect(c.block), instead: expect(mcp.TextContent{Text: c.instead})})
+		rows = append(rows, behavior{name: c.name, when: since(c.since), test: expect(c.block), instead: expect(mcp.TextContent{Text: c.instead})})
 	}
 	// Spec: S150 S151 S152
-	rows = append(rows, behaviour{name: "several", test: func(s *scene) {
+	rows = append(rows, behavior{name: "several", test: func(s *scene) {
 		var want []mcp.ContentBlock
 		for _, c := range contents {
 			if s.revision < c.since {

@@ -115,7 +115,7 @@ func (s *scene) log(c *client.Client) []string {
 }
 
 func TestCustom(t *testing.T) {
-	try(t, "custom", []behaviour{
+	try(t, "custom", []behavior{
 		{name: "a method", test: func(s *scene) {
 			var got pair
 			progress := 0
@@ -180,7 +180,7 @@ func TestCustom(t *testing.T) {
 			var u user
 			var mu sync.Mutex
 			var seen []string
-			var told counter
+			var notified counter
 			c := s.dial(func(o *client.Options) {
 				u.answers(o)
 				o.Middleware = append(o.Middleware, func(next middleware.Handler) middleware.Handler {
@@ -193,7 +193,7 @@ func TestCustom(t *testing.T) {
 						seen = append(seen, line)
 						mu.Unlock()
 						if m.Method == mcp.NotificationProgress {
-							told.add()
+							notified.add()
 						}
 						return next(ctx, m)
 					}
@@ -205,7 +205,7 @@ func TestCustom(t *testing.T) {
 			progress := 0
 			ok(s, "swap", c.Call(s.Context(), "com.example/swap", pair{1, 2}, nil, client.WithProgress(func(mcp.ProgressNotificationParams) { progress++ })))
 			same(s, "progress", progress, 1)
-			ok(s, "told", told.wait(s.soon(), 1)) // notifications go their own way
+			ok(s, "told", notified.wait(s.soon(), 1)) // notifications go their own way
 			same(s, "ask", s.call(c, "ask", nil), "home")
 			want := []string{"out com.example/swap", "in notifications/progress", "out tools/call", "in roots/list"}
 			if s.Modern {

@@ -72,7 +72,7 @@ func (s *scene) notice(c *client.Client) {
 }
 
 func TestCrash(t *testing.T) {
-	try(t, "crash", []behaviour{
+	try(t, "crash", []behavior{
 		{name: "a server that crashes is replaced", test: func(s *scene) {
 			c := s.dial(nil)
 			for range 2 {
@@ -162,7 +162,7 @@ func TestCrash(t *testing.T) {
 }
 
 func TestEnd(t *testing.T) {
-	try(t, "crash", []behaviour{
+	try(t, "crash", []behavior{
 		{name: "what was accepted is answered at the end of input", test: func(s *scene) {
 			p := s.peer()
 			p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsCall, `{"name":"wait"}`))

@@ -58,7 +58,7 @@ func (s *scene) another(server string) *scene {
 }
 
 func TestHandshake(t *testing.T) {
-	try(t, "handshake", []behaviour{
+	try(t, "handshake", []behavior{
 		// Spec: S40
 		{name: "revision", test: func(s *scene) {
 			c := s.client()

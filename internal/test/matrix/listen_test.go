@@ -69,7 +69,7 @@ func (s *scene) next(sub *client.Subscription) client.Event {
 
 func TestListen(t *testing.T) {
 	everything := mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true, ResourceSubscriptions: []string{"lib://a"}}
-	try(t, "listen", []behaviour{
+	try(t, "listen", []behavior{
 		{name: "all changes are told", test: func(s *scene) {
 			c := s.dial(nil)
 			sub := s.listen(c, everything)
@@ -136,11 +136,11 @@ func TestListen(t *testing.T) {
 			for range sub.Events(s.soon()) {
 				s.Error("an event after the end")
 			}
-			told := w.count("< ", mcp.NotificationResourceUpdated)
+			notified := w.count("< ", mcp.NotificationResourceUpdated)
 			s.change(c, "lib://a")
 			s.change(c, "lib://a")
 			ok(s, "ping", c.Ping(s.Context()))
-			same(s, "notifications", w.count("< ", mcp.NotificationResourceUpdated), told)
+			same(s, "notifications", w.count("< ", mcp.NotificationResourceUpdated), notified)
 		}},
 		{name: "a list that was kept is asked for again when it has changed", test: func(s *scene) {
 			c := s.dial(nil)

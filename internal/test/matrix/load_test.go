@@ -55,7 +55,7 @@ func newSingleServer(func()) *server.Server {
 }
 
 func TestLoad(t *testing.T) {
-	try(t, "load", []behaviour{
+	try(t, "load", []behavior{
 		// Spec: S63 C37
 		{name: "a large message", test: func(s *scene) {
 			size := largeBytes
@@ -111,7 +111,7 @@ func TestLoad(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	try(t, "rate", []behaviour{
+	try(t, "rate", []behavior{
 		// Spec: S133
 		{name: "a rate", test: func(s *scene) {
 			c := s.dial(nil)
@@ -152,7 +152,7 @@ func TestLimits(t *testing.T) {
 
 func TestBatch(t *testing.T) {
 	const end = `"$any":"$any"}`
-	try(t, "load", []behaviour{
+	try(t, "load", []behavior{
 		// Spec: S12 S13
 		{name: "a batch", when: func(f *features) bool { return f.Batches }, test: func(s *scene) {
 			p := s.peer()

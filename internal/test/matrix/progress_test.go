@@ -67,7 +67,7 @@ func (s *scene) logged(c *client.Client, level mcp.LoggingLevel) (levels []strin
 }
 
 func TestProgress(t *testing.T) {
-	try(t, "progress", []behaviour{
+	try(t, "progress", []behavior{
 		// Spec: S59
 		{name: "progress comes before the result", test: func(s *scene) {
 			var got, want []string

@@ -60,7 +60,7 @@ func fullPrompt() mcp.Prompt {
 }
 
 func TestPrompts(t *testing.T) {
-	try(t, "prompts", []behaviour{
+	try(t, "prompts", []behavior{
 		// Spec: S129
 		{name: "a prompt's description in the shape of the revision", test: func(s *scene) {
 			want := fullPrompt()

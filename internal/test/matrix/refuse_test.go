@@ -15,9 +15,9 @@ import (
 // noForm is what holds where there are no forms.
 var noForm = lacks("form", "elicitation by form")
 
-// TestAskInVain is about clients and users that give no answer, or none that can be used.
-func TestAskInVain(t *testing.T) {
-	try(t, "ask", []behaviour{
+// TestInputRejected is about clients and users that give no answer, or none that can be used.
+func TestInputRejected(t *testing.T) {
+	try(t, "ask", []behavior{
 		// Spec: S193
 		{name: "declining is an answer", when: elicits, test: func(s *scene) {
 			for _, action := range []mcp.ElicitAction{mcp.ElicitActionDecline, mcp.ElicitActionCancel} {
@@ -175,7 +175,7 @@ func refusing(o *client.Options) {
 // anything.
 func TestVisitFirst(t *testing.T) {
 	const failure = "error: the user must open a URL first\nPay https://example.com/pay"
-	try(t, "ask", []behaviour{
+	try(t, "ask", []behavior{
 		// Spec: S19 S194 S195 S196 S197 S199
 		{name: "as an error", when: func(f *features) bool { return f.ElicitationIDs }, test: func(s *scene) {
 			var u user

@@ -71,7 +71,7 @@ func (s *scene) read(uri string, opts ...client.CallOption) mcp.ResourceContents
 }
 
 func TestResources(t *testing.T) {
-	try(t, "resources", []behaviour{
+	try(t, "resources", []behavior{
 		// Spec: S128
 		{name: "lists", test: func(s *scene) {
 			var uris, templates []string

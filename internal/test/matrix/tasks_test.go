@@ -104,7 +104,7 @@ func (s *scene) finishes(task *client.Task, want string) {
 }
 
 func TestTasks(t *testing.T) {
-	try(t, "tasks", []behaviour{
+	try(t, "tasks", []behavior{
 		// Spec: T1 T58
 		{name: "who has tasks says so", test: func(s *scene) {
 			caps := s.dial(taking).ServerCapabilities()

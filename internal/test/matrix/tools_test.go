@@ -85,7 +85,7 @@ func newManyServer(func()) *server.Server {
 }
 
 func TestTools(t *testing.T) {
-	try(t, "tools", []behaviour{
+	try(t, "tools", []behavior{
 		{name: "a typed call", test: func(s *scene) {
 			n, err := client.CallTool[int](s.Context(), s.client(), "count", object{"Words": []string{"a", "b", "c"}})
 			ok(s, "count", err)
@@ -240,7 +240,7 @@ func (s *scene) tool(name string) mcp.Tool {
 }
 
 func TestManyTools(t *testing.T) {
-	try(t, "many", []behaviour{
+	try(t, "many", []behavior{
 		// Spec: S127 C80 C81
 		{name: "a list of many pages", test: func(s *scene) {
 			var w wire

@@ -84,7 +84,7 @@ func (s *scene) uses(c *client.Client) map[string]error {
 func TestViews(t *testing.T) {
 	public := []string{"prompt open", "resource open", "template open", "tool open"}
 	all := []string{"prompt open", "prompt secret", "resource open", "resource secret", "template open", "template secret", "tool open", "tool secret"}
-	try(t, "views", []behaviour{
+	try(t, "views", []behavior{
 		// Spec: S120 S132
 		{name: "what is hidden is not there, in lists and at use", test: func(s *scene) {
 			c := s.client()
@@ -108,11 +108,11 @@ func TestViews(t *testing.T) {
 			sub := s.listen(c, mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true})
 			same(s, "lists", s.sees(c), public)
 			same(s, "principal", s.call(c, "open", nil), "librarian")
-			told := map[client.EventKind]bool{}
+			notified := map[client.EventKind]bool{}
 			for range 3 {
-				told[s.next(sub).Kind] = true
+				notified[s.next(sub).Kind] = true
 			}
-			same(s, "told", told, map[client.EventKind]bool{client.ToolsListChanged: true, client.PromptsListChanged: true, client.ResourcesListChanged: true})
+			same(s, "told", notified, map[client.EventKind]bool{client.ToolsListChanged: true, client.PromptsListChanged: true, client.ResourcesListChanged: true})
 			same(s, "lists", s.sees(c), all)
 			for what, err := range s.uses(c) {
 				ok(s, what, err)

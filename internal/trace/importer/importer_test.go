@@ -164,8 +164,8 @@ func TestRedacts(t *testing.T) {
 	}
 }
 
-// TestThere: what is exported as an archive and imported again says the same.
-func TestThere(t *testing.T) {
+// TestImporterFormats: what is exported as an archive and imported again says the same.
+func TestImporterFormats(t *testing.T) {
 	x := check.Example{Revision: mcp.LatestRevision, Text: `http
 post {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","_meta":{$meta}}}
 stream

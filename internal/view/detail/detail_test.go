@@ -159,7 +159,7 @@ func TestTaskAndBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	squeezed := func(p *detail.Payload) string { return strings.ReplaceAll(squeeze(p.Lines), "\n", "") }
+	squeezed := func(p *detail.Payload) string { return strings.ReplaceAll(collapse(p.Lines), "\n", "") }
 	if got := squeezed(d.Request); got != `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b","task":{}}}` || !d.Request.Partial {
 		t.Errorf("request %s", got)
 	}

@@ -257,7 +257,7 @@ func FuzzOf(f *testing.F) {
 			checkSafe(t, p.Lines)
 			if p.Form == detail.JSON && p.OmittedBytes == 0 && !p.Partial && len(data) < 5000 {
 				want := string(jsonwire.AppendCompact(nil, data))
-				if got := squeeze(p.Lines); printable.Line(want) == want && got != squeeze([]detail.Line{{Spans: []detail.Span{{Text: want}}}}) {
+				if got := collapse(p.Lines); printable.Line(want) == want && got != collapse([]detail.Line{{Spans: []detail.Span{{Text: want}}}}) {
 					t.Errorf("got  %s\nwant %s", got, want)
 				}
 			}
@@ -274,7 +274,7 @@ func FuzzOf(f *testing.F) {
 	})
 }
 
-func squeeze(lines []detail.Line) string {
+func collapse(lines []detail.Line) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text(lines, false), "\n", ""), " ", "")
 }
 

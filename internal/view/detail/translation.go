@@ -139,24 +139,24 @@ func (t *Translation) alignLines() {
 			at[k.key] = j
 		}
 	}
-	partner := make([]int, len(a)) // index in the other message, or -1
+	match := make([]int, len(a)) // index in the other message, or -1
 	for i, k := range a {
-		partner[i] = -1
+		match[i] = -1
 		if j, ok := at[k.key]; ok && k.key != "" {
-			partner[i] = j
+			match[i] = j
 			delete(at, k.key)
 		}
 	}
-	partnerOfB := make([]int, len(b))
-	for j := range partnerOfB {
-		partnerOfB[j] = -1
+	matchOfB := make([]int, len(b))
+	for j := range matchOfB {
+		matchOfB[j] = -1
 	}
-	for i, j := range partner {
+	for i, j := range match {
 		if j >= 0 {
-			partnerOfB[j] = i
+			matchOfB[j] = i
 		}
 	}
-	pairMoved(a, b, partner, partnerOfB)
+	pairMoved(a, b, match, matchOfB)
 	differ := func(i, j int) int {
 		if i >= 0 && j >= 0 && a[i].text == b[j].text {
 			return 0
@@ -166,12 +166,12 @@ func (t *Translation) alignLines() {
 	}
 	var pairs []LinePair
 	i, j := 0, 0
-	for _, m := range append(longestIncreasing(partner), [2]int{len(a), len(b)}) {
+	for _, m := range append(longestIncreasing(match), [2]int{len(a), len(b)}) {
 		for ; i < m[0]; i++ {
-			pairs = append(pairs, LinePair{i + 1, 0, differ(i, partner[i])})
+			pairs = append(pairs, LinePair{i + 1, 0, differ(i, match[i])})
 		}
 		for ; j < m[1]; j++ {
-			pairs = append(pairs, LinePair{0, j + 1, differ(partnerOfB[j], j)})
+			pairs = append(pairs, LinePair{0, j + 1, differ(matchOfB[j], j)})
 		}
 		if i < len(a) && j < len(b) {
 			pairs = append(pairs, LinePair{i + 1, j + 1, differ(i, j)})
@@ -186,7 +186,7 @@ const maxMoved = 1 << 18
 
 // pairMoved pairs equal lines that have different pointers but the same order, such as those of an
 // input request that a bridge made a request.
-func pairMoved(a, b []pointerLine, partner, partnerOfB []int) {
+func pairMoved(a, b []pointerLine, match, matchOfB []int) {
 	unpaired := func(lines []pointerLine, partners []int) (list []int) {
 		for i, k := range lines {
 			if partners[i] < 0 && !k.isEnd && len(k.text) > 1 {
@@ -195,7 +195,7 @@ func pairMoved(a, b []pointerLine, partner, partnerOfB []int) {
 		}
 		return list
 	}
-	left, right := unpaired(a, partner), unpaired(b, partnerOfB)
+	left, right := unpaired(a, match), unpaired(b, matchOfB)
 	if len(left)*len(right) > maxMoved {
 		return
 	}
@@ -213,7 +213,7 @@ func pairMoved(a, b []pointerLine, partner, partnerOfB []int) {
 	for i, j := 0, 0; i < len(left) && j < len(right); {
 		switch {
 		case a[left[i]].text == b[right[j]].text:
-			partner[left[i]], partnerOfB[right[j]] = right[j], left[i]
+			match[left[i]], matchOfB[right[j]] = right[j], left[i]
 			i, j = i+1, j+1
 		case longest[(i+1)*width+j] >= longest[i*width+j+1]:
 			i++
@@ -223,16 +223,16 @@ func pairMoved(a, b []pointerLine, partner, partnerOfB []int) {
 	}
 	ends := map[int]int{} // by the opening line
 	for j, k := range b {
-		if k.isEnd && partnerOfB[j] < 0 {
+		if k.isEnd && matchOfB[j] < 0 {
 			ends[k.opener] = j
 		}
 	}
 	for i, k := range a {
-		if !k.isEnd || partner[i] >= 0 || k.opener < 0 || partner[k.opener] < 0 {
+		if !k.isEnd || match[i] >= 0 || k.opener < 0 || match[k.opener] < 0 {
 			continue
 		}
-		if j, ok := ends[partner[k.opener]]; ok {
-			partner[i], partnerOfB[j] = j, i
+		if j, ok := ends[match[k.opener]]; ok {
+			match[i], matchOfB[j] = j, i
 		}
 	}
 }
@@ -271,14 +271,14 @@ func pointerLines(p *Payload) []pointerLine {
 }
 
 // longestIncreasing returns the longest list of pairs in which both numbers increase.
-func longestIncreasing(partner []int) [][2]int {
+func longestIncreasing(match []int) [][2]int {
 	var ends []int // ends[n] is the index of the smallest last partner of a list of n+1
-	before := make([]int, len(partner))
-	for i, j := range partner {
+	before := make([]int, len(match))
+	for i, j := range match {
 		if j < 0 {
 			continue
 		}
-		n, _ := slices.BinarySearchFunc(ends, j, func(i, j int) int { return partner[i] - j })
+		n, _ := slices.BinarySearchFunc(ends, j, func(i, j int) int { return match[i] - j })
 		before[i] = -1
 		if n > 0 {
 			before[i] = ends[n-1]
@@ -294,7 +294,7 @@ func longestIncreasing(partner []int) [][2]int {
 	}
 	list := make([][2]int, len(ends))
 	for i, n := ends[len(ends)-1], len(ends)-1; n >= 0; n-- {
-		list[n] = [2]int{i, partner[i]}
+		list[n] = [2]int{i, match[i]}
 		i = before[i]
 	}
 	return list

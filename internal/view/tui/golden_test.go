@@ -212,15 +212,15 @@ func TestEmptyFrames(t *testing.T) {
 	}
 }
 
-// TestColours looks at the styles: of 16 colours, and of a light and a dark background.
-func TestColours(t *testing.T) {
+// TestColors looks at the styles: of 16 colours, and of a light and a dark background.
+func TestColors(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		colours Colors
-		dark    bool
+		name   string
+		colors Colors
+		dark   bool
 	}{{"16", Colors16, true}, {"dark", Colors256, true}, {"light", Colors256, false}} {
-		d := drive(t, both(t), &Options{Colors: tt.colours}).size(80, 12)
-		d.m.dark, d.m.theme = tt.dark, newTheme(tt.colours, tt.dark)
+		d := drive(t, both(t), &Options{Colors: tt.colors}).size(80, 12)
+		d.m.dark, d.m.theme = tt.dark, newTheme(tt.colors, tt.dark)
 		d.check()
 		golden(t, "colours-"+tt.name, strings.ReplaceAll(d.m.screen(), "\x1b[", "‹")+"\n")
 	}

@@ -145,9 +145,9 @@ func (m *model) gotDetail(msg detailMsg) {
 	}
 	p.tabs = tabsOf(msg.detail)
 	if p.wantTab > 0 {
-		wish := p.wantTab
+		wantedTab := p.wantTab
 		p.wantTab = 0
-		m.chooseTab(wish - 1)
+		m.chooseTab(wantedTab - 1)
 	}
 	for _, t := range p.tabs { // keep the scroll position
 		if was := old[t.title]; was != nil {

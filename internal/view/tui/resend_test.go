@@ -33,8 +33,8 @@ func saved(t *testing.T, f *fake, i int, path string) {
 	f.sources[i].Path = path
 }
 
-// TestAgain asks before anything is started, and says what; a request can be edited first.
-func TestAgain(t *testing.T) {
+// TestResendAgain asks before anything is started, and says what; a request can be edited first.
+func TestResendAgain(t *testing.T) {
 	dir := t.TempDir()
 	f := newFake()
 	f.add(t, "A", "files", "stdio", legacy)

@@ -50,9 +50,9 @@ func TestOneDetailAtOnce(t *testing.T) {
 	})
 }
 
-// TestFarProblem finds a problem that is further away than what is looked at while the model is
+// TestUpstreamFinding finds a problem that is further away than what is looked at while the model is
 // locked once.
-func TestFarProblem(t *testing.T) {
+func TestUpstreamFinding(t *testing.T) {
 	f := newFake()
 	var b strings.Builder
 	b.WriteString("0 s2c 1/0 invalid first\n" + strings.Repeat("1 err 1/0 text x\n", 2*maxScanRows+10) + "2 s2c 1/0 invalid last")

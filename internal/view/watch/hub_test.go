@@ -116,9 +116,9 @@ func TestGrowing(t *testing.T) {
 	}
 }
 
-// TestLeftAlone: a file without a last line that nobody locks counts as broken off, and goes on
+// TestTruncatedCapture: a file without a last line that nobody locks counts as broken off, and goes on
 // when it grows all the same.
-func TestLeftAlone(t *testing.T) {
+func TestTruncatedCapture(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 1, call(7, "open")[0])
 	old := time.Now().Add(-time.Minute)
 	if err := os.Chtimes(path, old, old); err != nil {

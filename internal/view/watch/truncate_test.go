@@ -12,9 +12,9 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// TestSlim compares what the model says of a large message with what it says of the small one that
+// TestTruncateLarge compares what the model says of a large message with what it says of the small one that
 // takes its place.
-func TestSlim(t *testing.T) {
+func TestTruncateLarge(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	call := func(arguments string) string {
 		return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"arguments":` + arguments + `,"name":"search","_meta":{"progressToken":"p"}}}`

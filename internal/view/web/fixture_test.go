@@ -227,27 +227,27 @@ func (r result) into(t testing.TB, v any) {
 
 // A row is what the tests look at.
 type row struct {
-	Q       uint64   `json:"q"`
-	P       uint64   `json:"p"`
-	N       uint64   `json:"n"`
-	RN      uint64   `json:"rn"`
-	Ev      []uint64 `json:"ev"`
-	Capture string   `json:"c"`
-	Server  string   `json:"srv"`
-	Kind    string   `json:"k"`
-	At      float64  `json:"at"`
-	Method  string   `json:"m"`
-	Target  string   `json:"tg"`
-	ID      string   `json:"id"`
-	Status  string   `json:"st"`
-	Wall    *float64 `json:"l"`
-	Done    bool     `json:"done"`
-	Summary string   `json:"sum"`
-	Glyph   string   `json:"g"`
-	Era     string   `json:"era"`
-	Rev     string   `json:"rev"`
-	Lint    []int    `json:"findings"`
-	Excerpt string   `json:"x"`
+	Q        uint64   `json:"q"`
+	P        uint64   `json:"p"`
+	N        uint64   `json:"n"`
+	RN       uint64   `json:"rn"`
+	Ev       []uint64 `json:"ev"`
+	Capture  string   `json:"c"`
+	Server   string   `json:"srv"`
+	Kind     string   `json:"k"`
+	At       float64  `json:"at"`
+	Method   string   `json:"m"`
+	Target   string   `json:"tg"`
+	ID       string   `json:"id"`
+	Status   string   `json:"st"`
+	Wall     *float64 `json:"l"`
+	Done     bool     `json:"done"`
+	Summary  string   `json:"sum"`
+	Glyph    string   `json:"g"`
+	Era      string   `json:"era"`
+	Rev      string   `json:"rev"`
+	Findings []int    `json:"findings"`
+	Excerpt  string   `json:"x"`
 }
 
 // A page is what a page keeps of a stream.

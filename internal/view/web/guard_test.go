@@ -15,8 +15,8 @@ import (
 	"mcpwire/internal/view/web"
 )
 
-// TestWhoGetsIn: each rule has a request that nothing else would refuse.
-func TestWhoGetsIn(t *testing.T) {
+// TestAccess: each rule has a request that nothing else would refuse.
+func TestAccess(t *testing.T) {
 	s := serve(t, nil, &web.Options{Hosts: []string{"Watch.Example."}})
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.base, "http://"))
 	if err != nil {

@@ -33,7 +33,7 @@ func TestStream(t *testing.T) {
 	}
 	want := row{
 		Q: got.Q, N: 5, RN: 6, Ev: []uint64{5, 6}, Capture: got.Capture, Server: "files", Kind: "request", At: got.At, Method: "tools/call", Target: "search", ID: "1",
-		Status: "ok", Wall: got.Wall, Done: true, Summary: got.Summary, Glyph: "→", Era: "legacy", Rev: "2025-06-18", Lint: got.Lint, Excerpt: got.Excerpt,
+		Status: "ok", Wall: got.Wall, Done: true, Summary: got.Summary, Glyph: "→", Era: "legacy", Rev: "2025-06-18", Findings: got.Findings, Excerpt: got.Excerpt,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the row (-want +got):\n%s", diff)

@@ -39,22 +39,22 @@ func useEverything(ctx context.Context, s *stage) error {
 	})
 }
 
-// callAsTold makes the calls that the scenario's context lists.
-func callAsTold(ctx context.Context, s *stage) error {
-	var told struct {
+// callListedTools makes the calls that the scenario's context lists.
+func callListedTools(ctx context.Context, s *stage) error {
+	var scenario struct {
 		ToolCalls []struct {
 			Name      string          `json:"name"`
 			Arguments json.RawMessage `json:"arguments"`
 		} `json:"toolCalls"`
 	}
-	if err := s.context(&told); err != nil {
+	if err := s.context(&scenario); err != nil {
 		return err
 	}
 	return s.with(ctx, func(c *client.Client) error {
 		if _, err := tools(ctx, c); err != nil {
 			return err
 		}
-		for _, t := range told.ToolCalls {
+		for _, t := range scenario.ToolCalls {
 			if err := call(ctx, c, t.Name, t.Arguments); err != nil {
 				return err
 			}

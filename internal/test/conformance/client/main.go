@@ -89,7 +89,7 @@ func partOf(scenario string) part {
 	case "http-standard-headers":
 		return useEverything
 	case "http-custom-headers":
-		return callAsTold
+		return callListedTools
 	case "http-invalid-tool-headers":
 		return callListed
 	}
@@ -101,7 +101,7 @@ func partOf(scenario string) part {
 
 // dial connects to the scenario's server.
 func (s *stage) dial(ctx context.Context) (*client.Client, error) {
-	return client.Dial(ctx, s.carrierTo(), &client.Options{
+	return client.Dial(ctx, s.serverTransport(), &client.Options{
 		Info: mcp.Implementation{
 			Name:    "mcpwire-conformance",
 			Version: "1.0.0",

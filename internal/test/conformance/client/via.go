@@ -13,8 +13,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// carrierTo returns the transport to the scenario's server.
-func (s *stage) carrierTo() client.Transport {
+// serverTransport returns the transport to the scenario's server.
+func (s *stage) serverTransport() client.Transport {
 	switch {
 	case s.transport != nil:
 		return s.transport

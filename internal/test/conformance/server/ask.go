@@ -40,8 +40,8 @@ type (
 	}
 )
 
-// addQuestions registers tools that send input requests to the client, as its revision requires.
-func addQuestions(srv *server.Server) error {
+// addElicitTools registers tools that send input requests to the client, as its revision requires.
+func addElicitTools(srv *server.Server) error {
 	return errors.Join(
 		server.AddTool(srv, "test_sampling", "Ask the client's model.", sample),
 		server.AddTool(srv, "test_elicitation", "Ask the user for an account.", func(ctx context.Context, in messageInput) (string, error) {

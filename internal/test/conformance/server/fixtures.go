@@ -31,7 +31,7 @@ func newServer(logger *slog.Logger, revisions []mcp.Revision) (*server.Server, e
 		addContent(srv),
 		addSignals(srv),
 		addSchemas(srv),
-		addQuestions(srv),
+		addElicitTools(srv),
 		addInputRequired(srv),
 		addChanges(srv),
 		addTasks(srv),

@@ -186,15 +186,15 @@ func TestChanges(t *testing.T) {
 			if _, err := c.CallTool(t.Context(), tool, nil); err != nil {
 				t.Fatal(err)
 			}
-			told := false
+			said := false
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			for e, err := range s.Events(ctx) {
-				if told = err == nil && e.Kind == want; told || err != nil {
+				if said = err == nil && e.Kind == want; said || err != nil {
 					break
 				}
 			}
 			cancel()
-			if !told {
+			if !said {
 				t.Errorf("nothing was told after %s", tool)
 			}
 		}

@@ -15,9 +15,9 @@ type (
 	nameForm struct {
 		Name string `json:"name" jsonschema:"your name"`
 	}
-	// colourForm asks for a color.
-	colourForm struct {
-		Colour string `json:"color" jsonschema:"a color"`
+	// colorForm asks for a color.
+	colorForm struct {
+		Color string `json:"color" jsonschema:"a color"`
 	}
 	// confirmForm asks for a confirmation.
 	confirmForm struct {
@@ -103,8 +103,8 @@ func twoRounds(ctx context.Context, _ none) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	second, err := server.Elicit[colourForm](ctx, "step2", "Step 2: What is your favorite color?")
-	return first.Value.Name + " likes " + second.Value.Colour, err
+	second, err := server.Elicit[colorForm](ctx, "step2", "Step 2: What is your favorite color?")
+	return first.Value.Name + " likes " + second.Value.Color, err
 }
 
 func askSupported(ctx context.Context, _ none) (string, error) {

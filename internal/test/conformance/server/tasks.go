@@ -52,7 +52,7 @@ func addTasks(srv *server.Server) error {
 		}),
 		server.AddToolWith(srv, taskTool("confirm_delete", "Ask before deleting nothing.", mcp.TaskSupportRequired), confirmDelete),
 		server.AddToolWith(srv, taskTool("multi_input", "Have two questions at once.", mcp.TaskSupportRequired), multiInput),
-		server.AddToolWith(srv, taskTool("test_tool_with_task", "Ask first, then become a task.", mcp.TaskSupportOptional), greetSlowly),
+		server.AddToolWith(srv, taskTool("test_tool_with_task", "Ask first, then become a task.", mcp.TaskSupportOptional), greetAsTask),
 	)
 }
 
@@ -88,7 +88,7 @@ func multiInput(ctx context.Context, _ none) (string, error) {
 	return fmt.Sprintf("%s is sure: %t", who.Value().Value.Name, sure.Value().Value.Confirm), nil
 }
 
-func greetSlowly(ctx context.Context, _ none) (string, error) {
+func greetAsTask(ctx context.Context, _ none) (string, error) {
 	who, err := userName(ctx)
 	if err != nil {
 		return "", err
