@@ -229,7 +229,7 @@ func (t *tour) checkBridgedCrash(err error, events <-chan client.Event) {
 		t.Fatalf("crash: %v", err)
 	}
 	if t.bridged.http {
-		if !strings.Contains(rpcErr.Message, "the server was lost before it answered") && !strings.Contains(rpcErr.Message, "the connection to the server ended") {
+		if !strings.Contains(rpcErr.Message, "the connection to the server was lost before its response") && !strings.Contains(rpcErr.Message, "the connection to the server ended") {
 			t.Errorf("crash: %v", rpcErr)
 		}
 	} else if status := fmt.Sprintf(`"exitCode":%d`, crashStatus); !strings.Contains(string(rpcErr.Data), status) {
