@@ -63,7 +63,7 @@ export async function edit(s) {
 async function sent(s, dialog, heard) {
   const before = captureOf(s)
   await dialog.locator('button', { hasText: /^Send$/ }).click()
-  await dialog.locator('text=Answered').waitFor({ timeout: 20000 }).catch(async () => s.fail('sending came to ' + (await dialog.innerText())))
+  await dialog.locator('text=Response received').waitFor({ timeout: 20000 }).catch(async () => s.fail('sending came to ' + (await dialog.innerText())))
   await s.shoot('answered')
   await dialog.locator('button', { hasText: 'Show the row' }).click()
   await dialog.waitFor({ state: 'detached' })

@@ -75,7 +75,7 @@ const tabTexts = [
   ['tool:add', '"b":2', 'request', /"tools\/call"[^]*"add"/],
   ['tool:add', '"b":2', 'response', /"result"[^]*3/],
   ['tool:add', '"b":2', 'raw', /"jsonrpc"/],
-  ['tool:add', '"b":2', 'http', /did not go over HTTP/],
+  ['tool:add', '"b":2', 'http', /was not sent over HTTP/],
   ['tool:add', '"b":2', 'sse', /no event stream/],
   ['tool:add', '"b":2', 'timing', /Server/],
   ['server:web tool:slow', 'slow', 'http', /POST[^]*200[^]*text\/event-stream/],
