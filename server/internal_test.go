@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpwire/internal/backend"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/backend"
 	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"

@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/backend"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/backend"
 	"mcpwire/internal/text/uritemplate"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"mcpwire/auth"
-	"mcpwire/internal/backend"
-	"mcpwire/internal/relay"
+	"mcpwire/internal/rpc/backend"
+	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

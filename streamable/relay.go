@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/relay"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -15,7 +15,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/proxy/bridge"
-	"mcpwire/internal/relay"
+	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"

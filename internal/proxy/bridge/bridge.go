@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/relay"
+	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -8,7 +8,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/proxy/translate"
-	"mcpwire/internal/relay"
+	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/streamable"

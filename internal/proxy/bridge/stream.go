@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/relay"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 )

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"mcpwire/auth"
-	"mcpwire/internal/backend"
 	"mcpwire/internal/net/httpserve"
+	"mcpwire/internal/rpc/backend"
 	"mcpwire/jsonrpc"
 	"mcpwire/server"
 	"mcpwire/streamable"

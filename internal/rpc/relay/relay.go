@@ -13,7 +13,7 @@ import (
 	"context"
 	"time"
 
-	"mcpwire/internal/backend"
+	"mcpwire/internal/rpc/backend"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
