@@ -127,11 +127,13 @@ func TestSharedCrash(t *testing.T) {
 func TestSharedSlow(t *testing.T) {
 	_, a, b, srv := sharing(t)
 	news := `{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`
-	for range maxOutbox>>20 + 3 {
+	for range 2*maxOutbox>>20 + 3 { // one outbox is being written while the next one fills
 		srv.send(news)
 		b.wants(news)
 	}
-	a.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+	for err := error(nil); err == nil; {
+		_, err = a.f.ReadFrame()
+	}
 	b.send(`{"jsonrpc":"2.0","id":4,"method":"pong"}`)
 	srv.send(answering(srv.request("pong"), "{}"))
 	b.wants(answering("4", "{}"))
