@@ -180,6 +180,12 @@ type request struct {
 
 	// inputRounds is the number of input rounds so far; roundTrip sets it.
 	inputRounds int
+	// buffer is the memory of params if it can be reused after the call. It may be nil.
+	buffer *paramsBuffer
+	// valid says that params is valid JSON on one line, so that it need not be checked.
+	valid bool
+	// pending holds the memory of the result; roundTrip sets it. It may be nil.
+	pending *rpc.Pending
 }
 
 // ErrTooManyRounds is wrapped by the error of a call that exceeds [InputOptions.MaxRounds].
@@ -194,6 +200,7 @@ func (c *Client) roundTrip(ctx context.Context, r *request) (result []byte, err 
 	}
 	if c.chain != nil {
 		q := *r // a copy, so that r does not escape
+		q.valid = false
 		result, err = c.roundTripChain(ctx, &q)
 		r.inputRounds = q.inputRounds
 		return result, err
@@ -208,6 +215,7 @@ func (c *Client) roundTripDirect(ctx context.Context, r *request) (result []byte
 	for r.inputRounds = 0; ; r.inputRounds++ {
 		result, needsInput, err := ac.roundTrip(ctx)
 		if err != nil || !needsInput {
+			r.pending = ac.pending
 			return result, err
 		}
 		ac.req.inputRounds = r.inputRounds
@@ -439,6 +447,8 @@ type activeCall struct {
 	toolsRelisted bool
 	// callbacks is nil if the call has no callbacks.
 	callbacks *callbackQueue
+	// pending has the result of the last request.
+	pending *rpc.Pending
 }
 
 // maxRevisionSwitches limits how often a call may switch to another revision.
@@ -478,7 +488,7 @@ func (ac *activeCall) release() {
 	if ac.timer != nil {
 		ac.timer.Stop()
 	}
-	ac.req, ac.inputResponses, ac.requestState, ac.callbacks = request{}, nil, nil, nil
+	ac.req, ac.inputResponses, ac.requestState, ac.callbacks, ac.pending = request{}, nil, nil, nil, nil
 	if cap(ac.params) > maxPooledBytes {
 		ac.params = nil
 	}
@@ -607,7 +617,11 @@ func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiate
 		p.SetAnswered(&conn.served)
 	}
 	ac.buildParams(neg)
-	if err := p.SendWithin(ctx, ac.sendTimeout(), ac.params); err != nil {
+	send := p.SendWithin
+	if ac.hasValidParams(neg) {
+		send = p.SendValid
+	}
+	if err := send(ctx, ac.sendTimeout(), ac.params); err != nil {
 		ac.stopCallbacks()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = fmt.Errorf("not sent: the server does not read: %w", ac.timeoutError())
@@ -617,6 +631,11 @@ func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiate
 	result, err = ac.wait(ctx, conn, p)
 	ac.stopCallbacks()
 	return result, true, err
+}
+
+// hasValidParams reports whether all parts of the params are known to be valid JSON on one line.
+func (ac *activeCall) hasValidParams(neg *negotiated) bool {
+	return ac.req.valid && neg.validMeta && ac.req.opts.meta == nil && ac.inputResponses == nil && ac.requestState == nil
 }
 
 // wait waits for the answer and runs the callbacks. Those of notifications that arrived before the
@@ -636,8 +655,7 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending
 		reason := "timed out"
 		select {
 		case <-p.Done():
-			ac.callbacks.deliver()
-			return p.Result()
+			return ac.answered(p)
 		case <-ac.callbacks.ready():
 			if ac.callbacks.deliver() {
 				ac.startTimer()
@@ -667,7 +685,15 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending
 			return nil, err
 		}
 		<-p.Done() // the answer came first
+		return ac.answered(p)
 	}
+}
+
+// answered runs the remaining callbacks and returns the result of p.
+func (ac *activeCall) answered(p *rpc.Pending) ([]byte, error) {
+	ac.callbacks.deliver()
+	ac.pending = p
+	return p.Result()
 }
 
 // mayBeTask reports whether the server may turn the call into a task unasked.
@@ -873,7 +899,12 @@ func (c *Client) get(ctx context.Context, r *request, result json.Unmarshaler) e
 
 // checkFinal returns an error for a result of an extension's type, which the method does not have.
 func (c *Client) checkFinal(method string, raw []byte) error {
-	if kind := era.ResultType(raw); c.Modern() && kind != "" && kind != mcp.ResultTypeComplete {
+	return c.checkFinalType(method, era.ResultType(raw))
+}
+
+// checkFinalType is checkFinal for a result with that resultType.
+func (c *Client) checkFinalType(method string, kind mcp.ResultType) error {
+	if c.Modern() && kind != "" && kind != mcp.ResultTypeComplete {
 		return &ProtocolError{Method: method, Reason: fmt.Sprintf("resultType is %.40q", kind)}
 	}
 	return nil

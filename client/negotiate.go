@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -292,17 +294,22 @@ type negotiated struct {
 	accepts era.InputSupport
 	// meta is `"_meta":{…` of each modern request, without the closing brace.
 	meta []byte
+	// validMeta says that meta is valid JSON on one line, which the capabilities that the user gave
+	// may prevent.
+	validMeta bool
 	// confirmed is set once the server has confirmed the profile.
 	confirmed atomic.Bool
 }
 
 // newNegotiated returns the result of a negotiation that ended with profile.
 func (c *Client) newNegotiated(profile *Profile) *negotiated {
-	neg := &negotiated{Features: era.Of(profile.Revision), profile: profile}
+	neg := &negotiated{Features: era.Of(profile.Revision), profile: profile, validMeta: true}
 	capabilities, accepts := c.offer.Capabilities(neg.Features)
 	neg.accepts = accepts
 	if neg.Modern {
 		neg.meta = c.offer.AppendMeta([]byte(`"_meta":`), neg.Features, capabilities)
+		object := slices.Concat([]byte{'{'}, neg.meta, []byte("}}"))
+		neg.validMeta = jsonwire.Valid(object, 0) == nil && len(jsonrpc.OneLine(object)) == len(object)
 	}
 	return neg
 }

@@ -105,12 +105,12 @@ func (c *Client) StartTool(ctx context.Context, name string, args any, opts ...C
 		}
 		asTask = info != nil && (info.taskSupport == mcp.TaskSupportRequired || info.taskSupport == mcp.TaskSupportOptional)
 	}
-	raw, task, err := c.sendTool(ctx, r, name, asTask)
+	tr, task, err := c.sendTool(ctx, r, name, asTask)
 	if err != nil || task != nil {
 		return task, err
 	}
 	task = c.newTask(TaskState{Status: mcp.TaskStatusCompleted}, name, r.opts, nil)
-	task.end(raw, nil)
+	task.end(tr.raw, nil)
 	return task, nil
 }
 
@@ -239,12 +239,18 @@ func taskParams(id string) []byte {
 
 // parseTaskResult returns the task in the answer to a tool call, or nil if the answer is a result.
 func (c *Client) parseTaskResult(raw []byte) (*TaskState, error) {
-	text := raw
-	if c.Modern() {
-		if era.ResultType(raw) != mcp.ResultTypeTask {
+	tr := parseToolMembers(raw)
+	return tr.task(c.Modern())
+}
+
+// task returns the task in a result of either era, or nil if it is another result.
+func (tr *toolResult) task(modern bool) (*TaskState, error) {
+	text := tr.raw
+	if modern {
+		if tr.kind != mcp.ResultTypeTask {
 			return nil, nil
 		}
-	} else if text = jsonwire.Lookup(raw, "task"); text == nil || jsonwire.Lookup(raw, "content") != nil {
+	} else if text = tr.coreTask; text == nil || tr.content != nil {
 		return nil, nil
 	}
 	state, ok := parseTask(text)
@@ -541,10 +547,8 @@ func (c *Client) cancelLateTask(p *rpc.Pending) {
 // server like [rpc.Pending.Cancel], and cancels a task that the server has created all the same
 // once its id arrives. It returns false if the call must be canceled like any other.
 func (cn *connection) cancelPossibleTask(p *rpc.Pending, reason string) bool {
-	select {
-	case <-p.Done():
+	if len(p.Done()) > 0 { // the answer came first
 		return false
-	default:
 	}
 	w := &cn.c.withdrawnCalls
 	evicted := w.add(p)

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 )
@@ -112,7 +114,11 @@ func CallTool[Out any](ctx context.Context, c *Client, name string, args any, op
 		var none Out
 		return none, err
 	}
-	return toolOutput[Out](c, name, &tr)
+	out, err := toolOutput[Out](c, name, &tr)
+	if _, ok := any(out).(string); ok && err == nil && tr.pending != nil {
+		tr.pending.Recycle() // a string shares no memory with the result
+	}
+	return out, err
 }
 
 // callTool calls a tool, waits for its task and validates the result against the output schema.
@@ -123,24 +129,25 @@ func (c *Client) callTool(ctx context.Context, name string, args any, opts []Cal
 	if err != nil {
 		return tr, err
 	}
+	defer c.releaseParams(r)
 	asTask := info.requiresTask() && c.hasCoreTasks()
-	raw, task, err := c.sendTool(ctx, r, name, asTask)
+	tr, task, err := c.sendTool(ctx, r, name, asTask)
 	if info == nil && isMethodNotFound(err) && c.hasCoreTasks() {
 		found, findErr := c.findToolWithin(ctx, r, name)
 		switch {
 		case findErr != nil:
 			err = findErr
 		case found.requiresTask():
-			raw, task, err = c.sendTool(ctx, r, name, true) // it wants a task
+			tr, task, err = c.sendTool(ctx, r, name, true) // it wants a task
 		}
 	}
 	switch {
 	case err != nil:
-		return tr, err
+		return toolResult{}, err
 	case task != nil:
 		return c.waitToolTask(ctx, task, r)
 	}
-	if tr, err = parseToolResult(raw); err == nil {
+	if err = tr.check(); err == nil {
 		err = c.checkOutput(ctx, name, &tr)
 	}
 	return tr, err
@@ -148,7 +155,7 @@ func (c *Client) callTool(ctx context.Context, name string, args any, opts []Cal
 
 // sendTool sends the request and returns the result, or the task that the server created. asTask
 // asks a legacy server for a task.
-func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask bool) (raw []byte, task *Task, err error) {
+func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask bool) (tr toolResult, task *Task, err error) {
 	if asTask {
 		release := c.requestTask(r)
 		defer func() {
@@ -157,31 +164,35 @@ func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask b
 			}
 		}()
 	}
-	raw, err = c.roundTrip(ctx, r)
+	raw, err := c.roundTrip(ctx, r)
 	var state *TaskState
 	if err == nil {
-		state, err = c.parseTaskResult(raw)
+		tr = parseToolMembers(raw)
+		tr.pending = r.pending
+		state, err = tr.task(c.Modern())
 	}
 	if err == nil && state == nil {
-		err = c.checkFinal(r.method, raw)
+		err = c.checkFinalType(r.method, tr.kind)
 	}
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("tool %q: %w", name, err)
+		return toolResult{}, nil, fmt.Errorf("tool %q: %w", name, err)
 	case state != nil:
-		return nil, c.newTask(*state, name, r.opts, r.callbacks), nil
+		return toolResult{}, c.newTask(*state, name, r.opts, r.callbacks), nil
 	}
-	return raw, nil, nil
+	return tr, nil, nil
 }
 
 func (c *Client) toolRequest(name string, args any, info *toolInfo, o callOptions, startedAt time.Time) (*request, error) {
-	params := append(make([]byte, 0, 200), `{"name":`...)
+	buffer := paramsBuffers.Get().(*paramsBuffer)
+	params := append(buffer.params[:0], `{"name":`...)
 	params = jsonwire.AppendQuote(params, name)
-	params, err := appendArguments(append(params, `,"arguments":`...), args)
+	params, err := buffer.appendArguments(append(params, `,"arguments":`...), args)
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: arguments: %w", name, err)
 	}
-	r := &request{method: mcp.MethodToolsCall, params: append(params, '}'), repeatable: c.isRepeatableTool(info), opts: o}
+	buffer.params = append(params, '}')
+	r := &request{method: mcp.MethodToolsCall, params: buffer.params, valid: true, buffer: buffer, repeatable: c.isRepeatableTool(info), opts: o}
 	if timeout := effectiveTimeout(o.maxTimeout, c.opts.Timeouts.MaxCall); timeout > 0 {
 		r.deadline = startedAt.Add(timeout)
 	}
@@ -218,51 +229,56 @@ func (c *Client) findToolWithin(ctx context.Context, r *request, name string) (*
 
 var errArgumentsNotObject = errors.New("they must be a JSON object: use a struct or a map")
 
-// appendArguments appends a tool's arguments as a JSON object.
-func appendArguments(dst []byte, args any) ([]byte, error) {
+// A paramsBuffer holds the params of a tool call, and an encoding/json encoder without HTML escaping
+// for the arguments.
+type paramsBuffer struct {
+	params []byte
+	text   bytes.Buffer
+	json   *json.Encoder
+}
+
+var paramsBuffers = sync.Pool{New: func() any {
+	b := new(paramsBuffer)
+	b.json = json.NewEncoder(&b.text)
+	b.json.SetEscapeHTML(false)
+	return b
+}}
+
+// releaseParams gives the memory of the params to other calls. Middleware may have kept it.
+func (c *Client) releaseParams(r *request) {
+	b := r.buffer
+	if c.chain == nil && b.text.Cap() <= maxPooledBytes && cap(b.params) <= maxPooledBytes {
+		paramsBuffers.Put(b)
+	}
+}
+
+// appendArguments appends a tool's arguments as a JSON object on one line.
+func (b *paramsBuffer) appendArguments(dst []byte, args any) ([]byte, error) {
 	var text []byte
-	switch args := args.(type) {
-	case nil:
-	case json.RawMessage:
-		if err := jsonwire.Valid(args, 0); len(args) > 0 && err != nil {
+	raw, isRaw := args.(json.RawMessage)
+	switch {
+	case args == nil:
+	case isRaw:
+		if err := jsonwire.Valid(raw, 0); len(raw) > 0 && err != nil {
 			return dst, err
 		}
-		text = bytes.TrimSpace(args)
+		text = bytes.TrimSpace(raw)
 	default:
-		e := encoderPool.Get().(*encoder)
-		defer e.release()
-		if err := e.json.Encode(args); err != nil {
+		b.text.Reset()
+		if err := b.json.Encode(args); err != nil {
 			return dst, err
 		}
-		text = bytes.TrimSpace(e.buf.Bytes())
+		text = bytes.TrimSuffix(b.text.Bytes(), []byte{'\n'})
 	}
 	switch {
 	case len(text) == 0 || string(text) == "null": // nil, or a nil map or pointer
 		return append(dst, "{}"...), nil
 	case text[0] != '{':
 		return dst, errArgumentsNotObject
+	case isRaw:
+		return jsonwire.AppendCompact(dst, text), nil
 	}
-	return jsonwire.AppendCompact(dst, text), nil
-}
-
-// An encoder is an encoding/json encoder without HTML escaping, and its buffer.
-type encoder struct {
-	buf  bytes.Buffer
-	json *json.Encoder
-}
-
-var encoderPool = sync.Pool{New: func() any {
-	e := new(encoder)
-	e.json = json.NewEncoder(&e.buf)
-	e.json.SetEscapeHTML(false)
-	return e
-}}
-
-func (e *encoder) release() {
-	if e.buf.Cap() <= maxPooledBytes {
-		e.buf.Reset()
-		encoderPool.Put(e)
-	}
+	return append(dst, text...), nil
 }
 
 // A toolResult is the text of a CallToolResult and of its parts.
@@ -273,10 +289,22 @@ type toolResult struct {
 	// structured is nil without structured content; null is a value.
 	structured []byte
 	isError    bool
+	// kind is the resultType, see [era.ResultType].
+	kind mcp.ResultType
+	// coreTask is the task that a legacy server has created instead of a result, or nil.
+	coreTask []byte
+	// pending holds the memory of raw. It is nil if that belongs to something else.
+	pending *rpc.Pending
 }
 
-// parseToolResult finds the parts of a CallToolResult.
+// parseToolResult finds and checks the parts of a CallToolResult.
 func parseToolResult(raw []byte) (toolResult, error) {
+	tr := parseToolMembers(raw)
+	return tr, tr.check()
+}
+
+// parseToolMembers finds the parts of the answer to a tool call.
+func parseToolMembers(raw []byte) toolResult {
 	tr := toolResult{raw: raw}
 	members := jsonwire.ObjectMembers(raw)
 	for members.Next() {
@@ -287,12 +315,21 @@ func parseToolResult(raw []byte) (toolResult, error) {
 			tr.structured = members.Value()
 		case members.KeyIs("isError"):
 			tr.isError = string(members.Value()) == "true"
+		case tr.kind == "" && members.KeyIs("resultType"):
+			tr.kind = era.ParseResultType(members.Value())
+		case tr.coreTask == nil && members.KeyIs("task"):
+			tr.coreTask = members.Value()
 		}
 	}
+	return tr
+}
+
+// check returns an error if the result has no content.
+func (tr *toolResult) check() error {
 	if tr.structured == nil && (len(tr.content) == 0 || tr.content[0] != '[') {
-		return tr, &ProtocolError{Method: mcp.MethodToolsCall, Reason: "the result has no content"}
+		return &ProtocolError{Method: mcp.MethodToolsCall, Reason: "the result has no content"}
 	}
-	return tr, nil
+	return nil
 }
 
 // decode decodes the whole result.

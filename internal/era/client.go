@@ -257,19 +257,23 @@ func Newest(ours []mcp.Revision) (modern, legacy mcp.Revision) {
 func ResultType(result []byte) mcp.ResultType {
 	members := jsonwire.ObjectMembers(result)
 	for members.Next() {
-		if !members.KeyIs("resultType") {
-			continue
-		}
-		switch v := members.Value(); {
-		case string(v) == `"complete"`:
-			return mcp.ResultTypeComplete // does not allocate
-		case v[0] == '"' && len(v) > 2:
-			return mcp.ResultType(jsonwire.UnquoteString(v[1 : len(v)-1]))
-		default:
-			return "?"
+		if members.KeyIs("resultType") {
+			return ParseResultType(members.Value())
 		}
 	}
 	return ""
+}
+
+// ParseResultType returns the value of a resultType. It returns "?" if that is empty or not a
+// string.
+func ParseResultType(v []byte) mcp.ResultType {
+	switch {
+	case string(v) == `"complete"`:
+		return mcp.ResultTypeComplete // does not allocate
+	case v[0] == '"' && len(v) > 2:
+		return mcp.ResultType(jsonwire.UnquoteString(v[1 : len(v)-1]))
+	}
+	return "?"
 }
 
 // AllowsInput reports if a modern server may answer the method with input_required.

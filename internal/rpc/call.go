@@ -116,12 +116,12 @@ func (t *callTable) resolve(m *jsonrpc.Message, log *slog.Logger) bool {
 	if e := m.Err(); e != nil {
 		p.err = e
 	} else {
-		p.result = append(make([]byte, 0, len(m.Result)), m.Result...)
+		p.setResult(m.Result)
 	}
-	if a := p.answered.Load(); a != nil && !a.Load() {
+	if a := p.answered; a != nil && !a.Load() {
 		a.Store(true)
 	}
-	close(p.done)
+	p.finish()
 	return true
 }
 
@@ -136,7 +136,7 @@ func (t *callTable) failMalformed(id jsonrpc.ID, e *jsonrpc.Error) bool {
 		return false
 	}
 	p.err = fmt.Errorf("%w: %s", jsonrpc.ErrMalformed, e.Message)
-	close(p.done)
+	p.finish()
 	return true
 }
 
@@ -149,20 +149,28 @@ func (t *callTable) failAll(err error) {
 	}
 	for id, p := range t.pending {
 		p.err = t.err
-		close(p.done)
+		p.finish()
 		delete(t.pending, id)
 	}
 	t.count.Store(0)
 }
 
+// A sentCall identifies a pending call whose request was sent.
+type sentCall struct {
+	id     jsonrpc.ID
+	method string
+	// via is [Pending.sentVia].
+	via *Context
+}
+
 // sent returns the pending calls whose requests were sent.
-func (t *callTable) sent() []*Pending {
+func (t *callTable) sent() []sentCall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var sent []*Pending
+	var sent []sentCall
 	for _, p := range t.pending {
 		if p.sent.Load() {
-			sent = append(sent, p)
+			sent = append(sent, p.sentCall())
 		}
 	}
 	return sent
@@ -184,8 +192,8 @@ func (c *Conn) cancelCalls() {
 		return
 	}
 	sent := c.calls.sent()
-	for _, p := range sent {
-		c.cancelCall(p, jsonrpc.ErrClosed.Error())
+	for _, call := range sent {
+		c.cancelCall(call, jsonrpc.ErrClosed.Error())
 	}
 	if sent != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), cancelFlushTimeout)
@@ -217,15 +225,15 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte) (result [
 	return p.Wait(ctx)
 }
 
-func (c *Conn) cancelCall(p *Pending, reason string) {
-	name, params := c.opts.Cancellation.Notice(p.ID(), p.method, reason)
-	if name == "" || p.cancelCall(name, params) {
+func (c *Conn) cancelCall(call sentCall, reason string) {
+	name, params := c.opts.Cancellation.Notice(call.id, call.method, reason)
+	if name == "" || call.cancel(name, params) {
 		return
 	}
 	buf := c.notification(name, params)
 	// There are at most as many cancellations as calls, so they need not wait for room.
 	if err := c.w.post(&buf); err != nil {
-		c.log.Debug("cancellation not sent", "id", p.ID(), "error", err)
+		c.log.Debug("cancellation not sent", "id", call.id, "error", err)
 	}
 }
 
@@ -309,7 +317,7 @@ func checkParams(params []byte) ([]byte, error) {
 
 // A Pending is a call in separate steps, for callers that need its id or do other work while they
 // wait: [Conn.NewCall], then [Pending.Send], then [Pending.Wait], or Done and [Pending.Result].
-// Only one goroutine may call Send; many may call the other methods at once.
+// One goroutine sends and waits. Others may call Cancel and Abandon.
 type Pending struct {
 	conn   *Conn
 	id     int64
@@ -321,18 +329,21 @@ type Pending struct {
 	sentVia atomic.Pointer[Context]
 
 	// answered is set when the response is read. It may be nil.
-	answered atomic.Pointer[atomic.Bool]
+	answered *atomic.Bool
 
-	done chan struct{}
-	// result and err are set before done is closed.
+	// done receives one value, after result and err were set.
+	done   chan struct{}
 	result []byte
 	err    error
 }
 
+var pendingCalls = sync.Pool{New: func() any { return &Pending{done: make(chan struct{}, 1)} }}
+
 // NewCall returns a call that has an id but is not sent yet. A caller that does not send it must
 // call [Pending.Abandon]. The error wraps [jsonrpc.ErrClosed].
 func (c *Conn) NewCall(method string) (*Pending, error) {
-	p := &Pending{conn: c, method: method, done: make(chan struct{})}
+	p := pendingCalls.Get().(*Pending)
+	p.conn, p.method = c, method
 	if err := c.calls.add(p); err != nil {
 		return nil, fmt.Errorf("call %s: %w", method, err)
 	}
@@ -340,8 +351,37 @@ func (c *Conn) NewCall(method string) (*Pending, error) {
 }
 
 // SetAnswered has a flag set when the peer's response is read, which is before the connection
-// notices an end of input behind it.
-func (p *Pending) SetAnswered(flag *atomic.Bool) { p.answered.Store(flag) }
+// notices an end of input behind it. It must be called before Send.
+func (p *Pending) SetAnswered(flag *atomic.Bool) { p.answered = flag }
+
+// setResult copies the result of a response.
+func (p *Pending) setResult(result []byte) {
+	if cap(p.result) < len(result) {
+		p.result = make([]byte, 0, len(result))
+	}
+	p.result = append(p.result[:0], result...)
+}
+
+// finish wakes the caller, which owns p from then on.
+func (p *Pending) finish() { p.done <- struct{}{} }
+
+// maxKeptResult limits the memory of a result that Recycle keeps, in bytes.
+const maxKeptResult = 64 << 10
+
+// Recycle gives the memory of p and of its result to other calls. It may be called once, after the
+// value of Done was received, if nobody uses p or the result any more. It saves allocations and is
+// not required.
+func (p *Pending) Recycle() {
+	p.conn, p.method, p.err, p.answered = nil, "", nil, nil
+	p.sent.Store(false)
+	p.sentVia.Store(nil)
+	if cap(p.result) > maxKeptResult {
+		p.result = nil
+	}
+	pendingCalls.Put(p)
+}
+
+func (p *Pending) sentCall() sentCall { return sentCall{p.ID(), p.method, p.sentVia.Load()} }
 
 // ID returns the id of the request.
 func (p *Pending) ID() jsonrpc.ID { return p.conn.calls.appendID(nil, p.id) }
@@ -351,16 +391,24 @@ func (p *Pending) ID() jsonrpc.ID { return p.conn.calls.appendID(nil, p.id) }
 func (p *Pending) Send(ctx context.Context, params []byte) error { return p.SendWithin(ctx, 0, params) }
 
 // SendWithin is like Send, but waits at most d for a slow peer. Zero means as long as ctx allows.
-func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte) (err error) {
+func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte) error {
+	checked, err := checkParams(params)
+	if err != nil {
+		p.Abandon()
+		return fmt.Errorf("call %s: %w", p.method, err)
+	}
+	return p.SendValid(ctx, d, checked)
+}
+
+// SendValid is like SendWithin for params that are known to be a JSON object on one line.
+func (p *Pending) SendValid(ctx context.Context, d time.Duration, params []byte) (err error) {
 	defer func() {
 		if err != nil {
 			p.Abandon()
 		}
 	}()
 	c := p.conn
-	if params, err = prepareParams(ctx, params); err != nil {
-		return fmt.Errorf("call %s: %w", p.method, err)
-	}
+	params = TraceFrom(ctx).appendTo(params)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("call %s: %w", p.method, err)
 	}
@@ -402,10 +450,11 @@ func putSendBuffer(b *[]byte) {
 	}
 }
 
-// Done returns a channel that is closed when the call has a response, or the connection ends.
+// Done returns a channel that receives one value when the call has a response, or the connection
+// ends.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Result returns the result of [Conn.Call]. It must be called after Done is closed.
+// Result returns the result of [Conn.Call]. It must be called after the value of Done was received.
 func (p *Pending) Result() ([]byte, error) {
 	if p.err != nil {
 		return nil, fmt.Errorf("call %s: %w", p.method, p.err)
@@ -428,12 +477,12 @@ func (p *Pending) Wait(ctx context.Context) ([]byte, error) {
 
 // Cancel abandons the call and sends the peer a cancellation with the reason. A late response is
 // dropped. Cancel reports false if the response or the end of the connection came first; then Done
-// is closed, or about to be.
+// has its value, or is about to.
 func (p *Pending) Cancel(reason string) bool {
 	if !p.Abandon() {
 		return false
 	}
-	p.conn.cancelCall(p, reason)
+	p.conn.cancelCall(p.sentCall(), reason)
 	return true
 }
 
@@ -481,7 +530,7 @@ func (t *callTable) failTransport(e *jsonrpc.CallError) bool {
 		return false // already abandoned
 	}
 	p.err = e
-	close(p.done)
+	p.finish()
 	return true
 }
 
@@ -494,5 +543,5 @@ func (t *callTable) failTooLarge(e *jsonrpc.TooLargeError, log *slog.Logger) boo
 		log.Warn("a response was too large to read, and its id is unknown: its call keeps waiting", "calls", len(sent), "limit", e.Limit)
 		return false
 	}
-	return t.failTransport(&jsonrpc.CallError{ID: sent[0].ID(), Err: e, Outcome: jsonrpc.OutcomeUnknown})
+	return t.failTransport(&jsonrpc.CallError{ID: sent[0].id, Err: e, Outcome: jsonrpc.OutcomeUnknown})
 }

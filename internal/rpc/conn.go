@@ -151,7 +151,7 @@ func (c *Conn) init(src Source, opts *Options) {
 	c.SetPolicy(o.Policy)
 	c.calls.init(o.IDs)
 	c.SetCallPrefix(o.CallPrefix)
-	c.w.init(c.src, o.MaxPendingBytes, c, &c.wg)
+	c.w.init(c.src, o.MaxPendingBytes, c, &c.wg, &c.calls.count)
 }
 
 func setDefault[T int | time.Duration](v *T, d T) {

@@ -362,11 +362,10 @@ func (p *Pending) sendCall(ctx context.Context, message []byte) (sent bool, err 
 	return sent, err
 }
 
-// cancelCall sends the cancellation of the call by the sender that took the call, if it is still
-// there.
-func (p *Pending) cancelCall(method string, params []byte) (sent bool) {
-	if r := p.sentVia.Load(); r != nil {
-		sent, _ = r.send(jsonrpc.AppendNotification(nil, method, params))
+// cancel sends the cancellation of the call by the sender that took the call, if it is still there.
+func (call *sentCall) cancel(method string, params []byte) (sent bool) {
+	if call.via != nil {
+		sent, _ = call.via.send(jsonrpc.AppendNotification(nil, method, params))
 	}
 	return sent
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,15 +39,21 @@ type writer struct {
 	// each message.
 	drain func()
 
+	// calls counts the pending calls of this side.
+	calls *atomic.Int32
 	// transport sends message by message, and nobody waits. It is nil if src has none.
 	transport MessageTransport
 }
 
+// maxCopied limits the frames that are copied into the memory for many frames although they could
+// replace it, in bytes. Memory that has grown for many frames should not leave with one of them.
+const maxCopied = 32 << 10
+
 // maxIdleMemory limits the memory of a written message that is kept for the next ones, in bytes.
 const maxIdleMemory = 1 << 20
 
-func (w *writer) init(src Source, limit int, owner interface{ stop(cause error) }, wg *sync.WaitGroup) {
-	w.src, w.max, w.owner, w.wg = src, limit, owner, wg
+func (w *writer) init(src Source, limit int, owner interface{ stop(cause error) }, wg *sync.WaitGroup, calls *atomic.Int32) {
+	w.src, w.max, w.owner, w.wg, w.calls = src, limit, owner, wg, calls
 	w.hasRoom.L = &w.mu
 	if s, ok := src.(*frameSource); ok {
 		w.transport, _ = s.Framer.(MessageTransport)
@@ -70,7 +77,7 @@ func (w *writer) putLocked(buf *[]byte) error {
 	if w.err != nil {
 		return w.err
 	}
-	if len(w.pending) == 0 {
+	if len(w.pending) == 0 && (len(*buf) > cap(w.pending) || len(*buf) > maxCopied) {
 		w.pending, *buf = *buf, w.pending
 	} else {
 		w.pending = append(w.pending, *buf...)
@@ -186,6 +193,9 @@ func (w *writer) startLocked() {
 	if w.drain == nil {
 		w.drain = func() {
 			defer w.wg.Done()
+			if w.calls.Load() > 1 {
+				runtime.Gosched() // other callers that a response woke may have more to write
+			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.drainLocked()

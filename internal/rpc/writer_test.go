@@ -259,7 +259,7 @@ func TestWriter(t *testing.T) {
 		near, far := pipes.Memory(10)
 		var failed failures
 		var w writer
-		w.init(sourceOf(jsonrpc.NewFramer(near, nil)), 100, &failed, new(sync.WaitGroup))
+		w.init(sourceOf(jsonrpc.NewFramer(near, nil)), 100, &failed, new(sync.WaitGroup), new(atomic.Int32))
 		buf := []byte(strings.Repeat("a", 50))
 		text := buf
 		if err := w.put(&buf); err != nil || len(buf) != 0 {
@@ -346,7 +346,7 @@ func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 		near, far := pipes.Memory(10)
 		var w writer
 		var wg sync.WaitGroup
-		w.init(sourceOf(jsonrpc.NewFramer(near, nil)), 100, new(failures), &wg)
+		w.init(sourceOf(jsonrpc.NewFramer(near, nil)), 100, new(failures), &wg, new(atomic.Int32))
 		post := func(n int) error {
 			b := []byte(strings.Repeat("x", n))
 			return w.postWithin(t.Context(), 0, &b)
