@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
@@ -181,7 +182,7 @@ func getCacheable[T any, P interface {
 }](ctx context.Context, c *Client, method string, params []byte, opts []CallOption) (*T, error) {
 	c.trackChanges()
 	r := &request{method: method, params: params, repeatable: true, opts: newCallOptions(opts)}
-	cr := c.newCachedRequest(r)
+	cr := c.caches.request(r)
 	raw, cached, err := cr.do(ctx)
 	if err != nil {
 		return nil, err
@@ -199,6 +200,13 @@ func getCacheable[T any, P interface {
 	return v, nil
 }
 
+// A cacheSet is the caches that a Client uses. trackChanges sets own.
+type cacheSet struct {
+	c *Client
+	// own belongs to this client alone. It is nil if the client caches nothing.
+	own atomic.Pointer[Cache]
+}
+
 // A cachedRequest is one request whose result may come from a cache or go into one.
 type cachedRequest struct {
 	c   *Client
@@ -208,9 +216,10 @@ type cachedRequest struct {
 	generations [2]uint64
 }
 
-func (c *Client) newCachedRequest(r *request) *cachedRequest {
-	cr := &cachedRequest{c: c, req: r, key: cacheKey{r.method, string(r.params)}}
-	for i, cache := range c.caches() {
+// request looks up the generations of the caches before r is sent.
+func (cs *cacheSet) request(r *request) *cachedRequest {
+	cr := &cachedRequest{c: cs.c, req: r, key: cacheKey{r.method, string(r.params)}}
+	for i, cache := range cs.all() {
 		cr.generations[i] = cache.generation(r.method)
 	}
 	return cr
@@ -228,7 +237,7 @@ func (cr *cachedRequest) do(ctx context.Context) (raw []byte, cached bool, err e
 	var stored []byte
 	var expires time.Time
 	if cr.usesCache() {
-		for _, cache := range cr.c.caches() {
+		for _, cache := range cr.c.caches.all() {
 			if b, t := cache.get(cr.key); b != nil && t.After(expires) {
 				stored, expires = b, t
 			}
@@ -259,9 +268,49 @@ func (cr *cachedRequest) store(raw []byte) {
 		return
 	}
 	expires := time.Now().Add(ttl)
-	for i, cache := range cr.c.caches() {
+	for i, cache := range cr.c.caches.all() {
 		if shared := cache == cr.c.opts.Cache.Shared; shared == (public && cr.c.opts.Cache.Shared != nil) {
 			cache.put(cr.key, cr.generations[i], raw, expires)
 		}
+	}
+}
+
+// all returns the caches in use, the client's own first.
+func (cs *cacheSet) all() []*Cache {
+	var all []*Cache
+	for _, cache := range []*Cache{cs.own.Load(), cs.c.opts.Cache.Shared} {
+		if cache != nil {
+			all = append(all, cache)
+		}
+	}
+	return all
+}
+
+// clear drops what the Client itself has cached, and what it knows about tools.
+func (cs *cacheSet) clear() {
+	cs.c.tools.clear()
+	if cache := cs.own.Load(); cache != nil {
+		cache.clear()
+	}
+}
+
+// invalidate drops the cached responses that e makes stale.
+func (cs *cacheSet) invalidate(e Event) {
+	drop := func(method string, gone func(params string) bool) {
+		for _, cache := range cs.all() {
+			cache.invalidate(method, gone)
+		}
+	}
+	switch e.Kind {
+	case ToolsListChanged:
+		cs.c.tools.clear()
+		drop(mcp.MethodToolsList, nil)
+	case PromptsListChanged:
+		drop(mcp.MethodPromptsList, nil)
+	case ResourcesListChanged:
+		drop(mcp.MethodResourcesList, nil)
+		drop(mcp.MethodResourceTemplatesList, nil)
+	case ResourceUpdated:
+		drop(mcp.MethodResourcesRead, func(params string) bool { return overlaps(parseURIParam([]byte(params)), e.URI) })
 	}
 }

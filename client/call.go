@@ -30,11 +30,12 @@ import (
 //	  checkResult                   final, or input required
 //	  handleFailure                 error of the call, or retry: waitRetry, switchRevision,
 //	                                reprobe, relistTools, handleCallError (HTTP)
-//	handleInputRequired             answerInputs runs the handlers; then the next input round
+//	handleInputRequired             inputServer.answer runs the handlers; then the next round
 //
-// Connections are made apart from calls. Dial calls establish, which opens a connection and runs
-// the steps of a negotiation (useProfile, discover, handshake). When a connection ends, supervise
-// calls reconnect, which repeats establish with backoff, and useConnection wakes the waiting calls.
+// Connections are made apart from calls, by the connector. Dial calls its establish, which opens a
+// connection and runs the steps of a negotiation (useProfile, discover, handshake). When a
+// connection ends, supervise calls reconnect, which repeats establish with backoff, and use wakes
+// the waiting calls.
 // The flow of an incoming message is described in input.go.
 
 // Call sends a request of any method and decodes its result. params is nil, a [json.RawMessage], an
@@ -82,14 +83,14 @@ func (c *Client) Notify(ctx context.Context, method string, params any) error {
 // notifyDirect is Notify without the middleware.
 func (c *Client) notifyDirect(ctx context.Context, method string, text []byte) error {
 	for {
-		conn, err := c.waitConnection(ctx, method, nil)
+		conn, err := c.conns.wait(ctx, method, nil)
 		if err != nil {
 			return fmt.Errorf("notify %s: %w", method, err)
 		}
 		if err := conn.rpc.Notify(ctx, method, conn.negotiated.Load().notificationParams(text)); !isConnectionLost(err) {
 			return err
 		}
-		c.dropConnection(conn)
+		c.conns.drop(conn)
 	}
 }
 
@@ -282,7 +283,7 @@ func (ac *activeCall) handleFailure(ctx context.Context, conn *connection, neg *
 	if !isConnectionLost(err) {
 		return err
 	}
-	ac.c.dropConnection(conn)
+	ac.c.conns.drop(conn)
 	if !sent {
 		return nil // the server has not seen it: this does not count as a retry
 	}
@@ -307,8 +308,8 @@ func (ac *activeCall) switchRevision(conn *connection, neg *negotiated, e *jsonr
 	case modern != mcp.RevisionNone:
 		profile := *neg.profile
 		profile.Revision = modern
-		c.profile.Store(&profile)
-		conn.setNegotiated(c.newNegotiated(&profile))
+		c.conns.profile.Store(&profile)
+		conn.setNegotiated(c.conns.newNegotiated(&profile))
 	case legacy != mcp.RevisionNone:
 		conn.retire(&Profile{Revision: legacy})
 	default:
@@ -322,7 +323,7 @@ func (ac *activeCall) switchRevision(conn *connection, neg *negotiated, e *jsonr
 func (ac *activeCall) reprobe(ctx context.Context, conn *connection, neg *negotiated, err error) error {
 	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
-	result, probeErr := conn.openingCall(ctx, mcp.MethodDiscover, ac.c.discoverParams(neg.Revision), ac.c.opts.probeTimeout())
+	result, probeErr := conn.openingCall(ctx, mcp.MethodDiscover, ac.c.conns.discoverParams(neg.Revision), ac.c.opts.probeTimeout())
 	e, answered := errors.AsType[*jsonrpc.Error](probeErr)
 	if probeErr == nil {
 		_, probeErr = era.ReadDiscover(result)
@@ -467,7 +468,7 @@ func (c *Client) newActiveCall(r *request) *activeCall {
 		}
 	}
 	if ac.callbacks = r.callbacks; ac.callbacks == nil {
-		ac.callbacks = c.newCallbackQueue(&r.opts)
+		ac.callbacks = c.callbacks.newQueue(&r.opts)
 	}
 	return ac
 }
@@ -559,7 +560,7 @@ func (ac *activeCall) timeoutError() error {
 
 // connection waits for a connection within the limits of the call.
 func (ac *activeCall) connection(ctx context.Context) (*connection, error) {
-	conn, err := ac.c.waitConnection(ctx, ac.req.method, ac.timerC())
+	conn, err := ac.c.conns.wait(ctx, ac.req.method, ac.timerC())
 	if err == nil {
 		return conn, nil
 	}
@@ -567,43 +568,6 @@ func (ac *activeCall) connection(ctx context.Context) (*connection, error) {
 		e.Err = ac.timeoutError()
 	}
 	return nil, fmt.Errorf("call %s: %w", ac.req.method, err)
-}
-
-// waitConnection waits for a connection, at most for ReconnectPolicy.MaxWait. If the wait ends
-// first, the error is a *NotConnectedError, with a nil Err if expired fired. For a Client that has
-// ended, it is the reason.
-func (c *Client) waitConnection(ctx context.Context, method string, expired <-chan time.Time) (*connection, error) {
-	if conn, _, err := c.current(); conn != nil || err != nil {
-		return conn, err
-	}
-	notConnected := func(err error) error {
-		e := &NotConnectedError{Method: method, Err: err}
-		if last := c.lastFailure.Load(); last != nil {
-			e.Last = *last
-		}
-		return e
-	}
-	var maxWait <-chan time.Time // nil means no limit
-	if d := c.opts.Reconnect.MaxWait; d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		maxWait = timer.C
-	}
-	for {
-		conn, changed, err := c.current()
-		if conn != nil || err != nil {
-			return conn, err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, notConnected(context.Cause(ctx))
-		case <-expired:
-			return nil, notConnected(nil)
-		case <-maxWait:
-			return nil, notConnected(&TimeoutError{Method: method, After: c.opts.Reconnect.MaxWait, option: "ReconnectPolicy.MaxWait"})
-		}
-	}
 }
 
 // send sends one request and waits for its answer. sent reports whether the server may have seen
@@ -676,7 +640,7 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending
 			err = ac.timeoutError()
 		}
 		if ac.req.asTask {
-			detached = ac.c.cancelPendingTask(p)
+			detached = ac.c.tasks.cancelPending(p)
 		} else {
 			detached = ac.mayBeTask(conn) && conn.cancelPossibleTask(p, reason)
 		}
@@ -789,7 +753,7 @@ const maxRetryAfter = 30 * time.Second
 func (ac *activeCall) handleCallError(ctx context.Context, conn *connection, neg *negotiated, e *jsonrpc.CallError, err error) error {
 	connLost := isConnectionLost(err)
 	if connLost {
-		ac.c.dropConnection(conn)
+		ac.c.conns.drop(conn)
 	}
 	switch e.Outcome {
 	case jsonrpc.OutcomeUnprocessed:
@@ -836,27 +800,11 @@ func (ac *activeCall) relistTools(ctx context.Context) error {
 	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
 	name, _ := stringValue(jsonwire.Lookup(ac.req.params, "name"))
-	ac.c.findTool(ctx, name)
+	ac.c.tools.find(ctx, name)
 	if ctx.Err() != nil {
 		return ac.contextError(ctx)
 	}
 	return nil
-}
-
-// invalidateAfterGap treats everything that a legacy server notifies about as changed, because the
-// transport has lost notifications.
-func (c *Client) invalidateAfterGap() {
-	for _, kind := range []EventKind{ToolsListChanged, PromptsListChanged, ResourcesListChanged} {
-		c.invalidate(Event{Kind: kind})
-	}
-	c.subs.mu.Lock()
-	defer c.subs.mu.Unlock()
-	for s := range c.subs.legacy {
-		for _, e := range s.missed() {
-			c.invalidate(e)
-			s.queue.put(e)
-		}
-	}
 }
 
 // indicatesLegacy reports whether this failure of a probe indicates a legacy server: the server

@@ -417,8 +417,8 @@ func TestNotifications(t *testing.T) {
 	}, func(t *testing.T, c *Client, _ mcp.Revision) {
 		seen = nil
 		var heard []string
-		remove := c.onNotify("a", func(params []byte) { heard = append(heard, string(params)) })
-		defer c.onNotify("b", func([]byte) { remove() })()
+		remove := c.notificationHandlers.on("a", func(params []byte) { heard = append(heard, string(params)) })
+		defer c.notificationHandlers.on("b", func([]byte) { remove() })()
 		if err := c.Call(t.Context(), "m", nil, nil); err != nil {
 			t.Error(err)
 		}

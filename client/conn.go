@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/middleware"
@@ -87,29 +85,6 @@ type connection struct {
 	streams map[int64]chan struct{}
 }
 
-// open opens a connection without negotiating.
-func (c *Client) open(ctx context.Context) (*connection, error) {
-	f, err := c.transport.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	conn := &connection{c: c, openedAt: time.Now(), retired: make(chan struct{})}
-	conn.rpc = rpc.NewConn(f, &rpc.Options{
-		Handler:      conn,
-		Cancellation: cancellation{conn: conn},
-		Policy:       era.ClientPolicy(nil),
-		MaxDepth:     c.opts.Limits.MaxDepth,
-		MaxInFlight:  c.opts.Limits.MaxRequests,
-		DrainTimeout: drainTimeout,
-		IDs:          &c.ids,
-		Logger:       c.log,
-		OnGap:        c.invalidateAfterGap,
-		Trace:        c.opts.Trace,
-	})
-	c.wg.Go(func() { conn.rpc.Run(context.Background()) })
-	return conn, nil
-}
-
 // flush waits briefly until all messages, notifications above all, are written.
 func (cn *connection) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
@@ -147,8 +122,8 @@ func (cn *connection) retire(profile *Profile) {
 		return
 	default:
 	}
-	cn.c.profile.Store(profile)
-	cn.c.dropConnection(cn)
+	cn.c.conns.profile.Store(profile)
+	cn.c.conns.drop(cn)
 	close(cn.retired)
 }
 
@@ -158,7 +133,7 @@ func (cn *connection) setNegotiated(neg *negotiated) {
 	cn.accepts.Store(&neg.accepts)
 	cn.rpc.SetPolicy(era.ClientPolicy(neg.Features))
 	cn.negotiated.Store(neg)
-	cn.c.negotiated.Store(neg)
+	cn.c.conns.negotiated.Store(neg)
 }
 
 // sendInitialized sends a legacy server the initialized notification.
@@ -239,7 +214,7 @@ type cancellation struct {
 
 // Notice implements [rpc.Cancellation]. It does not cancel a withdrawn call again.
 func (c cancellation) Notice(id jsonrpc.ID, method, reason string) (name string, params []byte) {
-	if c.conn.c.withdrawnCalls.has(id) {
+	if c.conn.c.tasks.withdrawn.has(id) {
 		return "", nil
 	}
 	return c.Cancellation.Notice(id, method, reason)
@@ -303,106 +278,4 @@ func (g *handlerGrace) extension() time.Duration {
 		d = max(d, minHandlerGrace)
 	}
 	return d
-}
-
-// supervise replaces lost connections until ctx ends or reconnecting fails.
-func (c *Client) supervise(ctx context.Context, conn *connection) {
-	failures, trusted := 0, false
-	for conn != nil {
-		var reason error
-		select {
-		case <-conn.rpc.Draining():
-		case <-conn.retired:
-			reason = errors.New("the server speaks another revision than Options.Profile names")
-		case <-ctx.Done():
-		}
-		c.dropConnection(conn)
-		if ctx.Err() != nil {
-			conn.flush()
-			conn.close()
-			break
-		}
-		conn.close()
-		if reason == nil {
-			reason = conn.closeReason()
-		}
-		stable := time.Since(conn.openedAt) >= c.opts.Reconnect.StableAfter
-		if stable || conn.served.Load() {
-			failures = 0
-		} else {
-			failures++
-		}
-		conn.retire(c.profile.Load())
-		neg := conn.negotiated.Load()
-		if trusted = trusted || neg.confirmed.Load(); !trusted {
-			c.profile.CompareAndSwap(neg.profile, nil) // Options.Profile was never confirmed
-		}
-		c.log.Warn("connection lost", "error", reason)
-		c.lastFailure.Store(&reason)
-		var err error
-		if conn, err = c.reconnect(ctx, failures, stable, reason); err != nil && ctx.Err() == nil {
-			c.end(err)
-			return
-		}
-	}
-	c.end(nil)
-}
-
-// reconnect connects again after that many consecutive failures, without a wait if the lost
-// connection was stable. The error is the reason to give up.
-func (c *Client) reconnect(ctx context.Context, failures int, stable bool, reason error) (*connection, error) {
-	p := &c.opts.Reconnect
-	if p.Disabled {
-		return nil, fmt.Errorf("connection lost: %w", reason)
-	}
-	for first := true; ; first = false {
-		if p.MaxFailures > 0 && failures >= p.MaxFailures {
-			return nil, fmt.Errorf("connection lost %d times in a row, giving up: %w", failures, reason)
-		}
-		if !(first && stable) && !wait.Sleep(ctx, backoff(p.MinBackoff, p.MaxBackoff, max(failures, 1))) {
-			return nil, ctx.Err()
-		}
-		conn, err := c.establish(ctx)
-		_, incompatible := errors.AsType[*IncompatibleError](err)
-		switch {
-		case err == nil:
-			c.log.Info("reconnected", "revision", conn.negotiated.Load().Revision)
-			c.useConnection(conn)
-			return conn, nil
-		case incompatible || errors.Is(err, ErrNoReconnect):
-			return nil, fmt.Errorf("connection lost: %w; %w", reason, err)
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		}
-		c.log.Warn("no connection", "error", err)
-		c.lastFailure.Store(&err)
-		failures++
-		reason = err
-	}
-}
-
-// useConnection runs the reconnect hooks and then publishes the connection.
-func (c *Client) useConnection(conn *connection) {
-	c.mu.Lock()
-	reconnectHooks := c.reconnectHooks
-	c.mu.Unlock()
-	for _, fn := range reconnectHooks {
-		fn()
-	}
-	c.publish(conn)
-}
-
-// backoff returns the wait after that many consecutive failures. It doubles from minDelay up to
-// maxDelay; a random part of up to half is subtracted.
-func backoff(minDelay, maxDelay time.Duration, failures int) time.Duration {
-	d := minDelay
-	for range failures - 1 {
-		if d >= maxDelay/2 {
-			d = maxDelay
-			break
-		}
-		d *= 2
-	}
-	d = min(d, maxDelay)
-	return d - time.Duration(rand.Float64()*float64(d)/2)
 }

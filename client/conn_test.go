@@ -61,7 +61,7 @@ func TestReconnect(t *testing.T) {
 			s.expectEnd()
 		})
 		var hooked atomic.Bool
-		c.onReconnect(func() { hooked.Store(true) })
+		c.conns.onReconnect(func() { hooked.Store(true) })
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			var got json.RawMessage
@@ -475,7 +475,7 @@ func TestStable(t *testing.T) {
 		began := time.Now()
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, scripts...)
 		var n atomic.Int32
-		c.onReconnect(func() { n.Add(1) })
+		c.conns.onReconnect(func() { n.Add(1) })
 		elapse(many*10*time.Second + time.Second)
 		if n.Load() != many || c.Err() != nil || time.Since(began) > many*10*time.Second+time.Second {
 			t.Errorf("%d connections, %v", n.Load(), c.Err())

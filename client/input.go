@@ -32,11 +32,11 @@ import (
 //	connection.Handle              on its own goroutine unless Prepare returned Immediate;
 //	                               with middleware, in runIncomingChain:
 //	  callOnNotification           Options.OnNotification
-//	  answerRequest                a legacy server's request: ping, or serveInput
-//	serveInput                     the handler: serveElicit, serveSample, serveRoots
+//	  answerRequest                a legacy server's request: ping, or serve
+//	inputServer.serve              the handler: elicit, sample, listRoots
 //
 // Modern servers send input requests within a result. Those come from
-// activeCall.handleInputRequired or Task.answerInputRequests through answerInputs to serveInput.
+// activeCall.handleInputRequired or Task.answerInputRequests through inputServer.answer to serve.
 
 // ErrRefused is the error that [InputOptions.Sample] returns when the user refuses. The Client
 // answers a legacy server with the code -1, as the specification requires.
@@ -107,7 +107,7 @@ func (cn *connection) answerRequest(ctx context.Context, dst []byte, method stri
 		revision = neg.Revision
 	}
 	start := len(dst)
-	dst, err := cn.c.serveInput(ctx, dst, &inputRequest{method: method, params: params, conn: cn}, accepts, revision)
+	dst, err := cn.c.inputs.serve(ctx, dst, &inputRequest{method: method, params: params, conn: cn}, accepts, revision)
 	if err == nil && era.Of(revision).CoreTasks {
 		dst = appendRelatedTask(dst, start, params)
 	}
@@ -146,18 +146,21 @@ func invalidInputError(format string, args ...any) error {
 	return &inputRejectedError{jsonrpc.CodeInvalidParams, "invalid params: " + fmt.Sprintf(format, args...)}
 }
 
-// serveInput runs the handler of an input request and appends its result without an envelope.
-func (c *Client) serveInput(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
-	ctx = context.WithValue(ctx, clientKey{}, c)
+// An inputServer runs the user's handlers of Options.Input.
+type inputServer struct{ c *Client }
+
+// serve runs the handler of an input request and appends its result without an envelope.
+func (is *inputServer) serve(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
+	ctx = context.WithValue(ctx, clientKey{}, is.c)
 	start := len(dst)
 	var err error
 	switch in.method {
 	case mcp.MethodElicit:
-		dst, err = c.serveElicit(ctx, dst, in, accepts, r)
+		dst, err = is.elicit(ctx, dst, in, accepts, r)
 	case mcp.MethodCreateMessage:
-		dst, err = c.serveSample(ctx, dst, in, accepts, r)
+		dst, err = is.sample(ctx, dst, in, accepts, r)
 	case mcp.MethodRootsList:
-		dst, err = c.serveRoots(ctx, dst, in, accepts, r)
+		dst, err = is.listRoots(ctx, dst, in, accepts, r)
 	default:
 		err = &inputRejectedError{jsonrpc.CodeMethodNotFound, fmt.Sprintf("method not found: %.100s", in.method)}
 	}
@@ -197,11 +200,11 @@ func appendRelatedTask(dst []byte, start int, params []byte) []byte {
 	return append(dst[:start], joinMeta(bytes.Clone(rest), members)...)
 }
 
-func (c *Client) serveRoots(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
-	if !accepts.Roots || c.opts.Input.Roots == nil {
+func (is *inputServer) listRoots(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
+	if !accepts.Roots || is.c.opts.Input.Roots == nil {
 		return dst, undeclaredError(in.method, "Roots")
 	}
-	roots, err := runHandler(in, func() ([]mcp.Root, error) { return c.opts.Input.Roots(ctx) })
+	roots, err := runHandler(in, func() ([]mcp.Root, error) { return is.c.opts.Input.Roots(ctx) })
 	if err != nil {
 		return dst, err
 	}
@@ -227,8 +230,8 @@ func checkRoot(uri string) error {
 	return nil
 }
 
-func (c *Client) serveSample(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
-	if c.opts.Input.Sample == nil || !accepts.Sampling {
+func (is *inputServer) sample(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
+	if is.c.opts.Input.Sample == nil || !accepts.Sampling {
 		return dst, undeclaredError(in.method, "Sample")
 	}
 	var p mcp.CreateMessageRequestParams
@@ -238,7 +241,7 @@ func (c *Client) serveSample(ctx context.Context, dst []byte, in *inputRequest, 
 	if !accepts.SamplingTools && (p.Tools != nil || p.ToolChoice != nil) {
 		return dst, invalidInputError("the client did not declare support for tools in %s (see client.Options.Input.SampleTools)", in.method)
 	}
-	result, err := runHandler(in, func() (*mcp.CreateMessageResult, error) { return c.opts.Input.Sample(ctx, &p) })
+	result, err := runHandler(in, func() (*mcp.CreateMessageResult, error) { return is.c.opts.Input.Sample(ctx, &p) })
 	if err == nil && result == nil {
 		err = errors.New("client.Options.Input.Sample returned nothing")
 	}
@@ -256,8 +259,8 @@ func (in *inputRequest) paramsObject() []byte {
 	return in.params
 }
 
-func (c *Client) serveElicit(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
-	if c.opts.Input.Elicit == nil || !accepts.Form && !accepts.URL {
+func (is *inputServer) elicit(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
+	if is.c.opts.Input.Elicit == nil || !accepts.Form && !accepts.URL {
 		return dst, undeclaredError(in.method, "Elicit")
 	}
 	var p mcp.ElicitRequestParams
@@ -271,18 +274,18 @@ func (c *Client) serveElicit(ctx context.Context, dst []byte, in *inputRequest, 
 	if !form && !isWebPage(p.URL) {
 		return dst, invalidInputError("url %.100q is not the URL of a web page: it must begin with https:// or http:// and name a host", p.URL)
 	}
-	result, err := runHandler(in, func() (*mcp.ElicitResult, error) { return c.opts.Input.Elicit(ctx, &p) })
+	result, err := runHandler(in, func() (*mcp.ElicitResult, error) { return is.c.opts.Input.Elicit(ctx, &p) })
 	if ctx.Err() != nil {
 		return dst, ctx.Err()
 	}
 	if err != nil || result == nil {
-		c.log.Warn("elicitation failed, answered as canceled", "error", err)
+		is.c.log.Warn("elicitation failed, answered as canceled", "error", err)
 		return append(dst, `{"action":"cancel"}`...), nil
 	}
 	trimmed := *result
 	if result.Action != mcp.ElicitActionAccept || !form {
 		trimmed.Content = nil // only an accepted form has content
-	} else if err := c.checkContent(&p, result.Content); err != nil {
+	} else if err := is.checkContent(&p, result.Content); err != nil {
 		return dst, fmt.Errorf("client.Options.Input.Elicit: %w", err)
 	}
 	return mcp.Append(dst, &trimmed, r), nil
@@ -296,7 +299,7 @@ func isWebPage(text string) bool {
 
 // checkContent validates the content of a form. It accepts any content if the server's schema is
 // unusable.
-func (c *Client) checkContent(p *mcp.ElicitRequestParams, content json.RawMessage) error {
+func (is *inputServer) checkContent(p *mcp.ElicitRequestParams, content json.RawMessage) error {
 	if content == nil {
 		content = json.RawMessage("{}")
 	}
@@ -306,9 +309,9 @@ func (c *Client) checkContent(p *mcp.ElicitRequestParams, content json.RawMessag
 	if p.RequestedSchema == nil {
 		return nil
 	}
-	v, err := compileServerSchema(p.RequestedSchema, c.opts.SchemaEngine)
+	v, err := compileServerSchema(p.RequestedSchema, is.c.opts.SchemaEngine)
 	if err != nil {
-		c.log.Info("form content not validated: unusable schema", "error", err)
+		is.c.log.Info("form content not validated: unusable schema", "error", err)
 		return nil
 	}
 	err = v.Validate(content)
@@ -358,7 +361,7 @@ func (ac *activeCall) handleInputRequired(ctx context.Context, result []byte) er
 	}
 	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
-	inputs, err := ac.c.answerInputs(ctx, requests)
+	inputs, err := ac.c.inputs.answer(ctx, requests)
 	ac.inputResponses = inputs
 	switch _, rejected := errors.AsType[*inputRejectedError](err); {
 	case err == nil:
@@ -396,15 +399,15 @@ func (e *InputError) Unwrap() error {
 	return e.Err
 }
 
-// answerInputs runs the handlers of input requests. requests is the text of an InputRequests
+// answer runs the handlers of input requests. requests is the text of an InputRequests
 // object, responses that of the matching InputResponses object. The error is an *InputError, or an
 // *inputRejectedError for an invalid request.
-func (c *Client) answerInputs(ctx context.Context, requests []byte) (responses []byte, err error) {
+func (is *inputServer) answer(ctx context.Context, requests []byte) (responses []byte, err error) {
 	keys, inputs, err := parseInputRequests(requests)
 	if err != nil {
 		return nil, err
 	}
-	neg := c.negotiated.Load()
+	neg := is.c.conns.negotiated.Load()
 	results := make([][]byte, len(inputs))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -415,7 +418,7 @@ func (c *Client) answerInputs(ctx context.Context, requests []byte) (responses [
 		wg.Go(func() {
 			defer func() { <-slots }()
 			var err error
-			if results[i], err = c.runInputHandler(ctx, &inputs[i], neg); err != nil {
+			if results[i], err = is.runHandler(ctx, &inputs[i], neg); err != nil {
 				cancel(err) // only the first one counts
 			}
 		})
@@ -435,18 +438,18 @@ func (c *Client) answerInputs(ctx context.Context, requests []byte) (responses [
 	return append(responses, '}'), nil
 }
 
-// runInputHandler runs a handler and turns a panic into an error.
-func (c *Client) runInputHandler(ctx context.Context, in *inputRequest, neg *negotiated) (result []byte, err error) {
+// runHandler runs a handler and turns a panic into an error.
+func (is *inputServer) runHandler(ctx context.Context, in *inputRequest, neg *negotiated) (result []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			c.log.Error("handler panicked", "method", in.method, "panic", v, "stack", string(debug.Stack()))
+			is.c.log.Error("handler panicked", "method", in.method, "panic", v, "stack", string(debug.Stack()))
 			err = &InputError{in.method, &jsonrpc.PanicError{Value: v, Stack: debug.Stack()}}
 		}
 	}()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	result, err = c.serveInput(ctx, nil, in, &neg.accepts, neg.Revision)
+	result, err = is.serve(ctx, nil, in, &neg.accepts, neg.Revision)
 	if _, rejected := errors.AsType[*inputRejectedError](err); err != nil && !rejected {
 		err = &InputError{in.method, err}
 	}

@@ -20,7 +20,7 @@ var errNotObject = errors.New("it must be a JSON object")
 // notification.
 func (c *Client) runChain(ctx context.Context, m middleware.Message, end middleware.Handler) ([]byte, error) {
 	m.ClientSide = true
-	if neg := c.negotiated.Load(); neg != nil {
+	if neg := c.conns.negotiated.Load(); neg != nil {
 		m.Revision = neg.Revision
 	}
 	if FromContext(ctx) != c {

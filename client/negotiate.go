@@ -45,11 +45,11 @@ type negotiation struct {
 type step func(context.Context) (step, error)
 
 // establish opens a connection and negotiates.
-func (c *Client) establish(ctx context.Context) (*connection, error) {
-	n := &negotiation{c: c}
-	n.modern, n.legacy = era.Newest(c.opts.Revisions)
+func (cc *connector) establish(ctx context.Context) (*connection, error) {
+	n := &negotiation{c: cc.c}
+	n.modern, n.legacy = era.Newest(cc.c.opts.Revisions)
 	next := n.discover
-	profile := c.profile.Load()
+	profile := cc.profile.Load()
 	switch {
 	case profile != nil && profile.Revision.Modern() && profile.complete():
 		next = n.useProfile
@@ -65,7 +65,7 @@ func (c *Client) establish(ctx context.Context) (*connection, error) {
 			return nil, err
 		}
 	}
-	c.profile.Store(n.conn.negotiated.Load().profile)
+	cc.profile.Store(n.conn.negotiated.Load().profile)
 	return n.conn, nil
 }
 
@@ -75,7 +75,7 @@ func (n *negotiation) connect(ctx context.Context) error {
 		return nil
 	}
 	n.drop()
-	conn, err := n.c.open(ctx)
+	conn, err := n.c.conns.open(ctx)
 	if err != nil {
 		if n.probedConn != nil && errors.Is(err, ErrNoReconnect) {
 			return fmt.Errorf("the server failed after a probe; set Options.Revisions or Options.Profile to avoid the probe: %w", errors.Join(n.priorErr, err))
@@ -99,7 +99,7 @@ func (n *negotiation) useProfile(ctx context.Context) (step, error) {
 	if err := n.connect(ctx); err != nil {
 		return nil, err
 	}
-	n.conn.setNegotiated(n.c.newNegotiated(n.c.profile.Load()))
+	n.conn.setNegotiated(n.c.conns.newNegotiated(n.c.conns.profile.Load()))
 	return nil, nil
 }
 
@@ -116,7 +116,7 @@ func (n *negotiation) discover(ctx context.Context) (step, error) {
 		timeout = n.c.opts.handshakeTimeout() // the last alternative
 	}
 	n.probedConn = n.conn
-	result, err := n.conn.openingCall(ctx, mcp.MethodDiscover, n.c.discoverParams(n.modern), timeout)
+	result, err := n.conn.openingCall(ctx, mcp.MethodDiscover, n.c.conns.discoverParams(n.modern), timeout)
 	if err == nil {
 		info, decodeErr := era.ReadDiscover(result)
 		if decodeErr == nil {
@@ -141,10 +141,10 @@ func (n *negotiation) discover(ctx context.Context) (step, error) {
 }
 
 // discoverParams returns the params of server/discover.
-func (c *Client) discoverParams(r mcp.Revision) []byte {
+func (cc *connector) discoverParams(r mcp.Revision) []byte {
 	f := era.Of(r)
-	capabilities, _ := c.offer.Capabilities(f)
-	return append(c.offer.AppendMeta([]byte(`{"_meta":`), f, capabilities), "}}"...)
+	capabilities, _ := cc.c.offer.Capabilities(f)
+	return append(cc.c.offer.AppendMeta([]byte(`{"_meta":`), f, capabilities), "}}"...)
 }
 
 // selectRevision selects one of the versions that the server names. info is nil if the server named
@@ -246,7 +246,7 @@ func (n *negotiation) finish(method string, r mcp.Revision, info *era.ServerProf
 	if err != nil {
 		return err
 	}
-	neg := n.c.newNegotiated(profile)
+	neg := n.c.conns.newNegotiated(profile)
 	neg.confirm()
 	n.conn.setNegotiated(neg)
 	return nil
@@ -302,12 +302,12 @@ type negotiated struct {
 }
 
 // newNegotiated returns the result of a negotiation that ended with profile.
-func (c *Client) newNegotiated(profile *Profile) *negotiated {
+func (cc *connector) newNegotiated(profile *Profile) *negotiated {
 	neg := &negotiated{Features: era.Of(profile.Revision), profile: profile, validMeta: true}
-	capabilities, accepts := c.offer.Capabilities(neg.Features)
+	capabilities, accepts := cc.c.offer.Capabilities(neg.Features)
 	neg.accepts = accepts
 	if neg.Modern {
-		neg.meta = c.offer.AppendMeta([]byte(`"_meta":`), neg.Features, capabilities)
+		neg.meta = cc.c.offer.AppendMeta([]byte(`"_meta":`), neg.Features, capabilities)
 		object := slices.Concat([]byte{'{'}, neg.meta, []byte("}}"))
 		neg.validMeta = jsonwire.Valid(object, 0) == nil && len(jsonrpc.OneLine(object)) == len(object)
 	}

@@ -1,25 +1,26 @@
 package client
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
-// notificationHandlers are the functions that onNotify registered.
+// notificationHandlers are the functions that on registered.
 type notificationHandlers struct {
 	mu       sync.RWMutex
 	byMethod map[string][]*func(params []byte)
 }
 
-// onNotify registers fn for the notifications of a method. fn runs on the reading goroutine, in the
+// on registers fn for the notifications of a method. fn runs on the reading goroutine, in the
 // order of arrival, and before later responses are delivered. It must not block. params is nil or
 // the text of an object, and is valid until fn returns.
-func (c *Client) onNotify(method string, fn func(params []byte)) (remove func()) {
-	nh := &c.notificationHandlers
+func (nh *notificationHandlers) on(method string, fn func(params []byte)) (remove func()) {
 	nh.mu.Lock()
 	defer nh.mu.Unlock()
 	if nh.byMethod == nil {
@@ -44,14 +45,6 @@ func (nh *notificationHandlers) dispatch(method, params []byte) {
 	for _, fn := range list {
 		(*fn)(params)
 	}
-}
-
-// onReconnect registers fn to run when a lost connection was replaced, before calls use the new
-// one. fn must not block.
-func (c *Client) onReconnect(fn func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reconnectHooks = append(slices.Clip(c.reconnectHooks), fn)
 }
 
 // handleNotification handles a notification on the reading goroutine.
@@ -83,6 +76,10 @@ func (cn *connection) handleNotification(n *jsonrpc.Message) {
 
 // A callbackRegistry holds the callback queues of calls and tasks in flight.
 type callbackRegistry struct {
+	log *slog.Logger
+	// tokens numbers progress tokens.
+	tokens atomic.Int64
+
 	mu      sync.Mutex
 	byToken map[int64]*callbackQueue
 	logs    map[*callbackQueue]struct{}
@@ -146,7 +143,7 @@ const (
 // A callbackQueue holds the notifications of one call until the goroutine that waits for the answer
 // takes them.
 type callbackQueue struct {
-	c *Client
+	registry *callbackRegistry
 	// token is the progress token.
 	token int64
 	level mcp.LoggingLevel
@@ -170,18 +167,18 @@ type pendingNotification struct {
 	params []byte
 }
 
-// newCallbackQueue returns the queue for the callbacks in o, or nil without callbacks.
-func (c *Client) newCallbackQueue(o *callOptions) *callbackQueue {
+// newQueue returns the queue for the callbacks in o, or nil without callbacks.
+func (cr *callbackRegistry) newQueue(o *callOptions) *callbackQueue {
 	if o.progress == nil && o.log == nil {
 		return nil
 	}
-	return &callbackQueue{c: c, level: o.logLevel, progress: o.progress, log: o.log, wake: make(chan struct{}, 1)}
+	return &callbackQueue{registry: cr, level: o.logLevel, progress: o.progress, log: o.log, wake: make(chan struct{}, 1)}
 }
 
 // register starts the notifications, under a new token.
 func (q *callbackQueue) register() {
-	q.token = q.c.tokens.Add(1)
-	q.c.callbacks.add(q)
+	q.token = q.registry.tokens.Add(1)
+	q.registry.add(q)
 }
 
 // enqueue adds a notification. It drops the oldest beyond the limits, because the newest progress
@@ -231,7 +228,7 @@ func (q *callbackQueue) deliver() (progress bool) {
 	for _, n := range q.dequeueAll() {
 		progress = progress || !n.log
 		if err := q.invoke(n); err != nil {
-			q.c.log.Warn("notification dropped: malformed", "log", n.log, "error", err)
+			q.registry.log.Warn("notification dropped: malformed", "log", n.log, "error", err)
 		}
 	}
 	return progress

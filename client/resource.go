@@ -127,7 +127,7 @@ func (h *hashSet) full() bool { return len(h.sums) >= maxHashes }
 // listAll yields the items of a list within the client's limits.
 func listAll[T any](ctx context.Context, c *Client, method string, fetch func(context.Context, *string) ([]T, *string, error), key func(*T) string) iter.Seq2[T, error] {
 	p := &pager[T]{maxPages: c.opts.Limits.MaxPages, fetch: fetch, key: key, invalidate: func() {
-		for _, cache := range c.caches() {
+		for _, cache := range c.caches.all() {
 			cache.invalidate(method, nil)
 		}
 	}}

@@ -55,7 +55,7 @@ type Subscription struct {
 // [Options.Tasks]. It is a *[TimeoutError] if the server does not answer within
 // [Timeouts.Call].
 func (c *Client) Listen(ctx context.Context, filter mcp.SubscriptionFilter) (*Subscription, error) {
-	s := c.openSubscription(ctx, cloneFilter(filter))
+	s := c.subs.open(ctx, cloneFilter(filter))
 	if s == nil {
 		return nil, fmt.Errorf("listen: %w", jsonrpc.ErrClosed)
 	}
@@ -99,14 +99,14 @@ func (c *Client) ListenFunc(ctx context.Context, filter mcp.SubscriptionFilter, 
 	return s, nil
 }
 
-// openSubscription starts a subscription without waiting for the acknowledgment. It returns nil if
+// open starts a subscription without waiting for the acknowledgment. It returns nil if
 // the client has ended.
-func (c *Client) openSubscription(ctx context.Context, requested mcp.SubscriptionFilter) *Subscription {
-	c.trackChanges()
+func (ss *subscriptions) open(ctx context.Context, requested mcp.SubscriptionFilter) *Subscription {
+	ss.c.trackChanges()
 	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Subscription{c: c, requested: requested, stop: stop, acknowledged: make(chan struct{}), done: make(chan struct{})}
+	s := &Subscription{c: ss.c, requested: requested, stop: stop, acknowledged: make(chan struct{}), done: make(chan struct{})}
 	s.queue = newEventQueue(maxPendingEvents+filterSize(&s.requested), s.missed)
-	if !c.goroutines.start(func() { s.finish(s.run(runCtx)) }) {
+	if !ss.c.goroutines.start(func() { s.finish(s.run(runCtx)) }) {
 		stop()
 		return nil
 	}
@@ -222,17 +222,11 @@ func (s *Subscription) run(ctx context.Context) error {
 		case <-timer.C:
 		case <-s.c.Done():
 			timer.Stop()
-			return s.c.endError()
+			return s.c.conns.endError()
 		case <-ctx.Done():
 		}
 		timer.Stop()
 	}
-}
-
-// endError returns the error of all calls after the end of the Client.
-func (c *Client) endError() error {
-	_, _, err := c.current()
-	return err
 }
 
 // serve subscribes on the current connection and returns when that subscription ends.
@@ -254,7 +248,7 @@ func (s *Subscription) serve(ctx context.Context, reconnected <-chan struct{}) e
 	}
 	var id string
 	defer func() { s.c.subs.remove(id, s) }()
-	_, err := s.c.stream(ctx, mcp.MethodSubscriptionsListen, append(mcp.Append([]byte(`{"notifications":`), &s.requested, mcp.RevisionNone), '}'), func(next jsonrpc.ID) {
+	_, err := s.c.subs.listen(ctx, mcp.MethodSubscriptionsListen, append(mcp.Append([]byte(`{"notifications":`), &s.requested, mcp.RevisionNone), '}'), func(next jsonrpc.ID) {
 		s.c.subs.remove(id, s)
 		id = next.String()
 		s.c.subs.add(id, s)
@@ -298,7 +292,7 @@ func (s *Subscription) acknowledge(accepted mcp.SubscriptionFilter) {
 	}
 	s.queue.put(Event{Kind: Resubscribed})
 	for _, e := range s.missed() {
-		s.c.invalidate(e)
+		s.c.caches.invalidate(e)
 		s.queue.put(e)
 	}
 }
@@ -344,12 +338,12 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 		uris = s.requested.ResourceSubscriptions
 	}
 	for _, uri := range uris {
-		err := s.c.subscribe(ctx, uri)
+		err := s.c.subs.subscribe(ctx, uri)
 		switch {
 		case err == nil:
 			accepted.ResourceSubscriptions = append(accepted.ResourceSubscriptions, uri)
 		case !IsPeer(err):
-			s.c.unsubscribe(accepted.ResourceSubscriptions)
+			s.c.subs.unsubscribe(accepted.ResourceSubscriptions)
 			return err
 		default:
 			s.c.log.Info("server does not allow a subscription to a resource", "uri", uri, "error", err)
@@ -361,10 +355,10 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 		s.c.subs.dropURIs(accepted.ResourceSubscriptions)
 		return errReconnected
 	case <-ctx.Done():
-		s.c.unsubscribe(accepted.ResourceSubscriptions)
+		s.c.subs.unsubscribe(accepted.ResourceSubscriptions)
 		return nil
 	case <-s.c.Done():
-		return s.c.endError()
+		return s.c.conns.endError()
 	}
 }
 
@@ -425,35 +419,35 @@ func (ss *subscriptions) dropURIs(uris []string) {
 	}
 }
 
-func (c *Client) subscribe(ctx context.Context, uri string) error {
-	release, err := c.subs.lockLegacy(ctx)
+func (ss *subscriptions) subscribe(ctx context.Context, uri string) error {
+	release, err := ss.lockLegacy(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if _, err := c.roundTrip(ctx, &request{method: mcp.MethodResourcesSubscribe, params: uriParams(uri), repeatable: true, internal: true}); err != nil {
+	if _, err := ss.c.roundTrip(ctx, &request{method: mcp.MethodResourcesSubscribe, params: uriParams(uri), repeatable: true, internal: true}); err != nil {
 		return fmt.Errorf("subscribe to %q: %w", uri, err)
 	}
-	c.subs.adjustCount(uri, 1)
+	ss.adjustCount(uri, 1)
 	return nil
 }
 
 // unsubscribe releases subscriptions and unsubscribes from resources that no other one needs.
-func (c *Client) unsubscribe(uris []string) {
+func (ss *subscriptions) unsubscribe(uris []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeTimeout)
 	defer cancel()
 	for _, uri := range uris {
-		release, err := c.subs.lockLegacy(ctx)
+		release, err := ss.lockLegacy(ctx)
 		if err == nil {
-			if c.subs.adjustCount(uri, -1) == 0 {
-				_, err = c.roundTrip(ctx, &request{method: mcp.MethodResourcesUnsubscribe, params: uriParams(uri), internal: true})
+			if ss.adjustCount(uri, -1) == 0 {
+				_, err = ss.c.roundTrip(ctx, &request{method: mcp.MethodResourcesUnsubscribe, params: uriParams(uri), internal: true})
 			}
 			release()
 		} else {
-			c.subs.adjustCount(uri, -1)
+			ss.adjustCount(uri, -1)
 		}
 		if err != nil {
-			c.log.Debug("not unsubscribed", "uri", uri, "error", err)
+			ss.c.log.Debug("not unsubscribed", "uri", uri, "error", err)
 		}
 	}
 }
@@ -470,6 +464,8 @@ var changeKinds = map[string]EventKind{
 
 // subscriptions holds the subscriptions of a client. The zero value is empty.
 type subscriptions struct {
+	c *Client
+
 	mu sync.Mutex
 	// modern maps the id of a listen request to its subscription.
 	modern map[string]*Subscription
@@ -538,7 +534,7 @@ func (ss *subscriptions) acknowledged(params []byte) {
 }
 
 // handleChange handles a change notification.
-func (c *Client) handleChange(kind EventKind, params []byte) {
+func (ss *subscriptions) handleChange(kind EventKind, params []byte) {
 	e := Event{Kind: kind}
 	switch kind {
 	case ResourceUpdated:
@@ -546,16 +542,16 @@ func (c *Client) handleChange(kind EventKind, params []byte) {
 	case TaskUpdated:
 		e.TaskID, _ = stringValue(jsonwire.Lookup(params, "taskId"))
 	}
-	c.invalidate(e)
-	if c.Modern() {
-		if s := c.subs.find(params); s != nil {
+	ss.c.caches.invalidate(e)
+	if ss.c.Modern() {
+		if s := ss.find(params); s != nil {
 			s.enqueue(e)
 		}
 		return
 	}
-	c.subs.mu.Lock()
-	defer c.subs.mu.Unlock()
-	for s := range c.subs.legacy {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.legacy {
 		s.enqueueLegacy(e)
 	}
 }
@@ -835,27 +831,27 @@ func (q *eventQueue) tryNext() (e Event, ok, ended bool) {
 	return e, true, false
 }
 
-// stream sends a request that lasts until the server ends it, without a timeout and without
+// listen sends a request that lasts until the server ends it, without a timeout and without
 // retries. It calls onID before it sends the request. The result is nil if the server ended the
 // request with a cancellation instead of an answer.
-func (c *Client) stream(ctx context.Context, method string, params []byte, onID func(id jsonrpc.ID)) (result []byte, err error) {
+func (ss *subscriptions) listen(ctx context.Context, method string, params []byte, onID func(id jsonrpc.ID)) (result []byte, err error) {
 	r := &request{method: method, params: params, opts: callOptions{timeout: -1, maxTimeout: -1}}
-	if c.chain == nil {
-		return c.streamDirect(ctx, r, onID)
+	if ss.c.chain == nil {
+		return ss.listenDirect(ctx, r, onID)
 	}
 	m := middleware.Message{Direction: jsonrpc.Outgoing, Method: method, Params: params}
-	return c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+	return ss.c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		q := *r
 		var meta []byte
 		q.params, meta = splitMeta(m.Params)
 		q.opts.meta = bytes.Clone(objectBody(meta))
-		return c.streamDirect(ctx, &q, onID)
+		return ss.listenDirect(ctx, &q, onID)
 	})
 }
 
-// streamDirect is stream without the middleware.
-func (c *Client) streamDirect(ctx context.Context, r *request, onID func(id jsonrpc.ID)) (result []byte, err error) {
-	ac := c.newActiveCall(r)
+// listenDirect is listen without the middleware.
+func (ss *subscriptions) listenDirect(ctx context.Context, r *request, onID func(id jsonrpc.ID)) (result []byte, err error) {
+	ac := ss.c.newActiveCall(r)
 	defer ac.release()
 	conn, err := ac.connection(ctx)
 	if err != nil {
@@ -864,7 +860,7 @@ func (c *Client) streamDirect(ctx context.Context, r *request, onID func(id json
 	neg := conn.negotiated.Load()
 	p, err := conn.rpc.NewCall(r.method)
 	if err != nil {
-		c.dropConnection(conn)
+		ss.c.conns.drop(conn)
 		return nil, err
 	}
 	id, _ := jsonwire.ParseInt(p.ID())
@@ -890,7 +886,7 @@ func (c *Client) streamDirect(ctx context.Context, r *request, onID func(id json
 	}
 	if result, err = p.Result(); err != nil {
 		if isConnectionLost(err) {
-			c.dropConnection(conn)
+			ss.c.conns.drop(conn)
 		}
 		return nil, err
 	}
@@ -930,5 +926,21 @@ func (cn *connection) endStream(id []byte) {
 	if ended := cn.streams[n]; ended != nil {
 		close(ended)
 		delete(cn.streams, n)
+	}
+}
+
+// recoverGap treats everything that a legacy server notifies about as changed, because the
+// transport has lost notifications.
+func (ss *subscriptions) recoverGap() {
+	for _, kind := range []EventKind{ToolsListChanged, PromptsListChanged, ResourcesListChanged} {
+		ss.c.caches.invalidate(Event{Kind: kind})
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.legacy {
+		for _, e := range s.missed() {
+			ss.c.caches.invalidate(e)
+			s.queue.put(e)
+		}
 	}
 }

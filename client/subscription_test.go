@@ -655,13 +655,13 @@ func TestStream(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var id, acked string
-				defer c.onNotify("ack", func(params []byte) {
+				defer c.notificationHandlers.on("ack", func(params []byte) {
 					if acked = memberOf(t, string(params), "id"); acked != id {
 						t.Errorf("acknowledged %s before the id %s was known", acked, id)
 					}
 				})()
-				defer c.onNotify("enough", func([]byte) { cancel() })()
-				got, err := c.stream(ctx, "subscriptions/listen", []byte(`{"a":1}`), func(i jsonrpc.ID) { id = i.String() })
+				defer c.notificationHandlers.on("enough", func([]byte) { cancel() })()
+				got, err := c.subs.listen(ctx, "subscriptions/listen", []byte(`{"a":1}`), func(i jsonrpc.ID) { id = i.String() })
 				if string(got) != tt.want || (err == nil) != (tt.err == nil) || err != nil && !tt.err(err) || acked == "" {
 					t.Errorf("got %s, %v; acknowledged %s", got, err, acked)
 				}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
@@ -67,6 +68,15 @@ type Task struct {
 	err error
 }
 
+// A taskTracker starts, watches and cancels the tasks of a Client.
+type taskTracker struct {
+	c *Client
+	// withdrawn are canceled calls that may have become tasks.
+	withdrawn withdrawnCalls
+	// noUpdates is set if the server sends no task notifications.
+	noUpdates atomic.Bool
+}
+
 // taskOptions are the options of calls that become tasks.
 type taskOptions struct {
 	ttl    time.Duration
@@ -96,12 +106,12 @@ func (c *Client) StartTool(ctx context.Context, name string, args any, opts ...C
 		return nil, err
 	}
 	asTask := false
-	if c.hasCoreTasks() {
+	if c.tasks.hasCore() {
 		if info == nil {
-			if info, err = c.findToolWithin(ctx, r, name); err != nil {
+			if info, err = c.tools.findWithin(ctx, r, name); err != nil {
 				return nil, err
 			}
-			r.repeatable = c.isRepeatableTool(info)
+			r.repeatable = c.tools.isRepeatable(info)
 		}
 		asTask = info != nil && (info.taskSupport == mcp.TaskSupportRequired || info.taskSupport == mcp.TaskSupportOptional)
 	}
@@ -109,29 +119,29 @@ func (c *Client) StartTool(ctx context.Context, name string, args any, opts ...C
 	if err != nil || task != nil {
 		return task, err
 	}
-	task = c.newTask(TaskState{Status: mcp.TaskStatusCompleted}, name, r.opts, nil)
+	task = c.tasks.newTask(TaskState{Status: mcp.TaskStatusCompleted}, name, r.opts, nil)
 	task.end(tr.raw, nil)
 	return task, nil
 }
 
-// requestTask asks a legacy server for a task, which reports progress until its end. release stops
+// request asks a legacy server for a task, which reports progress until its end. release stops
 // the progress.
-func (c *Client) requestTask(r *request) (release func()) {
+func (tt *taskTracker) request(r *request) (release func()) {
 	r.params = appendMember(r.params, `"task":`, taskParam(r.opts.task.ttl))
-	q := c.newCallbackQueue(&r.opts)
+	q := tt.c.callbacks.newQueue(&r.opts)
 	if q != nil {
 		q.register()
 	}
 	r.asTask, r.callbacks = true, q
-	return func() { c.callbacks.remove(q) }
+	return func() { tt.c.callbacks.remove(q) }
 }
 
-// hasCoreTasks reports whether the server supports tool calls as tasks of revision 2025-11-25.
-func (c *Client) hasCoreTasks() bool {
-	if !era.Of(c.Revision()).CoreTasks {
+// hasCore reports whether the server supports tool calls as tasks of revision 2025-11-25.
+func (tt *taskTracker) hasCore() bool {
+	if !era.Of(tt.c.Revision()).CoreTasks {
 		return false
 	}
-	tasks := c.ServerCapabilities().Tasks
+	tasks := tt.c.ServerCapabilities().Tasks
 	return tasks != nil && tasks.Requests != nil && tasks.Requests.Tools != nil && tasks.Requests.Tools.Call != nil
 }
 
@@ -146,13 +156,13 @@ func taskParam(ttl time.Duration) []byte {
 // Task returns a handle on a task that this client, or another one of the same user, started
 // before. Its state is unknown until [Task.Poll] or [Task.Wait] has asked the server.
 func (c *Client) Task(id string, opts ...CallOption) *Task {
-	return c.newTask(TaskState{ID: id}, "", newCallOptions(opts), nil)
+	return c.tasks.newTask(TaskState{ID: id}, "", newCallOptions(opts), nil)
 }
 
-func (c *Client) newTask(state TaskState, tool string, o callOptions, q *callbackQueue) *Task {
-	t := &Task{c: c, tool: tool, opts: o, state: state, callbacks: q, waitSlot: make(chan struct{}, 1), answeredKeys: make(map[string]struct{})}
+func (tt *taskTracker) newTask(state TaskState, tool string, o callOptions, q *callbackQueue) *Task {
+	t := &Task{c: tt.c, tool: tool, opts: o, state: state, callbacks: q, waitSlot: make(chan struct{}, 1), answeredKeys: make(map[string]struct{})}
 	if q != nil {
-		runtime.AddCleanup(t, c.callbacks.remove, q) // for a task that nobody waits for
+		runtime.AddCleanup(t, tt.c.callbacks.remove, q) // for a task that nobody waits for
 	}
 	return t
 }
@@ -237,10 +247,10 @@ func taskParams(id string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), '}')
 }
 
-// parseTaskResult returns the task in the answer to a tool call, or nil if the answer is a result.
-func (c *Client) parseTaskResult(raw []byte) (*TaskState, error) {
+// parseResult returns the task in the answer to a tool call, or nil if the answer is a result.
+func (tt *taskTracker) parseResult(raw []byte) (*TaskState, error) {
 	tr := parseToolMembers(raw)
-	return tr.task(c.Modern())
+	return tr.task(tt.c.Modern())
 }
 
 // task returns the task in a result of either era, or nil if it is another result.
@@ -346,7 +356,7 @@ func (t *Task) wait(ctx context.Context) (tr toolResult, err error) {
 		return tr, t.wrapError(t.err)
 	}
 	if tr, err = parseToolResult(t.result); err == nil {
-		err = t.c.checkOutput(ctx, t.tool, &tr)
+		err = t.c.tools.checkOutput(ctx, t.tool, &tr)
 	}
 	return tr, err
 }
@@ -375,7 +385,7 @@ func (t *Task) pollUntilDone(ctx context.Context) (result []byte, err error, end
 		switch state.Status {
 		case mcp.TaskStatusWorking:
 			if updates == nil {
-				updates = t.c.subscribeTask(ctx, state.ID)
+				updates = t.c.tasks.subscribe(ctx, state.ID)
 			}
 		case mcp.TaskStatusInputRequired:
 			if !t.c.Modern() {
@@ -450,7 +460,7 @@ func (t *Task) answerInputRequests(ctx context.Context, requests []byte) error {
 	if t.inputRounds >= t.c.opts.Input.MaxRounds {
 		return fmt.Errorf("%w: %d times", ErrTooManyRounds, t.inputRounds+1)
 	}
-	responses, err := t.c.answerInputs(ctx, append(pending, '}'))
+	responses, err := t.c.inputs.answer(ctx, append(pending, '}'))
 	if err != nil {
 		return err
 	}
@@ -465,17 +475,17 @@ func (t *Task) answerInputRequests(ctx context.Context, requests []byte) error {
 	return nil
 }
 
-// subscribeTask subscribes to changes of a task. It returns nil if the server does not support
+// subscribe subscribes to changes of a task. It returns nil if the server does not support
 // that.
-func (c *Client) subscribeTask(ctx context.Context, id string) *Subscription {
-	if c.noTaskUpdates.Load() {
+func (tt *taskTracker) subscribe(ctx context.Context, id string) *Subscription {
+	if tt.noUpdates.Load() {
 		return nil
 	}
-	s := c.openSubscription(ctx, mcp.SubscriptionFilter{TaskIDs: []string{id}})
+	s := tt.c.subs.open(ctx, mcp.SubscriptionFilter{TaskIDs: []string{id}})
 	if s == nil {
 		return nil
 	}
-	c.goroutines.start(func() {
+	tt.c.goroutines.start(func() {
 		select {
 		case <-s.acknowledged:
 			if len(s.Accepted().TaskIDs) > 0 {
@@ -485,16 +495,16 @@ func (c *Client) subscribeTask(ctx context.Context, id string) *Subscription {
 		case <-s.done:
 		}
 		if err := s.Err(); err == nil || IsPeer(err) {
-			c.noTaskUpdates.Store(true)
+			tt.noUpdates.Store(true)
 		}
 	})
 	return s
 }
 
-// waitToolTask waits for the task of a tool call. It cancels the task if the wait ends first,
+// waitTool waits for the task of a tool call. It cancels the task if the wait ends first,
 // because the caller has no handle.
-func (c *Client) waitToolTask(ctx context.Context, t *Task, r *request) (toolResult, error) {
-	ctx, cancel := c.withToolDeadline(ctx, r)
+func (tt *taskTracker) waitTool(ctx context.Context, t *Task, r *request) (toolResult, error) {
+	ctx, cancel := tt.c.withToolDeadline(ctx, r)
 	defer cancel()
 	tr, err := t.wait(ctx)
 	if err == nil || t.hasEnded() {
@@ -503,43 +513,43 @@ func (c *Client) waitToolTask(ctx context.Context, t *Task, r *request) (toolRes
 	if timeoutErr, ok := errors.AsType[*TimeoutError](context.Cause(ctx)); ok {
 		err = t.wrapError(timeoutErr)
 	}
-	c.goroutines.start(func() { c.cancelTask(t) })
+	tt.c.goroutines.start(func() { tt.cancel(t) })
 	return tr, err
 }
 
-// cancelTask cancels a task that nobody waits for.
-func (c *Client) cancelTask(t *Task) {
+// cancel cancels a task that nobody waits for.
+func (tt *taskTracker) cancel(t *Task) {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
 	defer cancel()
 	if err := t.Cancel(ctx); err != nil {
-		c.log.Info("task not cancelled", "task", t.ID(), "error", err)
+		tt.c.log.Info("task not cancelled", "task", t.ID(), "error", err)
 	}
 }
 
-// cancelPendingTask cancels the task that a legacy server creates for a call, once its id is known.
+// cancelPending cancels the task that a legacy server creates for a call, once its id is known.
 // The call itself must not be canceled. It returns false if the client has ended.
-func (c *Client) cancelPendingTask(p *rpc.Pending) bool {
-	return c.goroutines.start(func() {
+func (tt *taskTracker) cancelPending(p *rpc.Pending) bool {
+	return tt.c.goroutines.start(func() {
 		timer := time.NewTimer(cancelTimeout)
 		defer timer.Stop()
 		select {
 		case <-p.Done():
-			c.cancelLateTask(p)
+			tt.cancelLate(p)
 		case <-timer.C:
 			p.Abandon()
 		}
 	})
 }
 
-// cancelLateTask cancels the task in the answer to a call that nobody waits for. It drops a result
+// cancelLate cancels the task in the answer to a call that nobody waits for. It drops a result
 // or an error.
-func (c *Client) cancelLateTask(p *rpc.Pending) {
+func (tt *taskTracker) cancelLate(p *rpc.Pending) {
 	raw, err := p.Result()
 	if err != nil {
 		return
 	}
-	if state, err := c.parseTaskResult(raw); err == nil && state != nil {
-		c.cancelTask(c.newTask(*state, "", callOptions{}, nil))
+	if state, err := tt.parseResult(raw); err == nil && state != nil {
+		tt.cancel(tt.newTask(*state, "", callOptions{}, nil))
 	}
 }
 
@@ -550,7 +560,7 @@ func (cn *connection) cancelPossibleTask(p *rpc.Pending, reason string) bool {
 	if len(p.Done()) > 0 { // the answer came first
 		return false
 	}
-	w := &cn.c.withdrawnCalls
+	w := &cn.c.tasks.withdrawn
 	evicted := w.add(p)
 	name, params := era.Cancellation{}.Notice(p.ID(), mcp.MethodToolsCall, reason)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -565,7 +575,7 @@ func (cn *connection) cancelPossibleTask(p *rpc.Pending, reason string) bool {
 		select {
 		case <-p.Done():
 			w.remove(p)
-			cn.c.cancelLateTask(p)
+			cn.c.tasks.cancelLate(p)
 		case <-timer.C:
 			p.Abandon()
 			w.remove(p)
@@ -681,14 +691,14 @@ func (p *pollBackoff) wait(ctx context.Context, requested time.Duration, updates
 // and legacy revisions without tasks, do not list them: the error wraps [errors.ErrUnsupported].
 // Store the ids instead, see [Client.Task].
 func (c *Client) Tasks(ctx context.Context) iter.Seq2[TaskState, error] {
-	return listAll(ctx, c, mcp.MethodTasksList, c.listTasks, func(t *TaskState) string { return t.ID })
+	return listAll(ctx, c, mcp.MethodTasksList, c.tasks.list, func(t *TaskState) string { return t.ID })
 }
 
-func (c *Client) listTasks(ctx context.Context, cursor *string) (tasks []TaskState, next *string, err error) {
-	if !era.Of(c.Revision()).CoreTasks {
-		return nil, nil, fmt.Errorf("list tasks: revision %v: %w", c.Revision(), errors.ErrUnsupported)
+func (tt *taskTracker) list(ctx context.Context, cursor *string) (tasks []TaskState, next *string, err error) {
+	if !era.Of(tt.c.Revision()).CoreTasks {
+		return nil, nil, fmt.Errorf("list tasks: revision %v: %w", tt.c.Revision(), errors.ErrUnsupported)
 	}
-	raw, err := c.roundTrip(ctx, &request{method: mcp.MethodTasksList, params: cursorParams(cursor), repeatable: true})
+	raw, err := tt.c.roundTrip(ctx, &request{method: mcp.MethodTasksList, params: cursorParams(cursor), repeatable: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -848,7 +848,7 @@ func TestLateTask(t *testing.T) {
 				if _, err := c.CallTool(t.Context(), "next", nil); err != nil {
 					t.Error(err)
 				}
-				if n := len(c.withdrawnCalls.calls); n != 0 {
+				if n := len(c.tasks.withdrawn.calls); n != 0 {
 					t.Errorf("%d calls are still known", n)
 				}
 			})

@@ -130,10 +130,10 @@ func (c *Client) callTool(ctx context.Context, name string, args any, opts []Cal
 		return tr, err
 	}
 	defer c.releaseParams(r)
-	asTask := info.requiresTask() && c.hasCoreTasks()
+	asTask := info.requiresTask() && c.tasks.hasCore()
 	tr, task, err := c.sendTool(ctx, r, name, asTask)
-	if info == nil && isMethodNotFound(err) && c.hasCoreTasks() {
-		found, findErr := c.findToolWithin(ctx, r, name)
+	if info == nil && isMethodNotFound(err) && c.tasks.hasCore() {
+		found, findErr := c.tools.findWithin(ctx, r, name)
 		switch {
 		case findErr != nil:
 			err = findErr
@@ -145,10 +145,10 @@ func (c *Client) callTool(ctx context.Context, name string, args any, opts []Cal
 	case err != nil:
 		return toolResult{}, err
 	case task != nil:
-		return c.waitToolTask(ctx, task, r)
+		return c.tasks.waitTool(ctx, task, r)
 	}
 	if err = tr.check(); err == nil {
-		err = c.checkOutput(ctx, name, &tr)
+		err = c.tools.checkOutput(ctx, name, &tr)
 	}
 	return tr, err
 }
@@ -157,7 +157,7 @@ func (c *Client) callTool(ctx context.Context, name string, args any, opts []Cal
 // asks a legacy server for a task.
 func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask bool) (tr toolResult, task *Task, err error) {
 	if asTask {
-		release := c.requestTask(r)
+		release := c.tasks.request(r)
 		defer func() {
 			if task == nil {
 				release()
@@ -178,7 +178,7 @@ func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask b
 	case err != nil:
 		return toolResult{}, nil, fmt.Errorf("tool %q: %w", name, err)
 	case state != nil:
-		return toolResult{}, c.newTask(*state, name, r.opts, r.callbacks), nil
+		return toolResult{}, c.tasks.newTask(*state, name, r.opts, r.callbacks), nil
 	}
 	return tr, nil, nil
 }
@@ -192,17 +192,17 @@ func (c *Client) toolRequest(name string, args any, info *toolInfo, o callOption
 		return nil, fmt.Errorf("tool %q: arguments: %w", name, err)
 	}
 	buffer.params = append(params, '}')
-	r := &request{method: mcp.MethodToolsCall, params: buffer.params, valid: true, buffer: buffer, repeatable: c.isRepeatableTool(info), opts: o}
+	r := &request{method: mcp.MethodToolsCall, params: buffer.params, valid: true, buffer: buffer, repeatable: c.tools.isRepeatable(info), opts: o}
 	if timeout := effectiveTimeout(o.maxTimeout, c.opts.Timeouts.MaxCall); timeout > 0 {
 		r.deadline = startedAt.Add(timeout)
 	}
 	return r, nil
 }
 
-// isRepeatableTool reports whether it is safe to call a tool twice. info is nil if the tool is
+// isRepeatable reports whether it is safe to call a tool twice. info is nil if the tool is
 // unknown.
-func (c *Client) isRepeatableTool(info *toolInfo) bool {
-	return info != nil && info.repeatable && !c.opts.Retry.IgnoreHints
+func (tc *toolCatalog) isRepeatable(info *toolInfo) bool {
+	return info != nil && info.repeatable && !tc.c.opts.Retry.IgnoreHints
 }
 
 // withToolDeadline returns a context that also ends at the deadline of the tool call, with a
@@ -215,12 +215,12 @@ func (c *Client) withToolDeadline(ctx context.Context, r *request) (context.Cont
 	return context.WithDeadlineCause(ctx, r.deadline, &TimeoutError{Method: r.method, After: timeout, Max: true})
 }
 
-// findToolWithin is findTool within the deadline of a tool call. It fails like the call if that or
+// findWithin is find within the deadline of a tool call. It fails like the call if that or
 // ctx ends.
-func (c *Client) findToolWithin(ctx context.Context, r *request, name string) (*toolInfo, error) {
-	ctx, cancel := c.withToolDeadline(ctx, r)
+func (tc *toolCatalog) findWithin(ctx context.Context, r *request, name string) (*toolInfo, error) {
+	ctx, cancel := tc.c.withToolDeadline(ctx, r)
 	defer cancel()
-	info := c.findTool(ctx, name)
+	info := tc.find(ctx, name)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("tool %q: call %s: %w", name, r.method, context.Cause(ctx))
 	}
@@ -460,14 +460,14 @@ func (tr *toolResult) decodeDirect(out any) (done bool, err error) {
 // outputType returns Out compiled for decoding. It compiles each type once for a client.
 func outputType[Out any](c *Client) (*schema.Typed[Out], error) {
 	key := reflect.TypeFor[Out]()
-	if typed, ok := c.outputTypes.Load(key); ok {
+	if typed, ok := c.tools.outputTypes.Load(key); ok {
 		return typed.(*schema.Typed[Out]), nil
 	}
 	typed, err := schema.Of[Out](&schema.Options{AllowUnknown: true, Engine: c.opts.SchemaEngine})
 	if err != nil {
 		return nil, err
 	}
-	c.outputTypes.Store(key, typed)
+	c.tools.outputTypes.Store(key, typed)
 	return typed, nil
 }
 
@@ -515,6 +515,10 @@ const maxToolAge = time.Minute
 // A toolCatalog holds what a client learned about the server's tools from lists. The zero value is
 // empty.
 type toolCatalog struct {
+	c *Client
+	// outputTypes maps a reflect.Type to its *schema.Typed, for results.
+	outputTypes sync.Map
+
 	mu     sync.Mutex
 	byName map[string]*toolInfo
 	bytes  int
@@ -615,18 +619,18 @@ func (tc *toolCatalog) isStale(info *toolInfo) bool {
 }
 
 // checkOutput validates a result against the tool's output schema, if that is known.
-func (c *Client) checkOutput(ctx context.Context, name string, tr *toolResult) error {
-	info := c.tools.lookup(name)
-	if info == nil || tr.isError || c.opts.NoOutputValidation {
+func (tc *toolCatalog) checkOutput(ctx context.Context, name string, tr *toolResult) error {
+	info := tc.lookup(name)
+	if info == nil || tr.isError || tc.c.opts.NoOutputValidation {
 		return nil
 	}
-	err := c.validateOutput(name, info, tr)
+	err := tc.validateOutput(name, info, tr)
 	if err == nil {
 		return nil
 	}
-	if c.tools.isStale(info) {
-		if now := c.findTool(ctx, name); now == nil || !bytes.Equal(now.outputSchema, info.outputSchema) {
-			return c.checkOutput(ctx, name, tr)
+	if tc.isStale(info) {
+		if now := tc.find(ctx, name); now == nil || !bytes.Equal(now.outputSchema, info.outputSchema) {
+			return tc.checkOutput(ctx, name, tr)
 		}
 	}
 	result, decodeErr := tr.decode()
@@ -639,31 +643,31 @@ func (c *Client) checkOutput(ctx context.Context, name string, tr *toolResult) e
 // findToolTimeout limits the search for a tool. The call then goes on without its info.
 const findToolTimeout = 30 * time.Second
 
-// findTool lists the tools until it finds the named one, bypassing the cache, and returns the info
+// find lists the tools until it finds the named one, bypassing the cache, and returns the info
 // about it, or nil.
-func (c *Client) findTool(ctx context.Context, name string) *toolInfo {
+func (tc *toolCatalog) find(ctx context.Context, name string) *toolInfo {
 	ctx, cancel := context.WithTimeout(ctx, findToolTimeout)
 	defer cancel()
-	for tool, err := range c.Tools(ctx, WithFresh()) {
+	for tool, err := range tc.c.Tools(ctx, WithFresh()) {
 		if err != nil {
-			c.log.Info("tools not listed", "error", err)
+			tc.c.log.Info("tools not listed", "error", err)
 			break
 		}
 		if tool.Name == name {
 			break
 		}
 	}
-	return c.tools.lookup(name)
+	return tc.lookup(name)
 }
 
-func (c *Client) validateOutput(name string, info *toolInfo, tr *toolResult) error {
+func (tc *toolCatalog) validateOutput(name string, info *toolInfo, tr *toolResult) error {
 	info.compileOnce.Do(func() {
 		if info.outputSchema == nil {
 			return
 		}
 		var err error
-		if info.validator, err = compileServerSchema(info.outputSchema, c.opts.SchemaEngine); err != nil {
-			c.log.Warn("results not validated: unusable output schema", "tool", name, "error", err)
+		if info.validator, err = compileServerSchema(info.outputSchema, tc.c.opts.SchemaEngine); err != nil {
+			tc.c.log.Warn("results not validated: unusable output schema", "tool", name, "error", err)
 		}
 	})
 	switch {
