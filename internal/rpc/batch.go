@@ -110,7 +110,7 @@ func (c *Conn) handleEntry(b *batch, e *jsonrpc.Entry) {
 	if e.Invalid != nil {
 		c.log.Warn("invalid message in batch", "error", e.Invalid, "id", clip.String(e.ID, 100))
 		if e.Kind == jsonrpc.KindResponse || e.Kind == jsonrpc.KindError {
-			c.wokeCaller = c.calls.failMalformed(e.ID, e.Invalid) || c.wokeCaller
+			c.leader.wokeCaller = c.calls.failMalformed(e.ID, e.Invalid) || c.leader.wokeCaller
 			return
 		}
 		if c.mayRespond(e.ID) {
@@ -122,11 +122,11 @@ func (c *Conn) handleEntry(b *batch, e *jsonrpc.Entry) {
 	r := &Request{conn: c, Message: e.Message}
 	switch e.Kind {
 	case jsonrpc.KindNotification:
-		if !c.handleCancel(&e.Message) {
-			c.handleNotification(r, false)
+		if !c.inFlight.handleCancel(&e.Message) {
+			c.inFlight.handleNotification(r, false)
 		}
 	case jsonrpc.KindRequest:
-		if c.dropRequest(r) {
+		if c.leader.dropRequest(r) {
 			return
 		}
 		b.expect()
@@ -141,9 +141,9 @@ func (c *Conn) handleEntry(b *batch, e *jsonrpc.Entry) {
 			return
 		}
 		// Copy this member alone, so that a queued request does not keep the whole array.
-		c.enqueue(c.copyRequest(r, false))
+		c.inFlight.enqueue(c.inFlight.copy(r, false))
 	default:
-		c.wokeCaller = c.calls.resolve(&e.Message, c.log) || c.wokeCaller
+		c.leader.wokeCaller = c.calls.resolve(&e.Message, c.log) || c.leader.wokeCaller
 	}
 }
 

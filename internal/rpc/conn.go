@@ -86,13 +86,13 @@ type Conn struct {
 	// detached is set by NewDetached.
 	detached bool
 	stopping atomic.Bool
-	inFlight
+	inFlight inFlight
 
 	src    Source
 	policy atomic.Uint32
 	w      writer
-	leaderState
-	calls callTable
+	leader leader
+	calls  callTable
 
 	wg sync.WaitGroup
 
@@ -128,6 +128,7 @@ func NewConn(f jsonrpc.Framer, opts *Options) *Conn {
 // init initializes a connection with or without a framer. HTTP servers have many idle connections:
 // memory that only some need is allocated on first use.
 func (c *Conn) init(src Source, opts *Options) {
+	c.inFlight.c, c.leader.c = c, c
 	c.src, c.draining, c.done = src, make(chan struct{}), make(chan struct{})
 	if opts != nil {
 		c.opts = *opts
@@ -229,10 +230,10 @@ func (c *Conn) Run(ctx context.Context) error {
 	defer cancel()
 	c.base = base
 	c.inputEnd = make(chan error, 1)
-	c.timer = time.AfterFunc(time.Hour, c.watchdogTick)
-	c.timer.Stop()
-	c.hasLeader.Store(true)
-	c.wg.Go(func() { c.lead(0, false) })
+	c.leader.timer = time.AfterFunc(time.Hour, c.leader.watchdogTick)
+	c.leader.timer.Stop()
+	c.leader.running.Store(true)
+	c.wg.Go(func() { c.leader.lead(0, false) })
 
 	var cause error
 	drain := true
@@ -249,9 +250,9 @@ func (c *Conn) Run(ctx context.Context) error {
 	c.stopping.Store(true)
 	close(c.draining)
 	if !errors.Is(cause, io.EOF) {
-		c.quiesce()
+		c.leader.quiesce()
 	}
-	defer c.timer.Stop()
+	defer c.leader.timer.Stop()
 	closedErr := jsonrpc.ErrClosed
 	if cause != nil && !errors.Is(cause, io.EOF) {
 		closedErr = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, cause)
@@ -338,7 +339,7 @@ func (c *Conn) waitTimeout(d time.Duration) {
 	if wait.Timeout(d, c.wg.Wait) {
 		return
 	}
-	if c.hasLeader.Load() {
+	if c.leader.running.Load() {
 		c.log.Error("the transport was closed, but its reader did not return: its goroutine leaks")
 	}
 	if methods := c.inFlight.methods(); len(methods) > 0 {

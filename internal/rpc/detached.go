@@ -291,10 +291,10 @@ func (c *Conn) DeliverNotification(ctx context.Context, m *jsonrpc.Message) {
 	if c.opts.Trace != nil {
 		c.opts.Trace(jsonrpc.Incoming, m.Raw())
 	}
-	if c.stopping.Load() || c.handleCancel(m) {
+	if c.stopping.Load() || c.inFlight.handleCancel(m) {
 		return
 	}
-	c.handleNotification(&Request{Message: *m, conn: c, base: context.WithoutCancel(ctx)}, false)
+	c.inFlight.handleNotification(&Request{Message: *m, conn: c, base: context.WithoutCancel(ctx)}, false)
 }
 
 // DeliverResponse passes a response to the pending call it belongs to, and reports whether there

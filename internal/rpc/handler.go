@@ -303,8 +303,8 @@ var errExited = errors.New("handler ended its goroutine")
 func (c *Conn) handlerExited(r *Request) {
 	r.failure = errExited
 	r.respond()
-	if next := c.complete(r); next != nil {
-		c.wg.Go(func() { c.runRequests(next) })
+	if next := c.inFlight.complete(r); next != nil {
+		c.wg.Go(func() { c.inFlight.run(next) })
 	}
 }
 

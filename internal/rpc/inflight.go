@@ -16,6 +16,7 @@ var errDuplicateID = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "
 // inFlight holds the requests that the leader does not run: those on other goroutines and those in
 // the queue.
 type inFlight struct {
+	c *Conn
 	// count is the number of tracked requests.
 	count atomic.Int32
 	// running counts the goroutines that run handlers, except for LongRunning requests.
@@ -154,69 +155,68 @@ func (f *inFlight) methods() []string {
 	return names
 }
 
-// copyRequest returns a copy of r that uses neither the leader's Request nor its buffer. whole says
+// copy returns a copy of r that uses neither the leader's Request nor its buffer. whole says
 // that r is all of the frame that src has read last, so that the copy may take over the buffer.
-func (c *Conn) copyRequest(r *Request, whole bool) *Request {
+func (f *inFlight) copy(r *Request, whole bool) *Request {
 	n := requests.Get().(*Request)
 	n.clear()
-	n.conn, n.Route, n.State, n.cost, n.batch, n.base, n.lifetime, n.Message = c, r.Route, r.State, r.cost, r.batch, r.base, r.lifetime, r.Message
+	n.conn, n.Route, n.State, n.cost, n.batch, n.base, n.lifetime, n.Message = f.c, r.Route, r.State, r.cost, r.batch, r.base, r.lifetime, r.Message
 	frame := r.Raw()
 	n.size = len(frame) + requestCost
-	if whole && len(frame) > maxCopy && c.src.BufferSize() <= maxWaste*len(frame) {
+	if whole && len(frame) > maxCopy && f.c.src.BufferSize() <= maxWaste*len(frame) {
 		n.readBuf = frame
-		c.src.Detach()
+		f.c.src.Detach()
 		return n
 	}
 	n.frame = n.Move(n.frame)
 	return n
 }
 
-// startRequest runs the request, which is a whole frame, on another goroutine, or queues it.
-func (c *Conn) startRequest(r *Request, cost *CostEstimate) {
+// start runs the request, which is a whole frame, on another goroutine, or queues it.
+func (f *inFlight) start(r *Request, cost *CostEstimate) {
 	r.cost = cost
-	c.enqueue(c.copyRequest(r, true))
+	f.enqueue(f.copy(r, true))
 }
 
 // enqueue starts or queues r, which must not use the leader's memory.
-func (c *Conn) enqueue(r *Request) {
-	t := &c.inFlight
-	t.mu.Lock()
-	duplicate := t.requests.get(r.ID) != nil
-	full := r.cost != LongRunning && (len(t.queue) > 0 || !c.fitsLocked(r)) // keep the order
-	overloaded := full && t.queuedBytes+r.size > c.opts.MaxQueueBytes && len(t.queue) > 0
+func (f *inFlight) enqueue(r *Request) {
+	f.mu.Lock()
+	duplicate := f.requests.get(r.ID) != nil
+	full := r.cost != LongRunning && (len(f.queue) > 0 || !f.fitsLocked(r)) // keep the order
+	overloaded := full && f.queuedBytes+r.size > f.c.opts.MaxQueueBytes && len(f.queue) > 0
 	switch {
 	case duplicate, overloaded:
-		t.mu.Unlock()
+		f.mu.Unlock()
 		e := errDuplicateID
 		if overloaded {
-			e = jsonrpc.Errorf(jsonrpc.CodeInternalError, "overloaded: %d requests are in flight and %d bytes are queued", t.running.Load(), c.opts.MaxQueueBytes)
+			e = jsonrpc.Errorf(jsonrpc.CodeInternalError, "overloaded: %d requests are in flight and %d bytes are queued", f.running.Load(), f.c.opts.MaxQueueBytes)
 		}
-		c.rejectRequest(r, e)
+		f.c.rejectRequest(r, e)
 		r.release()
 		return
 	case full:
-		t.trackLocked(r)
-		t.queue = append(t.queue, r)
-		t.queuedBytes += r.size
-		t.mu.Unlock()
+		f.trackLocked(r)
+		f.queue = append(f.queue, r)
+		f.queuedBytes += r.size
+		f.mu.Unlock()
 		return
 	}
-	t.trackLocked(r)
+	f.trackLocked(r)
 	if r.cost == LongRunning {
-		t.longRunning++
+		f.longRunning++
 	} else {
-		t.running.Add(1)
-		t.runningBytes += r.size
+		f.running.Add(1)
+		f.runningBytes += r.size
 	}
-	t.mu.Unlock()
-	c.wg.Go(func() { c.runRequests(r) })
+	f.mu.Unlock()
+	f.c.wg.Go(func() { f.run(r) })
 }
 
-// runRequests runs r and then queued requests until none is left.
-func (c *Conn) runRequests(r *Request) {
+// run runs r and then queued requests until none is left.
+func (f *inFlight) run(r *Request) {
 	defer func() {
 		if r != nil {
-			c.handlerExited(r)
+			f.c.handlerExited(r)
 		}
 	}()
 	for r != nil {
@@ -227,7 +227,7 @@ func (c *Conn) runRequests(r *Request) {
 				r.cost.observe(time.Since(r.began), r.size)
 			}
 		}
-		next := c.complete(r)
+		next := f.complete(r)
 		r.release()
 		r = next
 	}
@@ -235,64 +235,61 @@ func (c *Conn) runRequests(r *Request) {
 
 // complete sends the response of a request that was handled on another goroutine, or whose leader
 // lost the lead. It returns the next queued request that the goroutine should run.
-func (c *Conn) complete(r *Request) *Request {
-	mayRespond := c.inFlight.untrack(r)
+func (f *inFlight) complete(r *Request) *Request {
+	mayRespond := f.untrack(r)
 	sent := mayRespond
 	reply := &r.reply
 	if r.batch != nil && !r.aborted {
-		mayRespond = r.batch.add(c, r.reply, mayRespond)
+		mayRespond = r.batch.add(f.c, r.reply, mayRespond)
 		reply = &r.batch.reply
 	}
 	if mayRespond && len(*reply) > 0 {
-		if err := c.w.send(reply, nil); err != nil {
-			c.log.Debug("response not sent", "error", err)
+		if err := f.c.w.send(reply, nil); err != nil {
+			f.c.log.Debug("response not sent", "error", err)
 			sent = false
 		}
 	}
 	if !sent && r.onUnsent != nil {
 		r.onUnsent()
 	}
-	t := &c.inFlight
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	r.responded = true
 	switch {
 	case !r.counted:
 		return nil // the lead was lost and the response sent before track ran
 	case r.cost == LongRunning:
-		t.longRunning--
-		t.checkIdleLocked()
+		f.longRunning--
+		f.checkIdleLocked()
 		return nil
 	}
-	t.running.Add(-1)
-	t.runningBytes -= r.size
-	return c.dequeueLocked()
+	f.running.Add(-1)
+	f.runningBytes -= r.size
+	return f.dequeueLocked()
 }
 
 // fitsLocked reports whether r may run now. One request may run whatever its size.
-func (c *Conn) fitsLocked(r *Request) bool {
-	t := &c.inFlight
-	return int(t.running.Load()) < c.opts.MaxInFlight && (t.runningBytes == 0 || t.runningBytes+r.size <= c.opts.MaxInFlightBytes)
+func (f *inFlight) fitsLocked(r *Request) bool {
+	return int(f.running.Load()) < f.c.opts.MaxInFlight && (f.runningBytes == 0 || f.runningBytes+r.size <= f.c.opts.MaxInFlightBytes)
 }
 
 // dequeueLocked starts the first requests in the queue as far as the limits allow. It returns the
 // one that the caller should run.
-func (c *Conn) dequeueLocked() (next *Request) {
-	t := &c.inFlight
-	for len(t.queue) > 0 && c.fitsLocked(t.queue[0]) {
-		r := t.queue[0]
-		t.queue[0] = nil
-		t.queue = t.queue[1:]
-		t.queuedBytes -= r.size
-		t.running.Add(1)
-		t.runningBytes += r.size
+func (f *inFlight) dequeueLocked() (next *Request) {
+	for len(f.queue) > 0 && f.fitsLocked(f.queue[0]) {
+		r := f.queue[0]
+		f.queue[0] = nil
+		f.queue = f.queue[1:]
+		f.queuedBytes -= r.size
+		f.running.Add(1)
+		f.runningBytes += r.size
 		if next == nil {
 			next = r
 		} else {
-			c.wg.Go(func() { c.runRequests(r) })
+			f.c.wg.Go(func() { f.run(r) })
 		}
 	}
-	t.checkIdleLocked()
+	f.checkIdleLocked()
 	return next
 }
 
@@ -314,78 +311,76 @@ func (r *Request) release() {
 
 // handleNotification runs the handler of a notification here if it is Immediate, and otherwise
 // queues the notification for one goroutine that handles them in order. whole is as for
-// copyRequest.
-func (c *Conn) handleNotification(r *Request, whole bool) {
+// copy.
+func (f *inFlight) handleNotification(r *Request, whole bool) {
 	if r.prepare() == Immediate {
 		r.respond()
 		return
 	}
-	t := &c.inFlight
-	r = c.copyRequest(r, whole)
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	r = f.copy(r, whole)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	// Check under the lock that closing takes, since closing waits for the goroutine below.
-	if c.detached && c.stopping.Load() {
+	if f.c.detached && f.c.stopping.Load() {
 		r.release()
 		return
 	}
-	if t.queuedBytes+r.size > c.opts.MaxQueueBytes && len(t.notifications) > 0 {
-		c.log.Warn("notification dropped: too many are queued", "method", clip.String(r.Method, 100))
+	if f.queuedBytes+r.size > f.c.opts.MaxQueueBytes && len(f.notifications) > 0 {
+		f.c.log.Warn("notification dropped: too many are queued", "method", clip.String(r.Method, 100))
 		r.release()
 		return
 	}
-	t.notifications = append(t.notifications, r)
-	t.queuedBytes += r.size
-	if !t.notifying {
-		t.notifying = true
-		t.running.Add(1)
-		c.wg.Go(c.runNotifications)
+	f.notifications = append(f.notifications, r)
+	f.queuedBytes += r.size
+	if !f.notifying {
+		f.notifying = true
+		f.running.Add(1)
+		f.c.wg.Go(f.runNotifications)
 	}
 }
 
-func (c *Conn) runNotifications() {
-	n, r := c.nextNotification()
+func (f *inFlight) runNotifications() {
+	n, r := f.nextNotification()
 	defer func() {
 		if n != nil { // the handler ended the goroutine
-			c.wg.Go(c.runNotifications)
+			f.c.wg.Go(f.runNotifications)
 		}
 	}()
 	for n != nil {
 		n.respond()
 		done := n
-		n, r = c.nextNotification()
+		n, r = f.nextNotification()
 		done.release() // not earlier: cancelAll may use it until then
 	}
-	c.runRequests(r)
+	f.run(r)
 }
 
 // nextNotification returns the next notification. After the last, it returns a queued request
 // that may run in its place.
-func (c *Conn) nextNotification() (notification, r *Request) {
-	t := &c.inFlight
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.activeNotification = nil
-	if len(t.notifications) == 0 {
-		t.notifying = false
-		t.running.Add(-1)
-		return nil, c.dequeueLocked()
+func (f *inFlight) nextNotification() (notification, r *Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.activeNotification = nil
+	if len(f.notifications) == 0 {
+		f.notifying = false
+		f.running.Add(-1)
+		return nil, f.dequeueLocked()
 	}
-	t.activeNotification = t.notifications[0]
-	t.notifications[0] = nil
-	t.notifications = t.notifications[1:]
-	t.queuedBytes -= t.activeNotification.size
-	return t.activeNotification, nil
+	f.activeNotification = f.notifications[0]
+	f.notifications[0] = nil
+	f.notifications = f.notifications[1:]
+	f.queuedBytes -= f.activeNotification.size
+	return f.activeNotification, nil
 }
 
 // handleCancel handles a cancellation, and reports whether n was one.
-func (c *Conn) handleCancel(n *jsonrpc.Message) bool {
-	id, reason, ok := c.opts.Cancellation.Target(n)
+func (f *inFlight) handleCancel(n *jsonrpc.Message) bool {
+	id, reason, ok := f.c.opts.Cancellation.Target(n)
 	if !ok {
 		return false
 	}
-	found := len(id) > 0 && c.inFlight.cancel(id)
-	c.log.Debug("request cancelled by peer", "id", clip.String(id, 100), "reason", reason, "found", found)
+	found := len(id) > 0 && f.cancel(id)
+	f.c.log.Debug("request cancelled by peer", "id", clip.String(id, 100), "reason", reason, "found", found)
 	return true
 }
 
@@ -397,7 +392,7 @@ func (c *Conn) rejectMessage(m *jsonrpc.Message, err error) {
 	}
 	c.log.Warn("invalid message", "error", e, "id", clip.String(m.ID, 100))
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
-		c.wokeCaller = c.calls.failMalformed(m.ID, e) || c.wokeCaller
+		c.leader.wokeCaller = c.calls.failMalformed(m.ID, e) || c.leader.wokeCaller
 		return
 	}
 	c.respondError(m.ID, e)

@@ -10,7 +10,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// leaderState is how a connection reads and answers. One goroutine at a time is the leader: it
+// A leader is how a connection reads and answers. One goroutine at a time is the leader: it
 // reads, parses each frame in one pass, wakes callers, handles cancellations, runs quick handlers
 // itself, starts goroutines for the others, and writes all its responses at once before it waits
 // for more input. A wake-up of another goroutine costs several times what a quick response does.
@@ -36,7 +36,8 @@ import (
 //     sent.
 //  6. The leader waits for input in the way that keeps its processor busy only when nothing else in
 //     this process needs one.
-type leaderState struct {
+type leader struct {
+	c       *Conn
 	turn    atomic.Uint64
 	current *Request
 	armed   atomic.Bool
@@ -49,8 +50,8 @@ type leaderState struct {
 	wokeCaller bool
 	// parked says that the leader waits for input.
 	parked atomic.Bool
-	// hasLeader says that a goroutine has the lead.
-	hasLeader atomic.Bool
+	// running says that a goroutine has the lead.
+	running atomic.Bool
 }
 
 const (
@@ -63,68 +64,68 @@ const (
 )
 
 // lead runs a leader. tookOver says that it took over from another.
-func (c *Conn) lead(turn uint64, tookOver bool) {
-	req := &Request{conn: c}
+func (l *leader) lead(turn uint64, tookOver bool) {
+	req := &Request{conn: l.c}
 	alive := true
 	defer func() {
 		if alive {
-			c.leaderExited(req, turn)
+			l.exited(req, turn)
 		}
 	}()
 	if tookOver {
-		c.src.Detach()
+		l.c.src.Detach()
 	}
-	err, leading := c.read(req, &turn)
+	err, leading := l.read(req, &turn)
 	alive = false
 	if leading {
-		c.hasLeader.Store(false)
+		l.running.Store(false)
 		if err != nil {
-			c.inputEnd <- err
+			l.c.inputEnd <- err
 		}
 	}
 }
 
-// leaderExited runs when a handler ended the leader's goroutine. Another goroutine takes the lead,
+// exited runs when a handler ended the leader's goroutine. Another goroutine takes the lead,
 // and the request is answered.
-func (c *Conn) leaderExited(req *Request, turn uint64) {
+func (l *leader) exited(req *Request, turn uint64) {
 	if req.responded {
 		return // it was the leader before, and ran queued requests
 	}
-	if !c.takeOver(turn+1) && c.turn.Load() == turn {
-		c.hasLeader.Store(false) // in an Immediate handler, which no watchdog watches
-		c.inputEnd <- errExited
+	if !l.takeOver(turn+1) && l.turn.Load() == turn {
+		l.running.Store(false) // in an Immediate handler, which no watchdog watches
+		l.c.inputEnd <- errExited
 		return
 	}
-	c.handlerExited(req)
+	l.c.handlerExited(req)
 }
 
 // read handles frames until the lead is lost, and leading is false, or until the input ends with
 // err.
-func (c *Conn) read(req *Request, turn *uint64) (err error, leading bool) {
+func (l *leader) read(req *Request, turn *uint64) (err error, leading bool) {
 	for {
-		frame, err := c.src.NextFrame()
+		frame, err := l.c.src.NextFrame()
 		switch {
-		case c.stopping.Load():
-			return nil, c.flush(turn)
+		case l.c.stopping.Load():
+			return nil, l.flush(turn)
 		case frame != nil:
-			if !c.handleFrame(req, frame, turn) {
+			if !l.handleFrame(req, frame, turn) {
 				return nil, false
 			}
 		case err == nil: // no complete frame is buffered
-			if !c.flush(turn) {
+			if !l.flush(turn) {
 				return nil, false
 			}
-			c.parked.Store(true)
-			err := c.src.Fill(c.isIdle())
-			c.parked.Store(false)
+			l.parked.Store(true)
+			err := l.c.src.Fill(l.isIdle())
+			l.parked.Store(false)
 			if err != nil {
 				return err, true
 			}
 			continue
-		case !c.handleReadError(err):
-			return err, c.flush(turn)
+		case !l.handleReadError(err):
+			return err, l.flush(turn)
 		}
-		if c.w.queued() > maxUnflushed && !c.flush(turn) {
+		if l.c.w.queued() > maxUnflushed && !l.flush(turn) {
 			return nil, false
 		}
 	}
@@ -132,14 +133,14 @@ func (c *Conn) read(req *Request, turn *uint64) (err error, leading bool) {
 
 // handleReadError answers for a frame that could not be read, or fails a call. It reports whether
 // the stream goes on.
-func (c *Conn) handleReadError(err error) bool {
+func (l *leader) handleReadError(err error) bool {
 	if lost, ok := errors.AsType[*jsonrpc.CallError](err); ok {
-		c.wokeCaller = c.calls.failTransport(lost) || c.wokeCaller
+		l.wokeCaller = l.c.calls.failTransport(lost) || l.wokeCaller
 		return true
 	}
 	if err == jsonrpc.ErrGap {
-		if c.opts.OnGap != nil {
-			c.opts.OnGap()
+		if l.c.opts.OnGap != nil {
+			l.c.opts.OnGap()
 		}
 		return true
 	}
@@ -147,81 +148,81 @@ func (c *Conn) handleReadError(err error) bool {
 	if !ok {
 		return false
 	}
-	c.log.Warn("invalid frame", "error", bad)
+	l.c.log.Warn("invalid frame", "error", bad)
 	large, ok := errors.AsType[*jsonrpc.TooLargeError](err)
 	switch {
 	case !ok:
-		c.respondError(nil, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason})
+		l.c.respondError(nil, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason})
 	case large.Is(jsonrpc.ErrMalformed): // no error response: peers do not answer responses
-		c.wokeCaller = c.calls.failTooLarge(large, c.log) || c.wokeCaller
+		l.wokeCaller = l.c.calls.failTooLarge(large, l.c.log) || l.wokeCaller
 	case large.Kind != jsonrpc.KindNotification:
-		c.respondError(large.ID, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason})
+		l.c.respondError(large.ID, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason})
 	}
 	return true
 }
 
 // handleFrame handles one frame and reports whether the goroutine still has the lead.
-func (c *Conn) handleFrame(req *Request, frame []byte, turn *uint64) bool {
-	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Incoming, frame)
+func (l *leader) handleFrame(req *Request, frame []byte, turn *uint64) bool {
+	if l.c.opts.Trace != nil {
+		l.c.opts.Trace(jsonrpc.Incoming, frame)
 	}
 	if jsonrpc.IsBatch(frame) {
-		c.handleBatch(frame)
+		l.c.handleBatch(frame)
 		return true
 	}
 	req.clear()
-	if err := jsonrpc.Parse(frame, &req.Message, c.opts.MaxDepth); err != nil {
-		c.rejectMessage(&req.Message, err)
+	if err := jsonrpc.Parse(frame, &req.Message, l.c.opts.MaxDepth); err != nil {
+		l.c.rejectMessage(&req.Message, err)
 		return true
 	}
 	switch req.Kind {
 	case jsonrpc.KindRequest:
-		return c.handleRequest(req, frame, turn)
+		return l.handleRequest(req, frame, turn)
 	case jsonrpc.KindNotification:
-		if !c.handleCancel(&req.Message) {
-			c.handleNotification(req, true)
+		if !l.c.inFlight.handleCancel(&req.Message) {
+			l.c.inFlight.handleNotification(req, true)
 		}
 	default:
-		c.wokeCaller = c.calls.resolve(&req.Message, c.log) || c.wokeCaller
+		l.wokeCaller = l.c.calls.resolve(&req.Message, l.c.log) || l.wokeCaller
 	}
 	return true
 }
 
-func (c *Conn) handleRequest(r *Request, frame []byte, turn *uint64) bool {
-	if c.dropRequest(r) {
+func (l *leader) handleRequest(r *Request, frame []byte, turn *uint64) bool {
+	if l.dropRequest(r) {
 		return true
 	}
-	if c.inFlight.contains(r.ID) {
-		c.respondError(r.ID, errDuplicateID)
+	if l.c.inFlight.contains(r.ID) {
+		l.c.respondError(r.ID, errDuplicateID)
 		return true
 	}
 	cost := r.prepare()
 	switch {
 	case cost == Immediate:
 		r.respond()
-		if err := c.w.put(&r.reply); err != nil {
-			c.log.Debug("response not sent", "error", err)
+		if err := l.c.w.put(&r.reply); err != nil {
+			l.c.log.Debug("response not sent", "error", err)
 		}
 		return true
-	case cost != nil && !c.opts.Goroutines && len(frame) <= maxInline && cost.fast():
-		return c.runInline(r, cost, len(frame), turn)
+	case cost != nil && !l.c.opts.Goroutines && len(frame) <= maxInline && cost.fast():
+		return l.runInline(r, cost, len(frame), turn)
 	}
-	c.startRequest(r, cost)
+	l.c.inFlight.start(r, cost)
 	return true
 }
 
 // dropRequest drops a request if the policy says so, and reports whether it did.
-func (c *Conn) dropRequest(r *Request) bool {
-	if !c.has(policyDropRequests) {
+func (l *leader) dropRequest(r *Request) bool {
+	if !l.c.has(policyDropRequests) {
 		return false
 	}
-	c.log.Warn("request dropped: the peer must not send requests", "id", clip.String(r.ID, 100), "method", clip.String(r.Method, 100))
+	l.c.log.Warn("request dropped: the peer must not send requests", "id", clip.String(r.ID, 100), "method", clip.String(r.Method, 100))
 	return true
 }
 
 // runInline runs the handler here, in a section.
-func (c *Conn) runInline(r *Request, cost *CostEstimate, size int, turn *uint64) bool {
-	c.beginSection(r, *turn)
+func (l *leader) runInline(r *Request, cost *CostEstimate, size int, turn *uint64) bool {
+	l.beginSection(r, *turn)
 	timed := cost.sample()
 	var began time.Time
 	if timed {
@@ -231,15 +232,15 @@ func (c *Conn) runInline(r *Request, cost *CostEstimate, size int, turn *uint64)
 	if timed {
 		cost.observe(time.Since(began), size)
 	}
-	if !c.endSection(turn) {
+	if !l.endSection(turn) {
 		cost.recordOverrun()
-		if next := c.complete(r); next != nil {
-			c.runRequests(next)
+		if next := l.c.inFlight.complete(r); next != nil {
+			l.c.inFlight.run(next)
 		}
 		return false
 	}
-	if err := c.w.put(&r.reply); err != nil {
-		c.log.Debug("response not sent", "error", err)
+	if err := l.c.w.put(&r.reply); err != nil {
+		l.c.log.Debug("response not sent", "error", err)
 		if r.onUnsent != nil {
 			r.onUnsent()
 		}
@@ -249,30 +250,30 @@ func (c *Conn) runInline(r *Request, cost *CostEstimate, size int, turn *uint64)
 
 // flush writes the queued output, in a section, and reports whether the goroutine still has the
 // lead.
-func (c *Conn) flush(turn *uint64) bool {
-	if c.w.queued() == 0 {
+func (l *leader) flush(turn *uint64) bool {
+	if l.c.w.queued() == 0 {
 		return true
 	}
-	c.beginSection(nil, *turn)
-	if err := c.w.flush(); err != nil {
-		c.log.Debug("flush", "error", err)
+	l.beginSection(nil, *turn)
+	if err := l.c.w.flush(); err != nil {
+		l.c.log.Debug("flush", "error", err)
 	}
-	return c.endSection(turn)
+	return l.endSection(turn)
 }
 
-func (c *Conn) beginSection(r *Request, turn uint64) {
-	c.current = r
+func (l *leader) beginSection(r *Request, turn uint64) {
+	l.current = r
 	if r != nil {
 		r.turn = turn + 1
 	}
-	c.turn.Store(turn + 1)
-	if !c.armed.Load() {
-		c.armWatchdog()
+	l.turn.Store(turn + 1)
+	if !l.armed.Load() {
+		l.armWatchdog()
 	}
 }
 
-func (c *Conn) endSection(turn *uint64) bool {
-	if !c.turn.CompareAndSwap(*turn+1, *turn+2) {
+func (l *leader) endSection(turn *uint64) bool {
+	if !l.turn.CompareAndSwap(*turn+1, *turn+2) {
 		return false
 	}
 	*turn += 2
@@ -280,29 +281,29 @@ func (c *Conn) endSection(turn *uint64) bool {
 }
 
 // isIdle reports whether no other work in this process is known while the leader waits.
-func (c *Conn) isIdle() bool {
-	woke := c.wokeCaller
-	c.wokeCaller = false
-	return !woke && c.inFlight.running.Load() == 0 && c.calls.count.Load() == 0
+func (l *leader) isIdle() bool {
+	woke := l.wokeCaller
+	l.wokeCaller = false
+	return !woke && l.c.inFlight.running.Load() == 0 && l.c.calls.count.Load() == 0
 }
 
 // takeOver gives the lead to a new goroutine if the section of the given turn is still running.
-func (c *Conn) takeOver(turn uint64) bool {
-	if turn%2 == 0 || !c.turn.CompareAndSwap(turn, turn+1) {
+func (l *leader) takeOver(turn uint64) bool {
+	if turn%2 == 0 || !l.turn.CompareAndSwap(turn, turn+1) {
 		return false
 	}
-	if r := c.current; r != nil {
-		c.inFlight.track(r)
+	if r := l.current; r != nil {
+		l.c.inFlight.track(r)
 	}
-	c.wg.Go(func() { c.lead(turn+1, true) })
+	l.c.wg.Go(func() { l.lead(turn+1, true) })
 	return true
 }
 
 // quiesce waits until the leader has handled what it read, and turns a handler that it runs into an
 // ordinary request. It waits at most the drain timeout for an Immediate handler that blocks.
-func (c *Conn) quiesce() {
+func (l *leader) quiesce() {
 	began := time.Now()
-	for c.hasLeader.Load() && !c.parked.Load() && !c.takeOver(c.turn.Load()) && time.Since(began) < c.opts.DrainTimeout {
+	for l.running.Load() && !l.parked.Load() && !l.takeOver(l.turn.Load()) && time.Since(began) < l.c.opts.DrainTimeout {
 		time.Sleep(tick / 50) // it is parsing: no event to wait for, and soon over
 	}
 }
@@ -312,35 +313,35 @@ func (c *Conn) quiesce() {
 // leader's.
 func yieldLead(ctx context.Context) {
 	if r := RequestContext(ctx); r != nil && r.conn != nil {
-		r.conn.takeOver(r.turn)
+		r.conn.leader.takeOver(r.turn)
 	}
 }
 
 // armWatchdog starts the watchdog, which runs for as long as there is traffic.
-func (c *Conn) armWatchdog() {
-	if c.armed.Swap(true) {
+func (l *leader) armWatchdog() {
+	if l.armed.Swap(true) {
 		return
 	}
-	c.idleTicks = 0
-	c.timer.Reset(tick)
+	l.idleTicks = 0
+	l.timer.Reset(tick)
 }
 
-func (c *Conn) watchdogTick() {
-	turn := c.turn.Load()
+func (l *leader) watchdogTick() {
+	turn := l.turn.Load()
 	switch {
-	case turn != c.lastTurn:
-		c.lastTurn, c.idleTicks = turn, 0
-	case turn%2 == 1 && !c.w.leaderBlocked():
-		c.takeOver(turn)
+	case turn != l.lastTurn:
+		l.lastTurn, l.idleTicks = turn, 0
+	case turn%2 == 1 && !l.c.w.leaderBlocked():
+		l.takeOver(turn)
 	case turn%2 == 0:
-		c.idleTicks++
+		l.idleTicks++
 	}
-	if c.idleTicks < maxIdleTicks && !c.stopping.Load() {
-		c.timer.Reset(tick)
+	if l.idleTicks < maxIdleTicks && !l.c.stopping.Load() {
+		l.timer.Reset(tick)
 		return
 	}
-	c.armed.Store(false)
-	if c.turn.Load()%2 == 1 && !c.stopping.Load() {
-		c.armWatchdog() // a section began after the test and before the disarming
+	l.armed.Store(false)
+	if l.turn.Load()%2 == 1 && !l.c.stopping.Load() {
+		l.armWatchdog() // a section began after the test and before the disarming
 	}
 }

@@ -204,12 +204,12 @@ func TestWatchdogSleeps(t *testing.T) {
 		for range 3 {
 			p.send(request(1, "echo", "[]"))
 			p.want(result(1, "[]"))
-			if !p.conn.armed.Load() {
+			if !p.conn.leader.armed.Load() {
 				t.Error("the watchdog sleeps while there is traffic")
 			}
 			elapse((maxIdleTicks + 3) * tick)
 			synctest.Wait()
-			if p.conn.armed.Load() {
+			if p.conn.leader.armed.Load() {
 				t.Error("the watchdog is awake without traffic")
 			}
 			p.send(request(1, "wait"), request(2, "ping!"))
@@ -217,7 +217,7 @@ func TestWatchdogSleeps(t *testing.T) {
 			p.want(result(2, "{}"))
 			elapse((maxIdleTicks + 3) * tick)
 			synctest.Wait()
-			if p.conn.armed.Load() {
+			if p.conn.leader.armed.Load() {
 				t.Error("the watchdog is awake for a handler on a goroutine of its own")
 			}
 			p.send(cancelOf(1))
@@ -255,7 +255,7 @@ func TestListAndComplete(t *testing.T) {
 			if !c.inFlight.contains(r.ID) || c.inFlight.running.Load() != 1 {
 				t.Error("not in flight")
 			}
-			c.complete(r)
+			c.inFlight.complete(r)
 		}},
 		{"listed between its end and its answer", func(c *Conn, r *Request) {
 			c.inFlight.untrack(r)
@@ -263,10 +263,10 @@ func TestListAndComplete(t *testing.T) {
 			if c.inFlight.contains(r.ID) || c.inFlight.running.Load() != 1 {
 				t.Error("not waited for, or still in flight")
 			}
-			c.complete(r)
+			c.inFlight.complete(r)
 		}},
 		{"listed behind its answer", func(c *Conn, r *Request) {
-			c.complete(r)
+			c.inFlight.complete(r)
 			c.inFlight.track(r)
 		}},
 		{"cancelled", func(c *Conn, r *Request) {
@@ -274,18 +274,18 @@ func TestListAndComplete(t *testing.T) {
 			if !c.inFlight.cancel(r.ID) || c.inFlight.cancel(r.ID) {
 				t.Error("cancel")
 			}
-			c.complete(r)
+			c.inFlight.complete(r)
 		}},
 		{"its id used again", func(c *Conn, r *Request) {
 			c.inFlight.track(r)
 			c.inFlight.cancel(r.ID)
 			again := newRequest(c)
 			c.inFlight.track(again)
-			c.complete(r)
+			c.inFlight.complete(r)
 			if !c.inFlight.contains(r.ID) {
 				t.Error("the end of one request took out another")
 			}
-			c.complete(again)
+			c.inFlight.complete(again)
 		}},
 	}
 	for _, test := range tests {
