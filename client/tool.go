@@ -229,8 +229,8 @@ func (tc *toolCatalog) findWithin(ctx context.Context, r *request, name string) 
 
 var errArgumentsNotObject = errors.New("they must be a JSON object: use a struct or a map")
 
-// A paramsBuffer holds the params of a tool call, and an encoding/json encoder without HTML escaping
-// for the arguments.
+// A paramsBuffer holds the params of a tool call, and an encoding/json encoder for the arguments,
+// without HTML escaping.
 type paramsBuffer struct {
 	params []byte
 	text   bytes.Buffer

@@ -32,6 +32,10 @@ type callTable struct {
 	pending map[int64]*Pending
 	// err is the reason why no further call is possible.
 	err error
+
+	// pool holds Pendings for [Conn.NewCall]. They have channels, which belong to the synctest
+	// bubble of their connection.
+	pool sync.Pool
 }
 
 func (t *callTable) init(ids *atomic.Int64) {
@@ -337,13 +341,14 @@ type Pending struct {
 	err    error
 }
 
-var pendingCalls = sync.Pool{New: func() any { return &Pending{done: make(chan struct{}, 1)} }}
-
 // NewCall returns a call that has an id but is not sent yet. A caller that does not send it must
 // call [Pending.Abandon]. The error wraps [jsonrpc.ErrClosed].
 func (c *Conn) NewCall(method string) (*Pending, error) {
-	p := pendingCalls.Get().(*Pending)
-	p.conn, p.method = c, method
+	p, _ := c.calls.pool.Get().(*Pending)
+	if p == nil {
+		p = &Pending{conn: c, done: make(chan struct{}, 1)}
+	}
+	p.method = method
 	if err := c.calls.add(p); err != nil {
 		return nil, fmt.Errorf("call %s: %w", method, err)
 	}
@@ -368,17 +373,17 @@ func (p *Pending) finish() { p.done <- struct{}{} }
 // maxKeptResult limits the memory of a result that Recycle keeps, in bytes.
 const maxKeptResult = 64 << 10
 
-// Recycle gives the memory of p and of its result to other calls. It may be called once, after the
-// value of Done was received, if nobody uses p or the result any more. It saves allocations and is
-// not required.
+// Recycle gives the memory of p and of its result to other calls of its connection. It may be
+// called once, after the value of Done was received, if nobody uses p or the result any more. It
+// saves allocations and is not required.
 func (p *Pending) Recycle() {
-	p.conn, p.method, p.err, p.answered = nil, "", nil, nil
+	p.method, p.err, p.answered = "", nil, nil
 	p.sent.Store(false)
 	p.sentVia.Store(nil)
 	if cap(p.result) > maxKeptResult {
 		p.result = nil
 	}
-	pendingCalls.Put(p)
+	p.conn.calls.pool.Put(p)
 }
 
 func (p *Pending) sentCall() sentCall { return sentCall{p.ID(), p.method, p.sentVia.Load()} }
