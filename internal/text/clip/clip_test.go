@@ -1,6 +1,9 @@
 package clip
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestString(t *testing.T) {
 	for _, tt := range []struct {
@@ -23,6 +26,61 @@ func TestString(t *testing.T) {
 		}
 		if got := String([]byte(tt.s), tt.limit); got != tt.want {
 			t.Errorf("String of bytes (%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
+		}
+	}
+}
+
+func TestPrefix(t *testing.T) {
+	for _, tt := range []struct {
+		s     string
+		limit int
+		want  string
+	}{
+		{"", 0, ""},
+		{"abc", 3, "abc"},
+		{"abcd", 3, "abc"},
+		{"aéb", 2, "a"},
+		{"€", 1, ""},
+	} {
+		if got := Prefix(tt.s, tt.limit); got != tt.want {
+			t.Errorf("Prefix(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for _, tt := range []struct{ s, want string }{
+		{"", `""`},
+		{"a\nb", `"a\nb"`},
+		{"abcd", `"abc"…`},
+		{"abé", `"ab"…`},
+		{"\x1b\u202e", `"\x1b"…`},
+	} {
+		if got := Quote(tt.s, 3); got != tt.want {
+			t.Errorf("Quote(%q, 3) = %s, want %s", tt.s, got, tt.want)
+		}
+	}
+}
+
+func TestCharacters(t *testing.T) {
+	for _, tt := range []struct {
+		s    string
+		n    int
+		want string
+	}{
+		{"", 3, ""},
+		{"abc", 3, "abc"},
+		{"abcd", 3, "ab…"},
+		{"äöü", 3, "äöü"},
+		{"äöüß", 3, "äö…"},
+		{"🎉🎉🎉", 3, "🎉🎉🎉"},
+		{"🎉🎉🎉a", 3, "🎉🎉…"},
+		{"ab", 1, "…"},
+		{"\xff\xff\xff", 2, "\xff…"},
+		{strings.Repeat("🎉", 100), 3, "🎉🎉…"},
+	} {
+		if got := Characters(tt.s, tt.n); got != tt.want {
+			t.Errorf("Characters(%q, %d) = %q, want %q", tt.s, tt.n, got, tt.want)
 		}
 	}
 }
