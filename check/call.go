@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -53,7 +54,7 @@ func (c *call) param(path ...string) []byte { return valueAt(c.params, path...) 
 // newCall returns a call for the request in v.
 func newCall(v *view) *call {
 	c := &call{
-		n: v.e.N, t: v.e.T, dir: v.e.Dir, id: v.msg.id.Clone(), method: clipBytes(v.msg.method, maxPairedID),
+		n: v.e.N, t: v.e.T, dir: v.e.Dir, id: v.msg.id.Clone(), method: clip.Prefix(v.msg.method, maxPairedID),
 		rev: v.rev, modern: v.modern, exchange: v.exchange, batch: v.msg.batch,
 	}
 	if len(v.msg.params) <= maxCallParams && v.checker.paramBytes+len(v.msg.params) <= v.checker.limits.MaxParamBytes {

@@ -11,6 +11,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -683,7 +684,7 @@ func (ck *Checker) rememberResponse(v *view) {
 	switch c.method {
 	case mcp.MethodInitialize:
 		if !c.modern && isObject(m.result) {
-			s.serverVersion = clipBytes(stringValue(v.result("protocolVersion")), maxShown)
+			s.serverVersion = clip.Prefix(stringValue(v.result("protocolVersion")), maxShown)
 			s.rev, _ = mcp.ParseRevision(s.serverVersion)
 			s.initializeResult, s.serverCaps = v.e.N, cloneBounded(v.result("capabilities"))
 			s.clientCaps = cloneBounded(c.param("capabilities"))

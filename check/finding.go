@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/era/shape"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 )
@@ -54,13 +54,8 @@ const (
 
 // show quotes and truncates a peer's text for display, and escapes what a terminal would act on.
 func show[T ~string | ~[]byte](text T) string {
-	s := string(text[:min(len(text), maxShown+utf8.UTFMax)])
-	cut := len(text) > maxShown
-	if cut {
-		s = clipBytes(s, maxShown)
-	}
-	s = strconv.QuoteToGraphic(s)
-	if cut {
+	s := strconv.QuoteToGraphic(string(clip.Prefix(text, maxShown)))
+	if len(text) > maxShown {
 		s += fmt.Sprintf("… (%d bytes)", len(text))
 	}
 	return printable.Line(s)
@@ -68,22 +63,7 @@ func show[T ~string | ~[]byte](text T) string {
 
 // showJSON truncates and escapes a peer's JSON text for display, without quoting it.
 func showJSON(text []byte) string {
-	s := string(text)
-	if len(s) > maxShown {
-		s = clipBytes(s, maxShown) + "…"
-	}
-	return printable.Line(s)
-}
-
-// clipBytes returns at most n bytes of s and never splits a character.
-func clipBytes(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
+	return printable.Line(clip.String(text, maxShown))
 }
 
 // A view is the input of a rule: an event, its message if any, and the context before it. It is
@@ -190,14 +170,14 @@ func (v *view) reportHead(f field, format string, args ...any) *Finding {
 func (v *view) add(place, message string) *Finding {
 	f := Finding{
 		Rule: v.rule.inRevision(v.rev), Capture: v.e.Capture, Event: v.e.N, Dir: v.e.Dir, Session: v.e.Session, Exchange: v.e.Exchange,
-		Revision: v.rev, Pointer: printable.Line(clipBytes(place, maxText)), Message: printable.Line(clipBytes(message, maxText)),
+		Revision: v.rev, Pointer: printable.Line(clip.Prefix(place, maxText)), Message: printable.Line(clip.Prefix(message, maxText)),
 	}
 	if v.msg != nil {
-		f.ID = printable.Line(clipBytes(string(v.msg.id), maxShown))
-		f.Method = printable.Line(clipBytes(v.msg.method, maxShown))
+		f.ID = printable.Line(clip.Prefix(string(v.msg.id), maxShown))
+		f.Method = printable.Line(clip.Prefix(v.msg.method, maxShown))
 	}
 	if v.call != nil && f.Method == "" {
-		f.Method = printable.Line(clipBytes(v.call.method, maxShown))
+		f.Method = printable.Line(clip.Prefix(v.call.method, maxShown))
 	}
 	v.findings = append(v.findings, f)
 	return &v.findings[len(v.findings)-1]
@@ -218,6 +198,6 @@ func (f *Finding) aboutCall(c *call) *Finding {
 	if c.exchange != nil {
 		f.Exchange = c.exchange.number
 	}
-	f.ID, f.Method = printable.Line(clipBytes(string(c.id), maxShown)), printable.Line(clipBytes(c.method, maxShown))
+	f.ID, f.Method = printable.Line(clip.Prefix(string(c.id), maxShown)), printable.Line(clip.Prefix(c.method, maxShown))
 	return f
 }

@@ -9,6 +9,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 )
 
@@ -113,7 +114,7 @@ func (m *message) appendPairable(dst []byte) []byte {
 	}
 	switch {
 	case m.is(kindRequest):
-		return jsonrpc.AppendRequest(dst, id, clipBytes(m.method, maxPairedID), nil)
+		return jsonrpc.AppendRequest(dst, id, clip.Prefix(m.method, maxPairedID), nil)
 	case m.is(kindError):
 		return jsonrpc.AppendError(dst, id, &jsonrpc.Error{Code: jsonrpc.CodeInternalError}, false)
 	}
@@ -299,7 +300,7 @@ func pointer(path ...any) string {
 		case int:
 			b.WriteString(strconv.Itoa(p))
 		case string:
-			b.WriteString(jsonpointer.Escape(clipBytes(p, 128)))
+			b.WriteString(jsonpointer.Escape(clip.Prefix(p, 128)))
 		}
 	}
 	return b.String()

@@ -6,6 +6,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 )
@@ -301,9 +302,9 @@ func samplingMessages(v *view, place string, messages []byte) {
 		for _, b := range contentOf(m) {
 			switch stringValue(member(b, "type")) {
 			case "tool_use":
-				found[clipBytes(stringValue(member(b, "id")), maxPairedID)] = true
+				found[clip.Prefix(stringValue(member(b, "id")), maxPairedID)] = true
 			case "tool_result":
-				results[clipBytes(stringValue(member(b, "toolUseId")), maxPairedID)] = true
+				results[clip.Prefix(stringValue(member(b, "toolUseId")), maxPairedID)] = true
 			default:
 				others++
 			}

@@ -6,6 +6,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 )
@@ -163,11 +164,11 @@ func (v *view) compareParamHeaders(missing bool) {
 		f := v.exchange.requestFields(name)
 		switch absent := value == nil || isNull(value); {
 		case missing && !absent && len(f) == 0:
-			v.report("", "this call has no header %s, which the tool's schema requires for %s", printable.Line(clipBytes(name, maxShown)), showJSON(value)).with(v.call.tool.n)
+			v.report("", "this call has no header %s, which the tool's schema requires for %s", printable.Line(clip.Prefix(name, maxShown)), showJSON(value)).with(v.call.tool.n)
 			v.setHeaderMismatch("Mcp-Param-…")
 		case missing || len(f) == 0 || f[0].redacted:
 		case absent:
-			v.reportHead(f[0], "the header %s is present, but its argument is not", printable.Line(clipBytes(name, maxShown))).with(v.call.tool.n)
+			v.reportHead(f[0], "the header %s is present, but its argument is not", printable.Line(clip.Prefix(name, maxShown))).with(v.call.tool.n)
 		default:
 			v.compareParamHeader(f[0], value)
 		}
@@ -189,7 +190,7 @@ func (v *view) compareParamHeader(f field, value []byte) {
 		same = got == string(value)
 	}
 	if !same {
-		v.reportHead(f, "the header %s says %s, the argument is %s", printable.Line(clipBytes(f.name, maxShown)), show(f.value), showJSON(value)).with(v.call.tool.n)
+		v.reportHead(f, "the header %s says %s, the argument is %s", printable.Line(clip.Prefix(f.name, maxShown)), show(f.value), showJSON(value)).with(v.call.tool.n)
 		v.setHeaderMismatch("Mcp-Param-…")
 	}
 }

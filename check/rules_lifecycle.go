@@ -3,6 +3,7 @@ package check
 import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -290,11 +291,11 @@ var observeVersions = []observer{{
 			sp.versions = map[string]bool{}
 		}
 		if version := stringValue(v.result("protocolVersion")); version != "" && len(sp.versions) < 16 {
-			sp.versions[clipBytes(version, maxShown)] = true
+			sp.versions[clip.Prefix(version, maxShown)] = true
 		}
 		for _, version := range elements(v.result("supportedVersions")) {
 			if len(sp.versions) < 16 {
-				sp.versions[clipBytes(stringValue(version), maxShown)] = true
+				sp.versions[clip.Prefix(stringValue(version), maxShown)] = true
 			}
 		}
 	},

@@ -5,6 +5,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -100,7 +101,7 @@ var rulesMeta = []rule{
 			if k.n != 0 && k.name != stringValue(name) {
 				v.report("/result/_meta"+pointer(mcp.MetaServerInfo), "the server is now %s; it was %s before", showJSON(name), show(k.name)).with(k.n)
 			}
-			k.n, k.name = v.e.N, clipBytes(stringValue(name), maxPairedID)
+			k.n, k.name = v.e.N, clip.Prefix(stringValue(name), maxPairedID)
 		},
 	},
 }

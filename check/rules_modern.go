@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -161,7 +162,7 @@ var observeDiscovery = []observer{{
 		*d = discovery{n: v.e.N, versions: map[string]bool{}}
 		for i, version := range elements(list) {
 			if i < 64 {
-				d.versions[clipBytes(stringValue(version), maxShown)] = true
+				d.versions[clip.Prefix(stringValue(version), maxShown)] = true
 			}
 		}
 	},

@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 )
@@ -50,7 +51,7 @@ var rulesToolList = []rule{
 		check: func(v *view) {
 			eachSchema(v, func(place string, s []byte) {
 				if fault := schemaFault(s); fault != "" && !v.redactedWithin(place) {
-					v.report(place, "this is not a valid schema: %s", clipBytes(printable.Line(fault), 2*maxShown))
+					v.report(place, "this is not a valid schema: %s", clip.Prefix(printable.Line(fault), 2*maxShown))
 				}
 			})
 		},
@@ -92,7 +93,7 @@ var rulesToolList = []rule{
 					continue
 				}
 				if _, err := mcp.HeaderParams(s); err != nil {
-					v.report(place, "clients on HTTP must omit the tool %s: %s", show(stringValue(member(t, "name"))), clipBytes(printable.Line(err.Error()), 2*maxShown))
+					v.report(place, "clients on HTTP must omit the tool %s: %s", show(stringValue(member(t, "name"))), clip.Prefix(printable.Line(err.Error()), 2*maxShown))
 				}
 			}
 		},

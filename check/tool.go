@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -248,7 +249,7 @@ func joinProblems(problems []schema.Problem) string {
 		if where == "" {
 			where = "the whole"
 		}
-		list = append(list, printable.Line(clipBytes(where, maxShown))+": "+printable.Line(clipBytes(p.Message, 2*maxShown)))
+		list = append(list, printable.Line(clip.Prefix(where, maxShown))+": "+printable.Line(clip.Prefix(p.Message, 2*maxShown)))
 	}
 	return strings.Join(list, "; ")
 }

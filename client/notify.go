@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -51,7 +52,7 @@ func (nh *notificationHandlers) dispatch(method, params []byte) {
 func (cn *connection) handleNotification(n *jsonrpc.Message) {
 	c := cn.c
 	if len(n.Params) > 0 && n.Params[0] != '{' {
-		c.log.Warn("notification dropped: its params are not an object", "method", string(n.Method[:min(len(n.Method), 100)]))
+		c.log.Warn("notification dropped: its params are not an object", "method", clip.String(n.Method, 100))
 		return
 	}
 	switch string(n.Method) {

@@ -15,6 +15,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 )
@@ -73,7 +74,7 @@ func (e *ToolError) Error() string {
 	case text == "":
 		text = "no reason given"
 	case len(text) > maxErrorText:
-		text = strings.ToValidUTF8(text[:maxErrorText], "") + " …"
+		text = clip.String(text, maxErrorText)
 	}
 	return fmt.Sprintf("tool %q failed: %s", e.Tool, text)
 }

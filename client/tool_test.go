@@ -151,7 +151,7 @@ func TestToolError(t *testing.T) {
 		{`[` + text("no such city") + `]`, `tool "tool" failed: no such city`},
 		{`[` + text("one") + `,{"type":"image","data":"AA==","mimeType":"image/png"},` + text("two ") + `]`, "tool \"tool\" failed: one\ntwo"},
 		{`[]`, `tool "tool" failed: no reason given`},
-		{`[` + text("x"+long) + `]`, `tool "tool" failed: x` + long[:maxErrorText-2] + ` …`},
+		{`[` + text("x"+long) + `]`, `tool "tool" failed: x` + long[:maxErrorText-2] + `…`},
 	} {
 		c := newFake(t, modernDate, `{}`, map[string]answerer{"tools/call": says(`{"content":` + tt.content + `,"isError":true,"structuredContent":1}`)}).dial(nil)
 		result, err := c.CallTool(t.Context(), "tool", nil)

@@ -268,7 +268,7 @@ func (gc *goldenCase) parseLine(i int, line string) error {
 		}
 		gc.handshake, gc.handshakeLine = r, i
 	default:
-		return fmt.Errorf("%q begins with none of > >raw < @handshake @unordered @eof #", clip(line, maxLineBytes))
+		return fmt.Errorf("%q begins with none of > >raw < @handshake @unordered @eof #", shorten(line, maxLineBytes))
 	}
 	return nil
 }

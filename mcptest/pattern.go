@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 )
 
 // maxDiffs limits the differences in a failure.
@@ -176,14 +177,14 @@ func joinPath(path, name string) string {
 }
 
 // brief formats a value for a failure.
-func brief(v value) string { return clip(v.String(), 200) }
+func brief(v value) string { return shorten(v.String(), 200) }
 
-// clip shortens a long text.
-func clip(text string, limit int) string {
+// shorten shortens a long text and adds its size.
+func shorten(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:limit], ""), len(text))
+	return fmt.Sprintf("%s (%d bytes)", clip.String(text, limit), len(text))
 }
 
 // merge appends the pattern of a message that replaces an expected one. It keeps the variables of

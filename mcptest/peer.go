@@ -128,7 +128,7 @@ func (p *Peer) Send(message string) {
 	p.t.Helper()
 	text, err := p.vars.expand(message)
 	if err != nil {
-		p.fatalf("Send: %v\nmessage: %s\n(SendRaw sends what is not JSON)", err, clip(message, maxShownBytes))
+		p.fatalf("Send: %v\nmessage: %s\n(SendRaw sends what is not JSON)", err, shorten(message, maxShownBytes))
 	}
 	p.write("Send", text)
 }
@@ -196,7 +196,7 @@ func (p *Peer) Set(name, json string) {
 	v, err := parse(json)
 	switch {
 	case err != nil:
-		p.fatalf("Set: the value of $%s is not JSON: %v\nvalue: %s", name, err, clip(json, maxShownBytes))
+		p.fatalf("Set: the value of $%s is not JSON: %v\nvalue: %s", name, err, shorten(json, maxShownBytes))
 	case !variableText.MatchString("$"+name) || "$"+name == anything:
 		p.fatalf("Set: %q cannot be the name of a variable", name)
 	}
@@ -268,7 +268,7 @@ func (p *Peer) Expect(pattern string) {
 	got := p.parseMessage("Expect", text)
 	m := compare(want, got, p.vars)
 	if len(m.diffs) > 0 {
-		p.fatalf("Expect: got another message\n%swant: %s\ngot:  %s", m.diffText(), clip(want.String(), maxShownBytes), clip(text, maxShownBytes))
+		p.fatalf("Expect: got another message\n%swant: %s\ngot:  %s", m.diffText(), shorten(want.String(), maxShownBytes), shorten(text, maxShownBytes))
 	}
 	p.vars = m.vars
 }
@@ -298,7 +298,7 @@ func (p *Peer) ExpectUnordered(patterns ...string) {
 		}
 		if len(closest.diffs) > 0 {
 			p.fatalf("ExpectUnordered: got a message that matches none of the remaining patterns; difference to the closest:\n%sgot:  %s%s",
-				closest.diffText(), clip(text, maxShownBytes), wantLines(patternTexts(left)))
+				closest.diffText(), shorten(text, maxShownBytes), wantLines(patternTexts(left)))
 		}
 	}
 }
@@ -312,7 +312,7 @@ func (p *Peer) ExpectRaw(frame string) {
 		for at < len(got) && at < len(frame) && got[at] == frame[at] {
 			at++
 		}
-		p.fatalf("ExpectRaw: the message differs from byte %d on\nwant: %s\ngot:  %s", at, clip(frame, maxShownBytes), clip(got, maxShownBytes))
+		p.fatalf("ExpectRaw: the message differs from byte %d on\nwant: %s\ngot:  %s", at, shorten(frame, maxShownBytes), shorten(got, maxShownBytes))
 	}
 }
 
@@ -332,7 +332,7 @@ func (p *Peer) ExpectSilence(d time.Duration) {
 	case a.err != nil:
 		p.fatalf("ExpectSilence: %s", endText(a.err))
 	default:
-		p.fatalf("ExpectSilence: got a message\ngot:  %s", clip(a.text, maxShownBytes))
+		p.fatalf("ExpectSilence: got a message\ngot:  %s", shorten(a.text, maxShownBytes))
 	}
 }
 
@@ -343,7 +343,7 @@ func (p *Peer) ExpectClose() {
 	case !ok:
 		p.fatalf("ExpectClose: the other side has not closed the connection within %v", p.Timeout)
 	case a.err == nil:
-		p.fatalf("ExpectClose: got a message\ngot:  %s", clip(a.text, maxShownBytes))
+		p.fatalf("ExpectClose: got a message\ngot:  %s", shorten(a.text, maxShownBytes))
 	case !errors.Is(a.err, io.EOF):
 		p.fatalf("ExpectClose: %v", a.err)
 	}
@@ -374,7 +374,7 @@ func (p *Peer) nextMessage(op string, patterns ...string) string {
 func wantLines(patterns []string) string {
 	text := ""
 	for _, pattern := range patterns {
-		text += "\nwant: " + clip(pattern, maxShownBytes)
+		text += "\nwant: " + shorten(pattern, maxShownBytes)
 	}
 	return text
 }
@@ -391,7 +391,7 @@ func (p *Peer) parsePattern(op, text string) value {
 	p.t.Helper()
 	v, err := parse(text)
 	if err != nil {
-		p.fatalf("%s: the pattern is not JSON: %v\npattern: %s", op, err, clip(text, maxShownBytes))
+		p.fatalf("%s: the pattern is not JSON: %v\npattern: %s", op, err, shorten(text, maxShownBytes))
 	}
 	return v
 }
@@ -400,7 +400,7 @@ func (p *Peer) parseMessage(op, text string) value {
 	p.t.Helper()
 	v, err := parse(text)
 	if err != nil {
-		p.fatalf("%s: the message is not JSON: %v\ngot:  %s", op, err, clip(text, maxShownBytes))
+		p.fatalf("%s: the message is not JSON: %v\ngot:  %s", op, err, shorten(text, maxShownBytes))
 	}
 	return v
 }
@@ -424,7 +424,7 @@ func (p *Peer) closeAndCheck() {
 		return
 	}
 	if len(rest) > 0 {
-		p.t.Error(p.failureText("%d unexpected messages; the last: %s", len(rest), clip(rest[len(rest)-1], maxShownBytes)))
+		p.t.Error(p.failureText("%d unexpected messages; the last: %s", len(rest), shorten(rest[len(rest)-1], maxShownBytes)))
 	}
 }
 
@@ -468,7 +468,7 @@ func (tr *transcript) add(mark byte, text string) {
 		tr.lines = tr.lines[:maxTranscriptLines-1]
 		tr.dropped++
 	}
-	tr.lines = append(tr.lines, string(mark)+" "+clip(text, maxLineBytes))
+	tr.lines = append(tr.lines, string(mark)+" "+shorten(text, maxLineBytes))
 }
 
 // end adds a line for the end of the session, once.

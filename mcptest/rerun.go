@@ -382,11 +382,11 @@ func (rf *rerunFramer) compareRuns(r *handlerRun, m *jsonrpc.Message) []string {
 	case m.Kind == jsonrpc.KindError && m.Err().Code == codeTooManyRequests:
 		return nil
 	case m.Kind == jsonrpc.KindError:
-		return []string{"the first run asked the client, the second failed: " + clip(string(m.Error), maxLineBytes)}
+		return []string{"the first run asked the client, the second failed: " + shorten(string(m.Error), maxLineBytes)}
 	case again == nil && jsonwire.Text(jsonwire.Lookup(m.Result, "resultType")) == string(mcp.ResultTypeTask):
 		return nil // whether a call becomes a task may depend on the time it takes
 	case again == nil:
-		return []string{"the first run asked the client, the second returned a result: " + clip(string(m.Result), maxLineBytes)}
+		return []string{"the first run asked the client, the second returned a result: " + shorten(string(m.Result), maxLineBytes)}
 	}
 	requests := match{verbatim: true}
 	requests.compareValue("inputRequests", parseValid(inputRequests(r.held)), parseValid(again))
@@ -398,7 +398,7 @@ func (rf *rerunFramer) compareRuns(r *handlerRun, m *jsonrpc.Message) []string {
 	if rf.check.Snapshot != nil && !r.shared {
 		if now := rf.check.Snapshot(); !reflect.DeepEqual(r.snapshot, now) {
 			differences = append(differences, fmt.Sprintf("RerunCheck.Snapshot: got %s after the second run, want %s as after the first",
-				clip(fmt.Sprintf("%+v", now), maxLineBytes), clip(fmt.Sprintf("%+v", r.snapshot), maxLineBytes)))
+				shorten(fmt.Sprintf("%+v", now), maxLineBytes), shorten(fmt.Sprintf("%+v", r.snapshot), maxLineBytes)))
 		}
 	}
 	return differences
@@ -416,7 +416,7 @@ func additional(first, second []string) (list []string) {
 			at++
 		}
 		if at == len(first) {
-			list = append(list, "the second run sent what the first did not: "+clip(note, maxLineBytes))
+			list = append(list, "the second run sent what the first did not: "+shorten(note, maxLineBytes))
 			continue
 		}
 		first = first[at+1:]
@@ -437,7 +437,7 @@ func (rf *rerunFramer) reportLocked(r *handlerRun, differences []string) {
 	if method == mcp.MethodResourcesRead {
 		target = jsonwire.Lookup(r.first.request.Params, "uri")
 	}
-	text := method + " " + clip(string(target), maxLineBytes)
+	text := method + " " + shorten(string(target), maxLineBytes)
 	if len(differences) == 0 || rf.stopped || rf.reported[text] {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 )
 
 // unsupportedError is about a schema that may be right but needs an engine.
@@ -153,24 +154,24 @@ func (k *keywords) childMap(name string, raw []byte, each func(name string, s *s
 func (c *compiler) resolve(p pendingRef) (*subschema, error) {
 	doc, fragment, _ := strings.Cut(p.ref, "#")
 	if doc != "" && doc != c.base {
-		return nil, &unsupportedError{p.from.loc, "$ref", fmt.Sprintf("%s is outside this document, and nothing is fetched", quoteClipped(p.ref))}
+		return nil, &unsupportedError{p.from.loc, "$ref", fmt.Sprintf("%s is outside this document, and nothing is fetched", quote(p.ref))}
 	}
 	fragment, ok := percentDecode(fragment)
 	if !ok {
-		return nil, invalid(p.from.loc, "$ref", "%s has a malformed fragment", quoteClipped(p.ref))
+		return nil, invalid(p.from.loc, "$ref", "%s has a malformed fragment", quote(p.ref))
 	}
 	if fragment != "" && fragment[0] != '/' {
 		if s := c.anchors[fragment]; s != nil {
 			return s, nil
 		}
-		return nil, invalid(p.from.loc, "$ref", "$anchor %s not found", quoteClipped(fragment))
+		return nil, invalid(p.from.loc, "$ref", "$anchor %s not found", quote(fragment))
 	}
 	if s, ok := c.subs[fragment]; ok {
 		return s, nil
 	}
 	raw := pointerValue(c.text, fragment)
 	if raw == nil {
-		return nil, invalid(p.from.loc, "$ref", "nothing found at %s", quoteClipped(p.ref))
+		return nil, invalid(p.from.loc, "$ref", "nothing found at %s", quote(p.ref))
 	}
 	return c.schema(raw, fragment)
 }
@@ -360,7 +361,7 @@ func (k *keywords) core(name string, raw []byte) error {
 	switch name {
 	case "$schema":
 		if strings.TrimSuffix(v, "#") != dialect {
-			return k.unsupported(name, quoteClipped(v)+" is another dialect than "+dialect)
+			return k.unsupported(name, quote(v)+" is another dialect than "+dialect)
 		}
 	case "$id":
 		if k.loc != "" {
@@ -369,7 +370,7 @@ func (k *keywords) core(name string, raw []byte) error {
 		k.c.base = strings.TrimSuffix(v, "#")
 	case "$anchor", "$dynamicAnchor":
 		if k.c.anchors[v] != nil && k.c.anchors[v] != k.s {
-			return invalid(k.loc, name, "%s is defined twice", quoteClipped(v))
+			return invalid(k.loc, name, "%s is defined twice", quote(v))
 		}
 		k.c.anchors[v] = k.s
 	case "$ref":
@@ -426,10 +427,10 @@ func (k *keywords) types(raw []byte) error {
 			}
 		}
 		if t == 0 {
-			return invalid(k.loc, "type", "unknown type %s; known are %s", quoteClipped(v), listNames(typeNames[:]))
+			return invalid(k.loc, "type", "unknown type %s; known are %s", quote(v), listNames(typeNames[:]))
 		}
 		if k.s.types&t != 0 {
-			return invalid(k.loc, "type", "%s is listed twice", quoteClipped(v))
+			return invalid(k.loc, "type", "%s is listed twice", quote(v))
 		}
 		k.s.types |= t
 	}
@@ -492,21 +493,21 @@ func (k *keywords) bound(name, lower string, raw []byte, minimum, maximum *int) 
 func (k *keywords) pattern(name, source string) (re *regexp.Regexp, cost int, err error) {
 	expr := goPattern(source)
 	if re, err = regexp.Compile(expr); err != nil {
-		return nil, 0, k.unsupported(name, fmt.Sprintf("%s is not a regular expression that Go can match: %s", quoteClipped(source), clipError(err)))
+		return nil, 0, k.unsupported(name, fmt.Sprintf("%s is not a regular expression that Go can match: %s", quote(source), clip.String(err.Error(), maxErrorText)))
 	}
 	tree, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
-		return nil, 0, k.unsupported(name, clipError(err))
+		return nil, 0, k.unsupported(name, clip.String(err.Error(), maxErrorText))
 	}
 	prog, err := syntax.Compile(tree.Simplify())
 	if err != nil {
-		return nil, 0, k.unsupported(name, clipError(err))
+		return nil, 0, k.unsupported(name, clip.String(err.Error(), maxErrorText))
 	}
 	if len(prog.Inst) > maxPatternSize {
-		return nil, 0, invalid(k.loc, name, "%s is too large to match in bounded time", quoteClipped(source))
+		return nil, 0, invalid(k.loc, name, "%s is too large to match in bounded time", quote(source))
 	}
 	if k.c.patterns += len(prog.Inst); k.c.patterns > maxPatternsSize {
-		return nil, 0, invalid(k.loc, name, "with %s, the patterns of the schema are too large together", quoteClipped(source))
+		return nil, 0, invalid(k.loc, name, "with %s, the patterns of the schema are too large together", quote(source))
 	}
 	return re, 1 + len(prog.Inst)/8, nil
 }
@@ -619,7 +620,7 @@ func (k *keywords) nameList(keyword string, raw []byte) (list []int, err error) 
 		}
 		n := k.s.obj.index(name)
 		if seen[n] {
-			return nil, invalid(k.loc, keyword, "%s is listed twice", quoteClipped(name))
+			return nil, invalid(k.loc, keyword, "%s is listed twice", quote(name))
 		}
 		seen[n] = true
 		list = append(list, n)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/plural"
 )
 
@@ -232,7 +233,7 @@ func (d *decoder) text(n *node, a address, ch byte) {
 	}
 	text := jsonwire.AppendUnquote(nil, raw) // a copy, lest the method keep it
 	if err := a.pointer(n.typ).(encoding.TextUnmarshaler).UnmarshalText(text); err != nil {
-		d.fail(at, "invalid string "+quoteRaw(raw)+": "+clipError(err))
+		d.fail(at, "invalid string "+quoteRaw(raw)+": "+clip.String(err.Error(), maxErrorText))
 	}
 }
 
@@ -244,7 +245,7 @@ func (d *decoder) json(n *node, a address) {
 	}
 	text := slices.Clone(d.b[at:d.i])
 	if err := a.pointer(n.typ).(json.Unmarshaler).UnmarshalJSON(text); err != nil {
-		d.fail(at, "invalid value: "+clipError(err))
+		d.fail(at, "invalid value: "+clip.String(err.Error(), maxErrorText))
 	}
 }
 
@@ -296,7 +297,7 @@ func (d *decoder) object(s *structPlan, a address, ch byte) {
 		f := &s.fields[k]
 		next = k + 1
 		if seen[k/64]>>(k%64)&1 != 0 {
-			d.fail(start, "duplicate property "+quoteClipped(f.name))
+			d.fail(start, "duplicate property "+quote(f.name))
 			d.skip()
 			continue
 		}
@@ -476,7 +477,7 @@ func (k *keyPlan) set(key reflect.Value, raw []byte, escaped bool) string {
 	case opText:
 		u := key.Addr().Interface().(encoding.TextUnmarshaler)
 		if err := u.UnmarshalText([]byte(name)); err != nil {
-			return clipError(err)
+			return clip.String(err.Error(), maxErrorText)
 		}
 	case opInt:
 		v, err := strconv.ParseInt(name, 10, 8*int(k.size))
@@ -685,7 +686,7 @@ func (n *node) setNumber(a address, tok []byte) string {
 	case opFloat:
 		f, err := strconv.ParseFloat(bytesAsString(tok), int(n.size)*8)
 		if err != nil {
-			return fmt.Sprintf("expected a number within the range of a %d-bit float, got %s", 8*n.size, clipText(tok))
+			return fmt.Sprintf("expected a number within the range of a %d-bit float, got %s", 8*n.size, clip.String(tok, maxQuoted))
 		}
 		if n.size == 4 {
 			*as[float32](a) = float32(f)
@@ -700,7 +701,9 @@ func (n *node) setNumber(a address, tok []byte) string {
 	return ""
 }
 
-func notInteger(tok []byte) string { return "expected integer, got number " + clipText(tok) }
+func notInteger(tok []byte) string {
+	return "expected integer, got number " + clip.String(tok, maxQuoted)
+}
 
 // parseInt reads an integer that is written with a fraction or an exponent, or
 // finds out why it can't be read.
@@ -755,7 +758,7 @@ func (n *node) outOfRange(tok []byte, both bool) string {
 	if !both && fullLo && !fullHi && full.signed() {
 		want = "of at most " + hi
 	}
-	return "expected integer " + want + ", got " + clipText(tok)
+	return "expected integer " + want + ", got " + clip.String(tok, maxQuoted)
 }
 
 // setBigInt stores an integer of any size, up to a limit that keeps a short
@@ -766,7 +769,7 @@ func setBigInt(v *big.Int, tok []byte) string {
 		return notInteger(tok)
 	}
 	if d.exp > maxBigDigits {
-		return fmt.Sprintf("expected integer of at most %d digits, got %s", maxBigDigits, clipText(tok))
+		return fmt.Sprintf("expected integer of at most %d digits, got %s", maxBigDigits, clip.String(tok, maxQuoted))
 	}
 	digits := make([]byte, 0, d.exp+1)
 	if d.neg {

@@ -211,7 +211,7 @@ func (e *encoder) number(n *node, v json.Number) {
 		v = "0" // as in encoding/json
 	}
 	if !isNumber([]byte(v)) {
-		e.fail(at, "expected a number in the json.Number, got "+quoteClipped(string(v)))
+		e.fail(at, "expected a number in the json.Number, got "+quote(string(v)))
 		e.dst = append(e.dst, '0')
 		return
 	}
@@ -361,7 +361,7 @@ func (e *encoder) mapping(n *node, a address) {
 		if i > 0 {
 			e.dst = append(e.dst, ',')
 			if x.name == entries[i-1].name {
-				e.fail(at, "duplicate property "+quoteClipped(x.name))
+				e.fail(at, "duplicate property "+quote(x.name))
 			}
 		}
 		e.dst = append(jsonwire.AppendQuote(e.dst, x.name), ':')

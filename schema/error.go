@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/plural"
 )
 
@@ -108,7 +109,7 @@ func appendPath(dst []byte, pointer string) []byte {
 		case isIdentifier(tok):
 			dst = append(append(dst, '.'), tok...)
 		default:
-			dst = append(append(dst, '['), quoteClipped(tok)...)
+			dst = append(append(dst, '['), quote(tok)...)
 			dst = append(dst, ']')
 		}
 	}
@@ -138,6 +139,9 @@ func isIdentifier(s string) bool {
 const (
 	maxQuoted = 60 // bytes of a value quoted in a message
 	maxListed = 20 // alternatives listed in a message
+	// maxErrorText limits the bytes of an error that other code made, which may
+	// quote its whole input.
+	maxErrorText = 200
 )
 
 // gotAt describes the value at text[at] for a message: its type and, if it is a
@@ -159,7 +163,7 @@ func gotAt(text []byte, at int) string {
 	case 't', 'f':
 		return "boolean " + string(c.value())
 	default:
-		return "number " + clipText(c.number())
+		return "number " + clip.String(c.number(), maxQuoted)
 	}
 }
 
@@ -180,7 +184,7 @@ func unknownProperty(raw []byte, allowed []string) string {
 func duplicateProperty(raw []byte) string { return "duplicate property " + quoteRaw(raw) }
 
 func missingProperty(name string) string {
-	return "missing required property " + quoteClipped(name)
+	return "missing required property " + quote(name)
 }
 
 func tooDeep(limit int) string { return fmt.Sprintf("nested more than %d levels deep", limit) }
@@ -204,7 +208,7 @@ func listNames(names []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(quoteClipped(name))
+		b.WriteString(quote(name))
 	}
 	return b.String()
 }
@@ -220,17 +224,14 @@ func listTexts(texts []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(clipText([]byte(t)))
+		b.WriteString(clip.String(t, maxQuoted))
 	}
 	return b.String()
 }
 
-// quoteClipped quotes s, cut if it is long.
-func quoteClipped(s string) string {
-	if len(s) <= maxQuoted {
-		return string(jsonwire.AppendQuote(nil, s))
-	}
-	return string(jsonwire.AppendQuote(nil, clipString(s)+"…"))
+// quote quotes s, cut if it is long.
+func quote(s string) string {
+	return string(jsonwire.AppendQuote(nil, clip.String(s, maxQuoted)))
 }
 
 // quoteRaw quotes the content of a JSON string, cut if it is long.
@@ -241,23 +242,6 @@ func quoteRaw(raw []byte) string {
 		s += "…"
 	}
 	return string(jsonwire.AppendQuote(nil, s))
-}
-
-// clipText cuts a text that needs no quotes.
-func clipText(b []byte) string {
-	if len(b) <= maxQuoted {
-		return string(b)
-	}
-	return clipString(string(b[:min(len(b), maxQuoted+utf8.UTFMax)])) + "…"
-}
-
-// clipString cuts s to at most maxQuoted bytes, between characters.
-func clipString(s string) string {
-	n := min(maxQuoted, len(s))
-	for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // clipRaw cuts the content of a JSON string to about n bytes, but not inside a
@@ -280,15 +264,4 @@ func clipRaw(raw []byte, n int) []byte {
 		i++
 	}
 	return raw[:min(i, len(raw))]
-}
-
-// clipError cuts the text of an error that other code made, which may quote
-// its whole input.
-func clipError(err error) string {
-	const most = 200
-	s := err.Error()
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

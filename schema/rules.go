@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 )
 
 // The rules here are the constraints on one value that hand-written schemas and
@@ -116,14 +117,14 @@ func (r *numberRule) check(tok []byte, brief bool) string {
 			if brief {
 				return failed
 			}
-			return "expected a number " + msg + ", got " + clipText(tok)
+			return "expected a number " + msg + ", got " + clip.String(tok, maxQuoted)
 		}
 	}
 	if r.mult != nil && !r.mult.divides(d) {
 		if brief {
 			return failed
 		}
-		return "expected a multiple of " + r.multOf + ", got " + clipText(tok)
+		return "expected a multiple of " + r.multOf + ", got " + clip.String(tok, maxQuoted)
 	}
 	return ""
 }
@@ -186,7 +187,7 @@ func (r *stringRule) checkString(s string) string {
 		}
 	}
 	if r.pattern != nil && !r.pattern.MatchString(s) {
-		return r.mismatch(quoteClipped(s))
+		return r.mismatch(quote(s))
 	}
 	return ""
 }
@@ -351,7 +352,7 @@ func (r *enumRule) message(text []byte, at int) string {
 	case 0:
 		return "expected no value, got " + gotAt(text, at)
 	case 1:
-		return expected(clipText([]byte(r.texts[0])), text, at)
+		return expected(clip.String(r.texts[0], maxQuoted), text, at)
 	}
 	return expected("one of "+listTexts(r.texts), text, at)
 }

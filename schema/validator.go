@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/plural"
 )
 
@@ -144,7 +145,7 @@ func (v *Validator) runEngine(text []byte) error {
 	if err == nil || errors.As(err, &e) {
 		return err
 	}
-	return &Error{Problems: []Problem{{Message: clipError(err)}}}
+	return &Error{Problems: []Problem{{Message: clip.String(err.Error(), maxErrorText)}}}
 }
 
 // findings validates the value at or after text[at].
@@ -565,7 +566,7 @@ func (v *validation) presence(o *objectRule, seen []uint64, at int) bool {
 				if v.muted > 0 {
 					return false
 				}
-				ok = v.fail(at, missingProperty(o.members[k].name)+", which "+quoteClipped(o.members[d.name].name)+" requires")
+				ok = v.fail(at, missingProperty(o.members[k].name)+", which "+quote(o.members[d.name].name)+" requires")
 			}
 		}
 		if d.schema != nil {

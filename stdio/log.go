@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"mcpwire/internal/text/clip"
 )
 
 // LevelTrace is the level of records with raw messages. It is below slog.LevelDebug.
@@ -212,10 +214,7 @@ func truncate(dst []byte, start, limit int) []byte {
 	if len(dst)-start <= limit {
 		return dst
 	}
-	end := start + limit - len(mark)
-	for end > start && !utf8.RuneStart(dst[end]) {
-		end--
-	}
+	end := start + len(clip.Prefix(dst[start:], limit-len(mark)))
 	return append(dst[:end], mark...)
 }
 
@@ -305,7 +304,7 @@ func appendValue(dst []byte, v slog.Value, limit int) (out []byte) {
 
 // appendQuoted appends s, quoted unless it is a plain word.
 func appendQuoted(dst []byte, s string, limit int) []byte {
-	s = clip(s, limit)
+	s = beginning(s, limit)
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c <= ' ' || c == '=' || c == '"' || c >= 0x7f {
 			return strconv.AppendQuote(dst, s)
@@ -320,7 +319,7 @@ func appendQuoted(dst []byte, s string, limit int) []byte {
 // appendEscaped appends s and escapes line ends, terminal controls, invalid UTF-8, and characters
 // that reorder text.
 func appendEscaped(dst []byte, s string, limit int) []byte {
-	s = clip(s, limit)
+	s = beginning(s, limit)
 	for len(s) > 0 {
 		if c := s[0]; c >= ' ' && c < 0x7f {
 			dst = append(dst, c)
@@ -339,5 +338,5 @@ func appendEscaped(dst []byte, s string, limit int) []byte {
 	return dst
 }
 
-// clip cuts s to limit+1 bytes, so that a line with a cut text exceeds its limit and is marked.
-func clip(s string, limit int) string { return s[:min(len(s), limit+1)] }
+// beginning cuts s to limit+1 bytes, so that a line with a cut text exceeds its limit and is marked.
+func beginning(s string, limit int) string { return s[:min(len(s), limit+1)] }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -577,7 +578,7 @@ func (p *post) handleMessage(frame []byte, sole bool) (answered bool, err error)
 		return p.handleResponse(frame, &m, sole)
 	case jsonrpc.KindRequest:
 		if p.modern {
-			p.f.log.Warn("request dropped: a server must not send requests in this revision", "method", clip(string(m.Method)))
+			p.f.log.Warn("request dropped: a server must not send requests in this revision", "method", clip.String(m.Method, 100))
 			return false, nil
 		}
 	}
@@ -612,7 +613,7 @@ func (p *post) handleResponse(frame []byte, m *jsonrpc.Message, sole bool) (answ
 	case m.Kind == jsonrpc.KindError && sole && (len(m.ID) == 0 || m.ID.IsNull()):
 		frame = jsonrpc.AppendError(nil, jsonrpc.ID(p.id), m.Err(), false)
 	case p.modern || sole:
-		p.f.log.Warn("response to another request dropped", "id", clip(string(m.ID)), "want", p.id)
+		p.f.log.Warn("response to another request dropped", "id", clip.String(m.ID, 100), "want", p.id)
 		return false, nil
 	default:
 		p.enqueue(frame) // legacy servers replay messages of other streams

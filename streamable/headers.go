@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -541,7 +542,7 @@ func (t *toolHeaders) filterTools(frame []byte, m *jsonrpc.Message, log *slog.Lo
 	for elements.Next() {
 		tool := elements.Value()
 		if name, err := t.addTool(tool); err != nil {
-			log.Warn("tool omitted: it cannot be called over HTTP", "tool", clip(name), "error", err)
+			log.Warn("tool omitted: it cannot be called over HTTP", "tool", clip.String(name, 100), "error", err)
 			dropped = true
 			continue
 		}

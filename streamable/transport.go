@@ -19,8 +19,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
 )
@@ -553,9 +553,9 @@ func readHTTPError(resp *http.Response, depth int) *httpError {
 	var m jsonrpc.Message
 	if len(body) > 0 && body[0] == '{' && jsonrpc.Parse(body, &m, depth) == nil && m.Kind == jsonrpc.KindError {
 		r.message = &m
-		r.status.Text = clip(m.Err().Message)
+		r.status.Text = clip.String(m.Err().Message, maxErrorText)
 	} else if isText(resp.Header) {
-		r.status.Text = clip(string(body))
+		r.status.Text = clip.String(body, maxErrorText)
 	}
 	return r
 }
@@ -564,16 +564,6 @@ func readHTTPError(resp *http.Response, depth int) *httpError {
 func isText(h http.Header) bool {
 	kind := mediaTypeOf(h)
 	return kind == "text/plain" || kind == mediaJSON || kind == "application/problem+json"
-}
-
-func clip(s string) string {
-	if len(s) > maxErrorText {
-		s = s[:maxErrorText]
-		for len(s) > 0 && !utf8.ValidString(s) {
-			s = s[:len(s)-1]
-		}
-	}
-	return s
 }
 
 // describeRedirect describes the target of a redirect without possible secrets.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 )
 
 // argsHelp describes arguments in the help of commands.
@@ -32,7 +33,7 @@ func parseArguments(command string, args []string) ([]argument, error) {
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok || name == "" || name == ":" {
-			return nil, usagef("%s: unexpected argument %q (want NAME=TEXT or NAME:=JSON)", command, clip(arg, 60))
+			return nil, usagef("%s: unexpected argument %q (want NAME=TEXT or NAME:=JSON)", command, clip.Characters(arg, 60))
 		}
 		a := argument{name: name, text: value}
 		if before, ok := strings.CutSuffix(name, ":"); ok {

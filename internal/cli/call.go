@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -125,7 +126,7 @@ func (v *callVerb) run(ctx context.Context, s *session) error {
 func errorText(r *mcp.CallToolResult) string {
 	for _, c := range r.Content {
 		if t, ok := c.(mcp.TextContent); ok && strings.TrimSpace(t.Text) != "" {
-			return ": " + clip(firstLine(t.Text), 500)
+			return ": " + clip.Characters(firstLine(t.Text), 500)
 		}
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -48,7 +49,7 @@ func (v *completeVerb) parse(args []string) (err error) {
 	case "resource", "template":
 		v.ref = mcp.ResourceTemplateReference{URI: args[1]}
 	default:
-		return usagef("complete: unexpected argument %q (want prompt or resource)", clip(args[0], 60))
+		return usagef("complete: unexpected argument %q (want prompt or resource)", clip.Characters(args[0], 60))
 	}
 	v.argument = mcp.CompleteArgument{Name: args[2], Value: args[3]}
 	v.known, err = textArguments("complete", args[4:])

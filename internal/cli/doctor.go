@@ -230,7 +230,7 @@ func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe
 	case errors.Is(err, context.DeadlineExceeded):
 		s.odd("not all rules could be checked in %s", shortTime(maxRules)).hint("mcpwire check has no such limit")
 	case err != nil:
-		s.odd("the rules could not be checked: %s", clip(safeLine(err.Error()), 200))
+		s.odd("the rules could not be checked: %s", clipLine(err.Error(), 200))
 	}
 	if err == nil || len(report.Findings) > 0 {
 		doc.findings(s, report)
@@ -269,7 +269,7 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 		if f.Rule.Severity == check.Error {
 			line = s.bad
 		}
-		line("%s: %s", f.Rule.ID, clip(safeLine(f.Rule.Title), 100)).detail(clip(safeLine(f.Message), 160)).hint("%s", f.Rule.Fix)
+		line("%s: %s", f.Rule.ID, clipLine(f.Rule.Title, 100)).detail(clipLine(f.Message, 160)).hint("%s", f.Rule.Fix)
 	}
 	switch {
 	case wrong == 0 && doc.stray:

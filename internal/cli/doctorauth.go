@@ -52,11 +52,11 @@ func (doc *doctor) challenge(s *doctorSection, r *webReply) string {
 	}
 	list, err := challenge.Parse(values)
 	if err != nil {
-		s.bad("WWW-Authenticate is malformed: %s", clip(safeLine(strings.Join(values, ", ")), 200)).hint("quote the values of its parameters")
+		s.bad("WWW-Authenticate is malformed: %s", clipLine(strings.Join(values, ", "), 200)).hint("quote the values of its parameters")
 	}
 	for _, c := range list {
 		if c.Scheme != "bearer" {
-			s.note("WWW-Authenticate offers %s", clip(safeLine(c.Scheme), 40))
+			s.note("WWW-Authenticate offers %s", clipLine(c.Scheme, 40))
 			continue
 		}
 		s.good("WWW-Authenticate: Bearer%s", challengeText(c.Params))
@@ -72,7 +72,7 @@ func challengeText(params map[string]string) string {
 	text := ""
 	for _, name := range []string{"error", "error_description", "scope", "resource_metadata"} {
 		if v := params[name]; v != "" {
-			text += " " + name + "=" + clip(safeLine(v), 120)
+			text += " " + name + "=" + clipLine(v, 120)
 		}
 	}
 	return text
@@ -106,14 +106,14 @@ func (doc *doctor) resource(ctx context.Context, s *doctorSection, named string)
 		s.good("resource metadata: %s", safeURL(place))
 		if want, err := auth.CanonicalResource(doc.d.target.url); err == nil {
 			if got, err := auth.CanonicalResource(d.Resource); err != nil || got != want && !strings.HasPrefix(want, strings.TrimSuffix(got, "/")+"/") {
-				s.bad("the metadata describes another resource: %s", clip(safeLine(d.Resource), 120)).hint("resource must be the URL that clients use: %s", safeURL(want))
+				s.bad("the metadata describes another resource: %s", clipLine(d.Resource, 120)).hint("resource must be the URL that clients use: %s", safeURL(want))
 			}
 		}
 		if len(d.Servers) == 0 {
 			s.bad("the metadata names no authorization server").hint("authorization_servers must have at least one")
 		}
 		if len(d.Scopes) > 0 {
-			s.note("scopes: %s", clip(safeLine(strings.Join(d.Scopes, " ")), 200))
+			s.note("scopes: %s", clipLine(strings.Join(d.Scopes, " "), 200))
 		}
 		return d.Servers
 	}
@@ -128,7 +128,7 @@ func (doc *doctor) unfetched(s *doctorSection, named bool, place string, status 
 	}
 	why := fmt.Sprintf("HTTP %d", status)
 	if err != nil {
-		why = clip(safeLine(cause(err).Error()), 200)
+		why = clipLine(cause(err).Error(), 200)
 	}
 	line("no metadata at %s: %s", safeURL(place), why)
 }
@@ -161,7 +161,7 @@ type issuerDocument struct {
 func (doc *doctor) issuer(ctx context.Context, s *doctorSection, issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Host == "" {
-		s.bad("the authorization server is not a URL: %s", clip(safeLine(issuer), 120))
+		s.bad("the authorization server is not a URL: %s", clipLine(issuer, 120))
 		return false
 	}
 	places := append(wellKnown(u, "oauth-authorization-server"), wellKnown(u, "openid-configuration")...)
@@ -189,7 +189,7 @@ func (doc *doctor) judgeIssuer(s *doctorSection, issuer string, d *issuerDocumen
 		return s.bad(format, args...)
 	}
 	if d.Issuer != issuer {
-		wrong("its issuer is %s, not %s: clients must reject that", clip(safeLine(d.Issuer), 120), clip(safeLine(issuer), 120)).hint("they must be identical, including a trailing slash")
+		wrong("its issuer is %s, not %s: clients must reject that", clipLine(d.Issuer, 120), clipLine(issuer, 120)).hint("they must be identical, including a trailing slash")
 	}
 	if d.Authorize == "" || d.Token == "" {
 		wrong("its metadata lacks authorization_endpoint or token_endpoint")
@@ -307,7 +307,7 @@ func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply,
 	doc.report.worse(exitAuth)
 	l := s.bad("HTTP 403: the server does not allow it").detail(bodyLines(r)...)
 	if r.header.Get("WWW-Authenticate") != "" {
-		l.hint("its message: %s", clip(safeLine(strings.Join(r.header.Values("WWW-Authenticate"), ", ")), 200))
+		l.hint("its message: %s", clipLine(strings.Join(r.header.Values("WWW-Authenticate"), ", "), 200))
 	} else {
 		l.hint("a token may lack a scope, or a firewall in front of the server may block the client")
 	}

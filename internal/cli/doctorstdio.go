@@ -146,9 +146,9 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation, wait time.D
 			s.note("%s: responded without a version, in %s", head, took)
 			return
 		}
-		s.note("%s: responded with %s, in %s", head, clip(safeLine(o.Version), 40), took)
+		s.note("%s: responded with %s, in %s", head, clipLine(o.Version, 40), took)
 	case probe.Refused:
-		s.note("%s: error %d %s, in %s", head, int(o.Error.Code), clip(safeLine(o.Error.Message), 100), took)
+		s.note("%s: error %d %s, in %s", head, int(o.Error.Code), clipLine(o.Error.Message, 100), took)
 	case probe.Silent:
 		if o.Alive {
 			s.note("%s: no response, except to initialize, in %s", head, took)
@@ -160,7 +160,7 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation, wait time.D
 	case probe.Ended:
 		s.note("%s: the server has exited: %s", head, exitWords(o))
 	case probe.NotStarted:
-		s.note("%s: not started: %s", head, clip(safeLine(o.Err.Error()), 200))
+		s.note("%s: not started: %s", head, clipLine(o.Err.Error(), 200))
 	}
 }
 
@@ -188,7 +188,7 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 		if errors.Is(last.Err, batchfile.ErrArguments) {
 			hint = batchHint
 		}
-		s.bad("the system cannot start the program: %s", clip(safeLine(cause(last.Err).Error()), 200)).hint("%s", hint)
+		s.bad("the system cannot start the program: %s", clipLine(cause(last.Err).Error(), 200)).hint("%s", hint)
 	case probe.Ended:
 		why := ""
 		if doc.why.what != "" {
@@ -218,10 +218,10 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 			hint("if it is slow, set a longer --connect-timeout. Check that it is a server for stdio: some need an argument for that, others first wait for a login, a lock or the network")
 		doc.tap()
 	case probe.Refused:
-		s.bad("it rejects all revisions, the last with error %d %s", int(last.Error.Code), clip(safeLine(last.Error.Message), 200))
+		s.bad("it rejects all revisions, the last with error %d %s", int(last.Error.Code), clipLine(last.Error.Message, 200))
 		doc.report.next(doc.mcpwire("info", "--probe")...)
 	case probe.OtherVersion:
-		s.bad("it responds with an unknown version: %q", clip(safeLine(last.Version), 40)).hint("respond to initialize with the requested version, or the latest that the server speaks")
+		s.bad("it responds with an unknown version: %q", clipLine(last.Version, 40)).hint("respond to initialize with the requested version, or the latest that the server speaks")
 		doc.report.next(doc.mcpwire("check")...)
 	}
 }
@@ -318,7 +318,7 @@ func firstText(lines [][]byte) []byte {
 func strayLines(stray [][]byte) []string {
 	var lines []string
 	for _, line := range stray[:min(len(stray), 3)] {
-		lines = append(lines, clip(safeLine(string(line)), 120))
+		lines = append(lines, clipLine(string(line), 120))
 	}
 	if more := len(stray) - len(lines); more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %d more", more))

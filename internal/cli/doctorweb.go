@@ -179,14 +179,14 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 				if r.header.Get("Mcp-Session-Id") != "" {
 					session = ", with a session"
 				}
-				s.good("%s: negotiated, %s, %s%s, in %s", head, status, clip(safeLine(r.header.Get("Content-Type")), 60), session, took)
+				s.good("%s: negotiated, %s, %s%s, in %s", head, status, clipLine(r.header.Get("Content-Type"), 60), session, took)
 				return true
 			}
 		}
-		s.note("%s: responded with version %s, %s, in %s", head, clip(safeLine(strings.Join(append(result.SupportedVersions, result.ProtocolVersion), " ")), 60), status, took)
+		s.note("%s: responded with version %s, %s, in %s", head, clipLine(strings.Join(append(result.SupportedVersions, result.ProtocolVersion), " "), 60), status, took)
 	case r.message != nil && r.message.Kind == jsonrpc.KindError:
 		e := r.message.Err()
-		s.note("%s: %s, error %d %s, in %s", head, status, int(e.Code), clip(safeLine(e.Message), 100), took)
+		s.note("%s: %s, error %d %s, in %s", head, status, int(e.Code), clipLine(e.Message, 100), took)
 	case r.err != nil:
 		s.note("%s: %s, and then %s", head, status, webFailure(r.err))
 	default:
@@ -194,7 +194,7 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 		if kind == "" {
 			kind = "no content type"
 		}
-		s.note("%s: %s, %s, %d bytes that are not a message, in %s", head, status, clip(safeLine(kind), 60), len(r.body), took)
+		s.note("%s: %s, %s, %d bytes that are not a message, in %s", head, status, clipLine(kind, 60), len(r.body), took)
 	}
 	return false
 }
@@ -206,7 +206,7 @@ func webFailure(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection was closed before the response"
 	}
-	return clip(safeLine(err.Error()), 200)
+	return clipLine(err.Error(), 200)
 }
 
 // pace reports slow responses and delayed event streams.
@@ -261,7 +261,7 @@ func bodyLines(r *webReply) []string {
 	var lines []string
 	for line := range strings.Lines(string(r.body[:min(len(r.body), 2000)])) {
 		if line = strings.TrimSpace(line); line != "" && len(lines) < 3 {
-			lines = append(lines, clip(safeLine(line), 120))
+			lines = append(lines, clipLine(line, 120))
 		}
 	}
 	return lines

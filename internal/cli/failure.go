@@ -18,6 +18,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/internal/proc/batchfile"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
 	"mcpwire/stdio"
@@ -167,12 +168,12 @@ func unreachable(err error) *failure {
 // rpcFailure returns the failure for an error response to a request for method. method is empty if
 // unknown.
 func rpcFailure(e *jsonrpc.Error, method string) *failure {
-	what := fmt.Sprintf("error %d: %s", int(e.Code), clip(e.Message, maxPeerText))
+	what := fmt.Sprintf("error %d: %s", int(e.Code), clip.Characters(e.Message, maxPeerText))
 	f := &failure{status: exitAnswer, code: "rpc_error", err: errors.New("the server responds with " + what)}
 	if method != "" {
 		f.err = fmt.Errorf("the server responds to %s with %s", clipLine(method, 100), what)
 	}
-	f.rpc = &rpcLine{Code: int(e.Code), Message: clip(e.Message, maxPeerText)}
+	f.rpc = &rpcLine{Code: int(e.Code), Message: clip.Characters(e.Message, maxPeerText)}
 	if len(e.Data) > 0 && len(e.Data) <= maxPeerData && json.Valid(e.Data) {
 		f.rpc.Data = bytes.Clone(e.Data)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 )
@@ -133,7 +134,7 @@ func (f *form) fill(ctx context.Context, ask askFunc) (*mcp.ElicitResult, error)
 }
 
 func (f *form) answer(ctx context.Context, ask askFunc) (json.RawMessage, error) {
-	head := fmt.Sprintf("\nThe server %s requests input: %s\n", clip(f.server, 40), clipText(f.params.Message, 4000))
+	head := fmt.Sprintf("\nThe server %s requests input: %s\n", clip.Characters(f.server, 40), clipText(f.params.Message, 4000))
 	if f.params.Mode == mcp.ElicitModeURL {
 		return nil, f.visit(ctx, head, ask)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -51,7 +52,7 @@ func (v *infoVerb) register(fs *pflag.FlagSet) {
 
 func (v *infoVerb) parse(args []string) error {
 	if len(args) > 0 {
-		return usagef("info: unexpected argument %q", clip(args[0], 60))
+		return usagef("info: unexpected argument %q", clip.Characters(args[0], 60))
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 	add("offers", offers)
 	add("times", fmt.Sprintf("connected in %s, %s %s, lists %s", shortTime(s.d.took), method, shortTime(asked), shortTime(listed)))
 	if text := s.Instructions(); text != "" {
-		add("instructions", clip(strings.ReplaceAll(safeText(strings.TrimSpace(text)), "\n", "\n              "), 8000))
+		add("instructions", clip.Characters(strings.ReplaceAll(safeText(strings.TrimSpace(text)), "\n", "\n              "), 8000))
 	}
 	for _, row := range rows {
 		if err := s.write(fmt.Sprintf("%-13s %s\n", row[0], row[1])); err != nil {
@@ -146,7 +147,7 @@ func capabilitiesText(c mcp.ServerCapabilities) string {
 		list = append(list, text)
 	}
 	slices.Sort(list)
-	return clip(strings.Join(list, ", "), 2000)
+	return clip.Characters(strings.Join(list, ", "), 2000)
 }
 
 // count returns how much the server offers. It continues after a list that fails.

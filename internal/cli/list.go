@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -93,7 +94,7 @@ func (v *listVerb) parse(args []string) error {
 				v.names = args[i:]
 				return v.checkNames()
 			}
-			return usagef("list: unexpected argument %q (want tools, resources, templates or prompts)%s", clip(arg, 60), didYouMean(arg, listKinds()))
+			return usagef("list: unexpected argument %q (want tools, resources, templates or prompts)%s", clip.Characters(arg, 60), didYouMean(arg, listKinds()))
 		}
 	}
 	if v.page.cursor != nil && len(v.kinds) != 1 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -91,7 +92,7 @@ func writeHead(b *strings.Builder, signature, title, description string) {
 	if title != "" {
 		b.WriteString("  " + clipLine(title, 300) + "\n")
 	}
-	if text := strings.TrimSpace(clip(description, maxDescription)); text != "" {
+	if text := strings.TrimSpace(clip.Characters(description, maxDescription)); text != "" {
 		b.WriteString("  " + indented(text, "  ") + "\n")
 	}
 }
@@ -117,7 +118,7 @@ func writeArguments(b *strings.Builder, list []property) {
 		}
 		parts = append(parts, limitsText(p.schema)...)
 		line := strings.Join(parts, ", ")
-		if text := strings.TrimSpace(clip(p.description, maxDescription)); text != "" {
+		if text := strings.TrimSpace(clip.Characters(p.description, maxDescription)); text != "" {
 			if line != "" {
 				line += ": "
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/wait"
 	"mcpwire/mcp"
@@ -52,7 +53,7 @@ func (v *pingVerb) register(fs *pflag.FlagSet) {
 func (v *pingVerb) parse(args []string) error {
 	switch {
 	case len(args) > 0:
-		return usagef("ping: unexpected argument %q", clip(args[0], 60))
+		return usagef("ping: unexpected argument %q", clip.Characters(args[0], 60))
 	case v.count < 1 || v.count > maxPings:
 		return usagef("ping: --count %d: want 1 to %d", v.count, maxPings)
 	case v.interval < 0:

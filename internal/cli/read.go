@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -45,7 +46,7 @@ func (v *readVerb) parse(args []string) error {
 	case len(args) == 0:
 		return usageHintf("mcpwire list TARGET resources lists them", "read: missing the resource's URI")
 	case len(args) > 1:
-		return usagef("read: unexpected argument %q (read takes one URI)", clip(args[1], 60))
+		return usagef("read: unexpected argument %q (read takes one URI)", clip.Characters(args[1], 60))
 	}
 	v.uri = args[0]
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 )
 
@@ -23,45 +24,16 @@ func safeLine(s string) string { return printable.Line(s) }
 // characters occur only in strings.
 func safeJSON(text []byte) []byte { return printable.JSON(text) }
 
-// clip cuts s after n characters.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	// cut is where the last character that fits begins.
-	cut := 0
-	for i := range s {
-		switch {
-		case n == 1:
-			cut = i
-		case n == 0:
-			return s[:cut] + "…"
-		}
-		n--
-	}
-	return s
-}
-
-// clipLine is clip of safeLine. Its cost depends on n, not on the length of s.
-func clipLine(s string, n int) string { return clip(safeLine(beginning(s, n)), n) }
+// clipLine returns the first n characters of safeLine(s). Its cost depends on n, not on the length
+// of s.
+func clipLine(s string, n int) string { return clip.Characters(safeLine(beginning(s, n)), n) }
 
 // clipText is clipLine for text of several lines.
-func clipText(s string, n int) string { return clip(safeText(beginning(s, n)), n) }
+func clipText(s string, n int) string { return clip.Characters(safeText(beginning(s, n)), n) }
 
 // beginning returns at least the first n+1 characters of s if it has them, which is enough to tell
 // that it has more than n. Escaping never shortens text.
-func beginning(s string, n int) string {
-	most := (n + 1) * utf8.UTFMax
-	if len(s) <= most {
-		return s
-	}
-	for i := range utf8.UTFMax {
-		if utf8.RuneStart(s[most-i]) {
-			return s[:most-i]
-		}
-	}
-	return s[:most]
-}
+func beginning(s string, n int) string { return clip.Prefix(s, (n+1)*utf8.UTFMax) }
 
 // firstLine returns the first non-blank line of s.
 func firstLine(s string) string {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/text/clip"
+
 	"golang.org/x/term"
 )
 
@@ -118,7 +120,7 @@ func (s *statusLine) show(text string) {
 		return
 	}
 	s.shown = true
-	_, _ = io.WriteString(s.w, "\r\x1b[K"+cutColumns(text, s.width-1))
+	_, _ = io.WriteString(s.w, "\r\x1b[K"+clip.Characters(text, s.width-1))
 }
 
 // clear erases the line.

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/inspect/hosts"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 )
 
@@ -122,8 +123,8 @@ func printServers(e *env, here *hosts.Env, files []hosts.File) error {
 	for _, f := range files {
 		for _, s := range f.Servers {
 			n++
-			cells := []string{s.Host, string(s.Scope), cutColumns(printable.Line(s.Name), maxNameColumns), orDash(string(s.Transport)),
-				cutColumns(serverRuns(s), maxRunsColumns), wrappedCell(s), serverState(s), printable.Line(tilde(here, s.File))}
+			cells := []string{s.Host, string(s.Scope), clip.Characters(printable.Line(s.Name), maxNameColumns), orDash(string(s.Transport)),
+				clip.Characters(serverRuns(s), maxRunsColumns), wrappedCell(s), serverState(s), printable.Line(tilde(here, s.File))}
 			fmt.Fprintln(w, strings.Join(cells, "\t"))
 		}
 	}
@@ -151,7 +152,7 @@ func wrappedCell(s hosts.Server) string {
 	if !s.Wrapped {
 		return "no"
 	}
-	return "yes" + cutColumns(otherTap(s), maxRunsColumns)
+	return "yes" + clip.Characters(otherTap(s), maxRunsColumns)
 }
 
 func serverState(s hosts.Server) string {
@@ -167,15 +168,6 @@ func tilde(here *hosts.Env, path string) string {
 		return "~/" + rest
 	}
 	return path
-}
-
-// cutColumns cuts s to the given number of columns.
-func cutColumns(s string, columns int) string {
-	r := []rune(s)
-	if len(r) <= columns {
-		return s
-	}
-	return string(r[:columns-1]) + "…"
 }
 
 // serverRuns returns a server's command or URL, without its secrets.

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -50,7 +51,7 @@ func newShellCommand(e *env) *cobra.Command {
 				return err
 			}
 			if len(rest) > 0 {
-				return usagef("shell: unexpected argument %q", clip(rest[0], 60))
+				return usagef("shell: unexpected argument %q", clip.Characters(rest[0], 60))
 			}
 			d, err := newDialer(e, t, &f)
 			if err != nil {
@@ -242,7 +243,7 @@ func (sh *shell) run(ctx context.Context, line string) error {
 	}
 	v := sh.verb(words[0])
 	if v == nil {
-		return usageHintf("help lists the commands", "unknown command %q%s", clip(words[0], 40), didYouMean(words[0], shellVerbs()))
+		return usageHintf("help lists the commands", "unknown command %q%s", clip.Characters(words[0], 40), didYouMean(words[0], shellVerbs()))
 	}
 	fs := pflag.NewFlagSet(words[0], pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -124,7 +125,7 @@ func (v *helpVerb) parse(args []string) error {
 	case len(args) > 1:
 		return usagef("help takes one command")
 	case len(args) == 1 && v.shell.verb(args[0]) == nil:
-		return usagef("unknown command %q%s", clip(args[0], 40), didYouMean(args[0], shellVerbs()))
+		return usagef("unknown command %q%s", clip.Characters(args[0], 40), didYouMean(args[0], shellVerbs()))
 	case len(args) == 1:
 		v.about = args[0]
 	}

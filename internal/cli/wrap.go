@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/internal/inspect/hosts"
 	"mcpwire/internal/proc/inuse"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 )
 
@@ -233,7 +234,7 @@ func (r *rewriting) refusal(s hosts.Server, err error) error {
 
 // serverLabel returns the name of an entry for messages.
 func serverLabel(s hosts.Server) string {
-	name := cutColumns(printable.Line(s.Name), maxRunsColumns)
+	name := clip.Characters(printable.Line(s.Name), maxRunsColumns)
 	if s.Host == "" {
 		return name
 	}

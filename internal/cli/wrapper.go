@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"mcpwire/internal/inspect/hosts"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 )
 
@@ -39,7 +40,7 @@ func otherTap(s hosts.Server) string {
 	if s.Wrapper == "" {
 		return ""
 	}
-	name := cutColumns(printable.Line(s.Wrapper), maxRunsColumns)
+	name := clip.Characters(printable.Line(s.Wrapper), maxRunsColumns)
 	found, err := exec.LookPath(s.Wrapper)
 	if err != nil {
 		return ", by " + name + ", which is not there: unwrap it, and wrap it again"

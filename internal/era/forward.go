@@ -3,9 +3,9 @@ package era
 import (
 	"bytes"
 	"strconv"
-	"strings"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -104,9 +104,8 @@ func appearsTwice(name []byte) string {
 // clipName returns the beginning of a member name, for error messages.
 func clipName(raw []byte) string {
 	const most = 64
-	s, more := jsonwire.UnquoteString(raw), ""
 	if len(raw) > most {
-		s, more = string(raw[:most]), "…" // cut escapes stay encoded
+		return clip.Quote(raw, most) // cut escapes stay encoded
 	}
-	return strconv.Quote(strings.ToValidUTF8(s, "")) + more
+	return strconv.Quote(jsonwire.UnquoteString(raw))
 }

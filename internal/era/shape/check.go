@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -366,7 +367,7 @@ func (c *checker) subject(at *path) string {
 	case at == nil:
 		return c.bodyName
 	case at.named:
-		return quote(at.key)
+		return clip.Quote(at.key, maxQuoted)
 	}
 	list := at
 	for list != nil && !list.named {
@@ -375,7 +376,7 @@ func (c *checker) subject(at *path) string {
 	if list == nil {
 		return "element " + strconv.Itoa(at.index)
 	}
-	return "element " + strconv.Itoa(at.index) + " of " + quote(list.key)
+	return "element " + strconv.Itoa(at.index) + " of " + clip.Quote(list.key, maxQuoted)
 }
 
 // verb returns the verb after a subject.
@@ -446,16 +447,16 @@ func (c *checker) bounds(text []byte, e *expr, at *path, typ string) {
 	}
 	switch {
 	case e.low && v < float64(e.min) && !e.high:
-		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip(string(text), 40)+", but must be at least "+strconv.Itoa(int(e.min)))
+		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip.String(text, 40)+", but must be at least "+strconv.Itoa(int(e.min)))
 	case e.low && v < float64(e.min), e.high && v > float64(e.max):
-		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip(string(text), 40)+", but must be from "+strconv.Itoa(int(e.min))+" to "+strconv.Itoa(int(e.max)))
+		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip.String(text, 40)+", but must be from "+strconv.Itoa(int(e.min))+" to "+strconv.Itoa(int(e.max)))
 	}
 }
 
 func (c *checker) enum(text []byte, values []string, at *path, typ string) {
 	raw := text[1 : len(text)-1]
 	if !slices.ContainsFunc(values, func(v string) bool { return jsonwire.RawEqual(raw, v) }) {
-		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+quote(jsonwire.UnquoteString(raw))+", but must be "+quotedWords(values))
+		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip.Quote(jsonwire.UnquoteString(raw), maxQuoted)+", but must be "+quotedWords(values))
 	}
 }
 
@@ -562,7 +563,7 @@ func (c *checker) tagged(text []byte, e *expr, fitting []uint16, at *path, typ s
 	if e.tag == "method" && lookup(value) == nil {
 		return // of an extension
 	}
-	is, must := strconv.Quote(e.tag)+" is "+quote(value), ", but must be "+quotedWords(known)
+	is, must := strconv.Quote(e.tag)+" is "+clip.Quote(value, maxQuoted), ", but must be "+quotedWords(known)
 	if has := c.otherRevisions(e, value); has != 0 {
 		c.report(here, NotInRevision, typ, is+", which is of "+revisionList(has.list())+must+" in "+c.rev.String())
 		if n := len(c.findings); c.findings[n-1].Code == NotInRevision {
@@ -671,7 +672,7 @@ func (c *checker) format(text []byte, format string, at *path, typ string) {
 	}
 	switch {
 	case format == "uri" && !isURI(raw):
-		c.report(at, BadFormat, typ, c.subject(at)+c.verb(at)+quote(string(raw[:min(len(raw), 2*maxToken)]))+", but must be a URI: a scheme, a colon, and no spaces")
+		c.report(at, BadFormat, typ, c.subject(at)+c.verb(at)+clip.Quote(raw, maxQuoted)+", but must be a URI: a scheme, a colon, and no spaces")
 	case format == "byte" && !isBase64(raw):
 		c.report(at, BadFormat, typ, c.subject(at)+" must be base64 in the standard alphabet, with padding")
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"mcpwire/internal/json/jsonpointer"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -96,8 +97,12 @@ type Finding struct {
 	Has []mcp.Revision
 }
 
-// maxToken limits the bytes of a member name in a pointer.
-const maxToken = 100
+const (
+	// maxToken limits the bytes of a member name in a pointer.
+	maxToken = 100
+	// maxQuoted limits the bytes of a peer's text in a message.
+	maxQuoted = 60
+)
 
 // A path is the position of a value, as a list that ends at the body.
 type path struct {
@@ -115,29 +120,9 @@ func (p *path) pointer() string {
 	}
 	token := strconv.Itoa(p.index)
 	if p.named {
-		token = jsonpointer.Escape(clip(p.key, maxToken))
+		token = jsonpointer.Escape(clip.Prefix(p.key, maxToken))
 	}
 	return p.parent.pointer() + "/" + token
-}
-
-// clip cuts a text to n bytes, between characters.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xc0 == 0x80 {
-		n--
-	}
-	return s[:n]
-}
-
-// quote quotes and clips a text of the peer.
-func quote(s string) string {
-	const most = 60
-	if len(s) > most {
-		return strconv.Quote(clip(s, most)) + "…"
-	}
-	return strconv.Quote(s)
 }
 
 // revisionList lists revisions in words.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonpointer"
+	"mcpwire/internal/text/clip"
 )
 
 // A Scope says where a server is configured and for whom.
@@ -492,8 +493,5 @@ func (r *reader) table(n *node, name string, m map[string]string) map[string]str
 // quoteName quotes and truncates a name for a message.
 func quoteName(name string) string {
 	const most = 80
-	if len(name) > most {
-		name = strings.ToValidUTF8(name[:most], "") + "…"
-	}
-	return strconv.QuoteToGraphic(name)
+	return strconv.QuoteToGraphic(clip.String(name, most))
 }

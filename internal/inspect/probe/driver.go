@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/check"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
@@ -280,7 +281,7 @@ func (d *driver) reportRule(rule *check.Rule, a *reply, format string, args ...a
 		d.job.suspect = true
 	}
 	f := check.Finding{
-		Rule: rule, Event: a.event, Dir: a.dir, Session: d.session(), Exchange: a.exchange, ID: clip(string(a.id), maxShown),
+		Rule: rule, Event: a.event, Dir: a.dir, Session: d.session(), Exchange: a.exchange, ID: clip.Characters(a.id, maxShown),
 		Revision: d.rev, Message: fmt.Sprintf(format, args...),
 	}
 	if a.requestEvent != a.event && a.requestEvent != 0 {
@@ -494,7 +495,7 @@ func metaText(m *jsonrpc.Message, key string) string {
 
 // show quotes and truncates a peer's text for display, and replaces what a terminal would act on.
 func show[T ~string | ~[]byte](text T) string {
-	s := strconv.QuoteToGraphic(clip(string(text[:min(len(text), 400)]), maxShown))
+	s := strconv.QuoteToGraphic(clip.Characters(text, maxShown))
 	return strings.Map(func(r rune) rune {
 		if r != ' ' && !unicode.IsGraphic(r) || r == utf8.RuneError {
 			return '?'
@@ -504,14 +505,6 @@ func show[T ~string | ~[]byte](text T) string {
 }
 
 const maxShown = 100 // characters of a peer's text
-
-// clip truncates a text to n characters.
-func clip(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:n-1]) + "…"
-}
 
 // sameID reports whether two ids in JSON text are equal. Strings compare by value. Numbers compare
 // by text, because 9007199254740993 and 9007199254740992 are equal in floating point.

@@ -15,6 +15,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -107,7 +108,7 @@ func endText(a *reply) string {
 		return "nothing came in time"
 	}
 	if a.err != nil {
-		return clip(a.err.Error(), 300)
+		return clip.Characters(a.err.Error(), 300)
 	}
 	return ""
 }

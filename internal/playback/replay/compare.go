@@ -15,6 +15,7 @@ import (
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 )
 
@@ -87,7 +88,7 @@ func (c *comparer) compare(recorded, live side) []Difference {
 		if max(len(d.Old), len(d.New)) > maxShown {
 			d.Old, d.New = jsondiff.TrimCommonPrefix(d.Old, d.New)
 		}
-		d.Old, d.New = excerpt([]byte(d.Old)), excerpt([]byte(d.New))
+		d.Old, d.New = clip.String(d.Old, maxShown), clip.String(d.New, maxShown)
 		d.Note = !c.strict && strings.HasSuffix(d.Pointer, "/serverInfo/version")
 		list = append(list, d)
 	}
@@ -132,14 +133,6 @@ func isTimeNear(number []byte, t time.Time) bool {
 	return false
 }
 
-// excerpt returns the beginning of a value.
-func excerpt(value []byte) string {
-	if len(value) <= maxShown {
-		return string(value)
-	}
-	return strings.ToValidUTF8(string(value[:maxShown]), "") + "…"
-}
-
 // compareResponses compares an answer with the recorded one.
 func (c *comparer) compareResponses(recorded, live side, old, now *jsonrpc.Message) []Difference {
 	if (old.Kind == jsonrpc.KindError) == (now.Kind == jsonrpc.KindError) {
@@ -147,7 +140,7 @@ func (c *comparer) compareResponses(recorded, live side, old, now *jsonrpc.Messa
 	}
 	hide := func(b []byte) string {
 		out, _ := c.redactor.Message(nil, b)
-		return excerpt(out)
+		return clip.String(out, maxShown)
 	}
 	if now.Kind == jsonrpc.KindError {
 		return []Difference{{Op: "answer", Pointer: "/error", Old: hide(old.Result), New: hide(now.Error)}}

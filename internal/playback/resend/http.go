@@ -23,6 +23,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -313,12 +314,10 @@ func (x *exchange) run(r *http.Request) {
 			err = cause
 		}
 		x.err = withoutURL(err)
-		end.Data = []byte(clip(x.err.Error()))
+		end.Data = []byte(clip.String(x.err.Error(), 300))
 	}
 	x.record(end)
 }
-
-func clip(s string) string { return s[:min(len(s), 300)] }
 
 // endError returns the reason for the unexpected end of the exchange.
 func (x *exchange) endError() error {

@@ -187,18 +187,6 @@ func (e *retryError) Unwrap() error { return e.err }
 // jitter reduces a duration by a random part of up to a half, so that retries spread out.
 func jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
 
-// maxClip limits the bytes of a peer's text in the log.
-const maxClip = 120
-
-// clip returns the beginning of a peer's text, quoted for the log.
-func clip(b []byte) string {
-	more := ""
-	if len(b) > maxClip {
-		b, more = b[:maxClip], "…"
-	}
-	return strconv.QuoteToASCII(string(b)) + more
-}
-
 // maxTail limits the bytes of standard error in an error's data.
 const maxTail = 4 << 10
 

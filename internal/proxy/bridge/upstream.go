@@ -15,6 +15,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -617,7 +618,7 @@ func (u *upstream) read(f jsonrpc.Framer) error {
 		}
 		if !u.deliver(ownFrame(frame), from) {
 			if noise++; noise == 1 {
-				u.b.opts.Logger.Warn("dropped output of the server that is not a message; further output is not reported", "server", u.b.opts.Name, "text", clip(frame))
+				u.b.opts.Logger.Warn("dropped output of the server that is not a message; further output is not reported", "server", u.b.opts.Name, "text", clip.Quote(frame, 120))
 			}
 		}
 	}

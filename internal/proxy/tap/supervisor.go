@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 )
 
@@ -87,6 +88,9 @@ func (r *Restart) withDefaults() Restart {
 	}
 	return d
 }
+
+// maxNoted limits the bytes of a peer's text in a note.
+const maxNoted = 80
 
 // restartGrace is the time in which a server must end after its input was closed for a restart.
 const restartGrace = 500 * time.Millisecond
@@ -549,7 +553,7 @@ func (in *instance) deliver(frames []capture.Event, replayed bool) bool {
 		e.Session = in.n
 		if !replayed {
 			if late := in.state.handleHostFrame(e); late != nil {
-				in.rec.note("dropped the host's response to request " + printable(late) + " of an earlier server: " + printable(e.Data))
+				in.rec.note("dropped the host's response to request " + clip.Quote(late, maxNoted) + " of an earlier server: " + clip.Quote(e.Data, maxNoted))
 				continue
 			}
 		}
@@ -652,7 +656,7 @@ func (sv *supervisor) failUnanswered(l unanswered, message string) {
 		sv.inject(append(answer, ']'), l.headers)
 	}
 	for _, id := range l.serverRequests {
-		sv.rec.note("cancelling request " + printable(id) + " of the server that has exited")
+		sv.rec.note("cancelling request " + clip.Quote(id, maxNoted) + " of the server that has exited")
 		params := append(append([]byte(`{"requestId":`), id...), `,"reason":"the server was restarted"}`...)
 		sv.inject(jsonrpc.AppendNotification(nil, "notifications/cancelled", params), l.headers)
 	}
@@ -684,7 +688,7 @@ func (sv *supervisor) giveUp(reason string) {
 // the handshake.
 func (sv *supervisor) notifyListChanged(result []byte) {
 	if old, now := sv.state.negotiated(), jsonwire.Lookup(result, "protocolVersion"); !bytes.Equal(old, now) {
-		sv.rec.note("the new server negotiated revision " + printable(now) + "; the host still uses " + printable(old))
+		sv.rec.note("the new server negotiated revision " + clip.Quote(now, maxNoted) + "; the host still uses " + clip.Quote(old, maxNoted))
 	}
 	capabilities := jsonwire.Lookup(result, "capabilities")
 	for _, name := range [...]string{"tools", "prompts", "resources"} {
@@ -694,15 +698,6 @@ func (sv *supervisor) notifyListChanged(result []byte) {
 		sv.rec.note("notifying the host that " + name + " may have changed")
 		sv.inject(jsonrpc.AppendNotification(nil, "notifications/"+name+"/list_changed", nil), sv.state.usesHeaders())
 	}
-}
-
-// printable quotes and shortens a text of a peer, for notes.
-func printable(text []byte) string {
-	const longest = 80
-	if len(text) > longest {
-		return strconv.QuoteToASCII(string(text[:longest])) + "…"
-	}
-	return strconv.QuoteToASCII(string(text))
 }
 
 // maxQueueBytes limits the frames of the host that wait for a server, in bytes. One frame of any

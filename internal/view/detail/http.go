@@ -10,6 +10,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace"
 	"mcpwire/mcp"
@@ -204,10 +205,10 @@ func sseEvent(e *capture.Event, at time.Duration) SSEEvent {
 	if f == nil {
 		return v
 	}
-	clip := func(s string) string { return printable.Line(s[:min(len(s), maxSSEField)]) }
-	v.Event = clip(f.Event)
+	line := func(s string) string { return printable.Line(clip.Prefix(s, maxSSEField)) }
+	v.Event = line(f.Event)
 	if f.HasID {
-		id := clip(f.ID)
+		id := line(f.ID)
 		v.ID = &id
 	}
 	if f.HasRetry {
@@ -215,7 +216,7 @@ func sseEvent(e *capture.Event, at time.Duration) SSEEvent {
 		v.RetryMS = &retry
 	}
 	if f.HasComment {
-		comment := clip(f.Comment)
+		comment := line(f.Comment)
 		v.Comment = &comment
 	}
 	return v

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/plural"
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace"
@@ -231,16 +232,8 @@ func (b *builder) moreFacts(add func(name, value string, event uint64)) {
 		add("task", strings.TrimSpace(r.Record.Task+" "+r.Record.TaskState), 0)
 	}
 	if s := b.startEvent; s != nil && s.Start != nil {
-		add("folder", clip(s.Start.Dir, 1000), s.N)
-		add("command", clip(strings.Join(s.Start.Command, " "), 4000), s.N)
-		add("variables", clip(strings.Join(s.Start.Env, " "), 4000), s.N)
+		add("folder", clip.String(s.Start.Dir, 1000), s.N)
+		add("command", clip.String(strings.Join(s.Start.Command, " "), 4000), s.N)
+		add("variables", clip.String(strings.Join(s.Start.Env, " "), 4000), s.N)
 	}
-}
-
-// clip returns the first limit bytes of s. It drops a character that is cut through.
-func clip(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + " …"
 }

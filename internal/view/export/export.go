@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 )
 
@@ -145,7 +146,7 @@ func headText(first string, headers []capture.Header) string {
 }
 
 // clippedLine returns the beginning of a text on one line, with invisible characters escaped.
-func clippedLine(s string) string { return printableLine(clip(s, 1<<10)) }
+func clippedLine(s string) string { return printableLine(clip.String(s, 1<<10)) }
 
 func quoteArgs(list []string) string {
 	var all []string

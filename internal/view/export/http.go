@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/view/detail"
@@ -524,7 +525,7 @@ func Curl(w io.Writer, events Events, opts *Options) (Omitted, error) {
 	bw := bufio.NewWriterSize(w, 64<<10)
 	bw.WriteString("#!/bin/sh\nset -u # fail if a variable below is not set\n")
 	x := newCollector(o.MaxBody, func(x *roundTrip) error {
-		fmt.Fprintf(bw, "\n# event #%d, %s %s", x.n, printable.Line(clip(x.request.Method, maxPCAPCol)), printable.Line(clip(x.request.URL, maxPCAPCol)))
+		fmt.Fprintf(bw, "\n# event #%d, %s %s", x.n, printable.Line(clip.String(x.request.Method, maxPCAPCol)), printable.Line(clip.String(x.request.URL, maxPCAPCol)))
 		if x.response != nil {
 			fmt.Fprintf(bw, ": HTTP %d", x.response.Status)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/jsonrpc"
 )
@@ -99,7 +100,7 @@ func (pw *pcapngWriter) iface(id, name string) uint32 {
 	b := binary.LittleEndian.AppendUint16(nil, linkUpperPDU)
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	b = binary.LittleEndian.AppendUint32(b, 0) // no limit
-	b = appendOption(b, optName, []byte(clip(printable.Line(name), maxPCAPCol)))
+	b = appendOption(b, optName, []byte(clip.String(printable.Line(name), maxPCAPCol)))
 	b = appendOption(b, optTSResol, []byte{nanoseconds})
 	pw.writeBlock(blockInterface, appendOption(b, 0, nil))
 	n := uint32(len(pw.ifaces))
@@ -190,7 +191,7 @@ func appendHead(b []byte, first string, headers []capture.Header) []byte {
 
 // infoColumn returns the text of a packet in Wireshark's list.
 func infoColumn(e *capture.Event, parts []capture.Message) string {
-	return clip(printable.Line(directionArrow(e.Dir)+describe(e, parts)), maxPCAPCol)
+	return clip.String(printable.Line(directionArrow(e.Dir)+describe(e, parts)), maxPCAPCol)
 }
 
 func directionArrow(d capture.Dir) string {
@@ -232,13 +233,13 @@ func describe(e *capture.Event, parts []capture.Message) string {
 func messageText(p *capture.Message) string {
 	switch p.Kind {
 	case jsonrpc.KindRequest:
-		return "request " + clip(string(p.ID), 64) + " " + p.Method
+		return "request " + clip.String(string(p.ID), 64) + " " + p.Method
 	case jsonrpc.KindNotification:
 		return "notification " + p.Method
 	case jsonrpc.KindError:
-		return strings.TrimSpace("error " + clip(string(p.ID), 64) + " " + methodOf(p))
+		return strings.TrimSpace("error " + clip.String(string(p.ID), 64) + " " + methodOf(p))
 	}
-	return strings.TrimSpace("response " + clip(string(p.ID), 64) + " " + methodOf(p))
+	return strings.TrimSpace("response " + clip.String(string(p.ID), 64) + " " + methodOf(p))
 }
 
 func methodOf(p *capture.Message) string {
@@ -270,7 +271,7 @@ func packetComment(e *capture.Event, parts []capture.Message) string {
 	if n := len(e.Redacted) + e.RedactedMore; n > 0 {
 		text += fmt.Sprintf(", redacted: %d", n)
 	}
-	return clip(text, maxComment)
+	return clip.String(text, maxComment)
 }
 
 // writeBlock writes a block.
@@ -301,12 +302,4 @@ func appendTag(b []byte, tag uint16, value string) []byte {
 	n := (len(value) + 3) &^ 3
 	b = binary.BigEndian.AppendUint16(b, uint16(n))
 	return pad(append(b, value...), len(value))
-}
-
-// clip returns the beginning of a text, followed by "…" if the text is longer than limit bytes.
-func clip(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit-len("…")], "") + "…"
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 )
 
@@ -23,10 +24,7 @@ const maxText = 4096
 
 // safe escapes text of a peer for one line.
 func safe(s string) string {
-	if len(s) > maxText {
-		s = s[:maxText] + "…"
-	}
-	return printable.Line(s)
+	return printable.Line(clip.String(s, maxText))
 }
 
 // safeLong is like safe for text with a limited length.

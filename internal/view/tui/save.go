@@ -16,6 +16,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace"
 )
 
@@ -31,12 +32,10 @@ func (m *model) saveName() string {
 				return r
 			}
 			return '-'
-		}, cutBytes(m.view.session.Name, 40))
+		}, clip.Prefix(m.view.session.Name, 40))
 	}
 	return name + "-" + m.now().In(m.zone).Format("20060102-150405") + capture.Suffix
 }
-
-func cutBytes(s string, n int) string { return s[:min(n, len(s))] }
 
 // save writes the rows of the table to a file, as text or as captures.
 func (m *model) save(name string) tea.Cmd {

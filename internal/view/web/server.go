@@ -24,6 +24,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/view/watch"
 )
 
@@ -450,11 +451,7 @@ func writeErrorOf(w http.ResponseWriter, status int, err error) {
 	if errors.As(err, &tooLarge) {
 		status = http.StatusRequestEntityTooLarge
 	}
-	m := err.Error()
-	if len(m) > maxErrorMessage {
-		m = strings.ToValidUTF8(m[:maxErrorMessage], "") + "…"
-	}
-	writeError(w, status, m)
+	writeError(w, status, clip.String(err.Error(), maxErrorMessage))
 }
 
 // readJSON reads the body of a request, an object of at most limit bytes.
