@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/jsonrpc"
 )
 
@@ -119,14 +120,9 @@ func NewPairer(opts *PairOptions) *Pairer {
 	if opts != nil {
 		p.opts = *opts
 	}
-	set := func(v *int, def int) {
-		if *v <= 0 {
-			*v = def
-		}
-	}
-	set(&p.opts.MaxPending, 65536)
-	set(&p.opts.MaxRequestBytes, 1<<20)
-	set(&p.opts.MaxTotalBytes, 64<<20)
+	defaults.IfNotPositive(&p.opts.MaxPending, 65536)
+	defaults.IfNotPositive(&p.opts.MaxRequestBytes, 1<<20)
+	defaults.IfNotPositive(&p.opts.MaxTotalBytes, 64<<20)
 	return p
 }
 

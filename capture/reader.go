@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -106,12 +107,8 @@ func NewReader(src io.Reader, opts *ReaderOptions) *Reader {
 	if opts != nil {
 		r.opts = *opts
 	}
-	if r.opts.MaxLine <= 0 {
-		r.opts.MaxLine = defaultMaxLine
-	}
-	if r.opts.Poll <= 0 {
-		r.opts.Poll = defaultPoll
-	}
+	defaults.IfNotPositive(&r.opts.MaxLine, defaultMaxLine)
+	defaults.IfNotPositive(&r.opts.Poll, defaultPoll)
 	return r
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/hooks"
 )
 
@@ -118,18 +119,11 @@ func NewWriter(dst io.Writer, opts *Options) *Writer {
 		w.opts = *opts
 	}
 	o := &w.opts
-	set := func(v *int, def int) {
-		if *v <= 0 {
-			*v = def
-		}
-	}
-	set(&o.MaxQueue, defaultMaxQueue)
+	defaults.IfNotPositive(&o.MaxQueue, defaultMaxQueue)
 	o.MaxQueue = max(o.MaxQueue, 4<<10)
-	set(&o.MaxPayload, defaultMaxPayload)
+	defaults.IfNotPositive(&o.MaxPayload, defaultMaxPayload)
 	o.MaxPayload = min(o.MaxPayload, o.MaxQueue/2)
-	if o.CloseTimeout <= 0 {
-		o.CloseTimeout = defaultCloseTimeout
-	}
+	defaults.IfNotPositive(&o.CloseTimeout, defaultCloseTimeout)
 	if h := o.Hooks; h != nil {
 		w.want, w.loop.tee = h.Want, h.Tee
 		h.Attach(hooked{w})

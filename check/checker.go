@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -83,17 +84,12 @@ func New(opts *Options) *Checker {
 		ck.opts = *opts
 	}
 	ck.limits = ck.opts.Limits
-	set := func(v *int, def int) {
-		if *v <= 0 {
-			*v = def
-		}
-	}
-	set(&ck.limits.MaxSessions, 1024)
-	set(&ck.limits.MaxExchanges, 8192)
-	set(&ck.limits.MaxPending, 16384)
-	set(&ck.limits.MaxParamBytes, 16<<20)
-	set(&ck.limits.MaxTools, 4096)
-	set(&ck.limits.MaxPerRule, 1000)
+	defaults.IfNotPositive(&ck.limits.MaxSessions, 1024)
+	defaults.IfNotPositive(&ck.limits.MaxExchanges, 8192)
+	defaults.IfNotPositive(&ck.limits.MaxPending, 16384)
+	defaults.IfNotPositive(&ck.limits.MaxParamBytes, 16<<20)
+	defaults.IfNotPositive(&ck.limits.MaxTools, 4096)
+	defaults.IfNotPositive(&ck.limits.MaxPerRule, 1000)
 	ck.pairer = capture.NewPairer(&capture.PairOptions{MaxPending: 2 * ck.limits.MaxPending})
 	ck.rules = newRuleSet(&ck.opts)
 	return ck

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -65,12 +66,8 @@ func NewGroup(opts *GroupOptions) *Group {
 	if g.opts.Separator == "" {
 		g.opts.Separator = "__"
 	}
-	if g.opts.Parallel <= 0 {
-		g.opts.Parallel = 8
-	}
-	if g.opts.ListTimeout <= 0 {
-		g.opts.ListTimeout = 30 * time.Second
-	}
+	defaults.IfNotPositive(&g.opts.Parallel, 8)
+	defaults.IfNotPositive(&g.opts.ListTimeout, 30*time.Second)
 	return g
 }
 

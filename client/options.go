@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -224,22 +225,22 @@ type ReconnectPolicy struct {
 
 // resolve replaces zero values by the defaults and validates the options.
 func (o *Options) resolve() error {
-	setDefault(&o.Info.Name, "mcpwire")
-	setDefault(&o.Info.Version, "0")
-	setDefault(&o.Input.ElicitModes, ElicitForm)
-	setDefault(&o.Timeouts.Probe, 5*time.Second)
-	setDefault(&o.Timeouts.Handshake, 30*time.Second)
-	setDefault(&o.Timeouts.Call, 5*time.Minute)
-	setDefault(&o.Input.MaxRounds, 10)
-	setDefault(&o.Limits.MaxRequests, 64)
-	setDefault(&o.Retry.MaxAttempts, 3)
-	setDefault(&o.Retry.MinBackoff, 100*time.Millisecond)
-	setDefault(&o.Retry.MaxBackoff, 5*time.Second)
-	setDefault(&o.Reconnect.MinBackoff, 200*time.Millisecond)
-	setDefault(&o.Reconnect.MaxBackoff, 30*time.Second)
-	setDefault(&o.Reconnect.MaxFailures, 8)
-	setDefault(&o.Reconnect.StableAfter, 10*time.Second)
-	setDefault(&o.Reconnect.MaxWait, time.Minute)
+	o.Info.Name = cmp.Or(o.Info.Name, "mcpwire")
+	o.Info.Version = cmp.Or(o.Info.Version, "0")
+	o.Input.ElicitModes = cmp.Or(o.Input.ElicitModes, ElicitForm)
+	o.Timeouts.Probe = cmp.Or(o.Timeouts.Probe, 5*time.Second)
+	o.Timeouts.Handshake = cmp.Or(o.Timeouts.Handshake, 30*time.Second)
+	o.Timeouts.Call = cmp.Or(o.Timeouts.Call, 5*time.Minute)
+	o.Input.MaxRounds = cmp.Or(o.Input.MaxRounds, 10)
+	o.Limits.MaxRequests = cmp.Or(o.Limits.MaxRequests, 64)
+	o.Retry.MaxAttempts = cmp.Or(o.Retry.MaxAttempts, 3)
+	o.Retry.MinBackoff = cmp.Or(o.Retry.MinBackoff, 100*time.Millisecond)
+	o.Retry.MaxBackoff = cmp.Or(o.Retry.MaxBackoff, 5*time.Second)
+	o.Reconnect.MinBackoff = cmp.Or(o.Reconnect.MinBackoff, 200*time.Millisecond)
+	o.Reconnect.MaxBackoff = cmp.Or(o.Reconnect.MaxBackoff, 30*time.Second)
+	o.Reconnect.MaxFailures = cmp.Or(o.Reconnect.MaxFailures, 8)
+	o.Reconnect.StableAfter = cmp.Or(o.Reconnect.StableAfter, 10*time.Second)
+	o.Reconnect.MaxWait = cmp.Or(o.Reconnect.MaxWait, time.Minute)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -263,13 +264,6 @@ func (o *Options) resolve() error {
 		}
 		return mcp.CheckExtensionID(name)
 	})
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // checkJSONValues checks that the values are valid JSON and pass check, which may be nil.

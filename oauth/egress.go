@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/net/loopback"
 )
 
@@ -62,12 +63,8 @@ func GuardedTransport(opts *EgressOptions) http.RoundTripper {
 	if opts != nil {
 		o = *opts
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultEgressTimeout
-	}
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = defaultEgressMaxBytes
-	}
+	defaults.IfNotPositive(&o.Timeout, defaultEgressTimeout)
+	defaults.IfNotPositive(&o.MaxBytes, defaultEgressMaxBytes)
 	return &egressTransport{
 		opts: o,
 		https: o.transport(func(addr netip.Addr) bool {

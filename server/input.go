@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
@@ -620,15 +621,9 @@ func (o *Options) setStateDefaults() {
 	if o.StateKeys == nil {
 		o.StateKeys = new(StateKeys)
 	}
-	if o.Input.StateTTL <= 0 {
-		o.Input.StateTTL = defaultStateTTL
-	}
-	if o.Input.MaxStateBytes <= 0 {
-		o.Input.MaxStateBytes = defaultStateBytes
-	}
-	if o.Input.MaxRounds <= 0 {
-		o.Input.MaxRounds = defaultMaxRounds
-	}
+	defaults.IfNotPositive(&o.Input.StateTTL, defaultStateTTL)
+	defaults.IfNotPositive(&o.Input.MaxStateBytes, defaultStateBytes)
+	defaults.IfNotPositive(&o.Input.MaxRounds, defaultMaxRounds)
 }
 
 // A requestState is what a call remembers between input rounds. The client keeps it, sealed.

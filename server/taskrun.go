@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
@@ -41,18 +42,10 @@ func newTaskManager(opts TaskOptions) *taskManager {
 	} else {
 		opts.Store = guardedTaskStore{opts.Store}
 	}
-	if opts.TTL <= 0 {
-		opts.TTL = defaultTaskTTL
-	}
-	if opts.PollInterval <= 0 {
-		opts.PollInterval = defaultTaskPoll
-	}
-	if opts.MaxTasks <= 0 {
-		opts.MaxTasks = defaultMaxTasks
-	}
-	if opts.MaxRunning <= 0 {
-		opts.MaxRunning = defaultMaxRunning
-	}
+	defaults.IfNotPositive(&opts.TTL, defaultTaskTTL)
+	defaults.IfNotPositive(&opts.PollInterval, defaultTaskPoll)
+	defaults.IfNotPositive(&opts.MaxTasks, defaultMaxTasks)
+	defaults.IfNotPositive(&opts.MaxRunning, defaultMaxRunning)
 	return &taskManager{opts: opts, slots: make(chan struct{}, opts.MaxRunning), runs: make(map[string]*taskRun), creating: make(map[string]chan struct{})}
 }
 

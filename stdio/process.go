@@ -2,6 +2,7 @@ package stdio
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -200,14 +201,14 @@ func (p *Process) shutdown() error {
 		defer close(discarded)
 		io.Copy(io.Discard, p)
 	}()
-	ended := wait.Closed(p.done, orDefault(c.StopWait, defaultStopWait))
+	ended := wait.Closed(p.done, cmp.Or(c.StopWait, defaultStopWait))
 	if !ended {
 		p.signal(procgroup.Group.Terminate)
-		ended = wait.Closed(p.done, orDefault(c.TermWait, defaultTermWait))
+		ended = wait.Closed(p.done, cmp.Or(c.TermWait, defaultTermWait))
 	}
 	if !ended {
 		p.signal(procgroup.Group.Kill)
-		ended = wait.Closed(p.done, orDefault(c.KillWait, defaultKillWait))
+		ended = wait.Closed(p.done, cmp.Or(c.KillWait, defaultKillWait))
 	}
 	if !ended {
 		p.stdout.Close()
@@ -233,13 +234,6 @@ func (p *Process) signal(send func(procgroup.Group)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	send(p.group)
-}
-
-func orDefault(d, ifZero time.Duration) time.Duration {
-	if d == 0 {
-		return ifZero
-	}
-	return d
 }
 
 // An ExitError describes the end of a server's process.

@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/wait"
 )
 
@@ -34,22 +36,11 @@ type SuperviseOptions struct {
 }
 
 func (o *SuperviseOptions) setDefaults() {
-	for _, d := range []struct {
-		v       *time.Duration
-		ifUnset time.Duration
-	}{
-		{&o.MinBackoff, 200 * time.Millisecond},
-		{&o.MaxBackoff, 30 * time.Second},
-		{&o.StableAfter, 30 * time.Second},
-		{&o.ConnectTimeout, 30 * time.Second},
-	} {
-		if *d.v <= 0 {
-			*d.v = d.ifUnset
-		}
-	}
-	if o.MaxFailures == 0 {
-		o.MaxFailures = 8
-	}
+	defaults.IfNotPositive(&o.MinBackoff, 200*time.Millisecond)
+	defaults.IfNotPositive(&o.MaxBackoff, 30*time.Second)
+	defaults.IfNotPositive(&o.StableAfter, 30*time.Second)
+	defaults.IfNotPositive(&o.ConnectTimeout, 30*time.Second)
+	o.MaxFailures = cmp.Or(o.MaxFailures, 8)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/rpc/backend"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
@@ -129,27 +130,21 @@ type Timeouts struct {
 }
 
 func (o *Options) setDefaults() {
-	setDefault(&o.Limits.MaxBody, 4<<20)
-	setDefault(&o.Timeouts.Body, 30*time.Second)
-	setDefault(&o.Timeouts.Write, 10*time.Second)
-	setDefault(&o.Timeouts.KeepAlive, 15*time.Second)
-	setDefault(&o.Limits.MaxInFlight, 4096)
-	setDefault(&o.Limits.MaxInFlightPerCaller, 512)
-	setDefault(&o.Limits.MaxUnread, 256<<20)
-	setDefault(&o.Limits.MaxStreams, 10_000)
-	setDefault(&o.Limits.MaxPerCaller, 1000)
-	setDefault(&o.Limits.MaxSessions, 10_000)
-	setDefault(&o.Timeouts.Session, 30*time.Minute)
-	setDefault(&o.Timeouts.Abandon, 10*time.Minute)
-	setDefault(&o.Retry, time.Second)
+	defaults.IfNotPositive(&o.Limits.MaxBody, 4<<20)
+	defaults.IfNotPositive(&o.Timeouts.Body, 30*time.Second)
+	defaults.IfNotPositive(&o.Timeouts.Write, 10*time.Second)
+	defaults.IfNotPositive(&o.Timeouts.KeepAlive, 15*time.Second)
+	defaults.IfNotPositive(&o.Limits.MaxInFlight, 4096)
+	defaults.IfNotPositive(&o.Limits.MaxInFlightPerCaller, 512)
+	defaults.IfNotPositive(&o.Limits.MaxUnread, 256<<20)
+	defaults.IfNotPositive(&o.Limits.MaxStreams, 10_000)
+	defaults.IfNotPositive(&o.Limits.MaxPerCaller, 1000)
+	defaults.IfNotPositive(&o.Limits.MaxSessions, 10_000)
+	defaults.IfNotPositive(&o.Timeouts.Session, 30*time.Minute)
+	defaults.IfNotPositive(&o.Timeouts.Abandon, 10*time.Minute)
+	defaults.IfNotPositive(&o.Retry, time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-}
-
-func setDefault[T int | time.Duration](v *T, d T) {
-	if *v <= 0 {
-		*v = d
 	}
 }
 

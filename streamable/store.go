@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"mcpwire/internal/defaults"
 )
 
 // An EventStore keeps the events of legacy sessions' streams, so that a client can resume one
@@ -197,10 +199,10 @@ func NewMemoryEvents(o *MemoryEventsOptions) *MemoryEvents {
 	if o != nil {
 		m.opts = *o
 	}
-	setDefault(&m.opts.MaxBytes, 64<<20)
-	setDefault(&m.opts.MaxSessionBytes, 8<<20)
-	setDefault(&m.opts.MaxSessionEvents, 1000)
-	setDefault(&m.opts.MaxAge, time.Hour)
+	defaults.IfNotPositive(&m.opts.MaxBytes, 64<<20)
+	defaults.IfNotPositive(&m.opts.MaxSessionBytes, 8<<20)
+	defaults.IfNotPositive(&m.opts.MaxSessionEvents, 1000)
+	defaults.IfNotPositive(&m.opts.MaxAge, time.Hour)
 	return m
 }
 
@@ -494,9 +496,9 @@ func NewMemorySessions(o *MemorySessionsOptions) *MemorySessions {
 	if o != nil {
 		m.opts = *o
 	}
-	setDefault(&m.opts.MaxSessions, 10_000)
-	setDefault(&m.opts.MaxBytes, 64<<20)
-	setDefault(&m.opts.MaxIdle, time.Hour)
+	defaults.IfNotPositive(&m.opts.MaxSessions, 10_000)
+	defaults.IfNotPositive(&m.opts.MaxBytes, 64<<20)
+	defaults.IfNotPositive(&m.opts.MaxIdle, time.Hour)
 	return m
 }
 

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
@@ -111,12 +112,8 @@ func Dial(rawURL string, opts *DialOptions) *Transport {
 	if opts != nil {
 		c.opts = *opts
 	}
-	if c.opts.MaxFrame <= 0 {
-		c.opts.MaxFrame = jsonrpc.DefaultMaxFrame
-	}
-	if c.opts.MaxRequests <= 0 {
-		c.opts.MaxRequests = 256
-	}
+	defaults.IfNotPositive(&c.opts.MaxFrame, jsonrpc.DefaultMaxFrame)
+	defaults.IfNotPositive(&c.opts.MaxRequests, 256)
 	if c.log = c.opts.Logger; c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/wait"
@@ -134,11 +135,11 @@ func (c *Conn) init(src Source, opts *Options) {
 		c.opts = *opts
 	}
 	o := &c.opts
-	setDefault(&o.MaxInFlight, 256)
-	setDefault(&o.MaxInFlightBytes, 256<<20)
-	setDefault(&o.MaxQueueBytes, 16<<20)
-	setDefault(&o.MaxPendingBytes, 8<<20)
-	setDefault(&o.DrainTimeout, 10*time.Second)
+	defaults.IfNotPositive(&o.MaxInFlight, 256)
+	defaults.IfNotPositive(&o.MaxInFlightBytes, 256<<20)
+	defaults.IfNotPositive(&o.MaxQueueBytes, 16<<20)
+	defaults.IfNotPositive(&o.MaxPendingBytes, 8<<20)
+	defaults.IfNotPositive(&o.DrainTimeout, 10*time.Second)
 	if c.handler = o.Handler; c.handler == nil {
 		c.handler = noHandler{}
 	}
@@ -153,12 +154,6 @@ func (c *Conn) init(src Source, opts *Options) {
 	c.calls.init(o.IDs)
 	c.SetCallPrefix(o.CallPrefix)
 	c.w.init(c.src, o.MaxPendingBytes, c, &c.wg, &c.calls.count)
-}
-
-func setDefault[T int | time.Duration](v *T, d T) {
-	if *v <= 0 {
-		*v = d
-	}
 }
 
 // Done returns a channel that is closed when Run has returned, or when the connection was closed

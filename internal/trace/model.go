@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace/filter"
 )
@@ -94,12 +95,8 @@ func New(opts *Options) *Model {
 	if opts != nil {
 		m.opts = *opts
 	}
-	if m.opts.MaxRows <= 0 {
-		m.opts.MaxRows = DefaultMaxRows
-	}
-	if m.opts.MaxChildren <= 0 {
-		m.opts.MaxChildren = DefaultMaxChildren
-	}
+	defaults.IfNotPositive(&m.opts.MaxRows, DefaultMaxRows)
+	defaults.IfNotPositive(&m.opts.MaxChildren, DefaultMaxChildren)
 	m.pairer = capture.NewPairer(&capture.PairOptions{MaxPending: min(m.opts.MaxRows, maxPending)})
 	return m
 }

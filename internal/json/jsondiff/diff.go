@@ -2,6 +2,7 @@ package jsondiff
 
 import (
 	"bytes"
+	"cmp"
 	"hash/maphash"
 	"strconv"
 	"strings"
@@ -65,15 +66,11 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		c = *o
 	}
-	for _, f := range []struct {
-		field *int
-		value int
-	}{{&c.MaxChanges, 1000}, {&c.MaxDepth, 100}, {&c.MaxSize, 16 << 20}, {&c.MaxNodes, 500_000}, {&c.MaxValue, 4 << 10}} {
-		if *f.field == 0 {
-			*f.field = f.value
-		}
-	}
-	c.MaxDepth, c.MaxChanges = min(c.MaxDepth, 1000), max(c.MaxChanges, 1)
+	c.MaxChanges = max(cmp.Or(c.MaxChanges, 1000), 1)
+	c.MaxDepth = min(cmp.Or(c.MaxDepth, 100), 1000)
+	c.MaxSize = cmp.Or(c.MaxSize, 16<<20)
+	c.MaxNodes = cmp.Or(c.MaxNodes, 500_000)
+	c.MaxValue = cmp.Or(c.MaxValue, 4<<10)
 	return c
 }
 

@@ -13,6 +13,8 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"time"
+
+	"mcpwire/internal/defaults"
 )
 
 // Options are the options of [ListenAndServe] and [Serve]. The zero value, like nil, serves
@@ -64,21 +66,15 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	setDefault(&o.MaxConns, 20_000)
-	setDefault(&o.MaxConnStreams, 250)
-	setDefault(&o.MaxHeader, 64<<10)
-	setDefault(&o.HeaderTimeout, 5*time.Second)
-	setDefault(&o.WriteTimeout, 10*time.Second)
-	setDefault(&o.IdleTimeout, 2*time.Minute)
-	setDefault(&o.ShutdownTimeout, 10*time.Second)
+	defaults.IfNotPositive(&o.MaxConns, 20_000)
+	defaults.IfNotPositive(&o.MaxConnStreams, 250)
+	defaults.IfNotPositive(&o.MaxHeader, 64<<10)
+	defaults.IfNotPositive(&o.HeaderTimeout, 5*time.Second)
+	defaults.IfNotPositive(&o.WriteTimeout, 10*time.Second)
+	defaults.IfNotPositive(&o.IdleTimeout, 2*time.Minute)
+	defaults.IfNotPositive(&o.ShutdownTimeout, 10*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-}
-
-func setDefault[T int | time.Duration](v *T, d T) {
-	if *v <= 0 {
-		*v = d
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
@@ -56,15 +57,9 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		d = *o
 	}
-	if d.ClientTimeout <= 0 {
-		d.ClientTimeout = 5 * time.Minute
-	}
-	if d.DrainTimeout <= 0 {
-		d.DrainTimeout = 10 * time.Second
-	}
-	if d.MaxInFlight <= 0 {
-		d.MaxInFlight = 1024
-	}
+	defaults.IfNotPositive(&d.ClientTimeout, 5*time.Minute)
+	defaults.IfNotPositive(&d.DrainTimeout, 10*time.Second)
+	defaults.IfNotPositive(&d.MaxInFlight, 1024)
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}

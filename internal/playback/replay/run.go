@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/internal/text/printable"
 )
@@ -47,12 +48,8 @@ func (o *ReadOptions) withDefaults() ReadOptions {
 	if o != nil {
 		opts = *o
 	}
-	if opts.MaxBytes <= 0 {
-		opts.MaxBytes = DefaultMaxBytes
-	}
-	if opts.MaxSteps <= 0 {
-		opts.MaxSteps = DefaultMaxSteps
-	}
+	defaults.IfNotPositive(&opts.MaxBytes, DefaultMaxBytes)
+	defaults.IfNotPositive(&opts.MaxSteps, DefaultMaxSteps)
 	return opts
 }
 
@@ -86,21 +83,15 @@ type Options struct {
 	Report func(*Result)
 }
 
-func setDefault(d *time.Duration, def time.Duration) {
-	if *d <= 0 {
-		*d = def
-	}
-}
-
 // withDefaults returns a copy with all defaults set.
 func (o *Options) withDefaults() Options {
 	var opts Options
 	if o != nil {
 		opts = *o
 	}
-	setDefault(&opts.Timeout, DefaultTimeout)
-	setDefault(&opts.IdleTimeout, DefaultIdleTimeout)
-	setDefault(&opts.ReplyDelay, DefaultReplyDelay)
+	defaults.IfNotPositive(&opts.Timeout, DefaultTimeout)
+	defaults.IfNotPositive(&opts.IdleTimeout, DefaultIdleTimeout)
+	defaults.IfNotPositive(&opts.ReplyDelay, DefaultReplyDelay)
 	if opts.Timing == "" {
 		opts.Timing = Fast
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace/captures"
 	"mcpwire/jsonrpc"
@@ -65,23 +66,17 @@ type Options struct {
 	Redact *capture.Redaction
 }
 
-func setDefault[T int | int64 | time.Duration](v *T, def T) {
-	if *v <= 0 {
-		*v = def
-	}
-}
-
 // withDefaults returns a copy with all defaults set.
 func (o *Options) withDefaults() Options {
 	var opts Options
 	if o != nil {
 		opts = *o
 	}
-	setDefault(&opts.Timeout, DefaultTimeout)
-	setDefault(&opts.IdleTimeout, DefaultIdleTimeout)
-	setDefault(&opts.GracePeriod, time.Second)
-	setDefault(&opts.MaxMessage, DefaultMaxMessage)
-	setDefault(&opts.MaxCapture, DefaultMaxCapture)
+	defaults.IfNotPositive(&opts.Timeout, DefaultTimeout)
+	defaults.IfNotPositive(&opts.IdleTimeout, DefaultIdleTimeout)
+	defaults.IfNotPositive(&opts.GracePeriod, time.Second)
+	defaults.IfNotPositive(&opts.MaxMessage, DefaultMaxMessage)
+	defaults.IfNotPositive(&opts.MaxCapture, DefaultMaxCapture)
 	if opts.Tool == "" {
 		opts.Tool = "mcpwire"
 	}

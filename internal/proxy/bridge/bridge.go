@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -230,34 +231,27 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	setDefault(&o.ConnectTimeout, 30*time.Second)
-	setDefault(&o.CallTimeout, 5*time.Minute)
-	setDefault(&o.ReadyFor, 2*time.Second)
-	setDefault(&o.IdleTimeout, 30*time.Minute)
-	setDefault(&o.DrainTimeout, 10*time.Second)
-	setDefault(&o.MaxSessions, 1000)
-	setDefault(&o.MaxServers, o.MaxSessions)
-	setDefault(&o.MaxServersPerCaller, o.MaxServers)
-	setDefault(&o.MaxCalls, 10_000)
-	setDefault(&o.MaxQueue, 16<<20)
-	setDefault(&o.MinBackoff, 200*time.Millisecond)
-	setDefault(&o.MaxBackoff, 30*time.Second)
-	setDefault(&o.StableAfter, 30*time.Second)
-	setDefault(&o.RestartWait, 10*time.Second)
-	setDefault(&o.MaxBacklog, 4096)
-	setDefault(&o.Name, "the server")
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 30*time.Second)
+	o.CallTimeout = cmp.Or(o.CallTimeout, 5*time.Minute)
+	o.ReadyFor = cmp.Or(o.ReadyFor, 2*time.Second)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 30*time.Minute)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 10*time.Second)
+	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
+	o.MaxServers = cmp.Or(o.MaxServers, o.MaxSessions)
+	o.MaxServersPerCaller = cmp.Or(o.MaxServersPerCaller, o.MaxServers)
+	o.MaxCalls = cmp.Or(o.MaxCalls, 10_000)
+	o.MaxQueue = cmp.Or(o.MaxQueue, 16<<20)
+	o.MinBackoff = cmp.Or(o.MinBackoff, 200*time.Millisecond)
+	o.MaxBackoff = cmp.Or(o.MaxBackoff, 30*time.Second)
+	o.StableAfter = cmp.Or(o.StableAfter, 30*time.Second)
+	o.RestartWait = cmp.Or(o.RestartWait, 10*time.Second)
+	o.MaxBacklog = cmp.Or(o.MaxBacklog, 4096)
+	o.Name = cmp.Or(o.Name, "the server")
 	if o.LastLogin == nil {
 		o.LastLogin = func() time.Time { return time.Time{} }
 	}
-	setDefault(&o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // serverCounts counts the upstreams that clients, or groups of clients, have reserved. The zero

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -74,18 +75,11 @@ func ParseRestart(values []string) (*Restart, error) {
 
 func (r *Restart) withDefaults() Restart {
 	d := *r
-	set := func(v *time.Duration, to time.Duration) {
-		if *v <= 0 {
-			*v = to
-		}
-	}
-	set(&d.MinBackoff, 200*time.Millisecond)
-	set(&d.MaxBackoff, 10*time.Second)
-	set(&d.StableAfter, 30*time.Second)
-	set(&d.ReadyWithin, 30*time.Second)
-	if d.MaxCrashes <= 0 {
-		d.MaxCrashes = 8
-	}
+	defaults.IfNotPositive(&d.MinBackoff, 200*time.Millisecond)
+	defaults.IfNotPositive(&d.MaxBackoff, 10*time.Second)
+	defaults.IfNotPositive(&d.StableAfter, 30*time.Second)
+	defaults.IfNotPositive(&d.ReadyWithin, 30*time.Second)
+	defaults.IfNotPositive(&d.MaxCrashes, 8)
 	return d
 }
 

@@ -1,6 +1,7 @@
 package tap
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -83,14 +84,7 @@ type tap struct {
 }
 
 func newTap(o *Options) *tap {
-	defaultFile := func(f **os.File, std *os.File) {
-		if *f == nil {
-			*f = std
-		}
-	}
-	defaultFile(&o.Stdin, os.Stdin)
-	defaultFile(&o.Stdout, os.Stdout)
-	defaultFile(&o.Stderr, os.Stderr)
+	o.Stdin, o.Stdout, o.Stderr = cmp.Or(o.Stdin, os.Stdin), cmp.Or(o.Stdout, os.Stdout), cmp.Or(o.Stderr, os.Stderr)
 	if o.MaxCopy <= 0 {
 		o.MaxCopy = defaultMaxCopy
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/net/httpserve"
 )
 
@@ -222,25 +223,19 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-func setDefault[T int | int64 | time.Duration](v *T, def T) {
-	if *v <= 0 {
-		*v = def
-	}
-}
-
 // withDefaults returns a copy with all defaults set.
 func (o *Options) withDefaults() Options {
 	var opts Options
 	if o != nil {
 		opts = *o
 	}
-	setDefault(&opts.MaxBody, 64<<20)
-	setDefault(&opts.MaxBuffered, 512<<20)
-	setDefault(&opts.MaxHeader, 1<<20)
-	setDefault(&opts.MaxExchanges, 2048)
-	setDefault(&opts.BodyTimeout, 2*time.Minute)
-	setDefault(&opts.WriteTimeout, 5*time.Minute)
-	setDefault(&opts.Grace, 2*time.Second)
+	defaults.IfNotPositive(&opts.MaxBody, 64<<20)
+	defaults.IfNotPositive(&opts.MaxBuffered, 512<<20)
+	defaults.IfNotPositive(&opts.MaxHeader, 1<<20)
+	defaults.IfNotPositive(&opts.MaxExchanges, 2048)
+	defaults.IfNotPositive(&opts.BodyTimeout, 2*time.Minute)
+	defaults.IfNotPositive(&opts.WriteTimeout, 5*time.Minute)
+	defaults.IfNotPositive(&opts.Grace, 2*time.Second)
 	if opts.Dial == nil {
 		opts.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"container/heap"
 	"crypto/rand"
 	"crypto/sha256"
@@ -171,10 +172,10 @@ func (o *Options) orDefault() Options {
 	if o != nil {
 		full = *o
 	}
-	set(&full.Modern, mcp.LatestRevision)
-	set(&full.Legacy, mcp.LatestLegacyRevision)
-	set(&full.Ring, new(seal.Ring))
-	set(&full.IDs, new(atomic.Int64))
+	full.Modern = cmp.Or(full.Modern, mcp.LatestRevision)
+	full.Legacy = cmp.Or(full.Legacy, mcp.LatestLegacyRevision)
+	full.Ring = cmp.Or(full.Ring, new(seal.Ring))
+	full.IDs = cmp.Or(full.IDs, new(atomic.Int64))
 	if full.Supported == nil {
 		full.Supported = []mcp.Revision{full.Modern}
 	}
@@ -182,28 +183,20 @@ func (o *Options) orDefault() Options {
 		full.NewID = rand.Text
 	}
 	l := &full.Limits
-	set(&l.Requests, 1024)
-	set(&l.Bytes, 256<<20)
-	set(&l.AwaitingInput, 256)
-	set(&l.InputRequests, 1024)
-	set(&l.InputRounds, 32)
-	set(&l.Subscriptions, 64)
-	set(&l.Resources, 1024)
-	set(&l.Tasks, 256)
-	set(&l.ToolNames, 4096)
-	set(&l.InputTimeout, 10*time.Minute)
-	set(&l.GatherDelay, 10*time.Millisecond)
-	set(&l.PollInterval, time.Second)
-	set(&l.Depth, 512)
+	l.Requests = cmp.Or(l.Requests, 1024)
+	l.Bytes = cmp.Or(l.Bytes, 256<<20)
+	l.AwaitingInput = cmp.Or(l.AwaitingInput, 256)
+	l.InputRequests = cmp.Or(l.InputRequests, 1024)
+	l.InputRounds = cmp.Or(l.InputRounds, 32)
+	l.Subscriptions = cmp.Or(l.Subscriptions, 64)
+	l.Resources = cmp.Or(l.Resources, 1024)
+	l.Tasks = cmp.Or(l.Tasks, 256)
+	l.ToolNames = cmp.Or(l.ToolNames, 4096)
+	l.InputTimeout = cmp.Or(l.InputTimeout, 10*time.Minute)
+	l.GatherDelay = cmp.Or(l.GatherDelay, 10*time.Millisecond)
+	l.PollInterval = cmp.Or(l.PollInterval, time.Second)
+	l.Depth = cmp.Or(l.Depth, 512)
 	return full
-}
-
-// set sets a zero option to its default.
-func set[T comparable](option *T, value T) {
-	var zero T
-	if *option == zero {
-		*option = value
-	}
 }
 
 // A core is the common part of the translators: the current step, its output and the timers.

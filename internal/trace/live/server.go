@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/defaults"
 	"mcpwire/internal/hooks"
 	"mcpwire/internal/wait"
 )
@@ -89,12 +90,8 @@ func NewServer(opts *Options) *Server {
 	if opts != nil {
 		s.opts = *opts
 	}
-	if s.opts.MaxViewers <= 0 {
-		s.opts.MaxViewers = DefaultMaxViewers
-	}
-	if s.opts.MaxQueue <= 0 {
-		s.opts.MaxQueue = DefaultMaxQueue
-	}
+	defaults.IfNotPositive(&s.opts.MaxViewers, DefaultMaxViewers)
+	defaults.IfNotPositive(&s.opts.MaxQueue, DefaultMaxQueue)
 	if s.opts.Backlog == 0 {
 		s.opts.Backlog = DefaultBacklog
 	}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -146,7 +147,7 @@ func (m *model) changeLines(c comparison) []line {
 			out = append(out, line{{t.dim, "  … and more"}})
 			continue
 		}
-		out = append(out, line{{t.dim, "  " + orDefault(safe(x.Pointer), "all of it")}})
+		out = append(out, line{{t.dim, "  " + cmp.Or(safe(x.Pointer), "all of it")}})
 		if x.Old != "" {
 			out = append(out, line{{t.failure, "  - " + safe(x.Old)}})
 		}

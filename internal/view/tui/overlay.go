@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -110,7 +111,7 @@ func (m *model) cardLines(c *trace.SessionInfo) []line {
 	}
 	out = append(out, line{{bold, safe(c.Name)}, {t.dim, fmt.Sprintf("  session %d of capture %s", c.Session, safe(c.Capture))}}, nil)
 	fact("transport", safe(c.Transport))
-	fact("era", orDefault(safe(c.Era), "not known yet"))
+	fact("era", cmp.Or(safe(c.Era), "not known yet"))
 	fact("offered", safe(c.Offered))
 	fact("answered", safe(c.Negotiated))
 	if c.Offered != "" && c.Negotiated != "" && c.Offered != c.Negotiated {
@@ -148,7 +149,7 @@ func (m *model) cardLines(c *trace.SessionInfo) []line {
 		st   style
 	}{{"Client", c.Client, "→", t.request}, {"Server", c.Server, "←", t.response}} {
 		name := joinNonEmpty(safe(p.peer.Name), safe(p.peer.Version))
-		out = append(out, nil, line{{p.st, p.sign + " "}, {t.head, p.who + "  "}, {t.text, orDefault(name, "has not identified itself")}})
+		out = append(out, nil, line{{p.st, p.sign + " "}, {t.head, p.who + "  "}, {t.text, cmp.Or(name, "has not identified itself")}})
 		if len(p.peer.Capabilities) == 0 {
 			out = append(out, line{{t.dim, "  no capabilities seen"}})
 		}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -407,7 +408,7 @@ func payloadLines(m *model, d *detail.Detail, p *detail.Payload) []line {
 		}
 		if l.Blob > 0 && l.Blob <= len(p.Blobs) {
 			b := p.Blobs[l.Blob-1]
-			out = append(out, line{{"", spaces(2*min(l.Depth, maxIndent) + 2)}, {t.dim, fmt.Sprintf("(%s of %s in Base64)", trace.FormatSize(b.Len), orDefault(safe(b.MediaType), "data"))}})
+			out = append(out, line{{"", spaces(2*min(l.Depth, maxIndent) + 2)}, {t.dim, fmt.Sprintf("(%s of %s in Base64)", trace.FormatSize(b.Len), cmp.Or(safe(b.MediaType), "data"))}})
 		}
 	}
 	if p.OmittedBytes > 0 {
@@ -532,13 +533,6 @@ func arrow(dir string) string {
 		return "←"
 	}
 	return ""
-}
-
-func orDefault(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 func httpTab(m *model, d *detail.Detail) []line {
