@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -788,7 +789,7 @@ func (ac *activeCall) handleCallError(ctx context.Context, conn *connection, neg
 
 // backoff returns the wait after that many failures.
 func (p *RetryPolicy) backoff(failures int) time.Duration {
-	return backoff(p.MinBackoff, p.MaxBackoff, failures)
+	return wait.Backoff(p.MinBackoff, p.MaxBackoff, failures, rand.Float64())
 }
 
 // relistTools lists the tools again, because the transport learns from the list which arguments the

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"mcpwire/internal/era"
-	"mcpwire/internal/rpc"
-	"mcpwire/internal/wait"
-	"mcpwire/jsonrpc"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/wait"
+	"mcpwire/jsonrpc"
 )
 
 // A connector makes the connections of a Client and replaces them when they are lost. It holds the
@@ -123,7 +124,7 @@ func (cc *connector) reconnect(ctx context.Context, failures int, stable bool, r
 		if p.MaxFailures > 0 && failures >= p.MaxFailures {
 			return nil, fmt.Errorf("connection lost %d times in a row, giving up: %w", failures, reason)
 		}
-		if !(first && stable) && !wait.Sleep(ctx, backoff(p.MinBackoff, p.MaxBackoff, max(failures, 1))) {
+		if !(first && stable) && !wait.Sleep(ctx, wait.Backoff(p.MinBackoff, p.MaxBackoff, max(failures, 1), rand.Float64())) {
 			return nil, ctx.Err()
 		}
 		conn, err := cc.establish(ctx)
@@ -154,21 +155,6 @@ func (cc *connector) use(conn *connection) {
 		fn()
 	}
 	cc.publish(conn)
-}
-
-// backoff returns the wait after that many consecutive failures. It doubles from minDelay up to
-// maxDelay; a random part of up to half is subtracted.
-func backoff(minDelay, maxDelay time.Duration, failures int) time.Duration {
-	d := minDelay
-	for range failures - 1 {
-		if d >= maxDelay/2 {
-			d = maxDelay
-			break
-		}
-		d *= 2
-	}
-	d = min(d, maxDelay)
-	return d - time.Duration(rand.Float64()*float64(d)/2)
 }
 
 // current returns the connection. Without one it returns a channel that is closed when that may

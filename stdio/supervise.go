@@ -182,7 +182,7 @@ func (s *Supervisor[C]) run(ctx context.Context) {
 			s.updateState(func(st *SupervisorState) { st.Phase = PhaseGaveUp })
 			return
 		}
-		delay := backoff(s.opts.MinBackoff, s.opts.MaxBackoff, failures, s.random())
+		delay := wait.Backoff(s.opts.MinBackoff, s.opts.MaxBackoff, failures, s.random())
 		s.opts.Logger.Warn("server restarted", "in", delay, "failures", failures, "error", err)
 		s.updateState(func(st *SupervisorState) {
 			st.Phase, st.NextStart = PhaseWaiting, time.Now().Add(delay)
@@ -285,20 +285,6 @@ func (s *Supervisor[C]) connectTo(ctx context.Context, p childProcess) (C, error
 		return conn, fmt.Errorf("connect: %w", err)
 	}
 	return conn, nil
-}
-
-// backoff returns the wait after that many consecutive failures. random is in [0, 1).
-func backoff(minDelay, maxDelay time.Duration, failures int, random float64) time.Duration {
-	d := minDelay
-	for range failures - 1 {
-		if d >= maxDelay/2 {
-			d = maxDelay
-			break
-		}
-		d *= 2
-	}
-	d = min(d, maxDelay)
-	return d - time.Duration(random*float64(d)/2)
 }
 
 // updateState changes the state with f and wakes the goroutines that wait for a change.

@@ -3,8 +3,6 @@ package stdio
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -319,25 +317,6 @@ func TestSuperviseCleanEndRestarts(t *testing.T) {
 			t.Errorf("last error: %v", got)
 		}
 	})
-}
-
-func TestBackoff(t *testing.T) {
-	t.Parallel()
-	const least, most = 100 * time.Millisecond, 3 * time.Second
-	var got []string
-	for _, failures := range []int{0, 1, 2, 3, 5, 6, 7, 1 << 30} {
-		got = append(got, fmt.Sprint(backoff(least, most, failures, 0)))
-	}
-	want := []string{"100ms", "100ms", "200ms", "400ms", "1.6s", "3s", "3s", "3s"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got := backoff(least, most, 2, 0.5); got != 150*time.Millisecond {
-		t.Errorf("with half the jitter: %v", got)
-	}
-	if got := backoff(time.Hour, time.Second, 1, 0); got != time.Second {
-		t.Errorf("least above most: %v", got)
-	}
 }
 
 func TestPhaseString(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package wait has waits that a context or a timeout bounds.
+// Package wait has waits that a context or a timeout bounds, and the backoff between attempts.
 package wait
 
 import (
@@ -48,4 +48,20 @@ func Timeout(d time.Duration, wait func()) bool {
 		close(done)
 	}()
 	return Closed(done, d)
+}
+
+// Backoff returns how long to wait after that many failures in a row: minDelay, doubled with each
+// failure up to maxDelay, minus a part of up to half, so that not all clients come back at the same
+// time. random, in [0, 1), decides on that part.
+func Backoff(minDelay, maxDelay time.Duration, failures int, random float64) time.Duration {
+	d := minDelay
+	for range failures - 1 {
+		if d >= maxDelay/2 {
+			d = maxDelay
+			break
+		}
+		d *= 2
+	}
+	d = min(d, maxDelay)
+	return d - time.Duration(random*float64(d)/2)
 }

@@ -2,6 +2,8 @@ package wait
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -57,4 +59,22 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("waited %v, want a second and true", time.Since(start))
 		}
 	})
+}
+
+func TestBackoff(t *testing.T) {
+	const least, most = 100 * time.Millisecond, 3 * time.Second
+	var got []string
+	for _, failures := range []int{0, 1, 2, 3, 5, 6, 7, 1 << 30} {
+		got = append(got, fmt.Sprint(Backoff(least, most, failures, 0)))
+	}
+	want := []string{"100ms", "100ms", "200ms", "400ms", "1.6s", "3s", "3s", "3s"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := Backoff(least, most, 2, 0.5); got != 150*time.Millisecond {
+		t.Errorf("with half the jitter: %v", got)
+	}
+	if got := Backoff(time.Hour, time.Second, 1, 0); got != time.Second {
+		t.Errorf("least above most: %v", got)
+	}
 }

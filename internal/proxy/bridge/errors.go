@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -183,9 +182,6 @@ func (e *retryError) Error() string {
 }
 
 func (e *retryError) Unwrap() error { return e.err }
-
-// jitter reduces a duration by a random part of up to a half, so that retries spread out.
-func jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
 
 // maxTail limits the bytes of standard error in an error's data.
 const maxTail = 4 << 10

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -993,7 +995,7 @@ func (p *passthrough) retrySubscriptionLocked(c *call, err error) bool {
 		return false
 	}
 	o := &p.b.opts
-	pause := jitter(min(o.MinBackoff<<c.retries, o.MaxBackoff))
+	pause := wait.Backoff(o.MinBackoff, o.MaxBackoff, c.retries+1, rand.Float64())
 	c.retries++
 	c.retryPending = true
 	p.b.wg.Go(func() { p.resubscribe(c, pause) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -390,8 +391,7 @@ func (u *upstream) connectionEnded(err error) {
 	o := &u.b.opts
 	u.mu.Lock()
 	u.failures++
-	backoff := o.MinBackoff << min(u.failures-1, 16)
-	backoff = jitter(min(backoff, o.MaxBackoff))
+	backoff := wait.Backoff(o.MinBackoff, o.MaxBackoff, u.failures, rand.Float64())
 	visible := u.b.visibleError(err)
 	u.nextAttempt, u.lastErr = time.Now().Add(backoff), visible
 	mayWait := u.usable || u.everAnswered && !errors.Is(err, errServerChanged)
