@@ -16,6 +16,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/net/sse"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/trace/httphead"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -73,7 +74,7 @@ func (hc *httpConn) send(ctx context.Context, q outgoing) reply {
 		return a
 	}
 	a.requestEvent = x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: &capture.Request{
-		Method: request.Method, URL: request.URL.RequestURI(), Proto: "HTTP/1.1", Headers: headerFields(request),
+		Method: request.Method, URL: request.URL.RequestURI(), Proto: "HTTP/1.1", Headers: httphead.Headers(request.Header, false, capture.Header{Name: "Host", Value: request.Host}),
 	}})
 	if len(q.body) > 0 {
 		a.requestEvent = x.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: q.body})
@@ -182,27 +183,10 @@ func setStandardHeaders(h http.Header, body []byte) {
 	}
 }
 
-// headerFields returns the header fields of a request, without those that net/http adds.
-func headerFields(r *http.Request) []capture.Header {
-	list := []capture.Header{{Name: "Host", Value: r.Host}}
-	return append(list, sortedFields(r.Header)...)
-}
-
-func sortedFields(h http.Header) []capture.Header {
-	var list []capture.Header
-	for name, values := range h {
-		for _, v := range values {
-			list = append(list, capture.Header{Name: name, Value: v})
-		}
-	}
-	slices.SortStableFunc(list, func(a, b capture.Header) int { return strings.Compare(a.Name, b.Name) })
-	return list
-}
-
 // recordHead records the head of the response.
 func (x *exchange) recordHead(resp *http.Response) uint64 {
 	return x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
-		Status: resp.StatusCode, Proto: resp.Proto, Headers: sortedFields(resp.Header),
+		Status: resp.StatusCode, Proto: resp.Proto, Headers: httphead.Headers(resp.Header, false),
 	}})
 }
 

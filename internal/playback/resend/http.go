@@ -24,6 +24,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/net/sse"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/trace/httphead"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -170,9 +171,7 @@ func (hc *httpConn) newExchange(ctx context.Context, method string, to *url.URL,
 		return nil, nil, err
 	}
 	maps.Copy(r.Header, more)
-	x.at = x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: &capture.Request{
-		Method: method, URL: r.URL.RequestURI(), Proto: "HTTP/1.1", Headers: headerFields(r),
-	}})
+	x.at = x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: httphead.ClientRequest(r)})
 	if body != nil {
 		x.at = x.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: body})
 	}
@@ -334,7 +333,7 @@ func (x *exchange) endError() error {
 func (x *exchange) readResponse(resp *http.Response) error {
 	x.status = resp.StatusCode
 	x.at = x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
-		Status: resp.StatusCode, Proto: resp.Proto, Headers: sortedFields(resp.Header),
+		Status: resp.StatusCode, Proto: resp.Proto, Headers: httphead.Headers(resp.Header, false),
 	}})
 	if x.isInitialize {
 		x.conn.onInitialized(resp.Header, "")
@@ -658,24 +657,4 @@ func paramValue(arguments []byte, path []string) (string, bool) {
 		return strconv.FormatFloat(f, 'f', 0, 64), true // 42.0 is an integer
 	}
 	return string(value), true
-}
-
-// headerFields returns the fields of a request except those that net/http adds.
-func headerFields(r *http.Request) []capture.Header {
-	list := []capture.Header{{Name: "Host", Value: r.Host}}
-	if r.ContentLength > 0 {
-		list = append(list, capture.Header{Name: "Content-Length", Value: strconv.FormatInt(r.ContentLength, 10)})
-	}
-	return append(list, sortedFields(r.Header)...)
-}
-
-func sortedFields(h http.Header) []capture.Header {
-	var list []capture.Header
-	for name, values := range h {
-		for _, v := range values {
-			list = append(list, capture.Header{Name: name, Value: v})
-		}
-	}
-	slices.SortStableFunc(list, func(a, b capture.Header) int { return strings.Compare(a.Name, b.Name) })
-	return list
 }
