@@ -312,12 +312,9 @@ func (s *session) callTool(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown tool: %s", clip.String(name, 100))
 	}
 	c.setName(t.key)
-	args, ok := r.Param("arguments")
-	switch {
-	case !ok, string(args) == "null":
-		args = emptyObject
-	case args[0] != '{':
-		return dst, invalidParams("params.arguments must be an object")
+	args, err := argumentsParam(r)
+	if err != nil {
+		return dst, err
 	}
 	if err := c.checkHeaderParams(r, t, args); err != nil {
 		return dst, err

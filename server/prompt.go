@@ -128,12 +128,9 @@ func (s *session) getPrompt(c *Call, r *rpc.Request, dst []byte) ([]byte, error)
 		return dst, unknownPrompt(name)
 	}
 	c.setName(p.key)
-	args, ok := r.Param("arguments")
-	switch {
-	case !ok, string(args) == "null":
-		args = emptyObject
-	case args[0] != '{':
-		return dst, invalidParams("params.arguments must be an object")
+	args, err := argumentsParam(r)
+	if err != nil {
+		return dst, err
 	}
 	if err := c.resumeInput(r); err != nil {
 		return dst, err

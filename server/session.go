@@ -362,6 +362,18 @@ func stringParam(r *rpc.Request, name string) (string, error) {
 	return jsonwire.UnquoteString(v[1 : len(v)-1]), nil
 }
 
+// argumentsParam returns the arguments of a call, which must be an object if they are present.
+func argumentsParam(r *rpc.Request) ([]byte, error) {
+	args, ok := r.Param("arguments")
+	switch {
+	case !ok, string(args) == "null":
+		return emptyObject, nil
+	case args[0] != '{':
+		return nil, invalidParams("params.arguments must be an object")
+	}
+	return args, nil
+}
+
 // A sessionContext is the context of messages that belong to no request of the session. It ends
 // with the connection. It is created on demand, since most sessions need none.
 type sessionContext struct {
