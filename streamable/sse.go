@@ -109,7 +109,7 @@ func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, place *
 		cancel()
 		<-ses.drained
 	}()
-	if ses.out.writeEvent("endpoint", []byte(s.messagesPath+"?"+sessionParam+"="+ses.id)) != nil {
+	if rs.writeEvent(sse.Event{Name: "endpoint", Data: []byte(s.messagesPath + "?" + sessionParam + "=" + ses.id)}) != nil {
 		return
 	}
 	rs.startKeepAlive(nil)
@@ -295,21 +295,6 @@ func (s *SSEHandler) readMessage(w http.ResponseWriter, r *http.Request) (m *jso
 type sseSender struct{ response *response }
 
 // Send implements [jsonrpc.Sender].
-func (s *sseSender) Send(message []byte) error { return s.writeEvent("message", message) }
-
-func (s *sseSender) writeEvent(name string, data []byte) error {
-	rs := s.response
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.ended {
-		return errClientGone
-	}
-	if err := rs.startLocked(); err != nil {
-		return err
-	}
-	var err error
-	if rs.buf, err = sse.Append(rs.buf[:0], sse.Event{Name: name, Data: data}); err != nil {
-		return err
-	}
-	return rs.writeLocked()
+func (s *sseSender) Send(message []byte) error {
+	return s.response.writeEvent(sse.Event{Name: "message", Data: message})
 }

@@ -237,7 +237,7 @@ func isRequest(message []byte) bool {
 
 // writeLocked writes an event to the response that carries the stream.
 func (st *stream) writeLocked(id string, message []byte, retry time.Duration) error {
-	if err := st.out.writeEvent(id, message, retry); err != nil {
+	if err := st.out.writeEvent(sse.Event{ID: []byte(id), HasID: id != "", Data: message, Retry: retry, HasRetry: retry > 0}); err != nil {
 		st.session.h.opts.Logger.Debug("a client does not read its stream", "error", err)
 		return err
 	}
@@ -541,7 +541,7 @@ func (st *stream) closeEarly(retry time.Duration) error {
 		return ErrNotResumable
 	}
 	if retry > 0 {
-		st.out.writeEvent("", nil, retry) // the client's last id is enough if this fails
+		st.out.writeEvent(sse.Event{Retry: retry, HasRetry: true}) // the client's last id is enough if this fails
 	}
 	if err := st.out.endNow(); err != nil {
 		return err
@@ -550,8 +550,8 @@ func (st *stream) closeEarly(retry time.Duration) error {
 	return nil
 }
 
-// writeEvent writes an event of a resumable stream.
-func (rs *response) writeEvent(id string, message []byte, retry time.Duration) error {
+// writeEvent writes an event.
+func (rs *response) writeEvent(e sse.Event) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if rs.ended {
@@ -560,7 +560,6 @@ func (rs *response) writeEvent(id string, message []byte, retry time.Duration) e
 	if err := rs.startLocked(); err != nil {
 		return err
 	}
-	e := sse.Event{ID: []byte(id), HasID: id != "", Data: message, Retry: retry, HasRetry: retry > 0}
 	var err error
 	if rs.buf, err = sse.Append(rs.buf[:0], e); err != nil {
 		return err
