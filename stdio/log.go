@@ -338,5 +338,6 @@ func appendEscaped(dst []byte, s string, limit int) []byte {
 	return dst
 }
 
-// beginning cuts s to limit+1 bytes, so that a line with a cut text exceeds its limit and is marked.
+// beginning cuts s to limit+1 bytes, so that a line with a cut text exceeds its limit and is
+// marked.
 func beginning(s string, limit int) string { return s[:min(len(s), limit+1)] }

@@ -541,7 +541,8 @@ func (st *stream) closeEarly(retry time.Duration) error {
 		return ErrNotResumable
 	}
 	if retry > 0 {
-		st.out.writeEvent(sse.Event{Retry: retry, HasRetry: true}) // the client's last id is enough if this fails
+		// The client's last id is enough if this fails.
+		st.out.writeEvent(sse.Event{Retry: retry, HasRetry: true})
 	}
 	if err := st.out.endNow(); err != nil {
 		return err
