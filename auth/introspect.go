@@ -138,7 +138,7 @@ func (in *Introspection) Verify(ctx context.Context, token string) (*Principal, 
 }
 
 // complete returns the result of a call to its waiters, and caches it if it is positive.
-func (in *Introspection) complete(key [sha256.Size]byte, call *introspectionCall, asked time.Time) {
+func (in *Introspection) complete(key [sha256.Size]byte, call *introspectionCall, sent time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.calls, key)
@@ -146,7 +146,7 @@ func (in *Introspection) complete(key [sha256.Size]byte, call *introspectionCall
 	if call.err != nil || in.opts.CacheTTL < 0 {
 		return
 	}
-	until := asked.Add(in.opts.CacheTTL)
+	until := sent.Add(in.opts.CacheTTL)
 	if exp := call.principal.Expires; !exp.IsZero() && exp.Before(until) {
 		until = exp
 	}

@@ -161,7 +161,7 @@ func features(rev mcp.Revision) *client.Options {
 }
 
 // converse uses all that a client has.
-func converse(t *testing.T, tape *tape, srv *server.Server, transport client.Transport, rev mcp.Revision) {
+func converse(t *testing.T, recording *recording, srv *server.Server, transport client.Transport, rev mcp.Revision) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c, err := client.Dial(ctx, transport, features(rev))
@@ -200,8 +200,8 @@ func converse(t *testing.T, tape *tape, srv *server.Server, transport client.Tra
 	waiting, stop := context.WithCancel(ctx)
 	_, _ = c.CallTool(waiting, "wait", nil, client.WithProgress(func(mcp.ProgressNotificationParams) { stop() }))
 	stop()
-	tape.await(cancelled)
-	tape.later(10 * time.Minute)
+	recording.await(cancelled)
+	recording.later(10 * time.Minute)
 	resources(ctx, t, c)
 	listen(ctx, t, srv, c)
 }
@@ -252,8 +252,8 @@ func listen(ctx context.Context, t *testing.T, srv *server.Server, c *client.Cli
 	must(t, s.Close())
 }
 
-// A tape is a recording of a session.
-type tape struct {
+// A recording records a session.
+type recording struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	head     *capture.Head
@@ -262,13 +262,13 @@ type tape struct {
 	events   []capture.Event
 }
 
-func newRecording(transport capture.Transport) *tape {
-	p := &tape{head: &capture.Head{ID: "tape", Transport: transport}, began: time.Now()}
+func newRecording(transport capture.Transport) *recording {
+	p := &recording{head: &capture.Head{ID: "recording", Transport: transport}, began: time.Now()}
 	p.changed = sync.NewCond(&p.mu)
 	return p
 }
 
-func (p *tape) record(e capture.Event) {
+func (p *recording) record(e capture.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.N, e.T = uint64(len(p.events)+1), time.Since(p.began)
@@ -278,7 +278,7 @@ func (p *tape) record(e capture.Event) {
 }
 
 // await waits until there are events of which ok is true.
-func (p *tape) await(ok func([]capture.Event) bool) {
+func (p *recording) await(ok func([]capture.Event) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !ok(p.events) {
@@ -310,15 +310,15 @@ func cancelled(events []capture.Event) bool {
 	})
 }
 
-// later has time pass, on the tape.
-func (p *tape) later(d time.Duration) {
+// later moves the clock of the recording forward.
+func (p *recording) later(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.began = p.began.Add(-d)
 }
 
 // check returns what is found in events, which get their numbers.
-func (p *tape) check(events []capture.Event) []check.Finding {
+func (p *recording) check(events []capture.Event) []check.Finding {
 	k := check.New(nil)
 	var all []check.Finding
 	for i, e := range events {
@@ -328,7 +328,7 @@ func (p *tape) check(events []capture.Event) []check.Finding {
 	return append(all, k.Close()...)
 }
 
-func (p *tape) wantClean(t *testing.T) {
+func (p *recording) wantClean(t *testing.T) {
 	t.Helper()
 	for _, f := range p.check(p.events) {
 		t.Errorf("%s (%v) at event %d %s: %s\n%.500s", f.Rule.ID, f.Rule.Severity, f.Event, f.Pointer, f.Message, line(&p.events[f.Event-1]))
@@ -340,7 +340,7 @@ func (p *tape) wantClean(t *testing.T) {
 
 // wantCleanRedacted holds that what a capture hides is not complained of: the same events, written
 // and read.
-func (p *tape) wantCleanRedacted(t *testing.T) {
+func (p *recording) wantCleanRedacted(t *testing.T) {
 	t.Helper()
 	var file bytes.Buffer
 	enc := capture.NewEncoder(&file, &capture.Redaction{Names: []string{"name", "text", "uri", "A"}})
@@ -361,46 +361,46 @@ func (p *tape) wantCleanRedacted(t *testing.T) {
 // A tappedFramer records the frames of a client.
 type tappedFramer struct {
 	jsonrpc.Framer
-	tape *tape
+	recording *recording
 }
 
 func (f *tappedFramer) ReadFrame() ([]byte, error) {
 	msg, err := f.Framer.ReadFrame()
 	if err == nil {
-		f.tape.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Framing: capture.FramingLF, Data: msg})
+		f.recording.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Framing: capture.FramingLF, Data: msg})
 	}
 	return msg, err
 }
 
 func (f *tappedFramer) WriteFrame(msg []byte) error {
-	f.tape.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Framing: capture.FramingLF, Data: msg})
+	f.recording.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Framing: capture.FramingLF, Data: msg})
 	return f.Framer.WriteFrame(msg)
 }
 
 // A pipeTransport serves a server over an in-memory connection.
 type pipeTransport struct {
-	srv  *server.Server
-	tape *tape
-	wg   *sync.WaitGroup
+	srv       *server.Server
+	recording *recording
+	wg        *sync.WaitGroup
 }
 
 func (c pipeTransport) Connect(ctx context.Context) (jsonrpc.Framer, error) {
-	near, far := net.Pipe()
-	c.wg.Go(func() { _ = c.srv.Serve(context.WithoutCancel(ctx), jsonrpc.NewFramer(far, nil)) })
-	return &tappedFramer{jsonrpc.NewFramer(near, nil), c.tape}, nil
+	local, remote := net.Pipe()
+	c.wg.Go(func() { _ = c.srv.Serve(context.WithoutCancel(ctx), jsonrpc.NewFramer(remote, nil)) })
+	return &tappedFramer{jsonrpc.NewFramer(local, nil), c.recording}, nil
 }
 
 func TestClean(t *testing.T) {
-	for name, tape := range recordings(t) {
+	for name, recording := range recordings(t) {
 		t.Run(name, func(t *testing.T) {
-			tape.wantClean(t)
-			tape.wantCleanRedacted(t)
+			recording.wantClean(t)
+			recording.wantCleanRedacted(t)
 		})
 	}
 }
 
 // listen records what goes through a handler.
-func (p *tape) listen(h http.Handler) http.Handler {
+func (p *recording) listen(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -413,7 +413,7 @@ func (p *tape) listen(h http.Handler) http.Handler {
 		if len(body) > 0 {
 			p.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Exchange: x, Data: body})
 		}
-		tw := &recordedWriter{ResponseWriter: w, tape: p, x: x}
+		tw := &recordedWriter{ResponseWriter: w, recording: p, x: x}
 		h.ServeHTTP(tw, r)
 		tw.end()
 	})
@@ -431,10 +431,10 @@ func pairs(h http.Header) (list []capture.Header) {
 // A recordedWriter records a response.
 type recordedWriter struct {
 	http.ResponseWriter
-	tape   *tape
-	x      uint64
-	status int
-	buf    bytes.Buffer
+	recording *recording
+	x         uint64
+	status    int
+	buf       bytes.Buffer
 }
 
 // SetWriteDeadline is all that the handler gets of the writer behind it: a connection that is
@@ -448,7 +448,7 @@ func (w *recordedWriter) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
 func (w *recordedWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
-		w.tape.record(capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Exchange: w.x,
+		w.recording.record(capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Exchange: w.x,
 			Response: &capture.Response{Status: status, Proto: "HTTP/1.1", Headers: pairs(w.Header())}})
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -497,7 +497,7 @@ func (w *recordedWriter) event(block string) {
 	if len(e.Data) > 0 && e.SSE.Event != "endpoint" {
 		e.Kind = capture.KindMessage
 	}
-	w.tape.record(e)
+	w.recording.record(e)
 }
 
 func (w *recordedWriter) end() {
@@ -509,7 +509,7 @@ func (w *recordedWriter) end() {
 		if !json.Valid(w.buf.Bytes()) {
 			kind = capture.KindBody
 		}
-		w.tape.record(capture.Event{Kind: kind, Dir: capture.ToClient, Exchange: w.x, Data: w.buf.Bytes()})
+		w.recording.record(capture.Event{Kind: kind, Dir: capture.ToClient, Exchange: w.x, Data: w.buf.Bytes()})
 	}
-	w.tape.record(capture.Event{Kind: capture.KindEnd, Exchange: w.x})
+	w.recording.record(capture.Event{Kind: capture.KindEnd, Exchange: w.x})
 }

@@ -92,13 +92,13 @@ func names(list, id string) bool {
 	return slices.ContainsFunc(strings.Fields(list), func(s string) bool { return s == id || strings.HasSuffix(s, "/") && strings.HasPrefix(id, s) })
 }
 
-func (m *mutation) run(t *testing.T, tape *tape) (applies bool) {
-	broken := m.apply(t, tape.events)
+func (m *mutation) run(t *testing.T, recording *recording) (applies bool) {
+	broken := m.apply(t, recording.events)
 	if broken == nil {
 		return false
 	}
 	found := false
-	for _, f := range tape.check(broken) {
+	for _, f := range recording.check(broken) {
 		found = found || f.Rule.ID == m.rule
 		if f.Rule.ID != m.rule && !names(m.also, f.Rule.ID) {
 			t.Errorf("%s besides, at event %d: %s", f.Rule.ID, f.Event, f.Message)
@@ -113,20 +113,20 @@ func (m *mutation) run(t *testing.T, tape *tape) (applies bool) {
 // TestMutations takes clean sessions, breaks one thing, and wants the rule for it, and nothing but
 // its consequences besides. Every rule has one.
 func TestMutations(t *testing.T) {
-	all := map[string]*tape{}
-	for name, tape := range recordings(t) {
-		all[name] = tape
+	all := map[string]*recording{}
+	for name, recording := range recordings(t) {
+		all[name] = recording
 	}
 	mutated := map[string]bool{}
 	for _, m := range slices.Concat(mutationsOfMessages, mutationsOfSessions, mutationsOfHTTP) {
 		mutated[m.rule] = true
 		for pattern := range strings.FieldsSeq(m.on) {
 			applied := false
-			for name, tape := range all {
+			for name, recording := range all {
 				if ok, err := path.Match(pattern, name); err != nil || !ok {
 					continue
 				}
-				t.Run(m.rule+" "+name, func(t *testing.T) { applied = m.run(t, tape) || applied })
+				t.Run(m.rule+" "+name, func(t *testing.T) { applied = m.run(t, recording) || applied })
 			}
 			if !applied {
 				t.Errorf("%s: no session %s has %s", m.rule, pattern, m.from)
@@ -151,8 +151,8 @@ func TestMutations(t *testing.T) {
 
 // TestLines: what mutations are made in is the event, and the way back changes nothing.
 func TestLines(t *testing.T) {
-	for name, tape := range recordings(t) {
-		for _, e := range tape.events {
+	for name, recording := range recordings(t) {
+		for _, e := range recording.events {
 			if back := parseLine(line(&e), e); line(&back) != line(&e) || back.Kind != e.Kind || back.Exchange != e.Exchange {
 				t.Errorf("%s: event %d comes back as\n%s\nand was\n%s", name, e.N, line(&back), line(&e))
 			}

@@ -33,8 +33,8 @@ func short(rev mcp.Revision) string {
 // recordings records clean sessions: of the packages client and server in each revision, over
 // stdio-r1 … and http-r2 …, over sse-r1, and raw-r1 … and web-r2 …, in which a client says what
 // that client never would.
-func recordings(t *testing.T) iter.Seq2[string, *tape] {
-	all := map[string]*tape{}
+func recordings(t *testing.T) iter.Seq2[string, *recording] {
+	all := map[string]*recording{}
 	for _, rev := range mcp.Revisions() {
 		all["stdio-"+short(rev)] = recordStdio(t, rev)
 		all["raw-"+short(rev)] = recordRaw(t, rev)
@@ -46,7 +46,7 @@ func recordings(t *testing.T) iter.Seq2[string, *tape] {
 		all["web-"+short(rev)] = recordWeb(t, rev)
 	}
 	names := slices.Sorted(maps.Keys(all))
-	return func(yield func(string, *tape) bool) {
+	return func(yield func(string, *recording) bool) {
 		for _, name := range names {
 			if !yield(name, all[name]) {
 				return
@@ -55,42 +55,42 @@ func recordings(t *testing.T) iter.Seq2[string, *tape] {
 	}
 }
 
-func recordStdio(t *testing.T, rev mcp.Revision) *tape {
-	tape := newRecording("stdio")
-	tape.record(capture.Event{Kind: capture.KindStart})
+func recordStdio(t *testing.T, rev mcp.Revision) *recording {
+	recording := newRecording("stdio")
+	recording.record(capture.Event{Kind: capture.KindStart})
 	var wg sync.WaitGroup
 	srv := newServer(t, rev)
-	converse(t, tape, srv, pipeTransport{srv, tape, &wg}, rev)
+	converse(t, recording, srv, pipeTransport{srv, recording, &wg}, rev)
 	wg.Wait()
-	tape.record(capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
-	tape.record(capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{}})
-	return tape
+	recording.record(capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
+	recording.record(capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{}})
+	return recording
 }
 
-func recordHTTP(t *testing.T, rev mcp.Revision) *tape {
-	tape := newRecording("http")
+func recordHTTP(t *testing.T, rev mcp.Revision) *recording {
+	recording := newRecording("http")
 	srv := newServer(t, rev)
 	h := streamable.MustHandler(srv, nil)
-	ts := httptest.NewServer(tape.listen(h))
-	converse(t, tape, srv, streamable.Dial(ts.URL, nil), rev)
+	ts := httptest.NewServer(recording.listen(h))
+	converse(t, recording, srv, streamable.Dial(ts.URL, nil), rev)
 	_ = h.Shutdown(context.Background())
 	ts.Close()
-	return tape
+	return recording
 }
 
-func recordSSE(t *testing.T, rev mcp.Revision) *tape {
-	tape := newRecording("sse")
+func recordSSE(t *testing.T, rev mcp.Revision) *recording {
+	recording := newRecording("sse")
 	srv := newServer(t, rev)
 	h := streamable.MustHandler(srv, nil)
 	old := h.SSE("/messages")
 	mux := http.NewServeMux()
 	mux.Handle("/sse", old)
 	mux.Handle("/messages", old)
-	ts := httptest.NewServer(tape.listen(mux))
-	converse(t, tape, srv, streamable.Dial(ts.URL+"/sse", nil), rev)
+	ts := httptest.NewServer(recording.listen(mux))
+	converse(t, recording, srv, streamable.Dial(ts.URL+"/sse", nil), rev)
 	_ = h.Shutdown(context.Background())
 	ts.Close()
-	return tape
+	return recording
 }
 
 const (
@@ -120,27 +120,27 @@ func rawLines(rev mcp.Revision) (lines []string) {
 }
 
 // recordRaw talks to the server line by line.
-func recordRaw(t *testing.T, rev mcp.Revision) *tape {
-	tape := newRecording("stdio")
-	near, far := net.Pipe()
+func recordRaw(t *testing.T, rev mcp.Revision) *recording {
+	recording := newRecording("stdio")
+	local, remote := net.Pipe()
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = newServer(t, rev).Serve(context.Background(), jsonrpc.NewFramer(far, nil)) })
-	in := bufio.NewScanner(near)
+	wg.Go(func() { _ = newServer(t, rev).Serve(context.Background(), jsonrpc.NewFramer(remote, nil)) })
+	in := bufio.NewScanner(local)
 	in.Buffer(nil, 1<<20)
 	for _, text := range rawLines(rev) {
 		text = strings.ReplaceAll(text, "$rev", rev.String())
-		tape.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Framing: capture.FramingLF, Data: []byte(text)})
-		_, err := io.WriteString(near, text+"\n")
+		recording.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Framing: capture.FramingLF, Data: []byte(text)})
+		_, err := io.WriteString(local, text+"\n")
 		must(t, err)
 		if text != rawReady && in.Scan() {
-			tape.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Framing: capture.FramingLF, Data: in.Bytes()})
+			recording.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Framing: capture.FramingLF, Data: in.Bytes()})
 		}
 	}
-	must(t, in.Err(), near.Close())
+	must(t, in.Err(), local.Close())
 	wg.Wait()
-	tape.record(capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
-	tape.record(capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{}})
-	return tape
+	recording.record(capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
+	recording.record(capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{}})
+	return recording
 }
 
 // A webClient posts what it is told to.
@@ -182,8 +182,8 @@ func (c *webClient) do(method, body string, headers ...string) *http.Response {
 
 // recordWeb has what packages client and streamable never do: a 401, a stream that is taken up
 // again, a session that is used behind its end.
-func recordWeb(t *testing.T, rev mcp.Revision) *tape {
-	tape := newRecording("http")
+func recordWeb(t *testing.T, rev mcp.Revision) *recording {
+	recording := newRecording("http")
 	h := streamable.MustHandler(newServer(t, rev), &streamable.Options{Retry: 1})
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Guard") != "" {
@@ -193,7 +193,7 @@ func recordWeb(t *testing.T, rev mcp.Revision) *tape {
 		}
 		h.ServeHTTP(w, r)
 	})
-	ts := httptest.NewServer(tape.listen(guarded))
+	ts := httptest.NewServer(recording.listen(guarded))
 	c := &webClient{t: t, url: ts.URL + "/mcp", rev: rev}
 	if rev == mcp.Revision20260728 {
 		list := `{"jsonrpc":"2.0","id":"l","method":"prompts/list","params":{` + rawMeta + `}}`
@@ -212,12 +212,12 @@ func recordWeb(t *testing.T, rev mcp.Revision) *tape {
 		c.session = c.do("POST", rawHello).Header.Get("Mcp-Session-Id")
 		c.do("POST", rawReady)
 		c.do("GET", "")
-		tape.await(idle)
-		tape.later(time.Second)
-		c.do("GET", "", "Last-Event-ID", lastEventID(tape))
-		tape.await(idle)
+		recording.await(idle)
+		recording.later(time.Second)
+		c.do("GET", "", "Last-Event-ID", lastEventID(recording))
+		recording.await(idle)
 		c.do("POST", rawPing)
-		tape.later(time.Minute)
+		recording.later(time.Minute)
 		c.do("POST", strings.Replace(rawPing, "2,", "3,", 1))
 		c.do("DELETE", "")
 		c.do("POST", strings.Replace(rawPing, "2,", "4,", 1))
@@ -227,11 +227,11 @@ func recordWeb(t *testing.T, rev mcp.Revision) *tape {
 	}
 	_ = h.Shutdown(context.Background())
 	ts.Close()
-	return tape
+	return recording
 }
 
 // lastEventID returns the id of the latest event of a stream.
-func lastEventID(p *tape) (id string) {
+func lastEventID(p *recording) (id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.events {

@@ -134,8 +134,8 @@ var rulesClient = []rule{
 		kinds: kindNotification, methods: []string{mcp.NotificationElicitationComplete}, dir: capture.ToClient,
 		check: func(v *view) {
 			id := v.param("elicitationId")
-			asked := stateOf[elicited](&v.session.state)
-			if isString(id) && v.session.complete() && !v.session.restarted && !asked.ids.full() && !v.redacted("/params/elicitationId") && !asked.ids.has(idKey(id), v.checker.seed) {
+			elicitations := stateOf[elicited](&v.session.state)
+			if isString(id) && v.session.complete() && !v.session.restarted && !elicitations.ids.full() && !v.redacted("/params/elicitationId") && !elicitations.ids.has(idKey(id), v.checker.seed) {
 				v.report("/params/elicitationId", "no elicitation had the elicitationId %s", showJSON(id))
 			}
 		},

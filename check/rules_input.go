@@ -326,9 +326,9 @@ var rulesInput = []rule{
 }
 
 // undeclaredInput returns the capability that an input request needs and the client lacks, or "".
-func undeclaredInput(client, question []byte) string {
-	params := member(question, "params")
-	switch stringValue(member(question, "method")) {
+func undeclaredInput(client, request []byte) string {
+	params := member(request, "params")
+	switch stringValue(member(request, "method")) {
 	case mcp.MethodRootsList:
 		if member(client, "roots") == nil {
 			return "roots"

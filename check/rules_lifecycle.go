@@ -200,9 +200,9 @@ var rulesLifecycle = []rule{
 		},
 		kinds: kindResult, methods: []string{mcp.MethodInitialize}, dir: capture.ToClient,
 		check: func(v *view) {
-			asked, got := v.call.param("protocolVersion"), v.result("protocolVersion")
-			if _, known := mcp.ParseRevision(stringValue(got)); known && isString(asked) && stringValue(asked) != stringValue(got) && !refused(v, stringValue(asked)) {
-				v.report("/result/protocolVersion", "the client requested %s, and the server responded with %s", showJSON(asked), showJSON(got)).with(v.call.n)
+			requested, got := v.call.param("protocolVersion"), v.result("protocolVersion")
+			if _, known := mcp.ParseRevision(stringValue(got)); known && isString(requested) && stringValue(requested) != stringValue(got) && !refused(v, stringValue(requested)) {
+				v.report("/result/protocolVersion", "the client requested %s, and the server responded with %s", showJSON(requested), showJSON(got)).with(v.call.n)
 			}
 		},
 	},
@@ -220,9 +220,9 @@ var rulesLifecycle = []rule{
 		},
 		kinds: kindResult, methods: []string{mcp.MethodInitialize}, dir: capture.ToClient,
 		check: func(v *view) {
-			asked, got := v.call.param("protocolVersion"), v.result("protocolVersion")
-			if isString(asked) && isString(got) && stringValue(asked) != stringValue(got) && refused(v, stringValue(asked)) {
-				v.report("/result/protocolVersion", "the client requested %s, which this server has used before, but now it responds with %s", showJSON(asked), showJSON(got)).with(v.call.n)
+			requested, got := v.call.param("protocolVersion"), v.result("protocolVersion")
+			if isString(requested) && isString(got) && stringValue(requested) != stringValue(got) && refused(v, stringValue(requested)) {
+				v.report("/result/protocolVersion", "the client requested %s, which this server has used before, but now it responds with %s", showJSON(requested), showJSON(got)).with(v.call.n)
 			}
 		},
 	},

@@ -107,8 +107,8 @@ var rulesModern = []rule{
 				return
 			}
 			d := stateOf[discovery](&v.session.state)
-			if asked := v.call.param("_meta", mcp.MetaProtocolVersion); isString(asked) && d.n != 0 && !d.versions[stringValue(asked)] {
-				v.report("", "the request has version %s, which server/discover does not list; the server must reject it with -32022", showJSON(asked)).with(v.call.n).with(d.n)
+			if requested := v.call.param("_meta", mcp.MetaProtocolVersion); isString(requested) && d.n != 0 && !d.versions[stringValue(requested)] {
+				v.report("", "the request has version %s, which server/discover does not list; the server must reject it with -32022", showJSON(requested)).with(v.call.n).with(d.n)
 			}
 		},
 	},

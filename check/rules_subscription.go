@@ -109,13 +109,13 @@ var rulesSubscription = []rule{
 			if c == nil || name == "" || c.paramsLost {
 				return
 			}
-			asked := c.param("notifications", name)
+			requested := c.param("notifications", name)
 			switch {
-			case name == "resourceSubscriptions" && isArray(asked) && member(asked, "") == nil:
-				if isEmptyArray(asked) {
+			case name == "resourceSubscriptions" && isArray(requested) && member(requested, "") == nil:
+				if isEmptyArray(requested) {
 					v.report("/method", "the subscription did not request %s", show(v.msg.method)).with(c.n)
 				}
-			case string(asked) != "true":
+			case string(requested) != "true":
 				v.report("/method", "the subscription did not request %s", show(v.msg.method)).with(c.n)
 			}
 		},

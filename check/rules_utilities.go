@@ -198,7 +198,7 @@ var rulesUtilities = []rule{
 			if !v.modern || v.session.initializeResult != 0 || v.session.initialize != nil || !v.session.modern && v.exchange == nil {
 				return
 			}
-			if level, known := askedLevel(v); known && level == mcp.LevelNone {
+			if level, known := requestedLevel(v); known && level == mcp.LevelNone {
 				v.report("", "no pending request has a logLevel")
 			}
 		},
@@ -226,9 +226,9 @@ func exCancel(id string) string {
 > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`
 }
 
-func exLog(asked, got string) string {
+func exLog(requested, got string) string {
 	return `init
-> {"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"` + asked + `"}}
+> {"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"` + requested + `"}}
 < {"jsonrpc":"2.0","id":1,"result":{}}
 < {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + got + `","data":"x"}}`
 }
@@ -266,7 +266,7 @@ var observeLevel = []observer{{
 
 // askedLevel returns the lowest level that a pending modern request asks for, or LevelNone. known
 // is false if that is uncertain.
-func askedLevel(v *view) (level mcp.LoggingLevel, known bool) {
+func requestedLevel(v *view) (level mcp.LoggingLevel, known bool) {
 	add := func(c *call) bool {
 		if c.paramsLost {
 			return false
@@ -299,7 +299,7 @@ func checkLogLevel(v *view) {
 		return
 	}
 	if v.modern {
-		if level, known := askedLevel(v); known && level != mcp.LevelNone && got < level && v.session.initializeResult == 0 {
+		if level, known := requestedLevel(v); known && level != mcp.LevelNone && got < level && v.session.initializeResult == 0 {
 			v.report("/params/level", "the level is %s, but %s was requested", showJSON(v.param("level")), level)
 		}
 		return

@@ -87,11 +87,11 @@ var transports = []struct {
 	}},
 	{"pipe", func(t *testing.T, f jsonrpc.Framing) Transport {
 		return serving(t, f, func() (client, server io.ReadWriteCloser) {
-			in, inFar, err := os.Pipe()
+			in, inWriter, err := os.Pipe()
 			must(err)
-			outFar, out, err := os.Pipe()
+			outReader, out, err := os.Pipe()
 			must(err)
-			return &twoWay{outFar, inFar}, &twoWay{in, out}
+			return &twoWay{outReader, inWriter}, &twoWay{in, out}
 		})
 	}},
 	{"child", child},

@@ -730,7 +730,7 @@ func TestTaskNotificationsMissing(t *testing.T) {
 }
 
 // Spec: C79
-func TestTaskPace(t *testing.T) {
+func TestTaskPollInterval(t *testing.T) {
 	for _, tt := range []struct {
 		wish        time.Duration
 		first, last time.Duration // bounds without chance

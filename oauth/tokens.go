@@ -603,12 +603,12 @@ func (s *serverAuth) credentialsOf(ctx context.Context, t *token) (*credentials,
 // store, one asks the user, and the others get the same token or the same failure. used is the
 // insufficient token. It may be nil.
 func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *token, login func() error) (err error) {
-	g, asks := s.client.opts.Grant.(AuthorizationCode)
+	g, interactive := s.client.opts.Grant.(AuthorizationCode)
 	locker, ok := s.client.opts.Store.(LoginLocker)
 	if s.noPrompt(ctx) {
 		return s.useStored(ctx, issuer, used)
 	}
-	if !asks || g.Prompter == nil || !ok {
+	if !interactive || g.Prompter == nil || !ok {
 		return login()
 	}
 	endWait := func() {}
@@ -632,8 +632,8 @@ func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *tok
 
 // noPrompt reports whether the user must not be asked because of this request.
 func (s *serverAuth) noPrompt(ctx context.Context) bool {
-	_, asks := s.client.opts.Grant.(AuthorizationCode)
-	return asks && !loginAllowed(ctx)
+	_, interactive := s.client.opts.Grant.(AuthorizationCode)
+	return interactive && !loginAllowed(ctx)
 }
 
 // useStored is withLoginLock for requests that must not cause a login: they get the stored token.

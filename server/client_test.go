@@ -41,10 +41,10 @@ func connect(t testing.TB, srv *server.Server, revision string) *client {
 // connectIn is connect with a context for Serve.
 func connectIn(ctx context.Context, t testing.TB, srv *server.Server, revision string) *client {
 	t.Helper()
-	near, far := net.Pipe()
+	local, remote := net.Pipe()
 	c := &client{t: t, revision: revision, served: make(chan error, 1)}
-	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: c, Cancellation: cancellation{}})
+	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(remote, nil)) }()
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: c, Cancellation: cancellation{}})
 	go c.conn.Run(context.Background())
 	t.Cleanup(c.close)
 	if revision != modern {
@@ -229,10 +229,10 @@ func respond(t testing.TB, srv *server.Server, revision, caps string) *responden
 // respondAs is respond with a context for Serve.
 func respondAs(t testing.TB, ctx context.Context, srv *server.Server, revision, caps string) *respondent {
 	t.Helper()
-	near, far := net.Pipe()
+	local, remote := net.Pipe()
 	c := &respondent{t: t, revision: revision, caps: caps, served: make(chan error, 1)}
-	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: c, Cancellation: cancellationBoth{}})
+	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(remote, nil)) }()
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: c, Cancellation: cancellationBoth{}})
 	go c.conn.Run(context.Background())
 	t.Cleanup(c.close)
 	if revision != modern {

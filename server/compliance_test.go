@@ -34,7 +34,7 @@ func TestAllMessages(t *testing.T) {
 		spoken := s.options.Revisions
 		legacy := s.speaksOne || spoken != nil && !slices.Contains(spoken, mcp.LatestRevision)
 		raw := slices.ContainsFunc(s.steps, func(s step) bool { return slices.ContainsFunc(s.send, func(f frame) bool { return f.raw }) })
-		playAll(t, s, func(t *testing.T, revision string) *play {
+		runScripts(t, s, func(t *testing.T, revision string) *play {
 			a := newAuditor(t.Errorf)
 			a.legacy, a.raw = legacy, raw
 			t.Cleanup(func() { total += a.said })
@@ -206,15 +206,15 @@ func TestListForEveryone(t *testing.T) {
 // Spec: S112 S113
 func TestAcknowledgementFirst(t *testing.T) {
 	srv := numbered(t, 1, 0)
-	near, far := net.Pipe()
+	local, remote := net.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil)) }()
+	go func() { served <- srv.Serve(context.Background(), jsonrpc.NewFramer(remote, nil)) }()
 	stop, send := make(chan struct{}), make(chan string, 2)
 	var wg sync.WaitGroup
 	t.Cleanup(func() {
 		close(stop)
 		close(send)
-		near.Close()
+		local.Close()
 		wg.Wait()
 		if err := <-served; err != nil && !errors.Is(err, io.ErrClosedPipe) { // a notification may be under way
 			t.Error(err)
@@ -239,10 +239,10 @@ func TestAcknowledgementFirst(t *testing.T) {
 	}
 	wg.Go(func() {
 		for text := range send {
-			io.WriteString(near, text+"\n")
+			io.WriteString(local, text+"\n")
 		}
 	})
-	lines := bufio.NewScanner(near)
+	lines := bufio.NewScanner(local)
 	acked := map[string]bool{}
 	// next returns the subscription that the next notification is about, and whether it
 	// acknowledges it.

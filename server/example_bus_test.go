@@ -28,9 +28,9 @@ func ExampleBus() {
 	ctx := context.Background()
 	var clients []*mcpclient.Client
 	for _, node := range nodes {
-		near, far := mcptest.Pipe()
-		go node.Serve(ctx, far)
-		c, err := mcpclient.Dial(ctx, mcpclient.Over(near), nil)
+		local, remote := mcptest.Pipe()
+		go node.Serve(ctx, remote)
+		c, err := mcpclient.Dial(ctx, mcpclient.Over(local), nil)
 		if err != nil {
 			log.Fatal(err)
 		}

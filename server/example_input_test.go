@@ -243,10 +243,10 @@ func (c *person) answer(method string) []byte {
 }
 
 func startPerson(srv *server.Server, revision string, answers map[string]string) *person {
-	near, far := net.Pipe()
+	local, remote := net.Pipe()
 	c := &person{revision: revision, answers: answers}
-	go srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
-	c.conn = conn.New(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), c.asked, nil)
+	go srv.Serve(context.Background(), jsonrpc.NewFramer(remote, nil))
+	c.conn = conn.New(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), c.asked, nil)
 	go c.conn.Run(context.Background())
 	if revision < modern {
 		c.request("initialize", `{"protocolVersion":"`+revision+`","capabilities":`+everything+`,"clientInfo":{"name":"person","version":"1"}}`)

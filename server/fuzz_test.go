@@ -53,7 +53,7 @@ func FuzzServer(f *testing.F) {
 			if err != nil {
 				t.Errorf("Serve: %v", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			buf := make([]byte, 1<<20)
 			t.Fatalf("the server hangs\n%s", buf[:runtime.Stack(buf, true)])
 		}

@@ -100,7 +100,7 @@ func (ir *inputRequest) invalid(err error) error {
 type inputRequester interface {
 	// ask decodes the response to each request or fails. The caller has checked that the client has
 	// the features and that the keys are unique.
-	ask(ctx context.Context, questions []*inputRequest) error
+	ask(ctx context.Context, requests []*inputRequest) error
 	// respond converts the handler's result, appended to head, into the response to the request. It
 	// is called once, at the end.
 	respond(d *inputState, r *rpc.Request, head, out []byte, err error) ([]byte, error)
@@ -115,13 +115,13 @@ type inputState struct {
 	mu sync.Mutex
 	// ended is set when the handler has returned.
 	ended bool
-	asked map[string]struct{}
+	sent  map[string]struct{}
 	// onceResults holds the results of Once by key.
 	onceResults map[string]*onceResult
 }
 
 func newInputState(requester inputRequester) *inputState {
-	return &inputState{requester: requester, asked: make(map[string]struct{}), onceResults: make(map[string]*onceResult)}
+	return &inputState{requester: requester, sent: make(map[string]struct{}), onceResults: make(map[string]*onceResult)}
 }
 
 // inputState returns the input state of the call. The first use creates it.
@@ -167,7 +167,7 @@ func (is *inputState) reserveKeys(requests []*inputRequest) error {
 		return jsonrpc.ErrRequestEnded
 	}
 	for i, q := range requests {
-		_, duplicate := is.asked[q.key]
+		_, duplicate := is.sent[q.key]
 		for _, before := range requests[:i] {
 			duplicate = duplicate || before.key == q.key
 		}
@@ -175,11 +175,11 @@ func (is *inputState) reserveKeys(requests []*inputRequest) error {
 			return fmt.Errorf("%s %q: %w", q.method, q.key, errDuplicateKey)
 		}
 	}
-	if len(is.asked)+len(requests) > maxInputRequests {
+	if len(is.sent)+len(requests) > maxInputRequests {
 		return errTooManyInputRequests
 	}
 	for _, q := range requests {
-		is.asked[q.key] = struct{}{}
+		is.sent[q.key] = struct{}{}
 	}
 	return nil
 }
@@ -498,17 +498,17 @@ func (rd *inputRound) readResponses(responses []byte, pending map[string]pending
 			return false, invalidParams("params.inputResponses[%q] appears twice", clip.String(key, 100))
 		}
 		seen[key] = struct{}{}
-		asked, expected := pending[key]
+		sent, expected := pending[key]
 		if !expected && !unbound {
 			continue
 		}
 		if expected {
-			if err := checkResponse(asked.Feature, members.Value()); err != nil {
+			if err := checkResponse(sent.Feature, members.Value()); err != nil {
 				return false, invalidResponse(key, err)
 			}
 		}
 		answered = true
-		rd.answers[key] = &inputResponse{digest: asked.Digest, unbound: unbound, text: bytes.Clone(members.Value())}
+		rd.answers[key] = &inputResponse{digest: sent.Digest, unbound: unbound, text: bytes.Clone(members.Value())}
 	}
 	return answered, nil
 }

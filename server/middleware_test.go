@@ -170,10 +170,10 @@ func TestMiddlewareSeesInputRequests(t *testing.T) {
 			return next(ctx, m)
 		}
 	})
-	near, far := net.Pipe()
+	local, remote := net.Pipe()
 	c := &client{t: t, revision: "2025-06-18", served: make(chan error, 1)}
-	go func() { c.served <- srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil)) }()
-	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{
+	go func() { c.served <- srv.Serve(context.Background(), jsonrpc.NewFramer(remote, nil)) }()
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{
 		Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request) ([]byte, error) {
 			return []byte(`{"roots":[{"uri":"file:///a"},{"uri":"file:///b"}]}`), nil
 		}),
@@ -552,15 +552,15 @@ func TestMiddlewarePipelined(t *testing.T) {
 						return next(ctx, m)
 					}
 				})
-				near, far := net.Pipe()
+				local, remote := net.Pipe()
 				served := make(chan error, 1)
-				go func() { served <- srv.Serve(t.Context(), jsonrpc.NewFramer(far, nil)) }()
-				go near.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+				go func() { served <- srv.Serve(t.Context(), jsonrpc.NewFramer(remote, nil)) }()
+				go local.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":2,"method":"tools/list"}
 {"jsonrpc":"2.0","id":3,"method":"ping"}
 `))
-				f := jsonrpc.NewFramer(near, nil)
+				f := jsonrpc.NewFramer(local, nil)
 				got := map[string]bool{}
 				for range 3 {
 					frame, err := f.ReadFrame()
@@ -576,7 +576,7 @@ func TestMiddlewarePipelined(t *testing.T) {
 				if len(got) != 3 {
 					t.Errorf("got %v, want %q", got, want)
 				}
-				near.Close()
+				local.Close()
 				<-served
 			})
 		})

@@ -188,9 +188,9 @@ func TestStateExpires(t *testing.T) {
 func TestStateRotation(t *testing.T) {
 	runs := 0
 	old, fresh := secret(1), secret(2)
-	near, far := stateKeys(t, old), stateKeys(t, old)
-	a := respond(t, careful(t, &server.Options{StateKeys: near}, &runs), modern, everything)
-	b := respond(t, careful(t, &server.Options{StateKeys: far}, &runs), modern, everything)
+	local, remote := stateKeys(t, old), stateKeys(t, old)
+	a := respond(t, careful(t, &server.Options{StateKeys: local}, &runs), modern, everything)
+	b := respond(t, careful(t, &server.Options{StateKeys: remote}, &runs), modern, everything)
 	ask := func(c *respondent) string {
 		r, err := c.request(t.Context(), "tools/call", callT)
 		if err != nil {
@@ -211,20 +211,20 @@ func TestStateRotation(t *testing.T) {
 	}
 	first := ask(a)
 	finish("shared", b, first)
-	replace(near, old, fresh)
-	replace(far, old, fresh)
-	replace(near, fresh, old)
+	replace(local, old, fresh)
+	replace(remote, old, fresh)
+	replace(local, fresh, old)
 	second := ask(a)
 	finish("new, at the other", b, second)
-	replace(far, fresh, old)
+	replace(remote, fresh, old)
 	finish("old, at the other", b, first)
-	replace(near, fresh)
-	replace(far, fresh)
+	replace(local, fresh)
+	replace(remote, fresh)
 	finish("new, when the old one is gone", b, second)
 	refused(t, "old, when it is gone", b, &runs, "tools/call", retry(callT, who, first))
 
 	for _, bad := range [][][]byte{nil, {old[:31]}, {old, old}} {
-		if err := near.Replace(bad...); err == nil {
+		if err := local.Replace(bad...); err == nil {
 			t.Errorf("Replace(%x): no error", bad)
 		}
 		if _, err := server.NewStateKeys(bad...); err == nil {

@@ -122,18 +122,18 @@ func TestTooManySubscriptions(t *testing.T) {
 func TestChangesWithoutAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := numbered(t, 1, 0)
-		near, far := net.Pipe()
+		local, remote := net.Pipe()
 		served := make(chan error, 1)
-		go func() { served <- srv.Serve(t.Context(), jsonrpc.NewFramer(far, nil)) }()
+		go func() { served <- srv.Serve(t.Context(), jsonrpc.NewFramer(remote, nil)) }()
 		c := &client{t: t, revision: "2025-06-18", served: served}
 		send := func(text string) {
-			if _, err := near.Write([]byte(text + "\n")); err != nil {
+			if _, err := local.Write([]byte(text + "\n")); err != nil {
 				t.Fatal(err)
 			}
 		}
 		buf := make([]byte, 1<<16)
 		send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`)
-		if _, err := near.Read(buf); err != nil {
+		if _, err := local.Read(buf); err != nil {
 			t.Fatal(err)
 		}
 		send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -148,8 +148,8 @@ func TestChangesWithoutAReader(t *testing.T) {
 		}
 		heard := 0
 		for {
-			near.SetReadDeadline(time.Now().Add(time.Second))
-			n, err := near.Read(buf)
+			local.SetReadDeadline(time.Now().Add(time.Second))
+			n, err := local.Read(buf)
 			if err != nil {
 				break
 			}
@@ -158,7 +158,7 @@ func TestChangesWithoutAReader(t *testing.T) {
 		if heard != 2 {
 			t.Errorf("heard of %d changes, want the first, and the others together", heard)
 		}
-		near.Close()
+		local.Close()
 		if err := <-c.served; err != nil {
 			t.Error(err)
 		}
@@ -171,11 +171,11 @@ func TestSubscriptionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log records
 		srv := server.MustNew("test", "1", &server.Options{Logger: log.logger(slog.LevelWarn)})
-		near, far := net.Pipe()
+		local, remote := net.Pipe()
 		ctx, stop := context.WithCancelCause(t.Context())
 		c := &client{t: t, revision: modern, served: make(chan error, 1)}
-		go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-		c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: c, Cancellation: cancellation{}})
+		go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(remote, nil)) }()
+		c.conn = rpc.NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: c, Cancellation: cancellation{}})
 		go c.conn.Run(t.Context())
 		given, giveUp := context.WithCancel(t.Context())
 		gone := c.listen(given, listenTools)

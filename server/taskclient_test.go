@@ -40,15 +40,15 @@ type taskClient struct {
 // dialTasks connects a client of the revision, on behalf of a principal if it is not "".
 func dialTasks(t testing.TB, srv *server.Server, revision, principal string) *taskClient {
 	t.Helper()
-	near, far := net.Pipe()
+	local, remote := net.Pipe()
 	c := &taskClient{t: t, revision: revision}
 	ctx := context.Background()
 	if principal != "" {
 		ctx = server.WithPrincipal(ctx, &server.Principal{ID: principal})
 	}
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-	c.conn = rpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}),
+	go func() { served <- srv.Serve(ctx, jsonrpc.NewFramer(remote, nil)) }()
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}),
 		&rpc.Options{Handler: c, Cancellation: cancellation{}})
 	go c.conn.Run(context.Background())
 	t.Cleanup(func() {

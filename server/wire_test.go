@@ -30,7 +30,7 @@ type mode struct {
 
 var modes = []mode{{name: "adaptive"}, {name: "warm", warm: true}, {name: "goroutines", goroutines: true}, {name: "middleware", middleware: true}}
 
-const patience = 20 * time.Second
+const testTimeout = 20 * time.Second
 
 // TestTranscripts plays each script over every transport, in both framings and all modes.
 //
@@ -49,7 +49,7 @@ func TestTranscripts(t *testing.T) {
 				t.Run(transport.name+"/"+framing+"/"+m.name, func(t *testing.T) {
 					for _, s := range all {
 						if s.framing == "" || s.framing == framing {
-							playAll(t, s, func(t *testing.T, revision string) *play {
+							runScripts(t, s, func(t *testing.T, revision string) *play {
 								return &play{script: s, revision: revision, framing: framing, mode: m, open: transport.open, bubble: transport.bubble}
 							})
 						}
@@ -61,11 +61,11 @@ func TestTranscripts(t *testing.T) {
 }
 
 // playAll plays a script in each of its revisions.
-func playAll(t *testing.T, s *script, newPlay func(t *testing.T, revision string) *play) {
+func runScripts(t *testing.T, s *script, newScript func(t *testing.T, revision string) *play) {
 	file := strings.TrimSuffix(filepath.Base(s.file), ".txtar")
 	for _, revision := range s.revisions {
 		t.Run(strings.TrimSuffix(file+"/"+s.name+"/"+revision, "/"), func(t *testing.T) {
-			p := newPlay(t, revision)
+			p := newScript(t, revision)
 			if !p.bubble {
 				p.run(t)
 				return
@@ -111,7 +111,7 @@ func (p *play) run(t *testing.T) {
 	}
 	p.start(t)
 	if p.handshake != "" {
-		p.shakeHands(t)
+		p.doHandshake(t)
 	}
 	for i := range p.steps {
 		p.step(t, &p.steps[i])
@@ -166,7 +166,7 @@ func passOn(next middleware.Handler) middleware.Handler {
 	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) { return next(ctx, m) }
 }
 
-func (p *play) shakeHands(t *testing.T) {
+func (p *play) doHandshake(t *testing.T) {
 	p.send(t, frame{text: `{"jsonrpc":"2.0","id":"shake","method":"initialize","params":{"protocolVersion":"` + p.handshake + `","capabilities":{},"clientInfo":{"name":"script","version":"1"}}}`})
 	if got := p.receive(t, 1); len(got) != 1 || !strings.Contains(got[0], p.vars.expand(`"protocolVersion":"`+p.handshake+`"`)) {
 		t.Fatalf("handshake: got %q", got)
@@ -261,7 +261,7 @@ func (p *play) receive(t *testing.T, n int) []string {
 					t.Fatalf("the server hung up after %d of %d answers: %q", len(got), n, got)
 				}
 				take(text)
-			case <-time.After(patience):
+			case <-time.After(testTimeout):
 				t.Fatalf("%d of %d answers came: %q", len(got), n, got)
 			}
 		}
@@ -290,7 +290,7 @@ func (p *play) finish(t *testing.T) {
 	if !p.closed {
 		p.send(t, frame{eof: true})
 	}
-	timeout := time.After(patience)
+	timeout := time.After(testTimeout)
 	select {
 	case err := <-p.ended:
 		if err != nil {

@@ -253,7 +253,7 @@ func TestSchemas(t *testing.T) {
 		if framing == "" {
 			framing = "line"
 		}
-		playAll(t, s, func(t *testing.T, revision string) *play {
+		runScripts(t, s, func(t *testing.T, revision string) *play {
 			spoken := s.options.Revisions
 			c := &checker{t: t, sets: sets, asked: map[string]asked{}, legacy: s.speaksOne || spoken != nil && !slices.Contains(spoken, mcp.LatestRevision)}
 			t.Cleanup(func() { total += c.checked })

@@ -306,27 +306,27 @@ func (d *duplex) Close() error {
 	return nil
 }
 
-func newWire(in io.ReadCloser, inFar io.WriteCloser, outFar io.ReadCloser, out io.WriteCloser) *wire {
+func newWire(in io.ReadCloser, inWriter io.WriteCloser, outReader io.ReadCloser, out io.WriteCloser) *wire {
 	server := &duplex{in, out, []io.Closer{in, out}}
-	return &wire{r: outFar, w: inFar, server: server, close: func() { inFar.Close(); outFar.Close() }}
+	return &wire{r: outReader, w: inWriter, server: server, close: func() { inWriter.Close(); outReader.Close() }}
 }
 
 func openNetPipe(*testing.T) *wire {
-	in, inFar := net.Pipe()
-	out, outFar := net.Pipe()
-	return newWire(in, inFar, outFar, out)
+	in, inWriter := net.Pipe()
+	out, outReader := net.Pipe()
+	return newWire(in, inWriter, outReader, out)
 }
 
 func openOSPipe(t *testing.T) *wire {
-	in, inFar, err := os.Pipe()
+	in, inWriter, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	outFar, out, err := os.Pipe()
+	outReader, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newWire(in, inFar, outFar, out)
+	return newWire(in, inWriter, outReader, out)
 }
 
 func openUnix(t *testing.T) *wire {

@@ -94,10 +94,10 @@ func (p *pipes) Close() error {
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
 func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	near, far := net.Pipe()
+	local, remote := net.Pipe()
 	select {
-	case p.conns <- far:
-		return near, nil
+	case p.conns <- remote:
+		return local, nil
 	case <-p.done:
 		return nil, net.ErrClosed
 	case <-ctx.Done():

@@ -93,7 +93,7 @@ func TestClientStatus(t *testing.T) {
 	for _, test := range []struct {
 		status     int
 		answer     http.HandlerFunc
-		fate       jsonrpc.Outcome
+		outcome    jsonrpc.Outcome
 		once, many int // how often a call with a side effect is sent, and one that can be repeated
 	}{
 		{400, nil, jsonrpc.OutcomeRejected, 1, 1},
@@ -122,8 +122,8 @@ func TestClientStatus(t *testing.T) {
 			c := f.dial(nil, &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
 			_, err := c.CallTool(t.Context(), "x", nil)
 			e, ok := errors.AsType[*jsonrpc.CallError](err)
-			if !ok || e.Outcome != test.fate {
-				t.Errorf("CallTool: %v, want a CallError that is %v", err, test.fate)
+			if !ok || e.Outcome != test.outcome {
+				t.Errorf("CallTool: %v, want a CallError that is %v", err, test.outcome)
 			}
 			if s, ok := errors.AsType[*streamable.StatusError](err); !ok || s.StatusCode != test.status || strings.Contains(err.Error(), "secret") {
 				t.Errorf("CallTool: %v, want a StatusError %d", err, test.status)

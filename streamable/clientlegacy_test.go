@@ -83,16 +83,16 @@ func TestClientNotificationStream(t *testing.T) {
 // TestClientMissed: when the stream breaks that notifications come on, and cannot be resumed,
 // subscribers hear that something may have been missed.
 func TestClientMissed(t *testing.T) {
-	const hello = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n"
+	const initializeMessage = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n"
 	for _, test := range []struct {
 		name   string
 		gets   []http.HandlerFunc
 		missed int
 	}{
-		{"without ids", []http.HandlerFunc{events(hello), events(hello), held(hello)}, 2},
-		{"with ids", []http.HandlerFunc{events("id: 1\n" + hello), held(hello)}, 0},
-		{"with ids that are not known later", []http.HandlerFunc{events("id: 1\n" + hello), raw(400, "", ""), held(hello)}, 1},
-		{"with too much", []http.HandlerFunc{events("id: 1\n" + hello), held("id: 2\ndata: " + strings.Repeat("x", 2000) + "\n\n" + hello)}, 1},
+		{"without ids", []http.HandlerFunc{events(initializeMessage), events(initializeMessage), held(initializeMessage)}, 2},
+		{"with ids", []http.HandlerFunc{events("id: 1\n" + initializeMessage), held(initializeMessage)}, 0},
+		{"with ids that are not known later", []http.HandlerFunc{events("id: 1\n" + initializeMessage), raw(400, "", ""), held(initializeMessage)}, 1},
+		{"with too much", []http.HandlerFunc{events("id: 1\n" + initializeMessage), held("id: 2\ndata: " + strings.Repeat("x", 2000) + "\n\n" + initializeMessage)}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -92,9 +92,9 @@ func inBubbleOf(t *testing.T, h2 bool, o *streamable.Options, around func(e *end
 		e := &endpoint{t: t, srv: srv, h: streamable.MustHandler(srv, o), url: "http://localhost"}
 		l := &bubbleListener{conns: make(chan net.Conn), done: make(chan struct{})}
 		e.dial = func() (net.Conn, error) {
-			near, far := net.Pipe()
-			l.conns <- far
-			return near, nil
+			local, remote := net.Pipe()
+			l.conns <- remote
+			return local, nil
 		}
 		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return e.dial() }}
 		if h2 {

@@ -13,8 +13,8 @@ import (
 // An address without a host is on this machine's loopback. The server runs until the context ends.
 func ExampleListenAndServe() {
 	ctx, stop := context.WithCancel(context.Background())
-	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }) // in real life streamable.NewHandler
-	err := streamable.ListenAndServe(ctx, ":0", hello, &streamable.ServeOptions{
+	initializeMessage := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }) // in real life streamable.NewHandler
+	err := streamable.ListenAndServe(ctx, ":0", initializeMessage, &streamable.ServeOptions{
 		OnListen: func(at net.Addr) {
 			fmt.Println("only local:", at.(*net.TCPAddr).IP.IsLoopback())
 			stop()

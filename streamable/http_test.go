@@ -125,9 +125,9 @@ func TestWriteTimeout(t *testing.T) {
 		served := make(chan error)
 		go func() { served <- web.Serve(l) }()
 		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-			near, far := net.Pipe()
-			l.conns <- far
-			return near, nil
+			local, remote := net.Pipe()
+			l.conns <- remote
+			return local, nil
 		}}
 		e := &endpoint{t: t, srv: srv, h: h, url: "http://localhost", client: &http.Client{Transport: transport}}
 		e.addSlow(40 * time.Second)

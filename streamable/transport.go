@@ -609,8 +609,8 @@ func (he *httpError) isAnswer() bool {
 	if he.message == nil {
 		return false
 	}
-	fate := he.callError().Outcome
-	return fate == jsonrpc.OutcomeRejected || fate == jsonrpc.OutcomeUnknown
+	outcome := he.callError().Outcome
+	return outcome == jsonrpc.OutcomeRejected || outcome == jsonrpc.OutcomeUnknown
 }
 
 // answersID reports whether the error in the body has that id.

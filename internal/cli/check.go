@@ -181,8 +181,8 @@ func knownRule(id string) error {
 	if _, ok := lookupRule(id); ok {
 		return nil
 	}
-	if near := nearestRules(id); len(near) > 0 {
-		return usagef("check: unknown rule %q: did you mean %s?", id, strings.Join(near, " or "))
+	if similar := nearestRules(id); len(similar) > 0 {
+		return usagef("check: unknown rule %q: did you mean %s?", id, strings.Join(similar, " or "))
 	}
 	return usagef("check: unknown rule %q (mcpwire check --list shows them all)", id)
 }

@@ -33,8 +33,8 @@ type dialer struct {
 
 	// took is the time to connect.
 	took time.Duration
-	// asked is how long the server took to describe itself.
-	asked time.Duration
+	// describeTime is how long the server took to describe itself.
+	describeTime time.Duration
 	// greeting is that description, as received.
 	greeting json.RawMessage
 }
@@ -177,7 +177,7 @@ func (d *dialer) dial(ctx context.Context, tweaks ...func(*client.Options)) (*cl
 	if c.Modern() {
 		method = mcp.MethodDiscover
 	}
-	d.greeting, d.asked = d.trace.result(method)
+	d.greeting, d.describeTime = d.trace.result(method)
 	if d.flags.verbose {
 		fmt.Fprintf(d.e.stderr, "mcpwire: connected to %s, revision %v (%s)\n", d.target.name, c.Revision(), eraName(c.Revision()))
 	}

@@ -204,7 +204,7 @@ func (f *diffFlags) live(ctx context.Context, e *env, t targetSpec) (*inventory.
 	}
 	defer c.Close()
 	v := inventory.New(t.name)
-	v.Add("initialize", nil, d.greeting, nil, d.asked)
+	v.Add("initialize", nil, d.greeting, nil, d.describeTime)
 	if v.Revision == "" {
 		v.Revision = c.Revision().String()
 	}

@@ -261,7 +261,7 @@ func ownOrigins(u *url.URL) []string {
 func (doc *doctor) origins(ctx context.Context, rev mcp.Revision, u *url.URL) {
 	s := doc.report.section("Origin")
 	with := func(origin string) int {
-		r := doc.shake(ctx, rev, func(q *http.Request) { q.Header.Set("Origin", origin) })
+		r := doc.postHandshake(ctx, rev, func(q *http.Request) { q.Header.Set("Origin", origin) })
 		return r.status
 	}
 	var yes, no []string
@@ -293,13 +293,13 @@ func (doc *doctor) origins(ctx context.Context, rev mcp.Revision, u *url.URL) {
 func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
 	rev := newestFirst()[0]
 	for _, origin := range ownOrigins(u) {
-		if o := doc.shake(ctx, rev, func(q *http.Request) { q.Header.Set("Origin", origin) }); o.status != 0 && o.status != http.StatusForbidden {
+		if o := doc.postHandshake(ctx, rev, func(q *http.Request) { q.Header.Set("Origin", origin) }); o.status != 0 && o.status != http.StatusForbidden {
 			s.bad("HTTP 403 to requests without Origin; with Origin %s it is %d", safeLine(origin), o.status).hint("only browsers send Origin: the server must accept requests without one")
 			doc.report.next(doc.mcpwire("doctor", "--header", "Origin: "+origin)...)
 			return
 		}
 	}
-	if o := doc.shake(ctx, rev, func(q *http.Request) { q.Host = "localhost" }); loopback.IsHost(u.Hostname()) && o.status != 0 && o.status != http.StatusForbidden {
+	if o := doc.postHandshake(ctx, rev, func(q *http.Request) { q.Host = "localhost" }); loopback.IsHost(u.Hostname()) && o.status != 0 && o.status != http.StatusForbidden {
 		s.bad("HTTP 403 for the host %s; for localhost it is %d", safeLine(u.Host), o.status).hint("the server accepts only some host names: use one of them in the URL, or add this one to the server's allowed hosts")
 		doc.report.next(doc.elsewhereArgs(strings.Replace(u.String(), u.Hostname(), "localhost", 1), "doctor")...)
 		return

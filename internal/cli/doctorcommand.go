@@ -56,7 +56,7 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			s.bad("%s does not exist", safeLine(path)).hint("%s", nearFile(path))
+			s.bad("%s does not exist", safeLine(path)).hint("%s", similarFile(path))
 			return "", false
 		case info.IsDir():
 			s.bad("%s is a folder, not a program", safeLine(path))
@@ -94,8 +94,8 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 	if how, ok := installers[strings.TrimSuffix(strings.ToLower(name), ".cmd")]; ok {
 		hint = how + ", or configure its full path"
 	}
-	if near := nearPrograms(name, folders); len(near) > 0 {
-		hint = "did you mean " + strings.Join(near, " or ") + "? Otherwise " + hint
+	if similar := similarPrograms(name, folders); len(similar) > 0 {
+		hint = "did you mean " + strings.Join(similar, " or ") + "? Otherwise " + hint
 	}
 	if strings.Contains(name, " ") {
 		hint = "no shell splits the command line: give the program and its arguments separately"
@@ -121,7 +121,7 @@ func inEveryPath(path string) bool {
 const maxEntries = 10_000 // limits the folder entries that are compared
 
 // nearPrograms returns up to three similar names in the folders.
-func nearPrograms(name string, folders []string) []string {
+func similarPrograms(name string, folders []string) []string {
 	var names []string
 	for _, f := range folders {
 		dir, err := os.Open(f)
@@ -136,13 +136,13 @@ func nearPrograms(name string, folders []string) []string {
 		}
 	}
 	slices.Sort(names)
-	var near []string
+	var similar []string
 	for _, n := range slices.Compact(names) {
-		if n != name && len(near) < 3 && editDistance(strings.ToLower(n), strings.ToLower(name)) <= 1+len(name)/6 && len(name) > 2 {
-			near = append(near, safeLine(n))
+		if n != name && len(similar) < 3 && editDistance(strings.ToLower(n), strings.ToLower(name)) <= 1+len(name)/6 && len(name) > 2 {
+			similar = append(similar, safeLine(n))
 		}
 	}
-	return near
+	return similar
 }
 
 // editDistance returns how many bytes must be changed, added or removed to get from a to b.
@@ -166,7 +166,7 @@ func editDistance(a, b string) int {
 }
 
 // nearFile returns a hint about a missing file.
-func nearFile(path string) string {
+func similarFile(path string) string {
 	dir := filepath.Dir(path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -245,7 +245,7 @@ func (doc *doctor) arguments(s *doctorSection, command []string, dir string) {
 		path = filepath.Join(dir, path)
 	}
 	if _, err := os.Stat(path); err != nil {
-		s.bad("%s does not exist", safeLine(path)).hint("%s", nearFile(path))
+		s.bad("%s does not exist", safeLine(path)).hint("%s", similarFile(path))
 	} else if !filepath.IsAbs(command[1]) {
 		s.odd("%s is relative to the host's working folder, which often differs from yours", safeLine(command[1])).hint("configure the full path: %s", safeLine(path))
 	}

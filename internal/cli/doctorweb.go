@@ -49,14 +49,14 @@ func (doc *doctor) web(ctx context.Context) {
 	var last webReply
 	for _, rev := range newestFirst() {
 		doc.report.status("starting the handshake for %v", rev)
-		r := doc.shake(ctx, rev, nil)
+		r := doc.postHandshake(ctx, rev, nil)
 		if ctx.Err() != nil {
 			return
 		}
 		negotiated := doc.webHandshake(s, rev, &r)
 		if negotiated {
 			spoken = append(spoken, rev)
-			doc.pace(s, &r)
+			doc.timing(s, &r)
 		}
 		last = r
 		if r.status == http.StatusUnauthorized {
@@ -76,8 +76,8 @@ func (doc *doctor) web(ctx context.Context) {
 	doc.rules(ctx, spoken, nil)
 }
 
-// shake posts a handshake and ends the session that it opens.
-func (doc *doctor) shake(ctx context.Context, rev mcp.Revision, tweak func(*http.Request)) webReply {
+// postHandshake posts a handshake and ends the session that it opens.
+func (doc *doctor) postHandshake(ctx context.Context, rev mcp.Revision, tweak func(*http.Request)) webReply {
 	body := initializeRequest(rev)
 	if rev.Modern() {
 		body = discoverRequest(rev)
@@ -209,8 +209,8 @@ func webFailure(err error) string {
 	return clipLine(err.Error(), 200)
 }
 
-// pace reports slow responses and delayed event streams.
-func (doc *doctor) pace(s *doctorSection, r *webReply) {
+// timing reports slow responses and delayed event streams.
+func (doc *doctor) timing(s *doctorSection, r *webReply) {
 	if r.took > slowStart {
 		doc.report.slow = "it is slow: a response took " + shortTime(r.took)
 		s.odd("the response took %s: some hosts time out after 10 s", shortTime(r.took))

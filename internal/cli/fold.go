@@ -8,20 +8,20 @@ import (
 // A piece is a part of a line with one style.
 type piece struct{ text, style string }
 
-// dims returns a dim style for text that is the same in every message. colour may be empty.
-func dims(colour string) string { return strings.TrimSuffix(dim+";"+colour, ";") }
+// dims returns a dim style for text that is the same in every message. color may be empty.
+func dims(color string) string { return strings.TrimSuffix(dim+";"+color, ";") }
 
 // jsonUnits splits a line into styled units that should not be broken across lines. Names and
 // punctuation are dim, values are not, and id and method, which identify a message, are bold. The
 // line need not be JSON.
-func jsonUnits(line, colour string) [][]piece {
+func jsonUnits(line, color string) [][]piece {
 	var units [][]piece
 	var unit []piece
 	depth, name := 0, ""
 	for line != "" {
 		n := tokenLen(line)
 		token, rest := line[:n], line[n:]
-		style := dims(colour)
+		style := dims(color)
 		switch isName := strings.HasPrefix(rest, ":"); {
 		case isName:
 			name, token, rest = token, token+":", rest[1:]
@@ -31,9 +31,9 @@ func jsonUnits(line, colour string) [][]piece {
 			depth--
 		case token == ",", depth == 1 && name == `"jsonrpc"`:
 		case depth == 1 && (name == `"id"` || name == `"method"`):
-			style = bold + ";" + colour
+			style = bold + ";" + color
 		default:
-			style = colour
+			style = color
 		}
 		unit = append(unit, piece{token, style})
 		if strings.Contains("{[,", token) {

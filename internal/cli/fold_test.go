@@ -97,14 +97,14 @@ func TestScreen(t *testing.T) {
 // TestFoldWidth holds for every width that no line is wider, and that nothing but spaces and line
 // breaks is added or lost.
 func TestFoldWidth(t *testing.T) {
-	squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
+	removeSpace := func(s string) string { return strings.Join(strings.Fields(s), "") }
 	for _, step := range demoSteps() {
 		for width := minWidth; width < 200; width++ {
 			var b bytes.Buffer
 			s := &screen{w: &b, width: width}
 			s.message(cyan, "→", step.send)
 			s.note(step.meaning)
-			if got, want := squeeze(b.String()), squeeze("→"+step.send+step.meaning); got != want {
+			if got, want := removeSpace(b.String()), removeSpace("→"+step.send+step.meaning); got != want {
 				t.Fatalf("width %d: got %q, want %q", width, got, want)
 			}
 			for line := range strings.Lines(b.String()) {

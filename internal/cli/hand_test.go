@@ -279,8 +279,8 @@ func TestNearestRules(t *testing.T) {
 		{"", ""},
 	} {
 		got := ""
-		if near := nearestRules(tt.id); len(near) > 0 {
-			got = near[0]
+		if similar := nearestRules(tt.id); len(similar) > 0 {
+			got = similar[0]
 		}
 		if got != tt.want {
 			t.Errorf("nearestRules(%q) begins with %q, want %q", tt.id, got, tt.want)

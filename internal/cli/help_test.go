@@ -45,7 +45,7 @@ func TestHelp(t *testing.T) {
 	walk(newRoot(&env{}))
 }
 
-func TestNearFlag(t *testing.T) {
+func TestSimilarFlag(t *testing.T) {
 	c, _, err := newRoot(&env{}).Find([]string{"call"})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestNearFlag(t *testing.T) {
 		{"--colour", ""},
 		{"-x", ""},
 	} {
-		if got := nearFlag(c, tt.name); got != tt.want {
+		if got := similarFlag(c, tt.name); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}

@@ -62,12 +62,12 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 	if s.Modern() {
 		method = mcp.MethodDiscover
 	}
-	hello, asked := s.d.greeting, s.d.asked
+	greeting, describeTime := s.d.greeting, s.d.describeTime
 	if v.json {
-		if hello == nil {
+		if greeting == nil {
 			return fail(exitUnexpected, "failed", "", errors.New("the server did not describe itself"))
 		}
-		return s.writeValue(hello)
+		return s.writeValue(greeting)
 	}
 	info := s.ServerInfo()
 	rows := [][2]string{
@@ -84,11 +84,11 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 	add("target", s.d.targetText())
 	add("era", eraName(s.Revision()))
 	add("revision", s.Revision().String())
-	add("versions", versionsText(hello))
+	add("versions", versionsText(greeting))
 	add("capabilities", capabilitiesText(s.ServerCapabilities()))
 	offers, listed, listErr := s.count(ctx)
 	add("offers", offers)
-	add("times", fmt.Sprintf("connected in %s, %s %s, lists %s", shortTime(s.d.took), method, shortTime(asked), shortTime(listed)))
+	add("times", fmt.Sprintf("connected in %s, %s %s, lists %s", shortTime(s.d.took), method, shortTime(describeTime), shortTime(listed)))
 	if text := s.Instructions(); text != "" {
 		add("instructions", clip.Characters(strings.ReplaceAll(safeText(strings.TrimSpace(text)), "\n", "\n              "), 8000))
 	}
@@ -112,11 +112,11 @@ func (d *dialer) targetText() string {
 }
 
 // versionsText returns the revisions that a DiscoverResult lists.
-func versionsText(hello json.RawMessage) string {
+func versionsText(greeting json.RawMessage) string {
 	var r struct {
 		SupportedVersions []string `json:"supportedVersions"`
 	}
-	if json.Unmarshal(hello, &r) != nil {
+	if json.Unmarshal(greeting, &r) != nil {
 		return ""
 	}
 	return clipLine(strings.Join(r.SupportedVersions, ", "), 500)

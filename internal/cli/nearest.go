@@ -13,13 +13,13 @@ import (
 
 // nearest returns at most three names that the user may have meant by name, the most likely first.
 func nearest(name string, names []string) []string {
-	type near struct {
+	type similar struct {
 		name     string
 		distance int
 		// begun is true if name is a prefix.
 		begun bool
 	}
-	var found []near
+	var found []similar
 	for _, n := range names {
 		if len(n) > 256 || len(name) > 256 {
 			continue
@@ -28,10 +28,10 @@ func nearest(name string, names []string) []string {
 		shorter := min(len(name), len(n))
 		begun := len(name) >= 3 && strings.HasPrefix(strings.ToLower(n), strings.ToLower(name))
 		if d < shorter && d <= min(3, max(1, shorter/2)) || begun {
-			found = append(found, near{n, d, begun})
+			found = append(found, similar{n, d, begun})
 		}
 	}
-	slices.SortStableFunc(found, func(a, b near) int { return a.distance - b.distance })
+	slices.SortStableFunc(found, func(a, b similar) int { return a.distance - b.distance })
 	var list []string
 	for _, f := range found {
 		// Names that are further away than the nearest are noise.
@@ -45,14 +45,14 @@ func nearest(name string, names []string) []string {
 // didYouMean returns a question to append to a message about an unknown name, or "" if no name is
 // similar.
 func didYouMean(name string, names []string) string {
-	near := nearest(name, names)
-	if len(near) == 0 {
+	similar := nearest(name, names)
+	if len(similar) == 0 {
 		return ""
 	}
-	for i := range near {
-		near[i] = safeLine(near[i])
+	for i := range similar {
+		similar[i] = safeLine(similar[i])
 	}
-	return ": did you mean " + strings.Join(near, " or ") + "?"
+	return ": did you mean " + strings.Join(similar, " or ") + "?"
 }
 
 // nearestRules returns up to three rule ids that resemble id, the most likely first. The group of
@@ -89,7 +89,7 @@ func nearestRules(id string) []string {
 }
 
 // nearFlag is didYouMean for a long flag of a command.
-func nearFlag(cmd *cobra.Command, name string) string {
+func similarFlag(cmd *cobra.Command, name string) string {
 	long, ok := strings.CutPrefix(name, "--")
 	if !ok {
 		return ""
@@ -100,9 +100,9 @@ func nearFlag(cmd *cobra.Command, name string) string {
 			names = append(names, f.Name)
 		}
 	})
-	near := nearest(long, names)
-	if len(near) == 0 {
+	similar := nearest(long, names)
+	if len(similar) == 0 {
 		return ""
 	}
-	return ": did you mean --" + near[0] + "?"
+	return ": did you mean --" + similar[0] + "?"
 }

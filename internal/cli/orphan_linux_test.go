@@ -19,7 +19,7 @@ import (
 // which its owner, were it killed between two system calls, could not have told the guardian yet.
 const launcher = `sleep 1000 & echo $! >pid.new; sleep 0.3; mv pid.new pid; wait`
 
-const orphanHello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+const orphanInitialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
 // TestNoOrphans: nothing of a server outlives a command that is killed.
 func TestNoOrphans(t *testing.T) {
@@ -54,7 +54,7 @@ func TestNoOrphans(t *testing.T) {
 				defer func() { <-asked }()
 				go func() {
 					defer close(asked)
-					r, _ := http.NewRequest(http.MethodPost, p.url, strings.NewReader(orphanHello))
+					r, _ := http.NewRequest(http.MethodPost, p.url, strings.NewReader(orphanInitialize))
 					r.Header.Set("Content-Type", "application/json")
 					r.Header.Set("Accept", "application/json, text/event-stream")
 					if resp, err := http.DefaultClient.Do(r); err == nil { // it is killed
@@ -64,7 +64,7 @@ func TestNoOrphans(t *testing.T) {
 			} else if err := c.Start(); err != nil {
 				t.Fatal(err)
 			} else {
-				fmt.Fprintln(in, orphanHello)
+				fmt.Fprintln(in, orphanInitialize)
 				go io.Copy(io.Discard, out)
 			}
 			pid := 0

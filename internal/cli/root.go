@@ -193,8 +193,8 @@ func unknownCommand(root *cobra.Command, name string) error {
 		}
 	}
 	const help = "mcpwire help lists all commands"
-	if near := nearest(name, names); name != "" && len(near) > 0 {
-		return usageHintf(help, "unknown command %q: did you mean %s?", name, strings.Join(near, " or "))
+	if similar := nearest(name, names); name != "" && len(similar) > 0 {
+		return usageHintf(help, "unknown command %q: did you mean %s?", name, strings.Join(similar, " or "))
 	}
 	return usageHintf(help, "unknown command %q", name)
 }
@@ -241,7 +241,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		if e.GetSpecifiedShortnames() != "" {
 			name = "-" + e.GetSpecifiedName()
 		}
-		return usageHintf(help, "%s: unknown flag %s%s", cmd.Name(), name, nearFlag(cmd, name))
+		return usageHintf(help, "%s: unknown flag %s%s", cmd.Name(), name, similarFlag(cmd, name))
 	case *pflag.ValueRequiredError:
 		return usageHintf(help, "%s: flag --%s needs a value", cmd.Name(), e.GetFlag().Name)
 	case *pflag.InvalidValueError:
@@ -269,9 +269,9 @@ const ownSignals = "signals"
 // signalKey is the annotation of the root command that holds the exit status for a received signal.
 const signalKey = "signal"
 
-// patience is the grace period of a command after a signal. Commands that wait for a file or a pipe
+// gracePeriod is the grace period of a command after a signal. Commands that wait for a file or a pipe
 // may not notice that their context ended.
-const patience = 5 * time.Second
+const gracePeriod = 5 * time.Second
 
 // signalStatus returns the exit status of a command that a signal ended, as in shells.
 func signalStatus(s os.Signal) int {
@@ -302,7 +302,7 @@ func handleSignals(c *cobra.Command) {
 				status := signalStatus(s)
 				cmd.Root().Annotations = map[string]string{signalKey: strconv.Itoa(status)}
 				cancel()
-				if !wait.Closed(done, patience) {
+				if !wait.Closed(done, gracePeriod) {
 					os.Exit(status)
 				}
 			}

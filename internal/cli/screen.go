@@ -66,19 +66,19 @@ func (s *screen) printf(format string, args ...any) {
 func (s *screen) title(text string) { s.printf("\n%s\n", s.paint.in(bold, text)) }
 
 // message prints a message with an arrow for its direction.
-func (s *screen) message(colour, arrow, line string) {
+func (s *screen) message(color, arrow, line string) {
 	if s.width > 0 {
 		f := newFolder(s.paint, s.width, 2, 4)
 		if strings.HasPrefix(line, "{") {
-			for _, unit := range jsonUnits(line, colour) {
+			for _, unit := range jsonUnits(line, color) {
 				f.unit(unit)
 			}
 		} else {
-			f.words(line, colour)
+			f.words(line, color)
 		}
 		line = f.String()
 	}
-	s.printf("%s %s\n", s.paint.in(colour, arrow), line)
+	s.printf("%s %s\n", s.paint.in(color, arrow), line)
 }
 
 // note prints a note about the message before it.

@@ -47,7 +47,7 @@ func (v *sender) sendHTTP(ctx context.Context, d *dialer, r mcp.Revision) error 
 		if err := p.handshake(ctx, r); err != nil {
 			return err
 		}
-		defer p.leave(ctx)
+		defer p.endSession(ctx)
 	}
 	v.began = time.Now()
 	for _, m := range v.messages {
@@ -69,7 +69,7 @@ func (p *poster) request(ctx context.Context, method, address string, body []byt
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		if !p.plain {
-			mirror(r.Header, body)
+			setMirrorHeaders(r.Header, body)
 		}
 	} else {
 		r.Header.Set("Accept", "text/event-stream")
@@ -93,9 +93,9 @@ func (p *poster) request(ctx context.Context, method, address string, body []byt
 	return r, nil
 }
 
-// mirror sets the headers that repeat members of a modern request
+// setMirrorHeaders sets the headers that repeat members of a modern request
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
-func mirror(h http.Header, body []byte) {
+func setMirrorHeaders(h http.Header, body []byte) {
 	list := envelopes(body)
 	if len(list) != 1 || list[0].version == "" {
 		return
@@ -332,8 +332,8 @@ func (p *poster) firstMessage(resp *http.Response, cancel context.CancelFunc) ([
 	}
 }
 
-// leave ends a legacy session. It ignores errors.
-func (p *poster) leave(ctx context.Context) {
+// endSession ends a legacy session. It ignores errors.
+func (p *poster) endSession(ctx context.Context) {
 	if p.session.Get("Mcp-Session-Id") == "" {
 		return
 	}

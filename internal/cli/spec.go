@@ -104,8 +104,8 @@ func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
 	}
 	entries := book.Lookup(words[0], revs)
 	if len(entries) == 0 {
-		if near := book.Suggest(words[0]); len(near) > 0 {
-			return usagef("spec: unknown term %.100q: did you mean %s?", words[0], strings.Join(near, " or "))
+		if similar := book.Suggest(words[0]); len(similar) > 0 {
+			return usagef("spec: unknown term %.100q: did you mean %s?", words[0], strings.Join(similar, " or "))
 		}
 		return usagef("spec: unknown term %.100q (mcpwire spec lists all terms)", words[0])
 	}

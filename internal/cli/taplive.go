@@ -70,15 +70,15 @@ func (f *tapFlags) record(e *env, transport capture.Transport, name, serverURL s
 
 // show lets viewers connect. If it returns an error, none can.
 func (r *tapRecording) show(server *livesock.Server, name string, transport capture.Transport) error {
-	hello := livesock.Greeting{Capture: r.writer.ID(), Name: clipLine(name, 200), Transport: transport}
+	greeting := livesock.Greeting{Capture: r.writer.ID(), Name: clipLine(name, 200), Transport: transport}
 	if r.file != nil {
 		if path, err := filepath.Abs(r.file.Name()); err == nil {
-			hello.File = path
+			greeting.File = path
 		}
 	}
 	dir, err := livesock.Dir()
 	if err == nil {
-		err = server.Start(dir, hello)
+		err = server.Start(dir, greeting)
 	}
 	if err != nil {
 		server.Close()

@@ -248,7 +248,7 @@ func TestCallFromHandler(t *testing.T) {
 		p.greet()
 		id := 0
 		for method := range m {
-			for range 6 { // a learning pace takes the handler for a fast one by then
+			for range 6 { // the cost estimate takes the handler for a fast one by then
 				id++
 				p.send(request(id, method, "[5]"), request(`"x"`, "ping!"))
 				p.pause()
@@ -418,8 +418,8 @@ func TestCallResultIsOwned(t *testing.T) {
 // A peer that does not read cannot keep a caller beyond its context.
 func TestCallToPeerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := pipes.Memory(100)
-		c := NewConn(jsonrpc.NewFramer(near, nil), &Options{MaxPendingBytes: 1000, CallTimeout: time.Second})
+		local, remote := pipes.Memory(100)
+		c := NewConn(jsonrpc.NewFramer(local, nil), &Options{MaxPendingBytes: 1000, CallTimeout: time.Second})
 		go c.Run(context.Background())
 		params := []byte(`["` + strings.Repeat("x", 400) + `"]`)
 		var wg sync.WaitGroup
@@ -441,13 +441,13 @@ func TestCallToPeerThatDoesNotRead(t *testing.T) {
 			t.Errorf("%d bytes are pending", n)
 		}
 		// What was sent comes out whole once the peer reads.
-		go io.Copy(io.Discard, far)
+		go io.Copy(io.Discard, remote)
 		elapse(time.Second)
 		if n := c.w.queued(); n != 0 {
 			t.Errorf("%d bytes are pending with a peer that reads", n)
 		}
 		c.Close()
-		far.Close()
+		remote.Close()
 	})
 }
 
@@ -611,8 +611,8 @@ func TestQuiet(t *testing.T) {
 // notification, nor the wait for all to be written.
 func TestWaitsForReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
-		c := NewConn(jsonrpc.NewFramer(near, nil), &Options{MaxPendingBytes: 10, DrainTimeout: time.Second})
+		local, remote := net.Pipe()
+		c := NewConn(jsonrpc.NewFramer(local, nil), &Options{MaxPendingBytes: 10, DrainTimeout: time.Second})
 		go c.Run(context.Background())
 		defer c.Close()
 		within := func(name string, want time.Duration, f func(ctx context.Context)) {
@@ -647,9 +647,9 @@ func TestWaitsForReader(t *testing.T) {
 			}
 		})
 		within("flush", 2*time.Second, c.Flush)
-		go io.Copy(io.Discard, far)
+		go io.Copy(io.Discard, remote)
 		within("flush to one who reads", 0, c.Flush)
-		far.Close()
+		remote.Close()
 		c.Close()
 		within("flush after the end", 0, c.Flush)
 		if err := c.Notify(t.Context(), "d", nil); !errors.Is(err, jsonrpc.ErrClosed) {
@@ -807,9 +807,9 @@ func TestMessageTransport(t *testing.T) {
 }
 
 func TestOutcome(t *testing.T) {
-	for fate, want := range map[jsonrpc.Outcome]string{jsonrpc.OutcomeUnknown: "no answer: x", jsonrpc.OutcomeUnprocessed: "not executed: x", jsonrpc.OutcomeRejected: "refused: x", jsonrpc.OutcomeDenied: "denied: x"} {
-		if got := (&jsonrpc.CallError{Outcome: fate, Err: errors.New("x")}).Error(); got != want {
-			t.Errorf("%d: %q, want %q", fate, got, want)
+	for callOutcome, want := range map[jsonrpc.Outcome]string{jsonrpc.OutcomeUnknown: "no answer: x", jsonrpc.OutcomeUnprocessed: "not executed: x", jsonrpc.OutcomeRejected: "refused: x", jsonrpc.OutcomeDenied: "denied: x"} {
+		if got := (&jsonrpc.CallError{Outcome: callOutcome, Err: errors.New("x")}).Error(); got != want {
+			t.Errorf("%d: %q, want %q", callOutcome, got, want)
 		}
 	}
 }

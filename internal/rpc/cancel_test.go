@@ -138,8 +138,8 @@ func TestRequestTimeout(t *testing.T) {
 
 // A timeout that is over before the context is ready.
 func TestRequestTimeoutAtOnce(t *testing.T) {
-	near, _ := pipes.Memory(0)
-	c := NewConn(jsonrpc.NewFramer(near, nil), &Options{RequestTimeout: 1})
+	local, _ := pipes.Memory(0)
+	c := NewConn(jsonrpc.NewFramer(local, nil), &Options{RequestTimeout: 1})
 	defer c.Close()
 	for range 1000 {
 		ctx := new(Context)

@@ -183,11 +183,11 @@ func TestReaderThatDoesNotReturn(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		t.Run(fmt.Sprint("busy: ", busy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := pipes.Memory(0)
+				local, remote := pipes.Memory(0)
 				ctx, cancel := context.WithCancel(context.Background())
 				p := newPeer(t, runModes[0], "line", Options{}, nil)
-				p.conn = NewConn(jsonrpc.NewFramer(&stubborn{idleTransport{End: near}}, nil), &p.conn.opts)
-				p.link = far
+				p.conn = NewConn(jsonrpc.NewFramer(&stubborn{idleTransport{End: local}}, nil), &p.conn.opts)
+				p.link = remote
 				p.start(ctx)
 				p.greet()
 				if busy {

@@ -16,7 +16,7 @@ import (
 // exitHandler ends its goroutine on "exit", waits for the end on "stand", and answers everything
 // else.
 type exitHandler struct {
-	pace rpc.CostEstimate
+	cost rpc.CostEstimate
 	exit *rpc.CostEstimate
 }
 
@@ -27,7 +27,7 @@ func (h *exitHandler) Prepare(r *rpc.Request) *rpc.CostEstimate {
 	case "exit":
 		return h.exit
 	}
-	return &h.pace
+	return &h.cost
 }
 
 func (h *exitHandler) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
@@ -49,10 +49,10 @@ func (h *exitHandler) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 func talk(t *testing.T, h rpc.Handler, opts rpc.Options, f func(ctx context.Context, c *rpc.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
+		local, remote := net.Pipe()
 		opts.Handler = h
-		answers := rpc.NewConn(jsonrpc.NewFramer(far, nil), &opts)
-		calls := rpc.NewConn(jsonrpc.NewFramer(near, nil), nil)
+		answers := rpc.NewConn(jsonrpc.NewFramer(remote, nil), &opts)
+		calls := rpc.NewConn(jsonrpc.NewFramer(local, nil), nil)
 		done := make(chan error, 2)
 		go func() { done <- answers.Run(t.Context()) }()
 		go func() { done <- calls.Run(t.Context()) }()
@@ -71,7 +71,7 @@ func TestHandlerEndsGoroutine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &exitHandler{exit: exit}
 			if exit != nil {
-				h.exit = &h.pace // quick by the other method's calls, so that the leader runs it
+				h.exit = &h.cost // quick by the other method's calls, so that the leader runs it
 			}
 			talk(t, h, rpc.Options{MaxInFlight: 1}, func(ctx context.Context, c *rpc.Conn) {
 				for range 3 {

@@ -27,10 +27,10 @@ func FuzzConn(f *testing.F) {
 	f.Add([]byte(lines.String()), true)
 	f.Add([]byte(blocks.String()), false)
 	f.Fuzz(func(t *testing.T, stream []byte, omitNull bool) {
-		near, far := pipes.Memory(0)
-		far.Write(stream)
-		far.Out.End(io.EOF)
-		c := NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{MaxFrame: 200}), &Options{
+		local, remote := pipes.Memory(0)
+		remote.Write(stream)
+		remote.Out.End(io.EOF)
+		c := NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{MaxFrame: 200}), &Options{
 			Handler: &mux{runModes[0], methods{
 				"echo":  func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil },
 				"fail":  func(context.Context, *Request) (string, error) { return "", errors.New("x") },
@@ -44,7 +44,7 @@ func FuzzConn(f *testing.F) {
 		if n := c.inFlight.running.Load() + c.inFlight.count.Load(); n != 0 {
 			t.Fatalf("%d left in the table", n)
 		}
-		answers := jsonrpc.NewFramer(far, nil)
+		answers := jsonrpc.NewFramer(remote, nil)
 		for {
 			frame, err := answers.ReadFrame()
 			if err == io.EOF {

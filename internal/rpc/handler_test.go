@@ -127,9 +127,9 @@ func TestOmitNullID(t *testing.T) {
 
 func TestNoHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := pipes.Memory(0)
-		c := NewConn(jsonrpc.NewFramer(near, nil), nil)
-		p := &peer{t: t, conn: c, link: far, run: make(chan error, 1)}
+		local, remote := pipes.Memory(0)
+		c := NewConn(jsonrpc.NewFramer(local, nil), nil)
+		p := &peer{t: t, conn: c, link: remote, run: make(chan error, 1)}
 		p.start(context.Background())
 		p.send(request(1, "x"), notification("x"))
 		p.want(failure(1, jsonrpc.CodeMethodNotFound, "method not found: x", ""))
@@ -140,11 +140,11 @@ func TestNoHandler(t *testing.T) {
 func TestHandlerFunc(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		results := map[string]string{"two lines": "{\n\"a\":\n1}", "bad": "{", "empty": "", "two": "1 2"}
-		near, far := pipes.Memory(0)
-		c := NewConn(jsonrpc.NewFramer(near, nil), &Options{Handler: HandlerFunc(func(_ context.Context, r *Request) ([]byte, error) {
+		local, remote := pipes.Memory(0)
+		c := NewConn(jsonrpc.NewFramer(local, nil), &Options{Handler: HandlerFunc(func(_ context.Context, r *Request) ([]byte, error) {
 			return []byte(results[string(r.Method)]), nil
 		})})
-		p := &peer{t: t, conn: c, link: far, run: make(chan error, 1)}
+		p := &peer{t: t, conn: c, link: remote, run: make(chan error, 1)}
 		p.start(context.Background())
 		for method, want := range map[string]string{
 			"two lines": result(1, `{"a":1}`),
@@ -297,21 +297,21 @@ func TestReason(t *testing.T) {
 
 // A request that is done at once costs no memory.
 func TestPingAllocatesNothing(t *testing.T) {
-	near, far := pipes.Memory(0)
-	c := NewConn(jsonrpc.NewFramer(near, nil), &Options{Handler: pingHandler{}})
+	local, remote := pipes.Memory(0)
+	c := NewConn(jsonrpc.NewFramer(local, nil), &Options{Handler: pingHandler{}})
 	done := make(chan error)
 	go func() { done <- c.Run(context.Background()) }()
 	ping := []byte(request(1, "ping") + "\n")
 	buf := make([]byte, 1000)
 	if n := testing.AllocsPerRun(1000, func() {
-		far.Write(ping)
-		if _, err := far.Read(buf); err != nil {
+		remote.Write(ping)
+		if _, err := remote.Read(buf); err != nil {
 			t.Fatal(err)
 		}
 	}); n >= 1 {
 		t.Errorf("%v allocations", n)
 	}
-	far.Close()
+	remote.Close()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -361,10 +361,10 @@ func TestBadFrames(t *testing.T) {
 	}
 	for _, test := range tests {
 		for _, foreign := range []bool{false, true} {
-			near, far := pipes.Memory(0)
-			far.Write([]byte(test.stream))
-			far.Out.End(io.EOF)
-			f := jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{MaxFrame: 100})
+			local, remote := pipes.Memory(0)
+			remote.Write([]byte(test.stream))
+			remote.Out.End(io.EOF)
+			f := jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{MaxFrame: 100})
 			p := &peer{t: t, wire: "line"}
 			if test.header {
 				p.wire = "header"
@@ -376,7 +376,7 @@ func TestBadFrames(t *testing.T) {
 				t.Errorf("%s: Run returned %v", test.name, err)
 			}
 			var got []string
-			for left := far.In.Take(); len(left) > 0; {
+			for left := remote.In.Take(); len(left) > 0; {
 				msg, rest, ok := p.cut(left)
 				if !ok {
 					t.Fatalf("%s: cannot read %q", test.name, left)

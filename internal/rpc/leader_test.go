@@ -129,17 +129,17 @@ func TestTakeOverRacesWithEnd(t *testing.T) {
 	}, Options{})
 }
 
-// A pace that was fast is no longer trusted after it held up the leader twice.
+// TestCostEstimateRises: a cost estimate is no longer trusted after it delayed the leader twice.
 func TestCostEstimateRises(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
-		pace := knowsNothing()
+		cost := knowsNothing()
 		conn := p.conn
-		conn.handler.(*mux).way.pace = func() *CostEstimate { return pace }
+		conn.handler.(*mux).way.cost = func() *CostEstimate { return cost }
 		for i := range 10 {
 			p.send(request(i, "echo", "[]"))
 			p.want(result(i, "[]"))
 		}
-		if !pace.fast() {
+		if !cost.fast() {
 			t.Fatal("it is not known to be fast")
 		}
 		for i := range 4 {
@@ -150,13 +150,13 @@ func TestCostEstimateRises(t *testing.T) {
 			elapse(2 * time.Second)
 			p.received()
 		}
-		if pace.fast() {
+		if cost.fast() {
 			t.Error("it is still trusted")
 		}
 	}, Options{})
 }
 
-func TestPace(t *testing.T) {
+func TestCostEstimate(t *testing.T) {
 	p := new(CostEstimate)
 	var fast []bool
 	for _, d := range []time.Duration{0, 1, maxInlineCost, 10, time.Second, 10} {
@@ -289,8 +289,8 @@ func TestListAndComplete(t *testing.T) {
 		}},
 	}
 	for _, test := range tests {
-		near, _ := pipes.Memory(0)
-		c := NewConn(jsonrpc.NewFramer(near, nil), nil)
+		local, _ := pipes.Memory(0)
+		c := NewConn(jsonrpc.NewFramer(local, nil), nil)
 		idle := c.inFlight.whenIdle()
 		<-idle
 		r := newRequest(c)
@@ -335,9 +335,9 @@ func (c *idleTransport) take() (idle, busy int) {
 // Input is waited for in the way that keeps hold of a processor only while nothing here needs one.
 func TestIdleReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := pipes.Memory(0)
-		transport := &idleTransport{End: near}
-		p := &peer{t: t, link: far, run: make(chan error, 1), gate: make(chan struct{})}
+		local, remote := pipes.Memory(0)
+		transport := &idleTransport{End: local}
+		p := &peer{t: t, link: remote, run: make(chan error, 1), gate: make(chan struct{})}
 		p.conn = NewConn(jsonrpc.NewFramer(transport, nil), &Options{Handler: &mux{runModes[1], methods{
 			"wait":  func(context.Context, *Request) (string, error) { <-p.gate; return "1", nil },
 			"ping!": func(context.Context, *Request) (string, error) { return "{}", nil },
@@ -386,11 +386,11 @@ func TestGoexitOfFormerLeader(t *testing.T) {
 		}
 		h := p.conn.handler.(*mux)
 		for range 3 {
-			h.way.pace = knownFast
+			h.way.cost = knownFast
 			p.send(request(1, "slow"))
 			elapse(10 * tick)
 			synctest.Wait()
-			h.way.pace = knowsNothing
+			h.way.cost = knowsNothing
 			p.send(request(2, "exit"), request(3, "echo", "[]"), request(4, "ping!"))
 			elapse(2 * time.Second)
 			p.wantAnyOrder(result(1, `"slow"`), failure(2, jsonrpc.CodeInternalError, "internal error", `{"exception":"errors.errorString"}`), result(3, "[]"), result(4, "{}"))

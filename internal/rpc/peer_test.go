@@ -24,11 +24,11 @@ import (
 // A way is one of the ways in which a connection may run, all of which must behave the same.
 type runMode struct {
 	name    string
-	pace    func() *CostEstimate // of handlers that are not for now
+	cost    func() *CostEstimate // of handlers that are not for now
 	threads bool                 // Options.Goroutines
 }
 
-// knownFast is the pace of what the leader runs itself.
+// knownFast is the cost estimate of handlers that the leader runs itself.
 func knownFast() *CostEstimate {
 	p := new(CostEstimate)
 	p.mean.Store(1)
@@ -67,7 +67,7 @@ func (h *mux) Prepare(r *Request) *CostEstimate {
 	if strings.HasSuffix(name, "!") || m == nil {
 		return Immediate
 	}
-	return h.way.pace()
+	return h.way.cost()
 }
 
 func (h *mux) Handle(r *Request, dst []byte) ([]byte, error) {
@@ -114,8 +114,8 @@ func everyMode(t *testing.T, test func(t *testing.T, p *peer), o Options, m meth
 // its params, "ping!" {}, "wait" waits until the gate is opened or the context ends, "deaf" for the
 // gate alone, and "slow" for a second.
 func newPeer(t *testing.T, way runMode, wire string, o Options, m methods) *peer {
-	near, far := pipes.Memory(0)
-	p := &peer{t: t, wire: wire, link: far, log: new(logBuffer), run: make(chan error, 1), gate: make(chan struct{})}
+	local, remote := pipes.Memory(0)
+	p := &peer{t: t, wire: wire, link: remote, log: new(logBuffer), run: make(chan error, 1), gate: make(chan struct{})}
 	h := &mux{way, methods{
 		"echo":  func(ctx context.Context, r *Request) (string, error) { return string(r.Params), nil },
 		"ping!": func(context.Context, *Request) (string, error) { return "{}", nil },
@@ -142,7 +142,7 @@ func newPeer(t *testing.T, way runMode, wire string, o Options, m methods) *peer
 	p.methods = h.methods
 	o.Handler, o.Goroutines = h, way.threads
 	o.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	f := jsonrpc.NewFramer(near, nil)
+	f := jsonrpc.NewFramer(local, nil)
 	if wire == "foreign" {
 		f = struct{ jsonrpc.Framer }{f}
 	}

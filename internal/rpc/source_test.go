@@ -88,8 +88,8 @@ func TestAnswerTooLarge(t *testing.T) {
 		for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
 			t.Run(test.name+", "+framing.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					near, far := pipes.Memory(0)
-					c := NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: 100}), nil)
+					local, remote := pipes.Memory(0)
+					c := NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: 100}), nil)
 					go c.Run(context.Background())
 					defer c.Close()
 					var calls []*Pending
@@ -104,7 +104,7 @@ func TestAnswerTooLarge(t *testing.T) {
 						calls = append(calls, p)
 					}
 					send := func(text string) {
-						io.WriteString(far, text)
+						io.WriteString(remote, text)
 						synctest.Wait()
 					}
 					failed := func() (ids []int) {
@@ -164,20 +164,20 @@ func TestAnswerTooLarge(t *testing.T) {
 func TestRequestTooLarge(t *testing.T) {
 	x := strings.Repeat("x", 200)
 	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
-		near, far := pipes.Memory(0)
+		local, remote := pipes.Memory(0)
 		for _, msg := range []string{request(5, "m", `["`+x+`"]`), notification("n", `["`+x+`"]`), request(6, "ping")} {
 			if framing == jsonrpc.FramingHeader {
-				io.WriteString(far, block(msg))
+				io.WriteString(remote, block(msg))
 			} else {
-				io.WriteString(far, msg+"\n")
+				io.WriteString(remote, msg+"\n")
 			}
 		}
-		far.Out.End(io.EOF)
-		c := NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: 100}), &Options{Handler: pingHandler{}})
+		remote.Out.End(io.EOF)
+		c := NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: 100}), &Options{Handler: pingHandler{}})
 		if err := c.Run(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		answers := jsonrpc.NewFramer(far, nil)
+		answers := jsonrpc.NewFramer(remote, nil)
 		var got []string
 		for frame, err := answers.ReadFrame(); err == nil; frame, err = answers.ReadFrame() {
 			got = append(got, string(frame))
@@ -191,8 +191,8 @@ func TestRequestTooLarge(t *testing.T) {
 
 // The fast path of a connection needs a Source: through a mere Framer, each frame is copied.
 func TestNewFramerIsSource(t *testing.T) {
-	near, _ := pipes.Memory(0)
-	if _, ok := jsonrpc.NewFramer(near, nil).(Source); !ok {
+	local, _ := pipes.Memory(0)
+	if _, ok := jsonrpc.NewFramer(local, nil).(Source); !ok {
 		t.Error("jsonrpc.NewFramer returns no Source")
 	}
 }

@@ -19,14 +19,14 @@ import (
 // A stressHandler answers both sides of a connection under stress. Its paces learn, so that each
 // method is run in different ways over time.
 type stressHandler struct {
-	paces map[string]*CostEstimate
+	costs map[string]*CostEstimate
 	ticks sync.Map // token: how many have come
 }
 
 func newStressHandler() *stressHandler {
-	h := &stressHandler{paces: make(map[string]*CostEstimate)}
+	h := &stressHandler{costs: make(map[string]*CostEstimate)}
 	for _, name := range []string{"echo", "moody", "back", "progress", "hang", "panic"} {
-		h.paces[name] = knownFast()
+		h.costs[name] = knownFast()
 	}
 	return h
 }
@@ -38,7 +38,7 @@ func (h *stressHandler) Prepare(r *Request) *CostEstimate {
 	case "note":
 		return nil
 	default:
-		return h.paces[name]
+		return h.costs[name]
 	}
 }
 
@@ -102,7 +102,7 @@ func (h *stressHandler) once(c *Conn, who, i int) error {
 	case method == "panic" && errors.Is(err, &jsonrpc.Error{Code: jsonrpc.CodeInternalError}):
 		return nil
 	case method == "no such":
-		return nil // no pace: a goroutine of its own, and whatever it is
+		return nil // no estimate: always its own goroutine
 	case err != nil:
 		return fmt.Errorf("%s: %w", method, err)
 	case string(got) != params:

@@ -30,8 +30,8 @@ type peer struct {
 
 // newPeer runs a connection with a peer, in a synctest bubble, until the test ends.
 func newPeer(t *testing.T, h Handler, opts *Options) *peer {
-	near, far := pipes.Memory(0)
-	p := &peer{t: t, conn: New(jsonrpc.NewFramer(near, nil), h, opts), end: far, run: make(chan error, 1)}
+	local, remote := pipes.Memory(0)
+	p := &peer{t: t, conn: New(jsonrpc.NewFramer(local, nil), h, opts), end: remote, run: make(chan error, 1)}
 	go func() { p.run <- p.conn.Run(t.Context()) }()
 	t.Cleanup(func() { p.conn.Close() })
 	return p
@@ -298,9 +298,9 @@ func echo(_ context.Context, _ *Conn, m *jsonrpc.Message) ([]byte, error) { retu
 // Each request costs as much memory as with the engine alone.
 func TestRequestAllocations(t *testing.T) {
 	measure := func(run func(context.Context, jsonrpc.Framer) error) float64 {
-		near, far := pipes.Memory(0)
+		local, remote := pipes.Memory(0)
 		ended := make(chan error, 1)
-		go func() { ended <- run(context.Background(), jsonrpc.NewFramer(near, nil)) }()
+		go func() { ended <- run(context.Background(), jsonrpc.NewFramer(local, nil)) }()
 		request := []byte(`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"text":"hello"}}` + "\n")
 		buf := make([]byte, 1000)
 		const rounds = 2000
@@ -309,13 +309,13 @@ func TestRequestAllocations(t *testing.T) {
 			if n == rounds {
 				runtime.ReadMemStats(&before)
 			}
-			far.Write(request)
-			if _, err := far.Read(buf); err != nil {
+			remote.Write(request)
+			if _, err := remote.Read(buf); err != nil {
 				t.Fatal(err)
 			}
 		}
 		runtime.ReadMemStats(&after)
-		far.Close()
+		remote.Close()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -337,8 +337,8 @@ func TestRequestAllocations(t *testing.T) {
 func BenchmarkRequest(b *testing.B) {
 	for _, goroutines := range []bool{false, true} {
 		b.Run(fmt.Sprintf("goroutines=%v", goroutines), func(b *testing.B) {
-			near, far := pipes.Memory(0)
-			c := New(jsonrpc.NewFramer(near, nil), echo, &Options{Goroutines: goroutines})
+			local, remote := pipes.Memory(0)
+			c := New(jsonrpc.NewFramer(local, nil), echo, &Options{Goroutines: goroutines})
 			go c.Run(context.Background())
 			defer c.Close()
 			request := []byte(`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"text":"hello"}}` + "\n")
@@ -346,8 +346,8 @@ func BenchmarkRequest(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(request)))
 			for b.Loop() {
-				far.Write(request)
-				if _, err := far.Read(buf); err != nil {
+				remote.Write(request)
+				if _, err := remote.Read(buf); err != nil {
 					b.Fatal(err)
 				}
 			}

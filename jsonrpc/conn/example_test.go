@@ -14,7 +14,7 @@ import (
 // handler.
 func ExampleConn() {
 	ctx := context.Background()
-	near, far := net.Pipe()
+	local, remote := net.Pipe()
 
 	greet := func(ctx context.Context, c *conn.Conn, m *jsonrpc.Message) ([]byte, error) {
 		switch string(m.Method) {
@@ -31,8 +31,8 @@ func ExampleConn() {
 	name := func(context.Context, *conn.Conn, *jsonrpc.Message) ([]byte, error) {
 		return []byte(`"Ada"`), nil
 	}
-	server := conn.New(jsonrpc.NewFramer(far, nil), greet, nil)
-	client := conn.New(jsonrpc.NewFramer(near, nil), name, nil)
+	server := conn.New(jsonrpc.NewFramer(remote, nil), greet, nil)
+	client := conn.New(jsonrpc.NewFramer(local, nil), name, nil)
 	go server.Run(ctx)
 	go client.Run(ctx)
 

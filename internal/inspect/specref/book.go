@@ -258,16 +258,16 @@ func (b *Book) Suggest(word string) []string {
 	if len(word) > longest {
 		word = word[:longest]
 	}
-	type near struct {
+	type candidate struct {
 		name     string
 		distance int
 	}
-	var all []near
+	var all []candidate
 	seen := map[string]bool{}
 	add := func(name string, distance int) {
 		if !seen[name] {
 			seen[name] = true
-			all = append(all, near{name, distance})
+			all = append(all, candidate{name, distance})
 		}
 	}
 	for _, g := range b.Index() {
@@ -283,7 +283,7 @@ func (b *Book) Suggest(word string) []string {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b near) int { return a.distance - b.distance })
+	slices.SortStableFunc(all, func(a, b candidate) int { return a.distance - b.distance })
 	var names []string
 	for _, n := range all[:min(most, len(all))] {
 		name, _, _ := strings.Cut(n.name, " ") // of a code, the number

@@ -412,10 +412,10 @@ func intersectNames(a, b []string) (both []string) {
 func (b *Book) fieldEntry(name string, revs []mcp.Revision) *Entry {
 	text := b.texts[name]
 	e := &Entry{Kind: "field", Name: name, Revisions: []string{}, All: []string{}}
-	asked := names(revs)
+	wanted := names(revs)
 	for _, p := range b.fields[name] {
 		e.All = append(e.All, p.Revisions...)
-		p.Revisions, p.Required = intersectNames(p.Revisions, asked), intersectNames(p.Required, asked)
+		p.Revisions, p.Required = intersectNames(p.Revisions, wanted), intersectNames(p.Required, wanted)
 		if len(p.Revisions) > 0 {
 			e.Places = append(e.Places, p)
 			e.Revisions = append(e.Revisions, p.Revisions...)

@@ -14,10 +14,10 @@ import (
 )
 
 // boundConn returns c as one that is accepted.
-func boundConn(c net.Conn, patience time.Duration) *boundedConn {
+func boundConn(c net.Conn, writeTimeout time.Duration) *boundedConn {
 	slots := make(chan struct{}, 1)
 	slots <- struct{}{}
-	return newBoundedConn(c, &connLimits{slots: slots, epoch: time.Now(), writeTimeout: patience})
+	return newBoundedConn(c, &connLimits{slots: slots, epoch: time.Now(), writeTimeout: writeTimeout})
 }
 
 // pass lets time pass, in a bubble.
@@ -25,7 +25,7 @@ func pass(d time.Duration) { <-time.After(d) }
 
 // waited returns what becomes of a connection whose deadline is set, which is read from and which
 // is sent something, at times that the seed chooses.
-func waited(c, far net.Conn, seed uint64) (log []string) {
+func waited(c, remote net.Conn, seed uint64) (log []string) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	began := time.Now()
 	results := make(chan string, 1)
@@ -59,7 +59,7 @@ func waited(c, far net.Conn, seed uint64) (log []string) {
 		case 4:
 			if collect(); reading && !sent {
 				sent = true
-				go far.Write([]byte{0})
+				go remote.Write([]byte{0})
 			}
 		}
 		collect()
@@ -67,7 +67,7 @@ func waited(c, far net.Conn, seed uint64) (log []string) {
 		collect()
 	}
 	c.Close()
-	far.Close()
+	remote.Close()
 	collect()
 	return log
 }
@@ -77,10 +77,10 @@ func waited(c, far net.Conn, seed uint64) (log []string) {
 func TestBoundedConnDeadlines(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
-			c, far := net.Pipe()
-			want := waited(c, far, seed)
-			c, far = net.Pipe()
-			got := waited(boundConn(c, 0), far, seed)
+			c, remote := net.Pipe()
+			want := waited(c, remote, seed)
+			c, remote = net.Pipe()
+			got := waited(boundConn(c, 0), remote, seed)
 			if !slices.Equal(got, want) {
 				t.Errorf("seed %d:\n got %q\nwant %q", seed, got, want)
 			}
@@ -111,11 +111,11 @@ func (c *countingConn) SetWriteDeadline(t time.Time) error {
 // nothing.
 func TestBoundedConnFewDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
-		counting := &countingConn{Conn: near}
+		local, remote := net.Pipe()
+		counting := &countingConn{Conn: local}
 		c := boundConn(counting, 0)
-		go io.Copy(far, far)
-		defer far.Close()
+		go io.Copy(remote, remote)
+		defer remote.Close()
 		defer c.Close()
 		for range 100 {
 			c.SetWriteDeadline(time.Now().Add(10 * time.Second))
@@ -141,13 +141,13 @@ func TestBoundedConnFewDeadlines(t *testing.T) {
 // the write is done.
 func TestBoundedConnWriteContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
-		c := boundConn(near, 0)
-		defer far.Close()
+		local, remote := net.Pipe()
+		c := boundConn(local, 0)
+		defer remote.Close()
 		defer c.Close()
 		read := func(n int) string {
 			b := make([]byte, n)
-			io.ReadFull(far, b)
+			io.ReadFull(remote, b)
 			return string(b)
 		}
 		c.SetWriteDeadline(time.Now().Add(time.Second))
@@ -178,7 +178,7 @@ func TestBoundedConnWriteContinues(t *testing.T) {
 // Where no deadline was set, a peer that reads is waited for, however slow it is, and one that does
 // not is not.
 func TestBoundedConnTimeout(t *testing.T) {
-	const patience = 10 * time.Second
+	const writeTimeout = 10 * time.Second
 	ends := func(c net.Conn, b []byte) (time.Duration, error) {
 		began := time.Now()
 		_, err := c.Write(b)
@@ -186,61 +186,61 @@ func TestBoundedConnTimeout(t *testing.T) {
 	}
 	tests := []struct {
 		name string
-		do   func(c, far net.Conn) (time.Duration, error)
+		do   func(c, remote net.Conn) (time.Duration, error)
 		want time.Duration // 0: it does not end with an error
 	}{
-		{"the first write", func(c, _ net.Conn) (time.Duration, error) { return ends(c, []byte("a")) }, patience},
-		{"one after another", func(c, far net.Conn) (time.Duration, error) {
-			go io.ReadFull(far, make([]byte, 1))
+		{"the first write", func(c, _ net.Conn) (time.Duration, error) { return ends(c, []byte("a")) }, writeTimeout},
+		{"one after another", func(c, remote net.Conn) (time.Duration, error) {
+			go io.ReadFull(remote, make([]byte, 1))
 			c.Write([]byte("a"))
 			pass(7 * time.Second)
 			return ends(c, []byte("b"))
 		}, 13 * time.Second},
-		{"long after another", func(c, far net.Conn) (time.Duration, error) {
-			go io.ReadFull(far, make([]byte, 1))
+		{"long after another", func(c, remote net.Conn) (time.Duration, error) {
+			go io.ReadFull(remote, make([]byte, 1))
 			c.Write([]byte("a"))
 			pass(time.Hour)
 			return ends(c, []byte("b"))
-		}, patience},
-		{"a slow reader", func(c, far net.Conn) (time.Duration, error) {
+		}, writeTimeout},
+		{"a slow reader", func(c, remote net.Conn) (time.Duration, error) {
 			go func() {
 				b := make([]byte, maxWrite)
 				for range 20 {
-					pass(patience - time.Second)
-					io.ReadFull(far, b)
+					pass(writeTimeout - time.Second)
+					io.ReadFull(remote, b)
 				}
 			}()
 			return ends(c, make([]byte, 20*maxWrite))
 		}, 0},
-		{"a deadline that was set, and taken away", func(c, far net.Conn) (time.Duration, error) {
+		{"a deadline that was set, and taken away", func(c, remote net.Conn) (time.Duration, error) {
 			c.SetWriteDeadline(time.Now().Add(time.Second))
 			c.SetWriteDeadline(time.Time{})
 			return ends(c, []byte("a"))
-		}, patience},
-		{"one that was set far off, and taken away", func(c, far net.Conn) (time.Duration, error) {
+		}, writeTimeout},
+		{"one that was set far off, and taken away", func(c, remote net.Conn) (time.Duration, error) {
 			c.SetWriteDeadline(time.Now().Add(time.Hour))
-			go io.ReadFull(far, make([]byte, 1))
+			go io.ReadFull(remote, make([]byte, 1))
 			c.Write([]byte("a"))
 			c.SetWriteDeadline(time.Time{})
 			return ends(c, []byte("b"))
-		}, patience},
-		{"one that is taken away meanwhile", func(c, far net.Conn) (time.Duration, error) {
+		}, writeTimeout},
+		{"one that is taken away meanwhile", func(c, remote net.Conn) (time.Duration, error) {
 			c.SetWriteDeadline(time.Now().Add(time.Hour))
 			go func() {
 				pass(time.Second)
 				c.SetWriteDeadline(time.Time{})
 			}()
 			return ends(c, []byte("a"))
-		}, patience + time.Second + patience},
-		{"a deadline that was set", func(c, far net.Conn) (time.Duration, error) {
+		}, writeTimeout + time.Second + writeTimeout},
+		{"a deadline that was set", func(c, remote net.Conn) (time.Duration, error) {
 			c.SetWriteDeadline(time.Now().Add(time.Minute))
 			return ends(c, []byte("a"))
 		}, time.Minute},
-		{"taken over", func(c, far net.Conn) (time.Duration, error) {
+		{"taken over", func(c, remote net.Conn) (time.Duration, error) {
 			clearImplied(c)
 			go func() {
 				pass(time.Hour)
-				io.ReadFull(far, make([]byte, 1))
+				io.ReadFull(remote, make([]byte, 1))
 			}()
 			return ends(c, []byte("a"))
 		}, 0},
@@ -248,11 +248,11 @@ func TestBoundedConnTimeout(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := net.Pipe()
-				c := boundConn(near, patience)
+				local, remote := net.Pipe()
+				c := boundConn(local, writeTimeout)
 				defer c.Close()
-				defer far.Close()
-				took, err := tt.do(c, far)
+				defer remote.Close()
+				took, err := tt.do(c, remote)
 				switch {
 				case tt.want == 0 && err != nil:
 					t.Errorf("it ended after %v with %v", took, err)
@@ -314,12 +314,12 @@ func TestBoundedConnSpoiled(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := net.Pipe()
-				c := boundConn(tt.wrap(&spoiledConn{Conn: near}), 5*time.Second)
+				local, remote := net.Pipe()
+				c := boundConn(tt.wrap(&spoiledConn{Conn: local}), 5*time.Second)
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					for err := error(nil); err == nil; _, err = far.Read(make([]byte, 1)) {
+					for err := error(nil); err == nil; _, err = remote.Read(make([]byte, 1)) {
 						pass(tt.every)
 					}
 				}()

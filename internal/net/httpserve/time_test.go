@@ -40,8 +40,8 @@ func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net:
 // dial connects as soon as the server accepts, and sends something.
 func (l *pipeListener) dial(t *testing.T, text string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, far := net.Pipe()
-	l.conns <- far
+	c, remote := net.Pipe()
+	l.conns <- remote
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
 	}
@@ -298,11 +298,11 @@ func TestServeMaxConns(t *testing.T) {
 		readAnswer(t, r)
 		_, r = l.dial(t, getHello)
 		readAnswer(t, r)
-		third, far := net.Pipe()
+		third, remote := net.Pipe()
 		defer third.Close()
 		accepted := make(chan struct{})
 		go func() {
-			l.conns <- far
+			l.conns <- remote
 			close(accepted)
 		}()
 		synctest.Wait()

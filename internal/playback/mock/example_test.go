@@ -23,11 +23,11 @@ func Example() {
 	text := captureOf(append(hello,
 		line{10, `→{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sum","arguments":{"a":1,"b":2}}}`},
 		line{11, `←{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}]}}`})...)
-	tape, err := mock.Read(capture.NewReader(strings.NewReader(text), nil).Events(), nil)
+	recording, err := mock.Read(capture.NewReader(strings.NewReader(text), nil).Events(), nil)
 	if err != nil {
 		panic(err)
 	}
-	srv, err := mock.New(tape, nil)
+	srv, err := mock.New(recording, nil)
 	if err != nil {
 		panic(err)
 	}

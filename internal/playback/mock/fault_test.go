@@ -58,7 +58,7 @@ func TestParseFault(t *testing.T) {
 	}
 }
 
-// one is a tape of one call.
+// one is a recording of one call.
 func one(t *testing.T) *mock.Recording {
 	return recordingOf(t, after(hello, line{10, "→" + call("1", "a", `{}`, ``)}, line{11, "←" + result("1", "ok")})...)
 }
@@ -162,7 +162,7 @@ func post(t *testing.T, url, text string, headers ...string) (status int, body s
 }
 
 func TestWebFaults(t *testing.T) {
-	tape := recordingOf(t,
+	recording := recordingOf(t,
 		line{10, "→" + call("1", "a", `{}`, `,`+meta)},
 		line{11, `←{"jsonrpc":"2.0","id":1,"result":{"content":[],"resultType":"complete"}}`},
 	)
@@ -187,7 +187,7 @@ func TestWebFaults(t *testing.T) {
 			if x.fault != "" {
 				o.Faults = []*mock.Fault{fault(t, x.fault)}
 			}
-			srv, err := mock.New(tape, o)
+			srv, err := mock.New(recording, o)
 			if err != nil {
 				t.Fatal(err)
 			}

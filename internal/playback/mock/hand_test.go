@@ -22,14 +22,14 @@ type line struct {
 	text string
 }
 
-// recordingOf makes a tape of the messages of one connection on a pipe.
+// recordingOf makes a recording of the messages of one connection on a pipe.
 func recordingOf(t *testing.T, lines ...line) *mock.Recording {
 	t.Helper()
-	tape, err := mock.Read(capture.NewReader(strings.NewReader(captureOf(lines...)), nil).Events(), nil)
+	recording, err := mock.Read(capture.NewReader(strings.NewReader(captureOf(lines...)), nil).Events(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tape
+	return recording
 }
 
 func captureOf(lines ...line) string {
@@ -68,14 +68,14 @@ type client struct {
 }
 
 // dial starts a server on a pipe. It must be hung up.
-func dial(t *testing.T, tape *mock.Recording, o *mock.Options) *client {
+func dial(t *testing.T, recording *mock.Recording, o *mock.Options) *client {
 	t.Helper()
 	if o == nil {
 		o = &mock.Options{}
 	}
 	log := &bytes.Buffer{}
 	o.Logger = slog.New(slog.NewTextHandler(log, nil))
-	srv, err := mock.New(tape, o)
+	srv, err := mock.New(recording, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,13 +39,13 @@ func TestHostile(t *testing.T) {
 			line{-9, `←{"jsonrpc":"2.0","id":1,"result":{}}`}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			tape, err := mock.Read(capture.NewReader(strings.NewReader(captureOf(lines...)), nil).Events(), nil)
+			recording, err := mock.Read(capture.NewReader(strings.NewReader(captureOf(lines...)), nil).Events(), nil)
 			if errors.Is(err, mock.ErrNothing) {
 				return
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			c := dial(t, tape, &mock.Options{Loose: true})
+			c := dial(t, recording, &mock.Options{Loose: true})
 			c.greet(`{"elicitation":{}}`)
 			var all strings.Builder
 			for _, l := range lines[len(hello):] {

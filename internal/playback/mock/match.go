@@ -97,8 +97,8 @@ type mask struct {
 const maxMask = 256
 
 // maskOf builds a mask from an event's pointers to hidden values; prefix is the pointer to the
-// params. spelt is equal for equal masks.
-func maskOf(pointers []string, prefix string) (m *mask, spelt string) {
+// params. canonical is equal for equal masks.
+func maskOf(pointers []string, prefix string) (m *mask, canonical string) {
 	var inside []string
 	for _, p := range pointers {
 		if rest, ok := strings.CutPrefix(p, prefix); ok && (rest == "" || rest[0] == '/') && len(inside) < maxMask {
@@ -268,11 +268,11 @@ func (s *Server) reportMiss(c *conn, r *responder, m *jsonrpc.Message) *jsonrpc.
 		return jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "method not found: not recorded")
 	}
 	target := targetOf(r.method, m.Params)
-	if near, changes := known.closest(target, params); near != nil {
-		attrs = append(attrs, "nearest", "n="+strconv.FormatUint(near.n, 10))
+	if closest, changes := known.closest(target, params); closest != nil {
+		attrs = append(attrs, "nearest", "n="+strconv.FormatUint(closest.n, 10))
 		switch {
-		case near.matchKey.target != target:
-			attrs = append(attrs, "about", clip.String(near.matchKey.target, 128))
+		case closest.matchKey.target != target:
+			attrs = append(attrs, "about", clip.String(closest.matchKey.target, 128))
 		case len(changes) > 0:
 			attrs = append(attrs, "differs", describeChanges(changes))
 		case s.opts.Once:

@@ -137,7 +137,7 @@ func Read(events iter.Seq2[*capture.Event, error], opts *ReadOptions) (*Recordin
 func (r *Recording) Revisions() []mcp.Revision { return append(slices.Clone(r.legacy), r.modern...) }
 
 // put adds an exchange to the index.
-func (r *Recording) put(x *exchange, spelt string) {
+func (r *Recording) put(x *exchange, canonical string) {
 	key := methodKey{x.modern, x.method}
 	m := r.methods[key]
 	if m == nil {
@@ -145,10 +145,10 @@ func (r *Recording) put(x *exchange, spelt string) {
 		r.methods[key] = m
 	}
 	m.all = append(m.all, x)
-	i := slices.Index(m.maskTexts, spelt)
+	i := slices.Index(m.maskTexts, canonical)
 	if i < 0 && len(m.masks) <= maxMasks {
 		i = len(m.masks)
-		m.masks, m.maskTexts = append(m.masks, x.mask), append(m.maskTexts, spelt)
+		m.masks, m.maskTexts = append(m.masks, x.mask), append(m.maskTexts, canonical)
 	}
 	if i >= 0 {
 		k := lookupKey{isInputRound: x.matchKey.isInputRound, mask: i, params: x.matchKey.params}
@@ -548,8 +548,8 @@ func (in *incoming) addResponse() {
 	case x.modern:
 		rd.noteRevision(x.revision, l)
 	case x.method == mcp.MethodInitialize:
-		if hello, err := era.ReadInitialize(in.m.Result); err == nil && len(hello.Versions) > 0 {
-			l.session.revision, _ = mcp.ParseRevision(hello.Versions[0])
+		if initialize, err := era.ReadInitialize(in.m.Result); err == nil && len(initialize.Versions) > 0 {
+			l.session.revision, _ = mcp.ParseRevision(initialize.Versions[0])
 		}
 	}
 }

@@ -220,7 +220,7 @@ func (s *Server) Translate(downstream bridge.Era) (*bridge.Bridge, error) {
 
 // connect opens a connection to the server within the process.
 func (s *Server) connect(context.Context, io.Writer) (jsonrpc.Framer, error) {
-	near, far := net.Pipe()
+	local, far := net.Pipe()
 	framing := &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}
 	if !s.activity.begin() {
 		return nil, jsonrpc.ErrClosed
@@ -231,7 +231,7 @@ func (s *Server) connect(context.Context, io.Writer) (jsonrpc.Framer, error) {
 			s.opts.Logger.Debug("connection ended", "error", err)
 		}
 	}()
-	return jsonrpc.NewFramer(near, framing), nil
+	return jsonrpc.NewFramer(local, framing), nil
 }
 
 // A Handler serves a [Server] over HTTP, with the sessions, streams and checks of package

@@ -20,7 +20,7 @@ func result(id, text string) string {
 }
 
 func TestMatching(t *testing.T) {
-	tape := recordingOf(t, after(hello,
+	recording := recordingOf(t, after(hello,
 		line{10, "→" + call("1", "a", `{"x":1,"y":"z"}`, `,"_meta":{"progressToken":7}`)},
 		line{11, "←" + result("1", "first")},
 		line{12, "→" + call("2", "a", `{"y":"z","x":1.0}`, ``)},
@@ -32,7 +32,7 @@ func TestMatching(t *testing.T) {
 		line{18, "→" + call("5", "m", `{}`, `,"_meta":{"k":2}`)},
 		line{19, "←" + result("5", "two")},
 	)...)
-	c := dial(t, tape, nil)
+	c := dial(t, recording, nil)
 	defer c.hangUp()
 	c.greet(`{}`)
 	for _, x := range []struct{ name, send, want string }{
@@ -55,7 +55,7 @@ func TestMatching(t *testing.T) {
 	}
 }
 
-// asking is a tape of a call in which the server asks, and tells of its progress.
+// asking is a recording of a call with an input request and progress.
 func asking(t *testing.T) *mock.Recording {
 	return recordingOf(t, after(hello,
 		line{10, "→" + call("1", "ask", `{}`, `,"_meta":{"progressToken":"t"}`)},
@@ -77,9 +77,9 @@ const (
 )
 
 func TestInputRequestsAndProgress(t *testing.T) {
-	tape := asking(t)
+	recording := asking(t)
 	t.Run("all", func(t *testing.T) {
-		c := dial(t, tape, nil)
+		c := dial(t, recording, nil)
 		c.greet(`{"elicitation":{}}`)
 		c.send(call("5", "ask", `{}`, `,"_meta":{"progressToken":99}`))
 		c.want(progress)
@@ -93,7 +93,7 @@ func TestInputRequestsAndProgress(t *testing.T) {
 		}
 	})
 	t.Run("a client that wants no progress and cannot be asked", func(t *testing.T) {
-		c := dial(t, tape, nil)
+		c := dial(t, recording, nil)
 		c.greet(`{}`)
 		c.send(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}`)
 		c.want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -108,10 +108,10 @@ func TestInputRequestsAndProgress(t *testing.T) {
 }
 
 func TestInputRequestsWithoutResponse(t *testing.T) {
-	tape := asking(t)
+	recording := asking(t)
 	t.Run("a client that does not answer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c := dial(t, tape, &mock.Options{ClientTimeout: time.Minute})
+			c := dial(t, recording, &mock.Options{ClientTimeout: time.Minute})
 			c.greet(`{"elicitation":{}}`)
 			c.send(call("5", "ask", `{}`, ``))
 			begun := time.Now()
@@ -126,7 +126,7 @@ func TestInputRequestsWithoutResponse(t *testing.T) {
 		})
 	})
 	t.Run("cancelled", func(t *testing.T) {
-		c := dial(t, tape, nil)
+		c := dial(t, recording, nil)
 		c.greet(`{"elicitation":{}}`)
 		c.send(call("5", "ask", `{}`, ``))
 		c.want(inputRequest)
@@ -138,7 +138,7 @@ func TestInputRequestsWithoutResponse(t *testing.T) {
 }
 
 func TestLatency(t *testing.T) {
-	tape := recordingOf(t, after(hello,
+	recording := recordingOf(t, after(hello,
 		line{1000, "→" + call("1", "slow", `{}`, `,"_meta":{"progressToken":1}`)},
 		line{1400, `←{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`},
 		line{3000, "←" + result("1", "done")},
@@ -157,7 +157,7 @@ func TestLatency(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				c := dial(t, tape, &mock.Options{Latency: latency})
+				c := dial(t, recording, &mock.Options{Latency: latency})
 				c.greet(`{}`)
 				begun := time.Now()
 				c.send(call("1", "slow", `{}`, `,"_meta":{"progressToken":1}`))
@@ -177,7 +177,7 @@ func TestRounds(t *testing.T) {
 	ask := func(id, state string) string {
 		return `{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{}}},"requestState":"` + state + `"}}`
 	}
-	tape := recordingOf(t,
+	recording := recordingOf(t,
 		line{0, "→" + call("1", "buy", `{}`, `,`+meta)},
 		line{1, "←" + ask("1", "s1")},
 		line{2, "→" + call("2", "buy", `{}`, `,"inputResponses":{"q":{"action":"accept"}},"requestState":"s1",`+meta)},
@@ -187,7 +187,7 @@ func TestRounds(t *testing.T) {
 		line{6, "→" + call("4", "buy", `{}`, `,"inputResponses":{"q":{"action":"decline"}},"requestState":"s2",`+meta)},
 		line{7, "←" + result("4", "not bought")},
 	)
-	c := dial(t, tape, nil)
+	c := dial(t, recording, nil)
 	c.send(call("1", "buy", `{}`, `,`+meta))
 	c.want(ask("1", "s1"))
 	c.send(call("2", "buy", `{}`, `,"requestState":"s1","inputResponses":{"q":{"action":"cancel"}},`+meta))
@@ -208,7 +208,7 @@ func TestListen(t *testing.T) {
 	tagged := func(method, id string) string {
 		return `{"jsonrpc":"2.0","method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
 	}
-	tape := recordingOf(t,
+	recording := recordingOf(t,
 		line{0, "→" + listen(`"rec"`)},
 		line{1, "←" + tagged("notifications/subscriptions/acknowledged", `"rec"`)},
 		line{50, `→{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`},
@@ -216,7 +216,7 @@ func TestListen(t *testing.T) {
 		line{2000, "←" + tagged("notifications/tools/list_changed", `"rec"`)},
 	)
 	synctest.Test(t, func(t *testing.T) {
-		c := dial(t, tape, &mock.Options{Latency: mock.Latency{Keep: true}})
+		c := dial(t, recording, &mock.Options{Latency: mock.Latency{Keep: true}})
 		c.send(listen("77"))
 		begun := time.Now()
 		c.want(tagged("notifications/subscriptions/acknowledged", "77"))
@@ -241,8 +241,8 @@ func TestSessionsAreKeptApart(t *testing.T) {
 			lines = append(lines, l)
 		}
 	}
-	tape := recordingOf(t, lines...)
-	srv, err := mock.New(tape, nil)
+	recording := recordingOf(t, lines...)
+	srv, err := mock.New(recording, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,16 +271,16 @@ func TestTooLarge(t *testing.T) {
 }
 
 func TestUnanswered(t *testing.T) {
-	tape := recordingOf(t, after(hello,
+	recording := recordingOf(t, after(hello,
 		line{10, "→" + call("1", "dead", `{}`, ``)},
 		line{20, "→" + call("2", "again", `{}`, ``)},
 		line{21, "→" + call("3", "again", `{}`, ``)},
 		line{22, "←" + result("3", "at last")},
 	)...)
-	if got := tape.Notes.Unanswered; got != 2 {
+	if got := recording.Notes.Unanswered; got != 2 {
 		t.Errorf("%d unanswered, want 2", got)
 	}
-	c := dial(t, tape, nil)
+	c := dial(t, recording, nil)
 	c.greet(`{}`)
 	c.send(call("1", "dead", `{}`, ``))
 	c.send(call("2", "again", `{}`, ``))

@@ -71,15 +71,15 @@ func read(t testing.TB, file *bytes.Buffer) *replay.Recording {
 }
 
 const (
-	helloLine    = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-	welcomeLine  = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
-	greetedLine  = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-	modernParams = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
+	initializeLine = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	welcomeLine    = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
+	greetedLine    = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	modernParams   = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
 )
 
 // session is a recording of a legacy session.
 func session(lines ...line) *bytes.Buffer {
-	return record(append([]line{c2s(0, helloLine), s2c(1, welcomeLine), c2s(2, greetedLine)}, lines...)...)
+	return record(append([]line{c2s(0, initializeLine), s2c(1, welcomeLine), c2s(2, greetedLine)}, lines...)...)
 }
 
 // A fake is a server, as a connection to it. Its function is called with each message that is sent,

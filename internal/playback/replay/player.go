@@ -252,9 +252,9 @@ func (p *player) handshake(ctx context.Context) error {
 	if r := p.opts.Resend; r != nil && r.Tool != "" {
 		tool = r.Tool
 	}
-	hello := resend.SyntheticInitialize(p.rec.Revision, tool, id, true)
+	initialize := resend.SyntheticInitialize(p.rec.Revision, tool, id, true)
 	p.syntheticID = id.Key()
-	if _, err := p.deliver(ctx, hello); err != nil {
+	if _, err := p.deliver(ctx, initialize); err != nil {
 		return err
 	}
 	ok, err := p.waitUntil(ctx, time.Now().Add(p.opts.Timeout), func() bool { return p.syntheticID == "" })

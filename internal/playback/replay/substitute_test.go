@@ -159,12 +159,12 @@ func chosenByServer() []substitution {
 		{
 			name: "a batch",
 			lines: []line{
-				c2s(0, strings.ReplaceAll(helloLine, "2025-11-25", "2025-03-26")), s2c(1, strings.ReplaceAll(welcomeLine, "2025-11-25", "2025-03-26")), c2s(2, greetedLine),
+				c2s(0, strings.ReplaceAll(initializeLine, "2025-11-25", "2025-03-26")), s2c(1, strings.ReplaceAll(welcomeLine, "2025-11-25", "2025-03-26")), c2s(2, greetedLine),
 				c2s(3, "["+callA+","+callB+"]"), s2c(4, "["+answerB+","+answerA+"]"),
 			},
 			answers: []string{`{"protocolVersion":"2025-03-26","capabilities":{},"serverInfo":{"name":"s","version":"2"}}`},
 			opts:    replay.Options{Select: func(_ string, n uint64) bool { return n != 4 }},
-			sent:    []string{strings.ReplaceAll(helloLine, "2025-11-25", "2025-03-26"), greetedLine},
+			sent:    []string{strings.ReplaceAll(initializeLine, "2025-11-25", "2025-03-26"), greetedLine},
 			want:    []string{"1 initialize: same replace /result/serverInfo/version (note)"},
 		},
 	}
@@ -194,7 +194,7 @@ func hiddenAndForeign() []substitution {
 		},
 		{
 			name:  "a handshake with something hidden",
-			lines: []line{c2s(1, strings.Replace(helloLine, `"name":"c"`, `"name":"`+placeholder+`"`, 1)), s2c(2, welcomeLine)},
+			lines: []line{c2s(1, strings.Replace(initializeLine, `"name":"c"`, `"name":"`+placeholder+`"`, 1)), s2c(2, welcomeLine)},
 			check: func(err error) bool { _, ok := errors.AsType[*resend.RedactedError](err); return ok },
 		},
 		{
@@ -207,17 +207,17 @@ func hiddenAndForeign() []substitution {
 		},
 		{
 			name:    "a modern server",
-			lines:   []line{c2s(0, helloLine), s2c(1, welcomeLine), c2s(2, greetedLine), c2s(3, callA), s2c(4, answerA)},
+			lines:   []line{c2s(0, initializeLine), s2c(1, welcomeLine), c2s(2, greetedLine), c2s(3, callA), s2c(4, answerA)},
 			answers: []string{`!{"code":-32601,"message":"no such method"}`},
-			sent:    []string{helloLine},
+			sent:    []string{initializeLine},
 			want:    []string{"1 initialize: different answer /error"},
 			check:   era(false),
 		},
 		{
 			name:    "a server that refuses the handshake for another reason",
-			lines:   []line{c2s(0, helloLine), s2c(1, welcomeLine), c2s(2, greetedLine)},
+			lines:   []line{c2s(0, initializeLine), s2c(1, welcomeLine), c2s(2, greetedLine)},
 			answers: []string{`!{"code":-32603,"message":"database is down"}`},
-			sent:    []string{helloLine},
+			sent:    []string{initializeLine},
 			want:    []string{"1 initialize: different answer /error"},
 			check:   func(err error) bool { _, ok := errors.AsType[*resend.HandshakeError](err); return ok },
 		},

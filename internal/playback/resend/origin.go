@@ -135,10 +135,10 @@ func (f *finder) origin(e *capture.Event) (*Origin, []byte, error) {
 
 // setHandshake sets how the session began.
 func (f *finder) setHandshake(o *Origin, e *capture.Event, message []byte) {
-	hello := &f.handshake
+	current := &f.handshake
 	// The handshake came on a connection with another number, or the capture began after it.
-	if hello.request == nil && !f.modern {
-		hello = &f.lastHandshake
+	if current.request == nil && !f.modern {
+		current = &f.lastHandshake
 	}
 	header := ""
 	if q := f.requests[e.Exchange]; q != nil {
@@ -150,8 +150,8 @@ func (f *finder) setHandshake(o *Origin, e *capture.Event, message []byte) {
 		o.Modern, o.Revision = true, version
 	case f.handshake.request == nil && (f.modern || rev.Modern()):
 		o.Modern, o.Revision = true, header
-	case hello.request != nil:
-		o.Initialize, o.Revision = hello.request, hello.revision
+	case current.request != nil:
+		o.Initialize, o.Revision = current.request, current.revision
 	default:
 		o.Revision = header
 	}

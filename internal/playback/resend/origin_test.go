@@ -34,10 +34,10 @@ func response(s, x uint64, status int) capture.Event {
 }
 
 const (
-	helloAnswer = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-03-26","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
-	plainCall   = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`
-	modernCall  = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
-	toolList    = `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}},{"name":"u","inputSchema":{"type":"object"}}]}}`
+	initializeResponse = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-03-26","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
+	plainCall          = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`
+	modernCall         = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+	toolList           = `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}},{"name":"u","inputSchema":{"type":"object"}}]}}`
 )
 
 // written is a capture of the events.
@@ -66,7 +66,7 @@ func TestFind(t *testing.T) {
 		message string
 	}{
 		{"stdio", capture.Options{Name: "fs", Transport: "stdio"},
-			[]capture.Event{start(1, "/old", "a"), toServer(1, 0, `{"jsonrpc":"2.0","id":0,"method":"initialize"}`), start(2, "/srv", "node", "s.js"), toServer(2, 0, initialize), toClient(2, 0, helloAnswer), toServer(2, 0, plainCall)},
+			[]capture.Event{start(1, "/old", "a"), toServer(1, 0, `{"jsonrpc":"2.0","id":0,"method":"initialize"}`), start(2, "/srv", "node", "s.js"), toServer(2, 0, initialize), toClient(2, 0, initializeResponse), toServer(2, 0, plainCall)},
 			resend.Origin{Name: "fs", Transport: capture.TransportStdio, Command: []string{"node", "s.js"}, Dir: "/srv", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
 		{"stdio with headers, not answered yet", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, initialize), framed},
 			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, HeaderFraming: true, Revision: "2025-06-18", Initialize: []byte(initialize)}, plainCall},
@@ -79,7 +79,7 @@ func TestFind(t *testing.T) {
 		{"no beginning", capture.Options{Transport: "stdio"}, []capture.Event{toServer(1, 0, plainCall)}, resend.Origin{Transport: capture.TransportStdio}, plainCall},
 		{"rubbish", capture.Options{}, []capture.Event{toServer(1, 0, "rubbish")}, resend.Origin{Transport: capture.TransportStdio}, "rubbish"},
 		{"HTTP, opened by another connection", capture.Options{Transport: "http", URL: "https://example.com:8443/mcp"},
-			[]capture.Event{httpRequest(1, 1, "POST", "/mcp"), toServer(1, 1, initialize), toClient(1, 1, helloAnswer), httpRequest(2, 2, "POST", "/mcp?a=b", header), toServer(2, 2, plainCall)},
+			[]capture.Event{httpRequest(1, 1, "POST", "/mcp"), toServer(1, 1, initialize), toClient(1, 1, initializeResponse), httpRequest(2, 2, "POST", "/mcp?a=b", header), toServer(2, 2, plainCall)},
 			resend.Origin{Transport: capture.TransportHTTP, URL: "https://example.com:8443/mcp?a=b", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
 		{"HTTP without its beginning, listening", capture.Options{Transport: "http", URL: "http://h/mcp"},
 			[]capture.Event{httpRequest(1, 1, "GET", "/mcp"), response(1, 1, 200), httpRequest(1, 2, "POST", "/mcp", header), toServer(1, 2, plainCall)},
@@ -119,7 +119,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestFindErrors(t *testing.T) {
-	events := []capture.Event{start(1, "", "a"), toClient(1, 0, helloAnswer), {Kind: capture.KindMessage, Dir: capture.ToServer, Session: 1, Data: []byte("{"), Cut: true, Len: 9}, toServer(1, 0, plainCall)}
+	events := []capture.Event{start(1, "", "a"), toClient(1, 0, initializeResponse), {Kind: capture.KindMessage, Dir: capture.ToServer, Session: 1, Data: []byte("{"), Cut: true, Len: 9}, toServer(1, 0, plainCall)}
 	for _, tt := range []struct {
 		name    string
 		session uint64

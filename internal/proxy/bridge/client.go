@@ -143,8 +143,8 @@ type call struct {
 }
 
 // newClient returns a client, or nil if a limit is reached. The caller must close it.
-func (b *Bridge) newClient(news jsonrpc.Sender, owner string, many bool) *client {
-	cl, _ := b.newClientFor("", news, owner, many)
+func (b *Bridge) newClient(out jsonrpc.Sender, owner string, many bool) *client {
+	cl, _ := b.newClientFor("", out, owner, many)
 	return cl
 }
 
@@ -153,7 +153,7 @@ var rejectedByClosed = newRejectedError(http.StatusServiceUnavailable, "the brid
 
 // newClientFor is newClient for a caller that may have an own limit. The error names the
 // limit.
-func (b *Bridge) newClientFor(caller string, news jsonrpc.Sender, owner string, many bool) (*client, *relay.RejectedError) {
+func (b *Bridge) newClientFor(caller string, out jsonrpc.Sender, owner string, many bool) (*client, *relay.RejectedError) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var err *relay.RejectedError
@@ -169,10 +169,10 @@ func (b *Bridge) newClientFor(caller string, news jsonrpc.Sender, owner string, 
 		b.metrics.rejected.Add(1)
 		return nil, err
 	}
-	c := &client{b: b, caller: caller, rec: b.recording.newRecorder(capture.Downstream), out: news, principalID: owner, aggregate: many, calls: map[*call]struct{}{}, lastUsed: time.Now(), closeDone: make(chan struct{}), evict: make(chan struct{})}
+	c := &client{b: b, caller: caller, rec: b.recording.newRecorder(capture.Downstream), out: out, principalID: owner, aggregate: many, calls: map[*call]struct{}{}, lastUsed: time.Now(), closeDone: make(chan struct{}), evict: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(b.ctx)
-	if b.opts.Shared && news != nil {
-		c.out = c.withOutbox(news) // a client that does not read must not delay others
+	if b.opts.Shared && out != nil {
+		c.out = c.withOutbox(out) // a client that does not read must not delay others
 	}
 	b.clients[c] = struct{}{}
 	b.metrics.sessions.Add(1)

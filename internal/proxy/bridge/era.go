@@ -155,8 +155,8 @@ func onlyLegacy(m *jsonrpc.Message) bool {
 	var versions []string
 	if m.Kind == jsonrpc.KindError {
 		versions = era.SupportedVersions(m.Err())
-	} else if hello, err := era.ReadDiscover(m.Result); err == nil {
-		versions = hello.Versions
+	} else if discovered, err := era.ReadDiscover(m.Result); err == nil {
+		versions = discovered.Versions
 	}
 	modern, legacy := era.Common(mcp.Revisions(), versions)
 	return modern == mcp.RevisionNone && legacy != mcp.RevisionNone

@@ -67,7 +67,7 @@ func TestSlowModern(t *testing.T) {
 	})
 }
 
-// TestReadyTimeout: that who asks has lost patience says nothing of the server.
+// TestReadyTimeout: the timeout of a caller says nothing about the server.
 func TestReadyTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

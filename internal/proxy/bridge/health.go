@@ -61,18 +61,18 @@ func (b *Bridge) Ready(ctx context.Context) error {
 		defer h.mu.Unlock()
 		return h.err
 	}
-	asks := h.probing
-	if asks == nil {
-		asks = make(chan struct{})
-		if !b.spawn(func() { b.probeReady(asks) }) {
+	probed := h.probing
+	if probed == nil {
+		probed = make(chan struct{})
+		if !b.spawn(func() { b.probeReady(probed) }) {
 			h.mu.Unlock()
 			return ErrClosed
 		}
-		h.probing = asks
+		h.probing = probed
 	}
 	h.mu.Unlock()
 	select {
-	case <-asks:
+	case <-probed:
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return h.err
@@ -83,7 +83,7 @@ func (b *Bridge) Ready(ctx context.Context) error {
 
 // probeReady probes the server for all callers that wait for asks. It may take longer than they
 // wait; the result is then for the next caller.
-func (b *Bridge) probeReady(asks chan struct{}) {
+func (b *Bridge) probeReady(probed chan struct{}) {
 	ctx, cancel := b.withConnectTimeout(b.ctx)
 	defer cancel()
 	err := b.probe(ctx)
@@ -91,7 +91,7 @@ func (b *Bridge) probeReady(asks chan struct{}) {
 	h.mu.Lock()
 	h.err, h.lastProbe, h.probing = err, time.Now(), nil
 	h.mu.Unlock()
-	close(asks)
+	close(probed)
 }
 
 // spawn runs f in a goroutine that Close waits for. It reports false if the bridge is closed.

@@ -16,7 +16,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// answerRestart has a server that was started again shake hands.
+// answerRestart answers the handshake with a restarted server.
 func answerRestart(srv *pipe) {
 	srv.t.Helper()
 	id := srv.request(`"method":"initialize"`)
@@ -273,9 +273,9 @@ func TestTooLarge(t *testing.T) {
 				b := newBridge(t, &Options{ServerEra: EraLegacy, Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 					return jsonrpc.NewFramer(ours, &jsonrpc.FramerOptions{MaxFrame: limit}), nil
 				}})
-				oursNear, theirsNear := net.Pipe()
-				go b.Serve(context.Background(), jsonrpc.NewFramer(theirsNear, &jsonrpc.FramerOptions{MaxFrame: limit}))
-				client := newPipe(t, oursNear)
+				clientEnd, bridgeEnd := net.Pipe()
+				go b.Serve(context.Background(), jsonrpc.NewFramer(bridgeEnd, &jsonrpc.FramerOptions{MaxFrame: limit}))
+				client := newPipe(t, clientEnd)
 				meta := ""
 				if era == EraLegacy {
 					client.send(hello)

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long tests wait for what should happen at once.
-const patience = 20 * time.Second
+// testTimeout limits how long tests wait for what should happen at once.
+const testTimeout = 20 * time.Second
 
 // within fails the test if f does not return in time.
 func within(t *testing.T, what string, f func()) {
@@ -44,7 +44,7 @@ func within(t *testing.T, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		buf := make([]byte, 1<<20)
 		t.Fatalf("%s takes too long\n%s", what, buf[:runtime.Stack(buf, true)])
 	}
@@ -53,7 +53,7 @@ func within(t *testing.T, what string, f func()) {
 // eventually waits for a condition that nothing announces.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	limit := time.Now().Add(patience)
+	limit := time.Now().Add(testTimeout)
 	for !cond() {
 		if time.Now().After(limit) {
 			t.Fatalf("%s did not come about", what)

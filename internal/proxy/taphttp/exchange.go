@@ -129,7 +129,7 @@ func (x *exchange) newBuffer() *boundedBuffer {
 }
 
 // standing reports whether the exchange is a standing stream.
-func (x *exchange) standing() bool {
+func (x *exchange) isStandingStream() bool {
 	return x.r.Method == http.MethodGet || x.r.Header.Get("Mcp-Method") == methodListen
 }
 

@@ -149,7 +149,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		}
 	}
 	for x := range h.active {
-		if x.standing() {
+		if x.isStandingStream() {
 			x.abortLocked()
 		}
 	}

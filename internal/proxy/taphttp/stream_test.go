@@ -72,8 +72,8 @@ func TestNothingIsCutOff(t *testing.T) {
 						if i%10 == 0 {
 							size = 40_000
 						}
-						ask := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"x":"%s"}}`, worker*tt.each+i, strings.Repeat("x", size))
-						resp, err := transport.RoundTrip(must(http.NewRequest("POST", p.url, strings.NewReader(ask))))
+						inputRequest := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"x":"%s"}}`, worker*tt.each+i, strings.Repeat("x", size))
+						resp, err := transport.RoundTrip(must(http.NewRequest("POST", p.url, strings.NewReader(inputRequest))))
 						if err != nil {
 							t.Error(err)
 							cut.Add(1)

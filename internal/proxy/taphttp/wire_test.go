@@ -132,8 +132,8 @@ const message = `{"jsonrpc":"2.0","id":1,"result":{}}`
 // TestBytes compares what a client sees of a server, and a server of a client, with and without the
 // tap, for responses of all kinds.
 func TestBytes(t *testing.T) {
-	const ask = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
-	post := postHead + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(ask), ask)
+	const inputRequest = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	post := postHead + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(inputRequest), inputRequest)
 	get := "GET /mcp HTTP/1.1\r\nHost: $HOST\r\nAccept: text/event-stream\r\nLast-Event-ID: 7\r\nConnection: close\r\n\r\n"
 	long := gzipped(strings.Repeat("data: {}\n\n", 100))
 	ok := "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: abc\r\nX-b: 2\r\nx-A: 1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
@@ -142,32 +142,32 @@ func TestBytes(t *testing.T) {
 		want                  []string // of the capture, behind the head of the request
 	}{
 		{"json", post, ok + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(message), message),
-			[]string{"msg: " + ask, "res OK", "msg: " + message, "end"}},
+			[]string{"msg: " + inputRequest, "res OK", "msg: " + message, "end"}},
 		{"json in chunks", post, ok + "Transfer-Encoding: chunked\r\n\r\n" + chunked(message[:10], message[10:]),
-			[]string{"msg: " + ask, "res OK", "msg: " + message, "end"}},
-		{"json until the end", post, ok + "Connection: close\r\n\r\n" + message, []string{"msg: " + ask, "res OK", "msg: " + message, "end"}},
-		{"chunked request", postHead + "Transfer-Encoding: chunked\r\n\r\n" + chunked(ask[:5], ask[5:]), ok + "Content-Length: 0\r\n\r\n",
-			[]string{"msg: " + ask, "res OK", "end"}},
+			[]string{"msg: " + inputRequest, "res OK", "msg: " + message, "end"}},
+		{"json until the end", post, ok + "Connection: close\r\n\r\n" + message, []string{"msg: " + inputRequest, "res OK", "msg: " + message, "end"}},
+		{"chunked request", postHead + "Transfer-Encoding: chunked\r\n\r\n" + chunked(inputRequest[:5], inputRequest[5:]), ok + "Content-Length: 0\r\n\r\n",
+			[]string{"msg: " + inputRequest, "res OK", "end"}},
 		{"early hints", post, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + ok + "Content-Length: 0\r\n\r\n",
-			[]string{"msg: " + ask, "res Early Hints", "res OK", "end"}},
-		{"accepted", post, "HTTP/1.1 202 Accepted\r\nDate: never\r\nContent-Length: 0\r\n\r\n", []string{"msg: " + ask, "res Accepted", "end"}},
-		{"no content", post, "HTTP/1.1 204 No Content\r\n\r\n", []string{"msg: " + ask, "res No Content", "end"}},
+			[]string{"msg: " + inputRequest, "res Early Hints", "res OK", "end"}},
+		{"accepted", post, "HTTP/1.1 202 Accepted\r\nDate: never\r\nContent-Length: 0\r\n\r\n", []string{"msg: " + inputRequest, "res Accepted", "end"}},
+		{"no content", post, "HTTP/1.1 204 No Content\r\n\r\n", []string{"msg: " + inputRequest, "res No Content", "end"}},
 		{"unauthorized", post, "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer resource_metadata=\"http://a/x\", scope=\"y\"\r\nContent-Length: 3\r\n\r\nno\n",
-			[]string{"msg: " + ask, "res Unauthorized", "body: no\n", "end"}},
+			[]string{"msg: " + inputRequest, "res Unauthorized", "body: no\n", "end"}},
 		{"modern not found", post, "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 36\r\n\r\n" + message,
-			[]string{"msg: " + ask, "res Not Found", "msg: " + message, "end"}},
+			[]string{"msg: " + inputRequest, "res Not Found", "msg: " + message, "end"}},
 		{"not allowed", get, "HTTP/1.1 405 Method Not Allowed\r\nAllow: POST\r\nPragma: no-cache\r\nContent-Length: 2\r\n\r\n{}",
 			[]string{"res Method Not Allowed", "body: {}", "end"}},
-		{"redirect", post, "HTTP/1.1 307 Temporary Redirect\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n", []string{"msg: " + ask, "res Temporary Redirect", "end"}},
+		{"redirect", post, "HTTP/1.1 307 Temporary Redirect\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n", []string{"msg: " + inputRequest, "res Temporary Redirect", "end"}},
 		{"head", "HEAD /mcp HTTP/1.1\r\nHost: $HOST\r\nConnection: close\r\n\r\n", ok + "Content-Length: 100\r\n\r\n", []string{"res OK", "end"}},
 		{"trailer", post, ok + "Trailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n24\r\n" + message + "\r\n0\r\nX-Sum: 7\r\n\r\n",
-			[]string{"msg: " + ask, "res OK", "msg: " + message, "note: trailer X-Sum: 7", "end"}},
+			[]string{"msg: " + inputRequest, "res OK", "msg: " + message, "note: trailer X-Sum: 7", "end"}},
 		{"compressed", post, ok + fmt.Sprintf("Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", len(gzipped(message)), gzipped(message)),
-			[]string{"msg: " + ask, "res OK", "msg: " + message, "end"}},
+			[]string{"msg: " + inputRequest, "res OK", "msg: " + message, "end"}},
 		{"compressed stream", get, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			chunked(long[:20], long[20:21], long[21:]), slices.Concat([]string{"res OK"}, slices.Repeat([]string{"msg: {}"}, 100), []string{"end"})},
 		{"unknown coding", post, ok + "Content-Encoding: br\r\nContent-Length: 3\r\n\r\n\x01\x02\x03",
-			[]string{"msg: " + ask, "res OK", "body enc=br: \x01\x02\x03", `note: the body could not be decoded: unknown content coding: "br"`, "end"}},
+			[]string{"msg: " + inputRequest, "res OK", "body enc=br: \x01\x02\x03", `note: the body could not be decoded: unknown content coding: "br"`, "end"}},
 		{"stream", get, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			chunked(": hello\n\n", "\n\nid: 1\ndata:\n\n", "retry: 5", "00\r\n\r\nevent: message\r", "\ndata: {\"a\":\r\ndata:1}\r\n\r\n", "id\ndata: 1\r\rnope\n\n: a\n: b\n\n\n", "data: cut off\n"),
 			[]string{

@@ -43,7 +43,7 @@ type taskMode uint8
 
 const (
 	noTask    taskMode = iota
-	wantsTask          // the client asked for a task
+	wantsTask          // the client requested a task
 	// The server requires a task, and the client gets its result.
 	hiddenTask
 )
@@ -269,8 +269,8 @@ func (t *LegacyToModern) handleTaskCancel(r *legacyRequest, id string, _ outcome
 const maxPollInterval = time.Minute
 
 // pollTask serves tasks/result. It polls the task until it ends, and sends its input requests to
-// the client. asked holds the keys of those that were sent.
-func (t *LegacyToModern) pollTask(r *legacyRequest, id string, asked map[string]struct{}) {
+// the client. sent holds the keys of those that were sent.
+func (t *LegacyToModern) pollTask(r *legacyRequest, id string, sent map[string]struct{}) {
 	t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) {
 		task := o.result
 		status := t.coreStatus(id, task)
@@ -282,7 +282,7 @@ func (t *LegacyToModern) pollTask(r *legacyRequest, id string, asked map[string]
 			t.taskEnded(r, id, task)
 			return
 		case status == mcp.TaskStatusInputRequired:
-			if e := t.sendTaskInputs(r, id, era.Lookup(task, "inputRequests"), asked); e != nil {
+			if e := t.sendTaskInputs(r, id, era.Lookup(task, "inputRequests"), sent); e != nil {
 				t.abandon(r, "the task cannot continue")
 				t.fail(r, e, "refused")
 				return
@@ -293,7 +293,7 @@ func (t *LegacyToModern) pollTask(r *legacyRequest, id string, asked map[string]
 			wait = time.Duration(ms) * time.Millisecond
 		}
 		t.timers.stop(r.retryTimer)
-		r.retryTimer = t.after(wait, func() { t.pollTask(r, id, asked) })
+		r.retryTimer = t.after(wait, func() { t.pollTask(r, id, sent) })
 		t.drop("the task continues")
 	})
 }
@@ -326,15 +326,15 @@ func (t *LegacyToModern) cancelTask(id string) {
 	t.sendUpstream(c.id, c.method, append(append(params, t.requestMeta(nil, true, nil)...), '}'), "cancelled")
 }
 
-// sendTaskInputs sends the client the input requests of a task that are not in asked.
-func (t *LegacyToModern) sendTaskInputs(r *legacyRequest, id string, requests []byte, asked map[string]struct{}) *jsonrpc.Error {
+// sendTaskInputs sends the client the input requests of a task that are not in sent.
+func (t *LegacyToModern) sendTaskInputs(r *legacyRequest, id string, requests []byte, sent map[string]struct{}) *jsonrpc.Error {
 	if requests == nil {
 		return nil
 	}
 	unsent := requests
 	if era.IsObject(requests) {
 		unsent = era.Rewrite(nil, requests, func(m *jsonwire.Members) []byte {
-			if _, ok := asked[m.KeyString()]; ok {
+			if _, ok := sent[m.KeyString()]; ok {
 				return nil
 			}
 			return m.Value()
@@ -344,12 +344,12 @@ func (t *LegacyToModern) sendTaskInputs(r *legacyRequest, id string, requests []
 	if err != nil {
 		return internalError("the client cannot be sent input requests: %s", err)
 	}
-	if len(asked)+len(inputs) > t.opts.Limits.InputRequests {
+	if len(sent)+len(inputs) > t.opts.Limits.InputRequests {
 		return internalError("the task sent more than %d input requests", t.opts.Limits.InputRequests)
 	}
 	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
 	for _, in := range inputs {
-		asked[unquoted(in.key)] = struct{}{}
+		sent[unquoted(in.key)] = struct{}{}
 		in.done = func(in *inputRequest, e *jsonrpc.Error) { t.updateTask(id, in, e) }
 		if r.hiddenTaskID == "" {
 			in.Params = addMeta(in.Params, related)
@@ -434,8 +434,8 @@ func (t *LegacyToModern) upstreamTaskStatus(m *jsonrpc.Message) {
 type taskInput struct {
 	// req owns the input requests. It is not a request of the client.
 	req *legacyRequest
-	// asked holds the keys that were sent to the client.
-	asked map[string]struct{}
+	// sent holds the keys that were sent to the client.
+	sent map[string]struct{}
 	// refused holds the keys without a response from the client.
 	refused map[string]struct{}
 }
@@ -458,11 +458,11 @@ func (t *LegacyToModern) pollTaskInput(r *legacyRequest, id string, task []byte)
 		if len(t.tasks.inputs) >= t.opts.Limits.Tasks {
 			return // the client may send tasks/result
 		}
-		t.tasks.inputs[id] = &taskInput{req: &legacyRequest{method: mcp.MethodTasksResult}, asked: make(map[string]struct{}), refused: make(map[string]struct{})}
+		t.tasks.inputs[id] = &taskInput{req: &legacyRequest{method: mcp.MethodTasksResult}, sent: make(map[string]struct{}), refused: make(map[string]struct{})}
 	default:
 		input.req.stream = r.stream // open until r is answered
 		// An error is reported when the client sends tasks/result.
-		_ = t.sendTaskInputs(input.req, id, era.Lookup(task, "inputRequests"), input.asked)
+		_ = t.sendTaskInputs(input.req, id, era.Lookup(task, "inputRequests"), input.sent)
 		input.req.stream = 0
 	}
 }
@@ -487,7 +487,7 @@ func (t *LegacyToModern) cancelTaskInput(id string) {
 
 // adoptTaskInput moves the input requests of a task to its tasks/result request. It returns their
 // keys.
-func (t *LegacyToModern) adoptTaskInput(r *legacyRequest, id string) (asked map[string]struct{}) {
+func (t *LegacyToModern) adoptTaskInput(r *legacyRequest, id string) (sent map[string]struct{}) {
 	input := t.tasks.inputs[id]
 	if input == nil {
 		return make(map[string]struct{})
@@ -498,9 +498,9 @@ func (t *LegacyToModern) adoptTaskInput(r *legacyRequest, id string) (asked map[
 		in.req = r
 	}
 	for key := range input.refused {
-		delete(input.asked, key)
+		delete(input.sent, key)
 	}
-	return input.asked
+	return input.sent
 }
 
 // taskInputAnswered handles a response for a taskInput. It reports if it was one.

@@ -446,9 +446,9 @@ func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []by
 	t.timers.stop(c.timeout)
 	t.timers.stop(c.reassignTimer)
 	c.req, r.call = r, c
-	asked := c.sentInputs
+	inputs := c.sentInputs
 	c.sentInputs = nil
-	for _, q := range asked {
+	for _, q := range inputs {
 		v := given[q]
 		if v == nil {
 			c.unsentInputs = append(c.unsentInputs, q)
@@ -474,9 +474,9 @@ func (t *ModernToLegacy) legacyFeatures() *era.Features {
 func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 	switch {
 	case c.outcome != nil:
-		asked := c.unsentInputs
+		inputs := c.unsentInputs
 		c.unsentInputs = nil
-		for _, q := range asked {
+		for _, q := range inputs {
 			if q.guessed {
 				c.unsentInputs = append(c.unsentInputs, q) // they may move to other calls
 			} else {

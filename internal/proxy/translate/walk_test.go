@@ -17,20 +17,20 @@ import (
 // order. Whatever happens, nothing goes to a server that is away, each request of the client is
 // answered once unless it was given up, and in the end nothing is left.
 type walk struct {
-	t      *testing.T
-	rand   *rand.Rand
-	tr     translate.Translator
-	modern bool // the client
-	now    time.Time
-	log    []string
-	down   bool
-	stream uint64
-	open   map[uint64]int   // near requests: ids by stream
-	shaken map[uint64]bool  // that are initialize, which is not cancelled
-	calls  map[int64]string // far calls, and their methods
-	asked  []string         // ids of the questions that the near side got
-	askID  int
-	states []string
+	t          *testing.T
+	rand       *rand.Rand
+	tr         translate.Translator
+	modern     bool // the client
+	now        time.Time
+	log        []string
+	down       bool
+	stream     uint64
+	open       map[uint64]int   // downstream requests: ids by stream
+	handshakes map[uint64]bool  // that are initialize, which is not cancelled
+	calls      map[int64]string // upstream calls, and their methods
+	asked      []string         // ids of the input requests that the client got
+	askID      int
+	states     []string
 }
 
 func (w *walk) failf(format string, args ...any) {
@@ -59,12 +59,12 @@ func (w *walk) take(outs []translate.Out) {
 				w.calls[o.Call] = o.Method
 			}
 		case translate.Downstream:
-			w.takeNear(o)
+			w.takeDownstream(o)
 		}
 	}
 }
 
-func (w *walk) takeNear(o translate.Out) {
+func (w *walk) takeDownstream(o translate.Out) {
 	w.t.Helper()
 	if _, ok := w.open[o.Stream]; o.Stream != 0 && !ok {
 		w.failf("stream %d is over: %s", o.Stream, o.Message)
@@ -78,7 +78,7 @@ func (w *walk) takeNear(o translate.Out) {
 			w.failf("stream %d ends twice", o.Stream)
 		}
 		delete(w.open, o.Stream)
-		delete(w.shaken, o.Stream)
+		delete(w.handshakes, o.Stream)
 	}
 	if _, rest, ok := strings.Cut(string(o.Message), `"requestState":"`); ok {
 		state, _, _ := strings.Cut(rest, `"`)
@@ -101,10 +101,10 @@ func (w *walk) request(method, params string) {
 		params = strings.Replace(params, "{,", "{", 1)
 	}
 	if method == "initialize" {
-		w.shaken[w.stream] = true
+		w.handshakes[w.stream] = true
 	}
 	msg := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, w.stream, method, params)
-	w.log = append(w.log, "near "+msg)
+	w.log = append(w.log, "downstream "+msg)
 	w.take(w.tr.FromDownstream(w.now, []byte(msg), w.stream))
 }
 
@@ -145,7 +145,7 @@ func (w *walk) stepDownstream() {
 // leave gives up one of the client's requests.
 func (w *walk) leave() {
 	for stream, id := range w.open {
-		if w.shaken[stream] {
+		if w.handshakes[stream] {
 			continue
 		}
 		if w.modern {
@@ -155,7 +155,7 @@ func (w *walk) leave() {
 			return
 		}
 		msg := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
-		w.log = append(w.log, "near "+msg)
+		w.log = append(w.log, "downstream "+msg)
 		w.take(w.tr.FromDownstream(w.now, []byte(msg), 0))
 		return
 	}
@@ -170,7 +170,7 @@ func (w *walk) respondToInput() {
 	id := w.asked[i]
 	w.asked = slices.Delete(w.asked, i, i+1)
 	msg := `{"jsonrpc":"2.0","id":` + id + w.pick(`,"result":{"roots":[],"action":"accept"}}`, `,"error":{"code":-1,"message":"no"}}`)
-	w.log = append(w.log, "near "+msg)
+	w.log = append(w.log, "downstream "+msg)
 	w.take(w.tr.FromDownstream(w.now, []byte(msg), 0))
 }
 
@@ -231,7 +231,7 @@ func (w *walk) answer(calm bool) bool {
 }
 
 func (w *walk) stepUpstream(msg string) {
-	w.log = append(w.log, "far "+msg)
+	w.log = append(w.log, "upstream "+msg)
 	w.take(w.tr.FromUpstream(w.now, []byte(msg), 0))
 }
 
@@ -343,7 +343,7 @@ func TestWalk(t *testing.T) {
 	for seed := range n {
 		for _, modern := range []bool{false, true} {
 			w := &walk{t: t, rand: rand.New(rand.NewPCG(uint64(seed), 7)), modern: modern, now: time.Unix(1e9, 0),
-				open: map[uint64]int{}, shaken: map[uint64]bool{}, calls: map[int64]string{}}
+				open: map[uint64]int{}, handshakes: map[uint64]bool{}, calls: map[int64]string{}}
 			if modern {
 				w.tr = translate.NewModernToLegacy(nil)
 			} else {

@@ -12,7 +12,7 @@ import (
 	"mcpwire/mcptest"
 )
 
-// A behaviour is one thing that servers and clients do together.
+// A behavior is one thing that servers and clients do together.
 type behavior struct {
 	name string
 	when func(f *features) bool // the revisions that have it; nil is all
@@ -20,10 +20,10 @@ type behavior struct {
 	// instead says what holds in the revisions that do not have it. It must be there if when is.
 	instead func(s *scene)
 	on      place
-	unless  []excuse
+	unless  []exception
 }
 
-// A place says where a behaviour can be tried.
+// A place says where a behavior can be tried.
 type place uint8
 
 const (
@@ -31,8 +31,8 @@ const (
 	inBubbles        // where time can be told
 )
 
-// An excuse says why a behaviour that holds in a revision cannot be tried over HTTP there.
-type excuse struct {
+// An exception says why a behavior that a revision has cannot be tried over HTTP.
+type exception struct {
 	over transports
 	when func(f *features) bool // nil is all revisions
 	why  string
@@ -47,8 +47,8 @@ const (
 	anyHTTP = newHTTP | oldHTTP
 )
 
-// excused returns why the behaviour is not tried in the cell; "" if it is.
-func (b *behavior) excused(c cell, f *features) string {
+// skipReason returns why the behavior is not tried in the cell, or "".
+func (b *behavior) skipReason(c cell, f *features) string {
 	if b.on == inBubbles && !c.bubble {
 		return "time cannot be told here"
 	}
@@ -67,7 +67,7 @@ func (b *behavior) excused(c cell, f *features) string {
 	return ""
 }
 
-// A cell is one combination that behaviours are tried in.
+// A cell is one combination that behaviors are tried in.
 type cell struct {
 	transport string
 	bubble    bool
@@ -126,7 +126,7 @@ func (w *web) carries(r mcp.Revision) bool {
 	return r >= mcp.Revision20250326
 }
 
-// A scene is one behaviour in one cell.
+// A scene is one behavior in one cell.
 type scene struct {
 	*testing.T
 	*features
@@ -135,20 +135,20 @@ type scene struct {
 	stage  *stage
 }
 
-// A stage is what the behaviours of one cell share.
+// A stage is what the behaviors of one cell share.
 type stage struct {
 	t      *testing.T
 	client *client.Client
 }
 
-// try tries the behaviours of a theme in all cells. server names one of servers.
+// try tries the behaviors of a theme in all cells. server names one of servers.
 func try(t *testing.T, server string, behaviors []behavior) {
 	for _, c := range cells() {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			shared := &stage{t: t}
 			for _, b := range behaviors {
-				if b.excused(c, featuresOf(c.version)) != "" {
+				if b.skipReason(c, featuresOf(c.version)) != "" {
 					continue
 				}
 				t.Run(b.name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func (s *scene) options() *client.Options {
 	}
 }
 
-// client returns the client that the behaviours of the cell share. Its options are those of
+// client returns the client that the behaviors of the cell share. Its options are those of
 // options.
 func (s *scene) client() *client.Client {
 	s.Helper()
@@ -232,7 +232,7 @@ func (s *scene) host(principal string) *host {
 	return &host{t: s.T, server: s.server, principal: principal, framing: s.framing, pipe: s.pipe, web: s.web}
 }
 
-// peer connects a client that a behaviour plays by hand, and makes the handshake where there is
+// peer connects a client that a behavior plays by hand, and makes the handshake where there is
 // one.
 func (s *scene) peer() *mcptest.Peer {
 	s.Helper()

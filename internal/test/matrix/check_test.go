@@ -91,12 +91,12 @@ func text(res *mcp.CallToolResult) string {
 	return all
 }
 
-// patience is how long behaviours wait for what should happen at once.
-const patience = time.Minute
+// testTimeout limits how long behaviors wait for what should happen at once.
+const testTimeout = time.Minute
 
 // soon returns a context for such a wait.
 func (s *scene) soon() context.Context {
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), testTimeout)
 	s.Cleanup(cancel)
 	return ctx
 }

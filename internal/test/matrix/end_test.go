@@ -157,7 +157,7 @@ func TestCrash(t *testing.T) {
 			if !errors.Is(err, jsonrpc.ErrClosed) {
 				s.Errorf("got %v", err)
 			}
-		}, unless: []excuse{{newHTTP, modern, "without a session there is nothing to lose but requests"}}},
+		}, unless: []exception{{newHTTP, modern, "without a session there is nothing to lose but requests"}}},
 	})
 }
 
@@ -171,7 +171,7 @@ func TestEnd(t *testing.T) {
 			p.ExpectUnordered(mcptest.Result(1, `{"content":[{"type":"text","text":"waited"}],"$any":"$any"}`),
 				mcptest.Result(2, `{"content":[{"type":"text","text":"released"}],"$any":"$any"}`))
 			p.ExpectClose()
-		}, unless: []excuse{{over: anyHTTP, why: "there is no end of input: each request has one of its own"}}},
+		}, unless: []exception{{over: anyHTTP, why: "there is no end of input: each request has one of its own"}}},
 		{name: "a client that is closed", test: func(s *scene) {
 			c := s.dial(nil)
 			done := make(chan error)

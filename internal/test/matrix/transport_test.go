@@ -176,15 +176,15 @@ func (m *memoryStream) Write(p []byte) (int, error) {
 
 // pipes connects two ends by pipes of the system.
 func pipes() (local, remote stream) {
-	in, inFar, err := os.Pipe()
+	in, inWriter, err := os.Pipe()
 	if err != nil {
 		panic(err)
 	}
-	outFar, out, err := os.Pipe()
+	outReader, out, err := os.Pipe()
 	if err != nil {
 		panic(err)
 	}
-	return &pipeStream{outFar, inFar}, &pipeStream{in, out}
+	return &pipeStream{outReader, inWriter}, &pipeStream{in, out}
 }
 
 // A pipeStream is two pipes, one for each direction.

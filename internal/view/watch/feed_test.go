@@ -51,7 +51,7 @@ func all(m *trace.Model) map[uint64]string {
 // follow reads a feed until the mirror is equal to the model, and the condition holds.
 func (rp *replica) follow(t *testing.T, f *watch.Feed, h *watch.Hub, holds func(m *trace.Model) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	for {
 		var want map[uint64]string

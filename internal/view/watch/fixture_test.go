@@ -17,9 +17,8 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// patience is how long a test waits for what must come. Nothing is decided by it but that a hang is
-// a failure.
-const patience = 20 * time.Second
+// testTimeout limits how long a test waits for what must come, so that a hang is a failure.
+const testTimeout = 20 * time.Second
 
 // running returns a hub that runs until the test ends.
 func running(t testing.TB, opts *watch.Options) *watch.Hub {
@@ -53,7 +52,7 @@ func run(t testing.TB, h *watch.Hub) (stop func()) {
 // changed.
 func await(t testing.TB, h *watch.Hub, what string, holds func(m *trace.Model) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	f := h.Subscribe(0)
 	defer f.Close()

@@ -592,9 +592,9 @@ func (s *source) setProgress(read, size int64) {
 	h.sourcesMu.Lock()
 	s.info.Read = read
 	s.info.Size = max(s.info.Size, size, read)
-	news := h.progressDueLocked()
+	due := h.progressDueLocked()
 	h.sourcesMu.Unlock()
-	if news {
+	if due {
 		h.signalFeeds()
 	}
 }
@@ -605,9 +605,9 @@ func (s *source) addProgress(n int64) {
 	h.sourcesMu.Lock()
 	s.info.Read += n
 	s.info.Size = max(s.info.Size, s.info.Read)
-	news := h.progressDueLocked()
+	due := h.progressDueLocked()
 	h.sourcesMu.Unlock()
-	if news {
+	if due {
 		h.signalFeeds()
 	}
 }

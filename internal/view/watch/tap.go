@@ -55,14 +55,14 @@ func (h *Hub) followTap(ctx context.Context, path string) {
 }
 
 // sourceOf returns the source of a tap: its file, if that can be followed.
-func (h *Hub) sourceOf(hello live.Greeting) *source {
+func (h *Hub) sourceOf(greeting live.Greeting) *source {
 	h.sourcesMu.Lock()
-	if c := h.segments[hello.Capture]; c != nil {
+	if c := h.segments[greeting.Capture]; c != nil {
 		h.sourcesMu.Unlock()
 		return c.source
 	}
 	h.sourcesMu.Unlock()
-	if path := hello.File; filepath.IsAbs(path) && !compressed(path) && checkCapture(path) == nil {
+	if path := greeting.File; filepath.IsAbs(path) && !compressed(path) && checkCapture(path) == nil {
 		s, added := h.addFile(path, true)
 		if added && s.claim() {
 			h.start(s.run)
@@ -73,14 +73,14 @@ func (h *Hub) sourceOf(hello live.Greeting) *source {
 	defer h.sourcesMu.Unlock()
 	s := &source{hub: h, claimed: true}
 	h.addSourceLocked(s)
-	s.info.Name, s.info.Transport, s.info.Path = hello.Name, hello.Transport, hello.File
+	s.info.Name, s.info.Transport, s.info.Path = greeting.Name, greeting.Transport, greeting.File
 	return s
 }
 
 // followConn reads a connection to a tap until it ends.
 func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn) {
 	defer conn.Close()
-	hello := conn.Greeting()
+	greeting := conn.Greeting()
 	h.sourcesMu.Lock()
 	taken := s.conn != nil
 	if !taken {
@@ -93,7 +93,7 @@ func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn) {
 	}
 	s.update(func(i *Source) {
 		if !s.ended {
-			i.State, i.CanRestart = Live, hello.Restart
+			i.State, i.CanRestart = Live, greeting.Restart
 		}
 	})
 	defer func() {
@@ -134,12 +134,12 @@ func (s *source) signal() {
 
 // ingestTap reads the capture that a tap sends.
 func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
-	hello := conn.Greeting()
+	greeting := conn.Greeting()
 	r := capture.NewReader(&countingReader{conn, s}, &capture.ReaderOptions{MaxLine: maxTapLine})
 	defer r.Close()
 	checkedGap := s.segment != nil // reconnected
 	if checkedGap {
-		s.addGap(ctx, hello.Next)
+		s.addGap(ctx, greeting.Next)
 	}
 	for e, err := range r.Events() {
 		switch {
@@ -148,7 +148,7 @@ func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
 		// The connection has ended.
 		case e.Kind == capture.KindGap && e.Gap.Why == capture.GapTruncated:
 			return
-		case e.Head != nil && (s.segment != nil || e.Head.ID != hello.Capture):
+		case e.Head != nil && (s.segment != nil || e.Head.ID != greeting.Capture):
 			continue
 		case e.Head == nil && s.segment == nil: // a tap sends the head first
 			return
@@ -160,13 +160,13 @@ func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
 			if s.ingest(ctx, e) != nil {
 				return
 			}
-			s.ingestRecorded(ctx, hello)
+			s.ingestRecorded(ctx, greeting)
 		} else if e = e.Clone(); !s.ingestTapEvent(ctx, e) {
 			return
 		}
 		if !checkedGap {
 			checkedGap = true
-			s.addGap(ctx, hello.Next)
+			s.addGap(ctx, greeting.Next)
 		}
 	}
 }
@@ -198,24 +198,24 @@ func (s *source) addGap(ctx context.Context, next uint64) {
 	}
 }
 
-// ingestRecorded reads the events before hello.Next from the compressed file of a tap.
-func (s *source) ingestRecorded(ctx context.Context, hello live.Greeting) {
-	if !filepath.IsAbs(hello.File) || hello.Next < 2 {
+// ingestRecorded reads the events before greeting.Next from the compressed file of a tap.
+func (s *source) ingestRecorded(ctx context.Context, greeting live.Greeting) {
+	if !filepath.IsAbs(greeting.File) || greeting.Next < 2 {
 		return
 	}
-	f, info, err := openRegular(hello.File)
+	f, info, err := openRegular(greeting.File)
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	// The tap goes on writing. What is there contains the events before hello.Next.
+	// The tap goes on writing. What is there contains the events before greeting.Next.
 	r := capture.NewReader(io.LimitReader(f, info.Size()), &capture.ReaderOptions{MaxLine: maxTapLine})
 	defer r.Close()
 	for e, err := range r.Events() {
-		if err != nil || ctx.Err() != nil || e.N >= hello.Next {
+		if err != nil || ctx.Err() != nil || e.N >= greeting.Next {
 			return
 		}
-		if e.Head != nil && e.Head.ID != hello.Capture {
+		if e.Head != nil && e.Head.ID != greeting.Capture {
 			return
 		}
 		if e.Head == nil && e.N > 0 && !s.ingestTapEvent(ctx, e.Clone()) {

@@ -181,14 +181,14 @@ func (s *Server) routes() *http.ServeMux {
 // limitHeavy limits the concurrent requests that keep payloads in memory, of up to 64 MiB each.
 func (s *Server) limitHeavy(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		patience := time.NewTimer(stallTimeout)
-		defer patience.Stop()
+		stall := time.NewTimer(stallTimeout)
+		defer stall.Stop()
 		select {
 		case s.heavy <- struct{}{}:
 			defer func() { <-s.heavy }()
 			next(w, r)
 		case <-r.Context().Done():
-		case <-patience.C:
+		case <-stall.C:
 			writeBusy(w)
 		}
 	}

@@ -16,12 +16,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// patience is shorter than the suite's timeout, after which the suite would wait forever for the
+// timeout is shorter than the suite's timeout, after which the suite would wait forever for the
 // client to exit.
-const patience = 25 * time.Second
+const timeout = 25 * time.Second
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	play := run
 	if filepath.Base(os.Args[0]) == browserName {

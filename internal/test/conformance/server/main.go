@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), gracePeriod)
 		defer cancel()
 		if err := srv.Close(ctx); err != nil {
 			log.Warn("tasks are still running", "error", err)
@@ -71,8 +71,8 @@ func revisionsOf(era string) (of []mcp.Revision, err error) {
 	return of, nil
 }
 
-// patience is how long requests in flight may continue after the process is told to end.
-const patience = time.Second
+// gracePeriod is how long requests in flight may continue after a termination signal.
+const gracePeriod = time.Second
 
 // serveHTTP serves at /mcp until ctx ends.
 func serveHTTP(ctx context.Context, address string, handler *streamable.Handler, stdout io.Writer) error {
@@ -96,7 +96,7 @@ func serveHTTP(ctx context.Context, address string, handler *streamable.Handler,
 		return err
 	case <-ctx.Done():
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), gracePeriod)
 	defer cancel()
 	// The suite leaves sessions and streams open, so close what doesn't end in time.
 	if handler.Shutdown(end) != nil || server.Shutdown(end) != nil {
