@@ -69,7 +69,7 @@ func TestAgreement(t *testing.T) {
 func (tt agreement) run(t *testing.T) {
 	t.Parallel()
 	s := tt.peer.launch(t, tt.speaks...)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tourTimeout)
 	defer cancel()
 	c, err := client.Dial(ctx, s.transport(), &client.Options{Revisions: revisionsOf(tt.wants...)})
 	var got string
@@ -188,7 +188,7 @@ type undeclared struct {
 func (tt undeclared) run(t *testing.T) {
 	t.Parallel()
 	s := tt.peer.launch(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tourTimeout)
 	defer cancel()
 	c, err := client.Dial(ctx, s.transport(), &client.Options{Revisions: revisionsOf(tt.revision)})
 	if err != nil {

@@ -43,8 +43,8 @@ type violation struct {
 	text string
 }
 
-// A deviation is a violation that is known of a foreign peer, and why. It
-// excuses those of the rule whose text contains has.
+// A deviation is a known violation of a foreign peer, and its reason. It covers
+// violations of the rule whose text contains has.
 type deviation struct {
 	rule rule
 	has  string
@@ -58,16 +58,16 @@ type deviation struct {
 // each transcript by itself. It is called when the host is done.
 func (s *witnessed) audit(processes int, known ...deviation) {
 	s.t.Helper()
-	excused := excuses{known: known, seen: make([]bool, len(known))}
-	s.auditWith(processes, &excused)
-	excused.checkSeen(s.t)
+	tracked := knownDeviations{known: known, seen: make([]bool, len(known))}
+	s.auditWith(processes, &tracked)
+	tracked.checkSeen(s.t)
 }
 
 // auditWith is audit, but for the deviations that were not seen.
-func (s *witnessed) auditWith(processes int, excused *excuses) {
+func (s *witnessed) auditWith(processes int, known *knownDeviations) {
 	s.t.Helper()
 	if s.web != nil {
-		s.auditWeb(processes, excused)
+		s.auditWeb(processes, known)
 		return
 	}
 	all := s.transcripts()
@@ -76,20 +76,20 @@ func (s *witnessed) auditWith(processes int, excused *excuses) {
 	}
 	for i, events := range all {
 		found := append(auditTranscript(s.t, events, s.crashes), checkTranscript(s.t, events)...)
-		if excused.report(s.t, fmt.Sprintf("process %d", i+1), found) {
+		if known.report(s.t, fmt.Sprintf("process %d", i+1), found) {
 			logTranscript(s.t, events)
 		}
 	}
 }
 
-// excuses are deviations that are known, and which of them were seen.
-type excuses struct {
+// knownDeviations are the known deviations of a peer, and which of them were seen.
+type knownDeviations struct {
 	known []deviation
 	seen  []bool
 }
 
-// report reports violations that are not excused, and whether there are any.
-func (e *excuses) report(t *testing.T, of string, found []violation) bool {
+// report reports violations that are no known deviation, and whether there are any.
+func (e *knownDeviations) report(t *testing.T, of string, found []violation) bool {
 	t.Helper()
 	failures := map[rule]int{}
 	for _, v := range found {
@@ -106,7 +106,7 @@ func (e *excuses) report(t *testing.T, of string, found []violation) bool {
 }
 
 // checkSeen reports deviations that are known and did not happen.
-func (e *excuses) checkSeen(t *testing.T) {
+func (e *knownDeviations) checkSeen(t *testing.T) {
 	t.Helper()
 	for i, d := range e.known {
 		unseen := (d.rule == clientSchema || d.rule == serverSchema) && openSchemas(t) == nil // nobody looked

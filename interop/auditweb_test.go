@@ -53,7 +53,7 @@ type webAuditor struct {
 }
 
 // auditWeb is audit for a server that is reached over HTTP.
-func (s *witnessed) auditWeb(processes int, excused *excuses) {
+func (s *witnessed) auditWeb(processes int, known *knownDeviations) {
 	s.t.Helper()
 	w := s.web
 	w.stop()
@@ -62,9 +62,9 @@ func (s *witnessed) auditWeb(processes int, excused *excuses) {
 	}
 	a := &webAuditor{schemas: openSchemas(s.t)}
 	for i, found := range append(a.run(w.moments), w.faults) {
-		excused.report(s.t, fmt.Sprintf("session %d", i+1), found)
+		known.report(s.t, fmt.Sprintf("session %d", i+1), found)
 	}
-	excused.report(s.t, "the whole", checkMoments(s.t, w.moments))
+	known.report(s.t, "the whole", checkMoments(s.t, w.moments))
 }
 
 // run returns the violations of each talk.

@@ -11,8 +11,8 @@ import (
 	"mcpwire/check"
 )
 
-// A bridged is a server with a bridge before it. Both have a witness: what the clients see of the
-// bridge is near's, what the server sees of it far's.
+// A bridged is a server behind a bridge. downstream records what the clients see of the bridge,
+// upstream what the server sees of it.
 type bridged struct {
 	downstream, upstream *witnessed
 	capture              string // the bridge's file

@@ -74,7 +74,7 @@ func (p *passage) checkCapture(file string) {
 	if messages[capture.Downstream] == 0 || messages[capture.Upstream] == 0 || links == 0 {
 		t.Errorf("in the capture are %v messages and %d links: those are not both sides", messages, links)
 	}
-	var e excuses
+	var e knownDeviations
 	for _, side := range []capture.Side{capture.Downstream, capture.Upstream} {
 		if e.report(t, "the capture", p.findings(side, "")) {
 			logRecording(t, events)

@@ -8,8 +8,8 @@ import (
 	"mcpwire/capture"
 )
 
-// A shore is a server of one era behind the bridge, and how it is reached.
-type shore struct {
+// A bridgeSide is a server of one era behind the bridge, and how it is reached.
+type bridgeSide struct {
 	name   string
 	peer   *peer    // as it is without a bridge
 	speaks []string // what it is told to speak, if it can be told
@@ -47,7 +47,7 @@ var (
 	unknownAsResult = deviation{rule: checkRule("tools/unknown-as-result"), has: "no_such_tool", why: "a call of an unknown tool got a result"}
 )
 
-var shores = []shore{
+var bridgeSides = []bridgeSide{
 	{name: "ours, legacy, stdio", peer: ours, speaks: legacyRevisions, older: "2024-11-05"},
 	{name: "ours, modern, stdio", peer: ours, speaks: []string{modern}, modern: true, older: "2025-03-26"},
 	{name: "ours, legacy, HTTP", http: true, peer: ourWeb(webPath, nil), speaks: legacyRevisions, older: "2025-06-18"},
@@ -136,22 +136,22 @@ func typeScript2Web() *peer {
 
 // TestBridgeServers takes our client through servers behind a bridge.
 func TestBridgeServers(t *testing.T) {
-	for i := range shores {
-		t.Run(shores[i].name, func(t *testing.T) {
+	for i := range bridgeSides {
+		t.Run(bridgeSides[i].name, func(t *testing.T) {
 			t.Parallel()
-			shores[i].visit(t, i%2 == 0)
+			bridgeSides[i].visit(t, i%2 == 0)
 		})
 	}
 }
 
 // visit makes a tour in each era. The bridge is reached over HTTP, or is started, by turns.
-func (s *shore) visit(t *testing.T, overHTTP bool) {
+func (s *bridgeSide) visit(t *testing.T, overHTTP bool) {
 	p := *s.peer
 	p.quirks = p.known(s.quirks...)
 	maps.Copy(p.quirks, s.lost)
 	p.lacks = maps.Clone(p.lacks)
 	needed := map[string]bool{}
-	through := excuses{known: s.through, seen: make([]bool, len(s.through))}
+	through := knownDeviations{known: s.through, seen: make([]bool, len(s.through))}
 	revisions := []string{latestLegacy, s.older, modern}
 	if s.old() {
 		revisions = revisions[1:]
@@ -178,10 +178,10 @@ func (s *shore) visit(t *testing.T, overHTTP bool) {
 }
 
 // old reports whether the server is reached by the transport of 2024-11-05.
-func (s *shore) old() bool { return strings.HasSuffix(s.name, "HTTP+SSE") }
+func (s *bridgeSide) old() bool { return strings.HasSuffix(s.name, "HTTP+SSE") }
 
 // cross takes our client through the server, and returns the quirks that it has looked for.
-func (s *shore) cross(t *testing.T, p *peer, revision string, overHTTP bool, through *excuses) map[string]bool {
+func (s *bridgeSide) cross(t *testing.T, p *peer, revision string, overHTTP bool, through *knownDeviations) map[string]bool {
 	upstream := p.launch(t, s.speaks...)
 	upstream.crashes = true
 	b := newBridge(t, upstream, overHTTP, s.flags...)
@@ -200,7 +200,7 @@ func (s *shore) cross(t *testing.T, p *peer, revision string, overHTTP bool, thr
 	if modern := modernCalls(events, capture.Upstream); modern != s.modern {
 		t.Errorf("the server was called in the modern era: %v", modern)
 	}
-	known := &excuses{known: append(p.excuses(w.serverRevision()), inFlight...)} // which the direct tours have to see, and this one may
+	known := &knownDeviations{known: append(p.knownDeviations(w.serverRevision()), inFlight...)} // which the direct tours have to see, and this one may
 	known.seen = make([]bool, len(known.known))
 	downstreamKnown, downstreamPeer := through, ""
 	if w.serverRevision() == revision {
@@ -208,9 +208,9 @@ func (s *shore) cross(t *testing.T, p *peer, revision string, overHTTP bool, thr
 	}
 	b.downstream.auditWith(1, downstreamKnown)
 	b.upstream.auditWith(p.processes(), known)
-	downstreamKnown.report(t, "near side of the capture", b.findings(capture.Downstream, downstreamPeer))
+	downstreamKnown.report(t, "downstream side of the capture", b.findings(capture.Downstream, downstreamPeer))
 	if !s.old() { // what tells this transport from the other is no message, and not in the capture: the witness has to do
-		known.report(t, "far side of the capture", b.findings(capture.Upstream, p.name))
+		known.report(t, "upstream side of the capture", b.findings(capture.Upstream, p.name))
 	}
 	return w.needed
 }

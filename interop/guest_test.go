@@ -183,7 +183,7 @@ func (v *visiting) check(doing string, err error) {
 // makeVisit leads a guest through our server and closes it.
 func makeVisit(t *testing.T, g guest, able can) visit {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tourTimeout)
 	defer cancel()
 	v := &visiting{guest: g, ctx: ctx, able: able, visit: visit{
 		Read: map[string]string{}, Codes: map[string]int{}, Completion: map[string][]string{}, Answers: map[string]string{}, Tasks: map[string]string{},

@@ -116,7 +116,7 @@ func TestTapSecretsHTTP(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "secrets"+capture.Suffix)
 			downstream := newWebProgram(t, webPath, keeperVerb, serverCommand[0], "tap", "-o", file, "--listen", "127.0.0.1:0", upstream.web.url())
 			header := http.Header{"Authorization": {"Bearer " + plantedBearer}, "Cookie": {"sid=" + plantedCookie}, "X-Api-Key": {plantedKey}}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), tourTimeout)
 			defer cancel()
 			c, err := client.Dial(ctx, streamable.Dial(downstream.web.url()+"?api_key="+plantedKey, &streamable.DialOptions{Header: header}), &client.Options{Revisions: revisionsOf(revision)})
 			if err != nil {

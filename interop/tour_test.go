@@ -18,8 +18,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// patience is how long a tour waits for what has to come.
-const patience = 20 * time.Second
+// tourTimeout limits how long a tour waits for an expected event.
+const tourTimeout = 20 * time.Second
 
 // A peer is a server written with another SDK, or ours.
 type peer struct {
@@ -55,7 +55,7 @@ type tour struct {
 	ctx      context.Context
 	peer     *peer
 	revision string
-	bridged  *shore // the bridge's far side; nil if there is none
+	bridged  *bridgeSide // the bridge's upstream side; nil if there is none
 
 	mu     sync.Mutex
 	asked  []string // what our handlers were asked
@@ -135,7 +135,7 @@ func runTour(t *testing.T, p *peer, revision string) (needed map[string]bool) {
 	if t.Failed() {
 		return w.needed
 	}
-	s.audit(p.processes(), p.excuses(revision)...)
+	s.audit(p.processes(), p.knownDeviations(revision)...)
 	return w.needed
 }
 
@@ -151,7 +151,7 @@ func (t *tour) make(s *witnessed) {
 			continue
 		}
 		whole.Run(stop.name, func(one *testing.T) {
-			ctx, cancel := context.WithTimeout(one.Context(), patience)
+			ctx, cancel := context.WithTimeout(one.Context(), tourTimeout)
 			defer cancel()
 			t.T, t.ctx = one, ctx
 			stop.visit(t)
@@ -166,8 +166,8 @@ func (t *tour) make(s *witnessed) {
 	}
 }
 
-// excuses are the peer's deviations, if it has any.
-func (p *peer) excuses(revision string) []deviation {
+// knownDeviations returns the peer's known deviations in a revision.
+func (p *peer) knownDeviations(revision string) []deviation {
 	if p.deviations == nil {
 		return nil
 	}

@@ -85,7 +85,7 @@ func measureBridges(r *run) ([]table, error) {
 	return tables, nil
 }
 
-// A party is the programs that take part.
+// A bridgeEnd has the programs that take part in a bridge benchmark.
 type bridgeEnd struct {
 	*run
 	server, web string // the servers' binaries

@@ -113,7 +113,7 @@ func (s *subject) settle() error {
 	var last error
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	for began := time.Now(); time.Since(began) < patience; <-again.C {
+	for began := time.Now(); time.Since(began) < ioTimeout; <-again.C {
 		if last = s.try(); last == nil {
 			s.used = time.Now()
 			return nil
@@ -245,7 +245,7 @@ func (s *subject) call(window int, duration time.Duration) (sample, error) {
 	case s.old != nil:
 		return s.conn.exchange(window, duration) // its reads have a limit
 	}
-	limit := time.AfterFunc(duration+patience, func() { s.conn.cmd.Process.Kill() })
+	limit := time.AfterFunc(duration+ioTimeout, func() { s.conn.cmd.Process.Kill() })
 	taken, err := s.conn.exchange(window, duration)
 	return taken, timedOut(limit, err)
 }

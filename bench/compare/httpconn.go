@@ -40,9 +40,9 @@ type httpConn struct {
 }
 
 const (
-	firstID  = 100_000_000 // so that all have the same number of digits
-	inFull   = 256         // one of so many responses is parsed
-	patience = 10 * time.Second
+	firstID   = 100_000_000 // so that all have the same number of digits
+	inFull    = 256         // one of so many responses is parsed
+	ioTimeout = 10 * time.Second
 )
 
 func dialHTTP(addr string) (*httpConn, error) {
@@ -51,7 +51,7 @@ func dialHTTP(addr string) (*httpConn, error) {
 }
 
 func (c *httpConn) dial() error {
-	conn, err := net.DialTimeout("tcp", c.addr, patience)
+	conn, err := net.DialTimeout("tcp", c.addr, ioTimeout)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (c *httpConn) dial() error {
 		return err
 	}
 	c.fd = int(c.file.Fd())
-	return errors.Join(syscall.SetNonblock(c.fd, false), c.wait(patience))
+	return errors.Join(syscall.SetNonblock(c.fd, false), c.wait(ioTimeout))
 }
 
 // wait bounds the time that a read may take.

@@ -51,7 +51,7 @@ func many(conns []*httpConn, end time.Time) (calls int, err error) {
 	}
 	events := make([]syscall.EpollEvent, len(conns))
 	for inFlight := len(conns); inFlight > 0; {
-		n, err := syscall.EpollWait(queue, events, int(patience.Milliseconds()))
+		n, err := syscall.EpollWait(queue, events, int(ioTimeout.Milliseconds()))
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue

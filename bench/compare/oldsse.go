@@ -25,7 +25,7 @@ type oldClient struct {
 
 // dialOld opens a stream and a session on it. The conn reads the stream as it reads standard output: lines that are no message have no id.
 func dialOld(addr string, e era) (*conn, *oldClient, error) {
-	stream, err := net.DialTimeout("tcp", addr, patience)
+	stream, err := net.DialTimeout("tcp", addr, ioTimeout)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,7 +39,7 @@ func dialOld(addr string, e era) (*conn, *oldClient, error) {
 		return nil, nil, err
 	}
 	c := newConn(&exec.Cmd{}, f, f, e, "")
-	limit := syscall.NsecToTimeval(int64(patience))
+	limit := syscall.NsecToTimeval(int64(ioTimeout))
 	if err := errors.Join(syscall.SetNonblock(c.inFD, false), syscall.SetsockoptTimeval(c.inFD, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit)); err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
