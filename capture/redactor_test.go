@@ -45,7 +45,7 @@ func TestRedactMessage(t *testing.T) {
 			`{"env":{"HOME":"<env:8>","N":1},"environment":["A=<env:8>","<env:8>"],"envVars":[{"name":"A","value":"<env:8>"}]}`},
 		{"name and value", `[{"name":"X-Api-Key","value":"v"},{"value":"v","key":"password"},{"name":"Accept","value":"v"}]`,
 			`[{"name":"X-Api-Key","value":"<key:8>"},{"value":"<password:8>","key":"password"},{"name":"Accept","value":"v"}]`},
-		{"a value with escapes, judged by its neighbour", `{"value":"a\n` + fakeGitHub + `","name":"password"}`, `{"value":"<password:64>","name":"password"}`},
+		{"a value with escapes, judged by its neighbor", `{"value":"a\n` + fakeGitHub + `","name":"password"}`, `{"value":"<password:64>","name":"password"}`},
 		{"pairs", `{"headers":[["Cookie","a=b"],["Accept","c"]]}`, `{"headers":[["Cookie","<cookie:8>"],["Accept","c"]]}`},
 		{"flags", `{"args":["--token","abc","--verbose","--password=x y","-v"]}`, `{"args":["--token","<token:8>","--verbose","--password=<password:8> y","-v"]}`},
 		{"by shape", `["` + fakeGitHub + `","x ` + fakeAWS + `.","` + fakeOpenAI + `","` + fakeSlack + `","` + fakeGoogle + `","` + fakeJWT + `"]`,

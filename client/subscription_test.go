@@ -80,7 +80,7 @@ func TestListen(t *testing.T) {
 		}
 		want := mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x:b"}}
 		if diff := cmp.Diff(want, all.Accepted()); diff != "" {
-			t.Errorf("honoured (-want +got):\n%s", diff)
+			t.Errorf("honored (-want +got):\n%s", diff)
 		}
 		first := <-s.open
 		asked := `subscriptions/listen {"notifications":{"promptsListChanged":true,"resourceSubscriptions":["x:a","x:b"],"resourcesListChanged":true,"toolsListChanged":true}}`
@@ -248,7 +248,7 @@ func TestListenAgain(t *testing.T) {
 		}
 		want := mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x:a"}}
 		if diff := cmp.Diff(want, sub.Accepted()); diff != "" {
-			t.Errorf("honoured (-want +got):\n%s", diff)
+			t.Errorf("honored (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -388,7 +388,7 @@ func TestListenLegacy(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(tt.accepted, sub.Accepted()); diff != "" {
-					t.Errorf("honoured (-want +got):\n%s", diff)
+					t.Errorf("honored (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(tt.asked, s.takeSeen()); diff != "" {
 					t.Errorf("asked (-want +got):\n%s", diff)

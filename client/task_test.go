@@ -703,7 +703,7 @@ func TestTaskNotificationsMissing(t *testing.T) {
 		want   int
 	}{
 		{"refused", fails(jsonrpc.CodeMethodNotFound), 1},
-		{"not honoured", nil, 1},
+		{"not honored", nil, 1},
 		{"ended", says(`{"resultType":"complete"}`), 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

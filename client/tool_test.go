@@ -390,7 +390,7 @@ func TestToolBook(t *testing.T) {
 	b.clear()
 	b.add(old, []mcp.Tool{def("a", 10)})
 	if b.lookup("a") != nil || b.bytes != 0 {
-		t.Error("a list that was asked for before the tools changed was learnt")
+		t.Error("a list that was asked for before the tools changed was learned")
 	}
 }
 

@@ -157,7 +157,7 @@ func wiredChanges(t *testing.T, c *Client, srv *server.Server) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(filter, sub.Accepted()); diff != "" {
-		t.Errorf("honoured (-want +got):\n%s", diff)
+		t.Errorf("honored (-want +got):\n%s", diff)
 	}
 	srv.RemoveTools("e")
 	if e := next(t, sub); e != (Event{Kind: ToolsListChanged}) {

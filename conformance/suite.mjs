@@ -124,7 +124,7 @@ function execute(args, timeout) {
   });
 }
 
-// run runs one scenario and returns its judgement.
+// run runs one scenario and returns its judgment.
 async function run(leg, scenario) {
   const { version, flags, server = 'direct', client = 'direct' } = legs[leg];
   const { kind, name } = scenario;

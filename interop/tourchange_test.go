@@ -132,7 +132,7 @@ var changeStops = []stop{
 			t.Fatal(err)
 		}
 		defer sub.Close()
-		t.equal("honoured", []string{greetingURI}, sub.Accepted().ResourceSubscriptions)
+		t.equal("honored", []string{greetingURI}, sub.Accepted().ResourceSubscriptions)
 		t.text("touch", map[string]string{"uri": "test://a"}) // nobody listens to this one
 		t.text("touch", map[string]string{"uri": greetingURI})
 		if !t.serverModern() || !t.quirk("changes belong to no subscription") && !t.quirk("updates belong to no subscription") {

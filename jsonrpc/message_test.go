@@ -144,7 +144,7 @@ var idClasses = [][]string{
 	{`"\b\f\t\r"`, `"\u0008\u000c\u0009\u000d"`},
 	{"\"\u007f\"", `"\u007f"`},
 	{"\"\u00e9\"", `"\u00e9"`},
-	{"\"e\u0301\"", `"e\u0301"`}, // not normalised
+	{"\"e\u0301\"", `"e\u0301"`}, // not normalized
 	{"\"\u2028\"", `"\u2028"`},
 	{"\"\U0001f600\"", `"\ud83d\ude00"`, `"\uD83D\uDE00"`},
 	{"\"\ufffd\"", `"\ufffd"`, `"\ud83d"`, `"\udc00"`}, // an unpaired surrogate is no character

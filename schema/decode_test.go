@@ -207,7 +207,7 @@ func TestDecodeMessages(t *testing.T) {
 		{decode[[2]int](t, `[1,2,3]`, nil), `arguments: expected exactly 2 items, got 3`},
 		{decode[netip.Addr](t, `"x"`, nil), `arguments: invalid string "x": ParseAddr("x"): unable to parse IP`},
 		{decode[netip.Addr](t, `{}`, nil), `arguments: expected string, got object`},
-		{decode[paint](t, `{"a":1}`, nil), `arguments: invalid value: a colour is a string`},
+		{decode[paint](t, `{"a":1}`, nil), `arguments: invalid value: a color is a string`},
 		{decode[[]paint](t, `[{"a":1,"a":2}]`, nil), `arguments[0]: duplicate property "a"`},
 		{decode[struct{ R json.RawMessage }](t, `{"R":{"b":[{"a":1,"a":2}]}}`, nil), `arguments.R.b[0]: duplicate property "a"`},
 		{decode[any](t, `{"b":[{"a":1,"a":2}]}`, nil), `arguments.b[0]: duplicate property "a"`},

@@ -6,7 +6,7 @@ import (
 )
 
 // entropy makes choices from the bytes of a fuzz input, so that every input
-// stands for one schema and one instance and small changes make neighbours.
+// stands for one schema and one instance and small changes make neighbors.
 type entropy struct {
 	data []byte
 }

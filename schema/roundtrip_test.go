@@ -17,7 +17,7 @@ import (
 const everythingText = `{"bool":true,"int8":-8,"int":9007199254740993,"uint16":65535,"uint64":18446744073709551615,"float32":0.1,"float64":1e+21,` +
 	`"string":"a\"b\\\n<>&é😀","bytes":"aGVsbG8=","time":"2026-02-03T04:05:06.7+01:00","raw":{"a":[1,null]},"any":[1.5,"x",{"k":true}],` +
 	`"number":1.50,"big":123456789012345678901234567890,"ints":[1,-2],"pair":["p","q"],"map":{"a":1,"b":2},"byInt":{"-1":"m","7":"s"},` +
-	`"byAddr":{"0xff":true},"point":{"x":1,"y":2},"ptr":null,"addr":"10.0.0.1","colour":"#010203","level":"high","weight":500,"strs":{"k":"v"},"Plain":3}`
+	`"byAddr":{"0xff":true},"point":{"x":1,"y":2},"ptr":null,"addr":"10.0.0.1","color":"#010203","level":"high","weight":500,"strs":{"k":"v"},"Plain":3}`
 
 func TestRoundTrip(t *testing.T) {
 	typed := of[everything](t, nil)
@@ -63,7 +63,7 @@ type agreeing struct {
 	List   []agreeing      `json:"list,omitempty"`
 	Raw    json.RawMessage `json:"raw,omitempty"`
 	Any    any             `json:"any,omitempty"`
-	Paint  *paint          `json:"colour"`
+	Paint  *paint          `json:"color"`
 	Hex    hex             `json:"hex,omitempty"`
 	base
 	*Opts
@@ -78,7 +78,7 @@ func FuzzDecode(f *testing.F) {
 		everythingText, `{}`, `{"id":1,"name":"n"}`, `{"id":1,"name":"n","next":{"id":2,"name":""},"list":[{"id":3,"name":"x","deep":false}]}`,
 		`{"id":1e2,"name":"\ud83d\ude00","int8":127,"uint64":18446744073709551615,"f32":3.4e38,"f64":-1e-9,"bytes":"aGk=","number":1.50}`,
 		`{"id":1,"name":"n","big":12345678901234567890123,"ints":[1,2,3],"pair":["a","b"],"map":{"k":1},"byInt":{"-5":"x"},"ptr":{"x":1,"y":2}}`,
-		`{"id":1,"name":"n","raw":{"a":[1,2,{"b":null}]},"any":{"a":[1.5,"x",null,9007199254740993]},"colour":"#0a0b0c","hex":"0x1f"}`,
+		`{"id":1,"name":"n","raw":{"a":[1,2,{"b":null}]},"any":{"a":[1.5,"x",null,9007199254740993]},"color":"#0a0b0c","hex":"0x1f"}`,
 		`{"id":1,"name":"n","pair":["a"],"ptr":null,"big":null,"int":-9223372036854775808,"bool":true}`,
 	} {
 		f.Add([]byte(s))

@@ -44,7 +44,7 @@ type (
 		*Opts
 		Name string `json:"name"` // hides base.Name
 	}
-	// colour decodes itself from any JSON.
+	// color decodes itself from any JSON.
 	paint struct{ r, g, b uint8 }
 	// hex is a number written as text.
 	hex uint32
@@ -68,7 +68,7 @@ func (weight) JSONSchemaEnum() []string { return []string{"1", "2", "500"} }
 func (c *paint) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return errors.New("a colour is a string")
+		return errors.New("a color is a string")
 	}
 	_, err := fmt.Sscanf(s, "#%02x%02x%02x", &c.r, &c.g, &c.b)
 	return err
@@ -116,7 +116,7 @@ type everything struct {
 	Point   point             `json:"point"`
 	Ptr     *point            `json:"ptr"`
 	Addr    netip.Addr        `json:"addr"`
-	Colour  paint             `json:"colour"`
+	Color   paint             `json:"color"`
 	Level   level             `json:"level"`
 	Weight  weight            `json:"weight"`
 	Strs    map[string]string `json:"strs"`

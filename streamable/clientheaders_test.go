@@ -75,7 +75,7 @@ func TestClientParams(t *testing.T) {
 	}
 }
 
-// TestClientRelists: what a call lacks in headers is learnt from the list, once.
+// TestClientRelists: what a call lacks in headers is learned from the list, once.
 func TestClientRelists(t *testing.T) {
 	mismatch := raw(400, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32020,"message":"header mismatch"}}`)
 	strict := func(w http.ResponseWriter, r *http.Request) {

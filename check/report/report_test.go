@@ -68,7 +68,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(b.String(), "\x1b[31merror\x1b[0m \x1b[1mjsonrpc/unknown-id\x1b[0m: ") {
-		t.Errorf("in colour: %q", b.String())
+		t.Errorf("in color: %q", b.String())
 	}
 }
 

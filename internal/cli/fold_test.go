@@ -76,7 +76,7 @@ func TestScreen(t *testing.T) {
 			"→ {\"jsonrpc\":\"2.0\",\n    \"id\":1,\"method\":\n    \"tools/call\",\n    \"params\":{\n    \"name\":\"echo\"}}\n"},
 		{"words of a long text", 20, false, func(s *screen) { s.message(cyan, "←", `{"text":"one two three four five"}`) },
 			"← {\"text\":\"one two\n    three four five\"\n    }\n"},
-		{"coloured", 30, true, func(s *screen) { s.message(red, "←", `{"id":1,"error":{"code":-32700}}`) },
+		{"colored", 30, true, func(s *screen) { s.message(red, "←", `{"id":1,"error":{"code":-32700}}`) },
 			"\x1b[31m←\x1b[0m \x1b[2;31m{\"id\":\x1b[0m\x1b[1;31m1\x1b[0m\x1b[2;31m,\"error\":{\x1b[0m\n    \x1b[2;31m\"code\":\x1b[0m\x1b[31m-32700\x1b[0m\x1b[2;31m}}\x1b[0m\n"},
 		{"no JSON", 20, false, func(s *screen) { s.message(cyan, "→", "(end of input, and so on)") }, "→ (end of input, and\n    so on)\n"},
 		{"note", 20, true, func(s *screen) { s.note("so this is a result, with isError") }, "  so this is a\n  result, with\n  isError\n"},

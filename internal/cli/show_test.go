@@ -117,7 +117,7 @@ func TestListerWidth(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(out.String(), "\x1b[") {
-				t.Errorf("%s has no colours", name)
+				t.Errorf("%s has no colors", name)
 			}
 			plain := escapes.ReplaceAllString(out.String(), "")
 			if strings.Contains(plain, "\x1b") {

@@ -67,7 +67,7 @@ func talk(t *testing.T, h rpc.Handler, opts rpc.Options, f func(ctx context.Cont
 }
 
 func TestHandlerEndsGoroutine(t *testing.T) {
-	for name, exit := range map[string]*rpc.CostEstimate{"own goroutine": nil, "learnt": new(rpc.CostEstimate)} {
+	for name, exit := range map[string]*rpc.CostEstimate{"own goroutine": nil, "learned": new(rpc.CostEstimate)} {
 		t.Run(name, func(t *testing.T) {
 			h := &exitHandler{exit: exit}
 			if exit != nil {

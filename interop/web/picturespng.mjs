@@ -1,8 +1,8 @@
-// Makes pictures small: PNGs of few colours. Screenshots of text have but a
+// Makes pictures small: PNGs of few colors. Screenshots of text have but a
 // few hundred, so that what is lost cannot be seen.
 import { deflateSync, inflateSync, crc32 } from 'node:zlib'
 
-const most = 256 // colours of a palette
+const most = 256 // colors of a palette
 
 // small returns a PNG, as the browser makes it, with a palette.
 export function small(png) {
@@ -25,8 +25,8 @@ export function small(png) {
   head.writeUInt32BE(image.width, 0)
   head.writeUInt32BE(image.height, 4)
   head.set([bits, 3, 0, 0, 0], 8)
-  const colours = Buffer.from(palette.flatMap((c) => [c >> 16, (c >> 8) & 255, c & 255]))
-  return Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), chunk('IHDR', head), chunk('PLTE', colours), chunk('IDAT', deflateSync(rows, { level: 9, memLevel: 9 })), chunk('IEND', Buffer.alloc(0))])
+  const colors = Buffer.from(palette.flatMap((c) => [c >> 16, (c >> 8) & 255, c & 255]))
+  return Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), chunk('IHDR', head), chunk('PLTE', colors), chunk('IDAT', deflateSync(rows, { level: 9, memLevel: 9 })), chunk('IEND', Buffer.alloc(0))])
 }
 
 function chunk(type, data) {
@@ -79,7 +79,7 @@ function paeth(a, b, c) {
   return pa <= pb && pa <= pc ? a : pb <= pc ? b : c
 }
 
-// paletteOf is the colours that are most, of those that do not look the same.
+// paletteOf is the colors that are most, of those that do not look the same.
 function paletteOf(pixels) {
   const counts = new Map()
   for (const c of pixels) counts.set(c, (counts.get(c) || 0) + 1)

@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process'
 const columns = 109 // so that the detail is below the table, which then has a waterfall
 const lines = 42
 
-// The two terminals: ground, text, and the sixteen colours of the palette.
+// The two terminals: ground, text, and the sixteen colors of the palette.
 const looks = {
   dark: { bg: '#15171c', fg: '#d8dce3', palette: ['#15171c', '#ff7b72', '#7bd594', '#e3b341', '#79b8ff', '#d2a8ff', '#66d3ea', '#d8dce3', '#8b949e', '#ff9089', '#9be9a8', '#f2cc60', '#a5d6ff', '#e2c5ff', '#8be9fd', '#ffffff'] },
   light: { bg: '#ffffff', fg: '#1a1d23', palette: ['#1a1d23', '#b0211a', '#17692f', '#765200', '#0a54c4', '#7a1f8c', '#00647a', '#6e7781', '#57606a', '#a40e26', '#1a7f37', '#633c01', '#0969da', '#8250df', '#1b7c83', '#24292f'] },
@@ -54,7 +54,7 @@ i { display: inline-block; width: 1ch; font-style: normal; text-align: center; }
 </style><pre>${body}</pre>`
 }
 
-// line turns a line with its sequences of colours into HTML.
+// line turns a line with its sequences of colors into HTML.
 function line(text, look) {
   let style = {}
   let out = ''
@@ -88,15 +88,15 @@ function apply(style, codes, look) {
     else if (c === 39) delete s.fg
     else if (c === 49) delete s.bg
     else if (c === 38 || c === 48) {
-      const [colour, used] = extended(list.slice(i + 1), look)
-      s[c === 38 ? 'fg' : 'bg'] = colour
+      const [color, used] = extended(list.slice(i + 1), look)
+      s[c === 38 ? 'fg' : 'bg'] = color
       i += used
     }
   }
   return s
 }
 
-// extended is a colour of 256, or of all, and how many numbers it takes.
+// extended is a color of 256, or of all, and how many numbers it takes.
 function extended([kind, a, b, c], look) {
   if (kind === 2) return [`rgb(${a},${b},${c})`, 4]
   if (a < 16) return [look.palette[a], 2]

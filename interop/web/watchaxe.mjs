@@ -2,9 +2,9 @@
 
 export async function axe(s) {
   for (const colorScheme of ['light', 'dark']) {
-    const colours = colorScheme === 'dark'
+    const colors = colorScheme === 'dark'
     await s.open({ colorScheme })
-    await s.accessible('the list, ' + colorScheme, { colours })
+    await s.accessible('the list, ' + colorScheme, { colors })
     await s.shoot('list-' + colorScheme)
     for (const [filter, text, tabs] of [
       ['server:old tool:slow', 'slow', ['summary', 'request', 'response', 'raw', 'timing']],
@@ -16,7 +16,7 @@ export async function axe(s) {
       await s.pick(text)
       for (const t of tabs) {
         await s.tab(t)
-        await s.accessible(`the tab ${t} of ${filter}, ${colorScheme}`, { within: '#detail', colours })
+        await s.accessible(`the tab ${t} of ${filter}, ${colorScheme}`, { within: '#detail', colors })
         await s.shoot(`${t}-${colorScheme}`)
       }
     }
@@ -24,7 +24,7 @@ export async function axe(s) {
     await s.page.locator('#grid .canvas .row').first().click()
     await s.tab('findings')
     await s.page.locator('#panel .finding').first().waitFor()
-    await s.accessible('the page with the tab findings, ' + colorScheme, { colours })
+    await s.accessible('the page with the tab findings, ' + colorScheme, { colors })
     await s.shoot('findings-' + colorScheme)
     await s.filter('')
     await s.page.keyboard.press('Escape')
@@ -32,13 +32,13 @@ export async function axe(s) {
       await s.page.click('#' + button)
       await s.page.locator('dialog[open]').waitFor()
       await s.wait('the dialog ' + name, () => !document.querySelector('dialog .busy'))
-      await s.accessible(`the dialog ${name}, ${colorScheme}`, { within: 'dialog', colours })
+      await s.accessible(`the dialog ${name}, ${colorScheme}`, { within: 'dialog', colors })
       await s.shoot(name + '-' + colorScheme)
       await s.page.keyboard.press('Escape')
       await s.page.locator('dialog[open]').waitFor({ state: 'detached' })
     }
     await s.page.keyboard.press('x')
-    await s.accessible('the frames, ' + colorScheme, { within: '#list', colours })
+    await s.accessible('the frames, ' + colorScheme, { within: '#list', colors })
     await s.shoot('frames-' + colorScheme)
   }
 }
@@ -47,12 +47,12 @@ export async function axe(s) {
 // is it on larger screens.
 export async function narrow(s) {
   for (const [width, height, colorScheme] of [[320, 640, 'light'], [320, 640, 'dark'], [768, 700, 'light'], [3840, 2160, 'dark']]) {
-    const colours = colorScheme === 'dark'
+    const colors = colorScheme === 'dark'
     await s.open({ viewport: { width, height }, colorScheme, reducedMotion: 'no-preference' })
     const look = async (part, within) => {
       const what = `${part}, ${width} px, ${colorScheme}`
       await fits(s, what)
-      if (width === 320) await s.accessible(what, { within, colours })
+      if (width === 320) await s.accessible(what, { within, colors })
       await s.shoot(`${part.replaceAll(' ', '-')}-${width}-${colorScheme}`)
     }
     await look('the list')
@@ -62,7 +62,7 @@ export async function narrow(s) {
       await s.tab(t)
       await look('the tab ' + t, t === 'summary' ? undefined : '#detail')
     }
-    if (width > 320 || colours) continue
+    if (width > 320 || colors) continue
     await s.page.click('#d-back')
     for (const b of ['tools', 'sessions', 'help', 'export']) {
       await s.page.click('#b-' + b)

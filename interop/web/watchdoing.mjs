@@ -114,7 +114,7 @@ export async function exporting(s) {
     await page.locator('#grid .canvas .row', { hasText: '"b":5' }).first().click()
     await page.click('#tab-response')
     await page.waitForFunction(() => document.querySelector('#panel .lines'))
-    await s.accessible('the exported page, ' + colorScheme, { page, colours: colorScheme === 'dark' })
+    await s.accessible('the exported page, ' + colorScheme, { page, colors: colorScheme === 'dark' })
     await s.shoot('open-' + colorScheme, page)
     s.equal(asked, [], 'what the exported page asks for')
   }

@@ -243,7 +243,7 @@ export async function empty(s) {
   for (const colorScheme of ['light', 'dark']) {
     await s.open({ colorScheme })
     s.check(/mcpwire tap/.test(await s.text('#empty')), 'an empty page says ' + (await s.text('#empty')))
-    await s.accessible('the empty page, ' + colorScheme, { colours: colorScheme === 'dark' })
+    await s.accessible('the empty page, ' + colorScheme, { colors: colorScheme === 'dark' })
     await s.shoot(colorScheme)
   }
 }

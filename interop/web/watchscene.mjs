@@ -172,17 +172,17 @@ export class Scene {
   }
 
   // accessible holds what the page shows against axe. opts: within is a
-  // selector of the part that has changed since the last time; page; colours
+  // selector of the part that has changed since the last time; page; colors
   // looks at the contrast alone, for a page that differs from one that was
   // looked at in nothing else.
   async accessible(what, opts) {
     const page = opts?.page || this.page
     const began = Date.now()
     if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axeSource + ';0')
-    const found = await page.evaluate(async ([within, colours]) => {
-      const r = await globalThis.axe.run(within || document, { resultTypes: ['violations'], ...(colours ? { runOnly: ['color-contrast'] } : {}) })
+    const found = await page.evaluate(async ([within, colors]) => {
+      const r = await globalThis.axe.run(within || document, { resultTypes: ['violations'], ...(colors ? { runOnly: ['color-contrast'] } : {}) })
       return r.violations.map((v) => v.id + ' (' + v.impact + '): ' + v.help + ': ' + v.nodes.slice(0, 4).map((n) => n.target.join(' ') + ' ' + n.any.concat(n.all, n.none).map((c) => c.message).join('; ')).join(' | '))
-    }, [opts?.within, opts?.colours])
+    }, [opts?.within, opts?.colors])
     this.axeTime += Date.now() - began
     for (const f of found) this.fail(what + ': ' + f)
   }

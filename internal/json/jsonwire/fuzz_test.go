@@ -316,7 +316,7 @@ func checkUnquote(t *testing.T, raw []byte) {
 		t.Fatalf("AppendUnquote(%q)\n got %q\nwant %q", raw, got[3:], want)
 	}
 	if !RawEqual(raw, want) || RawEqual(raw, want+"x") || want != "" && RawEqual(raw, want[1:]) {
-		t.Fatalf("RawEqual(%q, %q) and neighbours", raw, want)
+		t.Fatalf("RawEqual(%q, %q) and neighbors", raw, want)
 	}
 }
 

@@ -279,7 +279,7 @@ func acrossChanges(t *testing.T, c *client.Client, srv *server.Server) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(filter, sub.Accepted()); diff != "" {
-		t.Errorf("honoured (-want +got):\n%s", diff)
+		t.Errorf("honored (-want +got):\n%s", diff)
 	}
 	synctest.Wait()
 	next := func() client.Event {

@@ -143,7 +143,7 @@ func TestCrash(t *testing.T) {
 			s.notice(c)
 			same(s, "event", s.next(sub), client.Event{Kind: client.Resubscribed})
 			same(s, "event", s.next(sub), client.Event{Kind: client.ToolsListChanged, Missed: true})
-			same(s, "honoured", sub.Accepted(), mcp.SubscriptionFilter{ToolsListChanged: true})
+			same(s, "honored", sub.Accepted(), mcp.SubscriptionFilter{ToolsListChanged: true})
 		}},
 		{name: "a client that does not connect again", test: func(s *scene) {
 			c := s.dial(func(o *client.Options) { o.Reconnect.Disabled = true })

@@ -39,7 +39,7 @@ func featuresOf(r mcp.Revision) *features {
 	}
 }
 
-// Conditions for a behaviour's when.
+// Conditions for a behavior's when.
 func modern(f *features) bool   { return f.Modern }
 func legacy(f *features) bool   { return !f.Modern }
 func elicits(f *features) bool  { return f.Elicitation }

@@ -73,7 +73,7 @@ func TestListen(t *testing.T) {
 		{name: "all changes are told", test: func(s *scene) {
 			c := s.dial(nil)
 			sub := s.listen(c, everything)
-			same(s, "honoured", sub.Accepted(), everything)
+			same(s, "honored", sub.Accepted(), everything)
 			for what, want := range map[string]client.Event{
 				"tools":       {Kind: client.ToolsListChanged},
 				"prompts":     {Kind: client.PromptsListChanged},
@@ -90,7 +90,7 @@ func TestListen(t *testing.T) {
 		{name: "only what was asked for is told", test: func(s *scene) {
 			c := s.dial(nil)
 			sub := s.listen(c, mcp.SubscriptionFilter{ToolsListChanged: true})
-			same(s, "honoured", sub.Accepted(), mcp.SubscriptionFilter{ToolsListChanged: true})
+			same(s, "honored", sub.Accepted(), mcp.SubscriptionFilter{ToolsListChanged: true})
 			for range 3 {
 				s.change(c, "prompts")
 				s.change(c, "resources")
@@ -122,7 +122,7 @@ func TestListen(t *testing.T) {
 		}},
 		{name: "resources that there are not", test: func(s *scene) {
 			sub := s.listen(s.dial(nil), mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"lib://none", "lib://a"}})
-			same(s, "honoured", sub.Accepted(), mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"lib://a"}})
+			same(s, "honored", sub.Accepted(), mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"lib://a"}})
 		}},
 		{name: "the end of a subscription", test: func(s *scene) {
 			var w wire

@@ -101,7 +101,7 @@ func TestPrompts(t *testing.T) {
 			}{
 				{"review", nil, "language"},
 				{"review", map[string]string{"language": "cobol"}, "language"},
-				{"review", map[string]string{"language": "go", "colour": "red"}, "colour"},
+				{"review", map[string]string{"language": "go", "color": "red"}, "color"},
 				{"map", map[string]string{"zoom": "3"}, "city"},
 				{"atlas", nil, "atlas"},
 			} {
@@ -145,7 +145,7 @@ func TestPrompts(t *testing.T) {
 				name string
 			}{
 				{mcp.PromptReference{Name: "atlas"}, "city"},
-				{mcp.PromptReference{Name: "review"}, "colour"},
+				{mcp.PromptReference{Name: "review"}, "color"},
 				{mcp.ResourceTemplateReference{URI: "lib://{col}"}, "col"},
 			} {
 				_, err := s.client().Complete(s.Context(), tt.ref, mcp.CompleteArgument{Name: tt.name}, nil)

@@ -212,7 +212,7 @@ func TestEmptyFrames(t *testing.T) {
 	}
 }
 
-// TestColors looks at the styles: of 16 colours, and of a light and a dark background.
+// TestColors looks at the styles: of 16 colors, and of a light and a dark background.
 func TestColors(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -222,6 +222,6 @@ func TestColors(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: tt.colors}).size(80, 12)
 		d.m.dark, d.m.theme = tt.dark, newTheme(tt.colors, tt.dark)
 		d.check()
-		golden(t, "colours-"+tt.name, strings.ReplaceAll(d.m.screen(), "\x1b[", "‹")+"\n")
+		golden(t, "colors-"+tt.name, strings.ReplaceAll(d.m.screen(), "\x1b[", "‹")+"\n")
 	}
 }
