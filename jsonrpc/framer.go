@@ -101,7 +101,9 @@ type streamFramer struct {
 	rw io.ReadWriteCloser
 	// idle is rw if it is an idleReader, and otherwise nil.
 	idle idleReader
-	max  int
+	// try is rw if it is a tryWriter, and otherwise nil.
+	try tryWriter
+	max int
 	// framing is the framing of the input. It is FramingAuto until it is known.
 	framing Framing
 	out     atomic.Uint32
@@ -139,6 +141,12 @@ type idleReader interface {
 	ReadIdle(p []byte) (int, error)
 }
 
+// A tryWriter can also write what fits without a wait. It returns no errors: Write does, which is
+// called for the rest.
+type tryWriter interface {
+	TryWrite(p []byte) int
+}
+
 const (
 	minBuffer = 64 << 10 // the capacity of a pipe
 	// Buffers of this size are released after maxUnderusedReads reads without large input. Longer
@@ -158,6 +166,7 @@ func newFramer(rw io.ReadWriteCloser, opts *FramerOptions) *streamFramer {
 	}
 	f := &streamFramer{rw: rw, framing: opts.Framing, max: opts.MaxFrame, bodyLen: -1}
 	f.idle, _ = rw.(idleReader)
+	f.try, _ = rw.(tryWriter)
 	if f.max <= 0 {
 		f.max = DefaultMaxFrame
 	}
@@ -387,6 +396,14 @@ func (f *streamFramer) WriteFrames(p []byte) error {
 		err = io.ErrShortWrite
 	}
 	return err
+}
+
+// TryWriteFrames implements rpc.Source.
+func (f *streamFramer) TryWriteFrames(p []byte) int {
+	if f.try == nil {
+		return 0
+	}
+	return f.try.TryWrite(p)
 }
 
 // nextLine returns the next line that is not blank.

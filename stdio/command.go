@@ -222,5 +222,5 @@ func (c *Cmd) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	if framing == jsonrpc.FramingAuto {
 		framing = jsonrpc.FramingLine // a client speaks first, so there is nothing to detect
 	}
-	return jsonrpc.NewFramer(p, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: c.MaxFrame}), nil
+	return jsonrpc.NewFramer(p.conn(), &jsonrpc.FramerOptions{Framing: framing, MaxFrame: c.MaxFrame}), nil
 }

@@ -1,6 +1,12 @@
 package stdio
 
-import "os"
+import (
+	"io"
+	"os"
+)
+
+// conn returns the Process for a framer.
+func (p *Process) conn() io.ReadWriteCloser { return p }
 
 func (p *Process) linger() {}
 

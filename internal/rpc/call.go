@@ -122,7 +122,7 @@ func (t *callTable) resolve(m *jsonrpc.Message, log *slog.Logger) bool {
 	} else {
 		p.setResult(m.Result)
 	}
-	if a := p.answered; a != nil && !a.Load() {
+	if a := p.answered.Load(); a != nil && !a.Load() {
 		a.Store(true)
 	}
 	p.finish()
@@ -333,7 +333,7 @@ type Pending struct {
 	sentVia atomic.Pointer[Context]
 
 	// answered is set when the response is read. It may be nil.
-	answered *atomic.Bool
+	answered atomic.Pointer[atomic.Bool]
 
 	// done receives one value, after result and err were set.
 	done   chan struct{}
@@ -356,8 +356,8 @@ func (c *Conn) NewCall(method string) (*Pending, error) {
 }
 
 // SetAnswered has a flag set when the peer's response is read, which is before the connection
-// notices an end of input behind it. It must be called before Send.
-func (p *Pending) SetAnswered(flag *atomic.Bool) { p.answered = flag }
+// notices an end of input behind it. A peer may respond before Send.
+func (p *Pending) SetAnswered(flag *atomic.Bool) { p.answered.Store(flag) }
 
 // setResult copies the result of a response.
 func (p *Pending) setResult(result []byte) {
@@ -377,7 +377,8 @@ const maxKeptResult = 64 << 10
 // called once, after the value of Done was received, if nobody uses p or the result any more. It
 // saves allocations and is not required.
 func (p *Pending) Recycle() {
-	p.method, p.err, p.answered = "", nil, nil
+	p.method, p.err = "", nil
+	p.answered.Store(nil)
 	p.sent.Store(false)
 	p.sentVia.Store(nil)
 	if cap(p.result) > maxKeptResult {

@@ -32,6 +32,9 @@ type Source interface {
 	FinishFrame(dst []byte, start int) []byte
 	// WriteFrames sends framed messages.
 	WriteFrames(p []byte) error
+	// TryWriteFrames sends what can be sent of framed messages without a wait, and returns the
+	// number of bytes. It leaves errors to WriteFrames.
+	TryWriteFrames(p []byte) int
 	// Close makes a blocked Fill return.
 	Close() error
 }
@@ -83,6 +86,7 @@ func (s *frameSource) Fill(bool) error {
 	return err
 }
 
+func (s *frameSource) TryWriteFrames([]byte) int    { return 0 }
 func (s *frameSource) Detach()                      {}
 func (s *frameSource) Release([]byte)               {}
 func (s *frameSource) BufferSize() int              { return 0 }

@@ -120,6 +120,9 @@ func (w *writer) postLocked(ctx context.Context, buf *[]byte) error {
 		return w.transportLocked(ctx, *buf)
 	}
 	err := w.putLocked(buf)
+	if w.calls.Load() == 1 && !w.writing {
+		w.tryLocked() // no other call could share the write: spare the goroutine
+	}
 	w.startLocked()
 	return err
 }
@@ -223,6 +226,14 @@ func (w *writer) leaderBlocked() bool {
 
 // queued returns the number of pending bytes.
 func (w *writer) queued() int { return int(w.size.Load()) }
+
+// tryLocked writes as many of the pending bytes as the peer takes without a wait.
+func (w *writer) tryLocked() {
+	n := w.src.TryWriteFrames(w.pending)
+	w.pending = w.pending[:copy(w.pending, w.pending[n:])]
+	w.leaderBytes = min(w.leaderBytes, len(w.pending))
+	w.size.Store(int64(len(w.pending)))
+}
 
 // flush writes the pending messages, for the leader. It waits for room if another goroutine is
 // writing and too much is queued.

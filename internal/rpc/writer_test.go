@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -385,6 +386,58 @@ func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 		wg.Wait()
 		if w.queued() != 0 || w.leaderBlocked() {
 			t.Errorf("%d bytes are left, stuck: %v", w.queued(), w.leaderBlocked())
+		}
+	})
+}
+
+// A stingy connection takes a few bytes of each message without a wait.
+type stingy struct {
+	pipes.End
+	taken int
+}
+
+func (s *stingy) TryWrite(p []byte) int {
+	n := min(len(p), 7)
+	s.End.Write(p[:n])
+	s.taken += n
+	return n
+}
+
+// TestTryWrite: a call that is alone writes without a goroutine what it can, and the rest follows
+// in order.
+func TestTryWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := pipes.Memory(0)
+		rw := &stingy{End: here}
+		c := NewConn(jsonrpc.NewFramer(rw, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), nil)
+		go c.Run(context.Background())
+		defer c.Close()
+		var want string
+		for i, taken := range []int{7, 7, 7} {
+			p, err := c.NewCall("m")
+			if err == nil {
+				err = p.Send(t.Context(), []byte("[1]"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			want += request(p.ID(), "m", "[1]") + "\n"
+			if got := string(there.In.Take()); got != want {
+				t.Errorf("wrote %q, want %q", got, want)
+			}
+			want = ""
+			if i == 1 {
+				taken = 0 // the first call still waits: their messages may share a write
+			}
+			if rw.taken != taken {
+				t.Errorf("call %d: %d bytes without a wait, want %d", i, rw.taken, taken)
+			}
+			rw.taken = 0
+			if i == 1 {
+				io.WriteString(there, result(jsonrpc.ID("1"), "1")+"\n"+result(jsonrpc.ID("2"), "1")+"\n")
+				synctest.Wait()
+			}
 		}
 	})
 }
