@@ -257,10 +257,10 @@ func (f *failures) stop(cause error) { *f = append(*f, cause) }
 
 func TestWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := pipes.Memory(10)
+		local, remote := pipes.Memory(10)
 		var failed failures
 		var w writer
-		w.init(sourceOf(jsonrpc.NewFramer(near, nil)), 100, &failed, new(sync.WaitGroup), new(atomic.Int32))
+		w.init(sourceOf(jsonrpc.NewFramer(local, nil)), 100, &failed, new(sync.WaitGroup), new(atomic.Int32))
 		buf := []byte(strings.Repeat("a", 50))
 		text := buf
 		if err := w.put(&buf); err != nil || len(buf) != 0 {
@@ -291,7 +291,7 @@ func TestWriter(t *testing.T) {
 			done.Add(1)
 		}()
 		for range 200 {
-			far.In.Take()
+			remote.In.Take()
 			synctest.Wait()
 		}
 		if n := done.Load(); n != 6 || w.queued() != 0 {
@@ -300,7 +300,7 @@ func TestWriter(t *testing.T) {
 		if string(text) == "" || w.flush() != nil {
 			t.Error("flush of nothing")
 		}
-		far.In.Close()
+		remote.In.Close()
 		b := []byte("d")
 		if err := w.send(&b, nil); err == nil {
 			t.Error("no error")
@@ -344,10 +344,10 @@ func TestMaxInFlightBytes(t *testing.T) {
 // once the leader has read what it says.
 func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := pipes.Memory(10)
+		local, remote := pipes.Memory(10)
 		var w writer
 		var wg sync.WaitGroup
-		w.init(sourceOf(jsonrpc.NewFramer(near, nil)), 100, new(failures), &wg, new(atomic.Int32))
+		w.init(sourceOf(jsonrpc.NewFramer(local, nil)), 100, new(failures), &wg, new(atomic.Int32))
 		post := func(n int) error {
 			b := []byte(strings.Repeat("x", n))
 			return w.postWithin(t.Context(), 0, &b)
@@ -379,7 +379,7 @@ func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 			t.Error("the leader would not wait though the peer takes none of its answers")
 		}
 		for range 400 {
-			far.In.Take()
+			remote.In.Take()
 			synctest.Wait()
 		}
 		senders.Wait()
