@@ -46,8 +46,8 @@ func TestServerDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestCallbackPanics: the panic of a callback is its caller's, the server is told that the call is
-// given up, and the client goes on.
+// TestCallbackPanics: a panic of a callback reaches the caller, the call is canceled at the
+// server, and the client continues.
 func TestCallbackPanics(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {

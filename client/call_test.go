@@ -29,8 +29,8 @@ func (s *script) opening(r mcp.Revision) {
 	s.handshake(r.String())
 }
 
-// everyRevision runs a test in a bubble for each revision, with a client of its own that knows no
-// other.
+// everyRevision runs a test in a bubble for each revision, with a client that speaks only this
+// one.
 func everyRevision(t *testing.T, opts Options, serve func(*script, mcp.Revision), test func(t *testing.T, c *Client, r mcp.Revision)) {
 	for _, r := range mcp.Revisions() {
 		t.Run(r.String(), func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestTimeouts: how long calls wait, and that the server is told.
+// TestTimeouts: calls time out, and are canceled at the server.
 func TestTimeouts(t *testing.T) {
 	progress := WithProgress(func(mcp.ProgressNotificationParams) {})
 	for _, tt := range []struct {
@@ -297,8 +297,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestCallbacks: progress and log messages reach the call that asked for them, in order and before
-// it returns, and no other.
+// TestCallbacks: progress and log messages reach only the call that requested them, in order and
+// before it returns.
 // Spec: C85
 func TestCallbacks(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -389,7 +389,7 @@ func TestSlowCallback(t *testing.T) {
 	})
 }
 
-// TestNotifications: what is to be told of them, and in which order.
+// TestNotifications: the handlers of notifications run in order.
 // Spec: C7 C8
 func TestNotifications(t *testing.T) {
 	var mu sync.Mutex
@@ -515,8 +515,7 @@ func TestRetryWaits(t *testing.T) {
 	})
 }
 
-// TestPeerErrors: what the server answered is told in full, and apart from what went wrong on this
-// side.
+// TestPeerErrors: an error of the server is returned in full, and distinct from local errors.
 func TestPeerErrors(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
 		for range 2 {

@@ -268,9 +268,8 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestServingResetsFailures: a server that answers calls and crashes between them is started again
-// after the least wait, for ever; what the client asks for by itself does not count, nor does the
-// handshake.
+// TestServingResetsFailures: a server that answers calls and crashes between them is always
+// restarted after the least backoff. The handshake and the client's own requests do not count.
 func TestServingResetsFailures(t *testing.T) {
 	for _, calls := range []bool{true, false} {
 		everyEra(t, func(t *testing.T, r mcp.Revision) {
@@ -356,8 +355,8 @@ func TestKeepAliveIsNotActivity(t *testing.T) {
 	})
 }
 
-// TestMaxWait: calls and notifications wait for a connection no longer than the policy lets them,
-// and say why there is none.
+// TestMaxWait: calls and notifications wait for a connection as long as the policy allows, and
+// report why there is no connection.
 func TestMaxWait(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -646,9 +645,8 @@ func TestCloseWhileConnecting(t *testing.T) {
 	}
 }
 
-// TestAnswerTooLarge: a call whose answer is above the limit of its pipe fails at once, before the
-// end of the answer has come, and is not repeated: the next answer would be as large. The
-// connection goes on.
+// TestAnswerTooLarge: a call whose response is above the frame limit fails at once, before the
+// end of the response, and is not repeated. The connection continues.
 func TestAnswerTooLarge(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		const limit = 4000

@@ -16,8 +16,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestNoticesAreBounded: what waits for the callbacks of a call is bounded in bytes too, and what
-// all calls are told is kept once.
+// TestNoticesAreBounded: the queue of a call's callbacks is limited in bytes too, and a message
+// for all calls is stored once.
 func TestNoticesAreBounded(t *testing.T) {
 	const size = 1 << 20
 	large := strings.Repeat("x", size)

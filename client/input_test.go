@@ -214,7 +214,7 @@ func TestStrayLines(t *testing.T) {
 	})
 }
 
-// TestRootsChanged: legacy servers that were told of roots are told of changes.
+// TestRootsChanged: legacy servers are notified of changes if the client has declared roots.
 // Spec: C90
 func TestRootsChanged(t *testing.T) {
 	for _, declared := range []bool{true, false} {
@@ -437,8 +437,8 @@ const (
 // required is an InputRequiredResult.
 func required(members string) string { return `{"resultType":"input_required",` + members + `}` }
 
-// TestInputRounds: what a modern server asks for is answered in a request that is the same but for
-// its id, the answers, and the state, which is echoed byte for byte and for one round.
+// TestInputRounds: the request of the next round differs from the first only in its id, the
+// responses, and the state, which is echoed byte for byte and for one round.
 // Spec: C69 C70 C71 C72 C73 C74 C75
 func TestInputRounds(t *testing.T) {
 	for _, tt := range []struct {

@@ -61,8 +61,8 @@ func (w *witness) take() []string {
 	return lines
 }
 
-// curious is a server whose tool t asks for roots, reports progress and says how many roots there
-// are.
+// curious is a server whose tool t requests the roots, reports progress and returns the number
+// of roots.
 func curious(t *testing.T) *server.Server {
 	t.Helper()
 	srv := server.MustNew("curious", "1", nil)

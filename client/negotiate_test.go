@@ -22,7 +22,7 @@ var (
 	onlyModern = []mcp.Revision{mcp.Revision20260728}
 )
 
-// probeFails makes a server that answers the probe with an error and then shakes hands.
+// probeFails makes a server that rejects the probe with an error and then accepts the handshake.
 func probeFails(code jsonrpc.Code, data string) func(*script) {
 	return func(s *script) {
 		s.refuse(s.expect("server/discover"), code, data)

@@ -193,7 +193,7 @@ func memberOf(t testing.TB, text string, path ...string) string {
 	return text
 }
 
-// A gauge counts what goes on at the same time.
+// A gauge counts concurrent operations.
 type gauge struct {
 	mu        sync.Mutex
 	now, most int

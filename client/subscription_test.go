@@ -345,7 +345,7 @@ func TestListenFunc(t *testing.T) {
 	}
 }
 
-// acceptedLists is a legacy server that can tell of changes, as far as its capabilities say.
+// legacyListens is a legacy server that notifies of changes as its capabilities allow.
 func legacyListens(t testing.TB, capabilities string) *fakeServer {
 	return newFake(t, legacyDate, capabilities, map[string]answerer{
 		"resources/subscribe": func(_ context.Context, params string) (string, error) {

@@ -787,7 +787,7 @@ func lateTask(id string) string {
 	return fmt.Sprintf(`{"resultType":"task","taskId":%q,"status":"working","createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:05Z","ttlMs":null}`, id)
 }
 
-// TestLateTask: what becomes of the answer to a call that was given up before.
+// TestLateTask: a task that is created for a canceled call is canceled.
 func TestLateTask(t *testing.T) {
 	const complete = `{"resultType":"complete","content":[]}`
 	for _, tt := range []struct {

@@ -16,8 +16,8 @@ import (
 	"mcpwire/server"
 )
 
-// TestTaskProgress: what a legacy server tells of a call goes to the call's callbacks until the
-// task has ended, and no longer, whoever waits for it.
+// TestTaskProgress: progress and log messages of a legacy server reach the call's callbacks
+// until the task has ended, whoever waits for it.
 // Spec: T34 T35
 func TestTaskProgress(t *testing.T) {
 	for _, start := range []bool{false, true} {
@@ -85,8 +85,8 @@ func TestTaskProgress(t *testing.T) {
 	}
 }
 
-// TestTaskProgressDropped: nobody goes on listening for a task that there is no handle on, or that
-// never was.
+// TestTaskProgressDropped: callbacks end with a task that has no handle, or that was never
+// created.
 func TestTaskProgressDropped(t *testing.T) {
 	s := taskServer(t, legacyDate, "working")
 	c := s.dial(nil)
@@ -138,8 +138,8 @@ func TestWiredTaskProgress(t *testing.T) {
 	})
 }
 
-// TestTaskCalledOff: a call that asks for a task is not cancelled before there is one; the task is,
-// as soon as it has a name. A server that never names it is not waited for.
+// TestTaskCalledOff: a call that requests a task is canceled once the task has an id. The call
+// does not wait for a server that never sends one.
 // Spec: T33
 func TestTaskCalledOff(t *testing.T) {
 	for _, named := range []bool{true, false} {
@@ -191,8 +191,7 @@ func TestTaskCalledOff(t *testing.T) {
 	}
 }
 
-// TestForeignTask: a server that answers with another task than it was asked for does not have that
-// one waited for.
+// TestForeignTask: the client does not wait for another task than the requested one.
 func TestForeignTask(t *testing.T) {
 	for _, revision := range []string{modernDate, legacyDate} {
 		synctest.Test(t, func(t *testing.T) {

@@ -106,8 +106,8 @@ func checkEnvelope(t *testing.T, frame []byte, m *Message, ok bool) {
 	}
 }
 
-// topLevel returns the members of an object by name, nil if it is none, and whether one of the
-// envelope's appears twice.
+// topLevel returns the members of an object by name, or nil for another value, and whether a
+// member of the envelope appears twice.
 func topLevel(t *testing.T, text []byte) (members map[string]json.RawMessage, twice bool) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -368,7 +368,7 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// clean is what becomes of a Go string on the wire: each byte that is not UTF-8 is U+FFFD.
+// clean returns a Go string as it is on the wire: each byte that is not UTF-8 is U+FFFD.
 func clean(s string) string { return string([]rune(s)) }
 
 func checkAppended(t *testing.T, frame []byte, want envelope) {

@@ -260,7 +260,7 @@ func (a *auditor) checkMeta(meta map[string]json.RawMessage, text string) {
 	}
 }
 
-// filters say what a subscription must have asked for to be told of something.
+// filters has the member of a subscription's filter that each notification requires.
 var filters = map[string]string{
 	"notifications/tools/list_changed":     "toolsListChanged",
 	"notifications/prompts/list_changed":   "promptsListChanged",

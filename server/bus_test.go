@@ -132,8 +132,8 @@ func TestBusElicitation(t *testing.T) {
 	})
 }
 
-// TestBusTasks: a task that runs at one server is told of at the other, to its owner alone, and to
-// those who name it.
+// TestBusTasks: the other server sends notifications of a task to its owner and to clients that
+// name the task.
 func TestBusTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bus recordingBus

@@ -31,8 +31,8 @@ type client struct {
 	notes []string
 }
 
-// connect starts serving and shakes hands if the revision has it. The connection ends with the
-// test.
+// connect starts serving, and makes the handshake if the revision has one. The connection ends
+// with the test.
 func connect(t testing.TB, srv *server.Server, revision string) *client {
 	t.Helper()
 	return connectIn(context.Background(), t, srv, revision)
@@ -200,7 +200,7 @@ func elapse(d time.Duration) { <-time.After(d) }
 
 var allRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", modern}
 
-// everything is what a client declares that can be asked for everything.
+// everything declares all capabilities that allow input requests.
 const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
 
 // A respondent is a client that answers what a server asks it, in the way of each era.

@@ -167,8 +167,8 @@ func TestPagesShareTheirScope(t *testing.T) {
 	}
 }
 
-// TestListForEveryone: the list does not depend on who asks, over which connection, or what was
-// requested before.
+// TestListForEveryone: the list does not depend on the client, the connection, or earlier
+// requests.
 //
 // Spec: S130
 func TestListForEveryone(t *testing.T) {
@@ -278,7 +278,7 @@ func TestAcknowledgementFirst(t *testing.T) {
 	}
 }
 
-// TestTaskIDCounts asks for one task, and names another in the metadata.
+// TestTaskIDCounts: the task id of the params counts, not the one of the metadata.
 //
 // Spec: T23 T24
 func TestTaskIDCounts(t *testing.T) {

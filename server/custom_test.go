@@ -133,7 +133,7 @@ func TestForeignMeta(t *testing.T) {
 	}
 }
 
-// TestCallMeta: handlers can read what the client says besides, in every revision, and keep it.
+// TestCallMeta: handlers can read and keep the _meta of a request in every revision.
 func TestCallMeta(t *testing.T) {
 	var got []json.RawMessage
 	srv := with(t, nil, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {

@@ -49,7 +49,7 @@ const orderForm = `{"type":"object","properties":{` +
 	`"speed":{"type":"string","enum":["slow","fast"],"default":"slow"}},` +
 	`"required":["name","when","price","gift","size"]}`
 
-// TestElicitForm asks for a struct.
+// TestElicitForm elicits a struct.
 //
 // Spec: S174
 func TestElicitForm(t *testing.T) {
@@ -174,7 +174,7 @@ func TestMultiSelect(t *testing.T) {
 	}
 }
 
-// pageA and pageB are pages that a user has to visit first.
+// pageA and pageB are pages that a user must visit first.
 var (
 	pageA = mcp.ElicitRequestParams{Mode: "url", ElicitationID: "a", Message: "Log in.", URL: "https://example.com/a"}
 	pageB = mcp.ElicitRequestParams{Mode: "url", ElicitationID: "b", Message: "Pay.", URL: "https://example.com/b"}

@@ -190,8 +190,8 @@ func ExampleCall_Sample() {
 	// Ada is 36.
 }
 
-// A web page that the user has to visit. What is random in its URL comes from Once, so that it is
-// the same page when the handler runs again.
+// A web page that the user must visit. The random part of its URL comes from Once, so that the
+// page is the same when the handler runs again.
 func ExampleCall_ElicitURL() {
 	srv := server.MustNew("shop", "1.0.0", nil)
 	connected := func(ctx context.Context, token string) error { // in earnest, this waits until the page says that the user is done there

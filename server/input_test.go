@@ -223,8 +223,8 @@ func TestInputInSequence(t *testing.T) {
 	}
 }
 
-// TestAskIgnoringErrors shows that a handler that goes on after it was told to return is answered
-// by its questions all the same.
+// TestAskIgnoringErrors: a handler that continues after ErrInputRequired still leads to input
+// requests.
 func TestAskIgnoringErrors(t *testing.T) {
 	for name, returned := range map[string]error{
 		"a result": nil, "an error": errors.New("x"), "a protocol error": jsonrpc.Errorf(-32000, "x"), "the error, wrapped": fmt.Errorf("x: %w", server.ErrInputRequired),
@@ -350,7 +350,8 @@ func TestAskWithOwnContext(t *testing.T) {
 	}
 }
 
-// TestAskRefused shows what becomes of a legacy client's error: it is none of this server's.
+// TestAskRefused: an error of a legacy client reaches the handler, and is no error of this
+// server.
 func TestAskRefused(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		_, err := c.Sample(c, "sum", sum)
@@ -368,7 +369,7 @@ func TestAskRefused(t *testing.T) {
 	}
 }
 
-// TestInputFailureCancelsOthers shows that nobody has to answer what nobody waits for.
+// TestInputFailureCancelsOthers: when an input request fails, the others are canceled.
 func TestInputFailureCancelsOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, askAll), "2025-06-18", everything)
@@ -661,8 +662,8 @@ func TestTooManyInputRequests(t *testing.T) {
 	}
 }
 
-// TestInputResponseMissing asks legacy clients that do not answer: nobody waits for ever, and the
-// client hears that it need not answer any more.
+// TestInputResponseMissing: an input request without a response times out, and is canceled at
+// the client.
 //
 // Spec: S193
 func TestInputResponseMissing(t *testing.T) {
@@ -725,8 +726,7 @@ func TestAskWithForeignDeadline(t *testing.T) {
 	})
 }
 
-// TestConnectionEndsWhileAsking has the input end before the client has answered: no answer can
-// come any more.
+// TestConnectionEndsWhileAsking: an input request fails if the input ends before its response.
 func TestConnectionEndsWhileAsking(t *testing.T) {
 	for name, ask := range map[string]func(*server.Call) (string, error){
 		"one question": func(c *server.Call) (string, error) { return "", errorOf(c.Elicit(c, "who", nameForm)) },

@@ -44,8 +44,8 @@ func (l *limits) size(t *testing.T) int {
 	return len(l.byID)
 }
 
-// TestCallersAreForgotten: who would begin anew anyway is dropped; who has requests under way is
-// not.
+// TestCallersAreForgotten: a caller with a full bucket is evicted, one with requests in flight
+// is not.
 func TestCallersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 1, Burst: 10}, MaxConcurrent: 1}})
@@ -100,8 +100,7 @@ func TestCallersAreBounded(t *testing.T) {
 	})
 }
 
-// TestCallerKeepsSlot: who asks is not the one that makes room, though it was not there for
-// longest.
+// TestCallerKeepsSlot: the caller of the request is not evicted, even if it was idle longest.
 func TestCallerKeepsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 0.001}}})
@@ -164,8 +163,8 @@ func TestUsedStates(t *testing.T) {
 	}
 }
 
-// TestUsedStatesOfCaller: who has used too many is refused, and nobody else is, as long as there
-// are places at all.
+// TestUsedStatesOfCaller: a caller that has used too many states is rejected, and no other
+// caller is while there is capacity.
 func TestUsedStatesOfCaller(t *testing.T) {
 	const ttl = 100_000
 	var u usedStates
@@ -231,7 +230,7 @@ func TestCallerID(t *testing.T) {
 	}
 }
 
-// A shortText decodes into memory of its own.
+// A shortText decodes into its own memory.
 type shortText struct {
 	text []byte
 	buf  [8]byte

@@ -24,8 +24,7 @@ func clientOf(t testing.TB, srv *server.Server, revision, principal string) *cli
 	return connectIn(server.WithPrincipal(context.Background(), &server.Principal{ID: principal}), t, srv, revision)
 }
 
-// refusal describes the error that limits answer with; "" is none, and what is no refusal is
-// itself.
+// refusal describes an error of a limit. It returns "" for nil, and other errors unchanged.
 func refusal(err error) string {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	switch {

@@ -137,7 +137,7 @@ func TestOnceConcurrently(t *testing.T) {
 	})
 }
 
-// TestOnceWaits gives up waiting for another goroutine when the context ends, and when the function
+// TestOnceWaits: waiting for another goroutine ends when the context ends, and when the function
 // panics there.
 func TestOnceWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -60,7 +60,7 @@ func TestCacheHints(t *testing.T) {
 	}
 }
 
-// TestIdentity sees that each revision is told what it knows of an Implementation.
+// TestIdentity: each revision gets the members of Implementation that it has.
 func TestIdentity(t *testing.T) {
 	srv := server.MustNew("n", "v", &server.Options{Info: server.Info{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}}, AdvertiseKinds: []server.Kind{server.KindTool}})
 	short := `{"name":"n","version":"v"}`

@@ -183,8 +183,8 @@ func TestStateExpires(t *testing.T) {
 	}
 }
 
-// TestStateRotation has two servers share keys, one of which is replaced meanwhile: no round has to
-// go to where the last one was.
+// TestStateRotation: two servers share keys, and one of them is replaced. Any of them can handle
+// the next round.
 func TestStateRotation(t *testing.T) {
 	runs := 0
 	old, fresh := secret(1), secret(2)
@@ -407,8 +407,8 @@ func TestPartialAnswers(t *testing.T) {
 	}
 }
 
-// TestChangedInputRequest asks something else under the same key when it runs again: the answer to the
-// first is none to the second.
+// TestChangedInputRequest: if a handler changes the input request of a key when it runs again,
+// the response to the first is not used for the second.
 func TestChangedInputRequest(t *testing.T) {
 	message := "Delete 3 files?"
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {

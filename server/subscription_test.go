@@ -358,7 +358,7 @@ func TestPanicInViewOfAnUpdate(t *testing.T) {
 	})
 }
 
-// TestWatchEndsWithTheSession: nobody is told who is gone.
+// TestWatchEndsWithTheSession: a session that has ended gets no notifications.
 func TestWatchEndsWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := watchable(t)

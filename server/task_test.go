@@ -522,8 +522,7 @@ func TestTaskExits(t *testing.T) {
 	})
 }
 
-// TestTaskOfCancelledRequest sees that no task is made for a request that was cancelled, though the
-// handler goes on.
+// TestTaskOfCancelledRequest: a canceled request creates no task, though the handler continues.
 func TestTaskOfCancelledRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -647,8 +646,7 @@ func TestTaskClose(t *testing.T) {
 	})
 }
 
-// TestTaskOfSessionForgotten sees that nothing is kept of a session whose tasks nobody can ask for
-// any more.
+// TestTaskOfSessionForgotten: nothing is kept of a session whose tasks are unreachable.
 func TestTaskOfSessionForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -743,8 +741,8 @@ func TestTaskPartialAnswers(t *testing.T) {
 	})
 }
 
-// TestTaskAnswerIsTakenOnce sees that a question is not open any more as soon as its answer is
-// there, though the tool has not taken it.
+// TestTaskAnswerIsTakenOnce: an input request is no longer pending once its response has
+// arrived, even before the tool takes it.
 func TestTaskAnswerIsTakenOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -762,7 +760,7 @@ func TestTaskAnswerIsTakenOnce(t *testing.T) {
 	})
 }
 
-// TestTaskAskGivesUp sees that a task whose tool gave up waiting goes on without the question.
+// TestTaskAskGivesUp: a task whose tool stopped waiting continues without the input request.
 func TestTaskAskGivesUp(t *testing.T) {
 	for _, revision := range []string{coreTasks, modern} {
 		inBubble(t, func(t *testing.T) {

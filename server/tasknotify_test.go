@@ -25,8 +25,8 @@ func newTask(t *testing.T, srv *server.Server, name string, fn func(call *server
 	}
 }
 
-// TestTaskIsQuiet: a task that has ended tells nothing more, though its handler goes on; one of the
-// extension tells nothing at all on the way.
+// TestTaskIsQuiet: a task that has ended sends no notifications, though its handler continues. A
+// task of the extension sends none before.
 //
 // Spec: T35 T55
 func TestTaskIsQuiet(t *testing.T) {

@@ -209,7 +209,7 @@ func TestViewPages(t *testing.T) {
 	}
 }
 
-// TestViewSeesTheCall: a View may depend on the request, which the context tells of.
+// TestViewSeesTheCall: a View may depend on the request in the context.
 func TestViewSeesTheCall(t *testing.T) {
 	srv := furnished(t, &server.Options{View: func(ctx context.Context, _ *server.Principal) *server.View {
 		if server.CallOf(ctx).Revision().Modern() {

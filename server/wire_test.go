@@ -285,7 +285,7 @@ func (p *play) receive(t *testing.T, n int) []string {
 	}
 }
 
-// finish ends the input and sees that nothing comes that was not asked for.
+// finish ends the input, and fails the test if unexpected messages arrive.
 func (p *play) finish(t *testing.T) {
 	if !p.closed {
 		p.send(t, frame{eof: true})

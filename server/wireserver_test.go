@@ -17,7 +17,7 @@ import (
 	"mcpwire/server"
 )
 
-// warmCalls are the calls that warm makes, of tools that neither wait nor say anything besides.
+// warmCalls are the calls that warm makes, of tools that neither wait nor send messages.
 var warmCalls = []string{
 	`"name":"echo","arguments":{"text":"x"}`,
 	`"name":"word_count","arguments":{"text":"x"}`,

@@ -9,7 +9,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// Each connection is a process of its own, and how it ended is what reading returns.
+// TestConnect: each connection is a process, and reading returns how it ended.
 func TestConnect(t *testing.T) {
 	cmd := helperCommand(t, "exit", "3", "last output")
 	cmd.Framing = jsonrpc.FramingAuto

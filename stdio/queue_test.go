@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A stuckWriter blocks until it is let go.
+// A stuckWriter blocks until it is released.
 type stuckWriter struct {
 	free chan struct{}
 	buf  bytes.Buffer

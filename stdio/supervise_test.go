@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A fakeProcess lives until it is told to end.
+// A fakeProcess runs until the test ends it.
 type fakeProcess struct {
 	pid    int
 	done   chan struct{}

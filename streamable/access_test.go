@@ -279,7 +279,7 @@ func TestCORSRefused(t *testing.T) {
 	}
 }
 
-// A flood of headers that are asked for does not become one of those that are allowed.
+// TestCORSBounds: a preflight for many headers does not get as many allowed headers.
 func TestCORSBounds(t *testing.T) {
 	got := allowedHeaders([]string{strings.Repeat("mcp-param-"+strings.Repeat("x", 200)+",", 1000), "mcp-" + strings.Repeat("y", 1000)})
 	if len(got) > maxCORSHeaders+maxCORSHeader || strings.Contains(got, "yyy") {
@@ -329,7 +329,8 @@ func TestAccessAllocs(t *testing.T) {
 	}
 }
 
-// What is let in without being configured is the loopback, as the standard library reads the host.
+// FuzzAccessHost: without configuration only loopback hosts are accepted, as the standard
+// library parses the host.
 func FuzzAccessHost(f *testing.F) {
 	for _, s := range []string{"localhost:8080", "127.0.0.1", "[::1]:1", "evil.example", "[::ffff:127.0.0.1%25x]", "localhost.", "127.1"} {
 		f.Add(s, "http://"+s)

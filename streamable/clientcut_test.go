@@ -35,7 +35,7 @@ func onlyResumed(answer http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// TestClientResumeRefused: why a stream could not be resumed is told, with how it ended.
+// TestClientResumeRefused: the error says how the stream ended, and why it could not be resumed.
 func TestClientResumeRefused(t *testing.T) {
 	const cut = "id: a\ndata:\n\ndata: {"
 	for _, test := range []struct {

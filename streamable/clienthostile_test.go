@@ -232,7 +232,7 @@ func TestClientTLS(t *testing.T) {
 	}
 }
 
-// TestClientCancels: a modern server sees that nobody waits, a legacy one is told.
+// TestClientCancels: a modern server sees a closed request, a legacy server gets a notification.
 func TestClientCancels(t *testing.T) {
 	for _, isModern := range []bool{true, false} {
 		for _, streams := range []bool{true, false} {

@@ -229,8 +229,8 @@ func TestClientIdleSessionRefused(t *testing.T) {
 	})
 }
 
-// TestClientOldTooLarge: an answer over HTTP+SSE that is too large fails the only call, and the
-// stream goes on.
+// TestClientOldTooLarge: a response over HTTP+SSE that is too large fails the only call, and the
+// stream continues.
 func TestClientOldTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stream := make(chan string, 1)

@@ -241,7 +241,7 @@ func TestClientListens(t *testing.T) {
 	})
 }
 
-// TestClientListenUnsupported: a server whose stream brings nothing is not asked for ever.
+// TestClientListenUnsupported: the client stops opening a stream that never has events.
 func TestClientListenUnsupported(t *testing.T) {
 	for name, test := range map[string]struct {
 		get  http.HandlerFunc
@@ -421,8 +421,8 @@ func TestClientForgottenEarly(t *testing.T) {
 	})
 }
 
-// TestClientAway: who does not want to wait for a server that is not there is told after the time
-// that it has, and not before what the server wants to be waited.
+// TestClientAway: calls to an unreachable server fail after UnavailableTimeout, and not before the
+// server's retry.
 func TestClientAway(t *testing.T) {
 	for _, test := range []struct {
 		name  string

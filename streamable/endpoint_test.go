@@ -157,7 +157,7 @@ func took(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// raw sends a text on a connection of its own.
+// raw sends a text on a new connection.
 func (e *endpoint) raw(text string) (net.Conn, *bufio.Reader) {
 	e.t.Helper()
 	c, err := e.dial()
@@ -416,7 +416,7 @@ func withHeaders(h http.Handler, headers map[string]string) http.Handler {
 	})
 }
 
-// A wrapper is a server of its own kind, which leaves the work to another.
+// A wrapper is a server that delegates to another.
 type wrapper struct {
 	*server.Server
 	served int

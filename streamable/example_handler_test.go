@@ -47,7 +47,7 @@ func ExampleNewHandler() {
 	// Output: Hello, Ann! <nil>
 }
 
-// Only who has a token comes in, and only who may write can call tools.
+// A server that requires a token, and a scope for calling tools.
 func ExampleNewHandler_auth() {
 	tokens, err := auth.NewStatic(auth.StaticToken{Token: "a-long-and-random-text", Subject: "ann", Scopes: []string{"read"}})
 	if err != nil {
@@ -87,7 +87,7 @@ func ExampleNewHandler_auth() {
 	// 403 Bearer error="insufficient_scope", error_description="The operation needs more scopes.", scope="write"
 }
 
-// Clients of revision 2024-11-05 open a stream, and are told by it where to post.
+// Clients of revision 2024-11-05 open a stream, which has the URL for their requests.
 func ExampleHandler_SSE() {
 	h := streamable.MustHandler(greeting(), nil)
 	mux := http.NewServeMux()

@@ -69,7 +69,7 @@ func behindLogin() *httptest.Server {
 	return web
 }
 
-// A server that is protected by OAuth: the transport logs in when the server asks for that.
+// A server that OAuth protects: the transport logs in when the server requires it.
 func ExampleDial_oauth() {
 	web := behindLogin()
 	defer web.Close()

@@ -167,7 +167,8 @@ func TestLegacyBatchOrder(t *testing.T) {
 	}
 }
 
-// A handler asks the client, on the stream of its request; the answer comes by a POST of its own.
+// TestLegacyAsks: a handler's input request uses the stream of its request, and the response a
+// separate POST.
 func TestLegacyAsks(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	err := server.AddTool(e.srv, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {

@@ -233,8 +233,8 @@ func TestStreamAlways(t *testing.T) {
 	}
 }
 
-// The time that a body may take is none of what comes after it: a handler that takes longer is not
-// cancelled, though the connection is read meanwhile.
+// TestBodyTimeoutEnds: the body timeout does not cancel a handler that takes longer, though the
+// connection is read meanwhile.
 func TestBodyTimeoutEnds(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubbleOf(t, h2, nil, nil, func(e *endpoint) {
@@ -263,8 +263,8 @@ func TestBodyTimeoutEnds(t *testing.T) {
 	}
 }
 
-// Bodies arrive whole, whatever is known of their length beforehand, and clients are told that of
-// answers.
+// TestLongBodies: bodies arrive whole with and without a known length, and responses have a
+// length.
 func TestLongBodies(t *testing.T) {
 	inBubbleOf(t, false, nil, nil, func(e *endpoint) {
 		for _, n := range []int{1 << 10, 3 << 10, 60 << 10, 64 << 10, 100_000, 700_000} {

@@ -19,8 +19,8 @@ const (
 	tokenBob   = "bob-0123456789abcdef"
 )
 
-// serverHandler lets alice in, who may do everything, until expires if that is not zero, and bob,
-// who may only read.
+// serverHandler accepts alice, who may do everything, until expires unless that is zero, and
+// bob, who may only read.
 func serverHandler(t *testing.T, expires time.Time) *auth.Guard {
 	t.Helper()
 	tokens, err := auth.NewStatic(
@@ -100,7 +100,7 @@ func needs(method, name string) []string {
 	return []string{"read"}
 }
 
-// Scopes are asked for whatever the revision, and however a request comes.
+// TestScopes: scopes are required in every revision and over every kind of request.
 func TestScopes(t *testing.T) {
 	e := newEndpoint(t, nil, &streamable.Options{Guard: serverHandler(t, time.Time{}), Scopes: needs, NDJSON: true})
 	denied := func(name string, got answer) {

@@ -8,8 +8,8 @@ import (
 	"mcpwire/server"
 )
 
-// An outlet that a relay was lent for a request is of no use when that has been answered, even if
-// what is behind it serves another request by then.
+// TestRevocableSender: a request's sender is invalid once the request has its response, even if
+// its memory serves another request.
 func TestRevocableSender(t *testing.T) {
 	var sent bytes.Buffer
 	w := httptest.NewRecorder()

@@ -125,8 +125,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// While Shutdown waits, a client of HTTP+SSE can answer what a pending request asks for. Its
-// session ends with the last request.
+// TestShutdownAnswersSSE: while Shutdown waits, a client of HTTP+SSE can respond to an input
+// request. Its session ends with the last request.
 func TestShutdownAnswersSSE(t *testing.T) {
 	inBubbleOf(t, false, nil, withSSE(nil), func(e *endpoint) {
 		if err := server.AddTool(e.srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {

@@ -53,7 +53,7 @@ func (s *taskSite) call(ctx context.Context) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// A brokenWriter is the way to a client to which nothing can be written any more.
+// A brokenWriter is a response to a client that is gone.
 type brokenWriter struct{ http.ResponseWriter }
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken") }

@@ -117,7 +117,7 @@ func TestStatusErrorText(t *testing.T) {
 	}
 }
 
-// TestIsAway: a server that is not there is told by the numbers of every system.
+// TestIsAway: the errors of an unreachable server are known for every system.
 func TestIsAway(t *testing.T) {
 	for _, test := range []struct {
 		err  error

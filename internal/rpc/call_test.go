@@ -27,7 +27,7 @@ type outcome struct {
 	err    error
 }
 
-// call makes a call on a goroutine of its own.
+// call makes a call on its own goroutine.
 func (p *peer) call(ctx context.Context, method string, params ...string) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
@@ -687,7 +687,7 @@ func (f *scriptFramer) Close() error {
 	return nil
 }
 
-// A courier lets the reader keep its frames.
+// A nopTransport lets the reader keep its frames.
 type nopTransport struct{ *scriptFramer }
 
 func (nopTransport) OnResponse(func([]byte) error) {}

@@ -168,8 +168,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// A stubborn transport goes on waiting for input though it was closed, as a blocking read of
-// standard input does.
+// A stubborn transport waits for input after Close, as a blocking read of standard input does.
 type stubborn struct{ idleTransport }
 
 func (s *stubborn) Close() error {
@@ -206,8 +205,8 @@ func TestReaderThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// TestCloseCallsOff: the peer is told that nobody waits any more, once for each call that was sent.
-// One that does not read is not waited for.
+// TestCloseCallsOff: Close cancels each pending call at the peer, once, and does not wait for a
+// peer that does not read.
 func TestCloseCallsOff(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -596,7 +595,7 @@ func TestFramerClosedFromOutside(t *testing.T) {
 	})
 }
 
-// A failingFramer is to a peer that does not read any more, and still says something.
+// A failingFramer is connected to a peer that no longer reads but still writes.
 type failingFramer struct {
 	words  []string // each after a while; then, it says nothing
 	ends   bool     // after the last
@@ -625,8 +624,7 @@ func (f *failingFramer) Close() error {
 	return nil
 }
 
-// What a peer has written is read, though nothing can be written any more; but it is not waited for
-// for long.
+// TestHearOut: what a peer has written is read after writing has failed, for a limited time.
 func TestHearOut(t *testing.T) {
 	word := `{"jsonrpc":"2.0","method":"farewell"}`
 	tests := []struct {

@@ -250,8 +250,8 @@ type pong struct{}
 func (pong) Prepare(*Request) *CostEstimate                { return Immediate }
 func (pong) Handle(_ *Request, dst []byte) ([]byte, error) { return append(dst, "{}"...), nil }
 
-// A message that does not get through is not the end of the connection. Who waits for an answer to
-// it is told.
+// TestDeliverSenderFails: a message that cannot be sent does not end the connection. A call
+// fails that waits for the response to it.
 func TestDeliverSenderFails(t *testing.T) {
 	c, out := detach(t, func(context.Context, *Request) ([]byte, error) { return nil, nil })
 	out.err = errors.New("the store is down")
@@ -270,8 +270,8 @@ func TestDeliverSenderFails(t *testing.T) {
 	}
 }
 
-// Notifications that come while the connection is closed are handled, or dropped, but are no race
-// with who waits for their handlers.
+// TestDeliverNotificationWhileClosing: notifications that arrive during Close are handled or
+// dropped, without a race.
 func TestDeliverNotificationWhileClosing(t *testing.T) {
 	for range 200 {
 		c := NewDetached(newRecordingSender(), &Options{Handler: goroutineHandler{}})
@@ -290,7 +290,7 @@ type goroutineHandler struct{}
 func (goroutineHandler) Prepare(*Request) *CostEstimate                { return nil }
 func (goroutineHandler) Handle(_ *Request, dst []byte) ([]byte, error) { return dst, nil }
 
-// TestOnUnsent: the handler is told once of an answer that is not sent, and of no other.
+// TestOnUnsent: the handler is notified once of each response that is not sent.
 func TestOnUnsent(t *testing.T) {
 	var unsent atomic.Int32
 	m := methods{

@@ -376,8 +376,8 @@ func TestIdleReading(t *testing.T) {
 	})
 }
 
-// A handler may end a goroutine that was the leader and goes on with what is queued. What it did
-// before is done.
+// TestGoexitOfFormerLeader: a handler may end the goroutine of a former leader that handles
+// queued requests. Its earlier responses are sent.
 func TestGoexitOfFormerLeader(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.methods["exit"] = func(context.Context, *Request) (string, error) {
