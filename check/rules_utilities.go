@@ -264,8 +264,8 @@ var observeLevel = []observer{{
 	},
 }}
 
-// askedLevel returns the lowest level that a pending modern request asks for, or LevelNone. known
-// is false if that is uncertain.
+// requestedLevel returns the lowest level that a pending modern request asks for, or LevelNone.
+// known is false if that is uncertain.
 func requestedLevel(v *view) (level mcp.LoggingLevel, known bool) {
 	add := func(c *call) bool {
 		if c.paramsLost {

@@ -120,7 +120,7 @@ func inEveryPath(path string) bool {
 
 const maxEntries = 10_000 // limits the folder entries that are compared
 
-// nearPrograms returns up to three similar names in the folders.
+// similarPrograms returns up to three similar names in the folders.
 func similarPrograms(name string, folders []string) []string {
 	var names []string
 	for _, f := range folders {
@@ -165,7 +165,7 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// nearFile returns a hint about a missing file.
+// similarFile returns a hint about a missing file.
 func similarFile(path string) string {
 	dir := filepath.Dir(path)
 	entries, err := os.ReadDir(dir)

@@ -88,7 +88,7 @@ func nearestRules(id string) []string {
 	return ids
 }
 
-// nearFlag is didYouMean for a long flag of a command.
+// similarFlag is didYouMean for a long flag of a command.
 func similarFlag(cmd *cobra.Command, name string) string {
 	long, ok := strings.CutPrefix(name, "--")
 	if !ok {

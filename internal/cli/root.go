@@ -269,8 +269,8 @@ const ownSignals = "signals"
 // signalKey is the annotation of the root command that holds the exit status for a received signal.
 const signalKey = "signal"
 
-// gracePeriod is the grace period of a command after a signal. Commands that wait for a file or a pipe
-// may not notice that their context ended.
+// gracePeriod is the grace period of a command after a signal. Commands that wait for a file or a
+// pipe may not notice that their context ended.
 const gracePeriod = 5 * time.Second
 
 // signalStatus returns the exit status of a command that a signal ended, as in shells.

@@ -128,7 +128,7 @@ func (x *exchange) newBuffer() *boundedBuffer {
 	return b
 }
 
-// standing reports whether the exchange is a standing stream.
+// isStandingStream reports whether the exchange is a standing stream.
 func (x *exchange) isStandingStream() bool {
 	return x.r.Method == http.MethodGet || x.r.Header.Get("Mcp-Method") == methodListen
 }
