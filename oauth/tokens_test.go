@@ -221,10 +221,10 @@ func TestNoPrompter(t *testing.T) {
 	mustPost(t, w.transport(func(o *oauth.ClientOptions) { o.Store, o.Grant = store, nil }))
 }
 
-// An asker is a user of several processes, who is asked in one of them.
+// A promptedUser is a user of several processes who is prompted in one of them.
 type promptedUser struct {
 	oauth.ManualPrompter
-	asked  chan struct{} // gets an element for each question
+	asked  chan struct{} // gets an element for each prompt
 	answer chan error    // what is answered: nil is a login
 }
 

@@ -108,7 +108,7 @@ func TestRequestTimeout(t *testing.T) {
 		"timer":    func(ctx context.Context, _ *Request) (string, error) { <-ctx.Done(); return "", ctx.Err() },
 		"too late": func(ctx context.Context, _ *Request) (string, error) { <-ctx.Done(); return `"but there"`, nil },
 		"tells": func(ctx context.Context, _ *Request) (string, error) {
-			<-ctx.Done() // the request is still owed its answer, so it may still speak
+			<-ctx.Done() // the request is still pending, so it may still notify
 			return "1", RequestContext(ctx).Notify("late", nil)
 		},
 		"deadline": func(ctx context.Context, _ *Request) (string, error) {

@@ -89,7 +89,7 @@ func TestDeliver(t *testing.T) {
 	for _, tt := range []struct {
 		text     string
 		batch    bool
-		own      []string // sent by the request's own outlet
+		own      []string // sent by the request's own sender
 		response string
 		err      string
 	}{
@@ -119,12 +119,12 @@ func TestDeliver(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tt.own, own.take()); diff != "" {
-				t.Errorf("%s: by its outlet (-want +got):\n%s", tt.text, diff)
+				t.Errorf("%s: by its sender (-want +got):\n%s", tt.text, diff)
 			}
 		}
 	}
 	if got := out.take(); got != nil {
-		t.Errorf("by the connection's outlet: %s", got)
+		t.Errorf("by the connection's sender: %s", got)
 	}
 	if n := c.inFlight.count.Load(); n != 0 {
 		t.Errorf("%d requests are listed when none is in flight", n)
@@ -148,7 +148,7 @@ func TestDeliverCalls(t *testing.T) {
 		})
 		synctest.Wait()
 		if diff := cmp.Diff([]string{request(1, "ask")}, own.take()); diff != "" {
-			t.Fatalf("by the request's outlet (-want +got):\n%s", diff)
+			t.Fatalf("by the request's sender (-want +got):\n%s", diff)
 		}
 		if _, err := c.Deliver(t.Context(), &Delivery{Message: parsed(t, request(1, "m"))}, nil); err != errDuplicateID {
 			t.Errorf("the same id at the same time: %v", err)
@@ -160,7 +160,7 @@ func TestDeliverCalls(t *testing.T) {
 		if err := RequestContext(kept).Notify("late", nil); !errors.Is(err, jsonrpc.ErrRequestEnded) {
 			t.Errorf("notification after the answer: %v", err)
 		}
-		// What belongs to no request goes by the connection's outlet.
+		// What belongs to no request goes by the connection's sender.
 		if err := c.Notify(t.Context(), "changed", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestDeliverCalls(t *testing.T) {
 		synctest.Wait()
 		want := []string{`{"jsonrpc":"2.0","method":"changed"}`, request(2, "roots"), `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":2}}`}
 		if diff := cmp.Diff(want, out.take()); diff != "" {
-			t.Errorf("by the connection's outlet (-want +got):\n%s", diff)
+			t.Errorf("by the connection's sender (-want +got):\n%s", diff)
 		}
 	})
 }

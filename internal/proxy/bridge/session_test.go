@@ -359,7 +359,7 @@ func TestSessionEager(t *testing.T) {
 	})
 }
 
-// TestSessionWaiting: what a client asks for before it has shaken hands is kept up to a bound.
+// TestSessionWaiting: requests of a client before the handshake are queued up to a limit.
 func TestSessionWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

@@ -16,7 +16,7 @@ import (
 	"mcpwire/internal/proxy/taphttp"
 )
 
-// TestOrigin: the origin that the server trusts is not lent to pages of other sites.
+// TestOrigin: pages of other sites cannot use the origin that the server trusts.
 func TestOrigin(t *testing.T) {
 	for _, tt := range []struct{ option, origin, want string }{
 		{"", "https://evil.example.com", "https://evil.example.com"},
