@@ -120,7 +120,7 @@ func (s *statusLine) show(text string) {
 		return
 	}
 	s.shown = true
-	_, _ = io.WriteString(s.w, "\r\x1b[K"+clip.Characters(text, s.width-1))
+	_, _ = io.WriteString(s.w, "\r\x1b[K"+clip.Characters(text, max(s.width-1, 0)))
 }
 
 // clear erases the line.
