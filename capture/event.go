@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"time"
+
+	"mcpwire/internal/rpc/traffic"
 )
 
 // A Kind is the type of an event: the member k of its line. Readers must skip kinds they do not
@@ -147,12 +149,16 @@ type Event struct {
 	Redacted []string
 	// RedactedMore counts hidden values beyond those in Redacted. Readers set it.
 	RedactedMore int
+
+	// Frame is Data as parsed before, so that a program of this module parses it only once for all
+	// who look at it. Code outside the module cannot name its type. nil means not parsed.
+	Frame *traffic.Frame
 }
 
 // Clone returns a copy that shares no memory with the reader.
 func (e *Event) Clone() *Event {
 	c := *e
-	c.Data = bytes.Clone(e.Data)
+	c.Data, c.Frame = bytes.Clone(e.Data), nil
 	return &c
 }
 

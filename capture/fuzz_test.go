@@ -36,10 +36,9 @@ func FuzzReader(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		p := capture.NewPairer(nil)
-		for e, err := range capture.NewReader(bytes.NewReader(in), nil).Events() {
-			if err == nil {
-				p.Add(e)
+		for x := range capture.Pairs(capture.NewReader(bytes.NewReader(in), nil).Events(), &capture.PairOptions{Reorder: 2}) {
+			if x.Call != nil && x.Request == nil {
+				t.Fatalf("no request: %+v", x)
 			}
 		}
 	})

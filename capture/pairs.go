@@ -1,15 +1,15 @@
 package capture
 
 import (
-	"container/list"
 	"iter"
 	"time"
 
 	"mcpwire/internal/defaults"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/jsonrpc"
 )
 
-// PairOptions are the options of a [Pairer] and of [Pairs]. nil means defaults.
+// PairOptions are the options of [Pairs]. nil means defaults.
 type PairOptions struct {
 	// MaxPending limits the requests that wait for their response. A new request evicts the oldest.
 	// Zero means 65536.
@@ -38,7 +38,8 @@ type Call struct {
 	// Exchange is the HTTP exchange that carried the request.
 	Exchange uint64
 	ID       jsonrpc.ID
-	Method   string
+	// Method is the first KiB of the method name.
+	Method string
 
 	Answered bool
 	// Failed reports that the response is an error.
@@ -49,271 +50,6 @@ type Call struct {
 	// Latency is the time from request to response. It is negative if the response was recorded
 	// first.
 	Latency time.Duration
-
-	// event is kept for Pairs.
-	event     *Event
-	keptBytes int
-	// elem is the element in pending.
-	elem *list.Element
-}
-
-// A Message is one message of an event.
-type Message struct {
-	// Index is the position in a batch, or 0.
-	Index int
-	Batch bool
-	Kind  jsonrpc.Kind
-	// ID belongs to the caller.
-	ID jsonrpc.ID
-	// Method is the first KiB of the method name.
-	Method string
-	// Call is this request, or the request that this response answers. It is nil for notifications,
-	// for responses to unknown requests, and for ids of more than 1 KiB.
-	Call *Call
-	// Late is the response to this request if it was recorded first; see PairOptions.Reorder.
-	Late *Message
-
-	event *Event
-	seen  int
-}
-
-// A Pairer matches responses with requests. A capture does not store the pairs, so that a corrected
-// Pairer can read an old file correctly.
-//
-// Ids belong to the side that sent the request. They are compared by value: 1 is not "1". An id may
-// be reused. Over HTTP, a Pairer first looks for the request in the exchange of the response, since
-// unrelated clients use the same ids; then in the session, where it must be the only candidate.
-//
-// Its options bound its memory. It is not safe for concurrent use.
-type Pairer struct {
-	opts PairOptions
-	// pending has the *Call values, oldest first.
-	pending *list.List
-	byID    map[callKey][]*Call
-	// early has the unmatched responses, oldest first.
-	early []*Message
-	// seen counts messages.
-	seen         int
-	keptBytes    int
-	keepPayloads bool
-	evicted      []*Call
-	parts        []Message
-}
-
-const (
-	maxSameID   = 64      // pending requests with the same id, which the protocol forbids
-	maxPairedID = 1 << 10 // bytes; messages with longer ids are not paired
-	maxMethod   = 1 << 10 // bytes of a method name that are kept
-)
-
-// A callKey identifies the sender and the id of a request.
-type callKey struct {
-	capture string
-	session uint64
-	dir     Dir
-	id      string
-}
-
-// NewPairer returns a Pairer. opts may be nil.
-func NewPairer(opts *PairOptions) *Pairer {
-	p := &Pairer{pending: list.New(), byID: map[callKey][]*Call{}}
-	if opts != nil {
-		p.opts = *opts
-	}
-	defaults.IfNotPositive(&p.opts.MaxPending, 65536)
-	defaults.IfNotPositive(&p.opts.MaxRequestBytes, 1<<20)
-	defaults.IfNotPositive(&p.opts.MaxTotalBytes, 64<<20)
-	return p
-}
-
-// Add takes the next event and returns its messages: none, one, or those of a batch. The slice is
-// valid until the next call. Add completes a Call later, when its response arrives.
-func (p *Pairer) Add(e *Event) []Message {
-	p.parts, p.evicted = p.parts[:0], p.evicted[:0]
-	if e.Kind != KindMessage || e.Cut || len(e.Data) == 0 {
-		return nil
-	}
-	if jsonrpc.IsBatch(e.Data) {
-		entries, err := jsonrpc.ParseBatch(e.Data, 0)
-		if err != nil {
-			return nil
-		}
-		for i := range entries {
-			if entries[i].Invalid == nil {
-				p.add(e, &entries[i].Message, i, true)
-			}
-		}
-		return p.parts
-	}
-	var m jsonrpc.Message
-	if jsonrpc.Parse(e.Data, &m, 0) == nil {
-		p.add(e, &m, 0, false)
-	}
-	return p.parts
-}
-
-// Pending returns the requests without a response, oldest first.
-func (p *Pairer) Pending() iter.Seq[*Call] {
-	return func(yield func(*Call) bool) {
-		for el := p.pending.Front(); el != nil; {
-			next := el.Next()
-			if !yield(el.Value.(*Call)) {
-				return
-			}
-			el = next
-		}
-	}
-}
-
-func (p *Pairer) add(e *Event, m *jsonrpc.Message, index int, batch bool) {
-	p.seen++
-	part := Message{Index: index, Batch: batch, Kind: m.Kind, ID: m.ID.Clone(), Method: string(m.Method[:min(len(m.Method), maxMethod)]), seen: p.seen}
-	switch {
-	case len(m.ID) > maxPairedID:
-	case m.Kind == jsonrpc.KindRequest:
-		p.request(e, &part)
-	case m.Kind == jsonrpc.KindResponse, m.Kind == jsonrpc.KindError:
-		p.response(e, &part)
-	}
-	p.parts = append(p.parts, part)
-}
-
-func (p *Pairer) request(e *Event, part *Message) {
-	c := &Call{
-		Capture: e.Capture, N: e.N, Index: part.Index, T: e.T, At: e.At, Dir: e.Dir,
-		Session: e.Session, Exchange: e.Exchange, ID: part.ID, Method: part.Method,
-	}
-	part.Call = c
-	if p.keepPayloads {
-		p.keepEvent(c, e)
-	}
-	if late := p.findEarly(c); late != nil {
-		part.Late = late
-		c.setResponse(late.event, late.Kind)
-		p.keptBytes -= c.keptBytes
-		return
-	}
-	k := c.key()
-	if p.pending.Len() >= p.opts.MaxPending {
-		p.evict(p.pending.Front().Value.(*Call))
-	}
-	if list := p.byID[k]; len(list) >= maxSameID {
-		p.evict(list[0])
-	}
-	p.byID[k] = append(p.byID[k], c)
-	c.elem = p.pending.PushBack(c)
-}
-
-// evict stops waiting for the response to a call.
-func (p *Pairer) evict(c *Call) {
-	p.remove(c)
-	p.evicted = append(p.evicted, c)
-}
-
-// keepEvent keeps the event of a request for Pairs.
-func (p *Pairer) keepEvent(c *Call, e *Event) {
-	kept := *e
-	kept.Data = nil
-	if len(e.Data) <= p.opts.MaxRequestBytes && p.keptBytes+len(e.Data) <= p.opts.MaxTotalBytes {
-		kept.Data = append([]byte{}, e.Data...)
-		c.keptBytes = len(e.Data)
-		p.keptBytes += c.keptBytes
-	}
-	c.event = &kept
-}
-
-func (c *Call) key() callKey {
-	return callKey{c.Capture, c.Session, c.Dir, c.ID.Key()}
-}
-
-func (c *Call) setResponse(e *Event, kind jsonrpc.Kind) {
-	c.Answered, c.Failed = true, kind == jsonrpc.KindError
-	c.ResponseN, c.ResponseT = e.N, e.T
-	c.Latency = e.T - c.T
-}
-
-// remove removes a call from the pending ones.
-func (p *Pairer) remove(c *Call) {
-	if c.elem == nil {
-		return
-	}
-	p.pending.Remove(c.elem)
-	c.elem = nil
-	p.keptBytes -= c.keptBytes
-	c.keptBytes = 0
-	k := c.key()
-	list := p.byID[k]
-	for i, o := range list {
-		if o == c {
-			list = append(list[:i:i], list[i+1:]...)
-			break
-		}
-	}
-	if len(list) == 0 {
-		delete(p.byID, k)
-	} else {
-		p.byID[k] = list
-	}
-}
-
-func (d Dir) opposite() Dir {
-	switch d {
-	case ToServer:
-		return ToClient
-	case ToClient:
-		return ToServer
-	}
-	return d
-}
-
-func (p *Pairer) response(e *Event, part *Message) {
-	if part.ID.IsNull() || len(part.ID) == 0 {
-		return
-	}
-	k := callKey{e.Capture, e.Session, e.Dir.opposite(), part.ID.Key()}
-	var found *Call
-	candidates := p.byID[k]
-	for _, c := range candidates {
-		if c.Exchange == e.Exchange {
-			found = c
-			break
-		}
-	}
-	if found == nil && len(candidates) == 1 {
-		found = candidates[0]
-	}
-	if found != nil {
-		p.remove(found)
-		found.setResponse(e, part.Kind)
-		part.Call = found
-		return
-	}
-	if p.opts.Reorder > 0 {
-		early := *part
-		kept := *e
-		if kept.Data = nil; p.keepPayloads && len(e.Data) <= p.opts.MaxRequestBytes {
-			kept.Data = append([]byte{}, e.Data...)
-		}
-		early.event = &kept
-		p.early = append(p.early, &early)
-		if len(p.early) > p.opts.Reorder {
-			p.early = p.early[1:]
-		}
-	}
-}
-
-// findEarly returns the response to a call that was recorded before it, or nil.
-func (p *Pairer) findEarly(c *Call) *Message {
-	for len(p.early) > 0 && p.seen-p.early[0].seen > p.opts.Reorder {
-		p.early = p.early[1:]
-	}
-	for i, r := range p.early {
-		if (callKey{r.event.Capture, r.event.Session, r.event.Dir.opposite(), r.ID.Key()}) == c.key() && r.event.Exchange == c.Exchange {
-			p.early = append(p.early[:i:i], p.early[i+1:]...)
-			return r
-		}
-	}
-	return nil
 }
 
 // An Exchange is a request with its response.
@@ -330,12 +66,16 @@ type Exchange struct {
 }
 
 // Pairs returns the requests of a capture with their responses, each when its response arrives. It
-// yields a request without a response when the request is evicted or at the end. See [Pairer]. opts
-// may be nil.
+// yields a request without a response when the request is evicted or at the end. opts may be nil.
+//
+// A capture does not store the pairs, so that a corrected Pairs can read an old file correctly. Ids
+// belong to the side that sent the request. They are compared by value: 1 is not "1". An id may be
+// reused. Over HTTP, Pairs first looks for the request in the exchange of the response, since
+// unrelated clients use the same ids; then in the session, where it must be the only candidate. Ids
+// of more than 1 KiB are not paired. The options bound the memory.
 func Pairs(events iter.Seq2[*Event, error], opts *PairOptions) iter.Seq2[Exchange, error] {
 	return func(yield func(Exchange, error) bool) {
-		p := NewPairer(opts)
-		p.keepPayloads = true
+		p := newPairing(opts)
 		for e, err := range events {
 			if err != nil {
 				if !yield(Exchange{}, err) {
@@ -343,29 +83,149 @@ func Pairs(events iter.Seq2[*Event, error], opts *PairOptions) iter.Seq2[Exchang
 				}
 				continue
 			}
-			for _, part := range p.Add(e) {
-				if part.Call == nil || part.Kind == jsonrpc.KindRequest && part.Late == nil {
-					continue
-				}
-				x := Exchange{Call: part.Call, Request: part.Call.event, Response: e, Index: part.Index}
-				if part.Late != nil {
-					x.Response, x.Index = part.Late.event, part.Late.Index
-				}
-				part.Call.event = nil
+			if e.Kind != KindMessage || e.Cut {
+				continue
+			}
+			for _, x := range p.add(e) {
 				if !yield(x, nil) {
 					return
 				}
 			}
-			for _, c := range p.evicted {
-				if !yield(Exchange{Call: c, Request: c.event}, nil) {
-					return
-				}
-			}
 		}
-		for c := range p.Pending() {
-			if !yield(Exchange{Call: c, Request: c.event}, nil) {
+		for c := range p.pairer.Pending() {
+			if !yield(p.exchange(c), nil) {
 				return
 			}
 		}
 	}
+}
+
+// A pairing is the state of Pairs.
+type pairing struct {
+	opts   PairOptions
+	pairer *traffic.Pairer
+	frame  traffic.Frame
+	// keptBytes is the size of the payloads of the pending requests.
+	keptBytes int
+	// early has the unmatched responses, oldest first.
+	early []earlyResponse
+	// seen counts messages.
+	seen int
+	list []Exchange
+}
+
+// A keptRequest is the event of a pending request.
+type keptRequest struct {
+	event *Event
+	bytes int
+}
+
+// An earlyResponse is a response whose request may follow.
+type earlyResponse struct {
+	message traffic.Message
+	event   *Event
+	seen    int
+}
+
+func newPairing(opts *PairOptions) *pairing {
+	p := &pairing{}
+	if opts != nil {
+		p.opts = *opts
+	}
+	defaults.IfNotPositive(&p.opts.MaxRequestBytes, 1<<20)
+	defaults.IfNotPositive(&p.opts.MaxTotalBytes, 64<<20)
+	p.pairer = traffic.NewPairer(p.opts.MaxPending)
+	return p
+}
+
+// add takes the next frame and returns the exchanges that are complete or given up.
+func (p *pairing) add(e *Event) []Exchange {
+	p.list = p.list[:0]
+	p.frame.Parse(e.Data)
+	p.pairer.Add(e.place(), p.frame.Messages)
+	for i := range p.frame.Messages {
+		m := &p.frame.Messages[i]
+		p.seen++
+		switch c := m.Call; {
+		case c == nil:
+			p.keepEarly(e, m)
+		case m.Kind != jsonrpc.KindRequest:
+			x := p.exchange(c)
+			x.Response, x.Index = e, m.Index
+			p.list = append(p.list, x)
+		default:
+			c.Owner = p.keep(e)
+			if r := p.findEarly(c); r != nil {
+				p.pairer.Remove(c)
+				x := p.exchange(c)
+				x.Response, x.Index = r.event, r.message.Index
+				p.list = append(p.list, x)
+			}
+		}
+	}
+	for _, c := range p.pairer.Evicted() {
+		p.list = append(p.list, p.exchange(c))
+	}
+	return p.list
+}
+
+// place returns where the event was recorded.
+func (e *Event) place() traffic.Place {
+	return traffic.Place{Capture: e.Capture, Session: e.Session, Exchange: e.Exchange, N: e.N, Dir: string(e.Dir), T: e.T}
+}
+
+// keep keeps the event of a request.
+func (p *pairing) keep(e *Event) *keptRequest {
+	kept := *e
+	k := &keptRequest{event: &kept}
+	kept.Data, kept.Frame = nil, nil
+	if len(e.Data) <= p.opts.MaxRequestBytes && p.keptBytes+len(e.Data) <= p.opts.MaxTotalBytes {
+		kept.Data = append([]byte{}, e.Data...)
+		k.bytes = len(e.Data)
+		p.keptBytes += k.bytes
+	}
+	return k
+}
+
+// exchange returns the exchange of a call that is no longer pending.
+func (p *pairing) exchange(c *traffic.Call) Exchange {
+	k := c.Owner.(*keptRequest)
+	p.keptBytes -= k.bytes
+	k.bytes = 0
+	return Exchange{Request: k.event, Call: &Call{
+		Capture: c.Capture, N: c.N, Index: c.Index, T: c.T, At: k.event.At, Dir: k.event.Dir, Session: c.Session, Exchange: c.Exchange, ID: c.ID, Method: c.Method,
+		Answered: c.Answered, Failed: c.Failed, ResponseN: c.ResponseN, ResponseT: c.ResponseT, Latency: c.Latency,
+	}}
+}
+
+// keepEarly keeps a response to an unknown request, which may follow.
+func (p *pairing) keepEarly(e *Event, m *traffic.Message) {
+	if p.opts.Reorder <= 0 || m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError || len(m.ID) == 0 || m.ID.IsNull() {
+		return
+	}
+	kept := *e
+	if kept.Data, kept.Frame = nil, nil; len(e.Data) <= p.opts.MaxRequestBytes {
+		kept.Data = append([]byte{}, e.Data...)
+	}
+	early := traffic.Message{Index: m.Index}
+	early.Kind, early.ID = m.Kind, m.ID.Clone()
+	p.early = append(p.early, earlyResponse{early, &kept, p.seen})
+	if len(p.early) > p.opts.Reorder {
+		p.early = p.early[1:]
+	}
+}
+
+// findEarly completes a call with the response that was recorded before it, and returns that, or
+// nil.
+func (p *pairing) findEarly(c *traffic.Call) *earlyResponse {
+	for len(p.early) > 0 && p.seen-p.early[0].seen > p.opts.Reorder {
+		p.early = p.early[1:]
+	}
+	for i := range p.early {
+		if r := p.early[i]; c.Answer(r.event.place(), &r.message) {
+			p.early = append(p.early[:i:i], p.early[i+1:]...)
+			return &r
+		}
+	}
+	return nil
 }

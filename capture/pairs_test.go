@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"mcpwire/capture"
 )
 
@@ -107,7 +105,7 @@ func TestPairsReorder(t *testing.T) {
 }
 
 // Requests that nobody answers do not take memory for ever.
-func TestPairerBounds(t *testing.T) {
+func TestPairsBounds(t *testing.T) {
 	many := func(yield func(*capture.Event, error) bool) {
 		for n := range 1000 {
 			id := fmt.Sprint(n)
@@ -119,21 +117,6 @@ func TestPairerBounds(t *testing.T) {
 				return
 			}
 		}
-	}
-	p := capture.NewPairer(&capture.PairOptions{MaxPending: 100})
-	waiting := 0
-	for e := range many {
-		p.Add(e)
-		waiting = 0
-		for range p.Pending() {
-			waiting++
-		}
-		if waiting > 100 {
-			t.Fatalf("%d requests wait", waiting)
-		}
-	}
-	if waiting < 64 {
-		t.Errorf("%d requests wait", waiting)
 	}
 	seen, kept := 0, 0
 	for x, err := range capture.Pairs(many, &capture.PairOptions{MaxPending: 100, MaxTotalBytes: 1000}) {
@@ -147,26 +130,5 @@ func TestPairerBounds(t *testing.T) {
 	}
 	if seen != 1000 || kept == 0 || kept == 1000 {
 		t.Errorf("%d requests seen, %d with their payload", seen, kept)
-	}
-}
-
-func TestPairerParts(t *testing.T) {
-	p := capture.NewPairer(nil)
-	var got []string
-	for e := range played("c2s 0/0 [" + req("1") + `,{"jsonrpc":"2.0","method":"n"}]` + "\ns2c 0/0 " + res("1")) {
-		for _, part := range p.Add(e) {
-			s := fmt.Sprintf("%v %d %v %s %s", part.Kind, part.Index, part.Batch, part.ID, part.Method)
-			if part.Call != nil {
-				s += fmt.Sprintf(" of %d, answered %v", part.Call.N, part.Call.Answered)
-			}
-			got = append(got, s)
-		}
-	}
-	want := []string{"request 0 true 1 m of 1, answered false", "notification 1 true  n", "response 0 false 1  of 1, answered true"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if parts := p.Add(&capture.Event{Kind: capture.KindMessage, Cut: true, Data: []byte(req("1"))}); parts != nil {
-		t.Errorf("a cut message has %v", parts)
 	}
 }

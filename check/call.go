@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -43,7 +44,12 @@ type call struct {
 	listed int
 	state  states
 
-	pair *capture.Call
+	session *session
+	pending bool
+	// sameID is the next older pending call with the same id.
+	sameID *call
+	// older and newer are the neighbors in the list of the Checker.
+	older, newer *call
 }
 
 const maxCallParams = 64 << 10 // bytes
@@ -55,18 +61,17 @@ func (c *call) param(path ...string) []byte { return valueAt(c.params, path...) 
 func newCall(v *view) *call {
 	c := &call{
 		n: v.e.N, t: v.e.T, dir: v.e.Dir, id: v.msg.id.Clone(), method: clip.Prefix(v.msg.method, maxPairedID),
-		rev: v.rev, modern: v.modern, exchange: v.exchange, batch: v.msg.batch,
+		rev: v.rev, modern: v.modern, exchange: v.exchange, batch: v.msg.batch, session: v.session,
 	}
 	if len(v.msg.params) <= maxCallParams && v.checker.paramBytes+len(v.msg.params) <= v.checker.limits.MaxParamBytes {
 		c.params = bytes.Clone(v.msg.params)
-		v.checker.paramBytes += len(c.params)
 	} else {
 		c.paramsLost = true
 	}
 	c.redacted, c.listed = v.redactedPlaces(), v.session.tools.changes
 	switch {
 	case c.dir == capture.ToServer && c.modern:
-		c.client = valueAt(c.params, "_meta", mcp.MetaClientCapabilities)
+		c.client = c.param("_meta", mcp.MetaClientCapabilities)
 	default:
 		c.client = v.session.clientCaps
 	}
@@ -76,66 +81,131 @@ func newCall(v *view) *call {
 	return c
 }
 
-// An openKey identifies a pending call of a session.
+// An openKey identifies the pending calls of a session with one id.
 type openKey struct {
 	// dir is the direction of the request.
 	dir capture.Dir
 	id  string
 }
 
+// A callList is the pending calls of all sessions, in the order of their requests.
+type callList struct {
+	oldest, newest *call
+	count          int
+}
+
+// maxSameID limits the pending calls with the same id, which the protocol forbids.
+const maxSameID = 64
+
 // addCall adds a pending call.
-func (ck *Checker) addCall(s *session, c *call) {
-	if len(ck.calls) >= ck.limits.MaxPending {
+func (ck *Checker) addCall(c *call) {
+	list := &ck.calls
+	if list.count >= ck.limits.MaxPending {
 		ck.evictCalls()
 	}
-	ck.calls[c.pair] = c
-	s.calls[openKey{c.dir, idKey(c.id)}] = c
-	// The call has its own copy.
-	c.pair.Method = ""
+	key := openKey{c.dir, idKey(c.id)}
+	same, last := 1, c
+	for last.sameID = c.session.calls[key]; last.sameID != nil; last = last.sameID {
+		same++
+	}
+	c.session.calls[key] = c
+	c.pending = true
+	ck.paramBytes += len(c.params)
+	list.count++
+	if c.older = list.newest; c.older != nil {
+		c.older.newer = c
+	} else {
+		list.oldest = c
+	}
+	list.newest = c
+	if same > maxSameID {
+		ck.removeCall(last)
+	}
 }
 
 // removeCall removes a pending call.
-func (ck *Checker) removeCall(s *session, c *call) {
-	if _, ok := ck.calls[c.pair]; !ok {
+func (ck *Checker) removeCall(c *call) {
+	if !c.pending {
 		return
 	}
-	delete(ck.calls, c.pair)
+	c.pending = false
 	ck.paramBytes -= len(c.params)
-	key := openKey{c.dir, idKey(c.id)}
-	if s.calls[key] == c {
-		delete(s.calls, key)
+	list := &ck.calls
+	list.count--
+	if c.older != nil {
+		c.older.newer = c.newer
+	} else {
+		list.oldest = c.newer
 	}
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else {
+		list.newest = c.older
+	}
+	key := openKey{c.dir, idKey(c.id)}
+	if newest := c.session.calls[key]; newest != c {
+		for newest.sameID != c {
+			newest = newest.sameID
+		}
+		newest.sameID = c.sameID
+	} else if c.sameID != nil {
+		c.session.calls[key] = c.sameID
+	} else {
+		delete(c.session.calls, key)
+	}
+	c.older, c.newer, c.sameID = nil, nil, nil
 }
 
-// sortedCalls returns the pending calls of a session in the order of their requests.
-func sortedCalls(s *session) []*call {
-	return slices.SortedFunc(maps.Values(s.calls), func(a, b *call) int { return cmp.Compare(a.n, b.n) })
-}
-
-// evictCalls evicts the calls that the pairer has given up and the older half of the others, which
-// are unlikely to get a response. Neither these calls nor late responses to them cause findings.
+// evictCalls evicts the older half of the calls, which are unlikely to get a response. Neither these
+// calls nor late responses to them cause findings.
 func (ck *Checker) evictCalls() {
 	ck.callsEvicted = true
-	pending := make(map[*capture.Call]bool, len(ck.calls))
-	skip := len(ck.calls) / 2
-	for p := range ck.pairer.Pending() {
-		if skip--; skip < 0 {
-			pending[p] = true
+	for range (ck.calls.count + 1) / 2 {
+		ck.removeCall(ck.calls.oldest)
+	}
+}
+
+// pendingCall returns the newest pending call with a direction and an id, or nil.
+func (s *session) pendingCall(dir capture.Dir, id []byte) *call {
+	return s.calls[openKey{dir, string(jsonrpc.ID(id).Canonical())}]
+}
+
+// callFor returns the call that the response in v answers, or nil. It pairs as capture.Pairs does,
+// but malformed messages too, and in the sessions of the Checker, which may be finer than those of
+// the recorder.
+func (s *session) callFor(v *view) *call {
+	newest := s.pendingCall(opposite(v.e.Dir), v.msg.id)
+	if newest == nil || newest.sameID == nil {
+		return newest
+	}
+	var found *call
+	for c := newest; c != nil; c = c.sameID {
+		if c.exchange == nil && v.e.Exchange == 0 || c.exchange != nil && c.exchange.number == v.e.Exchange {
+			found = c // the oldest is found last
 		}
 	}
-	for p, c := range ck.calls {
-		if !pending[p] {
-			delete(ck.calls, p)
-			ck.paramBytes -= len(c.params)
-		}
-	}
-	for _, s := range ck.sessions {
-		for key, c := range s.calls {
-			if _, ok := ck.calls[c.pair]; !ok {
-				delete(s.calls, key)
+	return found
+}
+
+// allCalls yields the pending calls of a session. They may be removed meanwhile.
+func (s *session) allCalls() iter.Seq[*call] {
+	return func(yield func(*call) bool) {
+		for _, c := range s.calls {
+			for c != nil {
+				next := c.sameID
+				if !yield(c) {
+					return
+				}
+				c = next
 			}
 		}
 	}
+}
+
+// sortedCalls returns the pending calls of a session in the order of their requests, and only the
+// newest of those with the same id.
+func sortedCalls(s *session) []*call {
+	return slices.SortedFunc(maps.Values(s.calls), func(a, b *call) int { return cmp.Compare(a.n, b.n) })
 }
 
 // A progress is the state of one progress token.

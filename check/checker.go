@@ -12,6 +12,7 @@ import (
 	"mcpwire/internal/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
@@ -55,9 +56,12 @@ type Checker struct {
 	rules  *ruleSet
 	seed   maphash.Seed
 
-	pairer     *capture.Pairer
-	calls      map[*capture.Call]*call
-	paramBytes int
+	// frame is used for events that are not parsed yet.
+	frame traffic.Frame
+	// params, result and meta have the places of the members of the current message.
+	params, result, meta index
+	calls                callList
+	paramBytes           int
 	// callsEvicted is set once pending calls were evicted.
 	callsEvicted    bool
 	sessions        map[sessionKey]*session
@@ -69,14 +73,13 @@ type Checker struct {
 	ticks           uint64
 	sessionsEvicted uint64
 	counts          map[*rule]int
-	scratch         []byte
 	closed          bool
 }
 
 // New returns a Checker. opts may be nil.
 func New(opts *Options) *Checker {
 	ck := &Checker{
-		seed: newSeed(), calls: map[*capture.Call]*call{}, sessions: map[sessionKey]*session{},
+		seed: newSeed(), sessions: map[sessionKey]*session{},
 		sharedHTTP: map[sessionKey]*sharedHTTP{}, endpoints: map[endpointKey]*session{},
 		captures: map[string]*captureState{}, exchanges: map[exchangeKey]*exchange{}, counts: map[*rule]int{},
 	}
@@ -90,7 +93,6 @@ func New(opts *Options) *Checker {
 	defaults.IfNotPositive(&ck.limits.MaxParamBytes, 16<<20)
 	defaults.IfNotPositive(&ck.limits.MaxTools, 4096)
 	defaults.IfNotPositive(&ck.limits.MaxPerRule, 1000)
-	ck.pairer = capture.NewPairer(&capture.PairOptions{MaxPending: 2 * ck.limits.MaxPending})
 	ck.rules = newRuleSet(&ck.opts)
 	return ck
 }
@@ -364,15 +366,10 @@ func (ck *Checker) rememberEvent(v *view) {
 func (ck *Checker) restart(s *session) {
 	if s.exited != 0 || s.messages > 0 {
 		s.lostAt, s.restarted = max(s.lostAt, s.exited), true
-		for _, c := range s.calls {
+		for c := range s.allCalls() {
 			if s.exited == 0 || c.n < s.exited {
-				ck.removeCall(s, c)
+				ck.removeCall(c)
 			}
-		}
-		// Keep the number while calls are pending: they pair with responses of the new process.
-		if len(s.calls) == 0 {
-			ck.sessionCount++
-			s.number = ck.sessionCount
 		}
 	}
 	s.exited = 0
@@ -384,7 +381,7 @@ func (ck *Checker) restart(s *session) {
 // response, even if its body has no id or is not JSON.
 func (ck *Checker) endExchange(e *capture.Event, x *exchange) {
 	if c := x.call; c != nil && (c.modern || x.status >= 300) && !x.answered && x.session != nil {
-		ck.removeCall(x.session, c)
+		ck.removeCall(c)
 	}
 	delete(ck.exchanges, exchangeKey{e.Capture, e.Exchange})
 }
@@ -392,19 +389,12 @@ func (ck *Checker) endExchange(e *capture.Event, x *exchange) {
 // handleFrame handles the bytes of a message or batch.
 func (ck *Checker) handleFrame(v *view) {
 	e := v.e
-	if err := jsonwire.Valid(e.Data, 0); e.Cut || err != nil {
-		v.session = ck.resolve(e, v.exchange, nil)
-		v.session.lastN = e.N
-		if syntax, ok := errors.AsType[*jsonwire.SyntaxError](err); e.Cut || ok && syntax.Depth {
-			v.session.lostAt = max(v.session.lostAt, e.N)
+	f := e.Frame.Or(&ck.frame, e.Data)
+	if e.Cut || f.Err != nil {
+		if err := jsonwire.Valid(e.Data, 0); e.Cut || err != nil {
+			ck.handleInvalid(v, err)
 			return
 		}
-		bad := *e
-		bad.Kind = capture.KindInvalid
-		v.e = &bad
-		v.rev, v.modern = ck.eventRevision(v)
-		ck.runEventRules(v)
-		return
 	}
 	data := trim(e.Data)
 	root := "/msg"
@@ -413,12 +403,32 @@ func (ck *Checker) handleFrame(v *view) {
 		root = ""
 	}
 	v.root = root
-	if !isArray(data) {
+	switch {
+	case f.Batch:
+		ck.handleBatch(v, data)
+	case f.Err == nil:
+		m := messageOf(&f.Messages[0].Message, data)
+		ck.handleMessage(v, &m)
+	default:
 		m := parseMessage(data)
 		ck.handleMessage(v, &m)
+	}
+}
+
+// handleInvalid handles the bytes of a frame that is cut, or not JSON because of err.
+func (ck *Checker) handleInvalid(v *view, err error) {
+	e := v.e
+	v.session = ck.resolve(e, v.exchange, nil)
+	v.session.lastN = e.N
+	if syntax, ok := errors.AsType[*jsonwire.SyntaxError](err); e.Cut || ok && syntax.Depth {
+		v.session.lostAt = max(v.session.lostAt, e.N)
 		return
 	}
-	ck.handleBatch(v, data)
+	bad := *e
+	bad.Kind = capture.KindInvalid
+	v.e = &bad
+	v.rev, v.modern = ck.eventRevision(v)
+	ck.runEventRules(v)
 }
 
 // handleBatch handles the messages of an array.
@@ -463,13 +473,15 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\
 // handleMessage runs the rules on a message and then records its effects.
 func (ck *Checker) handleMessage(v *view, m *message) {
 	v.msg, v.call, v.shapeFindings, v.shapeChecked = m, nil, nil, false
+	ck.params.reset()
+	ck.result.reset()
+	ck.meta.reset()
 	v.invalidKnown = v.invalidKnown && m.index > 0
 	v.session = ck.resolve(v.e, v.exchange, m)
 	v.session.lastN = v.e.N
 	v.session.messages++
-	pair := ck.pair(v)
-	if m.is(kindResponse) && pair != nil {
-		if v.call = ck.calls[pair]; v.call != nil && v.call.listed != v.session.tools.changes {
+	if m.is(kindResponse) && m.paired() {
+		if v.call = v.session.callFor(v); v.call != nil && v.call.listed != v.session.tools.changes {
 			// The definition may have changed during the call.
 			v.call.tool = nil
 		}
@@ -477,7 +489,6 @@ func (ck *Checker) handleMessage(v *view, m *message) {
 	v.rev, v.modern = ck.revisionFor(v)
 	if m.is(kindRequest) {
 		v.call = newCall(v)
-		v.call.pair = pair
 	}
 	method := m.method
 	if m.is(kindResponse) {
@@ -492,21 +503,6 @@ func (ck *Checker) handleMessage(v *view, m *message) {
 		}
 	}
 	ck.rememberMessage(v, method)
-}
-
-// pair returns the call that a message starts or answers, or nil.
-func (ck *Checker) pair(v *view) *capture.Call {
-	if !v.msg.paired() {
-		return nil
-	}
-	ck.scratch = v.msg.appendPairable(ck.scratch[:0])
-	e := capture.Event{
-		Kind: capture.KindMessage, N: v.e.N, T: v.e.T, Dir: v.e.Dir, Session: v.session.number, Exchange: v.e.Exchange, Data: ck.scratch,
-	}
-	for _, p := range ck.pairer.Add(&e) {
-		return p.Call
-	}
-	return nil
 }
 
 // elapsed returns how much of the recording came after the time t in it.
@@ -588,7 +584,7 @@ func (ck *Checker) revisionOfClient(v *view) (mcp.Revision, bool) {
 
 // rememberMessage records the effects of a message, after the rules have run.
 func (ck *Checker) rememberMessage(v *view, method string) {
-	m, s := v.msg, v.session
+	m := v.msg
 	switch {
 	case m.is(kindRequest):
 		ck.rememberRequest(v)
@@ -604,7 +600,7 @@ func (ck *Checker) rememberMessage(v *view, method string) {
 		}
 	}
 	if m.is(kindResponse) && v.call != nil {
-		ck.removeCall(s, v.call)
+		ck.removeCall(v.call)
 	}
 	if v.exchange != nil {
 		if v.toServer() {
@@ -624,9 +620,7 @@ func (ck *Checker) rememberRequest(v *view) {
 		if s.certain || s.key.id != "" {
 			s.ids[v.e.Dir].add(idKey(m.id), ck.seed)
 		}
-		if c.pair != nil {
-			ck.addCall(s, c)
-		}
+		ck.addCall(c)
 	}
 	if v.exchange != nil && v.toServer() && v.exchange.call == nil {
 		v.exchange.call = c
@@ -650,7 +644,7 @@ func (ck *Checker) rememberNotification(v *view) {
 	case mcp.NotificationToolsChanged:
 		s.tools.reset()
 	case mcp.NotificationCancelled:
-		if c := s.calls[openKey{v.e.Dir, idKey(v.param("requestId"))}]; c != nil && c.canceled == 0 {
+		if c := s.pendingCall(v.e.Dir, v.param("requestId")); c != nil && c.canceled == 0 {
 			c.canceled, c.canceledT = v.e.N, v.e.T
 		}
 	case mcp.NotificationProgress:
@@ -671,7 +665,7 @@ func (ck *Checker) rememberResponse(v *view) {
 	if c.dir != capture.ToServer {
 		return
 	}
-	if c.modern && modernAnswer(m) {
+	if c.modern && modernAnswer(v) {
 		s.modern = true
 	}
 	if !m.is(kindResult) {
@@ -699,18 +693,18 @@ func (ck *Checker) rememberResponse(v *view) {
 
 // modernAnswer reports whether a response to a modern request shows that the server supports the
 // modern era.
-func modernAnswer(m *message) bool {
-	if m.is(kindError) {
-		switch m.code() {
+func modernAnswer(v *view) bool {
+	if v.msg.is(kindError) {
+		switch v.msg.code() {
 		case int64(mcp.CodeHeaderMismatch), int64(mcp.CodeMissingRequiredClientCapability), int64(mcp.CodeUnsupportedProtocolVersion):
 			return true
 		}
 		return false
 	}
 	for _, name := range []string{"resultType", "supportedVersions", "ttlMs", "cacheScope"} {
-		if member(m.result, name) != nil {
+		if v.result(name) != nil {
 			return true
 		}
 	}
-	return valueAt(m.result, "_meta", mcp.MetaServerInfo) != nil
+	return v.meta(mcp.MetaServerInfo) != nil
 }

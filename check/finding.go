@@ -107,13 +107,19 @@ func (v *view) toClient() bool { return v.e.Dir == capture.ToClient }
 
 // param, result and meta return the value at a path of names in the message's params, its result,
 // and the _meta of either. They return nil if it is absent.
-func (v *view) param(path ...string) []byte  { return valueAt(v.msg.params, path...) }
-func (v *view) result(path ...string) []byte { return valueAt(v.msg.result, path...) }
+func (v *view) param(path ...string) []byte {
+	return valueAt(v.checker.params.member(v.msg.params, path[0]), path[1:]...)
+}
+
+func (v *view) result(path ...string) []byte {
+	return valueAt(v.checker.result.member(v.msg.result, path[0]), path[1:]...)
+}
+
 func (v *view) meta(key string) []byte {
 	if v.msg.is(kindResult) {
-		return valueAt(v.msg.result, "_meta", key)
+		return v.checker.meta.member(v.result("_meta"), key)
 	}
-	return valueAt(v.msg.params, "_meta", key)
+	return v.checker.meta.member(v.param("_meta"), key)
 }
 
 // isResultOf reports whether the message is a result of one of the methods, called by the client.

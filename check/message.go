@@ -1,6 +1,7 @@
 package check
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
 	"strings"
@@ -38,11 +39,11 @@ type message struct {
 	version []byte
 	id      jsonrpc.ID
 	method  string
-	// name is the member method as JSON text.
-	name   []byte
-	params []byte
-	result []byte
-	err    []byte
+	// badMethod is the member method as JSON text if it is not a string.
+	badMethod []byte
+	params    []byte
+	result    []byte
+	err       []byte
 	// duplicate is the name of an envelope member that occurs twice.
 	duplicate string
 	batch     bool
@@ -50,12 +51,38 @@ type message struct {
 	index int
 }
 
-// parseMessage parses valid JSON text as a message.
+// usualVersion is the only valid value of the member jsonrpc.
+var usualVersion = []byte(`"2.0"`)
+
+// messageOf returns the message that jsonrpc.Parse has found in a text.
+func messageOf(parsed *jsonrpc.Message, raw []byte) message {
+	m := message{raw: raw, version: usualVersion, id: parsed.ID, params: parsed.Params, result: parsed.Result, err: parsed.Error}
+	switch parsed.Kind {
+	case jsonrpc.KindResponse:
+		m.kind = kindResult
+		return m
+	case jsonrpc.KindError:
+		m.kind = kindError
+		return m
+	case jsonrpc.KindRequest:
+		m.kind = kindRequest
+	default:
+		m.kind = kindNotification
+	}
+	if m.method = string(parsed.Method); m.params == nil {
+		// jsonrpc.Parse reads null as absent.
+		m.params = member(raw, "params")
+	}
+	return m
+}
+
+// parseMessage parses valid JSON text as a message that jsonrpc.Parse rejects.
 func parseMessage(raw []byte) message {
 	m := message{kind: kindOther, raw: raw}
 	if !isObject(raw) {
 		return m
 	}
+	var method []byte
 	set := func(field *[]byte, name string, v []byte) {
 		if *field != nil {
 			m.duplicate = name
@@ -71,7 +98,7 @@ func parseMessage(raw []byte) message {
 		case o.KeyIs("id"):
 			set((*[]byte)(&m.id), "id", v)
 		case o.KeyIs("method"):
-			set(&m.name, "method", v)
+			set(&method, "method", v)
 		case o.KeyIs("params"):
 			set(&m.params, "params", v)
 		case o.KeyIs("result"):
@@ -80,11 +107,13 @@ func parseMessage(raw []byte) message {
 			set(&m.err, "error", v)
 		}
 	}
-	m.method = stringValue(m.name)
+	if m.method = stringValue(method); !isString(method) {
+		m.badMethod = method
+	}
 	switch {
-	case m.name != nil && m.id != nil:
+	case method != nil && m.id != nil:
 		m.kind = kindRequest
-	case m.name != nil:
+	case method != nil:
 		m.kind = kindNotification
 	case m.result != nil:
 		m.kind = kindResult
@@ -102,24 +131,8 @@ func (m *message) paired() bool {
 	return len(m.id) > 0 && len(m.id) <= maxPairedID && !m.id.IsNull() && m.is(kindRequest|kindResponse)
 }
 
-// maxPairedID is the longest id that capture.Pairer accepts, in bytes.
+// maxPairedID is the longest id that is paired, in bytes.
 const maxPairedID = 1 << 10
-
-// appendPairable appends a message that capture.Pairer accepts in place of m, even if m is
-// malformed.
-func (m *message) appendPairable(dst []byte) []byte {
-	id := m.id
-	if !id.Valid() {
-		id = jsonrpc.StringID("~" + string(id))
-	}
-	switch {
-	case m.is(kindRequest):
-		return jsonrpc.AppendRequest(dst, id, clip.Prefix(m.method, maxPairedID), nil)
-	case m.is(kindError):
-		return jsonrpc.AppendError(dst, id, &jsonrpc.Error{Code: jsonrpc.CodeInternalError}, false)
-	}
-	return jsonrpc.AppendResult(dst, id, []byte("{}"))
-}
 
 // code returns the code of an error, or 0.
 func (m *message) code() int64 {
@@ -304,6 +317,57 @@ func pointer(path ...any) string {
 		}
 	}
 	return b.String()
+}
+
+// An index has the places of an object's members, so that all rules together read it once.
+type index struct {
+	// object is the text with the members, or nil before the first use.
+	object  []byte
+	members []indexed
+	// large reports that the object has too many members for an index.
+	large bool
+}
+
+type indexed struct{ name, value []byte }
+
+// maxIndexed limits the members in an index.
+const maxIndexed = 64
+
+// reset makes the index forget its object.
+func (x *index) reset() { x.object = nil }
+
+// member is like the function member. The object must be the same until the next reset.
+func (x *index) member(object []byte, name string) []byte {
+	if x.object == nil {
+		x.build(object)
+	}
+	if x.large {
+		return member(object, name)
+	}
+	for i := range x.members {
+		if string(x.members[i].name) == name {
+			return x.members[i].value
+		}
+	}
+	return nil
+}
+
+func (x *index) build(object []byte) {
+	x.object, x.members, x.large = object, x.members[:0], false
+	if !isObject(object) {
+		return
+	}
+	for m := jsonwire.ObjectMembers(object); m.Next(); {
+		if len(x.members) == maxIndexed {
+			x.large = true
+			return
+		}
+		name := m.RawKey()
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name = jsonwire.AppendUnquote(nil, name)
+		}
+		x.members = append(x.members, indexed{name, m.Value()})
+	}
 }
 
 // idKey returns a canonical text for an id or token. The keys of 1 and "1" differ.

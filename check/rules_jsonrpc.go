@@ -91,8 +91,8 @@ var rulesJSONRPC = []rule{
 		},
 		kinds: kindCall,
 		check: func(v *view) {
-			if !isString(v.msg.name) {
-				v.report("/method", "method is %s; it must be a string", showJSON(v.msg.name))
+			if v.msg.badMethod != nil {
+				v.report("/method", "method is %s; it must be a string", showJSON(v.msg.badMethod))
 			}
 		},
 	},

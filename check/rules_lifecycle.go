@@ -238,7 +238,7 @@ var rulesLifecycle = []rule{
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationCancelled}, dir: capture.ToServer,
 		check: func(v *view) {
-			c := v.session.calls[openKey{v.e.Dir, idKey(v.param("requestId"))}]
+			c := v.session.pendingCall(v.e.Dir, v.param("requestId"))
 			if c != nil && c.method == mcp.MethodInitialize && v.session.certain {
 				v.report("/params/requestId", "the request %s is initialize, which must not be cancelled", showJSON(v.param("requestId"))).with(c.n)
 			}

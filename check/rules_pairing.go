@@ -61,7 +61,7 @@ var rulesPairing = []rule{
 			if !v.msg.paired() || !v.session.certain || v.redacted("/id") {
 				return
 			}
-			if c := v.session.calls[openKey{v.e.Dir, idKey(v.msg.id)}]; c != nil && c.canceled == 0 && v.session.completeSince(c.n) {
+			if c := v.session.pendingCall(v.e.Dir, v.msg.id); c != nil && c.canceled == 0 && v.session.completeSince(c.n) {
 				v.report("/id", "the id %s belongs to a pending request for %s", showJSON(v.msg.id), show(c.method)).with(c.n)
 			}
 		},
@@ -197,7 +197,7 @@ wait 10m
 // strayResponse reports whether v is a response with an id that matches no pending request, in a
 // session with no missing events. If two requests with that id are pending, it may answer either.
 func strayResponse(v *view) bool {
-	return v.call == nil && v.msg.paired() && !v.checker.callsEvicted && v.session.complete() && !v.session.restarted && !v.redacted("/id") && v.session.calls[openKey{opposite(v.e.Dir), idKey(v.msg.id)}] == nil
+	return v.call == nil && v.msg.paired() && !v.checker.callsEvicted && v.session.complete() && !v.session.restarted && !v.redacted("/id") && v.session.pendingCall(opposite(v.e.Dir), v.msg.id) == nil
 }
 
 // loneExchange returns the exchange of a response that matches no known request, if only one
@@ -223,7 +223,7 @@ func similar(v *view) string {
 	if !guess.Valid() {
 		return ""
 	}
-	if c := v.session.calls[openKey{opposite(v.e.Dir), idKey(guess)}]; c != nil {
+	if c := v.session.pendingCall(opposite(v.e.Dir), guess); c != nil {
 		return "; the pending request has " + showJSON(guess) + ", which is a different id"
 	}
 	return ""
@@ -247,7 +247,7 @@ type lastFrame struct {
 var observePairing = []observer{{
 	kinds: kindAny,
 	observe: func(v *view) {
-		bad := v.msg.is(kindOther) || v.msg.is(kindRequest) && !v.msg.id.Valid() || v.msg.is(kindCall) && !isString(v.msg.name) ||
+		bad := v.msg.is(kindOther) || v.msg.is(kindRequest) && !v.msg.id.Valid() || v.msg.badMethod != nil ||
 			v.msg.is(kindCall) && v.msg.params != nil && !isObject(v.msg.params) || v.msg.batch || stringValue(v.msg.version) != "2.0" || v.e.Why != ""
 		recordFrame(v, v.msg.kind, clip.Prefix(v.msg.method, maxShown), bad)
 		if last := stateOf[lastFrames](&v.session.state).of; v.msg.is(kindError) && len(v.msg.id) == 0 {

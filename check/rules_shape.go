@@ -142,7 +142,7 @@ func (v *view) findShapeMismatches() []shape.Finding {
 		}
 	default:
 		s.Kind, s.Body, s.Method = shape.Result, m.result, ""
-		if v.call == nil || v.modern && !v.session.modern && !modernAnswer(m) {
+		if v.call == nil || v.modern && !v.session.modern && !modernAnswer(v) {
 			// A legacy server may have mistaken a modern request for a legacy one.
 			return nil
 		}

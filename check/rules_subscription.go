@@ -43,7 +43,7 @@ func (v *view) subscriptionCall() *call {
 	if id == nil {
 		return nil
 	}
-	if c := v.session.calls[openKey{capture.ToServer, idKey(id)}]; c != nil && c.method == mcp.MethodSubscriptionsListen {
+	if c := v.session.pendingCall(capture.ToServer, id); c != nil && c.method == mcp.MethodSubscriptionsListen {
 		return c
 	}
 	return nil

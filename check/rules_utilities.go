@@ -164,7 +164,7 @@ var rulesUtilities = []rule{
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationCancelled}, dir: capture.ToClient,
 		check: func(v *view) {
-			c := v.session.calls[openKey{capture.ToServer, idKey(v.param("requestId"))}]
+			c := v.session.pendingCall(capture.ToServer, v.param("requestId"))
 			if c != nil && c.modern && c.method != mcp.MethodSubscriptionsListen && v.session.initializeResult == 0 && v.session.certain {
 				v.report("/params/requestId", "the request %s is %s; a server may cancel only subscriptions/listen", showJSON(v.param("requestId")), show(c.method)).with(c.n)
 			}

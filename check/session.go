@@ -29,7 +29,7 @@ const (
 // separated further.
 type session struct {
 	key sessionKey
-	// number is assigned by the checker, for the pairer.
+	// number is the position in the order of creation.
 	number    uint64
 	capture   *captureState
 	transport transport
@@ -76,7 +76,7 @@ type session struct {
 	// clientClosedT is the time at which the client closed its side.
 	clientClosedT time.Duration
 	tools         toolList
-	// calls holds the pending requests.
+	// calls holds the newest pending request of each id; see pendingCall.
 	calls map[openKey]*call
 	ids   map[capture.Dir]*idSet
 	// answered holds the answered requests, by the direction of the request.
@@ -114,7 +114,7 @@ func (s *session) completeSince(n uint64) bool { return s.lostAt < n && s.captur
 
 // handshaking reports whether initialize is pending.
 func (s *session) handshaking() bool {
-	return s.initialize != nil && s.initializeResult == 0 && s.calls[openKey{capture.ToServer, idKey(s.initialize.id)}] == s.initialize
+	return s.initialize != nil && s.initializeResult == 0 && s.pendingCall(capture.ToServer, s.initialize.id) == s.initialize
 }
 
 // maxSessionText limits a JSON text stored with a session, in bytes.
@@ -161,8 +161,8 @@ func (ck *Checker) evictSessions() {
 		if s.tick > middle {
 			continue
 		}
-		for _, c := range s.calls {
-			ck.removeCall(s, c)
+		for c := range s.allCalls() {
+			ck.removeCall(c)
 		}
 		delete(ck.sessions, key)
 		ck.sessionsEvicted = 1

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"mcpwire/capture"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
 )
@@ -93,12 +94,12 @@ func (s captureSource) one(ctx context.Context, path string, follow bool) iter.S
 
 // scanner returns a function that evaluates the filter's payload terms on messages, text and HTTP
 // headers, or nil if the filter has none.
-func scanner(ctx context.Context, f *filter.Filter) func(e *capture.Event) filter.Hits {
+func scanner(ctx context.Context, f *filter.Filter) func(*capture.Event, *traffic.Frame) filter.Hits {
 	if !f.NeedsPayload() {
 		return nil
 	}
-	return func(e *capture.Event) filter.Hits {
-		h := f.Scan(ctx, e.Data)
+	return func(e *capture.Event, frame *traffic.Frame) filter.Hits {
+		h := f.ScanFrame(ctx, e.Data, frame)
 		var headers []capture.Header
 		switch {
 		case e.Request != nil:

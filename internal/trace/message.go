@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -16,10 +17,9 @@ import (
 
 const methodToolsCall = mcp.MethodToolsCall
 
-// messageEvent handles an event with one message or a batch.
-func (m *Model) messageEvent(s *Session, e *capture.Event) {
-	parts := m.pairer.Add(e)
-	if len(parts) == 0 {
+// messageEvent handles an event with one message or a batch. f is nil if the payload was cut.
+func (m *Model) messageEvent(s *Session, e *capture.Event, f *traffic.Frame) {
+	if f == nil || len(f.Messages) == 0 {
 		m.invalid(s, e)
 		return
 	}
@@ -27,33 +27,29 @@ func (m *Model) messageEvent(s *Session, e *capture.Event) {
 	if rt != nil && rt.http.Stream && e.Dir == capture.ToClient {
 		rt.http.addStreamEvent(e.N)
 	}
-	var msg jsonrpc.Message
-	var entries []jsonrpc.Entry
-	if parts[0].Batch {
-		entries, _ = jsonrpc.ParseBatch(e.Data, 0)
-	} else {
-		_ = jsonrpc.Parse(e.Data, &msg, 0)
-	}
-	for i := range parts {
-		p := &parts[i]
-		size := wireLen(e)
-		this := &msg
-		if p.Batch {
-			if p.Index >= len(entries) {
-				continue
-			}
-			this = &entries[p.Index].Message
-			size /= int64(len(entries))
-		}
-		switch p.Kind {
+	in := incoming{session: s, event: e, roundTrip: rt, size: wireLen(e) / int64(f.Size)}
+	for i := range f.Messages {
+		in.msg = &f.Messages[i]
+		switch in.msg.Kind {
 		case jsonrpc.KindRequest:
-			m.request(s, e, p, this, size, rt)
+			m.request(&in)
 		case jsonrpc.KindNotification:
-			m.notification(s, e, this, size, rt)
+			m.notification(&in)
 		default:
-			m.response(s, e, p, this, size, rt)
+			m.response(&in)
 		}
 	}
+}
+
+// An incoming message is a message that is being added.
+type incoming struct {
+	session *Session
+	event   *capture.Event
+	msg     *traffic.Message
+	// size is the share of the message in the bytes on the wire.
+	size int64
+	// roundTrip is nil unless HTTP carries the message.
+	roundTrip *roundTrip
 }
 
 // invalid adds a row for an event that should contain a message, but does not.
@@ -65,9 +61,10 @@ func (m *Model) invalid(s *Session, e *capture.Event) {
 	m.attachHTTP(rt, r)
 }
 
-func (m *Model) request(s *Session, e *capture.Event, p *capture.Message, msg *jsonrpc.Message, size int64, rt *roundTrip) {
+func (m *Model) request(in *incoming) {
+	s, e, msg, rt := in.session, in.event, in.msg, in.roundTrip
 	r := m.newRow(Request, s, e)
-	r.Method, r.ID, r.RequestBytes, r.Status = m.intern(msg.Method), clip.String(string(p.ID), maxName), size, Pending
+	r.Method, r.ID, r.RequestBytes, r.Status = m.intern(msg.Method), clip.String(string(msg.ID), maxName), in.size, Pending
 	f := m.requestFields(r.Method, msg.Params)
 	r.Target, r.Excerpt = f.target, f.excerpt
 	if f.revision != "" && e.Dir == capture.ToServer {
@@ -88,12 +85,12 @@ func (m *Model) request(s *Session, e *capture.Event, p *capture.Message, msg *j
 	}
 	m.attachHTTP(rt, r)
 	m.beginRequest(r, &f)
-	if p.Call == nil { // it cannot be paired
+	if msg.Call == nil { // it cannot be paired
 		return
 	}
-	r.call = p.Call
-	m.rowByCall[p.Call] = r
-	k := requestKey{e.Dir, idText(p.ID)}
+	r.call = msg.Call
+	m.rowByCall[msg.Call] = r
+	k := requestKey{e.Dir, idText(msg.ID)}
 	s.pending[k] = r
 	if e.Dir == capture.ToServer && r.Method != mcp.MethodPing && r.Method != mcp.MethodSubscriptionsListen {
 		s.inFlight[r] = struct{}{}
@@ -136,20 +133,21 @@ func (m *Model) beginRequest(r *Row, f *requestFields) {
 	r.paramsHash = f.paramsHash
 }
 
-func (m *Model) response(s *Session, e *capture.Event, p *capture.Message, msg *jsonrpc.Message, size int64, rt *roundTrip) {
-	r := m.rowByCall[p.Call]
-	if p.Call == nil || r == nil {
-		if p.Call != nil && p.Call.N > 0 && m.evicted > 0 {
+func (m *Model) response(in *incoming) {
+	s, e, msg, rt := in.session, in.event, in.msg, in.roundTrip
+	r := m.rowByCall[msg.Call]
+	if msg.Call == nil || r == nil {
+		if msg.Call != nil && msg.Call.N > 0 && m.evicted > 0 {
 			return // its request was evicted
 		}
 		r = m.newRow(Response, s, e)
-		r.ID, r.RequestBytes, r.Excerpt = clip.String(string(msg.ID), maxName), size, excerpt(e.Data)
+		r.ID, r.RequestBytes, r.Excerpt = clip.String(string(msg.ID), maxName), in.size, excerpt(e.Data)
 		m.addRow(r, rt.parent())
 		m.attachHTTP(rt, r)
 		return
 	}
 	m.addEvent(r, e.N)
-	r.ResponseN, r.ResponseBytes = e.N, size
+	r.ResponseN, r.ResponseBytes = e.N, in.size
 	switch {
 	case r.Status == Unanswered:
 		m.reopen(r)
@@ -158,7 +156,7 @@ func (m *Model) response(s *Session, e *capture.Event, p *capture.Message, msg *
 		m.markUpdated(r)
 		return
 	}
-	m.applyResponse(r, e, msg)
+	m.applyResponse(r, e, &msg.Message)
 	m.endRequest(r, e.T)
 	// The client answers the server in a separate HTTP round trip.
 	if rt != nil && rt.row == nil {
@@ -459,9 +457,10 @@ func (m *Model) setTaskState(owner *Row, state string, at time.Duration, isError
 	m.markUpdated(owner)
 }
 
-func (m *Model) notification(s *Session, e *capture.Event, msg *jsonrpc.Message, size int64, rt *roundTrip) {
+func (m *Model) notification(in *incoming) {
+	s, e, msg, rt := in.session, in.event, in.msg, in.roundTrip
 	r := m.newRow(Notification, s, e)
-	r.Method, r.RequestBytes = m.intern(msg.Method), size
+	r.Method, r.RequestBytes = m.intern(msg.Method), in.size
 	f := m.notificationFields(r.Method, msg.Params)
 	r.Target, r.Excerpt = f.target, f.excerpt
 	switch r.Method {

@@ -7,8 +7,10 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/defaults"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace/filter"
+	"mcpwire/internal/trace/messages"
 )
 
 // Defaults of [Options].
@@ -35,9 +37,10 @@ type Options struct {
 	// MaxChildren limits the rows inside one row. Zero means DefaultMaxChildren. The oldest are
 	// evicted.
 	MaxChildren int
-	// Scan examines an event before it is added. Row.Hits of the rows that the event belongs to
-	// collects the results. Scan must not keep the event. Nil means no scan.
-	Scan func(e *capture.Event) filter.Hits
+	// Scan examines an event before it is added. frame is its parsed payload, or nil if it is not a
+	// complete message. Row.Hits of the rows that the event belongs to collects the results. Scan
+	// must not keep its arguments. Nil means no scan.
+	Scan func(e *capture.Event, frame *traffic.Frame) filter.Hits
 	// Load returns the payload of an event for [Row.Payloads]. If it is nil, Payloads yields
 	// excerpts.
 	Load func(captureID string, n uint64) ([]byte, error)
@@ -63,7 +66,7 @@ type Change struct {
 // A Model builds a timeline from events. See the package comment.
 type Model struct {
 	opts         Options
-	pairer       *capture.Pairer
+	messages     *messages.Source
 	captures     map[string]*Capture
 	captureOrder []*Capture
 	// rows is the timeline, oldest first.
@@ -74,7 +77,7 @@ type Model struct {
 	count          int
 	seq            uint64
 	evicted        uint64
-	rowByCall      map[*capture.Call]*Row
+	rowByCall      map[*traffic.Call]*Row
 	roundTrips     map[roundTripKey]*roundTrip
 	roundTripOrder []roundTripKey
 	names          map[string]string
@@ -89,7 +92,7 @@ const maxPending = 65536
 // New returns an empty model. opts may be nil.
 func New(opts *Options) *Model {
 	m := &Model{
-		captures: map[string]*Capture{}, rowByCall: map[*capture.Call]*Row{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{},
+		captures: map[string]*Capture{}, rowByCall: map[*traffic.Call]*Row{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{},
 		stats: newStatTable(),
 	}
 	if opts != nil {
@@ -97,7 +100,7 @@ func New(opts *Options) *Model {
 	}
 	defaults.IfNotPositive(&m.opts.MaxRows, DefaultMaxRows)
 	defaults.IfNotPositive(&m.opts.MaxChildren, DefaultMaxChildren)
-	m.pairer = capture.NewPairer(&capture.PairOptions{MaxPending: min(m.opts.MaxRows, maxPending)})
+	m.messages = messages.New(min(m.opts.MaxRows, maxPending))
 	return m
 }
 
@@ -121,12 +124,13 @@ func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
 	if s.Side == "" && e.Side != "" {
 		s.Side, s.Capture.hasSides = e.Side, true
 	}
+	frame := m.messages.Add(e)
 	if m.opts.Scan != nil {
-		m.hits = m.opts.Scan(e)
+		m.hits = m.opts.Scan(e, frame)
 	}
 	switch e.Kind {
 	case capture.KindMessage:
-		m.messageEvent(s, e)
+		m.messageEvent(s, e, frame)
 	case capture.KindRequest, capture.KindResponse, capture.KindBody, capture.KindSSE, capture.KindEnd:
 		m.httpEvent(s, e)
 	default:

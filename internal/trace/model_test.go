@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/capture"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
 )
@@ -370,7 +371,7 @@ func TestFilter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := build(t, &trace.Options{Scan: func(e *capture.Event) filter.Hits { return f.Scan(t.Context(), e.Data) }}, lines)
+		m := build(t, &trace.Options{Scan: func(e *capture.Event, _ *traffic.Frame) filter.Hits { return f.Scan(t.Context(), e.Data) }}, lines)
 		changes := m.AddFinding("", 2, trace.Finding{Rule: "r", Severity: "warning"})
 		if len(changes) != 1 || changes[0].Row.N != 2 {
 			t.Fatalf("Attach changes %v", changes)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace/filter"
 )
 
@@ -83,7 +84,7 @@ type Row struct {
 	Mark uint8
 
 	model *Model
-	call  *capture.Call
+	call  *traffic.Call
 	token tokenKey
 	// pendingInputs counts requests inside the row that the client has not answered.
 	pendingInputs int

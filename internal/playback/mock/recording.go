@@ -12,7 +12,9 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/trace/messages"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -210,14 +212,14 @@ type reader struct {
 	rec       *Recording
 	limit     int
 	heldBytes int
-	pairer    *capture.Pairer
+	messages  *messages.Source
 	texts     map[string]string
 	// maskTexts has the texts of masks.
 	maskTexts      map[*exchange]string
 	sessions       map[sessionKey]*sessionReader
 	order          []*exchange
-	pendingCalls   map[*capture.Call]*pending
-	serverRequests map[*capture.Call]*ownedStep
+	pendingCalls   map[*traffic.Call]*pending
+	serverRequests map[*traffic.Call]*ownedStep
 	// httpExchanges has the HTTP exchanges with an unanswered request.
 	httpExchanges map[httpExchangeKey]*exchange
 	// inStream counts the answers in event streams.
@@ -271,8 +273,8 @@ func (o *ownedStep) step() *step {
 
 func newReader(limit int) *reader {
 	return &reader{
-		rec: &Recording{methods: map[methodKey]*method{}}, limit: limit, pairer: capture.NewPairer(nil), texts: map[string]string{}, maskTexts: map[*exchange]string{},
-		sessions: map[sessionKey]*sessionReader{}, pendingCalls: map[*capture.Call]*pending{}, serverRequests: map[*capture.Call]*ownedStep{}, httpExchanges: map[httpExchangeKey]*exchange{},
+		rec: &Recording{methods: map[methodKey]*method{}}, limit: limit, messages: messages.New(0), texts: map[string]string{}, maskTexts: map[*exchange]string{},
+		sessions: map[sessionKey]*sessionReader{}, pendingCalls: map[*traffic.Call]*pending{}, serverRequests: map[*traffic.Call]*ownedStep{}, httpExchanges: map[httpExchangeKey]*exchange{},
 	}
 }
 
@@ -329,20 +331,16 @@ func (rd *reader) message(e *capture.Event) {
 		rd.rec.Notes.Redacted += len(e.Redacted) + e.RedactedMore
 	}
 	texts := [][]byte{e.Data}
-	parts := rd.pairer.Add(e)
-	if len(parts) > 0 && parts[0].Batch {
+	f := rd.messages.Add(e)
+	if f.Batch && f.Err == nil {
 		texts = texts[:0]
 		for a := jsonwire.ArrayElements(e.Data); a.Next(); {
 			texts = append(texts, a.Value())
 		}
 	}
-	for i := range parts {
-		p := &parts[i]
-		var m jsonrpc.Message
-		if p.Index < 0 || p.Index >= len(texts) || jsonrpc.Parse(texts[p.Index], &m, 0) != nil {
-			continue
-		}
-		in := &incoming{reader: rd, session: l, event: e, p: p, m: &m, text: texts[p.Index]}
+	for i := range f.Messages {
+		m := &f.Messages[i]
+		in := &incoming{reader: rd, session: l, event: e, batch: f.Batch, m: m, text: texts[m.Index]}
 		if e.Dir == capture.ToServer {
 			in.fromClient()
 		} else {
@@ -439,9 +437,10 @@ type incoming struct {
 	reader  *reader
 	session *sessionReader
 	event   *capture.Event
-	p       *capture.Message
-	m       *jsonrpc.Message
-	text    []byte
+	// batch reports that the message is one of a batch.
+	batch bool
+	m     *traffic.Message
+	text  []byte
 }
 
 func (in *incoming) fromClient() {
@@ -454,16 +453,16 @@ func (in *incoming) fromClient() {
 		}
 		in.session.initialized = true
 	case in.m.Kind == jsonrpc.KindNotification && string(in.m.Method) == mcp.NotificationCancelled:
-		if id, _, ok := (era.Cancellation{}).Target(in.m); ok {
+		if id, _, ok := (era.Cancellation{}).Target(&in.m.Message); ok {
 			for _, x := range in.session.pending {
 				x.cancelled = x.cancelled || x.id.Equal(id)
 			}
 		}
-	case in.p.Call != nil: // an answer to the server
-		if o := in.reader.serverRequests[in.p.Call]; o != nil {
+	case in.m.Call != nil: // an answer to the server
+		if o := in.reader.serverRequests[in.m.Call]; o != nil {
 			o.step().responded = true
 			o.exchange.lastAt = max(o.exchange.lastAt, in.event.T)
-			delete(in.reader.serverRequests, in.p.Call)
+			delete(in.reader.serverRequests, in.m.Call)
 		}
 	}
 }
@@ -491,24 +490,24 @@ func (in *incoming) request() {
 		l.session.initialize = x
 	}
 	l.last = x
-	if in.p.Call == nil {
+	if in.m.Call == nil {
 		return // its answer cannot be identified
 	}
 	l.pending = append(l.pending, x)
 	early := !x.modern && !l.initialized && x.method != mcp.MethodInitialize && x.method != mcp.MethodPing
-	rd.pendingCalls[in.p.Call] = &pending{x, l, early}
+	rd.pendingCalls[in.m.Call] = &pending{x, l, early}
 	if in.event.Exchange != 0 {
 		rd.httpExchanges[httpExchangeKey{in.event.Capture, in.event.Exchange}] = x
 	}
-	if token := tokenOf(m); token != nil && len(token) < maxParams {
+	if token := tokenOf(&m.Message); token != nil && len(token) < maxParams {
 		l.tokens[string(token)] = x
 	}
 }
 
 // pointer returns a JSON pointer to the message in the line of its event.
 func (in *incoming) pointer() string {
-	if in.p.Batch {
-		return "/msg/" + strconv.Itoa(in.p.Index)
+	if in.batch {
+		return "/msg/" + strconv.Itoa(in.m.Index)
 	}
 	return "/msg"
 }
@@ -525,15 +524,15 @@ func (in *incoming) fromServer() {
 // addResponse completes an exchange.
 func (in *incoming) addResponse() {
 	rd := in.reader
-	w := rd.pendingCalls[in.p.Call]
-	if in.p.Call == nil || w == nil {
+	w := rd.pendingCalls[in.m.Call]
+	if in.m.Call == nil || w == nil {
 		rd.rec.Notes.Unclaimed++
 		return
 	}
 	x, l := w.exchange, w.session
-	delete(rd.pendingCalls, in.p.Call)
+	delete(rd.pendingCalls, in.m.Call)
 	l.pending = slices.DeleteFunc(l.pending, func(o *exchange) bool { return o == x })
-	if key := (httpExchangeKey{in.event.Capture, in.p.Call.Exchange}); rd.httpExchanges[key] == x {
+	if key := (httpExchangeKey{in.event.Capture, in.m.Call.Exchange}); rd.httpExchanges[key] == x {
 		delete(rd.httpExchanges, key)
 	}
 	x.delay = x.delaySince(in.event.T)
@@ -566,7 +565,7 @@ func (in *incoming) addServerMessage() {
 		return
 	}
 	if s.method == mcp.NotificationCancelled {
-		if id, _, ok := (era.Cancellation{}).Target(in.m); ok {
+		if id, _, ok := (era.Cancellation{}).Target(&in.m.Message); ok {
 			s.cancels = string(id)
 		}
 	}
@@ -578,8 +577,8 @@ func (in *incoming) addServerMessage() {
 		list = &owner.trailing
 	}
 	*list = append(*list, s)
-	if s.isRequest && in.p.Call != nil {
-		in.reader.serverRequests[in.p.Call] = &ownedStep{owner, later, len(*list) - 1}
+	if s.isRequest && in.m.Call != nil {
+		in.reader.serverRequests[in.m.Call] = &ownedStep{owner, later, len(*list) - 1}
 	}
 }
 

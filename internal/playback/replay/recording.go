@@ -15,6 +15,8 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/traffic"
+	"mcpwire/internal/trace/messages"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -165,9 +167,9 @@ func Read(ctx context.Context, events iter.Seq2[*capture.Event, error], opts *Re
 
 // A reader reads captures.
 type reader struct {
-	opts   ReadOptions
-	head   *capture.Head
-	pairer *capture.Pairer
+	opts     ReadOptions
+	head     *capture.Head
+	messages *messages.Source
 	// started reports that a process was started.
 	started bool
 	bytes   int64
@@ -191,7 +193,7 @@ type httpExchange struct {
 }
 
 func (r *reader) add(e *capture.Event) error {
-	if e.Kind == capture.KindHead || r.pairer == nil {
+	if e.Kind == capture.KindHead || r.messages == nil {
 		r.next(e.Head)
 	}
 	if r.opts.Session != nil && e.Kind != capture.KindHead && e.Session != *r.opts.Session {
@@ -227,7 +229,7 @@ func (r *reader) next(head *capture.Head) {
 	}
 	r.finish()
 	r.head, r.started = head, false
-	r.pairer = capture.NewPairer(nil)
+	r.messages = messages.New(0)
 	r.bySession, r.byName, r.httpExchanges = map[uint64]*builder{}, map[string]*builder{}, map[uint64]*httpExchange{}
 	r.builders = nil
 }
@@ -266,11 +268,14 @@ func (r *reader) message(e *capture.Event) error {
 	if r.bytes > r.opts.MaxBytes || r.steps > r.opts.MaxSteps {
 		return fmt.Errorf("replay: the recording has %w: %d messages, %d bytes", ErrTooLarge, r.steps, r.bytes)
 	}
-	parts := r.pairer.Add(e)
+	f := r.messages.Add(e)
+	if f == nil {
+		f = new(traffic.Frame)
+	}
 	if e.Dir == capture.ToServer {
-		r.builderFor(e).addClientFrame(e, parts, r.httpExchanges[e.Exchange])
+		r.builderFor(e).addClientFrame(e, f, r.httpExchanges[e.Exchange])
 	} else if g := r.bySession[e.Session]; g != nil {
-		g.addServerFrame(e, parts)
+		g.addServerFrame(e, f)
 	}
 	return nil
 }
@@ -300,7 +305,7 @@ func (r *reader) builderFor(e *capture.Event) *builder {
 		if web {
 			rec.Transport = capture.TransportHTTP
 		}
-		g = &builder{rec: rec, calls: map[*capture.Call]*call{}, serverRequests: map[*capture.Call]*serverRequest{}}
+		g = &builder{rec: rec, calls: map[*traffic.Call]*call{}, serverRequests: map[*traffic.Call]*serverRequest{}}
 		r.byName[name] = g
 		r.builders = append(r.builders, g)
 	}
@@ -324,8 +329,8 @@ func (r *reader) finish() {
 type builder struct {
 	rec *Recording
 	// calls are the calls without an answer.
-	calls          map[*capture.Call]*call
-	serverRequests map[*capture.Call]*serverRequest
+	calls          map[*traffic.Call]*call
+	serverRequests map[*traffic.Call]*serverRequest
 	tracker        tracker
 	// after has the calls answered since the last frame.
 	after []*call
@@ -333,21 +338,19 @@ type builder struct {
 }
 
 // addClientFrame adds a frame of the client.
-func (b *builder) addClientFrame(e *capture.Event, parts []capture.Message, x *httpExchange) {
+func (b *builder) addClientFrame(e *capture.Event, in *traffic.Frame, x *httpExchange) {
 	f := &frame{n: e.N, t: e.T, since: b.last, after: b.after, cut: e.Cut, batch: jsonrpc.IsBatch(e.Data)}
 	b.after, b.last = nil, e.T
 	data := bytes.Clone(e.Data)
-	if len(parts) == 0 {
+	if len(in.Messages) == 0 {
 		f.elements = []element{{raw: data}}
 		b.rec.frames = append(b.rec.frames, f)
 		return
 	}
 	raws := splitBatch(data)
-	for _, p := range parts {
-		if p.Index >= len(raws) {
-			continue
-		}
-		el := newElement(raws[p.Index], e, p)
+	for i := range in.Messages {
+		p := &in.Messages[i]
+		el := newElement(raws[p.Index], e, in.Batch, p)
 		if p.Kind == jsonrpc.KindResponse || p.Kind == jsonrpc.KindError {
 			b.addReply(f, el, p)
 			continue
@@ -385,11 +388,12 @@ func splitBatch(data []byte) [][]byte {
 	return list
 }
 
-func newElement(raw []byte, e *capture.Event, p capture.Message) element {
+// newElement returns the element of a message. raw is a copy of its text, which the element keeps.
+func newElement(raw []byte, e *capture.Event, batch bool, p *traffic.Message) element {
 	el := element{raw: raw, moreRedacted: e.RedactedMore}
-	_ = jsonrpc.Parse(raw, &el.m, 0) // the pairer has parsed it
+	_ = jsonrpc.Parse(raw, &el.m, 0) // p aliases the event
 	prefix := "/msg"
-	if p.Batch {
+	if batch {
 		prefix += "/" + strconv.Itoa(p.Index)
 	}
 	for _, pointer := range e.Redacted {
@@ -425,7 +429,7 @@ func targetOf(m *jsonrpc.Message) string {
 }
 
 // addReply adds an answer of the client as a separate frame.
-func (b *builder) addReply(f *frame, el element, p capture.Message) {
+func (b *builder) addReply(f *frame, el element, p *traffic.Message) {
 	a := b.serverRequests[p.Call]
 	if p.Call == nil || a == nil {
 		return // to an unknown request
@@ -437,16 +441,14 @@ func (b *builder) addReply(f *frame, el element, p capture.Message) {
 }
 
 // addServerFrame adds a frame of the server.
-func (b *builder) addServerFrame(e *capture.Event, parts []capture.Message) {
-	if len(parts) == 0 {
+func (b *builder) addServerFrame(e *capture.Event, in *traffic.Frame) {
+	if len(in.Messages) == 0 {
 		return
 	}
 	raws := splitBatch(bytes.Clone(e.Data))
-	for _, p := range parts {
-		if p.Index >= len(raws) {
-			continue
-		}
-		switch el := newElement(raws[p.Index], e, p); p.Kind {
+	for i := range in.Messages {
+		p := &in.Messages[i]
+		switch el := newElement(raws[p.Index], e, in.Batch, p); p.Kind {
 		case jsonrpc.KindRequest:
 			b.addServerRequest(e, el, p)
 		case jsonrpc.KindNotification:
@@ -465,7 +467,7 @@ func (b *builder) addServerFrame(e *capture.Event, parts []capture.Message) {
 	}
 }
 
-func (b *builder) addServerRequest(e *capture.Event, el element, p capture.Message) {
+func (b *builder) addServerRequest(e *capture.Event, el element, p *traffic.Message) {
 	if string(el.m.Method) == mcp.MethodPing {
 		return
 	}

@@ -1,11 +1,14 @@
 package filter
 
 import (
+	"bytes"
 	"context"
 	"iter"
 	"regexp"
 	"strings"
 	"time"
+
+	"mcpwire/internal/rpc/traffic"
 )
 
 // A Filter selects exchanges. A nil Filter matches all.
@@ -23,7 +26,7 @@ const maxScans = 64 // bits in Hits
 
 // A scan is a term that is matched with a payload.
 type scan interface {
-	match(ctx context.Context, payload []byte) bool
+	match(ctx context.Context, p *payload) bool
 }
 
 // NeedsPayload reports whether the filter has payload terms.
@@ -31,13 +34,20 @@ func (f *Filter) NeedsPayload() bool { return f != nil && len(f.scans) > 0 }
 
 // Scan returns the payload terms that match a payload. It does not keep the payload. ctx limits
 // the run time of jq programs, in addition to the limit for each.
-func (f *Filter) Scan(ctx context.Context, payload []byte) Hits {
+func (f *Filter) Scan(ctx context.Context, text []byte) Hits { return f.ScanFrame(ctx, text, nil) }
+
+// ScanFrame is like Scan for a payload that may have been parsed. frame may be nil.
+func (f *Filter) ScanFrame(ctx context.Context, text []byte, frame *traffic.Frame) Hits {
 	var h Hits
-	if f == nil || len(payload) == 0 {
+	if f == nil || len(text) == 0 {
 		return 0
 	}
+	p := payload{text: text}
+	if frame != nil && frame.Err == nil {
+		p.checked, p.json = true, bytes.TrimSpace(text)
+	}
 	for i, s := range f.scans {
-		if s.match(ctx, payload) {
+		if s.match(ctx, &p) {
 			h |= 1 << i
 		}
 	}

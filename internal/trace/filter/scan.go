@@ -15,10 +15,30 @@ import (
 	"mcpwire/internal/trace/jq"
 )
 
+// A payload is what scans search.
+type payload struct {
+	text []byte
+	// json is the text if it is a JSON object or array, without space around it. It is valid if
+	// checked is set.
+	json    []byte
+	checked bool
+}
+
+// asJSON returns the text if it is a JSON object or array, and nil otherwise.
+func (p *payload) asJSON() []byte {
+	if !p.checked {
+		p.checked = true
+		if text := bytes.TrimSpace(p.text); len(text) > 0 && (text[0] == '{' || text[0] == '[') && jsonwire.Valid(text, 0) == nil {
+			p.json = text
+		}
+	}
+	return p.json
+}
+
 // A regexScan searches the bytes of a payload for a regular expression.
 type regexScan struct{ re *regexp.Regexp }
 
-func (s regexScan) match(_ context.Context, payload []byte) bool { return s.re.Match(payload) }
+func (s regexScan) match(_ context.Context, p *payload) bool { return s.re.Match(p.text) }
 
 // A wordScan searches a payload for text, as raw bytes and in unescaped JSON strings. Case is
 // ignored.
@@ -40,11 +60,11 @@ func newWordScan(s string) *wordScan {
 	return w
 }
 
-func (w *wordScan) match(_ context.Context, payload []byte) bool {
-	if w.find(payload) {
+func (w *wordScan) match(_ context.Context, p *payload) bool {
+	if w.find(p.text) {
 		return true
 	}
-	return w.escape && bytes.IndexByte(payload, '\\') >= 0 && w.find(unescape(payload[:min(len(payload), maxUnescaped)]))
+	return w.escape && bytes.IndexByte(p.text, '\\') >= 0 && w.find(unescape(p.text[:min(len(p.text), maxUnescaped)]))
 }
 
 func (w *wordScan) find(text []byte) bool {
@@ -138,25 +158,20 @@ func (p *parser) hasTerm(start int) (node, error) {
 	return p.addPayloadTerm(start, hasScan{path}, "has:"+quoteValue(path))
 }
 
-func (s hasScan) match(_ context.Context, payload []byte) bool {
-	payload = bytes.TrimSpace(payload)
-	if !isJSON(payload) {
+func (s hasScan) match(_ context.Context, p *payload) bool {
+	text := p.asJSON()
+	if text == nil {
 		return false
 	}
-	if payload[0] != '[' {
-		return s.matchMessage(payload)
+	if text[0] != '[' {
+		return s.matchMessage(text)
 	}
-	for el := jsonwire.ArrayElements(payload); el.Next(); {
+	for el := jsonwire.ArrayElements(text); el.Next(); {
 		if s.matchMessage(el.Value()) {
 			return true
 		}
 	}
 	return false
-}
-
-// isJSON reports whether a payload is an object or an array.
-func isJSON(payload []byte) bool {
-	return len(payload) > 0 && (payload[0] == '{' || payload[0] == '[') && jsonwire.Valid(payload, 0) == nil
 }
 
 func (s hasScan) matchMessage(msg []byte) bool {
@@ -267,6 +282,6 @@ func closingParen(src string, i int) int {
 	return -1
 }
 
-func (s jqScan) match(ctx context.Context, payload []byte) bool {
-	return isJSON(bytes.TrimSpace(payload)) && s.program.True(ctx, payload)
+func (s jqScan) match(ctx context.Context, p *payload) bool {
+	return p.asJSON() != nil && s.program.True(ctx, p.text)
 }

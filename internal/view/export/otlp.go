@@ -11,6 +11,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
 	"mcpwire/jsonrpc"
@@ -125,9 +126,12 @@ const (
 )
 
 // scanTraceparent records the traceparent in the metadata of a request.
-func (ow *otlpWriter) scanTraceparent(e *capture.Event) filter.Hits {
-	var m jsonrpc.Message
-	if e.Kind != capture.KindMessage || jsonrpc.Parse(e.Data, &m, 0) != nil || m.Kind != jsonrpc.KindRequest || len(m.Params) == 0 || m.Params[0] != '{' {
+func (ow *otlpWriter) scanTraceparent(e *capture.Event, frame *traffic.Frame) filter.Hits {
+	if frame == nil || frame.Batch || len(frame.Messages) == 0 {
+		return 0
+	}
+	m := &frame.Messages[0]
+	if m.Kind != jsonrpc.KindRequest || len(m.Params) == 0 || m.Params[0] != '{' {
 		return 0
 	}
 	for p := jsonwire.ObjectMembers(m.Params); p.Next(); {

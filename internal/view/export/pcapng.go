@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace/messages"
 	"mcpwire/jsonrpc"
 )
 
@@ -57,7 +59,7 @@ const (
 // request that it answers. Each capture is an interface.
 func PCAPNG(w io.Writer, events Events, opts *Options) (Omitted, error) {
 	o := opts.withDefaults()
-	p := &pcapngWriter{w: bufio.NewWriterSize(w, 64<<10), ifaces: map[string]uint32{}, pairer: capture.NewPairer(nil), opts: o}
+	p := &pcapngWriter{w: bufio.NewWriterSize(w, 64<<10), ifaces: map[string]uint32{}, source: messages.New(0), opts: o}
 	p.writeSection()
 	for e, err := range events {
 		if err != nil {
@@ -75,7 +77,7 @@ type pcapngWriter struct {
 	w       *bufio.Writer
 	opts    Options
 	ifaces  map[string]uint32
-	pairer  *capture.Pairer
+	source  *messages.Source
 	buf     []byte
 	omitted Omitted
 	err     error
@@ -114,7 +116,7 @@ func (pw *pcapngWriter) writeEvent(e *capture.Event) {
 		pw.iface(e.Capture, e.Head.Name)
 		return
 	}
-	parts := pw.pairer.Add(e)
+	frame := pw.source.Add(e)
 	data, dissector := packet(e)
 	if data == nil {
 		// An end without a reason is not counted.
@@ -127,7 +129,7 @@ func (pw *pcapngWriter) writeEvent(e *capture.Event) {
 		data = data[:maxPacket]
 		pw.omitted.Cut++
 	}
-	info := infoColumn(e, parts)
+	info := infoColumn(e, frame)
 	pdu := appendTag(pw.buf[:0], tagDissector, dissector)
 	pdu = appendTag(pdu, tagProtocol, "MCP")
 	pdu = appendTag(pdu, tagInfo, info)
@@ -144,7 +146,7 @@ func (pw *pcapngWriter) writeEvent(e *capture.Event) {
 	b = binary.LittleEndian.AppendUint32(b, originalLength(len(pdu), e.Len-int64(len(data))))
 	b = append(b, pdu...)
 	b = pad(b, len(pdu))
-	b = appendOption(b, optComment, []byte(packetComment(e, parts)))
+	b = appendOption(b, optComment, []byte(packetComment(e, frame)))
 	switch e.Dir {
 	case capture.ToServer:
 		b = appendOption(b, optFlags, binary.LittleEndian.AppendUint32(nil, outbound))
@@ -190,8 +192,8 @@ func appendHead(b []byte, first string, headers []capture.Header) []byte {
 }
 
 // infoColumn returns the text of a packet in Wireshark's list.
-func infoColumn(e *capture.Event, parts []capture.Message) string {
-	return clip.String(printable.Line(directionArrow(e.Dir)+describe(e, parts)), maxPCAPCol)
+func infoColumn(e *capture.Event, frame *traffic.Frame) string {
+	return clip.String(printable.Line(directionArrow(e.Dir)+describe(e, frame)), maxPCAPCol)
 }
 
 func directionArrow(d capture.Dir) string {
@@ -205,7 +207,7 @@ func directionArrow(d capture.Dir) string {
 }
 
 // describe summarizes an event.
-func describe(e *capture.Event, parts []capture.Message) string {
+func describe(e *capture.Event, frame *traffic.Frame) string {
 	switch e.Kind {
 	case capture.KindRequest:
 		return e.Request.Method + " " + e.Request.URL
@@ -221,28 +223,28 @@ func describe(e *capture.Event, parts []capture.Message) string {
 	default:
 		return string(e.Kind)
 	}
-	if len(parts) != 1 {
-		if len(parts) == 0 {
-			return "not a message"
-		}
-		return fmt.Sprint("batch of ", len(parts))
+	switch {
+	case frame == nil || len(frame.Messages) == 0:
+		return "not a message"
+	case len(frame.Messages) > 1:
+		return fmt.Sprint("batch of ", len(frame.Messages))
 	}
-	return messageText(&parts[0])
+	return messageText(&frame.Messages[0])
 }
 
-func messageText(p *capture.Message) string {
+func messageText(p *traffic.Message) string {
 	switch p.Kind {
 	case jsonrpc.KindRequest:
-		return "request " + clip.String(string(p.ID), 64) + " " + p.Method
+		return "request " + clip.String(string(p.ID), 64) + " " + string(p.Method)
 	case jsonrpc.KindNotification:
-		return "notification " + p.Method
+		return "notification " + string(p.Method)
 	case jsonrpc.KindError:
 		return strings.TrimSpace("error " + clip.String(string(p.ID), 64) + " " + methodOf(p))
 	}
 	return strings.TrimSpace("response " + clip.String(string(p.ID), 64) + " " + methodOf(p))
 }
 
-func methodOf(p *capture.Message) string {
+func methodOf(p *traffic.Message) string {
 	if p.Call == nil {
 		return ""
 	}
@@ -250,22 +252,24 @@ func methodOf(p *capture.Message) string {
 }
 
 // packetComment returns the comment of a packet.
-func packetComment(e *capture.Event, parts []capture.Message) string {
+func packetComment(e *capture.Event, frame *traffic.Frame) string {
 	// Wireshark before 4.2 does not know the tag for the column.
-	text := fmt.Sprintf("event #%d: %s", e.N, infoColumn(e, parts))
+	text := fmt.Sprintf("event #%d: %s", e.N, infoColumn(e, frame))
 	if e.Session != 0 {
 		text += fmt.Sprintf(", session %d", e.Session)
 	}
 	if e.Exchange != 0 {
 		text += fmt.Sprintf(", HTTP exchange %d", e.Exchange)
 	}
-	for i := range parts {
-		if len(text) > maxComment {
-			break
-		}
-		p := &parts[i]
-		if p.Call != nil && p.Kind != jsonrpc.KindRequest && p.Call.N != 0 {
-			text += fmt.Sprintf(", answers #%d after %v", p.Call.N, p.Call.Latency)
+	if frame != nil {
+		for i := range frame.Messages {
+			if len(text) > maxComment {
+				break
+			}
+			p := &frame.Messages[i]
+			if p.Call != nil && p.Kind != jsonrpc.KindRequest && p.Call.N != 0 {
+				text += fmt.Sprintf(", answers #%d after %v", p.Call.N, p.Call.Latency)
+			}
 		}
 	}
 	if n := len(e.Redacted) + e.RedactedMore; n > 0 {

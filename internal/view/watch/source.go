@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
 	"mcpwire/internal/trace/live"
@@ -95,6 +96,8 @@ type source struct {
 	segment *segment
 	head    *capture.Head
 	checker *check.Checker
+	// frame is the parsed payload of the current event.
+	frame traffic.Frame
 	// last is the number of the last event.
 	last     uint64
 	tailSeen bool
@@ -402,13 +405,18 @@ func (s *source) ingest(ctx context.Context, e *capture.Event) error {
 	if e.Kind == capture.KindTail {
 		s.tailSeen = true
 	}
+	// All who look at the payload get the same parsed messages. The event itself may be kept.
+	parsed := *e
+	if e.Kind == capture.KindMessage && !e.Cut {
+		parsed.Frame = e.Frame.Or(&s.frame, e.Data)
+	}
 	var findings []check.Finding
 	if s.checker != nil {
-		findings = s.checker.Add(s.head, e)
+		findings = s.checker.Add(s.head, &parsed)
 	}
 	h := s.hub
-	found := h.scan(ctx, e)
-	small := truncateLarge(e)
+	found := h.scan(ctx, &parsed)
+	small := truncateLarge(&parsed)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	changes := h.model.Add(s.head, small)
@@ -520,7 +528,7 @@ func (h *Hub) scan(ctx context.Context, e *capture.Event) []payloadHits {
 	}
 	list := make([]payloadHits, len(selections))
 	for i, s := range selections {
-		list[i] = payloadHits{s, s.filter.Scan(ctx, e.Data)}
+		list[i] = payloadHits{s, s.filter.ScanFrame(ctx, e.Data, e.Frame)}
 	}
 	return list
 }

@@ -5,7 +5,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/jsonrpc"
+	"mcpwire/internal/rpc/traffic"
 )
 
 const (
@@ -25,18 +25,17 @@ func truncateLarge(e *capture.Event) *capture.Event {
 		return e
 	}
 	event := *e
+	event.Frame = nil
 	if event.Len == 0 {
 		event.Len = int64(len(e.Data))
 	}
-	var msg jsonrpc.Message
-	depth := 0
-	if jsonrpc.IsBatch(e.Data) {
-		depth = -1
-		if _, err := jsonrpc.ParseBatch(e.Data, 0); err != nil {
-			return truncateInvalid(&event)
-		}
-	} else if jsonrpc.Parse(e.Data, &msg, 0) != nil {
+	frame := e.Frame.Or(new(traffic.Frame), e.Data)
+	if frame.Err != nil {
 		return truncateInvalid(&event)
+	}
+	depth := 0
+	if frame.Batch {
+		depth = -1
 	}
 	w := truncator{limit: maxListBytes}
 	w.value(e.Data, depth)
