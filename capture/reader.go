@@ -99,6 +99,7 @@ type Reader struct {
 	ev   Event
 	// data is the payload of ev if it is not a slice of the line.
 	data []byte
+	scan jsonwire.Scanner
 }
 
 // NewReader returns a Reader of src, which may be compressed with gzip or zstd.
@@ -449,12 +450,15 @@ const lineDepth = 2 * jsonwire.DefaultMaxDepth
 
 // decode reads a line into r.ev. It skips unknown members and members of an unexpected type.
 func (r *Reader) decode(line []byte) error {
-	if err := jsonwire.Valid(line, lineDepth); err != nil {
-		return err
-	}
+	r.scan.Reset(line, lineDepth)
+	more, err := r.scan.EnterObject()
 	e := &r.ev
-	var err error
-	for key, v := range members(line) {
+	for more && err == nil {
+		var at jsonwire.Member
+		if more, err = r.scan.Member(&at); err != nil {
+			break
+		}
+		key, v := line[at.NameStart:at.NameEnd], line[at.Start:at.End]
 		switch string(key) {
 		case "k":
 			e.Kind = oneOf(v, kinds)
@@ -486,8 +490,14 @@ func (r *Reader) decode(line []byte) error {
 			}
 			e.Data = nonNil(r.data)
 		default:
-			decodeMember(e, string(key), v)
+			decodeMember(e, key, v)
 		}
+	}
+	if err == nil {
+		err = r.scan.End()
+	}
+	if err != nil {
+		return err
 	}
 	if e.Kind == "" {
 		return errNotEvent
@@ -505,8 +515,8 @@ func nonNil(b []byte) []byte {
 	return b
 }
 
-func decodeMember(e *Event, key string, v []byte) {
-	switch key {
+func decodeMember(e *Event, key, v []byte) {
+	switch string(key) {
 	case "len":
 		e.Len = parseInt(v)
 	case "cut":
@@ -801,6 +811,9 @@ func parseInt(v []byte) int64 {
 
 // parseSeconds parses a number of seconds. Up to nine decimals are exact.
 func parseSeconds(v []byte) time.Duration {
+	if d, ok := parseUsualSeconds(v); ok {
+		return d
+	}
 	whole, frac, _ := strings.Cut(string(v), ".")
 	s, err := strconv.ParseInt(whole, 10, 64)
 	if err == nil && len(frac) <= 9 && s >= 0 && s < math.MaxInt64/int64(time.Second) && strings.Trim(frac, "0123456789") == "" {
@@ -812,6 +825,26 @@ func parseSeconds(v []byte) time.Duration {
 		return 0
 	}
 	return time.Duration(f * 1e9)
+}
+
+// parseUsualSeconds parses a number of seconds as an Encoder writes it, with nine decimals.
+func parseUsualSeconds(v []byte) (time.Duration, bool) {
+	const decimals = 9
+	point := len(v) - decimals - 1
+	if point < 1 || point > 9 || v[point] != '.' {
+		return 0, false
+	}
+	n := int64(0)
+	for i, c := range v {
+		if i == point {
+			continue
+		}
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return time.Duration(n), true
 }
 
 func appendBase64(dst, v []byte) ([]byte, error) {

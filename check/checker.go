@@ -56,8 +56,12 @@ type Checker struct {
 	rules  *ruleSet
 	seed   maphash.Seed
 
-	// frame is used for events that are not parsed yet.
-	frame traffic.Frame
+	// event, frame, message and view are those of the current event. frame is not used if the event
+	// has one.
+	event   capture.Event
+	frame   traffic.Frame
+	message message
+	view    view
 	// params, result and meta have the places of the members of the current message.
 	params, result, meta index
 	calls                callList
@@ -72,7 +76,6 @@ type Checker struct {
 	sessionCount    uint64
 	ticks           uint64
 	sessionsEvicted uint64
-	counts          map[*rule]int
 	closed          bool
 }
 
@@ -81,7 +84,7 @@ func New(opts *Options) *Checker {
 	ck := &Checker{
 		seed: newSeed(), sessions: map[sessionKey]*session{},
 		sharedHTTP: map[sessionKey]*sharedHTTP{}, endpoints: map[endpointKey]*session{},
-		captures: map[string]*captureState{}, exchanges: map[exchangeKey]*exchange{}, counts: map[*rule]int{},
+		captures: map[string]*captureState{}, exchanges: map[exchangeKey]*exchange{},
 	}
 	if opts != nil {
 		ck.opts = *opts
@@ -150,7 +153,8 @@ func (ck *Checker) Add(head *capture.Head, e *capture.Event) []Finding {
 		r.lostAt = max(r.lostAt, e.N, 1)
 		return nil
 	}
-	v := &view{checker: ck, e: e, exchange: ck.exchangeOf(e)}
+	v := &ck.view
+	*v = view{checker: ck, e: e, exchange: ck.exchangeOf(e)}
 	ck.handleEvent(v)
 	return v.findings
 }
@@ -158,7 +162,8 @@ func (ck *Checker) Add(head *capture.Head, e *capture.Event) []Finding {
 // prepare returns a copy of the event with the capture's id and non-nil details for its kind. It
 // also notes the capture's transport.
 func (ck *Checker) prepare(head *capture.Head, e *capture.Event) *capture.Event {
-	c := *e
+	c := &ck.event
+	*c = *e
 	if c.Kind == capture.KindHead && c.Head != nil {
 		head = c.Head
 	}
@@ -182,7 +187,7 @@ func (ck *Checker) prepare(head *capture.Head, e *capture.Event) *capture.Event 
 	if c.Kind == capture.KindExit && c.Exit == nil {
 		c.Exit = &capture.Exit{}
 	}
-	return &c
+	return c
 }
 
 // noteGap notes that events are missing.
@@ -235,13 +240,13 @@ func (ck *Checker) revisionOf(s *session) (mcp.Revision, bool) {
 
 // runRule runs f for a rule, unless the rule has reached MaxPerRule.
 func (ck *Checker) runRule(v *view, r *rule, f func(*view)) {
-	if f == nil || ck.counts[r] >= ck.limits.MaxPerRule {
+	if f == nil || r.findings >= ck.limits.MaxPerRule {
 		return
 	}
 	before := len(v.findings)
 	v.rule = r
 	f(v)
-	ck.counts[r] += len(v.findings) - before
+	r.findings += len(v.findings) - before
 }
 
 // handleEvent runs the rules on an event and then records its effects.
@@ -407,11 +412,11 @@ func (ck *Checker) handleFrame(v *view) {
 	case f.Batch:
 		ck.handleBatch(v, data)
 	case f.Err == nil:
-		m := messageOf(&f.Messages[0].Message, data)
-		ck.handleMessage(v, &m)
+		ck.message = messageOf(&f.Messages[0].Message, data)
+		ck.handleMessage(v, &ck.message)
 	default:
-		m := parseMessage(data)
-		ck.handleMessage(v, &m)
+		ck.message = parseMessage(data)
+		ck.handleMessage(v, &ck.message)
 	}
 }
 

@@ -218,6 +218,8 @@ type rule struct {
 	// consequences lists the ids of other rules that the bad example also breaks.
 	consequences []string
 
+	// findings counts the findings of the Checker that this copy belongs to.
+	findings int
 	// public is the Rule of findings, and publicIn its variants by revision.
 	public   *Rule
 	publicIn map[mcp.Revision]*Rule

@@ -137,18 +137,18 @@ func exNamedAgain(name string) string {
 // metas yields the _meta objects of a message and of the items that it lists, with their places.
 func metas(v *view) func(yield func(string, []byte) bool) {
 	return func(yield func(string, []byte) bool) {
-		root, body := "/params", v.msg.params
+		root, meta := "/params", v.param("_meta")
 		if v.msg.is(kindResult) {
-			root, body = "/result", v.msg.result
+			root, meta = "/result", v.result("_meta")
 		}
-		if meta := member(body, "_meta"); meta != nil && !yield(root+"/_meta", meta) {
+		if meta != nil && !yield(root+"/_meta", meta) {
 			return
 		}
 		if !v.msg.is(kindResult) || v.call == nil || !era.Of(v.rev).HasMethod([]byte(v.call.method)) {
 			return
 		}
 		for _, list := range []string{"tools", "resources", "resourceTemplates", "prompts", "contents", "content"} {
-			for i, item := range elements(member(body, list)) {
+			for i, item := range elements(v.result(list)) {
 				if meta := member(item, "_meta"); meta != nil && !yield(root+"/"+list+pointer(i)+"/_meta", meta) {
 					return
 				}

@@ -198,7 +198,7 @@ func reportStray(v *view, b invalidLines, dir capture.Dir) {
 		return
 	}
 	for _, l := range b.stray {
-		if v.checker.counts[v.rule]+len(v.findings) > v.checker.limits.MaxPerRule {
+		if v.rule.findings+len(v.findings) > v.checker.limits.MaxPerRule {
 			return
 		}
 		f := v.add("", show(l.data)+" is not a message")
