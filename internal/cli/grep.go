@@ -100,11 +100,8 @@ func runGrep(cmd *cobra.Command, e *env, args []string, side capture.Side, files
 	return nil
 }
 
-// errEnough ends reading after the first match.
-var errEnough = fmt.Errorf("enough")
-
 func countMatches(cmd *cobra.Command, s captureSource, l *lister, first bool) (n int, err error) {
-	_, err = walk(cmd.Context(), s, l.filter, func(r *trace.Row) error {
+	err = walk(cmd.Context(), s, newWalkModel(cmd.Context(), l.filter), func(r *trace.Row) error {
 		if l.filter.MatchScanned(r, r.Hits) {
 			if n++; first {
 				return errEnough
@@ -112,7 +109,7 @@ func countMatches(cmd *cobra.Command, s captureSource, l *lister, first bool) (n
 		}
 		return nil
 	})
-	if err == errEnough {
+	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	return n, err

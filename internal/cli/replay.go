@@ -226,7 +226,7 @@ func (f *replayFlags) chosen(ctx context.Context, src captureSource) (func(strin
 		n       uint64
 	}
 	set := map[key]bool{}
-	_, err = walk(ctx, src, parsed, func(r *trace.Row) error {
+	err = walk(ctx, src, newWalkModel(ctx, parsed), func(r *trace.Row) error {
 		if r.Parent != nil || !parsed.MatchScanned(r, r.Hits) {
 			return nil
 		}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,7 +40,12 @@ type picker struct {
 	// rows are the exchanges shown in full, by capture and first event.
 	rows  map[string]map[uint64]*trace.Row
 	count int
+	// last is the last event of the captures to read. Zero means the end of the captures.
+	last uint64
 }
+
+// settleInterval is the number of rows between two checks whether the rest of a capture matters.
+const settleInterval = 256
 
 // pickEvents reads the captures and picks the events of the requested exchanges.
 func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, error) {
@@ -48,7 +54,15 @@ func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, er
 		p.all = true
 		return p, nil
 	}
-	_, err := walk(ctx, s, f.parsed, func(r *trace.Row) error {
+	m := newWalkModel(ctx, f.parsed)
+	seen, last, mayStop := 0, uint64(0), f.number != ""
+	err := walk(ctx, s, m, func(r *trace.Row) error {
+		if seen++; mayStop && r.N > f.to && seen%settleInterval == 0 && m.Settled(f.to) {
+			if mayStop = s.hasOneHead(); mayStop {
+				p.last = last
+				return errEnough
+			}
+		}
 		if f.number != "" && !r.HasEventIn(f.from, f.to) || !f.parsed.MatchScanned(r, r.Hits) {
 			return nil
 		}
@@ -56,6 +70,7 @@ func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, er
 		for x := range r.All() {
 			for _, n := range x.Events {
 				p.events.add(r.Capture.ID, n)
+				last = max(last, n)
 			}
 		}
 		if f.number == "" || f.raw || f.json {
@@ -74,6 +89,9 @@ func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, er
 		p.rows[r.Capture.ID][first] = r
 		return nil
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	if err == nil && f.number != "" && p.count == 0 {
 		err = fail(exitUnexpected, "no_event", "the first column of mcpwire show has the numbers", fmt.Errorf("no event %s", f.number))
 	}
@@ -99,6 +117,9 @@ func showEvents(ctx context.Context, s captureSource, f *showFlags) error {
 		}
 		if e.Head != nil && l.began.IsZero() {
 			l.began = e.Head.At
+		}
+		if p.last != 0 && e.N > p.last {
+			break
 		}
 		if e.Kind == capture.KindHead || e.Kind == capture.KindTail || !p.all && !p.events.has(e.Capture, e.N) {
 			continue

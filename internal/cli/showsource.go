@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"os"
+	"strings"
 
 	"mcpwire/capture"
 	"mcpwire/internal/rpc/traffic"
@@ -119,28 +123,63 @@ func scanner(ctx context.Context, f *filter.Filter) func(*capture.Event, *traffi
 // of an exchange may be.
 const maxWindow = 10_000
 
-// walk reads captures and calls each for every row of the timeline, in order, once it is complete.
-// It keeps a limited number of rows.
-func walk(ctx context.Context, s captureSource, f *filter.Filter, each func(r *trace.Row) error) (*trace.Model, error) {
-	m := trace.New(&trace.Options{MaxRows: maxWindow, Scan: scanner(ctx, f)})
+// newWalkModel returns a model for walk, which keeps a limited number of rows.
+func newWalkModel(ctx context.Context, f *filter.Filter) *trace.Model {
+	return trace.New(&trace.Options{MaxRows: maxWindow, Scan: scanner(ctx, f)})
+}
+
+// walk reads captures into m and calls each for every row of the timeline, in order, once it is
+// complete. It ends with the first error of each.
+func walk(ctx context.Context, s captureSource, m *trace.Model, each func(r *trace.Row) error) error {
 	for e, err := range s.events(ctx) {
 		if err != nil {
-			return m, err
+			return err
 		}
 		for _, c := range m.Add(nil, e) {
 			if c.Op != trace.Evicted {
 				continue
 			}
 			if err := each(c.Row); err != nil {
-				return m, err
+				return err
 			}
 		}
 	}
 	m.Finish()
 	for _, r := range m.Rows() {
 		if err := each(r); err != nil {
-			return m, err
+			return err
 		}
 	}
-	return m, nil
+	return nil
+}
+
+// errEnough ends a walk that needs no more rows.
+var errEnough = errors.New("enough")
+
+// hasOneHead reports whether the source is certainly one capture, so that no number occurs twice.
+// It only looks for the word, which is much faster than reading the events.
+func (s captureSource) hasOneHead() bool {
+	if len(s.paths) != 1 || !strings.HasSuffix(s.paths[0], capture.Suffix) {
+		return false
+	}
+	f, err := os.Open(s.paths[0])
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := []byte(`"head"`)
+	buf := make([]byte, 1<<20)
+	heads, kept := 0, 0
+	for {
+		n, err := f.Read(buf[kept:])
+		text := buf[:kept+n]
+		if heads += bytes.Count(text, head); heads > 1 {
+			return false
+		}
+		if err != nil {
+			return err == io.EOF && heads == 1
+		}
+		// The word may continue.
+		kept = copy(buf, text[max(0, len(text)-len(head)+1):])
+	}
 }

@@ -41,8 +41,8 @@ capture.`,
 			if err != nil {
 				return err
 			}
-			m, err := walk(cmd.Context(), captureSource{e, paths, side.side}, nil, func(*trace.Row) error { return nil })
-			if err != nil {
+			m := newWalkModel(cmd.Context(), nil)
+			if err := walk(cmd.Context(), captureSource{e, paths, side.side}, m, func(*trace.Row) error { return nil }); err != nil {
 				return err
 			}
 			list := m.Tools()

@@ -198,6 +198,22 @@ func (m *Model) Find(captureID string, n uint64) *Row {
 	return nil
 }
 
+// Settled reports whether no row of the timeline has, or can still get, an event with a number up
+// to n. All rows with such events are evicted then.
+func (m *Model) Settled(n uint64) bool {
+	for _, r := range m.Rows() {
+		if r.HasEventIn(0, n) {
+			return false
+		}
+	}
+	for _, rt := range m.roundTrips {
+		if rt.row == nil && len(rt.events) > 0 && rt.events[0] <= n {
+			return false
+		}
+	}
+	return true
+}
+
 func (m *Model) captureByID(id string) *Capture {
 	if id == "" && len(m.captureOrder) == 1 {
 		return m.captureOrder[0]
