@@ -76,6 +76,7 @@ type Checker struct {
 	sessionCount    uint64
 	ticks           uint64
 	sessionsEvicted uint64
+	capturesEvicted uint64
 	closed          bool
 }
 
@@ -135,6 +136,9 @@ func (ck *Checker) Add(head *capture.Head, e *capture.Event) []Finding {
 	r.lastN, r.lastT = max(r.lastN, e.N), max(r.lastT, int64(e.T))
 	switch e.Kind {
 	case capture.KindHead:
+		if r.lastN == 0 {
+			r.lostAt = 0 // it is seen from its beginning
+		}
 		return nil
 	case capture.KindGap:
 		ck.noteGap(r, e)

@@ -150,16 +150,7 @@ type exchangeKey struct {
 
 // evictExchanges evicts the older half of the exchanges.
 func (ck *Checker) evictExchanges() {
-	oldest := ck.ticks
-	for _, x := range ck.exchanges {
-		oldest = min(oldest, x.tick)
-	}
-	middle := oldest + (ck.ticks-oldest)/2
-	for key, x := range ck.exchanges {
-		if x.tick <= middle {
-			delete(ck.exchanges, key)
-		}
-	}
+	evictOlder(ck.exchanges, ck.ticks, func(x *exchange) uint64 { return x.tick }, func(*exchange) {})
 }
 
 // setRequest stores the head of the request.

@@ -102,6 +102,8 @@ type captureState struct {
 	lastT int64
 	lastN uint64
 	state states
+	// tick is the time of the last use.
+	tick uint64
 }
 
 // complete reports whether, as far as is known, no event of the session is missing.
@@ -152,21 +154,12 @@ func (ck *Checker) sessionFor(key sessionKey) *session {
 // evictSessions evicts the older half of the sessions. Later events of these count as the middle of
 // a session.
 func (ck *Checker) evictSessions() {
-	oldest := ck.ticks
-	for _, s := range ck.sessions {
-		oldest = min(oldest, s.tick)
-	}
-	middle := oldest + (ck.ticks-oldest)/2
-	for key, s := range ck.sessions {
-		if s.tick > middle {
-			continue
-		}
+	middle := evictOlder(ck.sessions, ck.ticks, func(s *session) uint64 { return s.tick }, func(s *session) {
 		for c := range s.allCalls() {
 			ck.removeCall(c)
 		}
-		delete(ck.sessions, key)
-		ck.sessionsEvicted = 1
-	}
+	})
+	ck.sessionsEvicted = 1
 	for key, s := range ck.endpoints {
 		if s.tick <= middle {
 			delete(ck.endpoints, key)
@@ -174,16 +167,37 @@ func (ck *Checker) evictSessions() {
 	}
 }
 
-// captureOf returns the state of a capture.
+// evictOlder removes the values of m that were last used in the older half of the time since the
+// oldest of them was used, and calls removed for each. It returns the last tick of that half.
+func evictOlder[K comparable, V any](m map[K]V, now uint64, tick func(V) uint64, removed func(V)) (middle uint64) {
+	oldest := now
+	for _, v := range m {
+		oldest = min(oldest, tick(v))
+	}
+	middle = oldest + (now-oldest)/2
+	for key, v := range m {
+		if tick(v) <= middle {
+			delete(m, key)
+			removed(v)
+		}
+	}
+	return middle
+}
+
+// captureOf returns the state of a capture. It evicts old ones when there are too many: if their
+// events go on, some count as missing.
 func (ck *Checker) captureOf(id string) *captureState {
 	r := ck.captures[id]
 	if r == nil {
 		if len(ck.captures) >= maxCaptures {
-			clear(ck.captures)
+			evictOlder(ck.captures, ck.ticks, func(r *captureState) uint64 { return r.tick }, func(*captureState) {})
+			ck.capturesEvicted = 1
 		}
-		r = &captureState{id: id}
+		r = &captureState{id: id, lostAt: ck.capturesEvicted}
 		ck.captures[id] = r
 	}
+	ck.ticks++
+	r.tick = ck.ticks
 	return r
 }
 
@@ -261,18 +275,24 @@ type sharedHTTP struct {
 	// session is the session of the latest handshake.
 	session    *session
 	handshakes int
+	// tick is the time of the last use.
+	tick uint64
 }
 
+// sharedHTTPOf returns what is known of HTTP traffic without session ids. It evicts old traffic
+// when there is too much.
 func (ck *Checker) sharedHTTPOf(key sessionKey) *sharedHTTP {
 	sh := ck.sharedHTTP[key]
 	if sh == nil {
 		if len(ck.sharedHTTP) >= ck.limits.MaxSessions {
-			clear(ck.sharedHTTP)
+			evictOlder(ck.sharedHTTP, ck.ticks, func(sh *sharedHTTP) uint64 { return sh.tick }, func(*sharedHTTP) {})
 			ck.sessionsEvicted = 1
 		}
 		sh = new(sharedHTTP)
 		ck.sharedHTTP[key] = sh
 	}
+	ck.ticks++
+	sh.tick = ck.ticks
 	return sh
 }
 
