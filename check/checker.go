@@ -506,10 +506,8 @@ func (ck *Checker) handleMessage(v *view, m *message) {
 			method = v.call.method
 		}
 	}
-	for _, r := range ck.rules.rulesFor(m.kind, method, v.e.Dir) {
-		if r.appliesTo(v.rev) {
-			ck.runRule(v, r, r.check)
-		}
+	for _, r := range ck.rules.rulesFor(m.kind, method, v.e.Dir, v.rev) {
+		ck.runRule(v, r, r.check)
 	}
 	ck.rememberMessage(v, method)
 }

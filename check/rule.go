@@ -263,6 +263,7 @@ type messageKey struct {
 	kind   kind
 	method string
 	dir    capture.Dir
+	rev    mcp.Revision
 }
 
 // newRuleSet returns the rules that the options enable.
@@ -311,15 +312,15 @@ func (o *Options) enabled(id string) bool {
 // maxMessageKeys bounds byMethod, because peers can invent methods.
 const maxMessageKeys = 512
 
-// rulesFor returns the rules for a message.
-func (rs *ruleSet) rulesFor(kind kind, method string, dir capture.Dir) []*rule {
-	d := messageKey{kind, method, dir}
+// rulesFor returns the rules for a message in a revision.
+func (rs *ruleSet) rulesFor(kind kind, method string, dir capture.Dir, rev mcp.Revision) []*rule {
+	d := messageKey{kind, method, dir, rev}
 	if list, ok := rs.byMethod[d]; ok {
 		return list
 	}
 	var list []*rule
 	for _, r := range rs.messages {
-		if r.kinds&kind != 0 && (r.dir == "" || r.dir == dir) && (len(r.methods) == 0 || slices.Contains(r.methods, method)) {
+		if r.kinds&kind != 0 && (r.dir == "" || r.dir == dir) && (len(r.methods) == 0 || slices.Contains(r.methods, method)) && r.appliesTo(rev) {
 			list = append(list, r)
 		}
 	}
