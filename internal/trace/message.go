@@ -89,7 +89,7 @@ func (m *Model) request(in *incoming) {
 		return
 	}
 	r.call = msg.Call
-	m.rowByCall[msg.Call] = r
+	msg.Call.Owner = r
 	k := requestKey{e.Dir, idText(msg.ID)}
 	s.pending[k] = r
 	if e.Dir == capture.ToServer && r.Method != mcp.MethodPing && r.Method != mcp.MethodSubscriptionsListen {
@@ -135,8 +135,11 @@ func (m *Model) beginRequest(r *Row, f *requestFields) {
 
 func (m *Model) response(in *incoming) {
 	s, e, msg, rt := in.session, in.event, in.msg, in.roundTrip
-	r := m.rowByCall[msg.Call]
-	if msg.Call == nil || r == nil {
+	var r *Row
+	if msg.Call != nil {
+		r, _ = msg.Call.Owner.(*Row)
+	}
+	if r == nil {
 		if msg.Call != nil && msg.Call.N > 0 && m.evicted > 0 {
 			return // its request was evicted
 		}

@@ -77,7 +77,6 @@ type Model struct {
 	count          int
 	seq            uint64
 	evicted        uint64
-	rowByCall      map[*traffic.Call]*Row
 	roundTrips     map[roundTripKey]*roundTrip
 	roundTripOrder []roundTripKey
 	names          map[string]string
@@ -92,7 +91,7 @@ const maxPending = 65536
 // New returns an empty model. opts may be nil.
 func New(opts *Options) *Model {
 	m := &Model{
-		captures: map[string]*Capture{}, rowByCall: map[*traffic.Call]*Row{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{},
+		captures: map[string]*Capture{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{},
 		stats: newStatTable(),
 	}
 	if opts != nil {
@@ -349,7 +348,7 @@ func (m *Model) removePending(r *Row) {
 	if r.call == nil {
 		return
 	}
-	delete(m.rowByCall, r.call)
+	r.call.Owner = nil
 	k := requestKey{r.Dir, idText(r.call.ID)}
 	if r.Session.pending[k] == r {
 		delete(r.Session.pending, k)
@@ -507,7 +506,7 @@ func (m *Model) abandonPending(s *Session) {
 			continue
 		}
 		// A tap may still answer in place of the exited server; see reopen.
-		r.call, m.rowByCall[call] = call, r
+		r.call, call.Owner = call, r
 	}
 	m.hits = hits
 }

@@ -84,6 +84,7 @@ type Row struct {
 	Mark uint8
 
 	model *Model
+	// call is nil unless the row is a pending request. Its Owner is the row.
 	call  *traffic.Call
 	token tokenKey
 	// pendingInputs counts requests inside the row that the client has not answered.
