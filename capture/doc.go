@@ -5,7 +5,7 @@
 //
 // A capture is text with one JSON object per line, each an [Event]. A [Writer]
 // records and never blocks the traffic: [Writer.Record] numbers and copies an event,
-// and a goroutine writes it. A [Reader] streams events. [Pairs] and [Pairer] match
+// and a goroutine writes it. A [Reader] streams events. [Pairs] matches
 // responses with their requests. An [Encoder] writes events that already have numbers
 // and times, for conversions.
 //
@@ -41,8 +41,8 @@
 //
 // # Concurrency
 //
-// A [Writer] and a [File] are safe for concurrent use. An [Encoder], a [Reader], a
-// [Redactor] and a [Pairer] are not. The package has no mutable global state. A
+// A [Writer] and a [File] are safe for concurrent use. An [Encoder], a [Reader]
+// and a [Redactor] are not. The package has no mutable global state. A
 // Writer has one goroutine; Close waits for it until the close timeout.
 //
 // # Errors
