@@ -529,3 +529,34 @@ func TestCapturedRows(t *testing.T) {
 		t.Errorf("%d rows captured and %d kept, want 25 and 10", got, len(m.Rows()))
 	}
 }
+
+// TestSettled: a row is settled once it is evicted, and a request over HTTP is not before it has one.
+func TestSettled(t *testing.T) {
+	m := trace.New(&trace.Options{MaxRows: 2})
+	n := uint64(0)
+	add := func(e capture.Event) {
+		n++
+		e.N, e.Capture = n, head.ID
+		m.Add(head, &e)
+	}
+	notification := func() {
+		add(capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: []byte(`{"jsonrpc":"2.0","method":"n"}`)})
+	}
+	add(capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{Method: "POST", URL: "/mcp"}})
+	for range 5 {
+		notification()
+	}
+	if m.Settled(1) {
+		t.Error("the row of the request may still come")
+	}
+	add(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Exchange: 1, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"m"}`)})
+	if m.Settled(1) {
+		t.Error("the row of the request is there")
+	}
+	for range 5 {
+		notification()
+	}
+	if !m.Settled(1) || !m.Settled(7) || m.Settled(n) {
+		t.Errorf("settled: 1 %v, 7 %v, %d %v", m.Settled(1), m.Settled(7), n, m.Settled(n))
+	}
+}

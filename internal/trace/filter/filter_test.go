@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace/filter"
 )
 
@@ -322,8 +323,12 @@ func FuzzScan(f *testing.F) {
 	}
 	f.Add([]byte(`{"a":[{"b":{"c":1e9999}}],"a.b":{"c":"\ud83d\ude00\u"}}`))
 	f.Fuzz(func(t *testing.T, payload []byte) {
+		var frame traffic.Frame
+		frame.Parse(payload)
 		for _, x := range filters {
-			x.Scan(t.Context(), payload)
+			if got, want := x.ScanFrame(t.Context(), payload, &frame), x.Scan(t.Context(), payload); got != want {
+				t.Errorf("%s: %b with the parsed payload, %b without", x, got, want)
+			}
 		}
 	})
 }

@@ -96,8 +96,9 @@ type source struct {
 	segment *segment
 	head    *capture.Head
 	checker *check.Checker
-	// frame is the parsed payload of the current event.
-	frame traffic.Frame
+	// parsed is the current event with its parsed payload, frame.
+	parsed capture.Event
+	frame  traffic.Frame
 	// last is the number of the last event.
 	last     uint64
 	tailSeen bool
@@ -405,18 +406,14 @@ func (s *source) ingest(ctx context.Context, e *capture.Event) error {
 	if e.Kind == capture.KindTail {
 		s.tailSeen = true
 	}
-	// All who look at the payload get the same parsed messages. The event itself may be kept.
-	parsed := *e
-	if e.Kind == capture.KindMessage && !e.Cut {
-		parsed.Frame = e.Frame.Or(&s.frame, e.Data)
-	}
+	parsed := s.parse(e)
 	var findings []check.Finding
 	if s.checker != nil {
-		findings = s.checker.Add(s.head, &parsed)
+		findings = s.checker.Add(s.head, parsed)
 	}
 	h := s.hub
-	found := h.scan(ctx, &parsed)
-	small := truncateLarge(&parsed)
+	found := h.scan(ctx, parsed)
+	small := truncateLarge(parsed)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	changes := h.model.Add(s.head, small)
@@ -426,6 +423,16 @@ func (s *source) ingest(ctx context.Context, e *capture.Event) error {
 	s.events++
 	s.last = max(s.last, e.N)
 	return nil
+}
+
+// parse returns a copy of the event with its parsed payload, for all who look at it. It is valid
+// until the next event. The event itself may be kept.
+func (s *source) parse(e *capture.Event) *capture.Event {
+	s.parsed = *e
+	if e.Kind == capture.KindMessage && !e.Cut {
+		s.parsed.Frame = e.Frame.Or(&s.frame, e.Data)
+	}
+	return &s.parsed
 }
 
 // addToIndex adds the event to the index, and reports whether a progress report is due.
