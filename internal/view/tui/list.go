@@ -1,18 +1,10 @@
 package tui
 
 import (
-	"cmp"
-	"context"
-	"slices"
 	"sort"
-	"strings"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
-
-	"mcpwire/capture"
 	"mcpwire/internal/trace"
-	"mcpwire/internal/wait"
 )
 
 // A selection has the rows of the timeline that match a filter. It is a [watch.Selection].
@@ -235,390 +227,41 @@ func (w *walker) copy() *walker {
 	return &c
 }
 
-// A frame is an event in the list of events.
-type frame struct {
-	// at is the Unix time in nanoseconds.
-	at      int64
-	n       uint64
-	capture string
-	// answer tells that the frame is the response of its row.
-	answer bool
-}
-
-func (f *frame) time() time.Time { return time.Unix(0, f.at) }
-
-// A frameView shows the table as a list of events, in chronological order.
-type frameView struct {
-	list *frameList
-	// busy tells that a newer list is being built.
-	busy bool
-	// stale tells that the list being built is already outdated.
-	stale bool
-	// took is how long building the list took.
-	took time.Duration
-}
-
-// A frameList is a list of events. Their rows are looked up when they are drawn, to show the
-// latest state.
-type frameList struct {
-	frames []frame
-	// rows finds the row of an event. The model must be locked.
-	rows func(capture string, n uint64) *trace.Row
-}
-
-func (l *frameList) size() int { return len(l.frames) }
-
-func (l *frameList) anchorAt(i int) anchor {
-	return anchor{at: l.frames[i].at, id: uint64(i)}
-}
-
-func (l *frameList) lines(i int, buf []entry) []entry {
-	f := &l.frames[i]
-	return append(buf[:0], entry{row: l.rows(f.capture, f.n), frame: f})
-}
-
-type framesMsg struct {
-	list []frame
-	took time.Duration
-}
-
-// rowsPerLock limits the rows read while the model is locked.
-const rowsPerLock = 2000
-
-// buildFrames rebuilds the list of events if it is shown. It works in steps, to lock the model
-// only briefly, and reads the rows, to need no further memory.
-func (m *model) buildFrames(force bool) tea.Cmd {
-	v := m.frames
-	if v == nil || m.sel == nil || m.pause != nil && !force {
-		return nil
+// time returns the time of the walker's line.
+func (w *walker) time() time.Time {
+	e := w.entry()
+	if e.frame != nil {
+		return e.frame.time()
 	}
-	if v.busy {
-		v.stale = true
-		return nil
-	}
-	v.busy, v.stale = true, false
-	sel, src, pause := m.sel, m.src, min(10*v.took, 2*time.Second)
-	return m.background.cmd(time.Minute, func(ctx context.Context) tea.Msg {
-		// Rebuild a long list less often.
-		wait.Sleep(ctx, pause)
-		begun := time.Now()
-		var all []frame
-		from := anchor{}
-		for more := true; more && ctx.Err() == nil; {
-			src.Read(func(*trace.Model) { all, from, more = appendFrames(all, sel, from) })
+	return e.row.At
+}
+
+// isWithin reports whether o is at most n lines below w.
+func (w *walker) isWithin(o *walker, n int) bool {
+	c := w.copy()
+	for ; n >= 0; n-- {
+		if c.i == o.i && c.sub == o.sub {
+			return true
 		}
-		return framesMsg{sortFrames(all), time.Since(begun)}
-	})
-}
-
-// appendFrames appends the events of the next rows. It returns where to continue and whether there
-// are more.
-func appendFrames(all []frame, sel selection, from anchor) ([]frame, anchor, bool) {
-	x := &rowList{sel: sel, limit: -1, fold: &foldState{}}
-	n := x.size()
-	i := find(x, from)
-	for end := min(n, i+rowsPerLock); i < end; i++ {
-		for r := range sel.At(i).All() {
-			all = appendRow(all, r)
-		}
-		from = anchor{id: sel.At(i).Seq + 1}
-	}
-	return all, from, i < n
-}
-
-// appendRow appends the events of one row. Only the times of the first event and the response are
-// known; other events get the time of the first.
-func appendRow(all []frame, r *trace.Row) []frame {
-	at := r.At.UnixNano()
-	for _, n := range r.Events {
-		f := frame{at: at, n: n, capture: r.Capture.ID}
-		if n == r.ResponseN && n != r.N {
-			f.at, f.answer = r.At.Add(r.Latency).UnixNano(), true
-		}
-		all = append(all, f)
-	}
-	return all
-}
-
-// sortFrames sorts events by time, but keeps the order of each capture.
-func sortFrames(all []frame) []frame {
-	latest := map[string]int64{}
-	byCapture := map[string][]frame{}
-	for _, f := range all {
-		byCapture[f.capture] = append(byCapture[f.capture], f)
-	}
-	for c, list := range byCapture {
-		slices.SortFunc(list, func(a, b frame) int { return cmp.Compare(a.n, b.n) })
-		for i := range list {
-			list[i].at = max(list[i].at, latest[c])
-			latest[c] = list[i].at
+		if !c.next() {
+			break
 		}
 	}
-	out := all[:0]
-	for _, list := range byCapture {
-		out = append(out, list...)
-	}
-	slices.SortFunc(out, func(a, b frame) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.capture, b.capture), cmp.Compare(a.n, b.n))
-	})
-	return out
+	return false
 }
 
-// gotFrames replaces the list of events.
-func (m *model) gotFrames(msg framesMsg) tea.Cmd {
-	v := m.frames
-	if v == nil {
-		return nil
-	}
-	v.busy, v.took, v.list.frames = false, msg.took, msg.list
-	if v.stale {
-		return m.buildFrames(false)
-	}
-	return nil
-}
-
-// switchFrames switches between exchanges and events and keeps the position.
-func (m *model) switchFrames() tea.Cmd {
-	if m.frames != nil {
-		m.cursor = position{anchor{id: m.view.root}, m.view.seq}
-		m.top = m.cursor
-		m.frames = nil
-		return nil
-	}
-	m.frames = &frameView{list: &frameList{}}
-	m.cursor.place = anchor{at: m.view.at.UnixNano()}
-	m.cursor.row, m.top = 0, m.cursor
-	return m.buildFrames(true)
-}
-
-// A frameKind tells which part of an exchange a frame is.
-type frameKind uint8
-
-const (
-	messageFrame frameKind = iota // a message, or the only event of a row
-	httpFrame                     // an HTTP event
-)
-
-// setFrame sets the fields for drawing an event.
-func (rv *rowView) setFrame(r *trace.Row, f *frame) {
-	rv.frame, rv.n, rv.at, rv.status, rv.hasDuration = true, f.n, f.time(), "", false
-	switch h := r.HTTP; {
-	case h != nil && f.n == h.RequestN:
-		rv.setHTTPFrame("→", capture.ToServer, joinNonEmpty(safe(h.Method), safe(h.URL)))
-	case h != nil && f.n == h.ResponseN:
-		rv.setHTTPFrame("←", capture.ToClient, joinNonEmpty("HTTP", number(h.Status), safe(h.ContentType)))
-	case h != nil && f.n == h.EndN:
-		rv.setHTTPFrame("·", "", joinNonEmpty("end of the HTTP exchange", safe(h.EndReason)))
-	case f.answer:
-		rv.dir, rv.glyph = opposite(r.Dir), "←"
-		if rv.dir == capture.ToServer {
-			rv.glyph = "→"
-		}
-		rv.requestBytes, rv.responseBytes, rv.text = 0, r.ResponseBytes, outcome(r)
-	case f.n == r.N:
-		if rv.responseBytes = 0; r.Kind == trace.Request {
-			rv.glyph, rv.text = "→", joinNonEmpty(rv.target, safe(r.Excerpt))
-			if r.Dir == capture.ToClient {
-				rv.glyph = "⇠"
-			}
-		}
-	default:
-		rv.setHTTPFrame("·", r.Dir, "another event of #"+number(r.N))
+// backfill moves the top up if fewer than height lines follow it.
+func backfill(top *walker, height int) {
+	down := top.copy()
+	if n := down.move(height - 1); n < height-1 {
+		top.move(-(height - 1 - n))
 	}
 }
 
-// setHTTPFrame sets the fields for drawing an HTTP event.
-func (rv *rowView) setHTTPFrame(glyph string, dir capture.Dir, text string) {
-	rv.frameKind, rv.glyph, rv.dir, rv.text, rv.requestBytes, rv.responseBytes = httpFrame, glyph, dir, text, 0, 0
-}
-
-func opposite(d capture.Dir) capture.Dir {
-	if d == capture.ToServer {
-		return capture.ToClient
+// atOrAfter reports whether w is at o or below it.
+func (w *walker) atOrAfter(o *walker) bool {
+	if w.i != o.i {
+		return w.i > o.i
 	}
-	return capture.ToServer
-}
-
-// outcome describes a response.
-func outcome(r *trace.Row) string {
-	switch r.Status {
-	case trace.Failed:
-		return joinNonEmpty("error", r.CodeText(), safe(r.Message))
-	case trace.ToolFailed:
-		return joinNonEmpty("the tool failed:", safe(r.ResultInfo.Text))
-	case trace.HTTPFailed:
-		return joinNonEmpty("HTTP", r.CodeText())
-	}
-	return joinNonEmpty("result", safe(r.ResultInfo.ResultType), safe(r.ResultInfo.Text))
-}
-
-// moveCursor moves the cursor n lines down, or up if n is negative.
-func (m *model) moveCursor(n int) {
-	if m.sel == nil {
-		return
-	}
-	m.src.Read(func(w *trace.Model) {
-		l := m.list(w)
-		at, ok := walk(l, m.cursor)
-		if !ok {
-			return
-		}
-		at.move(n)
-		if n < 0 {
-			m.follow = false
-		}
-		m.cursor = at.position()
-	})
-}
-
-// toEnd moves the cursor to the last line.
-func (m *model) toEnd() {
-	if m.sel == nil {
-		return
-	}
-	m.src.Read(func(w *trace.Model) {
-		if at, ok := walk(m.list(w), m.cursor); ok {
-			at.end()
-			m.cursor = at.position()
-		}
-	})
-}
-
-// setFollow turns on or off that the cursor follows the newest line.
-func (m *model) setFollow(on bool) {
-	if m.follow = on; on {
-		m.pause = nil
-	}
-}
-
-// setPause pauses or resumes the table.
-func (m *model) setPause() {
-	if m.pause != nil {
-		m.pause = nil
-		return
-	}
-	p := &pauseState{at: m.now(), last: anchor{id: 1<<63 - 1}}
-	m.src.Read(func(w *trace.Model) {
-		if m.sel == nil {
-			return
-		}
-		p.last = anchor{}
-		if n := m.sel.Len(); n > 0 {
-			p.last.id = m.sel.At(n - 1).Seq
-		}
-	})
-	m.pause, m.follow = p, false
-}
-
-// maxScanRows limits the rows searched while the model is locked.
-const maxScanRows = 20_000
-
-// nextFailure moves to the next or previous row with a failure.
-func (m *model) nextFailure(forward bool) {
-	if m.sel == nil {
-		return
-	}
-	found := false
-	from := m.cursor
-	for more := true; more && !found; {
-		m.src.Read(func(w *trace.Model) {
-			if from, found, more = m.findFailure(w, from, forward); found {
-				m.cursor, m.follow = from, false
-			}
-		})
-	}
-	if !found {
-		m.showFlash(false, "no more rows with an error or a finding")
-	}
-}
-
-// findFailure searches the next rows for a failure. It returns the position of the failure, or
-// where to continue and whether there are more rows. The caller must hold the lock of the model.
-func (m *model) findFailure(w *trace.Model, from position, forward bool) (at position, found, more bool) {
-	x, ok := walk(m.list(w), from)
-	if !ok {
-		return from, false, false
-	}
-	step := x.next
-	if !forward {
-		step = x.prev
-	}
-	for range maxScanRows {
-		if !step() {
-			return from, false, false
-		}
-		if r := x.entry().row; r != nil && hasFailure(r) {
-			return x.position(), true, true
-		}
-	}
-	return x.position(), false, true
-}
-
-// hasFailure reports whether something went wrong.
-func hasFailure(r *trace.Row) bool {
-	switch r.Status {
-	case trace.Failed, trace.ToolFailed, trace.HTTPFailed, trace.Unanswered:
-		return true
-	}
-	return len(r.Findings) > 0 || r.Kind == trace.Invalid || r.Kind == trace.Stdout || r.Kind == trace.Gap
-}
-
-// unfold shows or hides the children of the cursor's row. If they are already hidden, it moves to
-// the parent and folds that.
-func (m *model) unfold(open bool) {
-	if m.sel == nil || m.frames != nil {
-		return
-	}
-	m.src.Read(func(w *trace.Model) {
-		at, ok := walk(m.list(w), m.cursor)
-		if !ok {
-			return
-		}
-		r := at.entry().row
-		if open {
-			m.folds.set(r.Seq, len(r.Children) > 0)
-			return
-		}
-		if (len(r.Children) == 0 || !m.folds.isOpen(r.Seq)) && r.Parent != nil {
-			r = r.Parent
-			m.cursor.row = r.Seq
-			if r.Parent == nil {
-				m.cursor.row = 0
-			}
-		}
-		m.folds.set(r.Seq, false)
-	})
-	if !open {
-		m.follow = false
-	}
-}
-
-// marked returns 1 or 2 for a row marked for comparison, and 0 for others.
-func (m *model) marked(seq uint64) int {
-	for i, s := range m.marks {
-		if s == seq {
-			return i + 1
-		}
-	}
-	return 0
-}
-
-// toggleMark marks or unmarks the cursor's row. At most two rows are marked.
-func (m *model) toggleMark() {
-	seq := m.view.seq
-	switch at := m.marked(seq); {
-	case seq == 0:
-		return
-	case at > 0:
-		m.marks = append(m.marks[:at-1:at-1], m.marks[at:]...)
-		return
-	case len(m.marks) == 2:
-		m.marks = m.marks[1:]
-	}
-	m.marks = append(m.marks[:len(m.marks):len(m.marks)], seq)
-	if len(m.marks) == 1 {
-		m.showFlash(false, "marked; mark or select another row, and d compares the two")
-		return
-	}
-	m.showFlash(false, "two are marked; d compares them")
+	return w.sub >= o.sub
 }

@@ -447,44 +447,6 @@ func (m *model) nextTab(forward bool) {
 	}
 }
 
-// tableKey handles a key that moves in the table. It returns false for other keys.
-func (m *model) tableKey(k string) bool {
-	height := max(1, m.view.area.table.h)
-	switch k {
-	case "j", "down":
-		m.moveCursor(1)
-	case "k", "up":
-		m.moveCursor(-1)
-	case "pgdown", "ctrl+f":
-		m.moveCursor(max(1, height-1))
-	case "pgup", "ctrl+b":
-		m.moveCursor(-max(1, height-1))
-	case "ctrl+d":
-		m.moveCursor(max(1, height/2))
-	case "ctrl+u":
-		m.moveCursor(-max(1, height/2))
-	case "g", "home":
-		m.cursor, m.follow = position{}, false
-	case "G", "end":
-		m.toEnd()
-	case "n":
-		m.nextFailure(true)
-	case "N":
-		m.nextFailure(false)
-	case "space":
-		m.unfold(!m.folds.isOpen(m.view.seq))
-	case "right":
-		m.unfold(true)
-	case "left":
-		m.unfold(false)
-	case "*":
-		m.folds.setAll(!m.folds.all)
-	default:
-		return false
-	}
-	return true
-}
-
 // globalKey handles the keys that work everywhere.
 func (m *model) globalKey(k string) tea.Cmd {
 	if len(k) == 1 && k[0] >= '1' && k[0] <= '9' {
@@ -651,33 +613,4 @@ func (m *model) click(e tea.Mouse) tea.Cmd {
 		}
 	}
 	return nil
-}
-
-func (m *model) clickRow(x, i int) {
-	m.focus = onTable
-	if i < 0 || i >= len(m.view.rows) {
-		return
-	}
-	row := &m.view.rows[i]
-	again := i == m.view.cursor
-	m.cursor, m.follow = row.position, false
-	m.view.seq = row.seq
-	switch {
-	case row.foldMark != "" && x == m.whatColumn()+2*min(row.depth, 6):
-		m.unfold(row.foldMark == "▸")
-	case again:
-		m.openPane()
-	}
-}
-
-// whatColumn returns the screen column at which the text of a row begins.
-func (m *model) whatColumn() int {
-	x := m.view.area.table.x + markWidth
-	for _, c := range m.view.columns {
-		if c.head == "what" {
-			break
-		}
-		x += c.width + 1
-	}
-	return x
 }

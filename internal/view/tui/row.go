@@ -479,7 +479,8 @@ func cellStatus(m *model, rv *rowView) line {
 	return line{{st, rv.statusText(m.isNarrow())}}
 }
 
-func cellRequest(m *model, rv *rowView) line  { return sizeCell(m, rv.requestBytes) }
+func cellRequest(m *model, rv *rowView) line { return sizeCell(m, rv.requestBytes) }
+
 func cellResponse(m *model, rv *rowView) line { return sizeCell(m, rv.responseBytes) }
 
 func sizeCell(m *model, n int64) line {
@@ -616,4 +617,112 @@ func paintBar(cells []rune, st, wait style) line {
 		i = j
 	}
 	return l
+}
+
+// drawHeads draws the column heads.
+func (m *model) drawHeads(b *strings.Builder) {
+	l := line{{"", spaces(markWidth)}}
+	for _, c := range m.view.columns {
+		text := pad(c.head, c.width)
+		if c.right {
+			text = padLeft(c.head, c.width)
+		}
+		if c.head == "what" {
+			text = pad("   what", c.width)
+		}
+		l = append(l, span{m.theme.head, text}, span{"", " "})
+	}
+	l[:len(l)-1].appendTo(b, m.view.area.table.w, "", false)
+}
+
+// drawRow draws a line of the table.
+func (m *model) drawRow(b *strings.Builder, i int) {
+	w := m.view.area.table.w
+	if i >= len(m.view.rows) {
+		m.emptyTableLine(i).appendTo(b, w, "", false)
+		return
+	}
+	x := &m.view.rows[i]
+	m.rowLine(x, i == m.view.cursor, w).appendTo(b, w, m.rowBase(i), i == m.view.cursor && m.theme.selectedOverrides)
+}
+
+// rowBase returns the base style of a line of the table.
+func (m *model) rowBase(i int) style {
+	switch {
+	case i != m.view.cursor:
+		return ""
+	case m.pane != nil && m.focus == onPane:
+		return m.theme.selectedBlurred
+	}
+	return m.theme.selected
+}
+
+// rowLine joins the cells of a row.
+func (m *model) rowLine(rv *rowView, selected bool, w int) line {
+	l := line{m.rowMark(rv, selected)}
+	request := rv.kind == trace.Request && !rv.frame
+	for i := 0; i < len(m.view.columns); i++ {
+		c := m.view.columns[i]
+		columns := c.width
+		if c.head == "what" && !request {
+			// The text uses the place of cells that only requests have.
+			for i+1 < len(m.view.columns) && m.view.columns[i+1].requestOnly {
+				i++
+				columns += m.view.columns[i].width + 1
+			}
+			columns = m.reserveLatency(rv, columns)
+		}
+		l = append(l, cell(c.cell(m, rv), columns, c.right)...)
+		l = append(l, span{"", " "})
+		if c.head == "what" && columns < c.width+m.requestOnlyWidth() && !request && rv.hasDuration {
+			l = append(l, cell(cellLatency(m, rv), 8, true)...)
+			l = append(l, span{"", " "})
+		}
+	}
+	return l[:len(l)-1]
+}
+
+// requestOnlyWidth returns the width of the cells that only requests have.
+func (m *model) requestOnlyWidth() (n int) {
+	for _, c := range m.view.columns {
+		if c.requestOnly {
+			n += c.width + 1
+		}
+	}
+	return n
+}
+
+// reserveLatency reserves room for the timer of a row that is not a request.
+func (m *model) reserveLatency(rv *rowView, columns int) int {
+	if rv.hasDuration && !rv.frame && m.requestOnlyWidth() >= 9 {
+		return columns - 9
+	}
+	return columns
+}
+
+// cell cuts or fills a cell.
+func cell(l line, columns int, right bool) line {
+	n := l.width()
+	switch {
+	case n > columns:
+		return l.cut(columns)
+	case right:
+		return append(line{{"", spaces(columns - n)}}, l...)
+	}
+	return append(l[:len(l):len(l)], span{"", spaces(columns - n)})
+}
+
+// markWidth is the width of the cursor and the mark.
+const markWidth = 3
+
+// rowMark returns the first cell: the cursor and the number of a marked row.
+func (m *model) rowMark(rv *rowView, selected bool) span {
+	text := " "
+	if selected {
+		text = "❯"
+	}
+	if rv.mark > 0 {
+		return span{m.theme.mark, text + strconv.Itoa(rv.mark) + " "}
+	}
+	return span{m.theme.mark, text + "  "}
 }
