@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -22,9 +23,9 @@ type diffSide struct {
 
 // diffMarked compares the two marked rows, or the marked row with the cursor's row.
 func (m *model) diffMarked() tea.Cmd {
-	pair := append([]uint64(nil), m.marks...)
-	if len(pair) == 1 && pair[0] != m.view.seq && m.view.seq != 0 {
-		pair = append(pair, m.view.seq)
+	pair := slices.Clone(m.table.marks)
+	if len(pair) == 1 && pair[0] != m.table.view.seq && m.table.view.seq != 0 {
+		pair = append(pair, m.table.view.seq)
 	}
 	if len(pair) != 2 {
 		m.showFlash(false, "m marks a row; mark two, then d compares them")
@@ -33,28 +34,28 @@ func (m *model) diffMarked() tea.Cmd {
 	var sides []diffSide
 	m.src.Read(func(w *trace.Model) {
 		for _, seq := range pair {
-			if r := m.findRow(w, seq); r != nil {
+			if r := findRow(w, seq); r != nil {
 				sides = append(sides, diffSide{r.Seq, r.N, r.ResponseN, r.Capture.ID, joinNonEmpty(safe(r.Method), safe(r.Target)), joinNonEmpty(string(r.Status), r.CodeText()), r.Wall()})
 			}
 		}
 	})
 	if len(sides) != 2 {
 		m.showFlash(true, "one of the two was removed for newer rows")
-		m.marks = nil
+		m.table.marks = nil
 		return nil
 	}
-	a, b := sides[0], sides[1]
+	a, b, s, src := sides[0], sides[1], m.shared, m.src
 	return m.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
-		req := m.compareEvents(ctx, a.capture, a.n, b.capture, b.n)
-		res := m.compareEvents(ctx, a.capture, a.response, b.capture, b.response)
+		req := compareEvents(ctx, src, a.capture, a.n, b.capture, b.n)
+		res := compareEvents(ctx, src, a.capture, a.response, b.capture, b.response)
 		return doneMsg{show: func() *overlay {
-			return newOverlay(fmt.Sprintf("#%d and #%d", a.n, b.n), func() []line { return m.diffLines(a, b, req, res) })
+			return newOverlay(s, fmt.Sprintf("#%d and #%d", a.n, b.n), func(r *renderer) []line { return r.theme.diff(a, b, req, res) })
 		}}
 	})
 }
 
 // findRow finds a row by its Seq, at any level. The caller must hold the lock of the model.
-func (m *model) findRow(w *trace.Model, seq uint64) *trace.Row {
+func findRow(w *trace.Model, seq uint64) *trace.Row {
 	rows := w.Rows()
 	x := &rowList{sel: allRows(rows), limit: -1, fold: &foldState{}}
 	for i := min(find(x, anchor{id: seq}), len(rows)-1); i >= 0 && i > len(rows)-1-maxScanRows; i-- {
@@ -90,9 +91,9 @@ type comparison struct {
 }
 
 // compareEvents compares two events. It runs outside the event loop.
-func (m *model) compareEvents(ctx context.Context, captureA string, a uint64, captureB string, b uint64) comparison {
-	first, whyA := m.payload(ctx, captureA, a)
-	second, whyB := m.payload(ctx, captureB, b)
+func compareEvents(ctx context.Context, src source, captureA string, a uint64, captureB string, b uint64) comparison {
+	first, whyA := readPayload(ctx, src, captureA, a)
+	second, whyB := readPayload(ctx, src, captureB, b)
 	switch {
 	case a == 0 && b == 0:
 		return comparison{note: "neither has one"}
@@ -104,13 +105,13 @@ func (m *model) compareEvents(ctx context.Context, captureA string, a uint64, ca
 	return comparison{changes: jsondiff.Diff(first, second, nil)}
 }
 
-// payload returns the payload of an event, or the reason for an error. It runs outside the event
-// loop.
-func (m *model) payload(ctx context.Context, id string, n uint64) (data []byte, why string) {
+// readPayload returns the payload of an event, or the reason for an error. It runs outside the
+// event loop.
+func readPayload(ctx context.Context, src source, id string, n uint64) (data []byte, why string) {
 	if n == 0 {
 		return nil, "there is none"
 	}
-	e, err := m.src.Event(ctx, id, n)
+	e, err := src.Event(ctx, id, n)
 	switch {
 	case err != nil:
 		return nil, err.Error()
@@ -120,21 +121,20 @@ func (m *model) payload(ctx context.Context, id string, n uint64) (data []byte, 
 	return e.Data, ""
 }
 
-func (m *model) diffLines(a, b diffSide, req, res comparison) []line {
-	t := m.theme
+// diff shows the differences of two rows.
+func (t *theme) diff(a, b diffSide, req, res comparison) []line {
 	var out []line
 	for i, s := range []diffSide{a, b} {
 		out = append(out, line{{t.mark, number(i + 1)}, {t.dim, fmt.Sprintf("  #%d  ", s.n)}, {t.text, s.name}, {t.dim, "  " + s.status + "  " + trace.FormatDuration(s.wall)}})
 	}
 	out = append(out, nil, line{{t.head, "Request"}})
-	out = append(out, m.changeLines(req)...)
+	out = append(out, t.changes(req)...)
 	out = append(out, nil, line{{t.head, "Response"}})
-	return append(out, m.changeLines(res)...)
+	return append(out, t.changes(res)...)
 }
 
-// changeLines shows changes as lines with - and +.
-func (m *model) changeLines(c comparison) []line {
-	t := m.theme
+// changes shows changes as lines with - and +.
+func (t *theme) changes(c comparison) []line {
 	if c.note != "" {
 		return []line{{{t.dim, "  " + safe(c.note)}}}
 	}

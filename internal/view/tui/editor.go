@@ -3,26 +3,72 @@ package tui
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/internal/proc/batchfile"
 	"mcpwire/internal/text/printable"
-	"mcpwire/internal/trace"
 )
 
 // maxEdit limits the size of an edited message, in bytes.
 const maxEdit = 1 << 20
 
-// An editor edits a message on the screen, for users without $EDITOR.
+// An editor is a component: it edits a message on the screen, for users without $EDITOR.
 type editor struct {
+	*shared
 	area    textarea.Model
 	request *resendRequest
+}
+
+func newEditor(s *shared, request *resendRequest) (*editor, tea.Cmd) {
+	e := &editor{shared: s, area: textarea.New(), request: request}
+	e.area.CharLimit, e.area.MaxHeight = 2*maxEdit, 0
+	e.area.ShowLineNumbers = false // without a line limit they are misaligned
+	e.area.Prompt = ""
+	e.area.SetVirtualCursor(false)
+	e.area.SetStyles(textarea.DefaultStyles(s.dark))
+	e.area.SetValue(editable(request.message))
+	e.area.MoveToBegin()
+	e.fit()
+	return e, e.area.Focus()
+}
+
+// fit fits the text into the screen.
+func (e *editor) fit() {
+	e.area.SetWidth(max(4, e.width))
+	e.area.SetHeight(max(1, e.height-2))
+}
+
+// Update edits the message.
+func (e *editor) Update(msg tea.Msg) tea.Cmd {
+	var cmd tea.Cmd
+	e.area, cmd = e.area.Update(msg)
+	return cmd
+}
+
+// finish is a command that sends the edited message to the resender.
+func (e *editor) finish() tea.Msg {
+	return editedMsg{request: e.request, text: []byte(e.area.Value())}
+}
+
+// cursor returns the position of the terminal's cursor.
+func (e *editor) cursor() *tea.Cursor {
+	c := e.area.Cursor()
+	if c != nil {
+		c.Y++
+	}
+	return c
+}
+
+// View draws the editor.
+func (e *editor) View() string {
+	title := line{{bold, " Edit and send"}, {e.theme.dim, "  to a fresh copy of " + safe(e.request.origin.Name)}}
+	return title.drawOver(e.theme.title, e.width) + "\n" + e.area.View() + "\n" + e.theme.hints("Ctrl+S", "send", "Esc", "leave it").draw(e.width)
 }
 
 // editedMsg is sent when an editor has ended.
@@ -30,33 +76,6 @@ type editedMsg struct {
 	request *resendRequest
 	text    []byte
 	err     error
-}
-
-// edit opens an editor for a message: $VISUAL, $EDITOR or the built-in one.
-func (m *model) edit(s *resendRequest) tea.Cmd {
-	if len(s.message) > maxEdit {
-		m.showFlash(true, "%s are too large to edit here", trace.FormatSize(int64(len(s.message))))
-		return nil
-	}
-	text := editable(s.message)
-	command := m.getenv("VISUAL")
-	if command == "" {
-		command = m.getenv("EDITOR")
-	}
-	if words := strings.Fields(command); len(words) > 0 {
-		return m.externalEditor(words, text, s)
-	}
-	area := textarea.New()
-	area.CharLimit, area.MaxHeight = 2*maxEdit, 0
-	area.ShowLineNumbers = false // without a line limit they are misaligned
-	area.Prompt = ""
-	area.SetVirtualCursor(false)
-	area.SetStyles(textarea.DefaultStyles(m.dark))
-	area.SetValue(text)
-	area.MoveToBegin()
-	m.editor = &editor{area, s}
-	m.editor.resize(m.width, m.height)
-	return m.editor.area.Focus()
 }
 
 // maxPretty is the nesting up to which JSON is indented. Deeper JSON would be mostly indentation.
@@ -95,24 +114,20 @@ func nesting(text []byte) (most int) {
 	return most
 }
 
-// externalEditor runs the user's editor on a file that only the user can read.
-func (m *model) externalEditor(words []string, text string, s *resendRequest) tea.Cmd {
+// externalEditor runs the user's editor, with arguments, on a file that only the user can read.
+func externalEditor(command []string, s *resendRequest) tea.Cmd {
+	failed := func(err error) tea.Cmd {
+		return func() tea.Msg { return editedMsg{err: err} }
+	}
 	dir, err := os.MkdirTemp("", "mcpwire-edit-")
 	if err != nil {
-		m.showFlash(true, "%v", err)
-		return nil
+		return failed(err)
 	}
 	name := filepath.Join(dir, "message.json")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+	c := exec.Command(command[0], append(command[1:len(command):len(command)], name)...)
+	if err := errors.Join(os.WriteFile(name, []byte(editable(s.message)), 0o600), batchfile.Prepare(c)); err != nil {
 		os.RemoveAll(dir)
-		m.showFlash(true, "%v", err)
-		return nil
-	}
-	c := exec.Command(words[0], append(words[1:len(words):len(words)], name)...)
-	if err := batchfile.Prepare(c); err != nil {
-		os.RemoveAll(dir)
-		m.showFlash(true, "the editor: %v", err)
-		return nil
+		return failed(err)
 	}
 	return tea.ExecProcess(c, func(err error) tea.Msg {
 		defer os.RemoveAll(dir)
@@ -122,68 +137,4 @@ func (m *model) externalEditor(words []string, text string, s *resendRequest) te
 		data, err := os.ReadFile(name)
 		return editedMsg{s, data, err}
 	})
-}
-
-// gotEdited asks whether to send the edited message.
-func (m *model) gotEdited(msg editedMsg) tea.Cmd {
-	if msg.err != nil {
-		m.showFlash(true, "the editor: %v", msg.err)
-		return nil
-	}
-	again := *msg.request
-	again.message = []byte(strings.TrimSpace(string(msg.text)))
-	if len(again.message) == 0 {
-		m.showFlash(false, "nothing was sent")
-		return nil
-	}
-	if !json.Valid(again.message) {
-		m.showFlash(true, "it is no longer JSON; nothing was sent (mcpwire send --raw sends anything)")
-		return nil
-	}
-	again.origin.Redacted, again.origin.MoreRedacted = nil, 0 // the user has seen the placeholders
-	m.confirmResend(&again)
-	return nil
-}
-
-// editorKey handles a key in the built-in editor.
-func (m *model) editorKey(k tea.KeyPressMsg) tea.Cmd {
-	e := m.editor
-	switch k.String() {
-	case "esc":
-		m.editor = nil
-		m.showFlash(false, "nothing was sent")
-		return nil
-	case "ctrl+s", "ctrl+enter":
-		m.editor = nil
-		return m.gotEdited(editedMsg{request: e.request, text: []byte(e.area.Value())})
-	}
-	return e.update(k)
-}
-
-func (e *editor) update(msg tea.Msg) tea.Cmd {
-	var cmd tea.Cmd
-	e.area, cmd = e.area.Update(msg)
-	return cmd
-}
-
-func (e *editor) resize(columns, lines int) {
-	e.area.SetWidth(max(4, columns))
-	e.area.SetHeight(max(1, lines-2))
-}
-
-// cursor returns the position of the terminal's cursor.
-func (e *editor) cursor() *tea.Cursor {
-	c := e.area.Cursor()
-	if c != nil {
-		c.Y++
-	}
-	return c
-}
-
-// screen draws the editor.
-func (e *editor) screen(m *model) string {
-	var top, bottom strings.Builder
-	line{{bold, " Edit and send"}, {m.theme.dim, "  to a fresh copy of " + safe(e.request.origin.Name)}}.appendTo(&top, m.width, m.theme.title, false)
-	m.hints("Ctrl+S", "send", "Esc", "leave it").appendTo(&bottom, m.width, "", false)
-	return top.String() + "\n" + e.area.View() + "\n" + bottom.String()
 }

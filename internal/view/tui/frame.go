@@ -2,16 +2,12 @@ package tui
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/trace"
-	"mcpwire/internal/wait"
-
-	tea "charm.land/bubbletea/v2"
 )
 
 // A frame is an event in the list of events.
@@ -64,32 +60,6 @@ type framesMsg struct {
 // rowsPerLock limits the rows read while the model is locked.
 const rowsPerLock = 2000
 
-// buildFrames rebuilds the list of events if it is shown. It works in steps, to lock the model
-// only briefly, and reads the rows, to need no further memory.
-func (m *model) buildFrames(force bool) tea.Cmd {
-	v := m.frames
-	if v == nil || m.sel == nil || m.pause != nil && !force {
-		return nil
-	}
-	if v.busy {
-		v.stale = true
-		return nil
-	}
-	v.busy, v.stale = true, false
-	sel, src, pause := m.sel, m.src, min(10*v.took, 2*time.Second)
-	return m.background.cmd(time.Minute, func(ctx context.Context) tea.Msg {
-		// Rebuild a long list less often.
-		wait.Sleep(ctx, pause)
-		begun := time.Now()
-		var all []frame
-		from := anchor{}
-		for more := true; more && ctx.Err() == nil; {
-			src.Read(func(*trace.Model) { all, from, more = appendFrames(all, sel, from) })
-		}
-		return framesMsg{sortFrames(all), time.Since(begun)}
-	})
-}
-
 // appendFrames appends the events of the next rows. It returns where to continue and whether there
 // are more.
 func appendFrames(all []frame, sel selection, from anchor) ([]frame, anchor, bool) {
@@ -141,19 +111,6 @@ func sortFrames(all []frame) []frame {
 		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.capture, b.capture), cmp.Compare(a.n, b.n))
 	})
 	return out
-}
-
-// gotFrames replaces the list of events.
-func (m *model) gotFrames(msg framesMsg) tea.Cmd {
-	v := m.frames
-	if v == nil {
-		return nil
-	}
-	v.busy, v.took, v.list.frames = false, msg.took, msg.list
-	if v.stale {
-		return m.buildFrames(false)
-	}
-	return nil
 }
 
 // A frameKind tells which part of an exchange a frame is.

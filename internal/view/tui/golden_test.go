@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"flag"
+	"image/color"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,7 +42,7 @@ func drive(t testing.TB, src source, opts *Options) *driver {
 	tasks := newBackground(context.Background())
 	t.Cleanup(tasks.close)
 	d.m = newModel(src, &o, tasks)
-	d.run(d.m.selectRows())
+	d.run(d.m.table.selectRows())
 	d.send(changedMsg{sources: true})
 	return d
 }
@@ -146,12 +147,12 @@ func (d *driver) check() *driver {
 	d.t.Helper()
 	screen := d.m.screen()
 	lines := strings.Split(screen, "\n")
-	if d.m.editor == nil && len(lines) != d.m.height {
+	if d.m.dialogs.editor == nil && len(lines) != d.m.height {
 		d.t.Fatalf("%d lines on a screen of %d:\n%s", len(lines), d.m.height, screen)
 	}
 	for _, l := range lines {
 		l = sgr.ReplaceAllString(l, "")
-		if n := width(l); d.m.editor == nil && n != d.m.width {
+		if n := width(l); d.m.dialogs.editor == nil && n != d.m.width {
 			d.t.Fatalf("%d columns on a screen of %d: %q\n%s", n, d.m.width, l, screen)
 		}
 		if esc := trace.Escape(l); esc != l {
@@ -220,8 +221,7 @@ func TestColors(t *testing.T) {
 		dark   bool
 	}{{"16", Colors16, true}, {"dark", Colors256, true}, {"light", Colors256, false}} {
 		d := drive(t, both(t), &Options{Colors: tt.colors}).size(80, 12)
-		d.m.dark, d.m.theme = tt.dark, newTheme(tt.colors, tt.dark)
-		d.check()
+		d.send(tea.BackgroundColorMsg{Color: map[bool]color.Color{true: color.Black, false: color.White}[tt.dark]}).check()
 		golden(t, "colors-"+tt.name, strings.ReplaceAll(d.m.screen(), "\x1b[", "‹")+"\n")
 	}
 }

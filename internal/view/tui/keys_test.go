@@ -18,10 +18,10 @@ import (
 // cursorRow is the row of the cursor.
 func (d *driver) cursorRow() *rowView {
 	d.t.Helper()
-	if d.m.view.cursor < 0 {
+	if d.m.table.view.cursor < 0 {
 		d.t.Fatalf("there is no cursor:\n%s", d.plain())
 	}
-	return &d.m.view.rows[d.m.view.cursor]
+	return &d.m.table.view.rows[d.m.table.view.cursor]
 }
 
 func (d *driver) has(texts ...string) *driver {
@@ -235,8 +235,10 @@ func TestMouse(t *testing.T) {
 		d.has("▾→ call search", "progress 1/3")
 		click(30, 6)
 		d.has("[1 Summary]")
-		for _, tab := range d.m.pane.tabs {
-			click(tab.x+1, d.m.paneBody().y-1)
+		for i, tab := range d.m.pane.bar.tabs {
+			x := 1 + width(strings.Join(d.m.pane.bar.titles(79)[:i], ""))
+			_, body := d.m.pane.split()
+			click(x+1, body.y-1)
 			d.has(tab.title + "]")
 		}
 		d.keys("2").send(tea.MouseWheelMsg{X: 30, Y: 20, Button: tea.MouseWheelDown}).check().lacks(`"jsonrpc"`)

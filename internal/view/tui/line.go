@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -88,6 +89,15 @@ func (l line) text() string {
 	return b.String()
 }
 
+// plain returns a line without styles.
+func (l line) plain() line {
+	out := slices.Clone(l)
+	for i := range out {
+		out[i].style = ""
+	}
+	return out
+}
+
 func (l line) width() (n int) {
 	for _, s := range l {
 		n += width(s.text)
@@ -117,22 +127,22 @@ func (l line) cut(columns int) line {
 	return out
 }
 
-// appendTo appends a line with escape sequences, in exactly the given number of columns. base lies
-// below the styles of the spans, or replaces them if alone is set.
-func (l line) appendTo(b *strings.Builder, columns int, base style, alone bool) {
+// draw returns a line with escape sequences, in exactly the given number of columns.
+func (l line) draw(columns int) string { return l.drawOver("", columns) }
+
+// drawOver is like draw with a style below those of the spans.
+func (l line) drawOver(base style, columns int) string {
 	if n := l.width(); n > columns {
 		l = l.cut(columns)
 	}
+	var b strings.Builder
 	left := columns
 	for _, s := range l {
-		st := base.plus(s.style)
-		if alone {
-			st = base
-		}
-		writeStyled(b, st, s.text)
+		writeStyled(&b, base.plus(s.style), s.text)
 		left -= width(s.text)
 	}
-	writeStyled(b, base, spaces(left))
+	writeStyled(&b, base, spaces(left))
+	return b.String()
 }
 
 func writeStyled(b *strings.Builder, s style, text string) {

@@ -7,15 +7,6 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A selection has the rows of the timeline that match a filter. It is a [watch.Selection].
-type selection interface {
-	Len() int
-	At(i int) *trace.Row
-	Has(r *trace.Row) bool
-	SearchProgress() (share float64, busy bool)
-	Close()
-}
-
 // An anchor is the position of an item in a list. It is stable while items come and go: rows of
 // the timeline are ordered by Seq, frames by time.
 type anchor struct {

@@ -2,7 +2,7 @@ package tui
 
 import (
 	"context"
-	"slices"
+	"fmt"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -29,64 +29,59 @@ type hubSource struct{ *watch.Hub }
 
 func (h hubSource) selectRows(f *filter.Filter) selection { return h.Select(f) }
 
-// The parts of the screen that can have the focus.
-const (
-	onTable = iota
-	onPane
-)
-
-// A model is the state of the screen. Its methods run in the event loop.
-type model struct {
+// A shared has what all components use. Only the event loop uses it.
+type shared struct {
 	src        source
 	opts       Options
 	background *background
-
+	now        func() time.Time
+	zone       *time.Location
+	// dark tells that the background of the terminal is dark.
+	dark  bool
+	theme *theme
+	// width and height are the size of the screen.
 	width, height int
-	colors        Colors
-	dark          bool
-	theme         *theme
-	zone          *time.Location
-	now           func() time.Time
-
-	// sel is nil until the first selection is ready.
-	sel    selection
-	query  query
-	cursor position
-	top    position
-	follow bool
-	// pause is nil unless paused.
-	pause *pauseState
-	folds foldState
-	// frames is nil if exchanges are shown.
-	frames   *frameView
-	timeMode int
-	// marks has the Seq of the rows to compare, in the order in which they were marked.
-	marks   []uint64
+	// sources is the newest list of sources.
 	sources []watch.Source
-	view    viewport
-	// singleBridge tells that all rows are from one bridge.
-	singleBridge bool
+	flash   flash
+}
 
-	// readingDetail tells that the detail of a row is being read: one at a time, because it may be
-	// large.
-	readingDetail bool
-	// cancelRead cancels that.
-	cancelRead context.CancelFunc
-	// readingCopy tells that a detail is being read in order to copy it.
-	readingCopy bool
+// A flash is a message shown in the last line for a while.
+type flash struct {
+	text  string
+	bad   bool
+	until time.Time
+}
 
-	focus int
-	// pane is nil if closed.
-	pane *pane
+// showFlash shows a message in the last line.
+func (s *shared) showFlash(bad bool, format string, args ...any) {
+	stays := 6 * time.Second
+	if bad { // errors stay longer
+		stays = 20 * time.Second
+	}
+	s.flash = flash{safe(fmt.Sprintf(format, args...)), bad, s.now().Add(stays)}
+}
+
+// A model is the screen: it routes messages to its components, and arranges and opens them. Its
+// methods run in the event loop.
+//
+// A component has an Update method and a View method, as in bubbletea, and keeps its state where it
+// is: Update returns no new value of it.
+type model struct {
+	*shared
+	colors Colors
+
+	table *table
+	pane  *pane
+	// paneFocused tells that the pane has the focus, and not the table.
+	paneFocused bool
 	// zoom gives the whole screen to the pane.
-	zoom bool
-	// overlay is nil if closed.
-	overlay *overlay
-	// prompt is nil if closed.
-	prompt *prompt
-	// editor is nil if closed.
-	editor *editor
-	flash  flash
+	zoom    bool
+	dialogs *dialogs
+	areas   areas
+
+	copier   *copier
+	resender *resender
 	// tickPending tells that a tick has been requested.
 	tickPending bool
 	quit        bool
@@ -98,62 +93,24 @@ const (
 	defaultHeight = 24
 )
 
-// A query describes what the table should show.
-type query struct {
-	// text is the filter as entered.
-	text string
-	// findingsOnly restricts the table to rows with findings.
-	findingsOnly bool
-	// gen counts the queries, to recognize outdated results.
-	gen int
-	// busy tells that the newest selection is not ready.
-	busy bool
-}
-
-// filter returns the query as a filter.
-func (c *query) filter() (*filter.Filter, error) {
-	text := c.text
-	if c.findingsOnly {
-		text = "finding:*"
-		if c.text != "" {
-			text += " (" + c.text + ")"
-		}
-	}
-	if text == "" {
-		return nil, nil
-	}
-	return filter.Parse(text)
-}
-
-// A pauseState is the state of a paused table.
-type pauseState struct {
-	// last is the last item shown.
-	last anchor
-	// at is the time at which timers stopped.
-	at time.Time
-}
-
-// A flash is a message shown in the last line for a while.
-type flash struct {
-	text  string
-	bad   bool
-	until time.Time
-}
-
 func newModel(src source, opts *Options, t *background) *model {
-	m := &model{src: src, background: t, width: defaultWidth, height: defaultHeight, dark: true, follow: true, now: time.Now, zone: time.Local}
+	s := &shared{src: src, background: t, now: time.Now, zone: time.Local, dark: true, width: defaultWidth, height: defaultHeight}
 	if opts != nil {
-		m.opts = *opts
+		s.opts = *opts
 	}
-	if m.opts.Now != nil {
-		m.now = m.opts.Now
+	if s.opts.Now != nil {
+		s.now = s.opts.Now
 	}
-	if m.opts.Zone != nil {
-		m.zone = m.opts.Zone
+	if s.opts.Zone != nil {
+		s.zone = s.opts.Zone
 	}
-	m.colors = m.opts.Colors
+	m := &model{shared: s, colors: s.opts.Colors}
 	m.theme = newTheme(m.colors, m.dark)
-	m.query.text = m.opts.Filter
+	m.table = &table{content: content{shared: s, query: query{text: s.opts.Filter}}, follow: true}
+	m.pane = &pane{shared: s}
+	m.dialogs = &dialogs{shared: s}
+	m.copier = &copier{shared: s, table: m.table, pane: m.pane, dialogs: m.dialogs}
+	m.resender = &resender{shared: s, table: m.table, dialogs: m.dialogs}
 	return m
 }
 
@@ -163,67 +120,51 @@ type (
 	changedMsg struct{ sources bool }
 	// tickMsg updates timers.
 	tickMsg time.Time
-	// A selectedMsg has the selection for a query.
-	selectedMsg struct {
-		gen int
-		sel selection
-	}
 	// A doneMsg is the result of a background command. The event loop calls show.
 	doneMsg struct {
 		text string
 		bad  bool
 		show func() *overlay
 	}
+	// A filterDebounceMsg is sent when the user has stopped typing a filter.
+	filterDebounceMsg struct {
+		prompt *prompt
+		text   string
+	}
 )
 
 func (m *model) Init() tea.Cmd {
-	return tea.Batch(tea.RequestBackgroundColor, m.selectRows())
-}
-
-// selectRows starts the selection for the query.
-func (m *model) selectRows() tea.Cmd {
-	f, err := m.query.filter()
-	if err != nil {
-		m.showFlash(true, "%v", err)
-		return nil
-	}
-	m.query.gen++
-	m.query.busy = true
-	gen, src := m.query.gen, m.src
-	return m.background.cmd(time.Minute, func(context.Context) tea.Msg { return selectedMsg{gen, src.selectRows(f)} })
+	return tea.Batch(tea.RequestBackgroundColor, m.table.selectRows())
 }
 
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	cmd := m.handleMsg(msg)
+	before := m.flash
+	cmd := m.handleInput(msg)
+	if m.flash != before {
+		m.dialogs.showLongError()
+	}
 	return m, tea.Batch(cmd, m.refresh())
 }
 
-func (m *model) handleMsg(msg tea.Msg) tea.Cmd {
+// handleInput handles messages of the terminal.
+func (m *model) handleInput(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		if m.width, m.height = msg.Width, msg.Height; m.width <= 0 || m.height <= 0 { // unknown
 			m.width, m.height = defaultWidth, defaultHeight
 		}
-		if m.pane != nil && m.pane.hex {
-			m.pane.pagers = nil // the width of a hex row may change
-		}
-		if m.editor != nil {
-			m.editor.resize(m.width, m.height)
-		}
+		m.dialogs.fit()
 	case tea.ColorProfileMsg:
 		m.setColors(msg.String())
 	case tea.BackgroundColorMsg:
 		m.dark = msg.IsDark()
 		m.theme = newTheme(m.colors, m.dark)
-		m.restyle()
 	case tea.KeyPressMsg:
 		return m.handleKey(msg)
-	case tea.PasteMsg:
-		return m.paste(msg.Content)
 	case tea.MouseClickMsg:
-		return m.click(msg.Mouse())
+		return m.click(msg)
 	case tea.MouseWheelMsg:
-		return m.wheel(msg.Mouse())
+		m.wheel(msg)
 	default:
 		return m.handleEvent(msg)
 	}
@@ -237,50 +178,45 @@ func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 		if msg.sources || m.sources == nil {
 			m.sources = m.src.Sources()
 		}
-		return m.buildFrames(false)
+		return m.updateTable(msg)
+	case selectedMsg:
+		m.sources = m.src.Sources()
+		return m.updateTable(msg)
+	case framesMsg:
+		return m.updateTable(msg)
+	case detailMsg:
+		m.pane.Update(msg)
+	case openMsg:
+		m.openPane()
 	case tickMsg:
 		m.tickPending = false
-	case selectedMsg:
-		m.gotSelection(msg)
-		return m.buildFrames(true)
-	case framesMsg:
-		return m.gotFrames(msg)
-	case detailMsg:
-		m.gotDetail(msg)
-	case copyDetailMsg:
-		return m.useDetail(msg)
 	case filterDebounceMsg:
-		return m.applyFilter(msg)
+		if p := m.dialogs.prompt; p == msg.prompt && p.text() == msg.text && p.invalid() == nil {
+			return m.table.setFilter(msg.text)
+		}
+	case copyDetailMsg:
+		return m.copier.gotDetail(msg)
 	case originMsg:
-		return m.gotOrigin(msg)
+		return m.resender.gotOrigin(msg)
 	case editedMsg:
-		return m.gotEdited(msg)
+		m.resender.gotEdited(msg)
 	case doneMsg:
 		if msg.text != "" {
 			m.showFlash(msg.bad, "%s", msg.text)
 		}
 		if msg.show != nil {
-			m.overlay, m.flash = msg.show(), flash{}
+			m.dialogs.overlay, m.flash = msg.show(), flash{}
 		}
 	default:
-		if m.editor != nil {
-			return m.editor.update(msg)
-		}
+		return m.dialogs.Update(msg)
 	}
 	return nil
 }
 
-// gotSelection uses a selection, unless a newer one is requested.
-func (m *model) gotSelection(msg selectedMsg) {
-	if msg.gen != m.query.gen {
-		msg.sel.Close()
-		return
-	}
-	if m.sel != nil {
-		m.sel.Close()
-	}
-	m.sel, m.query.busy = msg.sel, false
-	m.sources = m.src.Sources()
+// updateTable passes a message to the table.
+func (m *model) updateTable(msg tea.Msg) tea.Cmd {
+	cmd, _ := m.table.Update(msg)
+	return cmd
 }
 
 // setColors sets the colors for a color profile.
@@ -297,44 +233,34 @@ func (m *model) setColors(profile string) {
 		m.colors = NoColor
 	}
 	m.theme = newTheme(m.colors, m.dark)
-	m.restyle()
 }
 
-// close releases the selection.
-func (m *model) close() {
-	if m.sel != nil {
-		m.sel.Close()
-	}
-}
-
-// handleKey passes a key to the editor, the prompt, the overlay, the pane or the table.
+// handleKey passes a key to what has the focus: a dialog, the pane or the table. A key that pane and
+// table do not use works everywhere.
 func (m *model) handleKey(k tea.KeyPressMsg) tea.Cmd {
-	if m.flash.text != "" {
-		m.flash = flash{}
-	}
+	m.flash = flash{}
 	if k.String() == "alt+esc" { // two quick Esc
 		k = tea.KeyPressMsg{Code: tea.KeyEscape}
 	}
 	switch {
-	case m.editor != nil:
-		return m.editorKey(k)
-	case m.prompt != nil:
-		return m.promptKey(k)
+	case m.dialogs.input():
+		return m.dialogs.Update(k)
 	case k.String() == "ctrl+c":
 		return m.quitProgram()
 	case k.String() == "ctrl+z":
 		return tea.Suspend
-	case m.overlay != nil:
-		return m.overlayKey(k.String())
-	}
-	if m.pane != nil && m.focus == onPane || m.tableHidden() {
-		if cmd, ok := m.paneKey(k.String()); ok {
+	case m.dialogs.overlay != nil:
+		return m.dialogs.Update(k)
+	case m.pane.open && m.paneFocused || m.tableHidden():
+		if m.paneKey(k) {
+			return nil
+		}
+	default:
+		if cmd, used := m.table.Update(k); used {
 			return cmd
 		}
-	} else if m.tableKey(k.String()) {
-		return nil
 	}
-	return m.globalKey(k.String())
+	return m.globalKey(k)
 }
 
 func (m *model) quitProgram() tea.Cmd {
@@ -343,151 +269,56 @@ func (m *model) quitProgram() tea.Cmd {
 }
 
 // tableHidden reports whether the pane has the whole screen.
-func (m *model) tableHidden() bool { return m.pane != nil && m.layout().table.h == 0 }
+func (m *model) tableHidden() bool { return m.pane.open && m.areas.table.h == 0 }
 
-// overlayKey handles a key while an overlay is open.
-func (m *model) overlayKey(k string) tea.Cmd {
-	page, height := m.activePager()
-	switch k {
-	case "esc", "q", "enter":
-		m.overlay = nil
+// paneKey handles a key while the pane has the focus. It returns false for keys that it does not
+// use.
+func (m *model) paneKey(k tea.KeyPressMsg) bool {
+	switch k.String() {
+	case "esc", "q":
+		m.closePane()
+	case "tab", "shift+tab":
+		m.paneFocused = m.paneFocused && m.tableHidden()
 	case "/":
-		m.prompt = newPrompt(searchPrompt, "/", "")
-	case "y":
-		if m.overlay.copy != "" {
-			return m.copyText("it", m.overlay.copy)
-		}
-	case "Y":
-		if m.overlay.alternate != nil {
-			return m.overlay.alternate()
-		}
+		m.dialogs.prompt = newSearchPrompt(m.shared, m.pane.find)
+	case "J": // the next row, without leaving the pane
+		m.table.moveCursor(1)
+	case "K":
+		m.table.moveCursor(-1)
+	case "z", "enter":
+		m.zoom = !m.zoom
 	default:
-		m.scrollKey(page, height, k)
-	}
-	return nil
-}
-
-// scrollKey handles a key that scrolls a text. It returns false for other keys.
-func (m *model) scrollKey(p *pager, height int, k string) bool {
-	if p == nil {
-		return false
-	}
-	switch k {
-	case "j", "down":
-		p.scroll(1, height)
-	case "k", "up":
-		p.scroll(-1, height)
-	case "pgdown", "space", "ctrl+f":
-		p.scroll(max(1, height-1), height)
-	case "pgup", "shift+space", "ctrl+b":
-		p.scroll(-max(1, height-1), height)
-	case "ctrl+d":
-		p.scroll(max(1, height/2), height)
-	case "ctrl+u":
-		p.scroll(-max(1, height/2), height)
-	case "g", "home":
-		p.scroll(-maxPager, height)
-	case "G", "end":
-		p.scroll(maxPager, height)
-	case "n", "N":
-		if !p.jumpToMatch(k == "n", height) {
-			m.showFlash(false, "no matches: / searches in this text")
-		}
-	case "W":
-		p.toggleWrap()
-	default:
-		return false
+		return m.pane.Update(k)
 	}
 	return true
 }
 
-// paneKey handles a key of the pane. The second result is false for other keys.
-func (m *model) paneKey(k string) (tea.Cmd, bool) {
-	p := m.pane
-	page, height := m.activePager()
-	switch k {
-	case "esc", "q":
-		m.closePane()
-	case "tab", "shift+tab":
-		if !m.tableHidden() {
-			m.focus = onTable
-		}
-	case "/":
-		m.prompt = newPrompt(searchPrompt, "/", "")
-	case "left", "h", "right", "l":
-		m.nextTab(k == "right" || k == "l")
-	case "J", "K": // the next row, without leaving the pane
-		m.tableKey(map[string]string{"J": "down", "K": "up"}[k])
-	case "b":
-		p.hex = !p.hex
-		m.showFlash(false, "bytes as %s", map[bool]string{true: "hexadecimal", false: "text"}[p.hex])
-		p.openTab = "Raw"
-	case "z", "enter":
-		m.zoom = !m.zoom
-	default:
-		return nil, m.scrollKey(page, height, k)
-	}
-	return nil, true
-}
-
-// nextTab opens the next or previous tab.
-func (m *model) nextTab(forward bool) {
-	p := m.pane
-	for i := range p.tabs {
-		if &p.tabs[i] != p.currentTab() {
-			continue
-		}
-		if forward {
-			i++
-		} else {
-			i += len(p.tabs) - 1
-		}
-		p.openTab = p.tabs[i%len(p.tabs)].title
-		return
-	}
-}
-
 // globalKey handles the keys that work everywhere.
-func (m *model) globalKey(k string) tea.Cmd {
-	if len(k) == 1 && k[0] >= '1' && k[0] <= '9' {
-		m.chooseTab(int(k[0] - '1'))
-		return nil
-	}
-	switch k {
+func (m *model) globalKey(k tea.KeyPressMsg) tea.Cmd {
+	switch k := k.String(); k {
+	case "1", "2", "3", "4", "5", "6", "7", "8", "9":
+		m.openTab(int(k[0] - '0'))
 	case "q":
 		return m.quitProgram()
 	case "esc":
 		return m.goBack()
 	case "enter":
-		if m.view.seq != 0 {
-			m.openPane()
-		}
+		m.openPane()
 	case "tab", "shift+tab":
-		if m.pane != nil {
-			m.focus = onPane
-		}
+		m.paneFocused = m.pane.open
 	case "/":
-		m.prompt = newPrompt(filterPrompt, "/", m.query.text)
-		m.prompt.check()
-	case "f":
-		m.setFollow(!m.follow)
-	case "p":
-		m.setPause()
-	case "x":
-		return m.switchFrames()
-	case "t":
-		m.timeMode = (m.timeMode + 1) % timeModes
-	case "l":
-		m.query.findingsOnly = !m.query.findingsOnly
-		return m.selectRows()
+		m.openFilter()
 	case "z":
-		m.zoom = m.pane != nil && !m.zoom
+		m.zoom = m.pane.open && !m.zoom
 	case "?":
-		m.overlay = newOverlay("Keys", m.helpLines)
+		m.dialogs.open("Keys", (*renderer).help)
 	case "c":
-		m.openCard()
+		m.openSession()
 	case "s":
-		m.overlay = m.toolsOverlay()
+		m.dialogs.overlay = statsOverlay(m.shared)
+	case "f", "p", "x", "t", "m", "o": // these reach the table from the pane too
+		cmd, _ := m.table.key(k)
+		return cmd
 	default:
 		return m.rowKey(k)
 	}
@@ -497,120 +328,149 @@ func (m *model) globalKey(k string) tea.Cmd {
 // rowKey handles the keys that act on the cursor's row.
 func (m *model) rowKey(k string) tea.Cmd {
 	switch k {
-	case "m":
-		m.toggleMark()
-	case "o":
-		return m.goToOtherSide()
 	case "d":
 		return m.diffMarked()
 	case "y":
-		return m.withDetail(m.copyPayload)
+		return m.copier.withDetail(m.copier.payload)
 	case "Y":
-		return m.withDetail(m.copyCommand)
+		return m.copier.withDetail(m.copier.command)
 	case "r":
-		return m.startResend(false)
+		return m.resender.find(false)
 	case "E":
-		return m.startResend(true)
+		return m.resender.find(true)
 	case "w":
-		return m.restart()
+		m.resender.restart()
 	case "e":
-		m.prompt = newPrompt(savePrompt, "save as", m.saveName())
+		m.dialogs.prompt = newPrompt(m.shared, "save as", m.saveName())
+		m.dialogs.prompt.accepted = m.save
 	}
 	return nil
 }
 
 // goBack goes back one step: it closes the pane, ends a pause or clears the filter.
 func (m *model) goBack() tea.Cmd {
+	t := m.table
 	switch {
-	case m.pane != nil:
+	case m.pane.open:
 		m.closePane()
-	case m.pause != nil:
-		m.pause = nil
-		return m.buildFrames(true)
-	case m.query.text != "" || m.query.findingsOnly:
-		m.query.text, m.query.findingsOnly = "", false
-		return m.selectRows()
+	case t.pause != nil:
+		t.pause = nil
+		return t.buildFrames(true)
+	case !t.query.empty():
+		return t.setQuery("", false)
 	default:
 		m.showFlash(false, "q quits")
 	}
 	return nil
 }
 
-// chooseTab opens a tab, and the pane if needed.
-func (m *model) chooseTab(i int) {
-	names := tabNames()
-	switch {
-	case m.pane == nil:
-		if m.view.seq != 0 {
-			m.openPane()
-			m.focus = onTable
-			m.pane.openTab = names[i]
-		}
-	case m.pane.detail == nil:
-		m.pane.wantTab = i + 1
-	case slices.ContainsFunc(m.pane.tabs, func(t tab) bool { return t.title == names[i] }):
-		m.pane.openTab = names[i]
-	default:
-		m.showFlash(false, "this row has no tab %d, %s", i+1, names[i])
+// openPane opens the pane for the cursor's row.
+func (m *model) openPane() {
+	if m.table.view.seq != 0 {
+		m.pane.show()
+		m.paneFocused, m.table.follow = true, false
 	}
 }
 
-func (m *model) openCard() {
-	if !m.view.hasSession {
+func (m *model) closePane() {
+	m.pane.close()
+	m.paneFocused, m.zoom = false, false
+}
+
+// openTab opens the tab with a number, and the pane if needed. The pane gets no focus then.
+func (m *model) openTab(n int) {
+	if m.pane.open {
+		m.pane.choose(n)
+		return
+	}
+	if m.openPane(); m.pane.open {
+		m.pane.bar.chosen, m.paneFocused = tabNames()[n-1], false
+	}
+}
+
+// openSession shows the session of the cursor's row.
+func (m *model) openSession() {
+	if !m.table.view.hasSession {
 		m.showFlash(false, "no session yet")
 		return
 	}
-	m.overlay = m.cardOverlay()
+	c := m.table.view.session
+	m.dialogs.open("Session", func(r *renderer) []line { return r.session(&c) })
 }
 
-// wheelLines is the number of lines of a wheel step.
-const wheelLines = 3
+// filterDebounce is the pause in typing after which the filter applies.
+const filterDebounce = 250 * time.Millisecond
 
-func (m *model) wheel(e tea.Mouse) tea.Cmd {
-	n := wheelLines
-	switch e.Button {
-	case tea.MouseWheelUp:
-		n = -n
-	case tea.MouseWheelDown:
+// openFilter opens the prompt for the filter.
+func (m *model) openFilter() {
+	previous := m.table.query.text
+	p := newFilterPrompt(m.shared, previous)
+	p.changed = func(text string) tea.Cmd {
+		return tea.Tick(filterDebounce, func(time.Time) tea.Msg { return filterDebounceMsg{p, text} })
+	}
+	p.accepted = m.table.setFilter
+	p.canceled = func() tea.Cmd { return m.table.setFilter(previous) }
+	m.dialogs.prompt = p
+}
+
+// wheel scrolls what is below the mouse.
+func (m *model) wheel(msg tea.MouseWheelMsg) {
+	switch d := m.dialogs; {
+	case d.editor != nil:
+	case d.overlay != nil:
+		d.overlay.Update(msg)
+	case m.pane.open && m.areas.pane.has(msg.X, msg.Y):
+		m.pane.Update(msg)
 	default:
+		m.table.Update(msg)
+	}
+}
+
+// click passes a click to what is below the mouse, and gives it the focus.
+func (m *model) click(msg tea.MouseClickMsg) tea.Cmd {
+	d := m.dialogs
+	if msg.Button != tea.MouseLeft || d.editor != nil || d.overlay != nil || d.prompt != nil && !d.prompt.isFilter {
 		return nil
 	}
-	switch {
-	case m.editor != nil:
-	case m.overlay != nil:
-		m.overlay.pager.scroll(n, m.overlayHeight())
-	case m.pane != nil && m.view.area.pane.has(e.X, e.Y):
-		if page, height := m.activePager(); page != nil {
-			page.scroll(n, height)
-		}
-	default:
-		m.moveCursor(n)
+	switch a := m.areas; {
+	case m.table.rowsArea().has(msg.X, msg.Y):
+		m.paneFocused = false
+		return m.updateTable(msg)
+	case a.filter.has(msg.X, msg.Y) && d.prompt == nil:
+		m.openFilter()
+	case m.pane.open && a.pane.has(msg.X, msg.Y):
+		m.paneFocused = true
+		m.pane.Update(msg)
 	}
 	return nil
 }
 
-// click selects a row, unfolds it by its triangle, or selects a tab. A click on the cursor's row
-// opens it.
-func (m *model) click(e tea.Mouse) tea.Cmd {
-	if e.Button != tea.MouseLeft || m.editor != nil || m.overlay != nil || m.prompt != nil && m.prompt.kind != filterPrompt {
+// refresh fits the components into the screen and copies the visible lines. It returns commands for
+// a needed detail and the next tick.
+func (m *model) refresh() tea.Cmd {
+	if m.flash.text != "" && !m.now().Before(m.flash.until) {
+		m.flash = flash{}
+	}
+	m.areas = m.layout()
+	m.table.area, m.pane.area = m.areas.table, m.areas.pane
+	m.table.blurred = m.pane.open && m.paneFocused
+	if m.dialogs.overlay != nil {
+		m.dialogs.overlay.fit() // the theme may have changed
+	}
+	var cmd tea.Cmd
+	m.table.refresh(func(current *trace.Row) { cmd = m.pane.sync(current) })
+	return tea.Batch(cmd, m.nextTick())
+}
+
+// nextTick requests a tick if a timer runs and no tick is pending.
+func (m *model) nextTick() tea.Cmd {
+	shown := m.flash.text != ""
+	if m.tickPending || m.table.pause != nil && !shown {
 		return nil
 	}
-	a := m.view.area
-	switch {
-	case a.table.has(e.X, e.Y):
-		m.clickRow(e.X, e.Y-a.table.y)
-	case a.filter.has(e.X, e.Y) && m.prompt == nil:
-		m.prompt = newPrompt(filterPrompt, "/", m.query.text)
-		m.prompt.check()
-	case m.pane != nil && a.pane.has(e.X, e.Y):
-		m.focus = onPane
-		if e.Y == m.paneBody().y-1 {
-			for _, t := range m.pane.tabs {
-				if e.X >= t.x && e.X < t.x+t.w {
-					m.pane.openTab = t.title
-				}
-			}
-		}
+	if !shown && !m.table.running() && !m.pane.loading {
+		return nil
 	}
-	return nil
+	m.tickPending = true
+	return tea.Tick(100*time.Millisecond, func(t time.Time) tea.Msg { return tickMsg(t) })
 }

@@ -10,99 +10,89 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// An overlay is a text that fills the screen until it is closed.
+// An overlay is a component: a text that fills the screen until it is closed.
 type overlay struct {
+	*shared
 	title string
 	pager *pager
-	// render renders the text again, for another theme. If it is nil, the text stays.
-	render func() []line
 	// copy is the text that y copies.
 	copy string
 	// alternate is the action of Y. Nil means none.
 	alternate func() tea.Cmd
-
 	// alternateName is the name of that action, for the last line.
 	alternateName string
 }
 
-func newOverlay(title string, again func() []line) *overlay {
-	return &overlay{title: title, pager: newPager(again()), render: again}
+func newOverlay(s *shared, title string, render func(r *renderer) []line) *overlay {
+	o := &overlay{shared: s, title: title, pager: newPager(s, render)}
+	o.fit()
+	return o
 }
 
-// drawOverlay draws the overlay.
-func (m *model) drawOverlay() string {
-	o := m.overlay
-	height := m.overlayHeight()
-	o.pager.wrapTo(max(1, m.width-2))
-	o.pager.scroll(0, height)
-	lines := make([]string, 0, m.height)
-	add := func(l line, base style) {
-		if len(lines) < m.height {
-			var b strings.Builder
-			l.appendTo(&b, m.width, base, false)
-			lines = append(lines, b.String())
+// fit fits the text into the screen.
+func (o *overlay) fit() {
+	o.pager.fit(renderer{theme: o.theme, zone: o.zone}, o.width, max(1, o.height-2))
+}
+
+// Update handles the keys of the text, and those that copy it.
+func (o *overlay) Update(msg tea.Msg) tea.Cmd {
+	if k, ok := msg.(tea.KeyPressMsg); ok {
+		switch {
+		case k.String() == "y" && o.copy != "":
+			return o.copyText("it", o.copy)
+		case k.String() == "Y" && o.alternate != nil:
+			return o.alternate()
 		}
 	}
-	if m.height > 2 {
-		add(line{{m.theme.title.plus(bold), " " + o.title}}, m.theme.title)
-	}
-	for i := range height {
-		add(append(line{{"", " "}}, o.pager.lineAt(i, m.theme.match)...), "")
-	}
-	if m.height > 1 {
-		add(m.overlayFooter(height), "")
-	}
-	return strings.Join(lines, "\n")
+	o.pager.Update(msg)
+	return nil
 }
 
-// overlayHeight returns the number of text lines of an overlay.
-func (m *model) overlayHeight() int {
-	return max(1, m.height-2)
+// find searches for a text.
+func (o *overlay) find(text string) *pager {
+	o.pager.find(text)
+	o.pager.firstMatch()
+	return o.pager
 }
 
-func (m *model) overlayFooter(height int) line {
-	if m.prompt != nil {
-		return m.prompt.line(m)
+// View draws the overlay, without the last line of the screen.
+func (o *overlay) View() string {
+	text := o.pager.View()
+	if o.height > 2 {
+		text = line{{o.theme.title.plus(bold), " " + o.title}}.drawOver(o.theme.title, o.width) + "\n" + text
 	}
-	if m.flash.text != "" {
-		return m.flashLine()
-	}
-	p := m.overlay.pager
+	return text
+}
+
+// footer returns the last line: the keys, and the visible part of the text.
+func (o *overlay) footer() line {
+	p := o.pager
 	right := ""
 	if p.search != "" {
 		right = fmt.Sprintf("%d found  ", len(p.matches))
 	}
-	if len(p.wrapped) > height {
-		right += fmt.Sprintf("%d–%d of %d", p.top+1, min(len(p.wrapped), p.top+height), len(p.wrapped))
+	if len(p.wrapped) > p.height {
+		right += fmt.Sprintf("%d–%d of %d", p.top+1, min(len(p.wrapped), p.top+p.height), len(p.wrapped))
 	}
 	pairs := []string{"Esc", "back", "/", "search"}
 	if p.search != "" {
 		pairs = append(pairs, "n/N", "next")
 	}
-	if m.overlay.copy != "" {
+	if o.copy != "" {
 		pairs = append(pairs, "y", "copy")
 	}
-	if m.overlay.alternate != nil {
-		pairs = append(pairs, "Y", m.overlay.alternateName)
+	if o.alternate != nil {
+		pairs = append(pairs, "Y", o.alternateName)
 	}
-	l := m.hints(pairs...)
-	for l.width()+width(right)+1 > m.width && len(l) > 0 {
-		l = l[:len(l)-2]
-	}
-	return append(l, span{"", spaces(m.width - l.width() - width(right) - 1)}, span{m.theme.dim, right})
+	return o.theme.footer(nil, pairs, right, o.width)
 }
 
 // factWidth is the width of fact names.
 const factWidth = 13
 
-// cardOverlay shows a session.
-func (m *model) cardOverlay() *overlay {
-	c := m.view.session
-	return newOverlay("Session", func() []line { return m.cardLines(&c) })
-}
-
-func (m *model) cardLines(c *trace.SessionInfo) []line {
-	t := m.theme
+// session shows a session.
+func (r *renderer) session(c *trace.SessionInfo) []line {
+	t := r.theme
 	var out []line
 	fact := func(name, value string) {
 		if value != "" {
@@ -139,8 +129,8 @@ func (m *model) cardLines(c *trace.SessionInfo) []line {
 	fact("redaction", safe(c.Redact))
 	fact("exchanges", fmt.Sprint(c.Rows))
 	if !c.First.IsZero() {
-		fact("from", c.First.In(m.zone).Format("2006-01-02 15:04:05.000"))
-		fact("to", c.Last.In(m.zone).Format("2006-01-02 15:04:05.000"))
+		fact("from", c.First.In(r.zone).Format("2006-01-02 15:04:05.000"))
+		fact("to", c.Last.In(r.zone).Format("2006-01-02 15:04:05.000"))
 	}
 	for _, p := range []struct {
 		who  string
@@ -160,22 +150,23 @@ func (m *model) cardLines(c *trace.SessionInfo) []line {
 	return out
 }
 
-// toolsOverlay shows the statistics of tools and methods.
-func (m *model) toolsOverlay() *overlay {
+// statsOverlay shows the statistics of tools and methods.
+func statsOverlay(s *shared) *overlay {
 	var tools, methods []statLine
-	m.src.Read(func(w *trace.Model) { tools, methods = statLines(w.Tools()), statLines(w.Methods()) })
-	o := newOverlay("Tools and methods", func() []line {
+	s.src.Read(func(w *trace.Model) { tools, methods = statLines(w.Tools()), statLines(w.Methods()) })
+	o := newOverlay(s, "Tools and methods", func(r *renderer) []line {
 		both := append(tools[:len(tools):len(tools)], methods...)
-		out := m.statTable("tool", tools, both)
+		out := r.stats("tool", tools, both)
 		if len(tools) == 0 {
-			out = []line{{{m.theme.dim, "No tool was listed or called yet."}}}
+			out = []line{{{r.theme.dim, "No tool was listed or called yet."}}}
 		}
 		if len(methods) == 0 {
 			return out
 		}
-		return append(append(out, nil), m.statTable("method", methods, both)...)
+		return append(append(out, nil), r.stats("method", methods, both)...)
 	})
-	o.pager.wraps = false // keep the columns of the table
+	o.pager.cutsLines = true // keep the columns of the table
+	o.pager.wrap()
 	return o
 }
 
@@ -233,16 +224,16 @@ func histogram(list []trace.Bucket) string {
 	return string(out)
 }
 
-// statTable formats statistics for the width of the screen. The columns fit all lines in all, so
-// that several tables align.
-func (m *model) statTable(what string, list, all []statLine) []line {
-	t := m.theme
+// stats formats statistics as a table. The columns fit all lines in all, so that several tables
+// align.
+func (r *renderer) stats(what string, list, all []statLine) []line {
+	t, screen := r.theme, r.columns+2
 	name := width(what)
 	for _, s := range all {
 		name = max(name, width(s.name))
 	}
-	wide := m.width-84 >= name
-	name = min(name, max(10, m.width-48))
+	wide := screen-84 >= name
+	name = min(name, max(10, screen-48))
 	head := pad(what, name) + padLeft("calls", 7) + padLeft("wrong", 7) + padLeft("p50", 9) + padLeft("p95", 9)
 	if wide {
 		head += padLeft("max", 9) + padLeft("req", 9) + padLeft("res", 9) + padLeft("defined", 9)
@@ -269,9 +260,9 @@ func sizeOrNone(n int64) string {
 	return padLeft(trace.FormatSize(n), 9)
 }
 
-// helpLines returns the keys with their actions.
-func (m *model) helpLines() []line {
-	t := m.theme
+// help returns the keys with their actions, the signs and the filters.
+func (r *renderer) help() []line {
+	t := r.theme
 	var out []line
 	for _, g := range helpKeys() {
 		out = append(out, line{{t.head, g.title}})
@@ -280,7 +271,7 @@ func (m *model) helpLines() []line {
 		}
 		out = append(out, nil)
 	}
-	return append(append(append(out, m.helpSigns()...), nil), m.helpFilters()...)
+	return append(append(append(out, t.helpSigns()...), nil), t.helpFilters()...)
 }
 
 // A helpGroup is a group of keys.
@@ -326,8 +317,7 @@ func helpKeys() []helpGroup {
 	}
 }
 
-func (m *model) helpSigns() []line {
-	t := m.theme
+func (t *theme) helpSigns() []line {
 	out := []line{{{t.head, "Signs"}}}
 	for _, s := range []struct {
 		st         style
@@ -343,8 +333,7 @@ func (m *model) helpSigns() []line {
 	return out
 }
 
-func (m *model) helpFilters() []line {
-	t := m.theme
+func (t *theme) helpFilters() []line {
 	out := []line{{{t.head, "Filters"}}}
 	for _, f := range [][2]string{
 		{"tool:search", "also target method id task dir kind status server session era rev finding"},

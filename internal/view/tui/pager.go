@@ -3,21 +3,25 @@ package tui
 import (
 	"strings"
 	"unicode"
+
+	tea "charm.land/bubbletea/v2"
 )
 
-// A pager is a text that can be scrolled and searched.
+// A pager is a component: a text that can be scrolled and searched.
 type pager struct {
-	// lines have any width.
-	lines []line
-	// wraps tells to wrap long lines. Otherwise they are cut.
-	wraps bool
-	// madeFor is the width that lines were made for, if they depend on it.
-	madeFor int
+	*shared
+	// render returns the lines of the text. They have any width.
+	render func(r *renderer) []line
+	// renderedBy is the renderer that lines are from.
+	renderedBy renderer
+	lines      []line
+	// cutsLines tells to cut long lines. Otherwise they are wrapped.
+	cutsLines bool
 
-	top int
-	// wrapped are the lines wrapped at columns.
+	width, height int
+	top           int
+	// wrapped are the lines wrapped at the renderer's columns.
 	wrapped []line
-	columns int
 	// origin has the index in lines for each wrapped line.
 	origin []int
 
@@ -31,22 +35,32 @@ type pager struct {
 // maxPager limits the wrapped lines of a pager.
 const maxPager = 50_000
 
-func newPager(lines []line) *pager { return &pager{lines: lines, wraps: true, columns: -1} }
+func newPager(s *shared, render func(r *renderer) []line) *pager {
+	return &pager{shared: s, render: render}
+}
 
-// wrapTo wraps the lines at a number of columns, if they are not yet. The line at the top stays.
-func (p *pager) wrapTo(columns int) {
-	if columns == p.columns {
-		return
+// fit sets the size, and renders and wraps the text if the width or the renderer has changed. The
+// line at the top stays if there are enough lines below it.
+func (p *pager) fit(r renderer, width, height int) {
+	p.width, p.height = width, height
+	if r.columns = max(1, width-2); r != p.renderedBy {
+		p.renderedBy, p.lines = r, p.render(&r)
+		p.wrap()
 	}
+	p.scroll(0)
+}
+
+// wrap wraps the lines.
+func (p *pager) wrap() {
 	anchor := 0
 	if p.top < len(p.origin) {
 		anchor = p.origin[p.top]
 	}
-	p.columns, p.wrapped, p.origin = columns, nil, nil
+	p.wrapped, p.origin = nil, nil
 	for i, l := range p.lines {
 		parts := []line{l}
-		if p.wraps {
-			parts = l.wrap(columns, l.indent()+2)
+		if !p.cutsLines {
+			parts = l.wrap(p.renderedBy.columns, l.indent()+2)
 		}
 		if i == anchor {
 			p.top = len(p.wrapped)
@@ -62,6 +76,71 @@ func (p *pager) wrapTo(columns int) {
 	p.find(p.search)
 }
 
+// Update scrolls the text. It reports whether it uses the message.
+func (p *pager) Update(msg tea.Msg) bool {
+	switch msg := msg.(type) {
+	case tea.KeyPressMsg:
+		return p.key(msg.String())
+	case tea.MouseWheelMsg:
+		p.scroll(wheelStep(msg))
+	}
+	return true
+}
+
+// wheelLines is the number of lines of a wheel step.
+const wheelLines = 3
+
+// wheelStep returns the number of lines to scroll down.
+func wheelStep(msg tea.MouseWheelMsg) int {
+	switch msg.Button {
+	case tea.MouseWheelUp:
+		return -wheelLines
+	case tea.MouseWheelDown:
+		return wheelLines
+	}
+	return 0
+}
+
+func (p *pager) key(k string) bool {
+	switch k {
+	case "j", "down":
+		p.scroll(1)
+	case "k", "up":
+		p.scroll(-1)
+	case "pgdown", "space", "ctrl+f":
+		p.scroll(max(1, p.height-1))
+	case "pgup", "shift+space", "ctrl+b":
+		p.scroll(-max(1, p.height-1))
+	case "ctrl+d":
+		p.scroll(max(1, p.height/2))
+	case "ctrl+u":
+		p.scroll(-max(1, p.height/2))
+	case "g", "home":
+		p.scroll(-maxPager)
+	case "G", "end":
+		p.scroll(maxPager)
+	case "n":
+		p.jumpToMatch(1)
+	case "N":
+		p.jumpToMatch(-1)
+	case "W":
+		p.cutsLines = !p.cutsLines
+		p.wrap()
+	default:
+		return false
+	}
+	return true
+}
+
+// View draws the visible lines, with a margin of one column at both sides.
+func (p *pager) View() string {
+	lines := make([]string, p.height)
+	for i := range lines {
+		lines[i] = append(line{{"", " "}}, p.lineAt(i)...).draw(p.width)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // indent returns the number of leading spaces.
 func (l line) indent() (n int) {
 	for _, s := range l {
@@ -74,14 +153,8 @@ func (l line) indent() (n int) {
 }
 
 // scroll scrolls n lines.
-func (p *pager) scroll(n, height int) {
-	p.top = min(max(0, p.top+n), max(0, len(p.wrapped)-height))
-}
-
-// toggleWrap switches between wrapping and cutting long lines.
-func (p *pager) toggleWrap() {
-	p.wraps = !p.wraps
-	p.columns = -1
+func (p *pager) scroll(n int) {
+	p.top = min(max(0, p.top+n), max(0, len(p.wrapped)-p.height))
 }
 
 // find searches for a text. Case matters only if the text has capitals.
@@ -102,42 +175,38 @@ func (p *pager) find(text string) {
 	}
 }
 
-// jumpToMatch moves to the next or previous match. It returns false if there are no matches.
-func (p *pager) jumpToMatch(forward bool, height int) bool {
+// jumpToMatch moves n matches forward, or back if n is negative.
+func (p *pager) jumpToMatch(n int) {
 	if len(p.matches) == 0 {
-		return false
+		p.showFlash(false, "no matches: / searches in this text")
+		return
 	}
-	if forward {
-		p.match = (p.match + 1) % len(p.matches)
-	} else {
-		p.match = (p.match + len(p.matches) - 1) % len(p.matches)
-	}
-	p.showMatch(height)
-	return true
+	p.match = (p.match + n + len(p.matches)) % len(p.matches)
+	p.showMatch()
 }
 
 // firstMatch moves to the first match at or below the top.
-func (p *pager) firstMatch(height int) {
+func (p *pager) firstMatch() {
 	for i, h := range p.matches {
 		if p.match = i; h >= p.top {
 			break
 		}
 	}
-	p.showMatch(height)
+	p.showMatch()
 }
 
-func (p *pager) showMatch(height int) {
+func (p *pager) showMatch() {
 	if p.match >= len(p.matches) {
 		return
 	}
-	if h := p.matches[p.match]; h < p.top || h >= p.top+height {
-		p.top = h - height/3
+	if h := p.matches[p.match]; h < p.top || h >= p.top+p.height {
+		p.top = h - p.height/3
 	}
-	p.scroll(0, height)
+	p.scroll(0)
 }
 
 // lineAt returns the visible line i, with matches highlighted.
-func (p *pager) lineAt(i int, match style) line {
+func (p *pager) lineAt(i int) line {
 	if i += p.top; i >= len(p.wrapped) {
 		return nil
 	}
@@ -145,7 +214,7 @@ func (p *pager) lineAt(i int, match style) line {
 	if p.search == "" {
 		return l
 	}
-	return l.highlight(p.search, match)
+	return l.highlight(p.search, p.theme.match)
 }
 
 // highlight applies a style to all occurrences of a text in a line.

@@ -12,8 +12,12 @@ import (
 	"mcpwire/internal/view/detail"
 )
 
-// A pane shows the detail of a row in tabs.
+// A pane is a component: it shows the detail of the cursor's row in tabs.
 type pane struct {
+	*shared
+	area rect
+	open bool
+
 	// seq is the Seq of the row.
 	seq uint64
 	// fingerprint is that of the state shown.
@@ -22,28 +26,22 @@ type pane struct {
 	gen     int
 	loading bool
 	// stale tells that the row has changed since.
-	stale  bool
-	detail *detail.Detail
+	stale bool
+	// reading tells that the detail of a row is being read: one at a time, because it may be large.
+	reading bool
+	// cancelRead cancels that.
+	cancelRead context.CancelFunc
+	detail     *detail.Detail
 	// failed tells why the detail could not be read.
 	failed string
-	tabs   []tab
-	// wantTab is the number of the tab to open when the detail is ready. Zero means none.
-	wantTab int
-	// openTab is the title of the tab that the user chose. The row may not have it.
-	openTab string
-	pagers  map[string]*pager
-	hex     bool
-	search  string
-}
 
-// A tab shows one aspect of a row.
-type tab struct {
-	title string
-	// number is the key that opens the tab.
-	number int
-	lines  func(m *model, d *detail.Detail) []line
-	// x and w are the column and the width of the title.
-	x, w int
+	bar tabBar
+	// wanted is the number of the tab to open when the detail is ready. Zero means none.
+	wanted int
+	// pagers has the texts of tabs by title.
+	pagers map[string]*pager
+	hex    bool
+	search string
 }
 
 type detailMsg struct {
@@ -55,26 +53,33 @@ type detailMsg struct {
 // detailTimeout limits the time to read a detail.
 const detailTimeout = 20 * time.Second
 
-// openPane opens the pane.
-func (m *model) openPane() {
-	if m.pane == nil {
-		m.pane = &pane{openTab: "Summary"}
+// show opens the pane.
+func (p *pane) show() {
+	if !p.open {
+		p.open, p.bar.chosen = true, "Summary"
 	}
-	m.focus, m.follow = onPane, false
 }
 
-func (m *model) closePane() { m.pane, m.focus, m.zoom = nil, onTable, false }
+func (p *pane) close() {
+	p.clear()
+	p.open, p.hex, p.search, p.wanted = false, false, "", 0
+}
 
-// syncPane updates the pane if another row has the cursor or its row has changed. The caller must
-// hold the lock of the model.
-func (m *model) syncPane(r *trace.Row) tea.Cmd {
-	p := m.pane
-	if p == nil {
+// clear forgets the row.
+func (p *pane) clear() {
+	p.seq, p.detail, p.fingerprint, p.failed, p.loading, p.stale = 0, nil, "", "", false, false
+	p.bar.tabs, p.pagers = nil, nil
+	p.gen++
+}
+
+// sync reads the detail if another row has the cursor or its row has changed. r is nil without
+// rows. The caller must hold the lock of the model.
+func (p *pane) sync(r *trace.Row) tea.Cmd {
+	if !p.open {
 		return nil
 	}
 	if r == nil {
-		p.seq, p.detail, p.fingerprint, p.failed, p.tabs, p.loading = 0, nil, "", "", nil, false
-		p.gen++
+		p.clear()
 		return nil
 	}
 	stamp := fingerprintOf(r, p.hex)
@@ -91,16 +96,21 @@ func (m *model) syncPane(r *trace.Row) tea.Cmd {
 	p.seq, p.loading, p.stale = r.Seq, true, false
 	p.gen++
 	// Moving quickly through rows reads only the last one.
-	if m.readingDetail {
+	if p.reading {
 		p.fingerprint = ""
-		m.cancelRead()
+		p.cancelRead()
 		return nil
 	}
-	p.fingerprint, m.readingDetail = stamp, true
-	snapshot, gen, src, opts := detail.TakeSnapshot(r), p.gen, m.src, &detail.Options{Hex: p.hex}
+	p.fingerprint = stamp
+	return p.read(detail.TakeSnapshot(r))
+}
+
+// read reads the detail of a row in the background.
+func (p *pane) read(snapshot *detail.Snapshot) tea.Cmd {
+	gen, src, opts := p.gen, p.src, &detail.Options{Hex: p.hex}
 	wanted, unread := context.WithCancel(context.Background())
-	m.cancelRead = unread
-	return m.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
+	p.reading, p.cancelRead = true, unread
+	return p.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(wanted, cancel)()
@@ -123,12 +133,48 @@ func fingerprintOf(r *trace.Row, hex bool) string {
 	return fmt.Sprint(r.Seq, r.Status, r.Done, len(r.Events), n, r.EvictedChildren, r.CountFindings(), ended, events, r.ResponseN, hex)
 }
 
+// Update handles a detail, the mouse, and the keys of the tabs and of the open text. It reports
+// whether it uses the message.
+func (p *pane) Update(msg tea.Msg) bool {
+	switch msg := msg.(type) {
+	case detailMsg:
+		p.gotDetail(msg)
+	case tea.KeyPressMsg:
+		return p.key(msg)
+	case tea.MouseClickMsg:
+		if _, body := p.split(); msg.Y == body.y-1 {
+			p.bar.click(msg.X-p.area.x, p.area.w)
+		}
+	case tea.MouseWheelMsg:
+		if page := p.page(); page != nil {
+			page.Update(msg)
+		}
+	}
+	return true
+}
+
+func (p *pane) key(msg tea.KeyPressMsg) bool {
+	switch msg.String() {
+	case "left", "h":
+		p.bar.move(-1)
+	case "right", "l":
+		p.bar.move(1)
+	case "b":
+		p.hex = !p.hex
+		p.showFlash(false, "bytes as %s", map[bool]string{true: "hexadecimal", false: "text"}[p.hex])
+		p.bar.chosen = "Raw"
+	default:
+		page := p.page()
+		return page != nil && page.Update(msg)
+	}
+	return true
+}
+
 // gotDetail shows a detail, unless it is outdated.
-func (m *model) gotDetail(msg detailMsg) {
-	m.cancelRead()
-	m.readingDetail = false
-	p := m.pane
-	if p == nil || msg.gen != p.gen {
+func (p *pane) gotDetail(msg detailMsg) {
+	p.cancelRead()
+	p.reading = false
+	if !p.open || msg.gen != p.gen {
 		return
 	}
 	p.loading = false
@@ -136,170 +182,136 @@ func (m *model) gotDetail(msg detailMsg) {
 		p.fingerprint, p.stale = "", false
 	}
 	old := p.pagers
-	p.detail, p.failed, p.pagers = msg.detail, "", map[string]*pager{}
+	p.detail, p.failed, p.pagers, p.bar.tabs = msg.detail, "", nil, nil
 	if msg.err != nil {
-		p.detail, p.failed, p.tabs = nil, "Reading this timed out.", nil
+		p.detail, p.failed = nil, "Reading this timed out."
 		return
 	}
-	p.tabs = tabsOf(msg.detail)
-	if p.wantTab > 0 {
-		wantedTab := p.wantTab
-		p.wantTab = 0
-		m.chooseTab(wantedTab - 1)
+	p.bar.tabs = tabsOf(msg.detail)
+	if n := p.wanted; n > 0 {
+		p.wanted = 0
+		p.choose(n)
 	}
-	for _, t := range p.tabs { // keep the scroll position
-		if was := old[t.title]; was != nil {
-			page := p.pager(m, t)
-			page.wrapTo(was.columns)
-			page.top = min(was.top, max(0, len(page.wrapped)-1))
+	for i := range p.bar.tabs { // keep the scroll position
+		if was := old[p.bar.tabs[i].title]; was != nil {
+			p.pager(&p.bar.tabs[i]).scroll(was.top)
 		}
 	}
 }
 
-// restyle redraws texts for another theme.
-func (m *model) restyle() {
-	if m.pane != nil {
-		m.pane.pagers = nil
-	}
-	if m.overlay != nil && m.overlay.render != nil {
-		m.overlay.pager.lines = m.overlay.render()
-		m.overlay.pager.columns = -1
+// choose opens the tab with a number, at once or when the detail is ready.
+func (p *pane) choose(n int) {
+	title := tabNames()[n-1]
+	switch {
+	case p.detail == nil:
+		p.wanted = n
+	case p.bar.has(title):
+		p.bar.chosen = title
+	default:
+		p.showFlash(false, "this row has no tab %d, %s", n, title)
 	}
 }
 
-// currentTab returns the chosen tab, or else the first, or nil.
-func (p *pane) currentTab() *tab {
-	for i := range p.tabs {
-		if p.tabs[i].title == p.openTab {
-			return &p.tabs[i]
-		}
-	}
-	if len(p.tabs) == 0 {
+// find searches for a text in the open tab, and in those that are opened later. It returns nil
+// without a text.
+func (p *pane) find(text string) *pager {
+	page := p.page()
+	if page == nil {
 		return nil
 	}
-	return &p.tabs[0]
+	p.search = text
+	page.find(text)
+	page.firstMatch()
+	return page
+}
+
+// title returns the title of the open tab, or "".
+func (p *pane) title() string {
+	if t := p.bar.open(); t != nil {
+		return t.title
+	}
+	return ""
+}
+
+// page returns the text of the open tab, or nil.
+func (p *pane) page() *pager {
+	t := p.bar.open()
+	if t == nil || p.detail == nil {
+		return nil
+	}
+	return p.pager(t)
 }
 
 // pager returns the text of a tab.
-func (p *pane) pager(m *model, t tab) *pager {
+func (p *pane) pager(t *tab) *pager {
 	page := p.pagers[t.title]
-	if t.title == "Translated" && page != nil && page.madeFor != m.paneBody().w {
-		page.lines, page.madeFor, page.columns = t.lines(m, p.detail), m.paneBody().w, -1
-	}
 	if page == nil {
-		page = newPager(t.lines(m, p.detail))
-		page.search, page.madeFor = p.search, m.paneBody().w
+		d, lines := p.detail, t.lines
+		page = newPager(p.shared, func(r *renderer) []line { return lines(r, d) })
 		if p.pagers == nil {
 			p.pagers = map[string]*pager{}
 		}
 		p.pagers[t.title] = page
 	}
-	return page
-}
-
-// currentPager returns the text that is shown, or nil.
-func (p *pane) currentPager(m *model) *pager {
-	t := p.currentTab()
-	if t == nil || p.detail == nil {
-		return nil
-	}
-	page := p.pager(m, *t)
+	_, body := p.split()
+	page.fit(renderer{theme: p.theme, zone: p.zone, hex: p.hex}, body.w, body.h)
 	if page.search != p.search {
 		page.find(p.search)
 	}
-	page.wrapTo(m.paneBody().w)
 	return page
 }
 
-// paneBody returns the area of the pane's text.
-func (m *model) paneBody() rect {
-	r := m.layout().pane
-	head := min(2, max(0, r.h-1))
-	if r.h < 6 {
-		head = min(1, head)
+// split divides the area into head, which has the row's title and the tabs, and text.
+func (p *pane) split() (head, body rect) {
+	a := p.area
+	n := min(2, max(0, a.h-1))
+	if a.h < 6 {
+		n = min(1, n)
 	}
-	return rect{r.x + 1, r.y + head, max(1, r.w-2), r.h - head}
+	return rect{a.x, a.y, a.w, n}, rect{a.x, a.y + n, a.w, a.h - n}
 }
 
-// drawPane draws a line of the pane: its title, the tabs or the text.
-func (m *model) drawPane(b *strings.Builder, i int) {
-	p, r, text := m.pane, m.view.area.pane, m.paneBody()
-	head := text.y - r.y
-	switch {
-	case i < head && i == head-1:
-		m.tabLine(r).appendTo(b, r.w, "", false)
-		return
-	case i < head:
-		m.paneTitle().appendTo(b, r.w, "", false)
-		return
+// View draws the pane.
+func (p *pane) View() string {
+	head, body := p.split()
+	var lines []string
+	if head.h > 1 {
+		lines = append(lines, p.rowTitle().draw(head.w))
 	}
-	var l line
-	page := p.currentPager(m)
+	if head.h > 0 {
+		lines = append(lines, p.bar.line(p.theme, head.w).draw(head.w))
+	}
+	if page := p.page(); page != nil {
+		return strings.Join(append(lines, page.View()), "\n")
+	}
+	for i := range body.h {
+		var l line
+		if i == 0 {
+			l = p.emptyLine()
+		}
+		lines = append(lines, append(line{{"", " "}}, l...).draw(body.w))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// emptyLine tells why there is no text.
+func (p *pane) emptyLine() line {
 	switch {
-	case page != nil:
-		l = page.lineAt(i-head, m.theme.match)
-	case i != head:
 	case p.failed != "":
-		l = line{{m.theme.failure, "✖ " + p.failed}}
+		return line{{p.theme.failure, "✖ " + p.failed}}
 	case p.seq == 0:
-		l = line{{m.theme.dim, "Nothing is selected."}}
+		return line{{p.theme.dim, "Nothing is selected."}}
 	case p.loading:
-		l = line{{m.theme.dim, "Reading …"}}
+		return line{{p.theme.dim, "Reading …"}}
 	}
-	l = append(line{{"", " "}}, l...)
-	l.appendTo(b, r.w, "", false)
+	return nil
 }
 
-// paneTitle returns the title of the row.
-func (m *model) paneTitle() line {
-	d := m.pane.detail
+// rowTitle returns the title of the row.
+func (p *pane) rowTitle() line {
+	d := p.detail
 	if d == nil {
 		return nil
 	}
-	return line{{m.theme.dim, fmt.Sprintf(" #%d ", d.N)}, {m.theme.text.plus(bold), safe(d.Glyph) + " " + safe(d.Title)}}
-}
-
-// tabLine draws the tabs and records their positions. Titles are shortened or omitted if they do
-// not fit.
-func (m *model) tabLine(r rect) line {
-	p := m.pane
-	open := p.currentTab()
-	short := 0
-	for ; short < 2 && tabsWidth(p.tabs, open, short) > r.w-1; short++ {
-	}
-	l := line{{"", " "}}
-	x := r.x + 1
-	for i := range p.tabs {
-		t := &p.tabs[i]
-		text, st := tabText(t, t == open, short), m.theme.dim
-		if t == open {
-			st = m.theme.tab
-		}
-		t.x, t.w = x, width(text)
-		x += t.w
-		l = append(l, span{st, text})
-	}
-	return l
-}
-
-func tabsWidth(tabs []tab, open *tab, short int) (n int) {
-	for i := range tabs {
-		n += width(tabText(&tabs[i], &tabs[i] == open, short))
-	}
-	return n
-}
-
-// tabText returns the number and the title of a tab, with the title shortened or omitted.
-func tabText(t *tab, open bool, short int) string {
-	if open {
-		return fmt.Sprintf("[%d %s]", t.number, t.title)
-	}
-	title := t.title
-	switch short {
-	case 1:
-		title = title[:3]
-	case 2:
-		return fmt.Sprintf(" %d ", t.number)
-	}
-	return fmt.Sprintf(" %d %s ", t.number, title)
+	return line{{p.theme.dim, fmt.Sprintf(" #%d ", d.N)}, {p.theme.text.plus(bold), safe(d.Glyph) + " " + safe(d.Title)}}
 }

@@ -2,290 +2,219 @@ package tui
 
 import (
 	"errors"
-	"fmt"
-	"time"
 
+	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace/filter"
 )
 
-// The kinds of prompt.
-const (
-	filterPrompt = iota
-	searchPrompt
-	savePrompt
-	confirmPrompt // y or n
-)
-
-// A prompt is a line of input.
+// A prompt is a component: a line of input, or a question to answer with y or n. It keeps the keys
+// until it has an answer.
+//
+// A textinput edits the text. The prompt draws it, because textinput places the cursor by
+// characters and not by columns.
 type prompt struct {
-	kind  int
+	*shared
 	label string
-	text  []rune
-	pos   int
-	// previous is the text that Esc restores.
-	previous  string
-	filterErr *filter.SyntaxError
-	// gen counts changes.
-	gen int
-	// onYes is the action of a confirmPrompt.
-	onYes func() tea.Cmd
+	input textinput.Model
+	// isQuestion tells that y accepts and any other key cancels.
+	isQuestion bool
+	// isFilter tells that the text is a filter, which the filter bar shows.
+	isFilter bool
+	answer   answer
 
-	// closesOverlay tells that any answer closes the overlay.
-	closesOverlay bool
+	// changed is called when the text has changed. It may be nil.
+	changed func(text string) tea.Cmd
+	// accepted is called with the text when the prompt has closed.
+	accepted func(text string) tea.Cmd
+	// canceled is called when the prompt has closed. It may be nil.
+	canceled func() tea.Cmd
 }
+
+// An answer tells how a prompt has ended.
+type answer uint8
+
+const (
+	answerNone answer = iota
+	answerYes
+	answerNo
+)
 
 // maxPrompt limits the characters of a prompt.
 const maxPrompt = 4096
 
-func newPrompt(kind int, label, text string) *prompt {
-	p := &prompt{kind: kind, label: label, previous: text}
+func newPrompt(s *shared, label, text string) *prompt {
+	p := &prompt{shared: s, label: label, input: textinput.New()}
+	p.input.CharLimit = maxPrompt
+	p.input.KeyMap.Paste.SetEnabled(false) // it would run a program; the terminal pastes
+	p.input.SetVirtualCursor(false)
+	p.input.Focus()
 	p.insert(text)
 	return p
 }
 
+// newFilterPrompt returns a prompt for a filter. It cannot be accepted while the filter is invalid.
+func newFilterPrompt(s *shared, text string) *prompt {
+	p := newPrompt(s, "/", text)
+	p.isFilter = true
+	p.input.Validate = func(text string) error {
+		_, err := filter.Parse(text)
+		return err
+	}
+	p.input.Err = p.input.Validate(p.text())
+	return p
+}
+
+// newSearchPrompt returns a prompt for a text to search. search returns where it has searched, or nil
+// if there is no text.
+func newSearchPrompt(s *shared, search func(text string) *pager) *prompt {
+	p := newPrompt(s, "/", "")
+	p.changed = func(text string) tea.Cmd {
+		search(text)
+		return nil
+	}
+	p.canceled = func() tea.Cmd { return p.changed("") }
+	p.accepted = func(text string) tea.Cmd {
+		if page := search(text); page != nil && text != "" && len(page.matches) == 0 {
+			s.showFlash(true, "%s is not there", text)
+		}
+		return nil
+	}
+	return p
+}
+
+// newQuestion returns a prompt that is answered with y or n.
+func newQuestion(s *shared, text string) *prompt {
+	return &prompt{shared: s, label: text + " y/n", isQuestion: true}
+}
+
+func (p *prompt) text() string { return p.input.Value() }
+
+// Update edits the text, and sets answer if a key ends the prompt.
+func (p *prompt) Update(msg tea.Msg) tea.Cmd {
+	before := p.text()
+	switch msg := msg.(type) {
+	case tea.PasteMsg:
+		if p.isQuestion {
+			return nil
+		}
+		p.insert(msg.Content)
+	case tea.KeyPressMsg:
+		switch k := msg.String(); {
+		case p.isQuestion && (k == "y" || k == "Y"):
+			p.answer = answerYes
+		case p.isQuestion, k == "esc", k == "ctrl+c":
+			p.answer = answerNo
+		case k == "enter":
+			if p.input.Err == nil { // the footer shows it
+				p.answer = answerYes
+			}
+		case msg.Text != "":
+			p.insert(msg.Text)
+		default:
+			p.input, _ = p.input.Update(msg)
+		}
+	}
+	if p.changed == nil || p.text() == before {
+		return nil
+	}
+	return p.changed(p.text())
+}
+
+// end calls the function for the answer.
+func (p *prompt) end() tea.Cmd {
+	switch {
+	case p.answer == answerYes:
+		return p.accepted(p.text())
+	case p.canceled != nil:
+		return p.canceled()
+	}
+	return nil
+}
+
 // insert inserts the printable characters of s.
 func (p *prompt) insert(s string) {
+	text := []rune(p.text())
+	before, after := string(text[:p.input.Position()]), string(text[p.input.Position():])
+	kept := ""
 	for _, r := range s {
-		if printable.Safe(r) && len(p.text) < maxPrompt {
-			p.text = append(p.text[:p.pos], append([]rune{r}, p.text[p.pos:]...)...)
-			p.pos++
-			// Too many combining marks are not printable.
-			if now := string(p.text); r >= 0x80 && printable.Line(now) != now {
-				p.remove(p.pos - 1)
-			}
+		if !printable.Safe(r) {
+			continue
+		}
+		// Too many combining marks are not printable.
+		if now := before + kept + string(r) + after; r >= 0x80 && printable.Line(now) != now {
+			continue
+		}
+		if kept += string(r); len(kept) > 4*maxPrompt {
+			break
 		}
 	}
+	p.input, _ = p.input.Update(tea.PasteMsg{Content: kept})
 }
 
-// key edits the line. It returns false for other keys.
-func (p *prompt) key(k tea.KeyPressMsg) bool {
-	switch k.String() {
-	case "left", "ctrl+b":
-		p.pos = max(0, p.pos-1)
-	case "right", "ctrl+f":
-		p.pos = min(len(p.text), p.pos+1)
-	case "home", "ctrl+a":
-		p.pos = 0
-	case "end", "ctrl+e":
-		p.pos = len(p.text)
-	case "backspace", "ctrl+h":
-		p.remove(p.pos - 1)
-	case "delete", "ctrl+d":
-		p.remove(p.pos)
-	case "ctrl+u":
-		p.text, p.pos = p.text[p.pos:], 0
-	case "ctrl+k":
-		p.text = p.text[:p.pos]
-	case "ctrl+w", "alt+backspace":
-		for p.pos > 0 && p.text[p.pos-1] == ' ' {
-			p.remove(p.pos - 1)
-		}
-		for p.pos > 0 && p.text[p.pos-1] != ' ' {
-			p.remove(p.pos - 1)
-		}
-	default:
-		if k.Text == "" {
-			return false
-		}
-		p.insert(k.Text)
+// invalid returns the error of a filter, or nil.
+func (p *prompt) invalid() *filter.SyntaxError {
+	var wrong *filter.SyntaxError
+	if p.input.Err != nil && !errors.As(p.input.Err, &wrong) {
+		wrong = &filter.SyntaxError{Column: 1, Message: p.input.Err.Error()}
 	}
-	return true
+	return wrong
 }
 
-func (p *prompt) remove(i int) {
-	if i >= 0 && i < len(p.text) {
-		p.text = append(p.text[:i], p.text[i+1:]...)
-		p.pos = i
-	}
-}
-
-func (p *prompt) String() string { return string(p.text) }
-
-// window returns the visible part of the text and the column of the cursor in it.
-func (p *prompt) window(columns int) (text string, column int) {
-	from := 0
-	for from < p.pos && width(string(p.text[from:p.pos])) >= columns {
+// window returns the visible part of the text, the index of its first character, and the column of
+// the cursor in it.
+func (p *prompt) window() (text string, from, column int) {
+	columns := max(1, p.width-width(p.label)-3)
+	all, at := []rune(p.text()), p.input.Position()
+	for from < at && width(string(all[from:at])) >= columns {
 		from++
 	}
-	text, _ = splitColumns(string(p.text[from:]), columns)
-	return text, width(string(p.text[from:p.pos]))
+	text, _ = splitColumns(string(all[from:]), columns)
+	return text, from, width(string(all[from:at]))
 }
 
-// column returns the column of the cursor on a screen of the given width.
-func (p *prompt) column(columns int) int {
-	_, at := p.window(p.room(columns))
-	return 1 + width(p.label) + 1 + at
-}
-
-func (p *prompt) room(columns int) int { return max(1, columns-width(p.label)-3) }
-
-// line draws the prompt.
-func (p *prompt) line(m *model) line {
-	text, _ := p.window(p.room(m.width))
-	return line{{m.theme.key.plus(bold), " " + p.label + " "}, {m.theme.text, text}}
-}
-
-// check sets filterErr for an invalid filter.
-func (p *prompt) check() {
-	p.filterErr = nil
-	if p.kind != filterPrompt {
-		return
-	}
-	if _, err := filter.Parse(p.String()); err != nil && !errors.As(err, &p.filterErr) {
-		p.filterErr = &filter.SyntaxError{Column: 1, Message: err.Error()}
-	}
-}
-
-// A filterDebounceMsg is sent when the user has stopped typing.
-type filterDebounceMsg struct {
-	prompt *prompt
-	gen    int
-}
-
-// filterDebounce is the pause in typing after which the filter applies.
-const filterDebounce = 250 * time.Millisecond
-
-// promptKey handles a key while a prompt is open.
-func (m *model) promptKey(k tea.KeyPressMsg) tea.Cmd {
-	p := m.prompt
-	if p.kind == confirmPrompt {
-		if m.prompt = nil; p.closesOverlay {
-			m.overlay = nil
-		}
-		if s := k.String(); s == "y" || s == "Y" {
-			return p.onYes()
-		}
-		m.showFlash(false, "nothing was done")
+// cursor returns the terminal's cursor on line y, or nil for a question.
+func (p *prompt) cursor(y int) *tea.Cursor {
+	if p.isQuestion {
 		return nil
 	}
-	switch k.String() {
-	case "esc", "ctrl+c":
-		m.prompt = nil
-		return m.cancelPrompt(p)
-	case "enter":
-		return m.acceptPrompt(p)
-	}
-	if !p.key(k) {
-		return nil
-	}
-	return m.promptChanged(p)
+	_, _, at := p.window()
+	return tea.NewCursor(min(p.width-1, 1+width(p.label)+1+at), y)
 }
 
-// promptChanged applies the input: at once for a search, after a pause for a filter.
-func (m *model) promptChanged(p *prompt) tea.Cmd {
-	p.gen++
-	p.check()
-	switch p.kind {
-	case searchPrompt:
-		m.search(p.String())
-	case filterPrompt:
-		gen := p.gen
-		return tea.Tick(filterDebounce, func(time.Time) tea.Msg { return filterDebounceMsg{p, gen} })
-	}
-	return nil
+// View draws the prompt in the last line.
+func (p *prompt) View() string { return p.line().draw(p.width) }
+
+func (p *prompt) line() line {
+	text, _, _ := p.window()
+	return line{{p.theme.key.plus(bold), " " + p.label + " "}, {p.theme.text, text}}
 }
 
-func (m *model) applyFilter(msg filterDebounceMsg) tea.Cmd {
-	if m.prompt != msg.prompt || msg.gen != msg.prompt.gen || msg.prompt.filterErr != nil {
-		return nil
-	}
-	return m.setFilter(msg.prompt.String())
-}
-
-// setFilter applies a filter to the table.
-func (m *model) setFilter(text string) tea.Cmd {
-	if text == m.query.text {
-		return nil
-	}
-	m.query.text = text
-	return m.selectRows()
-}
-
-func (m *model) cancelPrompt(p *prompt) tea.Cmd {
-	switch p.kind {
-	case filterPrompt:
-		return m.setFilter(p.previous)
-	case searchPrompt:
-		m.search("")
-	}
-	return nil
-}
-
-func (m *model) acceptPrompt(p *prompt) tea.Cmd {
-	if p.filterErr != nil {
-		return nil // the footer shows the error
-	}
-	m.prompt = nil
-	switch p.kind {
-	case filterPrompt:
-		return m.setFilter(p.String())
-	case searchPrompt:
-		if page, height := m.activePager(); page != nil && p.String() != "" && len(page.matches) == 0 {
-			m.showFlash(true, "%s is not there", p.String())
-		} else if page != nil {
-			page.firstMatch(height)
-		}
-	case savePrompt:
-		return m.save(p.String())
-	}
-	return nil
-}
-
-// search searches the active text.
-func (m *model) search(text string) {
-	page, height := m.activePager()
-	if page == nil {
-		return
-	}
-	if m.overlay == nil {
-		m.pane.search = text
-	}
-	page.find(text)
-	page.firstMatch(height)
-}
-
-// activePager returns the text that has the focus and its height, or nil for the table.
-func (m *model) activePager() (*pager, int) {
+// bar draws the prompt in the filter bar, with a syntax error marked. matches is the number of rows
+// as a text.
+func (p *prompt) bar(matches string) string {
+	wrong := p.invalid()
 	switch {
-	case m.overlay != nil:
-		m.overlay.pager.wrapTo(max(1, m.width-2))
-		return m.overlay.pager, m.overlayHeight()
-	case m.pane != nil:
-		return m.pane.currentPager(m), m.paneBody().h
+	case wrong == nil && p.text() == "":
+		return append(p.line(), span{p.theme.dim, " tool:search  status:error  dur>500ms  words  -method:ping"}).draw(p.width)
+	case wrong == nil:
+		return append(p.line(), span{p.theme.dim, matches}).draw(p.width)
 	}
-	return nil, 0
+	text, from, _ := p.window()
+	before, after := splitAt(text, wrong.Column-1-from)
+	at, after := splitAt(after, 1)
+	if at == "" {
+		at = " "
+	}
+	l := line{{"", " / "}, {"", before}, {underline, at}, {"", after}, {bold, "  ✖ column " + number(wrong.Column)}}
+	return l.drawOver(p.theme.invalid, p.width)
 }
 
-// confirm asks for y before it calls yes.
-func (m *model) confirm(question string, yes func() tea.Cmd) {
-	m.prompt = &prompt{kind: confirmPrompt, label: question + " y/n", onYes: yes}
-}
-
-// showFlash shows a message in the last line. An error that does not fit there is shown in an
-// overlay.
-func (m *model) showFlash(bad bool, format string, args ...any) {
-	if text := safe(fmt.Sprintf(format, args...)); bad && width(text) > m.width-3 && m.overlay == nil && m.prompt == nil && m.editor == nil {
-		m.overlay = newOverlay("Failed", func() []line { return []line{{{m.theme.failure, "✖ "}, {m.theme.text, text}}} })
-		return
-	}
-	stays := 6 * time.Second
-	if bad { // errors stay longer
-		stays = 20 * time.Second
-	}
-	m.flash = flash{safe(fmt.Sprintf(format, args...)), bad, m.now().Add(stays)}
-}
-
-// paste inserts pasted text into the editor or the prompt.
-func (m *model) paste(text string) tea.Cmd {
-	switch {
-	case m.editor != nil:
-		return m.editor.update(tea.PasteMsg{Content: text})
-	case m.prompt != nil && m.prompt.kind != confirmPrompt:
-		m.prompt.insert(text)
-		return m.promptChanged(m.prompt)
-	}
-	return nil
+// splitAt splits a text before the character n.
+func splitAt(s string, n int) (before, after string) {
+	r := []rune(s)
+	n = min(max(0, n), len(r))
+	return string(r[:n]), string(r[n:])
 }

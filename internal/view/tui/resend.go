@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -36,17 +37,24 @@ type originMsg struct {
 // resendTimeout limits the time for resending, including the start of the server.
 const resendTimeout = 90 * time.Second
 
-// startResend sends the cursor's request again, after editing if edit is set. It asks before it
-// starts anything.
-func (m *model) startResend(edit bool) tea.Cmd {
-	if m.opts.Captures == "" {
-		m.showFlash(true, "sending again is disabled here")
+// A resender sends a recorded request again: it finds the request, has it edited, asks, sends it and
+// compares the responses.
+type resender struct {
+	*shared
+	table   *table
+	dialogs *dialogs
+}
+
+// find finds the cursor's request, to be sent again after editing if edit is set.
+func (rs *resender) find(edit bool) tea.Cmd {
+	if rs.opts.Captures == "" {
+		rs.showFlash(true, "sending again is disabled here")
 		return nil
 	}
 	var n, session, response uint64
 	var id, why string
-	m.src.Read(func(w *trace.Model) {
-		r := m.findRow(w, m.view.seq)
+	rs.src.Read(func(w *trace.Model) {
+		r := findRow(w, rs.table.view.seq)
 		switch {
 		case r == nil:
 			why = "nothing is selected"
@@ -57,15 +65,15 @@ func (m *model) startResend(edit bool) tea.Cmd {
 		}
 	})
 	if why != "" {
-		m.showFlash(true, "%s", why)
+		rs.showFlash(true, "%s", why)
 		return nil
 	}
-	path := m.capturePath(id)
+	path := capturePath(rs.src, id)
 	if path == "" {
-		m.showFlash(true, "this capture has no file")
+		rs.showFlash(true, "this capture has no file")
 		return nil
 	}
-	return m.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg {
+	return rs.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg {
 		r, err := capture.Open(path, nil)
 		if err != nil {
 			return originMsg{err: err}
@@ -77,8 +85,8 @@ func (m *model) startResend(edit bool) tea.Cmd {
 }
 
 // capturePath returns the file of a capture, or "".
-func (m *model) capturePath(id string) string {
-	for _, s := range m.src.Sources() {
+func capturePath(src source, id string) string {
+	for _, s := range src.Sources() {
 		if s.ID == id {
 			return s.Path
 		}
@@ -86,61 +94,131 @@ func (m *model) capturePath(id string) string {
 	return ""
 }
 
-func (m *model) gotOrigin(msg originMsg) tea.Cmd {
+// gotOrigin opens an editor for the request, or asks whether to send it.
+func (rs *resender) gotOrigin(msg originMsg) tea.Cmd {
 	switch {
 	case msg.err != nil:
-		m.showFlash(true, "%v", msg.err)
+		rs.showFlash(true, "%v", msg.err)
 	case msg.edit:
-		return m.edit(msg.request)
+		return rs.edit(msg.request)
 	default:
-		m.confirmResend(msg.request)
+		rs.confirm(msg.request)
 	}
 	return nil
 }
 
-// confirmResend asks before it starts a program, or sends to a server, that a capture names.
-func (m *model) confirmResend(s *resendRequest) {
+// edit opens an editor for a message: $VISUAL, $EDITOR or the built-in one.
+func (rs *resender) edit(q *resendRequest) tea.Cmd {
+	if len(q.message) > maxEdit {
+		rs.showFlash(true, "%s are too large to edit here", trace.FormatSize(int64(len(q.message))))
+		return nil
+	}
+	command := rs.opts.getenv("VISUAL")
+	if command == "" {
+		command = rs.opts.getenv("EDITOR")
+	}
+	if words := strings.Fields(command); len(words) > 0 {
+		return externalEditor(words, q)
+	}
+	var cmd tea.Cmd
+	rs.dialogs.editor, cmd = newEditor(rs.shared, q)
+	return cmd
+}
+
+// gotEdited asks whether to send the edited message.
+func (rs *resender) gotEdited(msg editedMsg) {
+	if msg.err != nil {
+		rs.showFlash(true, "the editor: %v", msg.err)
+		return
+	}
+	again := *msg.request
+	again.message = []byte(strings.TrimSpace(string(msg.text)))
+	if len(again.message) == 0 {
+		rs.showFlash(false, "nothing was sent")
+		return
+	}
+	if !json.Valid(again.message) {
+		rs.showFlash(true, "it is no longer JSON; nothing was sent (mcpwire send --raw sends anything)")
+		return
+	}
+	again.origin.Redacted, again.origin.MoreRedacted = nil, 0 // the user has seen the placeholders
+	rs.confirm(&again)
+}
+
+// confirm asks before it starts a program, or sends to a server, that a capture names.
+func (rs *resender) confirm(q *resendRequest) {
 	verb := "start"
-	if s.origin.Transport != capture.TransportStdio {
+	if q.origin.Transport != capture.TransportStdio {
 		verb = "send to"
 	}
 	yes := func() tea.Cmd {
-		m.showFlash(false, "sending …")
-		return m.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg { return m.runResend(ctx, s) })
+		rs.showFlash(false, "sending …")
+		src, opts := rs.src, rs.opts
+		return rs.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg {
+			res, c, err := q.run(ctx, src, &opts)
+			var redacted *resend.RedactedError
+			switch {
+			case errors.As(err, &redacted):
+				return doneMsg{text: err.Error() + " (E: fill in redacted values)", bad: true}
+			case err != nil:
+				return doneMsg{text: err.Error(), bad: true}
+			}
+			return doneMsg{show: func() *overlay {
+				return newOverlay(rs.shared, "Sent again", func(r *renderer) []line { return r.theme.resent(res, c) })
+			}}
+		})
 	}
-	target := safeLong(s.origin.Target())
+	target := safeLong(q.origin.Target())
 	question := "Send it to a fresh copy: " + verb + " " + target + "?"
-	if width(question) < m.width-8 {
-		m.confirm(question, yes)
+	if width(question) < rs.width-8 {
+		rs.dialogs.confirm(question, yes)
 		return
 	}
 	// Show the whole command or URL.
-	m.overlay = newOverlay("Send it to a fresh copy?", func() []line {
-		return []line{{{m.theme.dim, "This would " + verb}}, nil, {{m.theme.text, target}}}
+	rs.dialogs.open("Send it to a fresh copy?", func(r *renderer) []line {
+		return []line{{{r.theme.dim, "This would " + verb}}, nil, {{r.theme.text, target}}}
 	})
-	m.confirm("Do that?", yes)
-	m.prompt.closesOverlay = true
+	rs.dialogs.confirm("Do that?", func() tea.Cmd {
+		rs.dialogs.overlay = nil
+		return yes()
+	})
+	no := rs.dialogs.prompt.canceled
+	rs.dialogs.prompt.canceled = func() tea.Cmd {
+		rs.dialogs.overlay = nil
+		return no()
+	}
 }
 
-// runResend sends the request and shows the response and its differences from the recorded one. It
-// runs outside the event loop.
-func (m *model) runResend(ctx context.Context, s *resendRequest) tea.Msg {
-	res, err := resend.Run(ctx, s.origin, s.message, &resend.Options{Dir: m.opts.Captures, Tool: m.opts.Tool})
+// run sends the request and compares the response with the recorded one. It runs outside the event
+// loop.
+func (q *resendRequest) run(ctx context.Context, src source, opts *Options) (*resend.Result, comparison, error) {
+	res, err := resend.Run(ctx, q.origin, q.message, &resend.Options{Dir: opts.Captures, Tool: opts.Tool})
 	var redacted *resend.RedactedError
-	switch {
-	case errors.As(err, &redacted):
-		return doneMsg{text: err.Error() + " (E: fill in redacted values)", bad: true}
-	case err != nil && (res == nil || res.Response == nil):
-		return doneMsg{text: err.Error(), bad: true}
+	if err != nil && (errors.As(err, &redacted) || res == nil || res.Response == nil) {
+		return nil, comparison{}, err
 	}
 	// Without the capture in the hub, the response is shown nevertheless.
-	_ = m.src.Open(res.Path)
-	c := m.diffResponse(ctx, s, res.Response)
-	return doneMsg{show: func() *overlay { return newOverlay("Sent again", func() []line { return m.resendLines(res, c) }) }}
+	_ = src.Open(res.Path)
+	return res, q.compare(ctx, src, res.Response), nil
 }
 
-func (m *model) resendLines(res *resend.Result, c comparison) []line {
-	t := m.theme
+// compare compares a response with the recorded one.
+func (q *resendRequest) compare(ctx context.Context, src source, response []byte) comparison {
+	if q.response == 0 {
+		return comparison{note: "no recorded response"}
+	}
+	recorded, why := readPayload(ctx, src, q.capture, q.response)
+	switch {
+	case why != "":
+		return comparison{note: "the recorded response: " + why}
+	case response == nil:
+		return comparison{note: "no response now"}
+	}
+	return comparison{changes: jsondiff.Diff(recorded, response, nil)}
+}
+
+// resent shows the response to a request that was sent again.
+func (t *theme) resent(res *resend.Result, c comparison) []line {
 	if res.Response == nil {
 		return []line{{{t.request, "→ "}, {t.text, "It was sent; no response is expected, or none arrived."}}, {{t.dim, fmt.Sprintf("event #%d of %s", res.N, safe(res.Path))}}}
 	}
@@ -149,24 +227,9 @@ func (m *model) resendLines(res *resend.Result, c comparison) []line {
 		{{t.dim, fmt.Sprintf("event #%d of %s", res.ResponseN, safe(res.Path))}},
 		nil, {{t.head, "Differences from the recorded response"}},
 	}
-	out = append(out, m.changeLines(c)...)
+	out = append(out, t.changes(c)...)
 	out = append(out, nil, line{{t.head, "Answer"}})
 	return append(out, responseLines(res.Response)...)
-}
-
-// diffResponse compares a response with the recorded one.
-func (m *model) diffResponse(ctx context.Context, s *resendRequest, answer []byte) comparison {
-	if s.response == 0 {
-		return comparison{note: "no recorded response"}
-	}
-	recorded, why := m.payload(ctx, s.capture, s.response)
-	switch {
-	case why != "":
-		return comparison{note: "the recorded response: " + why}
-	case answer == nil:
-		return comparison{note: "no response now"}
-	}
-	return comparison{changes: jsondiff.Diff(recorded, answer, nil)}
 }
 
 // maxResponse limits the bytes shown of a response.
@@ -189,37 +252,36 @@ func responseLines(data []byte) []line {
 }
 
 // restart asks the tap of the cursor's capture to restart its server.
-func (m *model) restart() tea.Cmd {
-	if !m.view.hasSession {
-		return nil
+func (rs *resender) restart() {
+	if !rs.table.view.hasSession {
+		return
 	}
-	c := m.view.session
-	for _, s := range m.src.Sources() {
+	c := rs.table.view.session
+	for _, s := range rs.src.Sources() {
 		if s.ID != c.Capture || !s.CanRestart {
 			continue
 		}
-		m.confirm("Restart the server of "+safe(c.Name)+"?", func() tea.Cmd {
-			return m.background.cmd(10*time.Second, func(ctx context.Context) tea.Msg {
-				if err := m.src.Restart(ctx, c.Capture); err != nil {
+		rs.dialogs.confirm("Restart the server of "+safe(c.Name)+"?", func() tea.Cmd {
+			return rs.background.cmd(10*time.Second, func(ctx context.Context) tea.Msg {
+				if err := rs.src.Restart(ctx, c.Capture); err != nil {
 					return doneMsg{text: err.Error(), bad: true}
 				}
 				return doneMsg{text: "the server is being restarted"}
 			})
 		})
-		return nil
+		return
 	}
-	m.showFlash(true, "no running tap of %s can restart it (only mcpwire tap on stdio can)", c.Name)
-	return nil
+	rs.showFlash(true, "no running tap of %s can restart it (only mcpwire tap on stdio can)", c.Name)
 }
 
 // getenv returns a variable of the user's environment.
-func (m *model) getenv(name string) string {
-	if m.opts.Environ == nil {
+func (o *Options) getenv(name string) string {
+	if o.Environ == nil {
 		return os.Getenv(name)
 	}
-	for _, e := range m.opts.Environ {
-		if len(e) > len(name) && e[:len(name)] == name && e[len(name)] == '=' {
-			return e[len(name)+1:]
+	for _, e := range o.Environ {
+		if value, ok := strings.CutPrefix(e, name+"="); ok && value != "" {
+			return value
 		}
 	}
 	return ""

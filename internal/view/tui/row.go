@@ -9,6 +9,69 @@ import (
 	"mcpwire/internal/trace"
 )
 
+// A tableView has what is drawn of a table. It is copied from the hub after each message, so that
+// drawing needs no lock.
+type tableView struct {
+	theme    *theme
+	zone     *time.Location
+	timeMode int
+	width    int
+	now      time.Time
+
+	rows []rowView
+	// cursor is an index in rows. -1 means no rows.
+	cursor int
+	// timeAbove is the time of the line above the first one.
+	timeAbove time.Time
+	// started is the start of the oldest capture.
+	started time.Time
+	items   int
+	// all counts the rows that the timeline has had, regardless of the filter.
+	all     int
+	dropped uint64
+	// sincePause counts the rows since the pause.
+	sincePause      int
+	multipleSources bool
+	// singleBridge tells that all rows are from one bridge.
+	singleBridge bool
+	// searchShare is the progress of the search in payloads, from 0 to 1.
+	searchShare float64
+	searching   bool
+	session     trace.SessionInfo
+	// hasSession tells that session is set.
+	hasSession bool
+	// seq is the Seq of the cursor's row. Zero means none.
+	seq uint64
+	// root is the Seq of its root row.
+	root uint64
+	// at is the time of that row.
+	at time.Time
+
+	columns []column
+	scale   timeScale
+}
+
+// count counts captures and rows. The caller must hold the lock of the model.
+func (v *tableView) count(w *trace.Model) {
+	v.all, v.dropped = int(w.TotalRows()), w.EvictedRows()
+	captures := w.Captures()
+	v.multipleSources = len(captures) > 1
+	for _, c := range captures {
+		if c.HasSides() {
+			v.multipleSources, v.singleBridge = true, len(captures) == 1
+		}
+		if v.started.IsZero() || c.Started.Before(v.started) {
+			v.started = c.Started
+		}
+	}
+}
+
+// arrange chooses the columns and the scale of the waterfall for the rows.
+func (v *tableView) arrange() {
+	v.columns = v.columnsFor(v.width-markWidth, v.multipleSources)
+	v.scale = newTimeScale(v.rows, v.now)
+}
+
 // A rowView has all that is drawn of a row, copied while the model was locked. Its texts are safe.
 type rowView struct {
 	position  position
@@ -54,12 +117,12 @@ type rowView struct {
 }
 
 // newRow copies what is drawn of an entry.
-func (m *model) newRow(s position, e entry) rowView {
+func (t *table) newRow(s position, e entry) rowView {
 	r := e.row
 	x := rowView{
 		position: s, seq: r.Seq, n: r.N, captureID: r.Capture.ID, session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
-		server: safe(m.serverLabel(r)), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
-		requestBytes: r.RequestBytes, responseBytes: r.ResponseBytes, mark: m.marked(r.Seq),
+		server: safe(t.view.serverLabel(r)), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
+		requestBytes: r.RequestBytes, responseBytes: r.ResponseBytes, mark: t.marked(r.Seq),
 	}
 	switch {
 	case r.Kind == trace.Request || r.Kind == trace.HTTP:
@@ -81,7 +144,7 @@ func (m *model) newRow(s position, e entry) rowView {
 	}
 	if len(r.Children) > 0 {
 		x.foldMark = "▸"
-		if m.folds.isOpen(r.Seq) {
+		if t.folds.isOpen(r.Seq) {
 			x.foldMark = "▾"
 		}
 	}
@@ -91,8 +154,8 @@ func (m *model) newRow(s position, e entry) rowView {
 
 // serverLabel returns the name of the server and the side of a bridge, or only the side if there
 // is one bridge.
-func (m *model) serverLabel(r *trace.Row) string {
-	if m.singleBridge && r.Session.Side != "" {
+func (v *tableView) serverLabel(r *trace.Row) string {
+	if v.singleBridge && r.Session.Side != "" {
 		return trace.SideLabel(r.Session.Side)
 	}
 	if r.Session.Side != "" { // side first: a long name is cut
@@ -236,7 +299,7 @@ type column struct {
 	width int
 	// right aligns numbers.
 	right bool
-	cell  func(m *model, x *rowView) line
+	cell  func(v *tableView, x *rowView) line
 	// after places the column behind the text of rows that are not requests.
 	after bool
 	// requestOnly tells that other rows use the column for their text.
@@ -247,8 +310,8 @@ type column struct {
 
 // columnsFor returns the columns that fit into a width, with their widths. It leaves out columns
 // until the text has room.
-func (m *model) columnsFor(columns int, several bool) []column {
-	all := m.allColumns(several)
+func (v *tableView) columnsFor(columns int, several bool) []column {
+	all := v.allColumns(several)
 	want := min(42, columns*2/5) // columns for the text
 	if several {
 		want = min(42, columns*3/8)
@@ -291,18 +354,18 @@ func fillColumns(all []column, room int) []column {
 	return all
 }
 
-func (m *model) allColumns(several bool) []column {
+func (v *tableView) allColumns(several bool) []column {
 	status := 12
-	if m.isNarrow() {
+	if v.isNarrow() {
 		status = 6
 	}
 	list := []column{
 		{head: "#", width: 6, right: true, cell: cellNumber, dropOrder: 30},
-		{head: m.timeHead(), width: m.timeWidth(), right: true, cell: cellTime, dropOrder: 20},
+		{head: v.timeHead(), width: v.timeWidth(), right: true, cell: cellTime, dropOrder: 20},
 		{head: "", width: 2, cell: cellDir, dropOrder: 80},
 	}
 	if several {
-		list = append(list, column{head: "server", width: m.serverWidth(), cell: cellServer, dropOrder: 22})
+		list = append(list, column{head: "server", width: v.serverWidth(), cell: cellServer, dropOrder: 22})
 	}
 	return append(list,
 		column{head: "what", cell: cellWhat},
@@ -317,14 +380,14 @@ func (m *model) allColumns(several bool) []column {
 }
 
 // isNarrow reports whether the table has little room.
-func (m *model) isNarrow() bool {
-	w := m.view.area.table.w
-	return w < 70 || m.view.multipleSources && w < 100
+func (v *tableView) isNarrow() bool {
+	w := v.width
+	return w < 70 || v.multipleSources && w < 100
 }
 
 // serverWidth returns the width of server names.
-func (m *model) serverWidth() int {
-	if m.isNarrow() {
+func (v *tableView) serverWidth() int {
+	if v.isNarrow() {
 		return 8
 	}
 	return 10
@@ -338,8 +401,8 @@ const (
 	timeModes
 )
 
-func (m *model) timeHead() string {
-	switch m.timeMode {
+func (v *tableView) timeHead() string {
+	switch v.timeMode {
 	case sinceStart:
 		return "since"
 	case sinceLast:
@@ -348,31 +411,31 @@ func (m *model) timeHead() string {
 	return "time"
 }
 
-func (m *model) timeWidth() int {
-	if m.timeMode == clockTime && m.view.area.table.w < 110 {
+func (v *tableView) timeWidth() int {
+	if v.timeMode == clockTime && v.width < 110 {
 		return 8
 	}
-	if m.timeMode == clockTime {
+	if v.timeMode == clockTime {
 		return 12
 	}
 	return 9
 }
 
-func cellTime(m *model, rv *rowView) line {
+func cellTime(v *tableView, rv *rowView) line {
 	text := ""
-	switch m.timeMode {
+	switch v.timeMode {
 	case sinceStart:
-		text = signed(rv.at.Sub(m.view.started))
+		text = signed(rv.at.Sub(v.started))
 	case sinceLast:
-		text = signed(rv.at.Sub(rv.previousTime(m)))
+		text = signed(rv.at.Sub(rv.previousTime(v)))
 	default:
 		layout := "15:04:05.000"
-		if m.timeWidth() == 8 {
+		if v.timeWidth() == 8 {
 			layout = "15:04:05"
 		}
-		text = rv.at.In(m.zone).Format(layout)
+		text = rv.at.In(v.zone).Format(layout)
 	}
-	return line{{m.theme.dim, text}}
+	return line{{v.theme.dim, text}}
 }
 
 // signed formats a duration in seconds with three decimals, or fewer if it is long.
@@ -388,13 +451,13 @@ func signed(d time.Duration) string {
 }
 
 // previousTime returns the time of the line above.
-func (rv *rowView) previousTime(m *model) time.Time {
-	at := m.view.timeAbove
-	for i := range m.view.rows {
-		if m.view.rows[i].position == rv.position {
+func (rv *rowView) previousTime(v *tableView) time.Time {
+	at := v.timeAbove
+	for i := range v.rows {
+		if v.rows[i].position == rv.position {
 			break
 		}
-		at = m.view.rows[i].at
+		at = v.rows[i].at
 	}
 	if at.IsZero() {
 		return rv.at
@@ -402,32 +465,32 @@ func (rv *rowView) previousTime(m *model) time.Time {
 	return at
 }
 
-func cellNumber(m *model, rv *rowView) line {
-	return line{{m.theme.dim, strconv.FormatUint(rv.n, 10)}}
+func cellNumber(v *tableView, rv *rowView) line {
+	return line{{v.theme.dim, strconv.FormatUint(rv.n, 10)}}
 }
 
-func cellDir(m *model, rv *rowView) line {
+func cellDir(v *tableView, rv *rowView) line {
 	switch rv.dir {
 	case capture.ToServer:
-		return line{{m.theme.request, "→"}}
+		return line{{v.theme.request, "→"}}
 	case capture.ToClient:
-		return line{{m.theme.response, "←"}}
+		return line{{v.theme.response, "←"}}
 	}
 	return nil
 }
 
-func cellServer(m *model, rv *rowView) line {
+func cellServer(v *tableView, rv *rowView) line {
 	text := rv.server
 	if rv.session > 1 {
 		number := "/" + strconv.FormatUint(rv.session, 10)
-		text = cut(text, max(1, m.serverWidth()-len(number))) + number
+		text = cut(text, max(1, v.serverWidth()-len(number))) + number
 	}
-	return line{{m.theme.dim, text}}
+	return line{{v.theme.dim, text}}
 }
 
 // cellWhat shows the symbol, the method or kind, and the target.
-func cellWhat(m *model, rv *rowView) line {
-	t := m.theme
+func cellWhat(v *tableView, rv *rowView) line {
+	t := v.theme
 	fold := " "
 	if rv.foldMark != "" {
 		fold = rv.foldMark
@@ -440,7 +503,7 @@ func cellWhat(m *model, rv *rowView) line {
 			name = rv.style(t)
 		}
 		method := rv.method
-		if m.isNarrow() && rv.target != "" {
+		if v.isNarrow() && rv.target != "" {
 			method = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(method, "tools/"), "resources/"), "prompts/")
 		}
 		l = append(l, span{name, method})
@@ -469,42 +532,42 @@ func cellWhat(m *model, rv *rowView) line {
 	return append(l, span{rv.style(t), name}, span{st, rv.text})
 }
 
-func cellID(m *model, rv *rowView) line { return line{{m.theme.dim, rv.id}} }
+func cellID(v *tableView, rv *rowView) line { return line{{v.theme.dim, rv.id}} }
 
-func cellStatus(m *model, rv *rowView) line {
-	st := m.theme.dim
+func cellStatus(v *tableView, rv *rowView) line {
+	st := v.theme.dim
 	if rv.status != trace.OK {
-		st = rv.style(m.theme)
+		st = rv.style(v.theme)
 	}
-	return line{{st, rv.statusText(m.isNarrow())}}
+	return line{{st, rv.statusText(v.isNarrow())}}
 }
 
-func cellRequest(m *model, rv *rowView) line { return sizeCell(m, rv.requestBytes) }
+func cellRequest(v *tableView, rv *rowView) line { return sizeCell(v, rv.requestBytes) }
 
-func cellResponse(m *model, rv *rowView) line { return sizeCell(m, rv.responseBytes) }
+func cellResponse(v *tableView, rv *rowView) line { return sizeCell(v, rv.responseBytes) }
 
-func sizeCell(m *model, n int64) line {
+func sizeCell(v *tableView, n int64) line {
 	if n == 0 {
 		return nil
 	}
-	return line{{m.theme.dim, trace.FormatSize(n)}}
+	return line{{v.theme.dim, trace.FormatSize(n)}}
 }
 
-func cellLatency(m *model, rv *rowView) line {
-	st := m.theme.text
+func cellLatency(v *tableView, rv *rowView) line {
+	st := v.theme.text
 	if rv.pending {
-		st = m.theme.pending
+		st = v.theme.pending
 	}
-	return line{{st, rv.latencyText(m.view.now)}}
+	return line{{st, rv.latencyText(v.now)}}
 }
 
-func cellFindings(m *model, rv *rowView) line {
+func cellFindings(v *tableView, rv *rowView) line {
 	if rv.findings == 0 {
 		return nil
 	}
-	st := m.theme.finding
+	st := v.theme.finding
 	if rv.hasError {
-		st = m.theme.failure
+		st = v.theme.failure
 	}
 	return line{{st, "▲" + strconv.Itoa(rv.findings)}}
 }
@@ -540,10 +603,10 @@ func (s timeScale) column(at time.Time, n int) int {
 	return min(max(c, 0), n-1)
 }
 
-func cellWaterfall(m *model, rv *rowView) line {
-	for _, c := range m.view.columns {
+func cellWaterfall(v *tableView, rv *rowView) line {
+	for _, c := range v.columns {
 		if c.head == "waterfall" {
-			return m.view.scale.bar(m, rv, c.width)
+			return v.scale.bar(v, rv, c.width)
 		}
 	}
 	return nil
@@ -551,8 +614,8 @@ func cellWaterfall(m *model, rv *rowView) line {
 
 // bar draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task or
 // stream runs, "›" no end yet, "·" a moment.
-func (s timeScale) bar(m *model, rv *rowView, n int) line {
-	t := m.theme
+func (s timeScale) bar(v *tableView, rv *rowView, n int) line {
+	t := v.theme
 	cells := make([]rune, n)
 	for i := range cells {
 		cells[i] = ' '
@@ -561,7 +624,7 @@ func (s timeScale) bar(m *model, rv *rowView, n int) line {
 		cells[s.column(rv.at, n)] = '·'
 		return line{{t.dim, string(cells)}}
 	}
-	end := rv.at.Add(rv.elapsed(m.view.now))
+	end := rv.at.Add(rv.elapsed(v.now))
 	first, last := s.column(rv.at, n), s.column(end, n)
 	for i := first; i <= last; i++ {
 		cells[i] = '█'
@@ -580,7 +643,7 @@ func (s timeScale) bar(m *model, rv *rowView, n int) line {
 			cells[i] = fill
 		}
 	}
-	if rv.elapsed(m.view.now) < s.to.Sub(s.from)/time.Duration(4*n) && first == last {
+	if rv.elapsed(v.now) < s.to.Sub(s.from)/time.Duration(4*n) && first == last {
 		cells[first] = '▏'
 	}
 	if rv.pending || rv.status == trace.Unanswered { // no end was seen
@@ -619,10 +682,10 @@ func paintBar(cells []rune, st, wait style) line {
 	return l
 }
 
-// drawHeads draws the column heads.
-func (m *model) drawHeads(b *strings.Builder) {
+// heads returns the line of the column heads.
+func (v *tableView) heads() line {
 	l := line{{"", spaces(markWidth)}}
-	for _, c := range m.view.columns {
+	for _, c := range v.columns {
 		text := pad(c.head, c.width)
 		if c.right {
 			text = padLeft(c.head, c.width)
@@ -630,61 +693,52 @@ func (m *model) drawHeads(b *strings.Builder) {
 		if c.head == "what" {
 			text = pad("   what", c.width)
 		}
-		l = append(l, span{m.theme.head, text}, span{"", " "})
+		l = append(l, span{v.theme.head, text}, span{"", " "})
 	}
-	l[:len(l)-1].appendTo(b, m.view.area.table.w, "", false)
+	return l[:len(l)-1]
 }
 
-// drawRow draws a line of the table.
-func (m *model) drawRow(b *strings.Builder, i int) {
-	w := m.view.area.table.w
-	if i >= len(m.view.rows) {
-		m.emptyTableLine(i).appendTo(b, w, "", false)
-		return
-	}
-	x := &m.view.rows[i]
-	m.rowLine(x, i == m.view.cursor, w).appendTo(b, w, m.rowBase(i), i == m.view.cursor && m.theme.selectedOverrides)
-}
-
-// rowBase returns the base style of a line of the table.
-func (m *model) rowBase(i int) style {
-	switch {
-	case i != m.view.cursor:
-		return ""
-	case m.pane != nil && m.focus == onPane:
-		return m.theme.selectedBlurred
-	}
-	return m.theme.selected
-}
-
-// rowLine joins the cells of a row.
-func (m *model) rowLine(rv *rowView, selected bool, w int) line {
-	l := line{m.rowMark(rv, selected)}
+// rowLine joins the cells of row i.
+func (v *tableView) rowLine(i int) line {
+	rv := &v.rows[i]
+	l := line{v.rowMark(rv, i == v.cursor)}
 	request := rv.kind == trace.Request && !rv.frame
-	for i := 0; i < len(m.view.columns); i++ {
-		c := m.view.columns[i]
+	for i := 0; i < len(v.columns); i++ {
+		c := v.columns[i]
 		columns := c.width
 		if c.head == "what" && !request {
 			// The text uses the place of cells that only requests have.
-			for i+1 < len(m.view.columns) && m.view.columns[i+1].requestOnly {
+			for i+1 < len(v.columns) && v.columns[i+1].requestOnly {
 				i++
-				columns += m.view.columns[i].width + 1
+				columns += v.columns[i].width + 1
 			}
-			columns = m.reserveLatency(rv, columns)
+			columns = v.reserveLatency(rv, columns)
 		}
-		l = append(l, cell(c.cell(m, rv), columns, c.right)...)
+		l = append(l, cell(c.cell(v, rv), columns, c.right)...)
 		l = append(l, span{"", " "})
-		if c.head == "what" && columns < c.width+m.requestOnlyWidth() && !request && rv.hasDuration {
-			l = append(l, cell(cellLatency(m, rv), 8, true)...)
+		if c.head == "what" && columns < c.width+v.requestOnlyWidth() && !request && rv.hasDuration {
+			l = append(l, cell(cellLatency(v, rv), 8, true)...)
 			l = append(l, span{"", " "})
 		}
 	}
 	return l[:len(l)-1]
 }
 
+// whatColumn returns the column at which the text of a row begins.
+func (v *tableView) whatColumn() int {
+	x := markWidth
+	for _, c := range v.columns {
+		if c.head == "what" {
+			break
+		}
+		x += c.width + 1
+	}
+	return x
+}
+
 // requestOnlyWidth returns the width of the cells that only requests have.
-func (m *model) requestOnlyWidth() (n int) {
-	for _, c := range m.view.columns {
+func (v *tableView) requestOnlyWidth() (n int) {
+	for _, c := range v.columns {
 		if c.requestOnly {
 			n += c.width + 1
 		}
@@ -693,8 +747,8 @@ func (m *model) requestOnlyWidth() (n int) {
 }
 
 // reserveLatency reserves room for the timer of a row that is not a request.
-func (m *model) reserveLatency(rv *rowView, columns int) int {
-	if rv.hasDuration && !rv.frame && m.requestOnlyWidth() >= 9 {
+func (v *tableView) reserveLatency(rv *rowView, columns int) int {
+	if rv.hasDuration && !rv.frame && v.requestOnlyWidth() >= 9 {
 		return columns - 9
 	}
 	return columns
@@ -716,13 +770,13 @@ func cell(l line, columns int, right bool) line {
 const markWidth = 3
 
 // rowMark returns the first cell: the cursor and the number of a marked row.
-func (m *model) rowMark(rv *rowView, selected bool) span {
+func (v *tableView) rowMark(rv *rowView, selected bool) span {
 	text := " "
 	if selected {
 		text = "❯"
 	}
 	if rv.mark > 0 {
-		return span{m.theme.mark, text + strconv.Itoa(rv.mark) + " "}
+		return span{v.theme.mark, text + strconv.Itoa(rv.mark) + " "}
 	}
-	return span{m.theme.mark, text + "  "}
+	return span{v.theme.mark, text + "  "}
 }

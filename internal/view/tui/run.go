@@ -53,7 +53,7 @@ func Run(ctx context.Context, hub *watch.Hub, opts *Options) error {
 	cancel()
 	wg.Wait()
 	t.close()
-	m.close()
+	m.table.close()
 	if m.quit || errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil && !errors.Is(err, tea.ErrProgramPanic) || errors.Is(err, tea.ErrInterrupted) {
 		return nil
 	}

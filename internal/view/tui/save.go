@@ -26,41 +26,45 @@ const saveTimeout = 5 * time.Minute
 // saveName proposes a file name from the name of the server and the time.
 func (m *model) saveName() string {
 	name := "mcpwire"
-	if m.view.hasSession && m.view.session.Name != "" && !m.view.multipleSources {
+	if m.table.view.hasSession && m.table.view.session.Name != "" && !m.table.view.multipleSources {
 		name = strings.Map(func(r rune) rune {
 			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
 				return r
 			}
 			return '-'
-		}, clip.Prefix(m.view.session.Name, 40))
+		}, clip.Prefix(m.table.view.session.Name, 40))
 	}
 	return name + "-" + m.now().In(m.zone).Format("20060102-150405") + capture.Suffix
 }
 
 // save writes the rows of the table to a file, as text or as captures.
 func (m *model) save(name string) tea.Cmd {
-	if name = strings.TrimSpace(name); name == "" || m.sel == nil {
+	if name = strings.TrimSpace(name); name == "" || m.table.sel == nil {
 		m.showFlash(false, "nothing was saved")
 		return nil
 	}
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(m.opts.Folder, name)
 	}
-	sel := m.sel
+	sel, w := m.table.sel, &saver{m.src, m.zone}
 	m.showFlash(false, "saving …")
 	return m.background.cmd(saveTimeout, func(ctx context.Context) tea.Msg {
-		var rows int
-		var err error
+		write := w.captures
 		if strings.HasSuffix(name, ".txt") {
-			rows, err = m.saveText(ctx, sel, name)
-		} else {
-			rows, err = m.saveCaptures(ctx, sel, name)
+			write = w.text
 		}
+		rows, err := write(ctx, sel, name)
 		if err != nil {
 			return doneMsg{text: err.Error(), bad: true}
 		}
 		return doneMsg{text: fmt.Sprintf("saved %s to %s", exchangeCount(rows), name)}
 	})
+}
+
+// A saver writes rows to files. It runs outside the event loop.
+type saver struct {
+	src  source
+	zone *time.Location
 }
 
 func exchangeCount(n int) string {
@@ -71,13 +75,13 @@ func exchangeCount(n int) string {
 }
 
 // forEachRow calls f for the rows of a selection. It locks the model for a few rows at a time.
-func (m *model) forEachRow(ctx context.Context, sel selection, f func(r *trace.Row)) (n int, err error) {
+func (s *saver) forEachRow(ctx context.Context, sel selection, f func(r *trace.Row)) (n int, err error) {
 	from := anchor{}
 	for more := true; more; {
 		if err := ctx.Err(); err != nil {
 			return n, err
 		}
-		m.src.Read(func(*trace.Model) {
+		s.src.Read(func(*trace.Model) {
 			x := &rowList{sel: sel, limit: -1, fold: &foldState{}}
 			i := find(x, from)
 			for end := min(x.size(), i+rowsPerLock); i < end; i++ {
@@ -97,37 +101,38 @@ func create(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// saveText writes a line for each row, with inner rows indented.
-func (m *model) saveText(ctx context.Context, sel selection, name string) (int, error) {
+// text writes a line for each row, with inner rows indented.
+func (s *saver) text(ctx context.Context, sel selection, name string) (int, error) {
 	file, err := create(name)
 	if err != nil {
 		return 0, err
 	}
 	w := bufio.NewWriter(file)
-	n, err := m.forEachRow(ctx, sel, func(r *trace.Row) { m.textRow(w, r, 0) })
+	n, err := s.forEachRow(ctx, sel, func(r *trace.Row) { s.row(w, r, 0) })
 	return n, errors.Join(err, w.Flush(), file.Close())
 }
 
-func (m *model) textRow(w io.Writer, r *trace.Row, depth int) {
-	fmt.Fprintf(w, "%6d  %s  %s  %s%s %s", r.N, r.At.In(m.zone).Format("2006-01-02 15:04:05.000"), safe(r.Capture.Name), spaces(2*depth), trace.Glyph(r), trace.Summary(r))
+// row writes a line for a row, and for each row in it.
+func (s *saver) row(w io.Writer, r *trace.Row, depth int) {
+	fmt.Fprintf(w, "%6d  %s  %s  %s%s %s", r.N, r.At.In(s.zone).Format("2006-01-02 15:04:05.000"), safe(r.Capture.Name), spaces(2*depth), trace.Glyph(r), trace.Summary(r))
 	for _, l := range r.Findings {
 		fmt.Fprintf(w, "  ▲ %s: %s", safe(l.Rule), safe(l.Message))
 	}
 	fmt.Fprintln(w)
 	for _, c := range r.Children {
-		m.textRow(w, c, depth+1)
+		s.row(w, c, depth+1)
 	}
 }
 
-// saveCaptures writes a capture for each capture with selected rows: the first to the named file,
+// captures writes a capture for each capture with selected rows: the first to the named file,
 // others to files with a number in the name. It redacts secrets again.
-func (m *model) saveCaptures(ctx context.Context, sel selection, name string) (int, error) {
+func (s *saver) captures(ctx context.Context, sel selection, name string) (int, error) {
 	if !strings.HasSuffix(name, capture.Suffix) {
 		name += capture.Suffix
 	}
 	wanted := map[string]map[uint64]bool{}
 	var order []string
-	rows, err := m.forEachRow(ctx, sel, func(root *trace.Row) {
+	rows, err := s.forEachRow(ctx, sel, func(root *trace.Row) {
 		for r := range root.All() {
 			set := wanted[r.Capture.ID]
 			if set == nil {
@@ -148,15 +153,16 @@ func (m *model) saveCaptures(ctx context.Context, sel selection, name string) (i
 		if i > 0 {
 			to = strings.TrimSuffix(name, capture.Suffix) + "-" + strconv.Itoa(i+1) + capture.Suffix
 		}
-		if err := m.saveCapture(ctx, id, wanted[id], to); err != nil {
+		if err := s.capture(ctx, id, wanted[id], to); err != nil {
 			return 0, err
 		}
 	}
 	return rows, nil
 }
 
-func (m *model) saveCapture(ctx context.Context, id string, wanted map[uint64]bool, to string) error {
-	path := m.capturePath(id)
+// capture writes the wanted events of a capture.
+func (s *saver) capture(ctx context.Context, id string, wanted map[uint64]bool, to string) error {
+	path := capturePath(s.src, id)
 	if path == "" {
 		return fmt.Errorf("capture %s has no file", safe(id))
 	}

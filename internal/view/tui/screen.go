@@ -4,48 +4,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/internal/trace"
 	"mcpwire/internal/view/watch"
 )
-
-// refresh copies the visible lines. It returns commands for a needed detail and the next tick.
-func (m *model) refresh() tea.Cmd {
-	v := &m.view
-	if m.flash.text != "" && !m.now().Before(m.flash.until) {
-		m.flash = flash{}
-	}
-	*v = viewport{rows: v.rows[:0], cursor: -1, now: m.now(), area: m.layout()}
-	if m.pause != nil {
-		v.now = m.pause.at
-	}
-	var cmd tea.Cmd
-	if m.sel != nil {
-		m.src.Read(func(w *trace.Model) { cmd = m.copyVisible(w) })
-	}
-	v.columns = m.columnsFor(v.area.table.w-markWidth, v.multipleSources)
-	v.scale = newTimeScale(v.rows, v.now)
-	return tea.Batch(cmd, m.nextTick())
-}
-
-// nextTick requests a tick if a timer runs and no tick is pending.
-func (m *model) nextTick() tea.Cmd {
-	if m.tickPending || m.pause != nil && m.flash.text == "" {
-		return nil
-	}
-	counts := m.flash.text != "" || m.view.searching || m.query.busy || m.pane != nil && m.pane.loading
-	for i := range m.view.rows {
-		counts = counts || m.view.rows[i].pending
-	}
-	if !counts {
-		return nil
-	}
-	m.tickPending = true
-	return tea.Tick(100*time.Millisecond, func(t time.Time) tea.Msg { return tickMsg(t) })
-}
 
 // A rect is a rectangle on the screen.
 type rect struct{ x, y, w, h int }
@@ -54,7 +18,7 @@ func (r rect) has(x, y int) bool { return x >= r.x && x < r.x+r.w && y >= r.y &&
 
 // areas are the parts of the screen. A part without room has height 0.
 type areas struct {
-	header, filter, heads, table, pane, footer rect
+	header, filter, table, pane, footer rect
 	// rule is the line between table and pane, vertical or horizontal.
 	rule rect
 }
@@ -77,7 +41,7 @@ func (m *model) layout() areas {
 		return r
 	}
 	a.header = line(6)
-	if m.hasFilterBar() {
+	if !m.table.query.empty() || m.dialogs.prompt != nil && m.dialogs.prompt.isFilter {
 		a.filter = line(3)
 	}
 	if h > 1 {
@@ -86,11 +50,10 @@ func (m *model) layout() areas {
 	}
 	body := rect{0, y, m.width, max(1, h)}
 	switch {
-	case m.pane == nil:
+	case !m.pane.open:
 		a.table = body
 	case m.zoom || m.width < splitRight && m.height < splitBelow:
 		a.pane = body
-		return a
 	case m.width >= splitRight:
 		left := max(54, m.width*45/100)
 		a.table = rect{0, y, left, body.h}
@@ -102,10 +65,6 @@ func (m *model) layout() areas {
 		a.rule = rect{0, y + top, m.width, 1}
 		a.pane = rect{0, y + top + 1, m.width, body.h - top - 1}
 	}
-	if a.table.h > 2 {
-		a.heads = rect{a.table.x, a.table.y, a.table.w, 1}
-		a.table.y, a.table.h = a.table.y+1, a.table.h-1
-	}
 	return a
 }
 
@@ -115,61 +74,62 @@ func (m *model) View() tea.View {
 	v.AltScreen = true
 	v.MouseMode = tea.MouseModeCellMotion
 	v.WindowTitle = "mcpwire watch"
-	v.Cursor = m.cursorShape()
+	v.Cursor = m.cursor()
 	return v
 }
 
 // screen returns the lines of the screen, in full width.
 func (m *model) screen() string {
-	switch {
-	case m.editor != nil:
-		return m.editor.screen(m)
-	case m.overlay != nil:
-		return m.drawOverlay()
+	switch d := m.dialogs; {
+	case d.editor != nil:
+		return d.editor.View()
+	case d.overlay != nil && m.height > 1:
+		return d.overlay.View() + "\n" + m.footer(d.overlay.footer())
+	case d.overlay != nil:
+		return d.overlay.View()
 	}
-	a := m.view.area
+	a := m.areas
 	lines := make([]string, m.height)
-	put := func(r rect, draw func(b *strings.Builder, i int)) {
-		for i := range r.h {
+	put := func(r rect, draw func() string) {
+		if r.h == 0 {
+			return
+		}
+		for i, l := range strings.Split(draw(), "\n") {
 			if r.y+i < m.height {
-				var b strings.Builder
-				draw(&b, i)
-				lines[r.y+i] += b.String()
+				lines[r.y+i] += l
 			}
 		}
 	}
-	put(a.header, func(b *strings.Builder, _ int) { m.drawHeader(b) })
-	put(a.filter, func(b *strings.Builder, _ int) { m.drawFilter(b) })
-	put(a.heads, func(b *strings.Builder, _ int) { m.drawHeads(b) })
-	put(a.table, m.drawRow)
-	put(a.rule, m.drawRule)
-	put(a.pane, m.drawPane)
-	put(a.footer, func(b *strings.Builder, _ int) { m.drawFooter(b) })
+	put(a.header, func() string { return m.header().drawOver(m.theme.title, m.width) })
+	put(a.filter, m.filterBar)
+	put(a.table, m.table.View)
+	put(a.rule, func() string { return m.theme.ruleOf(a.rule) })
+	put(a.pane, m.pane.View)
+	put(a.footer, func() string { return m.footer(m.keysLine()) })
 	return strings.Join(lines, "\n")
 }
 
-// drawRule draws the line between table and pane.
-func (m *model) drawRule(b *strings.Builder, i int) {
-	r := m.view.area.rule
-	text := "│"
-	if r.w > 1 {
-		text = strings.Repeat("─", r.w)
+// cursor returns the terminal's cursor for the input, or nil.
+func (m *model) cursor() *tea.Cursor {
+	switch d := m.dialogs; {
+	case d.editor != nil:
+		return d.editor.cursor()
+	case d.prompt == nil:
+		return nil
+	case d.prompt.isFilter:
+		return d.prompt.cursor(m.areas.filter.y)
+	default:
+		return d.prompt.cursor(m.height - 1)
 	}
-	writeStyled(b, m.theme.rule, text)
 }
 
-// cursorShape returns the terminal's cursor for the input, or nil.
-func (m *model) cursorShape() *tea.Cursor {
-	a := m.view.area
-	switch {
-	case m.editor != nil:
-		return m.editor.cursor()
-	case m.prompt == nil || m.prompt.kind == confirmPrompt:
-		return nil
-	case m.prompt.kind == filterPrompt:
-		return tea.NewCursor(min(m.width-1, m.prompt.column(m.width)), a.filter.y)
+// ruleOf draws a vertical or horizontal line.
+func (t *theme) ruleOf(r rect) string {
+	l := line{{t.rule, "│"}}
+	if r.w > 1 {
+		l[0].text = strings.Repeat("─", r.w)
 	}
-	return tea.NewCursor(min(m.width-1, m.prompt.column(m.width)), m.height-1)
+	return strings.TrimSuffix(strings.Repeat(l.draw(r.w)+"\n", r.h), "\n")
 }
 
 func number[T uint64 | int](n T) string { return strconv.FormatUint(uint64(n), 10) }
@@ -185,13 +145,14 @@ func joinNonEmpty(parts ...string) string {
 	return strings.Join(list, " ")
 }
 
-// drawHeader draws the first line: the sources, and the session of the cursor's row.
-func (m *model) drawHeader(b *strings.Builder) {
-	t := m.theme
-	base := t.title
+// header returns the first line: the sources, and the session of the cursor's row.
+func (m *model) header() line {
 	left := line{{bold, " mcpwire"}, {"", "  "}}
-	left = append(left, m.sourceSpans()...)
-	right := m.sessionText()
+	left = append(left, m.theme.sources(m.sources)...)
+	right := ""
+	if v := &m.table.view; v.hasSession {
+		right = sessionText(&v.session, m.width >= 100)
+	}
 	room := m.width - left.width() - 2
 	if width(right) > room {
 		right = cut(right, room)
@@ -199,15 +160,13 @@ func (m *model) drawHeader(b *strings.Builder) {
 	if room < 12 {
 		right = ""
 	}
-	left = append(left, span{"", spaces(m.width - left.width() - width(right) - 1)}, span{t.dim, right})
-	left.appendTo(b, m.width, base, false)
+	return append(left, span{"", spaces(m.width - left.width() - width(right) - 1)}, span{m.theme.dim, right})
 }
 
-// sourceSpans counts the sources by state.
-func (m *model) sourceSpans() line {
-	t := m.theme
+// sources counts the sources by state.
+func (t *theme) sources(list []watch.Source) line {
 	var live, growing, done, failed int
-	for _, s := range m.sources {
+	for _, s := range list {
 		switch {
 		case s.Err != "":
 			failed++
@@ -232,12 +191,8 @@ func (m *model) sourceSpans() line {
 	return l
 }
 
-// sessionText describes the session of the cursor's row.
-func (m *model) sessionText() string {
-	if !m.view.hasSession {
-		return ""
-	}
-	c := &m.view.session
+// sessionText describes a session, and its process if there is room.
+func sessionText(c *trace.SessionInfo, wide bool) string {
 	text := safe(c.Name)
 	if c.Session > 1 {
 		text += fmt.Sprintf("/%d", c.Session)
@@ -247,7 +202,7 @@ func (m *model) sessionText() string {
 		rest = append(rest, exitText(c))
 	}
 	rest = append(rest, safe(c.Transport), safe(c.Negotiated), safe(c.Era))
-	if !c.Exited && c.PID > 0 && m.width >= 100 {
+	if !c.Exited && c.PID > 0 && wide {
 		rest = append(rest, fmt.Sprintf("pid %d", c.PID))
 	}
 	for _, r := range rest {
@@ -270,171 +225,63 @@ func exitText(c *trace.SessionInfo) string {
 	return text
 }
 
-// hasFilterBar reports whether the filter bar is shown.
-func (m *model) hasFilterBar() bool {
-	return m.query.text != "" || m.query.findingsOnly || m.prompt != nil && m.prompt.kind == filterPrompt
-}
-
-// drawFilter draws the filter bar and marks a syntax error.
-func (m *model) drawFilter(b *strings.Builder) {
-	t, w := m.theme, m.width
-	p := m.prompt
-	if p == nil || p.kind != filterPrompt {
-		l := line{{t.key.plus(bold), " / "}}
-		if m.query.findingsOnly {
-			l = append(l, span{t.finding, "▲ only with findings  "})
-		}
-		l = append(l, span{t.text, safe(m.query.text)})
-		l = append(l, span{t.dim, m.matchText()})
-		l.appendTo(b, w, "", false)
-		return
+// filterBar draws the filter, or its prompt.
+func (m *model) filterBar() string {
+	t, q := m.theme, &m.table.query
+	if p := m.dialogs.prompt; p != nil && p.isFilter {
+		return p.bar(m.table.matchText())
 	}
-	text, _ := p.window(p.room(w))
-	l := line{{t.key.plus(bold), " / "}, {t.text, text}}
-	if p.filterErr == nil {
-		if len(p.text) == 0 {
-			l = append(l, span{t.dim, " tool:search  status:error  dur>500ms  words  -method:ping"})
-		} else {
-			l = append(l, span{t.dim, m.matchText()})
-		}
-		l.appendTo(b, w, "", false)
-		return
+	l := line{{t.key.plus(bold), " / "}}
+	if q.findingsOnly {
+		l = append(l, span{t.finding, "▲ only with findings  "})
 	}
-	l = line{{"", " / "}}
-	at := p.filterErr.Column - 1
-	// If the text is scrolled, its end is visible.
-	from := len(p.text) - len([]rune(text))
-	if p.pos < len(p.text) {
-		from = 0
-	}
-	before, after := splitAt(text, at-from)
-	l = append(l, span{"", before}, span{underline, firstRune(after)}, span{"", afterFirstRune(after)}, span{bold, "  ✖ column " + number(p.filterErr.Column)})
-	l.appendTo(b, w, t.invalid, false)
+	return append(l, span{t.text, safe(q.text)}, span{t.dim, m.table.matchText()}).draw(m.width)
 }
 
-// splitAt splits a text before the character n.
-func splitAt(s string, n int) (before, after string) {
-	r := []rune(s)
-	n = min(max(0, n), len(r))
-	return string(r[:n]), string(r[n:])
-}
-
-func firstRune(s string) string {
-	before, _ := splitAt(s, 1)
-	if before == "" {
-		return " "
-	}
-	return before
-}
-
-func afterFirstRune(s string) string {
-	_, after := splitAt(s, 1)
-	return after
-}
-
-// matchText tells how many rows match the filter.
-func (m *model) matchText() string {
-	switch {
-	case m.query.busy:
-		return "   filtering …"
-	case m.view.searching:
-		return fmt.Sprintf("   %d so far, searched %d %%", m.matchCount(), int(m.view.searchShare*100))
-	}
-	return fmt.Sprintf("   %d of %d", m.matchCount(), m.view.all)
-}
-
-// matchCount returns the number of items in the table, including those since the pause.
-func (m *model) matchCount() int { return m.view.items + m.view.sincePause }
-
-// drawFooter draws the last line: a message, a prompt, or the state and the most useful keys.
-func (m *model) drawFooter(b *strings.Builder) {
-	switch {
-	case m.prompt != nil && m.prompt.kind != filterPrompt:
-		m.prompt.line(m).appendTo(b, m.width, "", false)
-		return
-	case m.prompt != nil && m.prompt.filterErr != nil:
-		line{{m.theme.failure, " ✖ " + safe(m.prompt.filterErr.Message)}}.appendTo(b, m.width, "", false)
-		return
+// footer draws the last line: a prompt, a message, or the keys.
+func (m *model) footer(keys line) string {
+	t := m.theme
+	switch p := m.dialogs.prompt; {
+	case p != nil && (!p.isFilter || m.dialogs.overlay != nil):
+		return p.View()
+	case p != nil && p.invalid() != nil:
+		return line{{t.failure, " ✖ " + safe(p.invalid().Message)}}.draw(m.width)
+	case m.flash.bad:
+		return line{{t.failure, " ✖ " + m.flash.text}}.draw(m.width)
 	case m.flash.text != "":
-		m.flashLine().appendTo(b, m.width, "", false)
-		return
+		return line{{t.text, " · " + m.flash.text}}.draw(m.width)
 	}
-	l := m.followState()
-	keys := m.hints(m.keyHints()...)
-	right := m.position()
-	for l.width()+keys.width()+width(right)+1 > m.width && len(keys) > 0 {
+	return keys.draw(m.width)
+}
+
+// keysLine returns the state of the table and the most useful keys.
+func (m *model) keysLine() line {
+	pairs := []string{"?", "help", "/", "filter", "Enter", "open", "f", "follow", "p", "pause", "␣", "unfold", "x", "frames", "s", "tools", "c", "session", "q", "quit"}
+	if m.pane.open && m.paneFocused {
+		pairs = []string{"Esc", "back", "1-9", "tabs", "/", "search", "y", "copy", "Y", "as command", "Tab", "table", "z", "zoom", "?", "help"}
+	}
+	return m.theme.footer(m.table.stateLine(), pairs, m.table.countText(), m.width)
+}
+
+// footer returns a line of a state, as many of the keys as there is room for, and a text at the
+// right.
+func (t *theme) footer(state line, pairs []string, right string, columns int) line {
+	keys := t.hints(pairs...)
+	for state.width()+keys.width()+width(right)+1 > columns && len(keys) > 0 {
 		keys = keys[:len(keys)-2]
 	}
-	l = append(l, keys...)
-	if gap := m.width - l.width() - width(right) - 1; gap >= 0 {
-		l = append(l, span{"", spaces(gap)}, span{m.theme.dim, right})
+	l := append(state, keys...)
+	if gap := columns - l.width() - width(right) - 1; gap >= 0 {
+		l = append(l, span{"", spaces(gap)}, span{t.dim, right})
 	}
-	l.appendTo(b, m.width, "", false)
-}
-
-func (m *model) flashLine() line {
-	st, sign := m.theme.text, " · "
-	if m.flash.bad {
-		st, sign = m.theme.failure, " ✖ "
-	}
-	return line{{st, sign + m.flash.text}}
-}
-
-// followState tells whether the table is paused or follows.
-func (m *model) followState() line {
-	t := m.theme
-	var l line
-	switch {
-	case m.pause != nil:
-		text := " ‖ paused"
-		if m.view.sincePause > 0 {
-			text += fmt.Sprintf(", %d new", m.view.sincePause)
-		}
-		l = line{{t.finding.plus(bold), text}}
-	case m.follow:
-		l = line{{t.response, " ▼ follow"}}
-	}
-	if m.frames != nil {
-		l = append(l, span{t.serverRequest, " ≡ frames"})
-	}
-	return append(l, span{"", " "})
-}
-
-// position describes the position of the cursor.
-func (m *model) position() string {
-	if m.view.cursor < 0 {
-		return ""
-	}
-	text := fmt.Sprintf("%d", m.view.items)
-	what := " exchange"
-	if m.frames != nil {
-		what = " frame"
-	}
-	if m.view.items != 1 {
-		what += "s"
-	}
-	if m.width < 60 {
-		what = ""
-	}
-	if m.view.dropped > 0 && m.width >= 100 {
-		what += fmt.Sprintf(", %d older ones removed", m.view.dropped)
-	}
-	return text + what
-}
-
-// keyHints returns the most useful keys in the current state.
-func (m *model) keyHints() []string {
-	if m.pane != nil && m.focus == onPane {
-		return []string{"Esc", "back", "1-9", "tabs", "/", "search", "y", "copy", "Y", "as command", "Tab", "table", "z", "zoom", "?", "help"}
-	}
-	return []string{"?", "help", "/", "filter", "Enter", "open", "f", "follow", "p", "pause", "␣", "unfold", "x", "frames", "s", "tools", "c", "session", "q", "quit"}
+	return l
 }
 
 // hints formats keys with their actions.
-func (m *model) hints(pairs ...string) line {
+func (t *theme) hints(pairs ...string) line {
 	var l line
 	for i := 0; i+1 < len(pairs); i += 2 {
-		l = append(l, span{m.theme.key.plus(bold), " " + pairs[i]}, span{m.theme.dim, " " + pairs[i+1] + " "})
+		l = append(l, span{t.key.plus(bold), " " + pairs[i]}, span{t.dim, " " + pairs[i+1] + " "})
 	}
 	return l
 }

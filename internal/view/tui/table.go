@@ -3,121 +3,91 @@ package tui
 import (
 	"fmt"
 	"slices"
-	"time"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/internal/trace"
 	"mcpwire/internal/view/watch"
-
-	tea "charm.land/bubbletea/v2"
 )
 
-// A viewport has what is drawn. It is copied from the hub after each message, so that drawing
-// needs no lock.
-type viewport struct {
-	now  time.Time
-	rows []rowView
-	// cursor is an index in rows. -1 means no rows.
-	cursor int
-	// timeAbove is the time of the line above the first one.
-	timeAbove time.Time
-	// started is the start of the oldest capture.
-	started time.Time
-	// first is the index of the item of the first line.
-	first int
-	items int
-	// all counts the rows that the timeline has had, regardless of the filter.
-	all     int
-	dropped uint64
-	// sincePause counts the rows since the pause.
-	sincePause      int
-	multipleSources bool
-	// searchShare is the progress of the search in payloads, from 0 to 1.
-	searchShare float64
-	searching   bool
-	session     trace.SessionInfo
-	// hasSession tells that session is set.
-	hasSession bool
-	// seq is the Seq of the cursor's row. Zero means none.
-	seq uint64
-	// root is the Seq of its root row.
-	root uint64
-	// at is the time of that row.
-	at time.Time
-
-	columns []column
-	scale   timeScale
-	area    areas
+// A table is a component: it lists exchanges or frames, and has a cursor. It keeps only the visible
+// lines, however many there are.
+type table struct {
+	content
+	area   rect
+	cursor position
+	top    position
+	follow bool
+	// blurred tells that another part has the focus.
+	blurred  bool
+	timeMode int
+	// marks has the Seq of the rows to compare, in the order in which they were marked.
+	marks []uint64
+	view  tableView
 }
 
-// list returns the content of the table. The caller must hold the lock of the model.
-func (m *model) list(w *trace.Model) list {
-	if m.frames != nil {
-		m.frames.list.rows = w.Find
-		return m.frames.list
+// An openMsg tells that the cursor's row was clicked.
+type openMsg struct{}
+
+// refresh copies the visible lines. It calls use with the cursor's row, or nil without rows, while
+// the model is locked.
+func (t *table) refresh(use func(current *trace.Row)) {
+	t.view = tableView{
+		theme: t.theme, zone: t.zone, timeMode: t.timeMode, width: t.area.w, now: t.clock(),
+		rows: t.view.rows[:0], cursor: -1,
 	}
-	x := &rowList{sel: m.sel, fold: &m.folds, limit: -1}
-	if m.pause != nil {
-		x.limit = find(x, anchor{id: m.pause.last.id + 1})
-		m.view.sincePause = m.sel.Len() - x.limit
+	if t.sel != nil {
+		t.src.Read(func(w *trace.Model) {
+			t.view.count(w)
+			use(t.copyVisible(w))
+		})
 	}
-	return x
+	t.view.arrange()
 }
 
-// copyVisible copies the visible lines. The caller must hold the lock of the model.
-func (m *model) copyVisible(w *trace.Model) tea.Cmd {
-	v := &m.view
-	v.all, v.dropped = int(w.TotalRows()), w.EvictedRows()
-	captures := w.Captures()
-	v.multipleSources = len(captures) > 1
-	m.singleBridge = false
-	for _, c := range captures {
-		if c.HasSides() {
-			v.multipleSources, m.singleBridge = true, len(captures) == 1
-		}
-		if v.started.IsZero() || c.Started.Before(v.started) {
-			v.started = c.Started
-		}
-	}
-	v.searchShare, v.searching = m.sel.SearchProgress()
-	l := m.list(w)
-	v.items = l.size()
-	at, ok := walk(l, m.cursor)
+// copyVisible copies the visible lines and returns the cursor's row. The caller must hold the lock
+// of the model.
+func (t *table) copyVisible(w *trace.Model) *trace.Row {
+	v := &t.view
+	v.searchShare, v.searching = t.sel.SearchProgress()
+	l, hidden := t.list(w)
+	v.items, v.sincePause = l.size(), hidden
+	at, ok := walk(l, t.cursor)
 	if !ok {
-		return m.syncPane(nil)
+		return nil
 	}
-	if m.follow && m.pause == nil {
+	if t.follow && t.pause == nil {
 		at.end()
 	}
-	m.cursor = at.position()
+	t.cursor = at.position()
 	current := at.entry().row
 	if current != nil {
 		v.session, v.hasSession = current.Session.Card(), true
 		v.seq, v.root, v.at = current.Seq, current.Root().Seq, current.At
 	}
-	cmd := m.syncPane(current)
-	m.scrollToCursor(l, at)
-	top, _ := walk(l, m.top)
-	v.first = top.i
+	t.scrollToCursor(l, at)
+	top, _ := walk(l, t.top)
 	if up := top.copy(); up.prev() {
 		v.timeAbove = up.time()
 	}
-	for range v.area.table.h {
+	for range t.rowsArea().h {
 		s := top.position()
-		if s == m.cursor {
+		if s == t.cursor {
 			v.cursor = len(v.rows)
 		}
-		v.rows = append(v.rows, m.newRow(s, top.entry()))
+		v.rows = append(v.rows, t.newRow(s, top.entry()))
 		if !top.next() {
 			break
 		}
 	}
-	return cmd
+	return current
 }
 
 // scrollToCursor scrolls so that the cursor is visible and the table has no empty lines.
-func (m *model) scrollToCursor(l list, cursor *walker) {
-	height := max(1, m.view.area.table.h)
-	top, _ := walk(l, m.top)
+func (t *table) scrollToCursor(l list, cursor *walker) {
+	height := t.pageHeight()
+	top, _ := walk(l, t.top)
 	switch {
 	case !cursor.atOrAfter(top):
 		top = cursor.copy()
@@ -126,131 +96,162 @@ func (m *model) scrollToCursor(l list, cursor *walker) {
 		top.move(-(height - 1))
 	}
 	backfill(top, height)
-	m.top = top.position()
+	t.top = top.position()
 }
 
-// tableKey handles a key that moves in the table. It returns false for other keys.
-func (m *model) tableKey(k string) bool {
-	height := max(1, m.view.area.table.h)
+// rowsArea returns the area without the column heads.
+func (t *table) rowsArea() rect {
+	a := t.area
+	if a.h > 2 {
+		a.y, a.h = a.y+1, a.h-1
+	}
+	return a
+}
+
+// pageHeight returns the number of lines of a page.
+func (t *table) pageHeight() int { return max(1, t.rowsArea().h) }
+
+// Update handles changes of the hub, the mouse and keys. It reports whether it uses the message.
+func (t *table) Update(msg tea.Msg) (tea.Cmd, bool) {
+	switch msg := msg.(type) {
+	case changedMsg:
+		return t.buildFrames(false), true
+	case selectedMsg:
+		t.gotSelection(msg)
+		return t.buildFrames(true), true
+	case framesMsg:
+		return t.gotFrames(msg), true
+	case tea.MouseClickMsg:
+		return t.click(msg.X, msg.Y-t.rowsArea().y), true
+	case tea.MouseWheelMsg:
+		t.moveCursor(wheelStep(msg))
+	case tea.KeyPressMsg:
+		if t.moveKey(msg.String()) {
+			return nil, true
+		}
+		return t.key(msg.String())
+	}
+	return nil, true
+}
+
+// moveKey handles a key that moves in the table. It returns false for other keys.
+func (t *table) moveKey(k string) bool {
 	switch k {
 	case "j", "down":
-		m.moveCursor(1)
+		t.moveCursor(1)
 	case "k", "up":
-		m.moveCursor(-1)
+		t.moveCursor(-1)
 	case "pgdown", "ctrl+f":
-		m.moveCursor(max(1, height-1))
+		t.moveCursor(max(1, t.pageHeight()-1))
 	case "pgup", "ctrl+b":
-		m.moveCursor(-max(1, height-1))
+		t.moveCursor(-max(1, t.pageHeight()-1))
 	case "ctrl+d":
-		m.moveCursor(max(1, height/2))
+		t.moveCursor(max(1, t.pageHeight()/2))
 	case "ctrl+u":
-		m.moveCursor(-max(1, height/2))
+		t.moveCursor(-max(1, t.pageHeight()/2))
 	case "g", "home":
-		m.cursor, m.follow = position{}, false
+		t.cursor, t.follow = position{}, false
 	case "G", "end":
-		m.toEnd()
+		t.atCursor(func(at *walker) {
+			at.end()
+			t.cursor = at.position()
+		})
 	case "n":
-		m.nextFailure(true)
+		t.nextFailure(true)
 	case "N":
-		m.nextFailure(false)
+		t.nextFailure(false)
 	case "space":
-		m.unfold(!m.folds.isOpen(m.view.seq))
+		t.unfold(!t.folds.isOpen(t.view.seq))
 	case "right":
-		m.unfold(true)
+		t.unfold(true)
 	case "left":
-		m.unfold(false)
+		t.unfold(false)
 	case "*":
-		m.folds.setAll(!m.folds.all)
+		t.folds.setAll(!t.folds.all)
 	default:
 		return false
 	}
 	return true
 }
 
-// moveCursor moves the cursor n lines down, or up if n is negative.
-func (m *model) moveCursor(n int) {
-	if m.sel == nil {
+// key handles a key that changes what the table shows. The second result is false for other keys.
+func (t *table) key(k string) (tea.Cmd, bool) {
+	switch k {
+	case "f":
+		if t.follow = !t.follow; t.follow {
+			t.pause = nil
+		}
+	case "p":
+		if t.togglePause() {
+			t.follow = false
+		}
+	case "x":
+		return t.switchFrames(), true
+	case "t":
+		t.timeMode = (t.timeMode + 1) % timeModes
+	case "l":
+		return t.setQuery(t.query.text, !t.query.findingsOnly), true
+	case "m":
+		t.toggleMark()
+	case "o":
+		t.goToOtherSide()
+	default:
+		return nil, false
+	}
+	return nil, true
+}
+
+// atCursor calls f with a walker at the cursor while the model is locked, unless there are no rows.
+func (t *table) atCursor(f func(at *walker)) {
+	if t.sel == nil {
 		return
 	}
-	m.src.Read(func(w *trace.Model) {
-		l := m.list(w)
-		at, ok := walk(l, m.cursor)
-		if !ok {
-			return
+	t.src.Read(func(w *trace.Model) {
+		l, _ := t.list(w)
+		if at, ok := walk(l, t.cursor); ok {
+			f(at)
 		}
+	})
+}
+
+// moveCursor moves the cursor n lines down, or up if n is negative.
+func (t *table) moveCursor(n int) {
+	t.atCursor(func(at *walker) {
 		at.move(n)
 		if n < 0 {
-			m.follow = false
+			t.follow = false
 		}
-		m.cursor = at.position()
+		t.cursor = at.position()
 	})
-}
-
-// toEnd moves the cursor to the last line.
-func (m *model) toEnd() {
-	if m.sel == nil {
-		return
-	}
-	m.src.Read(func(w *trace.Model) {
-		if at, ok := walk(m.list(w), m.cursor); ok {
-			at.end()
-			m.cursor = at.position()
-		}
-	})
-}
-
-// setFollow turns on or off that the cursor follows the newest line.
-func (m *model) setFollow(on bool) {
-	if m.follow = on; on {
-		m.pause = nil
-	}
-}
-
-// setPause pauses or resumes the table.
-func (m *model) setPause() {
-	if m.pause != nil {
-		m.pause = nil
-		return
-	}
-	p := &pauseState{at: m.now(), last: anchor{id: 1<<63 - 1}}
-	m.src.Read(func(w *trace.Model) {
-		if m.sel == nil {
-			return
-		}
-		p.last = anchor{}
-		if n := m.sel.Len(); n > 0 {
-			p.last.id = m.sel.At(n - 1).Seq
-		}
-	})
-	m.pause, m.follow = p, false
 }
 
 // maxScanRows limits the rows searched while the model is locked.
 const maxScanRows = 20_000
 
 // nextFailure moves to the next or previous row with a failure.
-func (m *model) nextFailure(forward bool) {
-	if m.sel == nil {
+func (t *table) nextFailure(forward bool) {
+	if t.sel == nil {
 		return
 	}
 	found := false
-	from := m.cursor
+	from := t.cursor
 	for more := true; more && !found; {
-		m.src.Read(func(w *trace.Model) {
-			if from, found, more = m.findFailure(w, from, forward); found {
-				m.cursor, m.follow = from, false
+		t.src.Read(func(w *trace.Model) {
+			l, _ := t.list(w)
+			if from, found, more = findFailure(l, from, forward); found {
+				t.cursor, t.follow = from, false
 			}
 		})
 	}
 	if !found {
-		m.showFlash(false, "no more rows with an error or a finding")
+		t.showFlash(false, "no more rows with an error or a finding")
 	}
 }
 
 // findFailure searches the next rows for a failure. It returns the position of the failure, or
 // where to continue and whether there are more rows. The caller must hold the lock of the model.
-func (m *model) findFailure(w *trace.Model, from position, forward bool) (at position, found, more bool) {
-	x, ok := walk(m.list(w), from)
+func findFailure(l list, from position, forward bool) (at position, found, more bool) {
+	x, ok := walk(l, from)
 	if !ok {
 		return from, false, false
 	}
@@ -280,58 +281,53 @@ func hasFailure(r *trace.Row) bool {
 
 // unfold shows or hides the children of the cursor's row. If they are already hidden, it moves to
 // the parent and folds that.
-func (m *model) unfold(open bool) {
-	if m.sel == nil || m.frames != nil {
+func (t *table) unfold(open bool) {
+	if t.sel == nil || t.frames != nil {
 		return
 	}
-	m.src.Read(func(w *trace.Model) {
-		at, ok := walk(m.list(w), m.cursor)
-		if !ok {
-			return
-		}
+	t.atCursor(func(at *walker) {
 		r := at.entry().row
 		if open {
-			m.folds.set(r.Seq, len(r.Children) > 0)
+			t.folds.set(r.Seq, len(r.Children) > 0)
 			return
 		}
-		if (len(r.Children) == 0 || !m.folds.isOpen(r.Seq)) && r.Parent != nil {
+		if (len(r.Children) == 0 || !t.folds.isOpen(r.Seq)) && r.Parent != nil {
 			r = r.Parent
-			m.cursor.row = r.Seq
+			t.cursor.row = r.Seq
 			if r.Parent == nil {
-				m.cursor.row = 0
+				t.cursor.row = 0
 			}
 		}
-		m.folds.set(r.Seq, false)
+		t.folds.set(r.Seq, false)
 	})
 	if !open {
-		m.follow = false
+		t.follow = false
 	}
 }
 
-// switchFrames switches between exchanges and events and keeps the position.
-func (m *model) switchFrames() tea.Cmd {
-	if m.frames != nil {
-		m.cursor = position{anchor{id: m.view.root}, m.view.seq}
-		m.top = m.cursor
-		m.frames = nil
+// switchFrames switches between exchanges and frames and keeps the position.
+func (t *table) switchFrames() tea.Cmd {
+	if t.frames != nil {
+		t.cursor = position{anchor{id: t.view.root}, t.view.seq}
+		t.top = t.cursor
+		t.frames = nil
 		return nil
 	}
-	m.frames = &frameView{list: &frameList{}}
-	m.cursor.place = anchor{at: m.view.at.UnixNano()}
-	m.cursor.row, m.top = 0, m.cursor
-	return m.buildFrames(true)
+	t.frames = &frameView{list: &frameList{}}
+	t.cursor.place = anchor{at: t.view.at.UnixNano()}
+	t.cursor.row, t.top = 0, t.cursor
+	return t.buildFrames(true)
 }
 
 // goToOtherSide moves to the linked row on a bridge's other side.
-func (m *model) goToOtherSide() tea.Cmd {
-	if m.sel == nil || m.frames != nil {
-		m.showFlash(false, "o goes to a bridge's other side from an exchange; x shows those")
-		return nil
+func (t *table) goToOtherSide() {
+	if t.sel == nil || t.frames != nil {
+		t.showFlash(false, "o goes to a bridge's other side from an exchange; x shows those")
+		return
 	}
 	found, linked := false, false
-	m.src.Read(func(w *trace.Model) {
-		at, ok := walk(m.list(w), m.cursor)
-		if !ok || at.entry().row == nil {
+	t.atCursor(func(at *walker) {
+		if at.entry().row == nil {
 			return
 		}
 		others := at.entry().row.Counterparts()
@@ -339,106 +335,116 @@ func (m *model) goToOtherSide() tea.Cmd {
 		for _, o := range others {
 			root := o.Root()
 			to := position{place: anchor{id: root.Seq}}
-			if !m.sel.Has(root) {
+			if !t.sel.Has(root) {
 				continue
 			}
 			if o != root {
 				for p := o.Parent; p != nil; p = p.Parent {
-					m.folds.set(p.Seq, true)
+					t.folds.set(p.Seq, true)
 				}
 				to.row = o.Seq
 			}
-			m.cursor, m.follow, found = to, false, true
+			t.cursor, t.follow, found = to, false, true
 			return
 		}
 	})
 	switch {
 	case !linked:
-		m.showFlash(false, "no bridge has translated this")
+		t.showFlash(false, "no bridge has translated this")
 	case !found:
-		m.showFlash(false, "the other side is not among what the filter shows")
+		t.showFlash(false, "the other side is not among what the filter shows")
+	}
+}
+
+// marked returns 1 or 2 for a row marked for comparison, and 0 for others.
+func (t *table) marked(seq uint64) int { return slices.Index(t.marks, seq) + 1 }
+
+// toggleMark marks or unmarks the cursor's row. At most two rows are marked.
+func (t *table) toggleMark() {
+	seq := t.view.seq
+	switch at := t.marked(seq); {
+	case seq == 0:
+		return
+	case at > 0:
+		t.marks = slices.Delete(t.marks, at-1, at)
+		return
+	case len(t.marks) == 2:
+		t.marks = t.marks[1:]
+	}
+	t.marks = append(t.marks, seq)
+	if len(t.marks) == 1 {
+		t.showFlash(false, "marked; mark or select another row, and d compares the two")
+		return
+	}
+	t.showFlash(false, "two are marked; d compares them")
+}
+
+// click moves the cursor to visible line i, or unfolds it by its triangle. A click on the cursor's
+// row opens it.
+func (t *table) click(x, i int) tea.Cmd {
+	if i < 0 || i >= len(t.view.rows) {
+		return nil
+	}
+	row := &t.view.rows[i]
+	again := i == t.view.cursor
+	t.cursor, t.follow = row.position, false
+	t.view.seq = row.seq
+	switch {
+	case row.foldMark != "" && x == t.area.x+t.view.whatColumn()+2*min(row.depth, 6):
+		t.unfold(row.foldMark == "▸")
+	case again:
+		return func() tea.Msg { return openMsg{} }
 	}
 	return nil
 }
 
-// marked returns 1 or 2 for a row marked for comparison, and 0 for others.
-func (m *model) marked(seq uint64) int {
-	for i, s := range m.marks {
-		if s == seq {
-			return i + 1
+// View draws the column heads and the visible lines.
+func (t *table) View() string {
+	a := t.rowsArea()
+	var lines []string
+	if a.y > t.area.y {
+		lines = append(lines, t.view.heads().draw(a.w))
+	}
+	selected := t.theme.selected
+	if t.blurred {
+		selected = t.theme.selectedBlurred
+	}
+	for i := range a.h {
+		switch {
+		case i >= len(t.view.rows):
+			lines = append(lines, t.emptyLine(i).draw(a.w))
+		case i != t.view.cursor:
+			lines = append(lines, t.view.rowLine(i).draw(a.w))
+		default:
+			l := t.view.rowLine(i)
+			if t.theme.selectedOverrides {
+				l = l.plain()
+			}
+			lines = append(lines, l.drawOver(selected, a.w))
 		}
 	}
-	return 0
+	return strings.Join(lines, "\n")
 }
 
-// toggleMark marks or unmarks the cursor's row. At most two rows are marked.
-func (m *model) toggleMark() {
-	seq := m.view.seq
-	switch at := m.marked(seq); {
-	case seq == 0:
-		return
-	case at > 0:
-		m.marks = append(m.marks[:at-1:at-1], m.marks[at:]...)
-		return
-	case len(m.marks) == 2:
-		m.marks = m.marks[1:]
-	}
-	m.marks = append(m.marks[:len(m.marks):len(m.marks)], seq)
-	if len(m.marks) == 1 {
-		m.showFlash(false, "marked; mark or select another row, and d compares the two")
-		return
-	}
-	m.showFlash(false, "two are marked; d compares them")
-}
-
-func (m *model) clickRow(x, i int) {
-	m.focus = onTable
-	if i < 0 || i >= len(m.view.rows) {
-		return
-	}
-	row := &m.view.rows[i]
-	again := i == m.view.cursor
-	m.cursor, m.follow = row.position, false
-	m.view.seq = row.seq
-	switch {
-	case row.foldMark != "" && x == m.whatColumn()+2*min(row.depth, 6):
-		m.unfold(row.foldMark == "▸")
-	case again:
-		m.openPane()
-	}
-}
-
-// whatColumn returns the screen column at which the text of a row begins.
-func (m *model) whatColumn() int {
-	x := m.view.area.table.x + markWidth
-	for _, c := range m.view.columns {
-		if c.head == "what" {
-			break
-		}
-		x += c.width + 1
-	}
-	return x
-}
-
-// emptyTableLine returns a line of the text in an empty table.
-func (m *model) emptyTableLine(i int) line {
-	if len(m.view.rows) > 0 {
+// emptyLine returns line i of the text in an empty table.
+func (t *table) emptyLine(i int) line {
+	if len(t.view.rows) > 0 {
 		return nil
 	}
-	t := m.theme
+	st, v := t.theme, &t.view
 	var text []line
 	switch {
-	case m.sel == nil || m.query.busy:
-		text = []line{{{t.dim, "Reading …"}}}
-	case m.frames != nil && m.frames.busy:
-		text = []line{{{t.dim, "Sorting the frames …"}}}
-	case m.view.all > 0:
-		text = []line{{{t.text, "None of " + number(m.view.all) + " exchanges match."}}, {{t.dim, "/ changes the filter, Esc clears it."}}}
-		if m.view.searching {
-			text = []line{{{t.pending, fmt.Sprintf("… Searching in payloads, %d %% so far.", int(m.view.searchShare*100))}}}
+	case t.sel == nil || t.query.busy:
+		text = []line{{{st.dim, "Reading …"}}}
+	case t.frames != nil && t.frames.busy:
+		text = []line{{{st.dim, "Sorting the frames …"}}}
+	case v.all > 0:
+		text = []line{{{st.text, "None of " + number(v.all) + " exchanges match."}}, {{st.dim, "/ changes the filter, Esc clears it."}}}
+		if v.searching {
+			text = []line{{{st.pending, fmt.Sprintf("… Searching in payloads, %d %% so far.", int(v.searchShare*100))}}}
 		}
 	default:
-		text = m.emptyHelp()
+		text = t.emptyHelp()
 	}
 	if i--; i >= 0 && i < len(text) {
 		return append(line{{"", "   "}}, text[i]...)
@@ -447,26 +453,89 @@ func (m *model) emptyTableLine(i int) line {
 }
 
 // emptyHelp explains how to get traffic.
-func (m *model) emptyHelp() []line {
-	t := m.theme
+func (t *table) emptyHelp() []line {
+	st := t.theme
 	var out []line
-	for _, s := range m.sources {
+	for _, s := range t.sources {
 		if s.Err != "" {
-			out = append(out, line{{t.failure, "✖ " + safe(s.Path+s.Name) + ": " + safe(s.Err)}})
+			out = append(out, line{{st.failure, "✖ " + safe(s.Path+s.Name) + ": " + safe(s.Err)}})
 		}
 	}
-	goes := slices.ContainsFunc(m.sources, func(s watch.Source) bool { return s.Err == "" && (s.State == watch.Live || s.State == watch.Growing) })
+	goes := slices.ContainsFunc(t.sources, func(s watch.Source) bool { return s.Err == "" && (s.State == watch.Live || s.State == watch.Growing) })
 	switch {
 	case goes:
-		return append(out, line{{t.text, "No traffic yet."}}, line{{t.dim, "Traffic appears here at once."}})
-	case len(m.sources) > len(out):
-		return append(out, line{{t.text, "The recording is empty."}}, line{{t.dim, "It is no longer being written."}})
+		return append(out, line{{st.text, "No traffic yet."}}, line{{st.dim, "Traffic appears here at once."}})
+	case len(t.sources) > len(out):
+		return append(out, line{{st.text, "The recording is empty."}}, line{{st.dim, "It is no longer being written."}})
 	}
-	if out = append(out, line{{t.text, "No taps are running."}}); m.height > 12 {
-		out = append(out, line{{t.dim, "Traffic of taps appears here at once. To start one:"}}, nil)
+	if out = append(out, line{{st.text, "No taps are running."}}); t.height > 12 {
+		out = append(out, line{{st.dim, "Traffic of taps appears here at once. To start one:"}}, nil)
 	}
 	for _, x := range [][2]string{{"for a server", "mcpwire tap -- CMD…"}, {"on HTTP", "mcpwire tap --listen ADDR URL"}, {"in a host", "mcpwire wrap NAME"}} {
-		out = append(out, line{{t.dim, pad(x[0], 14)}, {t.key, x[1]}})
+		out = append(out, line{{st.dim, pad(x[0], 14)}, {st.key, x[1]}})
 	}
 	return out
+}
+
+// matchText tells how many rows match the filter.
+func (t *table) matchText() string {
+	// Rows since a pause count too.
+	n := t.view.items + t.view.sincePause
+	switch {
+	case t.query.busy:
+		return "   filtering …"
+	case t.view.searching:
+		return fmt.Sprintf("   %d so far, searched %d %%", n, int(t.view.searchShare*100))
+	}
+	return fmt.Sprintf("   %d of %d", n, t.view.all)
+}
+
+// stateLine tells whether the table is paused or follows.
+func (t *table) stateLine() line {
+	var l line
+	switch {
+	case t.pause != nil:
+		text := " ‖ paused"
+		if t.view.sincePause > 0 {
+			text += fmt.Sprintf(", %d new", t.view.sincePause)
+		}
+		l = line{{t.theme.finding.plus(bold), text}}
+	case t.follow:
+		l = line{{t.theme.response, " ▼ follow"}}
+	}
+	if t.frames != nil {
+		l = append(l, span{t.theme.serverRequest, " ≡ frames"})
+	}
+	return append(l, span{"", " "})
+}
+
+// countText returns the number of exchanges or frames.
+func (t *table) countText() string {
+	if t.view.cursor < 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d", t.view.items)
+	what := " exchange"
+	if t.frames != nil {
+		what = " frame"
+	}
+	if t.view.items != 1 {
+		what += "s"
+	}
+	if t.width < 60 {
+		what = ""
+	}
+	if t.view.dropped > 0 && t.width >= 100 {
+		what += fmt.Sprintf(", %d older ones removed", t.view.dropped)
+	}
+	return text + what
+}
+
+// running reports whether something on the screen changes with time.
+func (t *table) running() bool {
+	running := t.view.searching || t.query.busy
+	for i := range t.view.rows {
+		running = running || t.view.rows[i].pending
+	}
+	return running
 }

@@ -12,6 +12,117 @@ import (
 	"mcpwire/internal/view/detail"
 )
 
+// A renderer converts the parts of a detail to lines.
+type renderer struct {
+	theme *theme
+	zone  *time.Location
+	// columns is the width of the text.
+	columns int
+	// hex shows bytes as hexadecimal digits.
+	hex bool
+}
+
+// A tab shows one aspect of a detail.
+type tab struct {
+	title string
+	// number is the key that opens the tab.
+	number int
+	lines  func(r *renderer, d *detail.Detail) []line
+}
+
+// A tabBar has the titles of tabs. One of the tabs is open.
+type tabBar struct {
+	tabs []tab
+	// chosen is the title of the tab that the user chose. If the row does not have it, the first
+	// tab is open.
+	chosen string
+}
+
+// open returns the open tab, or nil without tabs.
+func (b *tabBar) open() *tab {
+	for i := range b.tabs {
+		if b.tabs[i].title == b.chosen {
+			return &b.tabs[i]
+		}
+	}
+	if len(b.tabs) == 0 {
+		return nil
+	}
+	return &b.tabs[0]
+}
+
+// has reports whether there is a tab with a title.
+func (b *tabBar) has(title string) bool {
+	return slices.ContainsFunc(b.tabs, func(t tab) bool { return t.title == title })
+}
+
+// move opens the tab n places to the right, or to the left if n is negative.
+func (b *tabBar) move(n int) {
+	for i := range b.tabs {
+		if &b.tabs[i] == b.open() {
+			b.chosen = b.tabs[(i+n+len(b.tabs))%len(b.tabs)].title
+			return
+		}
+	}
+}
+
+// titles returns the texts of the titles in n columns. They are shortened or omitted if they do
+// not fit.
+func (b *tabBar) titles(n int) []string {
+	open := b.open()
+	texts := make([]string, len(b.tabs))
+	for short := range 3 {
+		sum := 0
+		for i := range b.tabs {
+			texts[i] = b.tabs[i].text(&b.tabs[i] == open, short)
+			sum += width(texts[i])
+		}
+		if sum <= n {
+			break
+		}
+	}
+	return texts
+}
+
+// text returns the number and the title of a tab, with the title shortened (1) or omitted (2).
+func (t *tab) text(open bool, short int) string {
+	if open {
+		return fmt.Sprintf("[%d %s]", t.number, t.title)
+	}
+	title := t.title
+	switch short {
+	case 1:
+		title = title[:3]
+	case 2:
+		return fmt.Sprintf(" %d ", t.number)
+	}
+	return fmt.Sprintf(" %d %s ", t.number, title)
+}
+
+// click opens the tab whose title is at column x of a bar of n columns.
+func (b *tabBar) click(x, n int) {
+	at := 1
+	for i, text := range b.titles(n - 1) {
+		if at += width(text); x >= at-width(text) && x < at {
+			b.chosen = b.tabs[i].title
+			return
+		}
+	}
+}
+
+// line draws the titles in n columns.
+func (b *tabBar) line(t *theme, n int) line {
+	l := line{{"", " "}}
+	for i, text := range b.titles(n - 1) {
+		st := t.dim
+		if &b.tabs[i] == b.open() {
+			st = t.tab
+		}
+		l = append(l, span{st, text})
+	}
+	return l
+}
+
 // tabNames returns the titles of all tabs. A tab has the same number for every row, and in the
 // browser.
 func tabNames() []string {
@@ -22,25 +133,25 @@ func tabNames() []string {
 func tabsOf(d *detail.Detail) []tab {
 	var list []tab
 	names := tabNames()
-	add := func(has bool, title string, lines func(m *model, d *detail.Detail) []line) {
+	add := func(has bool, title string, lines func(r *renderer, d *detail.Detail) []line) {
 		if has {
 			list = append(list, tab{title: title, number: slices.Index(names, title) + 1, lines: lines})
 		}
 	}
-	add(true, "Summary", summaryTab)
-	add(d.Request != nil, "Request", func(m *model, d *detail.Detail) []line { return payloadLines(m, d, d.Request) })
-	add(d.Response != nil || d.Last != nil, "Response", responseTab)
-	add(len(d.Raw) > 0, "Raw", rawTab)
-	add(d.HTTP != nil, "HTTP", httpTab)
-	add(d.SSE != nil, "SSE", sseTab)
-	add(len(d.Timing.Segments) > 0 || len(d.Timing.Marks) > 0, "Timing", timingTab)
-	add(len(d.Findings) > 0, "Findings", findingsTab)
-	add(len(d.Translations) > 0, "Translated", translatedTab)
+	add(true, "Summary", (*renderer).summary)
+	add(d.Request != nil, "Request", (*renderer).request)
+	add(d.Response != nil || d.Last != nil, "Response", (*renderer).response)
+	add(len(d.Raw) > 0, "Raw", (*renderer).raw)
+	add(d.HTTP != nil, "HTTP", (*renderer).http)
+	add(d.SSE != nil, "SSE", (*renderer).sse)
+	add(len(d.Timing.Segments) > 0 || len(d.Timing.Marks) > 0, "Timing", (*renderer).timing)
+	add(len(d.Findings) > 0, "Findings", (*renderer).findings)
+	add(len(d.Translations) > 0, "Translated", (*renderer).translated)
 	return list
 }
 
-func summaryTab(m *model, d *detail.Detail) []line {
-	t := m.theme
+func (r *renderer) summary(d *detail.Detail) []line {
+	t := r.theme
 	var out []line
 	for _, w := range d.Summary.Sentences {
 		out = append(out, line{{t.text, safe(w)}})
@@ -74,22 +185,24 @@ func summaryTab(m *model, d *detail.Detail) []line {
 	return out
 }
 
-func responseTab(m *model, d *detail.Detail) []line {
+func (r *renderer) request(d *detail.Detail) []line { return r.payload(d, d.Request) }
+
+func (r *renderer) response(d *detail.Detail) []line {
 	if d.Last == nil {
-		return payloadLines(m, d, d.Response)
+		return r.payload(d, d.Response)
 	}
-	out := []line{{{m.theme.head, "Final response"}}}
-	out = append(out, payloadLines(m, d, d.Last)...)
+	out := []line{{{r.theme.head, "Final response"}}}
+	out = append(out, r.payload(d, d.Last)...)
 	if d.Response != nil {
-		out = append(out, nil, line{{m.theme.head, "First response"}})
-		out = append(out, payloadLines(m, d, d.Response)...)
+		out = append(out, nil, line{{r.theme.head, "First response"}})
+		out = append(out, r.payload(d, d.Response)...)
 	}
 	return out
 }
 
-// payloadLines shows a payload, with findings at their lines.
-func payloadLines(m *model, d *detail.Detail, p *detail.Payload) []line {
-	t := m.theme
+// payload shows a payload, with findings at their lines.
+func (r *renderer) payload(d *detail.Detail, p *detail.Payload) []line {
+	t := r.theme
 	head := fmt.Sprintf("#%d · %s · %s", p.N, trace.FormatSize(p.Len), p.Form)
 	if p.Cut {
 		head += " · only the beginning was recorded"
@@ -105,10 +218,10 @@ func payloadLines(m *model, d *detail.Detail, p *detail.Payload) []line {
 		out = append(out, line{{t.finding, "▲ " + safe(p.Anomaly)}})
 	}
 	for _, l := range p.Lines {
-		out = append(out, m.textLine(l))
+		out = append(out, r.textLine(l))
 		for _, i := range l.Findings {
 			if i >= 0 && i < len(d.Findings) {
-				out = append(out, line{{"", spaces(2 * min(l.Depth, maxIndent))}, {m.severityStyle(d.Findings[i].Severity), "▲ " + safe(d.Findings[i].Rule) + ": " + safe(d.Findings[i].Message)}})
+				out = append(out, line{{"", spaces(2 * min(l.Depth, maxIndent))}, {r.theme.ofSeverity(d.Findings[i].Severity), "▲ " + safe(d.Findings[i].Rule) + ": " + safe(d.Findings[i].Message)}})
 			}
 		}
 		if l.Blob > 0 && l.Blob <= len(p.Blobs) {
@@ -126,24 +239,24 @@ func payloadLines(m *model, d *detail.Detail, p *detail.Payload) []line {
 const maxIndent = 20
 
 // textLine converts a line of a detail.
-func (m *model) textLine(l detail.Line) line {
+func (r *renderer) textLine(l detail.Line) line {
 	out := line{{"", spaces(2 * min(l.Depth, maxIndent))}}
 	if l.Depth > maxIndent {
-		out = append(out, span{m.theme.dim, "⋯" + strconv.Itoa(l.Depth) + " "})
+		out = append(out, span{r.theme.dim, "⋯" + strconv.Itoa(l.Depth) + " "})
 	}
-	return append(out, m.styledSpans(l.Spans)...)
+	return append(out, r.styledSpans(l.Spans)...)
 }
 
-func (m *model) styledSpans(list []detail.Span) line {
+func (r *renderer) styledSpans(list []detail.Span) line {
 	var out line
 	for _, s := range list {
-		out = append(out, span{m.kindStyle(s.Kind), safeLong(s.Text)})
+		out = append(out, span{r.theme.ofSpan(s.Kind), safeLong(s.Text)})
 	}
 	return out
 }
 
-func (m *model) kindStyle(k detail.SpanKind) style {
-	t := m.theme
+// ofSpan returns the style for a part of a payload.
+func (t *theme) ofSpan(k detail.SpanKind) style {
 	switch k {
 	case detail.Punct:
 		return t.dim
@@ -163,67 +276,67 @@ func (m *model) kindStyle(k detail.SpanKind) style {
 	return t.text
 }
 
-// severityStyle returns the style for a severity.
-func (m *model) severityStyle(s string) style {
+// ofSeverity returns the style for a severity.
+func (t *theme) ofSeverity(s string) style {
 	switch s {
 	case "error":
-		return m.theme.failure
+		return t.failure
 	case "warning", "warn":
-		return m.theme.finding
+		return t.finding
 	}
-	return m.theme.notification
+	return t.notification
 }
 
-func rawTab(m *model, d *detail.Detail) []line {
-	t := m.theme
+func (r *renderer) raw(d *detail.Detail) []line {
+	t := r.theme
 	var out []line
-	for i, r := range d.Raw {
+	for i, x := range d.Raw {
 		if i > 0 {
 			out = append(out, nil)
 		}
-		head := []string{"#" + number(r.N), string(r.Kind), arrow(string(r.Dir)), offsetText(r.AtMS), trace.FormatSize(r.Len)}
-		if r.Framing != "" {
-			head = append(head, "framing "+safe(string(r.Framing)))
+		head := []string{"#" + number(x.N), string(x.Kind), arrow(string(x.Dir)), offsetText(x.AtMS), trace.FormatSize(x.Len)}
+		if x.Framing != "" {
+			head = append(head, "framing "+safe(string(x.Framing)))
 		}
-		if r.Part > 0 {
-			head = append(head, "part "+strconv.Itoa(r.Part))
+		if x.Part > 0 {
+			head = append(head, "part "+strconv.Itoa(x.Part))
 		}
-		if r.Encoding != "" {
-			head = append(head, "coded "+safe(r.Encoding))
+		if x.Encoding != "" {
+			head = append(head, "coded "+safe(x.Encoding))
 		}
-		if r.Why != "" {
-			head = append(head, "not plain JSON: "+safe(r.Why))
+		if x.Why != "" {
+			head = append(head, "not plain JSON: "+safe(x.Why))
 		}
-		if r.Cut {
+		if x.Cut {
 			head = append(head, "only the beginning was recorded")
 		}
 		out = append(out, line{{t.head, joinNonEmpty(head...)}})
-		if m.pane != nil && m.pane.hex && len(r.Hex) > 0 {
-			for _, h := range r.Hex {
-				out = append(out, m.hexLines(h)...)
+		if r.hex && len(x.Hex) > 0 {
+			for _, h := range x.Hex {
+				out = append(out, r.hexLines(h)...)
 			}
 			continue
 		}
-		for _, l := range append(r.Prefix[:len(r.Prefix):len(r.Prefix)], r.Lines...) {
-			out = append(out, m.textLine(l))
+		for _, l := range append(x.Prefix[:len(x.Prefix):len(x.Prefix)], x.Lines...) {
+			out = append(out, r.textLine(l))
 		}
-		if r.OmittedBytes > 0 {
-			out = append(out, line{{t.dim, "… and " + trace.FormatSize(r.OmittedBytes) + " more"}})
+		if x.OmittedBytes > 0 {
+			out = append(out, line{{t.dim, "… and " + trace.FormatSize(x.OmittedBytes) + " more"}})
 		}
-		if len(r.Redacted) > 0 {
-			out = append(out, line{{t.finding, "redacted: " + safe(strings.Join(r.Redacted, " "))}})
+		if len(x.Redacted) > 0 {
+			out = append(out, line{{t.finding, "redacted: " + safe(strings.Join(x.Redacted, " "))}})
 		}
 	}
 	return append(out, nil, line{{t.dim, "b shows bytes as hexadecimal digits, or as text"}})
 }
 
 // hexLines shows 16 bytes, on two lines if one is too wide.
-func (m *model) hexLines(h detail.HexRow) []line {
+func (r *renderer) hexLines(h detail.HexRow) []line {
 	row := func(offset int64, hex, text string, columns int) line {
-		return line{{m.theme.dim, fmt.Sprintf("%08x  ", offset)}, {m.theme.text, pad(hex, columns)}, {m.theme.str, " " + safe(text)}}
+		return line{{r.theme.dim, fmt.Sprintf("%08x  ", offset)}, {r.theme.text, pad(hex, columns)}, {r.theme.str, " " + safe(text)}}
 	}
 	const whole, half = 49, 24
-	if m.paneBody().w >= 10+whole+17 || len(h.Hex) <= half || len(h.Text) <= 8 {
+	if r.columns >= 10+whole+17 || len(h.Hex) <= half || len(h.Text) <= 8 {
 		return []line{row(h.Offset, h.Hex, h.Text, whole)}
 	}
 	return []line{row(h.Offset, h.Hex[:half], h.Text[:8], half), row(h.Offset+8, strings.TrimLeft(h.Hex[half:], " "), h.Text[8:], half)}
@@ -240,8 +353,8 @@ func arrow(dir string) string {
 	return ""
 }
 
-func httpTab(m *model, d *detail.Detail) []line {
-	t, h := m.theme, d.HTTP
+func (r *renderer) http(d *detail.Detail) []line {
+	t, h := r.theme, d.HTTP
 	var out []line
 	for _, x := range []*detail.HTTPHead{h.Request, h.Response} {
 		if x == nil {
@@ -265,7 +378,7 @@ func httpTab(m *model, d *detail.Detail) []line {
 			if f.IsMCP {
 				name = t.serverRequest
 			}
-			out = append(out, append(line{{name, safe(f.Name)}, {t.dim, ": "}}, m.styledSpans(f.Value)...))
+			out = append(out, append(line{{name, safe(f.Name)}, {t.dim, ": "}}, r.styledSpans(f.Value)...))
 			if f.Anomaly != "" {
 				out = append(out, line{{t.failure, "  ✖ " + safe(f.Anomaly)}})
 			}
@@ -292,8 +405,8 @@ func httpTab(m *model, d *detail.Detail) []line {
 	return out
 }
 
-func sseTab(m *model, d *detail.Detail) []line {
-	t := m.theme
+func (r *renderer) sse(d *detail.Detail) []line {
+	t := r.theme
 	var out []line
 	if d.SSE.OmittedEvents > 0 {
 		out = append(out, line{{t.dim, fmt.Sprintf("%d earlier ones", d.SSE.OmittedEvents)}})
@@ -317,7 +430,7 @@ func sseTab(m *model, d *detail.Detail) []line {
 		}
 		if len(e.Data) > 0 || e.Len > 0 {
 			l = append(l, span{t.key, "data: "})
-			l = append(l, m.styledSpans(e.Data)...)
+			l = append(l, r.styledSpans(e.Data)...)
 			if e.Len > 0 {
 				l = append(l, span{t.dim, "  " + trace.FormatSize(e.Len)})
 			}
@@ -330,10 +443,10 @@ func sseTab(m *model, d *detail.Detail) []line {
 	return out
 }
 
-func timingTab(m *model, d *detail.Detail) []line {
-	t, x := m.theme, d.Timing
+func (r *renderer) timing(d *detail.Detail) []line {
+	t, x := r.theme, d.Timing
 	out := []line{
-		{{t.dim, "began   "}, {t.text, x.At.In(m.zone).Format("2006-01-02 15:04:05.000000")}},
+		{{t.dim, "began   "}, {t.text, x.At.In(r.zone).Format("2006-01-02 15:04:05.000000")}},
 		{{t.dim, "all     "}, {t.text, millisText(x.WallMS)}},
 		{{t.dim, "server  "}, {t.text, millisText(x.ServerMS)}},
 	}
@@ -350,9 +463,9 @@ func timingTab(m *model, d *detail.Detail) []line {
 		whole = max(whole, s.ToMS)
 		label = max(label, min(18, width(safe(s.Label))))
 	}
-	columns := min(60, max(8, m.paneBody().w-label-24))
+	columns := min(60, max(8, r.columns-label-24))
 	for _, s := range x.Segments {
-		out = append(out, line{{t.text, pad(safe(s.Label), label) + " "}, m.segmentBar(s, whole, columns), {t.dim, " " + padLeft(millisText(s.FromMS), 9) + " " + padLeft(millisText(s.ToMS-s.FromMS), 9)}})
+		out = append(out, line{{t.text, pad(safe(s.Label), label) + " "}, r.segmentBar(s, whole, columns), {t.dim, " " + padLeft(millisText(s.FromMS), 9) + " " + padLeft(millisText(s.ToMS-s.FromMS), 9)}})
 	}
 	if len(x.Marks) > 0 {
 		out = append(out, nil)
@@ -364,7 +477,7 @@ func timingTab(m *model, d *detail.Detail) []line {
 }
 
 // segmentBar draws a segment as a bar.
-func (m *model) segmentBar(s detail.Segment, whole float64, columns int) span {
+func (r *renderer) segmentBar(s detail.Segment, whole float64, columns int) span {
 	at := func(ms float64) int {
 		if whole <= 0 {
 			return 0
@@ -372,10 +485,10 @@ func (m *model) segmentBar(s detail.Segment, whole float64, columns int) span {
 		return min(columns-1, max(0, int(ms/whole*float64(columns))))
 	}
 	from, to := at(s.FromMS), at(s.ToMS)
-	st, sign := m.theme.bar, "█"
+	st, sign := r.theme.bar, "█"
 	switch s.Kind {
 	case trace.SegmentClient:
-		st, sign = m.theme.waiting, "▒"
+		st, sign = r.theme.waiting, "▒"
 	case trace.SegmentTask:
 		sign = "━"
 	case trace.SegmentStream:
@@ -388,14 +501,14 @@ func (m *model) segmentBar(s detail.Segment, whole float64, columns int) span {
 	return span{st, spaces(from) + bar + spaces(columns-to-1)}
 }
 
-func findingsTab(m *model, d *detail.Detail) []line {
-	t := m.theme
+func (r *renderer) findings(d *detail.Detail) []line {
+	t := r.theme
 	var out []line
 	for i, l := range d.Findings {
 		if i > 0 {
 			out = append(out, nil)
 		}
-		out = append(out, line{{m.severityStyle(l.Severity).plus(bold), "▲ " + safe(l.Severity) + "  " + safe(l.Rule)}, {t.text, "  " + safe(l.Title)}})
+		out = append(out, line{{r.theme.ofSeverity(l.Severity).plus(bold), "▲ " + safe(l.Severity) + "  " + safe(l.Rule)}, {t.text, "  " + safe(l.Title)}})
 		for _, f := range []struct{ name, value string }{{"seen", l.Message}, {"at", l.Pointer}, {"why", l.Why}, {"fix", l.Fix}, {"spec", l.URL}} {
 			if f.value != "" {
 				out = append(out, line{{t.dim, "  " + pad(f.name, 5)}, {t.text, safe(f.value)}})
@@ -421,25 +534,25 @@ func millisText(ms float64) string {
 // twoColumns is the width from which two messages are side by side.
 const twoColumns = 96
 
-// translatedTab shows the translations of a bridge: before and after side by side or, on a narrow
+// translated shows the translations of a bridge: before and after side by side or, on a narrow
 // screen, one below the other.
-func translatedTab(m *model, d *detail.Detail) []line {
-	t := m.theme
+func (r *renderer) translated(d *detail.Detail) []line {
+	t := r.theme
 	var out []line
 	for i := range d.Translations {
 		x := &d.Translations[i]
 		if i > 0 {
 			out = append(out, nil)
 		}
-		out = append(out, m.translatedHead(x))
+		out = append(out, r.translatedHead(x))
 		switch {
 		case x.Lines == nil:
-			out = append(out, m.unaligned(d, x)...)
+			out = append(out, r.unaligned(d, x)...)
 		case x.Changed == 0:
 			out = append(out, line{{t.added, "  = unchanged"}})
 			fallthrough
 		default:
-			out = append(out, m.aligned(x, m.paneBody().w)...)
+			out = append(out, r.aligned(x, r.columns)...)
 		}
 	}
 	if len(d.Counterparts) > 0 {
@@ -449,8 +562,8 @@ func translatedTab(m *model, d *detail.Detail) []line {
 }
 
 // translatedHead returns the heading of a translation.
-func (m *model) translatedHead(x *detail.Translation) line {
-	t := m.theme
+func (r *renderer) translatedHead(x *detail.Translation) line {
+	t := r.theme
 	sign, st := "→", t.request
 	if x.Dir == "s2c" {
 		sign, st = "←", t.response
@@ -470,27 +583,27 @@ func (m *model) translatedHead(x *detail.Translation) line {
 }
 
 // unaligned shows two messages that are not both JSON.
-func (m *model) unaligned(d *detail.Detail, x *detail.Translation) []line {
+func (r *renderer) unaligned(d *detail.Detail, x *detail.Translation) []line {
 	var out []line
 	for i, p := range []*detail.TranslatedMessage{x.Before, x.After} {
 		if p != nil {
-			out = append(out, line{{m.theme.dim, []string{"before", "after"}[i]}})
-			out = append(out, payloadLines(m, d, p.Payload)...)
+			out = append(out, line{{r.theme.dim, []string{"before", "after"}[i]}})
+			out = append(out, r.payload(d, p.Payload)...)
 		}
 	}
 	return out
 }
 
 // aligned shows pairs of lines in one or two columns.
-func (m *model) aligned(x *detail.Translation, columns int) []line {
-	t := m.theme
+func (r *renderer) aligned(x *detail.Translation, columns int) []line {
+	t := r.theme
 	var out []line
 	for _, p := range x.Lines {
 		if p[0] == 0 && p[1] == 0 {
 			out = append(out, line{{t.dim, fmt.Sprintf("  ⋯ %d lines unchanged", p[2])}})
 			continue
 		}
-		before, after := m.sideLine(x.Before, p[0], p[2], "−", t.failure), m.sideLine(x.After, p[1], p[2], "+", t.added)
+		before, after := r.sideLine(x.Before, p[0], p[2], "−", t.failure), r.sideLine(x.After, p[1], p[2], "+", t.added)
 		switch {
 		case columns >= twoColumns:
 			out = append(out, sideBySide(t, before, after, (columns-3)/2)...)
@@ -512,14 +625,14 @@ func (m *model) aligned(x *detail.Translation, columns int) []line {
 
 // sideLine returns a line of one message, with a sign if the lines differ. It returns nil for a
 // missing line.
-func (m *model) sideLine(p *detail.TranslatedMessage, n, differs int, sign string, st style) line {
+func (r *renderer) sideLine(p *detail.TranslatedMessage, n, differs int, sign string, st style) line {
 	if n <= 0 || n > len(p.Lines) {
 		return nil
 	}
 	if differs == 0 {
-		return append(line{{"", "  "}}, m.textLine(p.Lines[n-1])...)
+		return append(line{{"", "  "}}, r.textLine(p.Lines[n-1])...)
 	}
-	return append(line{{st, sign + " "}}, m.textLine(p.Lines[n-1])...)
+	return append(line{{st, sign + " "}}, r.textLine(p.Lines[n-1])...)
 }
 
 // sideBySide puts two lines side by side, each wrapped at a number of columns.

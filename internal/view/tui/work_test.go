@@ -35,8 +35,8 @@ func TestOneDetailAtOnce(t *testing.T) {
 	bubble(t, "read", func(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 30).keys("g")
 		first := d.update(press("enter"))
-		if len(first) != 1 || !d.m.readingDetail {
-			t.Fatalf("%d commands after Enter, reading %v", len(first), d.m.readingDetail)
+		if len(first) != 1 || !d.m.pane.reading {
+			t.Fatalf("%d commands after Enter, reading %v", len(first), d.m.pane.reading)
 		}
 		for range 3 {
 			if more := d.update(press("J")); len(more) != 0 {
@@ -44,8 +44,8 @@ func TestOneDetailAtOnce(t *testing.T) {
 			}
 		}
 		d.run(first[0])
-		if d.m.readingDetail || d.m.pane.loading || d.m.pane.detail.N != d.cursorRow().n || d.cursorRow().n != 6 {
-			t.Errorf("reading %v, loading %v; #%d is shown with the cursor at #%d", d.m.readingDetail, d.m.pane.loading, d.m.pane.detail.N, d.cursorRow().n)
+		if d.m.pane.reading || d.m.pane.loading || d.m.pane.detail.N != d.cursorRow().n || d.cursorRow().n != 6 {
+			t.Errorf("reading %v, loading %v; #%d is shown with the cursor at #%d", d.m.pane.reading, d.m.pane.loading, d.m.pane.detail.N, d.cursorRow().n)
 		}
 	})
 }

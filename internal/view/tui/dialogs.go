@@ -1,0 +1,105 @@
+package tui
+
+import (
+	tea "charm.land/bubbletea/v2"
+)
+
+// dialogs are what opens above the table and the pane and gets the keys first: at most one of
+// each kind. The editor covers the prompt, which covers the overlay.
+type dialogs struct {
+	*shared
+	// editor, prompt and overlay are nil if closed.
+	editor  *editor
+	prompt  *prompt
+	overlay *overlay
+}
+
+// fit fits the dialogs into the screen.
+func (d *dialogs) fit() {
+	if d.overlay != nil {
+		d.overlay.fit()
+	}
+	if d.editor != nil {
+		d.editor.fit()
+	}
+}
+
+// input reports whether keys are text, or answer a question.
+func (d *dialogs) input() bool { return d.editor != nil || d.prompt != nil }
+
+// Update passes a message to the topmost dialog, and closes it if that was its last.
+func (d *dialogs) Update(msg tea.Msg) tea.Cmd {
+	k, isKey := msg.(tea.KeyPressMsg)
+	switch {
+	case d.editor != nil && isKey:
+		return d.editorKey(k)
+	case d.editor != nil:
+		return d.editor.Update(msg)
+	case d.prompt != nil:
+		return d.updatePrompt(msg)
+	case d.overlay != nil && isKey:
+		return d.overlayKey(k)
+	}
+	return nil
+}
+
+func (d *dialogs) editorKey(k tea.KeyPressMsg) tea.Cmd {
+	e := d.editor
+	switch k.String() {
+	case "esc":
+		d.editor = nil
+		d.showFlash(false, "nothing was sent")
+		return nil
+	case "ctrl+s", "ctrl+enter":
+		d.editor = nil
+		return e.finish
+	}
+	return e.Update(k)
+}
+
+func (d *dialogs) updatePrompt(msg tea.Msg) tea.Cmd {
+	p := d.prompt
+	cmd := p.Update(msg)
+	if p.answer == answerNone {
+		return cmd
+	}
+	d.prompt = nil
+	return p.end()
+}
+
+func (d *dialogs) overlayKey(k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "esc", "q", "enter":
+		d.overlay = nil
+	case "/":
+		d.prompt = newSearchPrompt(d.shared, d.overlay.find)
+	default:
+		return d.overlay.Update(k)
+	}
+	return nil
+}
+
+// confirm asks for y before it calls yes.
+func (d *dialogs) confirm(question string, yes func() tea.Cmd) {
+	d.prompt = newQuestion(d.shared, question)
+	d.prompt.accepted = func(string) tea.Cmd { return yes() }
+	d.prompt.canceled = func() tea.Cmd {
+		d.showFlash(false, "nothing was done")
+		return nil
+	}
+}
+
+// open opens an overlay.
+func (d *dialogs) open(title string, render func(r *renderer) []line) {
+	d.overlay = newOverlay(d.shared, title, render)
+}
+
+// showLongError moves an error that does not fit into the last line to an overlay.
+func (d *dialogs) showLongError() {
+	text := d.flash.text
+	if !d.flash.bad || width(text) <= d.width-3 || d.overlay != nil || d.input() {
+		return
+	}
+	d.flash = flash{}
+	d.open("Failed", func(r *renderer) []line { return []line{{{r.theme.failure, "✖ "}, {r.theme.text, text}}} })
+}
