@@ -119,6 +119,12 @@ type rowView struct {
 // newRow copies what is drawn of an entry.
 func (t *table) newRow(s position, e entry) rowView {
 	r := e.row
+	if r == nil { // evicted since the frames were listed
+		return rowView{
+			position: s, n: e.frame.n, captureID: e.frame.capture, glyph: "·", at: e.frame.time(), text: "removed for newer rows",
+			frame: true, frameKind: httpFrame,
+		}
+	}
 	x := rowView{
 		position: s, seq: r.Seq, n: r.N, captureID: r.Capture.ID, session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
 		server: safe(t.view.serverLabel(r)), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),

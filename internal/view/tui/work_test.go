@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
+
+	"mcpwire/internal/trace"
 )
 
 // update handles a message, and returns the commands that this asks for without doing what they
@@ -61,4 +63,17 @@ func TestUpstreamFinding(t *testing.T) {
 	d.keys("g", "n").has("❯  12:13:03  ▲ stray output: last")
 	d.keys("N").has("❯  12:13:03  ▲ stray output: first")
 	d.keys("N").has("no more rows")
+}
+
+// TestEvictedFrames evicts rows whose frames are listed.
+func TestEvictedFrames(t *testing.T) {
+	bubble(t, "evict", func(t *testing.T) {
+		f := newFake()
+		f.model = trace.New(&trace.Options{MaxRows: 8})
+		f.add(t, "A", "files", "stdio", strings.Repeat("1 s2c 1/0 invalid first\n", 8))
+		d := drive(t, f, &Options{Colors: NoColor}).size(80, 24).keys("x", "p").has("first")
+		f.add(t, "A", "files", "stdio", strings.Repeat("2 s2c 1/0 invalid last\n", 6))
+		d.send(changedMsg{}).check().has("first", "· removed for newer rows")
+		d.keys("enter", "g", "enter", "n", "m", "d", "o", "y").check()
+	})
 }
