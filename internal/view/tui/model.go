@@ -120,6 +120,8 @@ type (
 	changedMsg struct{ sources bool }
 	// tickMsg updates timers.
 	tickMsg time.Time
+	// redrawMsg draws the whole screen again.
+	redrawMsg struct{}
 	// A doneMsg is the result of a background command. The event loop calls show.
 	doneMsg struct {
 		text string
@@ -132,6 +134,11 @@ type (
 		text   string
 	}
 )
+
+// redrawDelay is the time after a change of size until the whole screen is drawn again: after the
+// next frame. The renderer forgets what that frame has in the columns that are new, and would leave
+// it there when the text becomes shorter.
+const redrawDelay = 100 * time.Millisecond
 
 func (m *model) Init() tea.Cmd {
 	return tea.Batch(tea.RequestBackgroundColor, m.table.selectRows())
@@ -154,6 +161,7 @@ func (m *model) handleInput(msg tea.Msg) tea.Cmd {
 			m.width, m.height = defaultWidth, defaultHeight
 		}
 		m.dialogs.fit()
+		return tea.Tick(redrawDelay, func(time.Time) tea.Msg { return redrawMsg{} })
 	case tea.ColorProfileMsg:
 		m.setColors(msg.String())
 	case tea.BackgroundColorMsg:
@@ -190,6 +198,8 @@ func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 		m.openPane()
 	case tickMsg:
 		m.tickPending = false
+	case redrawMsg:
+		return tea.ClearScreen
 	case filterDebounceMsg:
 		if p := m.dialogs.prompt; p == msg.prompt && p.text() == msg.text && p.invalid() == nil {
 			return m.table.setFilter(msg.text)

@@ -77,3 +77,19 @@ func TestEvictedFrames(t *testing.T) {
 		d.keys("enter", "g", "enter", "n", "m", "d", "o", "y").check()
 	})
 }
+
+// TestRedraw draws the whole screen again after a change of size.
+func TestRedraw(t *testing.T) {
+	bubble(t, "size", func(t *testing.T) {
+		d := drive(t, both(t), nil)
+		for _, step := range []struct{ msg, want tea.Msg }{
+			{tea.WindowSizeMsg{Width: 150, Height: 45}, redrawMsg{}},
+			{redrawMsg{}, tea.ClearScreen()},
+		} {
+			cmds := d.update(step.msg)
+			if len(cmds) != 1 || cmds[0]() != step.want {
+				t.Errorf("%T leads to %d commands, without %T", step.msg, len(cmds), step.want)
+			}
+		}
+	})
+}
