@@ -145,7 +145,7 @@ func (c *copier) copyAs(d *detail.Detail, curl bool) tea.Cmd {
 		c.showFlash(true, "%v", err)
 		return nil
 	}
-	c.dialogs.open("As "+what, func(r *renderer) []line { return r.theme.command(cmd) })
+	c.dialogs.open("As "+what, func(r *renderer) []line { return commandLines(r.theme, cmd) })
 	c.dialogs.overlay.copy = cmd.Text
 	if d.HTTP != nil || curl {
 		c.dialogs.overlay.alternateName = map[bool]string{true: "mcpwire call", false: "curl"}[curl]
@@ -158,8 +158,8 @@ func (c *copier) copyAs(d *detail.Detail, curl bool) tea.Cmd {
 	return copied
 }
 
-// command shows a command.
-func (t *theme) command(c *detail.Command) []line {
+// commandLines shows a command.
+func commandLines(t *theme, c *detail.Command) []line {
 	var out []line
 	for l := range strings.Lines(c.Text) {
 		out = append(out, line{{t.text, printable.Line(strings.TrimSuffix(l, "\n"))}})

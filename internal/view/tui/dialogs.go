@@ -1,11 +1,9 @@
 package tui
 
-import (
-	tea "charm.land/bubbletea/v2"
-)
+import tea "charm.land/bubbletea/v2"
 
-// dialogs are what opens above the table and the pane and gets the keys first: at most one of
-// each kind. The editor covers the prompt, which covers the overlay.
+// dialogs are the components above the table and the pane, at most one of each kind. They get the
+// keys first: the editor before the prompt, and the prompt before the overlay.
 type dialogs struct {
 	*shared
 	// editor, prompt and overlay are nil if closed.
@@ -14,20 +12,10 @@ type dialogs struct {
 	overlay *overlay
 }
 
-// fit fits the dialogs into the screen.
-func (d *dialogs) fit() {
-	if d.overlay != nil {
-		d.overlay.fit()
-	}
-	if d.editor != nil {
-		d.editor.fit()
-	}
-}
-
 // input reports whether keys are text, or answer a question.
 func (d *dialogs) input() bool { return d.editor != nil || d.prompt != nil }
 
-// Update passes a message to the topmost dialog, and closes it if that was its last.
+// Update passes a message to the topmost dialog, and closes it if the message ends it.
 func (d *dialogs) Update(msg tea.Msg) tea.Cmd {
 	k, isKey := msg.(tea.KeyPressMsg)
 	switch {

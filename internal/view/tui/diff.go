@@ -49,7 +49,7 @@ func (m *model) diffMarked() tea.Cmd {
 		req := compareEvents(ctx, src, a.capture, a.n, b.capture, b.n)
 		res := compareEvents(ctx, src, a.capture, a.response, b.capture, b.response)
 		return doneMsg{show: func() *overlay {
-			return newOverlay(s, fmt.Sprintf("#%d and #%d", a.n, b.n), func(r *renderer) []line { return r.theme.diff(a, b, req, res) })
+			return newOverlay(s, fmt.Sprintf("#%d and #%d", a.n, b.n), func(r *renderer) []line { return diffLines(r.theme, a, b, req, res) })
 		}}
 	})
 }
@@ -121,20 +121,20 @@ func readPayload(ctx context.Context, src source, id string, n uint64) (data []b
 	return e.Data, ""
 }
 
-// diff shows the differences of two rows.
-func (t *theme) diff(a, b diffSide, req, res comparison) []line {
+// diffLines shows the differences of two rows.
+func diffLines(t *theme, a, b diffSide, req, res comparison) []line {
 	var out []line
 	for i, s := range []diffSide{a, b} {
 		out = append(out, line{{t.mark, number(i + 1)}, {t.dim, fmt.Sprintf("  #%d  ", s.n)}, {t.text, s.name}, {t.dim, "  " + s.status + "  " + trace.FormatDuration(s.wall)}})
 	}
 	out = append(out, nil, line{{t.head, "Request"}})
-	out = append(out, t.changes(req)...)
+	out = append(out, changeLines(t, req)...)
 	out = append(out, nil, line{{t.head, "Response"}})
-	return append(out, t.changes(res)...)
+	return append(out, changeLines(t, res)...)
 }
 
-// changes shows changes as lines with - and +.
-func (t *theme) changes(c comparison) []line {
+// changeLines shows changes as lines with - and +.
+func changeLines(t *theme, c comparison) []line {
 	if c.note != "" {
 		return []line{{{t.dim, "  " + safe(c.note)}}}
 	}

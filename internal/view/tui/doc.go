@@ -8,6 +8,18 @@
 // screen. The cost of a frame does not depend on the number of rows, and
 // the hub is locked only while the visible rows are copied.
 //
+// # Components
+//
+// A model routes each message to one of its components and arranges them:
+//
+//	table   lists exchanges or frames; its content decides which
+//	pane    shows one exchange in tabs, each with a pager
+//	dialogs get the keys first: an editor, a prompt or an overlay with a pager
+//
+// A component is a bubbletea model with two differences: it is a pointer, so Update returns no new
+// value of it, and its View is a string that has exactly the size of its area. Components have in
+// common what is in shared. They do not call each other.
+//
 // # Untrusted text
 //
 // Recorded text is untrusted. It passes through package printable before it

@@ -46,6 +46,10 @@ func (e *editor) fit() {
 
 // Update edits the message.
 func (e *editor) Update(msg tea.Msg) tea.Cmd {
+	if _, ok := msg.(tea.WindowSizeMsg); ok {
+		e.fit()
+		return nil
+	}
 	var cmd tea.Cmd
 	e.area, cmd = e.area.Update(msg)
 	return cmd

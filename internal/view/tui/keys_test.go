@@ -283,3 +283,19 @@ func TestSave(t *testing.T) {
 		t.Errorf("the capture has the events %v", got)
 	}
 }
+
+// TestPrompt edits a prompt: the cursor counts columns, and only visible characters are inserted.
+func TestPrompt(t *testing.T) {
+	d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24).keys("/").types("漢字a").keys("left")
+	if got := d.m.View().Cursor.X; got != len(" / ")+2*2 {
+		t.Errorf("the cursor is in column %d", got)
+	}
+	d.send(tea.PasteMsg{Content: "1\n\x1b2" + strings.Repeat("\u0301", 9)})
+	if got, want := d.m.dialogs.prompt.text(), "漢字12"+strings.Repeat("\u0301", 4)+"a"; got != want {
+		t.Errorf("the text is %q, want %q", got, want)
+	}
+	d.send(tea.PasteMsg{Content: strings.Repeat("x", 2*maxPrompt)}).check()
+	if got := len([]rune(d.m.dialogs.prompt.text())); got != maxPrompt {
+		t.Errorf("the text has %d characters, want %d", got, maxPrompt)
+	}
+}

@@ -64,9 +64,6 @@ func (s *shared) showFlash(bad bool, format string, args ...any) {
 
 // A model is the screen: it routes messages to its components, and arranges and opens them. Its
 // methods run in the event loop.
-//
-// A component has an Update method and a View method, as in bubbletea, and keeps its state where it
-// is: Update returns no new value of it.
 type model struct {
 	*shared
 	colors Colors
@@ -160,8 +157,8 @@ func (m *model) handleInput(msg tea.Msg) tea.Cmd {
 		if m.width, m.height = msg.Width, msg.Height; m.width <= 0 || m.height <= 0 { // unknown
 			m.width, m.height = defaultWidth, defaultHeight
 		}
-		m.dialogs.fit()
-		return tea.Tick(redrawDelay, func(time.Time) tea.Msg { return redrawMsg{} })
+		redraw := tea.Tick(redrawDelay, func(time.Time) tea.Msg { return redrawMsg{} })
+		return tea.Batch(redraw, m.dialogs.Update(msg))
 	case tea.ColorProfileMsg:
 		m.setColors(msg.String())
 	case tea.BackgroundColorMsg:
@@ -465,7 +462,7 @@ func (m *model) refresh() tea.Cmd {
 	m.table.area, m.pane.area = m.areas.table, m.areas.pane
 	m.table.blurred = m.pane.open && m.paneFocused
 	if m.dialogs.overlay != nil {
-		m.dialogs.overlay.fit() // the theme may have changed
+		m.dialogs.overlay.fit()
 	}
 	var cmd tea.Cmd
 	m.table.refresh(func(current *trace.Row) { cmd = m.pane.sync(current) })

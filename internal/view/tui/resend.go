@@ -164,7 +164,7 @@ func (rs *resender) confirm(q *resendRequest) {
 				return doneMsg{text: err.Error(), bad: true}
 			}
 			return doneMsg{show: func() *overlay {
-				return newOverlay(rs.shared, "Sent again", func(r *renderer) []line { return r.theme.resent(res, c) })
+				return newOverlay(rs.shared, "Sent again", func(r *renderer) []line { return resentLines(r.theme, res, c) })
 			}}
 		})
 	}
@@ -217,8 +217,8 @@ func (q *resendRequest) compare(ctx context.Context, src source, response []byte
 	return comparison{changes: jsondiff.Diff(recorded, response, nil)}
 }
 
-// resent shows the response to a request that was sent again.
-func (t *theme) resent(res *resend.Result, c comparison) []line {
+// resentLines shows the response to a request that was sent again.
+func resentLines(t *theme, res *resend.Result, c comparison) []line {
 	if res.Response == nil {
 		return []line{{{t.request, "→ "}, {t.text, "It was sent; no response is expected, or none arrived."}}, {{t.dim, fmt.Sprintf("event #%d of %s", res.N, safe(res.Path))}}}
 	}
@@ -227,7 +227,7 @@ func (t *theme) resent(res *resend.Result, c comparison) []line {
 		{{t.dim, fmt.Sprintf("event #%d of %s", res.ResponseN, safe(res.Path))}},
 		nil, {{t.head, "Differences from the recorded response"}},
 	}
-	out = append(out, t.changes(c)...)
+	out = append(out, changeLines(t, c)...)
 	out = append(out, nil, line{{t.head, "Answer"}})
 	return append(out, responseLines(res.Response)...)
 }

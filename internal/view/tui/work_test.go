@@ -93,3 +93,17 @@ func TestRedraw(t *testing.T) {
 		}
 	})
 }
+
+// TestReopened closes the pane while a row is read, and opens it for another row.
+func TestReopened(t *testing.T) {
+	bubble(t, "read", func(t *testing.T) {
+		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 30).keys("g")
+		first := d.update(press("enter"))
+		for _, k := range []string{"esc", "j", "enter"} {
+			d.update(press(k))
+		}
+		if d.run(first[0]); d.m.pane.detail == nil || d.m.pane.detail.N != d.cursorRow().n {
+			t.Errorf("the pane shows another row than that of the cursor:\n%s", d.plain())
+		}
+	})
+}
