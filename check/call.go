@@ -156,8 +156,8 @@ func (ck *Checker) removeCall(c *call) {
 	c.older, c.newer, c.sameID = nil, nil, nil
 }
 
-// evictCalls evicts the older half of the calls, which are unlikely to get a response. Neither these
-// calls nor late responses to them cause findings.
+// evictCalls evicts the older half of the calls, which are unlikely to get a response. Neither
+// these calls nor late responses to them cause findings.
 func (ck *Checker) evictCalls() {
 	ck.callsEvicted = true
 	for range (ck.calls.count + 1) / 2 {
