@@ -4,11 +4,11 @@ import (
 	"container/list"
 	"context"
 	"encoding/json"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
@@ -161,13 +161,7 @@ func cacheHints(result []byte) (ttl time.Duration, public bool) {
 
 // overlaps reports whether one URI is a part of the other, so that a change of one may be a change
 // of the other. A server may report a part of a resource, or the whole.
-func overlaps(a, b string) bool { return isPartOf(a, b) || isPartOf(b, a) }
-
-// isPartOf reports whether uri identifies whole or a part of it.
-func isPartOf(uri, whole string) bool {
-	rest, ok := strings.CutPrefix(uri, whole)
-	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
-}
+func overlaps(a, b string) bool { return era.IsSubresource(a, b) || era.IsSubresource(b, a) }
 
 // isJSONString reports whether the JSON text is the string s.
 func isJSONString(text []byte, s string) bool {

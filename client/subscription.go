@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -374,7 +375,7 @@ func (s *Subscription) acceptedLists() mcp.SubscriptionFilter {
 
 // enqueueLegacy is enqueue for a notification that all clients get.
 func (s *Subscription) enqueueLegacy(e Event) {
-	if e.Kind == ResourceUpdated && !slices.ContainsFunc(s.requested.ResourceSubscriptions, func(uri string) bool { return isPartOf(e.URI, uri) }) {
+	if e.Kind == ResourceUpdated && !slices.ContainsFunc(s.requested.ResourceSubscriptions, func(uri string) bool { return era.IsSubresource(e.URI, uri) }) {
 		return
 	}
 	s.enqueue(e)

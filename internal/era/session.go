@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"mcpwire/internal/json/jsonwire"
@@ -552,6 +553,13 @@ func stringValue(v []byte) (s string, ok bool) {
 		return "", false
 	}
 	return jsonwire.UnquoteString(v[1 : len(v)-1]), true
+}
+
+// IsSubresource reports if uri is the resource whole, or a part of it. A server that reports a
+// change of a part has changed the whole.
+func IsSubresource(uri, whole string) bool {
+	rest, ok := strings.CutPrefix(uri, whole)
+	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
 // Cancellation implements [rpc.Cancellation] for all revisions

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -619,7 +618,7 @@ func (p *passthrough) sendToClient(cl *client, frame []byte, event uint64) {
 func (p *passthrough) subscribersLocked(uri string) (list []*client) {
 	seen := map[*client]bool{}
 	for whole, by := range p.resume.subscribers {
-		if !isSubresource(uri, whole) {
+		if !era.IsSubresource(uri, whole) {
 			continue
 		}
 		for cl := range by {
@@ -630,12 +629,6 @@ func (p *passthrough) subscribersLocked(uri string) (list []*client) {
 		}
 	}
 	return list
-}
-
-// isSubresource reports if uri is the resource whole, or a part of it.
-func isSubresource(uri, whole string) bool {
-	rest, ok := strings.CutPrefix(uri, whole)
-	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
 // sessionSubscribe returns the request for the server, or fails it if there are too many

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -474,9 +473,8 @@ func isProtocolNotification(method string) bool {
 
 // matchesSubscription reports if a resource is subscribed, or part of one that is.
 func matchesSubscription(subscribed iter.Seq[string], uri string) bool {
-	for prefix := range subscribed {
-		rest, ok := strings.CutPrefix(uri, prefix)
-		if ok && (rest == "" || strings.HasSuffix(prefix, "/") || strings.ContainsRune("/?#", rune(rest[0]))) {
+	for whole := range subscribed {
+		if era.IsSubresource(uri, whole) {
 			return true
 		}
 	}
