@@ -133,7 +133,7 @@ type call struct {
 	retryPending bool
 	// expectAck says that the server will acknowledge the subscription again.
 	expectAck bool
-	// subject is the URI of a subscription, or the id of the task of a tasks/result.
+	// subject is the id of the task of a tasks/result.
 	subject string
 	// logLevel is the lowest level of log messages that the call wants, or that a logging/setLevel
 	// sets.

@@ -179,7 +179,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
 		b.eras.update(supportYes, supportUnknown)
 		return b.newPassthroughOn(cl, up, false, func(pt *passthrough) {
-			pt.adoptHandshake(o, a.m)
+			pt.resume.SetHandshake(o.frame, a.m.Result)
 			o.call.finish(a.frame, provenance{rec: up.rec, event: a.event, rule: "same"})
 		}), true
 	}

@@ -15,6 +15,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/resume"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -44,7 +45,8 @@ type passthrough struct {
 	// serverRequests holds the pending requests of the server.
 	serverRequests map[string]*serverRequest
 	ownCalls       map[string]chan *jsonrpc.Message
-	resume         resumeState
+	// resume is the state of a legacy session.
+	resume resume.State[[]byte, *client]
 	// abandoned holds calls that were given up, oldest first.
 	abandoned []abandonedCall
 	closed    bool
@@ -125,7 +127,9 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 	if c.tokenKey != "" {
 		p.tokens[c.tokenKey] = c
 	}
-	p.resume.requestSent(c, frame, m)
+	if !c.modern && len(frame) <= maxReplayBytes {
+		p.resume.Sent(c.serverID, c.client, m, frame)
+	}
 	if c.modern {
 		c.logLevel = requestedLogLevel(m)
 	}
@@ -203,6 +207,7 @@ func (p *passthrough) removeCallLocked(c *call) bool {
 		return false
 	}
 	delete(p.calls, key)
+	p.resume.Forget(c.serverID)
 	if p.b.opts.HTTP && c.method == mcp.MethodInitialize {
 		defer p.upstream.setPaused(false)
 	}
@@ -259,9 +264,7 @@ func (p *passthrough) notification(cl *client, frame []byte, m *jsonrpc.Message,
 			p.clientInitialized(cl)
 			return
 		}
-		p.mu.Lock()
-		p.resume.initialized = slices.Clone(frame)
-		p.mu.Unlock()
+		p.resume.Initialized(slices.Clone(frame))
 	}
 	p.touch(cl)
 	p.forward(cl, frame, event)
@@ -337,7 +340,7 @@ func (p *passthrough) removeClient(cl *client) {
 			p.giveUpLocked(c)
 		}
 	}
-	uris := p.resume.removeClient(cl)
+	uris := p.resume.RemoveOwner(cl)
 	var cleanup []func()
 	if p.session != nil {
 		cleanup = p.detachLocked(cl)
@@ -399,8 +402,8 @@ func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uin
 		p.b.wg.Go(func() { p.retryWithHeaders(c, frame, event) })
 		return
 	}
+	p.resume.Answered(m)
 	p.removeCallLocked(c)
-	p.resume.responseReceived(c, m)
 	if p.session != nil {
 		p.noteResponseLocked(c, m)
 	}
@@ -467,7 +470,7 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 	own := p.ownCalls
 	p.ownCalls = map[string]chan *jsonrpc.Message{}
 	clear(p.serverRequests)
-	p.resume.disconnected()
+	p.resume.Disconnected()
 	p.mu.Unlock()
 	e := clientError(err)
 	for _, c := range own {
@@ -488,7 +491,7 @@ func (p *passthrough) wantsConnection() bool {
 	if p.closed || len(p.clients) == 0 {
 		return false
 	}
-	if p.resume.hasHandshake() {
+	if _, result := p.resume.Handshake(); result != nil {
 		return true
 	}
 	for _, c := range p.calls {
@@ -772,9 +775,9 @@ func (p *passthrough) forwardToSubscription(c *call, frame []byte, m *jsonrpc.Me
 func changeNotifications(granted []byte, id jsonrpc.ID) (list [][]byte) {
 	meta := jsonwire.AppendQuote([]byte(`"_meta":{`), mcp.MetaSubscriptionID)
 	meta = append(append(append(meta, ':'), id...), "}}"...)
-	for _, l := range listChanges {
-		if at := locate(granted, l[0]+"ListChanged"); at.found() && string(at.slice(granted)) == "true" {
-			list = append(list, jsonrpc.AppendNotification(nil, l[1], append([]byte{'{'}, meta...)))
+	for _, l := range resume.Lists() {
+		if at := locate(granted, l.Capability+"ListChanged"); at.found() && string(at.slice(granted)) == "true" {
+			list = append(list, jsonrpc.AppendNotification(nil, l.Changed, append([]byte{'{'}, meta...)))
 		}
 	}
 	at := locate(granted, "resourceSubscriptions")

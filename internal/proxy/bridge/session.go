@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/resume"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -57,7 +58,7 @@ func (b *Bridge) newSharedSession(s *sharedUpstream, up *upstream) *passthrough 
 	probe, _ := up.currentHandler().(*eraProbe)
 	up.setHandler(p, func() {
 		if probe != nil && probe.initializeResult != nil {
-			p.setHandshake(probe.initialize, probe.initializeResult)
+			p.resume.SetHandshake(probe.initialize, probe.initializeResult)
 		}
 	})
 	return p
@@ -175,7 +176,8 @@ func sharedInitialize(frame []byte, id jsonrpc.ID) []byte {
 func (p *passthrough) initialize(c *call, frame []byte) {
 	for {
 		p.mu.Lock()
-		result, f := p.resume.initializeResult, p.session.handshake
+		_, result := p.resume.Handshake()
+		f := p.session.handshake
 		leader := result == nil && f == nil
 		if leader {
 			f = &sharedAttempt{done: make(chan struct{})}
@@ -223,7 +225,7 @@ func (p *passthrough) handshake(f *sharedAttempt, c *call, frame []byte) {
 		err = answer.Err()
 	}
 	if err == nil {
-		p.setHandshake(initialize, answer.Result)
+		p.resume.SetHandshake(initialize, answer.Result)
 	}
 	p.mu.Lock()
 	if c.client.ctx.Err() == nil { // otherwise another client must try
@@ -232,13 +234,6 @@ func (p *passthrough) handshake(f *sharedAttempt, c *call, frame []byte) {
 	p.session.handshake = nil
 	p.mu.Unlock()
 	close(f.done)
-}
-
-// setHandshake stores the handshake with the server.
-func (p *passthrough) setHandshake(initialize, result []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.resume.initialize, p.resume.initializeResult = initialize, slices.Clone(result)
 }
 
 // clientInitialized records the initialized notification of a client. It may come before the
@@ -255,9 +250,10 @@ func (p *passthrough) clientInitialized(cl *client) {
 // sendInitializedLocked sends the server one initialized notification, as soon as one client is
 // initialized.
 func (p *passthrough) sendInitializedLocked(state *clientState) {
-	if state.answered && state.confirmed && p.resume.initialized == nil {
-		p.resume.initialized = jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
-		p.sendOwn(p.resume.initialized)
+	if state.answered && state.confirmed && !p.resume.IsInitialized() {
+		initialized := jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
+		p.resume.Initialized(initialized)
+		p.sendOwn(initialized)
 	}
 }
 
@@ -314,10 +310,9 @@ func (p *passthrough) answerOrRefuse(m *jsonrpc.Message) bool {
 	if !era.IsInputRequest(method) {
 		return false
 	}
-	p.mu.Lock()
-	declared, version := locate(p.resume.initialize, "params", "capabilities").slice(p.resume.initialize), versionIn(p.resume.initializeResult)
-	p.mu.Unlock()
-	revision, ok := mcp.ParseRevision(version)
+	initialize, result := p.resume.Handshake()
+	declared := locate(initialize, "params", "capabilities").slice(initialize)
+	revision, ok := mcp.ParseRevision(versionIn(result))
 	if !ok {
 		return false // the client can tell
 	}
@@ -424,11 +419,12 @@ func (p *passthrough) detachLocked(cl *client) (cleanup []func()) {
 			s.elicitations.remove(id)
 		}
 	}
-	if level := p.lowestLevelLocked(); p.resume.setLevel != nil && level != mcp.LevelNone && level != s.level {
-		s.level = level
-		frame := withLevel(p.resume.setLevel, level)
-		p.resume.setLevel = frame
-		cleanup = append(cleanup, func() { p.replay(frame) })
+	if level := p.lowestLevelLocked(); level != mcp.LevelNone && level != s.level {
+		p.resume.SetLevel(func(frame []byte) []byte {
+			s.level, frame = level, withLevel(frame, level)
+			cleanup = append(cleanup, func() { p.replay(frame) })
+			return frame
+		})
 	}
 	return cleanup
 }
@@ -569,10 +565,7 @@ func (p *passthrough) forwardSessionNotification(c *call, frame []byte, m *jsonr
 	switch {
 	case method == mcp.NotificationResourceUpdated:
 		uri, _ := m.Param("uri")
-		p.mu.Lock()
-		to := p.subscribersLocked(stringOf(uri))
-		p.mu.Unlock()
-		p.sendToClients(to, frame, event)
+		p.sendToClients(p.resume.Subscribers(stringOf(uri)), frame, event)
 	case method == mcp.NotificationTaskStatus:
 		id, _ := m.Param("taskId")
 		p.mu.Lock()
@@ -585,7 +578,7 @@ func (p *passthrough) forwardSessionNotification(c *call, frame []byte, m *jsonr
 		cl := p.session.elicitations.remove(stringOf(id))
 		p.mu.Unlock()
 		p.sendToClient(cl, frame, event)
-	case slices.ContainsFunc(listChanges[:], func(l [2]string) bool { return l[1] == method }):
+	case slices.ContainsFunc(resume.Lists(), func(l resume.List) bool { return l.Changed == method }):
 		p.broadcast(frame, event)
 	case c != nil:
 		p.sendForCall(c, frame, event)
@@ -614,30 +607,10 @@ func (p *passthrough) sendToClient(cl *client, frame []byte, event uint64) {
 	p.sendToClients([]*client{cl}, frame, event)
 }
 
-// subscribersLocked returns the clients that subscribed to a resource or to one that contains it.
-func (p *passthrough) subscribersLocked(uri string) (list []*client) {
-	seen := map[*client]bool{}
-	for whole, by := range p.resume.subscribers {
-		if !era.IsSubresource(uri, whole) {
-			continue
-		}
-		for cl := range by {
-			if !seen[cl] {
-				seen[cl] = true
-				list = append(list, cl)
-			}
-		}
-	}
-	return list
-}
-
 // sessionSubscribe returns the request for the server, or fails it if there are too many
 // subscriptions to remember.
 func (p *passthrough) sessionSubscribe(c *call, frame []byte) []byte {
-	p.mu.Lock()
-	full := len(p.resume.subscribers) >= maxSubscriptions || len(frame) > maxReplayBytes
-	p.mu.Unlock()
-	if full {
+	if p.resume.IsFull() || len(frame) > maxReplayBytes {
 		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many subscribed resources, or a URI is too long"))
 		return nil
 	}
@@ -647,21 +620,8 @@ func (p *passthrough) sessionSubscribe(c *call, frame []byte) []byte {
 // sessionUnsubscribe returns the request for the server. It returns nil, and answers the request,
 // if other clients keep the subscription.
 func (p *passthrough) sessionUnsubscribe(c *call, frame []byte, m *jsonrpc.Message) []byte {
-	v, _ := m.Param("uri")
-	uri := stringOf(v)
-	p.mu.Lock()
-	others := false
-	for cl := range p.resume.subscribers[uri] {
-		others = others || cl != c.client
-	}
-	for other := range p.resume.pending {
-		others = others || other.client != c.client && other.method == mcp.MethodResourcesSubscribe && other.subject == uri
-	}
-	if others {
-		delete(p.resume.subscribers[uri], c.client)
-	}
-	p.mu.Unlock()
-	if !others {
+	uri, _ := m.Param("uri")
+	if !p.resume.Unsubscribe(c.client, stringOf(uri)) {
 		return frame
 	}
 	c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridgeProvenance())
@@ -710,125 +670,13 @@ func (m *ownerMap[V]) remove(name string) V {
 	return v
 }
 
-// A resumeState is the session state that a new server must get. The lock of its passthrough guards
-// it.
-type resumeState struct {
-	// initialize is the request that was answered with initializeResult.
-	initialize       []byte
-	initializeResult []byte
-	initialized      []byte
-	// setLevel is the last logging/setLevel request.
-	setLevel []byte
-	// subscriptions holds the resources/subscribe requests by URI.
-	subscriptions map[string][]byte
-	subscribers   map[string]map[*client]struct{}
-	// pending holds requests of these methods without a response.
-	pending map[*call][]byte
-}
-
-// Limits of a resumeState: the number of subscriptions, and the bytes of a request in it.
-const (
-	maxSubscriptions = 1024
-	maxReplayBytes   = 64 << 10
-)
-
-// requestSent records a request.
-func (r *resumeState) requestSent(c *call, frame []byte, m *jsonrpc.Message) {
-	switch c.method {
-	case mcp.MethodInitialize, mcp.MethodSetLevel:
-	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
-		uri, _ := m.Param("uri")
-		c.subject = stringOf(uri)
-	default:
-		return
-	}
-	if len(frame) > maxReplayBytes || c.modern {
-		return
-	}
-	if r.pending == nil {
-		r.pending = map[*call][]byte{}
-	}
-	r.pending[c] = frame
-}
-
-// responseReceived records the response to a request.
-func (r *resumeState) responseReceived(c *call, m *jsonrpc.Message) {
-	frame, ok := r.pending[c]
-	delete(r.pending, c)
-	if !ok || m.Kind != jsonrpc.KindResponse {
-		return
-	}
-	switch c.method {
-	case mcp.MethodInitialize:
-		r.initialize, r.initializeResult = frame, slices.Clone(m.Result)
-	case mcp.MethodSetLevel:
-		r.setLevel = frame
-	case mcp.MethodResourcesSubscribe:
-		if r.subscriptions == nil {
-			r.subscriptions, r.subscribers = map[string][]byte{}, map[string]map[*client]struct{}{}
-		}
-		if len(r.subscriptions) < maxSubscriptions || r.subscriptions[c.subject] != nil {
-			r.subscriptions[c.subject] = frame
-			if r.subscribers[c.subject] == nil {
-				r.subscribers[c.subject] = map[*client]struct{}{}
-			}
-			r.subscribers[c.subject][c.client] = struct{}{}
-		}
-	case mcp.MethodResourcesUnsubscribe:
-		delete(r.subscribers[c.subject], c.client)
-		if len(r.subscribers[c.subject]) == 0 {
-			delete(r.subscriptions, c.subject)
-			delete(r.subscribers, c.subject)
-		}
-	}
-}
-
-// adoptHandshake records a handshake from before the passthrough handled the upstream.
-func (p *passthrough) adoptHandshake(o clientMessage, m *jsonrpc.Message) {
-	p.mu.Lock()
-	p.resume.initialize, p.resume.initializeResult = o.frame, slices.Clone(m.Result)
-	p.mu.Unlock()
-}
-
-// removeClient forgets a client, and returns the resources that have no subscribers left.
-func (r *resumeState) removeClient(cl *client) (drop []string) {
-	for uri, by := range r.subscribers {
-		if _, ok := by[cl]; !ok {
-			continue
-		}
-		delete(by, cl)
-		if len(by) == 0 {
-			delete(r.subscribers, uri)
-			delete(r.subscriptions, uri)
-			drop = append(drop, uri)
-		}
-	}
-	for c := range r.pending {
-		if c.client == cl {
-			delete(r.pending, c)
-		}
-	}
-	return drop
-}
-
-// disconnected forgets the pending requests.
-func (r *resumeState) disconnected() { clear(r.pending) }
-
-// hasHandshake reports if there was a handshake.
-func (r *resumeState) hasHandshake() bool { return r.initializeResult != nil }
+// maxReplayBytes limits the bytes of a request that the bridge sends to a new server again.
+const maxReplayBytes = 64 << 10
 
 // reconnected implements upstreamHandler. It repeats the handshake, the log level and the
 // subscriptions.
 func (p *passthrough) reconnected(ctx context.Context) error {
 	p.mu.Lock()
-	resume := p.resume
-	frames := make([][]byte, 0, len(resume.subscriptions)+1)
-	if resume.setLevel != nil {
-		frames = append(frames, resume.setLevel)
-	}
-	for _, frame := range resume.subscriptions {
-		frames = append(frames, frame)
-	}
 	var subscriptions []*call
 	for _, c := range p.calls {
 		if c.listenFrame != nil && !p.upstream.isQueued(c.serverID) {
@@ -842,10 +690,12 @@ func (p *passthrough) reconnected(ctx context.Context) error {
 			return fmt.Errorf("subscribe again: %w", err)
 		}
 	}
-	if !resume.hasHandshake() {
+	frames := p.resume.Replay()
+	if len(frames) == 0 {
 		return nil
 	}
-	answer, err := p.roundTrip(ctx, func(id jsonrpc.ID) []byte { return withID(resume.initialize, id) })
+	initialize, before := p.resume.Handshake()
+	answer, err := p.roundTrip(ctx, func(id jsonrpc.ID) []byte { return withID(initialize, id) })
 	if err == nil && answer.Kind == jsonrpc.KindError {
 		err = answer.Err()
 	}
@@ -853,22 +703,19 @@ func (p *passthrough) reconnected(ctx context.Context) error {
 		p.b.eras.reset() // it may be another server
 		return fmt.Errorf("handshake: %w", err)
 	}
-	if before, now := versionIn(resume.initializeResult), versionIn(answer.Result); before != now {
+	if before, now := versionIn(before), versionIn(answer.Result); before != now {
 		return fmt.Errorf("%w: the server now speaks revision %s; it spoke %s before", errServerChanged, now, before)
 	}
-	if resume.initialized != nil {
-		if err := p.sendOwn(resume.initialized); err != nil {
-			return fmt.Errorf("handshake: %w", err)
-		}
-	}
-	for _, frame := range frames {
-		if err := p.replay(frame); err != nil {
+	for _, frame := range frames[1:] {
+		if !locate(frame, "id").found() {
+			if err := p.sendOwn(frame); err != nil {
+				return fmt.Errorf("handshake: %w", err)
+			}
+		} else if err := p.replay(frame); err != nil {
 			return fmt.Errorf("restore the session: %w", err)
 		}
 	}
-	p.mu.Lock()
-	p.resume.initializeResult = slices.Clone(answer.Result)
-	p.mu.Unlock()
+	p.resume.SetHandshake(initialize, answer.Result)
 	p.messagesLost()
 	return nil
 }
@@ -895,25 +742,15 @@ func versionIn(result []byte) string {
 	return stringOf(locate(result, "protocolVersion").slice(result))
 }
 
-// listChanges maps the capabilities with lists to the notifications that their lists changed.
-var listChanges = [...][2]string{
-	{"tools", mcp.NotificationToolsChanged}, {"prompts", mcp.NotificationPromptsChanged}, {"resources", mcp.NotificationResourcesChanged},
-}
-
 // messagesLost implements upstreamHandler. It tells clients that lists may have changed.
 func (p *passthrough) messagesLost() {
+	_, result := p.resume.Handshake()
 	p.mu.Lock()
-	result := p.resume.initializeResult
 	clients := p.initializedClientsLocked()
 	p.mu.Unlock()
-	if result == nil {
-		return
-	}
-	for _, list := range listChanges {
-		if locate(result, "capabilities", list[0]).found() {
-			for _, cl := range clients {
-				cl.send(nil, jsonrpc.AppendNotification(nil, list[1], nil), provenance{})
-			}
+	for _, list := range resume.ListsOf(result) {
+		for _, cl := range clients {
+			cl.send(nil, jsonrpc.AppendNotification(nil, list.Changed, nil), provenance{})
 		}
 	}
 }

@@ -2,35 +2,31 @@ package tap
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"sync"
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/resume"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 )
 
 // Limits of a resumeState.
 const (
-	maxCalls         = 65536
-	maxSubscriptions = 1024
-	maxReplayBytes   = 1 << 20 // bytes of a replayed frame
-	maxID            = 1 << 10
+	maxCalls       = 65536
+	maxReplayBytes = 1 << 20 // bytes of a replayed frame
+	maxID          = 1 << 10
 )
 
-// A resumeState is the session state that a replacement server needs. It is safe for concurrent
-// use.
+// A resumeState is what the tap must know to replace the server: the state of the session, and the
+// requests without an answer. It is safe for concurrent use.
 type resumeState struct {
+	// session has the frames as the host sent them.
+	session resume.State[*capture.Event, struct{}]
+
 	mu sync.Mutex
-
-	// The frames to replay to a new server, as the host sent them.
-	initialize    *capture.Event
-	initialized   *capture.Event
-	setLevel      *capture.Event
-	subscriptions []subscription
-	// version is the JSON text of the negotiated revision.
-	version string
-
 	// calls are requests of the host without an answer.
 	calls map[string]*call
 	// serverRequests are requests of the server without an answer.
@@ -47,20 +43,10 @@ type resumeState struct {
 
 // A call is a request that a server received.
 type call struct {
-	id     jsonrpc.ID
-	method string
-	// uri is the resource of a subscription.
-	uri string
-	// frame is the request, if it must be replayed after success.
-	frame *capture.Event
-	seq   uint64
+	id  jsonrpc.ID
+	seq uint64
 	// batch is the number of the batch, or 0 outside one.
 	batch uint64
-}
-
-type subscription struct {
-	uri   string
-	frame *capture.Event
 }
 
 func newResumeState() *resumeState {
@@ -119,15 +105,11 @@ func (r *resumeState) noteRequest(m *jsonrpc.Message, e *capture.Event, batch bo
 	if batch {
 		c.batch = r.batches
 	}
-	switch c.method = string(m.Method); c.method {
-	case "resources/subscribe", "resources/unsubscribe":
-		uri, _ := m.Param("uri")
-		c.uri = string(uri)
-		c.frame = copyEvent(e, batch)
-	case "initialize", "logging/setLevel":
-		c.frame = copyEvent(e, batch)
-	default:
-		c.method = ""
+	r.session.Forget(m.ID) // an earlier request with this id
+	if resume.Changes(m.Method) {
+		if frame := copyEvent(e, batch); frame != nil {
+			r.session.Sent(m.ID, struct{}{}, m, frame)
+		}
 	}
 	r.calls[m.ID.Key()] = c
 }
@@ -144,11 +126,14 @@ func copyEvent(e *capture.Event, batch bool) *capture.Event {
 
 func (r *resumeState) noteNotification(m *jsonrpc.Message, e *capture.Event) {
 	switch string(m.Method) {
-	case "notifications/initialized":
-		r.initialized = copyEvent(e, false)
-	case "notifications/cancelled":
+	case mcp.NotificationInitialized:
+		if frame := copyEvent(e, false); frame != nil {
+			r.session.Initialized(frame)
+		}
+	case mcp.NotificationCancelled:
 		if id, ok := m.Param("requestId"); ok { // no answer will come
 			delete(r.calls, jsonrpc.ID(id).Key())
+			r.session.Forget(id)
 		}
 	}
 }
@@ -175,48 +160,22 @@ func (r *resumeState) handleServerFrame(e *capture.Event) (d disposition) {
 				r.serverRequests[m.ID.Key()] = m.ID.Clone()
 			}
 		case jsonrpc.KindNotification:
-			if id, ok := m.Param("requestId"); ok && string(m.Method) == "notifications/cancelled" {
+			if id, ok := m.Param("requestId"); ok && string(m.Method) == mcp.NotificationCancelled {
 				delete(r.serverRequests, jsonrpc.ID(id).Key())
 			}
 		case jsonrpc.KindResponse, jsonrpc.KindError:
 			if method, replayed := r.replayed[m.ID.Key()]; replayed && !batch {
 				delete(r.replayed, m.ID.Key())
 				d.withhold = true
-				d.ready = method == "initialize"
+				d.ready = method == mcp.MethodInitialize
 				d.result, d.refused = m.Result, m.Kind == jsonrpc.KindError
 				return
 			}
-			r.noteResponse(m)
+			delete(r.calls, m.ID.Key())
+			r.session.Answered(m)
 		}
 	})
 	return d
-}
-
-// noteResponse applies the effect of an answered request.
-func (r *resumeState) noteResponse(m *jsonrpc.Message) {
-	key := m.ID.Key()
-	c := r.calls[key]
-	if c == nil {
-		return
-	}
-	delete(r.calls, key)
-	if m.Kind == jsonrpc.KindError || c.frame == nil {
-		return
-	}
-	drop := func(sub subscription) bool { return sub.uri == c.uri }
-	switch c.method {
-	case "initialize":
-		r.initialize, r.version = c.frame, string(jsonwire.Lookup(m.Result, "protocolVersion"))
-	case "logging/setLevel":
-		r.setLevel = c.frame
-	case "resources/subscribe":
-		r.subscriptions = slices.DeleteFunc(r.subscriptions, drop)
-		if len(r.subscriptions) < maxSubscriptions {
-			r.subscriptions = append(r.subscriptions, subscription{c.uri, c.frame})
-		}
-	case "resources/unsubscribe":
-		r.subscriptions = slices.DeleteFunc(r.subscriptions, drop)
-	}
 }
 
 // replay returns the frames to send to a new server first. They begin with the handshake.
@@ -224,19 +183,7 @@ func (r *resumeState) replay() []*capture.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.replayed)
-	if r.initialize == nil {
-		return nil
-	}
-	frames := []*capture.Event{r.initialize}
-	if r.initialized != nil {
-		frames = append(frames, r.initialized)
-		if r.setLevel != nil {
-			frames = append(frames, r.setLevel)
-		}
-		for _, sub := range r.subscriptions {
-			frames = append(frames, sub.frame)
-		}
-	}
+	frames := r.session.Replay()
 	for _, e := range frames {
 		eachMessage(e.Data, func(m *jsonrpc.Message, _ bool) {
 			if m.Kind == jsonrpc.KindRequest {
@@ -253,7 +200,7 @@ func (r *resumeState) awaitsReplay() (pending, handshake bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, method := range r.replayed {
-		handshake = handshake || method == "initialize"
+		handshake = handshake || method == mcp.MethodInitialize
 	}
 	return len(r.replayed) > 0, handshake
 }
@@ -266,24 +213,19 @@ type unanswered struct {
 	serverRequests []jsonrpc.ID
 	// initialize is the host's initialize request if it has no answer.
 	initialize *capture.Event
-	// legacy reports that there was a handshake.
-	legacy  bool
-	headers bool
+	headers    bool
 }
 
 // reset returns and clears the state that depends on the server.
 func (r *resumeState) reset() unanswered {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := unanswered{headers: r.headerFraming, legacy: r.initialize != nil}
-	for key, c := range r.calls {
-		if c.method == "initialize" && c.frame != nil {
-			l.initialize = c.frame
-			delete(r.calls, key)
-			continue
-		}
-		l.calls = append(l.calls, c)
+	l := unanswered{headers: r.headerFraming}
+	if key, initialize, pending := r.session.Disconnected(); pending {
+		l.initialize = initialize
+		delete(r.calls, key)
 	}
+	l.calls = slices.AppendSeq(l.calls, maps.Values(r.calls))
 	slices.SortFunc(l.calls, func(a, b *call) int { return int(int64(a.seq) - int64(b.seq)) })
 	for key, id := range r.serverRequests {
 		l.serverRequests = append(l.serverRequests, id)
@@ -298,11 +240,10 @@ func (r *resumeState) reset() unanswered {
 	return l
 }
 
-// negotiated returns the revision that the host knows.
+// negotiated returns the JSON text of the revision that the host knows.
 func (r *resumeState) negotiated() []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return []byte(r.version)
+	_, result := r.session.Handshake()
+	return jsonwire.Lookup(result, "protocolVersion")
 }
 
 // usesHeaders reports whether frames have headers.

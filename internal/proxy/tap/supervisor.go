@@ -16,6 +16,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/defaults"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/resume"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 )
@@ -684,13 +685,9 @@ func (sv *supervisor) notifyListChanged(result []byte) {
 	if old, now := sv.state.negotiated(), jsonwire.Lookup(result, "protocolVersion"); !bytes.Equal(old, now) {
 		sv.rec.note("the new server negotiated revision " + clip.Quote(now, maxNoted) + "; the host still uses " + clip.Quote(old, maxNoted))
 	}
-	capabilities := jsonwire.Lookup(result, "capabilities")
-	for _, name := range [...]string{"tools", "prompts", "resources"} {
-		if jsonwire.Lookup(capabilities, name) == nil {
-			continue
-		}
-		sv.rec.note("notifying the host that " + name + " may have changed")
-		sv.inject(jsonrpc.AppendNotification(nil, "notifications/"+name+"/list_changed", nil), sv.state.usesHeaders())
+	for _, list := range resume.ListsOf(result) {
+		sv.rec.note("notifying the host that " + list.Capability + " may have changed")
+		sv.inject(jsonrpc.AppendNotification(nil, list.Changed, nil), sv.state.usesHeaders())
 	}
 }
 
