@@ -57,9 +57,8 @@ type Bridge struct {
 	pool map[string]*sharedUpstream
 	// detecting is set while a shared client detects the era of the server.
 	detecting *sharedAttempt
-	// failedProbe and failedUpstream keep a failed detection for the next client, so that its
-	// backoff applies. Both may be nil.
-	failedProbe    *eraProbe
+	// failedUpstream is the upstream of a failed detection, for the next client, so that its
+	// backoff applies. It may be nil.
 	failedUpstream *upstream
 }
 
@@ -96,7 +95,7 @@ func (b *Bridge) Close() error {
 	b.mu.Unlock()
 	for _, s := range rest {
 		s.idleTimer.Stop()
-		s.handler.close()
+		s.close()
 	}
 	timer := time.AfterFunc(closeTimeout, b.cancel)
 	b.wg.Wait()

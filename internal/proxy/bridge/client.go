@@ -29,7 +29,10 @@ import (
 // and from the server to the client:
 //
 //	upstream.read, deliver, accept, dispatch             splits batches, refuses duplicate names
-//	mux.received, on an upstream shared by both eras     chooses the handler by the request id
+//	upstream.takeResponse                                takes the responses to the bridge itself;
+//	                                                     repeats a call that lacked headers
+//	upstream.route, router.codecOf                       chooses the codec by the request id, if
+//	                                                     clients of both eras share the upstream
 //	passthrough.received                                 restores ids; finds the client by id,
 //	                                                     token, subscription, task or stream
 //	 or translator.received: machine.FromUpstream        converts it; says what to send where
@@ -119,8 +122,6 @@ type call struct {
 	timeout time.Duration
 	// queued says that the upstream has the request. The lock of passthrough guards it.
 	queued bool
-	// retryFrame is the request, if it may be retried with more headers.
-	retryFrame []byte
 	// taskFrame is the request, if the server may make a task of it and it is not large.
 	taskFrame []byte
 	// listenFrame is the request, if it is a subscription that survives a restart.
@@ -359,12 +360,12 @@ func (cl *client) dispatch(o clientMessage, f func(forwarder)) error {
 	}
 	if clientEra := cl.b.opts.ClientEra; !cl.detecting && clientEra != EraAuto && clientEra != eraOf(o.m) {
 		cl.mu.Unlock()
-		f(wrongEra{clientEra})
+		f(wrongEra(clientEra))
 		return nil
 	}
 	if cl.b.opts.Shared && !cl.detecting && !identifiesClient(o.m) {
 		cl.mu.Unlock()
-		f(uninitialized{})
+		f(uninitialized)
 		return nil
 	}
 	cl.backlog = append(cl.backlog, f)
@@ -389,8 +390,7 @@ func (cl *client) resolveForwarder(o clientMessage) {
 		p.removeClient(cl)
 		return
 	}
-	switch p.(type) {
-	case unresponsive, unreachable:
+	if r, ok := p.(refuser); ok && r.temporary {
 		waiting := cl.backlog
 		cl.detecting, cl.backlog, cl.backlogBytes = false, nil, 0
 		cl.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/translate"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -77,29 +78,50 @@ func (b *Bridge) forwarderFor(cl *client, o clientMessage) (p forwarder, done bo
 	}
 	switch {
 	case clientEra == EraLegacy && legacy == supportYes, clientEra == EraModern && modern == supportYes:
-		return b.joinPassthrough(cl, b.newPassthrough(cl.aggregate)), false
+		return b.dedicatedPassthrough(cl, b.newUpstream(), nil), false
 	case clientEra == EraLegacy && legacy == supportNo && modern == supportYes, clientEra == EraModern && modern == supportNo && legacy == supportYes:
-		return b.newTranslator(cl, clientEra, nil), false
+		return b.dedicatedTranslator(cl, clientEra, b.newUpstream()), false
 	case clientEra == EraModern:
 		return b.tryModern(cl, o), false
 	}
 	return b.tryLegacy(cl, o)
 }
 
-func (b *Bridge) joinPassthrough(cl *client, p *passthrough) forwarder {
+// dedicatedPassthrough returns the forwarder of the only client of up. It calls first, which may be
+// nil, before the client gets messages of the server.
+func (b *Bridge) dedicatedPassthrough(cl *client, up *upstream, first func()) forwarder {
+	p := newPassthrough(up, cl.aggregate)
 	p.addClient(cl)
+	up.setCodec(p, first)
 	return p
+}
+
+// dedicatedTranslator returns the forwarder of the only client of up, which is of the other era.
+func (b *Bridge) dedicatedTranslator(cl *client, clientEra Era, up *upstream) forwarder {
+	var t *translator
+	if clientEra == EraModern {
+		var o *translate.Options
+		if cl.aggregate {
+			o = b.sharedTranslateOptions(up)
+		}
+		t = b.newTranslator(up, translate.NewModernToLegacy(o), EraLegacy)
+	} else {
+		t = b.newTranslator(up, translate.NewLegacyToModern(nil), EraModern)
+	}
+	t.addClient(cl)
+	up.setCodec(t, nil)
+	return t
 }
 
 // tryModern detects the era of the server for a modern client.
 func (b *Bridge) tryModern(cl *client, o clientMessage) forwarder {
-	probe, up := b.newEraProbe()
+	up := b.newUpstream()
 	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
-	m, err := b.discover(ctx, probe, up, discoverFor(o.frame))
+	m, err := b.discover(ctx, up, discoverFor(o.frame))
 	if ctx.Err() != nil && cl.ctx.Err() == nil {
 		up.close()
-		return unresponsive{err}
+		return unresponsive(err)
 	}
 	if result := supportsModern(m, err); result == supportYes {
 		b.eras.update(supportUnknown, supportYes)
@@ -107,28 +129,49 @@ func (b *Bridge) tryModern(cl *client, o clientMessage) forwarder {
 		if err == nil { // a timeout may be true of this connection only
 			b.eras.update(supportYes, supportNo) // it is the only other era
 		}
-		return b.newTranslator(cl, EraModern, up)
+		return b.dedicatedTranslator(cl, EraModern, up)
 	}
-	return b.newPassthroughOn(cl, up, cl.aggregate, nil)
+	return b.dedicatedPassthrough(cl, up, nil)
 }
 
 // discover sends server/discover to the server. A server that does not answer may be slow to start,
 // or may ignore everything but ping before a handshake. So after a timeout it sends a ping. If the
 // server answers the ping first, discover returns context.DeadlineExceeded while ctx is still
 // valid.
-func (b *Bridge) discover(ctx context.Context, probe *eraProbe, up *upstream, request []byte) (*jsonrpc.Message, error) {
+func (b *Bridge) discover(ctx context.Context, up *upstream, request []byte) (*jsonrpc.Message, error) {
 	short, cancel := b.withTimeout(ctx, b.opts.eraProbeTimeout())
-	m, err := probe.roundTrip(short, up, request)
-	cancel()
-	if !isTimeout(err) || ctx.Err() != nil {
-		return m, err
+	defer cancel()
+	id := jsonrpc.ID(jsonwire.Lookup(request, "id"))
+	discovered, err := up.start(queuedMessage{frame: request, id: id})
+	if err != nil {
+		return nil, err
 	}
-	ping := jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-ping"), mcp.MethodPing, nil)
-	a := probe.roundTripMessage(ctx, up, queuedMessage{frame: ping})
-	if a.err == nil && a.m.ID.Equal(jsonrpc.StringID("mcpwire-ping")) {
-		return nil, context.DeadlineExceeded
+	defer up.own.forget(id)
+	select {
+	case a := <-discovered:
+		return a.m, a.err
+	case <-short.Done():
 	}
-	return a.m, a.err
+	if err := context.Cause(short); !isTimeout(err) || ctx.Err() != nil {
+		return nil, err
+	}
+	ping := jsonrpc.StringID("mcpwire-ping")
+	alive, err := up.start(queuedMessage{frame: jsonrpc.AppendRequest(nil, ping, mcp.MethodPing, nil), id: ping})
+	if err != nil {
+		return nil, err
+	}
+	defer up.own.forget(ping)
+	select {
+	case a := <-discovered:
+		return a.m, a.err
+	case a := <-alive:
+		if a.err == nil {
+			a.err = context.DeadlineExceeded
+		}
+		return nil, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // supportsModern evaluates the response to server/discover
@@ -165,30 +208,30 @@ func onlyLegacy(m *jsonrpc.Message) bool {
 // tryLegacy forwards initialize and checks if the server understands it.
 func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool) {
 	if o.call == nil || o.call.method != mcp.MethodInitialize {
-		return b.joinPassthrough(cl, b.newPassthrough(cl.aggregate)), false
+		return b.dedicatedPassthrough(cl, b.newUpstream(), nil), false
 	}
-	probe, up := b.newEraProbe()
+	up := b.newUpstream()
 	ctx, cancel := b.withConnectTimeout(o.call.ctx)
 	defer cancel()
 	defer context.AfterFunc(cl.ctx, cancel)()
-	a := probe.roundTripMessage(ctx, up, queuedMessage{frame: o.frame, id: o.call.id, from: provenance{rec: o.call.rec, event: o.call.event, rule: "same"}})
+	a := up.ask(ctx, queuedMessage{frame: o.frame, id: o.call.id, from: provenance{rec: o.call.rec, event: o.call.event, rule: "same"}})
 	if isTimeout(a.err) && ctx.Err() != nil {
 		up.close()
-		return unresponsive{a.err}, false
+		return unresponsive(a.err), false
 	}
 	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
 		b.eras.update(supportYes, supportUnknown)
-		return b.newPassthroughOn(cl, up, false, func(pt *passthrough) {
-			pt.resume.SetHandshake(o.frame, a.m.Result)
+		up.session.SetHandshake(o.frame, a.m.Result)
+		return b.dedicatedPassthrough(cl, up, func() {
 			o.call.finish(a.frame, provenance{rec: up.rec, event: a.event, rule: "same"})
 		}), true
 	}
 	short, stop := b.withTimeout(cl.ctx, probeTimeout)
 	defer stop()
 	if reachable(a.err) {
-		if d, failed := probe.roundTrip(short, up, discoverRequest()); failed == nil && supportsModern(d, nil) == supportYes {
+		if d, failed := up.askFrame(short, discoverRequest()); failed == nil && supportsModern(d, nil) == supportYes {
 			b.eras.update(supportNo, supportYes)
-			return b.newTranslator(cl, EraLegacy, up), false
+			return b.dedicatedTranslator(cl, EraLegacy, up), false
 		}
 	}
 	if a.err == nil {
@@ -196,7 +239,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 	} else {
 		o.call.fail(asRPCError(a.err))
 	}
-	return b.newPassthroughOn(cl, up, false, nil), true
+	return b.dedicatedPassthrough(cl, up, nil), true
 }
 
 // reachable reports if discovery may still succeed after a handshake that failed with err.
@@ -241,34 +284,58 @@ func initializeRequest() []byte {
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-initialize"), mcp.MethodInitialize, offer.AppendInitialize(nil, f, capabilities))
 }
 
-// unresponsive is the forwarder of a client if the server does not answer at all. The next message
-// of the client detects the era again on another connection.
-type unresponsive struct{ err error }
-
-func (u unresponsive) request(c *call, _ []byte, _ *jsonrpc.Message) {
-	c.failTimeout(errors.New(describe(u.err)))
+// A refuser is the forwarder of messages that cannot be forwarded. It answers requests and drops
+// all else.
+type refuser struct {
+	answer func(c *call, m *jsonrpc.Message)
+	// temporary says that the next message of the client detects the era again.
+	temporary bool
 }
-func (unresponsive) notification(*client, []byte, *jsonrpc.Message, uint64) {}
-func (unresponsive) response(*client, []byte, *jsonrpc.Message, uint64)     {}
-func (unresponsive) abandon(*call)                                          {}
-func (unresponsive) removeClient(*client)                                   {}
+
+func (r refuser) request(c *call, _ []byte, m *jsonrpc.Message)        { r.answer(c, m) }
+func (refuser) notification(*client, []byte, *jsonrpc.Message, uint64) {}
+func (refuser) response(*client, []byte, *jsonrpc.Message, uint64)     {}
+func (refuser) abandon(*call)                                          {}
+func (refuser) removeClient(*client)                                   {}
+
+// unresponsive is the forwarder of a client if the server does not answer at all. The next message
+// detects the era on another connection.
+func unresponsive(err error) forwarder {
+	return refuser{func(c *call, _ *jsonrpc.Message) { c.failTimeout(errors.New(describe(err))) }, true}
+}
+
+// unreachable is the forwarder for the messages that came while the server could not be reached.
+func unreachable(why error) forwarder {
+	return refuser{func(c *call, _ *jsonrpc.Message) {
+		if e, ok := errors.AsType[*relay.RejectedError](why); ok {
+			c.reject(e)
+			return
+		}
+		c.fail(asRPCError(why))
+	}, true}
+}
 
 // wrongEra is the forwarder of messages of an era that is not allowed. The client may support both
 // eras and continue with the other one.
-type wrongEra struct{ allowed Era }
+func wrongEra(allowed Era) forwarder {
+	return refuser{answer: func(c *call, m *jsonrpc.Message) {
+		if allowed == EraLegacy {
+			c.fail(jsonrpc.MethodNotFound(c.method)) // as a server that knows no other era
+			return
+		}
+		version, _ := m.Param("protocolVersion")
+		c.fail(mcp.UnsupportedProtocolVersion(allowed.revisions(), stringOf(version)))
+	}}
+}
 
-func (w wrongEra) request(c *call, _ []byte, m *jsonrpc.Message) {
-	if w.allowed == EraLegacy {
-		c.fail(jsonrpc.MethodNotFound(c.method)) // as a server that knows no other era
+// uninitialized is the forwarder of legacy clients that share, until they send initialize.
+var uninitialized forwarder = refuser{answer: func(c *call, _ *jsonrpc.Message) {
+	if c.method == mcp.MethodPing {
+		c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridgeProvenance())
 		return
 	}
-	version, _ := m.Param("protocolVersion")
-	c.fail(mcp.UnsupportedProtocolVersion(w.allowed.revisions(), stringOf(version)))
-}
-func (wrongEra) notification(*client, []byte, *jsonrpc.Message, uint64) {}
-func (wrongEra) response(*client, []byte, *jsonrpc.Message, uint64)     {}
-func (wrongEra) abandon(*call)                                          {}
-func (wrongEra) removeClient(*client)                                   {}
+	c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: send initialize first"))
+}}
 
 // probeTimeout limits how long the bridge waits for the response to server/discover.
 const probeTimeout = 5 * time.Second
@@ -280,118 +347,6 @@ func (o *Options) eraProbeTimeout() time.Duration {
 	}
 	return min(probeTimeout, o.ConnectTimeout/2)
 }
-
-// An eraProbe handles an upstream during detection. It sends one request after the other.
-type eraProbe struct {
-	results chan probeResult
-	// unsolicited holds the other messages of the server, for the next handler. deliverMu of the
-	// upstream guards it and unsolicitedBytes.
-	unsolicited      []probeResult
-	unsolicitedBytes int
-
-	// The handshake for the next handler; nil if there was none.
-	initialize, initializeResult []byte
-}
-
-// discardResults removes the responses to earlier requests.
-func (e *eraProbe) discardResults() {
-	for {
-		select {
-		case <-e.results:
-		default:
-			return
-		}
-	}
-}
-
-// Limits for the unsolicited messages: their number, and their bytes, which the first message may
-// exceed.
-const (
-	maxUnsolicited      = 256
-	maxUnsolicitedBytes = 1 << 20
-)
-
-// A probeResult is a response, or the error without one.
-type probeResult struct {
-	m     *jsonrpc.Message
-	frame []byte
-	from  origin
-	event uint64
-	err   error
-}
-
-// newEraProbe returns a probe and its upstream.
-func (b *Bridge) newEraProbe() (*eraProbe, *upstream) { return b.newEraProbeWithContext(b.ctx) }
-
-// newEraProbeWithContext is newEraProbe with a context derived from b.ctx.
-func (b *Bridge) newEraProbeWithContext(ctx context.Context) (*eraProbe, *upstream) {
-	probe := &eraProbe{results: make(chan probeResult, 8)}
-	up := b.newUpstreamWithContext(ctx, probe)
-	b.wg.Go(up.run)
-	return probe, up
-}
-
-// roundTrip sends a request of the bridge and waits for the response.
-func (e *eraProbe) roundTrip(ctx context.Context, up *upstream, frame []byte) (*jsonrpc.Message, error) {
-	id := locate(frame, "id")
-	a := e.roundTripMessage(ctx, up, queuedMessage{frame: frame, id: id.slice(frame)})
-	return a.m, a.err
-}
-
-// roundTripMessage sends a request and waits for its response, or for any response if it has no id.
-func (e *eraProbe) roundTripMessage(ctx context.Context, up *upstream, it queuedMessage) probeResult {
-	id := it.id
-	if err := up.sendUrgent(it); err != nil {
-		return probeResult{err: err}
-	}
-	for {
-		select {
-		case a := <-e.results:
-			if a.err == nil && id != nil && !a.m.ID.Equal(id) && !a.m.ID.IsNull() && len(a.m.ID) > 0 {
-				continue // the response to an earlier request
-			}
-			return a
-		case <-ctx.Done():
-			return probeResult{err: context.Cause(ctx)}
-		}
-	}
-}
-
-func (e *eraProbe) deliver(a probeResult) {
-	select {
-	case e.results <- a:
-	default: // more responses than requests
-	}
-}
-
-// received implements upstreamHandler.
-func (e *eraProbe) received(frame []byte, m *jsonrpc.Message, from origin) {
-	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
-		e.deliver(probeResult{m: m, frame: frame, event: from.rec.recordMessage(toClient, frame)})
-		return
-	}
-	if len(e.unsolicited) >= maxUnsolicited || e.unsolicitedBytes > 0 && e.unsolicitedBytes+len(frame) > maxUnsolicitedBytes {
-		from.rec.recordMessage(toClient, frame)
-		return
-	}
-	// The next handler records the message.
-	e.unsolicited = append(e.unsolicited, probeResult{m: m, frame: frame, from: from})
-	e.unsolicitedBytes += len(frame)
-}
-
-// callFailed implements upstreamHandler.
-func (e *eraProbe) callFailed(_ jsonrpc.ID, err error) { e.deliver(probeResult{err: err}) }
-
-// disconnected implements upstreamHandler.
-func (e *eraProbe) disconnected(err error, _ []queuedMessage) {
-	if !errors.Is(err, errUpstreamClosed) {
-		e.deliver(probeResult{err: err})
-	}
-}
-
-func (e *eraProbe) messagesLost()                     {}
-func (e *eraProbe) reconnected(context.Context) error { return nil }
-func (e *eraProbe) wantsConnection() bool             { return false }
 
 // A sharedAttempt is a detection or a handshake that one client makes for all that share.
 type sharedAttempt struct {
@@ -426,10 +381,10 @@ func (b *Bridge) sharedForwarderFor(cl *client, o clientMessage) forwarder {
 		select {
 		case <-f.done:
 		case <-cl.ctx.Done():
-			return unreachable{why: context.Cause(cl.ctx)}
+			return unreachable(context.Cause(cl.ctx))
 		}
 		if f.err != nil {
-			return unreachable{why: f.err}
+			return unreachable(f.err)
 		}
 	}
 }
@@ -453,24 +408,23 @@ func (b *Bridge) serverEraFor(clientEra Era) Era {
 // detect detects the era of the server for a client, on the upstream that the client then shares.
 func (b *Bridge) detect(f *sharedAttempt, cl *client, clientEra Era, o clientMessage) (fwd forwarder) {
 	b.mu.Lock()
-	probe, up := b.failedProbe, b.failedUpstream
-	b.failedProbe, b.failedUpstream = nil, nil
+	up := b.failedUpstream
+	b.failedUpstream = nil
 	b.mu.Unlock()
-	if probe == nil {
-		probe, up = b.newEraProbe()
+	if up == nil {
+		up = b.newUpstream()
 	}
 	var found eraResult
 	err := up.unavailable()
 	if err == nil {
-		probe.discardResults()
 		if clientEra == EraModern {
-			found, err = b.detectModern(cl, probe, up, o)
+			found, err = b.detectModern(cl, up, o)
 		} else {
-			found, err = b.detectLegacy(cl, probe, up, o)
+			found, err = b.detectLegacy(cl, up, o)
 		}
 	}
 	if err != nil {
-		fwd = unreachable{why: err}
+		fwd = unreachable(err)
 	} else {
 		fwd = b.joinShared(cl, clientEra, found.serverEra, o, up)
 		// Update the cache last, or other clients would connect by themselves.
@@ -480,7 +434,7 @@ func (b *Bridge) detect(f *sharedAttempt, cl *client, clientEra Era, o clientMes
 	switch {
 	case err == nil:
 	case !b.closed && cl.ctx.Err() == nil && up.isDown(): // it knows when to retry
-		b.failedProbe, b.failedUpstream = probe, up
+		b.failedUpstream = up
 	default:
 		up.close()
 	}
@@ -501,10 +455,10 @@ type eraResult struct {
 }
 
 // detectModern detects the era of the server with server/discover.
-func (b *Bridge) detectModern(cl *client, probe *eraProbe, up *upstream, o clientMessage) (eraResult, error) {
+func (b *Bridge) detectModern(cl *client, up *upstream, o clientMessage) (eraResult, error) {
 	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
-	m, err := b.discover(ctx, probe, up, discoverFor(o.frame))
+	m, err := b.discover(ctx, up, discoverFor(o.frame))
 	if ctx.Err() != nil {
 		return eraResult{}, err
 	}
@@ -519,13 +473,13 @@ func (b *Bridge) detectModern(cl *client, probe *eraProbe, up *upstream, o clien
 
 // detectLegacy sends the client's handshake to the server, and server/discover if the server does
 // not understand it. A server that understands neither counts as legacy: it will repeat its error.
-func (b *Bridge) detectLegacy(cl *client, probe *eraProbe, up *upstream, o clientMessage) (eraResult, error) {
+func (b *Bridge) detectLegacy(cl *client, up *upstream, o clientMessage) (eraResult, error) {
 	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
 	initialize := sharedInitialize(o.frame, jsonrpc.StringID("mcpwire-initialize"))
-	a := probe.roundTripMessage(ctx, up, queuedMessage{frame: initialize, id: jsonrpc.StringID("mcpwire-initialize"), from: provenance{rec: o.call.rec, event: o.call.event, rule: "id"}})
+	a := up.ask(ctx, queuedMessage{frame: initialize, id: jsonrpc.StringID("mcpwire-initialize"), from: provenance{rec: o.call.rec, event: o.call.event, rule: "id"}})
 	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
-		probe.initialize, probe.initializeResult = initialize, a.m.Result
+		up.session.SetHandshake(initialize, a.m.Result)
 		return eraResult{EraLegacy, supportYes, supportUnknown}, nil
 	}
 	if !reachable(a.err) {
@@ -533,24 +487,10 @@ func (b *Bridge) detectLegacy(cl *client, probe *eraProbe, up *upstream, o clien
 	}
 	short, stop := b.withTimeout(cl.ctx, probeTimeout)
 	defer stop()
-	if m, err := probe.roundTrip(short, up, discoverRequest()); err == nil && supportsModern(m, nil) == supportYes {
+	if m, err := up.askFrame(short, discoverRequest()); err == nil && supportsModern(m, nil) == supportYes {
 		return eraResult{EraModern, supportNo, supportYes}, nil
 	}
 	return eraResult{serverEra: EraLegacy}, nil
-}
-
-// unreachable is the forwarder for the messages that came while the server could not be reached.
-type unreachable struct {
-	wrongEra
-	why error
-}
-
-func (u unreachable) request(c *call, _ []byte, _ *jsonrpc.Message) {
-	if e, ok := errors.AsType[*relay.RejectedError](u.why); ok {
-		c.reject(e)
-		return
-	}
-	c.fail(asRPCError(u.why))
 }
 
 // identifiesClient reports if a message tells which clients its client can share with.

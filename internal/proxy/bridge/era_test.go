@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,13 +137,12 @@ func TestWithdraw(t *testing.T) {
 func TestUrgentFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		b := &Bridge{opts: Options{MaxQueue: 100, Logger: slog.New(slog.NewTextHandler(&log, nil)), HTTP: true}}
+		b := &Bridge{opts: Options{MaxQueue: 100, ConnectTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil)), HTTP: true}}
 		full := func() *upstream {
 			return &upstream{b: b, notify: make(chan struct{}, 1), urgentBytes: 99, ctx: t.Context()}
 		}
-		pass := &passthrough{b: b, upstream: full(), lastID: new(atomic.Int64), ownCalls: map[string]chan *jsonrpc.Message{}}
-		trans := &translator{b: b, lastID: new(atomic.Int64), upstream: full(), pings: map[int64]chan error{}}
-		probe := &eraProbe{results: make(chan probeResult, 1)}
+		up := full()
+		pass := &passthrough{b: b, upstream: up}
 		request := func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, "ping", nil) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -152,15 +150,15 @@ func TestUrgentFull(t *testing.T) {
 			name string
 			send func() error
 		}{
-			{"request of a pass-through", func() error { _, err := pass.roundTrip(ctx, request); return err }},
-			{"request repeated after a restart", func() error { return pass.replay(request(jsonrpc.IntID(1))) }},
-			{"notification of a pass-through", func() error { return pass.sendOwn([]byte("{}")) }},
+			{"request", func() error { _, err := up.roundTrip(ctx, request); return err }},
+			{"request repeated after a restart", func() error { return up.replay(request(jsonrpc.IntID(1))) }},
+			{"notification", func() error { return up.sendOwn([]byte("{}")) }},
 			{"initialize over HTTP", func() error {
 				return pass.enqueueLocked(&call{method: "initialize"}, queuedMessage{frame: []byte("{}")})
 			}},
-			{"ping of a translator", func() error { return trans.ping(ctx) }},
-			{"request of a translator", func() error { _, err := trans.roundTrip(ctx, request); return err }},
-			{"request of a probe", func() error { _, err := probe.roundTrip(ctx, full(), request(jsonrpc.IntID(1))); return err }},
+			{"ping", func() error { return up.ping(ctx) }},
+			{"request of a detection", func() error { _, err := up.askFrame(ctx, request(jsonrpc.IntID(1))); return err }},
+			{"discovery", func() error { _, err := b.discover(ctx, up, discoverRequest()); return err }},
 		} {
 			log.Reset()
 			if err := tt.send(); !errors.Is(err, errUrgentFull) {
@@ -170,7 +168,7 @@ func TestUrgentFull(t *testing.T) {
 				t.Errorf("%s: the log has no warning: %q", tt.name, log.String())
 			}
 		}
-		if len(pass.ownCalls)+len(trans.retries.ownCalls) != 0 {
+		if len(up.own.pending) != 0 {
 			t.Error("answers are waited for that cannot come")
 		}
 	})
@@ -238,13 +236,13 @@ func TestProbeKeeps(t *testing.T) {
 
 // TestProbeKeepsLittle: a server that says much before it answers does not take memory for it.
 func TestProbeKeepsLittle(t *testing.T) {
-	u := &eraProbe{}
-	frame, m := parsed(t, `{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", 2*maxUnsolicitedBytes)+`"}}`)
+	u := &upstream{}
+	frame, m := parsed(t, `{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", 2*maxUnclaimedBytes)+`"}}`)
 	for range 3 {
-		u.received(frame, m, origin{})
+		u.route(frame, m, nil, 0)
 	}
-	if len(u.unsolicited) != 1 {
-		t.Errorf("%d large messages are kept, want the first", len(u.unsolicited))
+	if len(u.unclaimed) != 1 {
+		t.Errorf("%d large messages are kept, want the first", len(u.unclaimed))
 	}
 }
 

@@ -158,10 +158,10 @@ func (b *Bridge) probe(ctx context.Context) error {
 		return p.ping(ctx)
 	}
 	// This connection is only for the probe.
-	probe, up := b.newEraProbeWithContext(oauth.WithoutLogin(b.ctx))
+	up := b.newUpstreamWithContext(oauth.WithoutLogin(b.ctx))
 	defer up.close()
 	if _, modern := b.eras.get(); b.opts.ServerEra == EraModern || b.opts.ServerEra == EraAuto && modern != supportNo {
-		m, err := b.discover(ctx, probe, up, discoverRequest())
+		m, err := b.discover(ctx, up, discoverRequest())
 		if ctx.Err() != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (b *Bridge) probe(ctx context.Context) error {
 			return errors.New("the server does not respond to server/discover")
 		}
 	}
-	m, err := probe.roundTrip(ctx, up, initializeRequest())
+	m, err := up.askFrame(ctx, initializeRequest())
 	if err == nil && m.Kind == jsonrpc.KindError {
 		err = m.Err()
 	}

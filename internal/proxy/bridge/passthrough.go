@@ -3,16 +3,12 @@ package bridge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/resume"
@@ -21,16 +17,14 @@ import (
 	"mcpwire/mcp"
 )
 
-// A passthrough is the forwarder if both sides are of the same era. It forwards the bytes of
-// messages, and keeps the state that it must repeat to a new server. It handles an upstream by
-// itself, or with others under a mux. Its methods may be called by many goroutines at once.
+// A passthrough is the codec if both sides are of the same era. It forwards the bytes of messages.
+// It replaces ids if several clients use the upstream. Its methods may be called by many goroutines
+// at once.
 type passthrough struct {
 	b        *Bridge
 	upstream *upstream
 	// rewriteIDs replaces ids because several clients use the upstream.
 	rewriteIDs bool
-	// lastID is the last id that was given.
-	lastID *atomic.Int64
 	// shared is the upstream that clients share; nil if it is dedicated.
 	shared *sharedUpstream
 	// session is the legacy session that the clients share; nil if each has its own or none.
@@ -44,9 +38,6 @@ type passthrough struct {
 	tokens map[string]*call
 	// serverRequests holds the pending requests of the server.
 	serverRequests map[string]*serverRequest
-	ownCalls       map[string]chan *jsonrpc.Message
-	// resume is the state of a legacy session.
-	resume resume.State[[]byte, *client]
 	// abandoned holds calls that were given up, oldest first.
 	abandoned []abandonedCall
 	closed    bool
@@ -59,32 +50,15 @@ type serverRequest struct {
 	out    jsonrpc.Sender
 }
 
-func (b *Bridge) newPassthrough(rewriteIDs bool) *passthrough {
-	p := newUnboundPassthrough(b, rewriteIDs)
-	p.upstream = b.newUpstream(p)
-	b.wg.Go(p.upstream.run)
-	return p
-}
-
-func newUnboundPassthrough(b *Bridge, rewriteIDs bool) *passthrough {
-	return &passthrough{
-		b: b, rewriteIDs: rewriteIDs, lastID: new(atomic.Int64),
-		clients: map[*client]*clientState{}, calls: map[string]*call{}, tokens: map[string]*call{}, serverRequests: map[string]*serverRequest{}, ownCalls: map[string]chan *jsonrpc.Message{},
+// newPassthrough returns a passthrough on up, which is not its codec yet.
+func newPassthrough(up *upstream, rewriteIDs bool) *passthrough {
+	if rewriteIDs {
+		up.own.chooseAllIDs()
 	}
-}
-
-// newPassthroughOn returns a passthrough for a client on an existing upstream. It calls first,
-// which may be nil, before it handles the messages that the probe has kept.
-func (b *Bridge) newPassthroughOn(cl *client, up *upstream, rewriteIDs bool, first func(*passthrough)) *passthrough {
-	p := newUnboundPassthrough(b, rewriteIDs)
-	p.upstream = up
-	p.addClient(cl)
-	up.setHandler(p, func() {
-		if first != nil {
-			first(p)
-		}
-	})
-	return p
+	return &passthrough{
+		b: up.b, upstream: up, rewriteIDs: rewriteIDs,
+		clients: map[*client]*clientState{}, calls: map[string]*call{}, tokens: map[string]*call{}, serverRequests: map[string]*serverRequest{},
+	}
 }
 
 // addClient adds a client.
@@ -94,7 +68,7 @@ func (p *passthrough) addClient(cl *client) {
 	p.clients[cl] = new(clientState)
 }
 
-// request implements forwarder.
+// request implements codec.
 func (p *passthrough) request(c *call, frame []byte, m *jsonrpc.Message) {
 	if p.session != nil {
 		p.sessionRequest(c, frame, m)
@@ -128,13 +102,10 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 		p.tokens[c.tokenKey] = c
 	}
 	if !c.modern && len(frame) <= maxReplayBytes {
-		p.resume.Sent(c.serverID, c.client, m, frame)
+		p.upstream.session.Sent(c.serverID, c.client, m, frame)
 	}
 	if c.modern {
 		c.logLevel = requestedLogLevel(m)
-	}
-	if p.b.opts.HTTP && c.modern && c.method == mcp.MethodToolsCall && len(frame) <= maxRetryBytes {
-		c.retryFrame = frame
 	}
 	if c.modern && c.method == mcp.MethodToolsCall && len(frame) <= maxReplayBytes {
 		c.taskFrame = frame
@@ -144,6 +115,9 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 	}
 	c.startTimer(func() { p.expire(c) })
 	it := queuedMessage{frame: frame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: p.rule()}}
+	if c.modern {
+		p.upstream.rememberCall(it, c.method)
+	}
 	err := p.enqueueLocked(c, it)
 	p.mu.Unlock()
 	if err == errQueueFull {
@@ -207,7 +181,8 @@ func (p *passthrough) removeCallLocked(c *call) bool {
 		return false
 	}
 	delete(p.calls, key)
-	p.resume.Forget(c.serverID)
+	p.upstream.session.Forget(c.serverID)
+	p.upstream.retries.forget(c.serverID)
 	if p.b.opts.HTTP && c.method == mcp.MethodInitialize {
 		defer p.upstream.setPaused(false)
 	}
@@ -240,18 +215,14 @@ func (p *passthrough) expire(c *call) {
 
 // sendCancellation tells the server that a removed call is canceled.
 func (p *passthrough) sendCancellation(c *call, why string) {
-	if unsent := p.upstream.withdraw(c.serverID); unsent || c.method == mcp.MethodInitialize {
+	if c.method == mcp.MethodInitialize {
+		p.upstream.withdraw(c.serverID)
 		return
 	}
-	p.sendOwn(cancellation(c.serverID, why))
+	p.upstream.cancelCall(c.serverID, queuedMessage{frame: cancellation(c.serverID, why)})
 }
 
-// sendOwn sends the server a message of the bridge.
-func (p *passthrough) sendOwn(frame []byte) error {
-	return p.upstream.sendUrgent(queuedMessage{frame: frame})
-}
-
-// notification implements forwarder.
+// notification implements codec.
 func (p *passthrough) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	switch string(m.Method) {
 	case mcp.NotificationCancelled:
@@ -264,7 +235,7 @@ func (p *passthrough) notification(cl *client, frame []byte, m *jsonrpc.Message,
 			p.clientInitialized(cl)
 			return
 		}
-		p.resume.Initialized(slices.Clone(frame))
+		p.upstream.session.Initialized(slices.Clone(frame))
 	}
 	p.touch(cl)
 	p.forward(cl, frame, event)
@@ -307,7 +278,7 @@ func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Me
 	return frame, !p.upstream.withdraw(c.serverID)
 }
 
-// response implements forwarder.
+// response implements codec.
 func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	p.mu.Lock()
 	a := p.serverRequests[m.ID.Key()]
@@ -321,14 +292,14 @@ func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, eve
 	p.forward(cl, frame, event)
 }
 
-// abandon implements forwarder.
+// abandon implements codec.
 func (p *passthrough) abandon(c *call) {
 	if p.giveUp(c) {
 		p.sendCancellation(c, "the client disconnected")
 	}
 }
 
-// removeClient implements forwarder.
+// removeClient implements codec.
 func (p *passthrough) removeClient(cl *client) {
 	p.mu.Lock()
 	delete(p.clients, cl)
@@ -340,7 +311,7 @@ func (p *passthrough) removeClient(cl *client) {
 			p.giveUpLocked(c)
 		}
 	}
-	uris := p.resume.RemoveOwner(cl)
+	uris := p.upstream.session.RemoveOwner(cl)
 	var cleanup []func()
 	if p.session != nil {
 		cleanup = p.detachLocked(cl)
@@ -354,7 +325,8 @@ func (p *passthrough) removeClient(cl *client) {
 		return
 	}
 	for _, uri := range uris {
-		p.unsubscribe(uri)
+		params := append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
+		p.upstream.replay(jsonrpc.AppendRequest(nil, jsonrpc.IntID(0), mcp.MethodResourcesUnsubscribe, params))
 	}
 	for _, do := range cleanup {
 		do()
@@ -364,14 +336,13 @@ func (p *passthrough) removeClient(cl *client) {
 	}
 }
 
-// received implements upstreamHandler.
-func (p *passthrough) received(frame []byte, m *jsonrpc.Message, from origin) {
-	event := from.rec.recordMessage(capture.ToClient, frame)
+// received implements codec.
+func (p *passthrough) received(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
-		p.handleServerRequest(frame, m, from.callID, event)
+		p.handleServerRequest(frame, m, on, event)
 	case jsonrpc.KindNotification:
-		p.handleNotification(frame, m, from.callID, event)
+		p.handleNotification(frame, m, on, event)
 	default:
 		p.handleResponse(frame, m, event)
 	}
@@ -381,12 +352,6 @@ func (p *passthrough) received(frame []byte, m *jsonrpc.Message, from origin) {
 func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uint64) {
 	key := m.ID.Key()
 	p.mu.Lock()
-	if own := p.ownCalls[key]; own != nil {
-		delete(p.ownCalls, key)
-		p.mu.Unlock()
-		own <- m // the channel has room
-		return
-	}
 	c := p.calls[key]
 	if c == nil {
 		task, meta := p.lateTaskLocked(m)
@@ -397,12 +362,7 @@ func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uin
 		}
 		return
 	}
-	if p.headerMismatchLocked(c, m) {
-		p.mu.Unlock()
-		p.b.wg.Go(func() { p.retryWithHeaders(c, frame, event) })
-		return
-	}
-	p.resume.Answered(m)
+	p.upstream.session.Answered(m)
 	p.removeCallLocked(c)
 	if p.session != nil {
 		p.noteResponseLocked(c, m)
@@ -414,25 +374,18 @@ func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uin
 	c.finish(frame, p.provenance(event))
 }
 
-// callFailed implements upstreamHandler.
+// callFailed implements codec.
 func (p *passthrough) callFailed(id jsonrpc.ID, err error) {
-	e := clientError(err)
-	p.upstream.rec.note(e.Message)
 	p.mu.Lock()
-	c := p.calls[jsonrpc.ID(id).Key()]
-	own := p.ownCalls[jsonrpc.ID(id).Key()]
-	delete(p.ownCalls, jsonrpc.ID(id).Key())
+	c := p.calls[id.Key()]
 	if c != nil && p.retrySubscriptionLocked(c, err) {
 		c = nil
 	} else if c != nil {
 		p.removeCallLocked(c)
 	}
 	p.mu.Unlock()
-	switch {
-	case own != nil:
-		own <- errorMessage(id, e)
-	case c != nil:
-		c.fail(e)
+	if c != nil {
+		c.fail(clientError(err))
 	}
 }
 
@@ -445,7 +398,7 @@ func errorMessage(id jsonrpc.ID, e *jsonrpc.Error) *jsonrpc.Message {
 	return m
 }
 
-// disconnected implements upstreamHandler.
+// disconnected implements codec.
 func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 	closed := err == errUpstreamClosed
 	unsentIDs := map[string]bool{}
@@ -467,15 +420,9 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 		}
 	}
 	serverRequests := slices.Collect(maps.Values(p.serverRequests))
-	own := p.ownCalls
-	p.ownCalls = map[string]chan *jsonrpc.Message{}
 	clear(p.serverRequests)
-	p.resume.Disconnected()
 	p.mu.Unlock()
 	e := clientError(err)
-	for _, c := range own {
-		c <- errorMessage(nil, e)
-	}
 	for _, c := range fail {
 		c.fail(e)
 	}
@@ -484,14 +431,14 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 	}
 }
 
-// wantsConnection implements upstreamHandler.
+// wantsConnection implements codec.
 func (p *passthrough) wantsConnection() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || len(p.clients) == 0 {
 		return false
 	}
-	if _, result := p.resume.Handshake(); result != nil {
+	if _, result := p.upstream.session.Handshake(); result != nil {
 		return true
 	}
 	for _, c := range p.calls {
@@ -502,78 +449,8 @@ func (p *passthrough) wantsConnection() bool {
 	return false
 }
 
-// roundTrip sends the server a request of the bridge and waits for the response, which may be an
-// error response. It returns an error if there was no response.
-func (p *passthrough) roundTrip(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
-	return p.roundTripMessage(ctx, queuedMessage{}, text)
-}
-
-// roundTripMessage is roundTrip with the other fields of the queued message.
-func (p *passthrough) roundTripMessage(ctx context.Context, it queuedMessage, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
-	p.mu.Lock()
-	id := p.ownID()
-	answer := p.expectLocked(id)
-	p.mu.Unlock()
-	it.frame, it.id = withID(text(id), id), id
-	if err := p.sendExpected(it); err != nil {
-		return nil, err
-	}
-	select {
-	case m := <-answer:
-		return m, nil
-	case <-ctx.Done():
-		p.forget(id)
-		return nil, fmt.Errorf("no response in time: %w", context.Cause(ctx))
-	}
-}
-
-// sendExpected sends the server a request of the bridge that expectLocked was called for.
-func (p *passthrough) sendExpected(it queuedMessage) error {
-	err := p.upstream.sendUrgent(it)
-	if err != nil {
-		p.forget(it.id)
-	}
-	return err
-}
-
-// forget ends the wait for the response to a request of the bridge.
-func (p *passthrough) forget(id jsonrpc.ID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.ownCalls, id.Key())
-}
-
-// ping implements sharedHandler. Any response counts.
-func (p *passthrough) ping(ctx context.Context) error {
-	_, modern := p.b.eras.get()
-	m, err := p.roundTripMessage(ctx, queuedMessage{noLogin: true}, func(id jsonrpc.ID) []byte {
-		if modern == supportYes {
-			return discoverRequest()
-		}
-		return jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil)
-	})
-	if err == nil && m.Kind == jsonrpc.KindError && m.Err().Code == jsonrpc.CodeInternalError {
-		// It is an error of the bridge, or as bad as one.
-		err = m.Err()
-	}
-	return err
-}
-
-// expectLocked returns a channel for the response to a request of the bridge.
-func (p *passthrough) expectLocked(id jsonrpc.ID) chan *jsonrpc.Message {
-	c := make(chan *jsonrpc.Message, 1)
-	p.ownCalls[jsonrpc.ID(id).Key()] = c
-	return c
-}
-
-// ownID returns an id that no client uses.
-func (p *passthrough) ownID() jsonrpc.ID {
-	n := p.lastID.Add(1)
-	if p.rewriteIDs {
-		return jsonrpc.IntID(n)
-	}
-	return jsonrpc.StringID("mcpwire-" + p.b.instance + "-" + strconv.FormatInt(n, 10))
-}
+// close implements codec. The end of the upstream fails what is pending.
+func (p *passthrough) close() {}
 
 // handleServerRequest sends a request of the server to the client that it is for.
 func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
@@ -584,7 +461,7 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 	cl, out := p.recipientLocked(on, m)
 	if cl == nil || p.serverRequests[m.ID.Key()] != nil || len(p.serverRequests) >= p.b.opts.MaxCalls {
 		p.mu.Unlock()
-		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "no client can handle the request, or it has too many pending"))
+		p.upstream.refuse(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "no client can handle the request, or it has too many pending"))
 		return
 	}
 	a := &serverRequest{client: cl, id: m.ID, out: out}
@@ -600,7 +477,7 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 		p.mu.Lock()
 		delete(p.serverRequests, m.ID.Key())
 		p.mu.Unlock()
-		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "could not send the request to the client: %v", err))
+		p.upstream.refuse(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "could not send the request to the client: %v", err))
 	}
 }
 
@@ -623,10 +500,6 @@ func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*clien
 		return last.client, last.out
 	}
 	return p.lastActiveLocked(), nil
-}
-
-func (p *passthrough) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
-	p.sendOwn(jsonrpc.AppendError(nil, m.ID, e, false))
 }
 
 // handleNotification sends a notification of the server to the client that it is for, or to all.
@@ -677,7 +550,7 @@ func (p *passthrough) forwardUnaddressed(frame []byte, m *jsonrpc.Message, event
 	case len(open) == 1:
 		p.sendForCall(open[0], frame, event)
 	case len(open) > 1, p.shared != nil:
-		p.noteUnroutable(event)
+		p.upstream.noteUnroutable(event)
 	default:
 		p.broadcast(frame, event)
 	}
@@ -806,7 +679,7 @@ func (p *passthrough) provenance(event uint64) provenance {
 
 // rewriteLocked gives a request a unique id and progress token.
 func (p *passthrough) rewriteLocked(c *call, frame []byte, m *jsonrpc.Message) []byte {
-	c.serverID = jsonrpc.IntID(p.lastID.Add(1))
+	c.serverID = p.upstream.own.newID()
 	frame = withID(frame, c.serverID)
 	if token, ok := tokenOf(m); ok {
 		c.clientToken, c.tokenKey = token, c.serverID.Key()
@@ -833,89 +706,6 @@ func restoreIDs(frame []byte, c *call) []byte {
 		}
 	}
 	return withID(frame, c.id)
-}
-
-// maxToolPages limits the pages of tools/list that the bridge reads to find a tool.
-const maxToolPages = 64
-
-// headerMismatchLocked reports if the server rejected a call because of missing headers, and the
-// call may be retried. The transport only knows the headers of tools that it has seen in a list
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http). A
-// call is retried once.
-func (p *passthrough) headerMismatchLocked(c *call, m *jsonrpc.Message) bool {
-	return c.retryFrame != nil && m.Kind == jsonrpc.KindError && m.Err().Code == mcp.CodeHeaderMismatch
-}
-
-// retryWithHeaders lists tools until the transport has seen the tool of a call, and retries the
-// call. refused is the response to the first attempt.
-func (p *passthrough) retryWithHeaders(c *call, refused []byte, event uint64) {
-	p.mu.Lock()
-	frame := c.retryFrame
-	c.retryFrame = nil
-	p.mu.Unlock()
-	if findTool(c.ctx, p.b, frame, p.roundTrip) && p.isPending(c) {
-		p.upstream.rec.note("repeating a call, because the server requires headers from its list of tools")
-		if p.upstream.send(c.ctx, queuedMessage{frame: frame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: "sent again"}}) == nil {
-			return
-		}
-	}
-	if !p.removeCall(c) {
-		return
-	}
-	if c.rewritten() {
-		refused = restoreIDs(refused, c)
-	}
-	c.finish(refused, p.provenance(event))
-}
-
-// isPending reports if a call is pending.
-func (p *passthrough) isPending(c *call) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.calls[c.serverID.Key()] == c
-}
-
-// A roundTripFunc sends the server a request of the bridge and waits for the response.
-type roundTripFunc func(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error)
-
-// findTool lists the server's tools until it finds the tool of a call. It reports if it did.
-func findTool(ctx context.Context, b *Bridge, call []byte, roundTrip roundTripFunc) bool {
-	ctx, cancel := b.withTimeout(ctx, b.opts.ConnectTimeout)
-	defer cancel()
-	meta, name := locate(call, "params", "_meta"), stringOf(locate(call, "params", "name").slice(call))
-	if !meta.found() {
-		return false
-	}
-	params := append(append([]byte(`{"_meta":`), meta.slice(call)...), '}')
-	for range maxToolPages {
-		answer, err := roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodToolsList, params) })
-		if err != nil || answer.Kind != jsonrpc.KindResponse {
-			return false
-		}
-		if hasTool(answer.Result, name) {
-			return true
-		}
-		next := locate(answer.Result, "nextCursor")
-		if !next.found() {
-			return false
-		}
-		params = append(append(append(append([]byte(`{"_meta":`), meta.slice(call)...), `,"cursor":`...), next.slice(answer.Result)...), '}')
-	}
-	return false
-}
-
-// hasTool reports if a page of tools/list has a tool of that name.
-func hasTool(result []byte, name string) bool {
-	at := locate(result, "tools")
-	if !at.found() || result[at.start] != '[' {
-		return false
-	}
-	for tools := jsonwire.ArrayElements(at.slice(result)); tools.Next(); {
-		if tool := tools.Value(); stringOf(locate(tool, "name").slice(tool)) == name {
-			return true
-		}
-	}
-	return false
 }
 
 // Limits for abandoned calls: their number, and the time for their responses and cancellations.
@@ -980,7 +770,7 @@ func (p *passthrough) cancelTask(id string, meta []byte) {
 	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
 	params = append(append(append(params, `,"_meta":`...), meta...), '}')
 	p.upstream.rec.note("cancelling a task: its call was cancelled before the response")
-	answer, err := p.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodTasksCancel, params) })
+	answer, err := p.upstream.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodTasksCancel, params) })
 	if err == nil && answer.Kind == jsonrpc.KindError {
 		err = answer.Err()
 	}
@@ -1020,7 +810,7 @@ func (p *passthrough) resubscribe(c *call, pause time.Duration) {
 	pending := c.retryPending && p.calls[c.serverID.Key()] == c
 	if pending { // with a new id, because the server may still know the old one
 		p.removeCallLocked(c)
-		c.serverID = p.ownID()
+		c.serverID = p.upstream.own.newID()
 		c.listenFrame = withID(c.listenFrame, c.serverID)
 		c.retryPending, c.expectAck = false, true
 		p.calls[c.serverID.Key()] = c

@@ -391,14 +391,20 @@ func TestRelearn(t *testing.T) {
 
 // TestRelearnTranslated is TestRelearn for a legacy client, which knows nothing of headers.
 func TestRelearnTranslated(t *testing.T) {
-	for _, tt := range []struct{ name, tools string }{
-		{"the tool is there", `{"resultType":"complete","tools":[{"name":"t"}]}`},
-		{"nowhere", `{"resultType":"complete","tools":[]}`},
-		{"given up", `{"resultType":"complete","tools":[{"name":"t"}]}`},
+	for _, tt := range []struct {
+		name, tools string
+		share       bool
+	}{
+		{"the tool is there", `{"resultType":"complete","tools":[{"name":"t"}]}`, false},
+		{"nowhere", `{"resultType":"complete","tools":[]}`, false},
+		{"given up", `{"resultType":"complete","tools":[{"name":"t"}]}`, false},
+		{"the tool is there", `{"resultType":"complete","tools":[{"name":"t"}]}`, true},
+		{"nowhere", `{"resultType":"complete","tools":[]}`, true},
+		{"given up", `{"resultType":"complete","tools":[{"name":"t"}]}`, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFarm(t)
-			client, _ := client0(t, f.bridge(&Options{ServerEra: EraModern, HTTP: true}))
+			client, _ := client0(t, f.bridge(&Options{ServerEra: EraModern, HTTP: true, Shared: tt.share}))
 			client.send(hello)
 			srv := f.next()
 			srv.send(answering(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`))
@@ -410,7 +416,7 @@ func TestRelearnTranslated(t *testing.T) {
 			srv.send(refusal)
 			list := srv.reads("tools/list")
 			listID := string(locate([]byte(list), "id").slice([]byte(list)))
-			if !strings.HasPrefix(listID, `"mcpwire-`) {
+			if !tt.share && !strings.HasPrefix(listID, `"mcpwire-`) {
 				t.Fatalf("the bridge asks with the id %s", listID)
 			}
 			switch tt.name {
@@ -529,7 +535,7 @@ func TestLateTaskHungUp(t *testing.T) {
 // TestLateTasks: only so many calls are remembered, and for no longer than they must.
 func TestLateTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newUnboundPassthrough(&Bridge{}, false)
+		p := newPassthrough(&upstream{b: &Bridge{}}, false)
 		for range 2 {
 			for i := range 2 * maxAbandoned {
 				c := &call{serverID: []byte(fmt.Sprint(i)), taskFrame: []byte(callOf(i, takesTasks))}

@@ -2,10 +2,8 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -44,44 +42,12 @@ type clientState struct {
 	logLevel mcp.LoggingLevel
 }
 
-// newSharedSession returns the handler for legacy clients with the same handshake. up may be nil
-// for a new upstream, or an upstream whose probe may have completed the handshake.
-func (b *Bridge) newSharedSession(s *sharedUpstream, up *upstream) *passthrough {
-	p := newUnboundPassthrough(b, true)
-	p.shared, p.session = s, new(sharedSession)
-	if up == nil {
-		p.upstream = b.newUpstream(p)
-		b.wg.Go(p.upstream.run)
-		return p
-	}
-	p.upstream = up
-	probe, _ := up.currentHandler().(*eraProbe)
-	up.setHandler(p, func() {
-		if probe != nil && probe.initializeResult != nil {
-			p.resume.SetHandshake(probe.initialize, probe.initializeResult)
-		}
-	})
-	return p
-}
-
-// attach implements sharedHandler.
-func (p *passthrough) attach(cl *client, _ Era) forwarder {
-	p.addClient(cl)
-	return p
-}
-
-// close implements sharedHandler.
-func (p *passthrough) close() { p.upstream.close() }
-
-// isUp implements sharedHandler.
-func (p *passthrough) isUp() bool { return p.upstream.isUp() }
-
 // touch records that a client is active.
 func (p *passthrough) touch(cl *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if state := p.clients[cl]; state != nil {
-		state.lastActive = p.lastID.Add(1)
+		state.lastActive = p.upstream.own.last.Add(1)
 	}
 }
 
@@ -130,7 +96,7 @@ func (p *passthrough) sessionRequest(c *call, frame []byte, m *jsonrpc.Message) 
 	case !isInitialize && ready:
 		p.forwardSessionRequest(c, frame, m)
 	case !isInitialize:
-		uninitialized{}.request(c, frame, m)
+		uninitialized.request(c, frame, m)
 	case !p.b.spawn(func() { p.initialize(c, frame) }):
 		c.fail(clientError(errUpstreamClosed))
 	}
@@ -176,7 +142,7 @@ func sharedInitialize(frame []byte, id jsonrpc.ID) []byte {
 func (p *passthrough) initialize(c *call, frame []byte) {
 	for {
 		p.mu.Lock()
-		_, result := p.resume.Handshake()
+		_, result := p.upstream.session.Handshake()
 		f := p.session.handshake
 		leader := result == nil && f == nil
 		if leader {
@@ -216,7 +182,7 @@ func (p *passthrough) handshake(f *sharedAttempt, c *call, frame []byte) {
 	var answer *jsonrpc.Message
 	err := p.upstream.unavailable()
 	if err == nil {
-		answer, err = p.roundTrip(ctx, func(id jsonrpc.ID) []byte {
+		answer, err = p.upstream.roundTrip(ctx, func(id jsonrpc.ID) []byte {
 			initialize = sharedInitialize(frame, id)
 			return initialize
 		})
@@ -225,7 +191,7 @@ func (p *passthrough) handshake(f *sharedAttempt, c *call, frame []byte) {
 		err = answer.Err()
 	}
 	if err == nil {
-		p.resume.SetHandshake(initialize, answer.Result)
+		p.upstream.session.SetHandshake(initialize, answer.Result)
 	}
 	p.mu.Lock()
 	if c.client.ctx.Err() == nil { // otherwise another client must try
@@ -250,10 +216,10 @@ func (p *passthrough) clientInitialized(cl *client) {
 // sendInitializedLocked sends the server one initialized notification, as soon as one client is
 // initialized.
 func (p *passthrough) sendInitializedLocked(state *clientState) {
-	if state.answered && state.confirmed && !p.resume.IsInitialized() {
+	if state.answered && state.confirmed && !p.upstream.session.IsInitialized() {
 		initialized := jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
-		p.resume.Initialized(initialized)
-		p.sendOwn(initialized)
+		p.upstream.session.Initialized(initialized)
+		p.upstream.sendOwn(initialized)
 	}
 }
 
@@ -304,13 +270,13 @@ func (p *passthrough) takeQueue(cl *client, initialized bool) []clientMessage {
 func (p *passthrough) answerOrRefuse(m *jsonrpc.Message) bool {
 	method := string(m.Method)
 	if method == mcp.MethodPing {
-		p.sendOwn(jsonrpc.AppendResult(nil, m.ID, []byte("{}")))
+		p.upstream.sendOwn(jsonrpc.AppendResult(nil, m.ID, []byte("{}")))
 		return true
 	}
 	if !era.IsInputRequest(method) {
 		return false
 	}
-	initialize, result := p.resume.Handshake()
+	initialize, result := p.upstream.session.Handshake()
 	declared := locate(initialize, "params", "capabilities").slice(initialize)
 	revision, ok := mcp.ParseRevision(versionIn(result))
 	if !ok {
@@ -319,7 +285,7 @@ func (p *passthrough) answerOrRefuse(m *jsonrpc.Message) bool {
 	q := era.InputRequest{Method: method, Params: m.Params}
 	f := era.Of(revision)
 	if _, missing := q.MissingCapability(&era.Client{Capabilities: era.DeclaredByClient(declared, f)}, f); missing != "" {
-		p.refuse(m, q.Refusal("none of the clients that share this session has declared "+missing))
+		p.upstream.refuse(m.ID, q.Refusal("none of the clients that share this session has declared "+missing))
 		return true
 	}
 	return false
@@ -406,7 +372,7 @@ func (p *passthrough) detachLocked(cl *client) (cleanup []func()) {
 		if a.client == cl {
 			delete(p.serverRequests, key)
 			refusal := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client that got the request disconnected"), false)
-			cleanup = append(cleanup, func() { p.sendOwn(refusal) })
+			cleanup = append(cleanup, func() { p.upstream.sendOwn(refusal) })
 		}
 	}
 	for id, c := range s.tasks.byName {
@@ -420,9 +386,9 @@ func (p *passthrough) detachLocked(cl *client) (cleanup []func()) {
 		}
 	}
 	if level := p.lowestLevelLocked(); level != mcp.LevelNone && level != s.level {
-		p.resume.SetLevel(func(frame []byte) []byte {
+		p.upstream.session.SetLevel(func(frame []byte) []byte {
 			s.level, frame = level, withLevel(frame, level)
-			cleanup = append(cleanup, func() { p.replay(frame) })
+			cleanup = append(cleanup, func() { p.upstream.replay(frame) })
 			return frame
 		})
 	}
@@ -509,7 +475,7 @@ func (p *passthrough) forwardLog(frame []byte, m *jsonrpc.Message, event uint64)
 	}
 	p.mu.Unlock()
 	if len(to) == 0 {
-		p.noteUnroutable(event)
+		p.upstream.noteUnroutable(event)
 	}
 	p.sendToClients(get, frame, event)
 }
@@ -524,11 +490,6 @@ func (p *passthrough) activeClientsLocked() (list []*client) {
 		}
 	}
 	return list
-}
-
-// noteUnroutable records that a message was dropped.
-func (p *passthrough) noteUnroutable(event uint64) {
-	p.upstream.rec.note("message " + strconv.FormatUint(event, 10) + " not forwarded: it belongs to no client")
 }
 
 // candidateCalls returns the calls of modern clients that may be the cause of a message. Of a
@@ -565,7 +526,7 @@ func (p *passthrough) forwardSessionNotification(c *call, frame []byte, m *jsonr
 	switch {
 	case method == mcp.NotificationResourceUpdated:
 		uri, _ := m.Param("uri")
-		p.sendToClients(p.resume.Subscribers(stringOf(uri)), frame, event)
+		p.sendToClients(p.upstream.session.Subscribers(stringOf(uri)), frame, event)
 	case method == mcp.NotificationTaskStatus:
 		id, _ := m.Param("taskId")
 		p.mu.Lock()
@@ -601,7 +562,7 @@ func (p *passthrough) sendToClients(list []*client, frame []byte, event uint64) 
 // sendToClient sends a message to a client, and drops it if cl is nil.
 func (p *passthrough) sendToClient(cl *client, frame []byte, event uint64) {
 	if cl == nil {
-		p.noteUnroutable(event)
+		p.upstream.noteUnroutable(event)
 		return
 	}
 	p.sendToClients([]*client{cl}, frame, event)
@@ -610,7 +571,7 @@ func (p *passthrough) sendToClient(cl *client, frame []byte, event uint64) {
 // sessionSubscribe returns the request for the server, or fails it if there are too many
 // subscriptions to remember.
 func (p *passthrough) sessionSubscribe(c *call, frame []byte) []byte {
-	if p.resume.IsFull() || len(frame) > maxReplayBytes {
+	if p.upstream.session.IsFull() || len(frame) > maxReplayBytes {
 		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many subscribed resources, or a URI is too long"))
 		return nil
 	}
@@ -621,7 +582,7 @@ func (p *passthrough) sessionSubscribe(c *call, frame []byte) []byte {
 // if other clients keep the subscription.
 func (p *passthrough) sessionUnsubscribe(c *call, frame []byte, m *jsonrpc.Message) []byte {
 	uri, _ := m.Param("uri")
-	if !p.resume.Unsubscribe(c.client, stringOf(uri)) {
+	if !p.upstream.session.Unsubscribe(c.client, stringOf(uri)) {
 		return frame
 	}
 	c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridgeProvenance())
@@ -673,9 +634,8 @@ func (m *ownerMap[V]) remove(name string) V {
 // maxReplayBytes limits the bytes of a request that the bridge sends to a new server again.
 const maxReplayBytes = 64 << 10
 
-// reconnected implements upstreamHandler. It repeats the handshake, the log level and the
-// subscriptions.
-func (p *passthrough) reconnected(ctx context.Context) error {
+// reconnected implements codec. It repeats the subscriptions.
+func (p *passthrough) reconnected() error {
 	p.mu.Lock()
 	var subscriptions []*call
 	for _, c := range p.calls {
@@ -690,61 +650,12 @@ func (p *passthrough) reconnected(ctx context.Context) error {
 			return fmt.Errorf("subscribe again: %w", err)
 		}
 	}
-	frames := p.resume.Replay()
-	if len(frames) == 0 {
-		return nil
-	}
-	initialize, before := p.resume.Handshake()
-	answer, err := p.roundTrip(ctx, func(id jsonrpc.ID) []byte { return withID(initialize, id) })
-	if err == nil && answer.Kind == jsonrpc.KindError {
-		err = answer.Err()
-	}
-	if err != nil {
-		p.b.eras.reset() // it may be another server
-		return fmt.Errorf("handshake: %w", err)
-	}
-	if before, now := versionIn(before), versionIn(answer.Result); before != now {
-		return fmt.Errorf("%w: the server now speaks revision %s; it spoke %s before", errServerChanged, now, before)
-	}
-	for _, frame := range frames[1:] {
-		if !locate(frame, "id").found() {
-			if err := p.sendOwn(frame); err != nil {
-				return fmt.Errorf("handshake: %w", err)
-			}
-		} else if err := p.replay(frame); err != nil {
-			return fmt.Errorf("restore the session: %w", err)
-		}
-	}
-	p.resume.SetHandshake(initialize, answer.Result)
-	p.messagesLost()
 	return nil
 }
 
-// errServerChanged is the error of a new connection whose server has another revision.
-var errServerChanged = errors.New("the server has changed")
-
-// replay sends the server a request and ignores the response.
-func (p *passthrough) replay(frame []byte) error {
-	p.mu.Lock()
-	id := p.ownID()
-	p.expectLocked(id)
-	p.mu.Unlock()
-	return p.sendExpected(queuedMessage{frame: withID(frame, id), id: id})
-}
-
-// unsubscribe ends a subscription without subscribers.
-func (p *passthrough) unsubscribe(uri string) {
-	params := append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
-	p.replay(jsonrpc.AppendRequest(nil, jsonrpc.IntID(0), mcp.MethodResourcesUnsubscribe, params))
-}
-
-func versionIn(result []byte) string {
-	return stringOf(locate(result, "protocolVersion").slice(result))
-}
-
-// messagesLost implements upstreamHandler. It tells clients that lists may have changed.
+// messagesLost implements codec. It tells clients that lists may have changed.
 func (p *passthrough) messagesLost() {
-	_, result := p.resume.Handshake()
+	_, result := p.upstream.session.Handshake()
 	p.mu.Lock()
 	clients := p.initializedClientsLocked()
 	p.mu.Unlock()

@@ -2,12 +2,9 @@ package bridge
 
 import (
 	"cmp"
-	"context"
 	"maps"
-	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/proxy/translate"
@@ -15,16 +12,17 @@ import (
 	"mcpwire/mcp"
 )
 
-// A translator is the forwarder if client and server are of different eras. Its machine, of package
-// translate, decides which messages go to either side. It handles an upstream by itself, or with
-// others under a mux.
+// A translator is the codec if client and server are of different eras. Its machine, of package
+// translate, decides which messages go to either side.
 type translator struct {
 	b        *Bridge
 	upstream *upstream
-	// mux is nil if the translator handles the upstream itself.
-	mux *mux
+	// serverEra is the era of the server.
+	serverEra Era
 	// shared is the upstream that modern clients share; nil if there is one client.
 	shared *sharedUpstream
+	// muxed is the upstream that clients of both eras share; nil if they do not.
+	muxed *sharedUpstream
 
 	// mu serializes the input and output of machine.
 	mu      sync.Mutex
@@ -41,53 +39,21 @@ type translator struct {
 	// down says that machine knows that the upstream is lost.
 	down   bool
 	closed bool
-
-	// lastID is the last request id, if clients share the upstream.
-	lastID *atomic.Int64
-	// pings holds the pending pings of the bridge.
-	pings map[int64]chan error
-
-	// mayLackHeaders says that calls may need headers that the transport does not know.
-	mayLackHeaders bool
-	retries        headerRetries
 }
 
-// newTranslator returns the forwarder of a client of an era, on up, or on a new upstream if up is
-// nil.
-func (b *Bridge) newTranslator(cl *client, clientEra Era, up *upstream) *translator {
-	var t *translator
-	if clientEra == EraModern {
-		var o *translate.Options
-		if cl.aggregate {
-			o = b.sharedTranslateOptions()
-		}
-		t = newUnboundTranslator(b, translate.NewModernToLegacy(o))
-	} else {
-		t = newUnboundTranslator(b, translate.NewLegacyToModern(nil))
-		t.mayLackHeaders = b.opts.HTTP
-	}
-	t.clients[cl] = struct{}{}
-	t.bind(up)
-	return t
-}
-
-// newUnboundTranslator returns a translator without an upstream.
-func newUnboundTranslator(b *Bridge, machine translate.Translator) *translator {
-	t := &translator{b: b, machine: machine, clients: map[*client]struct{}{}, callsByStream: map[uint64]*call{}, callsByID: map[string]*call{}, serverRequests: map[string]struct{}{}}
+// newTranslator returns a translator on up, which is not its codec yet.
+func (b *Bridge) newTranslator(up *upstream, machine translate.Translator, serverEra Era) *translator {
+	t := &translator{b: b, upstream: up, machine: machine, serverEra: serverEra, clients: map[*client]struct{}{}, callsByStream: map[uint64]*call{}, callsByID: map[string]*call{}, serverRequests: map[string]struct{}{}}
 	t.timer = time.AfterFunc(time.Hour, t.tick)
 	t.timer.Stop()
 	return t
 }
 
-// bind makes the translator the handler of up, or of a new upstream if up is nil.
-func (t *translator) bind(up *upstream) {
-	if up != nil {
-		t.upstream = up
-		up.setHandler(t, nil)
-		return
-	}
-	t.upstream = t.b.newUpstream(t)
-	t.b.wg.Go(t.upstream.run)
+// addClient adds a client.
+func (t *translator) addClient(cl *client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clients[cl] = struct{}{}
 }
 
 // step gives machine an input and sends its output. event is the cause, in the capture.
@@ -129,10 +95,7 @@ func (t *translator) tick() {
 func (t *translator) sendLocked(o *translate.Out, from provenance) {
 	if o.Withdraw {
 		if t.upstream.withdraw(jsonrpc.IntID(o.Call)) {
-			if t.mux != nil {
-				t.mux.untrack(o.Call)
-			}
-			delete(t.retries.calls, o.Call)
+			t.forget(o.Call)
 			t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, jsonrpc.Errorf(jsonrpc.CodeInternalError, "withdrawn")))
 		}
 		return
@@ -156,22 +119,20 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 	switch {
 	case o.Call != 0 && !o.Cancel:
 		it.id = jsonrpc.IntID(o.Call)
-		if t.mayLackHeaders {
-			t.retries.add(o.Call, o.Message)
+		if t.serverEra == EraModern {
+			t.upstream.rememberCall(it, o.Method)
 		}
-		if t.mux != nil {
-			t.mux.track(o.Call, t, o.Message)
-		}
-	case o.Call != 0 && t.mux != nil:
-		t.mux.untrack(o.Call)
+		t.upstream.router.track(o.Call, t, o.Message)
 	case o.Call != 0:
-		delete(t.retries.calls, o.Call)
+		t.forget(o.Call)
 	}
-	if o.Cancel && t.upstream.withdraw(jsonrpc.IntID(o.Call)) {
-		return // the cancellation overtook its request, which is now withdrawn
+	if o.Cancel {
+		// The cancellation may overtake its request, which is then withdrawn.
+		t.upstream.cancelCall(jsonrpc.IntID(o.Call), it)
+		return
 	}
 	var err error
-	if o.Cancel || t.down {
+	if t.down {
 		err = t.upstream.sendUrgent(it) // sent first on the next connection
 	} else if err = t.upstream.trySend(it); err != nil && it.id == nil {
 		t.upstream.logDropped(err)
@@ -179,6 +140,12 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 	if err != nil && it.id != nil {
 		t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, clientError(err)))
 	}
+}
+
+// forget forgets a call that was given up.
+func (t *translator) forget(call int64) {
+	t.upstream.router.untrack(call)
+	t.upstream.retries.forget(jsonrpc.IntID(call))
 }
 
 func (t *translator) toClientLocked(o *translate.Out, from provenance) {
@@ -233,7 +200,7 @@ func (t *translator) answerLocked(o *translate.Out, message []byte, from provena
 	}
 }
 
-// request implements forwarder.
+// request implements codec.
 func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 	if err := t.upstream.unavailable(); err != nil {
 		c.fail(clientError(err))
@@ -266,7 +233,7 @@ func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 	signal(t.upstream.notify) // the machine may wait for a connection
 }
 
-// notification implements forwarder.
+// notification implements codec.
 func (t *translator) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	var c *call
 	id, cancels := m.Param("requestId")
@@ -306,7 +273,7 @@ func (t *translator) canceledCallLocked(cl *client, id jsonrpc.ID) *call {
 	return nil
 }
 
-// response implements forwarder.
+// response implements codec.
 func (t *translator) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	t.mu.Lock()
 	delete(t.serverRequests, m.ID.Key())
@@ -314,7 +281,7 @@ func (t *translator) response(cl *client, frame []byte, m *jsonrpc.Message, even
 	t.step(cl.rec, event, func(now time.Time) []translate.Out { return t.machine.FromDownstream(now, frame, 0) })
 }
 
-// abandon implements forwarder.
+// abandon implements codec.
 func (t *translator) abandon(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -325,7 +292,7 @@ func (t *translator) abandon(c *call) {
 	delete(t.callsByStream, c.stream)
 }
 
-// removeClient implements forwarder.
+// removeClient implements codec.
 func (t *translator) removeClient(cl *client) {
 	if t.shared != nil {
 		t.detach(cl)
@@ -335,12 +302,16 @@ func (t *translator) removeClient(cl *client) {
 	if !t.shutdown() {
 		return
 	}
-	if t.mux != nil {
-		t.mux.removeTranslator(t)
+	if t.muxed != nil {
+		t.upstream.router.removeTranslator(t)
+		t.muxed.release()
 	} else {
 		t.upstream.close()
 	}
 }
+
+// close implements codec.
+func (t *translator) close() { t.shutdown() }
 
 // shutdown ends all that is pending. It reports false if it was called before.
 func (t *translator) shutdown() bool {
@@ -355,32 +326,17 @@ func (t *translator) shutdown() bool {
 	return true
 }
 
-// received implements upstreamHandler.
-func (t *translator) received(frame []byte, m *jsonrpc.Message, from origin) {
-	call, _ := intOf(from.callID)
-	event := from.rec.recordMessage(toClient, frame)
-	if n, ok := intOf(m.ID); ok && len(m.Method) == 0 && t.finishPing(n, nil) {
-		return
-	}
-	if t.mayLackHeaders && t.handleOwnResponse(frame, m, event) {
-		return
-	}
+// received implements codec.
+func (t *translator) received(frame []byte, _ *jsonrpc.Message, on jsonrpc.ID, event uint64) {
+	call, _ := intOf(on)
 	t.step(t.upstream.rec, event, func(now time.Time) []translate.Out { return t.machine.FromUpstream(now, frame, call) })
 }
 
-// callFailed implements upstreamHandler.
+// callFailed implements codec.
 func (t *translator) callFailed(id jsonrpc.ID, err error) {
-	e := clientError(err)
-	n, ok := intOf(id)
-	if !ok {
-		t.finishOwn(id, errorMessage(id, e))
-		return
+	if n, ok := intOf(id); ok {
+		t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out { return t.machine.CallFailed(now, n, clientError(err)) })
 	}
-	if t.finishPing(n, e) {
-		return
-	}
-	t.upstream.rec.note(e.Message)
-	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out { return t.machine.CallFailed(now, n, e) })
 }
 
 func intOf(id jsonrpc.ID) (int64, bool) {
@@ -388,13 +344,13 @@ func intOf(id jsonrpc.ID) (int64, bool) {
 	return n, err == nil
 }
 
-// messagesLost implements upstreamHandler.
+// messagesLost implements codec.
 func (t *translator) messagesLost() {
 	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out { return t.machine.NotificationsLost(now) })
 }
 
-// reconnected implements upstreamHandler.
-func (t *translator) reconnected(context.Context) error {
+// reconnected implements codec.
+func (t *translator) reconnected() error {
 	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
 		if !t.down {
 			return nil
@@ -407,15 +363,8 @@ func (t *translator) reconnected(context.Context) error {
 	return nil
 }
 
-// disconnected implements upstreamHandler.
+// disconnected implements codec.
 func (t *translator) disconnected(err error, unsent []queuedMessage) {
-	t.mu.Lock()
-	pings := slices.Collect(maps.Keys(t.pings))
-	t.mu.Unlock()
-	for _, n := range pings {
-		t.finishPing(n, err)
-	}
-	t.failOwn(clientError(err))
 	var calls []int64
 	if err != errUpstreamClosed {
 		for _, it := range unsent {
@@ -430,7 +379,7 @@ func (t *translator) disconnected(err error, unsent []queuedMessage) {
 	})
 }
 
-// wantsConnection implements upstreamHandler.
+// wantsConnection implements codec.
 func (t *translator) wantsConnection() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -438,71 +387,12 @@ func (t *translator) wantsConnection() bool {
 	return !t.closed && t.down && (open > 0 || t.machine.Legacy() != mcp.RevisionNone)
 }
 
-// newSharedTranslator returns the handler for modern clients with the same translate.ClientKey on a
-// legacy server. Each request has its own stream, so that ids may repeat. up may be nil for a new
-// upstream.
-func (b *Bridge) newSharedTranslator(s *sharedUpstream, up *upstream) *translator {
-	o := b.sharedTranslateOptions()
-	t := newUnboundTranslator(b, translate.NewModernToLegacy(o))
-	t.shared, t.lastID, t.pings = s, o.IDs, map[int64]chan error{}
-	t.bind(up)
-	return t
-}
-
 // sharedTranslateOptions returns the options of a translator whose clients must not see each other.
-func (b *Bridge) sharedTranslateOptions() *translate.Options {
+func (b *Bridge) sharedTranslateOptions(up *upstream) *translate.Options {
 	return &translate.Options{
-		IsolateClients: true, IDs: new(atomic.Int64),
+		IsolateClients: true, IDs: &up.own.last,
 		Limits: translate.Limits{Requests: b.opts.MaxCalls, Subscriptions: b.opts.MaxSessions, AwaitingInput: max(b.opts.MaxSessions, 256), Tasks: max(b.opts.MaxSessions, 256)},
 	}
-}
-
-// attach implements sharedHandler.
-func (t *translator) attach(cl *client, _ Era) forwarder {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.clients[cl] = struct{}{}
-	return t
-}
-
-// close implements sharedHandler.
-func (t *translator) close() {
-	t.shutdown()
-	t.upstream.close()
-}
-
-// isUp implements sharedHandler.
-func (t *translator) isUp() bool { return t.upstream.isUp() }
-
-// ping implements sharedHandler. It bypasses machine.
-func (t *translator) ping(ctx context.Context) error {
-	n, answer := t.lastID.Add(1), make(chan error, 1)
-	t.mu.Lock()
-	t.pings[n] = answer
-	t.mu.Unlock()
-	defer t.finishPing(n, nil)
-	id := jsonrpc.IntID(n)
-	if err := t.upstream.sendUrgent(queuedMessage{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id, noLogin: true}); err != nil {
-		return err
-	}
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// finishPing ends a ping. It reports if n was one.
-func (t *translator) finishPing(n int64, err error) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	answer, ok := t.pings[n]
-	if ok {
-		delete(t.pings, n)
-		answer <- err // the channel has room
-	}
-	return ok
 }
 
 // detach gives up the calls of a client that leaves.
@@ -516,127 +406,6 @@ func (t *translator) detach(cl *client) {
 		}
 	}
 	maps.DeleteFunc(t.callsByStream, func(_ uint64, c *call) bool { return c.client == cl })
-}
-
-// headerRetries holds the state to retry calls that lacked headers, as passthrough does. The zero
-// value is ready to use. The lock of the translator guards it.
-type headerRetries struct {
-	// calls holds the pending tools/call requests by id; nil after a retry.
-	calls    map[int64][]byte
-	ownCalls map[string]chan *jsonrpc.Message
-	lastID   int64
-}
-
-// add records a request to a modern server.
-func (h *headerRetries) add(n int64, frame []byte) {
-	if len(frame) > maxRetryBytes || stringOf(locate(frame, "method").slice(frame)) != mcp.MethodToolsCall {
-		return
-	}
-	if h.calls == nil {
-		h.calls = map[int64][]byte{}
-	}
-	h.calls[n] = frame
-}
-
-// refused returns the call that a response rejects because of its headers, once, or nil.
-func (h *headerRetries) refused(n int64, m *jsonrpc.Message) []byte {
-	call, open := h.calls[n]
-	if call == nil || m.Kind != jsonrpc.KindError || m.Err().Code != mcp.CodeHeaderMismatch {
-		delete(h.calls, n)
-		return nil
-	}
-	if open {
-		h.calls[n] = nil
-	}
-	return call
-}
-
-// handleOwnResponse handles a response to the bridge's own request, or one that causes a retry. It
-// reports if the message was one of these.
-func (t *translator) handleOwnResponse(frame []byte, m *jsonrpc.Message, event uint64) bool {
-	if len(m.Method) > 0 {
-		return false
-	}
-	if t.finishOwn(m.ID, m) {
-		return true
-	}
-	n, ok := intOf(m.ID)
-	if !ok {
-		return false
-	}
-	t.mu.Lock()
-	call := t.retries.refused(n, m)
-	t.mu.Unlock()
-	if call == nil {
-		return false
-	}
-	t.b.wg.Go(func() { t.retryWithHeaders(n, call, frame, event) })
-	return true
-}
-
-// retryWithHeaders lists tools until the transport has seen the tool of a call, and retries the
-// call. refused is the response to the first attempt.
-func (t *translator) retryWithHeaders(n int64, call, refused []byte, event uint64) {
-	found := findTool(t.upstream.ctx, t.b, call, t.roundTrip)
-	t.mu.Lock()
-	_, open := t.retries.calls[n]
-	t.mu.Unlock()
-	if !open {
-		return // given up or disconnected
-	}
-	if found {
-		t.upstream.rec.note("repeating a call, because the server requires headers from its list of tools")
-		if t.upstream.send(t.upstream.ctx, queuedMessage{frame: call, id: jsonrpc.IntID(n), from: provenance{rec: t.upstream.rec, event: event, rule: "sent again"}}) == nil {
-			return
-		}
-	}
-	t.step(t.upstream.rec, event, func(now time.Time) []translate.Out { return t.machine.FromUpstream(now, refused, n) })
-}
-
-// roundTrip is a roundTripFunc.
-func (t *translator) roundTrip(ctx context.Context, frame func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
-	answer := make(chan *jsonrpc.Message, 1)
-	t.mu.Lock()
-	l := &t.retries
-	l.lastID++
-	id := jsonrpc.StringID("mcpwire-" + t.b.instance + "-" + strconv.FormatInt(l.lastID, 10))
-	if l.ownCalls == nil {
-		l.ownCalls = map[string]chan *jsonrpc.Message{}
-	}
-	l.ownCalls[jsonrpc.ID(id).Key()] = answer
-	t.mu.Unlock()
-	defer t.finishOwn(id, nil)
-	if err := t.upstream.sendUrgent(queuedMessage{frame: frame(id), id: id}); err != nil {
-		return nil, err
-	}
-	select {
-	case m := <-answer:
-		return m, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// finishOwn ends a request of roundTrip. It reports if id was one.
-func (t *translator) finishOwn(id jsonrpc.ID, m *jsonrpc.Message) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	answer, ok := t.retries.ownCalls[jsonrpc.ID(id).Key()]
-	if ok {
-		delete(t.retries.ownCalls, jsonrpc.ID(id).Key())
-		answer <- m // the channel has room
-	}
-	return ok
-}
-
-// failOwn fails the requests of roundTrip, and forgets the calls, after the connection has ended.
-func (t *translator) failOwn(e *jsonrpc.Error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, answer := range t.retries.ownCalls {
-		answer <- errorMessage(nil, e)
-	}
-	t.retries.ownCalls, t.retries.calls = nil, nil
 }
 
 // noteActivityLocked records a request to the client, its cancellation, or progress. Progress

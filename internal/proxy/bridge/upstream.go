@@ -9,12 +9,15 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/resume"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/wait"
@@ -22,24 +25,28 @@ import (
 	"mcpwire/mcp"
 )
 
-// An upstreamHandler handles an upstream: it gets the messages of the server and the events of the
-// connection. One goroutine at a time calls its methods, except that callFailed and messagesLost
-// may be called between calls of received.
-type upstreamHandler interface {
-	// received takes a message. The handler owns frame and m.
-	received(frame []byte, m *jsonrpc.Message, from origin)
+// A codec forwards messages between clients and a server on an upstream: a [passthrough] as they
+// are, a [translator] in the other era. One goroutine at a time calls its methods for the server's
+// side, except that callFailed and messagesLost may be called between calls of received.
+type codec interface {
+	forwarder
+	// received takes a message of the server. The codec owns frame and m. on is the request on
+	// whose stream the message came; nil if that is unknown. event is the message in the capture.
+	received(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64)
 	// callFailed says that a request failed while the connection continues.
 	callFailed(id jsonrpc.ID, err error)
 	// messagesLost says that notifications of the server may have been lost.
 	messagesLost()
 	// reconnected is called for each connection after the first, before queued
 	// messages are sent. An error ends the connection.
-	reconnected(ctx context.Context) error
+	reconnected() error
 	// disconnected says why the connection ended or failed, and which messages were not sent and
 	// may use the next connection.
 	disconnected(err error, unsent []queuedMessage)
 	// wantsConnection reports if the upstream is to reconnect without queued messages.
 	wantsConnection() bool
+	// close ends everything that is pending.
+	close()
 }
 
 // A queuedMessage is a message that waits to be sent.
@@ -54,11 +61,18 @@ type queuedMessage struct {
 	queuedAt time.Time
 }
 
-// An upstream is a connection to the server. It connects when there is a message to send, and
-// reconnects after the connection ended. Its methods may be called by many goroutines at once.
+// An upstream is a server as one client uses it, or several that share it. It connects when there
+// is a message to send, and reconnects after the connection ended. It makes the bridge's own
+// requests, repeats calls and the state of a session, and chooses the codec for the server's
+// messages. Its methods may be called by many goroutines at once.
 type upstream struct {
-	b   *Bridge
-	rec recorder
+	b       *Bridge
+	rec     recorder
+	own     ownRequests
+	retries headerRetries
+	// session is the state of a legacy session that a new server must get.
+	session resume.State[[]byte, *client]
+	router  router
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -69,11 +83,14 @@ type upstream struct {
 
 	// lastReceived is the time of the server's last message, in nanoseconds since the epoch.
 	lastReceived atomic.Int64
-	// deliverMu is held during handler.received. It is locked before mu.
+	// deliverMu is held while a codec takes a message of the server. It is locked before mu.
 	deliverMu sync.Mutex
+	// unclaimed holds the messages that came before there was a codec. deliverMu guards it and
+	// unclaimedBytes.
+	unclaimed      []unclaimedMessage
+	unclaimedBytes int
 
-	mu      sync.Mutex
-	handler upstreamHandler
+	mu sync.Mutex
 	// urgent is sent before queue, also while paused.
 	urgent      []queuedMessage
 	queue       []queuedMessage
@@ -107,40 +124,61 @@ type upstream struct {
 	nextAttempt time.Time
 }
 
-// newUpstream returns an upstream. The caller must run it.
-func (b *Bridge) newUpstream(h upstreamHandler) *upstream { return b.newUpstreamWithContext(b.ctx, h) }
+// newUpstream returns an upstream without a codec.
+func (b *Bridge) newUpstream() *upstream { return b.newUpstreamWithContext(b.ctx) }
 
 // newUpstreamWithContext is newUpstream with a context derived from b.ctx.
-func (b *Bridge) newUpstreamWithContext(ctx context.Context, h upstreamHandler) *upstream {
-	up := &upstream{b: b, handler: h, rec: b.recording.newRecorder(capture.Upstream), done: make(chan struct{}), notify: make(chan struct{}, 1), sent: map[string]queuedMessage{}}
-	up.ctx, up.cancel = context.WithCancel(ctx)
-	return up
+func (b *Bridge) newUpstreamWithContext(ctx context.Context) *upstream {
+	u := &upstream{b: b, rec: b.recording.newRecorder(capture.Upstream), done: make(chan struct{}), notify: make(chan struct{}, 1), sent: map[string]queuedMessage{}}
+	u.own.prefix = "mcpwire-" + b.instance + "-"
+	u.ctx, u.cancel = context.WithCancel(ctx)
+	b.wg.Go(u.run)
+	return u
 }
 
-// setHandler replaces the handler. It calls first, which may be nil, and gives h the messages that
-// a probe has kept.
-func (u *upstream) setHandler(h upstreamHandler, first func()) {
+// An unclaimedMessage is a message of the server that waits for a codec.
+type unclaimedMessage struct {
+	frame []byte
+	m     *jsonrpc.Message
+	on    jsonrpc.ID
+	event uint64
+}
+
+// Limits for the unclaimed messages: their number, and their bytes, which the first message may
+// exceed.
+const (
+	maxUnclaimed      = 256
+	maxUnclaimedBytes = 1 << 20
+)
+
+// setCodec makes c the codec for all clients of the upstream. It calls first, which may be nil,
+// before c gets the messages that came during the detection of the era.
+func (u *upstream) setCodec(c codec, first func()) {
 	u.deliverMu.Lock() // new messages must wait
 	defer u.deliverMu.Unlock()
-	u.mu.Lock()
-	before := u.handler
-	u.handler = h
-	u.mu.Unlock()
+	u.router.setOnly(c)
 	if first != nil {
 		first()
 	}
-	if p, ok := before.(*eraProbe); ok {
-		for _, r := range p.unsolicited {
-			h.received(r.frame, r.m, r.from)
-		}
-		p.unsolicited = nil
-	}
+	u.claimLocked()
 }
 
-func (u *upstream) currentHandler() upstreamHandler {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.handler
+// mux prepares the upstream for clients of both eras.
+func (u *upstream) mux() {
+	u.deliverMu.Lock()
+	defer u.deliverMu.Unlock()
+	u.own.chooseAllIDs()
+	u.router.mux()
+	u.claimLocked()
+}
+
+// claimLocked gives the codecs the unclaimed messages. It needs deliverMu.
+func (u *upstream) claimLocked() {
+	waiting := u.unclaimed
+	u.unclaimed, u.unclaimedBytes = nil, 0
+	for _, w := range waiting {
+		u.route(w.frame, w.m, w.on, w.event)
+	}
 }
 
 // unavailable returns an error if the upstream cannot send for some time, or nil.
@@ -350,7 +388,7 @@ func (u *upstream) run() {
 	}
 	u.mu.Unlock()
 	u.rec.recordEOF(toServer)
-	u.currentHandler().disconnected(errUpstreamClosed, u.takeUnsent())
+	u.disconnected(errUpstreamClosed, u.takeUnsent())
 }
 
 // awaitWork waits until there is a message to send.
@@ -359,7 +397,7 @@ func (u *upstream) awaitWork() bool {
 		u.mu.Lock()
 		some, eager := len(u.queue)+len(u.urgent) > 0, u.failures < maxEagerFailures
 		u.mu.Unlock()
-		some = some || eager && u.currentHandler().wantsConnection()
+		some = some || eager && slices.ContainsFunc(u.router.codecs(), codec.wantsConnection)
 		if some {
 			return u.ctx.Err() == nil
 		}
@@ -408,7 +446,15 @@ func (u *upstream) connectionEnded(err error) {
 	if !mayWait {
 		unsent = nil
 	}
-	u.currentHandler().disconnected(visible, slices.DeleteFunc(unsent, func(it queuedMessage) bool { return u.nextAttempt.Sub(it.queuedAt) > max(o.RestartWait, 0) }))
+	u.disconnected(visible, slices.DeleteFunc(unsent, func(it queuedMessage) bool { return u.nextAttempt.Sub(it.queuedAt) > max(o.RestartWait, 0) }))
+}
+
+// disconnected ends what the last connection had begun. err is the reason that clients may see.
+func (u *upstream) disconnected(err error, unsent []queuedMessage) {
+	u.own.answerAll(ownAnswer{err: err})
+	u.retries.disconnected(unsent)
+	u.session.Disconnected()
+	u.router.disconnected(err, unsent)
 }
 
 // noteAnswerLocked records a response. The response to a client's request that this connection sent
@@ -465,7 +511,7 @@ func (u *upstream) serveConnection(first bool) error {
 	})
 	wg.Go(func() { u.write(ended, f, end) })
 	if !first {
-		err = u.resume(ended)
+		err = u.reconnected(ended)
 	}
 	if err == nil {
 		<-ended.Done()
@@ -491,12 +537,19 @@ func (u *upstream) serveConnection(first bool) error {
 	return err
 }
 
-// resume lets the handler restore the state of a new server, and releases the queue.
-func (u *upstream) resume(ctx context.Context) error {
-	bounded, cancel := u.b.withConnectTimeout(ctx)
+// reconnected gives a new server the state of the old one, and releases the queue.
+func (u *upstream) reconnected(ctx context.Context) error {
+	ctx, cancel := u.b.withConnectTimeout(ctx)
 	defer cancel()
 	u.b.metrics.restarts.Add(1)
-	if err := u.currentHandler().reconnected(bounded); err != nil {
+	var err error
+	for _, c := range u.router.codecs() {
+		err = errors.Join(err, c.reconnected())
+	}
+	if err == nil {
+		err = u.restoreSession(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("the server was restarted, but does not respond: %w", err)
 	}
 	u.mu.Lock()
@@ -504,6 +557,51 @@ func (u *upstream) resume(ctx context.Context) error {
 	u.mu.Unlock()
 	signal(u.notify)
 	return nil
+}
+
+// errServerChanged is the error of a new connection whose server has another revision.
+var errServerChanged = errors.New("the server has changed")
+
+// restoreSession repeats the handshake, the log level and the subscriptions of a legacy session, if
+// there was one.
+func (u *upstream) restoreSession(ctx context.Context) error {
+	frames := u.session.Replay()
+	if len(frames) == 0 {
+		return nil
+	}
+	initialize, before := u.session.Handshake()
+	answer, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return withID(initialize, id) })
+	if err == nil && answer.Kind == jsonrpc.KindError {
+		err = answer.Err()
+	}
+	if err != nil {
+		u.b.eras.reset() // it may be another server
+		return fmt.Errorf("handshake: %w", err)
+	}
+	if before, now := versionIn(before), versionIn(answer.Result); before != now {
+		return fmt.Errorf("%w: the server now speaks revision %s; it spoke %s before", errServerChanged, now, before)
+	}
+	for _, frame := range frames[1:] {
+		if jsonwire.Lookup(frame, "id") == nil {
+			if err := u.sendOwn(frame); err != nil {
+				return fmt.Errorf("handshake: %w", err)
+			}
+		} else if err := u.replay(frame); err != nil {
+			return fmt.Errorf("restore the session: %w", err)
+		}
+	}
+	u.session.SetHandshake(initialize, answer.Result)
+	u.messagesLost()
+	return nil
+}
+
+func versionIn(result []byte) string { return stringOf(jsonwire.Lookup(result, "protocolVersion")) }
+
+// messagesLost tells the codecs that notifications of the server may have been lost.
+func (u *upstream) messagesLost() {
+	for _, c := range u.router.codecs() {
+		c.messagesLost()
+	}
 }
 
 // write sends queued messages until ctx ends. After a write error it waits for the reader, which
@@ -588,6 +686,13 @@ func (u *upstream) withdraw(id jsonrpc.ID) bool {
 	return false
 }
 
+// cancelCall withdraws a request, or sends the server its cancellation if the request was sent.
+func (u *upstream) cancelCall(id jsonrpc.ID, cancellation queuedMessage) {
+	if !u.withdraw(id) {
+		u.sendUrgent(cancellation)
+	}
+}
+
 // maxRetryBytes limits the size of a request that is kept for a retry.
 const maxRetryBytes = 1 << 20
 
@@ -636,7 +741,7 @@ func (u *upstream) handleError(err error, from origin) bool {
 		}
 	}
 	if errors.Is(err, jsonrpc.ErrGap) {
-		u.currentHandler().messagesLost()
+		u.messagesLost()
 		return true
 	}
 	failed, ok := errors.AsType[*jsonrpc.CallError](err)
@@ -663,9 +768,21 @@ func (u *upstream) handleError(err error, from origin) bool {
 		if !large && failed.Outcome != jsonrpc.OutcomeRejected && !errors.Is(failed.Err, jsonrpc.ErrClosed) {
 			u.b.markUnhealthy(failed)
 		}
-		u.currentHandler().callFailed(failed.ID, failed)
+		u.callFailed(failed.ID, failed)
 	}
 	return true
+}
+
+// callFailed fails a request while the connection continues.
+func (u *upstream) callFailed(id jsonrpc.ID, err error) {
+	if u.own.answer(id, ownAnswer{err: err}) {
+		return
+	}
+	u.retries.forget(id)
+	if c := u.router.codecOfFailed(id); c != nil {
+		u.rec.note(clientError(err).Message)
+		c.callFailed(id, err)
+	}
 }
 
 // refuseLarge answers a request of the server that exceeds the size limit.
@@ -736,10 +853,55 @@ func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
 	u.b.health.lastSeen.Store(now)
 	u.deliverMu.Lock()
 	defer u.deliverMu.Unlock()
-	u.currentHandler().received(frame, m, from)
+	event := from.rec.recordMessage(toClient, frame)
+	if len(m.Method) > 0 || !u.takeResponse(frame, m, event) {
+		u.route(frame, m, from.callID, event)
+	}
 	if len(m.Method) == 0 && m.ID.Equal(from.callID) {
 		from.answered()
 	}
+}
+
+// takeResponse handles a response to a request of the bridge itself, or one that causes a retry. It
+// reports if it was one of these.
+func (u *upstream) takeResponse(frame []byte, m *jsonrpc.Message, event uint64) bool {
+	if u.own.answer(m.ID, ownAnswer{m: m, frame: frame, event: event}) {
+		return true
+	}
+	if !u.router.hasCodec() { // all requests are the bridge's
+		if len(m.ID) == 0 || m.ID.IsNull() {
+			u.own.answerAll(ownAnswer{m: m, frame: frame, event: event})
+		}
+		return true
+	}
+	call, ctx := u.retries.refused(u.ctx, m)
+	if call == nil {
+		return false
+	}
+	u.b.wg.Go(func() { u.retryWithHeaders(ctx, call, frame, m, event) })
+	return true
+}
+
+// route gives a message of the server to the codec that it is for. It needs deliverMu.
+func (u *upstream) route(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
+	switch c, addressed := u.router.codecOf(m, on); {
+	case c != nil:
+		c.received(frame, m, on, event)
+	case !u.router.hasCodec():
+		if len(u.unclaimed) == 0 || len(u.unclaimed) < maxUnclaimed && u.unclaimedBytes+len(frame) <= maxUnclaimedBytes {
+			u.unclaimed = append(u.unclaimed, unclaimedMessage{frame, m, on, event})
+			u.unclaimedBytes += len(frame)
+		}
+	case addressed:
+		u.b.metrics.strayResponses.Add(1)
+	default:
+		u.noteUnroutable(event)
+	}
+}
+
+// noteUnroutable records that a message was dropped.
+func (u *upstream) noteUnroutable(event uint64) {
+	u.rec.note("message " + strconv.FormatUint(event, 10) + " not forwarded: it belongs to no client")
 }
 
 // encodeMessage returns the text of a message.

@@ -417,16 +417,12 @@ func (t *timers) run(now time.Time) {
 // Route returns the call that a message of a modern server names: by the id of a response, the
 // progress token, or the subscription. It reports false if the message names none. It is for
 // translators that share an upstream.
-func Route(message []byte) (call int64, ok bool) {
-	var m jsonrpc.Message
-	if jsonrpc.IsBatch(message) || jsonrpc.Parse(message, &m, 0) != nil {
-		return 0, false
-	}
+func Route(m *jsonrpc.Message) (call int64, ok bool) {
 	switch m.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindError:
 		return parseCallID(m.ID)
 	case jsonrpc.KindNotification:
-		if id, _, cancels := (era.Cancellation{}).Target(&m); cancels {
+		if id, _, cancels := (era.Cancellation{}).Target(m); cancels {
 			return parseCallID(id)
 		}
 		if string(m.Method) == mcp.NotificationProgress {

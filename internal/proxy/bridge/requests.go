@@ -1,0 +1,334 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// ownRequests gives the ids that the bridge chooses on an upstream, and holds the bridge's own
+// pending requests. Its methods may be called by many goroutines at once.
+type ownRequests struct {
+	// last is the last number that was given.
+	last atomic.Int64
+
+	mu sync.Mutex
+	// prefix begins ids, so that they differ from those of clients. It is empty if the bridge
+	// chooses all ids of the upstream; then they are numbers.
+	prefix  string
+	pending map[string]chan ownAnswer
+}
+
+// An ownAnswer is the response to a request of the bridge, or the error without one.
+type ownAnswer struct {
+	m     *jsonrpc.Message
+	frame []byte
+	// event is the response in the capture.
+	event uint64
+	err   error
+}
+
+// newID returns an id that nothing else on the upstream has.
+func (o *ownRequests) newID() jsonrpc.ID {
+	n := o.last.Add(1)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.prefix == "" {
+		return jsonrpc.IntID(n)
+	}
+	return jsonrpc.StringID(o.prefix + strconv.FormatInt(n, 10))
+}
+
+// chooseAllIDs says that no client chooses ids on the upstream.
+func (o *ownRequests) chooseAllIDs() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.prefix = ""
+}
+
+// expect returns a channel for the response to a request.
+func (o *ownRequests) expect(id jsonrpc.ID) <-chan ownAnswer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.pending == nil {
+		o.pending = map[string]chan ownAnswer{}
+	}
+	answer := make(chan ownAnswer, 1)
+	o.pending[id.Key()] = answer
+	return answer
+}
+
+// forget ends the wait for a response.
+func (o *ownRequests) forget(id jsonrpc.ID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.pending, id.Key())
+}
+
+// answer passes on the answer to a request. It reports if id was one.
+func (o *ownRequests) answer(id jsonrpc.ID, a ownAnswer) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.pending) == 0 {
+		return false
+	}
+	answer, ok := o.pending[id.Key()]
+	if ok {
+		delete(o.pending, id.Key())
+		answer <- a // the channel has room
+	}
+	return ok
+}
+
+// answerAll passes on the answer to all requests.
+func (o *ownRequests) answerAll(a ownAnswer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, answer := range o.pending {
+		answer <- a
+	}
+	clear(o.pending)
+}
+
+// start sends the server a request of the bridge, before all queued messages.
+func (u *upstream) start(it queuedMessage) (<-chan ownAnswer, error) {
+	answer := u.own.expect(it.id)
+	if err := u.sendUrgent(it); err != nil {
+		u.own.forget(it.id)
+		return nil, err
+	}
+	return answer, nil
+}
+
+// ask sends the server a request of the bridge and waits for the answer.
+func (u *upstream) ask(ctx context.Context, it queuedMessage) ownAnswer {
+	answer, err := u.start(it)
+	if err != nil {
+		return ownAnswer{err: err}
+	}
+	select {
+	case a := <-answer:
+		return a
+	case <-ctx.Done():
+		u.own.forget(it.id)
+		return ownAnswer{err: context.Cause(ctx)}
+	}
+}
+
+// askFrame is ask for a request that the bridge made for the detection of the era.
+func (u *upstream) askFrame(ctx context.Context, frame []byte) (*jsonrpc.Message, error) {
+	a := u.ask(ctx, queuedMessage{frame: frame, id: jsonwire.Lookup(frame, "id")})
+	return a.m, a.err
+}
+
+// roundTrip sends the server a request of the bridge with a new id, and waits for the response,
+// which may be an error response. The error says why there was none, as clients may see it.
+func (u *upstream) roundTrip(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
+	return u.roundTripMessage(ctx, queuedMessage{}, text)
+}
+
+// roundTripMessage is roundTrip with the other fields of the queued message.
+func (u *upstream) roundTripMessage(ctx context.Context, it queuedMessage, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
+	it.id = u.own.newID()
+	it.frame = withID(text(it.id), it.id)
+	answer, err := u.start(it)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case a := <-answer:
+		if a.err != nil {
+			return nil, clientError(a.err)
+		}
+		return a.m, nil
+	case <-ctx.Done():
+		u.own.forget(it.id)
+		return nil, fmt.Errorf("no response in time: %w", context.Cause(ctx))
+	}
+}
+
+// replay sends the server a request and ignores the response.
+func (u *upstream) replay(frame []byte) error {
+	id := u.own.newID()
+	_, err := u.start(queuedMessage{frame: withID(frame, id), id: id})
+	return err
+}
+
+// sendOwn sends the server a notification or a response of the bridge, before all queued messages.
+func (u *upstream) sendOwn(frame []byte) error { return u.sendUrgent(queuedMessage{frame: frame}) }
+
+// refuse answers a request of the server with an error.
+func (u *upstream) refuse(id jsonrpc.ID, e *jsonrpc.Error) {
+	u.sendOwn(jsonrpc.AppendError(nil, id, e, false))
+}
+
+// ping checks if the server answers. Any response counts, except an internal error.
+func (u *upstream) ping(ctx context.Context) error {
+	_, modern := u.b.eras.get()
+	m, err := u.roundTripMessage(ctx, queuedMessage{noLogin: true}, func(id jsonrpc.ID) []byte {
+		if modern == supportYes {
+			return discoverRequest()
+		}
+		return jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil)
+	})
+	if err == nil && m.Kind == jsonrpc.KindError && m.Err().Code == jsonrpc.CodeInternalError {
+		err = m.Err()
+	}
+	return err
+}
+
+// headerRetries holds the calls of tools that a modern server over HTTP may reject because of
+// missing headers. The transport only knows the headers of tools that it has seen in a list
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http). The
+// upstream then lists the tools and sends the call again, once. The zero value is ready to use. Its
+// methods may be called by many goroutines at once.
+type headerRetries struct {
+	mu    sync.Mutex
+	calls map[string]*toolCall
+}
+
+// A toolCall is a call without a response.
+type toolCall struct {
+	request queuedMessage
+	// cancel ends the retry; nil before it begins.
+	cancel context.CancelFunc
+}
+
+// rememberCall records a request to a modern server that is about to be sent.
+func (u *upstream) rememberCall(it queuedMessage, method string) {
+	if !u.b.opts.HTTP || method != mcp.MethodToolsCall || len(it.frame) > maxRetryBytes {
+		return
+	}
+	h := &u.retries
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.calls == nil {
+		h.calls = map[string]*toolCall{}
+	}
+	h.calls[it.id.Key()] = &toolCall{request: it}
+}
+
+// forget removes a call that was answered or given up.
+func (h *headerRetries) forget(id jsonrpc.ID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.calls) > 0 {
+		h.removeLocked(id.Key())
+	}
+}
+
+func (h *headerRetries) removeLocked(key string) {
+	if c := h.calls[key]; c != nil && c.cancel != nil {
+		c.cancel()
+	}
+	delete(h.calls, key)
+}
+
+// disconnected forgets all calls except those that were not sent.
+func (h *headerRetries) disconnected(unsent []queuedMessage) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kept := map[string]*toolCall{}
+	for _, it := range unsent {
+		if c := h.calls[it.id.Key()]; c != nil {
+			kept[it.id.Key()] = c
+			delete(h.calls, it.id.Key())
+		}
+	}
+	for key := range h.calls {
+		h.removeLocked(key)
+	}
+	h.calls = kept
+}
+
+// has reports if a call is pending.
+func (h *headerRetries) has(c *toolCall) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.calls[c.request.id.Key()] == c
+}
+
+// refused handles a response. It returns the call to send again if the response rejects its
+// headers for the first time, with a context that ends when the call does. Otherwise it forgets
+// the call and returns nil.
+func (h *headerRetries) refused(ctx context.Context, m *jsonrpc.Message) (*toolCall, context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.calls) == 0 {
+		return nil, nil
+	}
+	key := m.ID.Key()
+	c := h.calls[key]
+	if c == nil || c.cancel != nil || m.Kind != jsonrpc.KindError || m.Err().Code != mcp.CodeHeaderMismatch {
+		h.removeLocked(key)
+		return nil, nil
+	}
+	ctx, c.cancel = context.WithCancel(ctx)
+	return c, ctx
+}
+
+// retryWithHeaders lists tools until the transport has seen the tool of a call, and sends the call
+// again. Otherwise it passes on the response m to the first attempt.
+func (u *upstream) retryWithHeaders(ctx context.Context, c *toolCall, frame []byte, m *jsonrpc.Message, event uint64) {
+	if u.findTool(ctx, c.request.frame) && u.retries.has(c) {
+		u.rec.note("repeating a call, because the server requires headers from its list of tools")
+		again := c.request
+		again.from.rule = "sent again"
+		if u.send(ctx, again) == nil {
+			return
+		}
+	}
+	if !u.retries.has(c) {
+		return // given up
+	}
+	u.retries.forget(m.ID)
+	u.deliverMu.Lock()
+	defer u.deliverMu.Unlock()
+	u.route(frame, m, m.ID, event)
+}
+
+// maxToolPages limits the pages of tools/list that the bridge reads to find a tool.
+const maxToolPages = 64
+
+// findTool lists the server's tools until it finds the tool of a call. It reports if it did.
+func (u *upstream) findTool(ctx context.Context, call []byte) bool {
+	ctx, cancel := u.b.withTimeout(ctx, u.b.opts.ConnectTimeout)
+	defer cancel()
+	meta, name := jsonwire.Lookup(call, "params", "_meta"), stringOf(jsonwire.Lookup(call, "params", "name"))
+	if meta == nil {
+		return false
+	}
+	params := slices.Concat([]byte(`{"_meta":`), meta, []byte{'}'})
+	for range maxToolPages {
+		answer, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodToolsList, params) })
+		if err != nil || answer.Kind != jsonrpc.KindResponse {
+			return false
+		}
+		if hasTool(answer.Result, name) {
+			return true
+		}
+		next := jsonwire.Lookup(answer.Result, "nextCursor")
+		if next == nil {
+			return false
+		}
+		params = slices.Concat([]byte(`{"_meta":`), meta, []byte(`,"cursor":`), next, []byte{'}'})
+	}
+	return false
+}
+
+// hasTool reports if a page of tools/list has a tool of that name.
+func hasTool(result []byte, name string) bool {
+	for tools := jsonwire.ArrayElements(jsonwire.Lookup(result, "tools")); tools.Next(); {
+		if stringOf(jsonwire.Lookup(tools.Value(), "name")) == name {
+			return true
+		}
+	}
+	return false
+}
