@@ -76,6 +76,57 @@ func TestCallbackPanics(t *testing.T) {
 	})
 }
 
+// TestTaskCallIsGivenUp: a call that asks a legacy server for a task is never canceled by
+// notifications/cancelled, whatever ends it.
+//
+// Spec: T33
+func TestTaskCallIsGivenUp(t *testing.T) {
+	const task = `"taskId":"t","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttl":null`
+	called, over := make(chan struct{}), make(chan struct{})
+	open := func(s *script) (call message) {
+		s.answer(s.expect("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"s","version":"1"}}`)
+		s.expect("notifications/initialized")
+		s.answer(s.expect("tools/list"), `{"tools":[{"name":"slow","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`)
+		return s.expect("tools/call")
+	}
+	t.Run("callback panics", func(t *testing.T) {
+		c := dial(t, &Options{Revisions: []mcp.Revision{mcp.Revision20251125}}, func(s *script) {
+			defer close(over)
+			m := open(s)
+			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`)
+			<-called
+			s.answer(m, `{"task":{"status":"working",`+task+`}}`)
+			s.answer(s.expect("tasks/cancel"), `{"status":"cancelled",`+task+`}`)
+		})
+		defer func() {
+			if recover() != "oh" {
+				t.Error("the panic was swallowed")
+			}
+			close(called)
+			<-over
+		}()
+		c.StartTool(t.Context(), "slow", nil, WithProgress(func(mcp.ProgressNotificationParams) { panic("oh") }))
+	})
+	t.Run("client closes", func(t *testing.T) {
+		asked := make(chan struct{})
+		c := dial(t, &Options{Revisions: []mcp.Revision{mcp.Revision20251125}}, func(s *script) {
+			open(s)
+			close(asked)
+			s.expectEnd()
+		})
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.StartTool(t.Context(), "slow", nil)
+			done <- err
+		}()
+		<-asked
+		c.Close()
+		if err := <-done; err == nil {
+			t.Error("a call of a closed client succeeded")
+		}
+	})
+}
+
 // TestCallAllocations: a call allocates no more than package rpc does for it, in either era. A call
 // of a tool reuses that memory, and allocates for its texts instead.
 func TestCallAllocations(t *testing.T) {

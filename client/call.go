@@ -581,6 +581,11 @@ func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiate
 	if !ac.req.internal {
 		p.SetAnswered(&conn.served)
 	}
+	if ac.req.asTask {
+		// A call that asks for a task must be canceled by tasks/cancel:
+		// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation
+		p.SetSilent()
+	}
 	ac.buildParams(neg)
 	send := p.SendWithin
 	if ac.hasValidParams(neg) {
@@ -606,11 +611,11 @@ func (ac *activeCall) hasValidParams(neg *negotiated) bool {
 // wait waits for the answer and runs the callbacks. Those of notifications that arrived before the
 // answer run before wait returns.
 func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending) ([]byte, error) {
-	detached := false
+	answered, returned := false, false
 	if ac.callbacks != nil {
 		defer func() {
-			if !detached {
-				p.Cancel("gave up") // if a callback panics; else there is nothing to cancel
+			if !returned { // a callback panicked
+				ac.giveUp(conn, p, answered)
 			}
 		}()
 	}
@@ -620,7 +625,10 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending
 		reason := "timed out"
 		select {
 		case <-p.Done():
-			return ac.answered(p)
+			answered = true
+			result, err := ac.answered(p)
+			returned = true
+			return result, err
 		case <-ac.callbacks.ready():
 			if ac.callbacks.deliver() {
 				ac.startTimer()
@@ -640,17 +648,16 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending
 			}
 			err = ac.timeoutError()
 		}
-		if ac.req.asTask {
-			detached = ac.c.tasks.cancelPending(p)
-		} else {
-			detached = ac.mayBeTask(conn) && conn.cancelPossibleTask(p, reason)
-		}
-		if detached || p.Cancel(reason) {
+		if ac.cancel(conn, p, reason) {
+			returned = true
 			ac.callbacks.deliver()
 			return nil, err
 		}
 		<-p.Done() // the answer came first
-		return ac.answered(p)
+		answered = true
+		result, err := ac.answered(p)
+		returned = true
+		return result, err
 	}
 }
 
@@ -659,6 +666,25 @@ func (ac *activeCall) answered(p *rpc.Pending) ([]byte, error) {
 	ac.callbacks.deliver()
 	ac.pending = p
 	return p.Result()
+}
+
+// giveUp cancels a request whose caller does not get the answer. answered reports whether it came.
+func (ac *activeCall) giveUp(conn *connection, p *rpc.Pending, answered bool) {
+	if !answered {
+		ac.cancel(conn, p, "gave up")
+	} else if tasks := &ac.c.tasks; ac.req.asTask || ac.mayBeTask(conn) {
+		ac.c.goroutines.start(func() { tasks.cancelLate(p) })
+	}
+}
+
+// cancel cancels the request, or the task that the server makes of it. It returns false if the
+// answer came first.
+func (ac *activeCall) cancel(conn *connection, p *rpc.Pending, reason string) bool {
+	switch {
+	case ac.req.asTask && ac.c.tasks.cancelPending(p), ac.mayBeTask(conn) && conn.cancelPossibleTask(p, reason):
+		return true
+	}
+	return p.Cancel(reason)
 }
 
 // mayBeTask reports whether the server may turn the call into a task unasked.

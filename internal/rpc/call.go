@@ -167,13 +167,13 @@ type sentCall struct {
 	via *Context
 }
 
-// sent returns the pending calls whose requests were sent.
+// sent returns the pending calls whose requests were sent, except silent ones.
 func (t *callTable) sent() []sentCall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var sent []sentCall
 	for _, p := range t.pending {
-		if p.sent.Load() {
+		if p.sent.Load() && !p.silent.Load() {
 			sent = append(sent, p.sentCall())
 		}
 	}
@@ -328,6 +328,8 @@ type Pending struct {
 	method string
 	began  time.Time
 	sent   atomic.Bool
+	// silent says that the end of the call sends no cancellation.
+	silent atomic.Bool
 	// sentVia is the request whose sender took this call, on a detached connection. It is nil if
 	// the connection sent the call.
 	sentVia atomic.Pointer[Context]
@@ -380,6 +382,7 @@ func (p *Pending) Recycle() {
 	p.method, p.err = "", nil
 	p.answered.Store(nil)
 	p.sent.Store(false)
+	p.silent.Store(false)
 	p.sentVia.Store(nil)
 	if cap(p.result) > maxKeptResult {
 		p.result = nil
@@ -388,6 +391,9 @@ func (p *Pending) Recycle() {
 }
 
 func (p *Pending) sentCall() sentCall { return sentCall{p.ID(), p.method, p.sentVia.Load()} }
+
+// SetSilent makes Cancel and the end of the connection send no cancellation of the call.
+func (p *Pending) SetSilent() { p.silent.Store(true) }
 
 // ID returns the id of the request.
 func (p *Pending) ID() jsonrpc.ID { return p.conn.calls.appendID(nil, p.id) }
@@ -488,7 +494,9 @@ func (p *Pending) Cancel(reason string) bool {
 	if !p.Abandon() {
 		return false
 	}
-	p.conn.cancelCall(p.sentCall(), reason)
+	if !p.silent.Load() {
+		p.conn.cancelCall(p.sentCall(), reason)
+	}
 	return true
 }
 

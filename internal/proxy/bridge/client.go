@@ -124,6 +124,9 @@ type call struct {
 	queued bool
 	// taskFrame is the request, if the server may make a task of it and it is not large.
 	taskFrame []byte
+	// asksForTask says that the request asks a legacy server for a task. Only tasks/cancel may
+	// cancel it.
+	asksForTask bool
 	// listenFrame is the request, if it is a subscription that survives a restart.
 	listenFrame []byte
 	// acked says that the server has acknowledged the subscription.

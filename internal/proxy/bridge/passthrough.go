@@ -107,8 +107,11 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 	if c.modern {
 		c.logLevel = requestedLogLevel(m)
 	}
-	if c.modern && c.method == mcp.MethodToolsCall && len(frame) <= maxReplayBytes {
-		c.taskFrame = frame
+	if c.method == mcp.MethodToolsCall {
+		c.asksForTask = !c.modern && p.asksForTask(m)
+		if c.modern && len(frame) <= maxReplayBytes {
+			c.taskFrame = frame
+		}
 	}
 	if c.method == mcp.MethodSubscriptionsListen {
 		c.listenFrame = frame
@@ -215,7 +218,7 @@ func (p *passthrough) expire(c *call) {
 
 // sendCancellation tells the server that a removed call is canceled.
 func (p *passthrough) sendCancellation(c *call, why string) {
-	if c.method == mcp.MethodInitialize {
+	if c.method == mcp.MethodInitialize || c.asksForTask {
 		p.upstream.withdraw(c.serverID)
 		return
 	}
@@ -275,7 +278,7 @@ func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Me
 		frame = splice(frame, locate(frame, "params", "requestId"), c.serverID)
 	}
 	c.finish(nil, provenance{})
-	return frame, !p.upstream.withdraw(c.serverID)
+	return frame, !p.upstream.withdraw(c.serverID) && !c.asksForTask
 }
 
 // response implements codec.
@@ -717,11 +720,24 @@ const (
 // An abandonedCall is a call that was given up. The server may still make a task of it, which only
 // the bridge learns of.
 type abandonedCall struct {
-	// key is idKey of the upstream's id.
+	// key is the key of the upstream's id.
 	key string
-	// meta is the _meta of the call, which declares support for tasks.
+	// meta is the _meta of a modern call, which declares support for tasks.
 	meta     []byte
 	deadline time.Time
+}
+
+// asksForTask reports if a call of a tool asks a legacy server for a task. It must not be canceled
+// by a notification
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation). A server
+// that does not declare tasks takes it for any other call.
+func (p *passthrough) asksForTask(m *jsonrpc.Message) bool {
+	if task, ok := m.Param("task"); !ok || !era.IsObject(task) {
+		return false
+	}
+	_, result := p.upstream.session.Handshake()
+	revision, ok := mcp.ParseRevision(versionIn(result))
+	return ok && era.Of(revision).CoreTasks && jsonwire.Lookup(result, "capabilities", "tasks", "requests", "tools", "call") != nil
 }
 
 // giveUpLocked is removeCallLocked for a call whose response nobody waits for.
@@ -729,26 +745,29 @@ func (p *passthrough) giveUpLocked(c *call) bool {
 	if !p.removeCallLocked(c) {
 		return false
 	}
-	meta := locate(c.taskFrame, "params", "_meta")
-	if !meta.found() || !locate(c.taskFrame, "params", "_meta", mcp.MetaClientCapabilities, "extensions", mcp.ExtensionTasks).found() {
-		return true
-	}
-	now := time.Now()
-	p.abandoned = slices.DeleteFunc(p.abandoned, func(l abandonedCall) bool { return now.After(l.deadline) })
-	if len(p.abandoned) < maxAbandoned {
-		own := era.Rewrite(nil, meta.slice(c.taskFrame), func(m *jsonwire.Members) []byte {
+	var own []byte
+	if !c.asksForTask {
+		meta := jsonwire.Lookup(c.taskFrame, "params", "_meta")
+		if jsonwire.Lookup(meta, mcp.MetaClientCapabilities, "extensions", mcp.ExtensionTasks) == nil {
+			return true
+		}
+		own = era.Rewrite(nil, meta, func(m *jsonwire.Members) []byte {
 			if m.KeyIs(mcp.MetaProgressToken) {
 				return nil
 			}
 			return m.Value()
 		}, nil)
+	}
+	now := time.Now()
+	p.abandoned = slices.DeleteFunc(p.abandoned, func(l abandonedCall) bool { return now.After(l.deadline) })
+	if len(p.abandoned) < maxAbandoned {
 		p.abandoned = append(p.abandoned, abandonedCall{c.serverID.Key(), own, now.Add(abandonedTimeout)})
 	}
 	return true
 }
 
 // lateTaskLocked handles the response to an abandoned call. It returns the id of the task that the
-// server made of the call, or "", and the _meta to use for it.
+// server made of the call, or "", and the _meta to use for it, which is nil for a legacy call.
 func (p *passthrough) lateTaskLocked(m *jsonrpc.Message) (task string, meta []byte) {
 	key := m.ID.Key()
 	i := slices.IndexFunc(p.abandoned, func(l abandonedCall) bool { return l.key == key })
@@ -757,10 +776,14 @@ func (p *passthrough) lateTaskLocked(m *jsonrpc.Message) (task string, meta []by
 	}
 	l := p.abandoned[i]
 	p.abandoned = slices.Delete(p.abandoned, i, i+1)
-	if m.Kind != jsonrpc.KindResponse || time.Now().After(l.deadline) || era.ResultType(m.Result) != mcp.ResultTypeTask {
-		return "", nil
+	switch {
+	case m.Kind != jsonrpc.KindResponse || time.Now().After(l.deadline):
+	case l.meta == nil:
+		return era.LookupString(m.Result, "task", "taskId"), nil
+	case era.ResultType(m.Result) == mcp.ResultTypeTask:
+		return era.LookupString(m.Result, "taskId"), l.meta
 	}
-	return stringOf(locate(m.Result, "taskId").slice(m.Result)), l.meta
+	return "", nil
 }
 
 // cancelTask cancels a task that no client knows.
@@ -768,7 +791,10 @@ func (p *passthrough) cancelTask(id string, meta []byte) {
 	ctx, cancel := context.WithTimeout(p.b.ctx, abandonedTimeout)
 	defer cancel()
 	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
-	params = append(append(append(params, `,"_meta":`...), meta...), '}')
+	if meta != nil {
+		params = append(append(params, `,"_meta":`...), meta...)
+	}
+	params = append(params, '}')
 	p.upstream.rec.note("cancelling a task: its call was cancelled before the response")
 	answer, err := p.upstream.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodTasksCancel, params) })
 	if err == nil && answer.Kind == jsonrpc.KindError {

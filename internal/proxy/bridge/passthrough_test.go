@@ -532,6 +532,65 @@ func TestLateTaskHungUp(t *testing.T) {
 	})
 }
 
+// TestLateCoreTask: a call that asks a legacy server for a task is not canceled by a notification,
+// whoever gives it up, but its task is when its id is known. Other calls are.
+//
+// Spec: T33
+func TestLateCoreTask(t *testing.T) {
+	const tasks, task = `"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}`, `{"task":{"taskId":"t","status":"working"}}`
+	byNotification := func(client *pipe) {
+		client.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	}
+	bySilence := func(*pipe) { time.Sleep(2 * time.Second) }
+	for _, tt := range []struct {
+		name                           string
+		opts                           Options
+		revision, capabilities, params string
+		giveUp                         func(client *pipe)
+		notified                       bool
+	}{
+		{"canceled", Options{}, "2025-11-25", tasks, `"task":{}`, byNotification, false},
+		{"canceled, shared", Options{Shared: true}, "2025-11-25", tasks, `"task":{}`, byNotification, false},
+		{"timeout", Options{CallTimeout: time.Second}, "2025-11-25", tasks, `"task":{"ttl":1}`, bySilence, false},
+		{"no task", Options{}, "2025-11-25", tasks, `"arguments":{}`, byNotification, true},
+		{"server without tasks", Options{CallTimeout: time.Second}, "2025-11-25", `"tools":{}`, `"task":{}`, bySilence, true},
+		{"server before tasks", Options{}, "2025-06-18", tasks, `"task":{}`, byNotification, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFarm(t)
+				tt.opts.ClientEra, tt.opts.ServerEra = EraLegacy, EraLegacy
+				client, _ := client0(t, f.bridge(&tt.opts))
+				client.send(hello)
+				srv := f.next()
+				srv.send(answering(srv.request("initialize"), `{"protocolVersion":"`+tt.revision+`","capabilities":{`+tt.capabilities+`}}`))
+				client.reads(tt.revision)
+				client.send(confirmed)
+				srv.wants(confirmed)
+				client.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + tt.params + `}}`)
+				id := srv.request("tools/call")
+				tt.giveUp(client)
+				if tt.notified {
+					srv.reads("notifications/cancelled", `"requestId":`+id)
+				} else {
+					synctest.Wait()
+					srv.send(answering(id, task))
+					srv.send(answering(srv.request(`"tasks/cancel"`, `{"taskId":"t"}`), `{"taskId":"t","status":"cancelled"}`))
+				}
+				if tt.opts.CallTimeout != 0 {
+					client.reads(`"id":1,"error"`)
+					if tt.notified { // which was not answered either
+						srv.reads("mcpwire-alive")
+					}
+				}
+				client.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+				srv.send(answering(srv.request("tools/list"), "{}"))
+				client.wants(answering("2", "{}"))
+			})
+		})
+	}
+}
+
 // TestLateTasks: only so many calls are remembered, and for no longer than they must.
 func TestLateTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
