@@ -221,7 +221,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 	}
 	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
 		b.eras.update(supportYes, supportUnknown)
-		up.session.SetHandshake(o.frame, a.m.Result)
+		up.resume.SetHandshake(o.frame, a.m.Result)
 		return b.dedicatedPassthrough(cl, up, func() {
 			o.call.finish(a.frame, provenance{rec: up.rec, event: a.event, rule: "same"})
 		}), true
@@ -479,7 +479,7 @@ func (b *Bridge) detectLegacy(cl *client, up *upstream, o clientMessage) (eraRes
 	initialize := sharedInitialize(o.frame, jsonrpc.StringID("mcpwire-initialize"))
 	a := up.ask(ctx, queuedMessage{frame: initialize, id: jsonrpc.StringID("mcpwire-initialize"), from: provenance{rec: o.call.rec, event: o.call.event, rule: "id"}})
 	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
-		up.session.SetHandshake(initialize, a.m.Result)
+		up.resume.SetHandshake(initialize, a.m.Result)
 		return eraResult{EraLegacy, supportYes, supportUnknown}, nil
 	}
 	if !reachable(a.err) {

@@ -38,9 +38,7 @@ type passthrough struct {
 	tokens map[string]*call
 	// serverRequests holds the pending requests of the server.
 	serverRequests map[string]*serverRequest
-	// abandoned holds calls that were given up, oldest first.
-	abandoned []abandonedCall
-	closed    bool
+	closed         bool
 }
 
 // A serverRequest is a pending request of the server.
@@ -71,7 +69,7 @@ func (p *passthrough) addClient(cl *client) {
 // request implements codec.
 func (p *passthrough) request(c *call, frame []byte, m *jsonrpc.Message) {
 	if p.session != nil {
-		p.sessionRequest(c, frame, m)
+		p.session.request(c, frame, m)
 		return
 	}
 	p.forwardRequest(c, frame, m)
@@ -102,7 +100,7 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 		p.tokens[c.tokenKey] = c
 	}
 	if !c.modern && len(frame) <= maxReplayBytes {
-		p.upstream.session.Sent(c.serverID, c.client, m, frame)
+		p.upstream.resume.Sent(c.serverID, c.client, m, frame)
 	}
 	if c.modern {
 		c.logLevel = requestedLogLevel(m)
@@ -184,7 +182,7 @@ func (p *passthrough) removeCallLocked(c *call) bool {
 		return false
 	}
 	delete(p.calls, key)
-	p.upstream.session.Forget(c.serverID)
+	p.upstream.resume.Forget(c.serverID)
 	p.upstream.retries.forget(c.serverID)
 	if p.b.opts.HTTP && c.method == mcp.MethodInitialize {
 		defer p.upstream.setPaused(false)
@@ -235,10 +233,10 @@ func (p *passthrough) notification(cl *client, frame []byte, m *jsonrpc.Message,
 		}
 	case mcp.NotificationInitialized:
 		if p.session != nil {
-			p.clientInitialized(cl)
+			p.session.clientInitialized(cl)
 			return
 		}
-		p.upstream.session.Initialized(slices.Clone(frame))
+		p.upstream.resume.Initialized(slices.Clone(frame))
 	}
 	p.touch(cl)
 	p.forward(cl, frame, event)
@@ -314,10 +312,10 @@ func (p *passthrough) removeClient(cl *client) {
 			p.giveUpLocked(c)
 		}
 	}
-	uris := p.upstream.session.RemoveOwner(cl)
+	uris := p.upstream.resume.RemoveOwner(cl)
 	var cleanup []func()
 	if p.session != nil {
-		cleanup = p.detachLocked(cl)
+		cleanup = p.session.detachLocked(cl)
 	}
 	p.mu.Unlock()
 	for _, c := range calls {
@@ -357,18 +355,14 @@ func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uin
 	p.mu.Lock()
 	c := p.calls[key]
 	if c == nil {
-		task, meta := p.lateTaskLocked(m)
 		p.mu.Unlock()
-		p.b.metrics.strayResponses.Add(1)
-		if task != "" {
-			p.b.spawn(func() { p.cancelTask(task, meta) })
-		}
+		p.upstream.strayResponse(m)
 		return
 	}
-	p.upstream.session.Answered(m)
+	p.upstream.resume.Answered(m)
 	p.removeCallLocked(c)
 	if p.session != nil {
-		p.noteResponseLocked(c, m)
+		p.session.noteResponseLocked(c, m)
 	}
 	p.mu.Unlock()
 	if c.rewritten() {
@@ -441,7 +435,7 @@ func (p *passthrough) wantsConnection() bool {
 	if p.closed || len(p.clients) == 0 {
 		return false
 	}
-	if _, result := p.upstream.session.Handshake(); result != nil {
+	if _, result := p.upstream.resume.Handshake(); result != nil {
 		return true
 	}
 	for _, c := range p.calls {
@@ -457,7 +451,7 @@ func (p *passthrough) close() {}
 
 // handleServerRequest sends a request of the server to the client that it is for.
 func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
-	if p.session != nil && p.answerOrRefuse(m) {
+	if p.session != nil && p.session.answerOrRefuse(m) {
 		return
 	}
 	p.mu.Lock()
@@ -469,7 +463,7 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 	}
 	a := &serverRequest{client: cl, id: m.ID, out: out}
 	p.serverRequests[m.ID.Key()] = a
-	p.noteServerRequestLocked(cl, m)
+	p.session.noteServerRequestLocked(cl, m)
 	p.mu.Unlock()
 	err := cl.send(out, frame, p.provenance(event))
 	if err != nil && out != nil {
@@ -490,7 +484,7 @@ func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*clien
 	if c := p.calls[on.Key()]; c != nil {
 		return c.client, c.out
 	}
-	if cl := p.relatedTaskClientLocked(m); cl != nil {
+	if cl := p.session.relatedTaskClientLocked(m); cl != nil {
 		return cl, nil
 	}
 	var last *call
@@ -538,7 +532,7 @@ func (p *passthrough) handleNotification(frame []byte, m *jsonrpc.Message, on js
 	p.mu.Unlock()
 	switch {
 	case p.session != nil:
-		p.forwardSessionNotification(c, frame, m, event)
+		p.session.forwardNotification(c, frame, m, event)
 	case c != nil:
 		p.sendForCall(c, frame, event)
 	default:
@@ -711,22 +705,6 @@ func restoreIDs(frame []byte, c *call) []byte {
 	return withID(frame, c.id)
 }
 
-// Limits for abandoned calls: their number, and the time for their responses and cancellations.
-const (
-	maxAbandoned     = 256
-	abandonedTimeout = 5 * time.Second
-)
-
-// An abandonedCall is a call that was given up. The server may still make a task of it, which only
-// the bridge learns of.
-type abandonedCall struct {
-	// key is the key of the upstream's id.
-	key string
-	// meta is the _meta of a modern call, which declares support for tasks.
-	meta     []byte
-	deadline time.Time
-}
-
 // asksForTask reports if a call of a tool asks a legacy server for a task. It must not be canceled
 // by a notification
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation). A server
@@ -735,7 +713,7 @@ func (p *passthrough) asksForTask(m *jsonrpc.Message) bool {
 	if task, ok := m.Param("task"); !ok || !era.IsObject(task) {
 		return false
 	}
-	_, result := p.upstream.session.Handshake()
+	_, result := p.upstream.resume.Handshake()
 	revision, ok := mcp.ParseRevision(versionIn(result))
 	return ok && era.Of(revision).CoreTasks && jsonwire.Lookup(result, "capabilities", "tasks", "requests", "tools", "call") != nil
 }
@@ -758,51 +736,8 @@ func (p *passthrough) giveUpLocked(c *call) bool {
 			return m.Value()
 		}, nil)
 	}
-	now := time.Now()
-	p.abandoned = slices.DeleteFunc(p.abandoned, func(l abandonedCall) bool { return now.After(l.deadline) })
-	if len(p.abandoned) < maxAbandoned {
-		p.abandoned = append(p.abandoned, abandonedCall{c.serverID.Key(), own, now.Add(abandonedTimeout)})
-	}
+	p.upstream.abandoned.add(c.serverID, own)
 	return true
-}
-
-// lateTaskLocked handles the response to an abandoned call. It returns the id of the task that the
-// server made of the call, or "", and the _meta to use for it, which is nil for a legacy call.
-func (p *passthrough) lateTaskLocked(m *jsonrpc.Message) (task string, meta []byte) {
-	key := m.ID.Key()
-	i := slices.IndexFunc(p.abandoned, func(l abandonedCall) bool { return l.key == key })
-	if i < 0 {
-		return "", nil
-	}
-	l := p.abandoned[i]
-	p.abandoned = slices.Delete(p.abandoned, i, i+1)
-	switch {
-	case m.Kind != jsonrpc.KindResponse || time.Now().After(l.deadline):
-	case l.meta == nil:
-		return era.LookupString(m.Result, "task", "taskId"), nil
-	case era.ResultType(m.Result) == mcp.ResultTypeTask:
-		return era.LookupString(m.Result, "taskId"), l.meta
-	}
-	return "", nil
-}
-
-// cancelTask cancels a task that no client knows.
-func (p *passthrough) cancelTask(id string, meta []byte) {
-	ctx, cancel := context.WithTimeout(p.b.ctx, abandonedTimeout)
-	defer cancel()
-	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
-	if meta != nil {
-		params = append(append(params, `,"_meta":`...), meta...)
-	}
-	params = append(params, '}')
-	p.upstream.rec.note("cancelling a task: its call was cancelled before the response")
-	answer, err := p.upstream.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodTasksCancel, params) })
-	if err == nil && answer.Kind == jsonrpc.KindError {
-		err = answer.Err()
-	}
-	if err != nil {
-		p.b.opts.Logger.Info("task not cancelled", "task", id, "error", err)
-	}
 }
 
 // retrySubscriptionLocked reports if a failed call is an acknowledged subscription on a connection

@@ -603,7 +603,7 @@ func TestLateTasks(t *testing.T) {
 					t.Fatal("a call is given up once")
 				}
 			}
-			if n := len(p.abandoned); n != maxAbandoned {
+			if n := len(p.upstream.abandoned.list); n != maxAbandoned {
 				t.Errorf("%d calls are remembered, want %d", n, maxAbandoned)
 			}
 			time.Sleep(abandonedTimeout + time.Second)

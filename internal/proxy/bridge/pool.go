@@ -131,7 +131,7 @@ func (s *sharedUpstream) setCodecs(clientEra, serverEra Era) {
 		s.setCodec(t, nil)
 	default:
 		p := newPassthrough(s.upstream, true)
-		p.shared, p.session = s, new(sharedSession)
+		p.shared, p.session = s, &sharedSession{p: p}
 		s.setCodec(p, nil)
 	}
 }

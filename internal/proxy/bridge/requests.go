@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -331,4 +333,89 @@ func hasTool(result []byte, name string) bool {
 		}
 	}
 	return false
+}
+
+// Limits for abandoned calls: their number, and the time for their responses and cancellations.
+const (
+	maxAbandoned     = 256
+	abandonedTimeout = 5 * time.Second
+)
+
+// abandonedCalls holds calls that were given up. The server may still make tasks of them, which
+// only the bridge learns of. The zero value is ready to use. Its methods may be called by many
+// goroutines at once.
+type abandonedCalls struct {
+	mu sync.Mutex
+	// list is sorted by time, oldest first.
+	list []abandonedCall
+}
+
+// An abandonedCall is a call that was given up.
+type abandonedCall struct {
+	// key is the key of the upstream's id.
+	key string
+	// meta is the _meta of a modern call, which declares support for tasks.
+	meta     []byte
+	deadline time.Time
+}
+
+// add adds a call. meta is nil for a legacy call.
+func (a *abandonedCalls) add(id jsonrpc.ID, meta []byte) {
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.list = slices.DeleteFunc(a.list, func(c abandonedCall) bool { return now.After(c.deadline) })
+	if len(a.list) < maxAbandoned {
+		a.list = append(a.list, abandonedCall{id.Key(), meta, now.Add(abandonedTimeout)})
+	}
+}
+
+// taskOf removes the call that m answers. It returns the id of the task that the server made of the
+// call, or "", and the _meta to use for it, which is nil for a legacy call.
+func (a *abandonedCalls) taskOf(m *jsonrpc.Message) (task string, meta []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := m.ID.Key()
+	i := slices.IndexFunc(a.list, func(c abandonedCall) bool { return c.key == key })
+	if i < 0 {
+		return "", nil
+	}
+	c := a.list[i]
+	a.list = slices.Delete(a.list, i, i+1)
+	switch {
+	case m.Kind != jsonrpc.KindResponse || time.Now().After(c.deadline):
+	case c.meta == nil:
+		return era.LookupString(m.Result, "task", "taskId"), nil
+	case era.ResultType(m.Result) == mcp.ResultTypeTask:
+		return era.LookupString(m.Result, "taskId"), c.meta
+	}
+	return "", nil
+}
+
+// strayResponse drops a response that no client waits for. It cancels the task that the server made
+// of an abandoned call.
+func (u *upstream) strayResponse(m *jsonrpc.Message) {
+	u.b.metrics.strayResponses.Add(1)
+	if task, meta := u.abandoned.taskOf(m); task != "" {
+		u.b.spawn(func() { u.cancelTask(task, meta) })
+	}
+}
+
+// cancelTask cancels a task that no client knows.
+func (u *upstream) cancelTask(id string, meta []byte) {
+	ctx, cancel := context.WithTimeout(u.b.ctx, abandonedTimeout)
+	defer cancel()
+	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
+	if meta != nil {
+		params = append(append(params, `,"_meta":`...), meta...)
+	}
+	params = append(params, '}')
+	u.rec.note("cancelling a task: its call was cancelled before the response")
+	answer, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodTasksCancel, params) })
+	if err == nil && answer.Kind == jsonrpc.KindError {
+		err = answer.Err()
+	}
+	if err != nil {
+		u.b.opts.Logger.Info("task not cancelled", "task", id, "error", err)
+	}
 }

@@ -15,8 +15,9 @@ import (
 // A sharedSession is a session with a legacy server that several clients share without knowing it.
 // The lock of its passthrough guards it.
 type sharedSession struct {
-	// handshake is the current handshake with the server.
-	handshake *sharedAttempt
+	p *passthrough
+	// attempt is the current handshake with the server.
+	attempt *sharedAttempt
 	// level is the log level that the server has accepted.
 	level mcp.LoggingLevel
 	// tasks holds the calls that became tasks, by task id.
@@ -71,53 +72,53 @@ func (p *passthrough) initializedClientsLocked() (all []*client) {
 	return all
 }
 
-// sessionRequest takes a request of a shared session. Requests wait until the client's handshake is
+// request takes a request of a shared session. Requests wait until the client's handshake is
 // complete.
-func (p *passthrough) sessionRequest(c *call, frame []byte, m *jsonrpc.Message) {
-	p.touch(c.client)
+func (s *sharedSession) request(c *call, frame []byte, m *jsonrpc.Message) {
+	s.p.touch(c.client)
 	isInitialize := c.method == mcp.MethodInitialize
-	p.mu.Lock()
-	state := p.clients[c.client]
+	s.p.mu.Lock()
+	state := s.p.clients[c.client]
 	if state == nil {
 		state = new(clientState) // the client is being removed
 	}
 	state.handshaking = state.handshaking || isInitialize
 	ready, waits := state.ready, state.handshaking && !state.ready && !isInitialize
-	full := waits && state.queueBytes > 0 && state.queueBytes+len(frame) > p.b.opts.MaxQueue
+	full := waits && state.queueBytes > 0 && state.queueBytes+len(frame) > s.p.b.opts.MaxQueue
 	if waits && !full {
 		state.queue = append(state.queue, clientMessage{c, frame, m})
 		state.queueBytes += len(frame)
 	}
-	p.mu.Unlock()
+	s.p.mu.Unlock()
 	switch {
 	case full:
 		c.fail(clientError(errQueueFull))
 	case waits:
 	case !isInitialize && ready:
-		p.forwardSessionRequest(c, frame, m)
+		s.forwardRequest(c, frame, m)
 	case !isInitialize:
 		uninitialized.request(c, frame, m)
-	case !p.b.spawn(func() { p.initialize(c, frame) }):
+	case !s.p.b.spawn(func() { s.initialize(c, frame) }):
 		c.fail(clientError(errUpstreamClosed))
 	}
 }
 
-// forwardSessionRequest forwards a request. If it changes state that the clients share, it adapts
+// forwardRequest forwards a request. If it changes state that the clients share, it adapts
 // or answers the request.
-func (p *passthrough) forwardSessionRequest(c *call, frame []byte, m *jsonrpc.Message) {
+func (s *sharedSession) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) {
 	switch c.method {
 	case mcp.MethodSetLevel:
-		frame = p.setLogLevel(c, frame, m)
+		frame = s.setLogLevel(c, frame, m)
 	case mcp.MethodResourcesSubscribe:
-		frame = p.sessionSubscribe(c, frame)
+		frame = s.subscribe(c, frame)
 	case mcp.MethodResourcesUnsubscribe:
-		frame = p.sessionUnsubscribe(c, frame, m)
+		frame = s.unsubscribe(c, frame, m)
 	case mcp.MethodTasksResult:
 		id, _ := m.Param("taskId")
 		c.subject = stringOf(id)
 	}
 	if frame != nil {
-		p.forwardRequest(c, frame, m)
+		s.p.forwardRequest(c, frame, m)
 	}
 }
 
@@ -139,23 +140,23 @@ func sharedInitialize(frame []byte, id jsonrpc.ID) []byte {
 
 // initialize answers a client's initialize request. The first client makes the handshake with the
 // server, and all get the same result.
-func (p *passthrough) initialize(c *call, frame []byte) {
+func (s *sharedSession) initialize(c *call, frame []byte) {
 	for {
-		p.mu.Lock()
-		_, result := p.upstream.session.Handshake()
-		f := p.session.handshake
+		s.p.mu.Lock()
+		_, result := s.p.upstream.resume.Handshake()
+		f := s.attempt
 		leader := result == nil && f == nil
 		if leader {
 			f = &sharedAttempt{done: make(chan struct{})}
-			p.session.handshake = f
+			s.attempt = f
 		}
-		p.mu.Unlock()
+		s.p.mu.Unlock()
 		if result != nil {
-			p.answerInitialize(c, result)
+			s.answerInitialize(c, result)
 			return
 		}
 		if leader {
-			p.handshake(f, c, frame)
+			s.handshake(f, c, frame)
 		}
 		select {
 		case <-f.done:
@@ -166,7 +167,7 @@ func (p *passthrough) initialize(c *call, frame []byte) {
 		if f.err != nil {
 			e := asRPCError(f.err)
 			c.fail(e)
-			for _, o := range p.takeQueue(c.client, false) {
+			for _, o := range s.takeQueue(c.client, false) {
 				o.call.fail(e)
 			}
 			return
@@ -175,14 +176,14 @@ func (p *passthrough) initialize(c *call, frame []byte) {
 }
 
 // handshake makes the handshake with the server, for all clients that wait for f.
-func (p *passthrough) handshake(f *sharedAttempt, c *call, frame []byte) {
-	ctx, cancel := p.b.withConnectTimeout(c.client.ctx)
+func (s *sharedSession) handshake(f *sharedAttempt, c *call, frame []byte) {
+	ctx, cancel := s.p.b.withConnectTimeout(c.client.ctx)
 	defer cancel()
 	var initialize []byte
 	var answer *jsonrpc.Message
-	err := p.upstream.unavailable()
+	err := s.p.upstream.unavailable()
 	if err == nil {
-		answer, err = p.upstream.roundTrip(ctx, func(id jsonrpc.ID) []byte {
+		answer, err = s.p.upstream.roundTrip(ctx, func(id jsonrpc.ID) []byte {
 			initialize = sharedInitialize(frame, id)
 			return initialize
 		})
@@ -191,48 +192,48 @@ func (p *passthrough) handshake(f *sharedAttempt, c *call, frame []byte) {
 		err = answer.Err()
 	}
 	if err == nil {
-		p.upstream.session.SetHandshake(initialize, answer.Result)
+		s.p.upstream.resume.SetHandshake(initialize, answer.Result)
 	}
-	p.mu.Lock()
+	s.p.mu.Lock()
 	if c.client.ctx.Err() == nil { // otherwise another client must try
 		f.err = err
 	}
-	p.session.handshake = nil
-	p.mu.Unlock()
+	s.attempt = nil
+	s.p.mu.Unlock()
 	close(f.done)
 }
 
 // clientInitialized records the initialized notification of a client. It may come before the
 // response to initialize.
-func (p *passthrough) clientInitialized(cl *client) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if state := p.clients[cl]; state != nil {
+func (s *sharedSession) clientInitialized(cl *client) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	if state := s.p.clients[cl]; state != nil {
 		state.confirmed = true
-		p.sendInitializedLocked(state)
+		s.sendInitializedLocked(state)
 	}
 }
 
 // sendInitializedLocked sends the server one initialized notification, as soon as one client is
 // initialized.
-func (p *passthrough) sendInitializedLocked(state *clientState) {
-	if state.answered && state.confirmed && !p.upstream.session.IsInitialized() {
+func (s *sharedSession) sendInitializedLocked(state *clientState) {
+	if state.answered && state.confirmed && !s.p.upstream.resume.IsInitialized() {
 		initialized := jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
-		p.upstream.session.Initialized(initialized)
-		p.upstream.sendOwn(initialized)
+		s.p.upstream.resume.Initialized(initialized)
+		s.p.upstream.sendOwn(initialized)
 	}
 }
 
 // answerInitialize answers a client's initialize request, and forwards the requests that waited.
-func (p *passthrough) answerInitialize(c *call, result []byte) {
-	p.finishInitialize(c, jsonrpc.AppendResult(nil, c.id, result))
+func (s *sharedSession) answerInitialize(c *call, result []byte) {
+	s.finishInitialize(c, jsonrpc.AppendResult(nil, c.id, result))
 	for {
-		waiting := p.takeQueue(c.client, true)
+		waiting := s.takeQueue(c.client, true)
 		if len(waiting) == 0 {
 			return
 		}
 		for _, o := range waiting {
-			p.forwardSessionRequest(o.call, o.frame, o.m)
+			s.forwardRequest(o.call, o.frame, o.m)
 		}
 	}
 }
@@ -240,22 +241,22 @@ func (p *passthrough) answerInitialize(c *call, result []byte) {
 // finishInitialize answers a client's initialize request. It holds the lock, so that the client
 // gets every broadcast after the response. Under the lock finish does not block, because a client
 // that shares has an outbox.
-func (p *passthrough) finishInitialize(c *call, answer []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (s *sharedSession) finishInitialize(c *call, answer []byte) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
 	c.finish(answer, c.bridgeProvenance())
-	if state := p.clients[c.client]; state != nil {
+	if state := s.p.clients[c.client]; state != nil {
 		state.answered = true
-		p.sendInitializedLocked(state)
+		s.sendInitializedLocked(state)
 	}
 }
 
 // takeQueue returns the requests that waited for a client's handshake. If none is left after the
 // handshake, later requests do not wait.
-func (p *passthrough) takeQueue(cl *client, initialized bool) []clientMessage {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	state := p.clients[cl]
+func (s *sharedSession) takeQueue(cl *client, initialized bool) []clientMessage {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	state := s.p.clients[cl]
 	if state == nil {
 		return nil
 	}
@@ -267,16 +268,16 @@ func (p *passthrough) takeQueue(cl *client, initialized bool) []clientMessage {
 
 // answerOrRefuse answers pings of the server, and refuses input requests that need a capability
 // that no client of the session has. It reports if it handled the message.
-func (p *passthrough) answerOrRefuse(m *jsonrpc.Message) bool {
+func (s *sharedSession) answerOrRefuse(m *jsonrpc.Message) bool {
 	method := string(m.Method)
 	if method == mcp.MethodPing {
-		p.upstream.sendOwn(jsonrpc.AppendResult(nil, m.ID, []byte("{}")))
+		s.p.upstream.sendOwn(jsonrpc.AppendResult(nil, m.ID, []byte("{}")))
 		return true
 	}
 	if !era.IsInputRequest(method) {
 		return false
 	}
-	initialize, result := p.upstream.session.Handshake()
+	initialize, result := s.p.upstream.resume.Handshake()
 	declared := locate(initialize, "params", "capabilities").slice(initialize)
 	revision, ok := mcp.ParseRevision(versionIn(result))
 	if !ok {
@@ -285,46 +286,45 @@ func (p *passthrough) answerOrRefuse(m *jsonrpc.Message) bool {
 	q := era.InputRequest{Method: method, Params: m.Params}
 	f := era.Of(revision)
 	if _, missing := q.MissingCapability(&era.Client{Capabilities: era.DeclaredByClient(declared, f)}, f); missing != "" {
-		p.upstream.refuse(m.ID, q.Refusal("none of the clients that share this session has declared "+missing))
+		s.p.upstream.refuse(m.ID, q.Refusal("none of the clients that share this session has declared "+missing))
 		return true
 	}
 	return false
 }
 
 // relatedTaskClientLocked returns the client of the task that a message names, or nil.
-func (p *passthrough) relatedTaskClientLocked(m *jsonrpc.Message) *client {
+func (s *sharedSession) relatedTaskClientLocked(m *jsonrpc.Message) *client {
 	meta, ok := m.Param("_meta")
-	if p.session == nil || !ok {
+	if s == nil || !ok {
 		return nil
 	}
-	return p.taskClientLocked(stringOf(locate(meta, mcp.MetaRelatedTask, "taskId").slice(meta)))
+	return s.taskClientLocked(stringOf(locate(meta, mcp.MetaRelatedTask, "taskId").slice(meta)))
 }
 
 // taskClientLocked returns the client of a task, or nil if it is unknown or gone.
-func (p *passthrough) taskClientLocked(id string) *client {
-	if c := p.session.tasks.byName[id]; c != nil && p.clients[c.client] != nil {
+func (s *sharedSession) taskClientLocked(id string) *client {
+	if c := s.tasks.byName[id]; c != nil && s.p.clients[c.client] != nil {
 		return c.client
 	}
 	return nil
 }
 
 // noteServerRequestLocked records the client of an elicitation, for notifications that name it.
-func (p *passthrough) noteServerRequestLocked(cl *client, m *jsonrpc.Message) {
-	if p.session != nil && string(m.Method) == mcp.MethodElicit {
+func (s *sharedSession) noteServerRequestLocked(cl *client, m *jsonrpc.Message) {
+	if s != nil && string(m.Method) == mcp.MethodElicit {
 		id, _ := m.Param("elicitationId")
-		p.session.elicitations.put(stringOf(id), cl)
+		s.elicitations.put(stringOf(id), cl)
 	}
 }
 
 // noteResponseLocked records the level, task or elicitations in a response, for later messages.
-func (p *passthrough) noteResponseLocked(c *call, m *jsonrpc.Message) {
-	s := p.session
+func (s *sharedSession) noteResponseLocked(c *call, m *jsonrpc.Message) {
 	if m.Kind == jsonrpc.KindError {
-		if c.method == mcp.MethodSetLevel && p.clients[c.client] != nil {
-			p.clients[c.client].logLevel = mcp.LevelNone
+		if c.method == mcp.MethodSetLevel && s.p.clients[c.client] != nil {
+			s.p.clients[c.client].logLevel = mcp.LevelNone
 		}
 		if e := m.Err(); e.Code == mcp.CodeURLElicitationRequired {
-			p.noteElicitationsLocked(c, e.Data)
+			s.noteElicitationsLocked(c, e.Data)
 		}
 		return
 	}
@@ -332,52 +332,51 @@ func (p *passthrough) noteResponseLocked(c *call, m *jsonrpc.Message) {
 	case mcp.MethodSetLevel:
 		s.level = c.logLevel
 	case mcp.MethodTasksResult:
-		p.removeTaskLocked(c.subject)
+		s.removeTaskLocked(c.subject)
 	default:
 		if id := stringOf(locate(m.Result, "task", "taskId").slice(m.Result)); id != "" {
 			if c.tokenKey != "" { // progress continues
-				p.tokens[c.tokenKey] = c
+				s.p.tokens[c.tokenKey] = c
 			}
 			if old, full := s.tasks.put(id, c); full {
-				delete(p.tokens, old.tokenKey)
+				delete(s.p.tokens, old.tokenKey)
 			}
 		}
 	}
 }
 
 // noteElicitationsLocked records the URL elicitations that an error requires.
-func (p *passthrough) noteElicitationsLocked(c *call, data []byte) {
+func (s *sharedSession) noteElicitationsLocked(c *call, data []byte) {
 	at := locate(data, "elicitations")
 	if !at.found() || data[at.start] != '[' {
 		return
 	}
 	for elicitations := jsonwire.ArrayElements(at.slice(data)); elicitations.Next(); {
 		elicitation := elicitations.Value()
-		p.session.elicitations.put(stringOf(locate(elicitation, "elicitationId").slice(elicitation)), c.client)
+		s.elicitations.put(stringOf(locate(elicitation, "elicitationId").slice(elicitation)), c.client)
 	}
 }
 
 // removeTaskLocked forgets a task.
-func (p *passthrough) removeTaskLocked(id string) {
-	if c := p.session.tasks.remove(id); c != nil {
-		delete(p.tokens, c.tokenKey)
+func (s *sharedSession) removeTaskLocked(id string) {
+	if c := s.tasks.remove(id); c != nil {
+		delete(s.p.tokens, c.tokenKey)
 	}
 }
 
 // detachLocked forgets a client that leaves the session. It returns functions that refuse the
 // requests to the client and adapt the log level.
-func (p *passthrough) detachLocked(cl *client) (cleanup []func()) {
-	s := p.session
-	for key, a := range p.serverRequests {
+func (s *sharedSession) detachLocked(cl *client) (cleanup []func()) {
+	for key, a := range s.p.serverRequests {
 		if a.client == cl {
-			delete(p.serverRequests, key)
+			delete(s.p.serverRequests, key)
 			refusal := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client that got the request disconnected"), false)
-			cleanup = append(cleanup, func() { p.upstream.sendOwn(refusal) })
+			cleanup = append(cleanup, func() { s.p.upstream.sendOwn(refusal) })
 		}
 	}
 	for id, c := range s.tasks.byName {
 		if c.client == cl {
-			p.removeTaskLocked(id)
+			s.removeTaskLocked(id)
 		}
 	}
 	for id, owner := range s.elicitations.byName {
@@ -385,10 +384,10 @@ func (p *passthrough) detachLocked(cl *client) (cleanup []func()) {
 			s.elicitations.remove(id)
 		}
 	}
-	if level := p.lowestLevelLocked(); level != mcp.LevelNone && level != s.level {
-		p.upstream.session.SetLevel(func(frame []byte) []byte {
+	if level := s.lowestLevelLocked(); level != mcp.LevelNone && level != s.level {
+		s.p.upstream.resume.SetLevel(func(frame []byte) []byte {
 			s.level, frame = level, withLevel(frame, level)
-			cleanup = append(cleanup, func() { p.upstream.replay(frame) })
+			cleanup = append(cleanup, func() { s.p.upstream.replay(frame) })
 			return frame
 		})
 	}
@@ -400,18 +399,18 @@ const defaultLogLevel = mcp.LevelInfo
 
 // setLogLevel sets the log level of a client. It returns the request for the server, which gets the
 // lowest level of all clients, or nil if that does not change.
-func (p *passthrough) setLogLevel(c *call, frame []byte, m *jsonrpc.Message) []byte {
+func (s *sharedSession) setLogLevel(c *call, frame []byte, m *jsonrpc.Message) []byte {
 	v, _ := m.Param("level")
 	level, ok := mcp.ParseLoggingLevel(stringOf(v))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	state := p.clients[c.client]
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	state := s.p.clients[c.client]
 	if !ok || state == nil {
 		return frame // the server reports the error
 	}
 	state.logLevel = level
-	c.logLevel = p.lowestLevelLocked()
-	if c.logLevel == p.session.level {
+	c.logLevel = s.lowestLevelLocked()
+	if c.logLevel == s.level {
 		defer c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridgeProvenance())
 		return nil
 	}
@@ -424,9 +423,9 @@ func withLevel(frame []byte, level mcp.LoggingLevel) []byte {
 }
 
 // lowestLevelLocked returns the lowest level that a client of the session wants, or LevelNone.
-func (p *passthrough) lowestLevelLocked() (lowest mcp.LoggingLevel) {
+func (s *sharedSession) lowestLevelLocked() (lowest mcp.LoggingLevel) {
 	undecided := false
-	for _, state := range p.clients {
+	for _, state := range s.p.clients {
 		undecided = undecided || state.logLevel == mcp.LevelNone
 		if state.logLevel != mcp.LevelNone && (lowest == mcp.LevelNone || state.logLevel < lowest) {
 			lowest = state.logLevel
@@ -450,22 +449,22 @@ func logLevelOf(m *jsonrpc.Message) (mcp.LoggingLevel, bool) {
 
 // forwardLog sends a log message to the client of its task, or else to the only client with a
 // pending request, or to all if none has one. If several have one, nobody gets the message.
-func (p *passthrough) forwardLog(frame []byte, m *jsonrpc.Message, event uint64) {
+func (s *sharedSession) forwardLog(frame []byte, m *jsonrpc.Message, event uint64) {
 	level, _ := logLevelOf(m)
-	p.mu.Lock()
-	to := p.initializedClientsLocked()
-	if cl := p.relatedTaskClientLocked(m); cl != nil {
+	s.p.mu.Lock()
+	to := s.p.initializedClientsLocked()
+	if cl := s.relatedTaskClientLocked(m); cl != nil {
 		to = []*client{cl}
-	} else if busy := p.activeClientsLocked(); len(busy) > 0 {
+	} else if busy := s.activeClientsLocked(); len(busy) > 0 {
 		to = busy
 		if len(busy) > 1 {
 			to = nil
 		}
 	}
-	chosen := p.session.level != mcp.LevelNone
+	chosen := s.level != mcp.LevelNone
 	var get []*client
 	for _, cl := range to {
-		from := p.clients[cl].logLevel
+		from := s.p.clients[cl].logLevel
 		if from == mcp.LevelNone && chosen {
 			from = defaultLogLevel
 		}
@@ -473,18 +472,18 @@ func (p *passthrough) forwardLog(frame []byte, m *jsonrpc.Message, event uint64)
 			get = append(get, cl)
 		}
 	}
-	p.mu.Unlock()
+	s.p.mu.Unlock()
 	if len(to) == 0 {
-		p.upstream.noteUnroutable(event)
+		s.p.upstream.noteUnroutable(event)
 	}
-	p.sendToClients(get, frame, event)
+	s.p.sendToClients(get, frame, event)
 }
 
 // activeClientsLocked returns the clients with a pending request.
-func (p *passthrough) activeClientsLocked() (list []*client) {
+func (s *sharedSession) activeClientsLocked() (list []*client) {
 	seen := map[*client]bool{}
-	for _, c := range p.calls {
-		if !seen[c.client] && p.clients[c.client] != nil {
+	for _, c := range s.p.calls {
+		if !seen[c.client] && s.p.clients[c.client] != nil {
 			seen[c.client] = true
 			list = append(list, c.client)
 		}
@@ -519,34 +518,34 @@ func requestedLogLevel(m *jsonrpc.Message) mcp.LoggingLevel {
 	return level
 }
 
-// forwardSessionNotification sends a notification to the clients of a session that it is for. c is
+// forwardNotification sends a notification to the clients of a session that it is for. c is
 // the call on whose stream it came; nil if that is unknown.
-func (p *passthrough) forwardSessionNotification(c *call, frame []byte, m *jsonrpc.Message, event uint64) {
+func (s *sharedSession) forwardNotification(c *call, frame []byte, m *jsonrpc.Message, event uint64) {
 	method := string(m.Method)
 	switch {
 	case method == mcp.NotificationResourceUpdated:
 		uri, _ := m.Param("uri")
-		p.sendToClients(p.upstream.session.Subscribers(stringOf(uri)), frame, event)
+		s.p.sendToClients(s.p.upstream.resume.Subscribers(stringOf(uri)), frame, event)
 	case method == mcp.NotificationTaskStatus:
 		id, _ := m.Param("taskId")
-		p.mu.Lock()
-		cl := p.taskClientLocked(stringOf(id))
-		p.mu.Unlock()
-		p.sendToClient(cl, frame, event)
+		s.p.mu.Lock()
+		cl := s.taskClientLocked(stringOf(id))
+		s.p.mu.Unlock()
+		s.p.sendToClient(cl, frame, event)
 	case method == mcp.NotificationElicitationComplete:
 		id, _ := m.Param("elicitationId")
-		p.mu.Lock()
-		cl := p.session.elicitations.remove(stringOf(id))
-		p.mu.Unlock()
-		p.sendToClient(cl, frame, event)
+		s.p.mu.Lock()
+		cl := s.elicitations.remove(stringOf(id))
+		s.p.mu.Unlock()
+		s.p.sendToClient(cl, frame, event)
 	case slices.ContainsFunc(resume.Lists(), func(l resume.List) bool { return l.Changed == method }):
-		p.broadcast(frame, event)
+		s.p.broadcast(frame, event)
 	case c != nil:
-		p.sendForCall(c, frame, event)
+		s.p.sendForCall(c, frame, event)
 	case method == mcp.NotificationMessage:
-		p.forwardLog(frame, m, event)
+		s.forwardLog(frame, m, event)
 	default:
-		p.broadcast(frame, event)
+		s.p.broadcast(frame, event)
 	}
 }
 
@@ -568,21 +567,21 @@ func (p *passthrough) sendToClient(cl *client, frame []byte, event uint64) {
 	p.sendToClients([]*client{cl}, frame, event)
 }
 
-// sessionSubscribe returns the request for the server, or fails it if there are too many
+// subscribe returns the request for the server, or fails it if there are too many
 // subscriptions to remember.
-func (p *passthrough) sessionSubscribe(c *call, frame []byte) []byte {
-	if p.upstream.session.IsFull() || len(frame) > maxReplayBytes {
+func (s *sharedSession) subscribe(c *call, frame []byte) []byte {
+	if s.p.upstream.resume.IsFull() || len(frame) > maxReplayBytes {
 		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many subscribed resources, or a URI is too long"))
 		return nil
 	}
 	return frame
 }
 
-// sessionUnsubscribe returns the request for the server. It returns nil, and answers the request,
+// unsubscribe returns the request for the server. It returns nil, and answers the request,
 // if other clients keep the subscription.
-func (p *passthrough) sessionUnsubscribe(c *call, frame []byte, m *jsonrpc.Message) []byte {
+func (s *sharedSession) unsubscribe(c *call, frame []byte, m *jsonrpc.Message) []byte {
 	uri, _ := m.Param("uri")
-	if !p.upstream.session.Unsubscribe(c.client, stringOf(uri)) {
+	if !s.p.upstream.resume.Unsubscribe(c.client, stringOf(uri)) {
 		return frame
 	}
 	c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridgeProvenance())
@@ -655,7 +654,7 @@ func (p *passthrough) reconnected() error {
 
 // messagesLost implements codec. It tells clients that lists may have changed.
 func (p *passthrough) messagesLost() {
-	_, result := p.upstream.session.Handshake()
+	_, result := p.upstream.resume.Handshake()
 	p.mu.Lock()
 	clients := p.initializedClientsLocked()
 	p.mu.Unlock()

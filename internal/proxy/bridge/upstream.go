@@ -70,9 +70,10 @@ type upstream struct {
 	rec     recorder
 	own     ownRequests
 	retries headerRetries
-	// session is the state of a legacy session that a new server must get.
-	session resume.State[[]byte, *client]
-	router  router
+	// resume is the state of a legacy session that a new server must get.
+	resume    resume.State[[]byte, *client]
+	abandoned abandonedCalls
+	router    router
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -453,7 +454,7 @@ func (u *upstream) connectionEnded(err error) {
 func (u *upstream) disconnected(err error, unsent []queuedMessage) {
 	u.own.answerAll(ownAnswer{err: err})
 	u.retries.disconnected(unsent)
-	u.session.Disconnected()
+	u.resume.Disconnected()
 	u.router.disconnected(err, unsent)
 }
 
@@ -565,11 +566,11 @@ var errServerChanged = errors.New("the server has changed")
 // restoreSession repeats the handshake, the log level and the subscriptions of a legacy session, if
 // there was one.
 func (u *upstream) restoreSession(ctx context.Context) error {
-	frames := u.session.Replay()
+	frames := u.resume.Replay()
 	if len(frames) == 0 {
 		return nil
 	}
-	initialize, before := u.session.Handshake()
+	initialize, before := u.resume.Handshake()
 	answer, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return withID(initialize, id) })
 	if err == nil && answer.Kind == jsonrpc.KindError {
 		err = answer.Err()
@@ -590,7 +591,7 @@ func (u *upstream) restoreSession(ctx context.Context) error {
 			return fmt.Errorf("restore the session: %w", err)
 		}
 	}
-	u.session.SetHandshake(initialize, answer.Result)
+	u.resume.SetHandshake(initialize, answer.Result)
 	u.messagesLost()
 	return nil
 }
