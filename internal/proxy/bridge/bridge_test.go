@@ -322,7 +322,7 @@ func TestStalledFull(t *testing.T) {
 // is.
 func TestLimitOfSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{}, ctx: t.Context()}
+		l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, queue: sendQueue{limit: 100, notify: make(chan struct{}, 1)}, ctx: t.Context()}
 		if err := l.trySend(queuedMessage{frame: make([]byte, 60)}); err != nil {
 			t.Fatal(err)
 		}
@@ -333,14 +333,14 @@ func TestLimitOfSessions(t *testing.T) {
 		for range 2 {
 			go func() { sent <- l.send(t.Context(), queuedMessage{frame: make([]byte, 50)}) }()
 		}
-		l.dequeue() // there is room for one of them
+		l.queue.next() // there is room for one of them
 		synctest.Wait()
 		if n := len(sent); n != 1 {
 			t.Errorf("%d were sent, want 1", n)
 		}
 		<-time.After(time.Second) // of the bubble's, which does not pass while anybody spins
-		l.dequeue()
-		l.dequeue()
+		l.queue.next()
+		l.queue.next()
 		<-sent
 		<-sent
 	})

@@ -112,23 +112,23 @@ func TestTranslatedTimeout(t *testing.T) {
 // TestWithdraw: a request that is given up before it was sent is not sent any more, and no
 // cancellation either.
 func TestWithdraw(t *testing.T) {
-	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100, Logger: slog.New(slog.DiscardHandler)}}, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{"5": {}}, ctx: context.Background()}
+	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100, Logger: slog.New(slog.DiscardHandler)}}, queue: sendQueue{limit: 100, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{"5": {}}}, ctx: context.Background()}
 	for _, id := range []string{"3", "4"} {
 		if err := l.trySend(queuedMessage{frame: []byte(id), id: []byte(id)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !l.withdraw([]byte("3")) || l.withdraw([]byte("5")) || l.withdraw([]byte("3")) {
+	if !l.queue.withdraw([]byte("3")) || l.queue.withdraw([]byte("5")) || l.queue.withdraw([]byte("3")) {
 		t.Error("only what waits is withdrawn")
 	}
-	if len(l.queue) != 1 || l.queueBytes != 1 || len(l.sent) != 0 {
-		t.Errorf("left: %v, %d bytes, %v", l.queue, l.queueBytes, l.sent)
+	if q := &l.queue; len(q.waiting) != 1 || q.waitingBytes != 1 || len(q.sent) != 0 {
+		t.Errorf("left: %v, %d bytes, %v", q.waiting, q.waitingBytes, q.sent)
 	}
 	for range 1000 {
 		l.sendUrgent(queuedMessage{frame: []byte("0123456789")})
 	}
-	if len(l.urgent) != 10 {
-		t.Errorf("%d urgent messages wait, want 10", len(l.urgent))
+	if n := len(l.queue.urgent); n != 10 {
+		t.Errorf("%d urgent messages wait, want 10", n)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestUrgentFull(t *testing.T) {
 		var log strings.Builder
 		b := &Bridge{opts: Options{MaxQueue: 100, ConnectTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil)), HTTP: true}}
 		full := func() *upstream {
-			return &upstream{b: b, notify: make(chan struct{}, 1), urgentBytes: 99, ctx: t.Context()}
+			return &upstream{b: b, queue: sendQueue{limit: 100, notify: make(chan struct{}, 1), urgentBytes: 99}, ctx: t.Context()}
 		}
 		up := full()
 		pass := &passthrough{b: b, upstream: up}
@@ -176,17 +176,17 @@ func TestUrgentFull(t *testing.T) {
 
 // TestWithdrawTranslated: the same where a translator says what is given up.
 func TestWithdrawTranslated(t *testing.T) {
-	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, notify: make(chan struct{}, 1), space: make(chan struct{}, 1), sent: map[string]queuedMessage{"3": {}}, ctx: context.Background()}
+	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, queue: sendQueue{limit: 100, notify: make(chan struct{}, 1), space: make(chan struct{}, 1), sent: map[string]queuedMessage{"3": {}}}, ctx: context.Background()}
 	p := &translator{upstream: l}
 	for _, o := range []*translate.Out{{Call: 4}, {Call: 5}, {Call: 4, Cancel: true}, {Call: 3, Cancel: true}} {
 		o.Message = []byte(strconv.FormatInt(o.Call, 10))
 		p.toServerLocked(o, provenance{})
 	}
-	if len(l.queue) != 1 || string(l.queue[0].id) != "5" {
-		t.Errorf("waiting: %v", l.queue)
+	if q := l.queue.waiting; len(q) != 1 || string(q[0].id) != "5" {
+		t.Errorf("waiting: %v", q)
 	}
-	if len(l.urgent) != 1 || string(l.urgent[0].frame) != "3" {
-		t.Errorf("waiting before: %v", l.urgent)
+	if q := l.queue.urgent; len(q) != 1 || string(q[0].frame) != "3" {
+		t.Errorf("waiting before: %v", q)
 	}
 }
 

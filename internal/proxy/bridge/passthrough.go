@@ -153,7 +153,7 @@ func (p *passthrough) waitAndSend(c *call, it queuedMessage) error {
 func (p *passthrough) enqueueLocked(c *call, it queuedMessage) (err error) {
 	// Until initialize is answered, other requests have no session.
 	if p.b.opts.HTTP && c.method == mcp.MethodInitialize {
-		p.upstream.setPaused(true)
+		p.upstream.queue.setPaused(true)
 		err = p.upstream.sendUrgent(it)
 	} else {
 		err = p.upstream.trySend(it)
@@ -185,7 +185,7 @@ func (p *passthrough) removeCallLocked(c *call) bool {
 	p.upstream.resume.Forget(c.serverID)
 	p.upstream.retries.forget(c.serverID)
 	if p.b.opts.HTTP && c.method == mcp.MethodInitialize {
-		defer p.upstream.setPaused(false)
+		defer p.upstream.queue.setPaused(false)
 	}
 	if p.tokens[c.tokenKey] == c {
 		delete(p.tokens, c.tokenKey)
@@ -217,7 +217,7 @@ func (p *passthrough) expire(c *call) {
 // sendCancellation tells the server that a removed call is canceled.
 func (p *passthrough) sendCancellation(c *call, why string) {
 	if c.method == mcp.MethodInitialize || c.asksForTask {
-		p.upstream.withdraw(c.serverID)
+		p.upstream.queue.withdraw(c.serverID)
 		return
 	}
 	p.upstream.cancelCall(c.serverID, queuedMessage{frame: cancellation(c.serverID, why)})
@@ -276,7 +276,7 @@ func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Me
 		frame = splice(frame, locate(frame, "params", "requestId"), c.serverID)
 	}
 	c.finish(nil, provenance{})
-	return frame, !p.upstream.withdraw(c.serverID) && !c.asksForTask
+	return frame, !p.upstream.queue.withdraw(c.serverID) && !c.asksForTask
 }
 
 // response implements codec.
@@ -405,13 +405,13 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 				unsentIDs[it.id.Key()] = true
 			}
 		}
-		p.upstream.requeue(unsent)
+		p.upstream.queue.pushFront(unsent)
 	}
 	p.mu.Lock()
 	p.closed = closed
 	var fail []*call
 	for key, c := range p.calls {
-		if !unsentIDs[key] && (closed || c.listenFrame == nil && c.queued && !p.upstream.isQueued(c.serverID)) {
+		if !unsentIDs[key] && (closed || c.listenFrame == nil && c.queued && !p.upstream.queue.isQueued(c.serverID)) {
 			fail = append(fail, c)
 			p.removeCallLocked(c)
 		}

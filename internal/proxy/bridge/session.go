@@ -638,7 +638,7 @@ func (p *passthrough) reconnected() error {
 	p.mu.Lock()
 	var subscriptions []*call
 	for _, c := range p.calls {
-		if c.listenFrame != nil && !p.upstream.isQueued(c.serverID) {
+		if c.listenFrame != nil && !p.upstream.queue.isQueued(c.serverID) {
 			c.expectAck, c.retryPending = c.acked, false
 			subscriptions = append(subscriptions, c)
 		}

@@ -94,7 +94,7 @@ func (t *translator) tick() {
 // sendLocked sends one output message.
 func (t *translator) sendLocked(o *translate.Out, from provenance) {
 	if o.Withdraw {
-		if t.upstream.withdraw(jsonrpc.IntID(o.Call)) {
+		if t.upstream.queue.withdraw(jsonrpc.IntID(o.Call)) {
 			t.forget(o.Call)
 			t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, jsonrpc.Errorf(jsonrpc.CodeInternalError, "withdrawn")))
 		}
@@ -230,7 +230,7 @@ func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 		c.startTimer(func() { t.expire(c) })
 	}
 	t.mu.Unlock()
-	signal(t.upstream.notify) // the machine may wait for a connection
+	signal(t.upstream.queue.notify) // the machine may wait for a connection
 }
 
 // notification implements codec.

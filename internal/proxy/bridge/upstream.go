@@ -49,18 +49,6 @@ type codec interface {
 	close()
 }
 
-// A queuedMessage is a message that waits to be sent.
-type queuedMessage struct {
-	frame []byte
-	// id is the id of a request; nil for other messages.
-	id   jsonrpc.ID
-	from provenance
-	// noLogin says that the message is a check by the bridge and must not cause a login.
-	noLogin bool
-	// queuedAt is the time when the message was first queued.
-	queuedAt time.Time
-}
-
 // An upstream is a server as one client uses it, or several that share it. It connects when there
 // is a message to send, and reconnects after the connection ended. It makes the bridge's own
 // requests, repeats calls and the state of a session, and chooses the codec for the server's
@@ -68,6 +56,7 @@ type queuedMessage struct {
 type upstream struct {
 	b       *Bridge
 	rec     recorder
+	queue   sendQueue
 	own     ownRequests
 	retries headerRetries
 	// resume is the state of a legacy session that a new server must get.
@@ -79,8 +68,6 @@ type upstream struct {
 	cancel context.CancelFunc
 	// done is closed when run returns.
 	done chan struct{}
-	// notify wakes run and write.
-	notify chan struct{}
 
 	// lastReceived is the time of the server's last message, in nanoseconds since the epoch.
 	lastReceived atomic.Int64
@@ -92,27 +79,13 @@ type upstream struct {
 	unclaimedBytes int
 
 	mu sync.Mutex
-	// urgent is sent before queue, also while paused.
-	urgent      []queuedMessage
-	queue       []queuedMessage
-	queueBytes  int
-	urgentBytes int
-	// paused holds back messages that are not urgent.
-	paused bool
-	// writing says that a message was dequeued and may not be sent yet.
-	writing bool
 	// closing says that no more messages are accepted.
-	closing bool
-	// space is closed when the queue has more room; nil if nobody waits.
-	space      chan struct{}
+	closing    bool
 	closeTimer *time.Timer
 	// conn is nil while disconnected.
 	conn *connection
 	// usable says that the current or last connection could take messages.
 	usable bool
-	sent   map[string]queuedMessage
-	// resend holds messages of sent that the server certainly did not process.
-	resend []queuedMessage
 	// failures counts the connections in a row that answered no request.
 	failures int
 	// everAnswered says that some connection had a response.
@@ -130,7 +103,7 @@ func (b *Bridge) newUpstream() *upstream { return b.newUpstreamWithContext(b.ctx
 
 // newUpstreamWithContext is newUpstream with a context derived from b.ctx.
 func (b *Bridge) newUpstreamWithContext(ctx context.Context) *upstream {
-	u := &upstream{b: b, rec: b.recording.newRecorder(capture.Upstream), done: make(chan struct{}), notify: make(chan struct{}, 1), sent: map[string]queuedMessage{}}
+	u := &upstream{b: b, rec: b.recording.newRecorder(capture.Upstream), done: make(chan struct{}), queue: sendQueue{limit: b.opts.MaxQueue, keepSent: b.opts.HTTP, notify: make(chan struct{}, 1)}}
 	u.own.prefix = "mcpwire-" + b.instance + "-"
 	u.ctx, u.cancel = context.WithCancel(ctx)
 	b.wg.Go(u.run)
@@ -186,10 +159,6 @@ func (u *upstream) claimLocked() {
 func (u *upstream) unavailable() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.unavailableLocked()
-}
-
-func (u *upstream) unavailableLocked() error {
 	if u.closing || u.ctx.Err() != nil {
 		return errUpstreamClosed
 	}
@@ -203,31 +172,17 @@ func (u *upstream) unavailableLocked() error {
 func (u *upstream) isDown() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.conn == nil && u.lastErr != nil && len(u.queue)+len(u.urgent) == 0
+	empty, _ := u.queue.isEmpty()
+	return u.conn == nil && u.lastErr != nil && empty
 }
 
-// errQueueFull is the error of a full queue.
-var errQueueFull = errors.New("the queue to the server is full")
-
-// trySend is send, but does not wait.
+// trySend is send, but returns errQueueFull instead of waiting.
 func (u *upstream) trySend(it queuedMessage) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.trySendLocked(it)
-}
-
-func (u *upstream) trySendLocked(it queuedMessage) error {
-	if err := u.unavailableLocked(); err != nil {
-		return err
+	err := u.unavailable()
+	if err == nil {
+		_, err = u.queue.push(it)
 	}
-	if u.queueBytes > 0 && u.queueBytes+len(it.frame) > u.b.opts.MaxQueue {
-		return errQueueFull
-	}
-	it.queuedAt = time.Now()
-	u.queue = append(u.queue, it)
-	u.queueBytes += len(it.frame)
-	signal(u.notify)
-	return nil
+	return err
 }
 
 // errUpstreamClosed is the error of a closed upstream.
@@ -237,18 +192,15 @@ var errUpstreamClosed = fmt.Errorf("the connection to the server is closed: %w",
 // error the message is not sent.
 func (u *upstream) send(ctx context.Context, it queuedMessage) error {
 	for {
-		u.mu.Lock()
-		err := u.trySendLocked(it)
-		if err == errQueueFull && u.space == nil {
-			u.space = make(chan struct{})
-		}
-		space := u.space
-		u.mu.Unlock()
-		if err != errQueueFull {
+		if err := u.unavailable(); err != nil {
 			return err
 		}
+		room, err := u.queue.push(it)
+		if err == nil {
+			return nil
+		}
 		select {
-		case <-space:
+		case <-room:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-u.ctx.Done():
@@ -256,36 +208,15 @@ func (u *upstream) send(ctx context.Context, it queuedMessage) error {
 	}
 }
 
-// signalSpaceLocked wakes the callers that wait for room.
-func (u *upstream) signalSpaceLocked() {
-	if u.space != nil {
-		close(u.space)
-		u.space = nil
-	}
-}
-
-// errUrgentFull is the error of a full queue of urgent messages. Nobody waits for room in it.
-var errUrgentFull = errors.New("the server takes nothing, not even what is urgent, and too much waits for it already")
-
 // sendUrgent queues a message before all others. It never waits. If MaxQueue is reached, it drops
 // the message, logs that, and returns [errUrgentFull]: the caller must fail what waits for an
 // answer.
 func (u *upstream) sendUrgent(it queuedMessage) error {
-	it.queuedAt = time.Now()
-	u.mu.Lock()
-	n := len(it.frame)
-	full := u.urgentBytes > 0 && u.urgentBytes+n > u.b.opts.MaxQueue
-	if !full {
-		u.urgent = append(u.urgent, it)
-		u.urgentBytes += n
+	err := u.queue.pushUrgent(it)
+	if err != nil {
+		u.logDropped(err)
 	}
-	u.mu.Unlock()
-	if full {
-		u.logDropped(errUrgentFull)
-		return errUrgentFull
-	}
-	signal(u.notify)
-	return nil
+	return err
 }
 
 // logDropped logs that a message to the server was dropped. That a closed upstream drops messages
@@ -296,14 +227,6 @@ func (u *upstream) logDropped(err error) {
 		level = slog.LevelDebug
 	}
 	u.b.opts.Logger.Log(u.ctx, level, "a message to the server was dropped", "server", u.b.opts.Name, "error", err)
-}
-
-// setPaused holds back the messages that are not urgent, or releases them.
-func (u *upstream) setPaused(on bool) {
-	u.mu.Lock()
-	u.paused = on
-	u.mu.Unlock()
-	signal(u.notify)
 }
 
 func signal(c chan struct{}) {
@@ -321,12 +244,12 @@ func (u *upstream) close() {
 		return
 	}
 	u.closing = true
-	if u.conn == nil || len(u.queue)+len(u.urgent) == 0 && !u.writing {
+	if _, idle := u.queue.isEmpty(); u.conn == nil || idle {
 		u.cancel()
 		return
 	}
 	u.closeTimer = time.AfterFunc(closeTimeout, u.cancel)
-	signal(u.notify)
+	signal(u.queue.notify)
 }
 
 // finished reports if the upstream was closed. It then ends the upstream, because nothing is
@@ -344,29 +267,7 @@ func (u *upstream) finished() bool {
 func (u *upstream) isUp() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.conn != nil && !u.paused && !u.closing
-}
-
-// requeue puts unsent messages at the front of the queue.
-func (u *upstream) requeue(items []queuedMessage) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, it := range items {
-		u.queueBytes += len(it.frame)
-	}
-	u.queue = append(items, u.queue...)
-}
-
-// isQueued reports if a request waits in the queue.
-func (u *upstream) isQueued(id jsonrpc.ID) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, it := range u.queue {
-		if it.id != nil && it.id.Key() == id.Key() {
-			return true
-		}
-	}
-	return false
+	return u.conn != nil && !u.queue.isPaused() && !u.closing
 }
 
 // run connects again and again until the upstream is closed.
@@ -389,21 +290,22 @@ func (u *upstream) run() {
 	}
 	u.mu.Unlock()
 	u.rec.recordEOF(toServer)
-	u.disconnected(errUpstreamClosed, u.takeUnsent())
+	u.disconnected(errUpstreamClosed, u.queue.takeUnsent())
 }
 
 // awaitWork waits until there is a message to send.
 func (u *upstream) awaitWork() bool {
 	for {
 		u.mu.Lock()
-		some, eager := len(u.queue)+len(u.urgent) > 0, u.failures < maxEagerFailures
+		eager := u.failures < maxEagerFailures
 		u.mu.Unlock()
-		some = some || eager && slices.ContainsFunc(u.router.codecs(), codec.wantsConnection)
+		empty, _ := u.queue.isEmpty()
+		some := !empty || eager && slices.ContainsFunc(u.router.codecs(), codec.wantsConnection)
 		if some {
 			return u.ctx.Err() == nil
 		}
 		select {
-		case <-u.notify:
+		case <-u.queue.notify:
 		case <-u.ctx.Done():
 			return false
 		}
@@ -443,7 +345,7 @@ func (u *upstream) connectionEnded(err error) {
 	if !errors.Is(err, jsonrpc.ErrClosed) {
 		u.b.markUnhealthy(visible)
 	}
-	unsent := u.takeUnsent()
+	unsent := u.queue.takeUnsent()
 	if !mayWait {
 		unsent = nil
 	}
@@ -471,17 +373,6 @@ func (u *upstream) noteAnswerLocked(id jsonrpc.ID) {
 	}
 }
 
-// takeUnsent removes and returns the unsent messages.
-func (u *upstream) takeUnsent() []queuedMessage {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	unsent := append(u.resend, u.queue...)
-	u.resend, u.queue, u.urgent, u.queueBytes, u.urgentBytes = nil, nil, nil, 0, 0
-	clear(u.sent)
-	u.signalSpaceLocked()
-	return unsent
-}
-
 // serveConnection makes a connection and serves it until it ends. It returns the reason.
 func (u *upstream) serveConnection(first bool) error {
 	ctx, cancel := u.b.withDialTimeout(u.ctx)
@@ -500,8 +391,11 @@ func (u *upstream) serveConnection(first bool) error {
 	read := make(chan error, 1)
 	ended, stop := context.WithCancelCause(u.ctx)
 	end := func() { stop(nil) }
+	if !first {
+		u.queue.setPaused(true) // until the server has the state of the old one
+	}
 	u.mu.Lock()
-	u.conn, u.paused, u.usable = &connection{abort: func() { stop(errUnresponsive) }}, u.paused || !first, first
+	u.conn, u.usable = &connection{abort: func() { stop(errUnresponsive) }}, first
 	u.mu.Unlock()
 	u.b.openConnections.Add(1)
 	defer u.b.openConnections.Add(-1)
@@ -554,9 +448,9 @@ func (u *upstream) reconnected(ctx context.Context) error {
 		return fmt.Errorf("the server was restarted, but does not respond: %w", err)
 	}
 	u.mu.Lock()
-	u.paused, u.usable = false, true
+	u.usable = true
 	u.mu.Unlock()
-	signal(u.notify)
+	u.queue.setPaused(false)
 	return nil
 }
 
@@ -609,21 +503,24 @@ func (u *upstream) messagesLost() {
 // may get the server's last messages, and calls end.
 func (u *upstream) write(ctx context.Context, f jsonrpc.Framer, end func()) {
 	for {
-		it, ok := u.dequeue()
+		it, urgent, ok := u.queue.next()
 		if !ok {
 			if u.finished() {
 				return
 			}
 			select {
-			case <-u.notify:
+			case <-u.queue.notify:
 				continue
 			case <-ctx.Done():
 				return
 			}
 		}
+		if !urgent {
+			u.noteSent(it)
+		}
 		if err := u.transmit(f, it); err != nil {
 			u.b.opts.Logger.Debug("message not sent", "error", err)
-			u.putBack(it)
+			u.queue.putBack(it)
 			if !u.b.opts.HTTP {
 				// The reader is about to learn the reason. Wait no longer than this.
 				timer := time.AfterFunc(closeTimeout, end)
@@ -640,68 +537,23 @@ func (u *upstream) write(ctx context.Context, f jsonrpc.Framer, end func()) {
 // be read.
 const closeTimeout = time.Second
 
-// dequeue returns the next message to send.
-func (u *upstream) dequeue() (it queuedMessage, ok bool) {
+// noteSent records a message of a client that is about to be sent, for noteAnswerLocked.
+func (u *upstream) noteSent(it queuedMessage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	switch {
-	case len(u.urgent) > 0:
-		it, u.urgent = u.urgent[0], u.urgent[1:]
-		u.urgentBytes -= len(it.frame)
-	case len(u.queue) > 0 && !u.paused:
-		it, u.queue = u.queue[0], u.queue[1:]
-		u.queueBytes -= len(it.frame)
-		u.signalSpaceLocked()
-		if u.b.opts.HTTP && it.id != nil && len(it.frame) <= maxRetryBytes {
-			u.sent[it.id.Key()] = it
-		}
-		if u.recoveryCalls != nil && len(u.recoveryCalls) < maxRecoveryCalls && it.id != nil && stringOf(locate(it.frame, "method").slice(it.frame)) != mcp.MethodInitialize {
-			u.recoveryCalls[it.id.Key()] = struct{}{}
-		}
-	default:
-		u.writing = false
-		return queuedMessage{}, false
+	if u.recoveryCalls != nil && len(u.recoveryCalls) < maxRecoveryCalls && it.id != nil && stringOf(jsonwire.Lookup(it.frame, "method")) != mcp.MethodInitialize {
+		u.recoveryCalls[it.id.Key()] = struct{}{}
 	}
-	u.writing = true
-	return it, true
 }
 
 // maxRecoveryCalls limits recoveryCalls.
 const maxRecoveryCalls = 1024
 
-// withdraw forgets a canceled request, and reports if it was not sent. Then the server must not get
-// a cancellation.
-func (u *upstream) withdraw(id jsonrpc.ID) bool {
-	key := id.Key()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.sent, key)
-	for i, it := range u.queue {
-		if it.id != nil && it.id.Key() == key {
-			u.queue = slices.Delete(u.queue, i, i+1)
-			u.queueBytes -= len(it.frame)
-			u.signalSpaceLocked()
-			return true
-		}
-	}
-	return false
-}
-
 // cancelCall withdraws a request, or sends the server its cancellation if the request was sent.
 func (u *upstream) cancelCall(id jsonrpc.ID, cancellation queuedMessage) {
-	if !u.withdraw(id) {
+	if !u.queue.withdraw(id) {
 		u.sendUrgent(cancellation)
 	}
-}
-
-// maxRetryBytes limits the size of a request that is kept for a retry.
-const maxRetryBytes = 1 << 20
-
-// putBack keeps a message for the next connection.
-func (u *upstream) putBack(it queuedMessage) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.resend = append(u.resend, it)
 }
 
 // read handles the messages of the server until the connection ends, and returns the reason.
@@ -750,15 +602,8 @@ func (u *upstream) handleError(err error, from origin) bool {
 		return false
 	}
 	from.answered()
-	u.mu.Lock()
-	it, known := u.sent[failed.ID.Key()]
-	delete(u.sent, failed.ID.Key())
 	// The HTTP session is gone, and a new one follows.
-	retry := known && failed.Outcome == jsonrpc.OutcomeUnprocessed && errors.Is(failed.Err, jsonrpc.ErrClosed)
-	if retry {
-		u.resend = append(u.resend, it)
-	}
-	u.mu.Unlock()
+	retry := u.queue.failed(failed.ID, failed.Outcome == jsonrpc.OutcomeUnprocessed && errors.Is(failed.Err, jsonrpc.ErrClosed))
 	_, large := errors.AsType[*jsonrpc.TooLargeError](err)
 	if large { // there is a response, but it cannot be forwarded
 		u.mu.Lock()
@@ -841,14 +686,12 @@ func (u *upstream) accept(frame []byte, m *jsonrpc.Message, from origin) {
 }
 
 func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
-	u.mu.Lock()
 	if len(m.ID) > 0 && len(m.Method) == 0 {
-		if u.b.opts.HTTP {
-			delete(u.sent, m.ID.Key())
-		}
+		u.queue.answered(m.ID)
+		u.mu.Lock()
 		u.noteAnswerLocked(m.ID)
+		u.mu.Unlock()
 	}
-	u.mu.Unlock()
 	now := time.Now().UnixNano()
 	u.lastReceived.Store(now)
 	u.b.health.lastSeen.Store(now)

@@ -1,0 +1,229 @@
+package bridge
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpwire/jsonrpc"
+)
+
+// A queuedMessage is a message that waits to be sent.
+type queuedMessage struct {
+	frame []byte
+	// id is the id of a request; nil for other messages.
+	id   jsonrpc.ID
+	from provenance
+	// noLogin says that the message is a check by the bridge and must not cause a login.
+	noLogin bool
+	// queuedAt is the time when the message was first queued.
+	queuedAt time.Time
+}
+
+// A sendQueue holds the messages that wait to be sent to the server, and over HTTP the requests
+// that were sent and may have to be sent again. Its methods may be called by many goroutines at
+// once.
+type sendQueue struct {
+	// limit is Options.MaxQueue. It applies to urgent and other messages separately, and not to
+	// the first message.
+	limit int
+	// keepSent says that sent requests are kept until their responses.
+	keepSent bool
+	// notify has an element if next may return a message.
+	notify chan struct{}
+
+	mu sync.Mutex
+	// urgent is sent before waiting, also while paused.
+	urgent       []queuedMessage
+	waiting      []queuedMessage
+	urgentBytes  int
+	waitingBytes int
+	// paused holds back messages that are not urgent.
+	paused bool
+	// writing says that a message was removed and may not be sent yet.
+	writing bool
+	// space is closed when the queue has more room; nil if nobody waits.
+	space chan struct{}
+	sent  map[string]queuedMessage
+	// resend holds messages that the server certainly did not process.
+	resend []queuedMessage
+}
+
+var (
+	// errQueueFull is the error of a full queue.
+	errQueueFull = errors.New("the queue to the server is full")
+	// errUrgentFull is the error of a full queue of urgent messages. Nobody waits for room in it.
+	errUrgentFull = errors.New("the server takes nothing, not even what is urgent, and too much waits for it already")
+)
+
+// push adds a message. If the queue is full, it returns errQueueFull, and a channel that is closed
+// when there is more room.
+func (q *sendQueue) push(it queuedMessage) (room <-chan struct{}, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waitingBytes > 0 && q.waitingBytes+len(it.frame) > q.limit {
+		if q.space == nil {
+			q.space = make(chan struct{})
+		}
+		return q.space, errQueueFull
+	}
+	it.queuedAt = time.Now()
+	q.waiting = append(q.waiting, it)
+	q.waitingBytes += len(it.frame)
+	signal(q.notify)
+	return nil, nil
+}
+
+// pushUrgent adds a message before all others, or returns errUrgentFull.
+func (q *sendQueue) pushUrgent(it queuedMessage) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.urgentBytes > 0 && q.urgentBytes+len(it.frame) > q.limit {
+		return errUrgentFull
+	}
+	it.queuedAt = time.Now()
+	q.urgent = append(q.urgent, it)
+	q.urgentBytes += len(it.frame)
+	signal(q.notify)
+	return nil
+}
+
+// pushFront adds unsent messages again, before those that wait.
+func (q *sendQueue) pushFront(items []queuedMessage) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, it := range items {
+		q.waitingBytes += len(it.frame)
+	}
+	q.waiting = append(items, q.waiting...)
+}
+
+// next removes and returns the next message to send, and reports if it is urgent.
+func (q *sendQueue) next() (it queuedMessage, urgent, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	urgent = len(q.urgent) > 0
+	q.writing = urgent || len(q.waiting) > 0 && !q.paused
+	switch {
+	case !q.writing:
+		return queuedMessage{}, false, false
+	case urgent:
+		it, q.urgent = q.urgent[0], q.urgent[1:]
+		q.urgentBytes -= len(it.frame)
+		return it, true, true
+	}
+	it, q.waiting = q.waiting[0], q.waiting[1:]
+	q.waitingBytes -= len(it.frame)
+	q.signalSpaceLocked()
+	if q.keepSent && it.id != nil && len(it.frame) <= maxRetryBytes {
+		if q.sent == nil {
+			q.sent = map[string]queuedMessage{}
+		}
+		q.sent[it.id.Key()] = it
+	}
+	return it, false, true
+}
+
+// maxRetryBytes limits the size of a request that is kept for a retry.
+const maxRetryBytes = 1 << 20
+
+// signalSpaceLocked wakes the callers that wait for room.
+func (q *sendQueue) signalSpaceLocked() {
+	if q.space != nil {
+		close(q.space)
+		q.space = nil
+	}
+}
+
+// setPaused holds back the messages that are not urgent, or releases them.
+func (q *sendQueue) setPaused(on bool) {
+	q.mu.Lock()
+	q.paused = on
+	q.mu.Unlock()
+	signal(q.notify)
+}
+
+// isPaused reports if messages are held back.
+func (q *sendQueue) isPaused() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.paused
+}
+
+// isEmpty reports if no message waits. idle reports if none is being written either.
+func (q *sendQueue) isEmpty() (empty, idle bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	empty = len(q.waiting)+len(q.urgent) == 0
+	return empty, empty && !q.writing
+}
+
+// isQueued reports if a request waits.
+func (q *sendQueue) isQueued(id jsonrpc.ID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.indexLocked(id.Key()) >= 0
+}
+
+func (q *sendQueue) indexLocked(key string) int {
+	return slices.IndexFunc(q.waiting, func(it queuedMessage) bool { return it.id != nil && it.id.Key() == key })
+}
+
+// withdraw forgets a canceled request, and reports if it was not sent. Then the server must not get
+// a cancellation.
+func (q *sendQueue) withdraw(id jsonrpc.ID) bool {
+	key := id.Key()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.sent, key)
+	i := q.indexLocked(key)
+	if i < 0 {
+		return false
+	}
+	q.waitingBytes -= len(q.waiting[i].frame)
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	q.signalSpaceLocked()
+	return true
+}
+
+// answered forgets a request that has a response.
+func (q *sendQueue) answered(id jsonrpc.ID) {
+	if q.keepSent {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.sent, id.Key())
+	}
+}
+
+// putBack keeps a message that was not sent for the next connection.
+func (q *sendQueue) putBack(it queuedMessage) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.resend = append(q.resend, it)
+}
+
+// failed forgets a request that failed. If again is set, it keeps the request for the next
+// connection, and reports if it could.
+func (q *sendQueue) failed(id jsonrpc.ID, again bool) bool {
+	key := id.Key()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	it, known := q.sent[key]
+	delete(q.sent, key)
+	if known && again {
+		q.resend = append(q.resend, it)
+	}
+	return known && again
+}
+
+// takeUnsent empties the queue and returns the messages that are not urgent and may be sent later.
+func (q *sendQueue) takeUnsent() []queuedMessage {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	unsent := append(q.resend, q.waiting...)
+	q.resend, q.waiting, q.urgent, q.waitingBytes, q.urgentBytes = nil, nil, nil, 0, 0
+	clear(q.sent)
+	q.signalSpaceLocked()
+	return unsent
+}
