@@ -345,12 +345,12 @@ func TestTransportStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	l := &upstream{ctx: t.Context()}
-	if err := l.transmit(f, queuedMessage{frame: []byte(`{"jsonrpc":"2.0","id":"a","method":"x"}`), id: jsonrpc.ID(`"a"`)}); err != nil {
+	c := &connection{u: &upstream{ctx: t.Context()}, f: f}
+	if err := c.transmit(queuedMessage{frame: []byte(`{"jsonrpc":"2.0","id":"a","method":"x"}`), id: jsonrpc.ID(`"a"`)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{event, answering(`"a"`, "{}")} {
-		if frame, from, err := l.receive(f); string(frame) != want || string(from.callID) != `"a"` || err != nil {
+		if frame, from, err := c.receive(); string(frame) != want || string(from.callID) != `"a"` || err != nil {
 			t.Errorf("got %s on %s, %v, want %s", frame, from.callID, err, want)
 		}
 	}

@@ -175,17 +175,17 @@ func recorderFrom(ctx context.Context) recorder {
 }
 
 // transmit records a message and sends it. Over HTTP [Transport] records it.
-func (u *upstream) transmit(f jsonrpc.Framer, it queuedMessage) error {
-	transport, ok := f.(rpc.MessageTransport)
+func (c *connection) transmit(it queuedMessage) error {
+	transport, ok := c.f.(rpc.MessageTransport)
 	if !ok {
-		u.rec.recordSent(toServer, it.frame, it.from)
-		return f.WriteFrame(it.frame)
+		c.u.rec.recordSent(toServer, it.frame, it.from)
+		return c.f.WriteFrame(it.frame)
 	}
-	ctx := context.WithoutCancel(u.ctx) // for the values
+	ctx := context.WithoutCancel(c.u.ctx) // for the values
 	if it.noLogin {
 		ctx = oauth.WithoutLogin(ctx)
 	}
-	ctx = context.WithValue(context.WithValue(ctx, postKey{}, &postedMessage{queuedMessage: it}), recorderKey{}, u.rec)
+	ctx = context.WithValue(context.WithValue(ctx, postKey{}, &postedMessage{queuedMessage: it}), recorderKey{}, c.u.rec)
 	return transport.Post(ctx, it.frame)
 }
 
@@ -223,11 +223,11 @@ type receiver interface {
 }
 
 // receive reads the next message and its origin, which may be known for an error too.
-func (u *upstream) receive(f jsonrpc.Framer) ([]byte, origin, error) {
-	o := origin{rec: u.rec}
-	r, ok := f.(receiver)
+func (c *connection) receive() ([]byte, origin, error) {
+	o := origin{rec: c.u.rec}
+	r, ok := c.f.(receiver)
 	if !ok {
-		frame, err := f.ReadFrame()
+		frame, err := c.f.ReadFrame()
 		return frame, o, err
 	}
 	frame, from, err := r.Receive()
@@ -235,7 +235,7 @@ func (u *upstream) receive(f jsonrpc.Framer) ([]byte, origin, error) {
 		return frame, o, err
 	}
 	if t, ok := from.Value(requestKey{}).(*upstreamRequest); ok {
-		o.request, o.rec = t, t.recorderOr(u.rec)
+		o.request, o.rec = t, t.recorderOr(c.u.rec)
 	}
 	if p, ok := from.Value(postKey{}).(*postedMessage); ok {
 		o.callID = p.id

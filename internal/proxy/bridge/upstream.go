@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -57,6 +56,7 @@ type upstream struct {
 	b       *Bridge
 	rec     recorder
 	queue   sendQueue
+	backoff backoff
 	own     ownRequests
 	retries headerRetries
 	// resume is the state of a legacy session that a new server must get.
@@ -84,18 +84,6 @@ type upstream struct {
 	closeTimer *time.Timer
 	// conn is nil while disconnected.
 	conn *connection
-	// usable says that the current or last connection could take messages.
-	usable bool
-	// failures counts the connections in a row that answered no request.
-	failures int
-	// everAnswered says that some connection had a response.
-	everAnswered bool
-	// recoveryCalls holds the keys of requests whose responses reset failures; nil if failures is
-	// reset.
-	recoveryCalls map[string]struct{}
-	lastErr       error
-	// nextAttempt is the end of the backoff.
-	nextAttempt time.Time
 }
 
 // newUpstream returns an upstream without a codec.
@@ -162,8 +150,9 @@ func (u *upstream) unavailable() error {
 	if u.closing || u.ctx.Err() != nil {
 		return errUpstreamClosed
 	}
-	if wait := time.Until(u.nextAttempt); u.lastErr != nil && u.conn == nil && wait > u.b.opts.RestartWait {
-		return &retryError{u.lastErr, wait.Round(time.Second)}
+	next, err := u.backoff.last()
+	if wait := time.Until(next); err != nil && u.conn == nil && wait > u.b.opts.RestartWait {
+		return &retryError{err, wait.Round(time.Second)}
 	}
 	return nil
 }
@@ -173,7 +162,8 @@ func (u *upstream) isDown() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	empty, _ := u.queue.isEmpty()
-	return u.conn == nil && u.lastErr != nil && empty
+	_, err := u.backoff.last()
+	return u.conn == nil && err != nil && empty
 }
 
 // trySend is send, but returns errQueueFull instead of waiting.
@@ -296,11 +286,8 @@ func (u *upstream) run() {
 // awaitWork waits until there is a message to send.
 func (u *upstream) awaitWork() bool {
 	for {
-		u.mu.Lock()
-		eager := u.failures < maxEagerFailures
-		u.mu.Unlock()
 		empty, _ := u.queue.isEmpty()
-		some := !empty || eager && slices.ContainsFunc(u.router.codecs(), codec.wantsConnection)
+		some := !empty || u.backoff.isEager() && slices.ContainsFunc(u.router.codecs(), codec.wantsConnection)
 		if some {
 			return u.ctx.Err() == nil
 		}
@@ -312,32 +299,20 @@ func (u *upstream) awaitWork() bool {
 	}
 }
 
-// maxEagerFailures is the number of failures in a row after which the upstream does not reconnect
-// for wantsConnection alone.
-const maxEagerFailures = 8
-
 // waitBackoff waits until the next connection may be made.
 func (u *upstream) waitBackoff() bool {
-	u.mu.Lock()
-	d := time.Until(u.nextAttempt)
-	u.mu.Unlock()
-	if d <= 0 {
-		return u.ctx.Err() == nil
+	next, _ := u.backoff.last()
+	if d := time.Until(next); d > 0 {
+		return wait.Sleep(u.ctx, d)
 	}
-	return wait.Sleep(u.ctx, d)
+	return u.ctx.Err() == nil
 }
 
-// connectionEnded records the end of a connection, and tells the handler.
+// connectionEnded records the end of a connection, and tells the codecs.
 func (u *upstream) connectionEnded(err error) {
 	o := &u.b.opts
-	u.mu.Lock()
-	u.failures++
-	backoff := wait.Backoff(o.MinBackoff, o.MaxBackoff, u.failures, rand.Float64())
 	visible := u.b.visibleError(err)
-	u.nextAttempt, u.lastErr = time.Now().Add(backoff), visible
-	mayWait := u.usable || u.everAnswered && !errors.Is(err, errServerChanged)
-	u.recoveryCalls = map[string]struct{}{}
-	u.mu.Unlock()
+	next, mayWait := u.backoff.failed(o, err, visible)
 	o.Logger.Warn("the connection to the server has ended", "server", o.Name, "error", err)
 	u.rec.note("the connection to the server has ended: " + err.Error())
 	u.b.metrics.failures.Add(1)
@@ -349,7 +324,7 @@ func (u *upstream) connectionEnded(err error) {
 	if !mayWait {
 		unsent = nil
 	}
-	u.disconnected(visible, slices.DeleteFunc(unsent, func(it queuedMessage) bool { return u.nextAttempt.Sub(it.queuedAt) > max(o.RestartWait, 0) }))
+	u.disconnected(visible, slices.DeleteFunc(unsent, func(it queuedMessage) bool { return next.Sub(it.queuedAt) > max(o.RestartWait, 0) }))
 }
 
 // disconnected ends what the last connection had begun. err is the reason that clients may see.
@@ -360,25 +335,10 @@ func (u *upstream) disconnected(err error, unsent []queuedMessage) {
 	u.router.disconnected(err, unsent)
 }
 
-// noteAnswerLocked records a response. The response to a client's request that this connection sent
-// after failures resets the backoff. A handshake does not, because a server may fail after it each
-// time.
-func (u *upstream) noteAnswerLocked(id jsonrpc.ID) {
-	u.everAnswered = true
-	if u.recoveryCalls == nil {
-		return
-	}
-	if _, ok := u.recoveryCalls[id.Key()]; ok {
-		u.failures, u.recoveryCalls = 0, nil
-	}
-}
-
 // serveConnection makes a connection and serves it until it ends. It returns the reason.
 func (u *upstream) serveConnection(first bool) error {
 	ctx, cancel := u.b.withDialTimeout(u.ctx)
-	u.mu.Lock()
-	u.usable = false
-	u.mu.Unlock()
+	u.backoff.setUsable(false)
 	text := u.rec.stderr()
 	defer text.Close()
 	f, err := u.b.opts.Connect(context.WithValue(ctx, recorderKey{}, u.rec), text)
@@ -394,17 +354,19 @@ func (u *upstream) serveConnection(first bool) error {
 	if !first {
 		u.queue.setPaused(true) // until the server has the state of the old one
 	}
+	u.backoff.setUsable(first)
+	c := &connection{u: u, f: f, abort: func() { stop(errUnresponsive) }}
 	u.mu.Lock()
-	u.conn, u.usable = &connection{abort: func() { stop(errUnresponsive) }}, first
+	u.conn = c
 	u.mu.Unlock()
 	u.b.openConnections.Add(1)
 	defer u.b.openConnections.Add(-1)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		read <- u.read(f)
+		read <- c.read()
 		end()
 	})
-	wg.Go(func() { u.write(ended, f, end) })
+	wg.Go(func() { c.write(ended, end) })
 	if !first {
 		err = u.reconnected(ended)
 	}
@@ -425,9 +387,7 @@ func (u *upstream) serveConnection(first bool) error {
 		err = errUnresponsive
 	}
 	if time.Since(began) >= u.b.opts.StableAfter {
-		u.mu.Lock()
-		u.failures, u.recoveryCalls = 0, nil
-		u.mu.Unlock()
+		u.backoff.reset()
 	}
 	return err
 }
@@ -447,9 +407,7 @@ func (u *upstream) reconnected(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the server was restarted, but does not respond: %w", err)
 	}
-	u.mu.Lock()
-	u.usable = true
-	u.mu.Unlock()
+	u.backoff.setUsable(true)
 	u.queue.setPaused(false)
 	return nil
 }
@@ -499,29 +457,43 @@ func (u *upstream) messagesLost() {
 	}
 }
 
+// closeTimeout limits how long a closing upstream may write, and a server that accepts nothing may
+// be read.
+const closeTimeout = time.Second
+
+// A connection is a connection of an upstream to the server.
+type connection struct {
+	u *upstream
+	f jsonrpc.Framer
+	// abort ends a dead connection.
+	abort func()
+	// checking says that probeAlive runs. The lock of the upstream guards it.
+	checking bool
+}
+
 // write sends queued messages until ctx ends. After a write error it waits for the reader, which
 // may get the server's last messages, and calls end.
-func (u *upstream) write(ctx context.Context, f jsonrpc.Framer, end func()) {
+func (c *connection) write(ctx context.Context, end func()) {
 	for {
-		it, urgent, ok := u.queue.next()
+		it, urgent, ok := c.u.queue.next()
 		if !ok {
-			if u.finished() {
+			if c.u.finished() {
 				return
 			}
 			select {
-			case <-u.queue.notify:
+			case <-c.u.queue.notify:
 				continue
 			case <-ctx.Done():
 				return
 			}
 		}
 		if !urgent {
-			u.noteSent(it)
+			c.u.backoff.sent(it)
 		}
-		if err := u.transmit(f, it); err != nil {
-			u.b.opts.Logger.Debug("message not sent", "error", err)
-			u.queue.putBack(it)
-			if !u.b.opts.HTTP {
+		if err := c.transmit(it); err != nil {
+			c.u.b.opts.Logger.Debug("message not sent", "error", err)
+			c.u.queue.putBack(it)
+			if !c.u.b.opts.HTTP {
 				// The reader is about to learn the reason. Wait no longer than this.
 				timer := time.AfterFunc(closeTimeout, end)
 				defer timer.Stop()
@@ -533,40 +505,17 @@ func (u *upstream) write(ctx context.Context, f jsonrpc.Framer, end func()) {
 	}
 }
 
-// closeTimeout limits how long a closing upstream may write, and a server that accepts nothing may
-// be read.
-const closeTimeout = time.Second
-
-// noteSent records a message of a client that is about to be sent, for noteAnswerLocked.
-func (u *upstream) noteSent(it queuedMessage) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.recoveryCalls != nil && len(u.recoveryCalls) < maxRecoveryCalls && it.id != nil && stringOf(jsonwire.Lookup(it.frame, "method")) != mcp.MethodInitialize {
-		u.recoveryCalls[it.id.Key()] = struct{}{}
-	}
-}
-
-// maxRecoveryCalls limits recoveryCalls.
-const maxRecoveryCalls = 1024
-
-// cancelCall withdraws a request, or sends the server its cancellation if the request was sent.
-func (u *upstream) cancelCall(id jsonrpc.ID, cancellation queuedMessage) {
-	if !u.queue.withdraw(id) {
-		u.sendUrgent(cancellation)
-	}
-}
-
 // read handles the messages of the server until the connection ends, and returns the reason.
-func (u *upstream) read(f jsonrpc.Framer) error {
+func (c *connection) read() error {
 	ownFrame := compact
-	if _, ok := f.(rpc.MessageTransport); ok { // its frames are owned by the reader
+	if _, ok := c.f.(rpc.MessageTransport); ok { // its frames are owned by the reader
 		ownFrame = jsonrpc.OneLine
 	}
 	noise := 0
 	for {
-		frame, from, err := u.receive(f)
+		frame, from, err := c.receive()
 		if err != nil {
-			if !u.handleError(err, from) {
+			if !c.handleError(err, from) {
 				if errors.Is(err, io.EOF) {
 					err = fmt.Errorf("the server has closed the connection: %w", io.EOF)
 				}
@@ -574,9 +523,9 @@ func (u *upstream) read(f jsonrpc.Framer) error {
 			}
 			continue
 		}
-		if !u.deliver(ownFrame(frame), from) {
+		if !c.deliver(ownFrame(frame), from) {
 			if noise++; noise == 1 {
-				u.b.opts.Logger.Warn("dropped output of the server that is not a message; further output is not reported", "server", u.b.opts.Name, "text", clip.Quote(frame, 120))
+				c.u.b.opts.Logger.Warn("dropped output of the server that is not a message; further output is not reported", "server", c.u.b.opts.Name, "text", clip.Quote(frame, 120))
 			}
 		}
 	}
@@ -584,17 +533,17 @@ func (u *upstream) read(f jsonrpc.Framer) error {
 
 // handleError handles an error of the framer that does not end the connection. It reports if err
 // was one.
-func (u *upstream) handleError(err error, from origin) bool {
+func (c *connection) handleError(err error, from origin) bool {
 	_, ofCall := errors.AsType[*jsonrpc.CallError](err)
 	if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
-		u.b.opts.Logger.Warn("message of the server dropped", "error", bad)
+		c.u.b.opts.Logger.Warn("message of the server dropped", "error", bad)
 		if !ofCall {
-			u.refuseLarge(bad)
+			c.refuseLarge(bad)
 			return true
 		}
 	}
 	if errors.Is(err, jsonrpc.ErrGap) {
-		u.messagesLost()
+		c.u.messagesLost()
 		return true
 	}
 	failed, ok := errors.AsType[*jsonrpc.CallError](err)
@@ -603,20 +552,79 @@ func (u *upstream) handleError(err error, from origin) bool {
 	}
 	from.answered()
 	// The HTTP session is gone, and a new one follows.
-	retry := u.queue.failed(failed.ID, failed.Outcome == jsonrpc.OutcomeUnprocessed && errors.Is(failed.Err, jsonrpc.ErrClosed))
+	retry := c.u.queue.failed(failed.ID, failed.Outcome == jsonrpc.OutcomeUnprocessed && errors.Is(failed.Err, jsonrpc.ErrClosed))
 	_, large := errors.AsType[*jsonrpc.TooLargeError](err)
 	if large { // there is a response, but it cannot be forwarded
-		u.mu.Lock()
-		u.noteAnswerLocked(failed.ID)
-		u.mu.Unlock()
+		c.u.backoff.answered(failed.ID)
 	}
 	if !retry {
 		if !large && failed.Outcome != jsonrpc.OutcomeRejected && !errors.Is(failed.Err, jsonrpc.ErrClosed) {
-			u.b.markUnhealthy(failed)
+			c.u.b.markUnhealthy(failed)
 		}
-		u.callFailed(failed.ID, failed)
+		c.u.callFailed(failed.ID, failed)
 	}
 	return true
+}
+
+// refuseLarge answers a request of the server that exceeds the size limit.
+func (c *connection) refuseLarge(bad *jsonrpc.FrameError) {
+	large, ok := errors.AsType[*jsonrpc.TooLargeError](bad)
+	if ok && large.Kind == jsonrpc.KindRequest && len(large.ID) > 0 {
+		c.u.sendUrgent(queuedMessage{frame: jsonrpc.AppendError(nil, large.ID, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason}, false)})
+	}
+}
+
+// deliver handles a message, or the messages of a batch. It reports false if the frame is invalid.
+func (c *connection) deliver(frame []byte, from origin) bool {
+	if jsonrpc.IsBatch(frame) {
+		entries, err := jsonrpc.ParseBatch(frame, 0)
+		for i := range entries {
+			if m := &entries[i].Message; entries[i].Invalid == nil {
+				c.accept(nil, m, from)
+			}
+		}
+		return err == nil
+	}
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(frame, m, 0); err != nil {
+		from.rec.recordMessage(capture.ToClient, frame)
+		c.u.b.metrics.invalidMessages.Add(1)
+		return false
+	}
+	c.accept(frame, m, from)
+	return true
+}
+
+// accept passes on a message of the server if it is unambiguous. frame is nil if it came in a
+// batch. If a member name occurs twice, the client gets an error in place of a response, the server
+// gets an error for a request, and a notification is dropped.
+func (c *connection) accept(frame []byte, m *jsonrpc.Message, from origin) {
+	err := era.CheckMembers(frame, m, false)
+	if frame == nil {
+		frame = encodeMessage(m)
+	}
+	if err == nil {
+		c.u.dispatch(frame, m, from)
+		return
+	}
+	c.u.b.metrics.invalidMessages.Add(1)
+	e := jsonrpc.ErrorOf(err)
+	c.u.b.opts.Logger.Warn("message of the server not forwarded", "server", c.u.b.opts.Name, "error", e)
+	from.rec.recordMessage(capture.ToClient, frame)
+	switch {
+	case len(m.Method) == 0 && len(m.ID) > 0:
+		refusal := errorMessage(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response cannot be forwarded: %s", e.Message))
+		c.u.dispatch(encodeMessage(refusal), refusal, from)
+	case m.Kind == jsonrpc.KindRequest:
+		c.u.sendUrgent(queuedMessage{frame: jsonrpc.AppendError(nil, m.ID, e, false)})
+	}
+}
+
+// cancelCall withdraws a request, or sends the server its cancellation if the request was sent.
+func (u *upstream) cancelCall(id jsonrpc.ID, cancellation queuedMessage) {
+	if !u.queue.withdraw(id) {
+		u.sendUrgent(cancellation)
+	}
 }
 
 // callFailed fails a request while the connection continues.
@@ -631,66 +639,10 @@ func (u *upstream) callFailed(id jsonrpc.ID, err error) {
 	}
 }
 
-// refuseLarge answers a request of the server that exceeds the size limit.
-func (u *upstream) refuseLarge(bad *jsonrpc.FrameError) {
-	large, ok := errors.AsType[*jsonrpc.TooLargeError](bad)
-	if ok && large.Kind == jsonrpc.KindRequest && len(large.ID) > 0 {
-		u.sendUrgent(queuedMessage{frame: jsonrpc.AppendError(nil, large.ID, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason}, false)})
-	}
-}
-
-// deliver handles a message, or the messages of a batch. It reports false if the frame is invalid.
-func (u *upstream) deliver(frame []byte, from origin) bool {
-	if jsonrpc.IsBatch(frame) {
-		entries, err := jsonrpc.ParseBatch(frame, 0)
-		for i := range entries {
-			if m := &entries[i].Message; entries[i].Invalid == nil {
-				u.accept(nil, m, from)
-			}
-		}
-		return err == nil
-	}
-	m := new(jsonrpc.Message)
-	if err := jsonrpc.Parse(frame, m, 0); err != nil {
-		from.rec.recordMessage(capture.ToClient, frame)
-		u.b.metrics.invalidMessages.Add(1)
-		return false
-	}
-	u.accept(frame, m, from)
-	return true
-}
-
-// accept passes on a message of the server if it is unambiguous. frame is nil if it came in a
-// batch. If a member name occurs twice, the client gets an error in place of a response, the server
-// gets an error for a request, and a notification is dropped.
-func (u *upstream) accept(frame []byte, m *jsonrpc.Message, from origin) {
-	err := era.CheckMembers(frame, m, false)
-	if frame == nil {
-		frame = encodeMessage(m)
-	}
-	if err == nil {
-		u.dispatch(frame, m, from)
-		return
-	}
-	u.b.metrics.invalidMessages.Add(1)
-	e := jsonrpc.ErrorOf(err)
-	u.b.opts.Logger.Warn("message of the server not forwarded", "server", u.b.opts.Name, "error", e)
-	from.rec.recordMessage(capture.ToClient, frame)
-	switch {
-	case len(m.Method) == 0 && len(m.ID) > 0:
-		refusal := errorMessage(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response cannot be forwarded: %s", e.Message))
-		u.dispatch(encodeMessage(refusal), refusal, from)
-	case m.Kind == jsonrpc.KindRequest:
-		u.sendUrgent(queuedMessage{frame: jsonrpc.AppendError(nil, m.ID, e, false)})
-	}
-}
-
 func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
 	if len(m.ID) > 0 && len(m.Method) == 0 {
 		u.queue.answered(m.ID)
-		u.mu.Lock()
-		u.noteAnswerLocked(m.ID)
-		u.mu.Unlock()
+		u.backoff.answered(m.ID)
 	}
 	now := time.Now().UnixNano()
 	u.lastReceived.Store(now)
@@ -785,14 +737,6 @@ func (u *upstream) checkAlive(since time.Time) {
 	if doubted {
 		u.b.spawn(func() { u.probeAlive(conn) })
 	}
-}
-
-// A connection is the current connection of an upstream.
-type connection struct {
-	// abort ends a dead connection.
-	abort func()
-	// checking says that probeAlive runs. The lock of the upstream guards it.
-	checking bool
 }
 
 func (u *upstream) probeAlive(c *connection) {
