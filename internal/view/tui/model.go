@@ -242,8 +242,8 @@ func (m *model) setColors(profile string) {
 	m.theme = newTheme(m.colors, m.dark)
 }
 
-// handleKey passes a key to what has the focus: a dialog, the pane or the table. A key that pane and
-// table do not use works everywhere.
+// handleKey passes a key to what has the focus: a dialog, the pane or the table. A key that pane
+// and table do not use works everywhere.
 func (m *model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 	m.flash = flash{}
 	if k.String() == "alt+esc" { // two quick Esc

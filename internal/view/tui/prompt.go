@@ -67,8 +67,8 @@ func newFilterPrompt(s *shared, text string) *prompt {
 	return p
 }
 
-// newSearchPrompt returns a prompt for a text to search. search returns where it has searched, or nil
-// if there is no text.
+// newSearchPrompt returns a prompt for a text to search. search returns where it has searched, or
+// nil if there is no text.
 func newSearchPrompt(s *shared, search func(text string) *pager) *prompt {
 	p := newPrompt(s, "/", "")
 	p.changed = func(text string) tea.Cmd {

@@ -37,8 +37,8 @@ type originMsg struct {
 // resendTimeout limits the time for resending, including the start of the server.
 const resendTimeout = 90 * time.Second
 
-// A resender sends a recorded request again: it finds the request, has it edited, asks, sends it and
-// compares the responses.
+// A resender sends a recorded request again: it finds the request, has it edited, asks, sends it
+// and compares the responses.
 type resender struct {
 	*shared
 	table   *table
