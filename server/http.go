@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -46,6 +47,14 @@ func (b transportBackend) OpenStateless() *rpc.Conn {
 // Revisions implements [backend.Backend].
 func (b transportBackend) Revisions() []mcp.Revision {
 	return append([]mcp.Revision(nil), b.srv.opts.Revisions...)
+}
+
+// SharedKeys implements [backend.Backend].
+func (b transportBackend) SharedKeys() (ring *seal.Ring, name string) {
+	if !b.srv.keysGiven {
+		return nil, b.srv.name
+	}
+	return &b.srv.opts.StateKeys.ring, b.srv.name
 }
 
 // WithIdentity implements [backend.Backend].

@@ -581,10 +581,10 @@ func (rd *inputRound) requestState(d *inputState) *requestState {
 	return m
 }
 
-// StateKeys are the secrets that seal the data that clients keep: request states and list cursors.
-// Anyone with a secret can forge responses to input requests. Servers of the same name that share
-// the keys continue each other's calls and lists. StateKeys may be used by multiple goroutines at
-// once.
+// StateKeys are the secrets that seal the data that clients keep: request states, list cursors, and
+// over HTTP the ids of legacy sessions. Anyone with a secret can forge responses to input requests,
+// and sessions. Servers of the same name that share the keys continue each other's calls, lists and
+// sessions. StateKeys may be used by multiple goroutines at once.
 type StateKeys struct{ ring seal.Ring }
 
 // NewStateKeys returns keys made of secrets of at least 32 random bytes. The first secret seals;

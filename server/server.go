@@ -81,8 +81,9 @@ type Options struct {
 	// server is alone. With a Bus, call [Server.Close] at the end.
 	Bus Bus
 
-	// StateKeys seals request states and list cursors, which clients keep. Nil means a random key
-	// of this server.
+	// StateKeys seals what clients keep: request states, list cursors, and over HTTP the ids of
+	// legacy sessions. Servers of the same name that have the same keys continue each other's
+	// calls, lists and sessions. Nil means a random key of this server.
 	StateKeys *StateKeys
 
 	// Goroutines starts a goroutine for each request, whatever its cost estimate. This is simpler,
@@ -183,10 +184,12 @@ const defaultPageSize = 1000
 type Server struct {
 	// link lets transports reach the server's transportBackend.
 	link
-	name    string
-	opts    Options
-	results *era.Identity
-	log     *slog.Logger
+	name string
+	opts Options
+	// keysGiven means that Options.StateKeys was not nil.
+	keysGiven bool
+	results   *era.Identity
+	log       *slog.Logger
 	// instance is a random identifier that list cursors carry.
 	instance [8]byte
 	// forms caches the compiled forms by reflect.Type.
@@ -279,6 +282,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 		// A shared cache would ignore the View.
 		o.Cache.ListPublic, o.Cache.ReadPublic = false, false
 	}
+	s.keysGiven = o.StateKeys != nil
 	o.setStateDefaults()
 	for _, k := range o.AdvertiseKinds {
 		s.advertised |= k.listChange()

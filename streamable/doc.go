@@ -77,17 +77,20 @@
 // # Scaling out
 //
 // Any process can serve modern requests if the servers share what server.Options
-// documents. That is also true of legacy sessions if the handlers share
-// [Options].Sessions and [Options].Events: a process that does not know a session
-// takes it over by handling its initialize again. Other state of the session, such
-// as the log level and resource subscriptions, is lost. After a DELETE at one
-// process, the session remains at others that know it until it has been idle for
-// [Options].SessionTimeout. If the [SessionStore] fails, requests of sessions that
-// are unknown to the process fail with status 503. If the [EventStore] fails,
-// streams cannot be resumed, but connected clients lose nothing. A load balancer
-// should send a session to the same process if possible, and must do so without
-// these stores. The client's response to a server's request must reach the process
-// that sent the request.
+// documents. That is also true of legacy sessions if the servers have the same
+// server.Options.StateKeys: the id of a session then contains, sealed, what another
+// process needs to take the session over by handling its initialize again. It may
+// do so while the first one lives, or after a restart. The id is valid for
+// [Timeouts].Lifetime and for the principal that opened the session.
+//
+// What happens later in a session needs stores that the processes share. With
+// [Options].Sessions, a log level and resource subscriptions come along, and a
+// DELETE ends the session everywhere. With [Options].Events, a stream can be resumed
+// at any process. If the [SessionStore] fails, so do a DELETE, a change of the
+// session, and the requests of sessions that are unknown to the process. If the
+// [EventStore] fails, streams cannot be resumed, but
+// connected clients lose nothing. The client's response to a server's request must
+// reach the process that sent the request.
 //
 // # Concurrency
 //

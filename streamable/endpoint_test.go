@@ -89,35 +89,45 @@ func inBubbleOf(t *testing.T, h2 bool, o *streamable.Options, around func(e *end
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", nil)
 		addTools(t, srv)
-		e := &endpoint{t: t, srv: srv, h: streamable.MustHandler(srv, o), url: "http://localhost"}
-		l := &bubbleListener{conns: make(chan net.Conn), done: make(chan struct{})}
-		e.dial = func() (net.Conn, error) {
-			local, remote := net.Pipe()
-			l.conns <- remote
-			return local, nil
-		}
-		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return e.dial() }}
-		if h2 {
-			transport.Protocols = new(http.Protocols)
-			transport.Protocols.SetUnencryptedHTTP2(true)
-		}
-		e.client = &http.Client{Transport: transport}
-		ctx, cancel := context.WithCancel(t.Context())
-		served := make(chan error, 1)
-		h := http.Handler(e.h)
-		if around != nil {
-			h = around(e)
-		}
-		go func() {
-			served <- httpserve.Serve(ctx, l, h, &httpserve.Options{H2C: h2, OnShutdown: e.h.Shutdown})
-		}()
-		test(e)
-		transport.CloseIdleConnections()
-		cancel()
-		<-served // nil, or whom it had to cut off
-		synctest.Wait()
-		e.checkNothingInUse("after the shutdown")
+		serveInBubble(&endpoint{t: t, srv: srv, h: streamable.MustHandler(srv, o)}, h2, around, test)
 	})
+}
+
+// inBubbleWith is inBubble for a handler that was made in the bubble.
+func inBubbleWith(t *testing.T, srv *server.Server, h *streamable.Handler, test func(e *endpoint)) {
+	t.Helper()
+	serveInBubble(&endpoint{t: t, srv: srv, h: h}, false, nil, test)
+}
+
+func serveInBubble(e *endpoint, h2 bool, around func(e *endpoint) http.Handler, test func(e *endpoint)) {
+	e.url = "http://localhost"
+	l := &bubbleListener{conns: make(chan net.Conn), done: make(chan struct{})}
+	e.dial = func() (net.Conn, error) {
+		local, remote := net.Pipe()
+		l.conns <- remote
+		return local, nil
+	}
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return e.dial() }}
+	if h2 {
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	}
+	e.client = &http.Client{Transport: transport}
+	ctx, cancel := context.WithCancel(e.t.Context())
+	served := make(chan error, 1)
+	h := http.Handler(e.h)
+	if around != nil {
+		h = around(e)
+	}
+	go func() {
+		served <- httpserve.Serve(ctx, l, h, &httpserve.Options{H2C: h2, OnShutdown: e.h.Shutdown})
+	}()
+	test(e)
+	transport.CloseIdleConnections()
+	cancel()
+	<-served // nil, or whom it had to cut off
+	synctest.Wait()
+	e.checkNothingInUse("after the shutdown")
 }
 
 // checkNothingInUse holds that each slot was released, once.

@@ -31,10 +31,11 @@ func ExampleNewMemoryEvents() {
 func ExampleNewMemorySessions() {
 	ctx := context.Background()
 	store := streamable.NewMemorySessions(nil)
-	if err := store.Save(ctx, "id", &streamable.SavedSession{Initialize: []byte(`{}`)}); err != nil {
+	err := store.Update(ctx, "key", func(s *streamable.SavedSession) { s.LogLevel = "info" })
+	if err != nil {
 		fmt.Println(err)
 	}
-	s, err := store.Load(ctx, "id")
-	fmt.Printf("%s %v\n", s.Initialize, err)
-	// Output: {} <nil>
+	s, err := store.Load(ctx, "key")
+	fmt.Println(s.LogLevel, err)
+	// Output: info <nil>
 }

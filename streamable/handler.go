@@ -68,7 +68,11 @@ type Options struct {
 	// Events keeps the events of legacy streams, for clients that resume one. Nil keeps them in
 	// memory.
 	Events EventStore
-	// Sessions lets another process take over a legacy session. Nil disables that.
+	// Sessions lets another process take over a legacy session, and a DELETE or a log level hold at
+	// all processes. Nil disables that, unless the server has StateKeys: its processes then share
+	// sessions without a store. The id of a session contains what is needed to take it over, sealed
+	// with the keys; and what its client sets or ends at one process has no effect at others.
+	// Sessions whose id would be longer than 1 KiB need the store.
 	Sessions SessionStore
 	// Retry is the delay that legacy clients are asked to wait before they resume a stream. Zero
 	// means 1 s.
@@ -123,6 +127,9 @@ type Timeouts struct {
 	// request. The session may live up to 30 s longer. Zero means 30 min. A session whose client
 	// has not sent notifications/initialized expires after 30 s.
 	Session time.Duration
+	// Lifetime limits how long a session exists whose id is sealed, see [Options].Sessions. Zero
+	// means 24 h.
+	Lifetime time.Duration
 	// Abandon is the time after which a session expires whose client is gone, though requests are
 	// still being handled: the client has no stream and sends nothing. The requests are canceled.
 	// Zero means 10 min.
@@ -141,6 +148,7 @@ func (o *Options) setDefaults() {
 	defaults.IfNotPositive(&o.Limits.MaxPerCaller, 1000)
 	defaults.IfNotPositive(&o.Limits.MaxSessions, 10_000)
 	defaults.IfNotPositive(&o.Timeouts.Session, 30*time.Minute)
+	defaults.IfNotPositive(&o.Timeouts.Lifetime, 24*time.Hour)
 	defaults.IfNotPositive(&o.Timeouts.Abandon, 10*time.Minute)
 	defaults.IfNotPositive(&o.Retry, time.Second)
 	if o.Logger == nil {
@@ -183,7 +191,11 @@ type Handler struct {
 	// needsAddress means that srv wants the addresses of anonymous callers.
 	needsAddress bool
 	sessions     sessionTable
-	admission    admission
+	// followers are the goroutines that make sessions follow their records.
+	followers taskGroup
+	// sealer is nil if the ids of sessions are not sealed.
+	sealer    *idSealer
+	admission admission
 	// posts pools *postRequest. It is per handler because tests have their own clocks.
 	posts sync.Pool
 
@@ -232,7 +244,13 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 		return serverConn{c}, end
 	}
 	h, err := newHandler(b, modern, open, opts)
-	return h, err
+	if err != nil {
+		return nil, err
+	}
+	if ring, name := b.SharedKeys(); ring != nil {
+		h.shareSessions(ring, name)
+	}
+	return h, nil
 }
 
 func newHandler(srv handlerBackend, modern peer, open openFunc, opts *Options) (*Handler, error) {
@@ -344,6 +362,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		case <-aborted:
 		}
 		h.sessions.endAll()
+		h.followers.wait()
 	}()
 	select {
 	case <-ended:

@@ -555,7 +555,7 @@ func (s *session) deliverBatch(ctx context.Context, st *stream, entries []jsonrp
 			wg.Go(func() {
 				defer place()
 				d := &rpc.Delivery{Message: &e.Message, Sender: st, Lifetime: s.ctx, Batch: true, OnPrepared: place}
-				answers[i], _ = s.peer.deliverRequest(ctx, nil, d, nil)
+				answers[i], _ = s.deliverRequest(ctx, nil, d, nil)
 			})
 			if _, ok := s.peer.(serverConn); ok { // a relay decides on the order itself
 				<-placed

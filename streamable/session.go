@@ -2,7 +2,6 @@ package streamable
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,7 +15,6 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/era"
-	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -39,7 +37,10 @@ type session struct {
 	// orphaned counts requests whose client is gone and cannot resume them.
 	orphaned atomic.Int32
 
-	id string
+	// id is what the client sends. key, its first part, is the session's name in stores.
+	id, key string
+	// expires is the time when the id expires. It is zero if it doesn't.
+	expires time.Time
 	// callerID is the caller that the session counts for.
 	callerID string
 	// endPeer ends the session of the server.
@@ -53,15 +54,15 @@ type session struct {
 	// initialized means that the client has sent notifications/initialized.
 	initialized atomic.Bool
 
-	// lastUsed, lastAwaited and lastTouched are times of the handler's clock. Once the session is
-	// listed, only the sweeper uses them.
+	// lastUsed and lastAwaited are times of the handler's clock. Once the session is listed, only
+	// the sweeper uses them.
 	//
 	// lastUsed is the time when the session was opened, or last found used.
 	lastUsed time.Duration
 	// lastAwaited is the time when the session was opened, or last found with a waiting client.
 	lastAwaited time.Duration
-	// lastTouched is the time when the session store was last asked for the session.
-	lastTouched time.Duration
+	// touched is the time when the session store was last asked for the session, by the same clock.
+	touched atomic.Int64
 
 	mu sync.Mutex
 	// streams has the pending streams that have a name.
@@ -71,6 +72,9 @@ type session struct {
 	// gaps has the names of streams that lack an event in the store.
 	gaps  map[string]bool
 	ended bool
+
+	// shared is nil if no other process can take over the session.
+	shared *sharedState
 }
 
 // standaloneName is the name of the stream that belongs to no request.
@@ -78,14 +82,20 @@ const standaloneName = "s"
 
 // newSession makes a session that is not listed yet. It returns nil if the caller has too many.
 func (h *Handler) newSession(r *http.Request, caller string) *session {
-	s := &session{h: h, id: rand.Text(), principalID: principalIDOf(r), callerID: strings.Clone(caller), lastUsed: h.clock.elapsed()}
-	s.lastAwaited, s.lastTouched = s.lastUsed, s.lastUsed
+	key := newSessionKey()
+	s := &session{h: h, id: key, key: key, principalID: principalIDOf(r), callerID: strings.Clone(caller), lastUsed: h.clock.elapsed()}
+	s.lastAwaited = s.lastUsed
+	s.touched.Store(int64(s.lastUsed))
 	if !h.sessions.perCaller.acquire(s.callerID, h.opts.Limits.MaxPerCaller) {
 		return nil
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.standalone.session, s.standalone.name, s.standalone.streaming = s, standaloneName, true
-	s.peer, s.endPeer = h.openPeer(h.withIdentity(r.Context(), r, auth.PrincipalOf(r.Context())), &s.standalone)
+	p := auth.PrincipalOf(r.Context())
+	if h.opts.Sessions != nil {
+		s.shared = &sharedState{session: s, identity: h.withIdentity(s.ctx, r, p)}
+	}
+	s.peer, s.endPeer = h.openPeer(h.withIdentity(r.Context(), r, p), &s.standalone)
 	return s
 }
 
@@ -122,7 +132,7 @@ func (s *session) dropEvents() (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), storeTimeout)
 	defer cancel()
 	defer recoverStore(&err)
-	return s.h.events.Drop(ctx, s.id)
+	return s.h.events.Drop(ctx, s.key)
 }
 
 // acquire marks the session as used until release is called.
@@ -144,6 +154,9 @@ const handshakeTimeout = 30 * time.Second
 func (s *session) isExpired() bool {
 	now, o := s.h.clock.elapsed(), &s.h.opts
 	active, used := s.active.Load(), s.used.Swap(false)
+	if late := s.pastLifetime(); late >= 0 && (active == 0 || late >= o.Timeouts.Abandon) {
+		return true
+	}
 	if used || active > 0 {
 		s.lastUsed = now
 	}
@@ -157,6 +170,14 @@ func (s *session) isExpired() bool {
 		return now-s.lastUsed >= min(handshakeTimeout, o.Timeouts.Session)
 	}
 	return now-s.lastUsed >= o.Timeouts.Session
+}
+
+// pastLifetime returns the time since the session's id expired. It is negative if it is valid.
+func (s *session) pastLifetime() time.Duration {
+	if s.expires.IsZero() {
+		return -1
+	}
+	return s.h.clock.now().Sub(s.expires)
 }
 
 // isAwaited reports whether a client waits for one of the active requests and streams.
@@ -178,7 +199,8 @@ func (s *session) isAwaited(active int32) bool {
 
 // needsTouch reports whether the session store must be asked for the session to keep it alive.
 func (s *session) needsTouch() bool {
-	return s.lastUsed > s.lastTouched && s.h.clock.elapsed()-s.lastTouched >= s.h.opts.Timeouts.Session/4
+	touched := time.Duration(s.touched.Load())
+	return s.lastUsed > touched && s.h.clock.elapsed()-touched >= s.h.opts.Timeouts.Session/4
 }
 
 // register names a stream so that it can be found again. The name is unique among processes if they
@@ -211,7 +233,7 @@ func (s *session) findStream(name string) *stream {
 
 // streamAfter returns the stream that has the event.
 func (s *session) streamAfter(ctx context.Context, id string) (*stream, error) {
-	name, _, err := s.h.events.After(ctx, s.id, id)
+	name, _, err := s.h.events.After(ctx, s.key, id)
 	if errors.Is(err, ErrEventGone) {
 		if st := s.streamEndingWith(id); st != nil {
 			return st, nil
@@ -305,31 +327,33 @@ type sessionTable struct {
 	// perCaller counts the sessions of each caller.
 	perCaller callerCounts
 	shards    [16]struct {
-		mu   sync.Mutex
-		byID map[string]*session
+		mu    sync.Mutex
+		byKey map[string]*session
 	}
 	sweeper *time.Timer
 	armed   atomic.Bool
+	// watchOnce starts the goroutine of watch.
+	watchOnce sync.Once
 }
 
 func (t *sessionTable) init(h *Handler) {
 	t.h = h
 	for i := range t.shards {
-		t.shards[i].byID = make(map[string]*session)
+		t.shards[i].byKey = make(map[string]*session)
 	}
 	t.sweeper = time.AfterFunc(time.Hour, t.sweep)
 	t.sweeper.Stop()
 }
 
-// shardOf returns the shard of the id. The ids of a handler are random in every character.
-func shardOf(id string) int { return int(id[len(id)-1]) % 16 }
+// shardOf returns the shard of the key, which is random in every character.
+func shardOf(key string) int { return int(key[len(key)-1]) % 16 }
 
-// acquire returns a session by its id, which must not be empty, or nil if it isn't listed.
-func (t *sessionTable) acquire(id string) *session {
-	p := &t.shards[shardOf(id)]
+// acquire returns a session by its key, which must not be empty, or nil if it isn't listed.
+func (t *sessionTable) acquire(key string) *session {
+	p := &t.shards[shardOf(key)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.byID[id]
+	s := p.byKey[key]
 	if s != nil {
 		s.acquire() // so that it does not expire now
 	}
@@ -337,17 +361,17 @@ func (t *sessionTable) acquire(id string) *session {
 }
 
 // add lists a session. It reports false if there are too many or the handler is shutting down. If a
-// session with the id exists already, add acquires and returns that one.
+// session with the key exists already, add acquires and returns that one.
 func (t *sessionTable) add(s *session) (live *session, ok bool) {
 	if t.count.Add(1) > int64(t.h.opts.Limits.MaxSessions) {
 		t.count.Add(-1)
 		return nil, false
 	}
-	p := &t.shards[shardOf(s.id)]
+	p := &t.shards[shardOf(s.key)]
 	p.mu.Lock()
-	other := p.byID[s.id]
+	other := p.byKey[s.key]
 	if other == nil {
-		p.byID[s.id] = s
+		p.byKey[s.key] = s
 	} else {
 		other.acquire()
 	}
@@ -358,6 +382,9 @@ func (t *sessionTable) add(s *session) (live *session, ok bool) {
 	}
 	if !t.armed.Swap(true) {
 		t.sweeper.Reset(t.sweepInterval())
+	}
+	if store, ok := t.h.opts.Sessions.(SessionWatcher); ok {
+		t.watchOnce.Do(func() { t.h.followers.start(func() { t.watch(store) }) })
 	}
 	if t.h.admission.closing.Load() {
 		t.end(s, t.isLocal())
@@ -371,11 +398,11 @@ func (t *sessionTable) isLocal() bool { return t.h.opts.Sessions == nil }
 
 // end removes a session and closes it.
 func (t *sessionTable) end(s *session, drop bool) {
-	p := &t.shards[shardOf(s.id)]
+	p := &t.shards[shardOf(s.key)]
 	p.mu.Lock()
-	listed := p.byID[s.id] == s
+	listed := p.byKey[s.key] == s
 	if listed {
-		delete(p.byID, s.id)
+		delete(p.byKey, s.key)
 	}
 	p.mu.Unlock()
 	if listed {
@@ -390,9 +417,9 @@ func (t *sessionTable) removeIf(match func(*session) bool) []*session {
 	for i := range t.shards {
 		p := &t.shards[i]
 		p.mu.Lock()
-		for id, s := range p.byID {
+		for key, s := range p.byKey {
 			if match(s) {
-				delete(p.byID, id)
+				delete(p.byKey, key)
 				list = append(list, s)
 			}
 		}
@@ -431,26 +458,6 @@ func (t *sessionTable) sweep() {
 	}
 }
 
-// maxTouchTime limits the time that a sweep spends asking the store for sessions.
-const maxTouchTime = time.Minute
-
-// touch asks the store for sessions that are in use, which makes it keep them. The next sweep
-// retries failed ones.
-func (t *sessionTable) touch(due []*session) {
-	until := t.h.clock.elapsed() + maxTouchTime
-	for _, s := range due {
-		now := t.h.clock.elapsed()
-		if now >= until || t.h.admission.closing.Load() {
-			return
-		}
-		if _, err := t.h.loadSession(t.h.closed, s.id); err != nil {
-			t.h.opts.Logger.Warn("the store could not keep a session in use", "error", err)
-			return
-		}
-		s.lastTouched = now
-	}
-}
-
 // endAll ends the sessions.
 func (t *sessionTable) endAll() {
 	for _, s := range t.removeIf(func(*session) bool { return true }) {
@@ -464,7 +471,7 @@ func (t *sessionTable) cancelAll() {
 	for i := range t.shards {
 		p := &t.shards[i]
 		p.mu.Lock()
-		for _, s := range p.byID {
+		for _, s := range p.byKey {
 			s.cancel()
 		}
 		p.mu.Unlock()
@@ -536,12 +543,13 @@ func (pr *postRequest) serveInitialize() {
 		rs.end(pr.answer, err)
 		return
 	}
+	s.seal(pr.delivery.Message.Params)
 	if _, ok := h.sessions.add(s); !ok {
 		writeUnavailable(w, "too many sessions")
 		return
 	}
 	opened = true
-	if err := h.saveSession(r.Context(), s, pr.body); err != nil {
+	if err := s.shared.save(r.Context(), pr.body); err != nil {
 		h.opts.Logger.Error("session not saved", "error", err)
 		h.sessions.end(s, true)
 		writeUnavailable(w, "the session could not be stored")
@@ -549,33 +557,6 @@ func (pr *postRequest) serveInitialize() {
 	}
 	w.Header()[headerSession] = []string{s.id}
 	rs.end(pr.answer, nil)
-}
-
-// saveSession stores the session for other processes.
-func (h *Handler) saveSession(ctx context.Context, s *session, body []byte) error {
-	if h.opts.Sessions == nil {
-		return nil
-	}
-	return h.callStore(ctx, func(ctx context.Context) error {
-		return h.opts.Sessions.Save(ctx, s.id, &SavedSession{Principal: s.principalID, Initialize: slices.Clone(body)})
-	})
-}
-
-// loadSession returns a session that another process may have saved, or nil.
-func (h *Handler) loadSession(ctx context.Context, id string) (saved *SavedSession, err error) {
-	err = h.callStore(ctx, func(ctx context.Context) (err error) {
-		saved, err = h.opts.Sessions.Load(ctx, id)
-		return err
-	})
-	return saved, err
-}
-
-// callStore calls the session store with storeTimeout.
-func (h *Handler) callStore(ctx context.Context, call func(context.Context) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	defer recoverStore(&err)
-	return call(ctx)
 }
 
 // acquireSession returns the session that a request names, which the caller must release. On
@@ -598,14 +579,16 @@ func (h *Handler) acquireSession(w http.ResponseWriter, r *http.Request, from re
 		return nil
 	}
 	principalID := from.principal.ID()
-	s := h.sessions.acquire(ids[0])
-	if s == nil {
-		var refused bool
-		if s, refused = h.takeOver(w, r, callerID, ids[0], principalID); refused {
-			return nil
+	var s *session
+	if key := sessionKey(ids[0]); key != "" {
+		if s = h.sessions.acquire(key); s == nil {
+			var refused bool
+			if s, refused = h.takeOver(w, r, callerID, ids[0], principalID); refused {
+				return nil
+			}
 		}
 	}
-	if s == nil || s.principalID != principalID {
+	if s == nil || s.id != ids[0] || s.principalID != principalID || s.pastLifetime() >= 0 {
 		if s != nil {
 			s.release()
 		}
@@ -630,61 +613,6 @@ func (h *Handler) checkLegacyVersion(w http.ResponseWriter, versions []string) b
 	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("unsupported MCP-Protocol-Version: this server has sessions of %v", h.legacy))
 	return false
 }
-
-// maxStoredID limits the length of ids that are looked up in the store.
-const maxStoredID = 64
-
-// takeOver creates a session here that another process has opened, or returns nil. refused means
-// that it has answered the request, because the store failed or there are too many sessions.
-func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id, principalID string) (s *session, refused bool) {
-	if h.opts.Sessions == nil || len(id) > maxStoredID {
-		return nil, false
-	}
-	saved, err := h.loadSession(r.Context(), id)
-	if err != nil {
-		h.opts.Logger.Error("session not loaded", "error", err)
-		writeUnavailable(w, "the session could not be looked up")
-		return nil, true
-	}
-	if saved == nil || saved.Principal != principalID {
-		return nil, false
-	}
-	var m jsonrpc.Message
-	if jsonrpc.Parse(saved.Initialize, &m, 0) != nil {
-		return nil, false
-	}
-	if s = h.newSession(r, callerID); s == nil {
-		writeRateLimited(w, "sessions of one caller")
-		return nil, true
-	}
-	s.id = id
-	answer, err := s.peer.deliverRequest(s.ctx, saved.Initialize, &rpc.Delivery{Message: &m}, nil)
-	if err != nil || !s.setNegotiated(answer) {
-		s.close(false)
-		return nil, false
-	}
-	s.peer.deliverNotification(s.ctx, nil, initializedNotification)
-	s.initialized.Store(true)
-	s.acquire()
-	live, ok := h.sessions.add(s)
-	if live != s {
-		s.close(false) // keep the events of the live one
-	}
-	if !ok {
-		writeUnavailable(w, "too many sessions")
-		return nil, true
-	}
-	return live, false
-}
-
-// initializedNotification is the client's notifications/initialized.
-var initializedNotification = func() *jsonrpc.Message {
-	m := new(jsonrpc.Message)
-	if err := jsonrpc.Parse(jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil), m, 0); err != nil {
-		panic(err)
-	}
-	return m
-}()
 
 // serveLegacyRequest handles the request, or the batch if entries is not nil, and answers it. The
 // handler continues when the client hangs up: in these revisions that does not cancel a request.
@@ -755,7 +683,7 @@ func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []jso
 		pr.answer = s.deliverBatch(ctx, st, entries, pr.answer[:0])
 	} else {
 		pr.delivery.Sender, pr.delivery.Lifetime = st, s.ctx
-		pr.answer, err = s.peer.deliverRequest(ctx, pr.body, &pr.delivery, pr.answer[:0])
+		pr.answer, err = s.deliverRequest(ctx, pr.body, &pr.delivery, pr.answer[:0])
 		if err == nil && !s.initialized.Load() && string(pr.delivery.Message.Method) != mcp.MethodPing {
 			s.initialized.Store(true) // the server takes requests before the notification
 		}
@@ -868,13 +796,10 @@ func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, from reque
 		return
 	}
 	defer s.release()
-	if h.opts.Sessions != nil {
-		err := h.callStore(r.Context(), func(ctx context.Context) error { return h.opts.Sessions.Delete(ctx, s.id) })
-		if err != nil { // another process would take it over
-			h.opts.Logger.Error("session not deleted", "error", err)
-			writeUnavailable(w, "the session could not be deleted")
-			return
-		}
+	if err := s.shared.end(r.Context()); err != nil { // another process would take it over
+		h.opts.Logger.Error("session not deleted", "error", err)
+		writeUnavailable(w, "the session could not be deleted")
+		return
 	}
 	h.sessions.end(s, true)
 	w.WriteHeader(http.StatusNoContent)

@@ -49,8 +49,8 @@ func (s *faultyStore) Append(ctx context.Context, session, stream string, data [
 	return s.MemoryEvents.Append(ctx, session, stream, data)
 }
 
-func (s *faultyStore) Save(ctx context.Context, id string, v *streamable.SavedSession) error {
-	return errors.Join(s.fault(ctx), s.sessions.Save(ctx, id, v))
+func (s *faultyStore) Update(ctx context.Context, key string, change func(*streamable.SavedSession)) error {
+	return errors.Join(s.fault(ctx), s.sessions.Update(ctx, key, change))
 }
 
 func (s *faultyStore) Load(ctx context.Context, id string) (*streamable.SavedSession, error) {
@@ -59,10 +59,6 @@ func (s *faultyStore) Load(ctx context.Context, id string) (*streamable.SavedSes
 		return nil, err
 	}
 	return s.sessions.Load(ctx, id)
-}
-
-func (s *faultyStore) Delete(ctx context.Context, id string) error {
-	return errors.Join(s.fault(ctx), s.sessions.Delete(ctx, id))
 }
 
 // addTwice adds a tool that logs before and after it waits for goOn.
@@ -227,7 +223,7 @@ func TestSessionStoreFails(t *testing.T) {
 				a := v.do(method, body, h)
 				got = append(got, fmt.Sprintln(what, a.status, a.header["Retry-After"]))
 			}
-			there, away := v.headers, with(v.headers, "Mcp-Session-Id", "some-other-session")
+			there, away := v.headers, with(v.headers, "Mcp-Session-Id", strings.Repeat("A", 26))
 			fault.Store(true)
 			try("unknown", "POST", away)
 			try("unknown", "DELETE", away)

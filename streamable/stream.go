@@ -84,7 +84,7 @@ func (st *stream) detachLocked() {
 // setClientAway tells the memory store whether the stream waits for its client.
 func (st *stream) setClientAway(away bool) {
 	if m := st.session.h.memoryEvents; m != nil {
-		m.setAway(st.session.id, st.name, away)
+		m.setAway(st.session.key, st.name, away)
 	}
 }
 
@@ -318,7 +318,7 @@ func (st *stream) isBehindGapLocked(ctx context.Context, id string) bool {
 	if st.afterGapID == "" {
 		return true
 	}
-	_, events, err := st.session.h.events.After(ctx, st.session.id, st.afterGapID)
+	_, events, err := st.session.h.events.After(ctx, st.session.key, st.afterGapID)
 	if err != nil {
 		return true
 	}
@@ -349,9 +349,9 @@ func (st *stream) store(message []byte) (id string, err error) {
 	}
 	defer recoverStore(&err)
 	if h.memoryEvents != nil {
-		return h.memoryEvents.append(st.session.callerID, st.session.id, st.name, message, st.out == nil || st.suspect)
+		return h.memoryEvents.append(st.session.callerID, st.session.key, st.name, message, st.out == nil || st.suspect)
 	}
-	if id, err = h.events.Append(ctx, st.session.id, st.name, message); err != nil {
+	if id, err = h.events.Append(ctx, st.session.key, st.name, message); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && st.session.ctx.Err() == nil {
 			h.storeDownUntil.Store(int64(h.clock.elapsed() + storePause))
 		}
@@ -457,7 +457,7 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 	}
 	var events iter.Seq2[StoredEvent, error]
 	if lastSentID != "" && lastSentID != st.lastID {
-		_, events, err = st.session.h.events.After(ctx, st.session.id, lastSentID)
+		_, events, err = st.session.h.events.After(ctx, st.session.key, lastSentID)
 		if errors.Is(err, ErrEventGone) && lastID == "" {
 			lastSentID, err = "", nil // begin with what the store has
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -23,6 +24,9 @@ type Backend interface {
 	// that.
 	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
 
+	// SharedKeys returns the ring of the keys that the server was given, which other processes may
+	// have too, and the server's name. The ring is nil if the server has its own random keys.
+	SharedKeys() (ring *seal.Ring, name string)
 	// OpenSession returns a connection for one session of a legacy client, which starts with
 	// initialize; see [rpc.NewDetached]. out takes messages that belong to no request. ctx
 	// supplies the identity. The caller must call end once, which closes the connection and removes

@@ -1,0 +1,449 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/seal"
+	"mcpwire/internal/wait"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A session can be at several processes at once: each request takes it over where it arrives. What
+// the processes share is its record, a SavedSession. A session with a sealed id has one only after
+// its client has set something, or has ended it.
+
+// A sharedState is what a client sets in a session by requests, and what other processes must know.
+// Its methods may be called on nil, for a session of this process alone.
+type sharedState struct {
+	session *session
+	// identity is the context for requests that repeat those of the client elsewhere.
+	identity context.Context
+	// presumed guards presumeInitialized.
+	presumed sync.Once
+
+	// mu is held while a request that changes the state is handled, and while the state follows
+	// the record.
+	mu sync.Mutex
+	// known is the state of this process. Its Version is that of the record that it follows.
+	known SavedSession
+
+	pendingMu sync.Mutex
+	// pending is a record that the state does not follow yet, or nil.
+	pending *SavedSession
+	// following means that a goroutine runs that makes it follow.
+	following bool
+}
+
+// shareSessions makes the handler seal the ids of sessions with the ring of the server's StateKeys.
+func (h *Handler) shareSessions(ring *seal.Ring, server string) {
+	h.sealer = &idSealer{ring: ring, server: server, lifetime: h.opts.Timeouts.Lifetime}
+	if h.opts.Sessions == nil {
+		h.opts.Sessions = NewMemorySessions(nil)
+	}
+}
+
+// seal seals the id of a negotiated session, unless that would be too long.
+func (s *session) seal(params []byte) {
+	if s.h.sealer == nil {
+		return
+	}
+	content := &sealedSession{expires: s.h.clock.now().Add(s.h.sealer.lifetime), revision: s.features.Load().Revision, params: params}
+	if id, ok := s.h.sealer.seal(s.key, s.principalID, content); ok {
+		s.id, s.expires = id, content.expires
+	}
+}
+
+// save stores the record of a new session, unless its id contains everything.
+func (ss *sharedState) save(ctx context.Context, initialize []byte) error {
+	if ss == nil || !ss.session.expires.IsZero() {
+		return nil
+	}
+	return ss.update(ctx, func(saved *SavedSession) {
+		saved.Principal, saved.Initialize = ss.session.principalID, slices.Clone(initialize)
+		saved.Version++
+	})
+}
+
+// end stores that the client has ended the session.
+func (ss *sharedState) end(ctx context.Context) error {
+	if ss == nil {
+		return nil
+	}
+	return ss.update(ctx, func(saved *SavedSession) { saved.end(ss.session.expires) })
+}
+
+// update changes the record in the store.
+func (ss *sharedState) update(ctx context.Context, change func(*SavedSession)) error {
+	h := ss.session.h
+	return h.callStore(ctx, func(ctx context.Context) error { return h.opts.Sessions.Update(ctx, ss.session.key, change) })
+}
+
+// loadSession returns the record of a session, or nil if there is none.
+func (h *Handler) loadSession(ctx context.Context, key string) (saved *SavedSession, err error) {
+	err = h.callStore(ctx, func(ctx context.Context) (err error) {
+		saved, err = h.opts.Sessions.Load(ctx, key)
+		return err
+	})
+	return saved, err
+}
+
+// callStore calls the session store with storeTimeout.
+func (h *Handler) callStore(ctx context.Context, call func(context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	defer recoverStore(&err)
+	return call(ctx)
+}
+
+// takeOver opens a session here that another process has opened, or returns nil. refused means
+// that it has answered the request, because the store failed or there are too many sessions.
+func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id, principalID string) (s *session, refused bool) {
+	if h.opts.Sessions == nil {
+		return nil, false
+	}
+	key := sessionKey(id)
+	var sealed *sealedSession
+	if key != id {
+		if h.sealer == nil {
+			return nil, false
+		}
+		if sealed = h.sealer.open(id, principalID, h.clock.now()); sealed == nil {
+			return nil, false
+		}
+	}
+	saved, err := h.loadSession(r.Context(), key)
+	if err != nil {
+		h.opts.Logger.Error("session not loaded", "error", err)
+		writeUnavailable(w, "the session could not be looked up")
+		return nil, true
+	}
+	var initialize []byte
+	switch {
+	case saved != nil && saved.Ended:
+		return nil, false
+	case sealed != nil:
+		initialize = sealed.initialize()
+	case saved != nil && saved.Principal == principalID:
+		initialize = saved.Initialize
+	}
+	var m jsonrpc.Message
+	if initialize == nil || jsonrpc.Parse(initialize, &m, 0) != nil {
+		return nil, false
+	}
+	if s = h.newSession(r, callerID); s == nil {
+		writeRateLimited(w, "sessions of one caller")
+		return nil, true
+	}
+	s.id, s.key = id, key
+	if sealed != nil {
+		s.expires = sealed.expires
+	}
+	answer, err := s.peer.deliverRequest(s.ctx, initialize, &rpc.Delivery{Message: &m}, nil)
+	if err != nil || !s.setNegotiated(answer) || sealed != nil && s.features.Load() != era.Of(sealed.revision) {
+		s.close(false)
+		return nil, false
+	}
+	s.peer.deliverNotification(s.ctx, nil, initializedNotification)
+	s.initialized.Store(true)
+	s.shared.follow(saved)
+	s.acquire()
+	live, ok := h.sessions.add(s)
+	if live != s {
+		s.close(false) // keep the events of the live one
+	}
+	if !ok {
+		writeUnavailable(w, "too many sessions")
+		return nil, true
+	}
+	if _, ok := h.opts.Sessions.(SessionWatcher); ok && live == s {
+		// a change before the session was listed has not been noticed
+		if saved, err = h.loadSession(r.Context(), key); err == nil {
+			h.sessions.changed(key, saved)
+		}
+	}
+	return live, false
+}
+
+// initializedNotification is the client's notifications/initialized.
+var initializedNotification = func() *jsonrpc.Message {
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil), m, 0); err != nil {
+		panic(err)
+	}
+	return m
+}()
+
+// deliverRequest has the session's peer handle a request. The result of one that changes the shared
+// state says that the record has changed too.
+func (s *session) deliverRequest(ctx context.Context, frame []byte, d *rpc.Delivery, dst []byte) ([]byte, error) {
+	if s.shared != nil {
+		if !s.initialized.Load() && string(d.Message.Method) != mcp.MethodPing {
+			s.shared.presumeInitialized()
+		}
+		if change := changeOf(d.Message); change != nil {
+			return s.shared.deliver(ctx, frame, d, dst, change)
+		}
+	}
+	return s.peer.deliverRequest(ctx, frame, d, dst)
+}
+
+// presumeInitialized delivers notifications/initialized, which may have reached another process.
+func (ss *sharedState) presumeInitialized() {
+	ss.presumed.Do(func() {
+		ss.session.peer.deliverNotification(ss.session.ctx, nil, initializedNotification)
+		ss.session.initialized.Store(true)
+	})
+}
+
+// changeOf returns what a request changes in a record, or nil.
+func changeOf(m *jsonrpc.Message) func(*SavedSession) {
+	switch string(m.Method) {
+	case mcp.MethodSetLevel:
+		if level := stringParam(m, "level"); level != "" {
+			return func(s *SavedSession) { s.LogLevel = level }
+		}
+	case mcp.MethodResourcesSubscribe:
+		if uri := stringParam(m, "uri"); uri != "" {
+			return func(s *SavedSession) {
+				if !slices.Contains(s.Subscriptions, uri) {
+					s.Subscriptions = append(s.Subscriptions, uri)
+				}
+			}
+		}
+	case mcp.MethodResourcesUnsubscribe:
+		if uri := stringParam(m, "uri"); uri != "" {
+			return func(s *SavedSession) {
+				s.Subscriptions = slices.DeleteFunc(s.Subscriptions, func(other string) bool { return other == uri })
+			}
+		}
+	}
+	return nil
+}
+
+// stringParam returns a parameter of a request, or "" if it is not a string.
+func stringParam(m *jsonrpc.Message, name string) string {
+	if len(m.Params) == 0 || m.Params[0] != '{' {
+		return ""
+	}
+	members := jsonwire.ObjectMembers(m.Params)
+	for members.Next() {
+		if v := members.Value(); members.KeyIs(name) && len(v) >= 2 && v[0] == '"' {
+			return jsonwire.UnquoteString(v[1 : len(v)-1])
+		}
+	}
+	return ""
+}
+
+var (
+	errStateNotStored = jsonrpc.Errorf(jsonrpc.CodeInternalError, "the change could not be stored for the other processes of this server: try again")
+	errSessionEnded   = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the session has ended")
+)
+
+// deliver handles a request that makes a change.
+func (ss *sharedState) deliver(ctx context.Context, frame []byte, d *rpc.Delivery, dst []byte, change func(*SavedSession)) ([]byte, error) {
+	s := ss.session
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	n := len(dst)
+	dst, err := s.peer.deliverRequest(ctx, frame, d, dst)
+	var m jsonrpc.Message
+	if err != nil || jsonrpc.Parse(dst[n:], &m, 0) != nil || m.Kind != jsonrpc.KindResponse {
+		return dst, err
+	}
+	change(&ss.known)
+	var saved *SavedSession
+	err = ss.update(s.ctx, func(record *SavedSession) {
+		if !record.Ended {
+			change(record)
+			record.Version++
+			record.Principal, record.Expires = s.principalID, s.expires
+		}
+		saved = record.Clone()
+	})
+	switch {
+	case err != nil:
+		s.h.opts.Logger.Error("change of a session not stored", "error", err)
+		return jsonrpc.AppendError(dst[:n], d.Message.ID, errStateNotStored, false), nil
+	case saved.Ended:
+		s.h.sessions.end(s, false)
+		return jsonrpc.AppendError(dst[:n], d.Message.ID, errSessionEnded, false), nil
+	}
+	ss.followLocked(saved)
+	return dst, nil
+}
+
+// follow makes the state follow a record, which may be nil.
+func (ss *sharedState) follow(saved *SavedSession) {
+	if saved == nil {
+		return
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.followLocked(saved)
+}
+
+// followLocked repeats the requests that clients have made elsewhere. It ignores a record that is
+// not newer than the state.
+func (ss *sharedState) followLocked(saved *SavedSession) {
+	if saved.Version <= ss.known.Version {
+		return
+	}
+	if saved.LogLevel != ss.known.LogLevel && saved.LogLevel != "" {
+		ss.repeat(mcp.MethodSetLevel, "level", saved.LogLevel)
+	}
+	for _, uri := range saved.Subscriptions {
+		if !slices.Contains(ss.known.Subscriptions, uri) {
+			ss.repeat(mcp.MethodResourcesSubscribe, "uri", uri)
+		}
+	}
+	for _, uri := range ss.known.Subscriptions {
+		if !slices.Contains(saved.Subscriptions, uri) {
+			ss.repeat(mcp.MethodResourcesUnsubscribe, "uri", uri)
+		}
+	}
+	ss.known = SavedSession{Version: saved.Version, LogLevel: saved.LogLevel, Subscriptions: slices.Clone(saved.Subscriptions)}
+}
+
+// repeat has the session's peer handle a request with one parameter.
+func (ss *sharedState) repeat(method, name, value string) {
+	params := append(jsonwire.AppendQuote(append(jsonwire.AppendQuote([]byte{'{'}, name), ':'), value), '}')
+	frame := jsonrpc.AppendRequest(nil, jsonrpc.ID("0"), method, params)
+	var m, answer jsonrpc.Message
+	if jsonrpc.Parse(frame, &m, 0) != nil {
+		return // not reached: the request is well-formed
+	}
+	text, err := ss.session.peer.deliverRequest(ss.identity, frame, &rpc.Delivery{Message: &m, Lifetime: ss.session.ctx}, nil)
+	if err == nil && jsonrpc.Parse(text, &answer, 0) == nil && answer.Kind == jsonrpc.KindError {
+		err = answer.Err()
+	}
+	if err != nil { // for example because the resource is gone
+		ss.session.h.opts.Logger.Debug("state of a session not restored", "method", method, "error", err)
+	}
+}
+
+// followSoon makes the state follow a record, without blocking.
+func (ss *sharedState) followSoon(saved *SavedSession) {
+	ss.pendingMu.Lock()
+	defer ss.pendingMu.Unlock()
+	if ss.pending == nil || saved.Version > ss.pending.Version {
+		ss.pending = saved
+	}
+	if ss.following {
+		return
+	}
+	ss.following = ss.session.h.followers.start(func() {
+		for {
+			ss.pendingMu.Lock()
+			saved := ss.pending
+			if ss.pending = nil; saved == nil || ss.session.ctx.Err() != nil {
+				ss.following = false
+				ss.pendingMu.Unlock()
+				return
+			}
+			ss.pendingMu.Unlock()
+			ss.follow(saved)
+		}
+	})
+}
+
+// A taskGroup is a number of goroutines that end together.
+type taskGroup struct {
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+}
+
+// start runs f in a goroutine, unless wait has been called.
+func (g *taskGroup) start(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.running.Go(f)
+	}
+	return !g.closed
+}
+
+// wait waits until all goroutines have returned.
+func (g *taskGroup) wait() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.running.Wait()
+}
+
+// changed makes a session follow its record, which may be nil. It does not block.
+func (t *sessionTable) changed(key string, saved *SavedSession) {
+	if saved == nil || sessionKey(key) != key {
+		return
+	}
+	s := t.acquire(key)
+	if s == nil {
+		return
+	}
+	defer s.active.Add(-1) // this is no use by the client
+	if saved.Ended {
+		t.end(s, false)
+		return
+	}
+	s.shared.followSoon(saved)
+}
+
+// watch makes sessions follow their records until the handler shuts down.
+func (t *sessionTable) watch(store SessionWatcher) {
+	h := t.h
+	for {
+		err := watchStore(h.closed, store, t.changed)
+		if h.closed.Err() != nil {
+			return
+		}
+		h.opts.Logger.Warn("changes of sessions may have been missed", "error", err)
+		if !wait.Sleep(h.closed, time.Second) {
+			return
+		}
+		var all []*session
+		t.removeIf(func(s *session) bool {
+			all = append(all, s)
+			return false
+		})
+		t.touch(all)
+	}
+}
+
+func watchStore(ctx context.Context, store SessionWatcher, changed func(string, *SavedSession)) (err error) {
+	defer recoverStore(&err)
+	if err = store.Watch(ctx, changed); err == nil {
+		err = errors.New("the store stopped")
+	}
+	return err
+}
+
+// maxTouchTime limits the time that a sweep spends asking the store for sessions.
+const maxTouchTime = time.Minute
+
+// touch asks the store for sessions that are in use, which makes it keep them, and makes them
+// follow their records. The next sweep retries failed ones.
+func (t *sessionTable) touch(due []*session) {
+	until := t.h.clock.elapsed() + maxTouchTime
+	for _, s := range due {
+		now := t.h.clock.elapsed()
+		if now >= until || t.h.admission.closing.Load() {
+			return
+		}
+		saved, err := t.h.loadSession(t.h.closed, s.key)
+		if err != nil {
+			t.h.opts.Logger.Warn("the store could not keep a session in use", "error", err)
+			return
+		}
+		s.touched.Store(int64(now))
+		t.changed(s.key, saved)
+	}
+}

@@ -1,0 +1,338 @@
+package streamable_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/mcp"
+	"mcpwire/middleware"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// newStateKeys returns keys that several servers of a test share.
+func newStateKeys(t *testing.T) *server.StateKeys {
+	t.Helper()
+	keys, err := server.NewStateKeys([]byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// With the same keys and nothing else, any process serves a session, also after a restart of all.
+// To others than its principal, and once it has changed or ended, it does not exist.
+func TestSealedSession(t *testing.T) {
+	keys := newStateKeys(t)
+	o := &streamable.Options{Guard: serverHandler(t, time.Time{})}
+	start := func() *endpoint { return newEndpoint(t, &server.Options{StateKeys: keys}, o) }
+	first, second := start(), start()
+	for _, version := range legacyVersions {
+		v := first.visit(version, "{}", as(tokenAlice))
+		id := v.headers["Mcp-Session-Id"]
+		if !strings.Contains(id, ".") {
+			t.Errorf("%s: id %q", version, id)
+		}
+		w := &visitor{second, v.headers}
+		for _, at := range []*visitor{w, v, w, v} {
+			if got := at.post(request(1, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`)); got.status != 200 || !strings.Contains(got.body, `"text":"x"`) {
+				t.Errorf("%s: %d %s", version, got.status, got.body)
+			}
+		}
+		if err := first.h.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first = start()
+		v = &visitor{first, v.headers}
+		if got := v.post(request(1, "ping", "{}")); got.status != 200 {
+			t.Errorf("%s: after a restart: %d %s", version, got.status, got.body)
+		}
+		raw, err := base64.RawURLEncoding.DecodeString(id[27:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw[len(raw)-20] ^= 1
+		forged := id[:27] + base64.RawURLEncoding.EncodeToString(raw)
+		third := start() // which has no session
+		for _, e := range []*endpoint{second, third} {
+			for what, headers := range map[string]map[string]string{
+				"forged":      with(v.headers, "Mcp-Session-Id", forged),
+				"foreign":     with(v.headers, "Authorization", "Bearer "+tokenBob),
+				"the key":     with(v.headers, "Mcp-Session-Id", id[:26]),
+				"another key": with(v.headers, "Mcp-Session-Id", strings.Repeat("A", 26)+id[26:]),
+				"long":        with(v.headers, "Mcp-Session-Id", id+strings.Repeat("A", 1024)),
+			} {
+				got := (&visitor{e, headers}).post(request(1, "ping", "{}"))
+				if got.status != 404 || !strings.Contains(got.body, "session not found") {
+					t.Errorf("%s: %s: %d %s", version, what, got.status, got.body)
+				}
+			}
+		}
+		if got := w.do("DELETE", "", w.headers); got.status != 204 {
+			t.Errorf("%s: DELETE: %d %s", version, got.status, got.body)
+		}
+		if got := w.post(request(1, "ping", "{}")); got.status != 404 {
+			t.Errorf("%s: a session that has ended: %d %s", version, got.status, got.body)
+		}
+	}
+}
+
+// A process that was not told that the client is initialized serves it nevertheless: another one was
+// told.
+func TestInitializedElsewhere(t *testing.T) {
+	keys := newStateKeys(t)
+	start := func() *endpoint { return newEndpoint(t, &server.Options{StateKeys: keys}, nil) }
+	first, second := start(), start()
+	for _, version := range legacyVersions {
+		got := first.do("POST", initialize(version, "{}"), nil)
+		headers := map[string]string{"Mcp-Session-Id": got.header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": version}
+		v, w := &visitor{first, headers}, &visitor{second, headers}
+		if got := w.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); got.status != 202 {
+			t.Errorf("%s: %d %s", version, got.status, got.body)
+		}
+		for _, at := range []*visitor{v, w} {
+			if got := at.post(request(1, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`)); got.status != 200 || !strings.Contains(got.body, `"text":"x"`) {
+				t.Errorf("%s: %d %s", version, got.status, got.body)
+			}
+		}
+	}
+}
+
+// A session whose id would be too long is not sealed: it needs a store.
+func TestSealedSessionTooLong(t *testing.T) {
+	keys := newStateKeys(t)
+	store := streamable.NewMemorySessions(nil)
+	var noise strings.Builder
+	for i := range 200 {
+		noise.WriteString(base64.RawStdEncoding.EncodeToString([]byte{byte(i * 37), byte(i * 101), byte(i * 59), byte(i * i), byte(i), byte(i * 7)}))
+	}
+	capabilities := `{"experimental":{"noise":{"x":"` + noise.String() + `"}}}`
+	for _, tt := range []struct {
+		store streamable.SessionStore
+		want  int
+	}{{nil, 404}, {store, 200}} {
+		o := &streamable.Options{Sessions: tt.store}
+		first, second := newEndpoint(t, &server.Options{StateKeys: keys}, o), newEndpoint(t, &server.Options{StateKeys: keys}, o)
+		v := first.visit("2025-11-25", capabilities, nil)
+		if id := v.headers["Mcp-Session-Id"]; len(id) != 26 {
+			t.Errorf("id %q", id)
+		}
+		if got := (&visitor{second, v.headers}).post(request(1, "ping", "{}")); got.status != tt.want {
+			t.Errorf("store %v: %d %s, want %d", tt.store != nil, got.status, got.body, tt.want)
+		}
+		if got := v.post(request(1, "ping", "{}")); got.status != 200 {
+			t.Errorf("store %v: %d %s", tt.store != nil, got.status, got.body)
+		}
+	}
+}
+
+// A sealed session outlives its idle time, and ends with its lifetime, even while it is used.
+func TestSealedSessionLifetime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server.MustNew("test", "1", &server.Options{StateKeys: newStateKeys(t)})
+		addTools(t, srv)
+		h := streamable.MustHandler(srv, &streamable.Options{Timeouts: streamable.Timeouts{Lifetime: 3 * time.Hour}})
+		inBubbleWith(t, srv, h, func(e *endpoint) {
+			v := e.visit("2025-11-25", "{}", nil)
+			for i := range 2 {
+				pass(time.Hour)
+				if n := h.Stats().Sessions; n != 0 {
+					t.Errorf("after %d idle hours there are %d sessions", i+1, n)
+				}
+				if got := v.post(request(1, "ping", "{}")); got.status != 200 {
+					t.Errorf("after %d idle hours: %d %s", i+1, got.status, got.body)
+				}
+			}
+			f := v.listen("")
+			go func() {
+				for {
+					if _, data := f.next(); data == "EOF" {
+						return
+					}
+				}
+			}()
+			pass(time.Hour + time.Second)
+			if got := v.post(request(1, "ping", "{}")); got.status != 404 {
+				t.Errorf("after its lifetime: %d %s", got.status, got.body)
+			}
+			pass(20 * time.Minute)
+			if n := h.Stats().Sessions; n != 0 {
+				t.Errorf("%d sessions are left", n)
+			}
+		})
+	})
+}
+
+// What a client sets at one process has an effect at the others, those that have the session and
+// those that take it over. A DELETE ends it at all.
+func TestSharedState(t *testing.T) {
+	keys := newStateKeys(t)
+	for name, so := range map[string]*server.Options{"sealed": {StateKeys: keys}, "stored": nil} {
+		for _, watched := range []bool{true, false} {
+			memory := streamable.NewMemorySessions(nil)
+			var store streamable.SessionStore = memory
+			if !watched {
+				store = struct{ streamable.SessionStore }{memory}
+			}
+			o := &streamable.Options{Sessions: store}
+			start := func() *endpoint {
+				e := newEndpoint(t, so, o)
+				if err := server.AddResource(e.srv, mcp.Resource{URI: "file:///a", Name: "a"}, server.Static("text")); err != nil {
+					t.Fatal(err)
+				}
+				err := server.AddTool(e.srv, "log", "", func(ctx context.Context, _ struct{}) (string, error) {
+					return "", server.CallOf(ctx).Log(mcp.LevelInfo, "", "told")
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return e
+			}
+			first, second, third := start(), start(), start()
+			v := first.visit("2025-11-25", "{}", nil)
+			at := func(e *endpoint) *visitor { return &visitor{e, v.headers} }
+			told := func(e *endpoint) bool {
+				got := at(e).post(request(1, "tools/call", `{"name":"log"}`))
+				if got.status != 200 {
+					t.Fatalf("%s: %d %s", name, got.status, got.body)
+				}
+				return strings.Contains(got.body, "told")
+			}
+			set := func(e *endpoint, method, params string) {
+				t.Helper()
+				if got := at(e).post(request(7, method, params)); got.status != 200 || strings.Contains(got.body, "error") {
+					t.Fatalf("%s: %s: %d %s", name, method, got.status, got.body)
+				}
+			}
+			if !told(first) || !told(second) {
+				t.Errorf("%s: nothing is logged", name)
+			}
+			set(first, "logging/setLevel", `{"level":"error"}`)
+			set(second, "resources/subscribe", `{"uri":"file:///a"}`)
+			if told(first) || told(third) {
+				t.Errorf("%s: watched %v: the level has no effect", name, watched)
+			}
+			news := at(third).listen("")
+			third.srv.ResourceUpdated("file:///a")
+			news.next() // an id alone
+			if _, data := news.next(); !strings.Contains(data, "resources/updated") {
+				t.Errorf("%s: watched %v: the subscription has not come along: %s", name, watched, data)
+			}
+			if watched {
+				// second is told a little later
+				for deadline := time.Now().Add(10 * time.Second); told(second) && time.Now().Before(deadline); {
+				}
+				news = at(first).listen("")
+				for {
+					first.srv.ResourceUpdated("file:///a")
+					if _, data := news.next(); strings.Contains(data, "resources/updated") {
+						break
+					}
+				}
+			}
+			if told(second) { // which follows when it changes something itself, at the latest
+				t.Errorf("%s: watched %v: the level has no effect where the session was", name, watched)
+			}
+			if got := at(second).do("DELETE", "", v.headers); got.status != 204 {
+				t.Errorf("%s: DELETE: %d %s", name, got.status, got.body)
+			}
+			fourth := start()
+			if got := at(fourth).post(request(1, "ping", "{}")); got.status != 404 {
+				t.Errorf("%s: after DELETE, at a new process: %d", name, got.status)
+			}
+			if watched {
+				for _, e := range []*endpoint{first, third} {
+					status := 0
+					for deadline := time.Now().Add(10 * time.Second); status != 404 && time.Now().Before(deadline); {
+						status = at(e).post(request(1, "ping", "{}")).status
+					}
+					if status != 404 {
+						t.Errorf("%s: after DELETE, where the session was: %d", name, status)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Without a watcher, a session follows its record when the store is asked to keep it.
+func TestSharedStateUnwatched(t *testing.T) {
+	memory := streamable.NewMemorySessions(nil)
+	var level atomic.Value
+	synctest.Test(t, func(t *testing.T) {
+		srv := server.MustNew("test", "1", nil)
+		addTools(t, srv)
+		srv.Use(func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+				if m.Method == mcp.MethodSetLevel {
+					level.Store(string(m.Params))
+				}
+				return next(ctx, m)
+			}
+		})
+		h := streamable.MustHandler(srv, &streamable.Options{Sessions: struct{ streamable.SessionStore }{memory}})
+		inBubbleWith(t, srv, h, func(e *endpoint) {
+			v := e.visit("2025-11-25", "{}", nil)
+			change := func(f func(*streamable.SavedSession)) {
+				if err := memory.Update(t.Context(), v.headers["Mcp-Session-Id"], f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			change(func(s *streamable.SavedSession) { s.LogLevel, s.Version = "error", s.Version+1 })
+			use := func() int {
+				for range 3 {
+					pass(4 * time.Minute)
+					v.post(request(1, "ping", "{}"))
+				}
+				return v.post(request(1, "ping", "{}")).status
+			}
+			if got := use(); got != http.StatusOK || level.Load() != `{"level":"error"}` {
+				t.Errorf("status %d, level %v", got, level.Load())
+			}
+			change(func(s *streamable.SavedSession) { *s = streamable.SavedSession{Version: s.Version + 1, Ended: true} })
+			if got := use(); got != http.StatusNotFound {
+				t.Errorf("a session that was ended elsewhere: %d", got)
+			}
+		})
+	})
+}
+
+// A change that cannot be stored for others has an error.
+func TestStateNotStored(t *testing.T) {
+	store := newFaultyStore()
+	inBubble(t, false, &streamable.Options{Sessions: store}, func(e *endpoint) {
+		v := e.visit("2025-11-25", "{}", nil)
+		store.fails.Store(true)
+		got := v.post(request(1, "logging/setLevel", `{"level":"error"}`))
+		if got.status != 200 || !strings.Contains(got.body, "could not be stored") || !strings.Contains(got.body, "-32603") {
+			e.t.Errorf("%d %s", got.status, got.body)
+		}
+		if got := v.post(request(1, "logging/setLevel", `{"level":"nonsense"}`)); !strings.Contains(got.body, "-32602") {
+			e.t.Errorf("what the server rejects: %d %s", got.status, got.body)
+		}
+		store.fails.Store(false)
+		if got := v.post(request(1, "logging/setLevel", `{"level":"error"}`)); got.status != 200 || strings.Contains(got.body, "error") {
+			e.t.Errorf("%d %s", got.status, got.body)
+		}
+		saved, err := store.sessions.Load(e.t.Context(), v.headers["Mcp-Session-Id"])
+		if err != nil || saved.LogLevel != "error" {
+			e.t.Errorf("saved %+v, %v", saved, err)
+		}
+		if err := store.sessions.Update(e.t.Context(), v.headers["Mcp-Session-Id"], func(s *streamable.SavedSession) { s.Ended = true }); err != nil {
+			e.t.Fatal(err)
+		}
+		if got := v.post(request(1, "logging/setLevel", `{"level":"info"}`)); !strings.Contains(got.body, "has ended") {
+			e.t.Errorf("%d %s", got.status, got.body)
+		}
+		if got := v.post(request(1, "ping", "{}")); got.status != 404 {
+			e.t.Errorf("a session that has ended: %d %s", got.status, got.body)
+		}
+	})
+}
