@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"os"
-	"slices"
 	"sync"
 
 	"mcpwire/capture"
-	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 )
@@ -23,14 +21,9 @@ type recordedProcess struct {
 // newRecordedProcess records the start of a process and returns the connection to it. Closing the
 // connection closes the process.
 func newRecordedProcess(cmd *stdio.Cmd, p *stdio.Process, record func(*capture.Event)) *recordedProcess {
-	dir := cmd.Dir
-	if dir == "" {
-		// The capture can do without the folder.
-		dir, _ = os.Getwd()
-	}
-	record(&capture.Event{Kind: capture.KindStart, Start: &capture.Start{
-		Command: slices.Concat([]string{cmd.Path}, cmd.Args), Dir: dir, Env: slices.Concat(os.Environ(), cmd.Env), PID: p.Pid(),
-	}})
+	start := wireclient.StartOf(cmd)
+	start.PID = p.Pid()
+	record(&capture.Event{Kind: capture.KindStart, Start: &start})
 	opts := &jsonrpc.FramerOptions{Framing: framingOr(cmd.Framing, jsonrpc.FramingLine), MaxFrame: cmd.MaxFrame}
 	return &recordedProcess{Framer: jsonrpc.NewFramer(p, opts), process: p, record: record}
 }
@@ -41,7 +34,7 @@ func (r *recordedProcess) Close() error {
 	r.ended.Do(func() {
 		select {
 		case <-r.process.Done():
-			r.record(&capture.Event{Kind: capture.KindExit, Exit: resend.ExitOf(r.process.Wait())})
+			r.record(&capture.Event{Kind: capture.KindExit, Exit: wireclient.ExitOf(r.process.Wait())})
 		default: // the process survived being killed
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/internal/playback/replay"
 	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/trace/wireclient"
 )
 
 // failure returns the error for a replay that could not go on.
@@ -29,13 +30,13 @@ func (f *replayFlags) failure(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*resend.HandshakeError](err); ok {
 		return fail(exitUnreachable, "handshake_refused", "mcpwire info --probe shows which revisions the server speaks", errors.New(safeLine(e.Error())))
 	}
-	if e, ok := errors.AsType[*resend.StatusError](err); ok {
+	if e, ok := errors.AsType[*wireclient.StatusError](err); ok {
 		return f.refused(e)
 	}
 	if errors.Is(err, resend.ErrTimeout) {
 		return fail(exitUnreachable, "timeout", d.lateHint(), err)
 	}
-	if e, ok := errors.AsType[*resend.EndedError](err); ok {
+	if e, ok := errors.AsType[*wireclient.EndedError](err); ok {
 		ready, ok := errors.AsType[*failure](d.failure(e.Err))
 		if ok && (ready.code != "unreachable" || ready.hint != "") {
 			return ready
@@ -46,7 +47,7 @@ func (f *replayFlags) failure(ctx context.Context, err error) error {
 }
 
 // refused returns the error for an HTTP status instead of an answer.
-func (f *replayFlags) refused(e *resend.StatusError) error {
+func (f *replayFlags) refused(e *wireclient.StatusError) error {
 	out := &failure{status: exitUnreachable, code: "http_status", err: e, httpStatus: e.Status, url: safeURL(f.dialer.target.url)}
 	out.hint = "check the URL of the server's endpoint: many use /mcp, older ones /sse"
 	if e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden {

@@ -2,7 +2,7 @@
 // the recorded messages and compares the answers with the recorded ones.
 //
 // [Read] takes the client's side from a capture. [Run] plays it over a
-// [resend.Session]. The caller names the server; the capture never does.
+// [wireclient.Session]. The caller names the server; the capture never does.
 //
 // # What is sent, and when
 //
@@ -44,8 +44,8 @@
 //
 // Read wraps [ErrNoSession], [ErrTooLarge], or the error of the events. Run returns
 // errors that end the replay: those of [resend.Open], an [*EraError], a
-// [*resend.HandshakeError], a [*resend.StatusError], a [*resend.EndedError], a
+// [*resend.HandshakeError], a [*wireclient.StatusError], a [*wireclient.EndedError], a
 // [*resend.RedactedError] for a handshake that cannot be sent, or an error that wraps
-// [resend.ErrTimeout], [resend.ErrTooLarge] or the cause of its context. Differences
+// [resend.ErrTimeout], [wireclient.ErrTooLarge] or the cause of its context. Differences
 // are not errors.
 package replay

@@ -14,7 +14,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/playback/replay"
-	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 )
 
@@ -89,7 +89,7 @@ type fake struct {
 	hello bool // it serves the handshake, too
 
 	mu     sync.Mutex
-	queue  []*resend.Incoming
+	queue  []*wireclient.Incoming
 	err    error
 	fresh  chan struct{}
 	sent   []string
@@ -102,11 +102,11 @@ func newFake(serve func(f *fake, m *jsonrpc.Message)) *fake {
 	return &fake{serve: serve, fresh: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-func (f *fake) Send(_ context.Context, message []byte) (resend.Sent, error) {
+func (f *fake) Send(_ context.Context, message []byte) (wireclient.Sent, error) {
 	f.mu.Lock()
 	if f.err != nil {
 		f.mu.Unlock()
-		return resend.Sent{}, f.err
+		return wireclient.Sent{}, f.err
 	}
 	f.sent, f.at = append(f.sent, string(message)), append(f.at, time.Now())
 	n := uint64(len(f.sent))
@@ -123,10 +123,10 @@ func (f *fake) Send(_ context.Context, message []byte) (resend.Sent, error) {
 	case string(m.Method) != "notifications/initialized":
 		f.serve(f, &m)
 	}
-	return resend.Sent{N: n}, nil
+	return wireclient.Sent{N: n}, nil
 }
 
-func (f *fake) push(in *resend.Incoming, err error) {
+func (f *fake) push(in *wireclient.Incoming, err error) {
 	f.mu.Lock()
 	if in != nil {
 		f.queue = append(f.queue, in)
@@ -142,7 +142,7 @@ func (f *fake) push(in *resend.Incoming, err error) {
 }
 
 // say sends a message to the client.
-func (f *fake) say(text string) { f.push(&resend.Incoming{N: 1, Data: []byte(text)}, nil) }
+func (f *fake) say(text string) { f.push(&wireclient.Incoming{N: 1, Data: []byte(text)}, nil) }
 
 // result answers a request.
 func (f *fake) result(m *jsonrpc.Message, result string) {
@@ -156,9 +156,9 @@ func (f *fake) later(d time.Duration, m *jsonrpc.Message, result string) {
 }
 
 // die ends the connection.
-func (f *fake) die() { f.push(nil, &resend.EndedError{Err: fmt.Errorf("exit status 7")}) }
+func (f *fake) die() { f.push(nil, &wireclient.EndedError{Err: fmt.Errorf("exit status 7")}) }
 
-func (f *fake) Next(ctx context.Context) (*resend.Incoming, error) {
+func (f *fake) Next(ctx context.Context) (*wireclient.Incoming, error) {
 	for {
 		f.mu.Lock()
 		if len(f.queue) > 0 {
@@ -175,7 +175,7 @@ func (f *fake) Next(ctx context.Context) (*resend.Incoming, error) {
 		select {
 		case <-f.fresh:
 		case <-f.closed:
-			return nil, resend.ErrClosed
+			return nil, wireclient.ErrClosed
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

@@ -13,6 +13,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/playback/replay"
 	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 )
 
@@ -361,7 +362,7 @@ func TestDies(t *testing.T) {
 			echo(f, m)
 		})
 		sum, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, &replay.Options{Report: got.add})
-		if ended, ok := errors.AsType[*resend.EndedError](err); !ok {
+		if ended, ok := errors.AsType[*wireclient.EndedError](err); !ok {
 			t.Errorf("error %v, want an EndedError", ended)
 		}
 		if diff := cmp.Diff(logLines{"1 initialize: same", "4 tools/call a: same", "6 tools/call b: lost"}, got); diff != "" {

@@ -15,6 +15,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -224,7 +225,7 @@ func (p *player) send(ctx context.Context, f *frame, raws [][]byte, calls []*liv
 }
 
 // deliver sends a message of any kind.
-func (p *player) deliver(ctx context.Context, message []byte) (resend.Sent, error) {
+func (p *player) deliver(ctx context.Context, message []byte) (wireclient.Sent, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.opts.Timeout, fmt.Errorf("replay: %w: the server did not read a message within %v", resend.ErrTimeout, p.opts.Timeout))
 	defer cancel()
 	return p.conn.Send(ctx, message)
@@ -532,9 +533,9 @@ func (p *player) handleEnd(x arrival) error {
 		var err error
 		switch {
 		case x.Err != nil:
-			err = &resend.EndedError{Err: x.Err}
+			err = &wireclient.EndedError{Err: x.Err}
 		case x.Status/100 != 2:
-			err = &resend.StatusError{Status: x.Status, N: x.N}
+			err = &wireclient.StatusError{Status: x.Status, N: x.N}
 		default:
 			err = resend.ErrNoAnswer
 		}
@@ -743,7 +744,7 @@ func (p *player) eraError(l *liveCall, cause error) error {
 		if cause == nil {
 			return p.handshakeError(&l.response.m, l.responseN)
 		}
-		if s, ok := errors.AsType[*resend.StatusError](cause); ok && s.Status == http.StatusBadRequest {
+		if s, ok := errors.AsType[*wireclient.StatusError](cause); ok && s.Status == http.StatusBadRequest {
 			return &EraError{Revision: p.rec.Revision, Err: cause}
 		}
 		return cause
@@ -751,7 +752,7 @@ func (p *player) eraError(l *liveCall, cause error) error {
 	if !p.rec.Modern || p.responses > 1 {
 		return nil
 	}
-	if s, ok := errors.AsType[*resend.StatusError](cause); ok {
+	if s, ok := errors.AsType[*wireclient.StatusError](cause); ok {
 		if slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable}, s.Status) {
 			return &EraError{Modern: true, Revision: p.rec.Revision, Err: cause}
 		}
@@ -896,7 +897,7 @@ func (p *player) finish(ctx context.Context) error {
 	}
 	quiet := func() bool { return len(p.missingMethods()) == 0 && !p.hasPendingRequest() }
 	_, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), quiet)
-	if _, ok := errors.AsType[*resend.EndedError](err); ok {
+	if _, ok := errors.AsType[*wireclient.EndedError](err); ok {
 		return nil // the server is not needed anymore
 	}
 	return err

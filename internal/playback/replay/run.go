@@ -11,6 +11,7 @@ import (
 	"mcpwire/internal/defaults"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace/wireclient"
 )
 
 // A Timing is the pace of a replay.
@@ -213,10 +214,10 @@ func (p *player) run(ctx context.Context) error {
 	return p.finish(ctx)
 }
 
-// A conn is a connection to the server: a [resend.Session].
+// A conn is a connection to the server: a [wireclient.Session].
 type conn interface {
-	Send(ctx context.Context, message []byte) (resend.Sent, error)
-	Next(ctx context.Context) (*resend.Incoming, error)
+	Send(ctx context.Context, message []byte) (wireclient.Sent, error)
+	Next(ctx context.Context) (*wireclient.Incoming, error)
 	OpenStream(ctx context.Context)
 	Abort(exchange uint64)
 	Close()
@@ -224,7 +225,7 @@ type conn interface {
 
 // An arrival is an incoming item with its time.
 type arrival struct {
-	*resend.Incoming
+	*wireclient.Incoming
 	at time.Time
 }
 

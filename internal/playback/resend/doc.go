@@ -5,8 +5,8 @@
 //
 // [Find] reads from a capture the data of a new instance: the command and its folder,
 // or the URL; how the recorded session began; and the message. [Run] does the rest.
-// Below both, a [Session] is a connection to the instance that sends given messages
-// and returns incoming ones uninterpreted, for packages that play a whole client.
+// [Open] connects to the new instance with a [wireclient.Session], for packages that play
+// a whole client.
 //
 // # What is sent
 //
@@ -40,15 +40,13 @@
 //
 // # Concurrency
 //
-// [Find] and [Run] have no state. One goroutine may send to a [Session] while another
-// reads from it; any goroutine may call Close. All goroutines of a Session have ended
-// when Close returns.
+// [Find], [Open] and [Run] have no state.
 //
 // # Errors
 //
 // [Find] wraps [ErrNotFound], [ErrNotMessage] or [ErrTruncated]. Run returns a
 // [*RedactedError] or wraps [ErrNoServer] before it starts anything; then a
-// [*HandshakeError], a [*StatusError], a [*EndedError], or an error that wraps
-// [ErrTimeout], [ErrNoAnswer] or [ErrTooLarge], together with the partial result. A
-// JSON-RPC error from the server is not an error of Run.
+// [*HandshakeError], a [*wireclient.StatusError], a [*wireclient.EndedError], or an error
+// that wraps [ErrTimeout], [ErrNoAnswer] or [wireclient.ErrTooLarge], together with the
+// partial result. A JSON-RPC error from the server is not an error of Run.
 package resend

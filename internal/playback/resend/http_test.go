@@ -18,6 +18,7 @@ import (
 	"mcpwire/client"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/internal/proxy/taphttp"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
 )
@@ -335,7 +336,7 @@ func TestRunBadWeb(t *testing.T) {
 	}
 	status := func(code int) func(error) bool {
 		return func(err error) bool {
-			e, ok := errors.AsType[*resend.StatusError](err)
+			e, ok := errors.AsType[*wireclient.StatusError](err)
 			return ok && e.Status == code
 		}
 	}
@@ -350,9 +351,9 @@ func TestRunBadWeb(t *testing.T) {
 		{modern(`"hang"`), "", is(resend.ErrTimeout), 0},
 		{modern(`"hangs on"`), "", is(resend.ErrTimeout), 0},
 		{modern(`"ends"`), "", is(resend.ErrNoAnswer), 0},
-		{modern(`"breaks"`), "", func(err error) bool { _, ok := errors.AsType[*resend.EndedError](err); return ok }, 0},
+		{modern(`"breaks"`), "", func(err error) bool { _, ok := errors.AsType[*wireclient.EndedError](err); return ok }, 0},
 		{modern(`"html"`), "", is(resend.ErrNoAnswer), 0},
-		{modern(`"large"`), "", is(resend.ErrTooLarge), 0},
+		{modern(`"large"`), "", is(wireclient.ErrTooLarge), 0},
 		{modern(`"redirect"`), "", status(307), 307},
 		{`{"jsonrpc":"2.0","method":"n","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, "", is(nil), 202},
 	} {
@@ -376,7 +377,7 @@ func TestRunBadWeb(t *testing.T) {
 		o := serve(t, nil)
 		o.URL, o.Modern = "http://127.0.0.1:1/mcp", true
 		_, _, err := run(t, o, modern("1"), nil)
-		if _, ok := errors.AsType[*resend.EndedError](err); !ok || strings.Contains(err.Error(), "/mcp") {
+		if _, ok := errors.AsType[*wireclient.EndedError](err); !ok || strings.Contains(err.Error(), "/mcp") {
 			t.Errorf("the error is %v", err)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -36,7 +37,8 @@ type Origin struct {
 	Dir string
 	// HeaderFraming frames messages with a Content-Length header instead of a line end.
 	HeaderFraming bool
-	// URL is the URL for messages or, for [SSE], of the stream. Empty means unknown.
+	// URL is the URL for messages or, for [capture.TransportSSE], of the stream. Empty means
+	// unknown.
 	URL string
 
 	// Modern reports that the session began without a handshake. Revision is the negotiated or
@@ -276,7 +278,7 @@ func (f *finder) add(e *capture.Event) {
 	case capture.KindEnd:
 		delete(f.requests, e.Exchange)
 	case capture.KindSSE:
-		if e.Session == f.session && e.SSE != nil && e.SSE.Event == eventEndpoint && f.sseRequest == nil {
+		if e.Session == f.session && e.SSE != nil && e.SSE.Event == wireclient.EventEndpoint && f.sseRequest == nil {
 			f.sseRequest = f.requests[e.Exchange]
 		}
 	case capture.KindMessage:
@@ -297,7 +299,7 @@ func (f *finder) request(e *capture.Event) {
 	}
 	q := &request{method: e.Request.Method, target: strings.Clone(e.Request.URL)}
 	for _, h := range e.Request.Headers {
-		if strings.EqualFold(h.Name, headerVersion) {
+		if strings.EqualFold(h.Name, wireclient.HeaderVersion) {
 			q.version = strings.TrimSpace(h.Value)
 		}
 	}
@@ -399,20 +401,6 @@ func (f *finder) target(e *capture.Event) string {
 	}
 	if q := f.requests[e.Exchange]; q != nil {
 		return q.target
-	}
-	return ""
-}
-
-// revisionOf returns the revision in a modern message, or "".
-func revisionOf(message []byte) string {
-	if !bytes.Contains(message, []byte(mcp.MetaProtocolVersion)) && !bytes.Contains(message, []byte(`\u`)) {
-		return ""
-	}
-	for _, m := range parse(message) {
-		meta, _ := m.Param("_meta")
-		if v := jsonwire.Text(jsonwire.Lookup(meta, mcp.MetaProtocolVersion)); v != "" {
-			return v
-		}
 	}
 	return ""
 }

@@ -14,6 +14,7 @@ import (
 	"mcpwire/internal/defaults"
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace/captures"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -98,10 +99,6 @@ var (
 	ErrTimeout = errors.New("no answer in time")
 	// ErrNoAnswer is wrapped if the server ended the HTTP exchange of a request without an answer.
 	ErrNoAnswer = errors.New("the server ended the exchange without a response")
-	// ErrTooLarge is wrapped if the traffic exceeds [Options.MaxCapture] or [Options.MaxMessage].
-	ErrTooLarge = errors.New("too large")
-	// ErrClosed is returned by calls on a closed [Session].
-	ErrClosed = errors.New("the session is closed")
 )
 
 // A RedactedError reports that a required value was hidden in the recording.
@@ -145,30 +142,6 @@ func (e *HandshakeError) Error() string { return "initialize was rejected: " + e
 // Unwrap returns the server's error.
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
-// A StatusError is an HTTP response with an error status instead of an answer.
-type StatusError struct {
-	Status int
-	// N is the number of the event with the head of the response.
-	N uint64
-}
-
-// Error names the status.
-func (e *StatusError) Error() string {
-	return "the server responded with HTTP status " + strconv.Itoa(e.Status)
-}
-
-// An EndedError reports that the connection to the server has ended.
-type EndedError struct {
-	// Err is the reason: often io.EOF, or a *stdio.ExitError with the end of standard error.
-	Err error
-}
-
-// Error includes the reason.
-func (e *EndedError) Error() string { return "the server has ended the connection: " + e.Err.Error() }
-
-// Unwrap returns Err.
-func (e *EndedError) Unwrap() error { return e.Err }
-
 // A Result is the result of sending a message again. The numbers are those of events in the new
 // capture; zero means none.
 type Result struct {
@@ -192,6 +165,38 @@ type Result struct {
 	Asked int
 }
 
+// Open starts or prepares to reach the server, and records the traffic with rec, which the caller
+// closes after the session. The options must not change afterwards; nil means defaults. ctx only
+// limits Open itself.
+//
+// The error is a [*RedactedError], wraps [ErrNoServer], or comes from starting or connecting.
+func Open(ctx context.Context, o *Origin, rec *capture.Writer, opts *Options) (*wireclient.Session, error) {
+	all := opts.withDefaults()
+	command, address, err := o.server(&all)
+	if err != nil {
+		return nil, err
+	}
+	t := &wireclient.Target{
+		Transport: o.Transport, Command: command, Dir: o.Dir, Env: all.Env, HeaderFraming: o.HeaderFraming, URL: address, Modern: o.Modern,
+	}
+	mirror := &wireclient.Mirror{Params: o.Params}
+	if o.Modern { // notifications need not name it
+		mirror.Version = o.Revision
+	}
+	name, _, _ := strings.Cut(all.Tool, " ")
+	return wireclient.Open(ctx, t, rec.Record, &wireclient.Options{
+		Header: all.Headers, UserAgent: name, Mirror: mirror, TLS: all.TLS, RoundTripper: all.Transport,
+		GracePeriod: all.GracePeriod, MaxMessage: all.MaxMessage, MaxCapture: all.MaxCapture,
+	})
+}
+
+// withTimeout calls f with a context that ends after d with an error that names what.
+func withTimeout(ctx context.Context, d time.Duration, what string, f func(context.Context) error) error {
+	inner, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("resend: %w: %s took longer than %v", ErrTimeout, what, d))
+	defer cancel()
+	return f(inner)
+}
+
 // Run starts a new instance of the server, sends the message, after a handshake if it needs one,
 // waits for the answer, and ends the instance. It records all of it in a capture named after the
 // server with " resent". It reads message until it returns. opts may be nil.
@@ -209,7 +214,7 @@ func Run(ctx context.Context, o *Origin, message []byte, opts *Options) (*Result
 		return nil, err
 	}
 	if len(message) > all.MaxMessage {
-		return nil, fmt.Errorf("resend: a message of %d bytes: %w", len(message), ErrTooLarge)
+		return nil, fmt.Errorf("resend: a message of %d bytes: %w", len(message), wireclient.ErrTooLarge)
 	}
 	file, err := create(o, &all)
 	if err != nil {
@@ -249,7 +254,7 @@ func create(o *Origin, opts *Options) (*capture.File, error) {
 type runner struct {
 	o    *Origin
 	opts *Options
-	s    *Session
+	s    *wireclient.Session
 	res  *Result
 }
 
@@ -286,9 +291,9 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 		initialize = SyntheticInitialize(r.o.Revision, r.opts.Tool, jsonrpc.StringID("mcpwire-resend"), false)
 	}
 	if placeholder.Match(initialize) {
-		r.s.note("the recorded initialize has redacted values, and is sent with placeholders")
+		r.s.Note("the recorded initialize has redacted values, and is sent with placeholders")
 	}
-	list := parse(initialize)
+	list := wireclient.Messages(initialize)
 	if len(list) != 1 || list[0].Kind != jsonrpc.KindRequest {
 		return nil, errors.New("resend: the recorded initialize is not a request")
 	}
@@ -296,7 +301,7 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range parse(in.Data) {
+	for _, m := range wireclient.Messages(in.Data) {
 		if m.Kind == jsonrpc.KindError {
 			return nil, &HandshakeError{N: in.N, Err: m.Clone().Err()}
 		}
@@ -324,7 +329,7 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 
 // send sends the message and waits for the answers.
 func (r *runner) send(ctx context.Context, message []byte) error {
-	if len(pendingOf(message)) == 0 {
+	if len(wireclient.PendingOf(message)) == 0 {
 		return r.sendOneWay(ctx, message)
 	}
 	began := time.Now()
@@ -332,15 +337,15 @@ func (r *runner) send(ctx context.Context, message []byte) error {
 	if r.res.N = sent.N; in != nil {
 		r.res.Response, r.res.ResponseN, r.res.Latency, r.res.Status = in.Data, in.N, time.Since(began), in.Status
 	}
-	if e, ok := errors.AsType[*StatusError](err); ok {
+	if e, ok := errors.AsType[*wireclient.StatusError](err); ok {
 		r.res.Status = e.Status
 	}
 	return err
 }
 
 // roundTrip sends a message and returns the last of its answers.
-func (r *runner) roundTrip(ctx context.Context, message []byte) (sent Sent, last *Incoming, err error) {
-	waiting := pendingOf(message)
+func (r *runner) roundTrip(ctx context.Context, message []byte) (sent wireclient.Sent, last *wireclient.Incoming, err error) {
+	waiting := wireclient.PendingOf(message)
 	if sent, err = r.s.Send(ctx, message); err != nil {
 		return sent, nil, err
 	}
@@ -359,7 +364,7 @@ func (r *runner) roundTrip(ctx context.Context, message []byte) (sent Sent, last
 			continue
 		}
 		lone := len(waiting) == 1 && in.Exchange == sent.Exchange
-		if waiting.resolve(parse(in.Data), lone) {
+		if waiting.Resolve(wireclient.Messages(in.Data), lone) {
 			last = in
 		}
 	}
@@ -368,12 +373,12 @@ func (r *runner) roundTrip(ctx context.Context, message []byte) (sent Sent, last
 
 // noAnswerError returns the error for an exchange that ended before the answer, or nil if the
 // answer may still come.
-func (r *runner) noAnswerError(in *Incoming) error {
+func (r *runner) noAnswerError(in *wireclient.Incoming) error {
 	switch {
 	case in.Err != nil:
-		return &EndedError{in.Err}
+		return &wireclient.EndedError{Err: in.Err}
 	case in.Status/100 != 2:
-		return &StatusError{Status: in.Status, N: in.N}
+		return &wireclient.StatusError{Status: in.Status, N: in.N}
 	case r.o.Transport == capture.TransportSSE: // the answer comes on the stream
 		return nil
 	}
@@ -403,10 +408,10 @@ func (r *runner) sendOneWay(ctx context.Context, message []byte) error {
 			over = true
 			r.res.Status = in.Status
 			if in.Err != nil {
-				return &EndedError{in.Err}
+				return &wireclient.EndedError{Err: in.Err}
 			}
 			if in.Status/100 != 2 {
-				return &StatusError{Status: in.Status, N: in.N}
+				return &wireclient.StatusError{Status: in.Status, N: in.N}
 			}
 		}
 	}
@@ -415,12 +420,12 @@ func (r *runner) sendOneWay(ctx context.Context, message []byte) error {
 var errIdle = errors.New("nothing more arrived")
 
 // next waits for the next item, and answers requests of the server.
-func (r *runner) next(ctx context.Context) (*Incoming, error) {
+func (r *runner) next(ctx context.Context) (*wireclient.Incoming, error) {
 	in, err := r.s.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range parse(in.Data) {
+	for _, m := range wireclient.Messages(in.Data) {
 		// Modern servers cannot be answered over HTTP.
 		if m.Kind != jsonrpc.KindRequest || r.o.Modern && r.o.Transport != capture.TransportStdio {
 			continue
@@ -431,23 +436,4 @@ func (r *runner) next(ctx context.Context) (*Incoming, error) {
 		}
 	}
 	return in, nil
-}
-
-// codeRejected is the error code of a client whose user rejects sampling
-// (https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling).
-const codeRejected jsonrpc.Code = -1
-
-// Decline returns the answer of a client without a user to a request of the server: an empty result
-// for pings, decline for elicitations, an error that says "rejected" for sampling, and -32601 for
-// all others. The caller owns the answer.
-func Decline(m *jsonrpc.Message) []byte {
-	switch string(m.Method) {
-	case mcp.MethodPing:
-		return jsonrpc.AppendResult(nil, m.ID, []byte(`{}`))
-	case mcp.MethodElicit:
-		return jsonrpc.AppendResult(nil, m.ID, []byte(`{"action":"decline"}`))
-	case mcp.MethodCreateMessage:
-		return jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(codeRejected, "rejected: this is a resent message, and no user can approve"), false)
-	}
-	return jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
 }

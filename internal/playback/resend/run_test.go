@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/stdio"
 )
 
@@ -307,7 +308,7 @@ func TestRunBadServers(t *testing.T) {
 	})
 	t.Run("dies", func(t *testing.T) {
 		res, events, err := run(t, helper(t, "die"), message, nil)
-		ended, ok := errors.AsType[*resend.EndedError](err)
+		ended, ok := errors.AsType[*wireclient.EndedError](err)
 		exit, isExit := errors.AsType[*stdio.ExitError](err)
 		if !ok || !isExit || exit.Code != 7 || !strings.Contains(ended.Error(), "no database") || res.ResponseN != 0 {
 			t.Errorf("result %+v, %v", res, err)
@@ -336,7 +337,7 @@ func TestRunBadServers(t *testing.T) {
 	})
 	t.Run("floods", func(t *testing.T) {
 		res, events, err := run(t, helper(t, "flood"), message, &resend.Options{MaxCapture: 100_000})
-		if !errors.Is(err, resend.ErrTooLarge) || res == nil || len(events) > 200 {
+		if !errors.Is(err, wireclient.ErrTooLarge) || res == nil || len(events) > 200 {
 			t.Errorf("result %+v, %v, %d events", res, err, len(events))
 		}
 		if last := events[len(events)-2]; last.Kind != capture.KindExit {

@@ -10,10 +10,11 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/playback/resend"
+	"mcpwire/internal/trace/wireclient"
 )
 
 // open opens a session that records to the returned buffer.
-func open(t *testing.T, o *resend.Origin, opts *resend.Options) (*resend.Session, func() []*capture.Event) {
+func open(t *testing.T, o *resend.Origin, opts *resend.Options) (*wireclient.Session, func() []*capture.Event) {
 	t.Helper()
 	var file bytes.Buffer
 	rec := capture.NewWriter(&file, nil)
@@ -47,7 +48,7 @@ func TestSessionPlays(t *testing.T) {
 				o = helper(t, "ours")
 			}
 			s, finish := open(t, o, nil)
-			send := func(message string) resend.Sent {
+			send := func(message string) wireclient.Sent {
 				t.Helper()
 				sent, err := s.Send(t.Context(), []byte(message))
 				if err != nil {
@@ -55,7 +56,7 @@ func TestSessionPlays(t *testing.T) {
 				}
 				return sent
 			}
-			next := func(want string) *resend.Incoming {
+			next := func(want string) *wireclient.Incoming {
 				t.Helper()
 				for {
 					in, err := s.Next(t.Context())
@@ -70,7 +71,7 @@ func TestSessionPlays(t *testing.T) {
 			send(string(o.Initialize))
 			next(`"serverInfo"`)
 			ready := send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-			for in := (*resend.Incoming)(nil); ready.Exchange > 0 && (in == nil || !in.Ended || in.Exchange != ready.Exchange); {
+			for in := (*wireclient.Incoming)(nil); ready.Exchange > 0 && (in == nil || !in.Ended || in.Exchange != ready.Exchange); {
 				in = next("")
 			}
 			send(callAsk)
@@ -85,7 +86,7 @@ func TestSessionPlays(t *testing.T) {
 			if transport == "http" {
 				causal(t, events)
 			}
-			if _, err := s.Send(t.Context(), []byte("{}")); !errors.Is(err, resend.ErrClosed) && !strings.Contains(errorText(err), "ended") {
+			if _, err := s.Send(t.Context(), []byte("{}")); !errors.Is(err, wireclient.ErrClosed) && !strings.Contains(errorText(err), "ended") {
 				t.Errorf("Send after Close: %v", err)
 			}
 			if _, err := s.Next(t.Context()); err == nil {

@@ -140,7 +140,7 @@ func (r recorder) stderr() io.WriteCloser {
 	if r.recording == nil {
 		return discard{}
 	}
-	return frames.NewLines(r.recording.out, capture.Event{Kind: capture.KindStderr, Side: r.side, Session: r.session})
+	return frames.NewLines(r.recording.out.Record, capture.Event{Kind: capture.KindStderr, Side: r.side, Session: r.session})
 }
 
 // A discard is a writer that drops everything.

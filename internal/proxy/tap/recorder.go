@@ -95,7 +95,7 @@ func (r *recorder) stderrLines() *frames.Lines {
 	if r.w == nil {
 		return nil
 	}
-	return frames.NewLines(r.w, capture.Event{Kind: capture.KindStderr, Session: r.session.Load()})
+	return frames.NewLines(r.w.Record, capture.Event{Kind: capture.KindStderr, Session: r.session.Load()})
 }
 
 const (

@@ -42,8 +42,8 @@ var groups = []group{
 	{"mcptest, mcpotel", []string{"mcptest", "mcpotel"}, []string{"base", "jsonrpc, mcp", "server, client"}},
 	{"capture", []string{"capture"}, []string{"base", "jsonrpc, mcp"}},
 	{"check", []string{"check", "check/report"}, []string{"base", "jsonrpc, mcp", "schema", "era", "capture"}},
-	// Recorded traffic as exchanges.
-	{"trace", []string{"internal/trace/"}, []string{"base", "jsonrpc, mcp", "capture"}},
+	// Recorded traffic as exchanges, and where it comes from.
+	{"trace", []string{"internal/trace/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture"}},
 	// Programs between a client and a server.
 	{"proxy", []string{"internal/proxy/"}, []string{"base", "jsonrpc, mcp", "auth", "era", "stdio, streamable", "capture", "trace"}},
 	// Recorded traffic sent again.

@@ -14,17 +14,20 @@ const maxTextLine = 64 << 10
 // redaction sees a secret that spans two writes. It is an io.Writer that never fails, and is safe
 // for concurrent use.
 type Lines struct {
-	w  *capture.Writer
-	mu sync.Mutex
-	ev capture.Event
+	recordEvent func(*capture.Event) uint64
+	mu          sync.Mutex
+	ev          capture.Event
 	// partial is the beginning of an incomplete line.
 	partial []byte
 }
 
-// NewLines returns an io.Writer that records each line in w as an event like e, usually of
+// NewLines returns an io.Writer that records each line as an event like e, usually of
 // [capture.KindStderr]. Data is the line without its end. A line of more than 64 KiB is recorded in
-// parts. Close records an incomplete last line.
-func NewLines(w *capture.Writer, e capture.Event) *Lines { return &Lines{w: w, ev: e} }
+// parts. Close records an incomplete last line. record is the method of a [capture.Writer], or a
+// function that keeps neither the event nor its data.
+func NewLines(record func(*capture.Event) uint64, e capture.Event) *Lines {
+	return &Lines{recordEvent: record, ev: e}
+}
 
 // Write records the lines that p completes.
 func (l *Lines) Write(p []byte) (int, error) {
@@ -65,7 +68,7 @@ func (l *Lines) record(line []byte) {
 	if line == nil {
 		l.ev.Data = []byte{}
 	}
-	l.w.Record(&l.ev)
+	l.recordEvent(&l.ev)
 	l.ev.Data = nil
 }
 

@@ -1,0 +1,95 @@
+package wireclient
+
+import (
+	"errors"
+	"strconv"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+var (
+	// ErrTooLarge is wrapped if the traffic exceeds a limit.
+	ErrTooLarge = errors.New("too large")
+	// ErrClosed is returned by calls on a closed [Session] or [Process].
+	ErrClosed = errors.New("the session is closed")
+)
+
+// A StatusError is an HTTP response with an error status instead of an answer.
+type StatusError struct {
+	Status int
+	// N is the number of the event with the head of the response.
+	N uint64
+}
+
+// Error names the status.
+func (e *StatusError) Error() string {
+	return "the server responded with HTTP status " + strconv.Itoa(e.Status)
+}
+
+// An EndedError reports that the connection to the server has ended.
+type EndedError struct {
+	// Err is the reason: often io.EOF, or a *stdio.ExitError with the end of standard error.
+	Err error
+}
+
+// Error includes the reason.
+func (e *EndedError) Error() string { return "the server has ended the connection: " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *EndedError) Unwrap() error { return e.Err }
+
+// Messages returns the messages of a frame or batch, or nil if it is not JSON-RPC. They alias the
+// frame.
+func Messages(frame []byte) []jsonrpc.Message {
+	if jsonrpc.IsBatch(frame) {
+		list, err := jsonrpc.ParseBatch(frame, 0)
+		if err != nil {
+			return nil
+		}
+		all := make([]jsonrpc.Message, len(list))
+		for i := range list {
+			all[i] = list[i].Message
+		}
+		return all
+	}
+	var m jsonrpc.Message
+	if jsonrpc.Parse(frame, &m, 0) != nil {
+		return nil
+	}
+	return []jsonrpc.Message{m}
+}
+
+// A Pending is a set of ids without an answer, by their keys.
+type Pending map[string]bool
+
+// PendingOf returns the ids that a message requests answers for, except for subscriptions, which
+// last.
+func PendingOf(message []byte) Pending {
+	p := Pending{}
+	for _, m := range Messages(message) {
+		if m.Kind == jsonrpc.KindRequest && string(m.Method) != mcp.MethodSubscriptionsListen {
+			p[m.ID.Key()] = true
+		}
+	}
+	return p
+}
+
+// Resolve removes the ids that messages answer, and reports whether there was one. lone means that
+// an error without an id answers the only pending request.
+func (p Pending) Resolve(list []jsonrpc.Message, lone bool) bool {
+	resolved := false
+	for _, m := range list {
+		if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
+			continue
+		}
+		if k := m.ID.Key(); p[k] {
+			delete(p, k)
+			resolved = true
+		} else if m.Kind == jsonrpc.KindError && (len(m.ID) == 0 || m.ID.IsNull()) && lone {
+			clear(p)
+			resolved = true
+		}
+	}
+	return resolved
+}

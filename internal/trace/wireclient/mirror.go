@@ -1,0 +1,82 @@
+package wireclient
+
+import (
+	"bytes"
+	"math"
+	"net/http"
+	"strconv"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/mcp"
+)
+
+// A Mirror sets the headers that repeat parts of a modern message
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers).
+// It reads messages leniently. The zero value is ready to use.
+type Mirror struct {
+	// Version is the revision of messages that name none. Empty means that these are not modern.
+	Version string
+	// Params has the arguments that headers repeat, by the tool's name.
+	Params map[string][]mcp.HeaderParam
+}
+
+// set sets the headers for a message. Legacy messages and batches get none.
+func (mi *Mirror) set(h http.Header, message []byte) {
+	message = bytes.TrimSpace(message)
+	if jsonwire.Valid(message, 0) != nil {
+		return
+	}
+	method := jsonwire.Text(jsonwire.Lookup(message, "method"))
+	params := jsonwire.Lookup(message, "params")
+	version := jsonwire.Text(jsonwire.Lookup(params, "_meta", mcp.MetaProtocolVersion))
+	if version == "" && method != "" {
+		version = mi.Version
+	}
+	if version == "" {
+		return
+	}
+	h.Set(HeaderVersion, era.EncodeHeaderValue(version))
+	if method == "" {
+		return
+	}
+	h.Set(HeaderMethod, era.EncodeHeaderValue(method))
+	param := era.NameParam(method)
+	text := jsonwire.Lookup(params, param)
+	if param == "" || len(text) == 0 || text[0] != '"' {
+		return
+	}
+	name := jsonwire.Text(text)
+	h.Set(HeaderName, era.EncodeHeaderValue(name))
+	if method != mcp.MethodToolsCall {
+		return
+	}
+	arguments := jsonwire.Lookup(params, "arguments")
+	for _, p := range mi.Params[name] {
+		if value, ok := paramValue(arguments, p.Path); ok {
+			h[http.CanonicalHeaderKey(headerParam+p.Header)] = []string{value}
+		}
+	}
+}
+
+// paramValue returns the header value for the argument at a path. It returns false if the argument
+// is absent, null, or not a scalar.
+func paramValue(arguments []byte, path []string) (string, bool) {
+	value := jsonwire.Lookup(arguments, path...)
+	if len(value) == 0 {
+		return "", false
+	}
+	switch value[0] {
+	case '"':
+		return era.EncodeHeaderValue(jsonwire.Text(value)), true
+	case 't', 'f':
+		return string(value), true
+	case 'n', '{', '[':
+		return "", false
+	}
+	f, _ := strconv.ParseFloat(string(value), 64)
+	if f == math.Trunc(f) && math.Abs(f) < 1<<53 && bytes.ContainsAny(value, ".eE") {
+		return strconv.FormatFloat(f, 'f', 0, 64), true // 42.0 is an integer
+	}
+	return string(value), true
+}
