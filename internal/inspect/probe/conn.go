@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 )
 
 // A conn is one connection to the server: a process, or a series of HTTP exchanges. It must not be
@@ -38,9 +40,8 @@ type outgoing struct {
 	method string
 	header func(http.Header)
 	host   string
-	// The fields below are for stdio. lineEnd replaces LF.
-	noLineEnd bool
-	lineEnd   string
+	// The fields below are for stdio. framing "" means FramingLF.
+	framing capture.Framing
 	// receiveOnly sends nothing and waits.
 	receiveOnly bool
 }
@@ -132,4 +133,34 @@ func (q *outgoing) answers(m *jsonrpc.Message) bool {
 		return true
 	}
 	return q.anyID && (len(m.ID) == 0 || m.ID.IsNull())
+}
+
+// take handles the messages in a frame or body, whose event has the number n, and reports whether
+// the wait is over. answer responds to requests of the server.
+func (a *reply) take(q *outgoing, text []byte, n uint64, answer func(*jsonrpc.Message)) (done bool) {
+	for _, m := range wireclient.Messages(text) {
+		switch {
+		case q.answers(&m), a.status >= 400 && m.Kind == jsonrpc.KindError && a.text == nil:
+			a.set(&m, text, n)
+			return true
+		case m.Kind == jsonrpc.KindRequest:
+			answer(&m)
+		case len(a.before) < maxBefore:
+			a.before = append(a.before, earlierMessage{*m.Clone(), n})
+		}
+		if q.stopAt != nil && q.stopAt(&m) {
+			a.state, a.event, a.dir = stoppedEarly, n, capture.ToClient
+			return true
+		}
+	}
+	return false
+}
+
+// clientResponse responds to a request of the server. A client without capabilities supports only
+// ping.
+func clientResponse(m *jsonrpc.Message) []byte {
+	if string(m.Method) == mcp.MethodPing {
+		return jsonrpc.AppendResult(nil, m.ID, []byte("{}"))
+	}
+	return jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
 }

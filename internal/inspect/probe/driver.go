@@ -17,6 +17,7 @@ import (
 	"mcpwire/check"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
@@ -60,13 +61,13 @@ type driver struct {
 func (r *run) open(ctx context.Context, j *job, rev mcp.Revision, handshake bool) (*driver, error) {
 	v := &driver{r: r, job: j, rev: rev, firstEntries: map[string][]byte{}}
 	if r.stdio() {
-		p, err := openPipe(ctx, r, j)
+		p, err := openStdio(ctx, r, j)
 		if err != nil {
 			return nil, err
 		}
 		v.conn, v.stdio = p, p
 	} else {
-		v.http = newWeb(r, j, rev.Modern())
+		v.http = newHTTPConn(r, j, rev.Modern())
 		v.conn = v.http
 	}
 	if !handshake {
@@ -127,12 +128,11 @@ func (d *driver) handshake(ctx context.Context) error {
 		return nil
 	}
 	if d.http != nil {
-		d.http.sessionHeader.Set("MCP-Protocol-Version", d.rev.String())
-		if d.rev == rev20241105 || d.rev == rev20250326 {
-			d.http.sessionHeader.Del("MCP-Protocol-Version")
+		if d.rev != rev20241105 && d.rev != rev20250326 {
+			d.http.SetSessionHeader(wireclient.HeaderVersion, d.rev.String())
 		}
-		if id := a.header.Get("Mcp-Session-Id"); id != "" {
-			d.http.sessionHeader.Set("Mcp-Session-Id", id)
+		if id := a.header.Get(wireclient.HeaderSession); id != "" {
+			d.http.SetSessionHeader(wireclient.HeaderSession, id)
 		}
 	}
 	d.notify(ctx, mcp.NotificationInitialized, nil)
@@ -294,7 +294,7 @@ func (d *driver) session() uint64 {
 	if d.stdio != nil {
 		return d.stdio.session
 	}
-	return d.http.session
+	return d.http.Session
 }
 
 // describeReply describes a reply.

@@ -260,7 +260,7 @@ func (r *run) interfered(j *job) bool {
 		return true
 	}
 	select {
-	case <-v.stdio.proc.Done():
+	case <-v.stdio.Child().Done():
 		return true
 	default:
 		return false

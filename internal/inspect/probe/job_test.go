@@ -17,6 +17,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -44,7 +45,7 @@ type tenant struct {
 	once   sync.Once
 }
 
-func (y *yard) start(_ context.Context, stderr io.Writer) (process, error) {
+func (y *yard) start(_ context.Context, stderr io.Writer) (wireclient.Child, error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.started++

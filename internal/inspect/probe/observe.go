@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
@@ -123,7 +124,7 @@ func (o *Observation) classify(a *reply, d *driver) {
 		o.Outcome = Ended
 		o.Exit, _ = errors.AsType[*stdio.ExitError](a.err)
 		if o.Exit == nil {
-			o.Exit, _ = errors.AsType[*stdio.ExitError](d.stdio.proc.Wait())
+			o.Exit, _ = errors.AsType[*stdio.ExitError](d.stdio.Child().Wait())
 		}
 	case a.rpcError != nil:
 		o.Outcome = Refused
@@ -151,12 +152,16 @@ func formOneMessage(lines [][]byte) bool {
 }
 
 // observeFrame records unusual properties of a frame.
-func (sc *stdioConn) observeFrame(f *frame) {
+func (sc *stdioConn) observeFrame(f *wireclient.Frame) {
 	if sc.firstByte == 0 {
-		sc.firstByte = f.after
+		sc.firstByte = f.At.Sub(sc.started)
 	}
-	sc.headerFraming = sc.headerFraming || f.framing == capture.FramingHeader
-	if len(sc.stray) < maxStray && len(parse(f.text)) == 0 && f.err == nil {
-		sc.stray = append(sc.stray, f.text)
+	sc.headerFraming = sc.headerFraming || f.Framing == capture.FramingHeader
+	switch {
+	case f.Err != nil:
+	case len(wireclient.Messages(f.Text)) > 0:
+		sc.gotMessage = true
+	case len(sc.stray) < maxStray:
+		sc.stray = append(sc.stray, f.Text)
 	}
 }

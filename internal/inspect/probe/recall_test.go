@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
@@ -174,7 +175,7 @@ func unpack(_ *jsonrpc.Message, line string) ([]string, bool) {
 		return nil, false
 	}
 	var list []string
-	for _, m := range parse([]byte(line)) {
+	for _, m := range wireclient.Messages([]byte(line)) {
 		list = append(list, result(&m, "")...)
 	}
 	return list, true
@@ -247,7 +248,7 @@ func TestRecallHTTP(t *testing.T) {
 	}
 	take := func(when func(*http.Request, []byte) bool) webFlaw {
 		return func(w http.ResponseWriter, r *http.Request, body []byte) bool {
-			list := parse(body)
+			list := wireclient.Messages(body)
 			if !when(r, body) || len(list) == 0 || len(list[0].ID) == 0 {
 				return false
 			}
@@ -284,7 +285,7 @@ func TestRecallHTTP(t *testing.T) {
 			return ping("MCP-Protocol-Version", "")(r, b) && r.Header.Get("Mcp-Session-Id") != ""
 		}, 400), []string{"probe/version-absent"}},
 		{"headers looked at first", func(w http.ResponseWriter, r *http.Request, body []byte) bool { // which is right: without a name there is no Mcp-Name
-			list := parse(body)
+			list := wireclient.Messages(body)
 			if r.Header.Get("MCP-Protocol-Version") != rev20260728.String() || len(list) == 0 || string(list[0].Method) != mcp.MethodToolsCall || r.Header.Get("Mcp-Name") != "" {
 				return false
 			}
@@ -294,7 +295,7 @@ func TestRecallHTTP(t *testing.T) {
 			return true
 		}, []string{}},
 		{"base64 not decoded", func(w http.ResponseWriter, r *http.Request, body []byte) bool {
-			list := parse(body)
+			list := wireclient.Messages(body)
 			if !strings.HasPrefix(r.Header.Get("Mcp-Name"), "=?base64?") || len(list) == 0 {
 				return false
 			}

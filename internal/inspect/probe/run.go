@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/mcp"
 )
 
@@ -114,7 +115,7 @@ type run struct {
 	opts      Options
 	recorder  *recorder
 	transport http.RoundTripper
-	start     func(context.Context, io.Writer) (process, error)
+	start     wireclient.Starter
 
 	// wanted lists the revisions to probe, newest first.
 	wanted []mcp.Revision
@@ -166,7 +167,7 @@ func newRun(target *Target, opts *Options) *run {
 	if r.transport == nil {
 		r.transport = http.DefaultTransport
 	}
-	r.start = func(ctx context.Context, stderr io.Writer) (process, error) { return startProcess(ctx, target, stderr) }
+	r.start = starter(target)
 	kind := capture.TransportStdio
 	if !r.stdio() {
 		kind = capture.TransportHTTP

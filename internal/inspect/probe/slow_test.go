@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -99,6 +100,6 @@ func TestObserveSlow(t *testing.T) {
 // fakeRun is a run on servers in memory.
 func fakeRun(t *testing.T, f flaw, opts *Options) *run {
 	r := newRun(&Target{Command: []string{"fake"}}, opts)
-	r.start = func(context.Context, io.Writer) (process, error) { return startFake(newServer(t), f), nil }
+	r.start = func(context.Context, io.Writer) (wireclient.Child, error) { return startFake(newServer(t), f), nil }
 	return r
 }

@@ -1,9 +1,8 @@
 package probe
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -11,32 +10,19 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/trace/frames"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
-	"mcpwire/mcp"
 	"mcpwire/stdio"
 )
 
-// A process is a running server; see [stdio.Process].
-type process interface {
-	io.ReadWriteCloser
-	CloseWrite() error
-	Done() <-chan struct{}
-	Wait() error
-	Pid() int
-}
-
 // A stdioConn is a conn to a process.
 type stdioConn struct {
+	*wireclient.Process
 	r *run
 	// job is nil for an observation.
 	job     *job
 	session uint64
-	proc    process
-	stderr  *stderrRecorder
-	frames  chan frame
-	done    chan struct{}
-	wg      sync.WaitGroup
+	stderr  *stderrKeeper
 	started time.Time
 	// gotMessage reports that the server has sent a message.
 	gotMessage bool
@@ -56,30 +42,19 @@ type stdioConn struct {
 	stray [][]byte
 }
 
-// A frame is a line, or anything in place of one, that the server wrote.
-type frame struct {
-	text    []byte
-	n       uint64
-	framing capture.Framing
-	// after is the time since the start of the process.
-	after time.Duration
-	// err is the end of the output.
-	err error
-}
-
-// openPipe starts the server.
-func openPipe(ctx context.Context, r *run, j *job) (*stdioConn, error) {
-	p := &stdioConn{r: r, job: j, session: r.nextSession(j), frames: make(chan frame), done: make(chan struct{}), started: time.Now()}
-	p.stderr = &stderrRecorder{conn: p}
-	proc, err := r.start(ctx, p.stderr)
-	if err != nil {
-		return nil, err
+// openStdio starts the server.
+func openStdio(ctx context.Context, r *run, j *job) (*stdioConn, error) {
+	sc := &stdioConn{r: r, job: j, session: r.nextSession(j), stderr: new(stderrKeeper), started: time.Now()}
+	if j != nil {
+		sc.stderr.forward = j.stderr
 	}
-	p.proc = proc
 	t := r.target
-	p.record(&capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: slices.Clone(t.Command), Dir: t.Dir, Env: envNames(t.Env), PID: proc.Pid()}})
-	p.wg.Go(p.read)
-	return p, nil
+	p, err := wireclient.StartProcess(ctx, r.start, &wireclient.ProcessOptions{
+		Start:   capture.Start{Command: slices.Clone(t.Command), Dir: t.Dir, Env: envNames(t.Env)},
+		Session: sc.session, Record: r.recorder.record, Stderr: sc.stderr, MaxMessage: maxFrame, MaxOutput: maxVisit, GracePeriod: stopWait,
+	})
+	sc.Process = p
+	return sc, err
 }
 
 func envNames(env []string) []string {
@@ -91,12 +66,14 @@ func envNames(env []string) []string {
 	return names
 }
 
-// startProcess starts a server. Tests replace it.
-func startProcess(ctx context.Context, t *Target, stderr io.Writer) (process, error) {
+// starter returns how to start a server. Tests replace the result.
+func starter(t *Target) wireclient.Starter {
+	if t.Command == nil {
+		return nil
+	}
 	c := stdio.Command(t.Command[0], t.Command[1:]...)
-	c.Dir, c.Env, c.Stderr = t.Dir, t.Env, stderr
-	c.StopWait, c.TermWait, c.KillWait = stopWait, termTimeout, killTimeout
-	return c.Start(ctx)
+	c.Dir, c.Env, c.TermWait, c.KillWait = t.Dir, t.Env, termTimeout, killTimeout
+	return wireclient.Command(c)
 }
 
 // How long a server has to end after its input is closed, after SIGTERM and after it is killed.
@@ -106,79 +83,57 @@ const (
 	killTimeout = 2 * time.Second
 )
 
-func (sc *stdioConn) record(e *capture.Event) uint64 {
-	e.Session = sc.session
-	return sc.r.recorder.record(e)
-}
-
-// read delivers the server's output until it ends.
-func (sc *stdioConn) read() {
-	in := frames.NewReader(&limitedReader{sc.proc, maxVisit}, maxFrame)
-	for {
-		f, err := in.Next()
-		if err == nil || len(f.Text) > 0 {
-			if !sc.deliver(frame{text: f.Text, n: sc.record(f.Event()), framing: f.Framing, after: time.Since(sc.started)}) {
-				return
-			}
-		}
-		if err != nil {
-			sc.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToClient})
-			sc.deliver(frame{err: err})
-			return
-		}
-	}
-}
-
-func (sc *stdioConn) deliver(f frame) bool {
-	select {
-	case sc.frames <- f:
-		return true
-	case <-sc.done:
-		return false
-	}
-}
-
 // send implements conn.
 func (sc *stdioConn) send(ctx context.Context, q outgoing) reply {
 	a := reply{state: sentOnly, dir: capture.ToServer}
 	start := time.Now()
+	limited, cancel := context.WithTimeout(ctx, sc.replyTimeout(q))
+	defer cancel()
 	var written chan error
 	if !q.receiveOnly {
-		written = sc.write(&a, &q)
+		written = make(chan error, 1)
+		if err := sc.write(limited, &a, &q, written); err != nil && limited.Err() == nil {
+			return sc.disconnect(a, err)
+		}
 	}
-	wait := time.NewTimer(sc.replyTimeout(q))
-	defer wait.Stop()
 	for {
 		waiting := q.id != "" || q.anyID || q.stopAt != nil
 		select {
 		case err := <-written:
 			written = nil
 			if err != nil {
-				a.state, a.err = disconnected, err
-				sc.ended = true
-				return a
+				return sc.disconnect(a, err)
 			}
 			if !waiting {
 				return a
 			}
-		case f := <-sc.frames:
-			if f.err != nil {
-				sc.ended = true
-				a.state, a.err, a.took = disconnected, sc.exitError(f.err), time.Since(start)
-				return a
+		case f := <-sc.Frames():
+			if f.Err != nil {
+				a.took = time.Since(start)
+				return sc.disconnect(a, f.Err)
 			}
-			if sc.examine(&a, &q, f) {
+			sc.observeFrame(&f)
+			done := a.take(&q, f.Text, f.N, func(m *jsonrpc.Message) {
+				// The next send reports a failure.
+				_, _ = sc.Send(limited, clientResponse(m), capture.FramingLF, nil)
+			})
+			if done {
 				a.took = time.Since(start)
 				return a
 			}
-		case <-wait.C:
-			a.state = timedOut
-			return a
-		case <-ctx.Done():
-			a.state, a.err = disconnected, ctx.Err()
+		case <-limited.Done():
+			if a.state = timedOut; ctx.Err() != nil {
+				a.state, a.err = disconnected, ctx.Err()
+			}
 			return a
 		}
 	}
+}
+
+func (sc *stdioConn) disconnect(a reply, err error) reply {
+	sc.ended = true
+	a.state, a.err = disconnected, err
+	return a
 }
 
 // replyTimeout returns the timeout for a message. A process that has sent no message may still be
@@ -191,102 +146,16 @@ func (sc *stdioConn) replyTimeout(q outgoing) time.Duration {
 	return wait
 }
 
-// write records a message and sends it.
-func (sc *stdioConn) write(a *reply, q *outgoing) chan error {
-	data, framing := bytes.Clone(q.body), capture.FramingLF
-	switch {
-	case q.noLineEnd:
-		framing = capture.FramingNone
-	case q.lineEnd == "\r\n":
-		data, framing = append(data, q.lineEnd...), capture.FramingCRLF
-	default:
-		data = append(data, '\n')
-	}
-	a.requestEvent = sc.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: q.body, Framing: framing})
-	a.event = a.requestEvent
-	written := make(chan error, 1)
-	sc.wg.Go(func() {
-		_, err := sc.proc.Write(data)
-		written <- err
-	})
-	return written
-}
-
-// examine handles a frame and reports whether it contains the expected response.
-func (sc *stdioConn) examine(a *reply, q *outgoing, f frame) bool {
-	sc.observeFrame(&f)
-	for _, m := range parse(f.text) {
-		sc.gotMessage = true
-		switch {
-		case q.answers(&m):
-			a.set(&m, f.text, f.n)
-			return true
-		case m.Kind == jsonrpc.KindRequest:
-			sc.answerRequest(&m)
-		case len(a.before) < maxBefore:
-			a.before = append(a.before, earlierMessage{*m.Clone(), f.n})
-		}
-		if q.stopAt != nil && q.stopAt(&m) {
-			a.state, a.event, a.dir = stoppedEarly, f.n, capture.ToClient
-			return true
-		}
-	}
-	return false
-}
-
-// parse returns the messages in a frame or batch.
-func parse(text []byte) []jsonrpc.Message {
-	if jsonrpc.IsBatch(text) {
-		list, err := jsonrpc.ParseBatch(text, 0)
-		if err != nil {
-			return nil
-		}
-		var all []jsonrpc.Message
-		for _, e := range list {
-			all = append(all, e.Message)
-		}
-		return all
-	}
-	var m jsonrpc.Message
-	if err := jsonrpc.Parse(text, &m, 0); err != nil {
-		return nil
-	}
-	return []jsonrpc.Message{m}
-}
-
-// answerRequest responds to a request of the server. A client without capabilities supports only
-// ping.
-func (sc *stdioConn) answerRequest(m *jsonrpc.Message) {
-	text := clientResponse(m)
-	sc.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: text, Framing: capture.FramingLF})
-	// The next send reports a failure.
-	sc.wg.Go(func() { _, _ = sc.proc.Write(append(text, '\n')) })
-}
-
-func clientResponse(m *jsonrpc.Message) []byte {
-	if string(m.Method) == mcp.MethodPing {
-		return jsonrpc.AppendResult(nil, m.ID, []byte("{}"))
-	}
-	return jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
+// write sends a message. written gets the result.
+func (sc *stdioConn) write(ctx context.Context, a *reply, q *outgoing, written chan<- error) error {
+	framing := cmp.Or(q.framing, capture.FramingLF)
+	n, err := sc.Send(ctx, q.body, framing, func(err error) { written <- err })
+	a.requestEvent, a.event = n, n
+	return err
 }
 
 // alive implements conn.
 func (sc *stdioConn) alive() bool { return !sc.ended && !sc.inputClosed }
-
-// exitError returns why the output has ended.
-func (sc *stdioConn) exitError(err error) error {
-	if !errors.Is(err, io.EOF) {
-		return err
-	}
-	select {
-	case <-sc.proc.Done():
-		if err := sc.proc.Wait(); err != nil {
-			return err
-		}
-	default:
-	}
-	return io.EOF
-}
 
 // closeInputAndWait closes the server's input. It reports whether the process ends within wait, and
 // how long that took.
@@ -300,74 +169,37 @@ func (sc *stdioConn) closeInputAndWait(wait time.Duration) (time.Duration, bool)
 
 func (sc *stdioConn) closeInput() {
 	sc.inputClosed = true
-	sc.endEvent = sc.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
 	// The reader notices a server that has already ended.
-	_ = sc.proc.CloseWrite()
+	sc.endEvent, _ = sc.CloseWrite()
 }
 
 // waitExit waits for the end of the process and discards its output.
 func (sc *stdioConn) waitExit(start time.Time, late <-chan time.Time) (time.Duration, bool) {
 	for {
 		select {
-		case <-sc.proc.Done():
+		case <-sc.Child().Done():
 			return time.Since(start), true
-		case f := <-sc.frames:
+		case f := <-sc.Frames():
 			sc.observeFrame(&f)
-			sc.ended = sc.ended || f.err != nil
+			sc.ended = sc.ended || f.Err != nil
 		case <-late:
 			return time.Since(start), false
 		}
 	}
 }
 
-// close implements conn. It records how the process ended, without findings about what the probe
-// caused.
+// close implements conn. It drops findings about an end that the probe caused.
 func (sc *stdioConn) close() {
-	ended := false
-	select {
-	case <-sc.proc.Done():
-		ended = true
-	default:
-	}
-	if !sc.inputClosed {
-		sc.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
-	}
-	start := time.Now()
-	closed := make(chan error, 1)
-	sc.wg.Go(func() { closed <- sc.proc.Close() })
-	var err error
-	for waiting := true; waiting; {
-		select {
-		case err = <-closed:
-			waiting = false
-		case <-sc.frames:
-		}
-	}
-	close(sc.done)
-	sc.wg.Wait()
-	sc.stderr.flush()
-	sc.recordExit(err, ended || time.Since(start) < stopWait)
-}
-
-func (sc *stdioConn) recordExit(err error, own bool) {
-	exit := &capture.Exit{}
-	if e, ok := errors.AsType[*stdio.ExitError](err); ok {
-		exit.Code = e.Code
-		if e.Signal != nil {
-			exit.Signal = e.Signal.String()
-		}
-	}
-	n := sc.record(&capture.Event{Kind: capture.KindExit, Exit: exit})
-	if !own || sc.waived {
-		sc.r.recorder.waive(n)
+	if exit := sc.Close(); exit.Forced || sc.waived {
+		sc.r.recorder.waive(exit.N)
 	}
 }
 
-// A stderrRecorder records the server's standard error.
-type stderrRecorder struct {
-	conn *stdioConn
-	mu   sync.Mutex
-	rest []byte
+// A stderrKeeper keeps the beginning and the end of a server's standard error, and forwards it.
+type stderrKeeper struct {
+	// forward is nil if nobody reads it.
+	forward *stderrForwarder
+	mu      sync.Mutex
 	// head is the beginning of the output.
 	head []byte
 	// tail is the end of the output after head.
@@ -377,55 +209,31 @@ type stderrRecorder struct {
 }
 
 const (
-	maxErrLine = 64 << 10 // bytes
-	maxHead    = 8 << 10
-	maxTail    = 8 << 10
+	maxHead = 8 << 10 // bytes
+	maxTail = 8 << 10
 )
 
 // Write implements io.Writer. It never fails.
-func (r *stderrRecorder) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rest = append(r.rest, b...)
-	if r.conn.job != nil {
-		r.conn.job.stderr.write(b)
-	}
-	rest := b[min(len(b), maxHead-len(r.head)):]
-	r.head = append(r.head, b[:len(b)-len(rest)]...)
-	r.cut = r.cut || len(r.tail)+len(rest) > maxTail
-	r.tail = append(r.tail, rest[max(0, len(rest)-maxTail):]...)
-	r.tail = r.tail[max(0, len(r.tail)-maxTail):]
-	for {
-		i := bytes.IndexByte(r.rest, '\n')
-		if i < 0 && len(r.rest) < maxErrLine {
-			return len(b), nil
-		}
-		if i < 0 {
-			i = len(r.rest) - 1
-		}
-		r.conn.record(&capture.Event{Kind: capture.KindStderr, Data: bytes.TrimSuffix(r.rest[:i], []byte("\r"))})
-		r.rest = r.rest[i+1:]
-	}
-}
-
-// flush records an unterminated last line.
-func (r *stderrRecorder) flush() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.rest) > 0 {
-		r.conn.record(&capture.Event{Kind: capture.KindStderr, Data: r.rest})
-		r.rest = nil
-	}
+func (k *stderrKeeper) Write(b []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forward.write(b)
+	rest := b[min(len(b), maxHead-len(k.head)):]
+	k.head = append(k.head, b[:len(b)-len(rest)]...)
+	k.cut = k.cut || len(k.tail)+len(rest) > maxTail
+	k.tail = append(k.tail, rest[max(0, len(rest)-maxTail):]...)
+	k.tail = k.tail[max(0, len(k.tail)-maxTail):]
+	return len(b), nil
 }
 
 // text returns the beginning and the end of the output.
-func (r *stderrRecorder) text() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.cut {
-		return string(r.head) + "\n…\n" + string(r.tail)
+func (k *stderrKeeper) text() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.cut {
+		return string(k.head) + "\n…\n" + string(k.tail)
 	}
-	return string(r.head) + string(r.tail)
+	return string(k.head) + string(k.tail)
 }
 
 // A stderrForwarder forwards the standard error of a job's servers. It buffers output until the

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"mcpwire/check"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -213,7 +214,7 @@ var rulesSession = []check.Rule{
 
 // sessions sends missing, invented and expired session ids.
 func sessions(ctx context.Context, d *driver) {
-	if d.http.sessionHeader.Get("Mcp-Session-Id") == "" {
+	if d.http.SessionHeader(wireclient.HeaderSession) == "" {
 		return
 	}
 	ping := func(header func(http.Header)) reply {
@@ -235,12 +236,12 @@ func sessions(ctx context.Context, d *driver) {
 	if !d.connectionEnded(&a, "the id of an ended session") && !a.succeeded() && a.status != http.StatusNotFound {
 		d.report("session-status", &a, "after DELETE, ping %s", d.outcomeText(&a))
 	}
-	d.http.sessionHeader.Del("Mcp-Session-Id")
+	d.http.SetSessionHeader(wireclient.HeaderSession, "")
 }
 
 // versionHeader sends a version that does not exist, and no version.
 func versionHeader(ctx context.Context, d *driver) {
-	if d.http.sessionHeader.Get("MCP-Protocol-Version") == "" {
+	if d.http.SessionHeader(wireclient.HeaderVersion) == "" {
 		return
 	}
 	a := d.call(ctx, mcp.MethodPing, nil, func(q *outgoing) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"mcpwire/check"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -69,8 +70,8 @@ func unknownOffer(ctx context.Context, d *driver) {
 	}
 	// The probe provoked it.
 	d.r.recorder.waive(a.event, "lifecycle/version-differs", "lifecycle/version-unknown")
-	if id := a.header.Get("Mcp-Session-Id"); d.http != nil && id != "" {
-		d.http.sessionHeader.Set("Mcp-Session-Id", id)
+	if id := a.header.Get(wireclient.HeaderSession); d.http != nil && id != "" {
+		d.http.SetSessionHeader(wireclient.HeaderSession, id)
 	}
 }
 

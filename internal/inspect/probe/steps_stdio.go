@@ -124,7 +124,7 @@ func lineEnds(ctx context.Context, d *driver) {
 	case reply != nil:
 		d.report("line-ends", &after, "a blank line got error %d", reply.Code)
 	}
-	a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID()), id: d.lastID(), anyID: true, lineEnd: "\r\n"})
+	a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID()), id: d.lastID(), anyID: true, framing: capture.FramingCRLF})
 	if !a.succeeded() {
 		d.waiveEnd(&a)
 		d.report("line-ends", &a, "a request that ends in CR LF %s", d.outcomeText(&a))
@@ -193,23 +193,23 @@ func closeInputEarly(ctx context.Context, d *driver) {
 
 // terminate sends SIGTERM, on systems that have it.
 func terminate(_ context.Context, d *driver) {
-	if d.stdio.proc.Pid() <= 0 || !canSignal {
+	if d.stdio.Child().Pid() <= 0 || !canSignal {
 		return
 	}
 	select {
 	// The process id may have been reused.
-	case <-d.stdio.proc.Done():
+	case <-d.stdio.Child().Done():
 		return
 	default:
 	}
 	start := time.Now()
-	if signal(d.stdio.proc.Pid(), syscall.SIGTERM) != nil {
+	if signal(d.stdio.Child().Pid(), syscall.SIGTERM) != nil {
 		return
 	}
 	late := time.NewTimer(maxExitTime)
 	defer late.Stop()
 	d.stdio.waived = true
-	d.stdio.endEvent = d.stdio.record(&capture.Event{Kind: capture.KindNote, Data: []byte("the probe sent SIGTERM")})
+	d.stdio.endEvent = d.r.recorder.record(&capture.Event{Kind: capture.KindNote, Session: d.stdio.session, Data: []byte("the probe sent SIGTERM")})
 	if took, ok := d.stdio.waitExit(start, late.C); !ok {
 		d.endFinding("sigterm", fmt.Sprintf("it is still running %v after SIGTERM", took.Round(time.Millisecond)))
 	}
