@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"mcpwire/internal/net/sse"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -111,26 +111,19 @@ func discoverRequest(rev mcp.Revision) []byte {
 func (doc *doctor) send(ctx context.Context, method, address string, body []byte, tweak func(*http.Request)) webReply {
 	ctx, cancel := context.WithTimeout(ctx, max(doc.wait, doc.connect))
 	defer cancel()
-	p := &poster{d: doc.d, client: &http.Client{Transport: doc.d.http, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
-	request, err := p.request(ctx, method, address, body)
+	c := doc.d.rawHTTP(maxLook)
+	c.MaxStream = maxLook
+	x, err := c.NewExchange(ctx, &wireclient.Request{Method: method, URL: address, Body: body, Edit: tweak})
 	if err != nil {
 		return webReply{err: err}
 	}
-	if tweak != nil {
-		tweak(request)
-	}
+	defer x.End(nil)
 	start := time.Now()
-	resp, err := p.client.Do(request)
-	if err != nil {
+	if err := x.Do(); err != nil {
 		return webReply{err: cause(err), took: time.Since(start)}
 	}
-	defer resp.Body.Close()
-	r := webReply{status: resp.StatusCode, header: resp.Header, head: time.Since(start)}
-	if isEventStream(resp.Header) {
-		r.body, r.err = firstEvent(resp.Body)
-	} else {
-		r.body, r.err = io.ReadAll(io.LimitReader(resp.Body, maxLook))
-	}
+	r := webReply{status: x.Status(), header: x.Response.Header, head: time.Since(start)}
+	r.body, r.err = firstReply(x)
 	r.took = time.Since(start)
 	var m jsonrpc.Message
 	if jsonrpc.Parse(bytes.TrimSpace(r.body), &m, 0) == nil {
@@ -139,20 +132,33 @@ func (doc *doctor) send(ctx context.Context, method, address string, body []byte
 	return r
 }
 
-// firstEvent returns the data of the first event that is a response or names the endpoint.
-func firstEvent(body io.Reader) ([]byte, error) {
-	reader := sse.NewReader(io.LimitReader(body, maxLook), maxLook)
+// firstReply returns the body, or the beginning of a long one. In an event stream it is the data of
+// the first event that is a response or names the endpoint.
+func firstReply(x *wireclient.Exchange) ([]byte, error) {
+	if !x.IsStream() {
+		in, err := x.Next()
+		if err == io.EOF || in != nil && errors.Is(err, wireclient.ErrTooLarge) {
+			err = nil
+		}
+		if in == nil {
+			return nil, err
+		}
+		return in.Data, err
+	}
 	for {
-		e, err := reader.Read()
+		in, err := x.Next()
 		if err != nil {
 			return nil, err
 		}
 		var m jsonrpc.Message
-		if e.Name == "endpoint" || jsonrpc.Parse(e.Data, &m, 0) == nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) {
-			return bytes.Clone(e.Data), nil
+		if in.SSE.Event == wireclient.EventEndpoint || jsonrpc.Parse(in.Data, &m, 0) == nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) {
+			return in.Data, nil
 		}
 	}
 }
+
+// isEventStream reports whether a response is an event stream.
+func isEventStream(h http.Header) bool { return wireclient.MediaType(h) == "text/event-stream" }
 
 // webHandshake reports the outcome of one handshake. It returns whether the server speaks the
 // revision.

@@ -147,10 +147,8 @@ type envelope struct {
 	method string
 	// version is the protocol version in _meta, which modern requests have.
 	version string
-	// name is that of the tool or prompt, or the URI.
-	name   string
-	answer bool
-	json   bool
+	answer  bool
+	json    bool
 }
 
 // envelopes returns the envelope of a message, or of each one in a batch.
@@ -179,8 +177,6 @@ func newEnvelope(message []byte) envelope {
 		ID     json.RawMessage
 		Method any
 		Params struct {
-			Name any
-			URI  any
 			Meta struct {
 				Version any `json:"io.modelcontextprotocol/protocolVersion"`
 			} `json:"_meta"`
@@ -191,10 +187,6 @@ func newEnvelope(message []byte) envelope {
 	_ = json.Unmarshal(message, &m)
 	v.method, _ = m.Method.(string)
 	v.version, _ = m.Params.Meta.Version.(string)
-	v.name, _ = m.Params.Name.(string)
-	if v.method == mcp.MethodResourcesRead {
-		v.name, _ = m.Params.URI.(string)
-	}
 	if len(m.ID) > 0 && string(m.ID) != "null" {
 		v.id = jsonrpc.ID(m.ID)
 	}

@@ -3,45 +3,47 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"mime"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
+	"mcpwire/capture"
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
 // A poster sends bodies to a server over HTTP.
 type poster struct {
-	v      *sender
-	d      *dialer
-	url    string
-	client *http.Client
-	// session holds the headers of a legacy session.
-	session http.Header
-	// plain sends no headers but the user's.
-	plain bool
+	*wireclient.HTTP
+	v   *sender
+	d   *dialer
+	url string
 }
 
 const maxBody = jsonrpc.DefaultMaxFrame
 
+// rawHTTP returns a raw client of the server.
+func (d *dialer) rawHTTP(maxMessage int) *wireclient.HTTP {
+	return &wireclient.HTTP{
+		Transport: d.http, UserAgent: "mcpwire/" + Version, Header: d.target.header, MaxMessage: maxMessage, Mirror: new(wireclient.Mirror),
+	}
+}
+
 // sendHTTP sends the messages to a server over HTTP.
 func (v *sender) sendHTTP(ctx context.Context, d *dialer, r mcp.Revision) error {
-	p := &poster{v: v, d: d, url: d.target.url, plain: v.noInit || v.raw, session: http.Header{}}
-	p.client = &http.Client{
-		Transport:     d.http,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	p := &poster{HTTP: d.rawHTTP(maxBody), v: v, d: d, url: d.target.url}
+	if v.noInit || v.raw {
+		p.Mirror = nil
 	}
 	if d.target.transport == transportSSE {
-		return p.sendOld(ctx, r)
+		return p.sendSSE(ctx, r)
 	}
 	if r != mcp.RevisionNone {
 		if err := p.handshake(ctx, r); err != nil {
@@ -58,115 +60,61 @@ func (v *sender) sendHTTP(ctx context.Context, d *dialer, r mcp.Revision) error 
 	return nil
 }
 
-// request builds the request for a body.
-func (p *poster) request(ctx context.Context, method, address string, body []byte) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+// An httpReply is the response to a request.
+type httpReply struct {
+	*wireclient.Exchange
+	// cancel ends the response with the given error.
+	cancel context.CancelCauseFunc
+}
+
+func (r *httpReply) close() {
+	r.End(nil)
+	r.cancel(nil)
+}
+
+// exchange sends a request and returns the response, which the caller closes. The response header
+// must arrive within --timeout.
+func (p *poster) exchange(ctx context.Context, q *wireclient.Request) (*httpReply, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	x, err := p.NewExchange(ctx, q)
 	if err != nil {
+		cancel(nil)
 		return nil, usagef("send: bad URL: %s", p.d.target.name)
 	}
-	r.Header.Set("User-Agent", "mcpwire/"+Version)
-	if method == http.MethodPost {
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Accept", "application/json, text/event-stream")
-		if !p.plain {
-			setMirrorHeaders(r.Header, body)
-		}
-	} else {
-		r.Header.Set("Accept", "text/event-stream")
-	}
-	for name, values := range p.session {
-		r.Header[name] = slices.Clone(values)
-	}
-	for name, values := range p.d.target.header {
-		switch {
-		case len(values) == 1 && values[0] == "" && name == "User-Agent":
-			// An empty User-Agent keeps net/http from sending its own.
-			r.Header[name] = values
-		case len(values) == 1 && values[0] == "":
-			r.Header.Del(name)
-		case name == "Host":
-			r.Host = values[0]
-		default:
-			r.Header[name] = slices.Clone(values)
-		}
+	r := &httpReply{x, cancel}
+	late := r.cancelAfter(orForever(p.d.flags.timeout), context.DeadlineExceeded)
+	err = x.Do()
+	late.Stop()
+	if err != nil {
+		r.close()
+		return nil, err
 	}
 	return r, nil
 }
 
-// setMirrorHeaders sets the headers that repeat members of a modern request
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
-func setMirrorHeaders(h http.Header, body []byte) {
-	list := envelopes(body)
-	if len(list) != 1 || list[0].version == "" {
-		return
-	}
-	h.Set("MCP-Protocol-Version", headerText(list[0].version))
-	h.Set("Mcp-Method", headerText(list[0].method))
-	switch list[0].method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
-		h.Set("Mcp-Name", headerText(list[0].name))
-	}
-}
-
-// headerText encodes text as a header value: in base64 if it isn't a valid value or already looks
-// like base64.
-func headerText(s string) string {
-	odd := func(r rune) bool { return r < ' ' || r > '~' }
-	if strings.ContainsFunc(s, odd) || s != strings.TrimSpace(s) || strings.HasPrefix(s, "=?base64?") && strings.HasSuffix(s, "?=") {
-		return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?="
-	}
-	return s
-}
-
-// exchange sends a request and returns the response, whose body the caller closes. The response
-// header must arrive within --timeout.
-func (p *poster) exchange(ctx context.Context, r *http.Request) (*http.Response, context.CancelFunc, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	late := time.AfterFunc(orForever(p.d.flags.timeout), func() { cancel(context.DeadlineExceeded) })
-	resp, err := p.client.Do(r.WithContext(ctx))
-	late.Stop()
-	if err != nil {
-		defer cancel(nil)
-		if outer, ok := errors.AsType[*url.Error](err); ok {
-			// Drop the URL, which may contain secrets.
-			err = outer.Err
-		}
-		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-			err = context.DeadlineExceeded
-		}
-		return nil, nil, err
-	}
-	return resp, func() { cancel(nil) }, nil
+func (r *httpReply) cancelAfter(d time.Duration, cause error) *time.Timer {
+	return time.AfterFunc(d, func() { r.cancel(cause) })
 }
 
 // post sends one message and prints the response.
 func (p *poster) post(ctx context.Context, message []byte) error {
-	r, err := p.request(ctx, http.MethodPost, p.url, message)
-	if err != nil {
-		return err
-	}
 	p.v.sent(message, "POST ")
-	resp, cancel, err := p.exchange(ctx, r)
+	r, err := p.exchange(ctx, &wireclient.Request{URL: p.url, Body: message})
 	if err != nil {
 		return err
 	}
-	defer cancel()
-	defer resp.Body.Close()
-	p.status(resp)
+	defer r.close()
+	p.status(r)
 	open := newOutstanding([][]byte{message})
-	if isEventStream(resp.Header) {
-		if err := p.events(sse.NewReader(resp.Body, maxBody), cancel, open); !errors.Is(err, io.EOF) {
-			return err
-		}
-		open.ended = true
-		return open.missing(p.v, p.d)
+	if r.IsStream() {
+		return p.events(r, open)
 	}
-	body, err := p.body(resp, cancel)
+	body, err := p.body(r)
 	if err != nil {
 		return err
 	}
 	if len(body) == 0 {
-		if open.ended = resp.StatusCode/100 == 2; open.ended {
+		if open.ended = r.Status()/100 == 2; open.ended {
 			return open.missing(p.v, p.d)
 		}
 		return nil // the status is the answer
@@ -175,22 +123,22 @@ func (p *poster) post(ctx context.Context, message []byte) error {
 }
 
 // body reads the body of a response, which must arrive within --timeout.
-func (p *poster) body(resp *http.Response, cancel context.CancelFunc) ([]byte, error) {
-	late := time.AfterFunc(orForever(p.d.flags.timeout), cancel)
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if !late.Stop() && err != nil {
-		err = context.DeadlineExceeded
+func (p *poster) body(r *httpReply) ([]byte, error) {
+	late := r.cancelAfter(orForever(p.d.flags.timeout), context.DeadlineExceeded)
+	defer late.Stop()
+	in, err := r.Next()
+	if err == io.EOF {
+		return nil, nil
 	}
-	return body, err
-}
-
-func isEventStream(h http.Header) bool {
-	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
-	return kind == "text/event-stream"
+	if err != nil {
+		return nil, err
+	}
+	return in.Data, nil
 }
 
 // status prints a note about the head of a response.
-func (p *poster) status(resp *http.Response) {
+func (p *poster) status(r *httpReply) {
+	resp := r.Response
 	kind := ""
 	if v := resp.Header.Get("Content-Type"); v != "" {
 		kind = "  " + clipLine(v, 100)
@@ -199,60 +147,57 @@ func (p *poster) status(resp *http.Response) {
 	if !p.d.flags.verbose {
 		return
 	}
-	for _, name := range sortedNames(resp.Header) {
+	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
 		for _, value := range resp.Header[name] {
 			p.d.notes.linef("             %s: %s", safeLine(name), clipLine(value, 1000))
 		}
 	}
 }
 
-func sortedNames(h http.Header) []string {
-	var names []string
-	for name := range h {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+// errIdle ends a stream on which nothing arrives.
+var errIdle = errors.New("idle")
 
-// events prints the events of a stream until all answers have arrived or the stream is idle. It
-// returns io.EOF if the stream ends before.
-func (p *poster) events(reader *sse.Reader, cancel context.CancelFunc, open *outstanding) error {
-	idle := time.AfterFunc(p.v.wait, cancel)
+// events prints the events of a stream until all answers have arrived or the stream is idle or
+// ends.
+func (p *poster) events(r *httpReply, open *outstanding) error {
+	idle := r.cancelAfter(p.v.wait, errIdle)
 	defer idle.Stop()
 	for {
-		e, err := reader.Read()
+		in, err := r.Next()
 		switch {
-		case errors.Is(err, context.Canceled):
+		case errors.Is(err, errIdle):
 			return open.missing(p.v, p.d)
 		case errors.Is(err, sse.ErrTooLarge):
 			p.d.notes.linef("← %9s  %s", p.v.clock(), safeLine(err.Error()))
 			continue
+		case err == io.EOF:
+			open.ended = true
+			return open.missing(p.v, p.d)
 		case err != nil:
 			return err
 		}
 		idle.Reset(p.v.wait)
-		if len(e.Data) == 0 {
-			p.d.notes.linef("← %9s  event without data%s", p.v.clock(), sseText(&e))
+		if len(in.Data) == 0 {
+			p.d.notes.linef("← %9s  event without data%s", p.v.clock(), sseText(in.SSE))
 			continue
 		}
-		if err := p.v.received(e.Data, "event"+sseText(&e)+" "); err != nil {
+		if err := p.v.received(in.Data, "event"+sseText(in.SSE)+" "); err != nil {
 			return err
 		}
-		if open.take(e.Data, p.v.count) {
+		if open.take(in.Data, p.v.count) {
 			return nil
 		}
 	}
 }
 
 // sseText describes the fields of an event except its data.
-func sseText(e *sse.Event) string {
+func sseText(e *capture.SSE) string {
 	text := ""
-	if e.Name != "" {
-		text += " " + clipLine(e.Name, 60)
+	if e.Event != "" {
+		text += " " + clipLine(e.Event, 60)
 	}
 	if e.HasID {
-		text += " id " + clipLine(string(e.ID), 60)
+		text += " id " + clipLine(e.ID, 60)
 	}
 	if e.HasRetry {
 		text += " retry " + e.Retry.String()
@@ -262,88 +207,173 @@ func sseText(e *sse.Event) string {
 
 // handshake opens a legacy session and keeps its headers for later requests.
 func (p *poster) handshake(ctx context.Context, r mcp.Revision) error {
-	request, err := p.request(ctx, http.MethodPost, p.url, initializeRequest(r))
+	first, err := p.exchange(ctx, &wireclient.Request{URL: p.url, Body: initializeRequest(r)})
 	if err != nil {
 		return err
 	}
-	resp, cancel, err := p.exchange(ctx, request)
+	defer first.close()
+	answer, err := p.firstMessage(first)
 	if err != nil {
 		return err
 	}
-	defer cancel()
-	defer resp.Body.Close()
-	answer, err := p.firstMessage(resp, cancel)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return p.refused(resp, answer)
+	if first.Status() != http.StatusOK {
+		return p.refused(first, answer)
 	}
 	version, err := p.v.greeted(answer)
 	if err != nil {
 		return err
 	}
-	p.session.Set("MCP-Protocol-Version", headerText(version))
-	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
-		p.session.Set("Mcp-Session-Id", id)
+	p.SetSessionHeader(wireclient.HeaderVersion, version)
+	if id := first.Response.Header.Get(wireclient.HeaderSession); id != "" {
+		p.SetSessionHeader(wireclient.HeaderSession, id)
 	}
-	request, err = p.request(ctx, http.MethodPost, p.url, jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil))
+	done, err := p.exchange(ctx, &wireclient.Request{URL: p.url, Body: jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)})
 	if err != nil {
 		return err
 	}
-	done, cancel, err := p.exchange(ctx, request)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	return done.Body.Close()
+	done.close()
+	return nil
 }
 
 // refused returns the error for a server that rejects initialize.
-func (p *poster) refused(resp *http.Response, body []byte) error {
-	f := &failure{status: exitUnreachable, code: "http_status", httpStatus: resp.StatusCode, hint: "--no-init and --protocol modern skip the handshake"}
-	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+func (p *poster) refused(r *httpReply, body []byte) error {
+	f := &failure{status: exitUnreachable, code: "http_status", httpStatus: r.Status(), hint: "--no-init and --protocol modern skip the handshake"}
+	if r.Status() == http.StatusUnauthorized || r.Status() == http.StatusForbidden {
 		f.status, f.code = exitAuth, "auth_required"
 	}
 	f.url = safeURL(p.d.target.url)
-	f.err = fmt.Errorf("the response to initialize has HTTP status %d: %s", resp.StatusCode, clipLine(string(body), 300))
+	f.err = fmt.Errorf("the response to initialize has HTTP status %d: %s", r.Status(), clipLine(string(body), 300))
 	return f
 }
 
-// firstMessage returns the body of a response, or the first message of an event stream.
-func (p *poster) firstMessage(resp *http.Response, cancel context.CancelFunc) ([]byte, error) {
-	if !isEventStream(resp.Header) {
-		return p.body(resp, cancel)
+// firstMessage returns the body of a response, or the first response in an event stream.
+func (p *poster) firstMessage(r *httpReply) ([]byte, error) {
+	if !r.IsStream() {
+		return p.body(r)
 	}
-	late := time.AfterFunc(orForever(p.d.flags.timeout), cancel)
+	late := r.cancelAfter(orForever(p.d.flags.timeout), context.DeadlineExceeded)
 	defer late.Stop()
-	reader := sse.NewReader(resp.Body, maxBody)
+	answer, err := firstAnswer(r)
+	if err != nil {
+		return nil, fmt.Errorf("the stream ended before the response: %w", err)
+	}
+	return answer, nil
+}
+
+// firstAnswer returns the first response in an event stream.
+func firstAnswer(r *httpReply) ([]byte, error) {
 	for {
-		e, err := reader.Read()
+		in, err := r.Next()
 		if err != nil {
-			if errors.Is(err, context.Canceled) && !late.Stop() {
-				err = context.DeadlineExceeded
-			}
-			return nil, fmt.Errorf("the stream ended before the response: %w", err)
+			return nil, err
 		}
-		if list := envelopes(e.Data); len(list) == 1 && list[0].answer {
-			return e.Data, nil
+		if list := envelopes(in.Data); len(list) == 1 && list[0].answer {
+			return in.Data, nil
 		}
 	}
 }
 
 // endSession ends a legacy session. It ignores errors.
 func (p *poster) endSession(ctx context.Context) {
-	if p.session.Get("Mcp-Session-Id") == "" {
+	if p.SessionHeader(wireclient.HeaderSession) == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), termWait)
 	defer cancel()
-	r, err := p.request(ctx, http.MethodDelete, p.url, nil)
+	if x, err := p.NewExchange(ctx, &wireclient.Request{Method: http.MethodDelete, URL: p.url}); err == nil {
+		x.End(x.Do())
+	}
+}
+
+// sendSSE sends over the HTTP+SSE transport, where answers arrive on a stream
+// (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
+func (p *poster) sendSSE(ctx context.Context, r mcp.Revision) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := p.exchange(ctx, &wireclient.Request{Method: http.MethodGet, URL: p.url})
 	if err != nil {
-		return
+		return err
 	}
-	if resp, err := p.client.Do(r); err == nil {
-		resp.Body.Close()
+	defer stream.close()
+	p.status(stream)
+	if stream.Status() != http.StatusOK || !stream.IsStream() {
+		body, _ := p.firstMessage(stream) // for the message only
+		return p.refused(stream, body)
 	}
+	late := stream.cancelAfter(orForever(p.d.flags.connectTimeout), context.DeadlineExceeded)
+	err = p.endpoint(stream)
+	if err == nil && r != mcp.RevisionNone {
+		err = p.handshakeSSE(ctx, stream, r)
+	}
+	if !late.Stop() && err != nil {
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		return err
+	}
+	p.v.began = time.Now()
+	for _, m := range p.v.messages {
+		p.v.sent(m, "POST ")
+		if err := p.postSSE(ctx, m); err != nil {
+			return err
+		}
+	}
+	return p.events(stream, newOutstanding(p.v.messages))
+}
+
+// endpoint reads the URL to post messages to, which must have the server's origin.
+func (p *poster) endpoint(stream *httpReply) error {
+	for {
+		in, err := stream.Next()
+		if err != nil {
+			return fmt.Errorf("the stream ended before the endpoint event: %w", err)
+		}
+		if in.SSE.Event != wireclient.EventEndpoint {
+			continue
+		}
+		base, err := url.Parse(p.url)
+		if err != nil {
+			return err
+		}
+		to, err := wireclient.Endpoint(base, in.Data)
+		if err != nil {
+			return fmt.Errorf("the endpoint event names another origin: %s", clipLine(string(in.Data), 200))
+		}
+		p.url = to.String()
+		p.d.notes.linef("endpoint: %s", safeURL(p.url))
+		return nil
+	}
+}
+
+func (p *poster) handshakeSSE(ctx context.Context, stream *httpReply, r mcp.Revision) error {
+	if err := p.postSSE(ctx, initializeRequest(r)); err != nil {
+		return err
+	}
+	answer, err := firstAnswer(stream)
+	if err != nil {
+		return fmt.Errorf("the stream ended before the response to initialize: %w", err)
+	}
+	if _, err := p.v.greeted(answer); err != nil {
+		return err
+	}
+	return p.postSSE(ctx, jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil))
+}
+
+// postSSE posts a message. The answer arrives on the stream; the response is printed only if it
+// rejects the message.
+func (p *poster) postSSE(ctx context.Context, message []byte) error {
+	r, err := p.exchange(ctx, &wireclient.Request{URL: p.url, Body: message})
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if r.Status()/100 == 2 {
+		return nil
+	}
+	p.status(r)
+	body, err := p.firstMessage(r)
+	if err != nil || len(body) == 0 {
+		return err
+	}
+	return p.v.received(bytes.TrimRight(body, "\r\n"), "")
 }

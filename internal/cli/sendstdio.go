@@ -6,78 +6,35 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
 	"time"
 
+	"mcpwire/capture"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
 )
 
-// A frameRead is a result of reading a server's standard output.
-type frameRead struct {
-	frame []byte
-	err   error
-}
-
 // A pipe is a connection to a stdio server.
 type pipe struct {
-	process *stdio.Process
-	framer  jsonrpc.Framer
-	framing jsonrpc.Framing
-	frames  chan frameRead
-	done    chan struct{}
-	wg      sync.WaitGroup
+	*wireclient.Process
+	framing capture.Framing
 }
 
 // openPipe starts the server and begins to read.
 func openPipe(ctx context.Context, d *dialer) (*pipe, error) {
-	child, err := d.flags.process(&d.target, d.tail).Start(ctx)
+	p, err := wireclient.StartProcess(ctx, wireclient.Command(d.flags.process(&d.target, d.tail)), &wireclient.ProcessOptions{
+		Stderr: d.tail, MaxMessage: maxBody, GracePeriod: stopWait,
+	})
 	if err != nil {
 		return nil, err
 	}
-	framing := d.flags.framing
-	if framing == jsonrpc.FramingAuto {
-		framing = jsonrpc.FramingLine
+	framing := capture.FramingLF
+	if d.flags.framing == jsonrpc.FramingHeader {
+		framing = capture.FramingHeader
 	}
-	p := &pipe{
-		process: child, framing: framing, framer: jsonrpc.NewFramer(child, &jsonrpc.FramerOptions{Framing: framing}),
-		frames: make(chan frameRead), done: make(chan struct{}),
-	}
-	p.wg.Go(p.read)
-	return p, nil
-}
-
-// read passes the server's frames to p.frames until its output ends or the pipe is closed.
-func (p *pipe) read() {
-	for {
-		frame, err := p.framer.ReadFrame()
-		select {
-		case p.frames <- frameRead{bytes.Clone(frame), err}:
-		case <-p.done:
-			return
-		}
-		if _, odd := errors.AsType[*jsonrpc.FrameError](err); err != nil && !odd {
-			return
-		}
-	}
-}
-
-// close stops the server and waits for it.
-func (p *pipe) close() {
-	close(p.done)
-	_ = p.process.Close() // the exit status doesn't matter
-	p.wg.Wait()
-}
-
-// framed returns a message with its framing.
-func (p *pipe) framed(message []byte) []byte {
-	if p.framing == jsonrpc.FramingHeader {
-		head := "Content-Length: " + strconv.Itoa(len(message)) + "\r\n\r\n"
-		return append([]byte(head), message...)
-	}
-	return append(bytes.Clone(message), '\n')
+	return &pipe{p, framing}, nil
 }
 
 // sendStdio sends the messages to a stdio server that it starts.
@@ -86,41 +43,46 @@ func (v *sender) sendStdio(ctx context.Context, d *dialer, r mcp.Revision) error
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	stop := context.AfterFunc(ctx, func() { p.process.Close() })
-	defer stop()
+	defer p.Close() // the exit status doesn't matter
 	if r != mcp.RevisionNone {
 		if err := v.handshake(ctx, d, p, r); err != nil {
 			return err
 		}
 	}
 	v.began = time.Now()
+	writing, stop := context.WithCancel(ctx)
 	written := make(chan error, 1)
-	p.wg.Go(func() { written <- v.writeAll(p) })
+	var wg sync.WaitGroup
+	wg.Go(func() { written <- v.writeAll(writing, p) })
+	defer wg.Wait()
+	defer stop()
 	return v.await(ctx, d, p, written)
 }
 
 // handshake opens a legacy session.
 func (v *sender) handshake(ctx context.Context, d *dialer, p *pipe, r mcp.Revision) error {
-	if _, err := p.process.Write(p.framed(initializeRequest(r))); err != nil {
+	if _, err := p.Send(ctx, initializeRequest(r), p.framing, nil); err != nil {
 		return err
 	}
 	timer := time.NewTimer(orForever(d.flags.connectTimeout))
 	defer timer.Stop()
 	for {
 		select {
-		case in := <-p.frames:
-			if in.err != nil {
-				return ended(in.err)
+		case in := <-p.Frames():
+			switch {
+			case in.Err != nil:
+				return ended(in.Err)
+			case v.skip(&in):
+				continue
 			}
-			if list := envelopes(in.frame); len(list) == 1 && list[0].method == "" && (list[0].answer || !list[0].json) {
-				if _, err := v.greeted(in.frame); err != nil {
+			if list := envelopes(in.Text); len(list) == 1 && list[0].method == "" && (list[0].answer || !list[0].json) {
+				if _, err := v.greeted(in.Text); err != nil {
 					return err
 				}
-				_, err := p.process.Write(p.framed(jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)))
+				_, err := p.Send(ctx, jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil), p.framing, nil)
 				return err
 			}
-			if err := v.received(in.frame, ""); err != nil {
+			if err := v.received(in.Text, ""); err != nil {
 				return err
 			}
 		case <-timer.C:
@@ -129,6 +91,15 @@ func (v *sender) handshake(ctx context.Context, d *dialer, p *pipe, r mcp.Revisi
 			return ctx.Err()
 		}
 	}
+}
+
+// skip reports whether a frame is not printed: a blank line, or a frame of which only the beginning
+// was read.
+func (v *sender) skip(in *wireclient.Frame) bool {
+	if in.Cut {
+		v.out.notes.linef("← %9s  unreadable: a frame of more than %d bytes", v.clock(), maxBody)
+	}
+	return in.Cut || len(bytes.TrimSpace(in.Text)) == 0
 }
 
 // ended returns the error for the end of a server's output.
@@ -140,15 +111,24 @@ func ended(err error) error {
 }
 
 // writeAll sends the messages one after the other. It has no timeout: the server may read slowly.
-func (v *sender) writeAll(p *pipe) error {
+func (v *sender) writeAll(ctx context.Context, p *pipe) error {
+	framing := p.framing
+	if v.raw {
+		framing = capture.FramingNone
+	}
 	for _, m := range v.messages {
-		data := m
-		if !v.raw {
-			data = p.framed(m)
-		}
 		v.sent(m, "")
-		if _, err := p.process.Write(data); err != nil {
+		written := make(chan error, 1)
+		if _, err := p.Send(ctx, m, framing, func(err error) { written <- err }); err != nil {
 			return err
+		}
+		select {
+		case err := <-written:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 	return nil
@@ -168,27 +148,28 @@ func (v *sender) await(ctx context.Context, d *dialer, p *pipe, written <-chan e
 				d.notes.linef("not everything was sent: %s", clipLine(err.Error(), 300))
 			}
 			idle.Reset(v.wait)
-		case in := <-p.frames:
-			if odd, ok := errors.AsType[*jsonrpc.FrameError](in.err); ok {
-				d.notes.linef("← %9s  unreadable: %s", v.clock(), clipLine(odd.Error(), 300))
+		case in := <-p.Frames():
+			switch {
+			case in.Err != nil:
+				return v.endOf(in.Err, open)
+			case v.skip(&in):
 				continue
 			}
-			if in.err != nil {
-				return v.endOf(in.err, open)
-			}
-			if err := v.received(in.frame, ""); err != nil {
+			if err := v.received(in.Text, ""); err != nil {
 				return err
 			}
-			if open.take(in.frame, v.count) && written == nil {
+			if open.take(in.Text, v.count) && written == nil {
 				return nil
 			}
 			idle.Reset(v.wait)
 		case <-idle.C:
 			// Closing the input may make the server answer half a message.
-			if !closed && (open.blind || len(open.ids) > 0) && p.process.CloseWrite() == nil {
+			if !closed && (open.blind || len(open.ids) > 0) {
 				closed = true
-				idle.Reset(v.wait)
-				continue
+				if _, err := p.CloseWrite(); err == nil {
+					idle.Reset(v.wait)
+					continue
+				}
 			}
 			return open.missing(v, d)
 		case <-ctx.Done():
