@@ -226,7 +226,10 @@ func newAnswerIsError(message []byte) bool {
 // init returns the revision of the handshake that opens the session, or RevisionNone for no
 // handshake.
 func (v *sender) init(d *dialer) (r mcp.Revision, why string, err error) {
-	first := envelopes(v.messages[0])[0]
+	var first envelope
+	if list := envelopes(v.messages[0]); len(list) > 0 {
+		first = list[0]
+	}
 	wanted, err := d.flags.revisions()
 	switch {
 	case err != nil:
