@@ -397,22 +397,13 @@ func (t *Transport) modernHeader(e *envelope, version []string) (http.Header, er
 
 // headerValue returns the header value for an argument. ok is false if the argument has none.
 func headerValue(text []byte) (value string, ok bool, err error) {
-	switch text[0] {
-	case '"':
-		return era.EncodeHeaderValue(jsonwire.Text(text)), true, nil
-	case 't', 'f':
-		return string(text), true, nil
-	case 'n', '{', '[':
-		return "", false, nil
+	if c := text[0]; c == '-' || '0' <= c && c <= '9' {
+		if f, _ := strconv.ParseFloat(string(text), 64); math.Abs(f) > 1<<53-1 {
+			return "", false, errInexact
+		}
 	}
-	f, _ := strconv.ParseFloat(string(text), 64)
-	switch {
-	case math.Abs(f) > 1<<53-1:
-		return "", false, errInexact
-	case f == math.Trunc(f) && bytes.ContainsAny(text, ".eE"):
-		return strconv.FormatFloat(f, 'f', 0, 64), true, nil // 42.0 is an integer
-	}
-	return string(text), true, nil
+	value, ok = era.EncodeHeaderArgument(text)
+	return value, ok, nil
 }
 
 // mediaTypeOf returns the media type of the content in lower case, or "".

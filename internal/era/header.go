@@ -1,12 +1,16 @@
 package era
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -70,6 +74,25 @@ func AppendHeaderValue(dst []byte, s string) []byte {
 	dst = append(dst, headerPrefix...)
 	dst = base64.StdEncoding.AppendEncode(dst, []byte(s))
 	return append(dst, headerSuffix...)
+}
+
+// EncodeHeaderArgument returns the header value for the JSON text of an argument. ok is false if it
+// has none: null, an object or an array.
+func EncodeHeaderArgument(text []byte) (value string, ok bool) {
+	switch text[0] {
+	case '"':
+		return EncodeHeaderValue(jsonwire.Text(text)), true
+	case 't', 'f':
+		return string(text), true
+	case 'n', '{', '[':
+		return "", false
+	}
+	f, _ := strconv.ParseFloat(string(text), 64)
+	if f == math.Trunc(f) && math.Abs(f) < 1<<53 && bytes.ContainsAny(text, ".eE") {
+		// 42.0 is an integer.
+		return strconv.FormatFloat(f, 'f', 0, 64), true
+	}
+	return string(text), true
 }
 
 var (

@@ -35,6 +35,31 @@ func TestEncodeHeaderValue(t *testing.T) {
 	}
 }
 
+func TestEncodeHeaderArgument(t *testing.T) {
+	for _, test := range []struct {
+		text, want string
+		ok         bool
+	}{
+		{`"us"`, "us", true},
+		{`"\u00fc"`, "=?base64?w7w=?=", true},
+		{`true`, "true", true},
+		{`false`, "false", true},
+		{`null`, "", false},
+		{`{}`, "", false},
+		{`[]`, "", false},
+		{`42`, "42", true},
+		{`42.0`, "42", true},
+		{`4.2e1`, "42", true},
+		{`-0.5`, "-0.5", true},
+		{`9007199254740993`, "9007199254740993", true},
+		{`1e300`, "1e300", true},
+	} {
+		if got, ok := EncodeHeaderArgument([]byte(test.text)); got != test.want || ok != test.ok {
+			t.Errorf("EncodeHeaderArgument(%s) = %q, %v, want %q, %v", test.text, got, ok, test.want, test.ok)
+		}
+	}
+}
+
 func TestDecodeHeaderValue(t *testing.T) {
 	for _, test := range []struct{ value, want string }{
 		{"  foo\t", "foo"},

@@ -2,9 +2,7 @@ package wireclient
 
 import (
 	"bytes"
-	"math"
 	"net/http"
-	"strconv"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -53,30 +51,12 @@ func (mi *Mirror) set(h http.Header, message []byte) {
 	}
 	arguments := jsonwire.Lookup(params, "arguments")
 	for _, p := range mi.Params[name] {
-		if value, ok := paramValue(arguments, p.Path); ok {
-			h[http.CanonicalHeaderKey(headerParam+p.Header)] = []string{value}
+		argument := jsonwire.Lookup(arguments, p.Path...)
+		if argument == nil {
+			continue
+		}
+		if value, ok := era.EncodeHeaderArgument(argument); ok {
+			h.Set(headerParam+p.Header, value)
 		}
 	}
-}
-
-// paramValue returns the header value for the argument at a path. It returns false if the argument
-// is absent, null, or not a scalar.
-func paramValue(arguments []byte, path []string) (string, bool) {
-	value := jsonwire.Lookup(arguments, path...)
-	if len(value) == 0 {
-		return "", false
-	}
-	switch value[0] {
-	case '"':
-		return era.EncodeHeaderValue(jsonwire.Text(value)), true
-	case 't', 'f':
-		return string(value), true
-	case 'n', '{', '[':
-		return "", false
-	}
-	f, _ := strconv.ParseFloat(string(value), 64)
-	if f == math.Trunc(f) && math.Abs(f) < 1<<53 && bytes.ContainsAny(value, ".eE") {
-		return strconv.FormatFloat(f, 'f', 0, 64), true // 42.0 is an integer
-	}
-	return string(value), true
 }
