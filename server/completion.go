@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
@@ -117,18 +118,26 @@ func newCompleters(names []string, list []Completer) (completers, error) {
 	return all, nil
 }
 
-// noteCompleters enables the completions capability if there is a completer.
-func (s *Server) noteCompleters(all completers) {
+// completions answers completion/complete for the prompts and resource templates of a server.
+type completions struct {
+	prompts   *registry[*prompt]
+	templates *registry[*template]
+	// offered is set once a Completer is registered and never reset.
+	offered atomic.Bool
+}
+
+// note enables the completions capability if there is a completer.
+func (cs *completions) note(all completers) {
 	for _, f := range all {
 		if f != nil {
-			s.hasCompleter.Store(true)
+			cs.offered.Store(true)
 		}
 	}
 }
 
-// complete answers completion/complete. An argument without a completer has no suggestions; an
+// answer answers completion/complete. An argument without a completer has no suggestions; an
 // unknown argument is an error.
-func (s *session) complete(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+func (cs *completions) answer(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	var params mcp.CompleteRequestParams
 	if err := params.UnmarshalJSON(r.Params); err != nil {
 		return dst, decodeParamsError(err)
@@ -137,7 +146,7 @@ func (s *session) complete(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	if params.Context != nil {
 		req.Arguments = params.Context.Arguments
 	}
-	all, err := s.completersOf(c, params.Ref, &req)
+	all, err := cs.completersOf(c, params.Ref, &req)
 	if err != nil {
 		return dst, err
 	}
@@ -168,17 +177,17 @@ func decodeParamsError(err error) error {
 }
 
 // completersOf returns the completers of the referenced prompt or template, if the caller sees it.
-func (s *session) completersOf(c *Call, ref mcp.Reference, req *CompleteRequest) (completers, error) {
+func (cs *completions) completersOf(c *Call, ref mcp.Reference, req *CompleteRequest) (completers, error) {
 	switch ref := ref.(type) {
 	case mcp.PromptReference:
 		c.name, req.Prompt = ref.Name, ref.Name
-		if p := s.srv.prompts.catalog().byKey[ref.Name]; p != nil && c.view.shows(KindPrompt, ref.Name) {
+		if p := cs.prompts.catalog().byKey[ref.Name]; p != nil && c.view.shows(KindPrompt, ref.Name) {
 			return p.completers, nil
 		}
 		return nil, unknownPrompt(ref.Name)
 	case mcp.ResourceTemplateReference:
 		c.name, req.URITemplate = ref.URI, ref.URI
-		if t := s.srv.templates.catalog().byKey[ref.URI]; t != nil && c.view.shows(KindResourceTemplate, ref.URI) {
+		if t := cs.templates.catalog().byKey[ref.URI]; t != nil && c.view.shows(KindResourceTemplate, ref.URI) {
 			return t.completers, nil
 		}
 	}

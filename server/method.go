@@ -55,7 +55,7 @@ func (s *Server) offers(method []byte) bool {
 	case mcp.MethodPromptsList, mcp.MethodPromptsGet:
 		return s.advertises(promptsChanged)
 	case mcp.MethodComplete:
-		return s.hasCompleter.Load()
+		return s.completions.offered.Load()
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
 		return s.tasks != nil
 	}
@@ -71,7 +71,18 @@ func (s *Server) advertises(c listChange) bool {
 	case promptsChanged:
 		return s.advertised&c != 0 || s.prompts.hadItems.Load()
 	}
-	return s.advertised&c != 0 || s.resources.hadItems.Load() || s.templates.hadItems.Load()
+	return s.advertised&c != 0 || s.resources.registered.hadItems.Load() || s.resources.templates.hadItems.Load()
+}
+
+// advertisedLists returns the lists whose capabilities the server advertises.
+func (s *Server) advertisedLists() listChange {
+	var all listChange
+	for _, c := range listChanges {
+		if s.advertises(c.bit) {
+			all |= c.bit
+		}
+	}
+	return all
 }
 
 var (

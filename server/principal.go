@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 )
 
@@ -84,23 +83,6 @@ func NewView(sees func(kind Kind, name string) bool) *View { return &View{sees: 
 // shows reports whether the caller sees an item. A nil View shows everything.
 func (v *View) shows(kind Kind, name string) bool { return v == nil || v.sees(kind, name) }
 
-// hidesResource reports whether the URI belongs to an item that the view hides. It returns false
-// for unregistered URIs. If the view panics, which may be on a notifier's goroutine, it returns
-// true.
-func (s *Server) hidesResource(v *View, uri string) (hidden bool) {
-	if v == nil {
-		return false
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			s.log.Error("a View panicked", "panic", p, "stack", string(debug.Stack()))
-			hidden = true
-		}
-	}()
-	kind, key, ok := s.itemAt(uri)
-	return ok && !v.shows(kind, key)
-}
-
 // ListsChanged notifies clients that their lists have changed because [Options.View] returns
 // another View. It notifies the clients of the principals with the given IDs, or all clients if
 // there are no IDs. Without it clients notice only when they ask again. It drops the encoded lists
@@ -118,15 +100,10 @@ func (s *Server) ListsChanged(principals ...string) {
 
 func (s *Server) listsChangedLocal(principals []string) {
 	s.tools.reset()
-	s.resources.reset()
-	s.templates.reset()
+	s.resources.registered.reset()
+	s.resources.templates.reset()
 	s.prompts.reset()
-	var all listChange
-	for _, c := range listChanges {
-		if s.advertises(c.bit) {
-			all |= c.bit
-		}
-	}
+	all := s.advertisedLists()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for sess := range s.sessions {

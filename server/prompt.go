@@ -103,7 +103,7 @@ func (s *Server) addPrompt(def mcp.Prompt, complete []Completer, get func(c *Cal
 	if err := s.prompts.add(p); err != nil {
 		return err
 	}
-	s.noteCompleters(p.completers)
+	s.completions.note(p.completers)
 	s.announce(promptsChanged)
 	return nil
 }

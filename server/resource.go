@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"mime"
 	"path"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -91,7 +93,7 @@ func (s *Server) addResource(def mcp.Resource, read readFunc) error {
 	if err != nil {
 		return registrationError(KindResource, def.URI, err)
 	}
-	if err := s.resources.add(&resource{entry: entry{key: def.URI}, def: def, read: read}); err != nil {
+	if err := s.resources.registered.add(&resource{entry: entry{key: def.URI}, def: def, read: read}); err != nil {
 		return err
 	}
 	s.announce(resourcesChanged)
@@ -117,48 +119,71 @@ func checkDefinition(def mcp.Resource) error {
 // RemoveResources removes resources and notifies clients of the change. It ignores unknown URIs.
 // Running reads continue, and so do subscriptions to the resources.
 func (s *Server) RemoveResources(uris ...string) {
-	if s.resources.remove(uris) {
+	if s.resources.registered.remove(uris) {
 		s.announce(resourcesChanged)
 	}
 }
 
-// resourceAt returns the resource registered at the URI, or nil. Percent-encoding of the URI does
-// not matter.
-func (s *Server) resourceAt(uri string) *resource {
-	byKey := s.resources.catalog().byKey
+// A resourceSet holds the resources and resource templates of a server, and answers resources/read.
+type resourceSet struct {
+	registered registry[*resource]
+	templates  registry[*template]
+	log        *slog.Logger
+}
+
+// at returns the resource registered at the URI, or nil. Percent-encoding of the URI does not
+// matter.
+func (rs *resourceSet) at(uri string) *resource {
+	byKey := rs.registered.catalog().byKey
 	if v := byKey[uri]; v != nil {
 		return v
 	}
 	return byKey[uritemplate.Normalize(uri)]
 }
 
-// itemAt returns the resource at the URI or else the resource template that matches
-// it.
-func (s *Server) itemAt(uri string) (kind Kind, key string, ok bool) {
-	if v := s.resourceAt(uri); v != nil {
+// itemAt returns the resource at the URI or else the resource template that matches it.
+func (rs *resourceSet) itemAt(uri string) (kind Kind, key string, ok bool) {
+	if v := rs.at(uri); v != nil {
 		return KindResource, v.key, true
 	}
-	if t, _ := s.templateOf(uri); t != nil {
+	if t, _ := rs.templateOf(uri); t != nil {
 		return KindResourceTemplate, t.key, true
 	}
 	return 0, "", false
 }
 
-// hasResource reports whether the caller can read the resource.
-func (s *Server) hasResource(v *View, uri string) bool {
-	kind, key, ok := s.itemAt(uri)
+// has reports whether a caller with the view can read the resource.
+func (rs *resourceSet) has(v *View, uri string) bool {
+	kind, key, ok := rs.itemAt(uri)
 	return ok && v.shows(kind, key)
 }
 
-// readResource answers resources/read. A registered resource takes precedence over templates that
+// hides reports whether the URI belongs to an item that the view hides. It returns false
+// for unregistered URIs. If the view panics, which may be on a notifier's goroutine, it returns
+// true.
+func (rs *resourceSet) hides(v *View, uri string) (hidden bool) {
+	if v == nil {
+		return false
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			rs.log.Error("a View panicked", "panic", p, "stack", string(debug.Stack()))
+			hidden = true
+		}
+	}()
+	kind, key, ok := rs.itemAt(uri)
+	return ok && !v.shows(kind, key)
+}
+
+// read answers resources/read. A registered resource takes precedence over templates that
 // match its URI. If the caller doesn't see it, no template replaces it, however the URI is encoded.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#reading-resources)
-func (s *session) readResource(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+func (rs *resourceSet) read(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	v, _ := r.Route.(*resource)
 	if v == nil {
 		var uri string
 		var err error
-		if v, uri, err = s.resourceParam(r); err != nil {
+		if v, uri, err = rs.param(r); err != nil {
 			return dst, err
 		}
 		c.setName(uri)
@@ -170,7 +195,7 @@ func (s *session) readResource(c *Call, r *rpc.Request, dst []byte) ([]byte, err
 		}
 		return c.invokeRead(v.read, r, dst)
 	}
-	t, vars := s.srv.templateOf(c.name)
+	t, vars := rs.templateOf(c.name)
 	if t == nil || !c.view.shows(KindResourceTemplate, t.key) {
 		return dst, c.resourceNotFound()
 	}
@@ -186,13 +211,12 @@ func (c *Call) invokeRead(read readFunc, r *rpc.Request, dst []byte) ([]byte, er
 	return c.respond(r, dst, out, err)
 }
 
-// resourceParam returns params.uri and the resource registered there, or nil if a template may
-// match it.
-func (s *session) resourceParam(r *rpc.Request) (v *resource, uri string, err error) {
+// param returns params.uri and the resource registered there, or nil if a template may match it.
+func (rs *resourceSet) param(r *rpc.Request) (v *resource, uri string, err error) {
 	if uri, err = stringParam(r, "uri"); err != nil {
 		return nil, "", err
 	}
-	if v = s.srv.resourceAt(uri); v != nil {
+	if v = rs.at(uri); v != nil {
 		return v, uri, nil
 	}
 	if len(uri) > maxURI {
@@ -395,10 +419,10 @@ func (s *Server) addTemplate(def mcp.ResourceTemplate, complete []Completer, rea
 	if err := t.prepare(complete); err != nil {
 		return registrationError(KindResourceTemplate, def.URITemplate, err)
 	}
-	if err := s.templates.add(t); err != nil {
+	if err := s.resources.templates.add(t); err != nil {
 		return err
 	}
-	s.noteCompleters(t.completers)
+	s.completions.note(t.completers)
 	s.announce(resourcesChanged)
 	return nil
 }
@@ -423,20 +447,20 @@ func (t *template) prepare(complete []Completer) (err error) {
 // RemoveResourceTemplates removes resource templates and notifies clients of the change. It ignores
 // unknown ones. Running reads continue.
 func (s *Server) RemoveResourceTemplates(uriTemplates ...string) {
-	if s.templates.remove(uriTemplates) {
+	if s.resources.templates.remove(uriTemplates) {
 		s.announce(resourcesChanged)
 	}
 }
 
 // templateOf returns the template that matches the URI, and its variables, or nil. It ignores
 // registered resources.
-func (s *Server) templateOf(uri string) (best *template, vars Vars) {
+func (rs *resourceSet) templateOf(uri string) (best *template, vars Vars) {
 	if len(uri) > maxURI {
 		return nil, nil
 	}
 	valid := false
 	uri = uritemplate.Normalize(uri)
-	for _, t := range s.templates.catalog().list {
+	for _, t := range rs.templates.catalog().list {
 		if best != nil && t.pattern.LiteralLen() <= best.pattern.LiteralLen() {
 			continue
 		}

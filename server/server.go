@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
@@ -196,18 +195,16 @@ type Server struct {
 	forms sync.Map
 	used  usedStates
 
-	tools     registry[*tool]
-	resources registry[*resource]
-	templates registry[*template]
-	prompts   registry[*prompt]
+	tools       registry[*tool]
+	resources   resourceSet
+	prompts     registry[*prompt]
+	completions completions
 	// tasks is nil without Options.Tasks.
 	tasks *taskManager
 	// advertised holds the kinds of Options.AdvertiseKinds.
 	advertised listChange
-	// hasCompleter is set once a Completer is registered and never reset.
-	hasCompleter atomic.Bool
-	costs        methodCosts
-	custom       customMethods
+	costs      methodCosts
+	custom     customMethods
 	// limits is nil without limits on callers.
 	limits *limits
 	// bus is nil without Options.Bus.
@@ -242,8 +239,10 @@ func New(name, version string, opts *Options) (*Server, error) {
 	s := &Server{name: name, sessions: make(map[*session]struct{})}
 	s.link = backend.NewLink(transportBackend{s})
 	rand.Read(s.instance[:]) // never fails
-	s.tools.kind, s.resources.kind, s.templates.kind, s.prompts.kind = KindTool, KindResource, KindResourceTemplate, KindPrompt
-	s.resources.normalize = uritemplate.Normalize
+	s.tools.kind, s.prompts.kind = KindTool, KindPrompt
+	s.resources.registered.kind, s.resources.templates.kind = KindResource, KindResourceTemplate
+	s.resources.registered.normalize = uritemplate.Normalize
+	s.completions.prompts, s.completions.templates = &s.prompts, &s.resources.templates
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -290,6 +289,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 	if s.log = o.Logger; s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.resources.log = s.log
 	if o.Bus != nil {
 		s.bus = newBusClient(o.Bus, s.receive, s.log)
 	}

@@ -165,7 +165,7 @@ func (s *session) route(r *rpc.Request) *rpc.CostEstimate {
 			return &t.cost
 		}
 	case mcp.MethodResourcesRead:
-		if v := find(&s.srv.resources, r, "uri"); v != nil {
+		if v := find(&s.srv.resources.registered, r, "uri"); v != nil {
 			r.Route = v
 			return &v.cost
 		}
@@ -302,17 +302,17 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	case mcp.MethodToolsList:
 		return answerList(c.listRequest(KindTool, "tools"), s.srv.tools.catalog(), r, dst)
 	case mcp.MethodResourcesList:
-		return answerList(c.listRequest(KindResource, "resources"), s.srv.resources.catalog(), r, dst)
+		return answerList(c.listRequest(KindResource, "resources"), s.srv.resources.registered.catalog(), r, dst)
 	case mcp.MethodResourceTemplatesList:
-		return answerList(c.listRequest(KindResourceTemplate, "resourceTemplates"), s.srv.templates.catalog(), r, dst)
+		return answerList(c.listRequest(KindResourceTemplate, "resourceTemplates"), s.srv.resources.templates.catalog(), r, dst)
 	case mcp.MethodPromptsList:
 		return answerList(c.listRequest(KindPrompt, "prompts"), s.srv.prompts.catalog(), r, dst)
 	case mcp.MethodResourcesRead:
-		return s.readResource(c, r, dst)
+		return s.srv.resources.read(c, r, dst)
 	case mcp.MethodPromptsGet:
 		return s.getPrompt(c, r, dst)
 	case mcp.MethodComplete:
-		return s.complete(c, r, dst)
+		return s.srv.completions.answer(c, r, dst)
 	case mcp.MethodResourcesSubscribe:
 		return s.subscribe(c, r, dst)
 	case mcp.MethodResourcesUnsubscribe:
@@ -405,7 +405,7 @@ func (sc *sessionContext) Err() error {
 // appendCapabilities appends the server's capabilities.
 func (s *Server) appendCapabilities(dst []byte, f *era.Features) []byte {
 	dst = append(dst, `{"logging":{}`...)
-	if f.Completions && s.hasCompleter.Load() {
+	if f.Completions && s.completions.offered.Load() {
 		dst = append(dst, `,"completions":{}`...)
 	}
 	if s.advertises(promptsChanged) {

@@ -211,7 +211,7 @@ func (s *session) subscribable(v *View, uris []string) (list []string, err error
 	}
 	seen := make(map[string]struct{})
 	for _, uri := range uris {
-		if _, ok := seen[uri]; !ok && s.srv.hasResource(v, uri) {
+		if _, ok := seen[uri]; !ok && s.srv.resources.has(v, uri) {
 			list = append(list, uri)
 		}
 		seen[uri] = struct{}{}
@@ -249,11 +249,11 @@ func (s *session) unsubscribeURIs(uris []string) {
 // clients list resources in subscriptions/listen.
 // (https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions)
 func (s *session) subscribe(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
-	_, uri, err := s.resourceParam(r)
+	_, uri, err := s.srv.resources.param(r)
 	if err != nil {
 		return dst, err
 	}
-	if !s.srv.hasResource(c.view, uri) {
+	if !s.srv.resources.has(c.view, uri) {
 		return dst, mcp.ResourceNotFound(uri, c.ex.Revision)
 	}
 	subs := &s.legacySubs
@@ -433,7 +433,7 @@ func (s *session) notifyUpdated(uri string) {
 	defer s.subs.mu.Unlock()
 	for sub := range s.subs.active {
 		for _, subscribed := range sub.uris {
-			if covers(subscribed, uri) && !s.srv.hidesResource(sub.call.view, uri) {
+			if covers(subscribed, uri) && !s.srv.resources.hides(sub.call.view, uri) {
 				s.logDropped(mcp.NotificationResourceUpdated, sub.call.Notify(mcp.NotificationResourceUpdated, sub.params(append([]byte{','}, member...))))
 				break
 			}
@@ -475,7 +475,7 @@ func (s *session) legacySubscribed(uri string) bool {
 	s.legacySubs.mu.Lock()
 	defer s.legacySubs.mu.Unlock()
 	for subscribed, view := range s.legacySubs.uris {
-		if covers(subscribed, uri) && !s.srv.hidesResource(view, uri) {
+		if covers(subscribed, uri) && !s.srv.resources.hides(view, uri) {
 			return true
 		}
 	}
