@@ -511,7 +511,7 @@ func (s *Server) elicitationCompleteLocal(id string) {
 }
 
 func (s *session) notifyElicitationComplete(id string) {
-	s.notify(mcp.NotificationElicitationComplete, mcp.Append(nil, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id}, mcp.RevisionNone))
+	s.peer.notify(mcp.NotificationElicitationComplete, mcp.Append(nil, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id}, mcp.RevisionNone))
 }
 
 // convertURLRequired converts the error with which a handler sends the user to web pages first.

@@ -19,14 +19,14 @@ func (b transportBackend) OpenSession(ctx context.Context, out jsonrpc.Sender) (
 	s.start()
 	sess := s.newSession(ctx, s.eras.legacy)
 	sess.detached = true
-	sess.conn = rpc.NewDetached(out, s.connOptions(sess, sess.era.Policy(false)))
+	sess.peer.conn = rpc.NewDetached(out, s.connOptions(sess, sess.era.Policy(false)))
 	s.trackSession(sess)
-	return sess.conn, sess.close
+	return sess.peer.conn, sess.close
 }
 
 // close closes the connection and removes the session.
 func (s *session) close() {
-	s.conn.Close()
+	s.peer.conn.Close()
 	s.release()
 }
 
@@ -40,8 +40,8 @@ func (b transportBackend) OpenStateless() *rpc.Conn {
 	sess := s.newSession(context.Background(), s.eras.modern)
 	sess.detached, sess.stateless = true, &statelessSession{session: sess}
 	sess.modernSeen.Store(true)
-	sess.conn = rpc.NewDetached(discardSender{}, s.connOptions(sess, sess.era.Policy(true)))
-	return sess.conn
+	sess.peer.conn = rpc.NewDetached(discardSender{}, s.connOptions(sess, sess.era.Policy(true)))
+	return sess.peer.conn
 }
 
 // Revisions implements [backend.Backend].
@@ -82,7 +82,8 @@ type statelessSession struct{ session *session }
 // subscriptions apply to each client.
 func (ss *statelessSession) listenInOwnSession(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	parent := ss.session
-	sess := &session{srv: parent.srv, era: parent.era, conn: parent.conn, log: parent.log, ctxValues: c, identity: c.identity(), detached: true}
+	sess := &session{srv: parent.srv, log: parent.log, era: parent.era, detached: true, peer: parent.peer, identity: c.identity()}
+	sess.peer.values = c
 	parent.srv.trackSession(sess)
 	dst, err := sess.listen(c, r, dst)
 	if deferred, ok := err.(*rpc.Deferred); ok {

@@ -337,7 +337,7 @@ func (lr *legacyRequester) request(ctx context.Context, q *inputRequest) ([]byte
 	if q.id != "" {
 		lr.call.session.rememberElicitation(q.id)
 	}
-	answer, err := lr.call.session.call(ctx, lr.call, q.method, q.params)
+	answer, err := lr.call.session.peer.call(ctx, lr.call, q.method, q.params)
 	if err == nil {
 		return answer, nil
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -264,71 +263,11 @@ func cacheable(method string) bool {
 // Notify sends a notification that belongs to the call, before its response. It returns
 // [jsonrpc.ErrRequestEnded] after the call has ended. params is the text of an object or nil.
 func (c *Call) Notify(method string, params []byte) error {
-	s := c.session
-	if s.srv.chain == nil {
+	p := &c.session.peer
+	if p.chain == nil {
 		return c.request.Notify(method, params)
 	}
-	return s.outboundNotification(c, c, method, params, func(_ context.Context, m *middleware.Message) (json.RawMessage, error) {
+	return p.outboundNotification(c, c, method, params, func(_ context.Context, m *middleware.Message) (json.RawMessage, error) {
 		return nil, c.request.Notify(method, m.Params)
 	})
-}
-
-// notify sends a notification that belongs to no request.
-func (s *session) notify(method string, params []byte) {
-	s.logDropped(method, s.sendNotification(s.context(), nil, method, params))
-}
-
-// sendNotification sends a notification that no response waits for. c is its Call or nil. It blocks
-// while the peer does not read, so that later changes are merged.
-func (s *session) sendNotification(ctx context.Context, c *Call, method string, params []byte) error {
-	if s.srv.chain == nil {
-		return s.conn.Notify(context.WithoutCancel(ctx), method, params)
-	}
-	return s.outboundNotification(ctx, c, method, params, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
-		return nil, s.conn.Notify(context.WithoutCancel(ctx), method, m.Params)
-	})
-}
-
-// call sends a request to a legacy client. c is the Call of the handler that asks.
-func (s *session) call(ctx context.Context, c *Call, method string, params []byte) ([]byte, error) {
-	if s.srv.chain == nil {
-		return s.conn.Call(ctx, method, params)
-	}
-	var reply json.RawMessage
-	m := middleware.Message{Method: method, Params: params}
-	result, err := s.outbound(ctx, c, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
-		var err error
-		reply, err = s.conn.Call(ctx, method, m.Params)
-		return reply, err
-	})
-	if err != nil || sameSlice(result, reply) {
-		return result, err
-	}
-	if err := checkObject(result); err != nil {
-		return nil, fmt.Errorf("%s: result of a middleware: %w", method, err)
-	}
-	return result, nil
-}
-
-func (s *session) outboundNotification(ctx context.Context, c *Call, method string, params []byte, send middleware.Handler) error {
-	_, err := s.outbound(ctx, c, middleware.Message{Method: method, Notification: true, Params: params}, send)
-	return err
-}
-
-// outbound sends a message through the chain. c is the Call that it belongs to or nil. outbound
-// converts a panic to an error, since the goroutine may belong to no request.
-func (s *session) outbound(ctx context.Context, c *Call, m middleware.Message, send middleware.Handler) (result json.RawMessage, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &jsonrpc.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	m.Direction = jsonrpc.Outgoing
-	if c != nil {
-		m.Revision = c.Revision()
-	}
-	if CallOf(ctx) != c {
-		ctx = context.WithValue(ctx, callKey{}, c)
-	}
-	return s.srv.chain.Run(ctx, m, send)
 }

@@ -309,10 +309,10 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	s.start()
 	sess := s.newSession(ctx, s.eras.both)
 	sess.handshakeCost.Seed(0)
-	sess.conn = rpc.NewConn(f, s.connOptions(sess, sess.era.Policy(false)))
+	sess.peer.conn = rpc.NewConn(f, s.connOptions(sess, sess.era.Policy(false)))
 	s.trackSession(sess)
 	defer sess.release()
-	if err := sess.conn.Run(ctx); err != nil {
+	if err := sess.peer.conn.Run(ctx); err != nil {
 		return fmt.Errorf("serve %s: %w", s.name, err)
 	}
 	return nil
@@ -321,7 +321,7 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 // newSession returns a session for a peer. ctx supplies the peer's identity and context values; its
 // cancellation has no effect.
 func (s *Server) newSession(ctx context.Context, rules *era.Rules) *session {
-	sess := &session{srv: s, log: s.log, ownEra: era.Session{Rules: rules}, ctxValues: ctx, identity: identityOf(ctx)}
+	sess := &session{srv: s, log: s.log, ownEra: era.Session{Rules: rules}, peer: peer{chain: s.chain, values: ctx, log: s.log}, identity: identityOf(ctx)}
 	sess.era = &sess.ownEra
 	if s.tasks != nil {
 		sess.anonymousTaskOwner = "session " + rand.Text()

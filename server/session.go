@@ -46,11 +46,8 @@ type session struct {
 	ownEra era.Session
 	// detached is set if each request on the connection carries its own identity.
 	detached bool
-	conn     *rpc.Conn
-
-	// ctxValues supplies the values of contexts that belong to no request. See sessionContext.
-	ctxValues context.Context
-	identity  *identity
+	peer     peer
+	identity *identity
 	// stateless is set if the session serves many clients.
 	stateless *statelessSession
 	// caller counts requests of principals without an ID and an address. It is guarded by
@@ -343,7 +340,7 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 func (s *session) setPolicy() {
 	s.policyMu.Lock()
 	defer s.policyMu.Unlock()
-	s.conn.SetPolicy(s.era.Policy(s.modernSeen.Load()))
+	s.peer.conn.SetPolicy(s.era.Policy(s.modernSeen.Load()))
 }
 
 func invalidParams(format string, args ...any) error {
@@ -372,34 +369,6 @@ func argumentsParam(r *rpc.Request) ([]byte, error) {
 		return nil, invalidParams("params.arguments must be an object")
 	}
 	return args, nil
-}
-
-// A sessionContext is the context of messages that belong to no request of the session. It ends
-// with the connection. It is created on demand, since most sessions need none.
-type sessionContext struct {
-	// Context supplies the values.
-	context.Context
-	conn *rpc.Conn
-}
-
-func (s *session) context() context.Context {
-	return &sessionContext{context.WithoutCancel(s.ctxValues), s.conn}
-}
-
-// Deadline implements [context.Context].
-func (sc *sessionContext) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Done implements [context.Context].
-func (sc *sessionContext) Done() <-chan struct{} { return sc.conn.Done() }
-
-// Err implements [context.Context].
-func (sc *sessionContext) Err() error {
-	select {
-	case <-sc.conn.Done():
-		return context.Canceled
-	default:
-		return nil
-	}
 }
 
 // appendCapabilities appends the server's capabilities.

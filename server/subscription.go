@@ -67,7 +67,7 @@ func (s *session) listen(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	}
 	select {
 	case <-sub.call.Done(): // canceled: the response is not sent
-	case <-s.conn.Draining():
+	case <-s.peer.conn.Draining():
 	}
 	return end(dst), nil
 }
@@ -413,13 +413,13 @@ func (s *session) sendNotifications(n pendingNotifications) {
 
 func (s *session) notifyListChanged(c listChange, notification string) {
 	if s.era.Legacy() != nil {
-		s.notify(notification, nil)
+		s.peer.notify(notification, nil)
 	}
 	s.subs.mu.Lock()
 	defer s.subs.mu.Unlock()
 	for sub := range s.subs.active {
 		if sub.wants&c != 0 {
-			s.logDropped(notification, sub.call.Notify(notification, sub.params(nil)))
+			s.peer.logDropped(notification, sub.call.Notify(notification, sub.params(nil)))
 		}
 	}
 }
@@ -427,23 +427,17 @@ func (s *session) notifyListChanged(c listChange, notification string) {
 func (s *session) notifyUpdated(uri string) {
 	member := jsonwire.AppendQuote([]byte(`"uri":`), uri)
 	if s.legacySubscribed(uri) {
-		s.notify(mcp.NotificationResourceUpdated, append(append([]byte{'{'}, member...), '}'))
+		s.peer.notify(mcp.NotificationResourceUpdated, append(append([]byte{'{'}, member...), '}'))
 	}
 	s.subs.mu.Lock()
 	defer s.subs.mu.Unlock()
 	for sub := range s.subs.active {
 		for _, subscribed := range sub.uris {
 			if covers(subscribed, uri) && !s.srv.resources.hides(sub.call.view, uri) {
-				s.logDropped(mcp.NotificationResourceUpdated, sub.call.Notify(mcp.NotificationResourceUpdated, sub.params(append([]byte{','}, member...))))
+				s.peer.logDropped(mcp.NotificationResourceUpdated, sub.call.Notify(mcp.NotificationResourceUpdated, sub.params(append([]byte{','}, member...))))
 				break
 			}
 		}
-	}
-}
-
-func (s *session) logDropped(method string, err error) {
-	if err != nil {
-		s.log.Debug("notification not sent", "method", method, "error", err)
 	}
 }
 

@@ -289,7 +289,7 @@ func (c *Call) sendNotification(method string, params []byte) error {
 	case run.ctx.Err() != nil:
 		return jsonrpc.ErrRequestEnded
 	}
-	return c.session.sendNotification(c, c, method, withRelatedTask(params, run.task.ID))
+	return c.session.peer.sendNotification(c, c, method, withRelatedTask(params, run.task.ID))
 }
 
 // taskOwner returns the owner of the tasks that the call creates.
@@ -491,16 +491,16 @@ func (s *Server) taskChangedLocal(id, owner string) {
 
 // notifyTask sends the task's current state.
 func (s *session) notifyTask(id string) {
-	ctx, cancel := context.WithTimeout(s.context(), storeTimeout)
+	ctx, cancel := context.WithTimeout(s.peer.context(), storeTimeout)
 	defer cancel()
 	t, err := s.srv.tasks.opts.Store.Task(ctx, id)
 	if err != nil {
-		s.logDropped(mcp.NotificationTasks, err)
+		s.peer.logDropped(mcp.NotificationTasks, err)
 		return
 	}
 	if t.Core {
 		if f := s.era.Legacy(); f != nil && f.CoreTasks {
-			s.notify(mcp.NotificationTaskStatus, mcp.Append(nil, t.coreTask(), mcp.RevisionNone))
+			s.peer.notify(mcp.NotificationTaskStatus, mcp.Append(nil, t.coreTask(), mcp.RevisionNone))
 		}
 		return
 	}
@@ -511,7 +511,7 @@ func (s *session) notifyTask(id string) {
 	for sub := range s.subs.active {
 		for _, subscribed := range sub.tasks {
 			if subscribed == id {
-				s.logDropped(mcp.NotificationTasks, sub.call.Notify(mcp.NotificationTasks, sub.params(append([]byte{','}, text[1:len(text)-1]...))))
+				s.peer.logDropped(mcp.NotificationTasks, sub.call.Notify(mcp.NotificationTasks, sub.params(append([]byte{','}, text[1:len(text)-1]...))))
 				break
 			}
 		}
