@@ -178,6 +178,14 @@ func (c *Call) ClientInfo() mcp.Implementation { return c.ex.Client.Info }
 // ClientHas("elicitation", "url").
 func (c *Call) ClientHas(path ...string) bool { return c.ex.Client.Has(path...) }
 
+// ClientExtension returns the settings object that the client declared for an extension. ok is
+// false if it did not declare the extension; then the result must not use it, or the handler must
+// reject the request ([mcp.MissingRequiredClientCapability]). The caller must not modify settings.
+func (c *Call) ClientExtension(id string) (settings json.RawMessage, ok bool) {
+	settings = c.ex.Client.Extension(c.ex.Features, id)
+	return settings, settings != nil
+}
+
 // Meta returns the JSON text of the request's _meta object, or nil. The caller may keep it but must
 // not modify it.
 func (c *Call) Meta() json.RawMessage { return c.ex.Meta.Text() }
@@ -284,20 +292,6 @@ func (c *Call) Logger() *slog.Logger {
 		log = log.With("trace", id)
 	}
 	return log
-}
-
-// setLevel handles logging/setLevel.
-func (s *session) setLevel(r *rpc.Request) error {
-	name, err := stringParam(r, "level")
-	if err != nil {
-		return err
-	}
-	level, ok := mcp.ParseLoggingLevel(name)
-	if !ok {
-		return invalidParams("params.level must be one of debug, info, notice, warning, error, critical, alert, emergency")
-	}
-	s.era.SetLogLevel(level)
-	return nil
 }
 
 // callTool answers tools/call

@@ -19,7 +19,7 @@ func (b transportBackend) OpenSession(ctx context.Context, out jsonrpc.Sender) (
 	s.start()
 	sess := s.newSession(ctx, s.eras.legacy)
 	sess.detached = true
-	sess.peer.conn = rpc.NewDetached(out, s.connOptions(sess, sess.era.Policy(false)))
+	sess.attach(rpc.NewDetached(out, s.connOptions(sess)))
 	s.trackSession(sess)
 	return sess.peer.conn, sess.close
 }
@@ -39,8 +39,8 @@ func (b transportBackend) OpenStateless() *rpc.Conn {
 	s.start()
 	sess := s.newSession(context.Background(), s.eras.modern)
 	sess.detached, sess.stateless = true, &statelessSession{session: sess}
-	sess.modernSeen.Store(true)
-	sess.peer.conn = rpc.NewDetached(discardSender{}, s.connOptions(sess, sess.era.Policy(true)))
+	sess.handshake.modern.Store(true)
+	sess.attach(rpc.NewDetached(discardSender{}, s.connOptions(sess)))
 	return sess.peer.conn
 }
 
@@ -82,8 +82,8 @@ type statelessSession struct{ session *session }
 // subscriptions apply to each client.
 func (ss *statelessSession) listenInOwnSession(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	parent := ss.session
-	sess := &session{srv: parent.srv, log: parent.log, era: parent.era, detached: true, peer: parent.peer, identity: c.identity()}
-	sess.peer.values = c
+	sess := &session{srv: parent.srv, log: parent.log, detached: true, identity: c.identity(), peer: parent.peer}
+	sess.handshake.era, sess.peer.values = parent.handshake.era, c
 	parent.srv.trackSession(sess)
 	dst, err := sess.listen(c, r, dst)
 	if deferred, ok := err.(*rpc.Deferred); ok {

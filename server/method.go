@@ -318,14 +318,10 @@ func (s *Server) OnNotification(method string, fn func(ctx context.Context, para
 	return s.custom.addNotificationHandler(method, fn)
 }
 
-// prepareNotification returns the cost estimate of a notification. The state of the handshake that
-// it changes already applies to the next request.
+// prepareNotification returns the cost estimate of a notification.
 func (s *session) prepareNotification(r *rpc.Request) *rpc.CostEstimate {
-	if string(r.Method) == mcp.NotificationInitialized && !s.era.Initialized() {
+	if !s.handshake.prepareNotification(r) {
 		s.log.Warn("unexpected notifications/initialized")
-	}
-	if state := s.era.State(); state != nil {
-		r.State = state
 	}
 	if s.srv.chain == nil && s.srv.custom.notificationHandler(r.Method) == nil {
 		return rpc.Immediate
@@ -339,7 +335,7 @@ func (s *session) handleNotification(r *rpc.Request) error {
 		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100))
 		return nil
 	}
-	ex, err := s.era.OpenNotification(r, eraStateOf(r))
+	ex, err := s.handshake.openNotification(r)
 	if err != nil {
 		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100), "error", err)
 		return nil

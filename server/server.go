@@ -308,8 +308,8 @@ func New(name, version string, opts *Options) (*Server, error) {
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	s.start()
 	sess := s.newSession(ctx, s.eras.both)
-	sess.handshakeCost.Seed(0)
-	sess.peer.conn = rpc.NewConn(f, s.connOptions(sess, sess.era.Policy(false)))
+	sess.handshake.cost.Seed(0)
+	sess.attach(rpc.NewConn(f, s.connOptions(sess)))
 	s.trackSession(sess)
 	defer sess.release()
 	if err := sess.peer.conn.Run(ctx); err != nil {
@@ -321,20 +321,21 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 // newSession returns a session for a peer. ctx supplies the peer's identity and context values; its
 // cancellation has no effect.
 func (s *Server) newSession(ctx context.Context, rules *era.Rules) *session {
-	sess := &session{srv: s, log: s.log, ownEra: era.Session{Rules: rules}, peer: peer{chain: s.chain, values: ctx, log: s.log}, identity: identityOf(ctx)}
-	sess.era = &sess.ownEra
+	sess := &session{srv: s, log: s.log, identity: identityOf(ctx), peer: peer{chain: s.chain, values: ctx, log: s.log}}
+	sess.handshake.own.Rules, sess.handshake.early = rules, s.chain != nil
+	sess.handshake.era = &sess.handshake.own
 	if s.tasks != nil {
 		sess.anonymousTaskOwner = "session " + rand.Text()
 	}
 	return sess
 }
 
-// connOptions returns the options of a connection with the handler h.
-func (s *Server) connOptions(h rpc.Handler, p rpc.Policy) *rpc.Options {
+// connOptions returns the options of the session's connection.
+func (s *Server) connOptions(sess *session) *rpc.Options {
 	return &rpc.Options{
-		Handler:          h,
+		Handler:          sess,
 		Cancellation:     era.Cancellation{},
-		Policy:           p,
+		Policy:           sess.handshake.policy(),
 		MaxInFlightBytes: s.opts.Limits.MaxInFlightBytes,
 		MaxDepth:         s.opts.Limits.MaxDepth,
 		MaxInFlight:      s.opts.Limits.MaxInFlight,
@@ -406,6 +407,50 @@ func checkDeclarations(option string, all map[string]json.RawMessage, check func
 	return own, nil
 }
 
+// appendInitialize appends the result of initialize
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization).
+func (s *Server) appendInitialize(dst []byte, f *era.Features) []byte {
+	dst = jsonwire.AppendQuote(append(dst, `{"protocolVersion":`...), f.Revision.String())
+	dst = s.appendCapabilities(append(dst, `,"capabilities":`...), f)
+	dst = s.results.AppendInfo(append(dst, `,"serverInfo":`...), f)
+	return append(s.appendInstructions(dst), '}')
+}
+
+// appendDiscover appends the result of server/discover
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
+func (s *Server) appendDiscover(dst []byte, f *era.Features) []byte {
+	newest := make([]mcp.Revision, 0, len(s.opts.Revisions))
+	for i := len(s.opts.Revisions) - 1; i >= 0; i-- {
+		newest = append(newest, s.opts.Revisions[i])
+	}
+	dst = mcp.AppendRevisions(append(dst, `{"supportedVersions":`...), newest)
+	dst = s.appendCapabilities(append(dst, `,"capabilities":`...), f)
+	dst = s.appendInstructions(dst)
+	dst = era.AppendCacheHints(dst, f, s.cacheHints())
+	return s.results.End(dst, f)
+}
+
+// appendCapabilities appends the server's capabilities.
+func (s *Server) appendCapabilities(dst []byte, f *era.Features) []byte {
+	dst = append(dst, `{"logging":{}`...)
+	if f.Completions && s.completions.offered.Load() {
+		dst = append(dst, `,"completions":{}`...)
+	}
+	if s.advertises(promptsChanged) {
+		dst = append(dst, `,"prompts":{"listChanged":true}`...)
+	}
+	if s.advertises(resourcesChanged) {
+		dst = append(dst, `,"resources":{"subscribe":true,"listChanged":true}`...)
+	}
+	if f.CoreTasks && s.tasks != nil {
+		dst = append(dst, `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`...)
+	}
+	if s.advertises(toolsChanged) {
+		dst = append(dst, `,"tools":{"listChanged":true}`...)
+	}
+	return append(s.appendDeclarations(dst, f), '}')
+}
+
 // appendDeclarations appends the experimental capabilities and the extensions. Legacy revisions do
 // not define extensions, but their capabilities are an open set, and hosts look for extensions
 // there. The tasks extension is left out for them because they have their own design of tasks.
@@ -440,10 +485,18 @@ func appendObjectMember(dst []byte, name string, members map[string]json.RawMess
 	return append(dst, '}')
 }
 
-// ClientExtension returns the settings object that the client declared for an extension. ok is
-// false if it did not declare the extension; then the result must not use it, or the handler must
-// reject the request ([mcp.MissingRequiredClientCapability]). The caller must not modify settings.
-func (c *Call) ClientExtension(id string) (settings json.RawMessage, ok bool) {
-	settings = c.ex.Client.Extension(c.ex.Features, id)
-	return settings, settings != nil
+func (s *Server) appendInstructions(dst []byte) []byte {
+	if s.opts.Instructions == "" {
+		return dst
+	}
+	return jsonwire.AppendQuote(append(dst, `,"instructions":`...), s.opts.Instructions)
+}
+
+func (s *Server) cacheHints() era.CacheHints {
+	return era.CacheHints{TTLMillis: max(s.opts.Cache.ListTTL.Milliseconds(), 0), Public: s.opts.Cache.ListPublic}
+}
+
+// readHints returns the default cache hints of resources.
+func (s *Server) readHints() era.CacheHints {
+	return era.CacheHints{TTLMillis: max(s.opts.Cache.ReadTTL.Milliseconds(), 0), Public: s.opts.Cache.ReadPublic}
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
@@ -41,27 +40,20 @@ import (
 type session struct {
 	srv *Server
 	log *slog.Logger
-	era *era.Session
-	// ownEra is what era points to, unless the session shares the era of another one.
-	ownEra era.Session
 	// detached is set if each request on the connection carries its own identity.
-	detached bool
-	peer     peer
-	identity *identity
+	detached  bool
+	identity  *identity
+	handshake handshake
+	peer      peer
+
 	// stateless is set if the session serves many clients.
 	stateless *statelessSession
 	// caller counts requests of principals without an ID and an address. It is guarded by
 	// limits.mu.
 	caller *caller
-	// handshakeCost is the cost of initialize with middleware. It runs in order unless it blocks.
-	handshakeCost rpc.CostEstimate
 
 	subs       subscriptions
 	legacySubs legacySubscriptions
-
-	// policyMu is held while the policy of conn is set.
-	policyMu   sync.Mutex
-	modernSeen atomic.Bool
 
 	// anonymousTaskOwner owns the tasks of a legacy client without a principal.
 	anonymousTaskOwner string
@@ -80,12 +72,8 @@ type session struct {
 	urlElicitations []string
 }
 
-// eraStateOf returns the state of the handshake when the request arrived. Later messages do not
-// affect it.
-func eraStateOf(r *rpc.Request) *era.State {
-	state, _ := r.State.(*era.State)
-	return state
-}
+// attach sets the connection of a new session.
+func (s *session) attach(conn *rpc.Conn) { s.peer.conn, s.handshake.conn = conn, conn }
 
 // untrack undoes [Server.trackSession].
 func (s *session) untrack() {
@@ -109,47 +97,20 @@ func (s *session) Prepare(r *rpc.Request) *rpc.CostEstimate {
 	if r.Kind != jsonrpc.KindRequest {
 		return s.prepareNotification(r)
 	}
-	if state := s.era.State(); state != nil {
-		r.State = state
-	} else if !s.modernSeen.Load() {
-		s.detectModern(r)
-	}
+	s.handshake.prepare(r)
 	cost := s.route(r)
 	if cost == rpc.Immediate && s.srv.chain != nil {
 		if string(r.Method) == mcp.MethodInitialize {
-			s.startHandshake(r)
+			s.handshake.start(r)
 		}
 		return s.middlewareCost(r.Method)
 	}
 	return cost
 }
 
-// detectModern checks whether the first request of a peer is modern.
-func (s *session) detectModern(r *rpc.Request) {
-	if ex, err := s.era.OpenAt(r, nil); err == nil && ex.Modern {
-		s.markModern()
-	}
-}
-
-// markModern records that the peer has sent a modern message.
-func (s *session) markModern() {
-	if !s.modernSeen.Swap(true) {
-		s.setPolicy()
-	}
-}
-
-// PrepareBatch implements [rpc.BatchHandler]. It rejects a batch with a modern message: that
-// client would not understand an array as the response.
+// PrepareBatch implements [rpc.BatchHandler].
 func (s *session) PrepareBatch(members []jsonrpc.Entry) error {
-	for i := range members {
-		e := &members[i]
-		if e.Invalid != nil || e.Kind != jsonrpc.KindRequest && e.Kind != jsonrpc.KindNotification || !s.era.IsModern(&e.Message) {
-			continue
-		}
-		s.markModern()
-		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: modern revisions have no batches; send each message on its own")
-	}
-	return nil
+	return s.handshake.prepareBatch(members)
 }
 
 // route finds the item that the request is for, stores it in r.Route, and returns its cost
@@ -191,7 +152,7 @@ func (s *session) route(r *rpc.Request) *rpc.CostEstimate {
 // middlewareCost returns the estimate of a method that would be immediate without middleware.
 func (s *session) middlewareCost(method []byte) *rpc.CostEstimate {
 	if string(method) == mcp.MethodInitialize {
-		return &s.handshakeCost
+		return &s.handshake.cost
 	}
 	if p := s.srv.costs.methods[string(method)]; p != nil {
 		return p
@@ -259,12 +220,9 @@ func (s *session) Describe(r *rpc.Request) []any {
 }
 
 func (s *session) answer(r *rpc.Request, dst []byte) ([]byte, error) {
-	ex, err := s.era.OpenAt(r, eraStateOf(r))
+	ex, err := s.handshake.open(r)
 	if err != nil {
 		return dst, err
-	}
-	if ex.Modern && !s.modernSeen.Load() {
-		s.markModern()
 	}
 	if s.srv.chain == nil && s.srv.limits == nil && string(r.Method) == mcp.MethodPing {
 		return s.srv.results.Empty(dst, ex.Features, nil), nil // ping needs no Call
@@ -315,18 +273,22 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	case mcp.MethodResourcesUnsubscribe:
 		return s.unsubscribe(c, r, dst)
 	case mcp.MethodDiscover:
-		return s.srv.discover(c.ex.Features, dst), nil
+		return s.srv.appendDiscover(dst, c.ex.Features), nil
 	case mcp.MethodSubscriptionsListen:
 		return s.listen(c, r, dst)
 	case mcp.MethodSetLevel:
-		if err := s.setLevel(r); err != nil {
+		if err := s.handshake.setLevel(r); err != nil {
 			return dst, err
 		}
 		return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 	case mcp.MethodPing:
 		return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 	case mcp.MethodInitialize:
-		return s.initialize(r, dst)
+		f, err := s.handshake.finish(r)
+		if err != nil {
+			return dst, err
+		}
+		return s.srv.appendInitialize(dst, f), nil
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
 		return s.taskMethod(c, r, dst)
 	}
@@ -334,13 +296,6 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 		return s.callMethod(c, m, r, dst)
 	}
 	return dst, jsonrpc.MethodNotFound(string(r.Method))
-}
-
-// setPolicy passes the state of the handshake to the connection. Requests may call it concurrently.
-func (s *session) setPolicy() {
-	s.policyMu.Lock()
-	defer s.policyMu.Unlock()
-	s.peer.conn.SetPolicy(s.era.Policy(s.modernSeen.Load()))
 }
 
 func invalidParams(format string, args ...any) error {
@@ -369,109 +324,6 @@ func argumentsParam(r *rpc.Request) ([]byte, error) {
 		return nil, invalidParams("params.arguments must be an object")
 	}
 	return args, nil
-}
-
-// appendCapabilities appends the server's capabilities.
-func (s *Server) appendCapabilities(dst []byte, f *era.Features) []byte {
-	dst = append(dst, `{"logging":{}`...)
-	if f.Completions && s.completions.offered.Load() {
-		dst = append(dst, `,"completions":{}`...)
-	}
-	if s.advertises(promptsChanged) {
-		dst = append(dst, `,"prompts":{"listChanged":true}`...)
-	}
-	if s.advertises(resourcesChanged) {
-		dst = append(dst, `,"resources":{"subscribe":true,"listChanged":true}`...)
-	}
-	if f.CoreTasks && s.tasks != nil {
-		dst = append(dst, `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`...)
-	}
-	if s.advertises(toolsChanged) {
-		dst = append(dst, `,"tools":{"listChanged":true}`...)
-	}
-	return append(s.appendDeclarations(dst, f), '}')
-}
-
-// A handshakeResult is the outcome of a handshake that was made when initialize arrived, before the
-// middleware ran.
-type handshakeResult struct {
-	features *era.Features
-	err      error
-}
-
-// startHandshake makes the handshake of an initialize request on arrival, because the messages
-// after it depend on it.
-func (s *session) startHandshake(r *rpc.Request) {
-	if _, err := s.era.OpenAt(r, eraStateOf(r)); err != nil {
-		return // answer returns the same error
-	}
-	h := new(handshakeResult)
-	h.features, h.err = s.negotiate(r, s.era.Initialize)
-	r.Route = h
-}
-
-// negotiate runs a step of the handshake and updates the policy.
-func (s *session) negotiate(r *rpc.Request, step func(*rpc.Request) (*era.Features, error)) (*era.Features, error) {
-	f, err := step(r)
-	if err == nil {
-		s.setPolicy()
-	}
-	return f, err
-}
-
-// negotiated returns the result of the handshake. With middleware startHandshake has made it
-// already, unless middleware has changed the request since.
-func (s *session) negotiated(r *rpc.Request) (*era.Features, error) {
-	if h, ok := r.Route.(*handshakeResult); ok {
-		return h.features, h.err
-	}
-	if s.srv.chain != nil {
-		return s.negotiate(r, s.era.Reinitialize)
-	}
-	return s.negotiate(r, s.era.Initialize)
-}
-
-// initialize answers the initialize request of a legacy client
-// (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization).
-func (s *session) initialize(r *rpc.Request, dst []byte) ([]byte, error) {
-	f, err := s.negotiated(r)
-	if err != nil {
-		return dst, err
-	}
-	dst = jsonwire.AppendQuote(append(dst, `{"protocolVersion":`...), f.Revision.String())
-	dst = s.srv.appendCapabilities(append(dst, `,"capabilities":`...), f)
-	dst = s.srv.results.AppendInfo(append(dst, `,"serverInfo":`...), f)
-	return append(s.srv.appendInstructions(dst), '}'), nil
-}
-
-// discover answers server/discover
-// (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
-func (s *Server) discover(f *era.Features, dst []byte) []byte {
-	newest := make([]mcp.Revision, 0, len(s.opts.Revisions))
-	for i := len(s.opts.Revisions) - 1; i >= 0; i-- {
-		newest = append(newest, s.opts.Revisions[i])
-	}
-	dst = mcp.AppendRevisions(append(dst, `{"supportedVersions":`...), newest)
-	dst = s.appendCapabilities(append(dst, `,"capabilities":`...), f)
-	dst = s.appendInstructions(dst)
-	dst = era.AppendCacheHints(dst, f, s.cacheHints())
-	return s.results.End(dst, f)
-}
-
-func (s *Server) appendInstructions(dst []byte) []byte {
-	if s.opts.Instructions == "" {
-		return dst
-	}
-	return jsonwire.AppendQuote(append(dst, `,"instructions":`...), s.opts.Instructions)
-}
-
-func (s *Server) cacheHints() era.CacheHints {
-	return era.CacheHints{TTLMillis: max(s.opts.Cache.ListTTL.Milliseconds(), 0), Public: s.opts.Cache.ListPublic}
-}
-
-// readHints returns the default cache hints of resources.
-func (s *Server) readHints() era.CacheHints {
-	return era.CacheHints{TTLMillis: max(s.opts.Cache.ReadTTL.Milliseconds(), 0), Public: s.opts.Cache.ReadPublic}
 }
 
 // unquote decodes the text of a JSON string.

@@ -412,7 +412,7 @@ func (s *session) sendNotifications(n pendingNotifications) {
 }
 
 func (s *session) notifyListChanged(c listChange, notification string) {
-	if s.era.Legacy() != nil {
+	if s.handshake.era.Legacy() != nil {
 		s.peer.notify(notification, nil)
 	}
 	s.subs.mu.Lock()

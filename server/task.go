@@ -499,7 +499,7 @@ func (s *session) notifyTask(id string) {
 		return
 	}
 	if t.Core {
-		if f := s.era.Legacy(); f != nil && f.CoreTasks {
+		if f := s.handshake.era.Legacy(); f != nil && f.CoreTasks {
 			s.peer.notify(mcp.NotificationTaskStatus, mcp.Append(nil, t.coreTask(), mcp.RevisionNone))
 		}
 		return

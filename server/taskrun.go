@@ -420,7 +420,7 @@ func (tm *taskManager) cancelRun(id string) {
 
 // endSession cancels the tasks that only this session can access, and expires them in the store.
 func (tm *taskManager) endSession(s *session) {
-	if f := s.era.Legacy(); f == nil || !f.CoreTasks || s.legacyTaskOwner() != s.anonymousTaskOwner {
+	if f := s.handshake.era.Legacy(); f == nil || !f.CoreTasks || s.legacyTaskOwner() != s.anonymousTaskOwner {
 		return
 	}
 	tm.mu.Lock()
