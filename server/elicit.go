@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"mcpwire/internal/era"
@@ -474,18 +475,34 @@ func hasFormat(format, s string) bool {
 	return err == nil
 }
 
+// elicitations are the elicitations with web pages that a session has sent its client to, by id.
+type elicitations struct {
+	mu  sync.Mutex
+	ids []string
+}
+
 // maxURLElicitations limits the elicitation ids that a session remembers.
 const maxURLElicitations = 256
 
-// rememberElicitation stores the id of an elicitation that the client was sent. It drops the oldest
-// if there are too many.
-func (s *session) rememberElicitation(id string) {
-	s.srv.mu.Lock()
-	defer s.srv.mu.Unlock()
-	if len(s.urlElicitations) == maxURLElicitations {
-		s.urlElicitations = slices.Delete(s.urlElicitations, 0, 1)
+// add stores an id. It drops the oldest if there are too many.
+func (es *elicitations) add(id string) {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if len(es.ids) == maxURLElicitations {
+		es.ids = slices.Delete(es.ids, 0, 1)
 	}
-	s.urlElicitations = append(s.urlElicitations, id)
+	es.ids = append(es.ids, id)
+}
+
+// remove removes an id and reports whether it was there.
+func (es *elicitations) remove(id string) bool {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	i := slices.Index(es.ids, id)
+	if i >= 0 {
+		es.ids = slices.Delete(es.ids, i, i+1)
+	}
+	return i >= 0
 }
 
 // ElicitationComplete notifies the client that the user has finished an elicitation with a web
@@ -502,16 +519,10 @@ func (s *Server) elicitationCompleteLocal(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for sess := range s.sessions {
-		if i := slices.Index(sess.urlElicitations, id); i >= 0 {
-			sess.urlElicitations = slices.Delete(sess.urlElicitations, i, i+1)
-			sess.pending.elicitations = append(sess.pending.elicitations, id)
-			sess.startNotifierLocked()
+		if sess.elicitations.remove(id) {
+			sess.notifier.addElicitation(id)
 		}
 	}
-}
-
-func (s *session) notifyElicitationComplete(id string) {
-	s.peer.notify(mcp.NotificationElicitationComplete, mcp.Append(nil, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id}, mcp.RevisionNone))
 }
 
 // convertURLRequired converts the error with which a handler sends the user to web pages first.
@@ -537,7 +548,7 @@ func (c *Call) convertURLRequired(head, out []byte, err error) ([]byte, error) {
 		return c.failRequest(head, urlRequiredText(e, pages))
 	}
 	for _, p := range pages {
-		c.session.rememberElicitation(p.ElicitationID)
+		c.session.elicitations.add(p.ElicitationID)
 	}
 	return head, e
 }

@@ -84,8 +84,9 @@ func (ss *statelessSession) listenInOwnSession(c *Call, r *rpc.Request, dst []by
 	parent := ss.session
 	sess := &session{srv: parent.srv, log: parent.log, detached: true, identity: c.identity(), peer: parent.peer}
 	sess.handshake.era, sess.peer.values = parent.handshake.era, c
+	sess.init()
 	parent.srv.trackSession(sess)
-	dst, err := sess.listen(c, r, dst)
+	dst, err := sess.subs.listen(c, r, parent.srv.advertisedLists(), dst)
 	if deferred, ok := err.(*rpc.Deferred); ok {
 		end := deferred.Result
 		deferred.Result = func(dst []byte) []byte {

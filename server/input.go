@@ -335,7 +335,7 @@ func (lr *legacyRequester) ask(ctx context.Context, requests []*inputRequest) er
 // request sends one request and returns the raw response.
 func (lr *legacyRequester) request(ctx context.Context, q *inputRequest) ([]byte, error) {
 	if q.id != "" {
-		lr.call.session.rememberElicitation(q.id)
+		lr.call.session.elicitations.add(q.id)
 	}
 	answer, err := lr.call.session.peer.call(ctx, lr.call, q.method, q.params)
 	if err == nil {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"slices"
 )
 
 // A Principal is the authenticated identity that a request comes from: the transport has verified a
@@ -82,41 +81,3 @@ func NewView(sees func(kind Kind, name string) bool) *View { return &View{sees: 
 
 // shows reports whether the caller sees an item. A nil View shows everything.
 func (v *View) shows(kind Kind, name string) bool { return v == nil || v.sees(kind, name) }
-
-// ListsChanged notifies clients that their lists have changed because [Options.View] returns
-// another View. It notifies the clients of the principals with the given IDs, or all clients if
-// there are no IDs. Without it clients notice only when they ask again. It drops the encoded lists
-// of all views. Clients continue to get updates, by URI only, of resources that they have
-// subscribed to.
-func (s *Server) ListsChanged(principals ...string) {
-	s.listsChangedLocal(principals)
-	if len(principals) == 0 {
-		s.bus.publish(Event{Kind: ViewChanged})
-	}
-	for _, id := range principals {
-		s.bus.publish(Event{Kind: ViewChanged, Name: id})
-	}
-}
-
-func (s *Server) listsChangedLocal(principals []string) {
-	s.tools.reset()
-	s.resources.registered.reset()
-	s.resources.templates.reset()
-	s.prompts.reset()
-	all := s.advertisedLists()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for sess := range s.sessions {
-		if len(principals) == 0 || slices.Contains(principals, sess.identity.principal.ID) {
-			sess.pending.changed |= all
-			sess.startNotifierLocked()
-		}
-	}
-}
-
-// reset drops the encoded lists.
-func (r *registry[T]) reset() {
-	r.mu.Lock()
-	r.current.Store(nil)
-	r.mu.Unlock()
-}

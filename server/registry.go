@@ -129,6 +129,13 @@ func (r *registry[T]) remove(keys []string) bool {
 	return removed
 }
 
+// reset drops the encoded lists.
+func (r *registry[T]) reset() {
+	r.mu.Lock()
+	r.current.Store(nil)
+	r.mu.Unlock()
+}
+
 // catalog returns the catalog of the current items.
 func (r *registry[T]) catalog() *catalog[T] {
 	if c := r.current.Load(); c != nil {

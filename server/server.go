@@ -324,6 +324,7 @@ func (s *Server) newSession(ctx context.Context, rules *era.Rules) *session {
 	sess := &session{srv: s, log: s.log, identity: identityOf(ctx), peer: peer{chain: s.chain, values: ctx, log: s.log}}
 	sess.handshake.own.Rules, sess.handshake.early = rules, s.chain != nil
 	sess.handshake.era = &sess.handshake.own
+	sess.init()
 	if s.tasks != nil {
 		sess.anonymousTaskOwner = "session " + rand.Text()
 	}

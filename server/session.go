@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,24 +51,20 @@ type session struct {
 	// limits.mu.
 	caller *caller
 
-	subs       subscriptions
-	legacySubs legacySubscriptions
+	subs         subscriptions
+	elicitations elicitations
+	notifier     notifier
 
 	// anonymousTaskOwner owns the tasks of a legacy client without a principal.
 	anonymousTaskOwner string
 	// taskWaits counts the tasks/result requests that wait.
 	taskWaits atomic.Int32
+}
 
-	notifier sync.WaitGroup
-	// pending is guarded by Server.mu.
-	pending pendingNotifications
-	// subscribedURIs counts the subscriptions to each resource. It is guarded by Server.mu.
-	subscribedURIs map[string]int
-	// subscribedTasks counts the subscriptions to each task. It is guarded by Server.mu.
-	subscribedTasks map[string]int
-	// urlElicitations holds the elicitation ids that the client was sent. It is guarded by
-	// Server.mu.
-	urlElicitations []string
+// init connects the parts of a new session.
+func (s *session) init() {
+	s.subs.peer, s.subs.resources, s.subs.results = &s.peer, &s.srv.resources, s.srv.results
+	s.notifier.send = s.sendChanges
 }
 
 // attach sets the connection of a new session.
@@ -80,7 +75,9 @@ func (s *session) untrack() {
 	s.srv.mu.Lock()
 	delete(s.srv.sessions, s)
 	s.srv.mu.Unlock()
-	s.waitNotifier()
+	if !s.notifier.wait() {
+		s.log.Warn("a write cannot be interrupted: its goroutine leaks")
+	}
 }
 
 // release removes the session of a closed connection and ends its tasks.
@@ -269,13 +266,16 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	case mcp.MethodComplete:
 		return s.srv.completions.answer(c, r, dst)
 	case mcp.MethodResourcesSubscribe:
-		return s.subscribe(c, r, dst)
+		return s.subs.subscribe(c, r, dst)
 	case mcp.MethodResourcesUnsubscribe:
-		return s.unsubscribe(c, r, dst)
+		return s.subs.unsubscribe(c, r, dst)
 	case mcp.MethodDiscover:
 		return s.srv.appendDiscover(dst, c.ex.Features), nil
 	case mcp.MethodSubscriptionsListen:
-		return s.listen(c, r, dst)
+		if s.stateless != nil {
+			return s.stateless.listenInOwnSession(c, r, dst)
+		}
+		return s.subs.listen(c, r, s.srv.advertisedLists(), dst)
 	case mcp.MethodSetLevel:
 		if err := s.handshake.setLevel(r); err != nil {
 			return dst, err
@@ -296,6 +296,44 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 		return s.callMethod(c, m, r, dst)
 	}
 	return dst, jsonrpc.MethodNotFound(string(r.Method))
+}
+
+// sendChanges sends the notifications of changes.
+func (s *session) sendChanges(c changes) {
+	for _, l := range listChanges {
+		if c.lists&l.bit == 0 {
+			continue
+		}
+		if s.handshake.era.Legacy() != nil {
+			s.peer.notify(l.notification, nil)
+		}
+		s.subs.notifyListChanged(l.bit, l.notification)
+	}
+	for uri := range c.resources {
+		s.subs.notifyUpdated(uri)
+	}
+	for id := range c.tasks {
+		s.notifyTask(id)
+	}
+	for _, id := range c.elicitations {
+		s.peer.notify(mcp.NotificationElicitationComplete, mcp.Append(nil, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id}, mcp.RevisionNone))
+	}
+}
+
+// notifyTask sends the task's current state.
+func (s *session) notifyTask(id string) {
+	ctx, cancel := context.WithTimeout(s.peer.context(), storeTimeout)
+	defer cancel()
+	t, err := s.srv.tasks.opts.Store.Task(ctx, id)
+	if err != nil {
+		s.peer.logDropped(mcp.NotificationTasks, err)
+		return
+	}
+	if !t.Core {
+		s.subs.notifyTask(t)
+	} else if f := s.handshake.era.Legacy(); f != nil && f.CoreTasks {
+		s.peer.notify(mcp.NotificationTaskStatus, mcp.Append(nil, t.coreTask(), mcp.RevisionNone))
+	}
 }
 
 func invalidParams(format string, args ...any) error {

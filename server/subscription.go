@@ -1,13 +1,13 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"sync"
-	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -19,9 +19,20 @@ const (
 
 var errTooManySubscribed = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many resources watched on this connection (limit %d)", maxSubscribedResources)
 
-// subscriptions holds the subscriptions/listen requests of a session.
+// subscriptions holds what the client of a session is subscribed to: by subscriptions/listen, or by
+// resources/subscribe in legacy revisions.
 type subscriptions struct {
-	mu     sync.Mutex
+	peer      *peer
+	resources *resourceSet
+	results   *era.Identity
+
+	// uris and taskIDs count the subscriptions to each resource and to each task.
+	uris, taskIDs subscriptionCounts
+	legacy        legacySubscriptions
+
+	// mu is also held while sending, so that no notification precedes its acknowledgement.
+	mu sync.Mutex
+	// active holds the subscriptions/listen requests.
 	active map[*subscription]struct{}
 }
 
@@ -40,56 +51,63 @@ type subscription struct {
 // notifications, and a result when the server ends the subscription
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions). The page
 // on cancellation also asks for a notifications/cancelled. The server sends none: clients treat it
-// as an abrupt end before the result, and ignore it after.
-func (s *session) listen(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+// as an abrupt end before the result, and ignore it after. offered are the lists that the server
+// advertises.
+func (ss *subscriptions) listen(c *Call, r *rpc.Request, offered listChange, dst []byte) ([]byte, error) {
 	filter, ok := r.Param("notifications")
 	if !ok || filter[0] != '{' {
 		return dst, invalidParams("params.notifications must be an object")
 	}
-	if s.stateless != nil {
-		return s.stateless.listenInOwnSession(c, r, dst)
-	}
 	sub := &subscription{call: c, meta: append(append([]byte(`{"`+mcp.MetaSubscriptionID+`":`), r.ID...), '}')}
-	if err := s.readFilter(sub, c.view, filter); err != nil {
+	if err := ss.readFilter(sub, offered, filter); err != nil {
 		return dst, err
 	}
-	if err := s.subscribeTo(sub); err != nil {
+	if err := ss.start(sub); err != nil {
 		return dst, err
 	}
 	end := func(dst []byte) []byte {
-		s.subs.remove(sub)
-		s.unsubscribeTasks(sub.tasks)
-		s.unsubscribeURIs(sub.uris)
-		return s.srv.results.Empty(dst, c.ex.Features, sub.meta)
+		ss.end(sub)
+		return ss.results.Empty(dst, c.ex.Features, sub.meta)
 	}
-	if r.MayDefer() && s.srv.chain == nil { // middleware must see the end
+	if r.MayDefer() && ss.peer.chain == nil { // middleware must see the end
 		return dst, &rpc.Deferred{Result: end}
 	}
 	select {
 	case <-sub.call.Done(): // canceled: the response is not sent
-	case <-s.peer.conn.Draining():
+	case <-ss.peer.conn.Draining():
 	}
 	return end(dst), nil
 }
 
-// subscribeTo registers and acknowledges the subscription.
-func (s *session) subscribeTo(sub *subscription) (err error) {
-	if err := s.subscribeURIs(sub.uris); err != nil {
-		return err
+// start registers and acknowledges the subscription.
+func (ss *subscriptions) start(sub *subscription) (err error) {
+	if !ss.uris.add(sub.uris, maxSubscribedResources) {
+		return errTooManySubscribed
 	}
-	if sub.tasks, err = s.subscribeTasks(sub.call, sub.tasks); err == nil {
-		if err = s.subs.add(sub); err != nil {
-			s.unsubscribeTasks(sub.tasks)
+	if sub.tasks, err = sub.call.session.subscribableTasks(sub.call, sub.tasks); err == nil {
+		if !ss.taskIDs.add(sub.tasks, maxSubscribedTasks) {
+			err = errTooManyTasks
+		} else if err = ss.add(sub); err != nil {
+			ss.taskIDs.remove(sub.tasks)
 		}
 	}
 	if err != nil {
-		s.unsubscribeURIs(sub.uris)
+		ss.uris.remove(sub.uris)
 	}
 	return err
 }
 
+// end ends the subscription.
+func (ss *subscriptions) end(sub *subscription) {
+	ss.mu.Lock()
+	delete(ss.active, sub)
+	ss.mu.Unlock()
+	ss.taskIDs.remove(sub.tasks)
+	ss.uris.remove(sub.uris)
+}
+
 // readFilter reads the parts of the filter that the server supports.
-func (s *session) readFilter(sub *subscription, v *View, filter []byte) (err error) {
+func (ss *subscriptions) readFilter(sub *subscription, offered listChange, filter []byte) (err error) {
 	members := jsonwire.ObjectMembers(filter)
 	for members.Next() {
 		switch {
@@ -100,7 +118,7 @@ func (s *session) readFilter(sub *subscription, v *View, filter []byte) (err err
 			if !ok {
 				return invalidParams("params.notifications.resourceSubscriptions must be an array of URIs")
 			}
-			if sub.uris, err = s.subscribable(v, uris); err != nil {
+			if sub.uris, err = ss.subscribable(sub.call.view, uris); err != nil {
 				return err
 			}
 			continue
@@ -112,8 +130,8 @@ func (s *session) readFilter(sub *subscription, v *View, filter []byte) (err err
 			continue
 		}
 		for _, c := range listChanges {
-			if members.KeyIs(c.member) && string(members.Value()) == "true" && s.srv.advertises(c.bit) {
-				sub.wants |= c.bit
+			if members.KeyIs(c.member) && string(members.Value()) == "true" {
+				sub.wants |= c.bit & offered
 			}
 		}
 	}
@@ -191,12 +209,6 @@ func (ss *subscriptions) add(sub *subscription) error {
 	return nil
 }
 
-func (ss *subscriptions) remove(sub *subscription) {
-	ss.mu.Lock()
-	delete(ss.active, sub)
-	ss.mu.Unlock()
-}
-
 // covers reports whether a subscription to a resource includes an updated one: the same resource,
 // or one below it.
 func covers(subscribed, updated string) bool {
@@ -205,13 +217,13 @@ func covers(subscribed, updated string) bool {
 }
 
 // subscribable returns the URIs that the caller can read, without duplicates.
-func (s *session) subscribable(v *View, uris []string) (list []string, err error) {
+func (ss *subscriptions) subscribable(v *View, uris []string) (list []string, err error) {
 	if len(uris) > maxSubscribedResources {
 		return nil, errTooManySubscribed
 	}
 	seen := make(map[string]struct{})
 	for _, uri := range uris {
-		if _, ok := seen[uri]; !ok && s.srv.resources.has(v, uri) {
+		if _, ok := seen[uri]; !ok && ss.resources.has(v, uri) {
 			list = append(list, uri)
 		}
 		seen[uri] = struct{}{}
@@ -219,243 +231,130 @@ func (s *session) subscribable(v *View, uris []string) (list []string, err error
 	return list, nil
 }
 
-// subscribeURIs counts subscriptions to resources.
-func (s *session) subscribeURIs(uris []string) error {
-	s.srv.mu.Lock()
-	defer s.srv.mu.Unlock()
-	if len(s.subscribedURIs)+len(uris) > maxSubscribedResources {
-		return errTooManySubscribed
-	}
-	if s.subscribedURIs == nil {
-		s.subscribedURIs = make(map[string]int)
-	}
-	for _, uri := range uris {
-		s.subscribedURIs[uri]++
-	}
-	return nil
-}
-
-func (s *session) unsubscribeURIs(uris []string) {
-	s.srv.mu.Lock()
-	defer s.srv.mu.Unlock()
-	for _, uri := range uris {
-		if s.subscribedURIs[uri]--; s.subscribedURIs[uri] <= 0 {
-			delete(s.subscribedURIs, uri)
-		}
-	}
-}
-
 // subscribe answers resources/subscribe of legacy clients. Repeating it has no effect. Modern
 // clients list resources in subscriptions/listen.
 // (https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions)
-func (s *session) subscribe(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
-	_, uri, err := s.srv.resources.param(r)
+func (ss *subscriptions) subscribe(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+	_, uri, err := ss.resources.param(r)
 	if err != nil {
 		return dst, err
 	}
-	if !s.srv.resources.has(c.view, uri) {
+	if !ss.resources.has(c.view, uri) {
 		return dst, mcp.ResourceNotFound(uri, c.ex.Revision)
 	}
-	subs := &s.legacySubs
-	subs.mu.Lock()
-	defer subs.mu.Unlock()
-	if _, ok := subs.uris[uri]; !ok {
-		if err := s.subscribeURIs([]string{uri}); err != nil {
-			return dst, err
-		}
-		if subs.uris == nil {
-			subs.uris = make(map[string]*View)
-		}
-		subs.uris[uri] = c.view
+	if !ss.legacy.add(uri, c.view, &ss.uris) {
+		return dst, errTooManySubscribed
 	}
-	return s.srv.results.Empty(dst, c.ex.Features, nil), nil
+	return ss.results.Empty(dst, c.ex.Features, nil), nil
 }
 
 // unsubscribe answers resources/unsubscribe. It ignores URIs without a subscription, whose resource
 // may be gone.
-func (s *session) unsubscribe(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+func (ss *subscriptions) unsubscribe(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	uri, err := stringParam(r, "uri")
 	if err != nil {
 		return dst, err
 	}
-	subs := &s.legacySubs
-	subs.mu.Lock()
-	defer subs.mu.Unlock()
-	if _, ok := subs.uris[uri]; ok {
-		delete(subs.uris, uri)
-		s.unsubscribeURIs([]string{uri})
-	}
-	return s.srv.results.Empty(dst, c.ex.Features, nil), nil
+	ss.legacy.remove(uri, &ss.uris)
+	return ss.results.Empty(dst, c.ex.Features, nil), nil
 }
 
-// pendingNotifications are the notifications that a session has not sent yet. They are guarded by
-// Server.mu.
-type pendingNotifications struct {
-	changed listChange
-	// updated holds the URIs of updated resources.
-	updated map[string]struct{}
-	// elicitations holds the ids of finished elicitations with web pages.
-	elicitations []string
-	// tasks holds the ids of changed tasks.
-	tasks map[string]struct{}
-	// sending is set while the notifier goroutine runs.
-	sending bool
-}
-
-// announce notifies all sessions of a list change, here and, through the bus, at other servers. It
-// does not block.
-func (s *Server) announce(c listChange) {
-	s.announceLocal(c)
-	for _, l := range listChanges {
-		if l.bit == c {
-			s.bus.publish(Event{Kind: l.event})
-		}
-	}
-}
-
-func (s *Server) announceLocal(c listChange) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for sess := range s.sessions {
-		sess.pending.changed |= c
-		sess.startNotifierLocked()
-	}
-}
-
-// ResourceUpdated notifies the clients that are subscribed to the resource, or to one that contains
-// it, of an update. It does not wait for them. Updates in quick succession are merged.
-// (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions)
-func (s *Server) ResourceUpdated(uri string) {
-	s.resourceUpdatedLocal(uri)
-	s.bus.publish(Event{Kind: ResourceUpdated, Name: uri})
-}
-
-func (s *Server) resourceUpdatedLocal(uri string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for sess := range s.sessions {
-		if anyCovers(sess.subscribedURIs, uri) && len(sess.pending.updated) < maxPendingUpdates {
-			if sess.pending.updated == nil {
-				sess.pending.updated = make(map[string]struct{})
-			}
-			sess.pending.updated[uri] = struct{}{}
-			sess.startNotifierLocked()
-		}
-	}
-}
-
-// anyCovers reports whether a subscription to one of the resources includes uri. It is like covers,
-// without a loop over the subscriptions.
-func anyCovers(subscribed map[string]int, uri string) bool {
-	if subscribed[uri] > 0 {
-		return true
-	}
-	for i := range len(uri) {
-		if uri[i] == '/' && (subscribed[uri[:i]] > 0 || subscribed[uri[:i+1]] > 0) {
-			return true
-		}
-	}
-	return false
-}
-
-// maxPendingUpdates limits the pending updates of a session whose peer does not read. Further ones
-// are lost.
-const maxPendingUpdates = 4096
-
-// startNotifierLocked starts the notifier goroutine unless it runs. The caller must hold Server.mu.
-func (s *session) startNotifierLocked() {
-	if !s.pending.sending {
-		s.pending.sending = true
-		s.notifier.Go(s.sendPending)
-	}
-}
-
-// sendPending sends notifications until none are pending. Changes in quick succession, or while the
-// peer does not read, are merged.
-func (s *session) sendPending() {
-	for {
-		n := s.takePending()
-		if n.empty() {
-			return
-		}
-		s.sendNotifications(n)
-	}
-}
-
-func (s *session) takePending() pendingNotifications {
-	s.srv.mu.Lock()
-	defer s.srv.mu.Unlock()
-	n := s.pending
-	s.pending = pendingNotifications{sending: !n.empty()}
-	return n
-}
-
-func (pn *pendingNotifications) empty() bool {
-	return pn.changed == 0 && len(pn.updated) == 0 && len(pn.elicitations) == 0 && len(pn.tasks) == 0
-}
-
-func (s *session) sendNotifications(n pendingNotifications) {
-	for _, c := range listChanges {
-		if n.changed&c.bit != 0 {
-			s.notifyListChanged(c.bit, c.notification)
-		}
-	}
-	for uri := range n.updated {
-		s.notifyUpdated(uri)
-	}
-	for id := range n.tasks {
-		s.notifyTask(id)
-	}
-	for _, id := range n.elicitations {
-		s.notifyElicitationComplete(id)
-	}
-}
-
-func (s *session) notifyListChanged(c listChange, notification string) {
-	if s.handshake.era.Legacy() != nil {
-		s.peer.notify(notification, nil)
-	}
-	s.subs.mu.Lock()
-	defer s.subs.mu.Unlock()
-	for sub := range s.subs.active {
+// notifyListChanged notifies the subscriptions to a list.
+func (ss *subscriptions) notifyListChanged(c listChange, notification string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for sub := range ss.active {
 		if sub.wants&c != 0 {
-			s.peer.logDropped(notification, sub.call.Notify(notification, sub.params(nil)))
+			ss.peer.logDropped(notification, sub.call.Notify(notification, sub.params(nil)))
 		}
 	}
 }
 
-func (s *session) notifyUpdated(uri string) {
+// notifyUpdated notifies the subscriptions to a resource.
+func (ss *subscriptions) notifyUpdated(uri string) {
 	member := jsonwire.AppendQuote([]byte(`"uri":`), uri)
-	if s.legacySubscribed(uri) {
-		s.peer.notify(mcp.NotificationResourceUpdated, append(append([]byte{'{'}, member...), '}'))
+	if ss.legacy.cover(uri, ss.resources) {
+		ss.peer.notify(mcp.NotificationResourceUpdated, append(append([]byte{'{'}, member...), '}'))
 	}
-	s.subs.mu.Lock()
-	defer s.subs.mu.Unlock()
-	for sub := range s.subs.active {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for sub := range ss.active {
 		for _, subscribed := range sub.uris {
-			if covers(subscribed, uri) && !s.srv.resources.hides(sub.call.view, uri) {
-				s.peer.logDropped(mcp.NotificationResourceUpdated, sub.call.Notify(mcp.NotificationResourceUpdated, sub.params(append([]byte{','}, member...))))
+			if covers(subscribed, uri) && !ss.resources.hides(sub.call.view, uri) {
+				ss.peer.logDropped(mcp.NotificationResourceUpdated, sub.call.Notify(mcp.NotificationResourceUpdated, sub.params(append([]byte{','}, member...))))
 				break
 			}
 		}
 	}
 }
 
-// notifierTimeout limits how long the end of a session waits for its notifier goroutine. A write
-// that cannot be interrupted is abandoned.
-const notifierTimeout = time.Second
+// notifyTask notifies the subscriptions to a task of the extension.
+func (ss *subscriptions) notifyTask(t *Task) {
+	d := t.detailedTask()
+	text := mcp.Append(nil, &d, mcp.RevisionNone)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for sub := range ss.active {
+		if slices.Contains(sub.tasks, t.ID) {
+			ss.peer.logDropped(mcp.NotificationTasks, sub.call.Notify(mcp.NotificationTasks, sub.params(append([]byte{','}, text[1:len(text)-1]...))))
+		}
+	}
+}
 
-// waitNotifier waits for the notifier goroutine of a session that has ended and is untracked.
-func (s *session) waitNotifier() {
-	s.srv.mu.Lock()
-	sending := s.pending.sending
-	s.srv.mu.Unlock()
-	if !sending {
-		return
+// subscriptionCounts counts the subscriptions to each resource or task, by URI or id.
+type subscriptionCounts struct {
+	mu     sync.Mutex
+	byName map[string]int
+}
+
+// add adds subscriptions. It returns false, and adds none, if there are more than limit.
+func (sc *subscriptionCounts) add(names []string, limit int) bool {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	if len(sc.byName)+len(names) > limit {
+		return false
 	}
-	if !wait.Timeout(notifierTimeout, s.notifier.Wait) {
-		s.log.Warn("a write cannot be interrupted: its goroutine leaks")
+	if sc.byName == nil {
+		sc.byName = make(map[string]int)
 	}
+	for _, name := range names {
+		sc.byName[name]++
+	}
+	return true
+}
+
+// remove removes subscriptions.
+func (sc *subscriptionCounts) remove(names []string) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for _, name := range names {
+		if sc.byName[name]--; sc.byName[name] <= 0 {
+			delete(sc.byName, name)
+		}
+	}
+}
+
+// has reports whether there is a subscription.
+func (sc *subscriptionCounts) has(name string) bool {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	return sc.byName[name] > 0
+}
+
+// cover reports whether a subscription to a resource includes uri. It is like covers, without a loop
+// over the subscriptions.
+func (sc *subscriptionCounts) cover(uri string) bool {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	if sc.byName[uri] > 0 {
+		return true
+	}
+	for i := range len(uri) {
+		if uri[i] == '/' && (sc.byName[uri[:i]] > 0 || sc.byName[uri[:i+1]] > 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // legacySubscriptions holds the resources that a legacy client has subscribed to with
@@ -465,11 +364,39 @@ type legacySubscriptions struct {
 	uris map[string]*View
 }
 
-func (s *session) legacySubscribed(uri string) bool {
-	s.legacySubs.mu.Lock()
-	defer s.legacySubs.mu.Unlock()
-	for subscribed, view := range s.legacySubs.uris {
-		if covers(subscribed, uri) && !s.srv.resources.hides(view, uri) {
+// add adds and counts a subscription unless there is one. It returns false if there are too many.
+func (ls *legacySubscriptions) add(uri string, v *View, counts *subscriptionCounts) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if _, ok := ls.uris[uri]; ok {
+		return true
+	}
+	if !counts.add([]string{uri}, maxSubscribedResources) {
+		return false
+	}
+	if ls.uris == nil {
+		ls.uris = make(map[string]*View)
+	}
+	ls.uris[uri] = v
+	return true
+}
+
+// remove removes a subscription if there is one.
+func (ls *legacySubscriptions) remove(uri string, counts *subscriptionCounts) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if _, ok := ls.uris[uri]; ok {
+		delete(ls.uris, uri)
+		counts.remove([]string{uri})
+	}
+}
+
+// cover reports whether a subscription includes the resource and its View does not hide it.
+func (ls *legacySubscriptions) cover(uri string, resources *resourceSet) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for subscribed, view := range ls.uris {
+		if covers(subscribed, uri) && !resources.hides(view, uri) {
 			return true
 		}
 	}

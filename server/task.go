@@ -479,41 +479,8 @@ func (s *Server) taskChangedLocal(id, owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for sess := range s.sessions {
-		if (owner != "" && owner == sess.legacyTaskOwner() || sess.subscribedTasks[id] > 0) && len(sess.pending.tasks) < maxPendingUpdates {
-			if sess.pending.tasks == nil {
-				sess.pending.tasks = make(map[string]struct{})
-			}
-			sess.pending.tasks[id] = struct{}{}
-			sess.startNotifierLocked()
-		}
-	}
-}
-
-// notifyTask sends the task's current state.
-func (s *session) notifyTask(id string) {
-	ctx, cancel := context.WithTimeout(s.peer.context(), storeTimeout)
-	defer cancel()
-	t, err := s.srv.tasks.opts.Store.Task(ctx, id)
-	if err != nil {
-		s.peer.logDropped(mcp.NotificationTasks, err)
-		return
-	}
-	if t.Core {
-		if f := s.handshake.era.Legacy(); f != nil && f.CoreTasks {
-			s.peer.notify(mcp.NotificationTaskStatus, mcp.Append(nil, t.coreTask(), mcp.RevisionNone))
-		}
-		return
-	}
-	d := t.detailedTask()
-	text := mcp.Append(nil, &d, mcp.RevisionNone)
-	s.subs.mu.Lock()
-	defer s.subs.mu.Unlock()
-	for sub := range s.subs.active {
-		for _, subscribed := range sub.tasks {
-			if subscribed == id {
-				s.peer.logDropped(mcp.NotificationTasks, sub.call.Notify(mcp.NotificationTasks, sub.params(append([]byte{','}, text[1:len(text)-1]...))))
-				break
-			}
+		if owner != "" && owner == sess.legacyTaskOwner() || sess.subs.taskIDs.has(id) {
+			sess.notifier.addTask(id)
 		}
 	}
 }
@@ -528,9 +495,8 @@ func (s *session) legacyTaskOwner() string {
 
 func principalOwner(p *Principal) string { return "principal " + p.ID }
 
-// subscribeTasks counts a subscription to tasks. It ignores tasks that the caller may not access
-// and returns the others.
-func (s *session) subscribeTasks(c *Call, ids []string) ([]string, error) {
+// subscribableTasks returns the tasks that the caller can access.
+func (s *session) subscribableTasks(c *Call, ids []string) (own []string, err error) {
 	if len(ids) == 0 || s.srv.tasks == nil {
 		return nil, nil
 	}
@@ -540,34 +506,12 @@ func (s *session) subscribeTasks(c *Call, ids []string) ([]string, error) {
 	if len(ids) > maxSubscribedTasks {
 		return nil, errTooManyTasks
 	}
-	var own []string
 	for _, id := range ids {
 		if t, err := s.srv.tasks.opts.Store.Task(c, id); err == nil && !t.Core && t.Owner == c.taskOwner() {
 			own = append(own, id)
 		}
 	}
-	s.srv.mu.Lock()
-	defer s.srv.mu.Unlock()
-	if len(s.subscribedTasks)+len(own) > maxSubscribedTasks {
-		return nil, errTooManyTasks
-	}
-	if s.subscribedTasks == nil {
-		s.subscribedTasks = make(map[string]int)
-	}
-	for _, id := range own {
-		s.subscribedTasks[id]++
-	}
 	return own, nil
-}
-
-func (s *session) unsubscribeTasks(ids []string) {
-	s.srv.mu.Lock()
-	defer s.srv.mu.Unlock()
-	for _, id := range ids {
-		if s.subscribedTasks[id]--; s.subscribedTasks[id] <= 0 {
-			delete(s.subscribedTasks, id)
-		}
-	}
 }
 
 type jsonText = json.RawMessage
