@@ -225,7 +225,7 @@ func (c *Call) Progress(progress, total float64, message string) error {
 	if message != "" && c.ex.ProgressMessage {
 		params = jsonwire.AppendQuote(append(params, `,"message":`...), message)
 	}
-	return c.sendNotification(mcp.NotificationProgress, append(params, '}'))
+	return c.notify(mcp.NotificationProgress, append(params, '}'))
 }
 
 func (c *Call) progressState() *progressState {
@@ -274,7 +274,7 @@ func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
 		params = jsonwire.AppendQuote(append(params, `,"logger":`...), logger)
 	}
 	params = append(append(params, `,"data":`...), text...)
-	return c.sendNotification(mcp.NotificationMessage, append(params, '}'))
+	return c.notify(mcp.NotificationMessage, append(params, '}'))
 }
 
 // Logger returns the server's logger with the request's id, method and target, and its trace id if
@@ -292,6 +292,14 @@ func (c *Call) Logger() *slog.Logger {
 		log = log.With("trace", id)
 	}
 	return log
+}
+
+// notify sends a notification that belongs to the call or to its task.
+func (c *Call) notify(method string, params []byte) error {
+	if run := c.run.Load(); run != nil && run.isTask() {
+		return run.notify(method, params)
+	}
+	return c.Notify(method, params)
 }
 
 // callTool answers tools/call
@@ -316,11 +324,12 @@ func (s *session) callTool(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	if err := c.resumeInput(r); err != nil {
 		return dst, err
 	}
-	if ttl, yes, err := c.wantsTask(t, r); yes || err != nil {
-		if err != nil {
+	if s.tasks != nil {
+		if ttl, yes, err := s.tasks.wants(c, t, r); err != nil {
 			return dst, err
+		} else if yes {
+			return s.tasks.call(c, t, r, args, dst, ttl)
 		}
-		return s.callAsTask(c, t, r, args, dst, ttl)
 	}
 	defer c.startTimer()()
 	out, err := t.invoke(c, args, dst)

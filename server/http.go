@@ -82,7 +82,7 @@ type statelessSession struct{ session *session }
 // subscriptions apply to each client.
 func (ss *statelessSession) listenInOwnSession(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	parent := ss.session
-	sess := &session{srv: parent.srv, log: parent.log, detached: true, identity: c.identity(), peer: parent.peer}
+	sess := &session{srv: parent.srv, log: parent.log, detached: true, identity: c.identity(), peer: parent.peer, tasks: parent.tasks}
 	sess.handshake.era, sess.peer.values = parent.handshake.era, c
 	sess.init()
 	parent.srv.trackSession(sess)

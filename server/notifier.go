@@ -2,6 +2,7 @@ package server
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -183,6 +184,30 @@ func (s *Server) resourceUpdatedLocal(uri string) {
 	for sess := range s.sessions {
 		if sess.subs.uris.cover(uri) {
 			sess.notifier.addResource(uri)
+		}
+	}
+}
+
+// taskChanged notifies the task's owner in the core protocol, or its subscribers in the extension.
+// It also notifies other servers through the bus, unless the owner is a session, which is local.
+func (s *Server) taskChanged(t *Task) {
+	owner := ""
+	if t.Core {
+		owner = t.Owner
+	}
+	s.taskChangedLocal(t.ID, owner)
+	if owner == "" || strings.HasPrefix(owner, principalOwner(anonymous)) {
+		s.bus.publish(Event{Kind: TaskUpdated, Name: t.ID, Owner: owner})
+	}
+}
+
+// taskChangedLocal notifies the sessions of this server. owner is set for the core protocol only.
+func (s *Server) taskChangedLocal(id, owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for sess := range s.sessions {
+		if owner != "" && owner == sess.tasks.owner || sess.subs.taskIDs.has(id) {
+			sess.notifier.addTask(id)
 		}
 	}
 }

@@ -262,7 +262,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 		o.Limits.PageSize = defaultPageSize
 	}
 	if o.Tasks != nil {
-		s.tasks = newTaskManager(*o.Tasks)
+		s.tasks = newTaskManager(*o.Tasks, s.taskChanged)
 		o.Extensions = maps.Clone(o.Extensions)
 		if o.Extensions == nil {
 			o.Extensions = make(map[string]json.RawMessage)
@@ -324,10 +324,8 @@ func (s *Server) newSession(ctx context.Context, rules *era.Rules) *session {
 	sess := &session{srv: s, log: s.log, identity: identityOf(ctx), peer: peer{chain: s.chain, values: ctx, log: s.log}}
 	sess.handshake.own.Rules, sess.handshake.early = rules, s.chain != nil
 	sess.handshake.era = &sess.handshake.own
+	sess.tasks = s.newTaskServer(sess.identity.principal)
 	sess.init()
-	if s.tasks != nil {
-		sess.anonymousTaskOwner = "session " + rand.Text()
-	}
 	return sess
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
@@ -44,6 +43,8 @@ type session struct {
 	identity  *identity
 	handshake handshake
 	peer      peer
+	// tasks is nil without Options.Tasks.
+	tasks *taskServer
 
 	// stateless is set if the session serves many clients.
 	stateless *statelessSession
@@ -54,16 +55,11 @@ type session struct {
 	subs         subscriptions
 	elicitations elicitations
 	notifier     notifier
-
-	// anonymousTaskOwner owns the tasks of a legacy client without a principal.
-	anonymousTaskOwner string
-	// taskWaits counts the tasks/result requests that wait.
-	taskWaits atomic.Int32
 }
 
 // init connects the parts of a new session.
 func (s *session) init() {
-	s.subs.peer, s.subs.resources, s.subs.results = &s.peer, &s.srv.resources, s.srv.results
+	s.subs.peer, s.subs.resources, s.subs.tasks, s.subs.results = &s.peer, &s.srv.resources, s.tasks, s.srv.results
 	s.notifier.send = s.sendChanges
 }
 
@@ -83,8 +79,8 @@ func (s *session) untrack() {
 // release removes the session of a closed connection and ends its tasks.
 func (s *session) release() {
 	s.untrack()
-	if t := s.srv.tasks; t != nil {
-		t.endSession(s)
+	if s.tasks != nil {
+		s.tasks.end(s.handshake.era.Legacy(), s.log)
 	}
 }
 
@@ -226,8 +222,12 @@ func (s *session) answer(r *rpc.Request, dst []byte) ([]byte, error) {
 	}
 	c := s.newCall(r, ex)
 	sent := false // stays false if middleware panics
-	if s.srv.tasks != nil {
-		defer func() { c.cancelIfUnsent(r, sent) }()
+	if s.tasks != nil {
+		defer func() {
+			if run := c.run.Load(); run != nil {
+				run.cancelIfUnsent(r, sent)
+			}
+		}()
 	}
 	if s.srv.chain != nil {
 		dst, err = s.runChain(c, r, dst)
@@ -290,7 +290,7 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 		}
 		return s.srv.appendInitialize(dst, f), nil
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
-		return s.taskMethod(c, r, dst)
+		return s.tasks.answer(c, r, dst)
 	}
 	if m, ok := r.Route.(*customMethod); ok {
 		return s.callMethod(c, m, r, dst)
@@ -324,7 +324,7 @@ func (s *session) sendChanges(c changes) {
 func (s *session) notifyTask(id string) {
 	ctx, cancel := context.WithTimeout(s.peer.context(), storeTimeout)
 	defer cancel()
-	t, err := s.srv.tasks.opts.Store.Task(ctx, id)
+	t, err := s.tasks.manager.opts.Store.Task(ctx, id)
 	if err != nil {
 		s.peer.logDropped(mcp.NotificationTasks, err)
 		return

@@ -24,6 +24,7 @@ var errTooManySubscribed = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many r
 type subscriptions struct {
 	peer      *peer
 	resources *resourceSet
+	tasks     *taskServer
 	results   *era.Identity
 
 	// uris and taskIDs count the subscriptions to each resource and to each task.
@@ -84,7 +85,7 @@ func (ss *subscriptions) start(sub *subscription) (err error) {
 	if !ss.uris.add(sub.uris, maxSubscribedResources) {
 		return errTooManySubscribed
 	}
-	if sub.tasks, err = sub.call.session.subscribableTasks(sub.call, sub.tasks); err == nil {
+	if sub.tasks, err = ss.tasks.subscribable(sub.call, sub.tasks); err == nil {
 		if !ss.taskIDs.add(sub.tasks, maxSubscribedTasks) {
 			err = errTooManyTasks
 		} else if err = ss.add(sub); err != nil {

@@ -2,52 +2,17 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base32"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"runtime/debug"
 	"sync"
 	"time"
 
-	"mcpwire/internal/defaults"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
-
-// taskManager manages the tasks of a server with TaskOptions.
-type taskManager struct {
-	opts TaskOptions
-	// slots holds one element for each running task.
-	slots chan struct{}
-
-	mu sync.Mutex
-	// runs holds the runs by task ID, including those that are not tasks yet.
-	runs map[string]*taskRun
-	// creating holds a channel for each owner whose task is being created. It is closed afterwards.
-	creating map[string]chan struct{}
-	// lastID is the number in the last ID.
-	lastID uint64
-	closed bool
-	// wg counts the runs and their goroutines.
-	wg sync.WaitGroup
-}
-
-func newTaskManager(opts TaskOptions) *taskManager {
-	if opts.Store == nil {
-		opts.Store = NewTaskStore()
-	} else {
-		opts.Store = guardedTaskStore{opts.Store}
-	}
-	defaults.IfNotPositive(&opts.TTL, defaultTaskTTL)
-	defaults.IfNotPositive(&opts.PollInterval, defaultTaskPoll)
-	defaults.IfNotPositive(&opts.MaxTasks, defaultMaxTasks)
-	defaults.IfNotPositive(&opts.MaxRunning, defaultMaxRunning)
-	return &taskManager{opts: opts, slots: make(chan struct{}, opts.MaxRunning), runs: make(map[string]*taskRun), creating: make(map[string]chan struct{})}
-}
 
 // A taskRun is a tool call whose handler runs on its own goroutine, so that it can continue as a
 // task.
@@ -84,57 +49,6 @@ var (
 	errTaskExited   = errors.New("handler ended its goroutine")
 )
 
-// newRun takes a slot for a tool call and prepares it to become a task. The caller must end it with
-// releaseUnlessTask.
-func (tm *taskManager) newRun(c *Call, args []byte, ttl time.Duration) (*taskRun, error) {
-	tm.mu.Lock()
-	defer tm.mu.Unlock()
-	if tm.closed {
-		return nil, errTasksClosed
-	}
-	select {
-	case tm.slots <- struct{}{}:
-	default:
-		return nil, errTasksFull
-	}
-	now := time.Now()
-	run := &taskRun{
-		tasks: tm, call: c, args: append([]byte(nil), args...), done: make(chan struct{}),
-		task: Task{
-			ID: tm.newIDLocked(now), Owner: c.taskOwner(), Core: c.ex.CoreTasks, Method: c.method, Name: c.name,
-			Status: mcp.TaskStatusWorking, Created: now, Updated: now, TTL: ttl, PollInterval: tm.opts.PollInterval,
-		},
-	}
-	ctx, stop := context.WithDeadline(context.WithoutCancel(c.context()), now.Add(ttl))
-	run.ctx, run.cancel = context.WithCancelCause(ctx)
-	tm.runs[run.task.ID] = run
-	tm.wg.Add(1)
-	run.release = sync.OnceFunc(func() {
-		stop()
-		run.cancel(nil)
-		<-tm.slots
-		tm.mu.Lock()
-		delete(tm.runs, run.task.ID)
-		tm.mu.Unlock()
-		tm.wg.Done()
-	})
-	c.derived.Store(&derivedContext{run.ctx})
-	c.run.Store(run)
-	return run, nil
-}
-
-// newIDLocked returns an unguessable ID that is greater than earlier ones.
-func (tm *taskManager) newIDLocked(now time.Time) string {
-	tm.lastID = max(tm.lastID+1, uint64(now.UnixNano())) // clocks are coarse and may go backwards
-	b := make([]byte, taskIDLen)
-	binary.BigEndian.PutUint64(b, tm.lastID)
-	rand.Read(b[8:]) // never fails
-	return taskIDEncoding.EncodeToString(b)
-}
-
-// taskIDEncoding preserves the order of IDs.
-var taskIDEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
-
 // start runs the handler. If the handler exits its goroutine, only this task fails.
 func (tr *taskRun) start(invoke func(c *Call, args, dst []byte) ([]byte, error)) {
 	go func() {
@@ -156,6 +70,16 @@ func (tr *taskRun) releaseUnlessTask() {
 	if !tr.isTask() {
 		tr.release()
 	}
+}
+
+// appendCreated appends the response to a request whose call has become a task.
+func (tr *taskRun) appendCreated(dst []byte) []byte {
+	c := tr.call
+	if tr.task.Core {
+		return mcp.Append(dst, &mcp.CreateTaskResult{Task: *tr.task.coreTask()}, c.ex.Revision)
+	}
+	t := tr.task.extensionTask()
+	return c.session.srv.results.EndAs(trimObject(mcp.Append(dst, &t, c.ex.Revision)), c.ex.Features, mcp.ResultTypeTask)
 }
 
 // handlerReturned stores the handler's result.
@@ -213,32 +137,6 @@ func (tr *taskRun) becomeTask(ctx context.Context) (ok bool, err error) {
 	return true, nil
 }
 
-// lockOwner waits until no other call of this process creates a task of the owner, so that calls at
-// once do not exceed MaxTasks. The caller must call unlock.
-func (tm *taskManager) lockOwner(ctx context.Context, owner string) (unlock func(), err error) {
-	for {
-		tm.mu.Lock()
-		other := tm.creating[owner]
-		if other == nil {
-			done := make(chan struct{})
-			tm.creating[owner] = done
-			tm.mu.Unlock()
-			return func() {
-				tm.mu.Lock()
-				delete(tm.creating, owner)
-				tm.mu.Unlock()
-				close(done)
-			}, nil
-		}
-		tm.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
 // isTask reports whether the run has become a task, independent of the request.
 func (tr *taskRun) isTask() bool {
 	tr.mu.Lock()
@@ -253,6 +151,19 @@ func (tr *taskRun) cancelUnlessTask(cause error) {
 	if !tr.becameTask {
 		tr.direct = true
 		tr.cancel(cause)
+	}
+}
+
+// cancelIfUnsent cancels a task if the client does not learn of it: because the response
+// is not delivered or, if sent is false, because middleware replaced it with an error. A core task
+// continues: its owner finds it in the list.
+func (tr *taskRun) cancelIfUnsent(r *rpc.Request, sent bool) {
+	switch {
+	case tr.task.Core || !tr.isTask():
+	case sent:
+		r.OnUnsent(tr.cancelUnsent)
+	default:
+		tr.cancelUnsent()
 	}
 }
 
@@ -273,16 +184,6 @@ func (tr *taskRun) cancelUnsent() {
 	})
 }
 
-// canceled returns the change that cancels a task, with a status message.
-func canceled(message string) func(*Task) error {
-	return func(t *Task) error {
-		t.Status, t.StatusMessage = mcp.TaskStatusCancelled, message
-		t.InputRequests, t.InputResponses = nil, nil
-		t.Error = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the task was cancelled")
-		return nil
-	}
-}
-
 // watchStore cancels the handler when the task has ended in the store, for example by another
 // process, or is gone.
 func (tr *taskRun) watchStore() {
@@ -301,8 +202,6 @@ func (tr *taskRun) watchStore() {
 		}
 	}
 }
-
-var errTaskEnded = errors.New("the task has already ended")
 
 // storeResult stores the result of the task. A canceled task stays canceled.
 func (tr *taskRun) storeResult(out []byte, err error) {
@@ -329,6 +228,19 @@ func (tr *taskRun) storeResult(out []byte, err error) {
 	}
 }
 
+// notify sends a notification that belongs to the task, which cannot belong to a request. In the core
+// protocol the progress token stays valid as long as the task runs. The extension has neither
+// progress nor log messages.
+func (tr *taskRun) notify(method string, params []byte) error {
+	switch {
+	case !tr.task.Core:
+		return nil
+	case tr.ctx.Err() != nil:
+		return jsonrpc.ErrRequestEnded
+	}
+	return tr.call.session.peer.sendNotification(tr.call, tr.call, method, withRelatedTask(params, tr.task.ID))
+}
+
 const (
 	storeTimeout       = 10 * time.Second // for a task's final updates
 	storeRetryInterval = time.Second      // between attempts if the store fails
@@ -350,31 +262,7 @@ func (tr *taskRun) updateRetrying(ctx context.Context, change func(*Task) error)
 
 // update changes the stored task unless it has ended, and sends notifications.
 func (tr *taskRun) update(ctx context.Context, change func(*Task) error) (*Task, error) {
-	return tr.call.session.srv.updateTask(ctx, tr.task.ID, change)
-}
-
-// updateTask changes a stored task unless it has ended, and sends notifications. It also returns
-// the task with errTaskEnded.
-func (s *Server) updateTask(ctx context.Context, id string, change func(*Task) error) (*Task, error) {
-	var ended Task
-	t, err := s.tasks.opts.Store.Update(ctx, id, func(t *Task) error {
-		if t.Ended() {
-			ended = *t
-			return errTaskEnded
-		}
-		if err := change(t); err != nil {
-			return err
-		}
-		t.Updated = time.Now()
-		return nil
-	})
-	switch {
-	case err == nil:
-		s.taskChanged(t)
-	case errors.Is(err, errTaskEnded):
-		t = &ended
-	}
-	return t, err
+	return tr.tasks.update(ctx, tr.task.ID, change)
 }
 
 // isErrorResult reports whether a tool's result has isError.
@@ -386,61 +274,6 @@ func isErrorResult(result []byte) bool {
 		}
 	}
 	return false
-}
-
-// close cancels all runs and waits for their handlers until ctx ends.
-func (tm *taskManager) close(ctx context.Context) error {
-	tm.mu.Lock()
-	tm.closed = true
-	for _, run := range tm.runs {
-		run.cancel(errTasksClosed)
-	}
-	tm.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		tm.wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// cancelRun cancels the handler of a task if it runs in this process.
-func (tm *taskManager) cancelRun(id string) {
-	tm.mu.Lock()
-	defer tm.mu.Unlock()
-	if run := tm.runs[id]; run != nil {
-		run.cancel(errTaskCanceled)
-	}
-}
-
-// endSession cancels the tasks that only this session can access, and expires them in the store.
-func (tm *taskManager) endSession(s *session) {
-	if f := s.handshake.era.Legacy(); f == nil || !f.CoreTasks || s.legacyTaskOwner() != s.anonymousTaskOwner {
-		return
-	}
-	tm.mu.Lock()
-	for _, run := range tm.runs {
-		if run.task.Owner == s.anonymousTaskOwner {
-			run.cancel(context.Canceled)
-		}
-	}
-	tm.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	defer cancel()
-	own, err := tm.opts.Store.Tasks(ctx, s.anonymousTaskOwner, "", tm.opts.MaxTasks)
-	for _, t := range own {
-		if err == nil {
-			_, err = tm.opts.Store.Update(ctx, t.ID, func(t *Task) error { t.TTL = 0; return nil })
-		}
-	}
-	if err != nil && !errors.Is(err, ErrTaskNotFound) {
-		s.log.Warn("tasks of an ended session are kept until they expire", "error", err)
-	}
 }
 
 // A taskRequester is the inputRequester of a call that is, or may become, a task. Before it is one,
@@ -591,57 +424,6 @@ func allAnswered(t *Task, requests []*inputRequest) bool {
 		}
 	}
 	return true
-}
-
-// removeRequests removes input requests and their responses.
-func (t *Task) removeRequests(requests []*inputRequest) {
-	for _, q := range requests {
-		delete(t.InputRequests, q.key)
-		delete(t.InputResponses, q.key)
-	}
-	t.resumeIfAnswered()
-}
-
-// resumeIfAnswered sets the status to working if no input request is pending.
-func (t *Task) resumeIfAnswered() {
-	if len(t.InputRequests) == 0 {
-		t.Status = mcp.TaskStatusWorking
-	}
-}
-
-// applyResponses stores the responses to pending input requests, which are then no longer pending.
-// It ignores others, fails if one is unusable, and reports whether it stored any.
-func (t *Task) applyResponses(responses []byte) (found bool, err error) {
-	members := jsonwire.ObjectMembers(responses)
-	for members.Next() {
-		key := members.KeyString()
-		q, pending := t.InputRequests[key]
-		if !pending {
-			continue
-		}
-		if err := checkResponse(featureOf(q.Method), members.Value()); err != nil {
-			return false, invalidResponse(key, err)
-		}
-		if t.InputResponses == nil {
-			t.InputResponses = make(map[string]jsonText)
-		}
-		t.InputResponses[key] = append(jsonText(nil), members.Value()...)
-		delete(t.InputRequests, key)
-		found = true
-	}
-	t.resumeIfAnswered()
-	return found, nil
-}
-
-// featureOf returns a client feature that the method belongs to.
-func featureOf(method string) ClientFeature {
-	switch method {
-	case mcp.MethodCreateMessage:
-		return Sampling
-	case mcp.MethodRootsList:
-		return Roots
-	}
-	return FormElicitation
 }
 
 // withRelatedTask returns params, an object or nil, with the task in its _meta.
