@@ -157,6 +157,17 @@ func (c *Call) context() context.Context {
 	return &c.request
 }
 
+// joinContext returns a context that derives from the call, so that requests belong to it, and that
+// also ends with ctx.
+func joinContext(ctx context.Context, c *Call) (context.Context, context.CancelFunc) {
+	if CallOf(ctx) == c {
+		return context.WithCancel(ctx)
+	}
+	joined, cancel := context.WithCancelCause(c)
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return joined, func() { stop(); cancel(nil) }
+}
+
 // Method returns the request's method.
 func (c *Call) Method() string { return c.method }
 
@@ -321,7 +332,7 @@ func (s *session) callTool(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	if err := c.checkHeaderParams(r, t, args); err != nil {
 		return dst, err
 	}
-	if err := c.resumeInput(r); err != nil {
+	if err := c.session.srv.inputs.resume(c, r); err != nil {
 		return dst, err
 	}
 	if s.tasks != nil {
@@ -333,7 +344,7 @@ func (s *session) callTool(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	}
 	defer c.startTimer()()
 	out, err := t.invoke(c, args, dst)
-	return c.respond(r, dst, out, err)
+	return c.session.srv.inputs.respond(c, r, dst, out, err)
 }
 
 var emptyObject = []byte("{}")

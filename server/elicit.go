@@ -71,7 +71,7 @@ func (rs *InputRequests) Elicit(key string, p *mcp.ElicitRequestParams) *Reply[*
 	var form *schema.Validator
 	var err error
 	if p.Mode != mcp.ElicitModeURL {
-		form, err = compileForm(p, rs.call.ex.Features, rs.call.session.srv.opts.SchemaEngine)
+		form, err = compileForm(p, rs.call.ex.Features, rs.call.session.srv.inputs.forms.engine)
 	}
 	q.decode = func(text []byte) error {
 		res, err := readElicitResult(text)
@@ -213,7 +213,7 @@ var errNoCall = errors.New("the context does not belong to a call")
 func Form[T any](qs *InputRequests, key, message string) *Reply[Answer[T]] {
 	r := new(Reply[Answer[T]])
 	q := &inputRequest{key: key, method: mcp.MethodElicit}
-	f, err := formOf[T](qs.call.session.srv)
+	f, err := formOf[T](&qs.call.session.srv.inputs.forms)
 	if err != nil {
 		qs.add(q, err)
 		return r
@@ -243,13 +243,20 @@ type form[T any] struct {
 	requested json.RawMessage
 }
 
+// A formCache holds the compiled forms of a server.
+type formCache struct {
+	engine schema.Engine
+	// byType maps a reflect.Type to its *form.
+	byType sync.Map
+}
+
 // formOf returns the form of a struct type. It is compiled once.
-func formOf[T any](s *Server) (*form[T], error) {
+func formOf[T any](fc *formCache) (*form[T], error) {
 	key := reflect.TypeFor[T]()
-	if f, ok := s.forms.Load(key); ok {
+	if f, ok := fc.byType.Load(key); ok {
 		return f.(*form[T]), nil
 	}
-	typed, err := schema.Of[T](&schema.Options{AllowUnknown: true, Engine: s.opts.SchemaEngine})
+	typed, err := schema.Of[T](&schema.Options{AllowUnknown: true, Engine: fc.engine})
 	if err != nil {
 		return nil, fmt.Errorf("form: %w", err)
 	}
@@ -257,7 +264,7 @@ func formOf[T any](s *Server) (*form[T], error) {
 	if err != nil {
 		return nil, fmt.Errorf("form of type %v: %w", key, err)
 	}
-	f, _ := s.forms.LoadOrStore(key, &form[T]{typed, requested})
+	f, _ := fc.byType.LoadOrStore(key, &form[T]{typed, requested})
 	return f.(*form[T]), nil
 }
 
@@ -530,31 +537,36 @@ func (s *Server) elicitationCompleteLocal(id string) {
 // (https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error).
 // In modern revisions it becomes input requests. In other revisions, or if the client has not
 // declared the feature, the text of the failure names the pages.
-func (c *Call) convertURLRequired(head, out []byte, err error) ([]byte, error) {
+func (im *inputManager) convertURLRequired(c *Call, head, out []byte, err error) ([]byte, error) {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Code != mcp.CodeURLElicitationRequired {
 		return out, err
 	}
-	pages, err := requiredElicitations(e)
+	pages, err := requiredPagesOf(e)
 	if err != nil {
 		return head, fmt.Errorf("error %d of a handler: %w", e.Code, err)
 	}
 	if c.ex.Modern {
-		if rd := c.inputRound(); rd != nil {
-			return c.elicitRequired(rd, head, e, pages)
+		if rd := im.roundOf(c); rd != nil {
+			return pages.ask(c, rd, head)
 		}
 	}
 	if !c.ex.ElicitationIDs || !c.Supports(URLElicitation) {
-		return c.failRequest(head, urlRequiredText(e, pages))
+		return c.failRequest(head, pages.text())
 	}
-	for _, p := range pages {
+	for _, p := range pages.list {
 		c.session.elicitations.add(p.ElicitationID)
 	}
 	return head, e
 }
 
-// requiredElicitations decodes the elicitations of the error.
-func requiredElicitations(e *jsonrpc.Error) ([]mcp.ElicitRequestParams, error) {
+// requiredPages are the pages of an [mcp.URLElicitationRequired] error.
+type requiredPages struct {
+	err  *jsonrpc.Error
+	list []mcp.ElicitRequestParams
+}
+
+func requiredPagesOf(e *jsonrpc.Error) (*requiredPages, error) {
 	var data mcp.URLElicitationRequiredData
 	if err := data.UnmarshalJSON(e.Data); err != nil {
 		return nil, err
@@ -571,24 +583,33 @@ func requiredElicitations(e *jsonrpc.Error) ([]mcp.ElicitRequestParams, error) {
 	if len(data.Elicitations) == 0 {
 		return nil, errors.New("elicitations are missing")
 	}
-	return data.Elicitations, nil
+	return &requiredPages{e, data.Elicitations}, nil
 }
 
-// elicitRequired asks for the pages unless the user has declined before. If a handler requires a
+// ask asks for the pages unless the user has declined before. If a handler requires a
 // page again after the user has agreed, the user is asked again, because accepting doesn't mean
 // that the user is done. The keys are not the elicitation ids, since a handler may generate new
 // ones in each run.
-func (c *Call) elicitRequired(rd *inputRound, head []byte, e *jsonrpc.Error, pages []mcp.ElicitRequestParams) ([]byte, error) {
+func (rp *requiredPages) ask(c *Call, rd *inputRound, head []byte) ([]byte, error) {
 	rs := c.InputRequests()
-	for i, p := range pages {
+	for i, p := range rp.list {
 		key := "required page " + strconv.Itoa(i+1)
 		switch rd.dropResponse(key) {
 		case mcp.ElicitActionDecline, mcp.ElicitActionCancel:
-			return c.failRequest(head, "the user did not accept: "+urlRequiredText(e, pages))
+			return c.failRequest(head, "the user did not accept: "+rp.text())
 		}
 		rs.Elicit(key, &p)
 	}
 	return head, rs.Wait(c)
+}
+
+// text returns a text that names the pages.
+func (rp *requiredPages) text() string {
+	lines := []string{cmp.Or(rp.err.Message, "the user must open a web page first")}
+	for _, p := range rp.list {
+		lines = append(lines, p.Message+" "+p.URL)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // failRequest fails the request with a text: for a tool, as a result for the model.
@@ -597,14 +618,6 @@ func (c *Call) failRequest(head []byte, text string) ([]byte, error) {
 		return c.appendFailure(head, text), nil
 	}
 	return head, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "%s", text)
-}
-
-func urlRequiredText(e *jsonrpc.Error, pages []mcp.ElicitRequestParams) string {
-	lines := []string{cmp.Or(e.Message, "the user must open a web page first")}
-	for _, p := range pages {
-		lines = append(lines, p.Message+" "+p.URL)
-	}
-	return strings.Join(lines, "\n")
 }
 
 // dropResponse removes the response under a key and returns its action, or "".

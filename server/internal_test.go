@@ -211,7 +211,7 @@ func TestCallerID(t *testing.T) {
 	srv := MustNew("s", "1", &Options{Input: InputOptions{SingleUseState: true}})
 	ids := make(map[string]bool)
 	on := func(b *identity, s *session) string {
-		id := (&Call{session: s, sessionIdentity: b}).callerID()
+		id := b.callerID(s)
 		ids[id] = true
 		return id
 	}

@@ -54,16 +54,16 @@ func identityOf(ctx context.Context) *identity {
 	return anonymousIdentity
 }
 
-// callerID returns a text that identifies the caller for limits; see [RateLimit].
-func (c *Call) callerID() string {
-	id := c.identity()
+// callerID returns a text that identifies the caller of a request on the session; see
+// [CallerLimits].
+func (id *identity) callerID(s *session) string {
 	switch {
 	case id.principal.ID != "":
 		return id.principal.ID
 	case id.address != "":
 		return "\x00" + id.address
 	}
-	return fmt.Sprintf("\x00%p", c.session)
+	return fmt.Sprintf("\x00%p", s)
 }
 
 // A View is the part of a server that some callers see. Hidden items are in no list, and requests

@@ -132,12 +132,12 @@ func (s *session) getPrompt(c *Call, r *rpc.Request, dst []byte) ([]byte, error)
 	if err != nil {
 		return dst, err
 	}
-	if err := c.resumeInput(r); err != nil {
+	if err := c.session.srv.inputs.resume(c, r); err != nil {
 		return dst, err
 	}
 	defer c.startTimer()()
 	out, err := p.get(c, args, dst)
-	return c.respond(r, dst, out, err)
+	return c.session.srv.inputs.respond(c, r, dst, out, err)
 }
 
 func unknownPrompt(name string) error {

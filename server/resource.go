@@ -203,12 +203,12 @@ func (rs *resourceSet) read(c *Call, r *rpc.Request, dst []byte) ([]byte, error)
 }
 
 func (c *Call) invokeRead(read readFunc, r *rpc.Request, dst []byte) ([]byte, error) {
-	if err := c.resumeInput(r); err != nil {
+	if err := c.session.srv.inputs.resume(c, r); err != nil {
 		return dst, err
 	}
 	defer c.startTimer()()
 	out, err := read(c, dst)
-	return c.respond(r, dst, out, err)
+	return c.session.srv.inputs.respond(c, r, dst, out, err)
 }
 
 // param returns params.uri and the resource registered there, or nil if a template may match it.

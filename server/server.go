@@ -191,14 +191,12 @@ type Server struct {
 	log       *slog.Logger
 	// instance is a random identifier that list cursors carry.
 	instance [8]byte
-	// forms caches the compiled forms by reflect.Type.
-	forms sync.Map
-	used  usedStates
 
 	tools       registry[*tool]
 	resources   resourceSet
 	prompts     registry[*prompt]
 	completions completions
+	inputs      inputManager
 	// tasks is nil without Options.Tasks.
 	tasks *taskManager
 	// advertised holds the kinds of Options.AdvertiseKinds.
@@ -281,8 +279,10 @@ func New(name, version string, opts *Options) (*Server, error) {
 		// A shared cache would ignore the View.
 		o.Cache.ListPublic, o.Cache.ReadPublic = false, false
 	}
-	s.keysGiven = o.StateKeys != nil
-	o.setStateDefaults()
+	if s.keysGiven = o.StateKeys != nil; !s.keysGiven {
+		o.StateKeys = new(StateKeys)
+	}
+	s.inputs.init(name, o)
 	for _, k := range o.AdvertiseKinds {
 		s.advertised |= k.listChange()
 	}
@@ -340,7 +340,7 @@ func (s *Server) connOptions(sess *session) *rpc.Options {
 		MaxInFlight:      s.opts.Limits.MaxInFlight,
 		MaxQueueBytes:    s.opts.Limits.MaxQueueBytes,
 		DrainTimeout:     s.opts.Limits.DrainTimeout,
-		CallTimeout:      s.opts.Input.StateTTL, // all outgoing calls are input requests
+		CallTimeout:      s.inputs.opts.StateTTL, // all outgoing calls are input requests
 		Goroutines:       s.opts.Goroutines,
 		Logger:           s.log,
 		Trace:            s.opts.Trace,

@@ -206,7 +206,7 @@ func (tr *taskRun) watchStore() {
 // storeResult stores the result of the task. A canceled task stays canceled.
 func (tr *taskRun) storeResult(out []byte, err error) {
 	if err != nil {
-		out, err = tr.call.convertURLRequired(nil, out, err)
+		out, err = tr.call.session.srv.inputs.convertURLRequired(tr.call, nil, out, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tr.ctx), storeTimeout)
 	defer cancel()
@@ -285,17 +285,6 @@ type taskRequester struct {
 	mu sync.Mutex
 	// waiting counts the concurrent calls of askWithTask.
 	waiting int
-}
-
-// inputRound returns the inputRound of a call whose input requests go into the response to the
-// request. It returns nil for other calls and for tasks.
-func (c *Call) inputRound() *inputRound {
-	a := c.inputState().requester
-	if t, ok := a.(*taskRequester); ok && !t.run.isTask() {
-		a = t.inner
-	}
-	r, _ := a.(*inputRound)
-	return r
 }
 
 // ask implements inputRequester.
@@ -383,7 +372,7 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // askInTask stores the requests in the task and waits for the responses from tasks/update.
 func (rq *taskRequester) askInTask(ctx context.Context, requests []*inputRequest) error {
-	ctx, cancel := rq.run.call.joinContext(ctx)
+	ctx, cancel := joinContext(ctx, rq.run.call)
 	defer cancel()
 	t, err := rq.run.update(ctx, func(t *Task) error {
 		if t.InputRequests == nil {

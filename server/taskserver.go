@@ -104,7 +104,7 @@ func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, t
 		return dst, err
 	}
 	defer run.releaseUnlessTask() // respond, below, still needs the call's context
-	d := c.inputState()
+	d := c.session.srv.inputs.stateOf(c)
 	d.requester = &taskRequester{run: run, inner: d.requester}
 	after := ts.manager.opts.After
 	if run.task.Core || after <= 0 || t.taskSupport == taskRequired {
@@ -134,7 +134,7 @@ func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, t
 		}
 		<-run.done
 	}
-	return c.respond(r, dst, append(dst, run.out...), run.err)
+	return c.session.srv.inputs.respond(c, r, dst, append(dst, run.out...), run.err)
 }
 
 // ownerOf returns the owner of the tasks that the call creates.

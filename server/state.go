@@ -1,0 +1,267 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/seal"
+	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
+)
+
+// StateKeys are the secrets that seal the data that clients keep: request states, list cursors, and
+// over HTTP the ids of legacy sessions. Anyone with a secret can forge responses to input requests,
+// and sessions. Servers of the same name that share the keys continue each other's calls, lists and
+// sessions. StateKeys may be used by multiple goroutines at once.
+type StateKeys struct{ ring seal.Ring }
+
+// NewStateKeys returns keys made of secrets of at least 32 random bytes. The first secret seals;
+// all of them open.
+func NewStateKeys(secrets ...[]byte) (*StateKeys, error) {
+	k := new(StateKeys)
+	if err := k.Replace(secrets...); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Replace replaces the secrets. To rotate without interruption, add the new secret after the
+// current ones in all processes, then move it to the front in all processes, and remove the old one
+// after [InputOptions.Input.StateTTL]. If Replace fails, the keys do not change.
+func (k *StateKeys) Replace(secrets ...[]byte) error {
+	if err := k.ring.Replace(secrets...); err != nil {
+		return fmt.Errorf("state keys: %w", err)
+	}
+	return nil
+}
+
+const (
+	defaultStateTTL        = 10 * time.Minute
+	defaultStateBytes      = 256 << 10
+	defaultMaxRounds       = 8
+	maxUsedStates          = 1 << 16
+	maxUsedStatesPerCaller = maxUsedStates / 16
+	statePurpose           = "request state 1" // increment for each format of requestState
+)
+
+// A requestState is what a call remembers between input rounds. The client keeps it, sealed.
+type requestState struct {
+	// Expires is in milliseconds since 1970.
+	Expires int64
+	Rounds  int
+	Answers map[string]savedResponse
+	// Open holds the requests of the last round.
+	Open map[string]pendingRequest
+	Once map[string]json.RawMessage
+}
+
+type savedResponse struct {
+	Digest digest
+	Text   json.RawMessage
+}
+
+type pendingRequest struct {
+	Digest  digest
+	Feature ClientFeature
+}
+
+// A digest identifies the content of an input request.
+type digest [16]byte
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d digest) MarshalText() ([]byte, error) {
+	return base64.RawURLEncoding.AppendEncode(nil, d[:]), nil
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *digest) UnmarshalText(text []byte) error {
+	b, err := base64.RawURLEncoding.DecodeString(string(text))
+	if err == nil && len(b) != len(d) {
+		err = fmt.Errorf("a digest of %d bytes", len(b))
+	}
+	copy(d[:], b)
+	return err
+}
+
+// appendJSON appends the state in the form of json.Unmarshal. Unlike json.Marshal it keeps the text
+// of responses.
+func (rs *requestState) appendJSON(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"Expires":`...), rs.Expires, 10)
+	dst = strconv.AppendInt(append(dst, `,"Rounds":`...), int64(rs.Rounds), 10)
+	dst = appendMap(append(dst, `,"Answers":`...), rs.Answers, func(dst []byte, a savedResponse) []byte {
+		dst = append(a.Digest.appendMember(append(dst, '{')), `,"Text":`...)
+		return append(jsonwire.AppendCompact(dst, a.Text), '}')
+	})
+	dst = appendMap(append(dst, `,"Open":`...), rs.Open, func(dst []byte, q pendingRequest) []byte {
+		dst = append(q.Digest.appendMember(append(dst, '{')), `,"Feature":`...)
+		return append(strconv.AppendUint(dst, uint64(q.Feature), 10), '}')
+	})
+	dst = appendMap(append(dst, `,"Once":`...), rs.Once, func(dst []byte, v json.RawMessage) []byte {
+		return jsonwire.AppendCompact(dst, v)
+	})
+	return append(dst, '}')
+}
+
+func (d digest) appendMember(dst []byte) []byte {
+	return append(base64.RawURLEncoding.AppendEncode(append(dst, `"Digest":"`...), d[:]), '"')
+}
+
+func appendMap[T any](dst []byte, m map[string]T, appendValue func([]byte, T) []byte) []byte {
+	dst = append(dst, '{')
+	for i, key := range slices.Sorted(maps.Keys(m)) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendValue(append(jsonwire.AppendQuote(dst, key), ':'), m[key])
+	}
+	return append(dst, '}')
+}
+
+// requestStates seals and opens the request states of the calls of a server.
+type requestStates struct {
+	// server is the name of the server.
+	server string
+	keys   *StateKeys
+	opts   *InputOptions
+	used   usedStates
+}
+
+// seal returns the state that the client keeps for the call. Its StateTTL starts now unless it has an expiry.
+func (st *requestStates) seal(c *Call, r *rpc.Request, m *requestState) ([]byte, error) {
+	if m.Expires == 0 {
+		m.Expires = time.Now().Add(st.opts.StateTTL).UnixMilli()
+	}
+	plaintext := m.appendJSON(nil)
+	if n := seal.Len(len(plaintext)); n > st.opts.MaxStateBytes {
+		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s has a request state of %d bytes, more than the %d of Options.Input.MaxStateBytes",
+			clip.String(c.name, 100), n, st.opts.MaxStateBytes)
+	}
+	text, _, err := st.keys.ring.Seal(nil, statePurpose, plaintext, st.binding(c, r))
+	if err != nil {
+		return nil, fmt.Errorf("request state: %w", err)
+	}
+	return text, nil
+}
+
+// open opens a sealed state and counts its use, unless it is the one that this request was
+// admitted with before. All failures return the same error, so that it tells a forger nothing.
+func (st *requestStates) open(c *Call, r *rpc.Request, text string, before seal.Stamp) (*requestState, seal.Stamp, error) {
+	plaintext, stamp, err := st.keys.ring.Open(text, st.opts.MaxStateBytes, statePurpose, st.binding(c, r))
+	m := new(requestState)
+	if err == nil {
+		err = json.Unmarshal(plaintext, m)
+	}
+	now := time.Now().UnixMilli()
+	if err != nil || now >= m.Expires {
+		return nil, stamp, errState
+	}
+	if st.opts.SingleUseState && stamp != before {
+		if err := st.used.use(c.identity().callerID(c.session), stamp, now, m.Expires); err != nil {
+			return nil, stamp, err
+		}
+	}
+	return m, stamp, nil
+}
+
+var errState = invalidParams("params.requestState is not valid for this request, or has expired: start over without requestState and inputResponses")
+
+// binding returns what a state is bound to: the server, the caller, the method, its target and
+// its parameters.
+func (st *requestStates) binding(c *Call, r *rpc.Request) []byte {
+	var binding []byte
+	for _, text := range []string{st.server, c.Principal().ID, c.method, c.name} {
+		binding = append(binary.AppendUvarint(binding, uint64(len(text))), text...)
+	}
+	return append(binding, digestParams(r.Params)...)
+}
+
+// digestParams hashes all parameters except those that change between rounds. The order of members
+// and white space do not matter.
+func digestParams(params []byte) []byte {
+	byKey := make(map[string][]byte)
+	members := jsonwire.ObjectMembers(params)
+	for members.Next() {
+		switch key := members.KeyString(); key {
+		case "_meta", "inputResponses", "requestState":
+		default:
+			byKey[key] = members.Value()
+		}
+	}
+	h := sha256.New()
+	var buf []byte
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		buf = jsonwire.AppendCompact(append(jsonwire.AppendQuote(buf[:0], key), ':'), byKey[key])
+		h.Write(append(buf, ','))
+	}
+	return h.Sum(nil)
+}
+
+// usedStates remembers the used states until they expire. It limits the states of each caller.
+type usedStates struct {
+	mu   sync.Mutex
+	seen map[seal.Stamp]struct{}
+	// byCaller counts the states of each caller.
+	byCaller map[string]int
+	// queue is in order of use, which is roughly the order of expiry.
+	queue []usedState
+}
+
+type usedState struct {
+	stamp   seal.Stamp
+	caller  string
+	expires int64
+}
+
+var (
+	errTooManyStates       = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many calls with a request state (limit %d in Options.Input.StateTTL): try again later", maxUsedStates)
+	errTooManyCallerStates = &jsonrpc.Error{
+		Code:    CodeTooManyRequests,
+		Message: fmt.Sprintf("too many requests with a request state: one caller may make %d while a state is valid, try again later", maxUsedStatesPerCaller),
+		Data:    []byte(`{"limit":"states"}`),
+	}
+)
+
+// use records a state. It fails if the state was used before or the caller has used too many. Times
+// are in milliseconds since 1970.
+func (u *usedStates) use(caller string, s seal.Stamp, now, expires int64) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for len(u.queue) > 0 && u.queue[0].expires <= now {
+		u.removeLocked(u.queue[0])
+		u.queue[0] = usedState{}
+		u.queue = u.queue[1:]
+	}
+	if _, used := u.seen[s]; used {
+		return errState
+	}
+	switch {
+	case u.byCaller[caller] >= maxUsedStatesPerCaller:
+		return errTooManyCallerStates
+	case len(u.queue) >= maxUsedStates:
+		return errTooManyStates
+	}
+	if u.seen == nil {
+		u.seen, u.byCaller = make(map[seal.Stamp]struct{}), make(map[string]int)
+	}
+	u.seen[s] = struct{}{}
+	u.byCaller[caller]++
+	u.queue = append(u.queue, usedState{s, caller, expires})
+	return nil
+}
+
+func (u *usedStates) removeLocked(s usedState) {
+	delete(u.seen, s.stamp)
+	if u.byCaller[s.caller]--; u.byCaller[s.caller] == 0 {
+		delete(u.byCaller, s.caller)
+	}
+}
