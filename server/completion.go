@@ -161,10 +161,10 @@ func (cs *completions) answer(c *Call, r *rpc.Request, dst []byte) ([]byte, erro
 			return dst, err
 		}
 		if err := checkExtra(result.Completion.Extra); err != nil {
-			return dst, c.invalidResult("%v", err)
+			return dst, c.results().invalid("%v", err)
 		}
 	}
-	return c.endWithMeta(mcp.Append(dst, &result, c.ex.Revision), nil), nil
+	return c.results().endWithMeta(mcp.Append(dst, &result, c.ex.Revision), nil), nil
 }
 
 // decodeParamsError returns the error for params that do not match the method's type.

@@ -552,7 +552,7 @@ func (im *inputManager) convertURLRequired(c *Call, head, out []byte, err error)
 		}
 	}
 	if !c.ex.ElicitationIDs || !c.Supports(URLElicitation) {
-		return c.failRequest(head, pages.text())
+		return c.results().fail(head, pages.text())
 	}
 	for _, p := range pages.list {
 		c.session.elicitations.add(p.ElicitationID)
@@ -596,7 +596,7 @@ func (rp *requiredPages) ask(c *Call, rd *inputRound, head []byte) ([]byte, erro
 		key := "required page " + strconv.Itoa(i+1)
 		switch rd.dropResponse(key) {
 		case mcp.ElicitActionDecline, mcp.ElicitActionCancel:
-			return c.failRequest(head, "the user did not accept: "+rp.text())
+			return c.results().fail(head, "the user did not accept: "+rp.text())
 		}
 		rs.Elicit(key, &p)
 	}
@@ -610,14 +610,6 @@ func (rp *requiredPages) text() string {
 		lines = append(lines, p.Message+" "+p.URL)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// failRequest fails the request with a text: for a tool, as a result for the model.
-func (c *Call) failRequest(head []byte, text string) ([]byte, error) {
-	if c.method == mcp.MethodToolsCall {
-		return c.appendFailure(head, text), nil
-	}
-	return head, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "%s", text)
 }
 
 // dropResponse removes the response under a key and returns its action, or "".

@@ -572,8 +572,8 @@ func (rd *inputRound) respond(d *inputState, r *rpc.Request, head, out []byte, e
 			dst = append(append(dst, q.params...), '}')
 		}
 	}
-	dst = append(append(append(dst, `},"requestState":"`...), state...), '"')
-	return rd.call.session.srv.results.EndAs(dst, rd.call.ex.Features, mcp.ResultTypeInputRequired), nil
+	dst = append(append(append(dst, `},"requestState":"`...), state...), `"}`...)
+	return rd.call.results().endAs(dst, mcp.ResultTypeInputRequired), nil
 }
 
 // requestState returns the state for the next round.

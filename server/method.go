@@ -179,7 +179,7 @@ func (s *session) callMethod(c *Call, m *customMethod, r *rpc.Request, dst []byt
 	if err != nil {
 		return dst, err
 	}
-	return s.srv.results.Complete(dst, c.ex.Features, nil, result), nil
+	return c.results().complete(dst, nil, result), nil
 }
 
 // withoutMeta returns the object without its member _meta.

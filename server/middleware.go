@@ -145,7 +145,7 @@ func (s *session) runChain(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 		hints = &h
 	}
 	// result may alias the memory after dst
-	return append(dst, s.srv.results.Complete(nil, c.ex.Features, hints, result)...), nil
+	return append(dst, c.results().complete(nil, hints, result)...), nil
 }
 
 // handle is the end of the chain for a request.

@@ -78,7 +78,7 @@ func AddPrompt[In any, Out PromptOutput](s *Server, def mcp.Prompt, get func(ctx
 		if err != nil {
 			return dst, err
 		}
-		return c.appendPrompt(dst, description, promptResultOf(out))
+		return c.results().prompt(dst, description, promptResultOf(out))
 	})
 }
 
@@ -165,29 +165,6 @@ func promptResultOf[Out PromptOutput](out Out) *mcp.GetPromptResult {
 		return v
 	}
 	return nil
-}
-
-// appendPrompt checks and appends the result.
-func (c *Call) appendPrompt(dst []byte, description string, res *mcp.GetPromptResult) ([]byte, error) {
-	if res == nil {
-		return dst, c.invalidResult("no messages")
-	}
-	out := *res
-	if out.Description == "" {
-		out.Description = description
-	}
-	out.Messages = slices.Clone(res.Messages)
-	for i := range out.Messages {
-		if err := checkPromptMessage(&out.Messages[i]); err != nil {
-			return dst, c.invalidResult("messages[%d]: %v", i, err)
-		}
-	}
-	if err := errors.Join(mcp.CheckMeta(out.Meta), checkExtra(out.Extra)); err != nil {
-		return dst, c.invalidResult("%v", err)
-	}
-	meta := out.Meta
-	out.Meta, out.ResultType = nil, ""
-	return c.endWithMeta(mcp.Append(dst, &out, c.ex.Revision), meta), nil
 }
 
 // checkPromptMessage fills in missing members of a message and checks that a prompt may have it.

@@ -72,9 +72,9 @@ func AddResource[Out ResourceOutput](s *Server, def mcp.Resource, read func(ctx 
 	return s.addResource(def, func(c *Call, dst []byte) ([]byte, error) {
 		out, err := read(c)
 		if err != nil {
-			return dst, c.readError(err)
+			return dst, readError(c, err)
 		}
-		return c.appendRead(dst, def.MIMEType, readResultOf(out))
+		return appendRead(c, dst, def.MIMEType, readResultOf(out))
 	})
 }
 
@@ -191,18 +191,19 @@ func (rs *resourceSet) read(c *Call, r *rpc.Request, dst []byte) ([]byte, error)
 	if v != nil {
 		c.setName(v.key)
 		if !c.view.shows(KindResource, v.key) {
-			return dst, c.resourceNotFound()
+			return dst, c.results().notFound()
 		}
-		return c.invokeRead(v.read, r, dst)
+		return invokeRead(c, v.read, r, dst)
 	}
 	t, vars := rs.templateOf(c.name)
 	if t == nil || !c.view.shows(KindResourceTemplate, t.key) {
-		return dst, c.resourceNotFound()
+		return dst, c.results().notFound()
 	}
-	return c.invokeRead(func(c *Call, dst []byte) ([]byte, error) { return t.read(c, vars, dst) }, r, dst)
+	return invokeRead(c, func(c *Call, dst []byte) ([]byte, error) { return t.read(c, vars, dst) }, r, dst)
 }
 
-func (c *Call) invokeRead(read readFunc, r *rpc.Request, dst []byte) ([]byte, error) {
+// invokeRead calls the function of a resource.
+func invokeRead(c *Call, read readFunc, r *rpc.Request, dst []byte) ([]byte, error) {
 	if err := c.session.srv.inputs.resume(c, r); err != nil {
 		return dst, err
 	}
@@ -228,21 +229,6 @@ func (rs *resourceSet) param(r *rpc.Request) (v *resource, uri string, err error
 	return nil, uri, nil
 }
 
-// resourceNotFound returns the error for a URI that the caller cannot read.
-func (c *Call) resourceNotFound() error { return mcp.ResourceNotFound(c.name, c.ex.Revision) }
-
-// readError converts the error of a resource's function to the one that is sent.
-func (c *Call) readError(err error) error {
-	var e *jsonrpc.Error
-	switch {
-	case errors.As(err, &e) && e.Code != mcp.CodeResourceNotFound:
-	case e != nil, errors.Is(err, ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		c.Logger().Debug("resource not found", "error", err)
-		return c.resourceNotFound()
-	}
-	return err
-}
-
 // readResultOf converts a function's output to a result, or nil.
 func readResultOf[Out ResourceOutput](out Out) *mcp.ReadResourceResult {
 	switch v := any(out).(type) {
@@ -263,59 +249,21 @@ func readResultOf[Out ResourceOutput](out Out) *mcp.ReadResourceResult {
 	return nil
 }
 
-// appendRead checks and appends the result. mimeType is the MIME type of the resource.
-func (c *Call) appendRead(dst []byte, mimeType string, res *mcp.ReadResourceResult) ([]byte, error) {
-	if res == nil || len(res.Contents) == 0 {
-		return dst, c.resourceNotFound()
-	}
-	out := *res
-	out.Contents = slices.Clone(res.Contents)
-	for i := range out.Contents {
-		v := &out.Contents[i]
-		if v.URI == "" {
-			v.URI = c.name
-		}
-		if v.MIMEType == "" && v.URI == c.name {
-			v.MIMEType = mimeType
-		}
-		if err := checkContents(*v); err != nil {
-			return dst, c.invalidResult("contents[%d]: %v", i, err)
-		}
-	}
-	if err := errors.Join(mcp.CheckMeta(out.Meta), checkExtra(out.Extra)); err != nil {
-		return dst, c.invalidResult("%v", err)
-	}
-	if err := c.setCacheHints(&out); err != nil {
-		return dst, err
-	}
-	meta := out.Meta
-	out.Meta, out.ResultType = nil, ""
-	return c.endWithMeta(mcp.Append(dst, &out, c.ex.Revision), meta), nil
+// appendRead appends the result of a function.
+func appendRead(c *Call, dst []byte, mimeType string, res *mcp.ReadResourceResult) ([]byte, error) {
+	return c.results().resource(dst, mimeType, res, c.session.srv.readHints(), c.input.Load() != nil)
 }
 
-// setCacheHints fills in the result's cache hints. A result that depends on the client's input must
-// not be cached.
-func (c *Call) setCacheHints(res *mcp.ReadResourceResult) error {
-	hints := c.session.srv.readHints()
-	ttl, scope := hints.TTLMillis, mcp.CacheScopePrivate
-	if hints.Public {
-		scope = mcp.CacheScopePublic
+// readError converts the error of a resource's function to the one that is sent.
+func readError(c *Call, err error) error {
+	var e *jsonrpc.Error
+	switch {
+	case errors.As(err, &e) && e.Code != mcp.CodeResourceNotFound:
+	case e != nil, errors.Is(err, ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		c.Logger().Debug("resource not found", "error", err)
+		return c.results().notFound()
 	}
-	if res.TTLMs != nil {
-		ttl = max(*res.TTLMs, 0)
-	}
-	switch res.CacheScope {
-	case "":
-	case mcp.CacheScopePublic, mcp.CacheScopePrivate:
-		scope = res.CacheScope
-	default:
-		return c.invalidResult(`the cache scope must be "public" or "private", not %q`, res.CacheScope)
-	}
-	if c.input.Load() != nil {
-		ttl, scope = 0, mcp.CacheScopePrivate
-	}
-	res.TTLMs, res.CacheScope = &ttl, scope
-	return nil
+	return err
 }
 
 // CacheFor returns a result for an [AddResource] function that clients may cache for ttl. With the
@@ -337,17 +285,6 @@ func checkContents(v mcp.ResourceContents) error {
 	}
 	_, err := mcp.CheckContent(mcp.EmbeddedResource{Resource: v})
 	return err
-}
-
-// invalidResult returns the error for a handler's output that the protocol cannot represent. It is
-// the server's fault, not the caller's.
-func (c *Call) invalidResult(format string, args ...any) error {
-	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s of %s: invalid result: %s", c.method, clip.String(c.name, 100), fmt.Sprintf(format, args...))
-}
-
-// endWithMeta adds _meta to a complete result object.
-func (c *Call) endWithMeta(dst, meta []byte) []byte {
-	return c.session.srv.results.EndWithMeta(dst[:len(dst)-1], c.ex.Features, meta)
 }
 
 // Vars holds the variables of a resource template, without percent-encoding: {id} in
@@ -406,9 +343,9 @@ func AddResourceTemplate[Out ResourceOutput](s *Server, def mcp.ResourceTemplate
 	return s.addTemplate(def, complete, func(c *Call, vars Vars, dst []byte) ([]byte, error) {
 		out, err := read(c, vars)
 		if err != nil {
-			return dst, c.readError(err)
+			return dst, readError(c, err)
 		}
-		return c.appendRead(dst, def.MIMEType, readResultOf(out))
+		return appendRead(c, dst, def.MIMEType, readResultOf(out))
 	})
 }
 

@@ -59,7 +59,7 @@ type session struct {
 
 // init connects the parts of a new session.
 func (s *session) init() {
-	s.subs.peer, s.subs.resources, s.subs.tasks, s.subs.results = &s.peer, &s.srv.resources, s.tasks, s.srv.results
+	s.subs.peer, s.subs.resources, s.subs.tasks = &s.peer, &s.srv.resources, s.tasks
 	s.notifier.send = s.sendChanges
 }
 
@@ -280,9 +280,9 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 		if err := s.handshake.setLevel(r); err != nil {
 			return dst, err
 		}
-		return s.srv.results.Empty(dst, c.ex.Features, nil), nil
+		return c.results().empty(dst, nil), nil
 	case mcp.MethodPing:
-		return s.srv.results.Empty(dst, c.ex.Features, nil), nil
+		return c.results().empty(dst, nil), nil
 	case mcp.MethodInitialize:
 		f, err := s.handshake.finish(r)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
@@ -25,7 +24,6 @@ type subscriptions struct {
 	peer      *peer
 	resources *resourceSet
 	tasks     *taskServer
-	results   *era.Identity
 
 	// uris and taskIDs count the subscriptions to each resource and to each task.
 	uris, taskIDs subscriptionCounts
@@ -68,7 +66,7 @@ func (ss *subscriptions) listen(c *Call, r *rpc.Request, offered listChange, dst
 	}
 	end := func(dst []byte) []byte {
 		ss.end(sub)
-		return ss.results.Empty(dst, c.ex.Features, sub.meta)
+		return c.results().empty(dst, sub.meta)
 	}
 	if r.MayDefer() && ss.peer.chain == nil { // middleware must see the end
 		return dst, &rpc.Deferred{Result: end}
@@ -246,7 +244,7 @@ func (ss *subscriptions) subscribe(c *Call, r *rpc.Request, dst []byte) ([]byte,
 	if !ss.legacy.add(uri, c.view, &ss.uris) {
 		return dst, errTooManySubscribed
 	}
-	return ss.results.Empty(dst, c.ex.Features, nil), nil
+	return c.results().empty(dst, nil), nil
 }
 
 // unsubscribe answers resources/unsubscribe. It ignores URIs without a subscription, whose resource
@@ -257,7 +255,7 @@ func (ss *subscriptions) unsubscribe(c *Call, r *rpc.Request, dst []byte) ([]byt
 		return dst, err
 	}
 	ss.legacy.remove(uri, &ss.uris)
-	return ss.results.Empty(dst, c.ex.Features, nil), nil
+	return c.results().empty(dst, nil), nil
 }
 
 // notifyListChanged notifies the subscriptions to a list.

@@ -249,6 +249,3 @@ func featureOf(method string) ClientFeature {
 	}
 	return FormElicitation
 }
-
-// trimObject removes the closing brace of a nonempty object, so that more members can follow.
-func trimObject(dst []byte) []byte { return dst[:len(dst)-1] }

@@ -79,7 +79,7 @@ func (tr *taskRun) appendCreated(dst []byte) []byte {
 		return mcp.Append(dst, &mcp.CreateTaskResult{Task: *tr.task.coreTask()}, c.ex.Revision)
 	}
 	t := tr.task.extensionTask()
-	return c.session.srv.results.EndAs(trimObject(mcp.Append(dst, &t, c.ex.Revision)), c.ex.Features, mcp.ResultTypeTask)
+	return c.results().endAs(mcp.Append(dst, &t, c.ex.Revision), mcp.ResultTypeTask)
 }
 
 // handlerReturned stores the handler's result.

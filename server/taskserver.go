@@ -184,7 +184,7 @@ func (ts *taskServer) answer(c *Call, r *rpc.Request, dst []byte) ([]byte, error
 		if err := ts.update(c, r, t); err != nil {
 			return dst, err
 		}
-		return c.session.srv.results.Empty(dst, c.ex.Features, nil), nil
+		return c.results().empty(dst, nil), nil
 	case mcp.MethodTasksCancel:
 		return ts.cancel(c, t, dst)
 	}
@@ -211,7 +211,7 @@ func (ts *taskServer) cancel(c *Call, t *Task, dst []byte) ([]byte, error) {
 	case t.Core:
 		return mcp.Append(dst, now.coreTask(), c.ex.Revision), nil
 	}
-	return c.session.srv.results.Empty(dst, c.ex.Features, nil), nil
+	return c.results().empty(dst, nil), nil
 }
 
 // maxTaskWaits limits the tasks/result requests of one connection that wait.
@@ -301,7 +301,7 @@ func (ts *taskServer) list(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 // appendDetailed appends the result of tasks/get of the extension.
 func appendDetailed(c *Call, t *Task, dst []byte) []byte {
 	d := t.detailedTask()
-	return c.session.srv.results.End(trimObject(mcp.Append(dst, &d, c.ex.Revision)), c.ex.Features)
+	return c.results().endWithMeta(mcp.Append(dst, &d, c.ex.Revision), nil)
 }
 
 // maxSubscribedTasks limits the tasks that the subscriptions of one connection name.

@@ -75,13 +75,13 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 			v = new(values)
 		}
 		if err := in.decode(args, &v.arg); err != nil {
-			return c.appendFailure(dst, err.Error()), nil
+			return c.results().failure(dst, err.Error()), nil
 		}
 		var err error
 		if v.out, err = fn(c, v.arg); err != nil {
-			return c.appendHandlerError(dst, err)
+			return appendHandlerError(c, dst, err)
 		}
-		dst, err = encode(c, dst, &v.out)
+		dst, err = encode(c.results(), dst, &v.out)
 		if reuse {
 			*v = values{}
 			pool.Put(v)
@@ -111,13 +111,13 @@ func (s *Server) AddRawTool(def mcp.Tool, fn func(c *Call, args json.RawMessage)
 	}
 	return s.addTool(def, func(c *Call, args, dst []byte) ([]byte, error) {
 		if err := input.Validate(args); err != nil {
-			return c.appendFailure(dst, err.Error()), nil
+			return c.results().failure(dst, err.Error()), nil
 		}
 		out, err := fn(c, args)
 		if err != nil {
-			return c.appendHandlerError(dst, err)
+			return appendHandlerError(c, dst, err)
 		}
-		return encode(c, dst, &out)
+		return encode(c.results(), dst, &out)
 	})
 }
 
@@ -228,26 +228,20 @@ func (s *Server) RemoveTools(names ...string) {
 
 // appendHandlerError converts a handler's error: a protocol error is returned, others become a
 // result with isError.
-func (c *Call) appendHandlerError(dst []byte, err error) ([]byte, error) {
+func appendHandlerError(c *Call, dst []byte, err error) ([]byte, error) {
 	var e *jsonrpc.Error
 	switch {
 	case errors.As(err, &e), errors.Is(err, ErrInputRequired):
 		return dst, err
 	case context.Cause(c) == errHandlerTimeout && errors.Is(err, context.DeadlineExceeded):
-		return c.appendFailure(dst, fmt.Sprintf("tool %s did not finish within %v", c.name, c.session.srv.opts.Limits.HandlerTimeout)), nil
+		return c.results().failure(dst, fmt.Sprintf("tool %s did not finish within %v", c.name, c.session.srv.opts.Limits.HandlerTimeout)), nil
 	}
 	c.Logger().Debug("tool failed", "error", err)
-	return c.appendFailure(dst, err.Error()), nil
-}
-
-// appendFailure appends a result with isError.
-func (c *Call) appendFailure(dst []byte, text string) []byte {
-	dst = jsonwire.AppendQuote(append(dst, `{"content":[{"type":"text","text":`...), text)
-	return c.session.srv.results.End(append(dst, `}],"isError":true`...), c.ex.Features)
+	return c.results().failure(dst, err.Error()), nil
 }
 
 // An encoder appends the result of a tool that returned out.
-type encoder[Out any] func(c *Call, dst []byte, out *Out) ([]byte, error)
+type encoder[Out any] func(rw resultWriter, dst []byte, out *Out) ([]byte, error)
 
 // newEncoder selects the encoder for the type and fills in the output schema if the type has one.
 func newEncoder[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], error) {
@@ -260,12 +254,12 @@ func newEncoder[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], err
 	}
 	switch any(new(Out)).(type) {
 	case **mcp.CallToolResult:
-		return func(c *Call, dst []byte, out *Out) ([]byte, error) {
-			return c.appendResult(dst, *any(out).(**mcp.CallToolResult), extra)
+		return func(rw resultWriter, dst []byte, out *Out) ([]byte, error) {
+			return rw.tool(dst, *any(out).(**mcp.CallToolResult), extra)
 		}, nil
 	case *mcp.CallToolResult:
-		return func(c *Call, dst []byte, out *Out) ([]byte, error) {
-			return c.appendResult(dst, any(out).(*mcp.CallToolResult), extra)
+		return func(rw resultWriter, dst []byte, out *Out) ([]byte, error) {
+			return rw.tool(dst, any(out).(*mcp.CallToolResult), extra)
 		}, nil
 	}
 	encode := contentEncoder[Out]()
@@ -284,18 +278,18 @@ func contentEncoder[Out any]() encoder[Out] {
 	t := reflect.TypeFor[Out]()
 	switch {
 	case t == reflect.TypeFor[string]():
-		return func(c *Call, dst []byte, out *Out) ([]byte, error) {
+		return func(rw resultWriter, dst []byte, out *Out) ([]byte, error) {
 			dst = append(dst, `{"content":[{"type":"text","text":`...)
 			dst = jsonwire.AppendQuote(dst, *any(out).(*string))
-			return c.endResult(append(dst, "}]"...)), nil
+			return rw.end(append(dst, "}]"...)), nil
 		}
 	case t.Implements(block):
-		return func(c *Call, dst []byte, out *Out) ([]byte, error) {
+		return func(rw resultWriter, dst []byte, out *Out) ([]byte, error) {
 			one, _ := any(*out).(mcp.ContentBlock)
-			return c.appendResult(dst, &mcp.CallToolResult{Content: []mcp.ContentBlock{one}}, nil)
+			return rw.tool(dst, &mcp.CallToolResult{Content: []mcp.ContentBlock{one}}, nil)
 		}
 	case t.Kind() == reflect.Slice && t.Elem().Implements(block):
-		return func(c *Call, dst []byte, out *Out) ([]byte, error) {
+		return func(rw resultWriter, dst []byte, out *Out) ([]byte, error) {
 			blocks, ok := any(*out).([]mcp.ContentBlock)
 			if !ok {
 				for _, v := range reflect.ValueOf(*out).Seq2() {
@@ -303,7 +297,7 @@ func contentEncoder[Out any]() encoder[Out] {
 					blocks = append(blocks, one)
 				}
 			}
-			return c.appendResult(dst, &mcp.CallToolResult{Content: blocks}, nil)
+			return rw.tool(dst, &mcp.CallToolResult{Content: blocks}, nil)
 		}
 	}
 	return nil
@@ -317,103 +311,28 @@ func structuredEncoder[Out any](def *mcp.Tool, extra *schema.Validator, engine s
 	if text := typed.JSON(); def.OutputSchema == nil && len(text) > len("true") && string(text) != "{}" {
 		def.OutputSchema = text
 	}
-	return func(c *Call, dst []byte, out *Out) ([]byte, error) {
+	return func(rw resultWriter, dst []byte, out *Out) ([]byte, error) {
 		const head = `{"structuredContent":`
 		start := len(dst)
 		dst, err := typed.Append(append(dst, head...), out)
 		if err != nil {
-			return dst, c.invalidOutput(err)
+			return dst, rw.invalidOutput(err)
 		}
 		text := dst[start+len(head):]
 		if extra != nil {
 			if err := extra.Validate(text); err != nil {
-				return dst, c.invalidOutput(err)
+				return dst, rw.invalidOutput(err)
 			}
 		}
-		if c.ex.AllowsStructured(text) {
+		if rw.features.AllowsStructured(text) {
 			dst = append(dst, `,"content":[{"type":"text","text":`...)
 			dst = jsonwire.AppendQuote(dst, text)
 		} else {
 			text = append([]byte{}, text...)
 			dst = jsonwire.AppendQuote(append(dst[:start], `{"content":[{"type":"text","text":`...), text)
 		}
-		return c.endResult(append(dst, "}]"...)), nil
+		return rw.end(append(dst, "}]"...)), nil
 	}, nil
-}
-
-func (c *Call) endResult(dst []byte) []byte { return c.session.srv.results.End(dst, c.ex.Features) }
-
-// invalidOutput returns the error for a tool with invalid output. It is the server's fault, not the
-// caller's. An error of the tool's own code, such as a MarshalJSON method, appears only in the log.
-func (c *Call) invalidOutput(err error) error {
-	var bad *outputError
-	var invalid *schema.Error
-	switch {
-	case errors.As(err, &invalid):
-		invalid.Root = "result"
-	case !errors.As(err, &bad):
-		return fmt.Errorf("tool %s returned invalid output: %w", c.name, err)
-	}
-	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "tool %s returned invalid output: %v", c.name, err)
-}
-
-// An outputError describes an invalid result in words that clients may see.
-type outputError struct{ text string }
-
-func (e *outputError) Error() string { return e.text }
-
-// appendResult appends a result that the tool built. A nil result is empty; one that is only
-// structured also gets its text as content.
-func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.Validator) ([]byte, error) {
-	if res == nil {
-		res = &mcp.CallToolResult{}
-	}
-	if err := checkToolResult(res, output); err != nil {
-		return dst, c.invalidOutput(err)
-	}
-	structured := bytes.TrimLeft(res.StructuredContent, " \t\r\n")
-	dst = append(dst, `{"content":[`...)
-	if structured != nil && len(res.Content) == 0 {
-		// For clients without structured content.
-		dst = mcp.Append(dst, mcp.TextContent{Text: string(jsonwire.AppendCompact(nil, structured))}, mcp.RevisionNone)
-	}
-	for i, block := range res.Content {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		block, err := mcp.CheckContent(block)
-		if err != nil {
-			return dst, c.invalidOutput(&outputError{fmt.Sprintf("content[%d]: %v", i, err)})
-		}
-		dst = mcp.Append(dst, block, c.ex.Revision)
-	}
-	dst = append(dst, ']')
-	if structured != nil && c.ex.AllowsStructured(structured) {
-		dst = jsonwire.AppendCompact(append(dst, `,"structuredContent":`...), structured)
-	}
-	if res.IsError {
-		dst = append(dst, `,"isError":true`...)
-	}
-	return c.session.srv.results.EndWithMeta(dst, c.ex.Features, res.Meta), nil
-}
-
-// checkToolResult checks everything but the content.
-func checkToolResult(res *mcp.CallToolResult, output *schema.Validator) error {
-	if err := mcp.CheckMeta(res.Meta); err != nil {
-		return &outputError{err.Error()}
-	}
-	switch {
-	case res.StructuredContent != nil:
-		if err := jsonwire.Valid(res.StructuredContent, 0); err != nil {
-			return &outputError{"structured content: " + err.Error()}
-		}
-		if output != nil && !res.IsError {
-			return output.Validate(res.StructuredContent)
-		}
-	case output != nil && !res.IsError:
-		return &outputError{"structured content is missing, but the tool has an output schema"}
-	}
-	return nil
 }
 
 // methodFree reports whether no value within the type has methods. Methods could keep pointers to
